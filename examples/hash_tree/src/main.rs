@@ -1,0 +1,2 @@
+//! Hashes every regular file below a folder.
+fn main() {}
