@@ -1,2 +1,37 @@
 //! CPUs, caches and NUMA nodes of a machine, and the pods of each affinity scope.
+//!
+//! Pure data: a [`Topology`] is read once, from the machine this runs on ([`Topology::host`]), from a
+//! recorded `/sys` ([`Topology::from_sysfs`]), from an hwloc XML file ([`Topology::from_hwloc_xml`]),
+//! from a description ([`Topology::from_synthetic`]) or by name ([`Topology::preset`]). [`Pods`] then
+//! divides its CPUs by a [`Scope`]. Nothing here starts a thread, sets an affinity or prints.
+//!
+//! ```
+//! use coreshard_topology::{Pods, Scope, ShardSize, Topology};
+//!
+//! let machine = Topology::from_synthetic("pack:1 l3:1 core:36 pu:1")?;
+//! let shards = Pods::new(&machine, machine.online(), Scope::CacheShard, ShardSize::DEFAULT)?;
+//! let layout: Vec<String> = shards.iter().map(ToString::to_string).collect();
+//! assert_eq!(layout, ["0 0-7", "1 8-14", "2 15-21", "3 22-28", "4 29-35"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
+
+mod assembly;
+mod cpuset;
+mod error;
+mod id;
+mod pods;
+mod preset;
+mod scope;
+mod shard;
+mod synthetic;
+mod topology;
+
+pub use cpuset::{CpuSet, Iter, MAX_CPU, ParseCpuSetError};
+pub use error::TopologyError;
+pub use id::{CoreId, CpuId, LlcId, NodeId, PackageId, PodId};
+pub use pods::{Pod, Pods, PodsError};
+pub use preset::Preset;
+pub use scope::{ParseScopeError, Scope};
+pub use shard::ShardSize;
+pub use topology::{Cpu, CpuKind, Llc, Topology};

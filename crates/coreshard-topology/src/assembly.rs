@@ -1,0 +1,184 @@
+//! Makes a consistent [`Topology`] of what a source says about each CPU.
+//!
+//! Sources contradict themselves: firmware tables are wrong, virtual machines make topologies up.
+//! What the rest of Coreshard relies on is made true here, once, and every correction is noted:
+//! 1. CPU numbers are unique and ascending;
+//! 2. all CPUs of a core have one LLC, one node and one package (those of its lowest CPU);
+//! 3. core, LLC and package numbers are dense, each in the order of its lowest CPU.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::{
+    CoreId, Cpu, CpuId, CpuKind, CpuSet, Llc, LlcId, NodeId, PackageId, Topology, TopologyError,
+};
+
+/// What a source says about one CPU. `core`, `llc` and `package` are any numbers that are equal for
+/// the CPUs that share the thing, over the whole machine.
+#[derive(Clone, Debug)]
+pub(crate) struct RawCpu {
+    pub(crate) id: CpuId,
+    pub(crate) core: u64,
+    pub(crate) llc: u64,
+    pub(crate) node: Option<NodeId>,
+    pub(crate) package: u64,
+    pub(crate) kind: CpuKind,
+    pub(crate) os_core: Option<u32>,
+    pub(crate) os_package: Option<u32>,
+}
+
+/// What a source says about a machine.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) name: String,
+    pub(crate) model: Option<String>,
+    pub(crate) cpus: Vec<RawCpu>,
+    pub(crate) offline: CpuSet,
+    /// Every node that was seen, so that those without CPUs can be told.
+    pub(crate) nodes: BTreeSet<NodeId>,
+    /// By the `llc` of [`RawCpu`]: level, and size in bytes.
+    pub(crate) caches: HashMap<u64, (Option<u32>, Option<u64>)>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Parts {
+    pub(crate) fn new(name: String) -> Self {
+        Self {
+            name,
+            model: None,
+            cpus: Vec::new(),
+            offline: CpuSet::new(),
+            nodes: BTreeSet::new(),
+            caches: HashMap::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// # Errors
+    /// When there is no CPU, or one occurs twice.
+    pub(crate) fn assemble(mut self) -> Result<Topology, TopologyError> {
+        self.cpus.sort_by_key(|cpu| cpu.id);
+        if let Some(twice) = self.cpus.windows(2).find(|pair| pair[0].id == pair[1].id) {
+            let problem = format!("CPU {} occurs twice", twice[0].id);
+            return Err(TopologyError::malformed(&self.name, problem));
+        }
+        let Some(highest) = self.cpus.last().map(|cpu| cpu.id) else {
+            return Err(TopologyError::malformed(&self.name, "no CPU is online"));
+        };
+        self.unite_cores();
+        self.note_caches_that_span_nodes();
+
+        let (mut cores, mut llcs, mut packages) = (Dense::new(), Dense::new(), Dense::new());
+        let mut place_of = vec![None; highest.index() + 1];
+        let mut cpus = Vec::with_capacity(self.cpus.len());
+        for (place, raw) in (0_u32..).zip(&self.cpus) {
+            place_of[raw.id.index()] = Some(place);
+            cpus.push(Cpu {
+                id: raw.id,
+                core: CoreId(cores.number(raw.core)),
+                llc: LlcId(llcs.number(raw.llc)),
+                node: raw.node,
+                package: PackageId(packages.number(raw.package)),
+                kind: raw.kind,
+                os_core: raw.os_core,
+                os_package: raw.os_package,
+            });
+        }
+        let online: CpuSet = cpus.iter().map(|cpu| cpu.id).collect();
+        let nodes: BTreeSet<NodeId> = cpus.iter().filter_map(|cpu| cpu.node).collect();
+        Ok(Topology {
+            llcs: self.llcs(&llcs, &cpus),
+            name: self.name,
+            model: self.model,
+            place_of,
+            offline: &self.offline - &online,
+            online,
+            cores: cores.len(),
+            memory_only_nodes: self.nodes.difference(&nodes).copied().collect(),
+            nodes: nodes.into_iter().collect(),
+            packages: packages.len(),
+            notes: self.notes,
+            cpus,
+        })
+    }
+
+    /// Gives all CPUs of a core the LLC, node and package of its lowest CPU.
+    fn unite_cores(&mut self) {
+        let mut lowest: HashMap<u64, RawCpu> = HashMap::new();
+        for cpu in &mut self.cpus {
+            let first = lowest.entry(cpu.core).or_insert_with(|| cpu.clone());
+            let mut differences = Vec::new();
+            if cpu.llc != first.llc {
+                differences.push("last-level cache");
+            }
+            if cpu.node != first.node {
+                differences.push("NUMA node");
+            }
+            if cpu.package != first.package {
+                differences.push("package");
+            }
+            if !differences.is_empty() {
+                self.notes.push(format!(
+                    "CPUs {} and {} are one core but differ in {}; CPU {0}'s is taken for both",
+                    first.id,
+                    cpu.id,
+                    differences.join(" and ")
+                ));
+                (cpu.llc, cpu.node, cpu.package) = (first.llc, first.node, first.package);
+            }
+        }
+    }
+
+    fn note_caches_that_span_nodes(&mut self) {
+        let mut nodes_of: BTreeMap<u64, BTreeSet<Option<NodeId>>> = BTreeMap::new();
+        for cpu in &self.cpus {
+            nodes_of.entry(cpu.llc).or_default().insert(cpu.node);
+        }
+        let spanning = nodes_of.values().filter(|nodes| nodes.len() > 1).count();
+        let note = format!(
+            "{spanning} of {} last-level caches span NUMA nodes; cache pods are cut at the node's border",
+            nodes_of.len()
+        );
+        self.notes.retain(|old| !old.ends_with("cache pods are cut at the node's border"));
+        if spanning > 0 {
+            self.notes.push(note);
+        }
+    }
+
+    fn llcs(&self, numbers: &Dense, cpus: &[Cpu]) -> Vec<Llc> {
+        let mut llcs: Vec<Llc> = (0_u32..)
+            .zip(&numbers.keys)
+            .map(|(number, key)| {
+                let (level, size_bytes) = self.caches.get(key).copied().unwrap_or((None, None));
+                Llc { id: LlcId(number), level, size_bytes, cpus: CpuSet::new() }
+            })
+            .collect();
+        for cpu in cpus {
+            llcs[cpu.llc.index()].cpus.insert(cpu.id);
+        }
+        llcs
+    }
+}
+
+/// Dense numbers for keys, in the order of first sight.
+struct Dense {
+    number_of: HashMap<u64, u32>,
+    keys: Vec<u64>,
+}
+
+impl Dense {
+    fn new() -> Self {
+        Self { number_of: HashMap::new(), keys: Vec::new() }
+    }
+
+    fn number(&mut self, key: u64) -> u32 {
+        let Self { number_of, keys } = self;
+        *number_of.entry(key).or_insert_with(|| {
+            keys.push(key);
+            u32::try_from(keys.len() - 1).expect("there are no more keys than CPUs")
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.keys.len()
+    }
+}

@@ -1,0 +1,157 @@
+//! Why a machine could not be read.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::{CpuSet, MAX_CPU, ParseCpuSetError};
+
+/// Why no [`Topology`](crate::Topology) could be made, or no [`Usable`](crate::Usable) be told.
+///
+/// Its text is one sentence that names the file or string, the place in it, what was found and what
+/// is allowed.
+#[derive(Debug)]
+pub struct TopologyError {
+    // Boxed, so that the happy path does not carry its size.
+    kind: Box<Kind>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Read { path: PathBuf, source: io::Error },
+    File { path: PathBuf, line: Option<usize>, column: Option<usize>, problem: String },
+    List { path: PathBuf, source: ParseCpuSetError },
+    Synthetic { text: String, column: usize, problem: String },
+    UnknownMachine { name: String, presets: Vec<&'static str> },
+    Preset { name: &'static str, problem: String },
+    Malformed { name: String, problem: String },
+    EmptyMask,
+    UnknownCpus { name: String, missing: CpuSet, online: CpuSet },
+}
+
+impl TopologyError {
+    pub(crate) fn read(path: &Path, source: io::Error) -> Self {
+        Kind::Read { path: path.to_owned(), source }.into()
+    }
+
+    pub(crate) fn file(path: &Path, problem: impl Into<String>) -> Self {
+        Self::file_at(path, None, None, problem)
+    }
+
+    pub(crate) fn file_at(
+        path: &Path,
+        line: Option<usize>,
+        column: Option<usize>,
+        problem: impl Into<String>,
+    ) -> Self {
+        Kind::File { path: path.to_owned(), line, column, problem: problem.into() }.into()
+    }
+
+    pub(crate) fn list(path: &Path, source: ParseCpuSetError) -> Self {
+        Kind::List { path: path.to_owned(), source }.into()
+    }
+
+    /// `byte` is where in `text` the problem stands.
+    pub(crate) fn synthetic(text: &str, byte: usize, problem: impl Into<String>) -> Self {
+        let column = text.char_indices().take_while(|(at, _)| *at < byte).count() + 1;
+        Kind::Synthetic { text: text.to_owned(), column, problem: problem.into() }.into()
+    }
+
+    pub(crate) fn unknown_machine(name: &str, presets: Vec<&'static str>) -> Self {
+        Kind::UnknownMachine { name: name.to_owned(), presets }.into()
+    }
+
+    pub(crate) fn preset(name: &'static str, problem: impl Into<String>) -> Self {
+        Kind::Preset { name, problem: problem.into() }.into()
+    }
+
+    pub(crate) fn malformed(name: &str, problem: impl Into<String>) -> Self {
+        Kind::Malformed { name: name.to_owned(), problem: problem.into() }.into()
+    }
+
+    pub(crate) fn empty_mask() -> Self {
+        Kind::EmptyMask.into()
+    }
+
+    pub(crate) fn unknown_cpus(name: &str, missing: CpuSet, online: CpuSet) -> Self {
+        Kind::UnknownCpus { name: name.to_owned(), missing, online }.into()
+    }
+
+    /// The column of the problem, counted in characters from 1, where it stands in a line of text.
+    #[must_use]
+    pub fn column(&self) -> Option<usize> {
+        match &*self.kind {
+            Kind::Synthetic { column, .. } => Some(*column),
+            Kind::File { column, .. } => *column,
+            Kind::List { source, .. } => Some(source.column()),
+            _ => None,
+        }
+    }
+
+    /// The file that the problem is in, where it is in a file.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match &*self.kind {
+            Kind::Read { path, .. } | Kind::File { path, .. } | Kind::List { path, .. } => {
+                Some(path)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl From<Kind> for TopologyError {
+    fn from(kind: Kind) -> Self {
+        Self { kind: Box::new(kind) }
+    }
+}
+
+impl fmt::Display for TopologyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.kind {
+            Kind::Read { path, .. } => write!(f, "cannot read {}", path.display()),
+            Kind::File { path, line, column, problem } => {
+                write!(f, "{}", path.display())?;
+                if let Some(line) = line {
+                    write!(f, ", line {line}")?;
+                }
+                if let Some(column) = column {
+                    write!(f, ", column {column}")?;
+                }
+                write!(f, ": {problem}")
+            }
+            Kind::List { path, .. } => write!(f, "{}", path.display()),
+            Kind::Synthetic { text, column, problem } => {
+                write!(f, "machine {text:?}, column {column}: {problem}")
+            }
+            Kind::UnknownMachine { name, presets } => {
+                write!(f, "no machine is called {name:?}; there are {}", presets.join(", "))?;
+                f.write_str(", and strings such as \"pack:2 numa:1 l3:1 core:8 pu:2\"")
+            }
+            Kind::Preset { name, problem } => write!(f, "preset {name}: {problem}"),
+            Kind::Malformed { name, problem } => write!(f, "machine {name:?}: {problem}"),
+            Kind::EmptyMask => f.write_str("the CPU mask is empty; it needs at least one CPU"),
+            Kind::UnknownCpus { name, missing, online } => {
+                write!(
+                    f,
+                    "the CPU mask holds {missing}, but the CPUs online in {name} are {online}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for TopologyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &*self.kind {
+            Kind::Read { source, .. } => Some(source),
+            Kind::List { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// The words for a number that no CPU may have.
+pub(crate) fn beyond_max_cpu(found: impl fmt::Display) -> String {
+    format!("CPU {found} is beyond the highest number allowed, {MAX_CPU}")
+}

@@ -1,0 +1,271 @@
+//! Pods: the CPUs of a machine, divided by a scope.
+//!
+//! **What a pod is, and why pods nest.** A *cell* is the part of one last-level cache (LLC) that lies
+//! on one NUMA node. On most machines every LLC lies on one node, and a cell is simply the LLC. Where
+//! an LLC spans nodes, as an Intel L3 does under sub-NUMA clustering, the cell is cut at the node's
+//! border; so does the Linux scheduler when it decides which CPUs share a cache (`match_llc` in
+//! `arch/x86/kernel/smpboot.c`, `cpu_coregroup_mask` in `drivers/base/arch_topology.c`). Then
+//!
+//! | scope | a pod is |
+//! |---|---|
+//! | cpu | one CPU |
+//! | smt | one core |
+//! | cache_shard | part of one cell, see [`ShardSize`] |
+//! | cache | one cell |
+//! | numa | one node; CPUs whose node is unknown form one pod of their own |
+//! | system | all CPUs |
+//!
+//! and each pod lies within one pod of every coarser scope. A core always lies in one cell, because
+//! [`Topology`] gives all its CPUs one LLC and one node.
+//!
+//! **The mask comes first.** Pods are laid over the CPUs of the mask as if there were no others, so
+//! that a process confined to 12 cores of an LLC gets shards of 6 and 6, not the ruins of larger ones.
+//!
+//! **Cost.** Two walks over the CPUs of the mask and one over their cores, whatever the scope.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::{CoreId, CpuId, CpuSet, LlcId, NodeId, PodId, Scope, ShardSize, Topology};
+
+/// The CPUs that share one pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pod {
+    /// Its place in [`Pods`].
+    pub id: PodId,
+    /// Its CPUs; never empty.
+    pub cpus: CpuSet,
+    /// The number of cores it holds CPUs of.
+    pub cores: usize,
+    /// The node that all its CPUs are on; `None` where they are on several, or one is unknown.
+    pub node: Option<NodeId>,
+}
+
+impl fmt::Display for Pod {
+    /// Index and CPU list, as in `3 24-31`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.id, self.cpus)
+    }
+}
+
+/// The pods of one scope over the CPUs of a mask.
+///
+/// ```
+/// use coreshard_topology::{CpuId, Pods, Scope, ShardSize, Topology};
+///
+/// let grace = Topology::preset("grace")?;
+/// let shards = Pods::new(&grace, grace.online(), Scope::CacheShard, ShardSize::DEFAULT)?;
+/// assert_eq!(shards.len(), 9);
+/// let pod = shards.pod_of(CpuId(70)).and_then(|id| shards.get(id)).expect("CPU 70 is online");
+/// assert_eq!(pod.cpus.to_string(), "64-71");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pods {
+    scope: Scope,
+    pods: Vec<Pod>,
+    /// By CPU number; `None` outside the mask.
+    pod_of: Vec<Option<PodId>>,
+}
+
+impl Pods {
+    /// Divides the CPUs of `mask` into pods. `shard_size` matters to [`Scope::CacheShard`] alone.
+    ///
+    /// Pods are numbered by their lowest CPU; shards by their cell's lowest CPU and then by their
+    /// place in the cell.
+    ///
+    /// # Errors
+    /// When the mask is empty, or holds a CPU that is not online in `topology`.
+    pub fn new(
+        topology: &Topology,
+        mask: &CpuSet,
+        scope: Scope,
+        shard_size: ShardSize,
+    ) -> Result<Self, PodsError> {
+        if mask.is_empty() {
+            return Err(PodsError { kind: Kind::EmptyMask });
+        }
+        if !mask.is_subset(topology.online()) {
+            let missing = mask - topology.online();
+            let online = topology.online().clone();
+            return Err(PodsError { kind: Kind::UnknownCpus { missing, online } });
+        }
+        let mut layout = Layout::new(topology, mask, scope);
+        match scope {
+            Scope::Cpu => layout.by(|cpu| cpu.id),
+            Scope::Smt => layout.by(|cpu| cpu.core),
+            Scope::CacheShard => layout.by_shard(shard_size),
+            Scope::Cache => layout.by(cell),
+            Scope::Numa => layout.by(|cpu| cpu.node),
+            Scope::System => layout.by(|_| ()),
+        }
+        Ok(layout.pods)
+    }
+
+    /// The scope that made these pods.
+    #[must_use]
+    pub const fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// The number of pods, at least 1.
+    #[must_use]
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "a mask is never empty, so neither are its pods"
+    )]
+    pub fn len(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// The pods, by id.
+    pub fn iter(&self) -> std::slice::Iter<'_, Pod> {
+        self.pods.iter()
+    }
+
+    /// The pod of an id.
+    #[must_use]
+    pub fn get(&self, id: PodId) -> Option<&Pod> {
+        self.pods.get(id.index())
+    }
+
+    /// The pod that a CPU belongs to; `None` outside the mask. One load from a table.
+    #[must_use]
+    pub fn pod_of(&self, cpu: CpuId) -> Option<PodId> {
+        self.pod_of.get(cpu.index()).copied().flatten()
+    }
+
+    /// True if both divide the same CPUs into the same pods, whatever the scope: on small machines
+    /// several scopes collapse into one layout.
+    #[must_use]
+    pub fn same_layout(&self, other: &Self) -> bool {
+        self.pods == other.pods
+    }
+}
+
+impl<'a> IntoIterator for &'a Pods {
+    type Item = &'a Pod;
+    type IntoIter = std::slice::Iter<'a, Pod>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// The part of an LLC that lies on one node.
+type Cell = (LlcId, Option<NodeId>);
+
+const fn cell(cpu: &crate::Cpu) -> Cell {
+    (cpu.llc, cpu.node)
+}
+
+/// Pods while they are being laid out.
+struct Layout<'a> {
+    topology: &'a Topology,
+    mask: &'a CpuSet,
+    /// By core id: true once a CPU of it was placed. A core never has CPUs in two pods, except that
+    /// in the scope `cpu` each of them counts it.
+    core_seen: Vec<bool>,
+    pods: Pods,
+}
+
+impl<'a> Layout<'a> {
+    fn new(topology: &'a Topology, mask: &'a CpuSet, scope: Scope) -> Self {
+        let numbers = mask.last().map_or(0, |cpu| cpu.index() + 1);
+        let pods = Pods { scope, pods: Vec::new(), pod_of: vec![None; numbers] };
+        Self { topology, mask, core_seen: vec![false; topology.cores()], pods }
+    }
+
+    /// The CPUs of the mask in numeric order.
+    fn cpus(&self) -> impl Iterator<Item = &'a crate::Cpu> + use<'a> {
+        let topology = self.topology;
+        self.mask.iter().filter_map(move |id| topology.cpu(id))
+    }
+
+    /// One pod for each value of `key`, in the order of first sight.
+    fn by<K: std::hash::Hash + Eq>(&mut self, key: impl Fn(&crate::Cpu) -> K) {
+        let mut pod_of_key = HashMap::new();
+        for cpu in self.cpus() {
+            let pod = *pod_of_key.entry(key(cpu)).or_insert_with(|| self.new_pod());
+            self.place(cpu, pod);
+        }
+    }
+
+    /// One pod for each shard: cells first, then the cores of each cell, then their CPUs.
+    fn by_shard(&mut self, size: ShardSize) {
+        let mut place_of_cell: HashMap<Cell, usize> = HashMap::new();
+        let mut cells: Vec<Vec<CoreId>> = Vec::new();
+        let mut seen = vec![false; self.topology.cores()];
+        for cpu in self.cpus() {
+            if std::mem::replace(&mut seen[cpu.core.index()], true) {
+                continue;
+            }
+            let place = *place_of_cell.entry(cell(cpu)).or_insert_with(|| {
+                cells.push(Vec::new());
+                cells.len() - 1
+            });
+            cells[place].push(cpu.core);
+        }
+
+        let mut pod_of_core: Vec<Option<PodId>> = vec![None; self.topology.cores()];
+        for cores in &cells {
+            let mut rest = cores.iter();
+            for shard_cores in size.divide(cores.len()) {
+                let pod = self.new_pod();
+                for core in rest.by_ref().take(shard_cores) {
+                    pod_of_core[core.index()] = Some(pod);
+                }
+            }
+        }
+
+        for cpu in self.cpus() {
+            let pod = pod_of_core[cpu.core.index()];
+            self.place(cpu, pod.expect("the shards of a cell hold all its cores"));
+        }
+    }
+
+    fn new_pod(&mut self) -> PodId {
+        let id = u32::try_from(self.pods.pods.len()).map(PodId);
+        let id = id.expect("there are no more pods than CPUs, whose numbers are u32");
+        self.pods.pods.push(Pod { id, cpus: CpuSet::new(), cores: 0, node: None });
+        id
+    }
+
+    fn place(&mut self, cpu: &crate::Cpu, id: PodId) {
+        let pod = &mut self.pods.pods[id.index()];
+        pod.node = if pod.cpus.is_empty() || pod.node == cpu.node { cpu.node } else { None };
+        pod.cpus.insert(cpu.id);
+        let core_is_new = !std::mem::replace(&mut self.core_seen[cpu.core.index()], true);
+        pod.cores += usize::from(core_is_new || self.pods.scope == Scope::Cpu);
+        self.pods.pod_of[cpu.id.index()] = Some(id);
+    }
+}
+
+/// Why no pods can be laid out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodsError {
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    EmptyMask,
+    UnknownCpus { missing: CpuSet, online: CpuSet },
+}
+
+impl fmt::Display for PodsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::EmptyMask => f.write_str("the CPU mask is empty; it needs at least one CPU"),
+            Kind::UnknownCpus { missing, online } => {
+                write!(f, "the CPU mask holds {missing}, but the CPUs online are {online}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PodsError {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! Machines known by name.
+//!
+//! Each is a file in `presets/`: `title`, `synthetic` (see [`Topology::from_synthetic`]) and `source`.
+//! Tables, such as `[costs]`, belong to other crates and are let through unread; any other key is a
+//! mistake.
+
+use toml::de::{DeTable, DeValue};
+
+use crate::{Topology, TopologyError};
+
+macro_rules! presets {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../presets/", $name, ".toml")))),*]
+    };
+}
+
+/// Name and text of every preset.
+const FILES: [(&str, &str); 9] = presets![
+    "grace",
+    "epyc-9654-2s",
+    "epyc-9754-2s",
+    "epyc-7763-2s",
+    "xeon-8375c-2s",
+    "xeon-hcc-2s",
+    "graviton3",
+    "graviton4",
+    "kunpeng-920",
+];
+
+/// A machine known by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preset {
+    name: &'static str,
+    file: &'static str,
+    title: String,
+    synthetic: String,
+    source: Vec<String>,
+}
+
+impl Preset {
+    /// The names of all presets.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        FILES.iter().map(|(name, _)| *name)
+    }
+
+    /// Reads the preset of a name.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn named(name: &str) -> Result<Self, TopologyError> {
+        match FILES.iter().find(|(known, _)| *known == name) {
+            Some((name, file)) => Self::read(name, file),
+            None => Err(TopologyError::unknown_machine(name, Self::names().collect())),
+        }
+    }
+
+    fn read(name: &'static str, file: &'static str) -> Result<Self, TopologyError> {
+        let wrong = |problem: String| TopologyError::preset(name, problem);
+        let table = DeTable::parse(file).map_err(|error| wrong(error.message().to_owned()))?;
+        let mut preset =
+            Self { name, file, title: String::new(), synthetic: String::new(), source: Vec::new() };
+        for (key, value) in table.get_ref() {
+            match (key.get_ref().as_ref(), value.get_ref()) {
+                ("title", DeValue::String(text)) => preset.title = text.to_string(),
+                ("synthetic", DeValue::String(text)) => preset.synthetic = text.to_string(),
+                ("source", DeValue::Array(items)) => {
+                    for item in items.iter().map(|item| item.get_ref()) {
+                        let text = item.as_str().ok_or_else(|| wrong("a source is text".into()))?;
+                        preset.source.push(text.to_owned());
+                    }
+                }
+                (_, DeValue::Table(_)) => {}
+                (key, _) => {
+                    return Err(wrong(format!(
+                        "{key:?} is no key of a preset, or has a wrong type"
+                    )));
+                }
+            }
+        }
+        if preset.title.is_empty() || preset.synthetic.is_empty() || preset.source.is_empty() {
+            return Err(wrong("title, synthetic and source are needed".into()));
+        }
+        Ok(preset)
+    }
+
+    /// The name to ask for it by, such as `epyc-9654-2s`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What it is, in words.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Its synthetic string.
+    #[must_use]
+    pub fn synthetic(&self) -> &str {
+        &self.synthetic
+    }
+
+    /// The documents its figures are from.
+    #[must_use]
+    pub fn source(&self) -> &[String] {
+        &self.source
+    }
+
+    /// The whole file, TOML, for those who read more of it than the topology.
+    #[must_use]
+    pub const fn file(&self) -> &'static str {
+        self.file
+    }
+
+    /// The machine itself.
+    ///
+    /// # Errors
+    /// When the synthetic string is wrong, which is a mistake in the file.
+    pub fn topology(&self) -> Result<Topology, TopologyError> {
+        let mut topology = Topology::from_synthetic(&self.synthetic)?;
+        self.name.clone_into(&mut topology.name);
+        topology.model = Some(self.title.clone());
+        Ok(topology)
+    }
+}
+
+impl Topology {
+    /// The machine of a preset's name.
+    ///
+    /// # Errors
+    /// When there is no such preset; the text lists those there are.
+    pub fn preset(name: &str) -> Result<Self, TopologyError> {
+        Preset::named(name)?.topology()
+    }
+
+    /// All presets.
+    ///
+    /// # Errors
+    /// When one of the files is wrong, which is a mistake of this crate.
+    pub fn presets() -> Result<Vec<Preset>, TopologyError> {
+        FILES.iter().map(|(name, file)| Preset::read(name, file)).collect()
+    }
+
+    /// The machine that a preset's name or a synthetic string stands for.
+    ///
+    /// # Errors
+    /// When the text is neither.
+    pub fn parse_machine(name_or_synthetic: &str) -> Result<Self, TopologyError> {
+        let text = name_or_synthetic.trim();
+        let describes =
+            text.contains([':', '[', '(']) || text.starts_with(|c: char| c.is_ascii_digit());
+        if describes { Self::from_synthetic(name_or_synthetic) } else { Self::preset(text) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Name, then CPUs, cores, LLCs, nodes and packages.
+    const EXPECTED: [(&str, [usize; 5]); 9] = [
+        ("grace", [72, 72, 1, 1, 1]),
+        ("epyc-9654-2s", [384, 192, 24, 2, 2]),
+        ("epyc-9754-2s", [512, 256, 32, 2, 2]),
+        ("epyc-7763-2s", [256, 128, 16, 2, 2]),
+        ("xeon-8375c-2s", [128, 64, 2, 2, 2]),
+        ("xeon-hcc-2s", [480, 240, 2, 2, 2]),
+        ("graviton3", [64, 64, 1, 1, 1]),
+        ("graviton4", [96, 96, 1, 1, 1]),
+        ("kunpeng-920", [64, 64, 2, 2, 1]),
+    ];
+
+    #[test]
+    fn every_preset_is_the_machine_it_names() {
+        let presets = Topology::presets().unwrap();
+        assert_eq!(presets.len(), EXPECTED.len());
+        for (preset, (name, counts)) in presets.iter().zip(EXPECTED) {
+            let machine = preset.topology().unwrap();
+            assert_eq!(preset.name(), name);
+            assert_eq!(machine.name(), name);
+            assert_eq!(machine.model(), Some(preset.title()));
+            let found = [
+                machine.cpus().len(),
+                machine.cores(),
+                machine.llcs(),
+                machine.nodes(),
+                machine.packages(),
+            ];
+            assert_eq!(found, counts, "{name}");
+            assert_eq!(machine.notes(), [""; 0], "{name}");
+        }
+    }
+
+    #[test]
+    fn tables_are_let_through_and_other_keys_are_not() {
+        let file = "title='t'\nsynthetic='pu:1'\nsource=['s']\n[costs]\nhop_ns=1\n";
+        assert_eq!(Preset::read("x", file).unwrap().file(), file);
+        for wrong in ["title='t'\n", "titel='t'\n", "title=1\n", "title='", "source=[1]\n"] {
+            assert!(Preset::read("x", wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_machine_is_a_name_or_a_description() {
+        assert_eq!(Topology::parse_machine("grace").unwrap().cores(), 72);
+        assert_eq!(Topology::parse_machine("core:6 pu:2").unwrap().cores(), 6);
+        assert_eq!(Topology::parse_machine("2 4 2").unwrap().cpus().len(), 16);
+        let error = Topology::parse_machine("graec").unwrap_err().to_string();
+        assert!(error.contains("\"graec\"") && error.contains("kunpeng-920"), "{error}");
+        assert!(Topology::parse_machine("").is_err());
+    }
+}

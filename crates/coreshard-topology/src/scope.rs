@@ -1,0 +1,94 @@
+//! The affinity scopes: which CPUs share one pool.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Which CPUs share one pool, from the finest to the coarsest.
+///
+/// The six scopes are those of Linux workqueues (`Documentation/core-api/workqueue.rst`,
+/// "Affinity Scopes"); `cache_shard` joined them in Linux 7.1. Each scope's pods lie within the pods
+/// of every coarser one; see [`Pods`](crate::Pods).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// Every CPU by itself.
+    Cpu,
+    /// The CPUs of one core.
+    Smt,
+    /// A part of one last-level cache, of a chosen number of cores. The default.
+    #[default]
+    CacheShard,
+    /// The CPUs of one last-level cache.
+    Cache,
+    /// The CPUs of one NUMA node.
+    Numa,
+    /// All CPUs.
+    System,
+}
+
+impl Scope {
+    /// Every scope, finest first.
+    pub const ALL: [Self; 6] =
+        [Self::Cpu, Self::Smt, Self::CacheShard, Self::Cache, Self::Numa, Self::System];
+
+    /// The name in options and files, such as `"cache_shard"`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Smt => "smt",
+            Self::CacheShard => "cache_shard",
+            Self::Cache => "cache",
+            Self::Numa => "numa",
+            Self::System => "system",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Scope {
+    type Err = ParseScopeError;
+
+    /// # Errors
+    /// When the text is none of the six names.
+    fn from_str(text: &str) -> Result<Self, ParseScopeError> {
+        let found = Self::ALL.into_iter().find(|scope| scope.name() == text);
+        found.ok_or_else(|| ParseScopeError { text: text.to_owned() })
+    }
+}
+
+/// A text that names no [`Scope`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseScopeError {
+    text: String,
+}
+
+impl fmt::Display for ParseScopeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no affinity scope is called {:?}; there are ", self.text)?;
+        f.write_str(&Scope::ALL.map(Scope::name).join(", "))
+    }
+}
+
+impl std::error::Error for ParseScopeError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back_in_order_from_fine_to_coarse() {
+        let names: Vec<String> = Scope::ALL.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["cpu", "smt", "cache_shard", "cache", "numa", "system"]);
+        for scope in Scope::ALL {
+            assert_eq!(scope.name().parse(), Ok(scope));
+        }
+        assert!(Scope::ALL.is_sorted());
+        let error = "cache-shard".parse::<Scope>().unwrap_err().to_string();
+        assert!(error.contains("\"cache-shard\"") && error.contains("cache_shard"), "{error}");
+    }
+}

@@ -1,0 +1,54 @@
+//! Machines described by hwloc's synthetic strings, such as `pack:2 numa:1 l3:1 core:120 pu:2`.
+//!
+//! The language is that of hwloc 2.x ("Synthetic topologies" in its documentation). A string lists
+//! the levels of a machine from the outside in, each with its number per object of the level above:
+//!
+//! - `TYPE:COUNT`, where TYPE is `package` (or `socket`), `die`, `group`, `numanode` (or `node`),
+//!   `l1` to `l5`, `l1i` to `l3i`, `core` or `pu`, in any case, cut short as long as two letters are
+//!   left, and caches with `u`, `d` or `i` and the word `cache` behind if wanted (`L2uCache`);
+//! - or `COUNT` alone on every level, and the types are chosen as hwloc chooses them;
+//! - `[numa]` attaches a NUMA node to each object of the level before it (or to the machine, at the
+//!   start), besides `numa:COUNT`, which makes NUMA nodes a level;
+//! - `(ATTRIBUTE …)` behind a level, in `[numa(…)]`, or at the very start: `size=` for caches,
+//!   `memory=` for the rest, and `indexes=` as a full list (`0,2,1,3`), as loops (`2*2:1*2`) or as
+//!   types (`numa:core`).
+//!
+//! The last level is always `pu`. Where there is no NUMA node, one is added for the whole machine.
+//!
+//! **CPU numbers.** Unless `indexes=` says otherwise, CPUs are numbered in the order of the tree, so
+//! that the siblings of a core are neighbours (`core:2 pu:2`: 0-1 and 2-3). Real x86 machines often
+//! number one thread of every core first: `core:2 pu:2(indexes=core:pu)` says this (0, 2 and 1, 3).
+//!
+//! **Stricter than hwloc** where hwloc drops what it cannot read: a wrong `indexes=`, letters between
+//! a type and its colon, or a number of CPUs beyond [`MAX_CPU`](crate::MAX_CPU) are errors here, and so
+//! is a package, NUMA node or last-level cache that is *inside* a core more than once.
+
+mod build;
+mod indexes;
+mod level;
+mod parse;
+
+use crate::{Topology, TopologyError};
+
+impl Topology {
+    /// A machine described by a synthetic string of hwloc.
+    ///
+    /// ```
+    /// use coreshard_topology::Topology;
+    ///
+    /// let machine = Topology::from_synthetic("pack:2 [numa] l3:1 core:120 pu:2")?;
+    /// assert_eq!((machine.cpus().len(), machine.nodes()), (480, 2));
+    /// let error = Topology::from_synthetic("pack:2 corn:4 pu:1").unwrap_err();
+    /// assert_eq!(error.column(), Some(8));
+    /// # Ok::<(), coreshard_topology::TopologyError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Names the column of what cannot be read, and what is allowed there.
+    pub fn from_synthetic(text: &str) -> Result<Self, TopologyError> {
+        build::topology(&parse::machine(text)?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,354 @@
+//! Reads the text of a description into levels.
+
+use super::level::{Attributes, CacheHolds, Level, Machine, Type};
+use crate::{MAX_CPU, TopologyError};
+
+/// As many levels as hwloc allows.
+const MOST_LEVELS: usize = 128;
+
+/// What may stand at a level, for messages.
+const TYPES: &str = "package, die, group, numa, l1 to l5, l1i to l3i, core, pu";
+
+/// Reads a description and gives every level its type.
+pub(super) fn machine(text: &str) -> Result<Machine, TopologyError> {
+    Parser { text, at: 0 }.machine()
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+/// A level whose type may not be known yet.
+struct Draft {
+    kind: Option<Type>,
+    level: Level,
+}
+
+impl<'a> Parser<'a> {
+    fn machine(mut self) -> Result<Machine, TopologyError> {
+        let mut root = Self::root();
+        self.skip_blanks();
+        if self.peek() == Some('(') {
+            root.attributes = self.attributes(Type::Machine)?;
+        }
+        let mut drafts = vec![Draft { kind: Some(Type::Machine), level: root }];
+        let mut attached_indexes = None;
+        loop {
+            self.skip_blanks();
+            match self.peek() {
+                None => break,
+                Some('[') => {
+                    let indexes = self.attached()?;
+                    attached_indexes = indexes.or(attached_indexes);
+                    if let Some(draft) = drafts.last_mut() {
+                        draft.level.attached += 1;
+                    }
+                }
+                Some(_) => {
+                    let above = drafts.last().map_or(1, |draft| draft.level.width);
+                    if drafts.len() >= MOST_LEVELS {
+                        return Err(self.fail(format!("there are at most {MOST_LEVELS} levels")));
+                    }
+                    drafts.push(self.level(above)?);
+                }
+            }
+        }
+        self.choose_types(&mut drafts)?;
+        let levels = drafts.into_iter().map(Draft::finish).collect();
+        let mut machine = Machine { text: self.text.to_owned(), levels, attached_indexes };
+        self.check(&machine)?;
+        if machine.levels.iter().all(|level| level.kind != Type::Numa && level.attached == 0) {
+            let mut numa = Self::root();
+            numa.kind = Type::Numa;
+            machine.levels.insert(1, numa);
+        }
+        Ok(machine)
+    }
+
+    fn root() -> Level {
+        Level {
+            kind: Type::Machine,
+            width: 1,
+            attributes: Attributes::default(),
+            attached: 0,
+            at: 0,
+        }
+    }
+
+    /// `TYPE:COUNT(…)` or `COUNT(…)`, below `above` objects.
+    fn level(&mut self, above: usize) -> Result<Draft, TopologyError> {
+        let at = self.at;
+        let kind = if self.peek().is_some_and(|c| c.is_ascii_digit()) {
+            None
+        } else {
+            let kind = self.type_name()?;
+            if kind == Type::Machine {
+                let problem = "the machine itself is not written; start with its first level";
+                return Err(self.fail_at(at, problem));
+            }
+            if !self.take(':') {
+                return Err(self.fail(format!("expected ':' and the number of {kind} objects")));
+            }
+            Some(kind)
+        };
+        let count_at = self.at;
+        let count = self.number("the number of objects")?;
+        if count == 0 {
+            return Err(self.fail_at(count_at, "the number of objects must be at least 1"));
+        }
+        let most = MAX_CPU.index() + 1;
+        let width = usize::try_from(count).ok().and_then(|count| above.checked_mul(count));
+        let width = width.filter(|width| *width <= most).ok_or_else(|| {
+            self.fail_at(count_at, format!("this makes more than {most} objects, the most allowed"))
+        })?;
+        let mut level = Level { width, at, ..Self::root() };
+        if self.peek() == Some('(') {
+            level.attributes = self.attributes(kind.unwrap_or(Type::Pu))?;
+        }
+        Ok(Draft { kind, level })
+    }
+
+    /// `[numa]` or `[numa(…)]`; gives the `indexes=` found in it.
+    fn attached(&mut self) -> Result<Option<(String, usize)>, TopologyError> {
+        self.take('[');
+        self.skip_blanks();
+        let at = self.at;
+        if self.type_name()? != Type::Numa {
+            return Err(self.fail_at(at, "only numa can be attached in brackets"));
+        }
+        self.skip_blanks();
+        let indexes =
+            if self.peek() == Some('(') { self.attributes(Type::Numa)?.indexes } else { None };
+        self.skip_blanks();
+        if !self.take(']') {
+            return Err(self.fail("expected ']' behind the attached numa"));
+        }
+        Ok(indexes)
+    }
+
+    fn type_name(&mut self) -> Result<Type, TopologyError> {
+        let rest = self.rest();
+        let length = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+        let name = &rest[..length];
+        let kind = Type::named(name).ok_or_else(|| {
+            let found =
+                if name.is_empty() { rest.chars().take(1).collect() } else { name.to_owned() };
+            self.fail(format!("no type of level is called {found:?}; there are {TYPES}"))
+        })?;
+        self.at += length;
+        Ok(kind)
+    }
+
+    /// `(NAME=VALUE NAME=VALUE …)`
+    fn attributes(&mut self, of: Type) -> Result<Attributes, TopologyError> {
+        let open = self.at;
+        self.take('(');
+        let mut found = Attributes::default();
+        loop {
+            self.skip_blanks();
+            if self.take(')') {
+                return Ok(found);
+            }
+            if self.peek().is_none() {
+                return Err(self.fail_at(open, "this parenthesis is never closed"));
+            }
+            let size = if of.is_cache() { "size=" } else { "memory=" };
+            if self.take_word(size) {
+                found.size_bytes = Some(self.size()?);
+            } else if of == Type::Numa && self.take_word("memorysidecachesize=") {
+                self.size()?;
+            } else if self.take_word("indexes=") {
+                let rest = self.rest();
+                let length = rest.find([' ', ')', '\n']).unwrap_or(rest.len());
+                found.indexes = Some((rest[..length].to_owned(), self.at));
+                self.at += length;
+            } else {
+                return Err(self.fail(format!("expected {size} or indexes= for {of}, or ')'")));
+            }
+            if !matches!(self.peek(), Some(' ' | '\n' | ')') | None) {
+                return Err(self.fail("expected a blank or ')' behind the attribute"));
+            }
+        }
+    }
+
+    /// A number of bytes with a unit, as in `32kB`, `1GiB` or `4096`.
+    fn size(&mut self) -> Result<u64, TopologyError> {
+        let at = self.at;
+        let number = self.number("a size in bytes")?;
+        let length = self.rest().find(|c: char| !c.is_ascii_alphabetic());
+        let length = length.unwrap_or(self.rest().len());
+        let unit = self.rest()[..length].to_ascii_lowercase();
+        let bytes: u64 = match unit.as_str() {
+            "" => 1,
+            "kb" => 1_000,
+            "kib" => 1 << 10,
+            "mb" => 1_000_000,
+            "mib" => 1 << 20,
+            "gb" => 1_000_000_000,
+            "gib" => 1 << 30,
+            "tb" => 1_000_000_000_000,
+            "tib" => 1 << 40,
+            _ => {
+                let units = "units are kB, KiB, MB, MiB, GB, GiB, TB and TiB";
+                return Err(self.fail(format!("{unit:?} is no unit of size; {units}")));
+            }
+        };
+        self.at += length;
+        number.checked_mul(bytes).ok_or_else(|| self.fail_at(at, "the size exceeds 64 bits"))
+    }
+
+    /// A number as C writes it: decimal, `0x` hexadecimal, or octal behind a `0`.
+    fn number(&mut self, what: &str) -> Result<u64, TopologyError> {
+        let rest = self.rest();
+        let (radix, prefix) = match rest.as_bytes() {
+            [b'0', b'x' | b'X', digit, ..] if digit.is_ascii_hexdigit() => (16, 2),
+            [b'0', b'0'..=b'7', ..] => (8, 1),
+            _ => (10, 0),
+        };
+        let digits = &rest[prefix..];
+        let length = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
+        if length == 0 {
+            return Err(self.fail(format!("expected {what}")));
+        }
+        let number = u64::from_str_radix(&digits[..length], radix);
+        let number = number.map_err(|_| self.fail("the number exceeds 64 bits"))?;
+        self.at += prefix + length;
+        Ok(number)
+    }
+
+    /// Gives bare numbers their types: every level has one, or none has but `pu`.
+    fn choose_types(&self, drafts: &mut [Draft]) -> Result<(), TopologyError> {
+        let [_, levels @ ..] = drafts else { return Ok(()) };
+        let attached = levels.iter().any(|draft| draft.level.attached > 0);
+        let Some((last, levels)) = levels.split_last_mut() else {
+            let problem = "expected levels, as in \"pack:2 numa:1 l3:1 core:8 pu:2\"";
+            return Err(self.fail_at(self.text.len(), problem));
+        };
+        last.kind.get_or_insert(Type::Pu);
+        let bare = levels.iter().filter(|draft| draft.kind.is_none()).count();
+        if bare > 0 && bare < levels.len() {
+            let typed = levels.iter().find(|draft| draft.kind.is_none());
+            let at = typed.map_or(0, |draft| draft.level.at);
+            let problem = "either every level names its type, or none does";
+            return Err(self.fail_at(at, problem));
+        }
+        if bare > 0 {
+            for (draft, kind) in levels.iter_mut().zip(usual_types(bare, attached)) {
+                draft.kind = Some(kind);
+            }
+        }
+        Ok(())
+    }
+
+    /// What holds for all levels together.
+    fn check(&self, machine: &Machine) -> Result<(), TopologyError> {
+        for (place, level) in machine.levels.iter().enumerate() {
+            let is_last = place + 1 == machine.levels.len();
+            if is_last && level.kind != Type::Pu {
+                let end = self.text.trim_end().len();
+                return Err(
+                    self.fail_at(end, "the last level must be pu; add for example \" pu:1\"")
+                );
+            }
+            if !is_last && level.kind == Type::Pu {
+                return Err(self.fail_at(level.at, "pu must be the last level"));
+            }
+            let once = matches!(level.kind, Type::Package | Type::Die | Type::Numa | Type::Core);
+            let first = machine.level(level.kind).map(|first| first.at);
+            if (once || level.kind.is_cache()) && first != Some(level.at) {
+                return Err(
+                    self.fail_at(level.at, format!("there is a {} level already", level.kind))
+                );
+            }
+            if level.attached > 0 && machine.level(Type::Numa).is_some() {
+                let problem = "NUMA nodes are either a level or attached in brackets, not both";
+                return Err(self.fail_at(level.at, problem));
+            }
+        }
+        let Some(core) = machine.level(Type::Core) else { return Ok(()) };
+        let last_cache = machine.last_cache().map(|level| level.at);
+        for level in &machine.levels {
+            let parts_cpus = matches!(level.kind, Type::Package | Type::Numa)
+                || level.attached > 0
+                || last_cache == Some(level.at);
+            if parts_cpus && level.width > core.width {
+                let what = if level.attached > 0 { Type::Numa } else { level.kind };
+                let problem = format!("a core cannot hold several {what} objects");
+                return Err(self.fail_at(level.at, problem));
+            }
+        }
+        Ok(())
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn take(&mut self, wanted: char) -> bool {
+        let found = self.peek() == Some(wanted);
+        self.at += if found { wanted.len_utf8() } else { 0 };
+        found
+    }
+
+    fn take_word(&mut self, wanted: &str) -> bool {
+        let found = self.rest().starts_with(wanted);
+        self.at += if found { wanted.len() } else { 0 };
+        found
+    }
+
+    fn skip_blanks(&mut self) {
+        while matches!(self.peek(), Some(' ' | '\n' | '\t')) {
+            self.at += 1;
+        }
+    }
+
+    fn fail(&self, problem: impl Into<String>) -> TopologyError {
+        self.fail_at(self.at, problem)
+    }
+
+    fn fail_at(&self, at: usize, problem: impl Into<String>) -> TopologyError {
+        TopologyError::synthetic(self.text, at, problem)
+    }
+}
+
+impl Draft {
+    fn finish(self) -> Level {
+        Level { kind: self.kind.unwrap_or(Type::Pu), ..self.level }
+    }
+}
+
+/// The types hwloc gives to `count` bare levels above `pu`. Wanted first are NUMA nodes (unless they
+/// are attached), packages, cores, up to four caches (L2, L1, L3, L1i), then groups; they stand in the
+/// order groups, package, numa, L3, L2, L1, L1i, core.
+fn usual_types(count: usize, numa_is_attached: bool) -> Vec<Type> {
+    let unified = |level| Type::Cache { level, holds: CacheHolds::Unified };
+    let l1 = Type::Cache { level: 1, holds: CacheHolds::Data };
+    let l1i = Type::Cache { level: 1, holds: CacheHolds::Instructions };
+    let mut left = count;
+    let mut want = |most: usize| {
+        let taken = left.min(most);
+        left -= taken;
+        taken
+    };
+    let numa = want(usize::from(!numa_is_attached));
+    let package = want(1);
+    let core = want(1);
+    let caches: &[Type] = match want(4) {
+        0 => &[],
+        1 => &[unified(2)],
+        2 => &[unified(2), l1],
+        3 => &[unified(3), unified(2), l1],
+        _ => &[unified(3), unified(2), l1, l1i],
+    };
+    let mut types = vec![Type::Group; left];
+    types.extend(std::iter::repeat_n(Type::Package, package));
+    types.extend(std::iter::repeat_n(Type::Numa, numa));
+    types.extend(caches);
+    types.extend(std::iter::repeat_n(Type::Core, core));
+    types
+}
