@@ -1,0 +1,233 @@
+//! What the figures say: who is ahead and whether that is more than noise, and what each rung of a ladder
+//! brings while the other ladders stand still.
+
+use coreshard_bench::{QueueCell, QueueResults};
+
+/// The three ladders that a queue benchmark climbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ladder {
+    Scope,
+    Wake,
+    Intake,
+}
+
+impl Ladder {
+    pub(crate) const ALL: [Ladder; 3] = [Ladder::Scope, Ladder::Wake, Ladder::Intake];
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Ladder::Scope => "Affinity scope",
+            Ladder::Wake => "Wake-up",
+            Ladder::Intake => "Intake",
+        }
+    }
+
+    pub(crate) fn rung(self, cell: &QueueCell) -> &str {
+        match self {
+            Ladder::Scope => &cell.scope,
+            Ladder::Wake => &cell.wake,
+            Ladder::Intake => &cell.intake,
+        }
+    }
+
+    /// The names of this ladder's rungs in `results`, each once, in order of appearance.
+    pub(crate) fn rungs(self, results: &QueueResults) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for cell in &results.results {
+            if !names.contains(&self.rung(cell)) {
+                names.push(self.rung(cell));
+            }
+        }
+        names
+    }
+
+    /// The rung that the others are compared with: the oldest. Cells run from fine to coarse scopes, and
+    /// the coarsest is the oldest; the other ladders begin with their oldest.
+    fn baseline<'a>(self, rungs: &[&'a str]) -> Option<&'a str> {
+        match self {
+            Ladder::Scope => rungs.last().copied(),
+            Ladder::Wake | Ladder::Intake => rungs.first().copied(),
+        }
+    }
+}
+
+/// `scope · wake · intake`: the name of a combination.
+pub(crate) fn combination(cell: &QueueCell) -> String {
+    format!("{} · {} · {}", cell.scope, cell.wake, cell.intake)
+}
+
+/// Whether the run-to-run range of `cell` reaches that of `best`: the two cannot be told apart by it.
+pub(crate) fn ties_with(cell: &QueueCell, best: &QueueCell) -> bool {
+    cell.items_per_sec_max >= best.items_per_sec_min
+}
+
+/// (max − min) / max of the throughput over the runs; NaN where there is none.
+pub(crate) fn spread(cell: &QueueCell) -> f64 {
+    (cell.items_per_sec_max - cell.items_per_sec_min) / cell.items_per_sec_max
+}
+
+/// The fastest and the slowest combination, where at least two were measured.
+pub(crate) struct Contest<'a> {
+    pub(crate) best: &'a QueueCell,
+    pub(crate) worst: &'a QueueCell,
+    /// Combinations other than the best whose range reaches that of the best.
+    pub(crate) ties: usize,
+}
+
+impl<'a> Contest<'a> {
+    pub(crate) fn of(results: &'a QueueResults) -> Option<Self> {
+        let (best, worst) = (results.best()?, results.worst()?);
+        if std::ptr::eq(best, worst) {
+            return None;
+        }
+        let ties = results
+            .results
+            .iter()
+            .filter(|cell| !std::ptr::eq(*cell, best) && ties_with(cell, best))
+            .count();
+        Some(Self { best, worst, ties })
+    }
+
+    /// Whether the ranges of the best and the worst are apart.
+    pub(crate) fn is_decided(&self) -> bool {
+        !ties_with(self.worst, self.best)
+    }
+
+    /// Throughput of the best over that of the worst; infinite where the worst ran nothing.
+    pub(crate) fn ratio(&self) -> f64 {
+        self.best.items_per_sec / self.worst.items_per_sec
+    }
+}
+
+/// What one rung brings over the oldest rung of its ladder.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Gain<'a> {
+    pub(crate) rung: &'a str,
+    /// Whether this is the rung that the others are compared with.
+    pub(crate) is_baseline: bool,
+    /// Geometric mean of the throughput ratios over all pairs of cells that differ in this ladder alone.
+    pub(crate) mean: f64,
+    /// The smallest ratio of one pair.
+    pub(crate) min: f64,
+    /// The largest ratio of one pair.
+    pub(crate) max: f64,
+    /// Pairs compared.
+    pub(crate) pairs: usize,
+}
+
+/// The gains of all rungs of `ladder`, in order of appearance; empty where fewer than two can be compared.
+pub(crate) fn gains<'a>(results: &'a QueueResults, ladder: Ladder) -> Vec<Gain<'a>> {
+    let rungs = ladder.rungs(results);
+    let Some(baseline) = ladder.baseline(&rungs) else { return Vec::new() };
+    let gains: Vec<Gain<'a>> = rungs
+        .into_iter()
+        .filter_map(|rung| {
+            let ratios = ratios(results, ladder, rung, baseline);
+            let logs: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
+            (!ratios.is_empty()).then(|| Gain {
+                rung,
+                is_baseline: rung == baseline,
+                mean: (logs / ratios.len() as f64).exp(),
+                min: ratios.iter().copied().fold(f64::INFINITY, f64::min),
+                max: ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+                pairs: ratios.len(),
+            })
+        })
+        .collect();
+    if gains.len() < 2 { Vec::new() } else { gains }
+}
+
+fn ratios(results: &QueueResults, ladder: Ladder, rung: &str, baseline: &str) -> Vec<f64> {
+    let same_elsewhere = |a: &QueueCell, b: &QueueCell| {
+        Ladder::ALL.iter().all(|other| *other == ladder || other.rung(a) == other.rung(b))
+    };
+    let comparable = |cell: &&QueueCell| cell.items_per_sec.is_finite() && cell.items_per_sec > 0.0;
+    let cells_of = |name: &str| {
+        let name = name.to_owned();
+        results
+            .results
+            .iter()
+            .filter(comparable)
+            .filter(move |cell| ladder.rung(cell) == name.as_str())
+    };
+    cells_of(rung)
+        .filter_map(|cell| {
+            let partner = cells_of(baseline).find(|other| same_elsewhere(cell, other))?;
+            Some(cell.items_per_sec / partner.items_per_sec)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(scope: &str, wake: &str, low: f64, median: f64, high: f64) -> QueueCell {
+        QueueCell {
+            scope: scope.into(),
+            wake: wake.into(),
+            intake: "locked".into(),
+            items_per_sec: median,
+            items_per_sec_min: low,
+            items_per_sec_max: high,
+            ..QueueCell::default()
+        }
+    }
+
+    fn results(cells: Vec<QueueCell>) -> QueueResults {
+        QueueResults { results: cells, ..QueueResults::default() }
+    }
+
+    #[test]
+    fn a_gain_is_the_geometric_mean_over_pairs_that_differ_in_one_ladder() {
+        let results = results(vec![
+            cell("cpu", "under-lock", 1.0, 8.0, 9.0),
+            cell("cpu", "coalesced", 1.0, 18.0, 19.0),
+            cell("system", "under-lock", 1.0, 2.0, 3.0),
+            cell("system", "coalesced", 1.0, 1.0, 2.0),
+        ]);
+        let scope = gains(&results, Ladder::Scope);
+        assert_eq!(scope.iter().map(|gain| gain.rung).collect::<Vec<_>>(), ["cpu", "system"]);
+        assert!((scope[0].mean - (4.0f64 * 18.0).sqrt()).abs() < 1e-9, "{scope:?}");
+        assert_eq!((scope[0].min, scope[0].max, scope[0].pairs), (4.0, 18.0, 2));
+        assert!(scope[1].is_baseline && scope[1].mean == 1.0);
+        let wake = gains(&results, Ladder::Wake);
+        assert!(wake[0].is_baseline);
+        assert!((wake[1].mean - (2.25f64 * 0.5).sqrt()).abs() < 1e-9, "{wake:?}");
+        assert!(gains(&results, Ladder::Intake).is_empty(), "one rung cannot be compared");
+    }
+
+    #[test]
+    fn cells_without_a_figure_are_not_compared() {
+        let results = results(vec![
+            cell("cpu", "under-lock", 1.0, f64::NAN, 9.0),
+            cell("smt", "under-lock", 0.0, 0.0, 0.0),
+            cell("system", "under-lock", 1.0, 2.0, 3.0),
+        ]);
+        assert!(gains(&results, Ladder::Scope).is_empty());
+        let contest = Contest::of(&results).unwrap();
+        assert_eq!((contest.best.scope.as_str(), contest.worst.scope.as_str()), ("system", "smt"));
+        assert!(contest.ratio().is_infinite());
+    }
+
+    #[test]
+    fn overlapping_ranges_are_a_tie() {
+        let clear = results(vec![
+            cell("cpu", "coalesced", 90.0, 100.0, 110.0),
+            cell("smt", "coalesced", 80.0, 85.0, 90.0),
+            cell("system", "coalesced", 10.0, 20.0, 30.0),
+        ]);
+        let contest = Contest::of(&clear).unwrap();
+        assert!(contest.is_decided());
+        assert_eq!((contest.ties, contest.ratio()), (1, 5.0));
+        let close = results(clear.results[..2].to_vec());
+        assert!(!Contest::of(&close).unwrap().is_decided());
+        assert!(Contest::of(&results(clear.results[..1].to_vec())).is_none());
+    }
+
+    #[test]
+    fn spread_is_relative_to_the_fastest_run() {
+        assert_eq!(spread(&cell("cpu", "", 80.0, 90.0, 100.0)), 0.2);
+        assert!(spread(&cell("cpu", "", 0.0, 0.0, 0.0)).is_nan());
+    }
+}

@@ -1,0 +1,164 @@
+//! Figures as people read them: thousands separators, SI prefixes, and times in the unit that suits them.
+//!
+//! Three significant digits where a prefix is used: more would be noise in a benchmark. A figure that is
+//! not finite is shown as [`ABSENT`], never as a number.
+
+/// What stands where there is no figure.
+pub(crate) const ABSENT: &str = "–";
+
+/// A whole number with thousands separators: `12,345,678`.
+pub(crate) fn count(value: f64) -> String {
+    if !value.is_finite() {
+        return ABSENT.to_owned();
+    }
+    let digits = format!("{:.0}", value.abs());
+    let sign = if value < 0.0 && digits != "0" { "-" } else { "" };
+    let mut text = String::from(sign);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number with an SI prefix and three significant digits: `12.3 M`.
+pub(crate) fn si(value: f64) -> String {
+    scaled(value, &[(1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, "")])
+}
+
+/// A time in the largest unit it fills, with three significant digits: `412 ns`, `16.4 µs`.
+pub(crate) fn time_ns(value: f64) -> String {
+    scaled(value, &[(1e9, " s"), (1e6, " ms"), (1e3, " µs"), (1.0, " ns")])
+}
+
+/// An axis label in the largest unit it fills, without digits that say nothing: `2 µs`, `0.5 ns`.
+pub(crate) fn time_tick(value: f64) -> String {
+    trimmed(time_ns(value))
+}
+
+/// An axis label with an SI prefix, without digits that say nothing: `2 M`.
+pub(crate) fn si_tick(value: f64) -> String {
+    trimmed(si(value))
+}
+
+/// An axis label for a factor: `0.5 ×`, `2 ×`.
+pub(crate) fn times_tick(value: f64) -> String {
+    trimmed(times(value))
+}
+
+/// A factor: `1.24 ×`, `12.4 ×`, `124 ×`.
+pub(crate) fn times(value: f64) -> String {
+    if value.is_finite() { format!("{} ×", three_digits(value)) } else { ABSENT.to_owned() }
+}
+
+/// A part of one, in whole percent: `12 %`.
+pub(crate) fn percent(part: f64) -> String {
+    if part.is_finite() { format!("{:.0} %", part * 100.0) } else { ABSENT.to_owned() }
+}
+
+/// A plain figure with three significant digits: `0.125`, `1.25`.
+pub(crate) fn plain(value: f64) -> String {
+    if value.is_finite() { three_digits(value) } else { ABSENT.to_owned() }
+}
+
+/// `noun` in the number that `count` asks for, with the count: `1 pod`, `2 pods`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    format!("{} {noun}{}", self::count(count as f64), if count == 1 { "" } else { "s" })
+}
+
+fn scaled(value: f64, units: &[(f64, &str)]) -> String {
+    if !value.is_finite() {
+        return ABSENT.to_owned();
+    }
+    // Half a unit in the last digit shown must not turn 999.6 into "1000".
+    let fills = |unit: f64| value.abs() >= unit * 0.9995;
+    let last = units.last().expect("a table of units has a smallest one");
+    let (unit, name) = units.iter().find(|(unit, _)| fills(*unit)).unwrap_or(last);
+    format!("{}{name}", three_digits(value / unit))
+}
+
+/// Three significant digits, but never fewer than the whole part has, and at most three after the point.
+fn three_digits(value: f64) -> String {
+    let magnitude = value.abs();
+    let decimals = match magnitude {
+        0.0 => 0,
+        m if m >= 99.95 => 0,
+        m if m >= 9.995 => 1,
+        m if m >= 0.9995 => 2,
+        _ => 3,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// Removes the zeros after a decimal point, and the point if nothing is left after it.
+fn trimmed(text: String) -> String {
+    let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
+    if !number.contains('.') {
+        return text;
+    }
+    let number = number.trim_end_matches('0').trim_end_matches('.');
+    if unit.is_empty() { number.to_owned() } else { format!("{number} {unit}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_have_separators() {
+        let all = [0.0, 7.0, 999.0, 1e3, 12_345.6, 1_234_567.0, -1234.0, -0.2];
+        let texts: Vec<String> = all.into_iter().map(count).collect();
+        assert_eq!(texts, ["0", "7", "999", "1,000", "12,346", "1,234,567", "-1,234", "0"]);
+    }
+
+    #[test]
+    fn prefixes_keep_three_digits_and_never_reach_a_thousand() {
+        let all =
+            [0.0, 0.25, 1.0, 12.0, 999.4, 999.6, 1_000.0, 12_340.0, 3_449_709.0, 999_960.0, 2.5e9];
+        let texts: Vec<String> = all.into_iter().map(si).collect();
+        let wanted = [
+            "0", "0.250", "1.00", "12.0", "999", "1.00 k", "1.00 k", "12.3 k", "3.45 M", "1.00 M",
+            "2.50 G",
+        ];
+        assert_eq!(texts, wanted);
+    }
+
+    #[test]
+    fn times_take_the_unit_they_fill() {
+        let all = [0.0, 41.0, 412.0, 1_234.0, 16_416.0, 2_100_000.0, 3.5e9, 6.1e12];
+        let texts: Vec<String> = all.into_iter().map(time_ns).collect();
+        assert_eq!(
+            texts,
+            ["0 ns", "41.0 ns", "412 ns", "1.23 µs", "16.4 µs", "2.10 ms", "3.50 s", "6100 s"]
+        );
+    }
+
+    #[test]
+    fn ticks_lose_their_idle_zeros() {
+        assert_eq!(time_tick(1_000.0), "1 µs");
+        assert_eq!(time_tick(100.0), "100 ns");
+        assert_eq!(si_tick(2.5e6), "2.5 M");
+        assert_eq!(si_tick(20.0), "20");
+        assert_eq!(times_tick(1.0), "1 ×");
+        assert_eq!(times_tick(0.5), "0.5 ×");
+    }
+
+    #[test]
+    fn absent_figures_are_a_dash() {
+        for text in [count(f64::NAN), si(f64::INFINITY), time_ns(f64::NAN), times(f64::NAN)] {
+            assert_eq!(text, ABSENT);
+        }
+        assert_eq!(percent(f64::NAN), ABSENT);
+        assert_eq!(plain(f64::NAN), ABSENT);
+        assert_eq!(time_tick(f64::NAN), ABSENT);
+    }
+
+    #[test]
+    fn factors_and_parts() {
+        assert_eq!([times(1.239), times(12.39), times(123.9)], ["1.24 ×", "12.4 ×", "124 ×"]);
+        assert_eq!(percent(0.126), "13 %");
+        assert_eq!([counted(1, "pod"), counted(1200, "pod")], ["1 pod", "1,200 pods"]);
+    }
+}

@@ -1,0 +1,35 @@
+//! Tables, files and pages made of what a benchmark measured.
+//!
+//! Each form of the results is one module and each kind of results one function in it:
+//! [`table::queue`] for a terminal, [`csv::write_queue`] and [`json::write_queue`] for other programs,
+//! [`html::queue_page`] for people. A form is a pure function of the results: nothing here measures,
+//! prints, opens a file or looks at the clock, so the same results give the same bytes.
+//!
+//! ```
+//! use coreshard_bench::{QueueCell, QueueResults};
+//!
+//! let results = QueueResults {
+//!     machine: "a machine of two CPUs".into(),
+//!     threads: 2,
+//!     items_per_thread: 50_000,
+//!     runs: 5,
+//!     results: vec![QueueCell {
+//!         scope: "cache_shard".into(),
+//!         wake: "coalesced".into(),
+//!         intake: "lock-free".into(),
+//!         items_per_sec: 2_939_917.0,
+//!         items_per_sec_min: 2_900_000.0,
+//!         items_per_sec_max: 3_000_000.0,
+//!         ..QueueCell::default()
+//!     }],
+//!     ..QueueResults::default()
+//! };
+//! assert!(coreshard_report::table::queue(&results, 100).contains("2,939,917"));
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod csv;
+mod findings;
+mod format;
+pub mod json;
+pub mod table;
