@@ -2,9 +2,9 @@
 //! cache, on this machine.
 //!
 //! ```
-//! use coreshard::Workqueue;
+//! // On the process's runtime; `?` tells what this machine lacks.
 //!
-//! let queue = Workqueue::builder().name("thumbnails").build()?;
+//! let queue = coreshard::workqueue()?.name("thumbnails").build()?;
 //! // Fire and forget, in the pod of the CPU this runs on:
 //! queue.queue(|| println!("on a worker"))?;
 //! // With a result:
@@ -35,7 +35,7 @@ pub use coreshard_workqueue::{
     RefusedReason, ShutdownTimeout, Wake, WouldDeadlock,
 };
 
-pub use process::{ProcessRuntimeError, WorkqueueExt, runtime, runtime_builder};
+pub use process::{RuntimeError, runtime, runtime_builder, workqueue};
 
 /// A workqueue on this machine; see [`coreshard_workqueue::Workqueue`].
 pub type Workqueue = coreshard_workqueue::Workqueue<Host>;
