@@ -33,10 +33,7 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// # Errors
     /// Where the thread cannot be made, or its affinity or nice value cannot be had: then no
     /// thread is left behind.
-    fn spawn(
-        spec: ThreadSpec,
-        body: Box<dyn FnOnce() + Send>,
-    ) -> Result<Self::Thread, SpawnError>;
+    fn spawn(spec: ThreadSpec, body: Box<dyn FnOnce() + Send>) -> Result<Self::Thread, SpawnError>;
 
     /// Sleeps while `word` holds `expected`, until a wake-up or for `timeout`. May return early
     /// for no reason at all: callers look at the word again.
@@ -79,6 +76,11 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
 
     /// Sets the calling thread's pointer under `key`.
     fn set_local(key: LocalKey, value: *mut ());
+
+    /// Asks the CPU to fetch a line that will be written soon, for itself alone. A hint: the
+    /// address may be anything.
+    #[inline(always)]
+    fn prefetch_write<T>(_place: *const T) {}
 
     /// Reports a read of plain data to a platform that models memory. Empty on the host.
     #[inline(always)]

@@ -40,10 +40,7 @@ impl Platform for Host {
         cpu::current()
     }
 
-    fn spawn(
-        spec: ThreadSpec,
-        body: Box<dyn FnOnce() + Send>,
-    ) -> Result<Self::Thread, SpawnError> {
+    fn spawn(spec: ThreadSpec, body: Box<dyn FnOnce() + Send>) -> Result<Self::Thread, SpawnError> {
         thread::spawn(spec, body)
     }
 
@@ -82,6 +79,11 @@ impl Platform for Host {
 
     fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {
         NodeMemory::allocate(bytes, node)
+    }
+
+    #[inline(always)]
+    fn prefetch_write<T>(place: *const T) {
+        cpu::prefetch_write(place.cast());
     }
 
     #[inline(always)]
