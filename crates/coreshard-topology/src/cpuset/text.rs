@@ -13,7 +13,7 @@ impl fmt::Display for CpuSet {
         let mut cpus = self.iter().peekable();
         while let Some(start) = cpus.next() {
             let mut end = start;
-            while let Some(next) = cpus.next_if(|next| next.0 == end.0 + 1) {
+            while let Some(next) = cpus.next_if(|next| next.0 - 1 == end.0) {
                 end = next;
             }
             if !list.is_empty() {
