@@ -5,7 +5,7 @@ mod json;
 mod svg;
 mod table;
 
-use coreshard_topology::{Pods, Scope, ShardSize, Topology};
+use coreshard_topology::{CpuKind, CpuSet, Pods, Scope, ShardSize, Topology};
 
 use crate::machine::{Machine, MachineArgs};
 use crate::output;
@@ -76,6 +76,12 @@ impl View {
             Some(model) => format!("{model} ({name})"),
             None => name.to_owned(),
         }
+    }
+
+    /// The CPUs of a kind.
+    fn cpus_of_kind(&self, kind: CpuKind) -> CpuSet {
+        let cpus = self.topology().cpus().iter().filter(|cpu| cpu.kind == kind);
+        cpus.map(|cpu| cpu.id).collect()
     }
 
     fn gather_notes(&self, size_was_asked: bool) -> Vec<String> {

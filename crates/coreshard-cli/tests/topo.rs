@@ -184,6 +184,8 @@ fn recording() -> tempfile::TempDir {
         write(&format!("{folder}/cache/index0/type"), "Unified");
         write(&format!("{folder}/cache/index0/shared_cpu_list"), "0-3");
     }
+    write("sys/devices/cpu_core/cpus", "0-1");
+    write("sys/devices/cpu_atom/cpus", "2-3");
     write("proc/self/status", "Cpus_allowed_list:\t0-2\n");
     write("proc/self/cgroup", "0::/job\n");
     write("proc/self/mountinfo", "1 2 0:3 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
@@ -199,6 +201,7 @@ fn a_recorded_process_is_limited_as_it_was() {
     assert_eq!((&found["online"], &found["usable"]), (&"0-3".into(), &"1-2".into()));
     assert_eq!((&found["affinity"], &found["cgroup_cpusets"][0]), (&"0-2".into(), &"1-3".into()));
     assert_eq!((&found["cpu_quota"], &found["worker_limit"]), (&1.5.into(), &2.into()));
+    assert_eq!((&found["performance"], &found["efficiency"]), (&"1".into(), &"2".into()));
     assert_eq!(found["cpus"], 2);
     assert_eq!(lists(&found, "cache_shard"), ["1-2"]);
     assert_eq!(found["scopes"]["numa"]["pods"][0]["node"], Value::Null);
