@@ -41,6 +41,8 @@ impl<P: Platform, T> Lock<P, T> {
         if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             self.lock_slowly();
         }
+        // What the last holder wrote comes over with the lock.
+        P::touch_write(self.data.get());
         LockGuard { lock: self }
     }
 

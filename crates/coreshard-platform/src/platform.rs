@@ -84,11 +84,57 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
 
     /// Reports a read of plain data to a platform that models memory. Empty on the host.
     #[inline(always)]
+    #[track_caller]
     fn touch_read<T: ?Sized>(_data: *const T) {}
 
     /// Reports a write of plain data to a platform that models memory. Empty on the host.
     #[inline(always)]
+    #[track_caller]
     fn touch_write<T: ?Sized>(_data: *const T) {}
+
+    /// Names the fields of a value that has come to its final place, for a platform that reports
+    /// which field of which struct lies on a line. Empty on the host.
+    #[inline(always)]
+    fn describe<T: Fields>(_value: *const T) {}
+}
+
+/// The fields of a struct and where they lie in it; see [`fields!`](crate::fields).
+pub trait Fields {
+    /// The struct's name, without its path.
+    const NAME: &'static str;
+    /// Name and offset in bytes of each field, in any order.
+    const FIELDS: &'static [(&'static str, usize)];
+}
+
+/// Implements [`Fields`] for a struct: `fields!(Tail<P: Platform, T> { ticket, last })`, with the
+/// bounds that the struct itself has.
+///
+/// ```
+/// use coreshard_platform::{AtomicInt, Fields, Platform, fields};
+///
+/// #[repr(C)]
+/// struct Pair<P: Platform> {
+///     issued: P::AtomicU64,
+///     done: P::AtomicU64,
+/// }
+/// fields!(Pair<P: Platform> { issued, done });
+///
+/// let pair = Pair::<coreshard_platform::Host> {
+///     issued: AtomicInt::new(0),
+///     done: AtomicInt::new(0),
+/// };
+/// coreshard_platform::Host::describe(&raw const pair);
+/// assert_eq!(Pair::<coreshard_platform::Host>::FIELDS, [("issued", 0), ("done", 8)]);
+/// ```
+#[macro_export]
+macro_rules! fields {
+    ($name:ident $(<$($param:ident $(: $bound:path)?),+>)? { $($field:ident),+ $(,)? }) => {
+        impl $(<$($param $(: $bound)?),+>)? $crate::Fields for $name $(<$($param),+>)? {
+            const NAME: &'static str = stringify!($name);
+            const FIELDS: &'static [(&'static str, usize)] =
+                &[$((stringify!($field), ::core::mem::offset_of!(Self, $field))),+];
+        }
+    };
 }
 
 /// Whose per-thread pointer is meant: each runtime has one of its own.
