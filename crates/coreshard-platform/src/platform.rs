@@ -85,12 +85,12 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// Reports a read of plain data to a platform that models memory. Empty on the host.
     #[inline(always)]
     #[track_caller]
-    fn touch_read<T: ?Sized>(_data: *const T) {}
+    fn touch_read<T>(_data: *const T) {}
 
     /// Reports a write of plain data to a platform that models memory. Empty on the host.
     #[inline(always)]
     #[track_caller]
-    fn touch_write<T: ?Sized>(_data: *const T) {}
+    fn touch_write<T>(_data: *const T) {}
 
     /// Names the fields of a value that has come to its final place, for a platform that reports
     /// which field of which struct lies on a line. Empty on the host.

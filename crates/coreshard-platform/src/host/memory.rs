@@ -58,6 +58,13 @@ pub struct NodeMemoryError {
     reason: io::Error,
 }
 
+impl NodeMemoryError {
+    /// An error for a platform that has no such memory.
+    pub fn new(bytes: usize, reason: io::Error) -> Self {
+        Self { bytes, reason }
+    }
+}
+
 impl fmt::Display for NodeMemoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes of memory cannot be mapped: {}", self.bytes, self.reason)
