@@ -140,13 +140,11 @@ impl Platform for Sim {
         let (Some(layout), Some(start)) = (layout, block) else {
             return Err(NodeMemoryError::new(bytes, io::ErrorKind::OutOfMemory.into()));
         };
-        let mut placed = |node| {
-            // SAFETY: as in `current_cpu`.
-            unsafe { core.as_mut() }.set_home(start.as_ptr().addr(), layout.size(), node)
-        };
+        // SAFETY: as in `current_cpu`.
+        let placed = unsafe { core.as_mut() }.renew(start.as_ptr().addr(), layout.size(), node);
         let placement = match node {
             None => Placement::Unasked,
-            Some(asked) if placed(asked) => Placement::OnNode(asked),
+            Some(asked) if placed => Placement::OnNode(asked),
             Some(asked) => Placement::Unverified {
                 asked,
                 reason: io::Error::new(

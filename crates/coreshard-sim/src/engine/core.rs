@@ -189,19 +189,18 @@ impl Core {
         self.memory.place(address)
     }
 
-    /// Lays pages on a node, by its number. False where there is no such node.
-    pub(crate) fn set_home(
+    /// Lays fresh pages on a node. False where a node is asked for and there is none of that
+    /// number: then they lie where they are touched first.
+    pub(crate) fn renew(
         &mut self,
         address: usize,
         bytes: usize,
-        node: coreshard_topology::NodeId,
+        node: Option<coreshard_topology::NodeId>,
     ) -> bool {
-        let Some(place) = self.node_ids.iter().position(|known| *known == node) else {
-            return false;
-        };
+        let place = node.and_then(|node| self.node_ids.iter().position(|known| *known == node));
         let start = self.memory.place(address);
-        self.memory.set_home(start, bytes, place as u16);
-        true
+        self.memory.renew(start, bytes, place.map(|place| place as u16));
+        node.is_none() || place.is_some()
     }
 
     /// The running CPU accesses memory, at its turn. It is the later of several accesses that it

@@ -151,9 +151,13 @@ impl Lines {
         count - 1
     }
 
-    pub(super) fn set_home(&mut self, start: Place, bytes: usize, node: u16) {
-        for page in (0..bytes).step_by(PAGE_BYTES) {
-            *self.at(Place(start.0 + page as u64)).home = node;
+    /// Fresh pages, of which no cache has a line yet, on a node where one is given.
+    pub(super) fn renew(&mut self, start: Place, bytes: usize, node: Option<u16>) {
+        for line in (0..bytes).step_by(self.line_bytes()) {
+            let at = self.at(Place(start.0 + line as u64));
+            *at.line = Line::default();
+            at.sharers.fill(0);
+            *at.home = node.unwrap_or(NO_HOME);
         }
     }
 }

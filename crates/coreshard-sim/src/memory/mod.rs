@@ -138,9 +138,9 @@ impl Memory {
         self.lines.touched()
     }
 
-    /// Lays pages on a node.
-    pub(crate) fn set_home(&mut self, start: Place, bytes: usize, node: u16) {
-        self.lines.set_home(start, bytes, node);
+    /// Lays fresh pages on a node, or where they are touched first.
+    pub(crate) fn renew(&mut self, start: Place, bytes: usize, node: Option<u16>) {
+        self.lines.renew(start, bytes, node);
     }
 
     /// A CPU begins, or ceases, to wait for a line to be written.
@@ -165,6 +165,8 @@ impl Memory {
             Access::Load if here => Outcome::hit(now + self.l1_hit),
             Access::Store if here && exclusive => {
                 at.line.dirty = true;
+                // Seen by others after the stores before it: the line is kept that long.
+                at.line.busy_until = at.line.busy_until.max(self.ports[cpu].stores_done);
                 Outcome::hit(now + self.l1_hit)
             }
             Access::ReadModifyWrite if here && exclusive => {

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "not every test uses every machine")]
 
 /// Four cores with the transfer latency of a Skylake.
-pub const SKYLAKE: &str = include_str!("skylake.toml");
+pub(crate) const SKYLAKE: &str = include_str!("skylake.toml");
 
 /// Two packages of two LLCs of two cores of two CPUs.
-pub const TWO_SOCKETS: &str = include_str!("two-sockets.toml");
+pub(crate) const TWO_SOCKETS: &str = include_str!("two-sockets.toml");

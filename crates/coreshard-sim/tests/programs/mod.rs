@@ -8,10 +8,10 @@ use coreshard_platform::{AtomicInt, Platform, ThreadHandle, ThreadSpec};
 use coreshard_sim::{Sim, SimThread};
 use coreshard_topology::CpuId;
 
-pub type AtomicU32 = <Sim as Platform>::AtomicU32;
-pub type AtomicU64 = <Sim as Platform>::AtomicU64;
+pub(crate) type AtomicU32 = <Sim as Platform>::AtomicU32;
+pub(crate) type AtomicU64 = <Sim as Platform>::AtomicU64;
 
-pub fn pinned(cpu: CpuId, body: impl FnOnce() + Send + 'static) -> SimThread {
+pub(crate) fn pinned(cpu: CpuId, body: impl FnOnce() + Send + 'static) -> SimThread {
     let spec = ThreadSpec {
         name: format!("pinned to {cpu}"),
         affinity: Some([cpu].into_iter().collect()),
@@ -22,14 +22,14 @@ pub fn pinned(cpu: CpuId, body: impl FnOnce() + Send + 'static) -> SimThread {
 
 /// A line of its own.
 #[repr(C, align(128))]
-pub struct Line {
-    pub word: AtomicU64,
-    pub other: AtomicU64,
-    pub count: AtomicU64,
+pub(crate) struct Line {
+    pub(crate) word: AtomicU64,
+    pub(crate) other: AtomicU64,
+    pub(crate) count: AtomicU64,
 }
 
 impl Line {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { word: AtomicU64::new(0), other: AtomicU64::new(0), count: AtomicU64::new(0) }
     }
 }
@@ -37,7 +37,7 @@ impl Line {
 /// Half a round trip of a compare-exchange ping-pong, in nanoseconds: as the public
 /// core-to-core-latency tool measures it. The difference of a long and a short measurement, so
 /// that the way into the rhythm, and the reading of the clock, fall out.
-pub fn ping_pong_ns(one: CpuId, other: CpuId) -> f64 {
+pub(crate) fn ping_pong_ns(one: CpuId, other: CpuId) -> f64 {
     const ROUNDS: u64 = 100;
     let (short, long) =
         (ping_pong_total_ns(one, other, 10), ping_pong_total_ns(one, other, 10 + ROUNDS));
@@ -66,39 +66,39 @@ fn ping_pong_total_ns(one: CpuId, other: CpuId, rounds: u64) -> u64 {
     took.load(Relaxed)
 }
 
-/// What contending threads share; tickets and counts on one line, as in a struct of words.
-pub struct Shared {
-    pub line: Line,
-    pub futex: (AtomicU32, AtomicU64),
+/// What contending threads share. The programs are those of the published measurements
+/// (github.com/travisdowns/concurrency-hierarchy-bench), written anew.
+pub(crate) struct Shared {
+    pub(crate) line: Line,
+    pub(crate) count: Line,
+    pub(crate) mutex: (AtomicU32, AtomicU64),
 }
 
-pub type Operation = fn(&Shared);
+pub(crate) type Operation = fn(&Shared);
 
-pub fn add(shared: &Shared) {
+pub(crate) fn add(shared: &Shared) {
     shared.line.word.fetch_add(1, Relaxed);
 }
 
-pub fn compare_exchange_loop(shared: &Shared) {
+pub(crate) fn compare_exchange_loop(shared: &Shared) {
     let mut seen = shared.line.word.load(Relaxed);
     while let Err(now) = shared.line.word.compare_exchange(seen, seen + 1, AcqRel, Relaxed) {
         seen = now;
     }
 }
 
-/// Ticket, turn and the data that is protected are on one line.
-pub fn ticket_lock(shared: &Shared) {
+/// Tickets and turn are on one line, the data on another; the wait is a bare loop of loads.
+pub(crate) fn ticket_lock(shared: &Shared) {
     let ticket = shared.line.word.fetch_add(1, Relaxed);
-    while shared.line.other.load(Acquire) != ticket {
-        Sim::spin_hint();
-    }
-    shared.line.count.store(shared.line.count.load(Relaxed) + 1, Relaxed);
-    shared.line.other.store(ticket + 1, Release);
+    while shared.line.other.load(Acquire) != ticket {}
+    shared.count.count.store(shared.count.count.load(Relaxed) + 1, Relaxed);
+    shared.line.other.store(shared.line.other.load(Relaxed) + 1, Release);
 }
 
-/// A mutex as in the GNU C library: it does not spin, but sleeps at once. Its word and the data are
-/// on one line.
-pub fn mutex(shared: &Shared) {
-    let word = &shared.futex.0;
+/// A mutex as in the GNU C library: it does not spin, but sleeps at once, and notes its owner
+/// beside its word. The data are on another line.
+pub(crate) fn mutex(shared: &Shared) {
+    let (word, owner) = &shared.mutex;
     if word.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
         if word.load(Relaxed) == 2 {
             Sim::wait(word, 2, None);
@@ -107,17 +107,19 @@ pub fn mutex(shared: &Shared) {
             Sim::wait(word, 2, None);
         }
     }
-    shared.futex.1.store(shared.futex.1.load(Relaxed) + 1, Relaxed);
+    owner.store(1, Relaxed);
+    shared.count.count.store(shared.count.count.load(Relaxed) + 1, Relaxed);
+    owner.store(0, Relaxed);
     if word.swap(0, Release) == 2 {
         Sim::wake_one(word);
     }
 }
 
 /// Nanoseconds per operation and thread, where `threads` threads on as many CPUs do it.
-pub fn contended_ns(threads: u32, operation: Operation) -> f64 {
+pub(crate) fn contended_ns(threads: u32, operation: Operation) -> f64 {
     const TIMES: u64 = 2_000;
     let shared =
-        Arc::new(Shared { line: Line::new(), futex: (AtomicU32::new(0), AtomicU64::new(0)) });
+        Arc::new(Shared { line: Line::new(), count: Line::new(), mutex: (AtomicU32::new(0), AtomicU64::new(0)) });
     let begin = Arc::new(Line::new());
     let total = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let workers: Vec<_> = (0..threads)
