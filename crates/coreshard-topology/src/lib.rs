@@ -17,16 +17,21 @@
 #![forbid(unsafe_code)]
 
 mod assembly;
+mod cgroup;
 mod cpuset;
 mod error;
+mod hwloc_xml;
 mod id;
 mod pods;
 mod preset;
 mod scope;
 mod shard;
 mod synthetic;
+mod sysfs;
 mod topology;
+mod usable;
 
+pub use cgroup::{CgroupCpuset, CpuQuota};
 pub use cpuset::{CpuSet, Iter, MAX_CPU, ParseCpuSetError};
 pub use error::TopologyError;
 pub use id::{CoreId, CpuId, LlcId, NodeId, PackageId, PodId};
@@ -35,3 +40,4 @@ pub use preset::Preset;
 pub use scope::{ParseScopeError, Scope};
 pub use shard::ShardSize;
 pub use topology::{Cpu, CpuKind, Llc, Topology};
+pub use usable::Usable;

@@ -17,11 +17,12 @@
 //!
 //! **CPU numbers.** Unless `indexes=` says otherwise, CPUs are numbered in the order of the tree, so
 //! that the siblings of a core are neighbours (`core:2 pu:2`: 0-1 and 2-3). Real x86 machines often
-//! number one thread of every core first: `core:2 pu:2(indexes=core:pu)` says this (0, 2 and 1, 3).
+//! number one thread of every core first: `core:2 pu:2(indexes=core)` says this (0, 2 and 1, 3).
 //!
-//! **Stricter than hwloc** where hwloc drops what it cannot read: a wrong `indexes=`, letters between
-//! a type and its colon, or a number of CPUs beyond [`MAX_CPU`](crate::MAX_CPU) are errors here, and so
-//! is a package, NUMA node or last-level cache that is *inside* a core more than once.
+//! **Stricter than hwloc** where hwloc drops what it cannot read, or makes a machine that cannot be: a
+//! wrong `indexes=`, anything between a type and its colon, the same cache level twice, several
+//! packages, NUMA nodes or last-level caches inside one core, and more CPUs or higher numbers than
+//! [`MAX_CPU`](crate::MAX_CPU) allows are errors here.
 
 mod build;
 mod indexes;

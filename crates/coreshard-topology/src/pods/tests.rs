@@ -27,7 +27,7 @@ fn grace_has_nine_shards_of_eight() {
 fn siblings_count_as_one_core_and_stay_together() {
     let adjacent = machine("core:6 pu:2");
     assert_eq!(lists(&pods(&adjacent, Scope::CacheShard)), ["0-11"]);
-    let spread = machine("core:12 pu:2(indexes=core:pu)");
+    let spread = machine("core:12 pu:2(indexes=core)");
     assert_eq!(lists(&pods(&spread, Scope::CacheShard)), ["0-5,12-17", "6-11,18-23"]);
     assert_eq!(lists(&pods(&spread, Scope::Smt))[..2], ["0,12", "1,13"]);
 }

@@ -74,6 +74,9 @@ impl<'a> Reader<'a> {
         for (item, at) in self.parts(':') {
             let kind = Type::named(item)
                 .ok_or_else(|| self.fail(at, format!("no type of level is called {item:?}")))?;
+            if kind == Type::Pu {
+                return Err(self.fail(at, "pu is left out, as it is always the innermost loop"));
+            }
             let depth = self.machine.levels.iter().position(|level| level.kind.same_level(kind));
             let depth = depth.ok_or_else(|| self.fail(at, format!("there is no {kind} level")))?;
             let level = &self.machine.levels[depth];
@@ -97,7 +100,8 @@ impl<'a> Reader<'a> {
         let wrong =
             || self.fail(self.at, format!("these loops do not number {} objects", self.total));
         let covered = loops.iter().try_fold(1_usize, |all, one| all.checked_mul(one.count));
-        let covered = covered.filter(|covered| self.total % covered == 0).ok_or_else(wrong)?;
+        let covered =
+            covered.filter(|covered| self.total.is_multiple_of(*covered)).ok_or_else(wrong)?;
         let left = self.total / covered;
         if left > 1 {
             // The innermost loop may be left out.

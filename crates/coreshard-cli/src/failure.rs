@@ -1,0 +1,30 @@
+//! How a failure is told, and with which exit status.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use crate::output;
+
+/// Marks a failure whose cause is what the user gave: an option, a file, a description.
+#[derive(Debug)]
+struct BadInput(anyhow::Error);
+
+impl fmt::Display for BadInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The whole chain, so that the marker itself adds no link to it.
+        write!(f, "{:#}", self.0)
+    }
+}
+
+impl std::error::Error for BadInput {}
+
+/// Turns an error into one that exits with status 2, as wrong options do.
+pub(crate) fn bad_input(error: impl Into<anyhow::Error>) -> anyhow::Error {
+    BadInput(error.into()).into()
+}
+
+/// Prints one sentence, and gives the status to exit with.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    output::warn(&format!("coreshard: {error:#}"));
+    if error.is::<BadInput>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+}

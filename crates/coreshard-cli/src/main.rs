@@ -1,0 +1,46 @@
+//! The command `coreshard`: what a machine looks like to a runtime that follows its caches.
+//!
+//! This crate parses, calls and prints; everything else is in the libraries below it. Each subcommand
+//! is a module with its `Args` and a `run`. Exit status: 0, or 2 for input that cannot be used (see
+//! [`failure`]), or 1 for anything else that went wrong.
+
+mod failure;
+mod machine;
+mod output;
+mod topo;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Shown by `coreshard` alone.
+const EXAMPLES: &str = "\
+Examples:
+  coreshard topo                            this machine: caches, nodes, and the pods of each scope
+  coreshard topo --machine epyc-9654-2s     a machine you do not have
+  coreshard topo --machine \"pack:2 numa:1 l3:1 core:120 pu:2\" --format svg > machine.svg";
+
+/// Runs work on many-core machines along their caches, and shows what that is worth.
+#[derive(Debug, Parser)]
+#[command(name = "coreshard", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show a machine: its packages, NUMA nodes and caches, and the pods of each affinity scope
+    Topo(topo::Args),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Some(Command::Topo(args)) => topo::run(&args),
+        None => output::print(&Cli::command().render_help().to_string()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure::report(&error),
+    }
+}

@@ -1,0 +1,142 @@
+//! Boxes inside boxes: sizes them from the inside out, then places them from the outside in.
+//!
+//! Every box arranges its children in rows of equal length, left to right and top to bottom, in as many
+//! columns as bring it nearest to the shape it should have. Knows nothing of what the boxes stand for.
+
+/// The room a box keeps around its children, in pixels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// Above the children, for a label.
+    pub(super) header: f64,
+    /// On the other three sides.
+    pub(super) edge: f64,
+    /// Between children.
+    pub(super) gap: f64,
+    /// The width the label needs.
+    pub(super) least_width: f64,
+    /// Width over height that looks best.
+    pub(super) shape: f64,
+}
+
+/// A box: `what` it shows, and its children or, without any, its own size.
+#[derive(Debug)]
+pub(super) struct Boxed<T> {
+    pub(super) what: T,
+    pub(super) children: Vec<Boxed<T>>,
+    room: Room,
+    width: f64,
+    height: f64,
+    columns: usize,
+    /// Of the largest child.
+    cell: (f64, f64),
+}
+
+/// Where a box came to lie.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Place {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    pub(super) width: f64,
+    pub(super) height: f64,
+}
+
+impl<T> Boxed<T> {
+    /// A box of its own size, without children.
+    pub(super) fn leaf(what: T, width: f64, height: f64) -> Self {
+        let room = Room { header: 0.0, edge: 0.0, gap: 0.0, least_width: 0.0, shape: 1.0 };
+        Self { what, children: Vec::new(), room, width, height, columns: 1, cell: (0.0, 0.0) }
+    }
+
+    /// A box around others.
+    pub(super) fn around(what: T, children: Vec<Self>, room: Room) -> Self {
+        let cell = children.iter().fold((0.0_f64, 0.0_f64), |(width, height), child| {
+            (width.max(child.width), height.max(child.height))
+        });
+        let size = |columns: usize| {
+            let rows = children.len().div_ceil(columns);
+            let along = |count: usize, cell: f64| {
+                count as f64 * cell + count.saturating_sub(1) as f64 * room.gap
+            };
+            let width = along(columns, cell.0) + 2.0 * room.edge;
+            let height = along(rows, cell.1) + room.header + room.edge;
+            (width.max(room.least_width), height)
+        };
+        // How far from the wanted shape, and how much of the last row stays empty.
+        let badness = |columns: usize| {
+            let (width, height) = size(columns);
+            let empty = columns * children.len().div_ceil(columns) - children.len();
+            (width / height / room.shape).ln().abs() + 0.6 * empty as f64 / children.len() as f64
+        };
+        let columns = (1..=children.len().max(1))
+            .min_by(|a, b| badness(*a).total_cmp(&badness(*b)))
+            .unwrap_or(1);
+        let (width, height) = size(columns);
+        Self { what, children, room, width, height, columns, cell }
+    }
+
+    /// Width and height.
+    pub(super) const fn size(&self) -> (f64, f64) {
+        (self.width, self.height)
+    }
+
+    /// Shows every box with its place, outer ones before inner ones.
+    pub(super) fn place(&self, x: f64, y: f64, show: &mut impl FnMut(&T, Place)) {
+        self.place_as(x, y, self.width, self.height, show);
+    }
+
+    /// Children are stretched to the width and height of the largest, so that rows and columns align;
+    /// what is left over at the right stays empty.
+    fn place_as(&self, x: f64, y: f64, width: f64, height: f64, show: &mut impl FnMut(&T, Place)) {
+        show(&self.what, Place { x, y, width, height });
+        for (index, child) in self.children.iter().enumerate() {
+            let (row, column) = (index / self.columns, index % self.columns);
+            let left = x + self.room.edge + column as f64 * (self.cell.0 + self.room.gap);
+            let top = y + self.room.header + row as f64 * (self.cell.1 + self.room.gap);
+            let is_leaf = child.children.is_empty();
+            let (width, height) = if is_leaf { child.size() } else { self.cell };
+            child.place_as(left, top, width, height, show);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOM: Room = Room { header: 10.0, edge: 5.0, gap: 1.0, least_width: 0.0, shape: 2.0 };
+
+    fn leaves(count: usize) -> Vec<Boxed<usize>> {
+        (0..count).map(|number| Boxed::leaf(number, 10.0, 10.0)).collect()
+    }
+
+    #[test]
+    fn children_lie_within_and_apart() {
+        for count in 1..40 {
+            let outer = Boxed::around(usize::MAX, leaves(count), ROOM);
+            let mut places = Vec::new();
+            outer.place(3.0, 4.0, &mut |_, place| places.push(place));
+            let (frame, inner) = places.split_first().unwrap();
+            assert_eq!((inner.len(), frame.x, frame.y), (count, 3.0, 4.0));
+            for (index, a) in inner.iter().enumerate() {
+                assert!(a.x >= frame.x + 5.0 && a.y >= frame.y + 10.0);
+                assert!(a.x + a.width <= frame.x + frame.width - 5.0 + 1e-9);
+                assert!(a.y + a.height <= frame.y + frame.height - 5.0 + 1e-9);
+                for b in &inner[..index] {
+                    assert!(a.x >= b.x + b.width || a.y >= b.y + b.height || b.x >= a.x + a.width);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_shape_is_near_the_one_wanted() {
+        let (width, height) = Boxed::around(0, leaves(8), ROOM).size();
+        assert_eq!((width, height), (4.0 * 10.0 + 3.0 + 10.0, 2.0 * 10.0 + 1.0 + 15.0));
+    }
+
+    #[test]
+    fn a_label_keeps_its_width() {
+        let room = Room { least_width: 200.0, ..ROOM };
+        assert_eq!(Boxed::around(0, leaves(1), room).size().0, 200.0);
+    }
+}

@@ -1,0 +1,371 @@
+//! The machine as a drawing: packages hold nodes, nodes hold caches, caches hold shards, shards hold
+//! cores, cores hold CPUs.
+//!
+//! Every level has one look, and shards of neighbouring numbers have different ones, so that the borders
+//! at which work stays together are what the eye finds first. Sizes follow the number of CPUs; a CPU is
+//! always large enough to read its number. Hovering over anything tells what it is, in full.
+
+use std::collections::BTreeMap;
+
+use coreshard_topology::{Cpu, CpuId, CpuKind, CpuSet, Pod};
+use svg::Document;
+use svg::node::element::{Group, Rectangle, Style, Text, Title};
+
+use super::boxes::{Boxed, Place, Room};
+use super::table::size;
+use super::{View, counted};
+
+const MARGIN: f64 = 28.0;
+const CPU_WIDTH: f64 = 27.0;
+const CPU_HEIGHT: f64 = 15.0;
+/// Three, so that shards side by side differ, and mostly those above each other too.
+const SHARD_LOOKS: u32 = 3;
+/// Width of a character over its font size: an average that holds for digits.
+const CHARACTER: f64 = 0.56;
+
+/// One class for each look, so that the file stays small and easy to restyle.
+const STYLE: &str = "
+text { font-family: Inter, 'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sans-serif; fill: #22303c; }
+.page { fill: #ffffff; }
+.title { font-size: 21px; font-weight: 600; }
+.subtitle { font-size: 13px; fill: #52616e; }
+.note { font-size: 11.5px; fill: #8a5a12; }
+.package { fill: #f4f2ed; stroke: #b9b2a3; stroke-width: 1.2; }
+.node { fill: #fcfbf8; stroke: #d3cdc0; stroke-width: 1; }
+.llc { fill: #e6ebf0; stroke: #93a3b3; stroke-width: 1; }
+.shard0 { fill: #bcd7d5; stroke: #5f9794; }
+.shard1 { fill: #d5dcf0; stroke: #8592bd; }
+.shard2 { fill: #dfe6c6; stroke: #97a365; }
+.core { fill: #ffffff; fill-opacity: 0.55; stroke: none; }
+.cpu { fill: #ffffff; }
+.performance { fill: #ffffff; }
+.efficiency { fill: #fbe6bd; }
+.label { font-size: 12px; font-weight: 600; }
+.detail { font-weight: 400; fill: #52616e; }
+.small { font-size: 10px; }
+.number { font-size: 9.5px; text-anchor: middle; fill: #33424f; }
+";
+
+/// What a box stands for.
+enum What {
+    Machine,
+    Package(Label),
+    Node(Label),
+    Llc(Label),
+    /// With which of the looks for shards it has.
+    Shard(Label, u32),
+    Core(String),
+    Cpu(CpuId, CpuKind),
+}
+
+/// A name, what is said beside it, and what is told on hovering.
+struct Label {
+    name: String,
+    detail: String,
+    hover: String,
+}
+
+impl Label {
+    fn new(name: String, detail: String, cpus: &CpuSet) -> Self {
+        let hover = format!("{name}: CPUs {cpus}");
+        Self { name, detail, hover }
+    }
+
+    fn width(&self, font_size: f64) -> f64 {
+        let characters = self.name.chars().count() + 2 + self.detail.chars().count();
+        characters as f64 * font_size * CHARACTER + 16.0
+    }
+}
+
+pub(super) fn render(view: &View) -> String {
+    let machine = machine(view);
+    let (inner_width, inner_height) = machine.size();
+    let header = Header::new(view);
+    let legend = Legend::new(view);
+    let width = inner_width.max(header.width()).max(legend.width()) + 2.0 * MARGIN;
+    let height = header.height() + inner_height + Legend::HEIGHT + 2.0 * MARGIN;
+
+    let mut drawing = Group::new();
+    machine.place(MARGIN, MARGIN + header.height(), &mut |what, place| {
+        drawing = std::mem::take(&mut drawing).add(draw(what, place));
+    });
+    let legend_at = MARGIN + header.height() + inner_height + Legend::HEIGHT - 12.0;
+    let document = Document::new()
+        .set("viewBox", (0, 0, width.ceil(), height.ceil()))
+        .set("width", width.ceil())
+        .set("height", height.ceil())
+        .add(Title::new(view.title()))
+        .add(Style::new(STYLE))
+        .add(Rectangle::new().set("class", "page").set("width", "100%").set("height", "100%"))
+        .add(header.draw())
+        .add(drawing)
+        .add(legend.draw(legend_at));
+    document.to_string() + "\n"
+}
+
+/// All boxes of the machine, sized.
+fn machine(view: &View) -> Boxed<What> {
+    let cpus: Vec<&Cpu> = view.topology().cpus().iter().collect();
+    let packages = parted(&cpus, |cpu| cpu.package);
+    let boxes = packages.into_iter().map(|(id, cpus)| {
+        let label = Label::new(format!("Package {id}"), cores(&cpus), &set(&cpus));
+        let room = room(26.0, 12.0, 12.0, label.width(12.0), 1.5);
+        let nodes = parted(&cpus, |cpu| cpu.node);
+        let nodes = nodes.into_values().map(|cpus| node(view, &cpus)).collect();
+        Boxed::around(What::Package(label), nodes, room)
+    });
+    Boxed::around(What::Machine, boxes.collect(), room(0.0, 0.0, 18.0, 0.0, 1.9))
+}
+
+fn node(view: &View, cpus: &[&Cpu]) -> Boxed<What> {
+    let name = match cpus[0].node {
+        Some(node) => format!("NUMA node {node}"),
+        None => "NUMA node unknown".to_owned(),
+    };
+    let label = Label::new(name, String::new(), &set(cpus));
+    let room = room(24.0, 10.0, 10.0, label.width(12.0), 1.6);
+    let caches = parted(cpus, |cpu| cpu.llc);
+    let caches = caches.into_values().map(|cpus| llc(view, &cpus)).collect();
+    Boxed::around(What::Node(label), caches, room)
+}
+
+fn llc(view: &View, cpus: &[&Cpu]) -> Boxed<What> {
+    let id = cpus[0].llc;
+    let cache = view.topology().llc(id);
+    let name = match cache.and_then(|cache| cache.level) {
+        Some(level) => format!("L{level} #{id}"),
+        None => format!("no cache told #{id}"),
+    };
+    let size = cache.and_then(|cache| cache.size_bytes).map(size);
+    let detail = size.map_or_else(String::new, |size| format!("{size}, ")) + &cores(cpus);
+    let label = Label::new(name, detail, &set(cpus));
+    let room = room(22.0, 8.0, 7.0, label.width(11.5), 1.7);
+    let shards = parted(cpus, |cpu| view.shards().pod_of(cpu.id));
+    let shards =
+        shards.into_iter().filter_map(|(pod, cpus)| Some(shard(view.shards().get(pod?)?, &cpus)));
+    Boxed::around(What::Llc(label), shards.collect(), room)
+}
+
+fn shard(pod: &Pod, cpus: &[&Cpu]) -> Boxed<What> {
+    // A list of scattered CPUs can be longer than its shard is wide; it is told on hovering.
+    let list = pod.cpus.to_string();
+    let detail = if list.len() <= 17 { list } else { counted(pod.cpus.len(), "CPU") };
+    let label = Label::new(pod.id.to_string(), detail, &pod.cpus);
+    let label = Label { hover: format!("shard {}", label.hover), ..label };
+    let room = room(18.0, 5.0, 4.0, label.width(10.0), 2.0);
+    let cores = parted(cpus, |cpu| cpu.core);
+    let cores = cores.into_iter().map(|(id, cpus)| {
+        let hover = format!("core {id}: CPUs {}", set(&cpus));
+        let threads =
+            cpus.iter().map(|cpu| Boxed::leaf(What::Cpu(cpu.id, cpu.kind), CPU_WIDTH, CPU_HEIGHT));
+        // Threads of a core stand above each other: a tall shape gives one column.
+        Boxed::around(What::Core(hover), threads.collect(), room_of_core())
+    });
+    Boxed::around(What::Shard(label, pod.id.0 % SHARD_LOOKS), cores.collect(), room)
+}
+
+const fn room_of_core() -> Room {
+    Room { header: 1.5, edge: 1.5, gap: 1.0, least_width: 0.0, shape: 0.01 }
+}
+
+const fn room(header: f64, edge: f64, gap: f64, least_width: f64, shape: f64) -> Room {
+    Room { header, edge, gap, least_width, shape }
+}
+
+/// CPUs by what they share. All of these ids are counted in the order of their lowest CPU.
+fn parted<'a, K: Ord>(cpus: &[&'a Cpu], key: impl Fn(&Cpu) -> K) -> BTreeMap<K, Vec<&'a Cpu>> {
+    let mut parts: BTreeMap<K, Vec<&Cpu>> = BTreeMap::new();
+    for cpu in cpus {
+        parts.entry(key(cpu)).or_default().push(*cpu);
+    }
+    parts
+}
+
+fn set(cpus: &[&Cpu]) -> CpuSet {
+    cpus.iter().map(|cpu| cpu.id).collect()
+}
+
+fn cores(cpus: &[&Cpu]) -> String {
+    counted(parted(cpus, |cpu| cpu.core).len(), "core")
+}
+
+fn draw(what: &What, place: Place) -> Group {
+    match what {
+        What::Machine => Group::new(),
+        What::Package(label) => labelled("package", 7.0, label, 12.0, 17.0, place),
+        What::Node(label) => labelled("node", 6.0, label, 12.0, 16.0, place),
+        What::Llc(label) => labelled("llc", 5.0, label, 11.5, 15.0, place),
+        What::Shard(label, look) => {
+            labelled(&format!("shard{look}"), 4.0, label, 10.0, 12.5, place)
+        }
+        What::Core(hover) => Group::new().add(Title::new(hover)).add(rectangle("core", 3.0, place)),
+        What::Cpu(id, kind) => {
+            let number = Text::new(id.to_string())
+                .set("class", "number")
+                .set("x", rounded(place.x + place.width / 2.0))
+                .set("y", rounded(place.y + place.height - 4.0));
+            let class = kind_class(*kind);
+            Group::new()
+                .add(Title::new(format!("CPU {id}")))
+                .add(rectangle(class, 2.0, place))
+                .add(number)
+        }
+    }
+}
+
+const fn kind_class(kind: CpuKind) -> &'static str {
+    match kind {
+        CpuKind::Unknown => "cpu",
+        CpuKind::Performance => "performance",
+        CpuKind::Efficiency => "efficiency",
+    }
+}
+
+fn rectangle(class: &str, radius: f64, place: Place) -> Rectangle {
+    Rectangle::new()
+        .set("class", class)
+        .set("x", rounded(place.x))
+        .set("y", rounded(place.y))
+        .set("width", rounded(place.width))
+        .set("height", rounded(place.height))
+        .set("rx", radius)
+}
+
+/// A box with its name, and the detail in a lighter hand beside it.
+fn labelled(
+    class: &str,
+    radius: f64,
+    label: &Label,
+    font_size: f64,
+    baseline: f64,
+    place: Place,
+) -> Group {
+    let at = |x: f64, text: &str, class: &str| {
+        Text::new(text)
+            .set("class", class)
+            .set("x", rounded(x))
+            .set("y", rounded(place.y + baseline))
+            .set("style", format!("font-size:{font_size}px"))
+    };
+    let left = place.x + radius + 3.0;
+    let name_width = (label.name.chars().count() + 1) as f64 * font_size * (CHARACTER + 0.04);
+    let mut group = Group::new()
+        .add(Title::new(&label.hover))
+        .add(rectangle(class, radius, place))
+        .add(at(left, &label.name, "label"));
+    if !label.detail.is_empty() {
+        group = group.add(at(left + name_width, &label.detail, "detail"));
+    }
+    group
+}
+
+/// A tenth of a pixel is finer than anybody sees, and keeps the file short.
+fn rounded(pixels: f64) -> f64 {
+    (pixels * 10.0).round() / 10.0
+}
+
+/// The title, what there is in numbers, and the notes.
+struct Header {
+    title: String,
+    subtitle: String,
+    notes: Vec<String>,
+}
+
+impl Header {
+    fn new(view: &View) -> Self {
+        let topology = view.topology();
+        let mut subtitle = [
+            counted(topology.packages(), "package"),
+            counted(topology.nodes(), "NUMA node"),
+            counted(topology.llcs(), "last-level cache"),
+            counted(view.shards().len(), "cache shard"),
+            counted(topology.cores(), "core"),
+            counted(topology.cpus().len(), "CPU"),
+        ]
+        .join(" · ");
+        let online = view.machine.online.len();
+        if online > topology.cpus().len() {
+            subtitle = format!("{subtitle} usable of {online} online");
+        }
+        Self { title: view.title(), subtitle, notes: view.notes.clone() }
+    }
+
+    fn height(&self) -> f64 {
+        60.0 + 16.0 * self.notes.len() as f64
+    }
+
+    fn width(&self) -> f64 {
+        let note =
+            self.notes.iter().map(|note| note.chars().count() as f64 * 11.5).fold(0.0, f64::max);
+        let title = self.title.chars().count() as f64 * 21.0;
+        let subtitle = self.subtitle.chars().count() as f64 * 13.0;
+        note.max(title).max(subtitle) * CHARACTER
+    }
+
+    fn draw(&self) -> Group {
+        let line = |class: &str, y: f64, text: &str| {
+            Text::new(text).set("class", class).set("x", MARGIN).set("y", MARGIN + y)
+        };
+        let mut group = Group::new().add(line("title", 14.0, &self.title)).add(line(
+            "subtitle",
+            37.0,
+            &self.subtitle,
+        ));
+        for (index, note) in self.notes.iter().enumerate() {
+            group = group.add(line("note", 58.0 + 16.0 * index as f64, note));
+        }
+        group
+    }
+}
+
+/// What each look stands for.
+struct Legend {
+    entries: Vec<(&'static str, &'static str)>,
+}
+
+impl Legend {
+    const HEIGHT: f64 = 40.0;
+
+    fn new(view: &View) -> Self {
+        let mut entries = vec![
+            ("package", "package"),
+            ("node", "NUMA node"),
+            ("llc", "last-level cache"),
+            ("shard0", "cache shard: number, CPUs"),
+            ("cpu", "CPU; threads of a core stand together"),
+        ];
+        if view.topology().cpus().iter().any(|cpu| cpu.kind == CpuKind::Efficiency) {
+            entries.push(("efficiency", "efficiency CPU"));
+        }
+        Self { entries }
+    }
+
+    fn step(text: &str) -> f64 {
+        text.chars().count() as f64 * 12.0 * CHARACTER + 44.0
+    }
+
+    fn width(&self) -> f64 {
+        self.entries.iter().map(|(_, text)| Self::step(text)).sum()
+    }
+
+    fn draw(&self, y: f64) -> Group {
+        let mut group = Group::new();
+        let mut x = MARGIN;
+        for (class, text) in &self.entries {
+            let swatch = Place { x, y, width: 20.0, height: 13.0 };
+            let outline = if *class == "cpu" || *class == "efficiency" { "#93a3b3" } else { "" };
+            let mut swatch = rectangle(class, 3.0, swatch);
+            if !outline.is_empty() {
+                swatch = swatch.set("stroke", outline);
+            }
+            let text_at = Text::new(*text)
+                .set("class", "subtitle")
+                .set("style", "font-size:12px")
+                .set("x", x + 26.0)
+                .set("y", y + 11.0);
+            group = group.add(swatch).add(text_at);
+            x += Self::step(text);
+        }
+        group
+    }
+}

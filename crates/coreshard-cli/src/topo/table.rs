@@ -1,0 +1,166 @@
+//! The machine for people, as text.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use coreshard_topology::{LlcId, Pods, Usable};
+
+use super::{View, counted};
+
+pub(super) fn render(view: &View) -> String {
+    let mut text = format!("{}\n\n", view.title());
+    summary(view, &mut text);
+    scopes(view, &mut text);
+    shards(view, &mut text);
+    if !view.notes.is_empty() {
+        text.push('\n');
+    }
+    for note in &view.notes {
+        row(&mut text, &format!("note: {note}"));
+    }
+    text
+}
+
+/// One line; writing to a String cannot fail.
+fn row(text: &mut String, line: &str) {
+    text.push_str(line.trim_end());
+    text.push('\n');
+}
+
+fn summary(view: &View, text: &mut String) {
+    let topology = view.topology();
+    let mut line = |name: &str, value: &str| row(text, &format!("  {name:<9} {value}"));
+    line("packages", &topology.packages().to_string());
+    let memory_only = match topology.memory_only_nodes() {
+        [] => String::new(),
+        nodes => format!(", and {} with memory only", nodes.len()),
+    };
+    let nodes = match topology.nodes() {
+        0 => "unknown".to_owned(),
+        nodes => nodes.to_string(),
+    };
+    line("nodes", &format!("{nodes}{memory_only}"));
+    line("LLCs", &format!("{}{}", topology.llcs(), cache_kinds(view)));
+    line("cores", &topology.cores().to_string());
+    let per_core = topology.cpus().len() as f64 / topology.cores() as f64;
+    let per_core = if per_core.fract() == 0.0 {
+        format!("{per_core:.0}")
+    } else {
+        format!("{per_core:.1} on average")
+    };
+    let cpus = topology.cpus().len();
+    line("CPUs", &format!("{cpus} ({per_core} per core): {}", topology.online()));
+    if !topology.offline().is_empty() {
+        line("offline", &topology.offline().to_string());
+    }
+    if let Some(usable) = &view.machine.usable {
+        line("usable", &limits(usable));
+        let workers = counted(usable.worker_limit(), "worker");
+        line("workers", &format!("at most {workers} running at once"));
+    }
+}
+
+/// ` (L3, 32 MiB)`, with every kind there is.
+fn cache_kinds(view: &View) -> String {
+    let topology = view.topology();
+    let all = (0..).map(LlcId).map_while(|id| topology.llc(id));
+    let kinds: BTreeSet<String> = all.map(|llc| cache_kind(llc.level, llc.size_bytes)).collect();
+    let kinds: Vec<String> = kinds.into_iter().collect();
+    format!(" ({})", kinds.join("; "))
+}
+
+/// `L3, 32 MiB`
+fn cache_kind(level: Option<u32>, size_bytes: Option<u64>) -> String {
+    let Some(level) = level else { return "the package stands in".to_owned() };
+    match size_bytes {
+        Some(bytes) => format!("L{level}, {}", size(bytes)),
+        None => format!("L{level}"),
+    }
+}
+
+/// Bytes in the largest unit that leaves at least 1.
+pub(super) fn size(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.into_iter().find(|(shift, _)| bytes >> shift > 0) {
+        Some((shift, unit)) if bytes.is_multiple_of(1 << shift) => {
+            format!("{} {unit}", bytes >> shift)
+        }
+        Some((shift, unit)) => format!("{:.1} {unit}", bytes as f64 / (1_u64 << shift) as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
+/// `1 of 2 CPUs online: 0 (online 0-1, affinity 0, cgroup cpuset 0-1, CPU quota 0.5)`
+fn limits(usable: &Usable) -> String {
+    let mut parts = vec![format!("online {}", usable.online())];
+    match usable.affinity() {
+        Some(mask) => parts.push(format!("affinity {mask}")),
+        None => parts.push("affinity not told".to_owned()),
+    }
+    match usable.cpusets() {
+        [] => parts.push("no cgroup cpuset".to_owned()),
+        sets => parts.extend(sets.iter().map(|set| format!("cgroup cpuset {}", set.cpus))),
+    }
+    match usable.quota() {
+        None => parts.push("no CPU quota".to_owned()),
+        Some(quota) => {
+            parts.push(format!("CPU quota {} by {}", quota.cpus, quota.file.display()));
+        }
+    }
+    let online = counted(usable.online().len(), "CPU");
+    format!("{} of {online} online: {} ({})", usable.cpus().len(), usable.cpus(), parts.join(", "))
+}
+
+fn scopes(view: &View, text: &mut String) {
+    text.push('\n');
+    row(
+        text,
+        &format!("{:<12} {:>6}  {:<14} {}", "scope", "pods", "CPUs per pod", "cores per pod"),
+    );
+    for pods in &view.scopes {
+        let cpus = range(pods.iter().map(|pod| pod.cpus.len()));
+        let cores = range(pods.iter().map(|pod| pod.cores));
+        row(text, &format!("{:<12} {:>6}  {cpus:<14} {cores}", pods.scope().name(), pods.len()));
+    }
+}
+
+/// `8`, or `7 to 8`.
+fn range(numbers: impl Iterator<Item = usize> + Clone) -> String {
+    let (least, most) = (numbers.clone().min().unwrap_or(0), numbers.max().unwrap_or(0));
+    if least == most { most.to_string() } else { format!("{least} to {most}") }
+}
+
+fn shards(view: &View, text: &mut String) {
+    let shards: &Pods = view.shards();
+    text.push('\n');
+    row(text, &format!("cache shards of about {}:", counted(view.shard_size.cores(), "core")));
+    row(text, &format!("{:>7} {:>5} {:>5} {:>6}  {}", "shard", "LLC", "node", "cores", "CPUs"));
+    for shard in shards {
+        let llc = shard.cpus.first().and_then(|cpu| view.topology().cpu(cpu)).map(|cpu| cpu.llc);
+        let llc = llc.map_or_else(String::new, |llc| llc.to_string());
+        let node = shard.node.map_or_else(|| "-".to_owned(), |node| node.to_string());
+        let mut line = String::new();
+        let _ =
+            write!(line, "{:>7} {llc:>5} {node:>5} {:>6}  {}", shard.id, shard.cores, shard.cpus);
+        row(text, &line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_written_in_the_largest_unit() {
+        assert_eq!(size(512), "512 B");
+        assert_eq!(size(32 << 20), "32 MiB");
+        assert_eq!(size(1280 << 10), "1.2 MiB");
+        assert_eq!(size(1 << 30), "1 GiB");
+    }
+
+    #[test]
+    fn ranges_collapse_when_equal() {
+        assert_eq!(range([8, 8].into_iter()), "8");
+        assert_eq!(range([8, 7].into_iter()), "7 to 8");
+    }
+}

@@ -1,0 +1,166 @@
+//! The CPUs that a thread may run on, sched_setaffinity(2).
+#![allow(unsafe_code)]
+
+use std::{fmt, io};
+
+use coreshard_topology::{CpuId, CpuSet};
+
+/// Masks grow until the kernel is content; no kernel has more CPUs than this.
+const MOST_CPUS: usize = 1 << 20;
+const WORD_BITS: usize = u64::BITS as usize;
+
+/// Why an affinity could not be had.
+#[derive(Debug)]
+pub struct AffinityError {
+    asked: Option<CpuSet>,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Refused(io::Error),
+    ReadBack(CpuSet),
+}
+
+impl fmt::Display for AffinityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.asked, &self.kind) {
+            (Some(asked), Kind::Refused(error)) => {
+                write!(f, "the kernel refused to let a thread run on CPUs {asked}: {error}")
+            }
+            (None, Kind::Refused(error)) => {
+                write!(f, "the kernel does not tell a thread's affinity: {error}")
+            }
+            (asked, Kind::ReadBack(found)) => {
+                let asked = asked.as_ref().map(ToString::to_string).unwrap_or_default();
+                write!(
+                    f,
+                    "a thread was to run on CPUs {asked}, but the kernel set {found}: \
+                     a cpuset or an offline CPU stands between"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for AffinityError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            Kind::Refused(error) => Some(error),
+            Kind::ReadBack(_) => None,
+        }
+    }
+}
+
+/// The CPUs that the calling thread may run on.
+///
+/// # Errors
+/// Where the kernel does not say.
+pub fn affinity() -> Result<CpuSet, AffinityError> {
+    let mut words = vec![0_u64; 16];
+    loop {
+        // SAFETY: the buffer is live and as long as is said; 0 means the calling thread. The raw
+        // system call is used because it returns how many bytes the kernel filled.
+        let rc = unsafe {
+            libc::syscall(
+                libc::SYS_sched_getaffinity,
+                0,
+                words.len() * size_of::<u64>(),
+                words.as_mut_ptr(),
+            )
+        };
+        if rc >= 0 {
+            return Ok(cpus_of(&words));
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINVAL) || words.len() * WORD_BITS >= MOST_CPUS {
+            return Err(AffinityError { asked: None, kind: Kind::Refused(error) });
+        }
+        let longer = words.len() * 2;
+        words.resize(longer, 0);
+    }
+}
+
+/// Asks that the calling thread run on `cpus` only, and reads the answer back.
+///
+/// # Errors
+/// Where the kernel refuses, or sets other CPUs than were asked for.
+pub fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
+    let words = words_of(cpus);
+    // SAFETY: the buffer is live and as long as is said; 0 means the calling thread.
+    let rc = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setaffinity,
+            0,
+            words.len() * size_of::<u64>(),
+            words.as_ptr(),
+        )
+    };
+    if rc != 0 {
+        let kind = Kind::Refused(io::Error::last_os_error());
+        return Err(AffinityError { asked: Some(cpus.clone()), kind });
+    }
+    let found = affinity()?;
+    if found == *cpus {
+        return Ok(());
+    }
+    Err(AffinityError { asked: Some(cpus.clone()), kind: Kind::ReadBack(found) })
+}
+
+fn words_of(cpus: &CpuSet) -> Vec<u64> {
+    let mut words = vec![0_u64; 1];
+    for cpu in cpus.iter() {
+        let word = cpu.index() / WORD_BITS;
+        if word >= words.len() {
+            words.resize(word + 1, 0);
+        }
+        words[word] |= 1 << (cpu.index() % WORD_BITS);
+    }
+    words
+}
+
+fn cpus_of(words: &[u64]) -> CpuSet {
+    let mut cpus = CpuSet::new();
+    for (at, word) in words.iter().enumerate() {
+        for bit in (0..WORD_BITS).filter(|bit| word & (1 << bit) != 0) {
+            cpus.insert(CpuId((at * WORD_BITS + bit) as u32));
+        }
+    }
+    cpus
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_affinity_is_set_and_read_back() {
+        std::thread::spawn(|| {
+            let all = affinity().unwrap();
+            let one: CpuSet = all.iter().take(1).collect();
+            set_affinity(&one).unwrap();
+            assert_eq!(affinity().unwrap(), one);
+            set_affinity(&all).unwrap();
+            assert_eq!(affinity().unwrap(), all);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_cpu_that_does_not_exist_is_refused_and_named() {
+        std::thread::spawn(|| {
+            let absent: CpuSet = [CpuId(8_191)].into_iter().collect();
+            let error = set_affinity(&absent).unwrap_err().to_string();
+            assert!(error.contains("8191"), "{error}");
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn words_and_sets_say_the_same() {
+        let cpus: CpuSet = [0, 63, 64, 4_095].into_iter().map(CpuId).collect();
+        assert_eq!(cpus_of(&words_of(&cpus)), cpus);
+    }
+}

@@ -1,0 +1,99 @@
+//! This machine, on Linux: standard atomics, futexes, pinned threads, node-local memory.
+
+mod affinity;
+mod cpu;
+mod futex;
+mod memory;
+mod thread;
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic;
+use std::time::Duration;
+
+use coreshard_topology::{CpuId, CpuSet, NodeId};
+
+pub use affinity::{AffinityError, affinity, set_affinity};
+pub use cpu::{CpuClock, thread_cpu_time};
+pub use memory::{NodeMemory, NodeMemoryError, Placement};
+pub use thread::{HostThread, SpawnError};
+
+use crate::{HostCell, LocalKey, Platform, ThreadSpec, Time, WaitOutcome};
+
+/// This machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Host;
+
+thread_local! {
+    static WORKER: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
+}
+
+impl Platform for Host {
+    type AtomicU32 = atomic::AtomicU32;
+    type AtomicU64 = atomic::AtomicU64;
+    type AtomicPtr<T> = atomic::AtomicPtr<T>;
+    type Cell<T> = HostCell<T>;
+    type Thread = HostThread;
+
+    #[inline(always)]
+    fn current_cpu() -> CpuId {
+        cpu::current()
+    }
+
+    fn spawn(
+        spec: ThreadSpec,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> Result<Self::Thread, SpawnError> {
+        thread::spawn(spec, body)
+    }
+
+    fn wait(word: &Self::AtomicU32, expected: u32, timeout: Option<Duration>) -> WaitOutcome {
+        futex::wait(word, expected, timeout)
+    }
+
+    fn wake_one(word: *const Self::AtomicU32) {
+        futex::wake(word, 1);
+    }
+
+    fn wake_all(word: *const Self::AtomicU32) {
+        futex::wake(word, i32::MAX);
+    }
+
+    fn now() -> Time {
+        cpu::monotonic_now()
+    }
+
+    fn sleep(duration: Duration) {
+        std::thread::sleep(duration);
+    }
+
+    #[inline(always)]
+    fn spin_hint() {
+        std::hint::spin_loop();
+    }
+
+    fn yield_now() {
+        std::thread::yield_now();
+    }
+
+    fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
+        set_affinity(cpus)
+    }
+
+    fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {
+        NodeMemory::allocate(bytes, node)
+    }
+
+    #[inline(always)]
+    fn local(key: LocalKey) -> *mut () {
+        match key {
+            LocalKey::Worker => WORKER.get(),
+        }
+    }
+
+    fn set_local(key: LocalKey, value: *mut ()) {
+        match key {
+            LocalKey::Worker => WORKER.set(value),
+        }
+    }
+}

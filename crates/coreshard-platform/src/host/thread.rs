@@ -1,0 +1,156 @@
+//! Threads with a name, an affinity, a nice value and a stack size, all of them read back.
+#![allow(unsafe_code)]
+
+use std::sync::mpsc;
+use std::{fmt, io};
+
+use crate::{AffinityError, ThreadHandle, ThreadSpec, set_affinity};
+
+/// A thread of this process.
+#[derive(Debug)]
+pub struct HostThread(std::thread::JoinHandle<()>);
+
+impl ThreadHandle for HostThread {
+    fn join(self) {
+        // A body that panics has printed its panic; its end is what was waited for.
+        drop(self.0.join());
+    }
+}
+
+/// Why a thread could not be had as asked for.
+#[derive(Debug)]
+pub struct SpawnError {
+    thread: String,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Create(io::Error),
+    Affinity(AffinityError),
+    Nice { asked: i8, found: Result<i32, io::Error> },
+}
+
+impl SpawnError {
+    /// An error for a platform that cannot make threads, or is told to behave so.
+    pub fn refused(thread: impl Into<String>, reason: io::Error) -> Self {
+        Self { thread: thread.into(), kind: Kind::Create(reason) }
+    }
+}
+
+impl fmt::Display for SpawnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "thread {:?} cannot be started: ", self.thread)?;
+        match &self.kind {
+            Kind::Create(error) => write!(f, "{error}"),
+            Kind::Affinity(error) => write!(f, "{error}"),
+            Kind::Nice { asked, found: Err(error) } => {
+                write!(
+                    f,
+                    "nice {asked} was refused ({error}); allowed are -20 to 19, and below the \
+                     current value only with CAP_SYS_NICE or RLIMIT_NICE"
+                )
+            }
+            Kind::Nice { asked, found: Ok(found) } => {
+                write!(f, "nice {asked} was asked for, but the kernel set {found}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SpawnError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            Kind::Create(error) | Kind::Nice { found: Err(error), .. } => Some(error),
+            Kind::Affinity(error) => Some(error),
+            Kind::Nice { found: Ok(_), .. } => None,
+        }
+    }
+}
+
+pub(super) fn spawn(
+    spec: ThreadSpec,
+    body: Box<dyn FnOnce() + Send>,
+) -> Result<HostThread, SpawnError> {
+    let ThreadSpec { name, affinity, nice, stack_bytes } = spec;
+    let fail = |kind| SpawnError { thread: name.clone(), kind };
+    let mut builder = std::thread::Builder::new().name(name.clone());
+    if let Some(bytes) = stack_bytes {
+        builder = builder.stack_size(bytes);
+    }
+    let (report, outcome) = mpsc::sync_channel(1);
+    let thread = builder
+        .spawn(move || {
+            let prepared = prepare(affinity.as_ref(), nice);
+            let ready = prepared.is_ok();
+            // The creator waits for this message, so the channel is open.
+            drop(report.send(prepared));
+            if ready {
+                body();
+            }
+        })
+        .map_err(|error| fail(Kind::Create(error)))?;
+    match outcome.recv() {
+        Ok(Ok(())) => Ok(HostThread(thread)),
+        Ok(Err(kind)) => {
+            drop(thread.join());
+            Err(fail(kind))
+        }
+        Err(mpsc::RecvError) => Err(fail(Kind::Create(io::Error::other("it ended at its start")))),
+    }
+}
+
+fn prepare(affinity: Option<&coreshard_topology::CpuSet>, nice: Option<i8>) -> Result<(), Kind> {
+    if let Some(cpus) = affinity {
+        set_affinity(cpus).map_err(Kind::Affinity)?;
+    }
+    if let Some(asked) = nice {
+        set_nice(asked)?;
+    }
+    Ok(())
+}
+
+/// On Linux, nice is a thread's own (setpriority(2), "C library/kernel differences").
+fn set_nice(asked: i8) -> Result<(), Kind> {
+    // SAFETY: plain system calls with integers; 0 means the calling thread.
+    let rc = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, i32::from(asked)) };
+    if rc != 0 {
+        return Err(Kind::Nice { asked, found: Err(io::Error::last_os_error()) });
+    }
+    // SAFETY: as above. The raw call answers 20 − nice, so that no answer looks like an error.
+    let found = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) };
+    let found = 20 - found as i32;
+    if found == i32::from(asked) { Ok(()) } else { Err(Kind::Nice { asked, found: Ok(found) }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coreshard_topology::{CpuId, CpuSet};
+
+    #[test]
+    fn a_thread_has_the_name_the_affinity_and_the_nice_value_asked_for() {
+        let cpu: CpuSet = crate::affinity().unwrap().iter().take(1).collect();
+        let spec = ThreadSpec {
+            name: "coreshard-test".into(),
+            affinity: Some(cpu.clone()),
+            nice: Some(5),
+            stack_bytes: Some(256 << 10),
+        };
+        let (report, seen) = mpsc::channel();
+        let body = move || {
+            let name = std::thread::current().name().map(str::to_owned);
+            report.send((name, crate::affinity().unwrap())).unwrap();
+        };
+        spawn(spec, Box::new(body)).unwrap().join();
+        assert_eq!(seen.recv().unwrap(), (Some("coreshard-test".to_owned()), cpu));
+    }
+
+    #[test]
+    fn an_affinity_that_cannot_be_had_is_an_error_and_the_body_does_not_run() {
+        let absent: CpuSet = [CpuId(8_000)].into_iter().collect();
+        let spec = ThreadSpec { name: "lost".into(), affinity: Some(absent), ..Default::default() };
+        let error = spawn(spec, Box::new(|| panic!("must not run"))).unwrap_err().to_string();
+        assert!(error.contains("\"lost\"") && error.contains("8000"), "{error}");
+    }
+}

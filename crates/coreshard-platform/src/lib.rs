@@ -1,0 +1,38 @@
+//! The seam between Coreshard's runtimes and the machine below them.
+//!
+//! [`Platform`] names everything a runtime needs from a machine: atomics, futexes, threads, the
+//! current CPU, a clock and node-local memory. A platform is a zero-sized type with associated
+//! functions, so that on [`Host`] every call inlines to what one would have written by hand:
+//! `Host`'s atomics *are* the standard library's. The same runtime code runs, unchanged, on other
+//! platforms: a model checker's in tests, a simulated machine's in the lab.
+//!
+//! What is here, and who may rely on what:
+//!
+//! 1. [`Platform`] and the two traits of its atomics ([`AtomicInt`], [`AtomicPointer`]).
+//! 2. Protocol parts that every runtime needs, generic over the platform: [`Lock`] (spins briefly,
+//!    then parks), [`Parker`] (one permit per thread), [`PerCpuCounter`] (no shared line on write,
+//!    exact sum on read), [`Padded`] (a value on lines of its own).
+//! 3. [`Host`]: this machine, on Linux.
+//!
+//! Most of Coreshard's unsafe code is in this crate, and each block says why it is sound.
+
+mod atomic;
+mod cell;
+mod counter;
+mod host;
+mod lock;
+mod padded;
+mod parker;
+mod platform;
+
+pub use atomic::{AtomicInt, AtomicPointer};
+pub use cell::{DataCell, HostCell};
+pub use counter::PerCpuCounter;
+pub use host::{
+    AffinityError, CpuClock, Host, HostThread, NodeMemory, NodeMemoryError, Placement, SpawnError,
+    affinity, set_affinity, thread_cpu_time,
+};
+pub use lock::{Lock, LockGuard};
+pub use padded::{LINE_PAIR_BYTES, Padded};
+pub use parker::Parker;
+pub use platform::{LocalKey, Platform, ThreadHandle, ThreadSpec, Time, WaitOutcome};

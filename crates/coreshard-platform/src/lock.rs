@@ -1,0 +1,165 @@
+//! A mutex that spins briefly and then parks.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::cell::UnsafeCell;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::{AtomicInt, Platform};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+/// Held, and somebody may sleep on it: whoever unlocks must wake one.
+const CONTENDED: u32 = 2;
+
+/// How often a thread looks at a held lock before it sleeps. Pools hold their lock for tens of
+/// nanoseconds, a sleep costs microseconds: worth a short wait, but not a scheduler's slice.
+const SPINS: u32 = 100;
+
+/// A mutual-exclusion lock over data `T`: three states in one word, as in Ulrich Drepper's
+/// "Futexes Are Tricky" (2011). It does not poison: no code of a user runs under it.
+pub struct Lock<P: Platform, T> {
+    word: P::AtomicU32,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: the data is only reached through a guard, and the word admits one guard at a time; so
+// sharing the lock hands `&mut T` from thread to thread, which is sound for `T: Send`.
+#[allow(unsafe_code)]
+unsafe impl<P: Platform, T: Send> Sync for Lock<P, T> {}
+
+impl<P: Platform, T> Lock<P, T> {
+    /// A free lock over `data`.
+    pub fn new(data: T) -> Self {
+        Self { word: P::AtomicU32::new(FREE), data: UnsafeCell::new(data) }
+    }
+
+    /// Takes the lock; spins briefly, then sleeps until it is free.
+    #[inline]
+    pub fn lock(&self) -> LockGuard<'_, P, T> {
+        // Acquire pairs with the Release of the unlock: the last holder's writes are seen.
+        if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+            self.lock_slowly();
+        }
+        LockGuard { lock: self }
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<LockGuard<'_, P, T>> {
+        self.word
+            .compare_exchange(FREE, HELD, Acquire, Relaxed)
+            .is_ok()
+            .then(|| LockGuard { lock: self })
+    }
+
+    /// The data, without locking: the borrow proves that nobody else is here.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.data.get_mut()
+    }
+
+    #[cold]
+    fn lock_slowly(&self) {
+        for _ in 0..SPINS {
+            let seen = self.word.load(Relaxed);
+            if seen == FREE && self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok() {
+                return;
+            }
+            if seen == CONTENDED {
+                break;
+            }
+            P::spin_hint();
+        }
+        // From here on this thread counts as a sleeper, so it takes the lock as CONTENDED: it
+        // cannot know whether others sleep too.
+        while self.word.swap(CONTENDED, Acquire) != FREE {
+            P::wait(&self.word, CONTENDED, None);
+        }
+    }
+}
+
+impl<P: Platform, T: fmt::Debug> fmt::Debug for Lock<P, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.try_lock() {
+            Some(guard) => f.debug_tuple("Lock").field(&*guard).finish(),
+            None => f.write_str("Lock(<held>)"),
+        }
+    }
+}
+
+/// Proof that its thread holds the lock; gives it back when dropped.
+pub struct LockGuard<'lock, P: Platform, T> {
+    lock: &'lock Lock<P, T>,
+}
+
+impl<P: Platform, T> Deref for LockGuard<'_, P, T> {
+    type Target = T;
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard's existence means this thread holds the lock, and nobody else can
+        // have a guard; the borrow of the guard keeps it so.
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<P: Platform, T> DerefMut for LockGuard<'_, P, T> {
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`; the exclusive borrow of the guard excludes other references.
+        unsafe { &mut *self.lock.data.get() }
+    }
+}
+
+impl<P: Platform, T> Drop for LockGuard<'_, P, T> {
+    #[inline]
+    fn drop(&mut self) {
+        let word = &raw const self.lock.word;
+        // Release pairs with the Acquire of the next holder.
+        if self.lock.word.swap(FREE, Release) == CONTENDED {
+            P::wake_one(word);
+        }
+    }
+}
+
+impl<P: Platform, T: fmt::Debug> fmt::Debug for LockGuard<'_, P, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Host;
+    use std::sync::Arc;
+
+    #[test]
+    fn no_increment_is_lost() {
+        let lock = Arc::new(Lock::<Host, u64>::new(0));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let lock = Arc::clone(&lock);
+                std::thread::spawn(move || {
+                    for _ in 0..50_000 {
+                        *lock.lock() += 1;
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(*lock.lock(), 200_000);
+    }
+
+    #[test]
+    fn a_held_lock_is_refused_to_try_lock() {
+        let lock = Lock::<Host, ()>::new(());
+        let guard = lock.lock();
+        assert!(lock.try_lock().is_none());
+        drop(guard);
+        assert!(lock.try_lock().is_some());
+    }
+}

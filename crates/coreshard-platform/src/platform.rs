@@ -1,0 +1,165 @@
+//! The trait that every runtime is generic over.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+use coreshard_topology::{CpuId, CpuSet, NodeId};
+
+use crate::{AtomicInt, AtomicPointer, DataCell, NodeMemory, NodeMemoryError, SpawnError};
+
+/// A machine to run on.
+///
+/// Implementors are zero-sized types: a runtime names its platform as a type parameter and calls
+/// associated functions, so nothing is looked up at run time.
+pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
+    /// A 32-bit atomic; also the word that [`Platform::wait`] sleeps on.
+    type AtomicU32: AtomicInt<u32>;
+    /// A 64-bit atomic.
+    type AtomicU64: AtomicInt<u64>;
+    /// An atomic pointer.
+    type AtomicPtr<T>: AtomicPointer<T>;
+    /// Plain data published by a protocol of atomics.
+    type Cell<T>: DataCell<T>;
+    /// A thread that was started here.
+    type Thread: ThreadHandle;
+
+    /// The CPU that the calling thread runs on at this moment. It may have moved when the caller
+    /// looks at the answer, so the answer is a hint about place, never a proof of exclusion.
+    fn current_cpu() -> CpuId;
+
+    /// Starts a thread and returns when it runs with all that `spec` asks for, read back.
+    ///
+    /// # Errors
+    /// Where the thread cannot be made, or its affinity or nice value cannot be had: then no
+    /// thread is left behind.
+    fn spawn(
+        spec: ThreadSpec,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> Result<Self::Thread, SpawnError>;
+
+    /// Sleeps while `word` holds `expected`, until a wake-up or for `timeout`. May return early
+    /// for no reason at all: callers look at the word again.
+    fn wait(word: &Self::AtomicU32, expected: u32, timeout: Option<Duration>) -> WaitOutcome;
+
+    /// Wakes one thread that sleeps on `word`, if there is one. Reads nothing at that address, so
+    /// it may be called after the word's owner is done with it.
+    fn wake_one(word: *const Self::AtomicU32);
+
+    /// Wakes every thread that sleeps on `word`.
+    fn wake_all(word: *const Self::AtomicU32);
+
+    /// The monotonic clock.
+    fn now() -> Time;
+
+    /// Sleeps for `duration`.
+    fn sleep(duration: Duration);
+
+    /// Tells the CPU that the caller spins.
+    fn spin_hint();
+
+    /// Lets another thread run on this CPU.
+    fn yield_now();
+
+    /// Asks that the calling thread run on `cpus` only, and reads the answer back.
+    ///
+    /// # Errors
+    /// Where the machine refuses, or answers with other CPUs than were asked for.
+    fn set_affinity(cpus: &CpuSet) -> Result<(), crate::AffinityError>;
+
+    /// Memory on `node`, zeroed and touched, or anywhere where the node is unknown.
+    ///
+    /// # Errors
+    /// Where no memory can be had at all. Memory that is there but not on the node is no error:
+    /// [`NodeMemory::placement`] says what was reached.
+    fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError>;
+
+    /// The calling thread's pointer under `key`; null until it is set.
+    fn local(key: LocalKey) -> *mut ();
+
+    /// Sets the calling thread's pointer under `key`.
+    fn set_local(key: LocalKey, value: *mut ());
+
+    /// Reports a read of plain data to a platform that models memory. Empty on the host.
+    #[inline(always)]
+    fn touch_read<T: ?Sized>(_data: *const T) {}
+
+    /// Reports a write of plain data to a platform that models memory. Empty on the host.
+    #[inline(always)]
+    fn touch_write<T: ?Sized>(_data: *const T) {}
+}
+
+/// Whose per-thread pointer is meant: each runtime has one of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalKey {
+    /// The worker that runs on this thread.
+    Worker,
+}
+
+/// A thread that was started on a platform.
+pub trait ThreadHandle: Send + fmt::Debug {
+    /// Waits until the thread has ended.
+    fn join(self);
+}
+
+/// What a thread is to be.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadSpec {
+    /// Its name; the kernel keeps the first 15 bytes.
+    pub name: String,
+    /// The CPUs it may run on; all that the creator may use where `None`.
+    pub affinity: Option<CpuSet>,
+    /// Its nice value, −20 (most) to 19 (least); the creator's where `None`.
+    pub nice: Option<i8>,
+    /// The size of its stack; the platform's default where `None`.
+    pub stack_bytes: Option<usize>,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitOutcome {
+    /// Woken, or the word did not hold the expected value, or for no reason.
+    Returned,
+    /// The time ran out.
+    TimedOut,
+}
+
+/// A moment of a platform's monotonic clock, in nanoseconds since a fixed but unknown start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub struct Time {
+    since_start_ns: u64,
+}
+
+impl Time {
+    /// The moment `since_start_ns` nanoseconds after the clock's start.
+    pub const fn from_ns(since_start_ns: u64) -> Self {
+        Self { since_start_ns }
+    }
+
+    /// Nanoseconds since the clock's start.
+    pub const fn as_ns(self) -> u64 {
+        self.since_start_ns
+    }
+
+    /// Nanoseconds from `earlier` to this moment; 0 where `earlier` is later.
+    pub const fn ns_since(self, earlier: Self) -> u64 {
+        self.since_start_ns.saturating_sub(earlier.since_start_ns)
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Self;
+    /// The moment `duration` later, or the clock's last where it would be beyond.
+    fn add(self, duration: Duration) -> Self {
+        let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self { since_start_ns: self.since_start_ns.saturating_add(ns) }
+    }
+}
+
+impl Sub for Time {
+    type Output = Duration;
+    /// The time from `earlier` to this moment; zero where `earlier` is later.
+    fn sub(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.ns_since(earlier))
+    }
+}

@@ -1,0 +1,301 @@
+//! Machines in hwloc's XML export files (`lstopo file.xml`), of hwloc 1.x and 2.x.
+//!
+//! Both nest `object`s by containment and end in `PU`s. They differ in two ways that matter here:
+//! version 1 calls a package `Socket` (before 1.11) and a cache `Cache` with a `depth`, version 2 calls
+//! it `L3Cache`; and in version 2 a NUMA node is a leaf beside what it is local to. So NUMA nodes are
+//! read from their `cpuset`, which both have.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use roxmltree::{Document, Node, ParsingOptions};
+
+use crate::assembly::{Parts, RawCpu};
+use crate::error::beyond_max_cpu;
+use crate::sysfs::file;
+use crate::{CpuId, CpuKind, CpuSet, MAX_CPU, NodeId, Topology, TopologyError};
+
+/// Enough for 65,536 CPUs with all their caches and infos, and an end to documents made to fill memory.
+const MOST_NODES: u32 = 16_000_000;
+
+impl Topology {
+    /// The machine in an XML file of hwloc.
+    ///
+    /// # Errors
+    /// Names the file, and the line and column of what is not understood.
+    pub fn from_hwloc_xml(path: impl AsRef<Path>) -> Result<Self, TopologyError> {
+        let path = path.as_ref();
+        let text = file::text(path)?;
+        let missing = || TopologyError::read(path, std::io::ErrorKind::NotFound.into());
+        let text = text.ok_or_else(missing)?;
+        let options = ParsingOptions {
+            allow_dtd: true,
+            nodes_limit: MOST_NODES,
+            ..ParsingOptions::default()
+        };
+        let document = Document::parse_with_options(&text, options).map_err(|error| {
+            let at = error.pos();
+            // The library's message repeats the place at its end.
+            let message = error.to_string();
+            let message = message.split(" at ").next().unwrap_or(&message).to_owned();
+            file_at(path, (at.row, at.col), format!("this is not XML: {message}"))
+        })?;
+        Reader { path, document: &document }.topology()
+    }
+}
+
+fn file_at(path: &Path, (line, column): (u32, u32), problem: String) -> TopologyError {
+    TopologyError::file_at(path, Some(line as usize), Some(column as usize), problem)
+}
+
+struct Reader<'a, 'input> {
+    path: &'a Path,
+    document: &'a Document<'input>,
+}
+
+/// What an object is inside of.
+#[derive(Clone, Copy, Default)]
+struct Inside {
+    /// Each by the key of the object itself; with its number by the OS.
+    package: Option<(u64, Option<u32>)>,
+    core: Option<(u64, Option<u32>)>,
+    /// Rank (unified before data, then level) and key.
+    cache: Option<((bool, u32), u64)>,
+}
+
+/// A NUMA node and the CPUs it is local to.
+struct Local {
+    node: NodeId,
+    cpus: CpuSet,
+}
+
+impl Reader<'_, '_> {
+    fn topology(&self) -> Result<Topology, TopologyError> {
+        let root = self.document.root_element();
+        if root.tag_name().name() != "topology" {
+            let problem = format!("expected <topology>, found <{}>", root.tag_name().name());
+            return Err(self.fail(root, problem));
+        }
+        let name = self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy();
+        let mut parts = Parts::new(name.into_owned());
+        let mut locals = Vec::new();
+        self.objects(root, &mut parts, &mut locals)?;
+        if parts.cpus.is_empty() {
+            return Err(self.fail(root, "there is no object of type PU in it".to_owned()));
+        }
+        self.nodes(&mut parts, locals);
+        self.kinds(root, &mut parts)?;
+        Self::missing(&mut parts);
+        self.offline(root, &mut parts)?;
+        parts.assemble()
+    }
+
+    /// Walks the tree. With a stack of its own, as files can be nested deeper than a thread's stack.
+    fn objects(
+        &self,
+        root: Node<'_, '_>,
+        parts: &mut Parts,
+        locals: &mut Vec<Local>,
+    ) -> Result<(), TopologyError> {
+        let mut key = 0;
+        let mut stack: Vec<(Node<'_, '_>, Inside)> = vec![(root, Inside::default())];
+        while let Some((parent, inside)) = stack.pop() {
+            for object in parent.children().filter(|node| node.has_tag_name("object")) {
+                let mut inside = inside;
+                key += 1;
+                let kind = object.attribute("type").unwrap_or_default();
+                match kind {
+                    "Package" | "Socket" => {
+                        inside.package = Some((key, self.os_index(object)?));
+                        self.model(object, parts);
+                    }
+                    "Core" => inside.core = Some((key, self.os_index(object)?)),
+                    "PU" => self.cpu(object, inside, key, parts)?,
+                    "NUMANode" | "Node" => {
+                        let number = self.os_index(object)?.map(NodeId);
+                        let node = number.ok_or_else(|| self.lacks(object, "os_index"))?;
+                        parts.nodes.insert(node);
+                        let cpus = self.cpuset(object, "cpuset")?;
+                        locals.push(Local { node, cpus: cpus.unwrap_or_default() });
+                    }
+                    _ => {
+                        if let Some(rank) = self.cache_rank(object, kind)? {
+                            let size = self.number(object, "cache_size")?.filter(|size| *size > 0);
+                            parts.caches.insert(key, (Some(rank.1), size));
+                            if inside.cache.is_none_or(|(best, _)| best < rank) {
+                                inside.cache = Some((rank, key));
+                            }
+                        }
+                    }
+                }
+                stack.push((object, inside));
+            }
+        }
+        Ok(())
+    }
+
+    fn cpu(
+        &self,
+        object: Node<'_, '_>,
+        inside: Inside,
+        key: u64,
+        parts: &mut Parts,
+    ) -> Result<(), TopologyError> {
+        let number = self.os_index(object)?.ok_or_else(|| self.lacks(object, "os_index"))?;
+        if number > MAX_CPU.0 {
+            return Err(self.fail(object, beyond_max_cpu(number)));
+        }
+        // Keys start at 1, so 0 stands for "none".
+        let package = inside.package.map_or(0, |(key, _)| key);
+        parts.cpus.push(RawCpu {
+            id: CpuId(number),
+            core: inside.core.map_or(key, |(key, _)| key),
+            llc: inside.cache.map_or(package, |(_, key)| key),
+            node: None,
+            package,
+            kind: CpuKind::Unknown,
+            os_core: inside.core.and_then(|(_, number)| number),
+            os_package: inside.package.and_then(|(_, number)| number),
+        });
+        Ok(())
+    }
+
+    /// `L3Cache` of version 2, or `Cache` with its depth of version 1.
+    fn cache_rank(
+        &self,
+        object: Node<'_, '_>,
+        kind: &str,
+    ) -> Result<Option<(bool, u32)>, TopologyError> {
+        let is_cache = kind == "Cache" || (kind.starts_with('L') && kind.ends_with("Cache"));
+        if !is_cache {
+            return Ok(None);
+        }
+        let depth = self.number(object, "depth")?.and_then(|depth| u32::try_from(depth).ok());
+        let level = depth.ok_or_else(|| self.lacks(object, "depth"))?;
+        // 0 is unified, 1 data, 2 instructions; hwloc 1.0 to 1.3 did not tell.
+        match self.number(object, "cache_type")? {
+            None | Some(0) => Ok(Some((true, level))),
+            Some(1) => Ok(Some((false, level))),
+            Some(2) => Ok(None),
+            Some(other) => {
+                let problem = format!("cache_type is 0, 1 or 2, found {other}");
+                Err(self.fail(object, problem))
+            }
+        }
+    }
+
+    /// Gives each CPU the node that is local to the fewest CPUs, and of such nodes the first.
+    fn nodes(&self, parts: &mut Parts, mut locals: Vec<Local>) {
+        locals.sort_by_key(|local| local.cpus.len());
+        let mut node_of: BTreeMap<CpuId, NodeId> = BTreeMap::new();
+        for local in &locals {
+            for cpu in &local.cpus {
+                node_of.entry(cpu).or_insert(local.node);
+            }
+        }
+        let mut without = CpuSet::new();
+        for cpu in &mut parts.cpus {
+            cpu.node = node_of.get(&cpu.id).copied();
+            if cpu.node.is_none() {
+                without.insert(cpu.id);
+            }
+        }
+        if !without.is_empty() {
+            parts.notes.push(format!("CPUs {without} without a NUMA node; it stays unknown"));
+        }
+    }
+
+    /// `cpukind` elements of hwloc 2.4 and later.
+    fn kinds(&self, root: Node<'_, '_>, parts: &mut Parts) -> Result<(), TopologyError> {
+        for element in root.children().filter(|node| node.has_tag_name("cpukind")) {
+            let infos = element.children().filter(|node| node.has_tag_name("info"));
+            let mut types = infos.filter(|info| info.attribute("name") == Some("CoreType"));
+            let kind = match types.next().and_then(|info| info.attribute("value")) {
+                Some("IntelCore") => CpuKind::Performance,
+                Some("IntelAtom") => CpuKind::Efficiency,
+                _ => continue,
+            };
+            let cpus = self.cpuset(element, "cpuset")?.unwrap_or_default();
+            for cpu in parts.cpus.iter_mut().filter(|cpu| cpus.contains(cpu.id)) {
+                cpu.kind = kind;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what stands in for what the file does not describe.
+    fn missing(parts: &mut Parts) {
+        let all = &parts.cpus;
+        let cacheless: CpuSet = all
+            .iter()
+            .filter(|cpu| !parts.caches.contains_key(&cpu.llc))
+            .map(|cpu| cpu.id)
+            .collect();
+        let packageless: CpuSet =
+            all.iter().filter(|cpu| cpu.package == 0).map(|cpu| cpu.id).collect();
+        if !packageless.is_empty() {
+            let note = "without a package; they are taken as one package";
+            parts.notes.push(format!("CPUs {packageless} {note}"));
+        }
+        if !cacheless.is_empty() {
+            let note = "without a cache; their package is taken as their last-level cache";
+            parts.notes.push(format!("CPUs {cacheless} {note}"));
+        }
+    }
+
+    /// CPUs that the machine has (`complete_cpuset`) and that are not described.
+    fn offline(&self, root: Node<'_, '_>, parts: &mut Parts) -> Result<(), TopologyError> {
+        if let Some(machine) = root.children().find(|node| node.has_tag_name("object")) {
+            parts.offline = self.cpuset(machine, "complete_cpuset")?.unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    fn model(&self, package: Node<'_, '_>, parts: &mut Parts) {
+        let mut infos = package.children().filter(|node| node.has_tag_name("info"));
+        let model = infos.find(|info| info.attribute("name") == Some("CPUModel"));
+        if let (None, Some(text)) = (&parts.model, model.and_then(|info| info.attribute("value"))) {
+            parts.model = Some(text.trim().to_owned());
+        }
+    }
+
+    /// The number by the OS; -1, as a signed or an unsigned number, is "not known".
+    fn os_index(&self, object: Node<'_, '_>) -> Result<Option<u32>, TopologyError> {
+        if object.attribute("os_index") == Some("-1") {
+            return Ok(None);
+        }
+        let number = self.number(object, "os_index")?.filter(|n| *n != u64::from(u32::MAX));
+        let wide = |_| self.fail(object, "os_index exceeds 32 bits".to_owned());
+        number.map(u32::try_from).transpose().map_err(wide)
+    }
+
+    fn number(&self, object: Node<'_, '_>, name: &str) -> Result<Option<u64>, TopologyError> {
+        let Some(text) = object.attribute(name) else { return Ok(None) };
+        text.parse()
+            .map(Some)
+            .map_err(|_| self.fail(object, format!("{name} is a whole number, found {text:?}")))
+    }
+
+    fn cpuset(&self, object: Node<'_, '_>, name: &str) -> Result<Option<CpuSet>, TopologyError> {
+        let Some(text) = object.attribute(name) else { return Ok(None) };
+        // "0xf...f" is an infinite set, which hwloc writes for CPUs that it knows nothing of.
+        if text.starts_with("0xf...f") {
+            return Ok(None);
+        }
+        let set = CpuSet::from_mask(text);
+        set.map(Some).map_err(|error| self.fail(object, format!("{name}: {error}")))
+    }
+
+    fn lacks(&self, object: Node<'_, '_>, name: &str) -> TopologyError {
+        let kind = object.attribute("type").unwrap_or_default();
+        self.fail(object, format!("the {kind} object lacks {name}"))
+    }
+
+    fn fail(&self, node: Node<'_, '_>, problem: String) -> TopologyError {
+        let at = self.document.text_pos_at(node.range().start);
+        file_at(self.path, (at.row, at.col), problem)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Which CPUs are online, and the core and package of each.
+
+use std::collections::HashMap;
+
+use super::cpus;
+use super::file::Folder;
+use crate::assembly::{Parts, RawCpu};
+use crate::error::beyond_max_cpu;
+use crate::{CpuId, CpuKind, CpuSet, MAX_CPU, TopologyError};
+
+/// The package of CPUs that tell none. Firmware's own numbers are 32 bits wide.
+const NO_PACKAGE: u64 = 1 << 40;
+
+/// The CPUs online. Those that are there without being online go to `parts.offline`.
+pub(super) fn online(folder: &Folder, parts: &mut Parts) -> Result<CpuSet, TopologyError> {
+    let numbers = folder.numbered("cpu")?;
+    if let Some(number) = numbers.iter().find(|number| **number > MAX_CPU.0) {
+        return Err(TopologyError::file(folder.path(), beyond_max_cpu(number)));
+    }
+    let mut there: CpuSet = numbers.into_iter().map(CpuId).collect();
+    let online = match folder.list("online")? {
+        Some(online) => online,
+        None => {
+            let mut online = CpuSet::new();
+            for cpu in &there {
+                // CPU 0 of many machines cannot go offline, and has no such file.
+                if folder.number(format!("cpu{cpu}/online"))? != Some(0) {
+                    online.insert(cpu);
+                }
+            }
+            online
+        }
+    };
+    if online.is_empty() {
+        return Err(TopologyError::file(folder.path(), "no CPU is online"));
+    }
+    let unseen = &online - &there;
+    if !unseen.is_empty() {
+        parts.notes.push(format!("{} online, but nothing tells of them", cpus(&unseen)));
+    }
+    if let Some(present) = folder.list("present")? {
+        there = &there | &present;
+    }
+    parts.offline = &there - &online;
+    Ok(online)
+}
+
+/// Reads the core and package of each CPU online, and puts the CPUs into `parts`.
+pub(super) fn read(
+    folder: &Folder,
+    online: &CpuSet,
+    parts: &mut Parts,
+) -> Result<(), TopologyError> {
+    let mut core_of: HashMap<CpuId, Option<CpuSet>> = HashMap::new();
+    let mut core_by_number: HashMap<(u64, Option<u32>, u32), u64> = HashMap::new();
+    let (mut coreless, mut packageless) = (CpuSet::new(), CpuSet::new());
+    for id in online {
+        let topology = folder.folder(format!("cpu{id}/topology"));
+        let os_core = topology.number("core_id")?;
+        let os_package = topology.number("physical_package_id")?;
+        let package = match os_package {
+            Some(number) => u64::from(number),
+            None => {
+                let names =
+                    ["package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings"];
+                let siblings = topology.first_set(&names)?.map(|set| &set & online);
+                match siblings.and_then(|set| set.first()) {
+                    Some(lowest) => NO_PACKAGE + 1 + u64::from(lowest.0),
+                    None => {
+                        packageless.insert(id);
+                        NO_PACKAGE
+                    }
+                }
+            }
+        };
+        let names = ["core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings"];
+        let siblings = topology.first_set(&names)?.map(|set| &set & online);
+        let core = match (siblings.as_ref().and_then(CpuSet::first), os_core) {
+            (Some(lowest), _) => u64::from(lowest.min(id).0),
+            (None, Some(number)) => {
+                // Such numbers are unique within one die of one package.
+                let place = (package, topology.number("die_id")?, number);
+                *core_by_number.entry(place).or_insert(u64::from(id.0))
+            }
+            (None, None) => {
+                coreless.insert(id);
+                u64::from(id.0)
+            }
+        };
+        core_of.insert(id, siblings);
+        parts.cpus.push(RawCpu {
+            id,
+            core,
+            llc: 0,
+            node: None,
+            package,
+            kind: CpuKind::Unknown,
+            os_core,
+            os_package,
+        });
+    }
+    if !coreless.is_empty() {
+        let note =
+            format!("{} without a core; each is taken as a core of its own", cpus(&coreless));
+        parts.notes.push(note);
+    }
+    if !packageless.is_empty() {
+        let note =
+            format!("{} without a package; they are taken as one package", cpus(&packageless));
+        parts.notes.push(note);
+    }
+    let cores = parts.cpus.iter().map(|cpu| (cpu.id, cpu.core));
+    note_disagreement("core", cores, &core_of, &mut parts.notes);
+    Ok(())
+}
+
+/// Notes the CPUs that say they share a thing with others than those they came to share it with.
+pub(super) fn note_disagreement(
+    what: &str,
+    keys: impl Iterator<Item = (CpuId, u64)>,
+    said: &HashMap<CpuId, Option<CpuSet>>,
+    notes: &mut Vec<String>,
+) {
+    let keys: Vec<(CpuId, u64)> = keys.collect();
+    let mut together: HashMap<u64, CpuSet> = HashMap::new();
+    for (cpu, key) in &keys {
+        together.entry(*key).or_default().insert(*cpu);
+    }
+    let disagree = |(cpu, key): &&(CpuId, u64)| {
+        said.get(cpu).and_then(Option::as_ref).is_some_and(|said| *said != together[key])
+    };
+    let wrong: CpuSet = keys.iter().filter(disagree).map(|(cpu, _)| *cpu).collect();
+    if !wrong.is_empty() {
+        notes.push(format!(
+            "{} disagree with others on which CPUs share their {what}",
+            cpus(&wrong)
+        ));
+    }
+}

@@ -1,0 +1,346 @@
+//! Small machines, each with one oddity of the real ones it is named after.
+
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::{CpuId, CpuKind, LlcId, NodeId, Pods, Scope, ShardSize};
+
+/// A recorded machine, written file by file.
+struct Recording {
+    root: TempDir,
+}
+
+impl Recording {
+    fn new() -> Self {
+        Self { root: tempfile::tempdir().unwrap() }
+    }
+
+    /// A file below `sys/devices/`.
+    fn file(&self, name: &str, text: &str) -> &Self {
+        let path = self.root.path().join("sys/devices").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, format!("{text}\n")).unwrap();
+        self
+    }
+
+    fn cpu(&self, cpu: u32, name: &str, text: &str) -> &Self {
+        self.file(&format!("system/cpu/cpu{cpu}/{name}"), text)
+    }
+
+    /// A CPU as kernels since 5.x tell of it.
+    fn modern(&self, cpu: u32, core: (u32, &str), package: u32, l3: &str) -> &Self {
+        self.cpu(cpu, "topology/core_id", &core.0.to_string());
+        self.cpu(cpu, "topology/core_cpus_list", core.1);
+        self.cpu(cpu, "topology/physical_package_id", &package.to_string());
+        self.cache(cpu, 0, "1", "Data", core.1).cache(cpu, 1, "1", "Instruction", core.1);
+        self.cache(cpu, 2, "2", "Unified", core.1).cache(cpu, 3, "3", "Unified", l3)
+    }
+
+    fn cache(&self, cpu: u32, index: u32, level: &str, kind: &str, shared: &str) -> &Self {
+        let index = format!("cache/index{index}");
+        self.cpu(cpu, &format!("{index}/level"), level);
+        self.cpu(cpu, &format!("{index}/type"), kind);
+        self.cpu(cpu, &format!("{index}/size"), "1024K");
+        self.cpu(cpu, &format!("{index}/shared_cpu_list"), shared)
+    }
+
+    fn read(&self) -> Topology {
+        Topology::from_sysfs(self.root.path()).unwrap()
+    }
+
+    fn error(&self) -> String {
+        let error = Topology::from_sysfs(self.root.path()).unwrap_err();
+        let mut text = error.to_string();
+        if let Some(source) = std::error::Error::source(&error) {
+            text = format!("{text}: {source}");
+        }
+        text.replace(&*self.root.path().to_string_lossy(), "")
+    }
+}
+
+fn counts(topology: &Topology) -> [usize; 5] {
+    [
+        topology.packages(),
+        topology.llcs(),
+        topology.cores(),
+        topology.cpus().len(),
+        topology.nodes(),
+    ]
+}
+
+fn two_packages() -> Recording {
+    let recording = Recording::new();
+    recording.file("system/cpu/online", "0-7").file("system/cpu/present", "0-7");
+    for cpu in 0..8 {
+        let package = cpu / 4;
+        let core = cpu / 2;
+        let siblings = format!("{}-{}", core * 2, core * 2 + 1);
+        let l3 = format!("{}-{}", package * 4, package * 4 + 3);
+        recording.modern(cpu, (core % 2, &siblings), package, &l3);
+    }
+    recording.file("system/node/node0/cpulist", "0-3").file("system/node/node1/cpulist", "4-7");
+    recording
+}
+
+#[test]
+fn a_machine_without_oddities_is_read_without_notes() {
+    let machine = two_packages().read();
+    assert_eq!(counts(&machine), [2, 2, 4, 8, 2]);
+    assert_eq!(machine.notes(), [""; 0]);
+    let cpu = machine.cpu(CpuId(6)).unwrap();
+    // The kernel's core number starts anew in each package; ours does not.
+    assert_eq!((cpu.core.0, cpu.os_core, cpu.node), (3, Some(1), Some(NodeId(1))));
+    let llc = machine.llc(LlcId(1)).unwrap();
+    assert_eq!((llc.level, llc.size_bytes), (Some(3), Some(1 << 20)));
+    assert_eq!(llc.cpus.to_string(), "4-7");
+}
+
+#[test]
+fn old_kernels_write_masks_and_no_list_of_the_cpus_online() {
+    let recording = Recording::new();
+    for cpu in 0..4 {
+        let mask = if cpu % 2 == 0 { "00000000,00000005" } else { "00000000,0000000a" };
+        recording.cpu(cpu, "topology/core_id", "0");
+        recording.cpu(cpu, "topology/physical_package_id", &(cpu % 2).to_string());
+        recording.cpu(cpu, "topology/thread_siblings", mask);
+        recording.cpu(cpu, "cache/index0/level", "2").cpu(cpu, "cache/index0/type", "Unified");
+        recording.cpu(cpu, "cache/index0/shared_cpu_map", mask);
+    }
+    for (cpu, online) in [(1, "1"), (2, "1"), (3, "0")] {
+        recording.cpu(cpu, "online", online);
+    }
+    recording.file("system/node/node0/cpumap", "00000000,0000000f");
+    let machine = recording.read();
+    assert_eq!(counts(&machine), [2, 2, 2, 3, 1]);
+    assert_eq!(machine.offline().to_string(), "3");
+    assert_eq!(machine.cpus_of_core(machine.cpu(CpuId(0)).unwrap().core).to_string(), "0,2");
+}
+
+#[test]
+fn numbers_may_be_sparse_and_cpus_offline() {
+    let recording = Recording::new();
+    recording.file("system/cpu/online", "0,100,4095").file("system/cpu/present", "0-1,100,4095");
+    for cpu in [0, 100, 4095] {
+        recording.modern(cpu, (cpu, &cpu.to_string()), 36, "0-4095");
+    }
+    recording.cpu(1, "online", "0");
+    recording.file("system/node/node8/cpulist", "0-1,100").file("system/node/node250/cpulist", "");
+    let machine = recording.read();
+    assert_eq!(counts(&machine), [1, 1, 3, 3, 1]);
+    assert_eq!(machine.offline().to_string(), "1");
+    assert_eq!(machine.memory_only_nodes(), [NodeId(250)]);
+    assert_eq!(machine.cpu(CpuId(4095)).unwrap().node, None);
+    assert!(machine.notes().join("\n").contains("CPU 4095 without a NUMA node"));
+    assert!(machine.cpu(CpuId(4096)).is_none());
+}
+
+#[test]
+fn without_an_l3_the_l2_is_last() {
+    let recording = Recording::new();
+    recording.file("system/cpu/online", "0-1");
+    for cpu in 0..2 {
+        recording.cpu(cpu, "topology/thread_siblings_list", &cpu.to_string());
+        recording.cpu(cpu, "topology/physical_package_id", "0");
+        recording.cache(cpu, 0, "1", "Data", &cpu.to_string());
+        recording.cache(cpu, 1, "2", "Unified", &cpu.to_string());
+    }
+    let machine = recording.read();
+    assert_eq!(counts(&machine), [1, 2, 2, 2, 0]);
+    assert_eq!(machine.llc(LlcId(0)).unwrap().level, Some(2));
+}
+
+#[test]
+fn without_any_cache_the_package_stands_in_and_a_note_says_so() {
+    let recording = Recording::new();
+    recording.file("system/cpu/online", "0-3");
+    for cpu in 0..4 {
+        recording.cpu(cpu, "topology/core_id", &(cpu % 2).to_string());
+        recording.cpu(cpu, "topology/physical_package_id", &(cpu / 2).to_string());
+    }
+    let machine = recording.read();
+    assert_eq!(counts(&machine), [2, 2, 4, 4, 0]);
+    assert_eq!(machine.llc(LlcId(0)).unwrap().level, None);
+    let notes = machine.notes().join("\n");
+    assert!(notes.contains("CPUs 0-3 without a cache; their package is taken"), "{notes}");
+    assert!(notes.contains("CPUs 0-3 without a NUMA node"), "{notes}");
+}
+
+#[test]
+fn without_any_topology_every_cpu_is_a_core() {
+    let recording = Recording::new();
+    recording.file("system/cpu/online", "0-1").cpu(0, "uevent", "").cpu(
+        1,
+        "topology/core_id",
+        "-1",
+    );
+    recording.cpu(1, "topology/physical_package_id", "-1");
+    let machine = recording.read();
+    assert_eq!(counts(&machine), [1, 1, 2, 2, 0]);
+    let notes = machine.notes().join("\n");
+    for words in ["0-1 without a core", "0-1 without a package", "0-1 without a cache"] {
+        assert!(notes.contains(words), "{words}: {notes}");
+    }
+}
+
+#[test]
+fn cores_are_told_by_number_where_there_are_no_siblings() {
+    let recording = Recording::new();
+    recording.file("system/cpu/online", "0-3");
+    for cpu in 0..4 {
+        recording.cpu(cpu, "topology/core_id", "7");
+        recording.cpu(cpu, "topology/die_id", &(cpu % 2).to_string());
+        recording.cpu(cpu, "topology/package_cpus_list", "0-3");
+    }
+    let machine = recording.read();
+    assert_eq!(counts(&machine)[..3], [1, 1, 2]);
+    assert_eq!(machine.cpus_of_core(machine.cpu(CpuId(1)).unwrap().core).to_string(), "1,3");
+}
+
+#[test]
+fn two_l3s_in_one_package_and_kinds_by_capacity() {
+    let recording = Recording::new();
+    recording.file("system/cpu/online", "0-5");
+    for (cpu, capacity) in [(0, 718), (1, 731), (2, 718), (3, 997), (4, 1017), (5, 1024)] {
+        let l3 = if cpu < 3 { "0-2" } else { "3-5" };
+        recording.modern(cpu, (cpu, &cpu.to_string()), 36, l3);
+        recording.cpu(cpu, "cpu_capacity", &capacity.to_string());
+    }
+    recording.file("system/node/node0/cpulist", "0-5");
+    let machine = recording.read();
+    assert_eq!(counts(&machine), [1, 2, 6, 6, 1]);
+    let kinds: Vec<CpuKind> = machine.cpus().iter().map(|cpu| cpu.kind).collect();
+    assert_eq!(kinds[..3], [CpuKind::Efficiency; 3]);
+    assert_eq!(kinds[3..], [CpuKind::Performance; 3]);
+}
+
+#[test]
+fn hybrid_kinds_come_from_the_counter_devices_first() {
+    let recording = Recording::new();
+    recording.file("system/cpu/online", "0-3");
+    for (cpu, core) in [(0, "0-1"), (1, "0-1"), (2, "2"), (3, "3")] {
+        recording.modern(cpu, (cpu / 2 * 8, core), 0, "0-3");
+    }
+    let alike = recording.read();
+    assert!(alike.cpus().iter().all(|cpu| cpu.kind == CpuKind::Unknown));
+
+    for (cpu, frequency) in [(0, "1900000"), (1, "1900000"), (2, "1400000"), (3, "1400000")] {
+        recording.cpu(cpu, "cpufreq/base_frequency", frequency);
+    }
+    let told = |machine: &Topology| {
+        let fast = machine.cpus().iter().filter(|cpu| cpu.kind == CpuKind::Performance);
+        fast.map(|cpu| cpu.id).collect::<CpuSet>().to_string()
+    };
+    let by_frequency = recording.read();
+    assert_eq!(told(&by_frequency), "0-1");
+    assert!(by_frequency.notes().join("").contains("base_frequency"));
+
+    recording.file("cpu_core/cpus", "0-2").file("cpu_atom/cpus", "3");
+    assert_eq!(told(&recording.read()), "0-2");
+}
+
+#[test]
+fn cores_that_span_nodes_are_united_and_contradictions_noted() {
+    let recording = two_packages();
+    recording.file("system/node/node0/cpulist", "0-4").file("system/node/node1/cpulist", "4-7");
+    recording.cpu(3, "cache/index3/shared_cpu_list", "3");
+    let machine = recording.read();
+    // CPU 4 is in both nodes, and node 0 is taken; CPU 5 is its sibling and follows.
+    assert_eq!(machine.cpu(CpuId(5)).unwrap().node, Some(NodeId(0)));
+    let notes = machine.notes().join("\n");
+    assert!(notes.contains("CPU 4 in several NUMA nodes"), "{notes}");
+    assert!(notes.contains("CPUs 4 and 5 are one core but differ in NUMA node"), "{notes}");
+    assert!(notes.contains("CPUs 0-2 disagree with others on which CPUs share"), "{notes}");
+    assert!(notes.contains("1 of 2 last-level caches span NUMA nodes"), "{notes}");
+    let pods = Pods::new(&machine, machine.online(), Scope::Cache, ShardSize::DEFAULT).unwrap();
+    let lists: Vec<String> = pods.iter().map(|pod| pod.cpus.to_string()).collect();
+    assert_eq!(lists, ["0-3", "4-5", "6-7"]);
+}
+
+#[test]
+fn restriction_keeps_numbers_and_drops_what_is_left_empty() {
+    let machine = two_packages().read();
+    let kept = machine.restrict(&"5-6".parse().unwrap()).unwrap();
+    assert_eq!(counts(&kept), [1, 1, 2, 2, 1]);
+    assert_eq!(kept.cpu(CpuId(6)).unwrap().node, Some(NodeId(1)));
+    assert_eq!(kept.llc(LlcId(0)).unwrap().level, Some(3));
+    assert!(kept.cpu(CpuId(0)).is_none());
+    assert!(machine.restrict(&CpuSet::new()).unwrap_err().to_string().contains("empty"));
+    let error = machine.restrict(&"6-9".parse().unwrap()).unwrap_err().to_string();
+    assert!(error.contains("8-9") && error.contains("0-7"), "{error}");
+}
+
+#[test]
+fn malformed_files_are_named_with_what_was_found() {
+    let cases = [
+        (
+            "system/cpu/online",
+            "0-x",
+            "/sys/devices/system/cpu/online: CPU list \"0-x\", column 3: ",
+        ),
+        ("system/cpu/online", "", "/sys/devices/system/cpu: no CPU is online"),
+        ("system/cpu/online", "0-4294967295", "column 3: CPU numbers go up to 65535"),
+        (
+            "system/cpu/cpu1/topology/core_id",
+            "one",
+            "cpu1/topology/core_id: expected a whole number, found \"one\"",
+        ),
+        ("system/cpu/cpu1/topology/physical_package_id", "99999999999", "at most 32 bits"),
+        (
+            "system/cpu/cpu1/topology/core_cpus_list",
+            "0,,1",
+            "core_cpus_list: CPU list \"0,,1\", column 3",
+        ),
+        ("system/cpu/cpu1/cache/index3/level", "?", "index3/level: expected a whole number"),
+        (
+            "system/cpu/cpu1/cache/index3/type",
+            "Trace",
+            "index3/type: expected Unified, Data or Instruction",
+        ),
+        ("system/cpu/cpu1/cache/index3/shared_cpu_list", "3-1", "shared_cpu_list: CPU list"),
+        ("system/node/node1/cpulist", "4-", "node1/cpulist: CPU list \"4-\", column 3"),
+        ("system/cpu/cpu70000/online", "1", "CPU 70000 is beyond"),
+        ("cpu_core/cpus", "a", "cpu_core/cpus: CPU list"),
+    ];
+    for (file, text, expected) in cases {
+        let recording = two_packages();
+        recording.file(file, text);
+        let error = recording.error();
+        assert!(error.contains(expected), "{file}: {error}");
+    }
+    let recording = two_packages();
+    fs::write(recording.root.path().join("sys/devices/system/cpu/online"), [0xff, 0xfe]).unwrap();
+    assert!(recording.error().contains("expected text"), "{}", recording.error());
+}
+
+#[test]
+fn a_folder_without_sys_is_named() {
+    let recording = two_packages();
+    let error = Topology::from_sysfs(recording.root.path().join("sys")).unwrap_err().to_string();
+    assert!(error.contains("expected a folder that holds sys/devices/system/cpu"), "{error}");
+    assert!(error.contains("give the folder above"), "{error}");
+    assert!(Topology::from_sysfs(Path::new("/does/not/exist")).is_err());
+}
+
+#[test]
+fn the_model_is_told_by_cpuinfo_or_else_by_firmware() {
+    let recording = two_packages();
+    recording.file("virtual/dmi/id/product_name", "NVIDIA_DGX_Spark");
+    assert_eq!(recording.read().model(), Some("NVIDIA_DGX_Spark"));
+    let proc = recording.root.path().join("proc");
+    fs::create_dir(&proc).unwrap();
+    fs::write(proc.join("cpuinfo"), "processor\t: 0\nmodel name\t: A CPU @ 2.0GHz\n").unwrap();
+    assert_eq!(recording.read().model(), Some("A CPU @ 2.0GHz"));
+}
+
+#[test]
+fn this_host_is_read() {
+    let host = Topology::host().unwrap();
+    assert_eq!(host.name(), "host");
+    let parallelism = std::thread::available_parallelism().unwrap().get();
+    assert!(host.cpus().len() >= parallelism, "{} CPUs, {parallelism} usable", host.cpus().len());
+    let pods = Pods::new(&host, host.online(), Scope::Smt, ShardSize::DEFAULT).unwrap();
+    assert_eq!(pods.len(), host.cores());
+}

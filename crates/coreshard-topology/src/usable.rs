@@ -1,0 +1,131 @@
+//! Which of a machine's CPUs a process may use, and how much of their time.
+
+use std::path::Path;
+
+use crate::cgroup::{self, CgroupCpuset, CpuQuota};
+use crate::sysfs::file::Folder;
+use crate::{CpuSet, Topology, TopologyError};
+
+/// What a process may use of a machine: the CPUs that are online, in its affinity mask, and in the
+/// cpusets of its control groups; and the quota of CPU time of those groups.
+///
+/// A program that ignores these starts too many workers in a container, or undoes the user's `taskset`.
+///
+/// ```no_run
+/// use coreshard_topology::{Topology, Usable};
+///
+/// let machine = Topology::host()?;
+/// let usable = Usable::host(&machine)?;
+/// println!("{} CPUs, at most {} workers", usable.cpus().len(), usable.worker_limit());
+/// # Ok::<(), coreshard_topology::TopologyError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Usable {
+    cpus: CpuSet,
+    online: CpuSet,
+    affinity: Option<CpuSet>,
+    cpusets: Vec<CgroupCpuset>,
+    quota: Option<CpuQuota>,
+}
+
+impl Usable {
+    /// What this process may use of the machine it runs on.
+    ///
+    /// The affinity is that of the process's first thread, which is what `taskset` and container
+    /// runtimes set; a thread that pinned itself does not narrow it for the others.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or no CPU is left.
+    pub fn host(topology: &Topology) -> Result<Self, TopologyError> {
+        Self::from_root("/", topology)
+    }
+
+    /// What the recorded process of `root/proc/self` may use; a part that was not recorded limits
+    /// nothing.
+    ///
+    /// # Errors
+    /// As [`host`](Self::host).
+    pub fn from_root(root: impl AsRef<Path>, topology: &Topology) -> Result<Self, TopologyError> {
+        let root = root.as_ref();
+        let online = topology.online().clone();
+        let affinity = affinity(root)?;
+        let limits = cgroup::limits(root)?;
+        let mut cpus = online.clone();
+        for allowed in affinity.iter().chain(limits.cpusets.iter().map(|cpuset| &cpuset.cpus)) {
+            cpus = &cpus & allowed;
+        }
+        if cpus.is_empty() {
+            let problem = format!("none of its CPUs ({online}) is allowed to this process");
+            return Err(TopologyError::malformed(topology.name(), problem));
+        }
+        Ok(Self { cpus, online, affinity, cpusets: limits.cpusets, quota: limits.quota })
+    }
+
+    /// The CPUs that may be used. Never empty.
+    #[must_use]
+    pub const fn cpus(&self) -> &CpuSet {
+        &self.cpus
+    }
+
+    /// The CPUs that are online.
+    #[must_use]
+    pub const fn online(&self) -> &CpuSet {
+        &self.online
+    }
+
+    /// The affinity mask; `None` where it was not recorded. It may hold CPUs that are not online.
+    #[must_use]
+    pub const fn affinity(&self) -> Option<&CpuSet> {
+        self.affinity.as_ref()
+    }
+
+    /// The cpusets of the process's control groups: none, one, or on hybrid systems two.
+    #[must_use]
+    pub fn cpusets(&self) -> &[CgroupCpuset] {
+        &self.cpusets
+    }
+
+    /// The least quota of the process's control groups that can be seen; `None` where there is none.
+    #[must_use]
+    pub const fn quota(&self) -> Option<&CpuQuota> {
+        self.quota.as_ref()
+    }
+
+    /// The quota as a number of CPUs.
+    #[must_use]
+    pub fn quota_cpus(&self) -> Option<f64> {
+        self.quota.as_ref().map(|quota| quota.cpus)
+    }
+
+    /// The most workers that can be kept running at once: one for each usable CPU, or the quota
+    /// rounded up where that is less; at least 1.
+    #[must_use]
+    pub fn worker_limit(&self) -> usize {
+        let cpus = self.cpus.len();
+        match self.quota_cpus() {
+            // The quota is above 0; a cast from f64 saturates, and the number of CPUs bounds it.
+            Some(quota) => cpus.min(quota.ceil() as usize).max(1),
+            None => cpus,
+        }
+    }
+}
+
+/// `Cpus_allowed_list` of `/proc/self/status`.
+fn affinity(root: &Path) -> Result<Option<CpuSet>, TopologyError> {
+    const KEY: &str = "Cpus_allowed_list:";
+    let proc = Folder::new(root.join("proc/self"));
+    let Some(status) = proc.text("status")? else { return Ok(None) };
+    let Some((number, line)) = (1..).zip(status.lines()).find(|(_, line)| line.starts_with(KEY))
+    else {
+        return Ok(None);
+    };
+    let set: Result<CpuSet, _> = line[KEY.len()..].trim().parse();
+    set.map(Some).map_err(|error| {
+        let column = line.len() - line[KEY.len()..].trim_start().len() + error.column();
+        let path = proc.path().join("status");
+        TopologyError::file_at(&path, Some(number), Some(column), error.to_string())
+    })
+}
+
+#[cfg(test)]
+mod tests;

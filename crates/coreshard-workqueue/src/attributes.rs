@@ -1,0 +1,90 @@
+//! What makes two queues share their pools: equal attributes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use coreshard_topology::{CpuSet, NodeId, PodId, Scope};
+
+use crate::intake::Intake;
+use crate::wake::Wake;
+
+/// Functions that run on worker threads, first and last.
+#[derive(Clone, Default)]
+pub struct Hooks {
+    pub(crate) on_start: Option<Arc<dyn Fn(PodId) + Send + Sync>>,
+    pub(crate) on_stop: Option<Arc<dyn Fn(PodId) + Send + Sync>>,
+}
+
+impl Hooks {
+    /// No hooks.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Runs on each worker's thread before its first item, with the worker's pod.
+    #[must_use]
+    pub fn on_start(mut self, hook: impl Fn(PodId) + Send + Sync + 'static) -> Self {
+        self.on_start = Some(Arc::new(hook));
+        self
+    }
+
+    /// Runs on each worker's thread after its last item, with the worker's pod.
+    #[must_use]
+    pub fn on_stop(mut self, hook: impl Fn(PodId) + Send + Sync + 'static) -> Self {
+        self.on_stop = Some(Arc::new(hook));
+        self
+    }
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hooks")
+            .field("on_start", &self.on_start.is_some())
+            .field("on_stop", &self.on_stop.is_some())
+            .finish()
+    }
+}
+
+fn same_hook<H: ?Sized>(one: &Option<Arc<H>>, other: &Option<Arc<H>>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other)),
+        _ => false,
+    }
+}
+
+impl PartialEq for Hooks {
+    /// Hooks are equal where they are clones of one another.
+    fn eq(&self, other: &Self) -> bool {
+        same_hook(&self.on_start, &other.on_start) && same_hook(&self.on_stop, &other.on_stop)
+    }
+}
+
+/// What a set of pools is made for. Queues with equal attributes share one set.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Attributes {
+    pub(crate) scope: Scope,
+    pub(crate) shard_cores: usize,
+    pub(crate) mask: CpuSet,
+    pub(crate) strict: bool,
+    pub(crate) nice: Option<i8>,
+    pub(crate) wake: Wake,
+    pub(crate) intake: Intake,
+    pub(crate) stack_bytes: Option<usize>,
+    pub(crate) hooks: Hooks,
+}
+
+/// Where one pool stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) pod: PodId,
+    /// The pod's CPUs, as the topology names them.
+    pub(crate) cpus: CpuSet,
+    pub(crate) node: Option<NodeId>,
+    /// The pod's CPUs, as the platform names them; another set where the topology is virtual.
+    pub(crate) home: CpuSet,
+    /// Where a worker may be moved when its pod is full; its home if the queue is strict.
+    pub(crate) roam: CpuSet,
+    /// How many workers may run at once.
+    pub(crate) limit: usize,
+}

@@ -1,0 +1,193 @@
+//! What can go wrong, each with the thing, what was given and what is allowed.
+
+use std::fmt;
+
+use coreshard_platform::SpawnError;
+use coreshard_topology::{CpuId, CpuSet, NodeId, PodsError};
+
+/// A closure that was refused, handed back to the caller.
+pub struct Refused<F> {
+    work: F,
+    reason: RefusedReason,
+}
+
+/// Why a closure was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RefusedReason {
+    /// The queue is being shut down, or is.
+    ShutDown,
+    /// No CPU of the queue has this id.
+    NoSuchCpu(CpuId),
+    /// No pod of the queue lies on this node.
+    NoSuchNode(NodeId),
+}
+
+impl<F> Refused<F> {
+    pub(crate) fn new(work: F, reason: RefusedReason) -> Self {
+        Self { work, reason }
+    }
+
+    /// The closure, as it was given.
+    pub fn into_inner(self) -> F {
+        self.work
+    }
+
+    /// Why it was refused.
+    pub fn reason(&self) -> RefusedReason {
+        self.reason
+    }
+}
+
+impl fmt::Display for RefusedReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ShutDown => f.write_str("the workqueue is shut down and takes no more work"),
+            Self::NoSuchCpu(cpu) => write!(f, "CPU {cpu} is none of the workqueue's CPUs"),
+            Self::NoSuchNode(node) => write!(f, "no pod of the workqueue lies on node {node}"),
+        }
+    }
+}
+
+impl<F> fmt::Display for Refused<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl<F> fmt::Debug for Refused<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}
+
+impl<F> std::error::Error for Refused<F> {}
+
+/// Why a runtime or a workqueue could not be made.
+#[derive(Debug)]
+pub struct BuildError {
+    what: String,
+    kind: BuildErrorKind,
+}
+
+#[derive(Debug)]
+pub(crate) enum BuildErrorKind {
+    EmptyMask,
+    CpusNotUsable { cpus: CpuSet, usable: CpuSet },
+    MaxActiveZero,
+    Pods(PodsError),
+    Worker(SpawnError),
+    ShutDown,
+}
+
+impl BuildError {
+    pub(crate) fn new(what: impl Into<String>, kind: BuildErrorKind) -> Self {
+        Self { what: what.into(), kind }
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.what)?;
+        match &self.kind {
+            BuildErrorKind::EmptyMask => {
+                f.write_str("its CPU mask is empty; at least one usable CPU is needed")
+            }
+            BuildErrorKind::CpusNotUsable { cpus, usable } => {
+                write!(f, "its CPU mask names CPUs {cpus}, but usable are only CPUs {usable}")
+            }
+            BuildErrorKind::MaxActiveZero => {
+                f.write_str("max_active is 0; at least 1 is needed, and no limit is the default")
+            }
+            BuildErrorKind::Pods(error) => error.fmt(f),
+            BuildErrorKind::Worker(error) => error.fmt(f),
+            BuildErrorKind::ShutDown => f.write_str("its runtime is shut down"),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            BuildErrorKind::Pods(error) => Some(error),
+            BuildErrorKind::Worker(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Work was still going on when a shutdown's time was over. Nothing was thrown away: what was
+/// accepted goes on, and the call may be made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShutdownTimeout {
+    pub(crate) in_flight: u64,
+}
+
+impl ShutdownTimeout {
+    /// Items that were accepted and had not finished when the time was over.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+}
+
+impl fmt::Display for ShutdownTimeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} work items were still in flight when the shutdown's time was over; they go on, \
+             and the shutdown may be asked for again",
+            self.in_flight
+        )
+    }
+}
+
+impl std::error::Error for ShutdownTimeout {}
+
+/// A word that names no rung of a ladder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseRungError {
+    ladder: &'static str,
+    given: String,
+    allowed: String,
+}
+
+impl ParseRungError {
+    pub(crate) fn parse<R: fmt::Display + Copy>(
+        ladder: &'static str,
+        rungs: &[R],
+        text: &str,
+    ) -> Result<R, Self> {
+        rungs.iter().copied().find(|rung| rung.to_string() == text).ok_or_else(|| Self {
+            ladder,
+            given: text.to_owned(),
+            allowed: rungs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        })
+    }
+}
+
+impl fmt::Display for ParseRungError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is no {} rung; allowed are {}", self.given, self.ladder, self.allowed)
+    }
+}
+
+impl std::error::Error for ParseRungError {}
+
+/// A wait that could never end: an item waits for its own queue to be empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WouldDeadlock {
+    pub(crate) queue: String,
+}
+
+impl fmt::Display for WouldDeadlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "an item of workqueue {:?} waits for that queue to be empty, which it cannot be while \
+             the item runs; wait outside the queue, or in an item of another one",
+            self.queue
+        )
+    }
+}
+
+impl std::error::Error for WouldDeadlock {}

@@ -1,0 +1,163 @@
+//! The result of a submitted item.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+
+use coreshard_platform::{AtomicInt, Platform};
+
+use crate::pool::wait_aside;
+use crate::queue::Lane;
+
+/// What an item threw.
+pub struct Panic {
+    payload: Box<dyn Any + Send>,
+}
+
+impl Panic {
+    /// What was thrown, for [`std::panic::resume_unwind`] or to be looked into.
+    pub fn into_payload(self) -> Box<dyn Any + Send> {
+        self.payload
+    }
+
+    /// The message, if what was thrown is a text.
+    pub fn message(&self) -> &str {
+        message_of(self.payload.as_ref())
+    }
+}
+
+pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
+    payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(something that is not a text)")
+}
+
+impl fmt::Debug for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Panic").field(&self.message()).finish()
+    }
+}
+
+impl fmt::Display for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the work item panicked: {}", self.message())
+    }
+}
+
+impl std::error::Error for Panic {}
+
+const RUNNING: u32 = 0;
+/// As `RUNNING`, and somebody sleeps until it is over.
+const AWAITED: u32 = 1;
+const OVER: u32 = 2;
+
+/// Looks at a result that is not there before its waiter sleeps.
+const SPINS: u32 = 200;
+
+/// Where the worker leaves the outcome. The worker writes it before the state is `OVER`, the
+/// handle's holder takes it after.
+struct Outcome<P: Platform, T> {
+    state: P::AtomicU32,
+    value: UnsafeCell<Option<std::thread::Result<T>>>,
+}
+
+// SAFETY: the value is written by one worker before the state turns to OVER (release), and read
+// by the one holder of the handle after it saw that (acquire).
+unsafe impl<P: Platform, T: Send> Sync for Outcome<P, T> {}
+// SAFETY: as above.
+unsafe impl<P: Platform, T: Send> Send for Outcome<P, T> {}
+
+/// The right to the result of an item. Dropping it lets the item run all the same.
+#[must_use = "without its handle, an item's result is lost; `queue` needs none"]
+pub struct JoinHandle<P: Platform, T> {
+    outcome: Arc<Outcome<P, T>>,
+}
+
+impl<P: Platform, T> JoinHandle<P, T> {
+    /// True once the item is over: then [`join`](Self::join) does not wait.
+    pub fn is_finished(&self) -> bool {
+        self.outcome.state.load(Acquire) == OVER
+    }
+
+    /// Waits until the item is over. Inside an item, another worker takes this one's place
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// What the item threw, if it panicked.
+    pub fn join(self) -> Result<T, Panic> {
+        if !self.watch() {
+            wait_aside::<P, _>(|| self.sleep());
+        }
+        // SAFETY: the state was seen to be OVER with Acquire, so the worker is done with the
+        // value; the handle is consumed, so it is taken once.
+        let value = unsafe { (*self.outcome.value.get()).take() };
+        value
+            .expect("an item that is over has left its outcome")
+            .map_err(|payload| Panic { payload })
+    }
+
+    fn watch(&self) -> bool {
+        (0..SPINS).any(|_| {
+            P::spin_hint();
+            self.is_finished()
+        })
+    }
+
+    fn sleep(&self) {
+        let state = &self.outcome.state;
+        // Acquire: it may be over already.
+        if state.compare_exchange(RUNNING, AWAITED, Acquire, Acquire) == Err(OVER) {
+            return;
+        }
+        while state.load(Acquire) != OVER {
+            P::wait(state, AWAITED, None);
+        }
+    }
+}
+
+impl<P: Platform, T> fmt::Debug for JoinHandle<P, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle").field("is_finished", &self.is_finished()).finish()
+    }
+}
+
+pub(crate) fn submit<P, F, T>(lane: &Lane<P>, work: F) -> Result<JoinHandle<P, T>, F>
+where
+    P: Platform,
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let Some(entry) = lane.enter() else { return Err(work) };
+    let state = P::AtomicU32::new(RUNNING);
+    let outcome = Arc::new(Outcome::<P, T> { state, value: UnsafeCell::new(None) });
+    let handle = JoinHandle { outcome: Arc::clone(&outcome) };
+    entry.send(move || {
+        let result = panic::catch_unwind(AssertUnwindSafe(work));
+        leave(outcome, result);
+    });
+    Ok(handle)
+}
+
+/// Leaves the result for the handle. If nobody holds that any more, a panic goes on to the
+/// queue's panic handler.
+fn leave<P: Platform, T>(outcome: Arc<Outcome<P, T>>, result: std::thread::Result<T>) {
+    if Arc::strong_count(&outcome) == 1 {
+        match result {
+            Ok(value) => drop(value),
+            Err(payload) => panic::resume_unwind(payload),
+        }
+        return;
+    }
+    // SAFETY: the state is not OVER yet, so the handle's holder does not look at the value.
+    unsafe { *outcome.value.get() = Some(result) };
+    // Release publishes the value. The wake-up needs the address alone, and this Arc keeps it.
+    if outcome.state.swap(OVER, AcqRel) == AWAITED {
+        P::wake_all(&raw const outcome.state);
+    }
+}

@@ -1,0 +1,499 @@
+//! The memory and the tickets of the lock-free intake. `README.md` beside this file tells the
+//! protocol; the rules for this file's fields are:
+//!
+//! - `P:` written by producers (any CPU of the pod), atomically.
+//! - `T:` touched by the taker alone (the holder of the pool's lock).
+//! - `C:` written by whoever took items out of a segment, atomically.
+//! - `I:` written by the segment's installer before it is linked; stable until it is recycled.
+#![allow(unsafe_code)]
+
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use coreshard_platform::{
+    AtomicInt, AtomicPointer, DataCell, Lock, NodeMemory, Padded, Platform,
+};
+use coreshard_topology::NodeId;
+
+/// Set in a slot's state while a worker is parked on it; the low bits are the worker's index.
+const PARKED: u64 = 1 << 63;
+
+/// A place for one item. 64 bytes with a workqueue's item, so that two producers never write the
+/// same line.
+#[repr(C, align(64))]
+struct Slot<P: Platform, T> {
+    /// P: the number of the segment once the item is there; or `PARKED | worker` while a worker
+    /// sleeps on this slot; anything else means that it is empty. A recycled segment has a new
+    /// number, so nothing has to be reset.
+    state: P::AtomicU64,
+    value: P::Cell<MaybeUninit<T>>,
+}
+
+/// The segment's own words, on lines that producers only read while they fill it.
+struct Links<P: Platform, T, const LEN: usize> {
+    /// I: one more than (ticket / LEN); 0 while it is in the store.
+    number: P::AtomicU64,
+    /// P: the segment after this one, once somebody needed it.
+    next: P::AtomicPtr<Segment<P, T, LEN>>,
+    /// I: the segment before this one, null for the first.
+    previous: P::AtomicPtr<Segment<P, T, LEN>>,
+}
+
+/// What decides when a segment is recycled, on lines that takers write.
+struct Holds<P: Platform> {
+    /// C: items copied out.
+    taken: P::AtomicU32,
+    /// C: two: until its own items are out, and until the next segment's are.
+    holds: P::AtomicU32,
+}
+
+#[repr(C)]
+pub(crate) struct Segment<P: Platform, T, const LEN: usize> {
+    links: Padded<Links<P, T, LEN>>,
+    holds: Padded<Holds<P>>,
+    slots: [Slot<P, T>; LEN],
+}
+
+impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
+    fn new() -> Self {
+        Self {
+            links: Padded::new(Links {
+                number: P::AtomicU64::new(0),
+                next: P::AtomicPtr::new(ptr::null_mut()),
+                previous: P::AtomicPtr::new(ptr::null_mut()),
+            }),
+            holds: Padded::new(Holds {
+                taken: P::AtomicU32::new(0),
+                holds: P::AtomicU32::new(0),
+            }),
+            slots: std::array::from_fn(|_| Slot {
+                state: P::AtomicU64::new(0),
+                value: P::Cell::new(MaybeUninit::uninit()),
+            }),
+        }
+    }
+}
+
+/// Items that were claimed from one segment and not yet copied out.
+pub(crate) struct Claim<P: Platform, T, const LEN: usize> {
+    pub(crate) segment: *mut Segment<P, T, LEN>,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+struct Tail<P: Platform, T, const LEN: usize> {
+    /// P: the next ticket.
+    ticket: P::AtomicU64,
+    /// P: a recent segment, to start looking from; may be stale.
+    last: P::AtomicPtr<Segment<P, T, LEN>>,
+}
+
+/// Segments that wait to be used, and the memory of all of them. Segments are never unmapped
+/// before the queue is dropped, so a stale pointer to one is safe to read through.
+struct Store<P: Platform, T, const LEN: usize> {
+    free: Vec<*mut Segment<P, T, LEN>>,
+    chunks: Vec<Chunk<P, T, LEN>>,
+}
+
+struct Chunk<P: Platform, T, const LEN: usize> {
+    memory: NodeMemory,
+    segments: usize,
+    _of: std::marker::PhantomData<fn() -> Segment<P, T, LEN>>,
+}
+
+impl<P: Platform, T, const LEN: usize> Drop for Chunk<P, T, LEN> {
+    fn drop(&mut self) {
+        let first = self.memory.as_ptr().cast::<Segment<P, T, LEN>>();
+        for at in 0..self.segments {
+            // SAFETY: `grow` wrote this many segments at these places, and this is their end.
+            unsafe { ptr::drop_in_place(first.add(at)) };
+        }
+    }
+}
+
+/// How many segments the first chunk holds; later ones hold as many as there were in all.
+const FIRST_CHUNK_SEGMENTS: usize = 4;
+/// And at most this many.
+const LARGEST_CHUNK_SEGMENTS: usize = 256;
+
+/// A queue of any length: producers never wait for one another, and takers agree by a lock that
+/// is not here (whoever has the [`Taker`] is the one).
+pub(crate) struct SegmentQueue<P: Platform, T, const LEN: usize> {
+    tail: Padded<Tail<P, T, LEN>>,
+    /// T writes, P reads: a segment that is not behind any ticket still to be written.
+    first: Padded<P::AtomicPtr<Segment<P, T, LEN>>>,
+    store: Padded<Lock<P, Store<P, T, LEN>>>,
+    node: Option<NodeId>,
+}
+
+// SAFETY: raw pointers lead to segments that the queue owns and never unmaps while it lives; all
+// their shared words are atomics, and the cells are handed over by the slots' states. Items move
+// between threads, hence `T: Send`.
+unsafe impl<P: Platform, T: Send, const LEN: usize> Send for SegmentQueue<P, T, LEN> {}
+// SAFETY: as above.
+unsafe impl<P: Platform, T: Send, const LEN: usize> Sync for SegmentQueue<P, T, LEN> {}
+
+/// The right to take items: there is one per queue, kept under the pool's lock.
+pub(crate) struct Taker<P: Platform, T, const LEN: usize> {
+    /// T: the first ticket that was not claimed.
+    head: u64,
+    /// T: the segment of `head`, or the one before it while that one is not installed.
+    segment: *mut Segment<P, T, LEN>,
+}
+
+// SAFETY: the pointer leads to a segment of the queue, see there.
+unsafe impl<P: Platform, T: Send, const LEN: usize> Send for Taker<P, T, LEN> {}
+
+/// A place that a worker may watch before it sleeps: the slot of the next item.
+pub(crate) struct Watch<P: Platform, T, const LEN: usize> {
+    segment: *mut Segment<P, T, LEN>,
+    at: usize,
+    number: u64,
+}
+
+impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
+    const fn number_of(ticket: u64) -> u64 {
+        ticket / LEN as u64 + 1
+    }
+
+    const fn slot_of(ticket: u64) -> usize {
+        (ticket % LEN as u64) as usize
+    }
+
+    /// The segment behind a pointer that was once in this queue. What is read there may be stale,
+    /// if the segment was recycled meanwhile; its number tells.
+    #[inline(always)]
+    fn segment(&self, segment: *mut Segment<P, T, LEN>) -> &Segment<P, T, LEN> {
+        // SAFETY: the queue handles no pointers but those of its own store, whose segments stay
+        // mapped and initialised while the queue lives; their words are atomics, and their cells
+        // are reached only as the slots' states allow.
+        unsafe { &*segment }
+    }
+
+    /// An empty queue with its memory on `node`, and the right to take from it.
+    pub(crate) fn new(node: Option<NodeId>) -> (Self, Taker<P, T, LEN>) {
+        let mut store: Store<P, T, LEN> = Store { free: Vec::new(), chunks: Vec::new() };
+        let segment = store.take(node);
+        let queue = Self {
+            tail: Padded::new(Tail {
+                ticket: P::AtomicU64::new(0),
+                last: P::AtomicPtr::new(segment),
+            }),
+            first: Padded::new(P::AtomicPtr::new(segment)),
+            store: Padded::new(Lock::new(store)),
+            node,
+        };
+        queue.segment(segment).links.number.store(Self::number_of(0), Relaxed);
+        (queue, Taker { head: 0, segment })
+    }
+
+    /// Adds an item. Returns the worker that is parked on its place, whom the caller must wake.
+    #[inline]
+    pub(crate) fn push(&self, value: T) -> Option<usize> {
+        let hint = self.tail.last.load(Acquire);
+        // Relaxed: the ticket only has to be unique. What it leads to is published by the
+        // segment's number and the slot's state.
+        let ticket = self.tail.ticket.fetch_add(1, Relaxed);
+        let number = Self::number_of(ticket);
+        let segment = if self.segment(hint).links.number.load(Acquire) == number {
+            hint
+        } else {
+            self.find(hint, number)
+        };
+        // This segment is not recycled before this slot is taken.
+        let slot = &self.segment(segment).slots[Self::slot_of(ticket)];
+        slot.value.with_mut(|place| {
+            // SAFETY: the ticket is this call's alone, so nobody else writes here; the last lap's
+            // reader is done, since the segment was recycled after it (the Acquire of `number`
+            // pairs with the Release of the installer, which had it from the store's lock).
+            unsafe { (*place).write(value) };
+        });
+        // Release publishes the item to the taker's Acquire in `ready`. A swap, not a store: it
+        // is the moment at which either the worker sees the item before it parks, or this call
+        // sees the worker. Acquire pairs with the Release of `park_at_head`.
+        let before = slot.state.swap(number, AcqRel);
+        (before & PARKED != 0).then_some((before & !PARKED) as usize)
+    }
+
+    /// Walks to the segment with `number`, which holds a ticket of the caller's that is not
+    /// written yet: so neither it nor the one before it can be recycled meanwhile.
+    #[cold]
+    fn find(
+        &self,
+        hint: *mut Segment<P, T, LEN>,
+        number: u64,
+    ) -> *mut Segment<P, T, LEN> {
+        let mut segment = hint;
+        let mut rounds = 0_u32;
+        loop {
+            let links = &self.segment(segment).links;
+            let seen = links.number.load(Acquire);
+            if seen == number {
+                return segment;
+            }
+            let next = if seen == 0 || seen > number {
+                ptr::null_mut()
+            } else {
+                links.next.load(Acquire)
+            };
+            if seen + 1 == number && seen != 0 {
+                // The last step. The segment cannot be recycled, so its link is the true one.
+                return if next.is_null() { self.install(segment, number) } else {
+                    self.name(next, number)
+                };
+            }
+            if !next.is_null() && self.segment(next).links.number.load(Acquire) == seen + 1 {
+                segment = next;
+                continue;
+            }
+            // A stale hint, or a segment on the way that its installers have not linked yet.
+            rounds += 1;
+            if rounds.is_multiple_of(64) {
+                P::yield_now();
+            } else {
+                P::spin_hint();
+            }
+            segment = self.first.load(Acquire);
+        }
+    }
+
+    /// Gives `segment`, which is linked after number − 1, its number. Its installer does the same;
+    /// whoever needs it does not wait for that.
+    fn name(
+        &self,
+        segment: *mut Segment<P, T, LEN>,
+        number: u64,
+    ) -> *mut Segment<P, T, LEN> {
+        // It is not recycled meanwhile: the caller has a ticket in it that is not written yet, or
+        // is the taker whose head is in it.
+        let links = &self.segment(segment).links;
+        if links.number.load(Acquire) != number {
+            // Release passes on what the Acquire load of the link brought: the reset words.
+            links.number.store(number, Release);
+        }
+        segment
+    }
+
+    /// Links a segment after `previous`, or finds that somebody did. The caller holds a ticket in
+    /// the segment to come, or is the taker whose head is there: so `previous` is not recycled,
+    /// and its empty link means what it says (there is no ABA).
+    #[cold]
+    fn install(
+        &self,
+        previous: *mut Segment<P, T, LEN>,
+        number: u64,
+    ) -> *mut Segment<P, T, LEN> {
+        let fresh = self.store.lock().take(self.node);
+        // Out of the store, so nobody else changes it; stale readers see number 0.
+        let segment = self.segment(fresh);
+        segment.links.next.store(ptr::null_mut(), Relaxed);
+        segment.links.previous.store(previous, Relaxed);
+        segment.holds.taken.store(0, Relaxed);
+        segment.holds.holds.store(2, Relaxed);
+        let link = &self.segment(previous).links.next;
+        // Release publishes the words above to whoever loads the link. The number comes after the
+        // link: a segment that lost this race must never have had a number that a stale hint
+        // could take for its own.
+        match link.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire) {
+            Ok(_) => {
+                self.name(fresh, number);
+                self.tail.last.store(fresh, Release);
+                fresh
+            }
+            Err(installed) => {
+                self.store.lock().free.push(fresh);
+                self.name(installed, number)
+            }
+        }
+    }
+
+    /// Moves the taker into its head's segment. False while that one is not installed.
+    fn enter_segment(&self, taker: &mut Taker<P, T, LEN>) -> bool {
+        let number = Self::number_of(taker.head);
+        // The taker's segment is its head's or the one before, and neither is recycled before the
+        // head's slot is taken.
+        let links = &self.segment(taker.segment).links;
+        if links.number.load(Acquire) == number {
+            return true;
+        }
+        let next = links.next.load(Acquire);
+        if next.is_null() {
+            return false;
+        }
+        taker.segment = self.name(next, number);
+        self.first.store(next, Release);
+        true
+    }
+
+    /// The state of the next item's slot; the taker has entered its segment.
+    fn head_state(&self, taker: &Taker<P, T, LEN>) -> &P::AtomicU64 {
+        &self.segment(taker.segment).slots[Self::slot_of(taker.head)].state
+    }
+
+    /// Claims up to `most` items that stand ready at the head. Empty where the next item's
+    /// producer is not done, even if others behind it are: the queue is first in, first out.
+    pub(crate) fn claim(
+        &self,
+        taker: &mut Taker<P, T, LEN>,
+        most: usize,
+    ) -> Option<Claim<P, T, LEN>> {
+        if !self.enter_segment(taker) {
+            return None;
+        }
+        let number = Self::number_of(taker.head);
+        let start = Self::slot_of(taker.head);
+        let slots = &self.segment(taker.segment).slots;
+        // Acquire pairs with the swap in `push`: the items are seen.
+        let ready = slots[start..]
+            .iter()
+            .take(most)
+            .take_while(|slot| slot.state.load(Acquire) == number)
+            .count();
+        if ready == 0 {
+            return None;
+        }
+        taker.head += ready as u64;
+        Some(Claim { segment: taker.segment, start, end: start + ready })
+    }
+
+    /// True if an item stands ready at the head.
+    pub(crate) fn ready(&self, taker: &mut Taker<P, T, LEN>) -> bool {
+        let number = Self::number_of(taker.head);
+        self.enter_segment(taker) && self.head_state(taker).load(Acquire) == number
+    }
+
+    /// Leaves `worker`'s name on the slot of the next item: the producer of that item will wake
+    /// it. False if that item is there already.
+    pub(crate) fn park_at_head(&self, taker: &mut Taker<P, T, LEN>, worker: usize) -> bool {
+        let number = Self::number_of(taker.head);
+        if !self.enter_segment(taker) {
+            taker.segment = self.install(taker.segment, number);
+            self.first.store(taker.segment, Release);
+        }
+        let state = self.head_state(taker);
+        let mut seen = state.load(Acquire);
+        while seen != number {
+            // Release pairs with the swap in `push`: what this worker did before it parks is
+            // seen by whoever wakes it.
+            match state.compare_exchange(seen, PARKED | worker as u64, AcqRel, Acquire) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// Takes the name off the slot of the next item. False if its producer has seen it already,
+    /// and will wake the worker.
+    pub(crate) fn unpark_at_head(&self, taker: &mut Taker<P, T, LEN>, worker: usize) -> bool {
+        // The name was left there, so the segment is entered.
+        let state = self.head_state(taker);
+        state.compare_exchange(PARKED | worker as u64, 0, AcqRel, Acquire).is_ok()
+    }
+
+    /// The place to watch for the next item, without the taker.
+    pub(crate) fn watch(&self, taker: &mut Taker<P, T, LEN>) -> Option<Watch<P, T, LEN>> {
+        self.enter_segment(taker).then(|| Watch {
+            segment: taker.segment,
+            at: Self::slot_of(taker.head),
+            number: Self::number_of(taker.head),
+        })
+    }
+
+    /// True once the item that is watched for is there, or was there and is gone.
+    pub(crate) fn seen(&self, watch: &Watch<P, T, LEN>) -> bool {
+        // If the segment was recycled meanwhile, its number is another: somebody took the item.
+        let segment = self.segment(watch.segment);
+        segment.slots[watch.at].state.load(Relaxed) == watch.number
+            || segment.links.number.load(Relaxed) != watch.number
+    }
+
+    /// Copies an item out.
+    ///
+    /// # Safety
+    /// `at` was claimed from `segment`, each place is taken once, and [`Self::release`] was not
+    /// yet told of it.
+    pub(crate) unsafe fn take(segment: *mut Segment<P, T, LEN>, at: usize) -> T {
+        // SAFETY: the segment is not recycled before this item is released; the claim read the
+        // slot's state with Acquire, so the item is seen, and the caller takes it once.
+        let slot = unsafe { &(*segment).slots[at] };
+        slot.value.with(|place| {
+            // SAFETY: as above.
+            unsafe { (*place).assume_init_read() }
+        })
+    }
+
+    /// Tells that `items` items of `segment` were copied out.
+    ///
+    /// # Safety
+    /// They were claimed and taken, and are told of once.
+    pub(crate) unsafe fn release(&self, segment: *mut Segment<P, T, LEN>, items: u32) {
+        let holds = &self.segment(segment).holds;
+        // AcqRel: the last releaser sees what all others did with their items, and passes it on.
+        if holds.taken.fetch_add(items, AcqRel) + items < LEN as u32 {
+            return;
+        }
+        // Its own hold is still there, so this is the link of this use of it.
+        let previous = self.segment(segment).links.previous.load(Relaxed);
+        self.drop_hold(segment);
+        if !previous.is_null() {
+            self.drop_hold(previous);
+        }
+    }
+
+    fn drop_hold(&self, segment: *mut Segment<P, T, LEN>) {
+        let words = self.segment(segment);
+        if words.holds.holds.fetch_sub(1, AcqRel) == 1 {
+            // Nobody has a ticket in it or in the one after it. From here on a stale hint sees
+            // that it is not what it seeks.
+            words.links.number.store(0, Relaxed);
+            self.store.lock().free.push(segment);
+        }
+    }
+
+    /// Items that were ever pushed.
+    pub(crate) fn pushed(&self) -> u64 {
+        self.tail.ticket.load(Relaxed)
+    }
+
+    /// Memory that the queue has mapped, in bytes.
+    pub(crate) fn mapped_bytes(&self) -> usize {
+        self.store.lock().chunks.iter().map(|chunk| chunk.memory.len()).sum()
+    }
+}
+
+impl<P: Platform, T, const LEN: usize> Store<P, T, LEN> {
+    fn take(&mut self, node: Option<NodeId>) -> *mut Segment<P, T, LEN> {
+        if self.free.is_empty() {
+            self.grow(node);
+        }
+        let segment = self.free.pop().expect("grow adds at least one segment");
+        // SAFETY: segments of the store are live and in nobody's use. The first segment of a
+        // queue is not installed after another, so its holds are set here.
+        let segment_ref = unsafe { &*segment };
+        segment_ref.holds.holds.store(2, Relaxed);
+        segment
+    }
+
+    fn grow(&mut self, node: Option<NodeId>) {
+        let have: usize = self.chunks.iter().map(|chunk| chunk.segments).sum();
+        let segments = have.clamp(FIRST_CHUNK_SEGMENTS, LARGEST_CHUNK_SEGMENTS);
+        let bytes = segments * size_of::<Segment<P, T, LEN>>();
+        let memory = P::allocate(bytes, node).unwrap_or_else(|_| {
+            // As the standard collections do when memory is at its end: an item that was accepted
+            // cannot be handed back from here.
+            std::alloc::handle_alloc_error(std::alloc::Layout::new::<Segment<P, T, LEN>>())
+        });
+        let first = memory.as_ptr().cast::<Segment<P, T, LEN>>();
+        for at in (0..segments).rev() {
+            // SAFETY: the mapping is page-aligned and long enough for this many segments.
+            unsafe {
+                let place = first.add(at);
+                place.write(Segment::new());
+                self.free.push(place);
+            }
+        }
+        self.chunks.push(Chunk { memory, segments, _of: std::marker::PhantomData });
+    }
+}

@@ -1,0 +1,139 @@
+//! A work item: what to run, and on whose account. Small closures travel inside it, so that
+//! queueing them allocates nothing.
+#![allow(unsafe_code)]
+
+use std::mem::{self, ManuallyDrop, MaybeUninit};
+use std::ptr::NonNull;
+
+use coreshard_platform::Platform;
+
+use crate::queue::Lane;
+
+/// Words of a closure that fit into an item: with the function, the lane and the slot's state
+/// word they fill one cache line.
+const INLINE_WORDS: usize = 5;
+
+type Payload = [MaybeUninit<u64>; INLINE_WORDS];
+
+/// An accepted work item. It is run exactly once: it has no destructor, so whoever loses it leaks
+/// what its closure holds.
+#[repr(C)]
+pub(crate) struct Item<P: Platform> {
+    act: unsafe fn(*mut Payload),
+    lane: NonNull<Lane<P>>,
+    payload: Payload,
+}
+
+// SAFETY: an item is made of a closure that is `Send` (see `new`), and the lane it points to is
+// shared by design and outlives the item (a lane is freed when all its items are done).
+unsafe impl<P: Platform> Send for Item<P> {}
+
+impl<P: Platform> Item<P> {
+    /// Packs a closure: in place where it fits, else in one allocation.
+    #[inline]
+    pub(crate) fn new<F: FnOnce() + Send>(lane: NonNull<Lane<P>>, run: F) -> Self {
+        let mut payload: Payload = [MaybeUninit::uninit(); INLINE_WORDS];
+        if const { fits::<F>() } {
+            // SAFETY: `fits` says that size and alignment are enough; `act_inline` reads it once.
+            unsafe { payload.as_mut_ptr().cast::<F>().write(run) };
+            Self { act: act_inline::<F>, lane, payload }
+        } else {
+            let boxed = Box::into_raw(Box::new(run));
+            payload[0].write(boxed.expose_provenance() as u64);
+            Self { act: act_boxed::<F>, lane, payload }
+        }
+    }
+
+    /// The lane on whose account the item runs.
+    #[inline]
+    pub(crate) fn lane(&self) -> NonNull<Lane<P>> {
+        self.lane
+    }
+
+    /// Runs it. May unwind, if the closure panics; it is used up all the same.
+    #[inline]
+    pub(crate) fn run(self) {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `act` belongs to this payload, and `self` is consumed, so it is called once.
+        unsafe { (this.act)(&raw mut this.payload) };
+    }
+}
+
+const fn fits<F>() -> bool {
+    size_of::<F>() <= size_of::<Payload>() && align_of::<F>() <= align_of::<Payload>()
+}
+
+/// # Safety
+/// The payload holds an `F` in place, and this is its one use.
+unsafe fn act_inline<F: FnOnce()>(payload: *mut Payload) {
+    // SAFETY: by this function's contract.
+    let run = unsafe { payload.cast::<F>().read() };
+    run();
+}
+
+/// # Safety
+/// The payload's first word is the address of a boxed `F`, and this is its one use.
+unsafe fn act_boxed<F: FnOnce()>(payload: *mut Payload) {
+    // SAFETY: by this function's contract the first word is written.
+    let address = unsafe { (*payload)[0].assume_init() } as usize;
+    // SAFETY: the address was exposed by `Item::new`, which made the box.
+    let run = unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut::<F>(address)) };
+    run();
+}
+
+const _: () = {
+    // With the slot's state word, an item fills one line of 64 bytes.
+    assert!(mem::size_of::<Item<coreshard_platform::Host>>() == 56);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coreshard_platform::Host;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    fn item(run: impl FnOnce() + Send) -> Item<Host> {
+        Item::new(NonNull::dangling(), run)
+    }
+
+    #[test]
+    fn closures_of_every_size_run_once_and_drop_what_they_hold() {
+        let seen = Arc::new(AtomicU32::new(0));
+        macro_rules! check {
+            ($words:literal, $inline:literal) => {{
+                let (counter, held) = (Arc::clone(&seen), [7_u64; $words]);
+                let closure = move || {
+                    assert_eq!(held, [7; $words]);
+                    counter.fetch_add(1, Ordering::Relaxed);
+                };
+                assert_eq!(fits_value(&closure), $inline);
+                item(closure).run();
+            }};
+        }
+        check!(1, true);
+        check!(4, true);
+        check!(5, false);
+        check!(64, false);
+        assert_eq!(seen.load(Ordering::Relaxed), 4);
+        assert_eq!(Arc::strong_count(&seen), 1);
+    }
+
+    fn fits_value<F>(_: &F) -> bool {
+        fits::<F>()
+    }
+
+    #[test]
+    fn a_closure_with_a_large_alignment_is_boxed() {
+        #[repr(align(64))]
+        struct Wide(u8);
+        let wide = Wide(3);
+        let closure = move || {
+            let wide = &wide;
+            assert_eq!((&raw const *wide).addr() % 64, 0);
+            assert_eq!(wide.0, 3);
+        };
+        assert!(!fits_value(&closure));
+        item(closure).run();
+    }
+}

@@ -1,0 +1,210 @@
+//! How a worker goes to sleep, and how it leaves for good.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use coreshard_platform::{AtomicInt, Platform};
+
+use super::state::{Entry, State};
+use super::worker::Worker;
+use super::{Pool, PoolGuard};
+
+/// Looks at the next item's slot before a worker sleeps, at first, at least and at most. A look
+/// that succeeds saves two system calls and a context switch, and doubles the next budget; one
+/// that fails halves it, so that a quiet pool spends next to nothing.
+pub(super) const FIRST_SPINS: u32 = 64;
+const FEWEST_SPINS: u32 = 16;
+const MOST_SPINS: u32 = 2048;
+
+/// What a worker does when it found no item.
+enum Rest {
+    /// There is something after all.
+    None,
+    /// Sleep until woken.
+    Sleep,
+    /// The pool stops, and there is nothing left to do.
+    Leave,
+}
+
+impl<P: Platform> State<P> {
+    /// A worker that runs is not idle: on the coalesced rung it was left in the list until now.
+    pub(super) fn rejoin(&mut self, worker: usize) {
+        if self.kicked == Some(worker) {
+            self.kicked = None;
+            self.idle.retain(|idle| *idle != worker);
+        }
+    }
+
+    /// An index for a spare worker, where all others are busy and one more may run.
+    pub(super) fn reserve_spare(&mut self, pool: &Pool<P>) -> Option<usize> {
+        let wanted = self.idle_count() == 0
+            && self.alive - self.blocked < pool.place.limit
+            && !self.starting
+            && !self.stopping;
+        if !wanted {
+            return None;
+        }
+        let index = self.reserve_worker(pool)?;
+        self.starting = true;
+        Some(index)
+    }
+}
+
+impl<P: Platform> Worker<P> {
+    /// Sleeps until there may be work. False if the worker is to leave: it is off all lists then.
+    pub(super) fn sleep(&mut self) -> bool {
+        if self.watch() {
+            return true;
+        }
+        let pool = Arc::clone(&self.pool);
+        let mut state = pool.lock();
+        match self.lie_down(&mut state) {
+            Rest::None => return true,
+            Rest::Leave => {
+                state.retire_worker(self.index);
+                return false;
+            }
+            Rest::Sleep => drop(state),
+        }
+        let stays = self.park();
+        if stays {
+            self.repatriate();
+        }
+        stays
+    }
+
+    /// Watches the slot of the next item for a short while; one worker of a pool at a time.
+    fn watch(&mut self) -> bool {
+        let pool = &self.pool;
+        let Some(queue) = &pool.queue else { return false };
+        if self.excess || !pool.may_spin || pool.watchers.swap(1, Acquire) != 0 {
+            return false;
+        }
+        let place = match &mut pool.lock().entry {
+            Entry::LockFree(taker) => queue.watch(taker),
+            Entry::Locked(_) => None,
+        };
+        let seen = place.is_some_and(|place| {
+            (0..self.spins).any(|_| {
+                P::spin_hint();
+                queue.seen(&place)
+            })
+        });
+        pool.watchers.store(0, Release);
+        self.learn(seen);
+        seen
+    }
+
+    fn learn(&mut self, seen: bool) {
+        self.spins = if seen {
+            (self.spins * 2).min(MOST_SPINS)
+        } else {
+            (self.spins / 2).max(FEWEST_SPINS)
+        };
+    }
+
+    /// Puts itself on a list of sleepers, unless there is work. Under the lock, so that whoever
+    /// brings work later finds it there, and work that came before is found here.
+    fn lie_down(&mut self, state: &mut State<P>) -> Rest {
+        let pool = &self.pool;
+        state.rejoin(self.index);
+        if state.active() > pool.place.limit {
+            // More run than should, since one came back from being blocked: the others do the
+            // work. At the far end of the list, to be culled first.
+            state.idle.insert(0, self.index);
+            return Rest::Sleep;
+        }
+        let left = pool.queue.is_some() && pool.ranges().any(|(_, range)| range.has_items());
+        if left || state.has_queued(pool) {
+            return Rest::None;
+        }
+        if state.stopping {
+            return Rest::Leave;
+        }
+        match (&mut state.entry, &pool.queue) {
+            (Entry::LockFree(taker), Some(queue)) => {
+                if !queue.park_at_head(taker, self.index) {
+                    return Rest::None;
+                }
+                // The latest sleeper is the first to be woken; who was, sleeps on unnamed.
+                if let Some(before) = state.sentinel.replace(self.index) {
+                    state.idle.push(before);
+                }
+            }
+            _ => state.idle.push(self.index),
+        }
+        Rest::Sleep
+    }
+
+    /// Sleeps until somebody who chose this worker wakes it. False if the worker was idle for too
+    /// long and is to leave.
+    ///
+    /// The cull race: a worker that was chosen but has not run yet must not leave. It leaves only
+    /// after it has taken itself off its list under the lock, and whoever chooses a worker takes
+    /// it off (or marks it) under the lock: so one of the two comes too late, and knows it.
+    fn park(&mut self) -> bool {
+        let pool = Arc::clone(&self.pool);
+        let parker = &pool.desk(self.index).parker;
+        if pool.queue.is_none() && pool.may_spin {
+            let seen = (0..self.spins).any(|_| {
+                P::spin_hint();
+                parker.has_permit()
+            });
+            self.learn(seen);
+        }
+        if parker.park_timeout(pool.idle_timeout) {
+            return true;
+        }
+        let state = pool.lock();
+        if self.may_leave(state) {
+            return false;
+        }
+        parker.park();
+        true
+    }
+
+    /// After the idle time: takes this worker off its list, unless it was chosen meanwhile, or is
+    /// the last that sleeps.
+    fn may_leave(&self, mut state: PoolGuard<'_, P>) -> bool {
+        let pool = &self.pool;
+        let others_sleep = state.idle.iter().any(|idle| {
+            *idle != self.index && state.kicked != Some(*idle)
+        });
+        if state.sentinel == Some(self.index) {
+            if !others_sleep {
+                return false;
+            }
+            // Another takes the place, if no producer has read the name yet.
+            if state.recall_sentinel(pool).is_none() {
+                return false;
+            }
+            state.retire_worker(self.index);
+            let kick = state.appoint_sentinel(pool);
+            pool.unlock_and_kick(state, kick);
+            return true;
+        }
+        let listed = state.idle.contains(&self.index) && state.kicked != Some(self.index);
+        if !listed || !(others_sleep || state.sentinel.is_some()) {
+            return false;
+        }
+        state.idle.retain(|idle| *idle != self.index);
+        state.retire_worker(self.index);
+        true
+    }
+
+    /// Comes home, if the kernel has moved this worker out of its pod.
+    fn repatriate(&mut self) {
+        let place = &self.pool.place;
+        if place.home == place.roam || place.home.contains(P::current_cpu()) {
+            return;
+        }
+        // To be moved by the narrow mask, and free to be moved again by the wide one.
+        let moved = P::set_affinity(&place.home).and_then(|()| P::set_affinity(&place.roam));
+        match moved {
+            Ok(()) => self.repatriated += 1,
+            Err(error) => {
+                tracing::warn!(pod = %place.pod, %error, "a worker cannot be brought home");
+            }
+        }
+    }
+}

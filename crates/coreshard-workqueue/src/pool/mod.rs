@@ -1,0 +1,297 @@
+//! A pool: the workers of one pod, their intake, and who sleeps. `README.md` beside this file
+//! tells the protocol; the protection of the fields:
+//!
+//! - `I:` set when the pool is made, then only read.
+//! - `L:` under the pool's lock.
+//! - `A:` atomic, see the field.
+
+mod blocking;
+mod idle;
+mod kick;
+mod state;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use coreshard_platform::{
+    AtomicInt, AtomicPointer, LockGuard, Lock, Padded, Parker, Platform, SpawnError, Time,
+};
+
+use crate::attributes::{Attributes, Place};
+use crate::event::Event;
+use crate::intake::{self, Intake};
+use crate::item::Item;
+use crate::stats::PoolStats;
+use kick::Kick;
+use state::{Entry, State};
+
+pub use blocking::blocking;
+pub(crate) use blocking::wait_aside;
+pub(crate) use worker::runs_item_of;
+
+/// Items in a segment of a pool's intake: 4 KiB of slots.
+#[cfg(not(loom))]
+const SEGMENT_ITEMS: usize = 64;
+#[cfg(loom)]
+const SEGMENT_ITEMS: usize = 2;
+
+/// Workers a pool may have when all but its limit are blocked.
+pub(crate) const MOST_WORKERS: usize = 512;
+
+type SegmentQueue<P> = intake::SegmentQueue<P, Item<P>, SEGMENT_ITEMS>;
+type Taker<P> = intake::Taker<P, Item<P>, SEGMENT_ITEMS>;
+type Range<P> = intake::Range<P, Item<P>, SEGMENT_ITEMS>;
+type Segment<P> = intake::Segment<P, Item<P>, SEGMENT_ITEMS>;
+type Claim<P> = intake::Claim<P, Item<P>, SEGMENT_ITEMS>;
+
+/// A worker's words that others touch. Made with the first worker that takes the index, freed
+/// with the pool, so an index is always good to wake.
+struct Desk<P: Platform> {
+    /// A: where the worker sleeps; whoever chose it wakes it.
+    parker: Padded<Parker<P>>,
+    /// A: what it has claimed, see `intake::Range`.
+    range: Padded<Range<P>>,
+}
+
+/// The workers of one pod.
+pub(crate) struct Pool<P: Platform> {
+    /// I:
+    pub(crate) place: Place,
+    /// I:
+    pub(crate) attributes: Arc<Attributes>,
+    /// I: tells drainers that a lane they watch has moved.
+    pub(crate) event: Arc<Event<P>>,
+    /// I: whether lock-hold times are measured.
+    measure_lock: bool,
+    /// I: nanoseconds without work after which a worker goes, but for the last.
+    idle_timeout: std::time::Duration,
+    /// I: whether waiting for work on a CPU can end before the CPU is given up.
+    may_spin: bool,
+    /// I (the queue has its own rules): the lock-free intake, if that is the rung.
+    queue: Option<SegmentQueue<P>>,
+    /// A: set once each, under the lock, before the index is used.
+    desks: Box<[P::AtomicPtr<Desk<P>>]>,
+    /// A: indices below have a desk. Written under the lock.
+    desk_count: P::AtomicU32,
+    /// A: 1 while a worker watches for work before it sleeps.
+    watchers: Padded<P::AtomicU32>,
+    /// A: items that workers have run.
+    ran: Padded<P::AtomicU64>,
+    /// A: futex calls that wake-ups took.
+    wakeups: Padded<P::AtomicU64>,
+    state: Padded<Lock<P, State<P>>>,
+}
+
+/// How pools of a runtime behave; see `RuntimeBuilder`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PoolSettings {
+    pub(crate) measure_lock: bool,
+    pub(crate) idle_timeout: std::time::Duration,
+    pub(crate) may_spin: bool,
+}
+
+impl<P: Platform> Pool<P> {
+    /// A pool with its first worker, which is running when this returns.
+    pub(crate) fn start(
+        place: Place,
+        attributes: Arc<Attributes>,
+        settings: PoolSettings,
+        event: Arc<Event<P>>,
+    ) -> Result<Arc<Self>, SpawnError> {
+        let (queue, entry) = match attributes.intake {
+            Intake::Locked => (None, Entry::Locked(Default::default())),
+            Intake::LockFree => {
+                let (queue, taker) = SegmentQueue::new(place.node);
+                (Some(queue), Entry::LockFree(taker))
+            }
+        };
+        let pool = Arc::new(Self {
+            place,
+            attributes,
+            event,
+            measure_lock: settings.measure_lock,
+            idle_timeout: settings.idle_timeout,
+            may_spin: settings.may_spin,
+            queue,
+            desks: (0..MOST_WORKERS).map(|_| P::AtomicPtr::new(std::ptr::null_mut())).collect(),
+            desk_count: P::AtomicU32::new(0),
+            watchers: Padded::new(P::AtomicU32::new(0)),
+            ran: Padded::new(P::AtomicU64::new(0)),
+            wakeups: Padded::new(P::AtomicU64::new(0)),
+            state: Padded::new(Lock::new(State::new(entry))),
+        });
+        let index = pool.lock().reserve_worker(&pool);
+        let index = index.expect("an empty pool has room for a worker");
+        pool.start_worker(index)?;
+        Ok(pool)
+    }
+
+    /// Brings an accepted item in, and wakes a worker if one should be.
+    #[inline]
+    pub(crate) fn push(&self, item: Item<P>) {
+        match &self.queue {
+            Some(queue) => {
+                if let Some(worker) = queue.push(item) {
+                    self.wake(worker);
+                }
+            }
+            None => self.push_locked(item),
+        }
+    }
+
+    fn push_locked(&self, item: Item<P>) {
+        let mut state = self.lock();
+        state.queued += 1;
+        match &mut state.entry {
+            Entry::Locked(list) => list.push_back(item),
+            Entry::LockFree(_) => unreachable!("the locked rung has no lock-free queue"),
+        }
+        let kick = state.choose_kick(self);
+        self.unlock_and_kick(state, kick);
+    }
+
+    /// Frees the lock and wakes the chosen worker, in the order of the pool's rung.
+    fn unlock_and_kick(&self, state: PoolGuard<'_, P>, kick: Option<Kick>) {
+        let Some(Kick { worker }) = kick else { return };
+        match self.attributes.wake {
+            crate::Wake::UnderLock => {
+                self.wake(worker);
+                drop(state);
+            }
+            crate::Wake::AfterUnlock | crate::Wake::Coalesced => {
+                drop(state);
+                self.wake(worker);
+            }
+        }
+    }
+
+    fn wake(&self, worker: usize) {
+        if self.desk(worker).parker.unpark() {
+            self.wakeups.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn desk(&self, index: usize) -> &Desk<P> {
+        let desk = self.desks[index].load(Acquire);
+        assert!(!desk.is_null(), "worker {index} has a desk before anybody knows it");
+        // SAFETY: desks are made by `ensure_desk`, never replaced, and freed with the pool.
+        unsafe { &*desk }
+    }
+
+    /// Called under the lock, before the index is handed out.
+    fn ensure_desk(&self, index: usize) {
+        if self.desks[index].load(Relaxed).is_null() {
+            let desk = Desk {
+                parker: Padded::new(Parker::new()),
+                range: Padded::new(Range::new()),
+            };
+            // Release pairs with the Acquire of `desk`.
+            self.desks[index].store(Box::into_raw(Box::new(desk)), Release);
+            let count = u32::try_from(index + 1).expect("fewer workers than 2³²");
+            if self.desk_count.load(Relaxed) < count {
+                self.desk_count.store(count, Release);
+            }
+        }
+    }
+
+    /// The ranges of all workers, for thieves and for those who look whether work is left.
+    fn ranges(&self) -> impl Iterator<Item = (usize, &Range<P>)> {
+        (0..self.desk_count.load(Acquire) as usize).map(|at| (at, &*self.desk(at).range))
+    }
+
+    fn lock(&self) -> PoolGuard<'_, P> {
+        let state = self.state.lock();
+        let since = self.measure_lock.then(P::now);
+        PoolGuard { state, since }
+    }
+
+    /// Tells the workers to go when there is nothing left to do, and waits until they are gone;
+    /// a worker that calls this does not wait for itself.
+    pub(crate) fn stop(&self) {
+        let mut state = self.lock();
+        state.stopping = true;
+        let sleepers = state.all_sleepers(self);
+        let threads = state.take_threads(worker::index_in(self));
+        drop(state);
+        for worker in sleepers {
+            self.wake(worker);
+        }
+        for thread in threads {
+            coreshard_platform::ThreadHandle::join(thread);
+        }
+    }
+
+    pub(crate) fn stats(&self) -> PoolStats {
+        let state = self.lock();
+        let queued = self.queue.as_ref().map_or(state.queued, intake::SegmentQueue::pushed);
+        PoolStats {
+            pod: self.place.pod,
+            cpus: self.place.cpus.clone(),
+            node: self.place.node,
+            worker_limit: self.place.limit,
+            workers: state.alive,
+            idle_workers: state.idle_count(),
+            blocked_workers: state.blocked,
+            queued,
+            run: self.ran.load(Relaxed),
+            kicks: state.counters.kicks,
+            coalesced_kicks: state.counters.coalesced_kicks,
+            wakeups: self.wakeups.load(Relaxed),
+            repatriated: state.counters.repatriated,
+            stolen: state.counters.stolen,
+            failed_worker_starts: state.counters.failed_worker_starts,
+            lock_holds: state.counters.lock_holds,
+            lock_hold_ns: state.counters.lock_hold_ns,
+            lock_hold_max_ns: state.counters.lock_hold_max_ns,
+            intake_bytes: self.queue.as_ref().map_or(0, intake::SegmentQueue::mapped_bytes),
+        }
+    }
+}
+
+impl<P: Platform> Drop for Pool<P> {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        for desk in &self.desks {
+            let desk = desk.load(Relaxed);
+            if !desk.is_null() {
+                // SAFETY: made by `Box::into_raw` in `ensure_desk`; the last reference to the
+                // pool is gone, so nobody looks at it any more.
+                drop(unsafe { Box::from_raw(desk) });
+            }
+        }
+    }
+}
+
+/// The pool's lock, held; measures how long where that is asked for.
+struct PoolGuard<'pool, P: Platform> {
+    state: LockGuard<'pool, P, State<P>>,
+    since: Option<Time>,
+}
+
+impl<P: Platform> std::ops::Deref for PoolGuard<'_, P> {
+    type Target = State<P>;
+    fn deref(&self) -> &State<P> {
+        &self.state
+    }
+}
+
+impl<P: Platform> std::ops::DerefMut for PoolGuard<'_, P> {
+    fn deref_mut(&mut self) -> &mut State<P> {
+        &mut self.state
+    }
+}
+
+impl<P: Platform> Drop for PoolGuard<'_, P> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(since) = self.since {
+            let held_ns = P::now().ns_since(since);
+            self.state.counters.lock_holds += 1;
+            self.state.counters.lock_hold_ns += held_ns;
+            let longest_ns = &mut self.state.counters.lock_hold_max_ns;
+            *longest_ns = held_ns.max(*longest_ns);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What a pool's lock protects.
+
+use std::collections::VecDeque;
+
+use coreshard_platform::Platform;
+
+use super::{MOST_WORKERS, Pool, Taker};
+use crate::item::Item;
+
+/// The taker's side of the intake.
+pub(super) enum Entry<P: Platform> {
+    Locked(VecDeque<Item<P>>),
+    LockFree(Taker<P>),
+}
+
+/// Counters that change under the lock; what they mean is told by `PoolStats`.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) kicks: u64,
+    pub(super) coalesced_kicks: u64,
+    pub(super) repatriated: u64,
+    pub(super) stolen: u64,
+    pub(super) failed_worker_starts: u64,
+    pub(super) lock_holds: u64,
+    pub(super) lock_hold_ns: u64,
+    pub(super) lock_hold_max_ns: u64,
+}
+
+/// All of it is `L:`.
+pub(super) struct State<P: Platform> {
+    pub(super) entry: Entry<P>,
+    /// Items that came in by the locked rung.
+    pub(super) queued: u64,
+    /// Workers that sleep and are named nowhere else, the latest last.
+    pub(super) idle: Vec<usize>,
+    /// The worker whose name is on the slot of the next item (lock-free rung only). It sleeps, or
+    /// the producer of that item is waking it.
+    pub(super) sentinel: Option<usize>,
+    /// The idle worker that was kicked and has not run yet (coalesced rung only); it is still in
+    /// `idle`.
+    pub(super) kicked: Option<usize>,
+    /// Workers that exist, or are being started.
+    pub(super) alive: usize,
+    /// Workers that said they wait for something else than work.
+    pub(super) blocked: usize,
+    /// A worker is being started.
+    pub(super) starting: bool,
+    /// Workers go when there is nothing to do.
+    pub(super) stopping: bool,
+    /// By worker index; a worker that went by itself leaves `None`.
+    pub(super) threads: Vec<Option<P::Thread>>,
+    /// Indices below `threads.len()` that no worker has.
+    pub(super) free: Vec<usize>,
+    pub(super) counters: Counters,
+}
+
+impl<P: Platform> State<P> {
+    pub(super) fn new(entry: Entry<P>) -> Self {
+        Self {
+            entry,
+            queued: 0,
+            idle: Vec::new(),
+            sentinel: None,
+            kicked: None,
+            alive: 0,
+            blocked: 0,
+            starting: false,
+            stopping: false,
+            threads: Vec::new(),
+            free: Vec::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    pub(super) fn idle_count(&self) -> usize {
+        self.idle.len() + usize::from(self.sentinel.is_some())
+    }
+
+    /// Workers that run items, look for some, or are on their way to.
+    pub(super) fn active(&self) -> usize {
+        self.alive - self.blocked - self.idle_count()
+    }
+
+    /// An index for one more worker, which counts as alive from here on.
+    pub(super) fn reserve_worker(&mut self, pool: &Pool<P>) -> Option<usize> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.threads.len() < MOST_WORKERS => {
+                self.threads.push(None);
+                self.threads.len() - 1
+            }
+            None => return None,
+        };
+        pool.ensure_desk(index);
+        self.alive += 1;
+        Some(index)
+    }
+
+    /// Undoes a reservation, or sees a worker off.
+    pub(super) fn retire_worker(&mut self, index: usize) {
+        // The thread ends by itself; nobody waits for it any more.
+        self.threads[index] = None;
+        self.free.push(index);
+        self.alive -= 1;
+    }
+
+    /// All threads but that of worker `but`, to be joined.
+    pub(super) fn take_threads(&mut self, but: Option<usize>) -> Vec<P::Thread> {
+        self.threads
+            .iter_mut()
+            .enumerate()
+            .filter(|(index, _)| Some(*index) != but)
+            .filter_map(|(_, thread)| thread.take())
+            .collect()
+    }
+}

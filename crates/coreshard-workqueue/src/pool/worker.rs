@@ -1,0 +1,310 @@
+//! A worker: takes items, runs them, and tells the lanes.
+
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use coreshard_platform::{AtomicInt, LocalKey, Platform, SpawnError, ThreadSpec};
+use coreshard_topology::{PodId, Scope};
+
+use super::state::Entry;
+use super::{Claim, Pool, Segment, SegmentQueue, idle};
+use crate::attributes::Place;
+use crate::item::Item;
+use crate::queue::Lane;
+
+/// The most items a worker claims at once: enough to make the lock's cost small per item, and few
+/// enough to be copied to a thief's cache in good time.
+const MOST_CLAIMED: usize = 32;
+
+/// What code on a worker's thread may ask about it; reached through the platform's local pointer.
+pub(super) struct Context<P: Platform> {
+    pub(super) pool: Arc<Pool<P>>,
+    pub(super) index: usize,
+    /// The lane of the item that runs.
+    lane: Cell<*const Lane<P>>,
+}
+
+/// Calls `ask` with the context of the worker on this thread, if there is one.
+#[allow(unsafe_code)]
+pub(super) fn with_context<P: Platform, R>(ask: impl FnOnce(&Context<P>) -> R) -> Option<R> {
+    let context = P::local(LocalKey::Worker).cast::<Context<P>>();
+    // SAFETY: the pointer is set by `Worker::run` to a context on its own stack, for as long as it
+    // lives, on this very thread; it is null elsewhere.
+    unsafe { context.as_ref() }.map(ask)
+}
+
+/// The index of the worker on this thread, if it is one of `pool`'s.
+pub(super) fn index_in<P: Platform>(pool: &Pool<P>) -> Option<usize> {
+    with_context::<P, _>(|context| {
+        ptr::eq(Arc::as_ptr(&context.pool), pool).then_some(context.index)
+    })
+    .flatten()
+}
+
+/// True if this thread is a worker inside an item whose lane satisfies `of`.
+#[allow(unsafe_code)]
+pub(crate) fn runs_item_of<P: Platform>(of: impl FnOnce(&Lane<P>) -> bool) -> bool {
+    with_context::<P, _>(|context| {
+        // SAFETY: the pointer is set while an item of that lane runs, and a lane outlives its
+        // items; null otherwise.
+        unsafe { context.lane.get().as_ref() }.is_some_and(of)
+    })
+    .unwrap_or(false)
+}
+
+/// At most 15 bytes are seen by the kernel: the scope in short, the pod, the worker.
+fn thread_name(scope: Scope, pod: PodId, index: usize) -> String {
+    let scope = match scope {
+        Scope::Cpu => "cpu",
+        Scope::Smt => "smt",
+        Scope::CacheShard => "shard",
+        Scope::Cache => "llc",
+        Scope::Numa => "node",
+        Scope::System => "sys",
+    };
+    format!("cs-{scope}{pod}:{index}")
+}
+
+/// Items of one lane that were run and not yet told.
+struct Tally<P: Platform> {
+    lane: *const Lane<P>,
+    items: u64,
+}
+
+pub(super) struct Worker<P: Platform> {
+    pub(super) pool: Arc<Pool<P>>,
+    pub(super) index: usize,
+    /// How many items to claim next: doubled while claims come back full.
+    claim_items: usize,
+    /// More run than should: this one is to lie down, and leave the work to the others.
+    pub(super) excess: bool,
+    /// Items copied out of the claimed segment and not yet told.
+    taken: u32,
+    segment: *mut Segment<P>,
+    tally: Tally<P>,
+    /// How long to watch for work before sleeping; learned from what watching brought.
+    pub(super) spins: u32,
+    pub(super) repatriated: u64,
+}
+
+impl<P: Platform> Pool<P> {
+    /// Starts the worker whose index was reserved. If it cannot be had, the pool goes on with the
+    /// workers it has, and counts the failure.
+    pub(super) fn start_worker(self: &Arc<Self>, index: usize) -> Result<(), SpawnError> {
+        let spec = ThreadSpec {
+            name: thread_name(self.attributes.scope, self.place.pod, index),
+            affinity: Some(self.place.home.clone()),
+            nice: self.attributes.nice,
+            stack_bytes: self.attributes.stack_bytes,
+        };
+        let pool = Arc::clone(self);
+        let started = P::spawn(spec, Box::new(move || Worker::new(pool, index).run()));
+        let mut state = self.lock();
+        state.starting = false;
+        match started {
+            Ok(thread) if state.stopping => {
+                drop(state);
+                // Nobody else will wait for it.
+                coreshard_platform::ThreadHandle::join(thread);
+                Ok(())
+            }
+            Ok(thread) => {
+                state.threads[index] = Some(thread);
+                Ok(())
+            }
+            Err(error) => {
+                state.retire_worker(index);
+                state.counters.failed_worker_starts += 1;
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn start_spare(self: &Arc<Self>, index: usize) {
+        if let Err(error) = self.start_worker(index) {
+            tracing::warn!(pod = %self.place.pod, %error, "a pool is short of a worker");
+        }
+    }
+}
+
+impl<P: Platform> Worker<P> {
+    fn new(pool: Arc<Pool<P>>, index: usize) -> Self {
+        Self {
+            pool,
+            index,
+            claim_items: 1,
+            excess: false,
+            taken: 0,
+            segment: ptr::null_mut(),
+            tally: Tally { lane: ptr::null(), items: 0 },
+            spins: idle::FIRST_SPINS,
+            repatriated: 0,
+        }
+    }
+
+    fn run(mut self) {
+        let pool = Arc::clone(&self.pool);
+        let context =
+            Context { pool: Arc::clone(&pool), index: self.index, lane: Cell::new(ptr::null()) };
+        P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());
+        let Place { home, roam, pod, .. } = &pool.place;
+        if home != roam && let Err(error) = P::set_affinity(roam) {
+            // It stays at home: stricter than asked, and said.
+            tracing::warn!(%pod, %error, "a worker may not leave its pod");
+        }
+        if let Some(hook) = &pool.attributes.hooks.on_start {
+            hook(*pod);
+        }
+        loop {
+            while let Some(item) = self.next_item() {
+                self.execute(item, &context);
+            }
+            if !self.sleep() {
+                break;
+            }
+        }
+        if let Some(hook) = &pool.attributes.hooks.on_stop {
+            hook(*pod);
+        }
+        P::set_local(LocalKey::Worker, ptr::null_mut());
+    }
+
+    #[allow(unsafe_code)]
+    fn execute(&mut self, item: Item<P>, context: &Context<P>) {
+        let lane_pointer: NonNull<Lane<P>> = item.lane();
+        if !ptr::eq(self.tally.lane, lane_pointer.as_ptr()) {
+            self.tell_lane();
+            self.tally.lane = lane_pointer.as_ptr();
+        }
+        context.lane.set(lane_pointer.as_ptr());
+        let outcome = panic::catch_unwind(AssertUnwindSafe(|| item.run()));
+        // SAFETY: a lane lives until its items are told to it, and this one is not yet.
+        let lane = unsafe { lane_pointer.as_ref() };
+        if let Err(payload) = outcome {
+            lane.on_panic(payload);
+        }
+        context.lane.set(ptr::null());
+        self.tally.items += 1;
+        lane.item_is_over();
+    }
+
+    /// Tells the lane how many of its items were run. The lane may be gone right after.
+    #[allow(unsafe_code)]
+    fn tell_lane(&mut self) {
+        let items = std::mem::take(&mut self.tally.items);
+        if items > 0 {
+            self.pool.ran.fetch_add(items, Relaxed);
+            // SAFETY: as in `execute`: these items are not yet told.
+            if unsafe { (*self.tally.lane).finish(items) } {
+                self.pool.event.notify();
+            }
+        }
+        self.tally.lane = ptr::null();
+    }
+
+    #[allow(unsafe_code)]
+    fn next_item(&mut self) -> Option<Item<P>> {
+        if let Some(item) = self.next_claimed() {
+            return Some(item);
+        }
+        self.tell_lane();
+        if self.taken > 0
+            && let Some(queue) = &self.pool.queue
+        {
+            // SAFETY: `take_at` counted the items it took from this segment.
+            unsafe { queue.release(self.segment, std::mem::take(&mut self.taken)) };
+        }
+        self.claim().or_else(|| self.steal())
+    }
+
+    fn next_claimed(&mut self) -> Option<Item<P>> {
+        self.pool.queue.as_ref()?;
+        let at = self.pool.desk(self.index).range.next()?;
+        Some(self.take_at(at))
+    }
+
+    #[allow(unsafe_code)]
+    fn take_at(&mut self, at: usize) -> Item<P> {
+        self.taken += 1;
+        // SAFETY: the place was claimed or stolen by this worker, from this segment, and each
+        // place is given out once; it is released in `next_item`, later.
+        unsafe { SegmentQueue::<P>::take(self.segment, at) }
+    }
+
+    /// Takes items out of the intake, under the lock; lets others know of what is left.
+    fn claim(&mut self) -> Option<Item<P>> {
+        let pool = Arc::clone(&self.pool);
+        let mut state = pool.lock();
+        state.rejoin(self.index);
+        state.counters.repatriated += std::mem::take(&mut self.repatriated);
+        self.excess = state.active() > pool.place.limit;
+        if self.excess {
+            return None;
+        }
+        let (item, claim) = match (&mut state.entry, &pool.queue) {
+            (Entry::Locked(list), _) => (Some(list.pop_front()?), None),
+            (Entry::LockFree(taker), Some(queue)) => {
+                (None, Some(queue.claim(taker, self.claim_items)?))
+            }
+            (Entry::LockFree(_), None) => unreachable!("the lock-free rung has a queue"),
+        };
+        state.sentinel_was_woken();
+        let spare = state.reserve_spare(&pool);
+        let (item, mut left) = match claim {
+            None => (item, false),
+            Some(claim) => {
+                let items = claim.end - claim.start;
+                self.claim_items = if items == self.claim_items {
+                    (items * 2).min(MOST_CLAIMED)
+                } else {
+                    items
+                };
+                // While this worker starts another, its items are open to all.
+                (self.open(claim, spare.is_none()), items > 1)
+            }
+        };
+        left |= state.has_queued(&pool);
+        let kick = if left { state.choose_kick(&pool) } else { None };
+        let kick = kick.or_else(|| state.appoint_sentinel(&pool));
+        pool.unlock_and_kick(state, kick);
+        if let Some(spare) = spare {
+            pool.start_spare(spare);
+        }
+        item.or_else(|| self.next_claimed())
+    }
+
+    /// Opens a claim to thieves, but for its first item where `keep_first` says so.
+    fn open(&mut self, mut claim: Claim<P>, keep_first: bool) -> Option<Item<P>> {
+        self.segment = claim.segment;
+        let first = keep_first.then_some(claim.start);
+        claim.start += usize::from(keep_first);
+        if claim.start < claim.end {
+            self.pool.desk(self.index).range.publish(&claim);
+        }
+        first.map(|at| self.take_at(at))
+    }
+
+    /// Takes what another worker of the pool has claimed and not yet run.
+    fn steal(&mut self) -> Option<Item<P>> {
+        let pool = Arc::clone(&self.pool);
+        if self.excess || pool.queue.is_none() {
+            return None;
+        }
+        let claim = pool
+            .ranges()
+            .filter(|(index, _)| *index != self.index)
+            .find_map(|(_, range)| range.steal())?;
+        let item = self.open(claim, true);
+        let mut state = pool.lock();
+        state.counters.stolen += 1;
+        // Published before the lock was taken: whoever goes to sleep after this sees it.
+        let left = pool.ranges().any(|(_, range)| range.has_items()) || state.has_queued(&pool);
+        let kick = if left { state.choose_kick(&pool) } else { None };
+        let kick = kick.or_else(|| state.appoint_sentinel(&pool));
+        pool.unlock_and_kick(state, kick);
+        item
+    }
+}

@@ -1,0 +1,153 @@
+//! What a workqueue is to be.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use coreshard_platform::Platform;
+use coreshard_topology::{CpuSet, Scope, ShardSize};
+
+use super::lane::PanicHandler;
+use super::workqueue::Workqueue;
+use crate::attributes::Hooks;
+use crate::error::BuildError;
+use crate::intake::Intake;
+use crate::runtime::Runtime;
+use crate::wake::Wake;
+
+/// What was asked of a queue, before it is held against the machine.
+#[derive(Clone)]
+pub(crate) struct Request {
+    pub(crate) name: String,
+    pub(crate) scope: Scope,
+    pub(crate) shard_size: ShardSize,
+    pub(crate) strict: bool,
+    pub(crate) mask: Option<CpuSet>,
+    pub(crate) nice: Option<i8>,
+    pub(crate) max_active: Option<usize>,
+    pub(crate) wake: Wake,
+    pub(crate) intake: Intake,
+    pub(crate) hooks: Hooks,
+    pub(crate) stack_bytes: Option<usize>,
+    pub(crate) panic_handler: Option<PanicHandler>,
+}
+
+/// Makes a [`Workqueue`]. Queues with equal attributes share their pools and worker threads; the
+/// name, `max_active` and the panic handler are a queue's own.
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct Builder<'runtime, P: Platform> {
+    runtime: &'runtime Runtime<P>,
+    request: Request,
+}
+
+impl<'runtime, P: Platform> Builder<'runtime, P> {
+    pub(crate) fn new(runtime: &'runtime Runtime<P>) -> Self {
+        let request = Request {
+            name: "unnamed".to_owned(),
+            scope: Scope::CacheShard,
+            shard_size: ShardSize::default(),
+            strict: false,
+            mask: None,
+            nice: None,
+            max_active: None,
+            wake: Wake::default(),
+            intake: Intake::default(),
+            hooks: Hooks::default(),
+            stack_bytes: None,
+            panic_handler: None,
+        };
+        Self { runtime, request }
+    }
+
+    /// A name for reports and errors. Default: `unnamed`.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.request.name = name.into();
+        self
+    }
+
+    /// Which CPUs share a pool. Default: [`Scope::CacheShard`].
+    pub fn scope(mut self, scope: Scope) -> Self {
+        self.request.scope = scope;
+        self
+    }
+
+    /// The wanted size of a cache shard, in cores. Default: 8. 0 is corrected to 1, with a
+    /// warning through `tracing`.
+    pub fn shard_size(mut self, cores: usize) -> Self {
+        self.request.shard_size = ShardSize::new(cores);
+        if self.request.shard_size.was_corrected() {
+            tracing::warn!(queue = %self.request.name, "shard size 0 is corrected to 1");
+        }
+        self
+    }
+
+    /// Whether workers may never leave their pod. Default: no: a worker starts in its pod and is
+    /// brought back to it, but the kernel may move it out while the pod is full.
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.request.strict = strict;
+        self
+    }
+
+    /// The CPUs whose pods serve this queue. Default: all that are usable.
+    pub fn cpu_mask(mut self, cpus: CpuSet) -> Self {
+        self.request.mask = Some(cpus);
+        self
+    }
+
+    /// The nice value of the workers, −20 to 19. Default: that of the process. Values below it
+    /// need a privilege.
+    pub fn nice(mut self, nice: i8) -> Self {
+        self.request.nice = Some(nice);
+        self
+    }
+
+    /// How many items of this queue may be in the pools at once; further ones wait in the order
+    /// in which they came. Default: no limit. A limit costs a lock that all the queue's items
+    /// pass.
+    pub fn max_active(mut self, items: usize) -> Self {
+        self.request.max_active = Some(items);
+        self
+    }
+
+    /// When a chosen worker is woken. Default: [`Wake::Coalesced`].
+    pub fn wake(mut self, wake: Wake) -> Self {
+        self.request.wake = wake;
+        self
+    }
+
+    /// How items enter a pool. Default: [`Intake::LockFree`].
+    pub fn intake(mut self, intake: Intake) -> Self {
+        self.request.intake = intake;
+        self
+    }
+
+    /// Functions that run first and last on each worker's thread.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.request.hooks = hooks;
+        self
+    }
+
+    /// The size of the workers' stacks, in bytes. Default: the platform's.
+    pub fn stack_bytes(mut self, bytes: usize) -> Self {
+        self.request.stack_bytes = Some(bytes);
+        self
+    }
+
+    /// Called on the worker's thread with what an item threw, unless the item's handle will tell
+    /// it. Default: an error through `tracing`. The worker goes on in any case.
+    pub fn panic_handler(
+        mut self,
+        handler: impl Fn(Box<dyn Any + Send>) + Send + Sync + 'static,
+    ) -> Self {
+        self.request.panic_handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// Makes the queue; its pools' first workers run when this returns.
+    ///
+    /// # Errors
+    /// Where the mask is empty or names a CPU that is not usable, `max_active` is 0, a thread
+    /// cannot be had with the affinity and nice value asked for, or the runtime is shut down.
+    pub fn build(self) -> Result<Workqueue<P>, BuildError> {
+        self.runtime.make_queue(self.request)
+    }
+}

@@ -1,0 +1,12 @@
+//! A workqueue: a name, attributes, and a lane to each pool.
+
+mod builder;
+mod lane;
+mod limiter;
+mod workqueue;
+
+pub use builder::Builder;
+pub(crate) use builder::Request;
+pub(crate) use lane::Lane;
+pub use workqueue::Workqueue;
+pub(crate) use workqueue::Shared;

@@ -1,0 +1,260 @@
+//! The handle that programs hold.
+
+use std::fmt;
+use std::ptr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coreshard_platform::{Platform, ThreadSpec, Time};
+use coreshard_topology::{CpuId, NodeId};
+
+use super::lane::{Core, Entry, Lane};
+use super::limiter::Limiter;
+use crate::error::{Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
+use crate::event::Event;
+use crate::handle::{self, JoinHandle};
+use crate::pool::{runs_item_of, wait_aside};
+use crate::queue::builder::Request;
+use crate::runtime::PoolSet;
+use crate::scope::{self, WorkScope};
+use crate::stats::QueueStats;
+
+/// A queue of work items, run by the pools of its affinity scope.
+///
+/// Clones are handles to the same queue. When the last one is dropped, everything that was
+/// accepted is run to its end first; the drop waits for that (but for a drop inside one of the
+/// queue's own items, which leaves the waiting to a thread of its own).
+pub struct Workqueue<P: Platform> {
+    handle: Arc<Handle<P>>,
+}
+
+struct Handle<P: Platform> {
+    shared: Arc<Shared<P>>,
+}
+
+/// The queue itself. It is freed when no handle is left and all its items are over.
+pub(crate) struct Shared<P: Platform> {
+    core: Arc<Core<P>>,
+    /// By pod.
+    lanes: Box<[Lane<P>]>,
+    set: Arc<PoolSet<P>>,
+    event: Arc<Event<P>>,
+}
+
+impl<P: Platform> Shared<P> {
+    pub(crate) fn new(request: Request, set: Arc<PoolSet<P>>, event: Arc<Event<P>>) -> Self {
+        let core = Arc::new(Core {
+            name: request.name,
+            panic_handler: request.panic_handler,
+            limiter: request.max_active.map(Limiter::new),
+        });
+        let lanes = set
+            .pools()
+            .map(|pool| Lane::new(Arc::clone(pool), Arc::clone(&core)))
+            .collect();
+        Self { core, lanes, set, event }
+    }
+
+    #[inline]
+    fn lane_here(&self) -> &Lane<P> {
+        &self.lanes[self.set.pod_here()]
+    }
+
+    /// Items that were accepted and are not over. Exact at some moment during the call: `done` is
+    /// read first, so an item that moves meanwhile can only make the answer larger.
+    fn in_flight(&self) -> u64 {
+        let done: u64 = self.lanes.iter().map(Lane::done).sum();
+        let queued: u64 = self.lanes.iter().map(Lane::queued).sum();
+        queued.saturating_sub(done)
+    }
+
+    fn owns(&self, lane: &Lane<P>) -> bool {
+        self.lanes.iter().any(|own| ptr::eq(own, lane))
+    }
+
+    pub(crate) fn close(&self) {
+        self.lanes.iter().for_each(Lane::close);
+    }
+
+    /// Waits until nothing is in flight, or until `deadline`.
+    pub(crate) fn wait_empty(&self, deadline: Option<Time>) -> Result<(), ShutdownTimeout> {
+        let empty = || {
+            // Before the counts are read: a worker that counts later sees the flag.
+            self.lanes.iter().for_each(Lane::watch);
+            self.in_flight() == 0
+        };
+        let reached = self.in_flight() == 0
+            || wait_aside::<P, _>(|| self.event.wait_until(deadline, empty));
+        self.lanes.iter().for_each(Lane::unwatch);
+        // Another waiter may have relied on the flags that were just taken down: it looks again.
+        self.event.notify();
+        if reached { Ok(()) } else { Err(ShutdownTimeout { in_flight: self.in_flight() }) }
+    }
+}
+
+impl<P: Platform> Workqueue<P> {
+    pub(crate) fn from_shared(shared: Arc<Shared<P>>) -> Self {
+        Self { handle: Arc::new(Handle { shared }) }
+    }
+
+    fn shared(&self) -> &Shared<P> {
+        &self.handle.shared
+    }
+
+    /// The queue's name.
+    pub fn name(&self) -> &str {
+        &self.shared().core.name
+    }
+
+    /// Queues `work` in the pod of the CPU that the caller runs on. Allocates nothing if `work`
+    /// holds at most 40 bytes.
+    ///
+    /// # Errors
+    /// Hands `work` back if the queue is shut down.
+    #[inline]
+    pub fn queue<F>(&self, work: F) -> Result<(), Refused<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        let lane = self.shared().lane_here();
+        lane.queue(work).map_err(|work| Refused::new(work, RefusedReason::ShutDown))
+    }
+
+    /// Queues `work` in the pod that `cpu` belongs to.
+    ///
+    /// # Errors
+    /// Hands `work` back if `cpu` is none of the queue's, or the queue is shut down.
+    pub fn queue_on<F>(&self, cpu: CpuId, work: F) -> Result<(), Refused<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        match self.shared().set.pod_of(cpu) {
+            Some(pod) => self.shared().lanes[pod.index()]
+                .queue(work)
+                .map_err(|work| Refused::new(work, RefusedReason::ShutDown)),
+            None => Err(Refused::new(work, RefusedReason::NoSuchCpu(cpu))),
+        }
+    }
+
+    /// Queues `work` in a pod on `node`: the caller's own pod if it lies there, else the node's
+    /// pods take turns by the caller's CPU.
+    ///
+    /// # Errors
+    /// Hands `work` back if none of the queue's pods lies on `node`, or the queue is shut down.
+    pub fn queue_on_node<F>(&self, node: NodeId, work: F) -> Result<(), Refused<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        match self.shared().set.pod_on_node(node) {
+            Some(pod) => self.shared().lanes[pod]
+                .queue(work)
+                .map_err(|work| Refused::new(work, RefusedReason::ShutDown)),
+            None => Err(Refused::new(work, RefusedReason::NoSuchNode(node))),
+        }
+    }
+
+    /// Queues `work` and returns a handle to its result. One allocation, for the result.
+    ///
+    /// # Errors
+    /// Hands `work` back if the queue is shut down.
+    pub fn submit<F, T>(&self, work: F) -> Result<JoinHandle<P, T>, Refused<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        handle::submit(self.shared().lane_here(), work)
+            .map_err(|work| Refused::new(work, RefusedReason::ShutDown))
+    }
+
+    /// Calls `body` with a scope through which it can queue work that borrows from outside, and
+    /// waits until all of it is over.
+    ///
+    /// # Panics
+    /// With what `body` threw, or else with what the first of the scope's items threw, after all
+    /// of them are over.
+    pub fn scope<'env, R>(
+        &'env self,
+        body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
+    ) -> R {
+        scope::run(self, body)
+    }
+
+    /// Counts an item in at the caller's pod; whoever sends it answers for what it borrows.
+    pub(crate) fn enter(&self) -> Option<Entry<'_, P>> {
+        self.shared().lane_here().enter()
+    }
+
+    /// Waits until nothing that was accepted is left, including what items queue meanwhile.
+    ///
+    /// # Errors
+    /// Where an item of this queue calls it: it would wait for itself.
+    pub fn drain(&self) -> Result<(), WouldDeadlock> {
+        let shared = self.shared();
+        if runs_item_of::<P>(|lane| shared.owns(lane)) {
+            return Err(WouldDeadlock { queue: self.name().to_owned() });
+        }
+        shared.wait_empty(None).expect("a wait without a deadline does not time out");
+        Ok(())
+    }
+
+    /// Takes no more work, and waits until all that was accepted is over, or for `timeout`.
+    ///
+    /// # Errors
+    /// Where work is left when the time is over. It goes on, and the call may be made again.
+    pub fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownTimeout> {
+        self.shared().close();
+        self.shared().wait_empty(Some(P::now() + timeout))
+    }
+
+    /// What the queue and its pools have done so far.
+    pub fn stats(&self) -> QueueStats {
+        let shared = self.shared();
+        // `run` first, so that it is never more than `queued`.
+        let run = shared.lanes.iter().map(Lane::done).sum();
+        let queued = shared.lanes.iter().map(Lane::queued).sum();
+        QueueStats {
+            name: self.name().to_owned(),
+            queued,
+            run,
+            pools: shared.set.pools().map(|pool| pool.stats()).collect(),
+        }
+    }
+}
+
+impl<P: Platform> Clone for Workqueue<P> {
+    fn clone(&self) -> Self {
+        Self { handle: Arc::clone(&self.handle) }
+    }
+}
+
+impl<P: Platform> fmt::Debug for Workqueue<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workqueue")
+            .field("name", &self.name())
+            .field("in_flight", &self.shared().in_flight())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P: Platform> Drop for Handle<P> {
+    fn drop(&mut self) {
+        self.shared.close();
+        if !runs_item_of::<P>(|lane| self.shared.owns(lane)) {
+            self.shared.wait_empty(None).expect("a wait without a deadline does not time out");
+            return;
+        }
+        // One of the queue's own items holds the last handle: it cannot wait for itself.
+        let shared = Arc::clone(&self.shared);
+        let spec = ThreadSpec { name: "cs-reaper".to_owned(), ..ThreadSpec::default() };
+        let reap = move || {
+            shared.wait_empty(None).expect("a wait without a deadline does not time out");
+        };
+        if let Err(error) = P::spawn(spec, Box::new(reap)) {
+            tracing::error!(
+                queue = %self.shared.core.name, %error,
+                "a queue that was dropped inside its own item is never freed"
+            );
+            std::mem::forget(Arc::clone(&self.shared));
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! A machine as a program uses it: topology, limits, and the pools that queues share.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use coreshard_platform::{Lock, Platform};
+use coreshard_topology::{CpuId, CpuSet, NodeId, Pods, PodId, Topology};
+
+use crate::attributes::{Attributes, Place};
+use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
+use crate::event::Event;
+use crate::pool::{Pool, PoolSettings};
+use crate::queue::{Builder, Request, Shared, Workqueue};
+
+/// The pools of one set of attributes, one a pod.
+pub(crate) struct PoolSet<P: Platform> {
+    attributes: Arc<Attributes>,
+    pods: Pods,
+    pools: Box<[Arc<Pool<P>>]>,
+    /// The pod of each of the platform's CPUs, by its id.
+    pod_by_cpu: Box<[u32]>,
+}
+
+impl<P: Platform> PoolSet<P> {
+    pub(crate) fn pools(&self) -> impl Iterator<Item = &Arc<Pool<P>>> {
+        self.pools.iter()
+    }
+
+    /// The pod of the CPU that the caller runs on. CPUs that the set does not serve have a pod
+    /// near them.
+    #[inline]
+    pub(crate) fn pod_here(&self) -> usize {
+        // CPUs beyond those known when the set was made (hotplug) go to the first pod.
+        self.pod_by_cpu.get(P::current_cpu().index()).map_or(0, |pod| *pod as usize)
+    }
+
+    pub(crate) fn pod_of(&self, cpu: CpuId) -> Option<PodId> {
+        self.pods.pod_of(cpu)
+    }
+
+    pub(crate) fn pod_on_node(&self, node: NodeId) -> Option<usize> {
+        let here = self.pod_here();
+        if self.pools[here].place.node == Some(node) {
+            return Some(here);
+        }
+        let on_node = || {
+            (0..self.pools.len()).filter(|pod| self.pools[*pod].place.node == Some(node))
+        };
+        let turn = P::current_cpu().index() % on_node().count().max(1);
+        on_node().nth(turn)
+    }
+}
+
+impl<P: Platform> Drop for PoolSet<P> {
+    fn drop(&mut self) {
+        self.pools.iter().for_each(|pool| pool.stop());
+    }
+}
+
+struct Machine<P: Platform> {
+    topology: Topology,
+    usable: CpuSet,
+    cpu_quota: Option<f64>,
+    /// Where the topology is virtual: the platform's CPUs that it is laid over.
+    laid_over: Option<Vec<CpuId>>,
+    settings: PoolSettings,
+    event: Arc<Event<P>>,
+    registry: Lock<P, Registry<P>>,
+}
+
+struct Registry<P: Platform> {
+    sets: Vec<Weak<PoolSet<P>>>,
+    queues: Vec<Weak<Shared<P>>>,
+    closed: bool,
+}
+
+/// A topology, limits and settings, and the pools that the queues made here share.
+///
+/// Most programs need one, and the crate `coreshard` has one for the process. Clones are handles
+/// to the same runtime; worker threads live as long as the queues they serve.
+pub struct Runtime<P: Platform> {
+    machine: Arc<Machine<P>>,
+}
+
+/// Makes a [`Runtime`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct RuntimeBuilder<P: Platform> {
+    topology: Topology,
+    usable: Option<CpuSet>,
+    cpu_quota: Option<f64>,
+    laid_over: Option<CpuSet>,
+    measure_lock: bool,
+    idle_timeout: Duration,
+    _platform: std::marker::PhantomData<P>,
+}
+
+impl<P: Platform> RuntimeBuilder<P> {
+    /// The CPUs of the topology that may be used. Default: all of them.
+    pub fn usable(mut self, cpus: CpuSet) -> Self {
+        self.usable = Some(cpus);
+        self
+    }
+
+    /// How many CPUs' worth of time the process may use, as a cgroup's quota says. Pools then
+    /// have their share of so many workers, at least one each. Default: no quota.
+    pub fn cpu_quota(mut self, cpus: f64) -> Self {
+        self.cpu_quota = Some(cpus);
+        self
+    }
+
+    /// Lays the topology, which is another machine's, over these CPUs of this one: its pods have
+    /// pools of their own, whose workers are pinned to real CPUs in turn. Default: the topology
+    /// is this machine's.
+    pub fn laid_over(mut self, cpus: CpuSet) -> Self {
+        self.laid_over = Some(cpus);
+        self
+    }
+
+    /// Whether pools measure how long their lock is held, at the cost of reading the clock twice
+    /// each time. Default: no.
+    pub fn measure_lock_holds(mut self, measure: bool) -> Self {
+        self.measure_lock = measure;
+        self
+    }
+
+    /// How long a worker sleeps without work before it ends; each pool keeps one. Default: 10 s.
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.idle_timeout = timeout;
+        self
+    }
+
+    /// Makes the runtime. Starts no thread: queues do.
+    ///
+    /// # Errors
+    /// Where there is no usable CPU, or one that is to be used does not exist.
+    pub fn build(self) -> Result<Runtime<P>, BuildError> {
+        let what = || format!("runtime on {}", self.topology.name());
+        let online = self.topology.online();
+        let usable = self.usable.unwrap_or_else(|| online.clone());
+        let laid_over: Option<Vec<CpuId>> = self.laid_over.map(|cpus| cpus.iter().collect());
+        if usable.is_empty() || laid_over.as_ref().is_some_and(Vec::is_empty) {
+            return Err(BuildError::new(what(), BuildErrorKind::EmptyMask));
+        }
+        if !usable.is_subset(online) {
+            let cpus = usable.difference(online);
+            let kind = BuildErrorKind::CpusNotUsable { cpus, usable: online.clone() };
+            return Err(BuildError::new(what(), kind));
+        }
+        let real_cpus = laid_over.as_ref().map_or(usable.len(), Vec::len);
+        let settings = PoolSettings {
+            measure_lock: self.measure_lock,
+            idle_timeout: self.idle_timeout,
+            // On one CPU, whoever would bring work cannot run while a worker watches for it.
+            may_spin: real_cpus > 1 && self.cpu_quota.is_none_or(|quota| quota > 1.0),
+        };
+        let machine = Machine {
+            topology: self.topology,
+            usable,
+            cpu_quota: self.cpu_quota,
+            laid_over,
+            settings,
+            event: Arc::new(Event::new()),
+            registry: Lock::new(Registry {
+                sets: Vec::new(),
+                queues: Vec::new(),
+                closed: false,
+            }),
+        };
+        Ok(Runtime { machine: Arc::new(machine) })
+    }
+}
+
+impl<P: Platform> Runtime<P> {
+    /// A runtime on `topology`.
+    pub fn builder(topology: Topology) -> RuntimeBuilder<P> {
+        RuntimeBuilder {
+            topology,
+            usable: None,
+            cpu_quota: None,
+            laid_over: None,
+            measure_lock: false,
+            idle_timeout: Duration::from_secs(10),
+            _platform: std::marker::PhantomData,
+        }
+    }
+
+    /// Makes a workqueue on this runtime.
+    pub fn workqueue(&self) -> Builder<'_, P> {
+        Builder::new(self)
+    }
+
+    /// The topology.
+    pub fn topology(&self) -> &Topology {
+        &self.machine.topology
+    }
+
+    /// The CPUs that queues without a mask use.
+    pub fn usable(&self) -> &CpuSet {
+        &self.machine.usable
+    }
+
+    /// The quota of CPU time, in CPUs.
+    pub fn cpu_quota(&self) -> Option<f64> {
+        self.machine.cpu_quota
+    }
+
+    /// Takes no more queues and no more work, and waits until all that was accepted is over, or
+    /// for `timeout`.
+    ///
+    /// # Errors
+    /// Where work is left when the time is over. It goes on, and the call may be made again.
+    pub fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownTimeout> {
+        let deadline = P::now() + timeout;
+        let queues: Vec<_> = {
+            let mut registry = self.machine.registry.lock();
+            registry.closed = true;
+            registry.queues.iter().filter_map(Weak::upgrade).collect()
+        };
+        queues.iter().for_each(|queue| queue.close());
+        let left = queues
+            .iter()
+            .filter_map(|queue| queue.wait_empty(Some(deadline)).err())
+            .map(|error| error.in_flight())
+            .sum();
+        if left == 0 { Ok(()) } else { Err(ShutdownTimeout { in_flight: left }) }
+    }
+
+    pub(crate) fn make_queue(&self, request: Request) -> Result<Workqueue<P>, BuildError> {
+        let what = || format!("workqueue {:?}", request.name);
+        let machine = &*self.machine;
+        let mask = request.mask.clone().unwrap_or_else(|| machine.usable.clone());
+        if mask.is_empty() {
+            return Err(BuildError::new(what(), BuildErrorKind::EmptyMask));
+        }
+        if !mask.is_subset(&machine.usable) {
+            let cpus = mask.difference(&machine.usable);
+            let kind = BuildErrorKind::CpusNotUsable { cpus, usable: machine.usable.clone() };
+            return Err(BuildError::new(what(), kind));
+        }
+        if request.max_active == Some(0) {
+            return Err(BuildError::new(what(), BuildErrorKind::MaxActiveZero));
+        }
+        let attributes = Attributes {
+            scope: request.scope,
+            shard_cores: request.shard_size.cores(),
+            mask,
+            strict: request.strict,
+            nice: request.nice,
+            wake: request.wake,
+            intake: request.intake,
+            stack_bytes: request.stack_bytes,
+            hooks: request.hooks.clone(),
+        };
+        let mut registry = machine.registry.lock();
+        if registry.closed {
+            return Err(BuildError::new(what(), BuildErrorKind::ShutDown));
+        }
+        registry.sets.retain(|set| set.strong_count() > 0);
+        registry.queues.retain(|queue| queue.strong_count() > 0);
+        let known = registry
+            .sets
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|set| *set.attributes == attributes);
+        let set = match known {
+            Some(set) => set,
+            None => {
+                let set = machine
+                    .start_pools(attributes, &request)
+                    .map_err(|kind| BuildError::new(what(), kind))?;
+                registry.sets.push(Arc::downgrade(&set));
+                set
+            }
+        };
+        let shared = Arc::new(Shared::new(request, set, Arc::clone(&machine.event)));
+        registry.queues.push(Arc::downgrade(&shared));
+        Ok(Workqueue::from_shared(shared))
+    }
+}
+
+impl<P: Platform> Machine<P> {
+    fn start_pools(
+        &self,
+        attributes: Attributes,
+        request: &Request,
+    ) -> Result<Arc<PoolSet<P>>, BuildErrorKind> {
+        let mask = &attributes.mask;
+        let pods = Pods::new(&self.topology, mask, attributes.scope, request.shard_size)
+            .map_err(BuildErrorKind::Pods)?;
+        let roam = self.platform_cpus(mask);
+        let attributes = Arc::new(attributes);
+        // Collected one by one, so that those that were started are stopped if one cannot be.
+        let mut set = PoolSet {
+            attributes: Arc::clone(&attributes),
+            pod_by_cpu: self.pod_by_cpu(&pods),
+            pods,
+            pools: Box::default(),
+        };
+        let mut pools = Vec::with_capacity(set.pods.len());
+        for pod in set.pods.iter() {
+            let home = self.platform_cpus(&pod.cpus);
+            let place = Place {
+                pod: pod.id,
+                cpus: pod.cpus.clone(),
+                node: pod.node.filter(|_| self.laid_over.is_none()),
+                roam: if attributes.strict { home.clone() } else { roam.clone() },
+                home,
+                limit: self.worker_limit(pod.cpus.len()),
+            };
+            tracing::info!(
+                scope = %attributes.scope, pod = %pod.id, cpus = %pod.cpus,
+                worker_limit = place.limit, "pool"
+            );
+            let attributes = Arc::clone(&attributes);
+            match Pool::start(place, attributes, self.settings, Arc::clone(&self.event)) {
+                Ok(pool) => pools.push(pool),
+                Err(error) => {
+                    set.pools = pools.into();
+                    return Err(BuildErrorKind::Worker(error));
+                }
+            }
+        }
+        set.pools = pools.into();
+        Ok(Arc::new(set))
+    }
+
+    /// A pod's share of the quota in workers, rounded up: at least one, at most its CPUs.
+    fn worker_limit(&self, pod_cpus: usize) -> usize {
+        let share = match self.cpu_quota {
+            None => return pod_cpus,
+            Some(quota) => quota * pod_cpus as f64 / self.usable.len() as f64,
+        };
+        (share.ceil() as usize).clamp(1, pod_cpus)
+    }
+
+    /// The platform's CPUs under `cpus` of the topology.
+    fn platform_cpus(&self, cpus: &CpuSet) -> CpuSet {
+        match &self.laid_over {
+            None => cpus.clone(),
+            Some(real) => cpus.iter().map(|cpu| real[cpu.index() % real.len()]).collect(),
+        }
+    }
+
+    fn pod_by_cpu(&self, pods: &Pods) -> Box<[u32]> {
+        let mut near = vec![None; 1 + self.highest_cpu()];
+        for cpu in self.topology.cpus() {
+            let Some(pod) = pods.pod_of(cpu.id) else { continue };
+            let real = match &self.laid_over {
+                None => cpu.id,
+                Some(real) => real[cpu.id.index() % real.len()],
+            };
+            near[real.index()].get_or_insert(pod.0);
+        }
+        // A CPU outside the mask goes to the pod of the nearest CPU that is inside.
+        (0..near.len())
+            .map(|at| {
+                near[at]
+                    .or_else(|| self.nearest_pod(CpuId(at as u32), pods))
+                    .unwrap_or((at % pods.len()) as u32)
+            })
+            .collect()
+    }
+
+    fn nearest_pod(&self, cpu: CpuId, pods: &Pods) -> Option<u32> {
+        let here = self.topology.cpu(cpu).filter(|_| self.laid_over.is_none())?;
+        let served = || {
+            self.topology.cpus().iter().filter_map(|other| Some((other, pods.pod_of(other.id)?)))
+        };
+        served()
+            .find(|(other, _)| other.llc == here.llc)
+            .or_else(|| served().find(|(other, _)| other.node == here.node))
+            .map(|(_, pod)| pod.0)
+    }
+
+    fn highest_cpu(&self) -> usize {
+        let real = self.laid_over.iter().flatten().map(|cpu| cpu.index());
+        self.topology.cpus().iter().map(|cpu| cpu.id.index()).chain(real).max().unwrap_or(0)
+    }
+}
+
+impl<P: Platform> Clone for Runtime<P> {
+    fn clone(&self) -> Self {
+        Self { machine: Arc::clone(&self.machine) }
+    }
+}
+
+impl<P: Platform> fmt::Debug for Runtime<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime")
+            .field("topology", &self.machine.topology.name())
+            .field("usable", &self.machine.usable)
+            .field("cpu_quota", &self.machine.cpu_quota)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,99 @@
+//! Work that borrows from its caller, which waits for all of it.
+
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
+
+use crate::error::{Refused, RefusedReason};
+use crate::pool::wait_aside;
+use crate::queue::Workqueue;
+
+/// What the items and the waiting caller share; kept alive by whoever comes last.
+struct Tally<P: Platform> {
+    /// Items that are not over, and one for the caller's body.
+    open: P::AtomicU64,
+    caller: Parker<P>,
+    /// What the first item that panicked threw.
+    thrown: Lock<P, Option<Box<dyn Any + Send>>>,
+}
+
+impl<P: Platform> Tally<P> {
+    /// One is over. AcqRel: the caller sees what all items did.
+    fn one_is_over(&self) {
+        if self.open.fetch_sub(1, AcqRel) == 1 {
+            self.caller.unpark();
+        }
+    }
+}
+
+/// A scope in which work may borrow what lives outside it; see [`Workqueue::scope`].
+pub struct WorkScope<'scope, 'env: 'scope, P: Platform> {
+    queue: &'env Workqueue<P>,
+    tally: Arc<Tally<P>>,
+    /// Invariant in both lifetimes, as in [`std::thread::Scope`].
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
+    /// Queues `work`, which may borrow from outside the scope, and queue more through it.
+    ///
+    /// # Errors
+    /// Hands `work` back if the queue is shut down.
+    pub fn queue<F>(&'scope self, work: F) -> Result<(), Refused<F>>
+    where
+        F: FnOnce() + Send + 'scope,
+    {
+        // Relaxed: the caller's own count keeps the sum above zero until the body is over, and an
+        // item's until it is.
+        self.tally.open.fetch_add(1, Relaxed);
+        let tally = Arc::clone(&self.tally);
+        let entry = self.queue.enter();
+        let Some(entry) = entry else {
+            tally.one_is_over();
+            return Err(Refused::new(work, RefusedReason::ShutDown));
+        };
+        // The item outlives none of what it borrows: `run` does not return before it is over.
+        entry.send(move || {
+            if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(work)) {
+                tally.thrown.lock().get_or_insert(payload);
+            }
+            tally.one_is_over();
+        });
+        Ok(())
+    }
+}
+
+impl<P: Platform> fmt::Debug for WorkScope<'_, '_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkScope").field("queue", &self.queue.name()).finish_non_exhaustive()
+    }
+}
+
+pub(crate) fn run<'env, P: Platform, R>(
+    queue: &'env Workqueue<P>,
+    body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
+) -> R {
+    let tally = Arc::new(Tally::<P> {
+        open: P::AtomicU64::new(1),
+        caller: Parker::new(),
+        thrown: Lock::new(None),
+    });
+    let scope = WorkScope { queue, tally: Arc::clone(&tally), scope: PhantomData, env: PhantomData };
+    let result = panic::catch_unwind(AssertUnwindSafe(|| body(&scope)));
+    if tally.open.fetch_sub(1, AcqRel) != 1 {
+        wait_aside::<P, _>(|| tally.caller.park());
+    }
+    match result {
+        Err(payload) => panic::resume_unwind(payload),
+        Ok(value) => match tally.thrown.lock().take() {
+            Some(payload) => panic::resume_unwind(payload),
+            None => value,
+        },
+    }
+}

@@ -1,0 +1,100 @@
+//! What queues and pools have done.
+
+use coreshard_topology::{CpuSet, NodeId, PodId};
+
+/// What a queue has done, and the pools that it runs in (which may serve other queues too).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct QueueStats {
+    /// The queue's name.
+    pub name: String,
+    /// Items that were accepted.
+    pub queued: u64,
+    /// Items that are over. Workers tell of them in batches, so the newest may be missing until
+    /// their worker runs out of what it has claimed.
+    pub run: u64,
+    /// The pools, by pod.
+    pub pools: Vec<PoolStats>,
+}
+
+impl QueueStats {
+    /// Items that were accepted and are not over.
+    pub fn in_flight(&self) -> u64 {
+        self.queued.saturating_sub(self.run)
+    }
+
+    /// The sum of the pools' counts, under the first pod's id; the longest hold is the longest of
+    /// all, and the node that of all, if they have one in common.
+    ///
+    /// # Panics
+    /// Never: a queue has at least one pool.
+    pub fn total(&self) -> PoolStats {
+        let mut pools = self.pools.iter();
+        let first = pools.next().expect("a queue has at least one pool").clone();
+        pools.fold(first, |mut sum, pool| {
+            sum.cpus = sum.cpus.union(&pool.cpus);
+            sum.node = sum.node.filter(|node| pool.node == Some(*node));
+            sum.worker_limit += pool.worker_limit;
+            sum.workers += pool.workers;
+            sum.idle_workers += pool.idle_workers;
+            sum.blocked_workers += pool.blocked_workers;
+            sum.queued += pool.queued;
+            sum.run += pool.run;
+            sum.kicks += pool.kicks;
+            sum.coalesced_kicks += pool.coalesced_kicks;
+            sum.wakeups += pool.wakeups;
+            sum.repatriated += pool.repatriated;
+            sum.stolen += pool.stolen;
+            sum.failed_worker_starts += pool.failed_worker_starts;
+            sum.lock_holds += pool.lock_holds;
+            sum.lock_hold_ns += pool.lock_hold_ns;
+            sum.lock_hold_max_ns = sum.lock_hold_max_ns.max(pool.lock_hold_max_ns);
+            sum.intake_bytes += pool.intake_bytes;
+            sum
+        })
+    }
+}
+
+/// What a pool has done since it was made.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PoolStats {
+    /// Its pod.
+    pub pod: PodId,
+    /// The pod's CPUs.
+    pub cpus: CpuSet,
+    /// The pod's node, where it is known.
+    pub node: Option<NodeId>,
+    /// How many workers may run at once: the pod's CPUs, or fewer under a CPU quota.
+    pub worker_limit: usize,
+    /// Workers that exist.
+    pub workers: usize,
+    /// Workers that sleep.
+    pub idle_workers: usize,
+    /// Workers that wait inside an item, and said so.
+    pub blocked_workers: usize,
+    /// Items that came in, of all queues that share the pool.
+    pub queued: u64,
+    /// Items that workers ran.
+    pub run: u64,
+    /// Times a worker was chosen to be woken.
+    pub kicks: u64,
+    /// Times a kick found the chosen worker chosen already.
+    pub coalesced_kicks: u64,
+    /// Wake-ups that took a system call: the woken worker slept.
+    pub wakeups: u64,
+    /// Workers that woke up outside their pod and were brought back.
+    pub repatriated: u64,
+    /// Times a worker took over what another one had claimed.
+    pub stolen: u64,
+    /// Workers that could not be started.
+    pub failed_worker_starts: u64,
+    /// Times the pool's lock was held; counted only where lock holds are measured.
+    pub lock_holds: u64,
+    /// How long it was held in all, in nanoseconds; measured as above.
+    pub lock_hold_ns: u64,
+    /// How long it was held at most, in nanoseconds; measured as above.
+    pub lock_hold_max_ns: u64,
+    /// Memory that the lock-free intake has mapped, in bytes.
+    pub intake_bytes: usize,
+}
