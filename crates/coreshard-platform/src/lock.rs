@@ -1,8 +1,8 @@
 //! A mutex that spins briefly and then parks.
 
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::{AtomicInt, Platform};

@@ -33,10 +33,7 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// # Errors
     /// Where the thread cannot be made, or its affinity or nice value cannot be had: then no
     /// thread is left behind.
-    fn spawn(
-        spec: ThreadSpec,
-        body: Box<dyn FnOnce() + Send>,
-    ) -> Result<Self::Thread, SpawnError>;
+    fn spawn(spec: ThreadSpec, body: Box<dyn FnOnce() + Send>) -> Result<Self::Thread, SpawnError>;
 
     /// Sleeps while `word` holds `expected`, until a wake-up or for `timeout`. May return early
     /// for no reason at all: callers look at the word again.

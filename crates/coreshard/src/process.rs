@@ -50,7 +50,8 @@ pub fn runtime() -> Result<&'static Runtime, RuntimeError> {
     if let Some(runtime) = PROCESS.get() {
         return Ok(runtime);
     }
-    let runtime = runtime_builder()?.build().map_err(|error| RuntimeError { kind: Kind::Build(error) })?;
+    let runtime =
+        runtime_builder()?.build().map_err(|error| RuntimeError { kind: Kind::Build(error) })?;
     // Where two threads come here at once, the first one's is kept.
     Ok(PROCESS.get_or_init(|| runtime))
 }
@@ -63,8 +64,8 @@ pub fn runtime_builder() -> Result<RuntimeBuilder, RuntimeError> {
     let read = |error| RuntimeError { kind: Kind::Topology(error) };
     let topology = Topology::host().map_err(read)?;
     let usable = Usable::host(&topology).map_err(read)?;
-    let builder = coreshard_workqueue::Runtime::<Host>::builder(topology)
-        .usable(usable.cpus().clone());
+    let builder =
+        coreshard_workqueue::Runtime::<Host>::builder(topology).usable(usable.cpus().clone());
     Ok(match usable.quota_cpus() {
         Some(cpus) => builder.cpu_quota(cpus),
         None => builder,

@@ -37,11 +37,6 @@ pub(super) fn wake(word: *const AtomicU32, threads: i32) {
     // word that is gone by now costs at worst a spurious wake-up elsewhere, which every waiter
     // expects.
     unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word,
-            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-            threads,
-        );
+        libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, threads);
     }
 }

@@ -40,10 +40,7 @@ impl Platform for Host {
         cpu::current()
     }
 
-    fn spawn(
-        spec: ThreadSpec,
-        body: Box<dyn FnOnce() + Send>,
-    ) -> Result<Self::Thread, SpawnError> {
+    fn spawn(spec: ThreadSpec, body: Box<dyn FnOnce() + Send>) -> Result<Self::Thread, SpawnError> {
         thread::spawn(spec, body)
     }
 
