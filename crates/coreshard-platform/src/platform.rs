@@ -77,6 +77,11 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// Sets the calling thread's pointer under `key`.
     fn set_local(key: LocalKey, value: *mut ());
 
+    /// Asks the CPU to fetch a line that will be written soon, for itself alone. A hint: the
+    /// address may be anything.
+    #[inline(always)]
+    fn prefetch_write<T>(_place: *const T) {}
+
     /// Reports a read of plain data to a platform that models memory. Empty on the host.
     #[inline(always)]
     fn touch_read<T: ?Sized>(_data: *const T) {}

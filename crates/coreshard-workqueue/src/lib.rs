@@ -23,6 +23,8 @@ mod event;
 mod handle;
 mod intake;
 mod item;
+#[cfg(all(test, loom))]
+mod loom_platform;
 mod pool;
 mod queue;
 mod runtime;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coreshard_platform::{Lock, Platform};
-use coreshard_topology::{CpuId, CpuSet, NodeId, Pods, PodId, Topology};
+use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Pods, Topology};
 
 use crate::attributes::{Attributes, Place};
 use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
@@ -44,9 +44,8 @@ impl<P: Platform> PoolSet<P> {
         if self.pools[here].place.node == Some(node) {
             return Some(here);
         }
-        let on_node = || {
-            (0..self.pools.len()).filter(|pod| self.pools[*pod].place.node == Some(node))
-        };
+        let on_node =
+            || (0..self.pools.len()).filter(|pod| self.pools[*pod].place.node == Some(node));
         let turn = P::current_cpu().index() % on_node().count().max(1);
         on_node().nth(turn)
     }
@@ -162,11 +161,7 @@ impl<P: Platform> RuntimeBuilder<P> {
             laid_over,
             settings,
             event: Arc::new(Event::new()),
-            registry: Lock::new(Registry {
-                sets: Vec::new(),
-                queues: Vec::new(),
-                closed: false,
-            }),
+            registry: Lock::new(Registry { sets: Vec::new(), queues: Vec::new(), closed: false }),
         };
         Ok(Runtime { machine: Arc::new(machine) })
     }

@@ -84,7 +84,8 @@ pub(crate) fn run<'env, P: Platform, R>(
         caller: Parker::new(),
         thrown: Lock::new(None),
     });
-    let scope = WorkScope { queue, tally: Arc::clone(&tally), scope: PhantomData, env: PhantomData };
+    let scope =
+        WorkScope { queue, tally: Arc::clone(&tally), scope: PhantomData, env: PhantomData };
     let result = panic::catch_unwind(AssertUnwindSafe(|| body(&scope)));
     if tally.open.fetch_sub(1, AcqRel) != 1 {
         wait_aside::<P, _>(|| tally.caller.park());

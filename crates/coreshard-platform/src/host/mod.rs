@@ -82,6 +82,11 @@ impl Platform for Host {
     }
 
     #[inline(always)]
+    fn prefetch_write<T>(place: *const T) {
+        cpu::prefetch_write(place.cast());
+    }
+
+    #[inline(always)]
     fn local(key: LocalKey) -> *mut () {
         match key {
             LocalKey::Worker => WORKER.get(),

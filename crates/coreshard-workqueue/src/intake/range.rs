@@ -61,9 +61,8 @@ impl<P: Platform, T, const LEN: usize> Range<P, T, LEN> {
         // is used up, and using it up changed the word.
         self.segment.store(claim.segment, Relaxed);
         let epoch = (before >> (NEXT_BITS + END_BITS)).wrapping_add(1);
-        let word = epoch << (NEXT_BITS + END_BITS)
-            | (claim.end as u64) << NEXT_BITS
-            | claim.start as u64;
+        let word =
+            epoch << (NEXT_BITS + END_BITS) | (claim.end as u64) << NEXT_BITS | claim.start as u64;
         // Release pairs with the thief's Acquire: it sees the segment and the items, which this
         // worker saw when it claimed them.
         self.word.store(word, Release);

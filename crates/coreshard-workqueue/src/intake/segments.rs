@@ -11,9 +11,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use coreshard_platform::{
-    AtomicInt, AtomicPointer, DataCell, Lock, NodeMemory, Padded, Platform,
-};
+use coreshard_platform::{AtomicInt, AtomicPointer, DataCell, Lock, NodeMemory, Padded, Platform};
 use coreshard_topology::NodeId;
 
 /// Set in a slot's state while a worker is parked on it; the low bits are the worker's index.
@@ -63,10 +61,7 @@ impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
                 next: P::AtomicPtr::new(ptr::null_mut()),
                 previous: P::AtomicPtr::new(ptr::null_mut()),
             }),
-            holds: Padded::new(Holds {
-                taken: P::AtomicU32::new(0),
-                holds: P::AtomicU32::new(0),
-            }),
+            holds: Padded::new(Holds { taken: P::AtomicU32::new(0), holds: P::AtomicU32::new(0) }),
             slots: std::array::from_fn(|_| Slot {
                 state: P::AtomicU64::new(0),
                 value: P::Cell::new(MaybeUninit::uninit()),
@@ -111,6 +106,9 @@ impl<P: Platform, T, const LEN: usize> Drop for Chunk<P, T, LEN> {
         }
     }
 }
+
+/// How many slots ahead a producer asks for lines.
+const PREFETCH_SLOTS: usize = 6;
 
 /// How many segments the first chunk holds; later ones hold as many as there were in all.
 const FIRST_CHUNK_SEGMENTS: usize = 4;
@@ -202,7 +200,12 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
             self.find(hint, number)
         };
         // This segment is not recycled before this slot is taken.
-        let slot = &self.segment(segment).slots[Self::slot_of(ticket)];
+        let at = Self::slot_of(ticket);
+        let slots = &self.segment(segment).slots;
+        let slot = &slots[at];
+        // The exchange below waits until this slot's line is here; those that follow are asked
+        // for now, so that a burst finds them.
+        P::prefetch_write(slots.as_ptr().wrapping_add(at + PREFETCH_SLOTS));
         slot.value.with_mut(|place| {
             // SAFETY: the ticket is this call's alone, so nobody else writes here; the last lap's
             // reader is done, since the segment was recycled after it (the Acquire of `number`
@@ -219,11 +222,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     /// Walks to the segment with `number`, which holds a ticket of the caller's that is not
     /// written yet: so neither it nor the one before it can be recycled meanwhile.
     #[cold]
-    fn find(
-        &self,
-        hint: *mut Segment<P, T, LEN>,
-        number: u64,
-    ) -> *mut Segment<P, T, LEN> {
+    fn find(&self, hint: *mut Segment<P, T, LEN>, number: u64) -> *mut Segment<P, T, LEN> {
         let mut segment = hint;
         let mut rounds = 0_u32;
         loop {
@@ -232,14 +231,13 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
             if seen == number {
                 return segment;
             }
-            let next = if seen == 0 || seen > number {
-                ptr::null_mut()
-            } else {
-                links.next.load(Acquire)
-            };
+            let next =
+                if seen == 0 || seen > number { ptr::null_mut() } else { links.next.load(Acquire) };
             if seen + 1 == number && seen != 0 {
                 // The last step. The segment cannot be recycled, so its link is the true one.
-                return if next.is_null() { self.install(segment, number) } else {
+                return if next.is_null() {
+                    self.install(segment, number)
+                } else {
                     self.name(next, number)
                 };
             }
@@ -260,11 +258,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
 
     /// Gives `segment`, which is linked after number − 1, its number. Its installer does the same;
     /// whoever needs it does not wait for that.
-    fn name(
-        &self,
-        segment: *mut Segment<P, T, LEN>,
-        number: u64,
-    ) -> *mut Segment<P, T, LEN> {
+    fn name(&self, segment: *mut Segment<P, T, LEN>, number: u64) -> *mut Segment<P, T, LEN> {
         // It is not recycled meanwhile: the caller has a ticket in it that is not written yet, or
         // is the taker whose head is in it.
         let links = &self.segment(segment).links;
@@ -279,11 +273,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     /// the segment to come, or is the taker whose head is there: so `previous` is not recycled,
     /// and its empty link means what it says (there is no ABA).
     #[cold]
-    fn install(
-        &self,
-        previous: *mut Segment<P, T, LEN>,
-        number: u64,
-    ) -> *mut Segment<P, T, LEN> {
+    fn install(&self, previous: *mut Segment<P, T, LEN>, number: u64) -> *mut Segment<P, T, LEN> {
         let fresh = self.store.lock().take(self.node);
         // Out of the store, so nobody else changes it; stale readers see number 0.
         let segment = self.segment(fresh);

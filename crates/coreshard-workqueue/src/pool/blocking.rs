@@ -32,8 +32,7 @@ impl<P: Platform> StandIn<P> {
         let mut state = pool.lock();
         state.blocked += 1;
         let left = pool.queue.is_some() && pool.ranges().any(|(_, range)| range.has_items());
-        let kick =
-            if left || state.has_queued(&pool) { state.choose_kick(&pool) } else { None };
+        let kick = if left || state.has_queued(&pool) { state.choose_kick(&pool) } else { None };
         let kick = kick.or_else(|| state.appoint_sentinel(&pool));
         let spare = if kick.is_none() { state.reserve_spare(&pool) } else { None };
         pool.unlock_and_kick(state, kick);

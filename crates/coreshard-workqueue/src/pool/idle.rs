@@ -167,9 +167,8 @@ impl<P: Platform> Worker<P> {
     /// the last that sleeps.
     fn may_leave(&self, mut state: PoolGuard<'_, P>) -> bool {
         let pool = &self.pool;
-        let others_sleep = state.idle.iter().any(|idle| {
-            *idle != self.index && state.kicked != Some(*idle)
-        });
+        let others_sleep =
+            state.idle.iter().any(|idle| *idle != self.index && state.kicked != Some(*idle));
         if state.sentinel == Some(self.index) {
             if !others_sleep {
                 return false;

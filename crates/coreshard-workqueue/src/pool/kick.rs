@@ -17,9 +17,7 @@ impl<P: Platform> State<P> {
     pub(super) fn has_queued(&mut self, pool: &Pool<P>) -> bool {
         match &mut self.entry {
             Entry::Locked(list) => !list.is_empty(),
-            Entry::LockFree(taker) => {
-                pool.queue.as_ref().is_some_and(|queue| queue.ready(taker))
-            }
+            Entry::LockFree(taker) => pool.queue.as_ref().is_some_and(|queue| queue.ready(taker)),
         }
     }
 

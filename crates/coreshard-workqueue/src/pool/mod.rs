@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{
-    AtomicInt, AtomicPointer, LockGuard, Lock, Padded, Parker, Platform, SpawnError, Time,
+    AtomicInt, AtomicPointer, Lock, LockGuard, Padded, Parker, Platform, SpawnError, Time,
 };
 
 use crate::attributes::{Attributes, Place};
@@ -183,10 +183,8 @@ impl<P: Platform> Pool<P> {
     /// Called under the lock, before the index is handed out.
     fn ensure_desk(&self, index: usize) {
         if self.desks[index].load(Relaxed).is_null() {
-            let desk = Desk {
-                parker: Padded::new(Parker::new()),
-                range: Padded::new(Range::new()),
-            };
+            let desk =
+                Desk { parker: Padded::new(Parker::new()), range: Padded::new(Range::new()) };
             // Release pairs with the Acquire of `desk`.
             self.desks[index].store(Box::into_raw(Box::new(desk)), Release);
             let count = u32::try_from(index + 1).expect("fewer workers than 2³²");

@@ -151,7 +151,9 @@ impl<P: Platform> Worker<P> {
             Context { pool: Arc::clone(&pool), index: self.index, lane: Cell::new(ptr::null()) };
         P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());
         let Place { home, roam, pod, .. } = &pool.place;
-        if home != roam && let Err(error) = P::set_affinity(roam) {
+        if home != roam
+            && let Err(error) = P::set_affinity(roam)
+        {
             // It stays at home: stricter than asked, and said.
             tracing::warn!(%pod, %error, "a worker may not leave its pod");
         }
@@ -257,11 +259,8 @@ impl<P: Platform> Worker<P> {
             None => (item, false),
             Some(claim) => {
                 let items = claim.end - claim.start;
-                self.claim_items = if items == self.claim_items {
-                    (items * 2).min(MOST_CLAIMED)
-                } else {
-                    items
-                };
+                self.claim_items =
+                    if items == self.claim_items { (items * 2).min(MOST_CLAIMED) } else { items };
                 // While this worker starts another, its items are open to all.
                 (self.open(claim, spare.is_none()), items > 1)
             }

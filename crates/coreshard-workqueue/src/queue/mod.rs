@@ -8,5 +8,5 @@ mod workqueue;
 pub use builder::Builder;
 pub(crate) use builder::Request;
 pub(crate) use lane::Lane;
-pub use workqueue::Workqueue;
 pub(crate) use workqueue::Shared;
+pub use workqueue::Workqueue;

@@ -48,10 +48,8 @@ impl<P: Platform> Shared<P> {
             panic_handler: request.panic_handler,
             limiter: request.max_active.map(Limiter::new),
         });
-        let lanes = set
-            .pools()
-            .map(|pool| Lane::new(Arc::clone(pool), Arc::clone(&core)))
-            .collect();
+        let lanes =
+            set.pools().map(|pool| Lane::new(Arc::clone(pool), Arc::clone(&core))).collect();
         Self { core, lanes, set, event }
     }
 
@@ -83,8 +81,8 @@ impl<P: Platform> Shared<P> {
             self.lanes.iter().for_each(Lane::watch);
             self.in_flight() == 0
         };
-        let reached = self.in_flight() == 0
-            || wait_aside::<P, _>(|| self.event.wait_until(deadline, empty));
+        let reached =
+            self.in_flight() == 0 || wait_aside::<P, _>(|| self.event.wait_until(deadline, empty));
         self.lanes.iter().for_each(Lane::unwatch);
         // Another waiter may have relied on the flags that were just taken down: it looks again.
         self.event.notify();

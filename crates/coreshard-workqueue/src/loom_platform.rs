@@ -1,0 +1,194 @@
+//! A platform for the model checker: loom's atomics and threads, and a futex made of them.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use coreshard_platform::{
+    AffinityError, AtomicInt, AtomicPointer, DataCell, LocalKey, NodeMemory, NodeMemoryError,
+    Platform, SpawnError, ThreadHandle, ThreadSpec, Time, WaitOutcome,
+};
+use coreshard_topology::{CpuId, CpuSet, NodeId};
+
+#[derive(Debug)]
+pub(crate) struct Loom;
+
+#[derive(Debug)]
+pub(crate) struct LoomAtomic<A>(A);
+
+macro_rules! loom_int {
+    ($atomic:ident, $int:ty) => {
+        impl AtomicInt<$int> for LoomAtomic<loom::sync::atomic::$atomic> {
+            fn new(value: $int) -> Self {
+                Self(loom::sync::atomic::$atomic::new(value))
+            }
+            fn load(&self, order: Ordering) -> $int {
+                self.0.load(order)
+            }
+            fn store(&self, value: $int, order: Ordering) {
+                self.0.store(value, order);
+            }
+            fn swap(&self, value: $int, order: Ordering) -> $int {
+                self.0.swap(value, order)
+            }
+            fn compare_exchange(
+                &self,
+                current: $int,
+                new: $int,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$int, $int> {
+                self.0.compare_exchange(current, new, success, failure)
+            }
+            fn fetch_add(&self, value: $int, order: Ordering) -> $int {
+                self.0.fetch_add(value, order)
+            }
+            fn fetch_sub(&self, value: $int, order: Ordering) -> $int {
+                self.0.fetch_sub(value, order)
+            }
+            fn fetch_or(&self, value: $int, order: Ordering) -> $int {
+                self.0.fetch_or(value, order)
+            }
+            fn fetch_and(&self, value: $int, order: Ordering) -> $int {
+                self.0.fetch_and(value, order)
+            }
+        }
+    };
+}
+
+loom_int!(AtomicU32, u32);
+loom_int!(AtomicU64, u64);
+
+impl<T> AtomicPointer<T> for LoomAtomic<loom::sync::atomic::AtomicPtr<T>> {
+    fn new(pointer: *mut T) -> Self {
+        Self(loom::sync::atomic::AtomicPtr::new(pointer))
+    }
+    fn load(&self, order: Ordering) -> *mut T {
+        self.0.load(order)
+    }
+    fn store(&self, pointer: *mut T, order: Ordering) {
+        self.0.store(pointer, order);
+    }
+    fn swap(&self, pointer: *mut T, order: Ordering) -> *mut T {
+        self.0.swap(pointer, order)
+    }
+    fn compare_exchange(
+        &self,
+        current: *mut T,
+        new: *mut T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<*mut T, *mut T> {
+        self.0.compare_exchange(current, new, success, failure)
+    }
+}
+
+pub(crate) struct LoomCell<T>(loom::cell::UnsafeCell<T>);
+
+impl<T> DataCell<T> for LoomCell<T> {
+    fn new(value: T) -> Self {
+        Self(loom::cell::UnsafeCell::new(value))
+    }
+    fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+        self.0.with(read)
+    }
+    fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+        self.0.with_mut(write)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct LoomThread(loom::thread::JoinHandle<()>);
+
+impl ThreadHandle for LoomThread {
+    fn join(self) {
+        self.0.join().expect("a modelled thread does not panic");
+    }
+}
+
+loom::lazy_static! {
+    /// The kernel's side of the futex: the lock makes the look at the word and the sleep one step.
+    static ref SLEEPERS: (loom::sync::Mutex<()>, loom::sync::Condvar) =
+        (loom::sync::Mutex::new(()), loom::sync::Condvar::new());
+}
+
+loom::thread_local! {
+    static WORKER: std::cell::Cell<*mut ()> = std::cell::Cell::new(std::ptr::null_mut());
+}
+
+impl Platform for Loom {
+    type AtomicU32 = LoomAtomic<loom::sync::atomic::AtomicU32>;
+    type AtomicU64 = LoomAtomic<loom::sync::atomic::AtomicU64>;
+    type AtomicPtr<T> = LoomAtomic<loom::sync::atomic::AtomicPtr<T>>;
+    type Cell<T> = LoomCell<T>;
+    type Thread = LoomThread;
+
+    fn current_cpu() -> CpuId {
+        CpuId(0)
+    }
+
+    fn spawn(
+        _spec: ThreadSpec,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> Result<Self::Thread, SpawnError> {
+        Ok(LoomThread(loom::thread::spawn(body)))
+    }
+
+    /// A timeout is modelled as running out at once: the soonest that it may.
+    fn wait(word: &Self::AtomicU32, expected: u32, timeout: Option<Duration>) -> WaitOutcome {
+        let asleep = SLEEPERS.0.lock().unwrap();
+        if word.load(Ordering::Relaxed) != expected {
+            return WaitOutcome::Returned;
+        }
+        if timeout.is_some() {
+            return WaitOutcome::TimedOut;
+        }
+        drop(SLEEPERS.1.wait(asleep).unwrap());
+        WaitOutcome::Returned
+    }
+
+    fn wake_one(word: *const Self::AtomicU32) {
+        // All words share one condition, so everybody must look.
+        Self::wake_all(word);
+    }
+
+    fn wake_all(_word: *const Self::AtomicU32) {
+        let _asleep = SLEEPERS.0.lock().unwrap();
+        SLEEPERS.1.notify_all();
+    }
+
+    fn now() -> Time {
+        Time::from_ns(0)
+    }
+
+    fn sleep(_duration: Duration) {
+        loom::thread::yield_now();
+    }
+
+    fn spin_hint() {
+        loom::thread::yield_now();
+    }
+
+    fn yield_now() {
+        loom::thread::yield_now();
+    }
+
+    fn set_affinity(_cpus: &CpuSet) -> Result<(), AffinityError> {
+        Ok(())
+    }
+
+    fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {
+        NodeMemory::allocate(bytes, node)
+    }
+
+    fn local(key: LocalKey) -> *mut () {
+        match key {
+            LocalKey::Worker => WORKER.with(std::cell::Cell::get),
+        }
+    }
+
+    fn set_local(key: LocalKey, value: *mut ()) {
+        match key {
+            LocalKey::Worker => WORKER.with(|slot| slot.set(value)),
+        }
+    }
+}
