@@ -5,7 +5,7 @@ mod json;
 mod svg;
 mod table;
 
-use coreshard_topology::{Pods, Scope, ShardSize, Topology};
+use coreshard_topology::{CpuKind, CpuSet, Pods, Scope, ShardSize, Topology};
 
 use crate::machine::{Machine, MachineArgs};
 use crate::output;
@@ -16,9 +16,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     machine: MachineArgs,
 
-    /// Wanted number of cores in a cache shard
-    #[arg(long, value_name = "N", default_value_t = ShardSize::DEFAULT.cores())]
-    shard_size: usize,
+    /// Wanted number of cores in a cache shard [default: 8]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    shard_size: Option<usize>,
 
     /// How to show it
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -46,12 +46,13 @@ struct View {
 }
 
 impl View {
-    fn new(machine: Machine, shard_size: ShardSize) -> anyhow::Result<Self> {
+    fn new(machine: Machine, asked_size: Option<usize>) -> anyhow::Result<Self> {
+        let shard_size = asked_size.map_or(ShardSize::DEFAULT, ShardSize::new);
         let topology = &machine.topology;
         let lay_out = |scope| Pods::new(topology, topology.online(), scope, shard_size);
         let scopes = Scope::ALL.into_iter().map(lay_out).collect::<Result<Vec<_>, _>>()?;
         let mut view = Self { machine, shard_size, scopes, notes: Vec::new() };
-        view.notes = view.gather_notes();
+        view.notes = view.gather_notes(asked_size.is_some());
         Ok(view)
     }
 
@@ -77,13 +78,19 @@ impl View {
         }
     }
 
-    fn gather_notes(&self) -> Vec<String> {
+    /// The CPUs of a kind.
+    fn cpus_of_kind(&self, kind: CpuKind) -> CpuSet {
+        let cpus = self.topology().cpus().iter().filter(|cpu| cpu.kind == kind);
+        cpus.map(|cpu| cpu.id).collect()
+    }
+
+    fn gather_notes(&self, size_was_asked: bool) -> Vec<String> {
         let mut notes = self.topology().notes().to_vec();
         if self.shard_size.was_corrected() {
             notes.push("shard size 0 was corrected to 1".to_owned());
         }
         let largest = self.pods(Scope::Cache).iter().map(|pod| pod.cores).max().unwrap_or(0);
-        if self.shard_size.cores() > largest {
+        if size_was_asked && self.shard_size.cores() > largest {
             let cores = if largest == 1 { "1 core".to_owned() } else { format!("{largest} cores") };
             notes.push(format!(
                 "shard size {} is beyond the {cores} of the largest last-level cache: every cache is one shard",
@@ -119,7 +126,7 @@ fn counted(number: usize, noun: &str) -> String {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let view = View::new(args.machine.read()?, ShardSize::new(args.shard_size))?;
+    let view = View::new(args.machine.read()?, args.shard_size)?;
     let text = match args.format {
         Format::Table => table::render(&view),
         Format::Json => json::render(&view)?,

@@ -1,4 +1,4 @@
-//! A set of CPUs, as a bitmap that grows with its highest member.
+//! A set of CPUs, as a bitmap without its empty parts.
 
 mod text;
 
@@ -15,7 +15,7 @@ use crate::CpuId;
 /// simulated machines, while a slip such as `0-4294967295` is refused instead of filling memory.
 pub const MAX_CPU: CpuId = CpuId(65_535);
 
-const BITS: usize = u64::BITS as usize;
+const BITS: u32 = u64::BITS;
 
 /// A set of CPUs.
 ///
@@ -31,11 +31,21 @@ const BITS: usize = u64::BITS as usize;
 /// # Ok::<(), coreshard_topology::ParseCpuSetError>(())
 /// ```
 ///
-/// Memory is one bit for every CPU up to the highest member.
-// The last word is never 0, so that equal sets have equal words and the derives below are right.
+/// Memory is 16 bytes for every 64 neighbouring numbers that have a member, wherever they lie: thousands
+/// of small sets over thousands of CPUs, such as the pods of the scope `smt`, stay small.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct CpuSet {
-    words: Vec<u64>,
+    /// Ascending by place. No word is empty, so that equal sets have equal words, and the derives are
+    /// right.
+    words: Vec<Word>,
+}
+
+/// The members among 64 neighbouring numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Word {
+    /// The lowest of the numbers, divided by 64.
+    place: u32,
+    bits: u64,
 }
 
 impl CpuSet {
@@ -45,46 +55,50 @@ impl CpuSet {
         Self { words: Vec::new() }
     }
 
-    /// Adds a CPU; true if it was not there before.
-    ///
-    /// The set grows to hold the number given: [`MAX_CPU`] bounds what is read from text, not this.
+    /// Adds a CPU; true if it was not there before. Cheapest when CPUs come in ascending order.
     pub fn insert(&mut self, cpu: CpuId) -> bool {
-        let (word, bit) = position(cpu);
-        if word >= self.words.len() {
-            self.words.resize(word + 1, 0);
+        let (place, bit) = position(cpu);
+        match self.find(place) {
+            Ok(at) => {
+                let was_absent = self.words[at].bits & bit == 0;
+                self.words[at].bits |= bit;
+                was_absent
+            }
+            Err(at) => {
+                self.words.insert(at, Word { place, bits: bit });
+                true
+            }
         }
-        let was_absent = self.words[word] & bit == 0;
-        self.words[word] |= bit;
-        was_absent
     }
 
     /// Takes a CPU out; true if it was there.
     pub fn remove(&mut self, cpu: CpuId) -> bool {
-        if !self.contains(cpu) {
-            return false;
+        let (place, bit) = position(cpu);
+        let Ok(at) = self.find(place) else { return false };
+        let was_there = self.words[at].bits & bit != 0;
+        self.words[at].bits &= !bit;
+        if self.words[at].bits == 0 {
+            self.words.remove(at);
         }
-        let (word, bit) = position(cpu);
-        self.words[word] &= !bit;
-        self.trim();
-        true
+        was_there
     }
 
     /// True if the CPU is a member.
     #[must_use]
     pub fn contains(&self, cpu: CpuId) -> bool {
-        let (word, bit) = position(cpu);
-        self.words.get(word).is_some_and(|w| w & bit != 0)
+        let (place, bit) = position(cpu);
+        self.find(place).is_ok_and(|at| self.words[at].bits & bit != 0)
     }
 
-    /// The number of members. O(highest member / 64).
+    /// The number of members.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.words.iter().map(|w| w.count_ones() as usize).sum()
+        self.words.iter().map(|word| word.bits.count_ones() as usize).sum()
     }
 
     /// True if there is no member.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
@@ -97,102 +111,106 @@ impl CpuSet {
     /// The highest member.
     #[must_use]
     pub fn last(&self) -> Option<CpuId> {
-        let top = self.words.last()?;
-        let bit = BITS - 1 - top.leading_zeros() as usize;
-        Some(cpu_at((self.words.len() - 1) * BITS + bit))
+        let word = self.words.last()?;
+        Some(CpuId(word.place * BITS + (BITS - 1 - word.bits.leading_zeros())))
     }
 
     /// The members, ascending.
     pub fn iter(&self) -> Iter<'_> {
-        Iter { words: &self.words, at: 0, left: self.words.first().copied().unwrap_or(0) }
+        Iter { rest: self.words.iter(), place: 0, bits: 0 }
     }
 
     /// True if every member is also a member of `other`.
     #[must_use]
     pub fn is_subset(&self, other: &Self) -> bool {
-        let theirs = other.words.iter().copied().chain(std::iter::repeat(0));
-        self.words.iter().zip(theirs).all(|(ours, theirs)| ours & !theirs == 0)
+        self.words.iter().all(|word| word.bits & !other.bits_at(word.place) == 0)
     }
 
     /// True if no member is shared with `other`.
     #[must_use]
     pub fn is_disjoint(&self, other: &Self) -> bool {
-        self.words.iter().zip(&other.words).all(|(ours, theirs)| ours & theirs == 0)
+        self.words.iter().all(|word| word.bits & other.bits_at(word.place) == 0)
     }
 
     /// The CPUs that are in both sets; also written `&a & &b`.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
-        let words = self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect();
-        Self::from_words(words)
-    }
-
-    /// The CPUs that are in either set; also written `&a | &b`.
-    #[must_use]
-    pub fn union(&self, other: &Self) -> Self {
-        let (long, short) = if self.words.len() >= other.words.len() {
-            (&self.words, &other.words)
-        } else {
-            (&other.words, &self.words)
-        };
-        let mut words = long.clone();
-        for (word, more) in words.iter_mut().zip(short) {
-            *word |= more;
-        }
-        Self::from_words(words)
+        self.map(|word| word.bits & other.bits_at(word.place))
     }
 
     /// The CPUs of this set that are not in the other; also written `&a - &b`.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
-        let mut words = self.words.clone();
-        for (word, less) in words.iter_mut().zip(&other.words) {
-            *word &= !less;
-        }
-        Self::from_words(words)
+        self.map(|word| word.bits & !other.bits_at(word.place))
     }
 
-    fn from_words(words: Vec<u64>) -> Self {
-        let mut set = Self { words };
-        set.trim();
-        set
+    /// The CPUs that are in either set; also written `&a | &b`.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        let mut words = Vec::with_capacity(self.words.len() + other.words.len());
+        let mut theirs = other.words.iter().copied().peekable();
+        for word in &self.words {
+            while let Some(before) = theirs.next_if(|their| their.place < word.place) {
+                words.push(before);
+            }
+            let same = theirs.next_if(|their| their.place == word.place);
+            let bits = word.bits | same.map_or(0, |same| same.bits);
+            words.push(Word { bits, ..*word });
+        }
+        words.extend(theirs);
+        Self { words }
     }
 
-    fn trim(&mut self) {
-        while self.words.last() == Some(&0) {
-            self.words.pop();
+    /// Where a word is, or would have to be put in.
+    fn find(&self, place: u32) -> Result<usize, usize> {
+        match self.words.last() {
+            // CPUs mostly come in ascending order.
+            Some(last) if last.place < place => Err(self.words.len()),
+            Some(last) if last.place == place => Ok(self.words.len() - 1),
+            _ => self.words.binary_search_by_key(&place, |word| word.place),
         }
+    }
+
+    fn bits_at(&self, place: u32) -> u64 {
+        self.find(place).map_or(0, |at| self.words[at].bits)
+    }
+
+    fn map(&self, bits: impl Fn(&Word) -> u64) -> Self {
+        let words = self.words.iter().map(|word| Word { bits: bits(word), ..*word });
+        Self { words: words.filter(|word| word.bits != 0).collect() }
+    }
+
+    /// How many words it takes.
+    #[cfg(test)]
+    pub(crate) const fn words(&self) -> usize {
+        self.words.len()
     }
 }
 
-fn position(cpu: CpuId) -> (usize, u64) {
-    (cpu.index() / BITS, 1 << (cpu.index() % BITS))
-}
-
-// Members went in as u32, so the cast loses nothing.
-fn cpu_at(index: usize) -> CpuId {
-    CpuId(index as u32)
+const fn position(cpu: CpuId) -> (u32, u64) {
+    (cpu.0 / BITS, 1 << (cpu.0 % BITS))
 }
 
 /// The members of a [`CpuSet`], ascending.
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
-    words: &'a [u64],
-    at: usize,
-    left: u64,
+    rest: std::slice::Iter<'a, Word>,
+    /// Of the word at hand, and what is left of it.
+    place: u32,
+    bits: u64,
 }
 
 impl Iterator for Iter<'_> {
     type Item = CpuId;
 
     fn next(&mut self) -> Option<CpuId> {
-        while self.left == 0 {
-            self.at += 1;
-            self.left = *self.words.get(self.at)?;
+        if self.bits == 0 {
+            let word = self.rest.next()?;
+            (self.place, self.bits) = (word.place, word.bits);
         }
-        let bit = self.left.trailing_zeros() as usize;
-        self.left &= self.left - 1;
-        Some(cpu_at(self.at * BITS + bit))
+        let bit = self.bits.trailing_zeros();
+        self.bits &= self.bits - 1;
+        Some(CpuId(self.place * BITS + bit))
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) struct Room {
     pub(super) least_width: f64,
     /// Width over height that looks best.
     pub(super) shape: f64,
+    /// Whether children are widened to fill the box, where its label makes it wider than they need.
+    pub(super) fills: bool,
 }
 
 /// A box: `what` it shows, and its children or, without any, its own size.
@@ -43,7 +45,8 @@ pub(super) struct Place {
 impl<T> Boxed<T> {
     /// A box of its own size, without children.
     pub(super) fn leaf(what: T, width: f64, height: f64) -> Self {
-        let room = Room { header: 0.0, edge: 0.0, gap: 0.0, least_width: 0.0, shape: 1.0 };
+        let room =
+            Room { header: 0.0, edge: 0.0, gap: 0.0, least_width: 0.0, shape: 1.0, fills: false };
         Self { what, children: Vec::new(), room, width, height, columns: 1, cell: (0.0, 0.0) }
     }
 
@@ -65,7 +68,7 @@ impl<T> Boxed<T> {
         let badness = |columns: usize| {
             let (width, height) = size(columns);
             let empty = columns * children.len().div_ceil(columns) - children.len();
-            (width / height / room.shape).ln().abs() + 0.6 * empty as f64 / children.len() as f64
+            (width / height / room.shape).ln().abs() + 2.0 * empty as f64 / children.len() as f64
         };
         let columns = (1..=children.len().max(1))
             .min_by(|a, b| badness(*a).total_cmp(&badness(*b)))
@@ -84,16 +87,21 @@ impl<T> Boxed<T> {
         self.place_as(x, y, self.width, self.height, show);
     }
 
-    /// Children are stretched to the width and height of the largest, so that rows and columns align;
-    /// what is left over at the right stays empty.
+    /// Children are stretched to the width and height of the largest, so that rows and columns align.
     fn place_as(&self, x: f64, y: f64, width: f64, height: f64, show: &mut impl FnMut(&T, Place)) {
         show(&self.what, Place { x, y, width, height });
+        let columns = self.columns as f64;
+        let cell_width = if self.room.fills {
+            (width - 2.0 * self.room.edge - (columns - 1.0) * self.room.gap) / columns
+        } else {
+            self.cell.0
+        };
         for (index, child) in self.children.iter().enumerate() {
             let (row, column) = (index / self.columns, index % self.columns);
-            let left = x + self.room.edge + column as f64 * (self.cell.0 + self.room.gap);
+            let left = x + self.room.edge + column as f64 * (cell_width + self.room.gap);
             let top = y + self.room.header + row as f64 * (self.cell.1 + self.room.gap);
             let is_leaf = child.children.is_empty();
-            let (width, height) = if is_leaf { child.size() } else { self.cell };
+            let (width, height) = if is_leaf { child.size() } else { (cell_width, self.cell.1) };
             child.place_as(left, top, width, height, show);
         }
     }
@@ -103,7 +111,8 @@ impl<T> Boxed<T> {
 mod tests {
     use super::*;
 
-    const ROOM: Room = Room { header: 10.0, edge: 5.0, gap: 1.0, least_width: 0.0, shape: 2.0 };
+    const ROOM: Room =
+        Room { header: 10.0, edge: 5.0, gap: 1.0, least_width: 0.0, shape: 2.0, fills: false };
 
     fn leaves(count: usize) -> Vec<Boxed<usize>> {
         (0..count).map(|number| Boxed::leaf(number, 10.0, 10.0)).collect()
@@ -135,8 +144,12 @@ mod tests {
     }
 
     #[test]
-    fn a_label_keeps_its_width() {
-        let room = Room { least_width: 200.0, ..ROOM };
-        assert_eq!(Boxed::around(0, leaves(1), room).size().0, 200.0);
+    fn a_label_keeps_its_width_and_children_fill_it() {
+        let room = Room { least_width: 200.0, fills: true, ..ROOM };
+        let inner = Boxed::around(1, leaves(1), ROOM);
+        let outer = Boxed::around(0, vec![inner], room);
+        let mut widths = Vec::new();
+        outer.place(0.0, 0.0, &mut |_, place| widths.push(place.width));
+        assert_eq!(widths, [200.0, 190.0, 10.0]);
     }
 }

@@ -1,6 +1,6 @@
 //! The machine for programs.
 
-use coreshard_topology::{Pod, Pods};
+use coreshard_topology::{CpuKind, Pod, Pods};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -22,6 +22,9 @@ struct Document<'a> {
     online: String,
     offline: String,
     usable: String,
+    /// Both empty where the kinds are not known.
+    performance: String,
+    efficiency: String,
     affinity: Option<String>,
     cgroup_cpusets: Vec<String>,
     cpu_quota: Option<f64>,
@@ -62,6 +65,8 @@ pub(super) fn render(view: &View) -> anyhow::Result<String> {
         online: view.machine.online.to_string(),
         offline: topology.offline().to_string(),
         usable: view.machine.usable_cpus().to_string(),
+        performance: view.cpus_of_kind(CpuKind::Performance).to_string(),
+        efficiency: view.cpus_of_kind(CpuKind::Efficiency).to_string(),
         affinity: usable.and_then(|usable| usable.affinity()).map(ToString::to_string),
         cgroup_cpusets: cpusets.iter().map(|cpuset| cpuset.cpus.to_string()).collect(),
         cpu_quota: usable.and_then(|usable| usable.quota_cpus()),

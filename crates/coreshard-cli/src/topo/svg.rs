@@ -82,14 +82,15 @@ pub(super) fn render(view: &View) -> String {
     let (inner_width, inner_height) = machine.size();
     let header = Header::new(view);
     let legend = Legend::new(view);
-    let width = inner_width.max(header.width()).max(legend.width()) + 2.0 * MARGIN;
-    let height = header.height() + inner_height + Legend::HEIGHT + 2.0 * MARGIN;
+    let inside = inner_width.max(header.width());
+    let legend_top = MARGIN + header.height() + inner_height + 18.0;
+    let width = inside + 2.0 * MARGIN;
+    let height = legend_top + legend.height(inside) + MARGIN - 8.0;
 
     let mut drawing = Group::new();
     machine.place(MARGIN, MARGIN + header.height(), &mut |what, place| {
         drawing = std::mem::take(&mut drawing).add(draw(what, place));
     });
-    let legend_at = MARGIN + header.height() + inner_height + Legend::HEIGHT - 12.0;
     let document = Document::new()
         .set("viewBox", (0, 0, width.ceil(), height.ceil()))
         .set("width", width.ceil())
@@ -99,7 +100,7 @@ pub(super) fn render(view: &View) -> String {
         .add(Rectangle::new().set("class", "page").set("width", "100%").set("height", "100%"))
         .add(header.draw())
         .add(drawing)
-        .add(legend.draw(legend_at));
+        .add(legend.draw(legend_top, inside));
     document.to_string() + "\n"
 }
 
@@ -137,7 +138,10 @@ fn llc(view: &View, cpus: &[&Cpu]) -> Boxed<What> {
         None => format!("no cache told #{id}"),
     };
     let size = cache.and_then(|cache| cache.size_bytes).map(size);
-    let detail = size.map_or_else(String::new, |size| format!("{size}, ")) + &cores(cpus);
+    let mut detail = size.map_or_else(String::new, |size| format!("{size}, ")) + &cores(cpus);
+    if cache.is_some_and(|cache| cache.cpus.len() > cpus.len()) {
+        detail += " of it here";
+    }
     let label = Label::new(name, detail, &set(cpus));
     let room = room(22.0, 8.0, 7.0, label.width(11.5), 1.7);
     let shards = parted(cpus, |cpu| view.shards().pod_of(cpu.id));
@@ -152,7 +156,8 @@ fn shard(pod: &Pod, cpus: &[&Cpu]) -> Boxed<What> {
     let detail = if list.len() <= 17 { list } else { counted(pod.cpus.len(), "CPU") };
     let label = Label::new(pod.id.to_string(), detail, &pod.cpus);
     let label = Label { hover: format!("shard {}", label.hover), ..label };
-    let room = room(18.0, 5.0, 4.0, label.width(10.0), 2.0);
+    // Cores keep their size, so that they look alike everywhere.
+    let room = Room { fills: false, ..room(18.0, 5.0, 4.0, label.width(10.0), 2.0) };
     let cores = parted(cpus, |cpu| cpu.core);
     let cores = cores.into_iter().map(|(id, cpus)| {
         let hover = format!("core {id}: CPUs {}", set(&cpus));
@@ -165,11 +170,11 @@ fn shard(pod: &Pod, cpus: &[&Cpu]) -> Boxed<What> {
 }
 
 const fn room_of_core() -> Room {
-    Room { header: 1.5, edge: 1.5, gap: 1.0, least_width: 0.0, shape: 0.01 }
+    Room { header: 1.5, edge: 1.5, gap: 1.0, least_width: 0.0, shape: 0.01, fills: false }
 }
 
 const fn room(header: f64, edge: f64, gap: f64, least_width: f64, shape: f64) -> Room {
-    Room { header, edge, gap, least_width, shape }
+    Room { header, edge, gap, least_width, shape, fills: true }
 }
 
 /// CPUs by what they share. All of these ids are counted in the order of their lowest CPU.
@@ -299,7 +304,7 @@ impl Header {
             self.notes.iter().map(|note| note.chars().count() as f64 * 11.5).fold(0.0, f64::max);
         let title = self.title.chars().count() as f64 * 21.0;
         let subtitle = self.subtitle.chars().count() as f64 * 13.0;
-        note.max(title).max(subtitle) * CHARACTER
+        note.max(title).max(subtitle) * (CHARACTER - 0.06)
     }
 
     fn draw(&self) -> Group {
@@ -318,21 +323,21 @@ impl Header {
     }
 }
 
-/// What each look stands for.
+/// What each look stands for, in as many rows as the width of the drawing asks for.
 struct Legend {
     entries: Vec<(&'static str, &'static str)>,
 }
 
 impl Legend {
-    const HEIGHT: f64 = 40.0;
+    const ROW: f64 = 22.0;
 
     fn new(view: &View) -> Self {
         let mut entries = vec![
             ("package", "package"),
             ("node", "NUMA node"),
             ("llc", "last-level cache"),
-            ("shard0", "cache shard: number, CPUs"),
-            ("cpu", "CPU; threads of a core stand together"),
+            ("shard0", "cache shard"),
+            ("cpu", "CPU (threads of a core together)"),
         ];
         if view.topology().cpus().iter().any(|cpu| cpu.kind == CpuKind::Efficiency) {
             entries.push(("efficiency", "efficiency CPU"));
@@ -340,31 +345,41 @@ impl Legend {
         Self { entries }
     }
 
-    fn step(text: &str) -> f64 {
-        text.chars().count() as f64 * 12.0 * CHARACTER + 44.0
-    }
-
-    fn width(&self) -> f64 {
-        self.entries.iter().map(|(_, text)| Self::step(text)).sum()
-    }
-
-    fn draw(&self, y: f64) -> Group {
-        let mut group = Group::new();
-        let mut x = MARGIN;
-        for (class, text) in &self.entries {
-            let swatch = Place { x, y, width: 20.0, height: 13.0 };
-            let outline = if *class == "cpu" || *class == "efficiency" { "#93a3b3" } else { "" };
-            let mut swatch = rectangle(class, 3.0, swatch);
-            if !outline.is_empty() {
-                swatch = swatch.set("stroke", outline);
+    /// Each entry with where it stands, within a width.
+    fn places(&self, width: f64) -> Vec<(f64, f64)> {
+        let (mut x, mut y) = (0.0, 0.0);
+        let place = |(_, text): &(&str, &str)| {
+            let step = text.chars().count() as f64 * 12.0 * (CHARACTER - 0.08) + 50.0;
+            if x > 0.0 && x + step > width {
+                (x, y) = (0.0, y + Self::ROW);
             }
-            let text_at = Text::new(*text)
+            let here = (x, y);
+            x += step;
+            here
+        };
+        self.entries.iter().map(place).collect()
+    }
+
+    fn height(&self, width: f64) -> f64 {
+        self.places(width).last().map_or(0.0, |(_, y)| y + Self::ROW)
+    }
+
+    fn draw(&self, top: f64, width: f64) -> Group {
+        let mut group = Group::new();
+        for ((class, text), (x, y)) in self.entries.iter().zip(self.places(width)) {
+            let (x, y) = (MARGIN + x, top + y);
+            let swatch = Place { x, y, width: 20.0, height: 13.0 };
+            let mut swatch = rectangle(class, 3.0, swatch);
+            if matches!(*class, "cpu" | "efficiency") {
+                // In the drawing it is the shard around them that gives CPUs an outline.
+                swatch = swatch.set("stroke", "#93a3b3");
+            }
+            let text = Text::new(*text)
                 .set("class", "subtitle")
                 .set("style", "font-size:12px")
-                .set("x", x + 26.0)
-                .set("y", y + 11.0);
-            group = group.add(swatch).add(text_at);
-            x += Self::step(text);
+                .set("x", rounded(x + 26.0))
+                .set("y", rounded(y + 11.0));
+            group = group.add(swatch).add(text);
         }
         group
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use coreshard_topology::{LlcId, Pods, Usable};
+use coreshard_topology::{CpuKind, LlcId, Pods, Usable};
 
 use super::{View, counted};
 
@@ -50,6 +50,16 @@ fn summary(view: &View, text: &mut String) {
     };
     let cpus = topology.cpus().len();
     line("CPUs", &format!("{cpus} ({per_core} per core): {}", topology.online()));
+    let kinds = [(CpuKind::Performance, "performance"), (CpuKind::Efficiency, "efficiency")];
+    let kinds = kinds.map(|(kind, word)| (view.cpus_of_kind(kind), word));
+    let known: Vec<String> = kinds
+        .iter()
+        .filter(|(cpus, _)| !cpus.is_empty())
+        .map(|(cpus, word)| format!("{} {word}: {cpus}", cpus.len()))
+        .collect();
+    if !known.is_empty() {
+        line("kinds", &known.join("; "));
+    }
     if !topology.offline().is_empty() {
         line("offline", &topology.offline().to_string());
     }

@@ -84,6 +84,13 @@ fn membership_follows_insert_and_remove() {
     assert_eq!(cpus.first(), None);
 }
 
+#[test]
+fn the_highest_number_of_all_is_a_member_like_any_other() {
+    let cpus: CpuSet = [CpuId(u32::MAX), CpuId(0)].into_iter().collect();
+    assert_eq!((cpus.len(), cpus.last(), cpus.words()), (2, Some(CpuId(u32::MAX)), 2));
+    assert_eq!(cpus.to_string(), "0,4294967295");
+}
+
 proptest! {
     #[test]
     fn sets_behave_like_sets(a: Vec<u16>, b: Vec<u16>) {

@@ -13,7 +13,7 @@ impl fmt::Display for CpuSet {
         let mut cpus = self.iter().peekable();
         while let Some(start) = cpus.next() {
             let mut end = start;
-            while let Some(next) = cpus.next_if(|next| next.0 == end.0 + 1) {
+            while let Some(next) = cpus.next_if(|next| next.0 - 1 == end.0) {
                 end = next;
             }
             if !list.is_empty() {
@@ -69,13 +69,12 @@ impl CpuSet {
         for (index, word) in words.into_iter().enumerate() {
             let digits = word.strip_prefix("0x").unwrap_or(word);
             let fail = |problem| ParseCpuSetError::at(text, at, problem);
-            let skippable = digits.is_empty() && word.is_empty() && count > 1;
+            let skippable = word.is_empty() && count > 1;
             let bits = if skippable {
                 0
             } else if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
                 return Err(fail(Problem::NotHexadecimal));
             } else {
-                // One word may be longer than 32 bits only when it stands alone.
                 u32::from_str_radix(digits, 16).map_err(|_| fail(Problem::WordTooLong))?
             };
             let base = u64::try_from(count - 1 - index).unwrap_or(u64::MAX).saturating_mul(32);

@@ -79,6 +79,18 @@ fn an_llc_that_spans_nodes_is_cut_at_the_border() {
 }
 
 #[test]
+fn what_pods_take_grows_with_the_cpus_in_every_scope() {
+    // Siblings far apart are the worst case: every core touches two words of the bitmap.
+    for packages in [1, 4, 16] {
+        let big = machine(&format!("pack:{packages} l3:8 core:32 pu:2(indexes=core)"));
+        for scope in Scope::ALL {
+            let words: usize = pods(&big, scope).iter().map(|pod| pod.cpus.words()).sum();
+            assert!(words <= big.cpus().len(), "{scope}, {} CPUs: {words}", big.cpus().len());
+        }
+    }
+}
+
+#[test]
 fn wrong_masks_are_named() {
     let small = machine("core:4 pu:1");
     let error = |mask: &str| {

@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
             if kind == Type::Pu {
                 return Err(self.fail(at, "pu is left out, as it is always the innermost loop"));
             }
-            let depth = self.machine.levels.iter().position(|level| level.kind.same_level(kind));
+            let depth = self.machine.levels.iter().position(|level| level.kind == kind);
             let depth = depth.ok_or_else(|| self.fail(at, format!("there is no {kind} level")))?;
             let level = &self.machine.levels[depth];
             if levels.iter().any(|(known, _)| *known == depth) {

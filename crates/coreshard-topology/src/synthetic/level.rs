@@ -29,7 +29,6 @@ impl Type {
         let name = name.to_ascii_lowercase();
         let short_for =
             |full: &str, least: usize| name.len() >= least && full.starts_with(name.as_str());
-        // "group" and "node" stand before what they could be mistaken for; order matters to neither.
         let words: [(&str, usize, Self); 10] = [
             ("machine", 2, Self::Machine),
             ("package", 2, Self::Package),
@@ -66,11 +65,6 @@ impl Type {
         let highest = if holds == CacheHolds::Instructions { 3 } else { 5 };
         let known = (1..=highest).contains(&level) && "cache".starts_with(rest);
         known.then_some(Self::Cache { level, holds })
-    }
-
-    /// True if both are the same kind of level for `indexes=TYPE:…`.
-    pub(super) fn same_level(self, other: Self) -> bool {
-        self == other
     }
 
     pub(super) const fn is_cache(self) -> bool {
@@ -129,7 +123,7 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn level(&self, kind: Type) -> Option<&Level> {
-        self.levels.iter().find(|level| level.kind.same_level(kind))
+        self.levels.iter().find(|level| level.kind == kind)
     }
 
     /// The level of the last-level cache: the highest that holds data, unified ones first.

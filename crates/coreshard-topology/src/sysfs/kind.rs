@@ -17,16 +17,19 @@ pub(super) fn read(
         set(parts, &fast, &thrifty);
         return Ok(());
     }
-    // Arm: computing power relative to the fastest CPU, from firmware.
-    let folder = devices.folder("system/cpu");
-    if let Some((fast, thrifty)) = split(&folder, online, "cpu_capacity")? {
-        set(parts, &fast, &thrifty);
-        parts.notes.push("performance and efficiency CPUs are told apart by cpu_capacity".into());
-        return Ok(());
-    }
-    if let Some((fast, thrifty)) = split(&folder, online, "cpufreq/base_frequency")? {
-        set(parts, &fast, &thrifty);
-        parts.notes.push("performance and efficiency CPUs are told apart by base_frequency".into());
+    // Arm: computing power relative to the fastest CPU, from firmware. Intel: the guaranteed frequency.
+    for figure in ["cpu_capacity", "cpufreq/base_frequency"] {
+        match split(&devices.folder("system/cpu"), online, figure) {
+            Ok(None) => {}
+            Ok(Some((fast, thrifty))) => {
+                set(parts, &fast, &thrifty);
+                let note = "performance and efficiency CPUs are told apart by";
+                parts.notes.push(format!("{note} {figure}"));
+                return Ok(());
+            }
+            // Drivers refuse to tell these figures at times, and little depends on them.
+            Err(error) => parts.notes.push(format!("kinds of CPUs stay unknown: {error}")),
+        }
     }
     Ok(())
 }

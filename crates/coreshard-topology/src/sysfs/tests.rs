@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
@@ -343,4 +344,41 @@ fn this_host_is_read() {
     assert!(host.cpus().len() >= parallelism, "{} CPUs, {parallelism} usable", host.cpus().len());
     let pods = Pods::new(&host, host.online(), Scope::Smt, ShardSize::DEFAULT).unwrap();
     assert_eq!(pods.len(), host.cores());
+}
+
+#[test]
+fn figures_that_cannot_be_read_leave_kinds_unknown_and_a_note() {
+    let recording = two_packages();
+    recording.cpu(0, "cpu_capacity", "<unsupported>");
+    let machine = recording.read();
+    assert!(
+        machine.notes().join("").contains("kinds of CPUs stay unknown"),
+        "{:?}",
+        machine.notes()
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_content_of_a_file_makes_the_reader_panic(
+        file in proptest::sample::select(vec![
+            "system/cpu/online", "system/cpu/present", "system/cpu/cpu1/topology/core_id",
+            "system/cpu/cpu1/topology/core_cpus_list", "system/cpu/cpu1/topology/physical_package_id",
+            "system/cpu/cpu1/cache/index3/level", "system/cpu/cpu1/cache/index3/size",
+            "system/cpu/cpu1/cache/index3/shared_cpu_list", "system/node/node1/cpulist",
+            "system/node/node4000000000/cpulist", "cpu_atom/cpus",
+        ]),
+        text in "[-0-9,KM]{0,8}|.{0,8}",
+    ) {
+        let recording = two_packages();
+        recording.file("cpu_core/cpus", "0-3").file(file, &text);
+        // Whatever is read is consistent: pods of every scope can be laid out.
+        if let Ok(machine) = Topology::from_sysfs(recording.root.path()) {
+            for scope in Scope::ALL {
+                prop_assert!(Pods::new(&machine, machine.online(), scope, ShardSize::DEFAULT).is_ok());
+            }
+        }
+    }
 }
