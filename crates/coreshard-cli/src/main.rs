@@ -17,10 +17,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 /// Shown by `coreshard` alone.
 const EXAMPLES: &str = "\
 Examples:
-  coreshard topo                            this machine: caches, nodes, and the pods of each scope
-  coreshard bench queue                     which scope, wake-up and intake is best here
-  coreshard topo --machine epyc-9654-2s     a machine you do not have
-  coreshard topo --machine \"pack:2 numa:1 l3:1 core:120 pu:2\" --format svg > machine.svg";
+  coreshard topo                this machine: caches, nodes, and the pods of each scope
+  coreshard bench queue         which scope, wake-up and intake is best here
+  coreshard topo --machine epyc-9654-2s --format svg > epyc.svg
+                                a drawing of a machine you do not have";
 
 /// Runs work on many-core machines along their caches, and shows what that is worth.
 #[derive(Debug, Parser)]

@@ -256,11 +256,11 @@ fn kernel() -> Option<String> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let bench = args.bench();
     let Site { ground, cpu_model, notes } = Site::new(&args.machine)?;
+    // Before there are files: from here on an interrupt leaves none behind.
+    let mut bar = Bar::new()?;
     let destinations = Destinations::open(args)?;
-    let mut results = {
-        let mut bar = Bar::new()?;
-        bench.run::<Host>(&ground, &mut bar)?
-    };
+    let mut results = bench.run::<Host>(&ground, &mut bar)?;
+    drop(bar);
     results.cpu_model = cpu_model;
     results.kernel = kernel();
     results.notes.splice(0..0, notes);
