@@ -77,6 +77,21 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// Sets the calling thread's pointer under `key`.
     fn set_local(key: LocalKey, value: *mut ());
 
+    /// Whether a thread that finds nothing to do may look for work for a while before it sleeps.
+    /// False on a platform that stands for a kernel's worker threads, which sleep at once.
+    #[inline(always)]
+    fn idlers_may_spin() -> bool {
+        true
+    }
+
+    /// Takes a held lock's word the way of a platform whose locks are queues of spinning CPUs, as
+    /// a kernel's are: sets it to `contended` when it was `free`, first come first served. False,
+    /// and nothing done, on a platform where waiters sleep on the word.
+    #[inline(always)]
+    fn queue_for_lock(_word: &Self::AtomicU32, _free: u32, _contended: u32) -> bool {
+        false
+    }
+
     /// Asks the CPU to fetch a line that will be written soon, for itself alone. A hint: the
     /// address may be anything.
     #[inline(always)]

@@ -58,7 +58,10 @@ fn measure(machine: &Machine, scope: Scope, intake: Intake, wake: Wake, items: u
                 for _ in 0..items {
                     let over = Arc::clone(&done);
                     let before = Sim::now();
-                    queue.queue(move || drop(over.unpark())).expect("an open queue");
+                    let item = move || {
+                        over.unpark();
+                    };
+                    queue.queue(item).expect("an open queue");
                     call_ns.push(Sim::now().ns_since(before));
                     done.park();
                 }

@@ -5,12 +5,12 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::io;
 use std::panic::Location;
 use std::ptr::NonNull;
-use std::sync::atomic;
+use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
 use coreshard_platform::{
-    AffinityError, Fields, LocalKey, NodeMemory, NodeMemoryError, Placement, Platform, SpawnError,
-    ThreadHandle, ThreadSpec, Time, WaitOutcome,
+    AffinityError, AtomicInt, Fields, LocalKey, NodeMemory, NodeMemoryError, Placement, Platform,
+    SpawnError, ThreadHandle, ThreadSpec, Time, WaitOutcome,
 };
 use coreshard_topology::{CpuId, CpuSet, NodeId};
 
@@ -18,6 +18,7 @@ use crate::atomic::{SimAtomic, SimCell};
 use crate::engine;
 use crate::machine::NS;
 use crate::memory::Access;
+use crate::profile::Profile;
 use crate::space::{PAGE_BYTES, SimAlloc, in_arena, in_host, release_memory};
 
 /// The machine of the [`Simulation`](crate::Simulation) that runs the calling code.
@@ -118,6 +119,20 @@ impl Platform for Sim {
 
     fn spin_hint() {
         engine::spin_hint();
+    }
+
+    fn idlers_may_spin() -> bool {
+        engine::current().is_none_or(|core| engine::profile(core) == Profile::Futex)
+    }
+
+    fn queue_for_lock(word: &Self::AtomicU32, free: u32, contended: u32) -> bool {
+        if Self::idlers_may_spin() {
+            return false;
+        }
+        while word.swap(contended, Ordering::Acquire) != free {
+            engine::spin_in_queue((&raw const *word).addr(), contended, || word.peek());
+        }
+        true
     }
 
     fn yield_now() {

@@ -82,7 +82,8 @@ fn report<D: Device + coreshard_platform::Fields>(device: impl FnOnce() -> D) ->
 
 #[test]
 fn two_counters_on_one_line_are_both_named_with_their_functions() {
-    let report = report(|| Packed { depth: 64, issued: AtomicU64::new(0), done: AtomicU64::new(0) });
+    let report =
+        report(|| Packed { depth: 64, issued: AtomicU64::new(0), done: AtomicU64::new(0) });
     let first = &report.lines[0];
     assert_eq!(first.fields, ["Packed.issued", "Packed.done"], "{report}");
     assert!(first.hitm_remote > 500 && first.hitm_local == 0, "{report}");

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, Parker, Platform, ThreadHandle, ThreadSpec, WaitOutcome};
+use coreshard_platform::{
+    AtomicInt, Lock, Parker, Platform, ThreadHandle, ThreadSpec, WaitOutcome,
+};
 use coreshard_sim::{Machine, Profile, Sim, SimAlloc, SimError, Simulation, Summary};
 use coreshard_topology::{CpuId, NodeId};
 use machines::{SKYLAKE, TWO_SOCKETS};

@@ -61,6 +61,8 @@ pub(super) enum Pause {
     Spins { until: Ps },
     /// It must go to another CPU.
     Moves,
+    /// It waits, and keeps its CPU.
+    SpinsInQueue,
 }
 
 pub(crate) struct Core {

@@ -125,6 +125,26 @@ pub(crate) fn wait(
     finish_wait(core)
 }
 
+/// The running thread spins, first come first served, until the holder of a lock wakes the first in
+/// its queue: each spins on a word of its own (an MCS queue), which reaches it in one transfer.
+pub(crate) fn spin_in_queue(address: usize, expected: u32, read: impl FnOnce() -> u32) {
+    let core = needed("a thread spins for a lock");
+    in_turn(core);
+    if read() != expected {
+        return;
+    }
+    with(core, |core| {
+        let place = core.place(address);
+        in_host(|| core.futexes.sleep(place, core.thread));
+        core.begin_wait(Wait::LockQueue { place }, None);
+    });
+    suspend(core, Pause::SpinsInQueue);
+}
+
+pub(crate) fn profile(core: NonNull<Core>) -> Profile {
+    with(core, |core| core.profile)
+}
+
 /// Suspends the running thread, whose state says that it waits.
 fn finish_wait(core: NonNull<Core>) -> WaitOutcome {
     suspend(core, Pause::Waits);
@@ -148,7 +168,12 @@ pub(crate) fn wake(address: usize, most: usize) {
             let place = core.place(address);
             for _ in 0..most {
                 let Some(thread) = core.futexes.pop(place) else { break };
-                core.now = core.make_runnable(thread, core.now);
+                let state = core.threads[thread].state;
+                if let State::Waiting { wait: Wait::LockQueue { .. }, .. } = state {
+                    core.hand_lock_to(thread);
+                } else {
+                    core.now = core.make_runnable(thread, core.now);
+                }
             }
         });
     });
@@ -225,6 +250,14 @@ pub(crate) fn spawn(
 }
 
 impl Core {
+    /// Ends the spinning of the first in a lock's queue.
+    fn hand_lock_to(&mut self, thread: usize) {
+        self.threads[thread].state = State::Runnable;
+        let cpu = self.threads[thread].cpu;
+        let transfer = self.memory.latency(cpu, self.cpu);
+        self.step_at(cpu, self.now + transfer);
+    }
+
     fn begin_wait(&mut self, wait: Wait, timeout: Option<Duration>) {
         let since = self.now;
         let thread = &mut self.threads[self.thread];
@@ -399,6 +432,8 @@ unsafe fn step(core: *mut Core, cpu: usize, time: Ps) {
             }
         }
         (CoroutineResult::Yield(()), Pause::Spins { until }) => c.step_on(cpu, until),
+        // Whoever hands the lock over starts this CPU again.
+        (CoroutineResult::Yield(()), Pause::SpinsInQueue) => c.events.end(),
         (CoroutineResult::Yield(()), Pause::Waits | Pause::Yields | Pause::Moves) => {
             c.take_off(cpu, c.now);
             c.go_on(cpu);
@@ -725,6 +760,9 @@ impl Core {
             State::Waiting { wait, since } => {
                 let since = since / NS;
                 match wait {
+                    Wait::LockQueue { place } => {
+                        format!("spins since {since} ns for its turn at {}", self.name_of(place))
+                    }
                     Wait::Sleep => format!("sleeps since {since} ns"),
                     Wait::Join(other) => {
                         let other = &self.threads[other].name;

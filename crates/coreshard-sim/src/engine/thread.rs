@@ -16,6 +16,8 @@ pub(super) type Suspender = *const Yielder<(), ()>;
 pub(super) enum Wait {
     /// A wake-up on a futex word, which held this value.
     Futex { place: Place, address: usize, expected: u32 },
+    /// Its turn at a lock, for which its CPU spins.
+    LockQueue { place: Place },
     /// A moment.
     Sleep,
     /// The end of another thread.

@@ -129,6 +129,11 @@ impl Memory {
         self.lines.place(address)
     }
 
+    /// From one CPU's cache to another's.
+    pub(crate) fn latency(&self, requester: usize, owner: usize) -> Ps {
+        self.latency[requester * self.ports.len() + owner]
+    }
+
     pub(crate) fn line_bytes(&self) -> usize {
         self.lines.line_bytes()
     }

@@ -118,8 +118,11 @@ pub(crate) fn mutex(shared: &Shared) {
 /// Nanoseconds per operation and thread, where `threads` threads on as many CPUs do it.
 pub(crate) fn contended_ns(threads: u32, operation: Operation) -> f64 {
     const TIMES: u64 = 2_000;
-    let shared =
-        Arc::new(Shared { line: Line::new(), count: Line::new(), mutex: (AtomicU32::new(0), AtomicU64::new(0)) });
+    let shared = Arc::new(Shared {
+        line: Line::new(),
+        count: Line::new(),
+        mutex: (AtomicU32::new(0), AtomicU64::new(0)),
+    });
     let begin = Arc::new(Line::new());
     let total = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let workers: Vec<_> = (0..threads)
