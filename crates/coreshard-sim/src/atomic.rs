@@ -4,7 +4,7 @@ use std::sync::atomic::{self, Ordering, Ordering::Relaxed};
 
 use coreshard_platform::{AtomicInt, AtomicPointer, DataCell};
 
-use crate::engine::access;
+use crate::engine::{access, hands_over};
 use crate::memory::Access::{self, Load, ReadModifyWrite, Store};
 
 /// An atomic of the simulated machine. It has the size and alignment of the native one.
@@ -38,6 +38,9 @@ macro_rules! sim_int {
             }
             fn swap(&self, value: $int, _order: Ordering) -> $int {
                 simulate(self, ReadModifyWrite);
+                if hands_over((&raw const *self).addr(), u64::from(value)) {
+                    return self.0.load(Relaxed);
+                }
                 self.0.swap(value, Relaxed)
             }
             fn compare_exchange(

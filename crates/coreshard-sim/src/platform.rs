@@ -129,8 +129,13 @@ impl Platform for Sim {
         if Self::idlers_may_spin() {
             return false;
         }
+        let address = (&raw const *word).addr();
+        let site = Location::caller();
+        // As long as there is a queue, the lock is handed along it, and is never free.
         while word.swap(contended, Ordering::Acquire) != free {
-            engine::spin_in_queue((&raw const *word).addr(), contended, || word.peek());
+            if engine::spin_in_queue(address, free, contended, || word.peek(), site) {
+                break;
+            }
         }
         true
     }

@@ -93,6 +93,8 @@ pub(crate) struct Core {
     /// CPUs that go on, are about to, or spin: while there are none, only timers are left.
     pub(super) busy_cpus: usize,
     pub(super) futexes: Futexes,
+    /// Threads that spin in the queues of locks.
+    pub(super) in_lock_queues: usize,
     /// CPUs that spin, by the line that they look at.
     pub(super) spinners: HashMap<Place, Vec<usize>>,
     pub(super) arena: NonNull<Arena>,
@@ -149,6 +151,7 @@ impl Core {
             alive: 0,
             busy_cpus: 0,
             futexes: Futexes::default(),
+            in_lock_queues: 0,
             spinners: HashMap::new(),
             arena,
             online: topology.online().clone(),

@@ -15,6 +15,11 @@ impl Futexes {
         self.waiters.entry(place).or_default().push_back(thread);
     }
 
+    /// The one that has slept longest.
+    pub(super) fn first(&self, place: Place) -> Option<usize> {
+        self.waiters.get(&place)?.front().copied()
+    }
+
     /// Takes the one out that has slept longest.
     pub(super) fn pop(&mut self, place: Place) -> Option<usize> {
         let waiters = self.waiters.get_mut(&place)?;

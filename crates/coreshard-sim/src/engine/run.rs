@@ -125,20 +125,46 @@ pub(crate) fn wait(
     finish_wait(core)
 }
 
-/// The running thread spins, first come first served, until the holder of a lock wakes the first in
-/// its queue: each spins on a word of its own (an MCS queue), which reaches it in one transfer.
-pub(crate) fn spin_in_queue(address: usize, expected: u32, read: impl FnOnce() -> u32) {
+/// The running thread spins, first come first served, until the holder of a lock hands it over: each
+/// spins on a word of its own (an MCS queue), which reaches it in one transfer. False, and nothing
+/// done, if the word does not hold `contended` any more.
+pub(crate) fn spin_in_queue(
+    address: usize,
+    free: u32,
+    contended: u32,
+    read: impl FnOnce() -> u32,
+    site: Site,
+) -> bool {
     let core = needed("a thread spins for a lock");
     in_turn(core);
-    if read() != expected {
-        return;
+    if read() != contended {
+        return false;
     }
     with(core, |core| {
         let place = core.place(address);
         in_host(|| core.futexes.sleep(place, core.thread));
-        core.begin_wait(Wait::LockQueue { place }, None);
+        core.in_lock_queues += 1;
+        core.begin_wait(Wait::LockQueue { place, free }, None);
     });
     suspend(core, Pause::SpinsInQueue);
+    access(address, size_of::<u32>(), Access::ReadModifyWrite, site);
+    true
+}
+
+/// True if storing `value` frees a lock for which threads spin in a queue: then the word is to stay
+/// as it is, since the lock goes to the first of them and to nobody else.
+#[inline]
+pub(crate) fn hands_over(address: usize, value: u64) -> bool {
+    let Some(core) = current() else { return false };
+    with(core, |core| {
+        if core.in_lock_queues == 0 {
+            return false;
+        }
+        let place = core.place(address);
+        let Some(first) = core.futexes.first(place) else { return false };
+        let state = core.threads[first].state;
+        matches!(state, State::Waiting { wait: Wait::LockQueue { free, .. }, .. } if u64::from(free) == value)
+    })
 }
 
 pub(crate) fn profile(core: NonNull<Core>) -> Profile {
@@ -252,6 +278,7 @@ pub(crate) fn spawn(
 impl Core {
     /// Ends the spinning of the first in a lock's queue.
     fn hand_lock_to(&mut self, thread: usize) {
+        self.in_lock_queues -= 1;
         self.threads[thread].state = State::Runnable;
         let cpu = self.threads[thread].cpu;
         let transfer = self.memory.latency(cpu, self.cpu);
@@ -760,7 +787,7 @@ impl Core {
             State::Waiting { wait, since } => {
                 let since = since / NS;
                 match wait {
-                    Wait::LockQueue { place } => {
+                    Wait::LockQueue { place, .. } => {
                         format!("spins since {since} ns for its turn at {}", self.name_of(place))
                     }
                     Wait::Sleep => format!("sleeps since {since} ns"),

@@ -17,7 +17,7 @@ pub(super) enum Wait {
     /// A wake-up on a futex word, which held this value.
     Futex { place: Place, address: usize, expected: u32 },
     /// Its turn at a lock, for which its CPU spins.
-    LockQueue { place: Place },
+    LockQueue { place: Place, free: u32 },
     /// A moment.
     Sleep,
     /// The end of another thread.
