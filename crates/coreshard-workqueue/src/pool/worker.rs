@@ -238,9 +238,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     }
 
     fn next_claimed(&mut self) -> Option<Work> {
-        if self.pool.queue.is_none() {
-            return None;
-        }
+        self.pool.queue.as_ref()?;
         let at = self.desk.range.next()?;
         Some(self.take_at(at))
     }
