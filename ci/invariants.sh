@@ -55,7 +55,7 @@ code_of_crate() {
   local file
   while IFS= read -r file; do
     case "$file" in
-      */tests/* | */tests.rs | *_tests.rs | */proofs.rs) ;;
+      */tests/* | */tests.rs | *_tests.rs | */loom_*.rs) ;;
       *) code_of "$file" ;;
     esac
   done < <(find "crates/$1/src" -name '*.rs' | sort)

@@ -116,6 +116,19 @@ fn the_results_are_embedded_as_they_were() {
 }
 
 #[test]
+fn a_rung_looks_the_same_whichever_others_were_measured() {
+    let class_of_last_bar = |results: &QueueResults| {
+        let document = parse(&html::queue_page(results));
+        let bars = select(&document, "svg[aria-labelledby^='throughput-'] .mark");
+        bars.last().unwrap().attr("class").unwrap().to_owned()
+    };
+    let all = sample::many_cpus();
+    let mut some = all.clone();
+    some.results.retain(|cell| cell.wake == "coalesced" && cell.intake == "lock-free");
+    assert_eq!(class_of_last_bar(&all), class_of_last_bar(&some));
+}
+
+#[test]
 fn texts_are_escaped_wherever_they_stand() {
     const HOSTILE: &str = "<b id=x>\"'&amp;</style></script></title>\u{0}\u{1b}";
     let shown = "<b id=x>\"'&amp;</style></script></title>\u{fffd}\u{fffd}";

@@ -20,6 +20,9 @@ const DENSE_PX: f64 = 15.0;
 /// Height of a row where there are few.
 const ROOMY_PX: f64 = 24.0;
 
+/// The wake policies that have a colour of their own, by number of the colour.
+const KNOWN_WAKES: [&str; 3] = ["under-lock", "after-unlock", "coalesced"];
+
 /// The colours and fillings of the combinations in one set of results.
 pub(crate) struct Palette<'a> {
     wakes: Vec<&'a str>,
@@ -40,32 +43,38 @@ impl<'a> Palette<'a> {
     }
 
     pub(crate) fn series(&self, cell: &QueueCell) -> Series {
-        let index = |rungs: &[&str], rung: &str| rungs.iter().position(|name| *name == rung);
-        let intake = index(&self.intakes, &cell.intake).unwrap_or(0);
-        Series { hue: index(&self.wakes, &cell.wake).unwrap_or(0), fill: self.fill(intake) }
+        Series { hue: self.hue(&cell.wake), fill: fill(&cell.intake) }
+    }
+
+    /// A rung keeps its colour whichever others were measured, so that pages can be laid side by side.
+    fn hue(&self, wake: &str) -> usize {
+        let place = |rungs: &[&str]| rungs.iter().position(|name| *name == wake);
+        match place(&KNOWN_WAKES) {
+            Some(hue) => hue,
+            None => KNOWN_WAKES.len() + place(&self.wakes).unwrap_or(0),
+        }
     }
 
     /// What each colour and each filling means; a ladder of one rung needs no entry.
     pub(crate) fn legend(&self) -> Vec<LegendEntry<'a>> {
-        let last = self.fill(self.intakes.len().saturating_sub(1));
-        let wakes = self.wakes.iter().enumerate().map(|(hue, name)| LegendEntry {
+        let wakes = self.wakes.iter().map(|name| LegendEntry {
             name,
-            series: Series { hue, fill: last },
+            series: Series { hue: self.hue(name), fill: Fill::Solid },
             is_neutral: false,
         });
-        let intakes = self.intakes.iter().enumerate().map(|(index, name)| LegendEntry {
+        let intakes = self.intakes.iter().map(|name| LegendEntry {
             name,
-            series: Series { hue: 0, fill: self.fill(index) },
+            series: Series { hue: 0, fill: fill(name) },
             is_neutral: true,
         });
         let wakes = wakes.filter(|_| self.wakes.len() > 1);
         wakes.chain(intakes.filter(|_| self.intakes.len() > 1)).collect()
     }
+}
 
-    /// The newest intake is solid, and so is the only one.
-    fn fill(&self, intake: usize) -> Fill {
-        if intake + 1 == self.intakes.len() { Fill::Solid } else { Fill::Outline }
-    }
+/// The oldest intake is hollow, whatever came after it is solid.
+fn fill(intake: &str) -> Fill {
+    if intake == "locked" { Fill::Outline } else { Fill::Solid }
 }
 
 /// Items per second of every combination, as bars.

@@ -14,16 +14,27 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use coreshard_platform::{AtomicInt, AtomicPointer, DataCell, Lock, NodeMemory, Padded, Platform};
 use coreshard_topology::NodeId;
 
-/// Set in a slot's state while a worker is parked on it; the low bits are the worker's index.
-const PARKED: u64 = 1 << 63;
+/// A slot's state while its bell is armed: whoever fills it tells a worker.
+const ARMED: u64 = 1 << 63;
 
-/// A place for one item. 64 bytes with a workqueue's item, so that two producers never write the
-/// same line.
-#[repr(C, align(64))]
+/// The low bits of a filled slot's state are the item's tag; the segment's number is above.
+const TAG_BITS: u32 = 16;
+
+/// True if a slot of the segment with `number` is filled, by its state.
+fn is_filled(state: u64, number: u64) -> bool {
+    state >> TAG_BITS == number
+}
+
+/// A place for one item: 32 bytes with a workqueue's item, two in a line.
+///
+/// A slot a line (64 bytes) was measured first. Neighbours that are filled by two CPUs then share
+/// no line; but a line that is not shared must still go from producer to worker, and twice as
+/// many of them cost more than the sharing.
+#[repr(C)]
 struct Slot<P: Platform, T> {
-    /// P: the number of the segment once the item is there; or `PARKED | worker` while a worker
-    /// sleeps on this slot; anything else means that it is empty. A recycled segment has a new
-    /// number, so nothing has to be reset.
+    /// P: the number of the segment and a tag once the item is there; or `ARMED` while the
+    /// bell is; anything else means that it is empty. A recycled segment has
+    /// a new number, so nothing has to be reset.
     state: P::AtomicU64,
     value: P::Cell<MaybeUninit<T>>,
 }
@@ -36,6 +47,8 @@ struct Links<P: Platform, T, const LEN: usize> {
     next: P::AtomicPtr<Segment<P, T, LEN>>,
     /// I: the segment before this one, null for the first.
     previous: P::AtomicPtr<Segment<P, T, LEN>>,
+    /// The door of the queue that the segment belongs to, for good.
+    door: u32,
 }
 
 /// What decides when a segment is recycled, on lines that takers write.
@@ -54,12 +67,13 @@ pub(crate) struct Segment<P: Platform, T, const LEN: usize> {
 }
 
 impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
-    fn new() -> Self {
+    fn new(door: u32) -> Self {
         Self {
             links: Padded::new(Links {
                 number: P::AtomicU64::new(0),
                 next: P::AtomicPtr::new(ptr::null_mut()),
                 previous: P::AtomicPtr::new(ptr::null_mut()),
+                door,
             }),
             holds: Padded::new(Holds { taken: P::AtomicU32::new(0), holds: P::AtomicU32::new(0) }),
             slots: std::array::from_fn(|_| Slot {
@@ -67,6 +81,12 @@ impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
                 value: P::Cell::new(MaybeUninit::uninit()),
             }),
         }
+    }
+}
+
+impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
+    pub(super) fn door(&self) -> usize {
+        self.links.door as usize
     }
 }
 
@@ -82,11 +102,15 @@ struct Tail<P: Platform, T, const LEN: usize> {
     ticket: P::AtomicU64,
     /// P: a recent segment, to start looking from; may be stale.
     last: P::AtomicPtr<Segment<P, T, LEN>>,
+    /// P: counters for whoever counts what is pushed. They fill the line that every producer
+    /// fetches anyway.
+    counters: [P::AtomicU64; TAIL_COUNTERS],
 }
 
 /// Segments that wait to be used, and the memory of all of them. Segments are never unmapped
 /// before the queue is dropped, so a stale pointer to one is safe to read through.
 struct Store<P: Platform, T, const LEN: usize> {
+    door: u32,
     free: Vec<*mut Segment<P, T, LEN>>,
     chunks: Vec<Chunk<P, T, LEN>>,
 }
@@ -108,10 +132,13 @@ impl<P: Platform, T, const LEN: usize> Drop for Chunk<P, T, LEN> {
 }
 
 /// How many slots ahead a producer asks for lines.
-const PREFETCH_SLOTS: usize = 6;
+const PREFETCH_SLOTS: usize = 16;
+
+/// Counters that fit into the tail's pair of lines beside the ticket and the hint.
+pub(crate) const TAIL_COUNTERS: usize = 14;
 
 /// How many segments the first chunk holds; later ones hold as many as there were in all.
-const FIRST_CHUNK_SEGMENTS: usize = 4;
+const FIRST_CHUNK_SEGMENTS: usize = 2;
 /// And at most this many.
 const LARGEST_CHUNK_SEGMENTS: usize = 256;
 
@@ -170,13 +197,14 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     }
 
     /// An empty queue with its memory on `node`, and the right to take from it.
-    pub(crate) fn new(node: Option<NodeId>) -> (Self, Taker<P, T, LEN>) {
-        let mut store: Store<P, T, LEN> = Store { free: Vec::new(), chunks: Vec::new() };
+    pub(crate) fn new(node: Option<NodeId>, door: u32) -> (Self, Taker<P, T, LEN>) {
+        let mut store: Store<P, T, LEN> = Store { door, free: Vec::new(), chunks: Vec::new() };
         let segment = store.take(node);
         let queue = Self {
             tail: Padded::new(Tail {
                 ticket: P::AtomicU64::new(0),
                 last: P::AtomicPtr::new(segment),
+                counters: std::array::from_fn(|_| P::AtomicU64::new(0)),
             }),
             first: Padded::new(P::AtomicPtr::new(segment)),
             store: Padded::new(Lock::new(store)),
@@ -186,9 +214,10 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         (queue, Taker { head: 0, segment })
     }
 
-    /// Adds an item. Returns the worker that is parked on its place, whom the caller must wake.
+    /// Adds an item. True if the bell of its slot was armed: the caller must tell a worker.
     #[inline]
-    pub(crate) fn push(&self, value: T) -> Option<usize> {
+    #[must_use]
+    pub(crate) fn push(&self, value: T, tag: u16) -> bool {
         let hint = self.tail.last.load(Acquire);
         // Relaxed: the ticket only has to be unique. What it leads to is published by the
         // segment's number and the slot's state.
@@ -212,11 +241,10 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
             // pairs with the Release of the installer, which had it from the store's lock).
             unsafe { (*place).write(value) };
         });
-        // Release publishes the item to the taker's Acquire in `ready`. A swap, not a store: it
-        // is the moment at which either the worker sees the item before it parks, or this call
-        // sees the worker. Acquire pairs with the Release of `park_at_head`.
-        let before = slot.state.swap(number, AcqRel);
-        (before & PARKED != 0).then_some((before & !PARKED) as usize)
+        // Release publishes the item to the taker's Acquire in `claim`. A swap, not a store: it
+        // is the moment at which either the taker sees the item before it arms the bell, or this
+        // call hears the bell. Acquire pairs with the Release of `arm`.
+        slot.state.swap(number << TAG_BITS | u64::from(tag), AcqRel) == ARMED
     }
 
     /// Walks to the segment with `number`, which holds a ticket of the caller's that is not
@@ -338,7 +366,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         let ready = slots[start..]
             .iter()
             .take(most)
-            .take_while(|slot| slot.state.load(Acquire) == number)
+            .take_while(|slot| is_filled(slot.state.load(Acquire), number))
             .count();
         if ready == 0 {
             return None;
@@ -350,12 +378,11 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     /// True if an item stands ready at the head.
     pub(crate) fn ready(&self, taker: &mut Taker<P, T, LEN>) -> bool {
         let number = Self::number_of(taker.head);
-        self.enter_segment(taker) && self.head_state(taker).load(Acquire) == number
+        self.enter_segment(taker) && is_filled(self.head_state(taker).load(Acquire), number)
     }
 
-    /// Leaves `worker`'s name on the slot of the next item: the producer of that item will wake
-    /// it. False if that item is there already.
-    pub(crate) fn park_at_head(&self, taker: &mut Taker<P, T, LEN>, worker: usize) -> bool {
+    /// Arms the bell of the next item's slot. False if that item is there already.
+    pub(crate) fn arm(&self, taker: &mut Taker<P, T, LEN>) -> bool {
         let number = Self::number_of(taker.head);
         if !self.enter_segment(taker) {
             taker.segment = self.install(taker.segment, number);
@@ -363,23 +390,15 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         }
         let state = self.head_state(taker);
         let mut seen = state.load(Acquire);
-        while seen != number {
-            // Release pairs with the swap in `push`: what this worker did before it parks is
-            // seen by whoever wakes it.
-            match state.compare_exchange(seen, PARKED | worker as u64, AcqRel, Acquire) {
+        while !is_filled(seen, number) {
+            // Release pairs with the swap in `push`: what was done before the bell was armed is
+            // seen by whoever hears it.
+            match state.compare_exchange(seen, ARMED, AcqRel, Acquire) {
                 Ok(_) => return true,
                 Err(now) => seen = now,
             }
         }
         false
-    }
-
-    /// Takes the name off the slot of the next item. False if its producer has seen it already,
-    /// and will wake the worker.
-    pub(crate) fn unpark_at_head(&self, taker: &mut Taker<P, T, LEN>, worker: usize) -> bool {
-        // The name was left there, so the segment is entered.
-        let state = self.head_state(taker);
-        state.compare_exchange(PARKED | worker as u64, 0, AcqRel, Acquire).is_ok()
     }
 
     /// The place to watch for the next item, without the taker.
@@ -395,23 +414,25 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     pub(crate) fn seen(&self, watch: &Watch<P, T, LEN>) -> bool {
         // If the segment was recycled meanwhile, its number is another: somebody took the item.
         let segment = self.segment(watch.segment);
-        segment.slots[watch.at].state.load(Relaxed) == watch.number
+        is_filled(segment.slots[watch.at].state.load(Relaxed), watch.number)
             || segment.links.number.load(Relaxed) != watch.number
     }
 
-    /// Copies an item out.
+    /// Copies an item out, and its tag.
     ///
     /// # Safety
     /// `at` was claimed from `segment`, each place is taken once, and [`Self::release`] was not
     /// yet told of it.
-    pub(crate) unsafe fn take(segment: *mut Segment<P, T, LEN>, at: usize) -> T {
+    pub(crate) unsafe fn take(segment: *mut Segment<P, T, LEN>, at: usize) -> (T, u16) {
         // SAFETY: the segment is not recycled before this item is released; the claim read the
         // slot's state with Acquire, so the item is seen, and the caller takes it once.
         let slot = unsafe { &(*segment).slots[at] };
-        slot.value.with(|place| {
+        let value = slot.value.with(|place| {
             // SAFETY: as above.
             unsafe { (*place).assume_init_read() }
-        })
+        });
+        // Relaxed: the claim has seen it with Acquire, and it stays until the segment is recycled.
+        (value, slot.state.load(Relaxed) as u16)
     }
 
     /// Tells that `items` items of `segment` were copied out.
@@ -440,6 +461,12 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
             words.links.number.store(0, Relaxed);
             self.store.lock().free.push(segment);
         }
+    }
+
+    /// A counter on the line that producers fetch anyway; below [`TAIL_COUNTERS`].
+    #[inline]
+    pub(crate) fn counter(&self, at: usize) -> &P::AtomicU64 {
+        &self.tail.counters[at]
     }
 
     /// Items that were ever pushed.
@@ -480,7 +507,7 @@ impl<P: Platform, T, const LEN: usize> Store<P, T, LEN> {
             // SAFETY: the mapping is page-aligned and long enough for this many segments.
             unsafe {
                 let place = first.add(at);
-                place.write(Segment::new());
+                place.write(Segment::new(self.door));
                 self.free.push(place);
             }
         }

@@ -8,6 +8,9 @@
 mod blocking;
 mod idle;
 mod kick;
+mod lanes;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod state;
 mod worker;
 
@@ -24,6 +27,7 @@ use crate::intake::{self, Intake};
 use crate::item::Item;
 use crate::stats::PoolStats;
 use kick::Kick;
+pub(crate) use lanes::{LaneTag, Lanes};
 use state::{Entry, State};
 
 pub use blocking::blocking;
@@ -32,18 +36,23 @@ pub(crate) use worker::runs_item_of;
 
 /// Items in a segment of a pool's intake: 4 KiB of slots.
 #[cfg(not(loom))]
-const SEGMENT_ITEMS: usize = 64;
+const SEGMENT_ITEMS: usize = 128;
 #[cfg(loom)]
 const SEGMENT_ITEMS: usize = 2;
 
 /// Workers a pool may have when all but its limit are blocked.
+#[cfg(not(loom))]
 pub(crate) const MOST_WORKERS: usize = 512;
+#[cfg(loom)]
+pub(crate) const MOST_WORKERS: usize = 3;
 
-type SegmentQueue<P> = intake::SegmentQueue<P, Item<P>, SEGMENT_ITEMS>;
-type Taker<P> = intake::Taker<P, Item<P>, SEGMENT_ITEMS>;
-type Range<P> = intake::Range<P, Item<P>, SEGMENT_ITEMS>;
-type Segment<P> = intake::Segment<P, Item<P>, SEGMENT_ITEMS>;
-type Claim<P> = intake::Claim<P, Item<P>, SEGMENT_ITEMS>;
+type Doors<P> = intake::Doors<P, Item, SEGMENT_ITEMS>;
+type SegmentQueue<P> = intake::SegmentQueue<P, Item, SEGMENT_ITEMS>;
+type Takers<P> = intake::Takers<P, Item, SEGMENT_ITEMS>;
+type Range<P> = intake::Range<P, Item, SEGMENT_ITEMS>;
+type Segment<P> = intake::Segment<P, Item, SEGMENT_ITEMS>;
+type Watches<P> = intake::Watches<P, Item, SEGMENT_ITEMS>;
+type Claim<P> = intake::Claim<P, Item, SEGMENT_ITEMS>;
 
 /// A worker's words that others touch. Made with the first worker that takes the index, freed
 /// with the pool, so an index is always good to wake.
@@ -68,14 +77,16 @@ pub(crate) struct Pool<P: Platform> {
     idle_timeout: std::time::Duration,
     /// I: whether waiting for work on a CPU can end before the CPU is given up.
     may_spin: bool,
-    /// I (the queue has its own rules): the lock-free intake, if that is the rung.
-    queue: Option<SegmentQueue<P>>,
+    /// I (the doors have their own rules): the lock-free intake, if that is the rung.
+    queue: Option<Doors<P>>,
     /// A: set once each, under the lock, before the index is used.
     desks: Box<[P::AtomicPtr<Desk<P>>]>,
     /// A: indices below have a desk. Written under the lock.
     desk_count: P::AtomicU32,
     /// A: 1 while a worker watches for work before it sleeps.
     watchers: Padded<P::AtomicU32>,
+    /// A: the lanes of the queues that this pool serves, by tag.
+    pub(crate) lanes: Lanes<P>,
     /// A: items that workers have run.
     ran: Padded<P::AtomicU64>,
     /// A: futex calls that wake-ups took.
@@ -102,8 +113,8 @@ impl<P: Platform> Pool<P> {
         let (queue, entry) = match attributes.intake {
             Intake::Locked => (None, Entry::Locked(Default::default())),
             Intake::LockFree => {
-                let (queue, taker) = SegmentQueue::new(place.node);
-                (Some(queue), Entry::LockFree(taker))
+                let (queue, takers) = Doors::new(place.node, place.cpus.len());
+                (Some(queue), Entry::LockFree(takers))
             }
         };
         let pool = Arc::new(Self {
@@ -117,6 +128,7 @@ impl<P: Platform> Pool<P> {
             desks: (0..MOST_WORKERS).map(|_| P::AtomicPtr::new(std::ptr::null_mut())).collect(),
             desk_count: P::AtomicU32::new(0),
             watchers: Padded::new(P::AtomicU32::new(0)),
+            lanes: Lanes::new(),
             ran: Padded::new(P::AtomicU64::new(0)),
             wakeups: Padded::new(P::AtomicU64::new(0)),
             state: Padded::new(Lock::new(State::new(entry))),
@@ -127,24 +139,54 @@ impl<P: Platform> Pool<P> {
         Ok(pool)
     }
 
-    /// Brings an accepted item in, and wakes a worker if one should be.
+    /// Brings an accepted item of the lane with this tag in, by the door of the caller's CPU, and wakes a worker if one should be.
     #[inline]
-    pub(crate) fn push(&self, item: Item<P>) {
+    pub(crate) fn push(&self, door: usize, item: Item, lane: LaneTag) {
         match &self.queue {
             Some(queue) => {
-                if let Some(worker) = queue.push(item) {
+                if let Some(worker) = queue.push(door, item, lane.0) {
                     self.wake(worker);
                 }
             }
-            None => self.push_locked(item),
+            None => self.push_locked(item, lane),
         }
     }
 
-    fn push_locked(&self, item: Item<P>) {
+    /// Doors of the intake; 1 on the locked rung.
+    pub(crate) fn doors(&self) -> usize {
+        self.queue.as_ref().map_or(1, Doors::len)
+    }
+
+    /// A counter a door for a lane, at zero, on the lines that producers fetch anyway; `None`
+    /// where all are taken, or the rung has no such line.
+    pub(crate) fn take_counters(&self) -> Option<usize> {
+        let queue = self.queue.as_ref()?;
+        let mut state = self.lock();
+        let at = state.free_counters.trailing_zeros() as usize;
+        if at >= intake::TAIL_COUNTERS {
+            return None;
+        }
+        state.free_counters &= !(1 << at);
+        (0..queue.len()).for_each(|door| queue.counter(door, at).store(0, Relaxed));
+        Some(at)
+    }
+
+    /// Takes back what [`Self::take_counters`] gave.
+    pub(crate) fn return_counters(&self, at: usize) {
+        self.lock().free_counters |= 1 << at;
+    }
+
+    /// The counter at a door that [`Self::take_counters`] gave.
+    #[inline]
+    pub(crate) fn counter(&self, door: usize, at: usize) -> Option<&P::AtomicU64> {
+        Some(self.queue.as_ref()?.counter(door, at))
+    }
+
+    fn push_locked(&self, item: Item, lane: LaneTag) {
         let mut state = self.lock();
         state.queued += 1;
         match &mut state.entry {
-            Entry::Locked(list) => list.push_back(item),
+            Entry::Locked(list) => list.push_back((item, lane)),
             Entry::LockFree(_) => unreachable!("the locked rung has no lock-free queue"),
         }
         let kick = state.choose_kick(self);
@@ -200,8 +242,11 @@ impl<P: Platform> Pool<P> {
     }
 
     fn lock(&self) -> PoolGuard<'_, P> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         let since = self.measure_lock.then(P::now);
+        if state.sentinel.is_some() {
+            state.notice_sentinel(self);
+        }
         PoolGuard { state, since }
     }
 
@@ -223,7 +268,7 @@ impl<P: Platform> Pool<P> {
 
     pub(crate) fn stats(&self) -> PoolStats {
         let state = self.lock();
-        let queued = self.queue.as_ref().map_or(state.queued, intake::SegmentQueue::pushed);
+        let queued = self.queue.as_ref().map_or(state.queued, Doors::pushed);
         PoolStats {
             pod: self.place.pod,
             cpus: self.place.cpus.clone(),
@@ -243,7 +288,7 @@ impl<P: Platform> Pool<P> {
             lock_holds: state.counters.lock_holds,
             lock_hold_ns: state.counters.lock_hold_ns,
             lock_hold_max_ns: state.counters.lock_hold_max_ns,
-            intake_bytes: self.queue.as_ref().map_or(0, intake::SegmentQueue::mapped_bytes),
+            intake_bytes: self.queue.as_ref().map_or(0, Doors::mapped_bytes),
         }
     }
 }

@@ -42,20 +42,30 @@ pub(crate) struct Shared<P: Platform> {
 }
 
 impl<P: Platform> Shared<P> {
-    pub(crate) fn new(request: Request, set: Arc<PoolSet<P>>, event: Arc<Event<P>>) -> Self {
+    /// `None` where a pool serves as many queues as it can.
+    pub(crate) fn new(
+        request: Request,
+        set: Arc<PoolSet<P>>,
+        event: Arc<Event<P>>,
+    ) -> Option<Self> {
         let core = Arc::new(Core {
             name: request.name,
             panic_handler: request.panic_handler,
             limiter: request.max_active.map(Limiter::new),
         });
-        let lanes =
-            set.pools().map(|pool| Lane::new(Arc::clone(pool), Arc::clone(&core))).collect();
-        Self { core, lanes, set, event }
+        let lanes: Box<[Lane<P>]> = set
+            .pools()
+            .map(|pool| Lane::new(Arc::clone(pool), Arc::clone(&core)))
+            .collect::<Option<_>>()?;
+        lanes.iter().for_each(Lane::settle);
+        Some(Self { core, lanes, set, event })
     }
 
+    /// The lane and the door of the CPU that the caller runs on.
     #[inline]
-    fn lane_here(&self) -> &Lane<P> {
-        &self.lanes[self.set.pod_here()]
+    fn lane_here(&self) -> (&Lane<P>, usize) {
+        let (pod, door) = self.set.route_here();
+        (&self.lanes[pod], door)
     }
 
     /// Items that were accepted and are not over. Exact at some moment during the call: `done` is
@@ -105,7 +115,7 @@ impl<P: Platform> Workqueue<P> {
     }
 
     /// Queues `work` in the pod of the CPU that the caller runs on. Allocates nothing if `work`
-    /// holds at most 40 bytes.
+    /// holds at most 16 bytes.
     ///
     /// # Errors
     /// Hands `work` back if the queue is shut down.
@@ -114,8 +124,8 @@ impl<P: Platform> Workqueue<P> {
     where
         F: FnOnce() + Send + 'static,
     {
-        let lane = self.shared().lane_here();
-        lane.queue(work).map_err(|work| Refused::new(work, RefusedReason::ShutDown))
+        let (lane, door) = self.shared().lane_here();
+        lane.queue(door, work).map_err(|work| Refused::new(work, RefusedReason::ShutDown))
     }
 
     /// Queues `work` in the pod that `cpu` belongs to.
@@ -126,9 +136,9 @@ impl<P: Platform> Workqueue<P> {
     where
         F: FnOnce() + Send + 'static,
     {
-        match self.shared().set.pod_of(cpu) {
-            Some(pod) => self.shared().lanes[pod.index()]
-                .queue(work)
+        match self.shared().set.route_to(cpu) {
+            Some((pod, door)) => self.shared().lanes[pod]
+                .queue(door, work)
                 .map_err(|work| Refused::new(work, RefusedReason::ShutDown)),
             None => Err(Refused::new(work, RefusedReason::NoSuchCpu(cpu))),
         }
@@ -143,9 +153,9 @@ impl<P: Platform> Workqueue<P> {
     where
         F: FnOnce() + Send + 'static,
     {
-        match self.shared().set.pod_on_node(node) {
-            Some(pod) => self.shared().lanes[pod]
-                .queue(work)
+        match self.shared().set.route_to_node(node) {
+            Some((pod, door)) => self.shared().lanes[pod]
+                .queue(door, work)
                 .map_err(|work| Refused::new(work, RefusedReason::ShutDown)),
             None => Err(Refused::new(work, RefusedReason::NoSuchNode(node))),
         }
@@ -160,8 +170,8 @@ impl<P: Platform> Workqueue<P> {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        handle::submit(self.shared().lane_here(), work)
-            .map_err(|work| Refused::new(work, RefusedReason::ShutDown))
+        let (lane, door) = self.shared().lane_here();
+        handle::submit(lane, door, work).map_err(|work| Refused::new(work, RefusedReason::ShutDown))
     }
 
     /// Calls `body` with a scope through which it can queue work that borrows from outside, and
@@ -179,7 +189,8 @@ impl<P: Platform> Workqueue<P> {
 
     /// Counts an item in at the caller's pod; whoever sends it answers for what it borrows.
     pub(crate) fn enter(&self) -> Option<Entry<'_, P>> {
-        self.shared().lane_here().enter()
+        let (lane, door) = self.shared().lane_here();
+        lane.enter(door)
     }
 
     /// Waits until nothing that was accepted is left, including what items queue meanwhile.
