@@ -277,15 +277,18 @@ fn max_active_is_never_exceeded_and_keeps_the_order() {
 #[test]
 fn items_that_wait_for_one_another_all_get_a_worker() {
     on_all_rungs(|_, builder| {
-        let queue = builder().build().unwrap();
-        let all_here = Arc::new(Barrier::new(8));
-        let handles: Vec<_> = (0..8)
-            .map(|_| {
-                let all_here = Arc::clone(&all_here);
-                queue.submit(move || blocking::<Host, _>(|| drop(all_here.wait()))).unwrap()
-            })
-            .collect();
-        handles.into_iter().for_each(|handle| handle.join().unwrap());
+        // Again and again with fresh workers: one may block while the next is being started.
+        for _ in 0..20 {
+            let queue = builder().build().unwrap();
+            let all_here = Arc::new(Barrier::new(8));
+            let handles: Vec<_> = (0..8)
+                .map(|_| {
+                    let all_here = Arc::clone(&all_here);
+                    queue.submit(move || blocking::<Host, _>(|| drop(all_here.wait()))).unwrap()
+                })
+                .collect();
+            handles.into_iter().for_each(|handle| handle.join().unwrap());
+        }
     });
 }
 
