@@ -126,6 +126,20 @@ fn pools_go_with_their_last_queue() {
 }
 
 #[test]
+fn a_pool_stops_with_more_workers_awake_than_may_run() {
+    // Workers that come back from a wait are more than the limit when the last queue goes.
+    for intake in Intake::ALL {
+        for wake in Wake::ALL {
+            let runtime = builder().build().unwrap();
+            for _ in 0..100 {
+                let builder = runtime.workqueue().scope(Scope::Cpu).intake(intake).wake(wake);
+                all_at_once(&builder.build().unwrap(), 5);
+            }
+        }
+    }
+}
+
+#[test]
 fn hooks_run_first_and_last_on_each_worker_with_its_pod() {
     let log = Arc::new(Mutex::new(Vec::new()));
     let (first, last) = (Arc::clone(&log), Arc::clone(&log));
@@ -198,7 +212,7 @@ fn workers_have_the_nice_value_and_the_stack_that_were_asked_for() {
     let queue = runtime.workqueue().nice(7).stack_bytes(24 << 20).build().unwrap();
     let found = queue.submit(|| {
         // Deeper than the 2 MiB that a thread has by default.
-        let deep = std::hint::black_box([1_u8; 16 << 20]);
+        let deep = std::hint::black_box([1_u8; 6 << 20]);
         let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
         let after_name = stat.rsplit(')').next().unwrap();
         let nice = after_name.split_whitespace().nth(16).unwrap().parse::<i32>().unwrap();

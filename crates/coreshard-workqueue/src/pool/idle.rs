@@ -121,7 +121,7 @@ impl<P: Platform> Worker<'_, P> {
     fn lie_down(&mut self, state: &mut State<P>) -> Rest {
         let pool = self.pool;
         state.rejoin(self.index);
-        if state.active() > pool.place.limit {
+        if state.active() > pool.place.limit && !state.stopping {
             // More run than should, since one came back from being blocked: the others do the
             // work. At the far end of the list, to be culled first.
             state.idle.insert(0, self.index);
