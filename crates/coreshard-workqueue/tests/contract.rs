@@ -63,6 +63,22 @@ fn a_refused_closure_comes_back_whole() {
 }
 
 #[test]
+fn a_refused_closure_is_counted_nowhere() {
+    on_all_rungs(|_, builder| {
+        let queue = builder().build().unwrap();
+        for _ in 0..3 {
+            queue.queue(|| ()).unwrap();
+        }
+        queue.shutdown(NEVER).unwrap();
+        for _ in 0..10 {
+            queue.queue(|| ()).unwrap_err();
+        }
+        let stats = queue.stats();
+        assert_eq!((stats.queued, stats.run, stats.in_flight()), (3, 3, 0));
+    });
+}
+
+#[test]
 fn the_drop_of_the_last_handle_drains() {
     on_all_rungs(|_, builder| {
         let queue = builder().build().unwrap();
