@@ -142,8 +142,8 @@ fn a_panic_reaches_its_handle_and_the_worker_goes_on() {
         let workers = |queue: &Workqueue<Host>| queue.stats().total().workers;
         let before = workers(&queue);
 
-        let threw = queue.submit(|| resume_unwind(Box::new("from a handle"))).unwrap();
-        let panic: coreshard_workqueue::Panic = threw.join().map(|()| ()).unwrap_err();
+        let throw = || -> () { resume_unwind(Box::new("from a handle")) };
+        let panic = queue.submit(throw).unwrap().join().unwrap_err();
         assert_eq!(panic.message(), "from a handle");
         assert_eq!(*panic.into_payload().downcast::<&str>().unwrap(), "from a handle");
         assert!(handled.lock().unwrap().is_empty(), "the handle told it");
@@ -300,10 +300,13 @@ fn items_that_wait_for_one_another_all_get_a_worker() {
             let handles: Vec<_> = (0..8)
                 .map(|_| {
                     let all_here = Arc::clone(&all_here);
-                    queue.submit(move || blocking::<Host, _>(|| drop(all_here.wait()))).unwrap()
+                    queue
+                        .submit(move || blocking::<Host, _>(|| all_here.wait().is_leader()))
+                        .unwrap()
                 })
                 .collect();
-            handles.into_iter().for_each(|handle| handle.join().unwrap());
+            let leaders = handles.into_iter().map(|handle| handle.join().unwrap());
+            assert_eq!(leaders.filter(|is_leader| *is_leader).count(), 1);
         }
     });
 }

@@ -181,7 +181,7 @@ fn one_cell(
             });
         }
         // Now the producers' handles, and those inside items, are the last.
-        if producers % 2 == 0 {
+        if producers.is_multiple_of(2) {
             drop(main);
         } else {
             main.drain().unwrap();

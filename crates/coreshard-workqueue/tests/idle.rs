@@ -24,8 +24,7 @@ fn switches() -> BTreeMap<String, Vec<String>> {
         let Ok(status) = fs::read_to_string(task.unwrap().path().join("status")) else { continue };
         let line = |key: &str| status.lines().find(|line| line.starts_with(key)).unwrap();
         if line("Name:").contains("cs-") {
-            let counts =
-                ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"].map(|key| line(key));
+            let counts = ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"].map(line);
             let id = format!("{} {}", line("Name:"), line("Pid:"));
             found.insert(id, counts.map(str::to_owned).to_vec());
         }

@@ -41,10 +41,11 @@ fn all_at_once(queue: &Workqueue<Host>, items: usize) {
     let all_here = Arc::new(Barrier::new(items));
     let wait = |_| {
         let all_here = Arc::clone(&all_here);
-        queue.submit(move || blocking::<Host, _>(|| drop(all_here.wait()))).unwrap()
+        queue.submit(move || blocking::<Host, _>(|| all_here.wait().is_leader())).unwrap()
     };
     let handles: Vec<_> = (0..items).map(wait).collect();
-    handles.into_iter().for_each(|handle| handle.join().unwrap());
+    let leaders = handles.into_iter().map(|handle| handle.join().unwrap());
+    assert_eq!(leaders.filter(|is_leader| *is_leader).count(), 1);
 }
 
 #[test]
