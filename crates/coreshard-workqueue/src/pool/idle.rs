@@ -45,9 +45,14 @@ impl<P: Platform> State<P> {
     pub(super) fn reserve_spare(&mut self, pool: &Pool<P>) -> Option<usize> {
         let wanted = self.idle_count() == 0
             && self.alive - self.blocked < pool.place.limit
-            && !self.starting
             && !self.stopping;
         if !wanted {
+            return None;
+        }
+        if self.starting {
+            // The one that is being started may be what this caller waits beside: whoever starts
+            // it looks again when it is done.
+            self.spare_missed = true;
             return None;
         }
         let index = self.reserve_worker(pool)?;
@@ -116,7 +121,7 @@ impl<P: Platform> Worker<'_, P> {
     fn lie_down(&mut self, state: &mut State<P>) -> Rest {
         let pool = self.pool;
         state.rejoin(self.index);
-        if state.active() > pool.place.limit {
+        if state.active() > pool.place.limit && !state.stopping {
             // More run than should, since one came back from being blocked: the others do the
             // work. At the far end of the list, to be culled first.
             state.idle.insert(0, self.index);

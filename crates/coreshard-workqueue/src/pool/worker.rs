@@ -134,9 +134,18 @@ impl<P: Platform> Pool<P> {
         }
     }
 
+    /// Starts the worker whose index was reserved, and those that were wanted meanwhile: a worker
+    /// that blocks while another is being started cannot see to its own replacement.
     pub(super) fn start_spare(self: &Arc<Self>, index: usize) {
-        if let Err(error) = self.start_worker(index) {
-            tracing::warn!(pod = %self.place.pod, %error, "a pool is short of a worker");
+        let mut next = Some(index);
+        while let Some(index) = next {
+            if let Err(error) = self.start_worker(index) {
+                tracing::warn!(pod = %self.place.pod, %error, "a pool is short of a worker");
+            }
+            let mut state = self.lock();
+            next = std::mem::take(&mut state.spare_missed)
+                .then(|| state.reserve_spare(self))
+                .flatten();
         }
     }
 }
@@ -238,9 +247,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     }
 
     fn next_claimed(&mut self) -> Option<Work> {
-        if self.pool.queue.is_none() {
-            return None;
-        }
+        self.pool.queue.as_ref()?;
         let at = self.desk.range.next()?;
         Some(self.take_at(at))
     }
