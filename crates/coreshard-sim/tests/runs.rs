@@ -267,3 +267,42 @@ fn slices_share_a_cpu_among_those_who_compute() {
     assert!(ends[0].abs_diff(ends[1]) < 6_000_000, "{ends:?}");
     assert!(ends.iter().all(|end| *end > 36_000_000), "{ends:?}");
 }
+
+/// One holder at a time, first come first served, on both kinds of locks.
+#[test]
+fn a_lock_has_one_holder_and_loses_no_waiter() {
+    for profile in Profile::ALL {
+        for seed in 0..20 {
+            let run = Simulation::new(&two_sockets()).profile(profile).seed(seed).run(|| {
+                let lock = Arc::new(Lock::<Sim, u64>::new(0));
+                let inside = Arc::new(std::sync::atomic::AtomicBool::new(false));
+                let threads: Vec<_> = (0..40)
+                    .map(|number| {
+                        let (lock, inside) = (Arc::clone(&lock), Arc::clone(&inside));
+                        let body = move || {
+                            let word = AtomicU64::new(0);
+                            for round in 0..50 {
+                                let mut guard = lock.lock();
+                                assert!(!inside.swap(true, Relaxed), "two holders");
+                                Sim::compute(Duration::from_nanos((number * 37 + round * 11) % 90));
+                                word.fetch_add(1, Relaxed);
+                                *guard += 1;
+                                assert!(inside.swap(false, Relaxed));
+                                drop(guard);
+                                Sim::compute(Duration::from_nanos((number * 53 + round * 7) % 300));
+                                word.fetch_add(1, Relaxed);
+                                if round % 16 == 3 {
+                                    Sim::sleep(Duration::from_micros(number % 7));
+                                }
+                            }
+                        };
+                        Sim::spawn(ThreadSpec::default(), Box::new(body)).unwrap()
+                    })
+                    .collect();
+                threads.into_iter().for_each(ThreadHandle::join);
+                *lock.lock()
+            });
+            assert_eq!(run.unwrap().value, 40 * 50, "{profile}, seed {seed}");
+        }
+    }
+}

@@ -93,7 +93,8 @@ pub(crate) struct Core {
     /// CPUs that go on, are about to, or spin: while there are none, only timers are left.
     pub(super) busy_cpus: usize,
     pub(super) futexes: Futexes,
-    /// Threads that spin in the queues of locks.
+    /// Threads that spin in the queues of locks, by the lock's word.
+    pub(super) lock_queues: Futexes,
     pub(super) in_lock_queues: usize,
     /// CPUs that spin, by the line that they look at.
     pub(super) spinners: HashMap<Place, Vec<usize>>,
@@ -151,6 +152,7 @@ impl Core {
             alive: 0,
             busy_cpus: 0,
             futexes: Futexes::default(),
+            lock_queues: Futexes::default(),
             in_lock_queues: 0,
             spinners: HashMap::new(),
             arena,

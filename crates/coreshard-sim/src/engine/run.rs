@@ -142,7 +142,7 @@ pub(crate) fn spin_in_queue(
     }
     with(core, |core| {
         let place = core.place(address);
-        in_host(|| core.futexes.sleep(place, core.thread));
+        in_host(|| core.lock_queues.sleep(place, core.thread));
         core.in_lock_queues += 1;
         core.begin_wait(Wait::LockQueue { place, free }, None);
     });
@@ -152,19 +152,12 @@ pub(crate) fn spin_in_queue(
 }
 
 /// True if storing `value` frees a lock for which threads spin in a queue: then the word is to stay
-/// as it is, since the lock goes to the first of them and to nobody else.
+/// as it is, since the lock goes to the first of them, at the wake-up that follows, and to nobody
+/// else. A wake-up without this is one that came late, and hands nothing over.
 #[inline]
 pub(crate) fn hands_over(address: usize, value: u64) -> bool {
     let Some(core) = current() else { return false };
-    with(core, |core| {
-        if core.in_lock_queues == 0 {
-            return false;
-        }
-        let place = core.place(address);
-        let Some(first) = core.futexes.first(place) else { return false };
-        let state = core.threads[first].state;
-        matches!(state, State::Waiting { wait: Wait::LockQueue { free, .. }, .. } if u64::from(free) == value)
-    })
+    with(core, |core| core.in_lock_queues > 0 && core.begin_handover(address, value))
 }
 
 pub(crate) fn profile(core: NonNull<Core>) -> Profile {
@@ -192,14 +185,13 @@ pub(crate) fn wake(address: usize, most: usize) {
     with(core, |core| {
         in_host(|| {
             let place = core.place(address);
+            if let Some(next) = core.threads[core.thread].hands_lock_to.take() {
+                core.hand_lock_to(next);
+                return;
+            }
             for _ in 0..most {
                 let Some(thread) = core.futexes.pop(place) else { break };
-                let state = core.threads[thread].state;
-                if let State::Waiting { wait: Wait::LockQueue { .. }, .. } = state {
-                    core.hand_lock_to(thread);
-                } else {
-                    core.now = core.make_runnable(thread, core.now);
-                }
+                core.now = core.make_runnable(thread, core.now);
             }
         });
     });
@@ -276,7 +268,22 @@ pub(crate) fn spawn(
 }
 
 impl Core {
-    /// Ends the spinning of the first in a lock's queue.
+    fn begin_handover(&mut self, address: usize, value: u64) -> bool {
+        let place = self.place(address);
+        let Some(first) = self.lock_queues.first(place) else { return false };
+        let State::Waiting { wait: Wait::LockQueue { free, .. }, .. } = self.threads[first].state
+        else {
+            return false;
+        };
+        if u64::from(free) != value {
+            return false;
+        }
+        self.lock_queues.pop(place);
+        self.threads[self.thread].hands_lock_to = Some(first);
+        true
+    }
+
+    /// Ends the spinning of the one who was the first in a lock's queue.
     fn hand_lock_to(&mut self, thread: usize) {
         self.in_lock_queues -= 1;
         self.threads[thread].state = State::Runnable;
@@ -363,6 +370,7 @@ impl Core {
             deadline: None,
             timer_at: None,
             timed_out: false,
+            hands_lock_to: None,
         });
         self.alive += 1;
         Ok(number)

@@ -57,6 +57,8 @@ pub(super) struct Thread {
     /// When its timer's event comes; any other is stale.
     pub(super) timer_at: Option<Ps>,
     pub(super) timed_out: bool,
+    /// It has freed a lock, and is about to wake the first in its queue.
+    pub(super) hands_lock_to: Option<usize>,
 }
 
 impl Thread {
