@@ -1,7 +1,8 @@
 //! The in-kernel workqueue benchmark on a simulated machine: one producer a CPU, each with one item
 //! outstanding; it sleeps until its item ran. The method is that of Linux' lib/test_workqueue.c.
 //!
-//! `cargo run --release -p coreshard-sim --example kernel_queue [MACHINE [PROFILE [ITEMS [SEED]]]]`
+//! `cargo run --release -p coreshard-sim --example kernel_queue [MACHINE [PROFILE [ITEMS [SEED
+//! [SCOPE [INTAKE [WAKE]]]]]]]`; a machine is a preset's name or a file, and `all` stands for all.
 #![allow(clippy::print_stdout, reason = "an example that prints its measurements")]
 
 use std::sync::Arc;
@@ -88,10 +89,18 @@ fn measure(machine: &Machine, scope: Scope, intake: Intake, wake: Wake, items: u
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let machine = Machine::named(arguments.next().as_deref().unwrap_or("grace"))?;
+    let name = arguments.next().unwrap_or_else(|| "grace".to_owned());
+    let machine = match name.ends_with(".toml") {
+        true => Machine::from_file(name.as_ref())?,
+        false => Machine::named(&name)?,
+    };
     let profile: Profile = arguments.next().as_deref().unwrap_or("in-kernel").parse()?;
     let items = arguments.next().map_or(Ok(1_000), |text| text.parse())?;
     let seed = arguments.next().map_or(Ok(1), |text| text.parse())?;
+    let only: Vec<String> = arguments.collect();
+    let wanted = |place: usize, rung: &dyn std::fmt::Display| {
+        only.get(place).is_none_or(|only| only == "all" || *only == rung.to_string())
+    };
     println!(
         "machine {}, {} CPUs, profile {profile}, {items} items a producer, seed {seed}",
         machine.topology().name(),
@@ -102,6 +111,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for intake in Intake::ALL {
         for wake in Wake::ALL {
             for scope in SCOPES {
+                if !(wanted(0, &scope) && wanted(1, &intake) && wanted(2, &wake)) {
+                    continue;
+                }
                 let start = Instant::now();
                 let simulation = Simulation::new(&machine)
                     .seed(seed)
