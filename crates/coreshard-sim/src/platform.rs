@@ -49,6 +49,13 @@ impl Sim {
         engine::charge(core, |_| ns.saturating_mul(NS));
     }
 
+    /// Calls code that is no part of the simulated program, such as a progress bar: what it
+    /// allocates does not come from the program's memory, so the run is the same without it. It
+    /// must not use the simulated machine.
+    pub fn outside<R>(call: impl FnOnce() -> R) -> R {
+        in_host(call)
+    }
+
     /// Starts a SCHED_FIFO thread: it runs before all fair threads, and before those of a lower
     /// priority.
     ///

@@ -38,7 +38,8 @@ fn ping_pong_between_any_two_cpus_takes_the_files_latency_exactly() {
 #[test]
 fn contended_operations_take_what_was_published() {
     let machine = Machine::from_toml("skylake", SKYLAKE).unwrap();
-    let rows: [(&str, programs::Operation, &[(u32, f64)]); 4] = [
+    type Row<'a> = (&'a str, programs::Operation, &'a [(u32, f64)]);
+    let rows: [Row<'_>; 4] = [
         ("atomic add", programs::add, &[(2, 44.0), (3, 70.0), (4, 96.0)]),
         (
             "compare-exchange loop",

@@ -586,7 +586,8 @@ impl fmt::Display for SimError {
 impl std::error::Error for SimError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Setup(error) => Some(error),
+            // The text has what it says itself already.
+            Self::Setup(error) => error.source(),
             Self::Deadlock(_) | Self::TimeLimit(_) => None,
         }
     }

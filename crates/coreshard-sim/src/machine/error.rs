@@ -54,10 +54,10 @@ impl fmt::Display for MachineError {
 
 impl std::error::Error for MachineError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // The text has what these say themselves already.
         match &self.kind {
-            Kind::Read(_, error) => Some(error),
-            Kind::Topology(error) => Some(error),
-            Kind::Problem(_) => None,
+            Kind::Topology(error) => error.source(),
+            Kind::Read(..) | Kind::Problem(_) => None,
         }
     }
 }
