@@ -55,6 +55,16 @@ pub(crate) fn runs_item_of<P: Platform>(of: impl FnOnce(&Lane<P>) -> bool) -> bo
     .unwrap_or(false)
 }
 
+/// A hook that panics costs its own work, not the worker.
+fn run_hook(hook: Option<&(dyn Fn(PodId) + Send + Sync)>, pod: PodId) {
+    if let Some(hook) = hook
+        && let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| hook(pod)))
+    {
+        tracing::error!(%pod, panic = crate::handle::message_of(payload.as_ref()), "a hook panicked");
+        std::mem::forget(payload);
+    }
+}
+
 /// At most 15 bytes are seen by the kernel: the scope in short, the pod, the worker.
 fn thread_name(scope: Scope, pod: PodId, index: usize) -> String {
     let scope = match scope {
@@ -181,9 +191,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             // It stays at home: stricter than asked, and said.
             tracing::warn!(%pod, %error, "a worker may not leave its pod");
         }
-        if let Some(hook) = &pool.attributes.hooks.on_start {
-            hook(*pod);
-        }
+        run_hook(pool.attributes.hooks.on_start.as_deref(), *pod);
         loop {
             while let Some(item) = self.next_item() {
                 self.execute(item, &context);
@@ -193,9 +201,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
                 break;
             }
         }
-        if let Some(hook) = &pool.attributes.hooks.on_stop {
-            hook(*pod);
-        }
+        run_hook(pool.attributes.hooks.on_stop.as_deref(), *pod);
         P::set_local(LocalKey::Worker, ptr::null_mut());
     }
 
