@@ -35,4 +35,4 @@ pub use host::{
 pub use lock::{Lock, LockGuard};
 pub use padded::{LINE_PAIR_BYTES, Padded};
 pub use parker::Parker;
-pub use platform::{LocalKey, Platform, ThreadHandle, ThreadSpec, Time, WaitOutcome};
+pub use platform::{LocalKey, Platform, ThreadHandle, ThreadId, ThreadSpec, Time, WaitOutcome};

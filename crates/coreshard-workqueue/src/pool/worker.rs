@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, LocalKey, Platform, SpawnError, ThreadSpec};
 use coreshard_topology::{PodId, Scope};
 
-use super::state::Entry;
+use super::state::{Aside, Entry};
 use super::{Claim, Desk, LaneTag, Pool, Segment, SegmentQueue, Watches, idle};
 use crate::attributes::Place;
 use crate::item::Item;
@@ -184,6 +184,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let context =
             Context { pool: Arc::clone(pool), index: self.index, lane: Cell::new(ptr::null()) };
         P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());
+        self.desk.thread.store(P::this_thread().0, Release);
         let Place { home, roam, pod, .. } = &pool.place;
         if home != roam
             && let Err(error) = P::set_affinity(roam)
@@ -213,6 +214,9 @@ impl<'pool, P: Platform> Worker<'pool, P> {
                 Tally { tag: Some(tag), lane: self.pool.lanes.lane(tag).as_ptr(), items: 0 };
         }
         context.lane.set(self.tally.lane);
+        // Only this worker writes it: no locked instruction.
+        let begun = self.desk.items_begun.load(Relaxed);
+        self.desk.items_begun.store(begun + 1, Relaxed);
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| item.run()));
         // SAFETY: a lane lives until its items are told to it, and this one is not yet.
         let lane = unsafe { &*self.tally.lane };
@@ -288,6 +292,9 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let pool = self.pool;
         let mut state = pool.lock();
         state.rejoin(self.index);
+        if state.aside[self.index] == Aside::Presumed {
+            state.put_aside(self.index, Aside::No);
+        }
         state.counters.repatriated += std::mem::take(&mut self.repatriated);
         self.excess = state.active() > pool.place.limit;
         if self.excess {
@@ -324,6 +331,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let kick = if left { state.choose_kick(pool) } else { None };
         let kick = kick.or_else(|| state.appoint_sentinel(pool));
         pool.unlock_and_kick(state, kick);
+        // After the lock was held: see the monitor's `run`.
+        pool.monitor.notice_work();
         if let Some(spare) = spare {
             pool.start_spare(spare);
         }
