@@ -2,6 +2,7 @@
 //!
 //! Each test runs this file's program again as a child, which enters the limits before it asks for
 //! the runtime, and reports what it found.
+#![allow(clippy::print_stdout, reason = "the child reports so, and a test says why it skips")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
