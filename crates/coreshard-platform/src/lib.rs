@@ -35,4 +35,6 @@ pub use host::{
 pub use lock::{Lock, LockGuard};
 pub use padded::{LINE_PAIR_BYTES, Padded};
 pub use parker::Parker;
-pub use platform::{Fields, LocalKey, Platform, ThreadHandle, ThreadSpec, Time, WaitOutcome};
+pub use platform::{
+    Fields, LocalKey, Platform, ThreadHandle, ThreadId, ThreadSpec, Time, WaitOutcome,
+};

@@ -97,6 +97,24 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     #[inline(always)]
     fn prefetch_write<T>(_place: *const T) {}
 
+    /// Names the calling thread to [`Platform::cpu_time_of`].
+    fn this_thread() -> ThreadId {
+        ThreadId(0)
+    }
+
+    /// The CPU time that a thread of this process has used so far; `None` where the thread is
+    /// gone, or the platform cannot tell: then nobody can tell a thread that runs from one that
+    /// waits.
+    fn cpu_time_of(_thread: ThreadId) -> Option<Duration> {
+        None
+    }
+
+    /// True if a thread of this process waits for something (sleep, lock, I/O) at this moment, and
+    /// is neither running nor ready to run.
+    fn is_waiting(_thread: ThreadId) -> bool {
+        false
+    }
+
     /// Reports a read of plain data to a platform that models memory. Empty on the host.
     #[inline(always)]
     #[track_caller]
@@ -151,6 +169,10 @@ macro_rules! fields {
         }
     };
 }
+
+/// A thread of this process, as the platform names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadId(pub u32);
 
 /// Whose per-thread pointer is meant: each runtime has one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use coreshard_platform::{
     AffinityError, AtomicInt, Fields, LocalKey, NodeMemory, NodeMemoryError, Placement, Platform,
-    SpawnError, ThreadHandle, ThreadSpec, Time, WaitOutcome,
+    SpawnError, ThreadHandle, ThreadId, ThreadSpec, Time, WaitOutcome,
 };
 use coreshard_topology::{CpuId, CpuSet, NodeId};
 
@@ -126,6 +126,18 @@ impl Platform for Sim {
 
     fn spin_hint() {
         engine::spin_hint();
+    }
+
+    fn this_thread() -> ThreadId {
+        engine::this_thread(current("a thread asks for its name"))
+    }
+
+    fn cpu_time_of(thread: ThreadId) -> Option<Duration> {
+        engine::cpu_time_of(current("a thread's CPU time is asked for"), thread)
+    }
+
+    fn is_waiting(thread: ThreadId) -> bool {
+        engine::is_waiting(current("a thread's state is asked for"), thread)
     }
 
     fn idlers_may_spin() -> bool {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Duration;
 
 use coreshard_platform::{
-    AtomicInt, Lock, Parker, Platform, ThreadHandle, ThreadSpec, WaitOutcome,
+    AtomicInt, Lock, Parker, Platform, ThreadHandle, ThreadId, ThreadSpec, WaitOutcome,
 };
 use coreshard_sim::{Machine, Profile, Sim, SimAlloc, SimError, Simulation, Summary};
 use coreshard_topology::{CpuId, NodeId};
@@ -305,4 +305,28 @@ fn a_lock_has_one_holder_and_loses_no_waiter() {
             assert_eq!(run.unwrap().value, 40 * 50, "{profile}, seed {seed}");
         }
     }
+}
+
+#[test]
+fn a_threads_cpu_time_and_state_can_be_asked_for() {
+    let run = Simulation::new(&two_sockets()).run(|| {
+        let name = Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let mine = Arc::clone(&name);
+        let thread = pinned(CpuId(1), move || {
+            mine.store(Sim::this_thread().0, Relaxed);
+            Sim::compute(Duration::from_millis(2));
+            Sim::sleep(Duration::from_millis(5));
+        });
+        Sim::sleep(Duration::from_millis(1));
+        let id = ThreadId(name.load(Relaxed));
+        let early = (Sim::cpu_time_of(id).unwrap().as_micros(), Sim::is_waiting(id));
+        Sim::sleep(Duration::from_millis(3));
+        let late = (Sim::cpu_time_of(id).unwrap().as_micros(), Sim::is_waiting(id));
+        thread.join();
+        assert_eq!((Sim::cpu_time_of(id), Sim::is_waiting(id)), (None, false));
+        (early, late)
+    });
+    let (early, late) = run.unwrap().value;
+    assert!((900..1_100).contains(&early.0) && !early.1, "{early:?}");
+    assert!((2_000..2_100).contains(&late.0) && late.1, "{late:?}");
 }

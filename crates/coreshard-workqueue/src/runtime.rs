@@ -11,7 +11,7 @@ use crate::attributes::{Attributes, Place};
 use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::event::Event;
 use crate::intake::MOST_DOORS;
-use crate::pool::{Pool, PoolSettings};
+use crate::pool::{Monitor, Pool, PoolSettings};
 use crate::queue::{Builder, Request, Shared, Workqueue};
 
 /// The pools of one set of attributes, one a pod.
@@ -70,6 +70,12 @@ impl<P: Platform> PoolSet<P> {
 impl<P: Platform> Drop for PoolSet<P> {
     fn drop(&mut self) {
         self.pools.iter().for_each(|pool| pool.stop());
+        let monitor = self.pools.first().map(|pool| pool.monitor());
+        self.pools = Box::default();
+        // It goes with the last pool.
+        if let Some(monitor) = monitor {
+            monitor.wake();
+        }
     }
 }
 
@@ -81,6 +87,7 @@ struct Machine<P: Platform> {
     laid_over: Option<Vec<CpuId>>,
     settings: PoolSettings,
     event: Arc<Event<P>>,
+    monitor: Arc<Monitor<P>>,
     registry: Lock<P, Registry<P>>,
 }
 
@@ -179,6 +186,7 @@ impl<P: Platform> RuntimeBuilder<P> {
             laid_over,
             settings,
             event: Arc::new(Event::new()),
+            monitor: Arc::new(Monitor::new()),
             registry: Lock::new(Registry { sets: Vec::new(), queues: Vec::new(), closed: false }),
         };
         Ok(Runtime { machine: Arc::new(machine) })
@@ -336,7 +344,8 @@ impl<P: Platform> Machine<P> {
                 worker_limit = place.limit, "pool"
             );
             let attributes = Arc::clone(&attributes);
-            match Pool::start(place, attributes, self.settings, Arc::clone(&self.event)) {
+            let event = Arc::clone(&self.event);
+            match Pool::start(place, attributes, self.settings, event, &self.monitor) {
                 Ok(pool) => pools.push(pool),
                 Err(error) => {
                     set.pools = pools.into();

@@ -45,6 +45,7 @@ impl QueueStats {
             sum.wakeups += pool.wakeups;
             sum.repatriated += pool.repatriated;
             sum.stolen += pool.stolen;
+            sum.presumed_blocked += pool.presumed_blocked;
             sum.failed_worker_starts += pool.failed_worker_starts;
             sum.lock_holds += pool.lock_holds;
             sum.lock_hold_ns += pool.lock_hold_ns;
@@ -71,7 +72,7 @@ pub struct PoolStats {
     pub workers: usize,
     /// Workers that sleep.
     pub idle_workers: usize,
-    /// Workers that wait inside an item, and said so.
+    /// Workers that wait inside an item: they said so, or the monitor found them.
     pub blocked_workers: usize,
     /// Items that came in, of all queues that share the pool.
     pub queued: u64,
@@ -87,6 +88,8 @@ pub struct PoolStats {
     pub repatriated: u64,
     /// Times a worker took over what another one had claimed.
     pub stolen: u64,
+    /// Times the monitor found a worker inside an item, using no CPU time, while items waited.
+    pub presumed_blocked: u64,
     /// Workers that could not be started.
     pub failed_worker_starts: u64,
     /// Times the pool's lock was held; counted only where lock holds are measured.
@@ -95,6 +98,6 @@ pub struct PoolStats {
     pub lock_hold_ns: u64,
     /// How long it was held at most, in nanoseconds; measured as above.
     pub lock_hold_max_ns: u64,
-    /// Memory that the lock-free intake has mapped, in bytes.
+    /// Memory that the lock-free intake holds, in bytes.
     pub intake_bytes: usize,
 }

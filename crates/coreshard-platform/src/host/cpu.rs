@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use coreshard_topology::CpuId;
 
-use crate::Time;
+use crate::{ThreadId, Time};
 
 /// glibc (since 2.35) and musl answer without a system call: from the thread's rseq area or the
 /// vDSO.
@@ -37,12 +37,38 @@ pub(super) fn prefetch_write(place: *const u8) {
     let _ = place;
 }
 
-fn read_clock(clock: libc::clockid_t) -> Duration {
+fn try_clock(clock: libc::clockid_t) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a live timespec for the kernel to fill.
     let rc = unsafe { libc::clock_gettime(clock, &raw mut time) };
-    assert_eq!(rc, 0, "clock {clock} exists on every Linux");
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+    let read = || Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32);
+    (rc == 0).then(read)
+}
+
+/// The state letter of proc_pid_stat(5) comes after the name, which is in parentheses and may
+/// hold any character.
+pub(super) fn is_waiting(ThreadId(thread): ThreadId) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+    let state = |stat: &str| stat.rsplit_once(')').and_then(|(_, rest)| rest.trim().chars().next());
+    matches!(stat.as_deref().map(state), Ok(Some('S' | 'D')))
+}
+
+fn read_clock(clock: libc::clockid_t) -> Duration {
+    try_clock(clock).expect("every Linux has the monotonic clock, and the caller's own")
+}
+
+pub(super) fn this_thread() -> ThreadId {
+    // SAFETY: takes no arguments and touches no memory of ours.
+    ThreadId(unsafe { libc::gettid() }.unsigned_abs())
+}
+
+/// The CPU clock of another thread: the kernel's encoding of thread ids in clock ids, as
+/// pthread_getcpuclockid(3) makes them, but from an id that may be stale: then there is no clock.
+pub(super) fn cpu_time_of(ThreadId(thread): ThreadId) -> Option<Duration> {
+    const CPUCLOCK_SCHED: i32 = 2;
+    const CPUCLOCK_PERTHREAD: i32 = 4;
+    let thread = i32::try_from(thread).ok()?;
+    try_clock(!thread << 3 | CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED)
 }
 
 pub(super) fn monotonic_now() -> Time {
@@ -81,6 +107,28 @@ mod tests {
     fn the_current_cpu_is_one_that_this_thread_may_use() {
         let allowed = crate::affinity().unwrap();
         assert!(allowed.contains(current()), "{} not in {allowed}", current());
+    }
+
+    #[test]
+    fn a_threads_cpu_time_is_told_to_others_while_it_lives() {
+        let (say, hear) = std::sync::mpsc::channel();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            while thread_cpu_time() < Duration::from_millis(2) {}
+            say.send(this_thread()).unwrap();
+            stopped.recv().unwrap_err();
+        });
+        let id = hear.recv().unwrap();
+        assert!(cpu_time_of(id).unwrap() >= Duration::from_millis(1));
+        // It is on its way into the wait for the channel.
+        while !is_waiting(id) {
+            std::thread::yield_now();
+        }
+        assert!(!is_waiting(this_thread()), "this thread runs");
+        drop(stop);
+        thread.join().unwrap();
+        assert_eq!(cpu_time_of(ThreadId(u32::MAX)), None);
+        assert!(!is_waiting(ThreadId(u32::MAX)));
     }
 
     #[test]

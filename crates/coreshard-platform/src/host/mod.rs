@@ -18,7 +18,7 @@ pub use cpu::{CpuClock, thread_cpu_time};
 pub use memory::{NodeMemory, NodeMemoryError, Placement, ReleaseMemory};
 pub use thread::{HostThread, SpawnError};
 
-use crate::{HostCell, LocalKey, Platform, ThreadSpec, Time, WaitOutcome};
+use crate::{HostCell, LocalKey, Platform, ThreadId, ThreadSpec, Time, WaitOutcome};
 
 /// This machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +84,18 @@ impl Platform for Host {
     #[inline(always)]
     fn prefetch_write<T>(place: *const T) {
         cpu::prefetch_write(place.cast());
+    }
+
+    fn this_thread() -> ThreadId {
+        cpu::this_thread()
+    }
+
+    fn cpu_time_of(thread: ThreadId) -> Option<Duration> {
+        cpu::cpu_time_of(thread)
+    }
+
+    fn is_waiting(thread: ThreadId) -> bool {
+        cpu::is_waiting(thread)
     }
 
     #[inline(always)]

@@ -20,6 +20,6 @@ mod thread;
 pub(crate) use self::core::{Core, Site, current};
 pub use run::{Run, SimError, Simulation, Stuck, Summary, WaitingThread};
 pub(crate) use run::{
-    access, charge, hands_over, join, preemption_point, profile, set_affinity, sleep, spawn,
-    spin_hint, spin_in_queue, wait, wake, yield_now,
+    access, charge, cpu_time_of, hands_over, is_waiting, join, preemption_point, profile,
+    set_affinity, sleep, spawn, spin_hint, spin_in_queue, this_thread, wait, wake, yield_now,
 };

@@ -7,7 +7,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use coreshard_platform::{AffinityError, SpawnError, ThreadSpec, WaitOutcome};
+use coreshard_platform::{AffinityError, SpawnError, ThreadId, ThreadSpec, WaitOutcome};
 use coreshard_topology::CpuSet;
 use corosensei::{Coroutine, CoroutineResult};
 
@@ -158,6 +158,38 @@ pub(crate) fn spin_in_queue(
 pub(crate) fn hands_over(address: usize, value: u64) -> bool {
     let Some(core) = current() else { return false };
     with(core, |core| core.in_lock_queues > 0 && core.begin_handover(address, value))
+}
+
+/// Threads are named from 1 on.
+pub(crate) fn this_thread(core: NonNull<Core>) -> ThreadId {
+    with(core, |core| ThreadId(core.thread as u32 + 1))
+}
+
+/// A look at a thread through the kernel, which costs a system call.
+fn look_at<R>(
+    core: NonNull<Core>,
+    thread: ThreadId,
+    look: impl FnOnce(&Core, usize) -> R,
+) -> Option<R> {
+    charge(core, |costs| costs.syscall);
+    in_turn(core);
+    with(core, |core| {
+        let number = (thread.0 as usize).checked_sub(1)?;
+        let alive = core.threads.get(number).is_some_and(|thread| thread.state != State::Over);
+        alive.then(|| look(core, number))
+    })
+}
+
+pub(crate) fn cpu_time_of(core: NonNull<Core>, thread: ThreadId) -> Option<Duration> {
+    look_at(core, thread, |core, number| Duration::from_nanos(core.cpu_time_of(number) / NS))
+}
+
+pub(crate) fn is_waiting(core: NonNull<Core>, thread: ThreadId) -> bool {
+    let waits = look_at(core, thread, |core, number| {
+        let state = core.threads[number].state;
+        matches!(state, State::Waiting { wait, .. } if !matches!(wait, Wait::LockQueue { .. }))
+    });
+    waits.unwrap_or(false)
 }
 
 pub(crate) fn profile(core: NonNull<Core>) -> Profile {
@@ -365,6 +397,7 @@ impl Core {
             cpu: self.cpu,
             fifo_priority,
             used: 0,
+            on_cpu: 0,
             local: std::ptr::null_mut(),
             joiners: Vec::new(),
             deadline: None,

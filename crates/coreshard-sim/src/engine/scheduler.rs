@@ -224,6 +224,14 @@ impl Core {
         }
     }
 
+    /// How long a thread has been on CPUs so far.
+    pub(super) fn cpu_time_of(&self, thread: usize) -> Ps {
+        let known = &self.threads[thread];
+        let cpu = &self.cpus[known.cpu];
+        let running = (cpu.current == Some(thread)).then(|| self.now.saturating_sub(cpu.on_since));
+        known.on_cpu + running.unwrap_or(0)
+    }
+
     /// True if the running thread must make room now.
     pub(super) fn must_leave(&self) -> bool {
         self.now >= self.cpus[self.cpu].preempts_at()
@@ -234,6 +242,7 @@ impl Core {
         let Some(thread) = self.cpus[cpu].current.take() else { return };
         let since = self.cpus[cpu].on_since;
         self.threads[thread].used += now.saturating_sub(since);
+        self.threads[thread].on_cpu += now.saturating_sub(since);
         if let Some(recorder) = &mut self.recorder {
             recorder.span(Span { cpu, thread, start: since, end: now });
         }

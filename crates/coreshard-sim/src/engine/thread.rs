@@ -50,6 +50,8 @@ pub(super) struct Thread {
     pub(super) fifo_priority: u8,
     /// How much of a CPU it has had, for fairness.
     pub(super) used: Ps,
+    /// How long it was on CPUs, while it is on none.
+    pub(super) on_cpu: Ps,
     pub(super) local: *mut (),
     pub(super) joiners: Vec<usize>,
     /// When its wait is over at the latest.

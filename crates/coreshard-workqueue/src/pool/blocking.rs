@@ -5,6 +5,8 @@ use std::sync::Arc;
 use coreshard_platform::Platform;
 
 use super::Pool;
+use super::kick::Kick;
+use super::state::{Aside, State};
 use super::worker::with_context;
 
 /// Calls `work`, which may block, and lets another worker run meanwhile.
@@ -12,8 +14,8 @@ use super::worker::with_context;
 /// On a worker's thread, the pool counts this worker as blocked until `work` returns, and at once
 /// wakes or starts another one if one more may run. Elsewhere it just calls `work`.
 pub fn blocking<P: Platform, R>(work: impl FnOnce() -> R) -> R {
-    let pool = with_context::<P, _>(|context| Arc::clone(&context.pool));
-    let _stand_in = pool.map(StandIn::begin);
+    let seat = with_context::<P, _>(|context| (Arc::clone(&context.pool), context.index));
+    let _stand_in = seat.and_then(|(pool, worker)| StandIn::begin(pool, worker));
     work()
 }
 
@@ -25,27 +27,45 @@ pub(crate) fn wait_aside<P: Platform, R>(wait: impl FnOnce() -> R) -> R {
 /// While it lives, this thread's worker counts as blocked.
 struct StandIn<P: Platform> {
     pool: Arc<Pool<P>>,
+    worker: usize,
 }
 
 impl<P: Platform> StandIn<P> {
-    fn begin(pool: Arc<Pool<P>>) -> Self {
+    /// `None` where the worker counts as blocked already: the outermost call answers for it.
+    fn begin(pool: Arc<Pool<P>>, worker: usize) -> Option<Self> {
         let mut state = pool.lock();
-        state.blocked += 1;
-        let left = pool.queue.is_some() && pool.ranges().any(|(_, range)| range.has_items());
-        let kick = if left || state.has_queued(&pool) { state.choose_kick(&pool) } else { None };
-        let kick = kick.or_else(|| state.appoint_sentinel(&pool));
-        let spare = if kick.is_none() { state.reserve_spare(&pool) } else { None };
+        if state.aside[worker] == Aside::Declared {
+            return None;
+        }
+        state.put_aside(worker, Aside::Declared);
+        let (kick, spare) = state.find_stand_in(&pool);
         pool.unlock_and_kick(state, kick);
         if let Some(spare) = spare {
             pool.start_spare(spare);
         }
-        Self { pool }
+        Some(Self { pool, worker })
     }
 }
 
 impl<P: Platform> Drop for StandIn<P> {
     fn drop(&mut self) {
         // The pool may now run one more than its limit; the next that looks for work lies down.
-        self.pool.lock().blocked -= 1;
+        self.pool.lock().put_aside(self.worker, Aside::No);
+    }
+}
+
+impl<P: Platform> State<P> {
+    /// After a worker was put aside: who takes its place, and does what is left or what comes.
+    pub(super) fn find_stand_in(&mut self, pool: &Pool<P>) -> (Option<Kick>, Option<usize>) {
+        let kick = if self.has_work(pool) { self.choose_kick(pool) } else { None };
+        let kick = kick.or_else(|| self.appoint_sentinel(pool));
+        let spare = if kick.is_none() { self.reserve_spare(pool) } else { None };
+        (kick, spare)
+    }
+
+    /// True if an item waits, in the intake or in a claim.
+    pub(super) fn has_work(&mut self, pool: &Pool<P>) -> bool {
+        let claimed = pool.queue.is_some() && pool.ranges().any(|(_, range)| range.has_items());
+        claimed || self.has_queued(pool)
     }
 }

@@ -6,7 +6,7 @@ use coreshard_platform::{AtomicInt, Platform};
 
 use super::state::{Entry, State};
 use super::worker::Worker;
-use super::{Pool, PoolGuard};
+use super::{Doors, Pool, PoolGuard};
 
 /// Looks at the next item's slot before a worker sleeps, at first, at least and at most. A look
 /// that succeeds saves two system calls and a context switch, and doubles the next budget; one
@@ -166,6 +166,8 @@ impl<P: Platform> Worker<'_, P> {
         if parker.park_timeout(pool.idle_timeout) {
             return true;
         }
+        // Nobody needed this worker for a while: nor, perhaps, the memory of the last burst.
+        pool.queue.iter().for_each(Doors::trim);
         let state = pool.lock();
         if self.may_leave(state) {
             return false;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use coreshard_platform::Parker;
 use coreshard_topology::{CpuId, CpuSet, PodId, Scope};
 
-use super::{Pool, PoolSettings};
+use super::{Monitor, Pool, PoolSettings};
 use crate::attributes::{Attributes, Hooks, Place};
 use crate::event::Event;
 use crate::intake::Intake;
@@ -45,8 +45,14 @@ fn pool(intake: Intake, wake: Wake, limit: usize) -> Arc<Pool<Loom>> {
     };
     let settings =
         PoolSettings { measure_lock: false, idle_timeout: Duration::from_secs(1), may_spin: false };
-    Pool::start(place, Arc::new(attributes), settings, Arc::new(Event::new()))
-        .expect("a modelled thread always starts")
+    Pool::start(
+        place,
+        Arc::new(attributes),
+        settings,
+        Arc::new(Event::new()),
+        &Arc::new(Monitor::new()),
+    )
+    .expect("a modelled thread always starts")
 }
 
 /// Two items, one after the other was seen to run: the worker sleeps in between, or is about to,

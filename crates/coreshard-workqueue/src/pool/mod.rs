@@ -11,6 +11,7 @@ mod kick;
 mod lanes;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod monitor;
 mod state;
 mod worker;
 
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{
-    AtomicInt, AtomicPointer, Lock, LockGuard, Padded, Parker, Platform, SpawnError, Time,
+    AtomicInt, AtomicPointer, Lock, LockGuard, Padded, Parker, Platform, SpawnError, ThreadId, Time,
 };
 
 use crate::attributes::{Attributes, Place};
@@ -28,6 +29,7 @@ use crate::item::Item;
 use crate::stats::PoolStats;
 use kick::Kick;
 pub(crate) use lanes::{LaneTag, Lanes};
+pub(crate) use monitor::Monitor;
 use state::{Entry, State};
 
 pub use blocking::blocking;
@@ -61,6 +63,21 @@ struct Desk<P: Platform> {
     parker: Padded<Parker<P>>,
     /// A: what it has claimed, see `intake::Range`.
     range: Padded<Range<P>>,
+    /// A: items that the worker has begun; written by the worker alone.
+    items_begun: Padded<P::AtomicU64>,
+    /// A: the worker's thread, for its CPU time; 0 before it runs.
+    thread: P::AtomicU32,
+}
+
+impl<P: Platform> Desk<P> {
+    fn thread_id(&self) -> ThreadId {
+        ThreadId(self.thread.load(Acquire))
+    }
+
+    fn cpu_time(&self) -> Option<std::time::Duration> {
+        let thread = self.thread_id();
+        if thread == ThreadId(0) { None } else { P::cpu_time_of(thread) }
+    }
 }
 
 /// The workers of one pod.
@@ -71,6 +88,8 @@ pub(crate) struct Pool<P: Platform> {
     pub(crate) attributes: Arc<Attributes>,
     /// I: tells drainers that a lane they watch has moved.
     pub(crate) event: Arc<Event<P>>,
+    /// I: is told when there is work, and sees who waits inside an item.
+    monitor: Arc<Monitor<P>>,
     /// I: whether lock-hold times are measured.
     measure_lock: bool,
     /// I: nanoseconds without work after which a worker goes, but for the last.
@@ -109,6 +128,7 @@ impl<P: Platform> Pool<P> {
         attributes: Arc<Attributes>,
         settings: PoolSettings,
         event: Arc<Event<P>>,
+        monitor: &Arc<Monitor<P>>,
     ) -> Result<Arc<Self>, SpawnError> {
         let (queue, entry) = match attributes.intake {
             Intake::Locked => (None, Entry::Locked(Default::default())),
@@ -121,6 +141,7 @@ impl<P: Platform> Pool<P> {
             place,
             attributes,
             event,
+            monitor: Arc::clone(monitor),
             measure_lock: settings.measure_lock,
             idle_timeout: settings.idle_timeout,
             may_spin: settings.may_spin,
@@ -136,6 +157,7 @@ impl<P: Platform> Pool<P> {
         let index = pool.lock().reserve_worker(&pool);
         let index = index.expect("an empty pool has room for a worker");
         pool.start_worker(index)?;
+        monitor.watch(&pool);
         Ok(pool)
     }
 
@@ -225,8 +247,12 @@ impl<P: Platform> Pool<P> {
     /// Called under the lock, before the index is handed out.
     fn ensure_desk(&self, index: usize) {
         if self.desks[index].load(Relaxed).is_null() {
-            let desk =
-                Desk { parker: Padded::new(Parker::new()), range: Padded::new(Range::new()) };
+            let desk = Desk {
+                parker: Padded::new(Parker::new()),
+                range: Padded::new(Range::new()),
+                items_begun: Padded::new(P::AtomicU64::new(0)),
+                thread: P::AtomicU32::new(0),
+            };
             // Release pairs with the Acquire of `desk`.
             self.desks[index].store(Box::into_raw(Box::new(desk)), Release);
             let count = u32::try_from(index + 1).expect("fewer workers than 2³²");
@@ -266,6 +292,10 @@ impl<P: Platform> Pool<P> {
         }
     }
 
+    pub(crate) fn monitor(&self) -> Arc<Monitor<P>> {
+        Arc::clone(&self.monitor)
+    }
+
     pub(crate) fn stats(&self) -> PoolStats {
         let state = self.lock();
         let queued = self.queue.as_ref().map_or(state.queued, Doors::pushed);
@@ -284,11 +314,12 @@ impl<P: Platform> Pool<P> {
             wakeups: self.wakeups.load(Relaxed),
             repatriated: state.counters.repatriated,
             stolen: state.counters.stolen,
+            presumed_blocked: state.counters.presumed_blocked,
             failed_worker_starts: state.counters.failed_worker_starts,
             lock_holds: state.counters.lock_holds,
             lock_hold_ns: state.counters.lock_hold_ns,
             lock_hold_max_ns: state.counters.lock_hold_max_ns,
-            intake_bytes: self.queue.as_ref().map_or(0, Doors::mapped_bytes),
+            intake_bytes: self.queue.as_ref().map_or(0, Doors::held_bytes),
         }
     }
 }

@@ -4,9 +4,20 @@ use std::collections::VecDeque;
 
 use coreshard_platform::Platform;
 
+use super::monitor::Seen;
 use super::{LaneTag, MOST_WORKERS, Pool, Takers};
 use crate::intake::TAIL_COUNTERS;
 use crate::item::Item;
+
+/// Whether a worker counts as blocked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aside {
+    No,
+    /// It said so, with `blocking`.
+    Declared,
+    /// The monitor found it inside an item, using no CPU time.
+    Presumed,
+}
 
 /// The taker's side of the intake.
 pub(super) enum Entry<P: Platform> {
@@ -21,6 +32,7 @@ pub(super) struct Counters {
     pub(super) coalesced_kicks: u64,
     pub(super) repatriated: u64,
     pub(super) stolen: u64,
+    pub(super) presumed_blocked: u64,
     pub(super) failed_worker_starts: u64,
     pub(super) lock_holds: u64,
     pub(super) lock_hold_ns: u64,
@@ -42,8 +54,12 @@ pub(super) struct State<P: Platform> {
     pub(super) kicked: Option<usize>,
     /// Workers that exist, or are being started.
     pub(super) alive: usize,
-    /// Workers that said they wait for something else than work.
+    /// Workers that wait for something else than work: as many as `aside` has.
     pub(super) blocked: usize,
+    /// By worker index: who counts as blocked, and who said so.
+    pub(super) aside: Vec<Aside>,
+    /// By worker index: what the monitor saw last.
+    pub(super) seen: Vec<Seen>,
     /// A worker is being started.
     pub(super) starting: bool,
     /// One more worker was wanted while one was being started.
@@ -69,6 +85,8 @@ impl<P: Platform> State<P> {
             kicked: None,
             alive: 0,
             blocked: 0,
+            aside: Vec::new(),
+            seen: Vec::new(),
             starting: false,
             spare_missed: false,
             stopping: false,
@@ -94,6 +112,8 @@ impl<P: Platform> State<P> {
             Some(index) => index,
             None if self.threads.len() < MOST_WORKERS => {
                 self.threads.push(None);
+                self.aside.push(Aside::No);
+                self.seen.push(Seen::default());
                 self.threads.len() - 1
             }
             None => return None,
@@ -101,6 +121,13 @@ impl<P: Platform> State<P> {
         pool.ensure_desk(index);
         self.alive += 1;
         Some(index)
+    }
+
+    /// Counts a worker as blocked, or not, or as blocked for another reason.
+    pub(super) fn put_aside(&mut self, worker: usize, aside: Aside) {
+        self.blocked -= usize::from(self.aside[worker] != Aside::No);
+        self.blocked += usize::from(aside != Aside::No);
+        self.aside[worker] = aside;
     }
 
     /// Undoes a reservation, or sees a worker off.

@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, LocalKey, Platform, SpawnError, ThreadSpec};
 use coreshard_topology::{PodId, Scope};
 
-use super::state::Entry;
+use super::state::{Aside, Entry};
 use super::{Claim, Desk, LaneTag, Pool, Segment, SegmentQueue, Watches, idle};
 use crate::attributes::Place;
 use crate::item::Item;
@@ -53,6 +53,16 @@ pub(crate) fn runs_item_of<P: Platform>(of: impl FnOnce(&Lane<P>) -> bool) -> bo
         unsafe { context.lane.get().as_ref() }.is_some_and(of)
     })
     .unwrap_or(false)
+}
+
+/// A hook that panics costs its own work, not the worker.
+fn run_hook(hook: Option<&(dyn Fn(PodId) + Send + Sync)>, pod: PodId) {
+    if let Some(hook) = hook
+        && let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| hook(pod)))
+    {
+        tracing::error!(%pod, panic = crate::handle::message_of(payload.as_ref()), "a hook panicked");
+        std::mem::forget(payload);
+    }
 }
 
 /// At most 15 bytes are seen by the kernel: the scope in short, the pod, the worker.
@@ -174,6 +184,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let context =
             Context { pool: Arc::clone(pool), index: self.index, lane: Cell::new(ptr::null()) };
         P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());
+        self.desk.thread.store(P::this_thread().0, Release);
         let Place { home, roam, pod, .. } = &pool.place;
         if home != roam
             && let Err(error) = P::set_affinity(roam)
@@ -181,9 +192,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             // It stays at home: stricter than asked, and said.
             tracing::warn!(%pod, %error, "a worker may not leave its pod");
         }
-        if let Some(hook) = &pool.attributes.hooks.on_start {
-            hook(*pod);
-        }
+        run_hook(pool.attributes.hooks.on_start.as_deref(), *pod);
         loop {
             while let Some(item) = self.next_item() {
                 self.execute(item, &context);
@@ -193,9 +202,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
                 break;
             }
         }
-        if let Some(hook) = &pool.attributes.hooks.on_stop {
-            hook(*pod);
-        }
+        run_hook(pool.attributes.hooks.on_stop.as_deref(), *pod);
         P::set_local(LocalKey::Worker, ptr::null_mut());
     }
 
@@ -207,6 +214,9 @@ impl<'pool, P: Platform> Worker<'pool, P> {
                 Tally { tag: Some(tag), lane: self.pool.lanes.lane(tag).as_ptr(), items: 0 };
         }
         context.lane.set(self.tally.lane);
+        // Only this worker writes it: no locked instruction.
+        let begun = self.desk.items_begun.load(Relaxed);
+        self.desk.items_begun.store(begun + 1, Relaxed);
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| item.run()));
         // SAFETY: a lane lives until its items are told to it, and this one is not yet.
         let lane = unsafe { &*self.tally.lane };
@@ -282,6 +292,9 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let pool = self.pool;
         let mut state = pool.lock();
         state.rejoin(self.index);
+        if state.aside[self.index] == Aside::Presumed {
+            state.put_aside(self.index, Aside::No);
+        }
         state.counters.repatriated += std::mem::take(&mut self.repatriated);
         self.excess = state.active() > pool.place.limit;
         if self.excess {
@@ -318,6 +331,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let kick = if left { state.choose_kick(pool) } else { None };
         let kick = kick.or_else(|| state.appoint_sentinel(pool));
         pool.unlock_and_kick(state, kick);
+        // After the lock was held: see the monitor's `run`.
+        pool.monitor.notice_work();
         if let Some(spare) = spare {
             pool.start_spare(spare);
         }
