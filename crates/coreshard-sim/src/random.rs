@@ -19,7 +19,6 @@ impl Random {
         mix(self.state)
     }
 
-    #[cfg(test)]
     /// A number below `bound`, which is not 0. The bias of the multiplication is below 2⁻³² for
     /// the bounds used here.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {

@@ -9,6 +9,7 @@ use std::ptr::{self, NonNull};
 use coreshard_topology::{CpuId, CpuSet};
 
 use super::events::{Events, What};
+use super::faults::Dice;
 use super::futex::Futexes;
 use super::scheduler::Cpu;
 use super::spin::Watching;
@@ -104,6 +105,8 @@ pub(crate) struct Core {
     pub(super) place_of_cpu: Vec<Option<u32>>,
     pub(super) node_ids: Vec<coreshard_topology::NodeId>,
     pub(super) recorder: Option<Box<Recorder>>,
+    /// None where nothing goes wrong.
+    pub(super) dice: Option<Dice>,
     pub(super) trace_hash: u64,
     pub(super) accesses: u64,
     pub(super) misses: u64,
@@ -160,6 +163,7 @@ impl Core {
             place_of_cpu,
             node_ids: topology.node_ids().to_vec(),
             recorder,
+            dice: None,
             trace_hash: mix(seed),
             accesses: 0,
             misses: 0,

@@ -11,6 +11,7 @@
 
 mod core;
 mod events;
+mod faults;
 mod futex;
 mod run;
 mod scheduler;
@@ -18,6 +19,7 @@ mod spin;
 mod thread;
 
 pub(crate) use self::core::{Core, Site, current};
+pub use faults::Faults;
 pub use run::{Run, SimError, Simulation, Stuck, Summary, WaitingThread};
 pub(crate) use run::{
     access, charge, cpu_time_of, hands_over, is_waiting, join, preemption_point, profile,

@@ -13,6 +13,7 @@ use corosensei::{Coroutine, CoroutineResult};
 
 use super::core::{Core, Entered, Pause, Site, current};
 use super::events::What;
+use super::faults::{Dice, Faults};
 use super::thread::{State, Thread, Wait};
 use crate::machine::{Costs, Machine, NS, Ps};
 use crate::memory::{Access, Place};
@@ -112,8 +113,9 @@ pub(crate) fn wait(
     preemption_point(core);
     charge(core, |costs| costs.syscall + costs.futex);
     access(address, size_of::<u32>(), Access::Load, site);
+    let spurious = with(core, |core| core.dice.as_mut().is_some_and(Dice::wakes_spuriously));
     // Nothing runs between the look and the sleep: as the kernel's lock has it.
-    if read() != expected {
+    if read() != expected || spurious {
         return WaitOutcome::Returned;
     }
     with(core, |core| {
@@ -292,6 +294,10 @@ pub(crate) fn spawn(
     in_turn(core);
     with(core, |core| {
         in_host(|| {
+            if core.dice.as_mut().is_some_and(Dice::fails_to_spawn) {
+                let reason = io::Error::from(io::ErrorKind::WouldBlock);
+                return Err(SpawnError::refused(spec.name, reason));
+            }
             let thread = core.new_thread(spec, fifo_priority, body)?;
             core.now = core.make_runnable(thread, core.now);
             Ok(thread)
@@ -456,6 +462,9 @@ unsafe fn step(core: *mut Core, cpu: usize, time: Ps) {
     c.now = time;
     c.last_time = c.last_time.max(time);
     c.stop_spinning(cpu);
+    if let Some(stall) = c.dice.as_mut().and_then(Dice::stall) {
+        return c.step_on(cpu, time + stall);
+    }
     let preemptible = c.profile == Profile::Futex;
     if c.cpus[cpu].current.is_none() || (preemptible && c.must_leave()) {
         c.take_off(cpu, time);
@@ -518,6 +527,7 @@ pub struct Simulation<'machine> {
     record_lines: bool,
     record_timeline: bool,
     time_limit: Duration,
+    faults: Faults,
 }
 
 /// What a simulation has come to.
@@ -638,6 +648,7 @@ impl<'machine> Simulation<'machine> {
             record_lines: false,
             record_timeline: false,
             time_limit: Duration::from_secs(3_600),
+            faults: Faults::default(),
         }
     }
 
@@ -669,6 +680,13 @@ impl<'machine> Simulation<'machine> {
         self
     }
 
+    /// What goes wrong on purpose. Default: nothing.
+    #[must_use]
+    pub fn faults(mut self, faults: Faults) -> Self {
+        self.faults = faults;
+        self
+    }
+
     /// The virtual time after which a run is given up.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
@@ -690,7 +708,11 @@ impl<'machine> Simulation<'machine> {
         let arena = Arena::reserve().map_err(SimError::Setup)?;
         let recorder = (self.record_lines || self.record_timeline)
             .then(|| Box::new(Recorder::new(self.record_lines, self.record_timeline)));
-        let core = Box::new(Core::new(self.machine, arena, self.seed, self.profile, recorder));
+        let mut core = Box::new(Core::new(self.machine, arena, self.seed, self.profile, recorder));
+        if self.faults != Faults::default() {
+            let longest = ps(self.faults.longest_stall);
+            core.dice = Some(Dice::new(self.faults, longest, self.seed));
+        }
         let mut live = Live { core: Box::into_raw(core), arena };
         let mut outcome = None;
         let program = || outcome = Some(panic::catch_unwind(AssertUnwindSafe(program)));
