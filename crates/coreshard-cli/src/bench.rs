@@ -3,6 +3,7 @@
 mod destination;
 mod progress;
 mod queue;
+pub(crate) mod simulated;
 
 use clap::Subcommand;
 
@@ -15,7 +16,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
-    /// Measure a workqueue: affinity scope × wake-up policy × intake, with real threads
+    /// Measure a workqueue: affinity scope × wake-up policy × intake, with real threads or simulated ones
     Queue(queue::Args),
 }
 

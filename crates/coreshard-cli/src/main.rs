@@ -5,6 +5,7 @@
 //! [`failure`]), or 1 for anything else that went wrong.
 
 mod bench;
+mod c2c;
 mod failure;
 mod machine;
 mod output;
@@ -13,6 +14,11 @@ mod topo;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+
+/// A simulated program's memory comes from its simulation, so that equal runs are equal; everybody
+/// else's from the system.
+#[global_allocator]
+static ALLOCATOR: coreshard_sim::SimAlloc = coreshard_sim::SimAlloc;
 
 /// Shown by `coreshard` alone.
 const EXAMPLES: &str = "\
@@ -36,12 +42,16 @@ enum Command {
     Topo(topo::Args),
     /// Measure a ladder on this machine, rung by rung
     Bench(bench::Args),
+    /// Show which cache lines a workqueue's CPUs take from one another on a simulated machine, and
+    /// which fields and functions
+    C2c(c2c::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Some(Command::Topo(args)) => topo::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
+        Some(Command::C2c(args)) => c2c::run(&args),
         None => output::print(&Cli::command().render_help().to_string()),
     };
     match done {

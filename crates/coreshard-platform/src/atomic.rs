@@ -7,19 +7,26 @@ use std::sync::atomic::{self, Ordering};
 ///
 /// It has the size and alignment of the native type wherever layout is simulated or measured, so
 /// that a struct's real padding and real false sharing are what is seen.
+///
+/// Accesses know their caller's place in the source, for a platform that reports who used which
+/// line; where they are inlined, as on the host, that costs nothing.
 pub trait AtomicInt<T: Copy>: Debug + Send + Sync {
     /// A new atomic that holds `value`.
     fn new(value: T) -> Self;
     /// Reads the value.
+    #[track_caller]
     fn load(&self, order: Ordering) -> T;
     /// Writes `value`.
+    #[track_caller]
     fn store(&self, value: T, order: Ordering);
     /// Writes `value` and returns what was there. Cannot fail: preferred where many CPUs meet.
+    #[track_caller]
     fn swap(&self, value: T, order: Ordering) -> T;
     /// Writes `new` if the value is `current`; returns what was there either way.
     ///
     /// # Errors
     /// The value found, where it was not `current`.
+    #[track_caller]
     fn compare_exchange(
         &self,
         current: T,
@@ -28,12 +35,16 @@ pub trait AtomicInt<T: Copy>: Debug + Send + Sync {
         failure: Ordering,
     ) -> Result<T, T>;
     /// Adds and returns what was there before; wraps.
+    #[track_caller]
     fn fetch_add(&self, value: T, order: Ordering) -> T;
     /// Subtracts and returns what was there before; wraps.
+    #[track_caller]
     fn fetch_sub(&self, value: T, order: Ordering) -> T;
     /// Bitwise or; returns what was there before.
+    #[track_caller]
     fn fetch_or(&self, value: T, order: Ordering) -> T;
     /// Bitwise and; returns what was there before.
+    #[track_caller]
     fn fetch_and(&self, value: T, order: Ordering) -> T;
 }
 
@@ -42,15 +53,19 @@ pub trait AtomicPointer<T>: Debug + Send + Sync {
     /// A new atomic that holds `pointer`.
     fn new(pointer: *mut T) -> Self;
     /// Reads the pointer.
+    #[track_caller]
     fn load(&self, order: Ordering) -> *mut T;
     /// Writes `pointer`.
+    #[track_caller]
     fn store(&self, pointer: *mut T, order: Ordering);
     /// Writes `pointer` and returns what was there.
+    #[track_caller]
     fn swap(&self, pointer: *mut T, order: Ordering) -> *mut T;
     /// Writes `new` if the pointer is `current`; returns what was there either way.
     ///
     /// # Errors
     /// The pointer found, where it was not `current`.
+    #[track_caller]
     fn compare_exchange(
         &self,
         current: *mut T,

@@ -10,8 +10,10 @@ pub trait DataCell<T> {
     /// A new cell that holds `value`.
     fn new(value: T) -> Self;
     /// Calls `read` with a pointer that is good for reads during the call.
+    #[track_caller]
     fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R;
     /// Calls `write` with a pointer that is good for reads and writes during the call.
+    #[track_caller]
     fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R;
 }
 

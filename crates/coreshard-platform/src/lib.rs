@@ -29,10 +29,12 @@ pub use atomic::{AtomicInt, AtomicPointer};
 pub use cell::{DataCell, HostCell};
 pub use counter::PerCpuCounter;
 pub use host::{
-    AffinityError, CpuClock, Host, HostThread, NodeMemory, NodeMemoryError, Placement, SpawnError,
-    affinity, set_affinity, thread_cpu_time,
+    AffinityError, CpuClock, Host, HostThread, NodeMemory, NodeMemoryError, Placement,
+    ReleaseMemory, SpawnError, affinity, set_affinity, thread_cpu_time,
 };
 pub use lock::{Lock, LockGuard};
 pub use padded::{LINE_PAIR_BYTES, Padded};
 pub use parker::Parker;
-pub use platform::{LocalKey, Platform, ThreadHandle, ThreadId, ThreadSpec, Time, WaitOutcome};
+pub use platform::{
+    Fields, LocalKey, Platform, ThreadHandle, ThreadId, ThreadSpec, Time, WaitOutcome,
+};

@@ -41,6 +41,8 @@ impl<P: Platform, T> Lock<P, T> {
         if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             self.lock_slowly();
         }
+        // What the last holder wrote comes over with the lock.
+        P::touch_write(self.data.get());
         LockGuard { lock: self }
     }
 
@@ -60,6 +62,9 @@ impl<P: Platform, T> Lock<P, T> {
 
     #[cold]
     fn lock_slowly(&self) {
+        if P::queue_for_lock(&self.word, FREE, CONTENDED) {
+            return;
+        }
         for _ in 0..SPINS {
             let seen = self.word.load(Relaxed);
             if seen == FREE && self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok() {

@@ -77,6 +77,21 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// Sets the calling thread's pointer under `key`.
     fn set_local(key: LocalKey, value: *mut ());
 
+    /// Whether a thread that finds nothing to do may look for work for a while before it sleeps.
+    /// False on a platform that stands for a kernel's worker threads, which sleep at once.
+    #[inline(always)]
+    fn idlers_may_spin() -> bool {
+        true
+    }
+
+    /// Takes a held lock's word the way of a platform whose locks are queues of spinning CPUs, as
+    /// a kernel's are: sets it to `contended` when it was `free`, first come first served. False,
+    /// and nothing done, on a platform where waiters sleep on the word.
+    #[inline(always)]
+    fn queue_for_lock(_word: &Self::AtomicU32, _free: u32, _contended: u32) -> bool {
+        false
+    }
+
     /// Asks the CPU to fetch a line that will be written soon, for itself alone. A hint: the
     /// address may be anything.
     #[inline(always)]
@@ -102,11 +117,57 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
 
     /// Reports a read of plain data to a platform that models memory. Empty on the host.
     #[inline(always)]
-    fn touch_read<T: ?Sized>(_data: *const T) {}
+    #[track_caller]
+    fn touch_read<T>(_data: *const T) {}
 
     /// Reports a write of plain data to a platform that models memory. Empty on the host.
     #[inline(always)]
-    fn touch_write<T: ?Sized>(_data: *const T) {}
+    #[track_caller]
+    fn touch_write<T>(_data: *const T) {}
+
+    /// Names the fields of a value that has come to its final place, for a platform that reports
+    /// which field of which struct lies on a line. Empty on the host.
+    #[inline(always)]
+    fn describe<T: Fields>(_value: *const T) {}
+}
+
+/// The fields of a struct and where they lie in it; see [`fields!`](crate::fields).
+pub trait Fields {
+    /// The struct's name, without its path.
+    const NAME: &'static str;
+    /// Name and offset in bytes of each field, in any order.
+    const FIELDS: &'static [(&'static str, usize)];
+}
+
+/// Implements [`Fields`] for a struct: `fields!(Tail<P: Platform, T> { ticket, last })`, with the
+/// bounds that the struct itself has.
+///
+/// ```
+/// use coreshard_platform::{AtomicInt, Fields, Platform, fields};
+///
+/// #[repr(C)]
+/// struct Pair<P: Platform> {
+///     issued: P::AtomicU64,
+///     done: P::AtomicU64,
+/// }
+/// fields!(Pair<P: Platform> { issued, done });
+///
+/// let pair = Pair::<coreshard_platform::Host> {
+///     issued: AtomicInt::new(0),
+///     done: AtomicInt::new(0),
+/// };
+/// coreshard_platform::Host::describe(&raw const pair);
+/// assert_eq!(Pair::<coreshard_platform::Host>::FIELDS, [("issued", 0), ("done", 8)]);
+/// ```
+#[macro_export]
+macro_rules! fields {
+    ($name:ident $(<$($param:ident $(: $bound:path)?),+>)? { $($field:ident),+ $(,)? }) => {
+        impl $(<$($param $(: $bound)?),+>)? $crate::Fields for $name $(<$($param),+>)? {
+            const NAME: &'static str = stringify!($name);
+            const FIELDS: &'static [(&'static str, usize)] =
+                &[$((stringify!($field), ::core::mem::offset_of!(Self, $field))),+];
+        }
+    };
 }
 
 /// A thread of this process, as the platform names it.

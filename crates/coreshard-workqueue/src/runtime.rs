@@ -175,7 +175,9 @@ impl<P: Platform> RuntimeBuilder<P> {
             measure_lock: self.measure_lock,
             idle_timeout: self.idle_timeout,
             // On one CPU, whoever would bring work cannot run while a worker watches for it.
-            may_spin: real_cpus > 1 && self.cpu_quota.is_none_or(|quota| quota > 1.0),
+            may_spin: P::idlers_may_spin()
+                && real_cpus > 1
+                && self.cpu_quota.is_none_or(|quota| quota > 1.0),
         };
         let machine = Machine {
             topology: self.topology,

@@ -13,6 +13,7 @@ use coreshard_topology::{ShardSize, Usable};
 
 use super::destination::Destination;
 use super::progress::Bar;
+use super::simulated::{self, SimArgs};
 use crate::failure::{bad_input, interrupted};
 use crate::machine::{Machine, MachineArgs};
 use crate::output;
@@ -48,17 +49,20 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Intake>)]
     intake: Vec<Intake>,
 
-    /// Runs of each combination, interleaved
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = count::<10_000>)]
-    runs: u64,
+    /// Runs of each combination, interleaved [default: 7, simulated 3]
+    #[arg(long, value_name = "N", value_parser = count::<10_000>)]
+    runs: Option<u64>,
 
     /// Flood: producers do not wait for each item, but keep at most N of theirs in flight
     #[arg(long, value_name = "N", value_parser = count::<1_000_000_000_000>)]
     outstanding: Option<u64>,
 
-    // Any machine but this one is laid over this one's CPUs.
+    // Any machine but this one is laid over this one's CPUs, unless it is simulated.
     #[command(flatten)]
     machine: MachineArgs,
+
+    #[command(flatten)]
+    simulated: SimArgs,
 
     /// Wanted number of cores in a cache shard
     #[arg(long, value_name = "N", default_value_t = ShardSize::DEFAULT.cores())]
@@ -100,6 +104,19 @@ fn or_all<R: Copy>(listed: &[R], all: &[R]) -> Vec<R> {
 
 impl Args {
     fn bench(&self) -> QueueBench {
+        let bench = self.bench_here();
+        if !self.simulated.sim {
+            return bench;
+        }
+        QueueBench {
+            items_per_thread: bench.items_per_thread.or(NonZeroU64::new(simulated::ITEMS)),
+            runs: self.runs.map_or(simulated::RUNS, |_| bench.runs),
+            seed: self.simulated.seed,
+            ..bench
+        }
+    }
+
+    fn bench_here(&self) -> QueueBench {
         let to_usize = |number| usize::try_from(number).ok().and_then(NonZeroUsize::new);
         let defaults = QueueBench::default();
         QueueBench {
@@ -108,7 +125,7 @@ impl Args {
             intakes: or_all(&self.intake, &Intake::ALL),
             threads: self.threads.and_then(to_usize),
             items_per_thread: self.items.and_then(NonZeroU64::new),
-            runs: to_usize(self.runs).unwrap_or(defaults.runs),
+            runs: self.runs.and_then(to_usize).unwrap_or(defaults.runs),
             outstanding: self.outstanding.and_then(NonZeroU64::new),
             shard_size: ShardSize::new(self.shard_size),
             ..defaults
@@ -267,6 +284,9 @@ fn kernel() -> Option<String> {
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let bench = args.bench();
+    if args.simulated.sim {
+        return run_simulated(args, &bench);
+    }
     let Site { ground, cpu_model, notes } = Site::new(&args.machine)?;
     // Before there are files: from here on an interrupt leaves none behind.
     let mut bar = Bar::new()?;
@@ -277,13 +297,25 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     results.cpu_model = cpu_model;
     results.kernel = kernel();
     results.notes.splice(0..0, notes.into_iter().chain(load));
+    finish(destinations, &results)
+}
+
+fn run_simulated(args: &Args, bench: &QueueBench) -> anyhow::Result<()> {
+    let machine = args.simulated.machine(&args.machine)?;
+    let bar = Bar::new()?;
+    let destinations = Destinations::open(args)?;
+    let results = args.simulated.run(&machine, bench, bar)?;
+    finish(destinations, &results)
+}
+
+fn finish(destinations: Destinations, results: &QueueResults) -> anyhow::Result<()> {
     if results.results.is_empty() {
         if Bar::was_interrupted() {
             return Err(interrupted("interrupted before anything was measured"));
         }
         bail!("nothing was measured");
     }
-    destinations.write(&results)?;
+    destinations.write(results)?;
     if Bar::was_interrupted() {
         return Err(interrupted("interrupted: the results hold what was measured until then"));
     }

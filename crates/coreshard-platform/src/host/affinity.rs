@@ -22,6 +22,13 @@ enum Kind {
     ReadBack(CpuSet),
 }
 
+impl AffinityError {
+    /// An error for a platform that refuses `asked`.
+    pub fn refused(asked: CpuSet, reason: io::Error) -> Self {
+        Self { asked: Some(asked), kind: Kind::Refused(reason) }
+    }
+}
+
 impl fmt::Display for AffinityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.asked, &self.kind) {

@@ -58,6 +58,13 @@ pub struct NodeMemoryError {
     reason: io::Error,
 }
 
+impl NodeMemoryError {
+    /// An error for a platform that has no such memory.
+    pub fn new(bytes: usize, reason: io::Error) -> Self {
+        Self { bytes, reason }
+    }
+}
+
 impl fmt::Display for NodeMemoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes of memory cannot be mapped: {}", self.bytes, self.reason)
@@ -70,12 +77,17 @@ impl std::error::Error for NodeMemoryError {
     }
 }
 
+/// Gives memory of another platform back; see [`NodeMemory::adopt`].
+pub type ReleaseMemory = unsafe fn(start: NonNull<u8>, bytes: usize);
+
 /// A zeroed, page-aligned mapping, given back when dropped.
 #[derive(Debug)]
 pub struct NodeMemory {
     start: NonNull<u8>,
     bytes: usize,
     placement: Placement,
+    /// How it is given back, where it is no mapping of the host's.
+    release: Option<ReleaseMemory>,
 }
 
 // SAFETY: the mapping belongs to this value alone; what is put there is its user's affair.
@@ -111,7 +123,8 @@ impl NodeMemory {
             Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => start,
             _ => return Err(NodeMemoryError { bytes, reason: io::Error::last_os_error() }),
         };
-        let mut memory = Self { start, bytes: rounded, placement: Placement::Unasked };
+        let mut memory =
+            Self { start, bytes: rounded, placement: Placement::Unasked, release: None };
         let bound = node.map(|node| (node, memory.bind(node)));
         for offset in (0..rounded).step_by(page) {
             // SAFETY: the offset lies inside the mapping, which nobody else knows yet. Volatile,
@@ -126,6 +139,20 @@ impl NodeMemory {
             };
         }
         Ok(memory)
+    }
+
+    /// Memory that another platform has laid out on a node of its own, and takes back by `release`.
+    ///
+    /// # Safety
+    /// From `start` on, `bytes` zeroed bytes are good for reads and writes, and nobody else's,
+    /// until `release` is called with the same two values: once, on whichever thread.
+    pub unsafe fn adopt(
+        start: NonNull<u8>,
+        bytes: usize,
+        placement: Placement,
+        release: ReleaseMemory,
+    ) -> Self {
+        Self { start, bytes, placement, release: Some(release) }
     }
 
     /// The first byte; aligned to a page.
@@ -199,8 +226,14 @@ impl NodeMemory {
 
 impl Drop for NodeMemory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own and is unmapped once.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        match self.release {
+            // SAFETY: as promised to `adopt`, with its two values, once.
+            Some(release) => unsafe { release(self.start, self.bytes) },
+            // SAFETY: the mapping is this value's own and is unmapped once.
+            None => unsafe {
+                libc::munmap(self.start.as_ptr().cast(), self.bytes);
+            },
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use coreshard_topology::{CpuId, CpuSet, NodeId};
 
 pub use affinity::{AffinityError, affinity, set_affinity};
 pub use cpu::{CpuClock, thread_cpu_time};
-pub use memory::{NodeMemory, NodeMemoryError, Placement};
+pub use memory::{NodeMemory, NodeMemoryError, Placement, ReleaseMemory};
 pub use thread::{HostThread, SpawnError};
 
 use crate::{HostCell, LocalKey, Platform, ThreadId, ThreadSpec, Time, WaitOutcome};

@@ -36,6 +36,11 @@ impl SpawnError {
     pub fn refused(thread: impl Into<String>, reason: io::Error) -> Self {
         Self { thread: thread.into(), kind: Kind::Create(reason) }
     }
+
+    /// An error for a platform that cannot give a thread its affinity.
+    pub fn affinity(thread: impl Into<String>, reason: AffinityError) -> Self {
+        Self { thread: thread.into(), kind: Kind::Affinity(reason) }
+    }
 }
 
 impl fmt::Display for SpawnError {

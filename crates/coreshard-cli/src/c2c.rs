@@ -1,0 +1,118 @@
+//! `coreshard c2c`: which cache lines a workqueue's CPUs take from one another, on a simulated machine.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use coreshard::{Intake, Scope, Wake};
+use coreshard_bench::{QueueBench, Unwatched};
+use coreshard_sim::{LineReport, Profile, Sim, Simulation};
+
+use crate::bench::simulated;
+use crate::output;
+
+/// The options of `coreshard c2c`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The machine: a preset's name, or a file (.toml)
+    #[arg(long, value_name = "NAME|FILE")]
+    machine: String,
+
+    /// Affinity scope
+    #[arg(long, value_name = "SCOPE", default_value_t = Scope::default())]
+    scope: Scope,
+
+    /// Wake-up policy
+    #[arg(long, value_name = "POLICY", default_value_t = Wake::default())]
+    wake: Wake,
+
+    /// Intake
+    #[arg(long, value_name = "INTAKE", default_value_t = Intake::default())]
+    intake: Intake,
+
+    /// Items that each producer queues
+    #[arg(long, value_name = "N", default_value = "200")]
+    items: NonZeroU64,
+
+    /// Settles ties between simulated CPUs
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+
+    /// Whose costs apply: futex or in-kernel
+    #[arg(long, value_name = "PROFILE", default_value_t = Profile::Futex)]
+    costs: Profile,
+
+    /// How many lines to show, the costliest first
+    #[arg(long, value_name = "N", default_value = "10")]
+    lines: NonZeroUsize,
+
+    /// Write all rows as JSON; with "-" to standard output, and nothing else there
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<PathBuf>,
+
+    /// Write what each CPU ran when, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let machine = simulated::machine(&args.machine)?;
+    let bench = QueueBench {
+        scopes: vec![args.scope],
+        wakes: vec![args.wake],
+        intakes: vec![args.intake],
+        items_per_thread: Some(args.items),
+        runs: NonZeroUsize::MIN,
+        seed: args.seed,
+        ..QueueBench::default()
+    };
+    let ground = simulated::ground(&machine);
+    let simulation = Simulation::new(&machine)
+        .seed(args.seed)
+        .profile(args.costs)
+        .record_lines(true)
+        .record_timeline(args.trace.is_some());
+    let run = simulation.run(|| bench.run::<Sim>(&ground, &mut Unwatched))?;
+    drop(run.value?);
+    let report = run.lines.context("the simulation has recorded no lines")?;
+    if let (Some(path), Some(timeline)) = (&args.trace, &run.timeline) {
+        let written = fs::write(path, timeline.to_trace_json());
+        written.with_context(|| format!("{} cannot be written", path.display()))?;
+    }
+    match &args.json {
+        Some(path) if path.as_os_str() == "-" => {
+            return output::print(&(report.rows_json() + "\n"));
+        }
+        Some(path) => fs::write(path, report.rows_json())
+            .with_context(|| format!("{} cannot be written", path.display()))?,
+        None => {}
+    }
+    output::print(&text(args, &report)?)
+}
+
+/// The costliest lines, and how much of the whole they are.
+fn text(args: &Args, report: &LineReport) -> anyhow::Result<String> {
+    let total: f64 = report.lines.iter().map(|line| line.cost_ns).sum();
+    let shown = report.lines.len().min(args.lines.get());
+    let part: f64 = report.lines[..shown].iter().map(|line| line.cost_ns).sum();
+    let mut text = String::new();
+    writeln!(
+        text,
+        "{}, {} {} {}, costs {}, seed {}: {shown} of {} lines that CPUs took from one another, \
+         {:.0} % of what all of them cost",
+        report.machine,
+        args.scope,
+        args.wake,
+        args.intake,
+        args.costs,
+        args.seed,
+        report.lines.len(),
+        if total > 0.0 { part * 100.0 / total } else { 0.0 },
+    )?;
+    let first = LineReport { lines: report.lines[..shown].to_vec(), ..report.clone() };
+    write!(text, "{first}")?;
+    Ok(text)
+}

@@ -1,0 +1,98 @@
+//! `coreshard bench queue --sim` and `coreshard c2c`: the command on machines that are not there.
+
+use std::fs;
+use std::path::Path;
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use serde_json::Value;
+
+fn coreshard(arguments: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("coreshard").expect("the command is built");
+    command.args(arguments);
+    command
+}
+
+const BENCH: [&str; 14] = [
+    "bench",
+    "queue",
+    "--machine",
+    "grace",
+    "--sim",
+    "--scopes",
+    "cache",
+    "--wake",
+    "coalesced",
+    "--threads",
+    "8",
+    "--items",
+    "20",
+    "--json",
+];
+
+fn json_of(path: &Path, seed: &str) -> String {
+    let mut arguments = BENCH.to_vec();
+    let path = path.to_str().expect("a path of ASCII");
+    arguments.extend([path, "--seed", seed]);
+    coreshard(&arguments).assert().success();
+    fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn a_simulated_benchmark_gives_the_same_results_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = json_of(&folder.path().join("1"), "5");
+    assert_eq!(first, json_of(&folder.path().join("2"), "5"));
+    assert_ne!(first, json_of(&folder.path().join("3"), "6"));
+    let results: Value = serde_json::from_str(&first).unwrap();
+    assert_eq!(results["platform"], "sim");
+    assert_eq!(results["results"].as_array().unwrap().len(), 2, "{first}");
+    let notes = results["notes"].to_string();
+    assert!(notes.contains("simulated: costs futex, seed 5"), "{notes}");
+}
+
+#[test]
+fn the_lines_of_a_simulated_queue_are_shown_with_functions_and_as_json() {
+    let c2c =
+        ["c2c", "--machine", "grace", "--scope", "cache", "--intake", "locked", "--items", "5"];
+    coreshard(&c2c)
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("line 0 ").and(predicate::str::contains("lock_slowly")));
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.json");
+    let mut arguments = c2c.to_vec();
+    arguments.extend(["--json", "-", "--trace", trace.to_str().unwrap()]);
+    let output = coreshard(&arguments).assert().success().get_output().stdout.clone();
+    let rows: Vec<Value> = serde_json::from_slice(&output).unwrap();
+    assert!(!rows.is_empty());
+    for key in
+        ["line", "offset", "hitm_remote", "hitm_local", "stores", "load_cycles_mean", "records"]
+    {
+        assert!(rows.iter().all(|row| row[key].is_number()), "{key}");
+    }
+    assert!(rows.iter().all(|row| row["field"].is_string() && row["function"].is_string()));
+    let trace: Value = serde_json::from_str(&fs::read_to_string(trace).unwrap()).unwrap();
+    assert!(trace["traceEvents"].as_array().unwrap().len() > 72);
+}
+
+#[test]
+fn a_machine_that_cannot_be_simulated_is_a_clear_sentence_and_status_2() {
+    coreshard(&["c2c", "--machine", "graec"])
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("\"graec\"").and(predicate::str::contains("grace,")));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.toml");
+    fs::write(
+        &file,
+        "synthetic = \"pack:1 core:2 pu:1\"\n[costs]\nwake = { ns = -1, source = \"s\" }\n",
+    )
+    .unwrap();
+    coreshard(&["bench", "queue", "--sim", "--machine", file.to_str().unwrap()])
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("mine.toml, line 3: wake.ns is -1; allowed are 0 to"));
+    coreshard(&["bench", "queue", "--sim"]).assert().code(2);
+    coreshard(&["bench", "queue", "--seed", "1"]).assert().code(2);
+}

@@ -1,0 +1,141 @@
+//! The simulated machine's atomics: the native ones, each access of which is simulated first.
+
+use std::sync::atomic::{self, Ordering, Ordering::Relaxed};
+
+use coreshard_platform::{AtomicInt, AtomicPointer, DataCell};
+
+use crate::engine::{access, hands_over};
+use crate::memory::Access::{self, Load, ReadModifyWrite, Store};
+
+/// An atomic of the simulated machine. It has the size and alignment of the native one.
+///
+/// One host thread runs all virtual threads, and switches between them at accesses, so the native
+/// operation behind it needs no ordering of its own.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct SimAtomic<A>(A);
+
+#[inline(always)]
+#[track_caller]
+fn simulate<A>(atomic: &SimAtomic<A>, kind: Access) {
+    let address = (&raw const *atomic).addr();
+    access(address, size_of::<A>(), kind, std::panic::Location::caller());
+}
+
+macro_rules! sim_int {
+    ($atomic:ty, $int:ty) => {
+        impl AtomicInt<$int> for SimAtomic<$atomic> {
+            fn new(value: $int) -> Self {
+                Self(<$atomic>::new(value))
+            }
+            fn load(&self, _order: Ordering) -> $int {
+                simulate(self, Load);
+                self.0.load(Relaxed)
+            }
+            fn store(&self, value: $int, _order: Ordering) {
+                simulate(self, Store);
+                self.0.store(value, Relaxed);
+            }
+            fn swap(&self, value: $int, _order: Ordering) -> $int {
+                simulate(self, ReadModifyWrite);
+                if hands_over((&raw const *self).addr(), u64::from(value)) {
+                    return self.0.load(Relaxed);
+                }
+                self.0.swap(value, Relaxed)
+            }
+            fn compare_exchange(
+                &self,
+                current: $int,
+                new: $int,
+                _success: Ordering,
+                _failure: Ordering,
+            ) -> Result<$int, $int> {
+                simulate(self, ReadModifyWrite);
+                self.0.compare_exchange(current, new, Relaxed, Relaxed)
+            }
+            fn fetch_add(&self, value: $int, _order: Ordering) -> $int {
+                simulate(self, ReadModifyWrite);
+                self.0.fetch_add(value, Relaxed)
+            }
+            fn fetch_sub(&self, value: $int, _order: Ordering) -> $int {
+                simulate(self, ReadModifyWrite);
+                self.0.fetch_sub(value, Relaxed)
+            }
+            fn fetch_or(&self, value: $int, _order: Ordering) -> $int {
+                simulate(self, ReadModifyWrite);
+                self.0.fetch_or(value, Relaxed)
+            }
+            fn fetch_and(&self, value: $int, _order: Ordering) -> $int {
+                simulate(self, ReadModifyWrite);
+                self.0.fetch_and(value, Relaxed)
+            }
+        }
+    };
+}
+
+impl SimAtomic<atomic::AtomicU32> {
+    /// Reads the value without simulating it.
+    pub(crate) fn peek(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+}
+
+sim_int!(atomic::AtomicU32, u32);
+sim_int!(atomic::AtomicU64, u64);
+
+impl<T> AtomicPointer<T> for SimAtomic<atomic::AtomicPtr<T>> {
+    fn new(pointer: *mut T) -> Self {
+        Self(atomic::AtomicPtr::new(pointer))
+    }
+    fn load(&self, _order: Ordering) -> *mut T {
+        simulate(self, Load);
+        self.0.load(Relaxed)
+    }
+    fn store(&self, pointer: *mut T, _order: Ordering) {
+        simulate(self, Store);
+        self.0.store(pointer, Relaxed);
+    }
+    fn swap(&self, pointer: *mut T, _order: Ordering) -> *mut T {
+        simulate(self, ReadModifyWrite);
+        self.0.swap(pointer, Relaxed)
+    }
+    fn compare_exchange(
+        &self,
+        current: *mut T,
+        new: *mut T,
+        _success: Ordering,
+        _failure: Ordering,
+    ) -> Result<*mut T, *mut T> {
+        simulate(self, ReadModifyWrite);
+        self.0.compare_exchange(current, new, Relaxed, Relaxed)
+    }
+}
+
+/// The simulated machine's [`DataCell`]: an [`UnsafeCell`](std::cell::UnsafeCell) whose accesses
+/// are simulated, as a read or a write of all of it.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct SimCell<T>(std::cell::UnsafeCell<T>);
+
+impl<T> SimCell<T> {
+    #[inline]
+    #[track_caller]
+    fn simulate(&self, kind: Access) {
+        let address = self.0.get().addr();
+        access(address, size_of::<T>(), kind, std::panic::Location::caller());
+    }
+}
+
+impl<T> DataCell<T> for SimCell<T> {
+    fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+    fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+        self.simulate(Load);
+        read(self.0.get())
+    }
+    fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+        self.simulate(Store);
+        write(self.0.get())
+    }
+}

@@ -1,0 +1,246 @@
+//! The state of a simulation.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::panic::Location;
+use std::ptr::{self, NonNull};
+
+use coreshard_topology::{CpuId, CpuSet};
+
+use super::events::{Events, What};
+use super::futex::Futexes;
+use super::scheduler::Cpu;
+use super::spin::Watching;
+use super::thread::{Suspender, Thread};
+use crate::machine::{Costs, Machine, Ps};
+use crate::memory::{Access, Memory, Outcome, Place};
+use crate::profile::Profile;
+use crate::random::mix;
+use crate::report::Recorder;
+use crate::space::{Arena, in_host};
+
+/// Where in the program's source an access is made.
+pub(crate) type Site = &'static Location<'static>;
+
+thread_local! {
+    static CURRENT: Cell<*mut Core> = const { Cell::new(ptr::null_mut()) };
+}
+
+/// The simulation whose code runs on this host thread.
+#[inline]
+pub(crate) fn current() -> Option<NonNull<Core>> {
+    NonNull::new(CURRENT.get())
+}
+
+/// While it lives, simulated code runs on this host thread.
+pub(super) struct Entered(*mut Core);
+
+impl Entered {
+    pub(super) fn new(core: *mut Core) -> Self {
+        Self(CURRENT.replace(core))
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.set(self.0);
+    }
+}
+
+/// Why a thread gave the host thread back to the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// Another CPU is earlier.
+    NotNext,
+    /// It waits; its state says for what.
+    Waits,
+    /// It lets others run.
+    Yields,
+    /// It spins on a line, and goes on when that is written, or at this time.
+    Spins { until: Ps },
+    /// It must go to another CPU.
+    Moves,
+    /// It waits, and keeps its CPU.
+    SpinsInQueue,
+}
+
+pub(crate) struct Core {
+    /// The time of the CPU that runs.
+    pub(super) now: Ps,
+    /// Until when that CPU need not look whether others are earlier.
+    pub(super) horizon: Ps,
+    /// The CPU that runs.
+    pub(super) cpu: usize,
+    /// The thread that runs.
+    pub(super) thread: usize,
+    /// What the running CPU's spinning looks at.
+    pub(super) watching: Watching,
+    pub(super) pause: Pause,
+    pub(super) suspender: Suspender,
+    pub(super) memory: Memory,
+    pub(super) events: Events,
+    pub(super) costs: Costs,
+    pub(super) profile: Profile,
+    pub(super) cpus: Vec<Cpu>,
+    /// CPUs that rest, by place.
+    pub(super) idle: Box<[u64]>,
+    /// Threads in run queues.
+    pub(super) queued: usize,
+    pub(super) threads: Vec<Thread>,
+    /// Threads that are not over.
+    pub(super) alive: usize,
+    /// CPUs that go on, are about to, or spin: while there are none, only timers are left.
+    pub(super) busy_cpus: usize,
+    pub(super) futexes: Futexes,
+    /// Threads that spin in the queues of locks, by the lock's word.
+    pub(super) lock_queues: Futexes,
+    pub(super) in_lock_queues: usize,
+    /// CPUs that spin, by the line that they look at.
+    pub(super) spinners: HashMap<Place, Vec<usize>>,
+    pub(super) arena: NonNull<Arena>,
+    pub(super) online: CpuSet,
+    /// By CPU number: its place.
+    pub(super) place_of_cpu: Vec<Option<u32>>,
+    pub(super) node_ids: Vec<coreshard_topology::NodeId>,
+    pub(super) recorder: Option<Box<Recorder>>,
+    pub(super) trace_hash: u64,
+    pub(super) accesses: u64,
+    pub(super) misses: u64,
+    pub(super) pauses: u64,
+    pub(super) context_switches: u64,
+    pub(super) wakeups: u64,
+    pub(super) ipis: u64,
+    pub(super) last_time: Ps,
+}
+
+impl Core {
+    pub(super) fn new(
+        machine: &Machine,
+        arena: NonNull<Arena>,
+        seed: u64,
+        profile: Profile,
+        recorder: Option<Box<Recorder>>,
+    ) -> Self {
+        // SAFETY: the arena lives as long as the simulation.
+        let arena_start = unsafe { arena.as_ref() }.start();
+        let topology = machine.topology();
+        let cpus = Cpu::all(machine);
+        let mut idle = vec![0_u64; cpus.len().div_ceil(64)];
+        (0..cpus.len()).for_each(|cpu| idle[cpu / 64] |= 1 << (cpu % 64));
+        let highest = topology.online().last().map_or(0, CpuId::index);
+        let mut place_of_cpu = vec![None; highest + 1];
+        for (place, cpu) in topology.cpus().iter().enumerate() {
+            place_of_cpu[cpu.id.index()] = u32::try_from(place).ok();
+        }
+        Self {
+            now: 0,
+            horizon: 0,
+            cpu: 0,
+            thread: 0,
+            watching: Watching::default(),
+            pause: Pause::NotNext,
+            suspender: ptr::null(),
+            memory: Memory::new(machine, arena_start),
+            events: Events::new(seed),
+            costs: profile.apply(machine.costs()),
+            profile,
+            cpus,
+            idle: idle.into(),
+            queued: 0,
+            threads: Vec::new(),
+            alive: 0,
+            busy_cpus: 0,
+            futexes: Futexes::default(),
+            lock_queues: Futexes::default(),
+            in_lock_queues: 0,
+            spinners: HashMap::new(),
+            arena,
+            online: topology.online().clone(),
+            place_of_cpu,
+            node_ids: topology.node_ids().to_vec(),
+            recorder,
+            trace_hash: mix(seed),
+            accesses: 0,
+            misses: 0,
+            pauses: 0,
+            context_switches: 0,
+            wakeups: 0,
+            ipis: 0,
+            last_time: 0,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Ps {
+        self.now
+    }
+
+    pub(crate) fn cpu_id(&self) -> CpuId {
+        self.cpus[self.cpu].id
+    }
+
+    pub(crate) fn local(&mut self) -> &mut *mut () {
+        &mut self.threads[self.thread].local
+    }
+
+    pub(crate) fn arena(&self) -> *mut Arena {
+        self.arena.as_ptr()
+    }
+
+    pub(crate) fn recorder(&mut self) -> Option<&mut Recorder> {
+        self.recorder.as_deref_mut()
+    }
+
+    #[inline]
+    pub(crate) fn place(&mut self, address: usize) -> Place {
+        self.memory.place(address)
+    }
+
+    /// Lays fresh pages on a node. False where a node is asked for and there is none of that
+    /// number: then they lie where they are touched first.
+    pub(crate) fn renew(
+        &mut self,
+        address: usize,
+        bytes: usize,
+        node: Option<coreshard_topology::NodeId>,
+    ) -> bool {
+        let place = node.and_then(|node| self.node_ids.iter().position(|known| *known == node));
+        let start = self.memory.place(address);
+        self.memory.renew(start, bytes, place.map(|place| place as u16));
+        node.is_none() || place.is_some()
+    }
+
+    /// The running CPU accesses memory, at its turn. It is the later of several accesses that it
+    /// makes at once where `since` is before its time.
+    #[inline]
+    pub(super) fn touch(&mut self, place: Place, access: Access, since: Ps, site: Site) -> Outcome {
+        let outcome = self.memory.access(self.cpu, place, access, since);
+        self.accesses += 1;
+        let what = place.0 << 2 | access as u64;
+        self.trace_hash = (self.trace_hash.rotate_left(5) ^ what ^ since.rotate_left(32))
+            .wrapping_mul(0x517C_C1B7_2722_0A95)
+            .wrapping_add(self.cpu as u64);
+        self.watching.looked_at(place, access);
+        if outcome.source != crate::memory::Source::Hit {
+            self.misses += 1;
+            if outcome.wakes {
+                self.wake_spinners(place, outcome.done);
+            }
+        }
+        if let Some(recorder) = &mut self.recorder {
+            in_host(|| recorder.record(place, access, &outcome, outcome.done - since, site));
+        }
+        outcome
+    }
+
+    /// A CPU goes on at `time`; an event for it that is already on its way becomes stale.
+    pub(super) fn step_at(&mut self, cpu: usize, time: Ps) {
+        let target = &mut self.cpus[cpu];
+        if target.step_at.is_none() {
+            self.busy_cpus += 1;
+        }
+        target.step_at = Some(time);
+        self.events.push(time, What::Cpu(cpu));
+        self.horizon = self.horizon.min(time);
+    }
+}

@@ -1,0 +1,163 @@
+//! What is to happen next: a binary heap of packed keys.
+//!
+//! A key is 128 bits: the time in picoseconds, a random number that settles ties, and what is to
+//! happen. The event that is being handled stays at the top, as the least key of all, until it is
+//! replaced or removed, so that a CPU that goes on costs one sift, not two.
+
+use crate::machine::Ps;
+use crate::random::Random;
+
+/// What is to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// A CPU goes on.
+    Cpu(usize),
+    /// A thread's time runs out.
+    Timer(usize),
+}
+
+const TIMER: u32 = 1 << 31;
+
+pub(super) struct Events {
+    heap: Vec<u128>,
+    random: Random,
+}
+
+fn time_of(key: u128) -> Ps {
+    (key >> 64) as Ps
+}
+
+impl Events {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { heap: Vec::new(), random: Random::new(seed) }
+    }
+
+    #[inline]
+    fn key(&mut self, time: Ps, what: What) -> u128 {
+        let what = match what {
+            What::Cpu(cpu) => cpu as u32,
+            What::Timer(thread) => thread as u32 | TIMER,
+        };
+        let tie = self.random.next() as u32;
+        u128::from(time) << 64 | u128::from(tie) << 32 | u128::from(what)
+    }
+
+    /// The next event, which becomes the one that is handled.
+    #[inline]
+    pub(super) fn begin(&mut self) -> Option<(Ps, What)> {
+        let top = self.heap.first_mut()?;
+        let (time, what) = (time_of(*top), *top as u32);
+        *top = 0;
+        let what = match what & TIMER {
+            0 => What::Cpu(what as usize),
+            _ => What::Timer((what & !TIMER) as usize),
+        };
+        Some((time, what))
+    }
+
+    /// When the event after the one that is handled is due.
+    #[inline]
+    pub(super) fn next_time(&self) -> Ps {
+        match self.heap.as_slice() {
+            [] | [_] => Ps::MAX,
+            [_, next] => time_of(*next),
+            [_, left, right, ..] => time_of(*left.min(right)),
+        }
+    }
+
+    /// The event that is handled is over.
+    pub(super) fn end(&mut self) {
+        self.heap.swap_remove(0);
+        self.sift_down();
+    }
+
+    /// The event that is handled is over, and leads to another.
+    #[inline]
+    pub(super) fn end_with(&mut self, time: Ps, what: What) {
+        self.heap[0] = self.key(time, what);
+        self.sift_down();
+    }
+
+    /// Adds an event.
+    pub(super) fn push(&mut self, time: Ps, what: What) {
+        let key = self.key(time, what);
+        self.heap.push(key);
+        let mut at = self.heap.len() - 1;
+        while at > 0 {
+            let parent = (at - 1) / 2;
+            if self.heap[parent] <= key {
+                break;
+            }
+            self.heap[at] = self.heap[parent];
+            at = parent;
+        }
+        self.heap[at] = key;
+    }
+
+    #[inline]
+    fn sift_down(&mut self) {
+        let Some(key) = self.heap.first().copied() else { return };
+        let heap = self.heap.as_mut_slice();
+        let mut at = 0;
+        loop {
+            let mut child = 2 * at + 1;
+            if child >= heap.len() {
+                break;
+            }
+            if child + 1 < heap.len() && heap[child + 1] < heap[child] {
+                child += 1;
+            }
+            if heap[child] >= key {
+                break;
+            }
+            heap[at] = heap[child];
+            at = child;
+        }
+        heap[at] = key;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_in_the_order_of_their_times() {
+        let mut events = Events::new(7);
+        let mut random = Random::new(1);
+        for number in 0..500 {
+            events.push(random.below(1_000), What::Cpu(number));
+        }
+        let (mut last, mut seen) = (0, 0);
+        while let Some((time, what)) = events.begin() {
+            assert!(time >= last);
+            last = time;
+            seen += 1;
+            match what {
+                // Some lead on to others, and never to the past.
+                What::Cpu(cpu) if cpu % 3 == 0 => {
+                    events.push(time, What::Timer(cpu));
+                    events.end_with(time + 5, What::Timer(cpu));
+                }
+                _ => events.end(),
+            }
+        }
+        assert_eq!(seen, 500 + 2 * 167);
+    }
+
+    #[test]
+    fn ties_are_settled_by_the_seed_alone() {
+        let order = |seed| {
+            let mut events = Events::new(seed);
+            (0..20).for_each(|cpu| events.push(3, What::Cpu(cpu)));
+            let mut order = Vec::new();
+            while let Some((_, What::Cpu(cpu))) = events.begin() {
+                order.push(cpu);
+                events.end();
+            }
+            order
+        };
+        assert_eq!(order(1), order(1));
+        assert_ne!(order(1), order(2));
+    }
+}

@@ -1,0 +1,25 @@
+//! The engine: virtual threads on virtual CPUs, in virtual time, on one host thread.
+//!
+//! 1. A virtual thread is a coroutine. It runs until it is not its CPU's turn any more, or it waits.
+//! 2. The CPU with the smallest (time, random number, id) is next. A CPU whose time is still the
+//!    smallest goes on without a switch; that is what [`Core::horizon`] is for.
+//! 3. Whatever simulated code does to the world outside its thread happens at its CPU's turn. The
+//!    time it takes is added afterwards. So all effects are in the order of virtual time.
+//! 4. The machine's state is in [`Core`], which simulated code reaches by a thread-local pointer.
+//!    No reference to it is held while a coroutine is suspended.
+//! 5. Nothing in here depends on addresses, on the host's clock, or on the order of a hash table.
+
+mod core;
+mod events;
+mod futex;
+mod run;
+mod scheduler;
+mod spin;
+mod thread;
+
+pub(crate) use self::core::{Core, Site, current};
+pub use run::{Run, SimError, Simulation, Stuck, Summary, WaitingThread};
+pub(crate) use run::{
+    access, charge, hands_over, join, preemption_point, profile, set_affinity, sleep, spawn,
+    spin_hint, spin_in_queue, wait, wake, yield_now,
+};

@@ -1,0 +1,340 @@
+//! Who runs where: run queues, wake-up placement, slices, idleness.
+//!
+//! A CPU has a list of SCHED_FIFO threads, by priority, and a queue of fair ones. A woken thread
+//! goes to the CPU it ran on last if that rests, else to a resting CPU of the same LLC, of the same
+//! node, of the machine, else to its last CPU's queue; there it takes the place of a fair thread
+//! that has had more of the CPU. A CPU that would rest takes a thread that waits elsewhere. All of
+//! it is as Linux has it, in outline: `select_idle_sibling`, wake-up preemption, newly-idle
+//! balancing.
+//!
+//! Waking a thread locks its CPU's run queue for the time `wake`; wakers of one CPU queue there. A
+//! CPU that rests is sent an interrupt, and leaves its idle state, before it switches.
+
+use std::collections::VecDeque;
+
+use coreshard_topology::CpuId;
+
+use super::core::Core;
+use super::thread::{State, Wait};
+use crate::machine::{Machine, Ps};
+use crate::profile::Profile;
+use crate::report::Span;
+
+pub(super) struct Cpu {
+    pub(super) id: CpuId,
+    /// Its time, while it does not run.
+    pub(super) clock: Ps,
+    pub(super) current: Option<usize>,
+    /// Fair threads that wait, first come first.
+    queue: VecDeque<usize>,
+    /// FIFO threads that wait, highest priority first, then first come.
+    fifo: Vec<usize>,
+    /// When its event comes; any other is stale.
+    pub(super) step_at: Option<Ps>,
+    pub(super) spins_on: Option<crate::memory::Place>,
+    pub(super) watching: super::spin::Watching,
+    idle_since: Ps,
+    /// When its current thread came on.
+    on_since: Ps,
+    slice_end: Ps,
+    /// Its current thread is to leave for another.
+    pub(super) resched: bool,
+    /// Until when its run queue is locked.
+    runqueue_free: Ps,
+    /// The other CPUs of its LLC, and of its node, by place.
+    llc: Box<[u64]>,
+    node: Box<[u64]>,
+}
+
+impl Cpu {
+    pub(super) fn all(machine: &Machine) -> Vec<Self> {
+        let cpus = machine.topology().cpus();
+        let words = cpus.len().div_ceil(64);
+        let set = |member: &dyn Fn(&coreshard_topology::Cpu) -> bool| {
+            let mut set = vec![0; words];
+            for (place, _) in cpus.iter().enumerate().filter(|(_, cpu)| member(cpu)) {
+                set[place / 64] |= 1 << (place % 64);
+            }
+            set.into_boxed_slice()
+        };
+        cpus.iter()
+            .map(|cpu| Self {
+                id: cpu.id,
+                clock: 0,
+                current: None,
+                queue: VecDeque::new(),
+                fifo: Vec::new(),
+                step_at: None,
+                spins_on: None,
+                watching: Default::default(),
+                idle_since: 0,
+                on_since: 0,
+                slice_end: 0,
+                resched: false,
+                runqueue_free: 0,
+                llc: set(&|other| other.llc == cpu.llc),
+                node: set(&|other| other.node == cpu.node),
+            })
+            .collect()
+    }
+
+    fn waiting(&self) -> usize {
+        self.queue.len() + self.fifo.len()
+    }
+
+    /// When its current thread must make room, if at all.
+    #[inline]
+    pub(super) fn preempts_at(&self) -> Ps {
+        if self.resched {
+            0
+        } else if self.queue.is_empty() {
+            Ps::MAX
+        } else {
+            self.slice_end
+        }
+    }
+}
+
+/// The first member of all three sets, counted from `from` on, around.
+fn first_of(from: usize, one: &[u64], two: &[u64], three: Option<&[u64]>) -> Option<usize> {
+    let words = one.len();
+    let word = |at: usize| one[at] & two[at] & three.map_or(u64::MAX, |three| three[at]);
+    let low = (1_u64 << (from % 64)) - 1;
+    let start = from / 64;
+    let found =
+        |at: usize, bits: u64| (bits != 0).then(|| at * 64 + bits.trailing_zeros() as usize);
+    found(start, word(start) & !low)
+        .or_else(|| {
+            (1..words).map(|step| (start + step) % words).find_map(|at| found(at, word(at)))
+        })
+        .or_else(|| found(start, word(start) & low))
+}
+
+impl Core {
+    fn is_idle(&self, cpu: usize) -> bool {
+        self.idle[cpu / 64] & (1 << (cpu % 64)) != 0
+    }
+
+    fn set_idle(&mut self, cpu: usize, idle: bool) {
+        let bit = 1 << (cpu % 64);
+        if idle {
+            self.idle[cpu / 64] |= bit;
+        } else {
+            self.idle[cpu / 64] &= !bit;
+        }
+    }
+
+    fn select_cpu(&self, thread: usize) -> usize {
+        let thread = &self.threads[thread];
+        let last = thread.cpu;
+        let allowed = &thread.affinity;
+        if thread.may_run_on(last) && self.is_idle(last) {
+            return last;
+        }
+        let near = &self.cpus[last];
+        first_of(last, &self.idle, allowed, Some(&near.llc))
+            .or_else(|| first_of(last, &self.idle, allowed, Some(&near.node)))
+            .or_else(|| first_of(last, &self.idle, allowed, None))
+            .or_else(|| thread.may_run_on(last).then_some(last))
+            .or_else(|| {
+                (0..self.cpus.len())
+                    .filter(|cpu| thread.may_run_on(*cpu))
+                    .min_by_key(|cpu| self.cpus[*cpu].waiting())
+            })
+            .expect("an affinity names a CPU of the machine")
+    }
+
+    /// Makes a thread runnable at `at`. Returns when the waker is done with it.
+    pub(super) fn make_runnable(&mut self, thread: usize, at: Ps) -> Ps {
+        self.wakeups += 1;
+        self.threads[thread].state = State::Runnable;
+        self.threads[thread].deadline = None;
+        let target = self.select_cpu(thread);
+        let locked = at.max(self.cpus[target].runqueue_free);
+        let mut done = locked + self.costs.wake;
+        self.cpus[target].runqueue_free = done;
+        if self.is_idle(target) {
+            let rested = done.saturating_sub(self.cpus[target].idle_since);
+            let mut begin = done;
+            // A CPU that rests runs no waker: if it is this one, its own timer has come.
+            if target != self.cpu {
+                self.ipis += 1;
+                done += self.costs.ipi_send;
+                begin = done + self.costs.ipi_latency;
+            }
+            begin += self.costs.idle_exit(rested);
+            self.set_idle(target, false);
+            self.enqueue(thread, target);
+            self.step_at(target, begin);
+        } else {
+            self.enqueue(thread, target);
+            self.consider_preemption(thread, target, done);
+        }
+        done
+    }
+
+    fn enqueue(&mut self, thread: usize, target: usize) {
+        self.queued += 1;
+        let fair_share = self.cpus[target].current.map_or(0, |other| self.threads[other].used);
+        let woken = &mut self.threads[thread];
+        woken.cpu = target;
+        let (priority, slice) = (woken.fifo_priority, self.costs.slice);
+        if self.cpus[target].current.is_some() {
+            // Sleep earns a claim to the CPU, of a slice at most.
+            woken.used = woken
+                .used
+                .clamp(fair_share.saturating_sub(slice), fair_share.saturating_add(slice));
+        }
+        let cpu = &mut self.cpus[target];
+        if priority == 0 {
+            cpu.queue.push_back(thread);
+        } else {
+            let threads = &self.threads;
+            let at = cpu.fifo.iter().position(|other| threads[*other].fifo_priority < priority);
+            cpu.fifo.insert(at.unwrap_or(cpu.fifo.len()), thread);
+        }
+    }
+
+    /// A thread was queued behind the one that runs on `target`.
+    fn consider_preemption(&mut self, thread: usize, target: usize, at: Ps) {
+        let Some(current) = self.cpus[target].current else { return };
+        let (woken, runs) = (&self.threads[thread], &self.threads[current]);
+        let preempts = if woken.fifo_priority != runs.fifo_priority {
+            woken.fifo_priority > runs.fifo_priority
+        } else {
+            let running = at.saturating_sub(self.cpus[target].on_since);
+            woken.fifo_priority == 0 && woken.used < runs.used.saturating_add(running)
+        };
+        let cpu = &mut self.cpus[target];
+        cpu.resched |= preempts;
+        if cpu.queue.len() == 1 && !preempts {
+            cpu.slice_end = cpu.slice_end.max(at + self.costs.slice);
+        }
+        let leaves = if preempts { at } else { cpu.preempts_at() };
+        if target == self.cpu {
+            if self.profile == Profile::Futex {
+                self.horizon = self.horizon.min(leaves);
+            }
+        } else if cpu.spins_on.is_some() && leaves != Ps::MAX && self.profile == Profile::Futex {
+            // A sleeping spinner has no turns at which it would notice.
+            let time = leaves.max(cpu.clock).max(at);
+            if cpu.step_at.is_none_or(|step| step > time) {
+                self.step_at(target, time);
+            }
+        }
+    }
+
+    /// True if the running thread must make room now.
+    pub(super) fn must_leave(&self) -> bool {
+        self.now >= self.cpus[self.cpu].preempts_at()
+    }
+
+    /// Takes the current thread off its CPU. It stays runnable where it says so.
+    pub(super) fn take_off(&mut self, cpu: usize, now: Ps) {
+        let Some(thread) = self.cpus[cpu].current.take() else { return };
+        let since = self.cpus[cpu].on_since;
+        self.threads[thread].used += now.saturating_sub(since);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.span(Span { cpu, thread, start: since, end: now });
+        }
+        if self.threads[thread].state == State::Runnable {
+            if self.threads[thread].may_run_on(cpu) {
+                self.enqueue(thread, cpu);
+            } else {
+                self.make_runnable(thread, now);
+            }
+        }
+    }
+
+    /// Puts the next thread on a CPU that has none. Returns when it begins; `None` where there is
+    /// nothing to do, and the CPU rests.
+    pub(super) fn put_on(&mut self, cpu: usize, now: Ps) -> Option<Ps> {
+        let target = &mut self.cpus[cpu];
+        target.resched = false;
+        let mut begin = now;
+        let next = if target.fifo.is_empty() {
+            target.queue.pop_front()
+        } else {
+            Some(target.fifo.remove(0))
+        };
+        let next = match next {
+            Some(next) => next,
+            None => {
+                let Some(pulled) = self.pull_for(cpu) else {
+                    self.cpus[cpu].idle_since = now;
+                    self.set_idle(cpu, true);
+                    return None;
+                };
+                begin += self.costs.wake;
+                pulled
+            }
+        };
+        self.queued -= 1;
+        self.context_switches += 1;
+        begin += self.costs.context_switch;
+        self.threads[next].cpu = cpu;
+        let target = &mut self.cpus[cpu];
+        target.current = Some(next);
+        target.on_since = begin;
+        target.slice_end = begin + self.costs.slice;
+        Some(begin)
+    }
+
+    /// A fair thread that waits on another CPU and may run here, from the longest queue of the
+    /// LLC, else of the machine.
+    fn pull_for(&mut self, cpu: usize) -> Option<usize> {
+        if self.queued == 0 {
+            return None;
+        }
+        let waits = |from: usize| {
+            let threads = &self.threads;
+            self.cpus[from].queue.iter().position(|thread| threads[*thread].may_run_on(cpu))
+        };
+        let near = &self.cpus[cpu].llc;
+        let (_, _, from, at) = (0..self.cpus.len())
+            // One whose CPU is only being woken runs there soon enough.
+            .filter(|from| *from != cpu && self.cpus[*from].current.is_some())
+            .filter_map(|from| {
+                let at = waits(from)?;
+                let is_near = near[from / 64] & (1 << (from % 64)) != 0;
+                Some((is_near, self.cpus[from].waiting(), from, at))
+            })
+            .max_by_key(|(is_near, waiting, from, _)| {
+                (*is_near, *waiting, std::cmp::Reverse(*from))
+            })?;
+        self.cpus[from].queue.remove(at)
+    }
+
+    /// The time of a thread has run out, or its timer is stale.
+    pub(super) fn timer(&mut self, thread: usize, time: Ps) {
+        let waiting = &mut self.threads[thread];
+        if waiting.timer_at != Some(time) {
+            return;
+        }
+        waiting.timer_at = None;
+        let Some(deadline) = waiting.deadline else { return };
+        if deadline > time {
+            self.set_timer(thread, deadline);
+            return;
+        }
+        waiting.deadline = None;
+        waiting.timed_out = true;
+        if let State::Waiting { wait: Wait::Futex { place, .. }, .. } = waiting.state {
+            self.futexes.forget(place, thread);
+        }
+        // The timer's interrupt comes to the CPU where the thread was: none is sent.
+        let running = std::mem::replace(&mut self.cpu, self.threads[thread].cpu);
+        self.make_runnable(thread, time);
+        self.cpu = running;
+    }
+
+    /// Sees to it that a thread's timer comes at `deadline` or before.
+    pub(super) fn set_timer(&mut self, thread: usize, deadline: Ps) {
+        let waiting = &mut self.threads[thread];
+        waiting.deadline = Some(deadline);
+        if waiting.timer_at.is_none_or(|known| known > deadline) {
+            waiting.timer_at = Some(deadline);
+            self.events.push(deadline, super::events::What::Timer(thread));
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Spinning without simulating each turn.
+//!
+//! A thread that looks at a word, finds it as before, and spins, changes nothing outside its CPU.
+//! Its first turns are simulated one by one, so that code which gives up after some number of
+//! them takes the right time; after that, the CPU sleeps on the line and goes on when the line is
+//! written, or after a time that grows with the number of turns. A loop of N turns on a line that
+//! nobody writes takes exactly its time up to [`EXACT_TURNS`], and at most (N / EXACT_TURNS) times
+//! that beyond.
+
+use super::core::Core;
+use crate::machine::Ps;
+use crate::memory::{Access, Place};
+use crate::space::in_host;
+
+/// Turns that are simulated one by one.
+const EXACT_TURNS: u32 = 256;
+
+/// What a CPU's spinning looks at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Watching {
+    place: Option<Place>,
+    /// Turns with no other access between them.
+    turns: u32,
+}
+
+impl Watching {
+    #[inline]
+    pub(super) fn looked_at(&mut self, place: Place, access: Access) {
+        if access != Access::Load || self.place != Some(place) {
+            let place = if access == Access::Load { Some(place) } else { None };
+            *self = Self { place, turns: 0 };
+        }
+    }
+}
+
+impl Core {
+    fn line_of(&self, place: Place) -> Place {
+        Place(place.0 & !(self.memory.line_bytes() as u64 - 1))
+    }
+
+    /// One turn of spinning; if the CPU is to sleep on the line, until when at the latest.
+    pub(super) fn spin_turn(&mut self) -> Option<Ps> {
+        self.now += self.costs.spin_hint;
+        let place = self.watching.place?;
+        self.watching.turns += 1;
+        let more = self.watching.turns.checked_sub(EXACT_TURNS)?;
+        // If the line was written since the look, the next look is due now.
+        if !self.memory.has(self.cpu, place) {
+            return None;
+        }
+        let line = self.line_of(place);
+        self.memory.watch(line, true);
+        in_host(|| self.spinners.entry(line).or_default().push(self.cpu));
+        self.cpus[self.cpu].spins_on = Some(line);
+        Some(self.now + self.costs.spin_hint * Ps::from(more.div_ceil(EXACT_TURNS).min(4_096)))
+    }
+
+    /// A line was written, and will be there for all to see at `done`.
+    #[cold]
+    pub(super) fn wake_spinners(&mut self, place: Place, done: Ps) {
+        in_host(|| {
+            let line = self.line_of(place);
+            self.memory.watch(line, false);
+            for cpu in self.spinners.remove(&line).unwrap_or_default() {
+                self.cpus[cpu].spins_on = None;
+                let from = self.cpus[cpu].clock;
+                self.step_at(cpu, done.max(from));
+            }
+        });
+    }
+
+    /// A CPU ceases to spin for another reason than a write.
+    pub(super) fn stop_spinning(&mut self, cpu: usize) {
+        let Some(line) = self.cpus[cpu].spins_on.take() else { return };
+        if let Some(others) = self.spinners.get_mut(&line) {
+            others.retain(|other| *other != cpu);
+            if others.is_empty() {
+                self.spinners.remove(&line);
+                self.memory.watch(line, false);
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! A virtual thread.
+#![allow(unsafe_code)]
+
+use coreshard_topology::CpuSet;
+use corosensei::{Coroutine, Yielder};
+
+use crate::machine::Ps;
+use crate::memory::Place;
+use crate::space::Stack;
+
+pub(super) type Body = Coroutine<(), (), (), Stack>;
+pub(super) type Suspender = *const Yielder<(), ()>;
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// A wake-up on a futex word, which held this value.
+    Futex { place: Place, address: usize, expected: u32 },
+    /// Its turn at a lock, for which its CPU spins.
+    LockQueue { place: Place, free: u32 },
+    /// A moment.
+    Sleep,
+    /// The end of another thread.
+    Join(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Runs, or waits in a run queue.
+    Runnable,
+    Waiting {
+        wait: Wait,
+        since: Ps,
+    },
+    Over,
+}
+
+pub(super) struct Thread {
+    pub(super) name: String,
+    /// Gone when the thread is over.
+    pub(super) body: Option<Box<Body>>,
+    pub(super) suspender: Suspender,
+    pub(super) state: State,
+    /// By place among the CPUs.
+    pub(super) affinity: Box<[u64]>,
+    pub(super) affinity_set: CpuSet,
+    /// The CPU that it runs on, or ran on last.
+    pub(super) cpu: usize,
+    /// SCHED_FIFO's priority, 1 to 99; 0 for a fair thread.
+    pub(super) fifo_priority: u8,
+    /// How much of a CPU it has had, for fairness.
+    pub(super) used: Ps,
+    pub(super) local: *mut (),
+    pub(super) joiners: Vec<usize>,
+    /// When its wait is over at the latest.
+    pub(super) deadline: Option<Ps>,
+    /// When its timer's event comes; any other is stale.
+    pub(super) timer_at: Option<Ps>,
+    pub(super) timed_out: bool,
+    /// It has freed a lock, and is about to wake the first in its queue.
+    pub(super) hands_lock_to: Option<usize>,
+}
+
+impl Thread {
+    pub(super) fn may_run_on(&self, cpu: usize) -> bool {
+        self.affinity[cpu / 64] & (1 << (cpu % 64)) != 0
+    }
+}

@@ -1,0 +1,66 @@
+//! A simulated many-core machine behind Coreshard's platform seam.
+//!
+//! [`Sim`] implements [`Platform`](coreshard_platform::Platform), so the very code that runs on
+//! this machine runs on any [`Machine`] that can be described: virtual threads on virtual CPUs, in
+//! virtual time, with caches that hand lines to one another and a scheduler that sends interrupts.
+//! A [`Simulation`] of it is deterministic: machine, seed and program give the run.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::sync::atomic::Ordering::Relaxed;
+//!
+//! use coreshard_platform::{AtomicInt, Platform, ThreadHandle, ThreadSpec};
+//! use coreshard_sim::{Machine, Sim, Simulation};
+//!
+//! #[global_allocator]
+//! static ALLOCATOR: coreshard_sim::SimAlloc = coreshard_sim::SimAlloc;
+//!
+//! let grace = Machine::named("grace")?;
+//! let run = Simulation::new(&grace).seed(1).run(|| {
+//!     let counter = Arc::new(<Sim as Platform>::AtomicU64::new(0));
+//!     let threads: Vec<_> = (0..72)
+//!         .map(|_| {
+//!             let counter = Arc::clone(&counter);
+//!             let body = move || (0..100).for_each(|_| drop(counter.fetch_add(1, Relaxed)));
+//!             Sim::spawn(ThreadSpec::default(), Box::new(body)).unwrap()
+//!         })
+//!         .collect();
+//!     threads.into_iter().for_each(ThreadHandle::join);
+//!     counter.load(Relaxed)
+//! })?;
+//! assert_eq!(run.value, 7_200);
+//! assert!(run.summary.virtual_ns > 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What is where:
+//!
+//! 1. `machine`: topology and costs, read from a preset or a file that cites each number.
+//! 2. `space`: the addresses of a simulated program, so that load addresses change nothing.
+//! 3. `memory`: lines, their owners and sharers, and what an access costs.
+//! 4. `engine`: coroutines, the order of events, the scheduler, futexes.
+//! 5. `platform`, `atomic`: the seam.
+//! 6. `report`: which line and field costs the time; timelines.
+//!
+//! What the model leaves out: capacity of caches, memory bandwidth, instructions that touch no
+//! simulated memory (let code say what it computes with [`Sim::compute`]), weak memory orderings,
+//! and nice values. While a simulated thread unwinds from a panic, `std::thread::panicking` says
+//! true in the others too.
+
+mod atomic;
+mod engine;
+mod machine;
+mod memory;
+mod platform;
+mod profile;
+mod random;
+mod report;
+mod space;
+
+pub use atomic::{SimAtomic, SimCell};
+pub use engine::{Run, SimError, Simulation, Stuck, Summary, WaitingThread};
+pub use machine::{MAX_CPUS, Machine, MachineError};
+pub use platform::{Sim, SimThread};
+pub use profile::{ParseProfileError, Profile};
+pub use report::{LineReport, LineRow, LineSummary, Timeline};
+pub use space::SimAlloc;

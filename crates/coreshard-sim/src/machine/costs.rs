@@ -1,0 +1,102 @@
+//! What things cost on a machine. A machine's file says each in nanoseconds, with its source; see
+//! `README.md` beside this file for the keys.
+
+/// A time in picoseconds: the simulator's unit, so that a fraction of a nanosecond adds up right.
+pub(crate) type Ps = u64;
+
+/// Picoseconds in a nanosecond.
+pub(crate) const NS: Ps = 1_000;
+
+macro_rules! costs {
+    ($($(#[$doc:meta])* $field:ident = $need:ident),+ $(,)?) => {
+        /// What things cost on a machine, in picoseconds.
+        #[derive(Clone, Debug, Default)]
+        pub(crate) struct Costs {
+            $($(#[$doc])* pub(crate) $field: Ps,)+
+            /// Idle states, shallow ones first.
+            pub(crate) idle: Vec<IdleState>,
+        }
+
+        /// Each key of a file's `[costs]`, when it is needed, and its place.
+        pub(super) const KEYS: &[(&str, Need, fn(&mut Costs) -> &mut Ps)] =
+            &[$((stringify!($field), Need::$need, |costs| &mut costs.$field)),+];
+    };
+}
+
+/// When a key must be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    Always,
+    /// 0 where it is not said.
+    Never,
+    /// Where cores have several CPUs.
+    Smt,
+    /// Where a package has several LLCs.
+    SeveralLlcs,
+    /// Where there are several packages.
+    SeveralPackages,
+    /// Where there are several nodes.
+    SeveralNodes,
+}
+
+costs! {
+    /// A clock cycle, to tell latencies in cycles.
+    cycle = Always,
+    /// A load or store that hits the first cache.
+    l1_hit = Always,
+    /// A read-modify-write of a line that the CPU owns.
+    atomic = Always,
+    /// How long the holder of a line is busy answering one of several readers at once.
+    shared_read = Always,
+    /// From a CPU's write to its SMT sibling's having the line: half a round trip of a
+    /// compare-exchange ping-pong, as are the next three.
+    latency_smt = Smt,
+    /// The same within an LLC.
+    latency_llc = Always,
+    /// The same between LLCs of a package.
+    latency_package = SeveralLlcs,
+    /// The same between packages.
+    latency_remote = SeveralPackages,
+    /// What is added where the line's home is on neither end's package.
+    home_far = Never,
+    /// A line out of the CPU's own node's memory.
+    memory_local = Always,
+    /// A line out of another node's memory.
+    memory_remote = SeveralNodes,
+    /// One turn of a spinning thread, its look at the word aside.
+    spin_hint = Always,
+    /// Reading the clock.
+    clock_read = Always,
+    /// Into the kernel and back.
+    syscall = Always,
+    /// Finding a futex's waiters in the kernel.
+    futex = Always,
+    /// Making a thread runnable: the target's run queue is locked for so long.
+    wake = Always,
+    /// Sending an interrupt to an idle CPU.
+    ipi_send = Always,
+    /// From sending an interrupt until its receiver begins to leave its idle state.
+    ipi_latency = Always,
+    /// From one thread to another.
+    context_switch = Always,
+    /// Making a thread.
+    thread_create = Always,
+    /// How long a thread runs while others wait for its CPU.
+    slice = Always,
+}
+
+/// A state in which a CPU without work rests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IdleState {
+    /// The CPU is in this state, and no shallower one, after so much idleness.
+    pub(crate) after: Ps,
+    /// From an interrupt to the first instruction of the scheduler.
+    pub(crate) exit: Ps,
+}
+
+impl Costs {
+    /// The cost of leaving the idle state reached after `idle` of rest.
+    pub(crate) fn idle_exit(&self, idle: Ps) -> Ps {
+        self.idle.iter().rev().find(|state| state.after <= idle).map_or(0, |state| state.exit)
+    }
+}

@@ -1,0 +1,63 @@
+//! Why a machine cannot be simulated.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use coreshard_topology::TopologyError;
+
+/// Why a machine's file cannot be used. Its text is a sentence that names the machine or file, the
+/// line and the key where there is one, what was found and what is allowed.
+#[derive(Debug)]
+pub struct MachineError {
+    machine: String,
+    line: Option<usize>,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Read(PathBuf, io::Error),
+    Topology(TopologyError),
+    Problem(String),
+}
+
+impl MachineError {
+    pub(super) fn new(machine: &str, kind: Kind) -> Self {
+        Self { machine: machine.to_owned(), line: None, kind }
+    }
+
+    pub(super) fn at(machine: &str, line: usize, problem: String) -> Self {
+        Self { machine: machine.to_owned(), line: Some(line), kind: Kind::Problem(problem) }
+    }
+
+    /// The line of the file that the problem is in, counted from 1, where it is in a line.
+    #[must_use]
+    pub const fn line(&self) -> Option<usize> {
+        self.line
+    }
+}
+
+impl fmt::Display for MachineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "machine {}", self.machine)?;
+        if let Some(line) = self.line {
+            write!(f, ", line {line}")?;
+        }
+        match &self.kind {
+            Kind::Read(path, error) => write!(f, ": {} cannot be read: {error}", path.display()),
+            Kind::Topology(error) => write!(f, ": {error}"),
+            Kind::Problem(problem) => write!(f, ": {problem}"),
+        }
+    }
+}
+
+impl std::error::Error for MachineError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // The text has what these say themselves already.
+        match &self.kind {
+            Kind::Topology(error) => error.source(),
+            Kind::Read(..) | Kind::Problem(_) => None,
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Reading a machine's file: TOML, as of the presets.
+
+use std::collections::BTreeMap;
+
+use coreshard_topology::Topology;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::costs::{Costs, IdleState, KEYS, NS, Need, Ps};
+use super::error::{Kind, MachineError};
+use super::{DEFAULT_LINE_BYTES, LINE_BYTES};
+
+/// No cost is longer: a second. It keeps sums of costs far from overflow.
+const LONGEST_NS: f64 = 1e9;
+
+/// What a machine's file holds.
+pub(super) struct File {
+    pub(super) topology: Topology,
+    pub(super) costs: Costs,
+    pub(super) line_bytes: usize,
+    /// One-way latencies by requester and owner, where they were measured pair by pair.
+    pub(super) matrix: Option<Vec<Ps>>,
+    /// By key: where the number is from.
+    pub(super) sources: BTreeMap<String, String>,
+}
+
+struct Reader<'a> {
+    name: &'a str,
+    text: &'a str,
+}
+
+type Table<'a> = DeTable<'a>;
+type Value<'a> = Spanned<DeValue<'a>>;
+
+impl Reader<'_> {
+    fn wrong(&self, byte: usize, problem: String) -> MachineError {
+        let before = self.text.get(..byte).unwrap_or(self.text);
+        MachineError::at(self.name, before.matches('\n').count() + 1, problem)
+    }
+
+    fn table<'v>(&self, key: &str, value: &'v Value<'_>) -> Result<&'v Table<'v>, MachineError> {
+        value.get_ref().as_table().ok_or_else(|| {
+            self.wrong(value.span().start, format!("{key} must be a table with ns and source"))
+        })
+    }
+
+    /// A cost: finite, not negative, at most a second.
+    fn ns(&self, key: &str, value: &Value<'_>) -> Result<Ps, MachineError> {
+        let number = match value.get_ref() {
+            DeValue::Integer(number) => number.as_str().parse::<f64>().ok(),
+            DeValue::Float(number) => number.as_str().parse::<f64>().ok(),
+            _ => None,
+        };
+        match number {
+            Some(ns) if (0.0..=LONGEST_NS).contains(&ns) => Ok((ns * NS as f64).round() as Ps),
+            Some(ns) => Err(self.wrong(
+                value.span().start,
+                format!("{key} is {ns}; allowed are 0 to {LONGEST_NS} nanoseconds"),
+            )),
+            None => {
+                Err(self.wrong(value.span().start, format!("{key} must be a number (nanoseconds)")))
+            }
+        }
+    }
+
+    fn text<'v>(
+        &self,
+        table: &'v Table<'_>,
+        key: &str,
+        name: &str,
+        at: usize,
+    ) -> Result<&'v str, MachineError> {
+        table
+            .get(key)
+            .and_then(|value| value.get_ref().as_str())
+            .filter(|text| !text.trim().is_empty())
+            .ok_or_else(|| self.wrong(at, format!("{name} has no {key}, which must be a text")))
+    }
+
+    /// The number of a cost's table, and its source.
+    fn cost(&self, key: &str, value: &Value<'_>) -> Result<(Ps, String), MachineError> {
+        let at = value.span().start;
+        let table = self.table(key, value)?;
+        let ns = table.get("ns").ok_or_else(|| self.wrong(at, format!("{key} has no ns")))?;
+        for (other, place) in table.iter().map(|(other, _)| (other.get_ref(), other.span())) {
+            if !["ns", "source"].contains(&other.as_ref()) {
+                let problem = format!("{key} has a key {other:?}; allowed are ns and source");
+                return Err(self.wrong(place.start, problem));
+            }
+        }
+        let source = self.text(table, "source", key, at)?.to_owned();
+        Ok((self.ns(&format!("{key}.ns"), ns)?, source))
+    }
+
+    fn idle(&self, value: &Value<'_>) -> Result<(Vec<IdleState>, String), MachineError> {
+        let at = value.span().start;
+        let wrong = |at| self.wrong(at, "idle must be a list of tables ([[costs.idle]])".into());
+        let states = value.get_ref().as_array().ok_or_else(|| wrong(at))?;
+        let mut idle: Vec<IdleState> = Vec::new();
+        let mut sources = Vec::new();
+        for state in states.iter() {
+            let at = state.span().start;
+            let table = state.get_ref().as_table().ok_or_else(|| wrong(at))?;
+            let field = |key: &str| {
+                let value = table.get(key);
+                let value =
+                    value.ok_or_else(|| self.wrong(at, format!("an idle state has no {key}")))?;
+                self.ns(&format!("idle.{key}"), value)
+            };
+            let state = IdleState { after: field("after_ns")?, exit: field("exit_ns")? };
+            sources.push(self.text(table, "source", "an idle state", at)?.to_owned());
+            let deeper =
+                idle.last().is_none_or(|last| last.after < state.after && last.exit <= state.exit);
+            if !deeper {
+                let problem = "idle states must be given shallow ones first: each with a larger \
+                               after_ns, and no smaller exit_ns, than the one before";
+                return Err(self.wrong(at, problem.into()));
+            }
+            idle.push(state);
+        }
+        Ok((idle, sources.join("; ")))
+    }
+
+    fn matrix(&self, value: &Value<'_>, cpus: usize) -> Result<(Vec<Ps>, String), MachineError> {
+        let at = value.span().start;
+        let table = self.table("latency_matrix", value)?;
+        let rows = table.get("ns").and_then(|rows| rows.get_ref().as_array());
+        let rows = rows.ok_or_else(|| {
+            self.wrong(at, "latency_matrix has no ns, which must be a list of rows".into())
+        })?;
+        let size = |found: usize, what: &str, at| {
+            let problem =
+                format!("latency_matrix has {found} {what}; this machine has {cpus} CPUs");
+            if found == cpus { Ok(()) } else { Err(self.wrong(at, problem)) }
+        };
+        size(rows.len(), "rows", at)?;
+        let mut matrix = Vec::with_capacity(cpus * cpus);
+        for (number, row) in rows.iter().enumerate() {
+            let at = row.span().start;
+            let cells = row.get_ref().as_array().ok_or_else(|| {
+                self.wrong(at, format!("row {number} of latency_matrix must be a list"))
+            })?;
+            size(cells.len(), &format!("numbers in row {number}"), at)?;
+            for (column, cell) in cells.iter().enumerate() {
+                let key = format!("latency_matrix, row {number}, column {column},");
+                let latency = self.ns(&key, cell)?;
+                if latency == 0 && number != column {
+                    let problem = format!("{key} is 0; two CPUs are some time apart");
+                    return Err(self.wrong(cell.span().start, problem));
+                }
+                matrix.push(latency);
+            }
+        }
+        Ok((matrix, self.text(table, "source", "latency_matrix", at)?.to_owned()))
+    }
+
+    fn line_bytes(&self, value: &Value<'_>) -> Result<usize, MachineError> {
+        let found = value.get_ref().as_integer().and_then(|bytes| bytes.as_str().parse().ok());
+        found.filter(|bytes| LINE_BYTES.contains(bytes)).ok_or_else(|| {
+            self.wrong(value.span().start, "line_bytes must be 64 or 128".to_owned())
+        })
+    }
+
+    fn read(&self, topology: Option<Topology>) -> Result<File, MachineError> {
+        let root = DeTable::parse(self.text).map_err(|error| {
+            self.wrong(error.span().map_or(0, |span| span.start), error.message().to_owned())
+        })?;
+        let root = root.get_ref();
+        for key in root.keys() {
+            if !["title", "synthetic", "source", "costs"].contains(&key.get_ref().as_ref()) {
+                let problem = format!(
+                    "{:?} is no key of a machine's file; there are title, synthetic, source and \
+                     the table costs",
+                    key.get_ref()
+                );
+                return Err(self.wrong(key.span().start, problem));
+            }
+        }
+        let topology = match topology {
+            Some(topology) => topology,
+            None => {
+                let synthetic = self.text(root, "synthetic", "the machine", 0)?;
+                Topology::from_synthetic(synthetic)
+                    .map_err(|error| MachineError::new(self.name, Kind::Topology(error)))?
+            }
+        };
+        let Some((key, table)) = root.get_key_value("costs") else {
+            return Err(MachineError::new(
+                self.name,
+                Kind::Problem("there is no table [costs], so it cannot be simulated".into()),
+            ));
+        };
+        let header = key.span().start;
+        let mut file = File {
+            topology,
+            costs: Costs::default(),
+            line_bytes: DEFAULT_LINE_BYTES,
+            matrix: None,
+            sources: BTreeMap::new(),
+        };
+        let table = self.table("costs", table)?;
+        self.costs(table, &mut file)?;
+        for (key, need, _) in KEYS {
+            let by_matrix = file.matrix.is_some() && key.starts_with("latency_");
+            if needed(*need, &file.topology) && !by_matrix && !file.sources.contains_key(*key) {
+                let problem = format!("[costs] has no {key}: this machine needs one");
+                return Err(self.wrong(header, problem));
+            }
+        }
+        if file.costs.idle.is_empty() {
+            let problem = "[costs] has no idle: give at least one [[costs.idle]]".to_owned();
+            return Err(self.wrong(header, problem));
+        }
+        self.consistent(&file, header)?;
+        Ok(file)
+    }
+
+    fn costs(&self, table: &Table<'_>, file: &mut File) -> Result<(), MachineError> {
+        for (key, value) in table.iter() {
+            let name = key.get_ref().as_ref();
+            let source = match name {
+                "line_bytes" => {
+                    file.line_bytes = self.line_bytes(value)?;
+                    continue;
+                }
+                "idle" => {
+                    let (idle, source) = self.idle(value)?;
+                    file.costs.idle = idle;
+                    source
+                }
+                "latency_matrix" => {
+                    let (matrix, source) = self.matrix(value, file.topology.cpus().len())?;
+                    file.matrix = Some(matrix);
+                    source
+                }
+                _ => {
+                    let Some((_, _, place)) = KEYS.iter().find(|(known, ..)| *known == name) else {
+                        let known: Vec<_> = KEYS.iter().map(|(known, ..)| *known).collect();
+                        let problem = format!(
+                            "{name:?} is no cost; there are line_bytes, idle, latency_matrix, {}",
+                            known.join(", ")
+                        );
+                        return Err(self.wrong(key.span().start, problem));
+                    };
+                    let (ps, source) = self.cost(name, value)?;
+                    *place(&mut file.costs) = ps;
+                    source
+                }
+            };
+            file.sources.insert(name.to_owned(), source);
+        }
+        Ok(())
+    }
+
+    /// Numbers that are each allowed, and contradict one another.
+    fn consistent(&self, file: &File, header: usize) -> Result<(), MachineError> {
+        let Costs { l1_hit, atomic, slice, memory_local, memory_remote, .. } = file.costs;
+        let rules = [
+            (l1_hit == 0, "l1_hit is 0: time would stand still in a loop of loads"),
+            (atomic < l1_hit, "atomic is less than l1_hit: it loads and stores the same line"),
+            (file.costs.cycle == 0, "cycle is 0: no latency could be told in cycles"),
+            (slice == 0, "slice is 0: threads would change places for ever"),
+            (
+                memory_remote != 0 && memory_remote < memory_local,
+                "memory_remote is less than memory_local",
+            ),
+        ];
+        match rules.iter().find(|(broken, _)| *broken) {
+            Some((_, problem)) => Err(self.wrong(header, format!("[costs]: {problem}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn needed(need: Need, topology: &Topology) -> bool {
+    match need {
+        Need::Always => true,
+        Need::Never => false,
+        Need::Smt => topology.cores() < topology.cpus().len(),
+        Need::SeveralLlcs => topology.llcs() > topology.packages(),
+        Need::SeveralPackages => topology.packages() > 1,
+        Need::SeveralNodes => topology.nodes() > 1,
+    }
+}
+
+/// Reads a machine's file; its topology is `topology` where that is known already.
+pub(super) fn read(
+    name: &str,
+    text: &str,
+    topology: Option<Topology>,
+) -> Result<File, MachineError> {
+    Reader { name, text }.read(topology)
+}

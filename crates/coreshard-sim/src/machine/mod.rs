@@ -1,0 +1,154 @@
+//! A machine to be simulated: its topology, and what things cost on it.
+
+mod costs;
+mod error;
+mod file;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use coreshard_topology::{CpuId, Preset, Topology};
+
+pub(crate) use costs::{Costs, NS, Ps};
+use error::Kind;
+pub use error::MachineError;
+
+/// The most CPUs of a simulated machine.
+pub const MAX_CPUS: usize = 1024;
+
+/// Sizes of a cache line that are known, in bytes.
+const LINE_BYTES: [usize; 2] = [64, 128];
+const DEFAULT_LINE_BYTES: usize = 64;
+
+/// A machine to be simulated.
+///
+/// ```
+/// let grace = coreshard_sim::Machine::named("grace")?;
+/// assert_eq!(grace.topology().cores(), 72);
+/// assert!(grace.source("latency_llc").is_some());
+/// # Ok::<(), coreshard_sim::MachineError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Machine {
+    topology: Topology,
+    costs: Costs,
+    line_bytes: usize,
+    sources: BTreeMap<String, String>,
+    /// One-way latencies by requester's and owner's place among the CPUs.
+    latency: Vec<Ps>,
+}
+
+impl Machine {
+    /// The machine of a preset's name.
+    ///
+    /// # Errors
+    /// Where there is no such preset, or its file says nothing of costs.
+    pub fn named(name: &str) -> Result<Self, MachineError> {
+        let wrong = |error| MachineError::new(name, Kind::Topology(error));
+        let preset = Preset::named(name).map_err(wrong)?;
+        let topology = preset.topology().map_err(wrong)?;
+        Self::read(name, preset.file(), Some(topology))
+    }
+
+    /// The machine that a file describes.
+    ///
+    /// # Errors
+    /// Where it cannot be read or is wrong; the text names line and key.
+    pub fn from_file(path: &Path) -> Result<Self, MachineError> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| MachineError::new(&name, Kind::Read(path.to_owned(), error)))?;
+        Self::from_toml(&name, &text)
+    }
+
+    /// The machine that the text of a file describes; `name` is for messages.
+    ///
+    /// # Errors
+    /// Where it is wrong; the text names line and key.
+    pub fn from_toml(name: &str, text: &str) -> Result<Self, MachineError> {
+        Self::read(name, text, None)
+    }
+
+    fn read(name: &str, text: &str, topology: Option<Topology>) -> Result<Self, MachineError> {
+        let file = file::read(name, text, topology)?;
+        let cpus = file.topology.cpus().len();
+        if cpus > MAX_CPUS {
+            let problem = format!("it has {cpus} CPUs; at most {MAX_CPUS} can be simulated");
+            return Err(MachineError::new(name, Kind::Problem(problem)));
+        }
+        let latency = file.matrix.unwrap_or_else(|| by_distance(&file.topology, &file.costs));
+        Ok(Self {
+            topology: file.topology,
+            costs: file.costs,
+            line_bytes: file.line_bytes,
+            sources: file.sources,
+            latency,
+        })
+    }
+
+    /// The CPUs, caches and nodes.
+    #[must_use]
+    pub const fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The size of a cache line in bytes.
+    #[must_use]
+    pub const fn line_bytes(&self) -> usize {
+        self.line_bytes
+    }
+
+    /// Where the number under a key of `[costs]` is from.
+    #[must_use]
+    pub fn source(&self, key: &str) -> Option<&str> {
+        self.sources.get(key).map(String::as_str)
+    }
+
+    /// How long a line takes from one CPU's cache to another's, in nanoseconds: half a round trip
+    /// of a compare-exchange ping-pong. `None` where one of them is not a CPU of this machine, or
+    /// both are the same.
+    #[must_use]
+    pub fn latency_ns(&self, requester: CpuId, owner: CpuId) -> Option<f64> {
+        let place = |cpu| self.topology.cpus().iter().position(|known| known.id == cpu);
+        let (requester, owner) = (place(requester)?, place(owner)?);
+        let latency = self.latency[requester * self.topology.cpus().len() + owner];
+        (requester != owner).then_some(latency as f64 / NS as f64)
+    }
+
+    /// A clock cycle in nanoseconds.
+    #[must_use]
+    pub fn cycle_ns(&self) -> f64 {
+        self.costs.cycle as f64 / NS as f64
+    }
+
+    pub(crate) fn latency(&self) -> &[Ps] {
+        &self.latency
+    }
+
+    pub(crate) fn costs(&self) -> &Costs {
+        &self.costs
+    }
+}
+
+fn by_distance(topology: &Topology, costs: &Costs) -> Vec<Ps> {
+    let cpus = topology.cpus();
+    let mut latency = Vec::with_capacity(cpus.len() * cpus.len());
+    for one in cpus {
+        latency.extend(cpus.iter().map(|other| {
+            if one.id == other.id {
+                0
+            } else if one.core == other.core {
+                costs.latency_smt
+            } else if one.llc == other.llc {
+                costs.latency_llc
+            } else if one.package == other.package {
+                costs.latency_package
+            } else {
+                costs.latency_remote
+            }
+        }));
+    }
+    latency
+}

@@ -1,0 +1,164 @@
+use super::*;
+
+/// A file that is right, for tests to spoil.
+const RIGHT: &str = include_str!("../../tests/machines/two-sockets.toml");
+
+fn error_of(text: &str) -> MachineError {
+    Machine::from_toml("m.toml", text).expect_err("the file is wrong")
+}
+
+/// The number of the line that contains `part`.
+fn line_with(text: &str, part: &str) -> usize {
+    1 + text.lines().position(|line| line.contains(part)).unwrap()
+}
+
+#[test]
+fn every_preset_can_be_simulated_and_cites_each_number() {
+    for name in Preset::names() {
+        let machine = Machine::named(name).unwrap_or_else(|error| panic!("{error}"));
+        assert!(machine.topology().cpus().len() <= MAX_CPUS);
+        for (key, ..) in costs::KEYS {
+            let cost = machine.source(key);
+            assert!(cost.is_none_or(|source| source.len() > 4), "{name}: {key}");
+        }
+        assert!(machine.source("idle").is_some() && machine.source("latency_llc").is_some());
+    }
+}
+
+#[test]
+fn latencies_follow_the_distance() {
+    let machine = Machine::from_toml("m", RIGHT).unwrap();
+    let latency = |one, other| machine.latency_ns(CpuId(one), CpuId(other));
+    assert_eq!(latency(0, 1), Some(8.0));
+    assert_eq!(latency(0, 2), Some(25.0));
+    assert_eq!(latency(0, 4), Some(99.5));
+    assert_eq!(latency(0, 8), Some(192.0));
+    assert_eq!((latency(3, 3), latency(0, 99)), (None, None));
+}
+
+#[test]
+fn a_missing_number_names_its_key_and_the_tables_line() {
+    for (key, ..) in costs::KEYS.iter().filter(|(key, ..)| *key != "home_far") {
+        let start = format!("{key} = ");
+        let text: String = RIGHT
+            .lines()
+            .filter(|line| !line.starts_with(&start))
+            .map(|l| format!("{l}\n"))
+            .collect();
+        let error = error_of(&text);
+        assert!(error.to_string().contains(&format!("no {key}:")), "{error}");
+        assert_eq!(error.line(), Some(line_with(&text, "[costs]")));
+    }
+    let text = RIGHT.split("[[costs.idle]]").next().unwrap();
+    assert!(error_of(text).to_string().contains("no idle"));
+}
+
+#[test]
+fn a_number_that_cannot_be_names_its_key_and_line() {
+    for (wrong, words) in [
+        ("{ ns = -3, source = \"s\" }", "wake.ns is -3; allowed are 0 to"),
+        ("{ ns = 1e12, source = \"s\" }", "wake.ns is 1000000000000"),
+        ("{ ns = nan, source = \"s\" }", "wake.ns is NaN"),
+        ("{ ns = \"5\", source = \"s\" }", "wake.ns must be a number"),
+        ("{ ns = 5 }", "wake has no source"),
+        ("{ source = \"s\" }", "wake has no ns"),
+        ("{ ns = 5, source = \" \" }", "wake has no source"),
+        ("{ ns = 5, source = \"s\", us = 1 }", "wake has a key \"us\""),
+        ("5", "wake must be a table"),
+    ] {
+        let text: String = RIGHT
+            .lines()
+            .map(|line| {
+                if line.starts_with("wake =") {
+                    format!("wake = {wrong}\n")
+                } else {
+                    format!("{line}\n")
+                }
+            })
+            .collect();
+        let error = error_of(&text);
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(error.line(), Some(line_with(&text, "wake =")), "{error}");
+        assert!(error.to_string().starts_with("machine m.toml, line "), "{error}");
+    }
+}
+
+#[test]
+fn numbers_that_contradict_one_another_are_told() {
+    for (key, ns, words) in [
+        ("l1_hit", "0", "l1_hit is 0"),
+        ("atomic", "0.1", "atomic is less than l1_hit"),
+        ("memory_remote", "10", "memory_remote is less"),
+        ("cycle", "0", "cycle is 0"),
+    ] {
+        let start = format!("{key} =");
+        let text: String = RIGHT
+            .lines()
+            .map(|line| {
+                if line.starts_with(&start) {
+                    format!("{key} = {{ ns = {ns}, source = \"s\" }}\n")
+                } else {
+                    format!("{line}\n")
+                }
+            })
+            .collect();
+        let error = error_of(&text);
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let deeper = format!("{RIGHT}\n[[costs.idle]]\nafter_ns = 5\nexit_ns = 1\nsource = \"s\"\n");
+    assert!(error_of(&deeper).to_string().contains("shallow ones first"));
+}
+
+#[test]
+fn keys_that_nobody_knows_are_told_with_their_line() {
+    let text = RIGHT.replace("wake =", "wakes =");
+    let error = error_of(&text);
+    assert!(error.to_string().contains("\"wakes\" is no cost; there are"), "{error}");
+    assert_eq!(error.line(), Some(line_with(&text, "wakes =")));
+    let error = error_of(&format!("sintetic = \"core:2\"\n{RIGHT}"));
+    assert!(error.to_string().contains("line 1") && error.to_string().contains("sintetic"));
+    assert!(error_of("synthetic = \"core:2 pu:1\"\n").to_string().contains("no table [costs]"));
+    assert!(error_of("[costs]\n").to_string().contains("no synthetic"));
+    assert_eq!(error_of("a = 1\nb = \n").line(), Some(2));
+    let bytes = error_of(&RIGHT.replace("[costs]\n", "[costs]\nline_bytes = 100\n"));
+    assert!(bytes.to_string().contains("must be 64 or 128"), "{bytes}");
+}
+
+#[test]
+fn a_measured_matrix_replaces_the_latencies_and_must_fit_the_machine() {
+    let file = |rows: &str| {
+        let text: String = RIGHT
+            .replace("pack:2 numa:1 l3:2 core:2 pu:2", "pack:1 l3:1 core:2 pu:1")
+            .lines()
+            .filter(|line| !line.starts_with("latency_"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let matrix = format!("[costs]\nlatency_matrix = {{ ns = {rows}, source = \"here\" }}\n");
+        text.replace("[costs]\n", &matrix)
+    };
+    let machine = Machine::from_toml("m", &file("[[0, 31.5], [30, 0]]")).unwrap();
+    assert_eq!(machine.latency_ns(CpuId(0), CpuId(1)), Some(31.5));
+    assert_eq!(machine.latency_ns(CpuId(1), CpuId(0)), Some(30.0));
+    for (rows, words) in [
+        ("[[0, 1]]", "1 rows; this machine has 2 CPUs"),
+        ("[[0, 1], [1]]", "1 numbers in row 1"),
+        ("[[0, 1], [0, 0]]", "row 1, column 0, is 0"),
+        ("[[0, 1], [-1, 0]]", "row 1, column 0, is -1"),
+        ("3", "must be a list of rows"),
+    ] {
+        let error = error_of(&file(rows));
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(error.line().is_some());
+    }
+}
+
+#[test]
+fn a_machine_that_is_too_large_and_a_file_that_is_not_there_are_told() {
+    let text = RIGHT.replace("pack:2 numa:1 l3:2 core:2 pu:2", "pack:2 numa:1 l3:2 core:200 pu:2");
+    let error = error_of(&text).to_string();
+    assert!(error.contains("1600 CPUs; at most 1024"), "{error}");
+    let error = Machine::from_file(Path::new("/nowhere/m.toml")).unwrap_err().to_string();
+    assert!(error.contains("/nowhere/m.toml cannot be read"), "{error}");
+    let error = Machine::named("graec").unwrap_err().to_string();
+    assert!(error.contains("grace"), "{error}");
+}

@@ -1,0 +1,181 @@
+//! The state of every line, in a table beside the simulated memory.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use super::sharers;
+use crate::random::mix;
+use crate::space::{ARENA_BYTES, PAGE_BYTES, in_host};
+
+/// An address in the simulation's own terms: its distance from the arena's start, or, beyond the
+/// arena's end, a line outside of it in the order of first touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Place(pub(crate) u64);
+
+impl Place {
+    /// True where the address is in the arena.
+    pub(crate) const fn in_arena(self) -> bool {
+        self.0 < ARENA_BYTES as u64
+    }
+}
+
+/// Lines outside the arena that can be told apart: what a program keeps in statics is far less.
+const OUTSIDE_BYTES: usize = 1 << 30;
+const CHUNK_BYTES: usize = 1 << 16;
+const PAGES: usize = CHUNK_BYTES / PAGE_BYTES;
+const NO_HOME: u16 = u16::MAX;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum State {
+    #[default]
+    Untouched,
+    Exclusive,
+    Shared,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Line {
+    /// Until when requests before this one keep the line.
+    pub(super) busy_until: u64,
+    /// Who had it exclusively last.
+    pub(super) owner: u16,
+    pub(super) state: State,
+    /// The owner has written it.
+    pub(super) dirty: bool,
+    /// CPUs spin on it.
+    pub(super) watched: bool,
+}
+
+/// The lines of 64 KiB.
+struct Chunk {
+    lines: Box<[Line]>,
+    /// `words` a line.
+    sharers: Box<[u64]>,
+    homes: [u16; PAGES],
+}
+
+/// A line, and what is known of it.
+pub(super) struct At<'a> {
+    pub(super) line: &'a mut Line,
+    pub(super) sharers: &'a mut [u64],
+    home: &'a mut u16,
+}
+
+impl At<'_> {
+    /// The line's home node; `toucher`'s, where it has none yet (first touch, by page).
+    pub(super) fn home_or(&mut self, toucher: u16) -> u16 {
+        if *self.home == NO_HOME {
+            *self.home = toucher;
+        }
+        *self.home
+    }
+}
+
+pub(super) struct Lines {
+    arena_start: usize,
+    line_shift: u32,
+    words: usize,
+    /// By 64 KiB: one more than the place in `chunks`, 0 where nothing was touched.
+    index: Vec<u32>,
+    chunks: Vec<Chunk>,
+    /// By number of the line at large: its number among those outside.
+    outside: HashMap<usize, u64, BuildHasherDefault<LineHasher>>,
+}
+
+impl Lines {
+    pub(super) fn new(arena_start: usize, line_bytes: usize, cpus: usize) -> Self {
+        Self {
+            arena_start,
+            line_shift: line_bytes.trailing_zeros(),
+            words: sharers::words(cpus),
+            index: vec![0; (ARENA_BYTES + OUTSIDE_BYTES) / CHUNK_BYTES],
+            chunks: Vec::new(),
+            outside: HashMap::default(),
+        }
+    }
+
+    pub(super) fn line_bytes(&self) -> usize {
+        1 << self.line_shift
+    }
+
+    pub(super) fn touched(&self) -> u64 {
+        let lines = self.chunks.iter().flat_map(|chunk| chunk.lines.iter());
+        lines.filter(|line| line.state != State::Untouched).count() as u64
+    }
+
+    #[inline]
+    pub(super) fn place(&mut self, address: usize) -> Place {
+        let distance = address.wrapping_sub(self.arena_start);
+        if distance < ARENA_BYTES { Place(distance as u64) } else { self.place_outside(address) }
+    }
+
+    #[cold]
+    fn place_outside(&mut self, address: usize) -> Place {
+        let next = self.outside.len() as u64;
+        // Beyond what can be told apart, lines are folded: a program that touches a gigabyte
+        // outside of the arena is not one whose lines are looked at.
+        let most = (OUTSIDE_BYTES >> self.line_shift) as u64;
+        let line = address >> self.line_shift;
+        let number = in_host(|| *self.outside.entry(line).or_insert(next)) % most;
+        let within = (address & (self.line_bytes() - 1)) as u64;
+        Place(ARENA_BYTES as u64 + (number << self.line_shift) + within)
+    }
+
+    #[inline]
+    pub(super) fn at(&mut self, place: Place) -> At<'_> {
+        let chunk = self.index[place.0 as usize / CHUNK_BYTES];
+        let chunk = if chunk == 0 { self.new_chunk(place) } else { chunk as usize - 1 };
+        let chunk = &mut self.chunks[chunk];
+        let within = place.0 as usize % CHUNK_BYTES;
+        let line = within >> self.line_shift;
+        At {
+            line: &mut chunk.lines[line],
+            sharers: &mut chunk.sharers[line * self.words..][..self.words],
+            home: &mut chunk.homes[within / PAGE_BYTES],
+        }
+    }
+
+    #[cold]
+    fn new_chunk(&mut self, place: Place) -> usize {
+        let lines = CHUNK_BYTES >> self.line_shift;
+        in_host(|| {
+            self.chunks.push(Chunk {
+                lines: vec![Line::default(); lines].into(),
+                sharers: vec![0; lines * self.words].into(),
+                homes: [NO_HOME; PAGES],
+            });
+        });
+        let count = self.chunks.len();
+        self.index[place.0 as usize / CHUNK_BYTES] =
+            u32::try_from(count).expect("an arena has fewer chunks than 2³²");
+        count - 1
+    }
+
+    /// Fresh pages, of which no cache has a line yet, on a node where one is given.
+    pub(super) fn renew(&mut self, start: Place, bytes: usize, node: Option<u16>) {
+        for line in (0..bytes).step_by(self.line_bytes()) {
+            let at = self.at(Place(start.0 + line as u64));
+            *at.line = Line::default();
+            at.sharers.fill(0);
+            *at.home = node.unwrap_or(NO_HOME);
+        }
+    }
+}
+
+/// For numbers of lines, which are well spread and not an attacker's choice.
+#[derive(Default)]
+struct LineHasher(u64);
+
+impl Hasher for LineHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = mix(self.0 ^ u64::from(*byte));
+        }
+    }
+    fn write_usize(&mut self, number: usize) {
+        self.0 = mix(number as u64);
+    }
+}

@@ -1,0 +1,251 @@
+//! Caches and memory: what an access costs, and who has the line afterwards.
+//!
+//! A line is *untouched* (in memory alone), *exclusive* (one CPU has it, and may write it), or
+//! *shared* (some CPUs have it, to read). Caches are as large as need be: a line leaves one only
+//! because another CPU wants it. So the model tells contention, and nothing of capacity.
+//!
+//! | access | line is | costs |
+//! |---|---|---|
+//! | load | here | a hit |
+//! | load | exclusive elsewhere | the latency from its owner; shared from then on |
+//! | load | shared elsewhere | the latency from the nearest sharer; the holder answers several readers one after the other, `shared_read` each |
+//! | load, store, read-modify-write | untouched | memory, near or far |
+//! | store, read-modify-write | here, exclusive | a hit, or the price of an atomic |
+//! | store, read-modify-write | exclusive elsewhere | the latency from its owner |
+//! | store, read-modify-write | shared | the latency to the farthest sharer, whose copy must go |
+//!
+//! Requests for a line are served in the order in which they are made: each begins when the one
+//! before it is done (`busy_until`), and the wait is part of what the access costs.
+//!
+//! A store does not wait for its line: it is on its way while the CPU goes on, and what the CPU
+//! waits for is only the store before it, and, in a read-modify-write, all of them. This is a
+//! store buffer in which one miss at a time is served, as x86 and its memory order have it.
+//!
+//! The value is read or written when the access begins, in the order of virtual time, so all
+//! simulated code sees one order of all accesses: stronger than any of the orderings that it asks
+//! for. Bugs of weak memory are a model checker's business.
+
+mod lines;
+mod sharers;
+
+use crate::machine::{Machine, Ps};
+pub(crate) use lines::Place;
+use lines::{Lines, State};
+use sharers::Neighbours;
+
+/// How memory is accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Load,
+    Store,
+    ReadModifyWrite,
+}
+
+/// Where a line came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// It was here, with the right that was needed.
+    Hit,
+    /// From a CPU of the same package that had written it.
+    ModifiedLocal,
+    /// From a CPU of another package that had written it.
+    ModifiedRemote,
+    /// It was here or elsewhere, unchanged.
+    Clean,
+    /// From memory.
+    Memory,
+}
+
+/// What an access did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    /// When the CPU goes on.
+    pub(crate) end: Ps,
+    /// When the access is done, for all to see.
+    pub(crate) done: Ps,
+    pub(crate) source: Source,
+    /// Spinning CPUs have lost their copies.
+    pub(crate) wakes: bool,
+}
+
+/// A CPU's part in the memory system.
+#[derive(Clone, Copy, Debug, Default)]
+struct Port {
+    /// When its last store that missed is done.
+    stores_done: Ps,
+    node: u16,
+    package: u16,
+}
+
+pub(crate) struct Memory {
+    lines: Lines,
+    ports: Vec<Port>,
+    neighbours: Neighbours,
+    latency: Box<[Ps]>,
+    /// By node: its package.
+    package_of_node: Vec<u16>,
+    l1_hit: Ps,
+    atomic: Ps,
+    shared_read: Ps,
+    home_far: Ps,
+    local: Ps,
+    remote: Ps,
+}
+
+impl Memory {
+    pub(crate) fn new(machine: &Machine, arena_start: usize) -> Self {
+        let topology = machine.topology();
+        let costs = machine.costs();
+        let node_of = |cpu: &coreshard_topology::Cpu| {
+            let place = topology.node_ids().iter().position(|node| Some(*node) == cpu.node);
+            u16::try_from(place.unwrap_or(0)).expect("fewer nodes than CPUs")
+        };
+        let mut package_of_node = vec![0; topology.nodes().max(1)];
+        let mut ports = Vec::with_capacity(topology.cpus().len());
+        for cpu in topology.cpus() {
+            let node = node_of(cpu);
+            let package = u16::try_from(cpu.package.0).expect("fewer packages than CPUs");
+            package_of_node[usize::from(node)] = package;
+            ports.push(Port { stores_done: 0, node, package });
+        }
+        Self {
+            lines: Lines::new(arena_start, machine.line_bytes(), ports.len()),
+            neighbours: Neighbours::new(machine),
+            ports,
+            latency: machine.latency().into(),
+            package_of_node,
+            l1_hit: costs.l1_hit,
+            atomic: costs.atomic,
+            shared_read: costs.shared_read,
+            home_far: costs.home_far,
+            local: costs.memory_local,
+            remote: costs.memory_remote.max(costs.memory_local),
+        }
+    }
+
+    /// Where an address is, in the simulation's own terms.
+    #[inline]
+    pub(crate) fn place(&mut self, address: usize) -> Place {
+        self.lines.place(address)
+    }
+
+    /// From one CPU's cache to another's.
+    pub(crate) fn latency(&self, requester: usize, owner: usize) -> Ps {
+        self.latency[requester * self.ports.len() + owner]
+    }
+
+    pub(crate) fn line_bytes(&self) -> usize {
+        self.lines.line_bytes()
+    }
+
+    /// How many lines were touched.
+    pub(crate) fn touched_lines(&self) -> u64 {
+        self.lines.touched()
+    }
+
+    /// Lays fresh pages on a node, or where they are touched first.
+    pub(crate) fn renew(&mut self, start: Place, bytes: usize, node: Option<u16>) {
+        self.lines.renew(start, bytes, node);
+    }
+
+    /// A CPU begins, or ceases, to wait for a line to be written.
+    pub(crate) fn watch(&mut self, place: Place, watched: bool) {
+        self.lines.at(place).line.watched = watched;
+    }
+
+    /// True if `cpu` would find the line in its cache.
+    #[inline]
+    pub(crate) fn has(&mut self, cpu: usize, place: Place) -> bool {
+        let at = self.lines.at(place);
+        at.sharers[cpu / 64] & (1 << (cpu % 64)) != 0
+    }
+
+    /// Accesses one line at `now`.
+    #[inline]
+    pub(crate) fn access(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
+        let at = self.lines.at(place);
+        let here = at.sharers[cpu / 64] & (1 << (cpu % 64)) != 0;
+        let exclusive = at.line.state == State::Exclusive;
+        match access {
+            Access::Load if here => Outcome::hit(now + self.l1_hit),
+            Access::Store if here && exclusive => {
+                at.line.dirty = true;
+                // Seen by others after the stores before it: the line is kept that long.
+                at.line.busy_until = at.line.busy_until.max(self.ports[cpu].stores_done);
+                Outcome::hit(now + self.l1_hit)
+            }
+            Access::ReadModifyWrite if here && exclusive => {
+                at.line.dirty = true;
+                Outcome::hit(now.max(self.ports[cpu].stores_done) + self.atomic)
+            }
+            _ => self.miss(cpu, place, access, now),
+        }
+    }
+
+    #[inline(never)]
+    fn miss(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
+        let port = self.ports[cpu];
+        let issued = if access == Access::Load { now } else { now.max(port.stores_done) };
+        let mut at = self.lines.at(place);
+        let home = at.home_or(port.node);
+        let start = issued.max(at.line.busy_until);
+        let owner = usize::from(at.line.owner);
+        let (cost, source) = match (at.line.state, access) {
+            (State::Untouched, _) => {
+                let cost = if home == port.node { self.local } else { self.remote };
+                (cost, Source::Memory)
+            }
+            (State::Exclusive, _) => {
+                let source = match (at.line.dirty, self.ports[owner].package == port.package) {
+                    (false, _) => Source::Clean,
+                    (true, true) => Source::ModifiedLocal,
+                    (true, false) => Source::ModifiedRemote,
+                };
+                (self.latency[cpu * self.ports.len() + owner], source)
+            }
+            (State::Shared, Access::Load) => {
+                let nearest = self.neighbours.nearest(cpu, at.sharers);
+                (self.latency[cpu * self.ports.len() + nearest], Source::Clean)
+            }
+            (State::Shared, _) => {
+                let farthest = self.neighbours.farthest(cpu, at.sharers, &self.latency);
+                // Alone, it still must ask whether it is.
+                (farthest.max(self.atomic), Source::Clean)
+            }
+        };
+        let home_package = self.package_of_node[usize::from(home)];
+        let far = home_package != port.package && home_package != self.ports[owner].package;
+        let far = if far && at.line.state != State::Untouched { self.home_far } else { 0 };
+        let done = start + cost + far;
+        let was = at.line.state;
+        let wakes = at.line.watched && access != Access::Load;
+        if access == Access::Load && was != State::Untouched {
+            let answered = if was == State::Shared { start + self.shared_read } else { done };
+            at.line.busy_until = at.line.busy_until.max(answered);
+            at.line.state = State::Shared;
+            at.line.dirty = false;
+        } else {
+            at.line.busy_until = done;
+            at.line.state = State::Exclusive;
+            at.line.dirty = access != Access::Load;
+            at.line.owner = cpu as u16;
+            at.sharers.fill(0);
+        }
+        at.sharers[cpu / 64] |= 1 << (cpu % 64);
+        let end = match access {
+            Access::Store => {
+                self.ports[cpu].stores_done = done;
+                issued + self.l1_hit
+            }
+            Access::Load | Access::ReadModifyWrite => done,
+        };
+        Outcome { end, done, source, wakes }
+    }
+}
+
+impl Outcome {
+    #[inline]
+    fn hit(end: Ps) -> Self {
+        Self { end, done: end, source: Source::Hit, wakes: false }
+    }
+}

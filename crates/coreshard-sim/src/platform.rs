@@ -1,0 +1,228 @@
+//! The simulated machine behind the platform seam.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::io;
+use std::panic::Location;
+use std::ptr::NonNull;
+use std::sync::atomic::{self, Ordering};
+use std::time::Duration;
+
+use coreshard_platform::{
+    AffinityError, AtomicInt, Fields, LocalKey, NodeMemory, NodeMemoryError, Placement, Platform,
+    SpawnError, ThreadHandle, ThreadSpec, Time, WaitOutcome,
+};
+use coreshard_topology::{CpuId, CpuSet, NodeId};
+
+use crate::atomic::{SimAtomic, SimCell};
+use crate::engine;
+use crate::machine::NS;
+use crate::memory::Access;
+use crate::profile::Profile;
+use crate::space::{PAGE_BYTES, SimAlloc, in_arena, in_host, release_memory};
+
+/// The machine of the [`Simulation`](crate::Simulation) that runs the calling code.
+///
+/// Outside of a simulation, atomics and data behave like the host's, and cost nothing, so that
+/// what a run returns can be looked at and dropped; everything else panics, since there is no
+/// machine to do it on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sim;
+
+/// A virtual thread.
+#[derive(Debug)]
+pub struct SimThread {
+    number: usize,
+}
+
+impl ThreadHandle for SimThread {
+    fn join(self) {
+        engine::join(self.number);
+    }
+}
+
+impl Sim {
+    /// Lets the running thread compute for `duration` without touching memory.
+    pub fn compute(duration: Duration) {
+        let core = current("a thread computes");
+        let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / NS);
+        engine::charge(core, |_| ns.saturating_mul(NS));
+    }
+
+    /// Calls code that is no part of the simulated program, such as a progress bar: what it
+    /// allocates does not come from the program's memory, so the run is the same without it. It
+    /// must not use the simulated machine.
+    pub fn outside<R>(call: impl FnOnce() -> R) -> R {
+        in_host(call)
+    }
+
+    /// Starts a SCHED_FIFO thread: it runs before all fair threads, and before those of a lower
+    /// priority.
+    ///
+    /// # Errors
+    /// As [`Platform::spawn`], and for a priority outside 1 to 99.
+    pub fn spawn_fifo(
+        spec: ThreadSpec,
+        priority: u8,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> Result<SimThread, SpawnError> {
+        if !(1..=99).contains(&priority) {
+            let problem = format!("SCHED_FIFO priority {priority} is not within 1 to 99");
+            let reason = io::Error::new(io::ErrorKind::InvalidInput, problem);
+            return Err(SpawnError::refused(spec.name, reason));
+        }
+        Ok(SimThread { number: engine::spawn(spec, priority, body)? })
+    }
+}
+
+fn current(what: &str) -> NonNull<engine::Core> {
+    engine::current()
+        .unwrap_or_else(|| panic!("{what} on the simulated machine, outside a simulation"))
+}
+
+impl Platform for Sim {
+    type AtomicU32 = SimAtomic<atomic::AtomicU32>;
+    type AtomicU64 = SimAtomic<atomic::AtomicU64>;
+    type AtomicPtr<T> = SimAtomic<atomic::AtomicPtr<T>>;
+    type Cell<T> = SimCell<T>;
+    type Thread = SimThread;
+
+    fn current_cpu() -> CpuId {
+        let core = current("a thread asks for its CPU");
+        engine::charge(core, |costs| costs.l1_hit);
+        // SAFETY: the core lives while simulated code runs, and this reference ends here.
+        unsafe { core.as_ref() }.cpu_id()
+    }
+
+    fn spawn(spec: ThreadSpec, body: Box<dyn FnOnce() + Send>) -> Result<SimThread, SpawnError> {
+        Ok(SimThread { number: engine::spawn(spec, 0, body)? })
+    }
+
+    #[track_caller]
+    fn wait(word: &Self::AtomicU32, expected: u32, timeout: Option<Duration>) -> WaitOutcome {
+        let address = (&raw const *word).addr();
+        engine::wait(address, expected, || word.peek(), timeout, Location::caller())
+    }
+
+    fn wake_one(word: *const Self::AtomicU32) {
+        engine::wake(word.addr(), 1);
+    }
+
+    fn wake_all(word: *const Self::AtomicU32) {
+        engine::wake(word.addr(), usize::MAX);
+    }
+
+    fn now() -> Time {
+        let core = current("a thread reads the clock");
+        engine::preemption_point(core);
+        engine::charge(core, |costs| costs.clock_read);
+        // SAFETY: as in `current_cpu`.
+        Time::from_ns(unsafe { core.as_ref() }.now() / NS)
+    }
+
+    fn sleep(duration: Duration) {
+        engine::sleep(duration);
+    }
+
+    fn spin_hint() {
+        engine::spin_hint();
+    }
+
+    fn idlers_may_spin() -> bool {
+        engine::current().is_none_or(|core| engine::profile(core) == Profile::Futex)
+    }
+
+    fn queue_for_lock(word: &Self::AtomicU32, free: u32, contended: u32) -> bool {
+        if Self::idlers_may_spin() {
+            return false;
+        }
+        let address = (&raw const *word).addr();
+        let site = Location::caller();
+        // As long as there is a queue, the lock is handed along it, and is never free.
+        while word.swap(contended, Ordering::Acquire) != free {
+            if engine::spin_in_queue(address, free, contended, || word.peek(), site) {
+                break;
+            }
+        }
+        true
+    }
+
+    fn yield_now() {
+        engine::yield_now();
+    }
+
+    fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
+        engine::set_affinity(cpus)
+    }
+
+    fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {
+        let mut core = current("memory is allocated");
+        let pages = bytes.max(1).checked_next_multiple_of(PAGE_BYTES);
+        let layout = pages.and_then(|bytes| Layout::from_size_align(bytes, PAGE_BYTES).ok());
+        // SAFETY: the arena belongs to the running simulation; the layout's size is not zero.
+        let block = layout.and_then(|layout| unsafe {
+            let arena = core.as_ref().arena();
+            NonNull::new(in_arena(arena, || SimAlloc.alloc_zeroed(layout)))
+        });
+        let (Some(layout), Some(start)) = (layout, block) else {
+            return Err(NodeMemoryError::new(bytes, io::ErrorKind::OutOfMemory.into()));
+        };
+        // SAFETY: as in `current_cpu`.
+        let placed = unsafe { core.as_mut() }.renew(start.as_ptr().addr(), layout.size(), node);
+        let placement = match node {
+            None => Placement::Unasked,
+            Some(asked) if placed => Placement::OnNode(asked),
+            Some(asked) => Placement::Unverified {
+                asked,
+                reason: io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "the simulated machine has no such node",
+                ),
+            },
+        };
+        // SAFETY: the block is zeroed, as long as is said, nobody else's, and `release_memory`
+        // gives back just such a block.
+        Ok(unsafe { NodeMemory::adopt(start, layout.size(), placement, release_memory) })
+    }
+
+    fn local(key: LocalKey) -> *mut () {
+        match (key, engine::current()) {
+            // SAFETY: as in `current_cpu`.
+            (LocalKey::Worker, Some(mut core)) => *unsafe { core.as_mut() }.local(),
+            (LocalKey::Worker, None) => std::ptr::null_mut(),
+        }
+    }
+
+    fn set_local(key: LocalKey, value: *mut ()) {
+        let mut core = current("a thread sets a local value");
+        match key {
+            // SAFETY: as in `current_cpu`.
+            LocalKey::Worker => *unsafe { core.as_mut() }.local() = value,
+        }
+    }
+
+    fn touch_read<T>(data: *const T) {
+        touch(data.addr(), size_of::<T>(), Access::Load);
+    }
+
+    fn touch_write<T>(data: *const T) {
+        touch(data.addr(), size_of::<T>(), Access::Store);
+    }
+
+    fn describe<T: Fields>(value: *const T) {
+        let Some(mut core) = engine::current() else { return };
+        // SAFETY: as in `current_cpu`.
+        let core = unsafe { core.as_mut() };
+        let place = core.place(value.addr());
+        if let Some(recorder) = core.recorder() {
+            in_host(|| recorder.describe::<T>(place));
+        }
+    }
+}
+
+#[track_caller]
+fn touch(address: usize, bytes: usize, kind: Access) {
+    if bytes > 0 {
+        engine::access(address, bytes, kind, Location::caller());
+    }
+}

@@ -1,0 +1,66 @@
+//! Whose code the simulated program is taken for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::machine::Costs;
+
+/// Which costs apply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Profile {
+    /// A program in user space: sleeping and waking are system calls, and a thread may be
+    /// preempted anywhere.
+    #[default]
+    Futex,
+    /// Code of a kernel: sleeping and waking are function calls, and a thread is preempted only
+    /// where it reads the clock, sleeps, waits or yields: so never inside a critical section.
+    InKernel,
+}
+
+impl Profile {
+    /// All profiles.
+    pub const ALL: [Self; 2] = [Self::Futex, Self::InKernel];
+
+    pub(crate) fn apply(self, costs: &Costs) -> Costs {
+        let mut costs = costs.clone();
+        if self == Self::InKernel {
+            costs.syscall = 0;
+            costs.futex = 0;
+        }
+        costs
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Futex => "futex",
+            Self::InKernel => "in-kernel",
+        })
+    }
+}
+
+/// Why a text is no [`Profile`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseProfileError {
+    given: String,
+}
+
+impl fmt::Display for ParseProfileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is no cost profile; there are futex and in-kernel", self.given)
+    }
+}
+
+impl std::error::Error for ParseProfileError {}
+
+impl FromStr for Profile {
+    type Err = ParseProfileError;
+
+    fn from_str(text: &str) -> Result<Self, ParseProfileError> {
+        Self::ALL
+            .into_iter()
+            .find(|profile| profile.to_string() == text)
+            .ok_or_else(|| ParseProfileError { given: text.to_owned() })
+    }
+}

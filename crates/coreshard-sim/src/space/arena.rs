@@ -1,0 +1,243 @@
+//! A range of addresses for one simulation.
+//!
+//! All arenas lie in one window of the address space, each at a multiple of its size, so that
+//! whether an address is in an arena, and in which, is a comparison and a shift: a block can be
+//! given back after its simulation is over, and from another thread. An arena's addresses are
+//! reserved without memory behind them, and given back when its simulation is over and its last
+//! block is gone; what a program leaks keeps its arena's addresses, and the touched pages.
+#![allow(unsafe_code)]
+
+use std::alloc::Layout;
+use std::io;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use corosensei::stack::StackPointer;
+
+use super::free::{Free, Kind};
+
+/// The size of an arena: 32 GiB, half of it for the heap, half for stacks.
+pub(crate) const ARENA_BYTES: usize = 1 << 35;
+const HEAP_BYTES: usize = ARENA_BYTES / 2;
+
+/// A stack with its guard page. Only what is touched takes memory.
+const STACK_BYTES: usize = 1 << 20;
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+/// Where arenas lie: from 32 TiB on, where neither programs nor libraries, nor the kernel's
+/// choice of addresses, usually are, on 47-bit (x86-64) and 48-bit (aarch64) address spaces.
+const WINDOW_START: usize = 1 << 45;
+const ARENAS: usize = 256;
+
+static IN_USE: [AtomicPtr<Arena>; ARENAS] = [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS];
+
+pub(crate) struct Arena {
+    start: usize,
+    number: usize,
+    /// Where the heap ends; only the simulation's own thread allocates.
+    heap_end: usize,
+    free: Free,
+    stacks: usize,
+    free_stacks: Vec<usize>,
+    /// One for the simulation, one a block.
+    holds: AtomicUsize,
+}
+
+/// The arena that an address lies in.
+#[inline(always)]
+pub(super) fn number_of(address: usize) -> Option<usize> {
+    let number = address.wrapping_sub(WINDOW_START) / ARENA_BYTES;
+    (number < ARENAS).then_some(number)
+}
+
+impl Arena {
+    /// Reserves an arena.
+    pub(crate) fn reserve() -> io::Result<NonNull<Self>> {
+        for (number, slot) in IN_USE.iter().enumerate() {
+            if !slot.load(Ordering::Relaxed).is_null() {
+                continue;
+            }
+            let start = WINDOW_START + number * ARENA_BYTES;
+            let arena = Box::into_raw(Box::new(Self {
+                start,
+                number,
+                heap_end: start,
+                free: Free::new(),
+                stacks: 0,
+                free_stacks: Vec::new(),
+                holds: AtomicUsize::new(1),
+            }));
+            // AcqRel: the last user's unmapping comes before this one's mapping.
+            let won =
+                slot.compare_exchange(ptr::null_mut(), arena, Ordering::AcqRel, Ordering::Relaxed);
+            let mapped = if won.is_ok() { Some(map(start)) } else { None };
+            match mapped {
+                Some(Ok(())) => return Ok(NonNull::new(arena).expect("a box is not null")),
+                Some(Err(error)) => {
+                    slot.store(ptr::null_mut(), Ordering::Release);
+                    // SAFETY: made above, and taken out of the table again.
+                    drop(unsafe { Box::from_raw(arena) });
+                    return Err(error);
+                }
+                // SAFETY: made above; the table holds another one.
+                None => drop(unsafe { Box::from_raw(arena) }),
+            }
+        }
+        Err(io::Error::other(format!("all {ARENAS} address ranges for simulations are in use")))
+    }
+
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    /// A block, or null. Its memory is as its last user left it.
+    pub(super) fn allocate(&mut self, layout: Layout) -> *mut u8 {
+        let Some(kind) = Kind::of(layout) else { return ptr::null_mut() };
+        let head = self.free.head(kind);
+        let block = if *head != 0 {
+            let block = *head;
+            // SAFETY: a block on a list is at least 16 bytes of this arena, unused, and its first
+            // word was written by `release`.
+            *head = unsafe { *(block as *const usize) };
+            block
+        } else {
+            let block = self.heap_end.next_multiple_of(kind.align);
+            let Some(end) = block.checked_add(kind.bytes) else { return ptr::null_mut() };
+            if end > self.start + HEAP_BYTES {
+                return ptr::null_mut();
+            }
+            self.heap_end = end;
+            block
+        };
+        self.holds.fetch_add(1, Ordering::Relaxed);
+        block as *mut u8
+    }
+
+    /// Takes a block back, from the simulation's own thread.
+    ///
+    /// # Safety
+    /// The block is from `allocate` of this arena with this layout, and nobody uses it any more.
+    pub(super) unsafe fn release(&mut self, block: *mut u8, layout: Layout) {
+        let kind = Kind::of(layout).expect("a block that was handed out has a kind");
+        let head = self.free.head(kind);
+        // SAFETY: by this function's contract the block is unused; it has at least 16 bytes, and
+        // is aligned to as many.
+        unsafe { *block.cast::<usize>() = *head };
+        *head = block as usize;
+        // Relaxed: the simulation's own hold is still there.
+        self.holds.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Lets one hold go, from any thread; the last one gives the addresses back.
+    ///
+    /// # Safety
+    /// The caller had a hold: the simulation's, or a block's whose memory is not used any more.
+    pub(super) unsafe fn let_go(arena: *mut Self) {
+        // SAFETY: the arena lives while there are holds, and the caller has one.
+        let (holds, start, number) = unsafe { (&(*arena).holds, (*arena).start, (*arena).number) };
+        // Release, and Acquire by the last: all uses come before the end.
+        if holds.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        // SAFETY: nobody holds anything of this range, which `reserve` mapped.
+        unsafe { libc::munmap(start as *mut libc::c_void, ARENA_BYTES) };
+        // SAFETY: made by `reserve`; the last hold is gone.
+        drop(unsafe { Box::from_raw(arena) });
+        IN_USE[number].store(ptr::null_mut(), Ordering::Release);
+    }
+
+    /// The simulation is over; the addresses stay while there are blocks.
+    ///
+    /// # Safety
+    /// Called once, after the last use of the arena by its simulation.
+    pub(crate) unsafe fn end_simulation(arena: NonNull<Self>) {
+        // SAFETY: the simulation's hold, by this function's contract.
+        unsafe { Self::let_go(arena.as_ptr()) };
+    }
+
+    /// A stack for a virtual thread.
+    pub(crate) fn stack(&mut self) -> io::Result<Stack> {
+        let number = match self.free_stacks.pop() {
+            Some(number) => number,
+            None => {
+                if (self.stacks + 1) * STACK_BYTES > ARENA_BYTES - HEAP_BYTES {
+                    let problem = format!("a simulation has stacks for {} threads", self.stacks);
+                    return Err(io::Error::other(problem));
+                }
+                let guard = self.start + HEAP_BYTES + self.stacks * STACK_BYTES;
+                // SAFETY: a page of this arena that was never handed out.
+                let rc = unsafe {
+                    libc::mprotect(guard as *mut libc::c_void, PAGE_BYTES, libc::PROT_NONE)
+                };
+                if rc != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                self.stacks += 1;
+                self.stacks - 1
+            }
+        };
+        Ok(Stack { start: self.start + HEAP_BYTES + number * STACK_BYTES, number })
+    }
+
+    pub(crate) fn take_stack_back(&mut self, stack: Stack) {
+        self.free_stacks.push(stack.number);
+    }
+}
+
+fn map(start: usize) -> io::Result<()> {
+    // SAFETY: NOREPLACE maps only where nothing is; NORESERVE asks for no memory yet.
+    let found = unsafe {
+        libc::mmap(
+            start as *mut libc::c_void,
+            ARENA_BYTES,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE
+                | libc::MAP_ANONYMOUS
+                | libc::MAP_NORESERVE
+                | libc::MAP_FIXED_NOREPLACE,
+            -1,
+            0,
+        )
+    };
+    if found == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    if found as usize != start {
+        // A kernel before 4.17 takes the address for a hint.
+        // SAFETY: the mapping was just made, and nobody knows it.
+        unsafe { libc::munmap(found, ARENA_BYTES) };
+        return Err(io::Error::other("the kernel does not map memory at a chosen address"));
+    }
+    Ok(())
+}
+
+/// The arena of a number, while somebody has a hold on it.
+pub(super) fn numbered(number: usize) -> *mut Arena {
+    IN_USE[number].load(Ordering::Acquire)
+}
+
+/// Gives node-local memory of an arena back; see `NodeMemory::adopt`.
+///
+/// # Safety
+/// As for [`coreshard_platform::ReleaseMemory`].
+pub(crate) unsafe fn release_memory(start: NonNull<u8>, bytes: usize) {
+    let layout = Layout::from_size_align(bytes, PAGE_BYTES).expect("it was allocated with this");
+    // SAFETY: by the contract, this is the end of memory allocated with this layout.
+    unsafe { std::alloc::GlobalAlloc::dealloc(&super::SimAlloc, start.as_ptr(), layout) };
+}
+
+/// A stack in an arena.
+pub(crate) struct Stack {
+    start: usize,
+    number: usize,
+}
+
+// SAFETY: the stack's lowest page is protected; the rest is far more than the least size.
+unsafe impl corosensei::stack::Stack for Stack {
+    fn base(&self) -> StackPointer {
+        StackPointer::new(self.start + STACK_BYTES).expect("an arena is not at address 0")
+    }
+    fn limit(&self) -> StackPointer {
+        StackPointer::new(self.start).expect("an arena is not at address 0")
+    }
+}

@@ -1,0 +1,116 @@
+//! The report of lines names the fields that share one, and only those.
+
+mod machines;
+mod programs;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use coreshard_platform::{AtomicInt, Padded, Platform, ThreadHandle, fields};
+use coreshard_sim::{LineReport, Machine, Sim, SimAlloc, Simulation};
+use coreshard_topology::CpuId;
+use machines::TWO_SOCKETS;
+use programs::{AtomicU64, pinned};
+
+#[global_allocator]
+static ALLOCATOR: SimAlloc = SimAlloc;
+
+/// A device with its two counters on one line.
+#[repr(C, align(128))]
+struct Packed {
+    depth: u64,
+    issued: AtomicU64,
+    done: AtomicU64,
+}
+fields!(Packed { depth, issued, done });
+
+#[repr(C)]
+struct Apart {
+    depth: u64,
+    issued: Padded<AtomicU64>,
+    done: Padded<AtomicU64>,
+}
+fields!(Apart { depth, issued, done });
+
+trait Device: Send + Sync + 'static {
+    fn issued(&self) -> &AtomicU64;
+    fn done(&self) -> &AtomicU64;
+}
+
+impl Device for Packed {
+    fn issued(&self) -> &AtomicU64 {
+        &self.issued
+    }
+    fn done(&self) -> &AtomicU64 {
+        &self.done
+    }
+}
+
+impl Device for Apart {
+    fn issued(&self) -> &AtomicU64 {
+        &self.issued
+    }
+    fn done(&self) -> &AtomicU64 {
+        &self.done
+    }
+}
+
+#[inline(never)]
+fn issue(device: &impl Device) {
+    device.issued().fetch_add(1, Relaxed);
+}
+
+#[inline(never)]
+fn complete(device: &impl Device) {
+    device.done().fetch_add(1, Relaxed);
+}
+
+fn report<D: Device + coreshard_platform::Fields>(device: impl FnOnce() -> D) -> LineReport {
+    let machine = Machine::from_toml("two sockets", TWO_SOCKETS).unwrap();
+    let run = Simulation::new(&machine).record_lines(true).run(|| {
+        let device = Arc::new(device());
+        Sim::describe(&raw const *device);
+        let theirs = Arc::clone(&device);
+        // CPU 8 is on the other package.
+        let other = pinned(CpuId(8), move || (0..5_000).for_each(|_| complete(&*theirs)));
+        let one = pinned(CpuId(0), move || (0..5_000).for_each(|_| issue(&*device)));
+        one.join();
+        other.join();
+    });
+    run.unwrap().lines.unwrap()
+}
+
+#[test]
+fn two_counters_on_one_line_are_both_named_with_their_functions() {
+    let report =
+        report(|| Packed { depth: 64, issued: AtomicU64::new(0), done: AtomicU64::new(0) });
+    let first = &report.lines[0];
+    assert_eq!(first.fields, ["Packed.issued", "Packed.done"], "{report}");
+    assert!(first.hitm_remote > 500 && first.hitm_local == 0, "{report}");
+    let [issued, done] = &first.rows[..] else { panic!("{report}") };
+    assert_eq!((issued.offset, done.offset), (8, 16));
+    assert!(issued.function.ends_with("issue") && done.function.ends_with("complete"), "{report}");
+    assert!((99.9..100.1).contains(&(issued.hitm_remote + done.hitm_remote)), "{report}");
+    // There and back again, 192 ns each way, at 2.6 GHz.
+    assert!((990.0..1_000.0).contains(&issued.load_cycles_mean), "{report}");
+
+    let rows: serde_json::Value = serde_json::from_str(&report.rows_json()).unwrap();
+    assert_eq!(rows[0]["field"], "Packed.issued");
+    assert_eq!(rows[1]["field"], "Packed.done");
+    for key in ["line", "offset", "function", "hitm_local", "stores", "records"] {
+        assert!(!rows[0][key].is_null(), "{key}");
+    }
+    let text = report.to_string();
+    assert!(text.lines().next().unwrap().contains("Packed.issued, Packed.done"), "{text}");
+}
+
+#[test]
+fn counters_on_lines_of_their_own_are_not_reported() {
+    let report = report(|| Apart {
+        depth: 64,
+        issued: Padded::new(AtomicU64::new(0)),
+        done: Padded::new(AtomicU64::new(0)),
+    });
+    let named = report.lines.iter().flat_map(|line| &line.fields);
+    assert!(!named.into_iter().any(|field| field.starts_with("Apart.")), "{report}");
+}

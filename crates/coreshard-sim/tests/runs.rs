@@ -1,0 +1,308 @@
+//! What holds for a run as a whole: equal runs are equal, and a stuck one says who waits for what.
+
+mod machines;
+mod programs;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::time::Duration;
+
+use coreshard_platform::{
+    AtomicInt, Lock, Parker, Platform, ThreadHandle, ThreadSpec, WaitOutcome,
+};
+use coreshard_sim::{Machine, Profile, Sim, SimAlloc, SimError, Simulation, Summary};
+use coreshard_topology::{CpuId, NodeId};
+use machines::{SKYLAKE, TWO_SOCKETS};
+use programs::{AtomicU32, AtomicU64, pinned};
+
+#[global_allocator]
+static ALLOCATOR: SimAlloc = SimAlloc;
+
+fn two_sockets() -> Machine {
+    Machine::from_toml("two sockets", TWO_SOCKETS).unwrap()
+}
+
+/// Threads that allocate, lock, sleep and count; its result depends on their order.
+fn busy_program() -> Vec<u64> {
+    let log = Arc::new(Lock::<Sim, Vec<u64>>::new(Vec::new()));
+    let count = Arc::new(AtomicU64::new(0));
+    let threads: Vec<_> = (0..24)
+        .map(|number| {
+            let (log, count) = (Arc::clone(&log), Arc::clone(&count));
+            let body = move || {
+                for round in 0..200 {
+                    let boxed = Box::new(AtomicU64::new(round));
+                    count.fetch_add(boxed.fetch_add(1, Relaxed), Relaxed);
+                    log.lock().push(number);
+                    if number % 5 == 0 {
+                        Sim::sleep(Duration::from_micros(3));
+                    }
+                }
+            };
+            Sim::spawn(ThreadSpec::default(), Box::new(body)).unwrap()
+        })
+        .collect();
+    threads.into_iter().for_each(ThreadHandle::join);
+    assert_eq!(count.load(Relaxed), 24 * 19_900);
+    std::mem::take(&mut *log.lock())
+}
+
+fn summary_of(seed: u64) -> (Summary, Vec<u64>) {
+    let run = Simulation::new(&two_sockets()).seed(seed).run(busy_program).unwrap();
+    (run.summary, run.value)
+}
+
+#[test]
+fn equal_seeds_give_equal_runs_and_others_do_not() {
+    let first = summary_of(1);
+    // What this process has allocated meanwhile, and on which thread it runs, is no part of it.
+    let noise: Vec<_> = (1..100).map(|size| vec![0_u8; size * 7]).collect();
+    let again = std::thread::spawn(|| summary_of(1)).join().unwrap();
+    drop(noise);
+    assert_eq!(first, again);
+    let other = summary_of(2);
+    assert_ne!(first.0.trace_hash, other.0.trace_hash);
+    assert_ne!(first.1, other.1);
+}
+
+/// The hash is the same on every machine and at every load address; a change of the model, or of
+/// this program, changes it, and this number with it.
+#[test]
+fn recording_changes_nothing() {
+    let machine = two_sockets();
+    let plain = Simulation::new(&machine).seed(3).run(busy_program).unwrap();
+    let recorded = Simulation::new(&machine)
+        .seed(3)
+        .record_lines(true)
+        .record_timeline(true)
+        .run(busy_program)
+        .unwrap();
+    assert_eq!(plain.summary, recorded.summary);
+    let timeline = recorded.timeline.unwrap();
+    assert!(timeline.spans() as u64 <= recorded.summary.context_switches);
+    let trace: serde_json::Value = serde_json::from_str(&timeline.to_trace_json()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    assert_eq!(events.len(), timeline.spans() + machine.topology().cpus().len());
+}
+
+#[test]
+fn a_deadlock_ends_with_a_report_of_who_waits_for_what() {
+    let machine = Machine::from_toml("skylake", SKYLAKE).unwrap();
+    let stuck = Simulation::new(&machine).seed(9).run(|| {
+        let locks = Arc::new((Lock::<Sim, ()>::new(()), Lock::<Sim, ()>::new(())));
+        let theirs = Arc::clone(&locks);
+        let other = pinned(CpuId(1), move || {
+            let _second = theirs.1.lock();
+            Sim::sleep(Duration::from_micros(100));
+            let _first = theirs.0.lock();
+        });
+        let _first = locks.0.lock();
+        Sim::sleep(Duration::from_micros(100));
+        let _second = locks.1.lock();
+        other.join();
+    });
+    let Err(error @ SimError::Deadlock(_)) = stuck else { panic!("{stuck:?}") };
+    let text = error.to_string();
+    assert!(text.contains("deadlocked") && text.contains("seed 9"), "{text}");
+    assert!(text.contains("\"main\" waits since"), "{text}");
+    assert!(text.contains("\"pinned to 1\" waits since"), "{text}");
+    assert!(text.contains("held 2 then and holds 2 now"), "{text}");
+}
+
+#[test]
+fn a_program_that_goes_on_for_ever_ends_at_its_time_limit() {
+    let machine = two_sockets();
+    let run = Simulation::new(&machine).time_limit(Duration::from_millis(2)).run(|| {
+        let word = AtomicU32::new(0);
+        while word.load(Relaxed) == 0 {
+            Sim::spin_hint();
+        }
+    });
+    let Err(error @ SimError::TimeLimit(_)) = run else { panic!("{run:?}") };
+    assert!(error.to_string().contains("\"main\" spins on"), "{error}");
+}
+
+#[test]
+fn a_panic_of_the_first_thread_comes_out_and_one_of_another_ends_that_alone() {
+    let machine = two_sockets();
+    let run = Simulation::new(&machine).run(|| {
+        let thread = pinned(CpuId(3), || std::panic::resume_unwind(Box::new("theirs")));
+        thread.join();
+        7
+    });
+    assert_eq!(run.unwrap().value, 7);
+    let thrown = std::panic::catch_unwind(|| {
+        drop(Simulation::new(&machine).run(|| std::panic::resume_unwind(Box::new("mine"))));
+    });
+    assert_eq!(thrown.unwrap_err().downcast_ref(), Some(&"mine"));
+}
+
+#[test]
+fn waiting_times_out_and_waking_comes_after_the_machines_costs() {
+    let machine = Machine::from_toml("skylake", SKYLAKE).unwrap();
+    let run = Simulation::new(&machine).run(|| {
+        let word = AtomicU32::new(0);
+        let start = Sim::now();
+        assert_eq!(Sim::wait(&word, 1, None), WaitOutcome::Returned, "another value");
+        let outcome = Sim::wait(&word, 0, Some(Duration::from_micros(50)));
+        assert_eq!(outcome, WaitOutcome::TimedOut);
+        assert!(Sim::now().ns_since(start) >= 50_000);
+
+        let parker = Arc::new(Parker::<Sim>::new());
+        let asleep = Arc::clone(&parker);
+        let woken_ns = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let seen = Arc::clone(&woken_ns);
+        let thread = pinned(CpuId(2), move || {
+            asleep.park();
+            seen.store(Sim::now().as_ns(), Relaxed);
+        });
+        Sim::sleep(Duration::from_millis(1));
+        let before = Sim::now().as_ns();
+        parker.unpark();
+        thread.join();
+        woken_ns.load(Relaxed) - before
+    });
+    // Syscall, futex and wake-up, the interrupt both ways, leaving the idle state, the switch.
+    let expected = 100 + 150 + 500 + 375 + 375 + 2_000 + 1_500;
+    let took = run.unwrap().value;
+    assert!((expected..expected + 300).contains(&took), "{took} not {expected}");
+}
+
+#[test]
+fn fifo_threads_run_before_fair_ones_and_by_priority() {
+    let machine = two_sockets();
+    let run = Simulation::new(&machine).run(|| {
+        let order = Arc::new(Lock::<Sim, Vec<u8>>::new(Vec::new()));
+        let spec = |name: &str| ThreadSpec {
+            name: name.to_owned(),
+            affinity: Some([CpuId(1)].into_iter().collect()),
+            ..ThreadSpec::default()
+        };
+        let gate = Arc::new(AtomicU32::new(0));
+        let mut threads = Vec::new();
+        for (number, priority) in [(0, 0), (1, 10), (2, 50), (3, 0), (4, 99)] {
+            let (order, gate) = (Arc::clone(&order), Arc::clone(&gate));
+            let body = Box::new(move || {
+                while gate.load(Acquire) == 0 {
+                    Sim::wait(&gate, 0, None);
+                }
+                // Long enough for all to be awake.
+                Sim::compute(Duration::from_micros(500));
+                order.lock().push(number);
+            });
+            threads.push(match priority {
+                0 => Sim::spawn(spec("fair"), body).unwrap(),
+                _ => Sim::spawn_fifo(spec("fifo"), priority, body).unwrap(),
+            });
+        }
+        Sim::sleep(Duration::from_millis(1));
+        gate.store(1, Relaxed);
+        Sim::wake_all(&raw const *gate);
+        threads.into_iter().for_each(ThreadHandle::join);
+        std::mem::take(&mut *order.lock())
+    });
+    let order = run.unwrap().value;
+    assert_eq!(order[..3], [4, 2, 1], "{order:?}");
+    assert!(Sim::spawn_fifo(ThreadSpec::default(), 0, Box::new(|| ())).is_err());
+}
+
+#[test]
+fn an_affinity_outside_the_machine_is_refused_and_one_inside_moves_the_thread() {
+    let run = Simulation::new(&two_sockets()).run(|| {
+        let error = Sim::set_affinity(&"5-99".parse().unwrap()).unwrap_err();
+        assert!(error.to_string().contains("0-15"), "{error}");
+        Sim::set_affinity(&"6".parse().unwrap()).unwrap();
+        Sim::current_cpu()
+    });
+    assert_eq!(run.unwrap().value, CpuId(6));
+}
+
+#[test]
+fn memory_lies_on_the_node_that_was_asked_for_and_costs_accordingly() {
+    let machine = two_sockets();
+    let run = Simulation::new(&machine).run(|| {
+        let cost = |node| {
+            let memory = Sim::allocate(4096, Some(NodeId(node))).unwrap();
+            assert!(memory.placement().to_string().starts_with("on node"), "{memory:?}");
+            let word = memory.as_ptr().cast::<AtomicU64>();
+            let start = Sim::now();
+            // SAFETY: zeroed memory is a zero of an atomic, which has no destructor.
+            #[allow(unsafe_code)]
+            unsafe { &*word }.load(Relaxed);
+            Sim::now().ns_since(start)
+        };
+        let absent = Sim::allocate(1, Some(NodeId(7))).unwrap();
+        assert!(absent.placement().to_string().contains("no such node"), "{absent:?}");
+        (cost(0), cost(1))
+    });
+    assert_eq!(run.unwrap().value, (20 + 80, 20 + 160));
+}
+
+#[test]
+fn slices_share_a_cpu_among_those_who_compute() {
+    let run = Simulation::new(&two_sockets()).profile(Profile::Futex).run(|| {
+        let ends: Vec<_> = (0..2)
+            .map(|_| {
+                let end = Arc::new(std::sync::atomic::AtomicU64::new(0));
+                let mine = Arc::clone(&end);
+                let thread = pinned(CpuId(2), move || {
+                    let word = AtomicU64::new(0);
+                    for _ in 0..20_000 {
+                        Sim::compute(Duration::from_micros(1));
+                        word.fetch_add(1, AcqRel);
+                    }
+                    mine.store(Sim::now().as_ns(), Relaxed);
+                });
+                (end, thread)
+            })
+            .collect();
+        ends.into_iter()
+            .map(|(end, thread)| {
+                thread.join();
+                end.load(Relaxed)
+            })
+            .collect::<Vec<_>>()
+    });
+    let ends = run.unwrap().value;
+    assert!(ends[0].abs_diff(ends[1]) < 6_000_000, "{ends:?}");
+    assert!(ends.iter().all(|end| *end > 36_000_000), "{ends:?}");
+}
+
+/// One holder at a time, first come first served, on both kinds of locks.
+#[test]
+fn a_lock_has_one_holder_and_loses_no_waiter() {
+    for profile in Profile::ALL {
+        for seed in 0..20 {
+            let run = Simulation::new(&two_sockets()).profile(profile).seed(seed).run(|| {
+                let lock = Arc::new(Lock::<Sim, u64>::new(0));
+                let inside = Arc::new(std::sync::atomic::AtomicBool::new(false));
+                let threads: Vec<_> = (0..40)
+                    .map(|number| {
+                        let (lock, inside) = (Arc::clone(&lock), Arc::clone(&inside));
+                        let body = move || {
+                            let word = AtomicU64::new(0);
+                            for round in 0..50 {
+                                let mut guard = lock.lock();
+                                assert!(!inside.swap(true, Relaxed), "two holders");
+                                Sim::compute(Duration::from_nanos((number * 37 + round * 11) % 90));
+                                word.fetch_add(1, Relaxed);
+                                *guard += 1;
+                                assert!(inside.swap(false, Relaxed));
+                                drop(guard);
+                                Sim::compute(Duration::from_nanos((number * 53 + round * 7) % 300));
+                                word.fetch_add(1, Relaxed);
+                                if round % 16 == 3 {
+                                    Sim::sleep(Duration::from_micros(number % 7));
+                                }
+                            }
+                        };
+                        Sim::spawn(ThreadSpec::default(), Box::new(body)).unwrap()
+                    })
+                    .collect();
+                threads.into_iter().for_each(ThreadHandle::join);
+                *lock.lock()
+            });
+            assert_eq!(run.unwrap().value, 40 * 50, "{profile}, seed {seed}");
+        }
+    }
+}
