@@ -179,6 +179,10 @@ impl NodeMemory {
     /// that was asked for when they are touched again. False where that cannot be done: then the
     /// memory is as it was.
     pub fn give_back_pages(&self) -> bool {
+        if self.release.is_some() {
+            // Another platform's memory: what it would cost there is that platform's to say.
+            return false;
+        }
         // SAFETY: the range is this mapping. It stays mapped; what was written there is gone,
         // which its user has asked for.
         unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_DONTNEED) == 0 }
