@@ -65,7 +65,6 @@ impl<P: Platform> State<P> {
 
     /// True if an item waits, in the intake or in a claim.
     pub(super) fn has_work(&mut self, pool: &Pool<P>) -> bool {
-        let claimed = pool.queue.is_some() && pool.ranges().any(|(_, range)| range.has_items());
-        claimed || self.has_queued(pool)
+        pool.has_open_items() || self.has_queued(pool)
     }
 }

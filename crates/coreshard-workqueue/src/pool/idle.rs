@@ -127,8 +127,7 @@ impl<P: Platform> Worker<'_, P> {
             state.idle.insert(0, self.index);
             return Rest::Sleep;
         }
-        let left = pool.queue.is_some() && pool.ranges().any(|(_, range)| range.has_items());
-        if left || state.has_queued(pool) {
+        if state.has_work(pool) {
             return Rest::None;
         }
         if state.stopping {

@@ -102,6 +102,9 @@ pub(crate) struct Pool<P: Platform> {
     desks: Box<[P::AtomicPtr<Desk<P>>]>,
     /// A: indices below have a desk. Written under the lock.
     desk_count: P::AtomicU32,
+    /// A: claims that were opened to thieves and not yet seen to be used up. Those who look for
+    /// open claims look at this first: there is one word, and as many ranges as workers.
+    open_claims: Padded<P::AtomicU32>,
     /// A: 1 while a worker watches for work before it sleeps.
     watchers: Padded<P::AtomicU32>,
     /// A: the lanes of the queues that this pool serves, by tag.
@@ -148,6 +151,7 @@ impl<P: Platform> Pool<P> {
             queue,
             desks: (0..MOST_WORKERS).map(|_| P::AtomicPtr::new(std::ptr::null_mut())).collect(),
             desk_count: P::AtomicU32::new(0),
+            open_claims: Padded::new(P::AtomicU32::new(0)),
             watchers: Padded::new(P::AtomicU32::new(0)),
             lanes: Lanes::new(),
             ran: Padded::new(P::AtomicU64::new(0)),
@@ -265,6 +269,11 @@ impl<P: Platform> Pool<P> {
     /// The ranges of all workers, for thieves and for those who look whether work is left.
     fn ranges(&self) -> impl Iterator<Item = (usize, &Range<P>)> {
         (0..self.desk_count.load(Acquire) as usize).map(|at| (at, &*self.desk(at).range))
+    }
+
+    /// True if a claim has items that a thief could take.
+    fn has_open_items(&self) -> bool {
+        self.open_claims.load(Acquire) > 0 && self.ranges().any(|(_, range)| range.has_items())
     }
 
     fn lock(&self) -> PoolGuard<'_, P> {

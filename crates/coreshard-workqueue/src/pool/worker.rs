@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, LocalKey, Platform, SpawnError, ThreadSpec};
 use coreshard_topology::{PodId, Scope};
@@ -96,6 +96,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     claim_items: usize,
     /// More run than should: this one is to lie down, and leave the work to the others.
     pub(super) excess: bool,
+    /// What it has claimed is open to thieves, and it has not seen the end of it.
+    has_open_claim: bool,
     /// Items copied out of the claimed segment and not yet told.
     taken: u32,
     segment: *mut Segment<P>,
@@ -168,6 +170,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             desk: pool.desk(index),
             claim_items: 1,
             excess: false,
+            has_open_claim: false,
             taken: 0,
             segment: ptr::null_mut(),
             tally: Tally { tag: None, lane: ptr::null(), items: 0 },
@@ -257,9 +260,16 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     }
 
     fn next_claimed(&mut self) -> Option<Work> {
-        self.pool.queue.as_ref()?;
-        let at = self.desk.range.next()?;
-        Some(self.take_at(at))
+        if !self.has_open_claim {
+            return None;
+        }
+        if let Some(at) = self.desk.range.next() {
+            return Some(self.take_at(at));
+        }
+        self.has_open_claim = false;
+        // Relaxed: too high a count costs those who look a look at the ranges, no more.
+        self.pool.open_claims.fetch_sub(1, Relaxed);
+        None
     }
 
     /// Tells the lane and the intake what was done, before this worker rests.
@@ -348,6 +358,10 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let first = keep_first.then_some(claim.start);
         claim.start += usize::from(keep_first);
         if claim.start < claim.end {
+            // Counted before it is published, and both before this worker next frees the lock (a
+            // thief takes it next): whoever holds the lock later sees the count.
+            self.pool.open_claims.fetch_add(1, Release);
+            self.has_open_claim = true;
             self.desk.range.publish(&claim);
         }
         first.map(|at| self.take_at(at))
@@ -356,7 +370,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     /// Takes what another worker of the pool has claimed and not yet run.
     fn steal(&mut self) -> Option<Work> {
         let pool = self.pool;
-        if self.excess || pool.queue.is_none() {
+        if self.excess || pool.open_claims.load(Acquire) == 0 {
             return None;
         }
         let claim = pool
@@ -367,8 +381,11 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let mut state = pool.lock();
         state.counters.stolen += 1;
         // Published before the lock was taken: whoever goes to sleep after this sees it.
-        let left = pool.ranges().any(|(_, range)| range.has_items()) || state.has_queued(pool);
-        let kick = if left { state.choose_kick(pool) } else { None };
+        let kick = if state.can_kick(pool) && state.has_work(pool) {
+            state.choose_kick(pool)
+        } else {
+            None
+        };
         let kick = kick.or_else(|| state.appoint_sentinel(pool));
         pool.unlock_and_kick(state, kick);
         item
