@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 
-use crate::peer::SPAWNING;
-use crate::plan::{Extent, WORKLOADS};
+use crate::plan::{Extent, PEERS, WORKLOADS};
 
 /// Runs Coreshard and the executors that people use instead under the same load, side by side.
 #[derive(Clone, Debug, Parser)]
@@ -17,8 +16,8 @@ pub(crate) struct Arguments {
           value_parser = PossibleValuesParser::new(WORKLOADS))]
     pub(crate) workloads: Vec<String>,
     /// The peers, with commas in between. Ratios need `coreshard` among them.
-    #[arg(long, value_delimiter = ',', default_values = SPAWNING,
-          value_parser = PossibleValuesParser::new(SPAWNING))]
+    #[arg(long, value_delimiter = ',', default_values = PEERS,
+          value_parser = PossibleValuesParser::new(PEERS))]
     pub(crate) peers: Vec<String>,
     /// Runs of each cell [default: 7, or 3 with --quick].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]

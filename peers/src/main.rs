@@ -6,6 +6,7 @@
 mod arguments;
 mod cell;
 mod driver;
+mod foreign;
 mod machine;
 mod measure;
 mod peer;
@@ -71,16 +72,17 @@ fn compare(arguments: &Arguments) -> Result<(), String> {
     let programs: Vec<(String, Program)> = arguments
         .peers
         .iter()
-        .map(|peer| {
-            let first_arguments = vec!["--cell".to_owned()];
-            (peer.clone(), Program::Ready { program: own.clone(), first_arguments })
-        })
+        .map(|peer| (peer.clone(), foreign::program(peer, &own)))
         .collect();
     let rounds_per_ms = measure::calibrate_rounds_per_ms();
     let load_before = machine::load_average();
     let mut all = Vec::new();
     for workload in &arguments.workloads {
         for load in plan::loads(workload, arguments.extent()) {
+            let programs: Vec<_> = programs
+                .iter()
+                .filter(|(peer, _)| peer != plan::FLOOR || load.has_floor())
+                .collect();
             let mut series: Vec<Series> = programs
                 .iter()
                 .map(|(peer, _)| Series {
@@ -94,7 +96,7 @@ fn compare(arguments: &Arguments) -> Result<(), String> {
                 // A B C, B C A, …: nobody always comes after the same neighbour.
                 for turn in 0..programs.len() {
                     let at = (run + turn) % programs.len();
-                    let (peer, program) = &programs[at];
+                    let (peer, program) = programs[at];
                     progress(&format!("{workload} {:?}: run {} {peer}", load.params, run + 1));
                     let cell = Cell {
                         workload: load.workload.to_owned(),

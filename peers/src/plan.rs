@@ -19,7 +19,53 @@ pub(crate) enum Extent {
 }
 
 /// All workloads, in the order they are run and shown.
-pub(crate) const WORKLOADS: [&str; 1] = ["flood"];
+pub(crate) const WORKLOADS: [&str; 10] = [
+    "flood",
+    "ping-pong",
+    "burst",
+    "trickle",
+    "fork-join",
+    "parallel-for",
+    "async",
+    "blocking",
+    "many-pools",
+    "mixed",
+];
+
+/// All peers, in the order they are shown.
+pub(crate) const PEERS: [&str; 15] = [
+    "coreshard",
+    "rayon",
+    "tokio",
+    "async-executor",
+    "bevy_tasks",
+    "crossbeam-channel",
+    "threadpool",
+    "rusty_pool",
+    "chili",
+    "forte",
+    "onetbb",
+    "asio",
+    "eigen",
+    "go",
+    FLOOR,
+];
+
+/// The peer that is no executor but the limit of what one could do, where a workload has one.
+pub(crate) const FLOOR: &str = "floor";
+
+impl Load {
+    /// Whether the floor of this load is known.
+    pub(crate) fn has_floor(&self) -> bool {
+        let is = |name, value| self.params.get(name) == Some(&value);
+        match self.workload {
+            "flood" => is("item_ns", 0),
+            "ping-pong" => is("producers", 1),
+            "trickle" => true,
+            _ => false,
+        }
+    }
+}
 
 fn load(workload: &'static str, params: &[(&str, u64)], items: u64) -> Load {
     let params = params.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
@@ -42,6 +88,34 @@ pub(crate) fn loads(workload: &str, extent: Extent) -> Vec<Load> {
             });
             empty.chain(busy).collect()
         }
+        "ping-pong" => [1, 2]
+            .map(|producers| load("ping-pong", &[("producers", producers)], sized(40_000, 10_000)))
+            .to_vec(),
+        "burst" => [1_000, 10_000]
+            .map(|item_ns| load("burst", &[("item_ns", item_ns)], sized(64 * 20, 64 * 10)))
+            .to_vec(),
+        "trickle" => vec![load("trickle", &[("items_per_sec", 1_000)], sized(500, 200))],
+        "fork-join" => vec![
+            load("fork-join", &[("fib", sized(30, 27))], u64::MAX),
+            load("fork-join", &[("tree_levels", sized(24, 20))], u64::MAX),
+        ],
+        "parallel-for" => [0, 1]
+            .map(|skewed| {
+                let items = sized(4_000_000, 1_000_000);
+                load("parallel-for", &[("skewed", skewed)], items)
+            })
+            .to_vec(),
+        "async" => ["spawn", "yield", "message"]
+            .map(|what| load("async", &[(what, 1)], sized(100_000, 50_000)))
+            .to_vec(),
+        "blocking" => [1, 0].map(|told| load("blocking", &[("told", told)], 64)).to_vec(),
+        "many-pools" => {
+            let params = [("components", 16), ("item_ns", 1_000)];
+            vec![load("many-pools", &params, sized(100_000, 50_000))]
+        }
+        "mixed" => [1, 2]
+            .map(|large| load("mixed", &[("large", large)], sized(1_500, 500)))
+            .to_vec(),
         other => unreachable!("{other} is not in the list of workloads"),
     }
 }

@@ -3,7 +3,9 @@
 use std::future::pending;
 use std::thread;
 
-use super::Spawn;
+use bevy_tasks::ParallelSliceMut as _;
+
+use super::{ParallelFor, Spawn, SpawnFuture};
 
 /// async-executor, run by threads of ours, as its documentation shows. The static one is the faster.
 pub(crate) struct AsyncExecutor {
@@ -25,6 +27,12 @@ impl Spawn for AsyncExecutor {
     fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         self.executor.spawn(async move { work() }).detach();
     }
+
+    /// smol's own way: the `blocking` crate's threads.
+    #[inline]
+    fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) {
+        blocking::unblock(work).detach();
+    }
 }
 
 pub(crate) struct BevyTasks {
@@ -39,5 +47,45 @@ impl Spawn for BevyTasks {
     #[inline]
     fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         self.pool.spawn(async move { work() }).detach();
+    }
+}
+
+impl SpawnFuture for AsyncExecutor {
+    fn start(workers: usize) -> Result<Self, String> {
+        <Self as Spawn>::start(workers)
+    }
+
+    fn spawn_future<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = T> + Send + 'static {
+        self.executor.spawn(future)
+    }
+}
+
+impl SpawnFuture for BevyTasks {
+    fn start(workers: usize) -> Result<Self, String> {
+        <Self as Spawn>::start(workers)
+    }
+
+    fn spawn_future<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = T> + Send + 'static {
+        self.pool.spawn(future)
+    }
+}
+
+impl ParallelFor for BevyTasks {
+    const NOTE: Option<&'static str> = Some("the slice is handed out in 128 chunks");
+
+    fn start(workers: usize) -> Result<Self, String> {
+        <Self as Spawn>::start(workers)
+    }
+
+    fn for_each(&self, elements: &mut [u64], body: &(impl Fn(&mut u64) + Sync)) {
+        let chunk = elements.len().div_ceil(128).max(1);
+        let mut elements = elements;
+        elements.par_chunk_map_mut(&self.pool, chunk, |_, chunk| chunk.iter_mut().for_each(body));
     }
 }

@@ -3,11 +3,13 @@
 //! virtual call in between.
 
 mod channel;
+mod chili;
 mod coreshard;
 mod futures;
 mod rayon;
 mod tokio;
 
+pub(crate) use self::chili::Chili;
 pub(crate) use self::coreshard::Coreshard;
 pub(crate) use self::rayon::Rayon;
 pub(crate) use self::tokio::Tokio;
@@ -28,14 +30,47 @@ pub(crate) trait Spawn: Send + Sync + Sized + 'static {
     }
 }
 
-/// The names of the Rust peers that take closures, in the order they are shown.
-pub(crate) const SPAWNING: [&str; 8] = [
-    "coreshard",
-    "rayon",
-    "tokio",
-    "async-executor",
-    "bevy_tasks",
-    "crossbeam-channel",
-    "threadpool",
-    "rusty_pool",
-];
+/// An executor for recursive work. Both functions fork at every level, down to the last.
+pub(crate) trait ForkJoin: Sized {
+    /// What a reader must know about how the work is expressed.
+    const NOTE: Option<&'static str> = None;
+
+    fn start(workers: usize) -> Result<Self, String>;
+
+    /// The n-th Fibonacci number, as the sum of the two before.
+    fn fib(&self, n: u32) -> u64;
+
+    /// The sum over the leaves of a binary tree, each of which holds its position.
+    fn sum_of_tree(&self, levels: u32) -> u64;
+}
+
+/// An executor that divides a slice.
+pub(crate) trait ParallelFor: Sized {
+    /// What a reader must know about how the work is expressed.
+    const NOTE: Option<&'static str> = None;
+
+    fn start(workers: usize) -> Result<Self, String>;
+
+    fn for_each(&self, elements: &mut [u64], body: &(impl Fn(&mut u64) + Sync));
+}
+
+/// An executor of futures.
+pub(crate) trait SpawnFuture: Send + Sync + Sized + 'static {
+    fn start(workers: usize) -> Result<Self, String>;
+
+    /// Starts a task; the future that comes back awaits its end.
+    fn spawn_future<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = T> + Send + 'static;
+
+    /// Lets other tasks go first.
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        futures_lite::future::yield_now()
+    }
+
+    /// Waits on a thread outside of the executor.
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        futures_lite::future::block_on(future)
+    }
+}

@@ -1,6 +1,6 @@
 //! tokio's multi-thread runtime, without the I/O and time drivers that nothing here needs.
 
-use super::Spawn;
+use super::{Spawn, SpawnFuture};
 
 pub(crate) struct Tokio {
     pub(crate) runtime: tokio::runtime::Runtime,
@@ -21,5 +21,27 @@ impl Spawn for Tokio {
     #[inline]
     fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) {
         drop(self.runtime.spawn_blocking(work));
+    }
+}
+
+impl SpawnFuture for Tokio {
+    fn start(workers: usize) -> Result<Self, String> {
+        <Self as Spawn>::start(workers)
+    }
+
+    fn spawn_future<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = T> + Send + 'static {
+        let task = self.runtime.spawn(future);
+        async { task.await.expect("no task panics") }
+    }
+
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        tokio::task::yield_now()
+    }
+
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
     }
 }

@@ -1,26 +1,47 @@
 //! The workloads, each in a file, generic over the peer.
 
+mod blocking;
+mod burst;
 mod flood;
+mod floor;
+mod fork_join;
+mod futures;
+mod many_pools;
+mod mixed;
+mod parallel_for;
+mod ping_pong;
 mod producer;
+mod trickle;
+mod word;
 
 use crate::cell::{Cell, Outcome};
 use crate::measure::peak_rss_bytes;
 use crate::peer;
 
-/// Calls a workload's `run` for the peer that the cell names.
+/// Calls a workload's `run` for the peer that the cell names, or says why it does not fit that peer.
+macro_rules! for_peer {
+    ($cell:expr, $workload:ident, $otherwise:literal, $($name:literal => $peer:ident,)*) => {
+        match $cell.peer.as_str() {
+            $($name => $workload::run::<peer::$peer>($cell),)*
+            _ => return Ok(Outcome::Unfit($otherwise.to_owned())),
+        }
+    };
+}
+
+/// The peers that take closures from outside.
 macro_rules! for_spawning {
     ($cell:expr, $workload:ident) => {
-        match $cell.peer.as_str() {
-            "coreshard" => $workload::run::<peer::Coreshard>($cell),
-            "rayon" => $workload::run::<peer::Rayon>($cell),
-            "tokio" => $workload::run::<peer::Tokio>($cell),
-            "async-executor" => $workload::run::<peer::AsyncExecutor>($cell),
-            "bevy_tasks" => $workload::run::<peer::BevyTasks>($cell),
-            "crossbeam-channel" => $workload::run::<peer::Crossbeam>($cell),
-            "threadpool" => $workload::run::<peer::ThreadPool>($cell),
-            "rusty_pool" => $workload::run::<peer::RustyPool>($cell),
-            other => return Ok(Outcome::Unfit(format!("{other} takes no closures from outside"))),
-        }
+        for_peer!(
+            $cell, $workload, "takes no closures from outside",
+            "coreshard" => Coreshard,
+            "rayon" => Rayon,
+            "tokio" => Tokio,
+            "async-executor" => AsyncExecutor,
+            "bevy_tasks" => BevyTasks,
+            "crossbeam-channel" => Crossbeam,
+            "threadpool" => ThreadPool,
+            "rusty_pool" => RustyPool,
+        )
     };
 }
 
@@ -29,9 +50,37 @@ macro_rules! for_spawning {
 /// # Errors
 /// Where the workload or a parameter is not known, or the peer does not start.
 pub(crate) fn run(cell: &Cell) -> Result<Outcome, String> {
-    let mut measured = match cell.workload.as_str() {
-        "flood" => for_spawning!(cell, flood),
-        other => Err(format!("there is no workload {other}")),
+    let mut measured = match (cell.workload.as_str(), cell.peer.as_str()) {
+        ("flood", "floor") => floor::run(cell),
+        ("ping-pong", "floor") => ping_pong::floor(cell),
+        ("trickle", "floor") => trickle::floor(cell),
+        ("flood", _) => for_spawning!(cell, flood),
+        ("ping-pong", _) => for_spawning!(cell, ping_pong),
+        ("burst", _) => for_spawning!(cell, burst),
+        ("trickle", _) => for_spawning!(cell, trickle),
+        ("blocking", _) => for_spawning!(cell, blocking),
+        ("many-pools", _) => for_spawning!(cell, many_pools),
+        ("mixed", _) => for_spawning!(cell, mixed),
+        ("fork-join", _) => for_peer!(
+            cell, fork_join, "has no recursive fork and join of borrowed data",
+            "coreshard" => Coreshard,
+            "rayon" => Rayon,
+            "chili" => Chili,
+        ),
+        ("parallel-for", _) => for_peer!(
+            cell, parallel_for, "takes no borrowed data, so no slice",
+            "coreshard" => Coreshard,
+            "rayon" => Rayon,
+            "bevy_tasks" => BevyTasks,
+            "chili" => Chili,
+        ),
+        ("async", _) => for_peer!(
+            cell, futures, "runs no futures that can be awaited",
+            "tokio" => Tokio,
+            "async-executor" => AsyncExecutor,
+            "bevy_tasks" => BevyTasks,
+        ),
+        (other, _) => Err(format!("there is no workload {other}")),
     }?;
     measured.peak_rss_bytes = peak_rss_bytes();
     Ok(Outcome::Measured(Box::new(measured)))
