@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 2)]
     pub(crate) cpus: usize,
     /// Seconds after which a run is stopped and reported as hung.
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 20)]
     pub(crate) time_limit_s: u64,
     /// Writes the results as JSON.
     #[arg(long, value_name = "FILE")]

@@ -18,6 +18,8 @@ pub(crate) enum Program {
     Ready { program: PathBuf, first_arguments: Vec<String> },
     /// It cannot be had here, for the reason given.
     Absent(String),
+    /// It should be here and does not build, for the reason given.
+    Broken(String),
 }
 
 /// How one run of a cell ended.
@@ -42,6 +44,7 @@ pub(crate) struct Bounds {
 pub(crate) fn run(program: &Program, cell: &Cell, bounds: &Bounds) -> Run {
     match program {
         Program::Absent(reason) => Run::Absent(reason.clone()),
+        Program::Broken(reason) => Run::Failed(reason.clone()),
         Program::Ready { program, first_arguments } => {
             let mut command = Command::new(program);
             command.args(first_arguments).args(cell.arguments());

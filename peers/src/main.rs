@@ -69,11 +69,8 @@ fn compare(arguments: &Arguments) -> Result<(), String> {
     let cpus = driver::allowed_cpus().map_err(|error| error.to_string())?;
     let cpus: Vec<usize> = cpus.into_iter().take(arguments.cpus).collect();
     let bounds = Bounds { cpus, time_limit: Duration::from_secs(arguments.time_limit_s) };
-    let programs: Vec<(String, Program)> = arguments
-        .peers
-        .iter()
-        .map(|peer| (peer.clone(), foreign::program(peer, &own)))
-        .collect();
+    let programs: Vec<(String, Program)> =
+        arguments.peers.iter().map(|peer| (peer.clone(), foreign::program(peer, &own))).collect();
     let rounds_per_ms = measure::calibrate_rounds_per_ms();
     let load_before = machine::load_average();
     let mut all = Vec::new();
@@ -92,7 +89,7 @@ fn compare(arguments: &Arguments) -> Result<(), String> {
                     runs: Vec::new(),
                 })
                 .collect();
-            for run in 0..arguments.runs() {
+            for run in 0..arguments.runs().min(load.most_runs) {
                 // A B C, B C A, …: nobody always comes after the same neighbour.
                 for turn in 0..programs.len() {
                     let at = (run + turn) % programs.len();

@@ -79,6 +79,19 @@ pub(crate) enum Status {
     Hung,
 }
 
+impl Status {
+    /// As people read it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Unfit => "does not fit",
+            Self::Absent => "absent",
+            Self::Failed => "failed",
+            Self::Hung => "hung",
+        }
+    }
+}
+
 /// What a ratio says, its noise considered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -172,7 +185,9 @@ impl Series {
                 0 => (status, Some(reason)),
                 good => {
                     let runs = self.runs.len();
-                    (status, Some(format!("{} of {runs} runs: {reason}", runs - good)))
+                    let word = status.word();
+                    let note = format!("{} of {runs} runs {word}: {reason}", runs - good);
+                    (Status::Measured, Some(note))
                 }
             },
         }

@@ -60,13 +60,10 @@ pub(crate) fn ratio(row: &Row) -> Option<String> {
 
 /// What stands for a row's figures, or beside them.
 pub(crate) fn remark(row: &Row) -> Option<String> {
-    let word = match row.status {
-        Status::Measured => return row.note.clone(),
-        Status::Unfit => "does not fit",
-        Status::Absent => "absent",
-        Status::Failed => "failed",
-        Status::Hung => "hung",
-    };
+    if row.status == Status::Measured {
+        return row.note.clone();
+    }
+    let word = row.status.word();
     Some(format!("{word}: {}", row.note.as_deref().unwrap_or("no reason given")))
 }
 
@@ -101,13 +98,29 @@ pub(crate) fn render(results: &Results) -> String {
         writeln!(text, "\n{} {}", first.workload, params(first)).expect("a string takes it");
         text.push_str(&group_table(group));
         text.push('\n');
-        for row in group {
-            if let Some(remark) = remark(row) {
-                writeln!(text, "  {}: {remark}", row.peer).expect("a string takes it");
-            }
+        for (peers, remark) in remarks(group) {
+            writeln!(text, "  {}: {remark}", peers.join(", ")).expect("a string takes it");
         }
     }
     text
+}
+
+/// What is to be said of each peer, with those together of whom the same is.
+pub(crate) fn remarks(group: &[Row]) -> Vec<(Vec<&str>, String)> {
+    let mut remarks: Vec<(Vec<&str>, String)> = Vec::new();
+    for row in group {
+        let Some(remark) = remark(row) else { continue };
+        match remarks.iter_mut().find(|(_, known)| *known == remark) {
+            Some((peers, _)) => peers.push(&row.peer),
+            None => remarks.push((vec![&row.peer], remark)),
+        }
+    }
+    remarks
+}
+
+/// Rows that have figures.
+pub(crate) fn measured(group: &[Row]) -> impl Iterator<Item = &Row> {
+    group.iter().filter(|row| row.status == Status::Measured)
 }
 
 fn group_table(group: &[Row]) -> String {
@@ -133,7 +146,7 @@ fn group_table(group: &[Row]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header);
-    for row in group {
+    for row in measured(group) {
         let time = |value: Option<u64>| value.map(|value| time_ns(value as f64));
         let mut cells = vec![
             Some(row.peer.clone()),

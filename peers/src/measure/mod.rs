@@ -9,7 +9,7 @@ mod work;
 
 pub(crate) use allocations::{Counting, allocations_during};
 pub(crate) use samples::Samples;
-pub(crate) use usage::{Usage, peak_rss_bytes, threads};
+pub(crate) use usage::{Usage, cpu_ns_of_other_threads, peak_rss_bytes, threads};
 pub(crate) use work::{calibrate_rounds_per_ms, spin};
 
 /// Nanoseconds of the monotonic clock.

@@ -35,10 +35,6 @@ impl Samples {
         self.values_ns.extend(other.values_ns);
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.values_ns.is_empty()
-    }
-
     /// Each value and how often it was seen, ascending.
     pub(crate) fn counted(mut self) -> Vec<(u64, u64)> {
         self.values_ns.sort_unstable();

@@ -1,4 +1,4 @@
-//! Work of a known length: a chain of multiplications that no compiler of any language shortens and
+//! Work of a known length: a chain of operations that no compiler of any language shortens and
 //! that touches no memory. Its length is a number of rounds, not a time, so a worker that loses its
 //! CPU meanwhile still has all of it to do.
 
@@ -9,10 +9,13 @@ use super::now_ns;
 /// Spends `rounds` rounds.
 #[inline]
 pub(crate) fn spin(rounds: u64) {
-    let mut value = black_box(rounds);
+    let mut value = black_box(0x9e37_79b9_7f4a_7c15_u64);
     for _ in 0..rounds {
-        value =
-            value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // Shifts and exclusive ors (Marsaglia's xorshift): unlike multiplications and additions,
+        // several rounds do not fold into one.
+        value ^= value << 13;
+        value ^= value >> 7;
+        value ^= value << 17;
     }
     black_box(value);
 }

@@ -52,8 +52,9 @@ impl Sums {
 type Scope<'scope, 'env> = coreshard::WorkScope<'scope, 'env>;
 
 impl ForkJoin for Coreshard {
-    const NOTE: Option<&'static str> =
-        Some("has no join: each fork queues one half as an item of one scope, and goes on with the other");
+    const NOTE: Option<&'static str> = Some(
+        "has no join: each fork queues one half as an item of one scope, and goes on with the other",
+    );
 
     fn start(workers: usize) -> Result<Self, String> {
         <Self as Spawn>::start(workers)

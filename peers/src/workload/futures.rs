@@ -30,8 +30,7 @@ pub(super) fn run<P: SpawnFuture>(cell: &Cell) -> Result<Measured, String> {
 
 fn spawn_and_join<P: SpawnFuture>(peer: &'static P, tasks: u64) -> u64 {
     let root = async move {
-        let handles: Vec<_> =
-            (0..tasks).map(|at| peer.spawn_future(async move { at })).collect();
+        let handles: Vec<_> = (0..tasks).map(|at| peer.spawn_future(async move { at })).collect();
         let mut sum = 0;
         for handle in handles {
             sum += handle.await;

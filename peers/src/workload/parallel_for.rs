@@ -5,7 +5,7 @@ use crate::cell::{Cell, Measured};
 use crate::measure::{Usage, allocations_during, now_ns, spin};
 use crate::peer::ParallelFor;
 
-const ROUNDS: u64 = 16;
+const ROUNDS: u64 = 8;
 
 pub(super) fn run<P: ParallelFor>(cell: &Cell) -> Result<Measured, String> {
     let skewed = cell.param("skewed")? != 0;

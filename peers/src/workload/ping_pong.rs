@@ -74,7 +74,8 @@ fn measure(cell: &Cell, send: impl Fn(&'static Word) + Sync) -> Result<Measured,
             let (mut call, mut trip) = (Samples::default(), Samples::default());
             let (mut first_ns, mut last_ns) = (u64::MAX, 0);
             for thread in threads {
-                let (started_ns, ended_ns, calls, trips) = thread.join().expect("no producer panics");
+                let (started_ns, ended_ns, calls, trips) =
+                    thread.join().expect("no producer panics");
                 first_ns = first_ns.min(started_ns);
                 last_ns = last_ns.max(ended_ns);
                 call.extend(calls);

@@ -1,12 +1,12 @@
 //! Trickle: 1,000 items a second, one at a time, and then none at all. What does it burn?
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use crate::cell::{Cell, Measured};
-use crate::measure::{Samples, Usage, allocations_during, now_ns};
+use crate::measure::{Samples, Usage, allocations_during, cpu_ns_of_other_threads, now_ns};
 use crate::peer::Spawn;
 
 const PERIOD_NS: u64 = 1_000_000;
@@ -54,22 +54,24 @@ pub(super) fn run<P: Spawn>(cell: &Cell) -> Result<Measured, String> {
     let (call, end_to_end) = trickle(&peer, cell.items);
     let used = Usage::now().since(before);
     thread::sleep(SETTLE);
-    let before = Usage::now();
+    // All threads but this one, whose sleep costs some microseconds itself.
+    let before_ns = cpu_ns_of_other_threads();
     thread::sleep(IDLE);
-    let idle = Usage::now().since(before);
+    let idle_ns = cpu_ns_of_other_threads().zip(before_ns).map(|(after, before)| after - before);
     let counted = cell.items.min(50);
     let allocations = allocations_during(|| {
         trickle(&peer, counted);
     });
     let switches = used.voluntary_switches + used.involuntary_switches;
-    Ok(Measured::new(cell.items, 0, used)
+    let mut measured = Measured::new(cell.items, 0, used)
         .call(call)
         .end_to_end(end_to_end)
         .allocations(allocations, counted)
-        .figure("switches_per_item", switches as f64 / cell.items as f64)
-        // The sleep that this is measured around costs a switch and some microseconds itself.
-        .figure("idle_cpu_ns_per_sec", idle.cpu_ns as f64 / IDLE.as_secs_f64())
-        .figure("idle_waits_per_sec", idle.voluntary_switches as f64 / IDLE.as_secs_f64()))
+        .figure("switches_per_item", switches as f64 / cell.items as f64);
+    if let Some(idle_ns) = idle_ns {
+        measured = measured.figure("idle_cpu_ns_per_sec", idle_ns as f64 / IDLE.as_secs_f64());
+    }
+    Ok(measured)
 }
 
 fn trickle<P: Spawn>(peer: &P, items: u64) -> (Samples, Samples) {
