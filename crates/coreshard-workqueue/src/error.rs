@@ -78,6 +78,7 @@ pub(crate) enum BuildErrorKind {
     Pods(PodsError),
     Worker(SpawnError),
     ShutDown,
+    TooManyQueues,
 }
 
 impl BuildError {
@@ -102,6 +103,10 @@ impl fmt::Display for BuildError {
             BuildErrorKind::Pods(error) => error.fmt(f),
             BuildErrorKind::Worker(error) => error.fmt(f),
             BuildErrorKind::ShutDown => f.write_str("its runtime is shut down"),
+            BuildErrorKind::TooManyQueues => f.write_str(
+                "16,384 queues with the same attributes share its pools already; allowed are no \
+                 more, so drop some, or use one of them for several purposes",
+            ),
         }
     }
 }

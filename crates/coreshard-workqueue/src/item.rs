@@ -1,53 +1,39 @@
-//! A work item: what to run, and on whose account. Small closures travel inside it, so that
-//! queueing them allocates nothing.
+//! A work item: what to run. Small closures travel inside it, so that queueing them allocates
+//! nothing.
 #![allow(unsafe_code)]
 
-use std::mem::{self, ManuallyDrop, MaybeUninit};
-use std::ptr::NonNull;
+use std::mem::{ManuallyDrop, MaybeUninit};
 
-use coreshard_platform::Platform;
-
-use crate::queue::Lane;
-
-/// Words of a closure that fit into an item: with the function, the lane and the slot's state
-/// word they fill one cache line.
-const INLINE_WORDS: usize = 5;
+/// Words of a closure that fit into an item: with the function and the slot's state word they
+/// fill half a cache line. What a queue costs is the lines that go from producer to worker, so a
+/// slot is as small as common closures allow: a pointer to what is shared, and one to what is
+/// the item's own.
+pub(crate) const INLINE_WORDS: usize = 2;
 
 type Payload = [MaybeUninit<u64>; INLINE_WORDS];
 
 /// An accepted work item. It is run exactly once: it has no destructor, so whoever loses it leaks
 /// what its closure holds.
 #[repr(C)]
-pub(crate) struct Item<P: Platform> {
+pub(crate) struct Item {
     act: unsafe fn(*mut Payload),
-    lane: NonNull<Lane<P>>,
     payload: Payload,
 }
 
-// SAFETY: an item is made of a closure that is `Send` (see `new`), and the lane it points to is
-// shared by design and outlives the item (a lane is freed when all its items are done).
-unsafe impl<P: Platform> Send for Item<P> {}
-
-impl<P: Platform> Item<P> {
+impl Item {
     /// Packs a closure: in place where it fits, else in one allocation.
     #[inline]
-    pub(crate) fn new<F: FnOnce() + Send>(lane: NonNull<Lane<P>>, run: F) -> Self {
+    pub(crate) fn new<F: FnOnce() + Send>(run: F) -> Self {
         let mut payload: Payload = [MaybeUninit::uninit(); INLINE_WORDS];
         if const { fits::<F>() } {
             // SAFETY: `fits` says that size and alignment are enough; `act_inline` reads it once.
             unsafe { payload.as_mut_ptr().cast::<F>().write(run) };
-            Self { act: act_inline::<F>, lane, payload }
+            Self { act: act_inline::<F>, payload }
         } else {
             let boxed = Box::into_raw(Box::new(run));
             payload[0].write(boxed.expose_provenance() as u64);
-            Self { act: act_boxed::<F>, lane, payload }
+            Self { act: act_boxed::<F>, payload }
         }
-    }
-
-    /// The lane on whose account the item runs.
-    #[inline]
-    pub(crate) fn lane(&self) -> NonNull<Lane<P>> {
-        self.lane
     }
 
     /// Runs it. May unwind, if the closure panics; it is used up all the same.
@@ -81,20 +67,17 @@ unsafe fn act_boxed<F: FnOnce()>(payload: *mut Payload) {
     run();
 }
 
-const _: () = {
-    // With the slot's state word, an item fills one line of 64 bytes.
-    assert!(mem::size_of::<Item<coreshard_platform::Host>>() == 56);
-};
+/// With the slot's state word, two items fill a line of 64 bytes.
+const _: () = assert!(size_of::<Item>() == 24);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coreshard_platform::Host;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    fn item(run: impl FnOnce() + Send) -> Item<Host> {
-        Item::new(NonNull::dangling(), run)
+    fn item(run: impl FnOnce() + Send) -> Item {
+        Item::new(run)
     }
 
     #[test]
@@ -111,9 +94,9 @@ mod tests {
                 item(closure).run();
             }};
         }
+        check!(0, true);
         check!(1, true);
-        check!(4, true);
-        check!(5, false);
+        check!(2, false);
         check!(64, false);
         assert_eq!(seen.load(Ordering::Relaxed), 4);
         assert_eq!(Arc::strong_count(&seen), 1);

@@ -269,7 +269,11 @@ impl<P: Platform> Runtime<P> {
                 set
             }
         };
-        let shared = Arc::new(Shared::new(request, set, Arc::clone(&machine.event)));
+        let name = request.name.clone();
+        let shared = Shared::new(request, set, Arc::clone(&machine.event)).ok_or_else(|| {
+            BuildError::new(format!("workqueue {name:?}"), BuildErrorKind::TooManyQueues)
+        })?;
+        let shared = Arc::new(shared);
         registry.queues.push(Arc::downgrade(&shared));
         Ok(Workqueue::from_shared(shared))
     }

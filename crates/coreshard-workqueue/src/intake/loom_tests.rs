@@ -21,7 +21,7 @@ fn take_all(queue: &Queue, claim: &Claim<Loom, Box<u32>, 2>) -> Vec<u32> {
     let items = (claim.start..claim.end)
         .map(|at| {
             // SAFETY: claimed just now, taken once, released below.
-            *unsafe { Queue::take(claim.segment, at) }
+            *unsafe { Queue::take(claim.segment, at) }.0
         })
         .collect::<Vec<_>>();
     // SAFETY: these items were taken above.
@@ -63,7 +63,7 @@ fn loom_items_arrive_once_and_wake_the_worker() {
                 let shared = Arc::clone(&shared);
                 loom::thread::spawn(move || {
                     for item in items {
-                        if shared.0.push(Box::new(item)).is_some() {
+                        if shared.0.push(Box::new(item), 7).is_some() {
                             shared.1.unpark();
                         }
                     }
@@ -90,13 +90,13 @@ fn loom_segments_are_recycled_safely() {
         let shared = Arc::new((queue, Parker::<Loom>::new()));
         let other = Arc::clone(&shared);
         let producer = loom::thread::spawn(move || {
-            if other.0.push(Box::new(9)).is_some() {
+            if other.0.push(Box::new(9), 7).is_some() {
                 other.1.unpark();
             }
         });
         let mut seen = Vec::new();
         for item in 0..4 {
-            shared.0.push(Box::new(item));
+            shared.0.push(Box::new(item), 7);
             if let Some(claim) = shared.0.claim(&mut taker, 2) {
                 seen.extend(take_all(&shared.0, &claim));
             }
@@ -117,8 +117,8 @@ fn loom_segments_are_recycled_safely() {
 fn loom_a_claim_is_shared_with_a_thief() {
     check(3, || {
         let (queue, mut taker) = Queue::new(None);
-        queue.push(Box::new(1));
-        queue.push(Box::new(2));
+        queue.push(Box::new(1), 7);
+        queue.push(Box::new(2), 7);
         let shared = Arc::new((queue, Range::<Loom, Box<u32>, 2>::new()));
         let other = Arc::clone(&shared);
         let thief = loom::thread::spawn(move || {

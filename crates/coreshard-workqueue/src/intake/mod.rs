@@ -8,7 +8,7 @@ mod segments;
 mod loom_tests;
 
 pub(crate) use range::Range;
-pub(crate) use segments::{Claim, Segment, SegmentQueue, Taker};
+pub(crate) use segments::{Claim, Segment, SegmentQueue, TAIL_COUNTERS, Taker, Watch};
 
 #[cfg(test)]
 mod tests;

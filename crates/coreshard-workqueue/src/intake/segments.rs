@@ -17,13 +17,24 @@ use coreshard_topology::NodeId;
 /// Set in a slot's state while a worker is parked on it; the low bits are the worker's index.
 const PARKED: u64 = 1 << 63;
 
-/// A place for one item. 64 bytes with a workqueue's item, so that two producers never write the
-/// same line.
-#[repr(C, align(64))]
+/// The low bits of a filled slot's state are the item's tag; the segment's number is above.
+const TAG_BITS: u32 = 16;
+
+/// True if a slot of the segment with `number` is filled, by its state.
+fn is_filled(state: u64, number: u64) -> bool {
+    state >> TAG_BITS == number
+}
+
+/// A place for one item: 32 bytes with a workqueue's item, two in a line.
+///
+/// A slot a line (64 bytes) was measured first. Neighbours that are filled by two CPUs then share
+/// no line; but a line that is not shared must still go from producer to worker, and twice as
+/// many of them cost more than the sharing.
+#[repr(C)]
 struct Slot<P: Platform, T> {
-    /// P: the number of the segment once the item is there; or `PARKED | worker` while a worker
-    /// sleeps on this slot; anything else means that it is empty. A recycled segment has a new
-    /// number, so nothing has to be reset.
+    /// P: the number of the segment and a tag once the item is there; or `PARKED | worker` while
+    /// a worker sleeps on this slot; anything else means that it is empty. A recycled segment has
+    /// a new number, so nothing has to be reset.
     state: P::AtomicU64,
     value: P::Cell<MaybeUninit<T>>,
 }
@@ -82,6 +93,9 @@ struct Tail<P: Platform, T, const LEN: usize> {
     ticket: P::AtomicU64,
     /// P: a recent segment, to start looking from; may be stale.
     last: P::AtomicPtr<Segment<P, T, LEN>>,
+    /// P: counters for whoever counts what is pushed. They fill the line that every producer
+    /// fetches anyway.
+    counters: [P::AtomicU64; TAIL_COUNTERS],
 }
 
 /// Segments that wait to be used, and the memory of all of them. Segments are never unmapped
@@ -108,7 +122,10 @@ impl<P: Platform, T, const LEN: usize> Drop for Chunk<P, T, LEN> {
 }
 
 /// How many slots ahead a producer asks for lines.
-const PREFETCH_SLOTS: usize = 6;
+const PREFETCH_SLOTS: usize = 16;
+
+/// Counters that fit into the tail's line beside the ticket and the hint.
+pub(crate) const TAIL_COUNTERS: usize = 6;
 
 /// How many segments the first chunk holds; later ones hold as many as there were in all.
 const FIRST_CHUNK_SEGMENTS: usize = 4;
@@ -177,6 +194,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
             tail: Padded::new(Tail {
                 ticket: P::AtomicU64::new(0),
                 last: P::AtomicPtr::new(segment),
+                counters: std::array::from_fn(|_| P::AtomicU64::new(0)),
             }),
             first: Padded::new(P::AtomicPtr::new(segment)),
             store: Padded::new(Lock::new(store)),
@@ -188,7 +206,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
 
     /// Adds an item. Returns the worker that is parked on its place, whom the caller must wake.
     #[inline]
-    pub(crate) fn push(&self, value: T) -> Option<usize> {
+    pub(crate) fn push(&self, value: T, tag: u16) -> Option<usize> {
         let hint = self.tail.last.load(Acquire);
         // Relaxed: the ticket only has to be unique. What it leads to is published by the
         // segment's number and the slot's state.
@@ -215,7 +233,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         // Release publishes the item to the taker's Acquire in `ready`. A swap, not a store: it
         // is the moment at which either the worker sees the item before it parks, or this call
         // sees the worker. Acquire pairs with the Release of `park_at_head`.
-        let before = slot.state.swap(number, AcqRel);
+        let before = slot.state.swap(number << TAG_BITS | u64::from(tag), AcqRel);
         (before & PARKED != 0).then_some((before & !PARKED) as usize)
     }
 
@@ -338,7 +356,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         let ready = slots[start..]
             .iter()
             .take(most)
-            .take_while(|slot| slot.state.load(Acquire) == number)
+            .take_while(|slot| is_filled(slot.state.load(Acquire), number))
             .count();
         if ready == 0 {
             return None;
@@ -350,7 +368,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     /// True if an item stands ready at the head.
     pub(crate) fn ready(&self, taker: &mut Taker<P, T, LEN>) -> bool {
         let number = Self::number_of(taker.head);
-        self.enter_segment(taker) && self.head_state(taker).load(Acquire) == number
+        self.enter_segment(taker) && is_filled(self.head_state(taker).load(Acquire), number)
     }
 
     /// Leaves `worker`'s name on the slot of the next item: the producer of that item will wake
@@ -363,7 +381,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         }
         let state = self.head_state(taker);
         let mut seen = state.load(Acquire);
-        while seen != number {
+        while !is_filled(seen, number) {
             // Release pairs with the swap in `push`: what this worker did before it parks is
             // seen by whoever wakes it.
             match state.compare_exchange(seen, PARKED | worker as u64, AcqRel, Acquire) {
@@ -395,23 +413,25 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     pub(crate) fn seen(&self, watch: &Watch<P, T, LEN>) -> bool {
         // If the segment was recycled meanwhile, its number is another: somebody took the item.
         let segment = self.segment(watch.segment);
-        segment.slots[watch.at].state.load(Relaxed) == watch.number
+        is_filled(segment.slots[watch.at].state.load(Relaxed), watch.number)
             || segment.links.number.load(Relaxed) != watch.number
     }
 
-    /// Copies an item out.
+    /// Copies an item out, and its tag.
     ///
     /// # Safety
     /// `at` was claimed from `segment`, each place is taken once, and [`Self::release`] was not
     /// yet told of it.
-    pub(crate) unsafe fn take(segment: *mut Segment<P, T, LEN>, at: usize) -> T {
+    pub(crate) unsafe fn take(segment: *mut Segment<P, T, LEN>, at: usize) -> (T, u16) {
         // SAFETY: the segment is not recycled before this item is released; the claim read the
         // slot's state with Acquire, so the item is seen, and the caller takes it once.
         let slot = unsafe { &(*segment).slots[at] };
-        slot.value.with(|place| {
+        let value = slot.value.with(|place| {
             // SAFETY: as above.
             unsafe { (*place).assume_init_read() }
-        })
+        });
+        // Relaxed: the claim has seen it with Acquire, and it stays until the segment is recycled.
+        (value, slot.state.load(Relaxed) as u16)
     }
 
     /// Tells that `items` items of `segment` were copied out.
@@ -440,6 +460,12 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
             words.links.number.store(0, Relaxed);
             self.store.lock().free.push(segment);
         }
+    }
+
+    /// A counter on the line that producers fetch anyway; below [`TAIL_COUNTERS`].
+    #[inline]
+    pub(crate) fn counter(&self, at: usize) -> &P::AtomicU64 {
+        &self.tail.counters[at]
     }
 
     /// Items that were ever pushed.

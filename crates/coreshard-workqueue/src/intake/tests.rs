@@ -16,7 +16,7 @@ fn take(queue: &Queue, claim: &Claim<Host, Box<u64>, LEN>) -> Vec<u64> {
     let items = (claim.start..claim.end)
         .map(|at| {
             // SAFETY: claimed by the caller, taken once, released below.
-            *unsafe { Queue::take(claim.segment, at) }
+            *unsafe { Queue::take(claim.segment, at) }.0
         })
         .collect::<Vec<_>>();
     // SAFETY: these items were taken above.
@@ -29,7 +29,7 @@ fn items_come_out_as_they_went_in_and_memory_is_used_again() {
     let (queue, mut taker) = Queue::new(None);
     for round in 0..1_000 {
         for item in 0..7 {
-            assert_eq!(queue.push(Box::new(round * 7 + item)), None);
+            assert_eq!(queue.push(Box::new(round * 7 + item), 7), None);
         }
         let mut seen = Vec::new();
         while let Some(claim) = queue.claim(&mut taker, 3) {
@@ -48,7 +48,7 @@ fn the_producer_of_the_next_item_learns_who_sleeps() {
     for item in 0..2 * LEN as u64 {
         assert!(queue.park_at_head(&mut taker, 5));
         assert!(queue.park_at_head(&mut taker, 6), "the latest sleeper replaces the one before");
-        assert_eq!(queue.push(Box::new(item)), Some(6));
+        assert_eq!(queue.push(Box::new(item), 7), Some(6));
         assert!(!queue.park_at_head(&mut taker, 7), "an item is there");
         assert!(!queue.unpark_at_head(&mut taker, 6), "its producer was quicker");
         let claim = queue.claim(&mut taker, 9).unwrap();
@@ -56,7 +56,7 @@ fn the_producer_of_the_next_item_learns_who_sleeps() {
     }
     assert!(queue.park_at_head(&mut taker, 1));
     assert!(queue.unpark_at_head(&mut taker, 1));
-    assert_eq!(queue.push(Box::new(0)), None);
+    assert_eq!(queue.push(Box::new(0), 7), None);
     let claim = queue.claim(&mut taker, 9).unwrap();
     assert_eq!(take(&queue, &claim), [0]);
 }
@@ -74,7 +74,7 @@ fn producers_and_thieves_lose_and_double_nothing() {
             let shared = Arc::clone(&shared);
             std::thread::spawn(move || {
                 for item in 0..ITEMS {
-                    shared.0.push(Box::new(producer * ITEMS + item));
+                    shared.0.push(Box::new(producer * ITEMS + item), 7);
                 }
                 Vec::new()
             })

@@ -1,6 +1,5 @@
 //! How a worker goes to sleep, and how it leaves for good.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use coreshard_platform::{AtomicInt, Platform};
@@ -15,6 +14,13 @@ use super::{Pool, PoolGuard};
 pub(super) const FIRST_SPINS: u32 = 64;
 const FEWEST_SPINS: u32 = 16;
 const MOST_SPINS: u32 = 2048;
+
+/// How long a worker keeps its eyes off a burst, at most, so that it claims many items at once.
+const MOST_GATHER_SPINS: u32 = 32;
+
+fn learn(spins: u32, seen: bool) -> u32 {
+    if seen { (spins * 2).min(MOST_SPINS) } else { (spins / 2).max(FEWEST_SPINS) }
+}
 
 /// What a worker does when it found no item.
 enum Rest {
@@ -50,13 +56,10 @@ impl<P: Platform> State<P> {
     }
 }
 
-impl<P: Platform> Worker<P> {
+impl<P: Platform> Worker<'_, P> {
     /// Sleeps until there may be work. False if the worker is to leave: it is off all lists then.
     pub(super) fn sleep(&mut self) -> bool {
-        if self.watch() {
-            return true;
-        }
-        let pool = Arc::clone(&self.pool);
+        let pool = self.pool;
         let mut state = pool.lock();
         match self.lie_down(&mut state) {
             Rest::None => return true,
@@ -74,39 +77,42 @@ impl<P: Platform> Worker<P> {
     }
 
     /// Watches the slot of the next item for a short while; one worker of a pool at a time.
-    fn watch(&mut self) -> bool {
-        let pool = &self.pool;
-        let Some(queue) = &pool.queue else { return false };
+    pub(super) fn watch(&mut self) -> bool {
+        let pool = self.pool;
+        let (Some(queue), Some(place)) = (&pool.queue, self.next_slot.take()) else { return false };
         if self.excess || !pool.may_spin || pool.watchers.swap(1, Acquire) != 0 {
             return false;
         }
-        let place = match &mut pool.lock().entry {
-            Entry::LockFree(taker) => queue.watch(taker),
-            Entry::Locked(_) => None,
-        };
-        let seen = place.is_some_and(|place| {
-            (0..self.spins).any(|_| {
-                P::spin_hint();
-                queue.seen(&place)
-            })
+        (0..self.gather_spins).for_each(|_| P::spin_hint());
+        let seen = (0..self.spins).any(|_| {
+            P::spin_hint();
+            queue.seen(&place)
         });
         pool.watchers.store(0, Release);
-        self.learn(seen);
+        self.spins = learn(self.spins, seen);
+        self.watched = seen;
         seen
     }
 
-    fn learn(&mut self, seen: bool) {
-        self.spins = if seen {
-            (self.spins * 2).min(MOST_SPINS)
-        } else {
-            (self.spins / 2).max(FEWEST_SPINS)
-        };
+    /// After a claim: learns how long to keep off the slots that a burst is being written to.
+    ///
+    /// Who looks at each slot as it is filled takes the line from under the producer's hands, and
+    /// gets one item for each look. If what was watched for came in company, the next look comes
+    /// later; if it came alone, sooner: a lone item is not kept waiting.
+    pub(super) fn learn_to_gather(&mut self, came_in_company: bool) {
+        if std::mem::take(&mut self.watched) {
+            self.gather_spins = if came_in_company {
+                (self.gather_spins * 2).clamp(1, MOST_GATHER_SPINS)
+            } else {
+                self.gather_spins / 2
+            };
+        }
     }
 
     /// Puts itself on a list of sleepers, unless there is work. Under the lock, so that whoever
     /// brings work later finds it there, and work that came before is found here.
     fn lie_down(&mut self, state: &mut State<P>) -> Rest {
-        let pool = &self.pool;
+        let pool = self.pool;
         state.rejoin(self.index);
         if state.active() > pool.place.limit {
             // More run than should, since one came back from being blocked: the others do the
@@ -143,14 +149,14 @@ impl<P: Platform> Worker<P> {
     /// after it has taken itself off its list under the lock, and whoever chooses a worker takes
     /// it off (or marks it) under the lock: so one of the two comes too late, and knows it.
     fn park(&mut self) -> bool {
-        let pool = Arc::clone(&self.pool);
-        let parker = &pool.desk(self.index).parker;
+        let pool = self.pool;
+        let parker = &self.desk.parker;
         if pool.queue.is_none() && pool.may_spin {
             let seen = (0..self.spins).any(|_| {
                 P::spin_hint();
                 parker.has_permit()
             });
-            self.learn(seen);
+            self.spins = learn(self.spins, seen);
         }
         if parker.park_timeout(pool.idle_timeout) {
             return true;
@@ -166,7 +172,7 @@ impl<P: Platform> Worker<P> {
     /// After the idle time: takes this worker off its list, unless it was chosen meanwhile, or is
     /// the last that sleeps.
     fn may_leave(&self, mut state: PoolGuard<'_, P>) -> bool {
-        let pool = &self.pool;
+        let pool = self.pool;
         let others_sleep =
             state.idle.iter().any(|idle| *idle != self.index && state.kicked != Some(*idle));
         if state.sentinel == Some(self.index) {

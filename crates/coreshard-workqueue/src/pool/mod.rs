@@ -8,6 +8,9 @@
 mod blocking;
 mod idle;
 mod kick;
+mod lanes;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod state;
 mod worker;
 
@@ -24,6 +27,7 @@ use crate::intake::{self, Intake};
 use crate::item::Item;
 use crate::stats::PoolStats;
 use kick::Kick;
+pub(crate) use lanes::{LaneTag, Lanes};
 use state::{Entry, State};
 
 pub use blocking::blocking;
@@ -32,18 +36,22 @@ pub(crate) use worker::runs_item_of;
 
 /// Items in a segment of a pool's intake: 4 KiB of slots.
 #[cfg(not(loom))]
-const SEGMENT_ITEMS: usize = 64;
+const SEGMENT_ITEMS: usize = 128;
 #[cfg(loom)]
 const SEGMENT_ITEMS: usize = 2;
 
 /// Workers a pool may have when all but its limit are blocked.
+#[cfg(not(loom))]
 pub(crate) const MOST_WORKERS: usize = 512;
+#[cfg(loom)]
+pub(crate) const MOST_WORKERS: usize = 3;
 
-type SegmentQueue<P> = intake::SegmentQueue<P, Item<P>, SEGMENT_ITEMS>;
-type Taker<P> = intake::Taker<P, Item<P>, SEGMENT_ITEMS>;
-type Range<P> = intake::Range<P, Item<P>, SEGMENT_ITEMS>;
-type Segment<P> = intake::Segment<P, Item<P>, SEGMENT_ITEMS>;
-type Claim<P> = intake::Claim<P, Item<P>, SEGMENT_ITEMS>;
+type SegmentQueue<P> = intake::SegmentQueue<P, Item, SEGMENT_ITEMS>;
+type Taker<P> = intake::Taker<P, Item, SEGMENT_ITEMS>;
+type Range<P> = intake::Range<P, Item, SEGMENT_ITEMS>;
+type Segment<P> = intake::Segment<P, Item, SEGMENT_ITEMS>;
+type Watch<P> = intake::Watch<P, Item, SEGMENT_ITEMS>;
+type Claim<P> = intake::Claim<P, Item, SEGMENT_ITEMS>;
 
 /// A worker's words that others touch. Made with the first worker that takes the index, freed
 /// with the pool, so an index is always good to wake.
@@ -76,6 +84,8 @@ pub(crate) struct Pool<P: Platform> {
     desk_count: P::AtomicU32,
     /// A: 1 while a worker watches for work before it sleeps.
     watchers: Padded<P::AtomicU32>,
+    /// A: the lanes of the queues that this pool serves, by tag.
+    pub(crate) lanes: Lanes<P>,
     /// A: items that workers have run.
     ran: Padded<P::AtomicU64>,
     /// A: futex calls that wake-ups took.
@@ -117,6 +127,7 @@ impl<P: Platform> Pool<P> {
             desks: (0..MOST_WORKERS).map(|_| P::AtomicPtr::new(std::ptr::null_mut())).collect(),
             desk_count: P::AtomicU32::new(0),
             watchers: Padded::new(P::AtomicU32::new(0)),
+            lanes: Lanes::new(),
             ran: Padded::new(P::AtomicU64::new(0)),
             wakeups: Padded::new(P::AtomicU64::new(0)),
             state: Padded::new(Lock::new(State::new(entry))),
@@ -127,24 +138,49 @@ impl<P: Platform> Pool<P> {
         Ok(pool)
     }
 
-    /// Brings an accepted item in, and wakes a worker if one should be.
+    /// Brings an accepted item of the lane with this tag in, and wakes a worker if one should be.
     #[inline]
-    pub(crate) fn push(&self, item: Item<P>) {
+    pub(crate) fn push(&self, item: Item, lane: LaneTag) {
         match &self.queue {
             Some(queue) => {
-                if let Some(worker) = queue.push(item) {
+                if let Some(worker) = queue.push(item, lane.0) {
                     self.wake(worker);
                 }
             }
-            None => self.push_locked(item),
+            None => self.push_locked(item, lane),
         }
     }
 
-    fn push_locked(&self, item: Item<P>) {
+    /// A counter for a lane, at zero, on the line that the pool's producers fetch anyway; `None`
+    /// where all are taken, or the rung has no such line.
+    pub(crate) fn take_counter(&self) -> Option<usize> {
+        let queue = self.queue.as_ref()?;
+        let mut state = self.lock();
+        let at = state.free_counters.trailing_zeros() as usize;
+        if at >= intake::TAIL_COUNTERS {
+            return None;
+        }
+        state.free_counters &= !(1 << at);
+        queue.counter(at).store(0, Relaxed);
+        Some(at)
+    }
+
+    /// Takes back what [`Self::take_counter`] gave.
+    pub(crate) fn return_counter(&self, at: usize) {
+        self.lock().free_counters |= 1 << at;
+    }
+
+    /// The counter that [`Self::take_counter`] gave.
+    #[inline]
+    pub(crate) fn counter(&self, at: usize) -> Option<&P::AtomicU64> {
+        Some(self.queue.as_ref()?.counter(at))
+    }
+
+    fn push_locked(&self, item: Item, lane: LaneTag) {
         let mut state = self.lock();
         state.queued += 1;
         match &mut state.entry {
-            Entry::Locked(list) => list.push_back(item),
+            Entry::Locked(list) => list.push_back((item, lane)),
             Entry::LockFree(_) => unreachable!("the locked rung has no lock-free queue"),
         }
         let kick = state.choose_kick(self);

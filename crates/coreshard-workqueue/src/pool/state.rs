@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 
 use coreshard_platform::Platform;
 
-use super::{MOST_WORKERS, Pool, Taker};
+use super::{LaneTag, MOST_WORKERS, Pool, Taker};
+use crate::intake::TAIL_COUNTERS;
 use crate::item::Item;
 
 /// The taker's side of the intake.
 pub(super) enum Entry<P: Platform> {
-    Locked(VecDeque<Item<P>>),
+    Locked(VecDeque<(Item, LaneTag)>),
     LockFree(Taker<P>),
 }
 
@@ -51,6 +52,8 @@ pub(super) struct State<P: Platform> {
     pub(super) threads: Vec<Option<P::Thread>>,
     /// Indices below `threads.len()` that no worker has.
     pub(super) free: Vec<usize>,
+    /// Bits of the intake's counters that no lane has.
+    pub(super) free_counters: u32,
     pub(super) counters: Counters,
 }
 
@@ -68,6 +71,7 @@ impl<P: Platform> State<P> {
             stopping: false,
             threads: Vec::new(),
             free: Vec::new(),
+            free_counters: (1 << TAIL_COUNTERS) - 1,
             counters: Counters::default(),
         }
     }

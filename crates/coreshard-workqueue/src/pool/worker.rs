@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +10,7 @@ use coreshard_platform::{AtomicInt, LocalKey, Platform, SpawnError, ThreadSpec};
 use coreshard_topology::{PodId, Scope};
 
 use super::state::Entry;
-use super::{Claim, Pool, Segment, SegmentQueue, idle};
+use super::{Claim, Desk, LaneTag, Pool, Segment, SegmentQueue, Watch, idle};
 use crate::attributes::Place;
 use crate::item::Item;
 use crate::queue::Lane;
@@ -68,15 +68,20 @@ fn thread_name(scope: Scope, pod: PodId, index: usize) -> String {
     format!("cs-{scope}{pod}:{index}")
 }
 
+/// An item, and its lane's tag.
+type Work = (Item, LaneTag);
+
 /// Items of one lane that were run and not yet told.
 struct Tally<P: Platform> {
+    tag: Option<LaneTag>,
     lane: *const Lane<P>,
     items: u64,
 }
 
-pub(super) struct Worker<P: Platform> {
-    pub(super) pool: Arc<Pool<P>>,
+pub(super) struct Worker<'pool, P: Platform> {
+    pub(super) pool: &'pool Arc<Pool<P>>,
     pub(super) index: usize,
+    pub(super) desk: &'pool Desk<P>,
     /// How many items to claim next: doubled while claims come back full.
     claim_items: usize,
     /// More run than should: this one is to lie down, and leave the work to the others.
@@ -85,8 +90,14 @@ pub(super) struct Worker<P: Platform> {
     taken: u32,
     segment: *mut Segment<P>,
     tally: Tally<P>,
+    /// Where the next item will be seen first.
+    pub(super) next_slot: Option<Watch<P>>,
     /// How long to watch for work before sleeping; learned from what watching brought.
     pub(super) spins: u32,
+    /// How long not to look at all; learned too.
+    pub(super) gather_spins: u32,
+    /// The last look for work succeeded by watching.
+    pub(super) watched: bool,
     pub(super) repatriated: u64,
 }
 
@@ -101,7 +112,7 @@ impl<P: Platform> Pool<P> {
             stack_bytes: self.attributes.stack_bytes,
         };
         let pool = Arc::clone(self);
-        let started = P::spawn(spec, Box::new(move || Worker::new(pool, index).run()));
+        let started = P::spawn(spec, Box::new(move || Worker::new(&pool, index).run()));
         let mut state = self.lock();
         state.starting = false;
         match started {
@@ -130,25 +141,29 @@ impl<P: Platform> Pool<P> {
     }
 }
 
-impl<P: Platform> Worker<P> {
-    fn new(pool: Arc<Pool<P>>, index: usize) -> Self {
+impl<'pool, P: Platform> Worker<'pool, P> {
+    fn new(pool: &'pool Arc<Pool<P>>, index: usize) -> Self {
         Self {
             pool,
             index,
+            desk: pool.desk(index),
             claim_items: 1,
             excess: false,
             taken: 0,
             segment: ptr::null_mut(),
-            tally: Tally { lane: ptr::null(), items: 0 },
+            tally: Tally { tag: None, lane: ptr::null(), items: 0 },
+            next_slot: None,
             spins: idle::FIRST_SPINS,
+            gather_spins: 0,
+            watched: false,
             repatriated: 0,
         }
     }
 
     fn run(mut self) {
-        let pool = Arc::clone(&self.pool);
+        let pool = self.pool;
         let context =
-            Context { pool: Arc::clone(&pool), index: self.index, lane: Cell::new(ptr::null()) };
+            Context { pool: Arc::clone(pool), index: self.index, lane: Cell::new(ptr::null()) };
         P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());
         let Place { home, roam, pod, .. } = &pool.place;
         if home != roam
@@ -164,6 +179,7 @@ impl<P: Platform> Worker<P> {
             while let Some(item) = self.next_item() {
                 self.execute(item, &context);
             }
+            self.settle();
             if !self.sleep() {
                 break;
             }
@@ -175,16 +191,15 @@ impl<P: Platform> Worker<P> {
     }
 
     #[allow(unsafe_code)]
-    fn execute(&mut self, item: Item<P>, context: &Context<P>) {
-        let lane_pointer: NonNull<Lane<P>> = item.lane();
-        if !ptr::eq(self.tally.lane, lane_pointer.as_ptr()) {
+    fn execute(&mut self, (item, tag): Work, context: &Context<P>) {
+        if self.tally.tag != Some(tag) {
             self.tell_lane();
-            self.tally.lane = lane_pointer.as_ptr();
+            self.tally = Tally { tag: Some(tag), lane: self.pool.lanes.lane(tag).as_ptr(), items: 0 };
         }
-        context.lane.set(lane_pointer.as_ptr());
+        context.lane.set(self.tally.lane);
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| item.run()));
         // SAFETY: a lane lives until its items are told to it, and this one is not yet.
-        let lane = unsafe { lane_pointer.as_ref() };
+        let lane = unsafe { &*self.tally.lane };
         if let Err(payload) = outcome {
             lane.on_panic(payload);
         }
@@ -204,41 +219,59 @@ impl<P: Platform> Worker<P> {
                 self.pool.event.notify();
             }
         }
-        self.tally.lane = ptr::null();
+        self.tally = Tally { tag: None, lane: ptr::null(), items: 0 };
     }
 
-    #[allow(unsafe_code)]
-    fn next_item(&mut self) -> Option<Item<P>> {
-        if let Some(item) = self.next_claimed() {
-            return Some(item);
+    fn next_item(&mut self) -> Option<Work> {
+        loop {
+            if let Some(item) = self.next_claimed() {
+                return Some(item);
+            }
+            if let Some(item) = self.claim().or_else(|| self.steal()) {
+                return Some(item);
+            }
+            if !self.watch() {
+                return None;
+            }
         }
-        self.tell_lane();
-        if self.taken > 0
-            && let Some(queue) = &self.pool.queue
-        {
-            // SAFETY: `take_at` counted the items it took from this segment.
-            unsafe { queue.release(self.segment, std::mem::take(&mut self.taken)) };
-        }
-        self.claim().or_else(|| self.steal())
     }
 
-    fn next_claimed(&mut self) -> Option<Item<P>> {
-        self.pool.queue.as_ref()?;
-        let at = self.pool.desk(self.index).range.next()?;
+    fn next_claimed(&mut self) -> Option<Work> {
+        if self.pool.queue.is_none() {
+            return None;
+        }
+        let at = self.desk.range.next()?;
         Some(self.take_at(at))
     }
 
+    /// Tells the lane and the intake what was done, before this worker rests.
+    fn settle(&mut self) {
+        self.tell_lane();
+        self.release_taken();
+    }
+
     #[allow(unsafe_code)]
-    fn take_at(&mut self, at: usize) -> Item<P> {
+    fn release_taken(&mut self) {
+        if let Some(queue) = &self.pool.queue
+            && self.taken > 0
+        {
+            // SAFETY: `take_at` counted the items that it took from this segment.
+            unsafe { queue.release(self.segment, std::mem::take(&mut self.taken)) };
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn take_at(&mut self, at: usize) -> Work {
         self.taken += 1;
         // SAFETY: the place was claimed or stolen by this worker, from this segment, and each
         // place is given out once; it is released in `next_item`, later.
-        unsafe { SegmentQueue::<P>::take(self.segment, at) }
+        let (item, tag) = unsafe { SegmentQueue::<P>::take(self.segment, at) };
+        (item, LaneTag(tag))
     }
 
     /// Takes items out of the intake, under the lock; lets others know of what is left.
-    fn claim(&mut self) -> Option<Item<P>> {
-        let pool = Arc::clone(&self.pool);
+    fn claim(&mut self) -> Option<Work> {
+        let pool = self.pool;
         let mut state = pool.lock();
         state.rejoin(self.index);
         state.counters.repatriated += std::mem::take(&mut self.repatriated);
@@ -248,13 +281,17 @@ impl<P: Platform> Worker<P> {
         }
         let (item, claim) = match (&mut state.entry, &pool.queue) {
             (Entry::Locked(list), _) => (Some(list.pop_front()?), None),
-            (Entry::LockFree(taker), Some(queue)) => {
-                (None, Some(queue.claim(taker, self.claim_items)?))
-            }
+            (Entry::LockFree(taker), Some(queue)) => match queue.claim(taker, self.claim_items) {
+                Some(claim) => (None, Some(claim)),
+                None => {
+                    self.next_slot = queue.watch(taker);
+                    return None;
+                }
+            },
             (Entry::LockFree(_), None) => unreachable!("the lock-free rung has a queue"),
         };
         state.sentinel_was_woken();
-        let spare = state.reserve_spare(&pool);
+        let spare = state.reserve_spare(pool);
         let (item, mut left) = match claim {
             None => (item, false),
             Some(claim) => {
@@ -265,9 +302,10 @@ impl<P: Platform> Worker<P> {
                 (self.open(claim, spare.is_none()), items > 1)
             }
         };
-        left |= state.has_queued(&pool);
-        let kick = if left { state.choose_kick(&pool) } else { None };
-        let kick = kick.or_else(|| state.appoint_sentinel(&pool));
+        left |= state.has_queued(pool);
+        self.learn_to_gather(left);
+        let kick = if left { state.choose_kick(pool) } else { None };
+        let kick = kick.or_else(|| state.appoint_sentinel(pool));
         pool.unlock_and_kick(state, kick);
         if let Some(spare) = spare {
             pool.start_spare(spare);
@@ -276,19 +314,22 @@ impl<P: Platform> Worker<P> {
     }
 
     /// Opens a claim to thieves, but for its first item where `keep_first` says so.
-    fn open(&mut self, mut claim: Claim<P>, keep_first: bool) -> Option<Item<P>> {
-        self.segment = claim.segment;
+    fn open(&mut self, mut claim: Claim<P>, keep_first: bool) -> Option<Work> {
+        if !ptr::eq(self.segment, claim.segment) {
+            self.release_taken();
+            self.segment = claim.segment;
+        }
         let first = keep_first.then_some(claim.start);
         claim.start += usize::from(keep_first);
         if claim.start < claim.end {
-            self.pool.desk(self.index).range.publish(&claim);
+            self.desk.range.publish(&claim);
         }
         first.map(|at| self.take_at(at))
     }
 
     /// Takes what another worker of the pool has claimed and not yet run.
-    fn steal(&mut self) -> Option<Item<P>> {
-        let pool = Arc::clone(&self.pool);
+    fn steal(&mut self) -> Option<Work> {
+        let pool = self.pool;
         if self.excess || pool.queue.is_none() {
             return None;
         }
@@ -300,9 +341,9 @@ impl<P: Platform> Worker<P> {
         let mut state = pool.lock();
         state.counters.stolen += 1;
         // Published before the lock was taken: whoever goes to sleep after this sees it.
-        let left = pool.ranges().any(|(_, range)| range.has_items()) || state.has_queued(&pool);
-        let kick = if left { state.choose_kick(&pool) } else { None };
-        let kick = kick.or_else(|| state.appoint_sentinel(&pool));
+        let left = pool.ranges().any(|(_, range)| range.has_items()) || state.has_queued(pool);
+        let kick = if left { state.choose_kick(pool) } else { None };
+        let kick = kick.or_else(|| state.appoint_sentinel(pool));
         pool.unlock_and_kick(state, kick);
         item
     }

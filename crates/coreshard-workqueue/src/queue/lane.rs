@@ -12,7 +12,6 @@
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
@@ -20,7 +19,7 @@ use coreshard_platform::{AtomicInt, Padded, Platform};
 
 use super::limiter::Limiter;
 use crate::item::Item;
-use crate::pool::Pool;
+use crate::pool::{LaneTag, Pool};
 
 const FLAG: u64 = 1 << 63;
 
@@ -34,7 +33,11 @@ pub(crate) struct Core<P: Platform> {
 }
 
 pub(crate) struct Lane<P: Platform> {
-    queued: Padded<P::AtomicU64>,
+    /// What stands for this lane in the slots of the pool's intake.
+    tag: LaneTag,
+    /// Where `queued` is: on the line of the pool's tail, if there was room, else here.
+    tail_counter: Option<usize>,
+    own_queued: Padded<P::AtomicU64>,
     done: Padded<P::AtomicU64>,
     pub(crate) pool: Arc<Pool<P>>,
     pub(crate) core: Arc<Core<P>>,
@@ -49,22 +52,56 @@ pub(crate) struct Entry<'lane, P: Platform> {
 impl<P: Platform> Entry<'_, P> {
     #[inline]
     pub(crate) fn send<F: FnOnce() + Send>(self, work: F) {
-        let item = Item::new(NonNull::from(self.lane), work);
-        match &self.lane.core.limiter {
-            None => self.lane.pool.push(item),
-            Some(limiter) => limiter.push(item),
+        let (lane, item) = (self.lane, Item::new(work));
+        match &lane.core.limiter {
+            None => lane.pool.push(item, lane.tag),
+            Some(limiter) => limiter.push(item, lane),
         }
     }
 }
 
 impl<P: Platform> Lane<P> {
-    pub(crate) fn new(pool: Arc<Pool<P>>, core: Arc<Core<P>>) -> Self {
-        Self {
-            queued: Padded::new(P::AtomicU64::new(0)),
+    /// A lane for a queue; `None` where the pool serves as many queues as it can. It takes items
+    /// once [`Self::settle`] was called at the place where it stays.
+    pub(crate) fn new(pool: Arc<Pool<P>>, core: Arc<Core<P>>) -> Option<Self> {
+        Some(Self {
+            tag: pool.lanes.reserve()?,
+            tail_counter: pool.take_counter(),
+            own_queued: Padded::new(P::AtomicU64::new(0)),
             done: Padded::new(P::AtomicU64::new(0)),
             pool,
             core,
-        }
+        })
+    }
+
+    /// Tells the pool where the lane is. It does not move from here on.
+    pub(crate) fn settle(&self) {
+        self.pool.lanes.set(self.tag, self);
+    }
+
+    /// Sends an item that waited for its turn.
+    pub(super) fn send(&self, item: Item) {
+        self.pool.push(item, self.tag);
+    }
+
+    #[inline]
+    fn queued_word(&self) -> &P::AtomicU64 {
+        self.tail_counter.and_then(|at| self.pool.counter(at)).unwrap_or(&self.own_queued)
+    }
+
+    /// A lane of no queue, for models of the pool.
+    #[cfg(all(test, loom))]
+    pub(crate) fn bare(pool: Arc<Pool<P>>) -> Box<Self> {
+        let core = Core { name: "model".to_owned(), panic_handler: None, limiter: None };
+        let lane = Box::new(Self::new(pool, Arc::new(core)).expect("the pool serves no other"));
+        lane.settle();
+        lane
+    }
+
+    /// Items that came in, and that are over.
+    #[cfg(all(test, loom))]
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.queued(), self.done())
     }
 
     /// Brings work in; gives it back if the lane is closed.
@@ -82,7 +119,7 @@ impl<P: Platform> Lane<P> {
     /// Counts an item in, unless the lane is closed.
     #[inline]
     pub(crate) fn enter(&self) -> Option<Entry<'_, P>> {
-        if self.queued.fetch_add(1, AcqRel) & FLAG != 0 {
+        if self.queued_word().fetch_add(1, AcqRel) & FLAG != 0 {
             self.take_count_back();
             return None;
         }
@@ -139,7 +176,7 @@ impl<P: Platform> Lane<P> {
     }
 
     pub(super) fn close(&self) {
-        self.queued.fetch_or(FLAG, AcqRel);
+        self.queued_word().fetch_or(FLAG, AcqRel);
     }
 
     pub(super) fn watch(&self) {
@@ -151,10 +188,19 @@ impl<P: Platform> Lane<P> {
     }
 
     pub(super) fn queued(&self) -> u64 {
-        self.queued.load(Acquire) & !FLAG
+        self.queued_word().load(Acquire) & !FLAG
     }
 
     pub(super) fn done(&self) -> u64 {
         self.done.load(Acquire) & !FLAG
+    }
+}
+
+impl<P: Platform> Drop for Lane<P> {
+    fn drop(&mut self) {
+        self.pool.lanes.release(self.tag);
+        if let Some(at) = self.tail_counter {
+            self.pool.return_counter(at);
+        }
     }
 }

@@ -42,15 +42,23 @@ pub(crate) struct Shared<P: Platform> {
 }
 
 impl<P: Platform> Shared<P> {
-    pub(crate) fn new(request: Request, set: Arc<PoolSet<P>>, event: Arc<Event<P>>) -> Self {
+    /// `None` where a pool serves as many queues as it can.
+    pub(crate) fn new(
+        request: Request,
+        set: Arc<PoolSet<P>>,
+        event: Arc<Event<P>>,
+    ) -> Option<Self> {
         let core = Arc::new(Core {
             name: request.name,
             panic_handler: request.panic_handler,
             limiter: request.max_active.map(Limiter::new),
         });
-        let lanes =
-            set.pools().map(|pool| Lane::new(Arc::clone(pool), Arc::clone(&core))).collect();
-        Self { core, lanes, set, event }
+        let lanes: Box<[Lane<P>]> = set
+            .pools()
+            .map(|pool| Lane::new(Arc::clone(pool), Arc::clone(&core)))
+            .collect::<Option<_>>()?;
+        lanes.iter().for_each(Lane::settle);
+        Some(Self { core, lanes, set, event })
     }
 
     #[inline]
@@ -105,7 +113,7 @@ impl<P: Platform> Workqueue<P> {
     }
 
     /// Queues `work` in the pod of the CPU that the caller runs on. Allocates nothing if `work`
-    /// holds at most 40 bytes.
+    /// holds at most 16 bytes.
     ///
     /// # Errors
     /// Hands `work` back if the queue is shut down.

@@ -1,0 +1,97 @@
+//! Models of a pool's park, wake and cull. A lost wake-up is a deadlock, which loom reports; a
+//! worker's idle time is modelled as over at once, so every sleep may be a cull.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coreshard_platform::Parker;
+use coreshard_topology::{CpuId, CpuSet, PodId, Scope};
+
+use super::{Pool, PoolSettings};
+use crate::attributes::{Attributes, Hooks, Place};
+use crate::event::Event;
+use crate::intake::Intake;
+use crate::loom_platform::Loom;
+use crate::queue::Lane;
+use crate::wake::Wake;
+
+fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+fn pool(intake: Intake, wake: Wake, limit: usize) -> Arc<Pool<Loom>> {
+    let cpus: CpuSet = [CpuId(0)].into_iter().collect();
+    let attributes = Attributes {
+        scope: Scope::System,
+        shard_cores: 8,
+        mask: cpus.clone(),
+        strict: true,
+        nice: None,
+        wake,
+        intake,
+        stack_bytes: None,
+        hooks: Hooks::default(),
+    };
+    let place = Place {
+        pod: PodId(0),
+        cpus: cpus.clone(),
+        node: None,
+        home: cpus.clone(),
+        roam: cpus,
+        limit,
+    };
+    let settings = PoolSettings {
+        measure_lock: false,
+        idle_timeout: Duration::from_secs(1),
+        may_spin: false,
+    };
+    Pool::start(place, Arc::new(attributes), settings, Arc::new(Event::new()))
+        .expect("a modelled thread always starts")
+}
+
+/// Two items, one after the other was seen to run: the worker sleeps in between, or is about to,
+/// or its idle time is over.
+fn one_by_one(intake: Intake, wake: Wake, limit: usize) {
+    let pool = pool(intake, wake, limit);
+    let lane = Lane::bare(Arc::clone(&pool));
+    let ran = Arc::new(Parker::<Loom>::new());
+    for _ in 0..2 {
+        let told = Arc::clone(&ran);
+        let tell = move || {
+            told.unpark();
+        };
+        lane.queue(tell).ok().expect("the lane is open");
+        ran.park();
+    }
+    pool.stop();
+    assert_eq!(lane.counts(), (2, 2), "each item is told once");
+}
+
+/// Fails with `park_at_head` taken out of `lie_down` (nobody is told of the item).
+#[test]
+fn loom_a_sleeping_worker_is_woken_lock_free() {
+    check(2, || one_by_one(Intake::LockFree, Wake::AfterUnlock, 1));
+}
+
+/// Fails with the look at the list taken out of `lie_down` (an item that comes between the last
+/// claim and the sleep is stranded).
+#[test]
+fn loom_a_sleeping_worker_is_woken_locked() {
+    check(2, || one_by_one(Intake::Locked, Wake::AfterUnlock, 1));
+}
+
+/// The coalesced rung leaves the chosen worker in the idle list. Fails with the test of `kicked`
+/// taken out of `may_leave`: the chosen worker is culled, and the item stranded.
+#[test]
+fn loom_a_chosen_worker_is_not_culled() {
+    check(1, || one_by_one(Intake::Locked, Wake::Coalesced, 2));
+}
+
+/// With two workers, one of which may be culled while the other is chosen or named.
+/// Fails with `appoint_sentinel` taken out of `may_leave`.
+#[test]
+fn loom_the_last_sleeper_stays_lock_free() {
+    check(1, || one_by_one(Intake::LockFree, Wake::Coalesced, 2));
+}
