@@ -1,4 +1,5 @@
-// Eigen's ThreadPool: the one that TensorFlow and ONNX Runtime use.
+// Eigen's ThreadPool: the one that TensorFlow and ONNX Runtime use. Its queues hold 1,024 items; when
+// they are full, Schedule runs the item on the caller's thread.
 
 #include "cell.hpp"
 

@@ -37,6 +37,9 @@ pub(crate) struct Arguments {
     /// Writes the results as JSON.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Writes the results as one page that needs nothing beside it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 impl Arguments {

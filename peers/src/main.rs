@@ -9,6 +9,7 @@ mod driver;
 mod foreign;
 mod machine;
 mod measure;
+mod page;
 mod peer;
 mod plan;
 mod results;
@@ -117,6 +118,10 @@ fn compare(arguments: &Arguments) -> Result<(), String> {
         notes: machine::notes(&load_before, &machine::load_average()),
     };
     print!("{}", table::render(&results));
+    if let Some(path) = &arguments.html {
+        fs::write(path, page::render(&results))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+    }
     if let Some(path) = &arguments.json {
         let text = serde_json::to_string_pretty(&results).map_err(|error| error.to_string())?;
         fs::write(path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))?;

@@ -259,3 +259,7 @@ fn merged<'a>(samples: impl Iterator<Item = &'a Vec<(u64, u64)>>) -> Option<Hist
     }
     (!histogram.is_empty()).then_some(histogram)
 }
+
+#[cfg(test)]
+#[path = "results_tests.rs"]
+pub(crate) mod tests;

@@ -59,7 +59,7 @@ pub(crate) fn ratio(row: &Row) -> Option<String> {
 }
 
 /// What stands for a row's figures, or beside them.
-pub(crate) fn remark(row: &Row) -> Option<String> {
+fn remark(row: &Row) -> Option<String> {
     if row.status == Status::Measured {
         return row.note.clone();
     }
@@ -72,8 +72,53 @@ pub(crate) fn groups(results: &Results) -> impl Iterator<Item = &[Row]> {
     results.results.chunk_by(|a, b| a.workload == b.workload && a.params == b.params)
 }
 
+/// What a column says of a row.
+type Text<'group> = dyn Fn(&Row) -> Option<String> + 'group;
+/// The same, of any load's rows.
+type Common = fn(&Row) -> Option<String>;
+
+/// A column of a group's table.
+pub(crate) struct Column<'group> {
+    pub(crate) title: &'group str,
+    pub(crate) text: Box<Text<'group>>,
+}
+
+/// The columns of a group: those of every load, without those that are empty, and the figures that
+/// only this load has.
+pub(crate) fn columns(group: &[Row]) -> Vec<Column<'_>> {
+    fn time(value: Option<u64>) -> Option<String> {
+        value.map(|value| time_ns(value as f64))
+    }
+    const ALWAYS: [(&str, Common); 13] = [
+        ("peer", |row| Some(row.peer.clone())),
+        ("items/s", |row| row.items_per_sec.map(si)),
+        ("coreshard is", ratio),
+        ("call p50", |row| time(row.call_p50_ns)),
+        ("p99", |row| time(row.call_p99_ns)),
+        ("p99.9", |row| time(row.call_p999_ns)),
+        ("e2e p50", |row| time(row.end_to_end_p50_ns)),
+        ("p99", |row| time(row.end_to_end_p99_ns)),
+        ("p99.9", |row| time(row.end_to_end_p999_ns)),
+        ("CPU/item", |row| row.cpu_ns_per_item.map(time_ns)),
+        ("switches", |row| row.context_switches.map(si)),
+        ("peak MiB", |row| {
+            row.peak_rss_bytes.map(|bytes| format!("{:.1}", bytes / 1024.0 / 1024.0))
+        }),
+        ("allocs", |row| row.allocations_per_item.map(|count| format!("{count:.2}"))),
+    ];
+    let always = ALWAYS.into_iter().map(|(title, text)| Column { title, text: Box::new(text) });
+    let own = figure_names(group).into_iter().map(|name| Column {
+        title: name,
+        text: Box::new(move |row| row.figures.get(name).map(|value| figure(name, *value))),
+    });
+    always
+        .chain(own)
+        .filter(|column| measured(group).any(|row| (column.text)(row).is_some()))
+        .collect()
+}
+
 /// Names of the figures that only this group's workload has.
-pub(crate) fn figure_names(group: &[Row]) -> Vec<&str> {
+fn figure_names(group: &[Row]) -> Vec<&str> {
     let mut names: Vec<&str> =
         group.iter().flat_map(|row| row.figures.keys().map(String::as_str)).collect();
     names.sort_unstable();
@@ -82,7 +127,7 @@ pub(crate) fn figure_names(group: &[Row]) -> Vec<&str> {
 }
 
 /// A figure in the unit that its name ends in.
-pub(crate) fn figure(name: &str, value: f64) -> String {
+fn figure(name: &str, value: f64) -> String {
     if name.ends_with("_ns") || name.contains("_ns_per_") { time_ns(value) } else { si(value) }
 }
 
@@ -124,51 +169,53 @@ pub(crate) fn measured(group: &[Row]) -> impl Iterator<Item = &Row> {
 }
 
 fn group_table(group: &[Row]) -> String {
-    let names = figure_names(group);
-    let mut header: Vec<String> = [
-        "peer",
-        "items/s",
-        "coreshard is",
-        "call p50",
-        "p99",
-        "p99.9",
-        "e2e p50",
-        "p99",
-        "p99.9",
-        "CPU/item",
-        "switches",
-        "peak MiB",
-        "allocs",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    header.extend(names.iter().map(|name| (*name).to_owned()));
+    let columns = columns(group);
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(header);
+    table.set_header(columns.iter().map(|column| column.title));
     for row in measured(group) {
-        let time = |value: Option<u64>| value.map(|value| time_ns(value as f64));
-        let mut cells = vec![
-            Some(row.peer.clone()),
-            row.items_per_sec.map(si),
-            ratio(row),
-            time(row.call_p50_ns),
-            time(row.call_p99_ns),
-            time(row.call_p999_ns),
-            time(row.end_to_end_p50_ns),
-            time(row.end_to_end_p99_ns),
-            time(row.end_to_end_p999_ns),
-            row.cpu_ns_per_item.map(time_ns),
-            row.context_switches.map(si),
-            row.peak_rss_bytes.map(|bytes| format!("{:.1}", bytes / 1024.0 / 1024.0)),
-            row.allocations_per_item.map(|count| format!("{count:.2}")),
-        ];
-        let of = |name: &&str| row.figures.get(*name).map(|value| figure(name, *value));
-        cells.extend(names.iter().map(of));
-        table.add_row(cells.into_iter().map(|cell| cell.unwrap_or_else(|| "–".to_owned())));
+        let text = |column: &Column<'_>| (column.text)(row).unwrap_or_else(|| "–".to_owned());
+        table.add_row(columns.iter().map(text));
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.trim_fmt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::sample;
+
+    #[test]
+    fn figures_have_three_digits_and_a_unit() {
+        assert_eq!(si(12_345_678.0), "12.3 M");
+        assert_eq!(si(999.6), "1.00 k");
+        assert_eq!(si(0.0), "0");
+        assert_eq!(time_ns(999.6), "1.00 µs");
+        assert_eq!(time_ns(1_234_567.0), "1.23 ms");
+        assert_eq!(figure("last_start_ns", 1_500.0), "1.50 µs");
+        assert_eq!(figure("threads", 2.0), "2.00");
+    }
+
+    #[test]
+    fn the_table_has_the_measured_rows_and_names_the_others() {
+        let text = render(&sample());
+        let line = |start: &str| text.lines().find(|line| line.trim_start().starts_with(start));
+        assert!(line("coreshard ").unwrap().contains("20.0 M"), "{text}");
+        assert!(line("rayon ").unwrap().contains("4.00 × (2.00–5.00)"), "{text}");
+        assert!(text.contains("chili: does not fit: has no spawn"), "{text}");
+        assert!(text.contains("onetbb: absent: not installed"), "{text}");
+        assert!(text.contains("eigen: hung: not over after 20 s"), "{text}");
+        assert!(text.contains("asio: 1 of 3 runs failed: out of memory"), "{text}");
+    }
+
+    #[test]
+    fn peers_of_whom_the_same_is_to_be_said_share_a_line() {
+        let mut results = sample();
+        results.results.retain(|row| row.peer == "chili");
+        results.results.push(Row { peer: "other".into(), ..results.results[0].clone() });
+        assert!(render(&results).contains("chili, other: does not fit"));
+    }
 }

@@ -18,6 +18,16 @@ pub(crate) fn now_ns() -> u64 {
     usage::clock_ns(libc::CLOCK_MONOTONIC)
 }
 
+/// What it costs to look at the clock twice with nothing in between: taken off the time of a call,
+/// which may be shorter than that.
+pub(crate) fn clock_cost_ns() -> u64 {
+    let cost_ns = || {
+        let before_ns = now_ns();
+        now_ns() - before_ns
+    };
+    (0..1_000).map(|_| cost_ns()).min().expect("there are tries")
+}
+
 /// A value alone on its cache lines: two, since processors fetch neighbours.
 #[derive(Default)]
 #[repr(align(128))]

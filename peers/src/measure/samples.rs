@@ -31,6 +31,11 @@ impl Samples {
             .collect()
     }
 
+    /// Each less a cost that it has in it.
+    pub(crate) fn less(self, cost_ns: u64) -> Samples {
+        self.values_ns.into_iter().map(|value_ns| value_ns.saturating_sub(cost_ns)).collect()
+    }
+
     pub(crate) fn extend(&mut self, other: Samples) {
         self.values_ns.extend(other.values_ns);
     }
