@@ -70,6 +70,39 @@ pub struct QueueResults {
     /// producers than CPUs, a quota.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// Each wake policy held against the oldest one that was measured, for each scope and intake.
+    #[serde(default)]
+    pub wake_ratios: Vec<WakeRatio>,
+}
+
+/// One wake policy held against another, in the same scope and with the same intake, run by run: the
+/// two are measured right after one another in each run, so what slows the machine down for a while
+/// slows both.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WakeRatio {
+    /// The affinity scope of both.
+    pub scope: String,
+    /// The intake of both.
+    pub intake: String,
+    /// The wake policy.
+    pub wake: String,
+    /// The one it is held against.
+    pub over: String,
+    /// Whether producers share pools in this scope, so that there is a lock to contend for.
+    pub contended: bool,
+    /// Throughput of the one divided by that of the other: the median over the runs.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub items_per_sec_ratio: f64,
+    /// The smallest ratio of a run.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub items_per_sec_ratio_min: f64,
+    /// The largest ratio of a run.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub items_per_sec_ratio_max: f64,
+    /// Time that the pool's lock was held per item, divided by that of the other; `None` where it was
+    /// not measured, or is 0.
+    #[serde(default)]
+    pub lock_hold_ratio: Option<f64>,
 }
 
 /// The figures of one combination of scope, wake policy and intake.
@@ -195,7 +228,7 @@ mod tests {
         let json = serde_json::to_string(&cell("smt", 1.0)).unwrap();
         assert_eq!(order_of(&json, &CELL), CELL);
 
-        const TOP: [&str; 12] = [
+        const TOP: [&str; 13] = [
             "machine",
             "platform",
             "threads",
@@ -208,6 +241,7 @@ mod tests {
             "cpu_model",
             "kernel",
             "notes",
+            "wake_ratios",
         ];
         let json = serde_json::to_string(&QueueResults::default()).unwrap();
         assert_eq!(order_of(&json, &TOP), TOP);

@@ -23,8 +23,31 @@ pub(crate) fn bad_input(error: impl Into<anyhow::Error>) -> anyhow::Error {
     BadInput(error.into()).into()
 }
 
+/// Marks that the user ended the command before it was done.
+#[derive(Debug)]
+struct Interrupted(&'static str);
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// An error that exits with status 130, as shells report a command that Ctrl-C ended.
+pub(crate) fn interrupted(what: &'static str) -> anyhow::Error {
+    Interrupted(what).into()
+}
+
 /// Prints one sentence, and gives the status to exit with.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     output::warn(&format!("coreshard: {error:#}"));
-    if error.is::<BadInput>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+    if error.is::<BadInput>() {
+        ExitCode::from(2)
+    } else if error.is::<Interrupted>() {
+        ExitCode::from(130)
+    } else {
+        ExitCode::FAILURE
+    }
 }

@@ -50,6 +50,11 @@ impl Machine {
 }
 
 impl MachineArgs {
+    /// Whether the machine chosen is the one the command runs on.
+    pub(crate) fn is_this_one(&self) -> bool {
+        self.machine.is_none() && self.sysfs.is_none() && self.hwloc_xml.is_none()
+    }
+
     /// Reads the machine chosen.
     pub(crate) fn read(&self) -> anyhow::Result<Machine> {
         if let Some(text) = &self.machine {

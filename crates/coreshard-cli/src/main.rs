@@ -4,6 +4,7 @@
 //! is a module with its `Args` and a `run`. Exit status: 0, or 2 for input that cannot be used (see
 //! [`failure`]), or 1 for anything else that went wrong.
 
+mod bench;
 mod failure;
 mod machine;
 mod output;
@@ -16,9 +17,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 /// Shown by `coreshard` alone.
 const EXAMPLES: &str = "\
 Examples:
-  coreshard topo                            this machine: caches, nodes, and the pods of each scope
-  coreshard topo --machine epyc-9654-2s     a machine you do not have
-  coreshard topo --machine \"pack:2 numa:1 l3:1 core:120 pu:2\" --format svg > machine.svg";
+  coreshard topo                this machine: caches, nodes, and the pods of each scope
+  coreshard bench queue         which scope, wake-up and intake is best here
+  coreshard topo --machine epyc-9654-2s --format svg > epyc.svg
+                                a drawing of a machine you do not have";
 
 /// Runs work on many-core machines along their caches, and shows what that is worth.
 #[derive(Debug, Parser)]
@@ -32,11 +34,14 @@ struct Cli {
 enum Command {
     /// Show a machine: its packages, NUMA nodes and caches, and the pods of each affinity scope
     Topo(topo::Args),
+    /// Measure a ladder on this machine, rung by rung
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Some(Command::Topo(args)) => topo::run(&args),
+        Some(Command::Bench(args)) => bench::run(&args),
         None => output::print(&Cli::command().render_help().to_string()),
     };
     match done {

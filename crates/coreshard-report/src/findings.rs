@@ -56,9 +56,10 @@ pub(crate) fn combination(cell: &QueueCell) -> String {
     format!("{} · {} · {}", cell.scope, cell.wake, cell.intake)
 }
 
-/// Whether the run-to-run range of `cell` reaches that of `best`: the two cannot be told apart by it.
+/// Whether the run-to-run range of `cell` reaches that of `best`: the two cannot be told apart by it. A cell
+/// without a figure ties with none.
 pub(crate) fn ties_with(cell: &QueueCell, best: &QueueCell) -> bool {
-    cell.items_per_sec_max >= best.items_per_sec_min
+    cell.items_per_sec.is_finite() && cell.items_per_sec_max >= best.items_per_sec_min
 }
 
 /// (max − min) / max of the throughput over the runs; NaN where there is none.
@@ -223,6 +224,7 @@ mod tests {
         let close = results(clear.results[..2].to_vec());
         assert!(!Contest::of(&close).unwrap().is_decided());
         assert!(Contest::of(&results(clear.results[..1].to_vec())).is_none());
+        assert!(!ties_with(&cell("cpu", "", 90.0, f64::NAN, 200.0), contest.best));
     }
 
     #[test]

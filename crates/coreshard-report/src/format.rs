@@ -3,6 +3,8 @@
 //! Three significant digits where a prefix is used: more would be noise in a benchmark. A figure that is
 //! not finite is shown as [`ABSENT`], never as a number.
 
+use coreshard_bench::QueueResults;
+
 /// What stands where there is no figure.
 pub(crate) const ABSENT: &str = "–";
 
@@ -66,6 +68,27 @@ pub(crate) fn plain(value: f64) -> String {
 /// `noun` in the number that `count` asks for, with the count: `1 pod`, `2 pods`.
 pub(crate) fn counted(count: usize, noun: &str) -> String {
     format!("{} {noun}{}", self::count(count as f64), if count == 1 { "" } else { "s" })
+}
+
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// `results` with the control characters of its texts replaced: a terminal would obey them, and HTML has no
+/// way to hold them, escaped or not.
+pub(crate) fn printable_results(results: &QueueResults) -> QueueResults {
+    let mut results = results.clone();
+    let texts = [&mut results.machine, &mut results.platform];
+    let optional = [results.cpu_model.as_mut(), results.kernel.as_mut()].into_iter().flatten();
+    let of_cells = results.results.iter_mut().flat_map(|cell| {
+        [&mut cell.scope, &mut cell.wake, &mut cell.intake]
+            .into_iter()
+            .chain(&mut cell.same_pods_as)
+    });
+    for text in texts.into_iter().chain(optional).chain(&mut results.notes).chain(of_cells) {
+        *text = printable(text);
+    }
+    results
 }
 
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {

@@ -2,7 +2,7 @@
 //!
 //! Each form of the results is one module and each kind of results one function in it:
 //! [`table::queue`] for a terminal, [`csv::write_queue`] and [`json::write_queue`] for other programs,
-//! [`html::queue_page`] for people. A form is a pure function of the results: nothing here measures,
+//! [`html::queue_page`] and [`svg::queue_throughput`] for people. A form is a pure function of the results: nothing here measures,
 //! prints, opens a file or looks at the clock, so the same results give the same bytes.
 //!
 //! ```
@@ -28,8 +28,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod chart;
 pub mod csv;
 mod findings;
 mod format;
+pub mod html;
 pub mod json;
+pub mod svg;
 pub mod table;

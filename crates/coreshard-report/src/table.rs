@@ -72,6 +72,7 @@ fn absent() -> String {
 /// its range with `~`. Scope, wake policy, intake and throughput are always shown, so a table of less
 /// than about 50 columns is wider than asked.
 pub fn queue(results: &QueueResults, width: usize) -> String {
+    let results = &format::printable_results(results);
     let mut text = String::new();
     for line in head(results) {
         push_wrapped(&mut text, &line, width, "");
@@ -111,7 +112,7 @@ fn head(results: &QueueResults) -> Vec<String> {
     };
     let virtual_label = if results.virtual_topology { " (VIRTUAL topology)" } else { "" };
     vec![
-        format!("{}{virtual_label}", printable(&results.machine)),
+        format!("{}{virtual_label}", results.machine),
         format!(
             "{}, {} items per producer, {}, {mode}",
             format::counted(results.threads, "producer"),
@@ -166,7 +167,7 @@ fn render(results: &QueueResults, columns: &[&Column]) -> String {
             Some(best) if findings::ties_with(cell, best) => "~",
             _ => "",
         };
-        let texts = columns.iter().map(|column| printable(&(column.text)(cell)));
+        let texts = columns.iter().map(|column| (column.text)(cell));
         table.add_row([mark.to_owned()].into_iter().chain(texts));
     }
     for (index, column) in table.column_iter_mut().enumerate() {
@@ -189,16 +190,11 @@ fn widest_line(text: &str) -> usize {
     text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
 }
 
-/// `text` without control characters, which a terminal would obey.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
-}
-
 /// Appends `line`, broken between words so that no line is longer than `width` unless a word is;
 /// continued lines begin with `indent`.
 fn push_wrapped(text: &mut String, line: &str, width: usize, indent: &str) {
     let mut used = 0;
-    for word in printable(line).split(' ') {
+    for word in line.split(' ') {
         let length = word.chars().count();
         if used > 0 && used + 1 + length > width {
             text.push('\n');

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use coreshard_platform::Platform;
 use coreshard_topology::{CpuSet, NodeId, PodId, Scope};
 
 use crate::intake::Intake;
@@ -87,4 +88,14 @@ pub(crate) struct Place {
     pub(crate) roam: CpuSet,
     /// How many workers may run at once.
     pub(crate) limit: usize,
+    /// The intake's door of each of the platform's CPUs, by id; shared by all pools of a set.
+    pub(crate) door_by_cpu: Arc<[u8]>,
+}
+
+impl Place {
+    /// The door of the CPU that the caller runs on.
+    #[inline]
+    pub(crate) fn door_here<P: Platform>(&self) -> usize {
+        self.door_by_cpu.get(P::current_cpu().index()).map_or(0, |door| usize::from(*door))
+    }
 }

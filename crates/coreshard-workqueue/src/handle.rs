@@ -127,13 +127,13 @@ impl<P: Platform, T> fmt::Debug for JoinHandle<P, T> {
     }
 }
 
-pub(crate) fn submit<P, F, T>(lane: &Lane<P>, work: F) -> Result<JoinHandle<P, T>, F>
+pub(crate) fn submit<P, F, T>(lane: &Lane<P>, door: usize, work: F) -> Result<JoinHandle<P, T>, F>
 where
     P: Platform,
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let Some(entry) = lane.enter() else { return Err(work) };
+    let Some(entry) = lane.enter(door) else { return Err(work) };
     let state = P::AtomicU32::new(RUNNING);
     let outcome = Arc::new(Outcome::<P, T> { state, value: UnsafeCell::new(None) });
     let handle = JoinHandle { outcome: Arc::clone(&outcome) };

@@ -5,11 +5,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coreshard_platform::{Lock, Platform};
-use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Pods, Topology};
+use coreshard_topology::{CpuId, CpuSet, NodeId, Pods, Topology};
 
 use crate::attributes::{Attributes, Place};
 use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::event::Event;
+use crate::intake::MOST_DOORS;
 use crate::pool::{Pool, PoolSettings};
 use crate::queue::{Builder, Request, Shared, Workqueue};
 
@@ -18,8 +19,17 @@ pub(crate) struct PoolSet<P: Platform> {
     attributes: Arc<Attributes>,
     pods: Pods,
     pools: Box<[Arc<Pool<P>>]>,
-    /// The pod of each of the platform's CPUs, by its id.
-    pod_by_cpu: Box<[u32]>,
+    /// Where an item goes that is queued on one of the platform's CPUs, by its id.
+    routes: Box<[Route]>,
+    /// The door of each of the topology's CPUs, by its id.
+    doors: Box<[u8]>,
+}
+
+/// A pod, and a door of its pool.
+#[derive(Clone, Copy)]
+struct Route {
+    pod: u32,
+    door: u32,
 }
 
 impl<P: Platform> PoolSet<P> {
@@ -27,27 +37,33 @@ impl<P: Platform> PoolSet<P> {
         self.pools.iter()
     }
 
-    /// The pod of the CPU that the caller runs on. CPUs that the set does not serve have a pod
-    /// near them.
+    /// The pod and the door of the CPU that the caller runs on. CPUs that the set does not serve
+    /// have a pod near them.
     #[inline]
-    pub(crate) fn pod_here(&self) -> usize {
+    pub(crate) fn route_here(&self) -> (usize, usize) {
         // CPUs beyond those known when the set was made (hotplug) go to the first pod.
-        self.pod_by_cpu.get(P::current_cpu().index()).map_or(0, |pod| *pod as usize)
+        self.routes
+            .get(P::current_cpu().index())
+            .map_or((0, 0), |route| (route.pod as usize, route.door as usize))
     }
 
-    pub(crate) fn pod_of(&self, cpu: CpuId) -> Option<PodId> {
-        self.pods.pod_of(cpu)
+    /// The pod that `cpu` belongs to, and its door there.
+    pub(crate) fn route_to(&self, cpu: CpuId) -> Option<(usize, usize)> {
+        let pod = self.pods.pod_of(cpu)?;
+        Some((pod.index(), usize::from(self.doors[cpu.index()])))
     }
 
-    pub(crate) fn pod_on_node(&self, node: NodeId) -> Option<usize> {
-        let here = self.pod_here();
+    /// A pod on `node`, and a door there.
+    pub(crate) fn route_to_node(&self, node: NodeId) -> Option<(usize, usize)> {
+        let (here, door) = self.route_here();
         if self.pools[here].place.node == Some(node) {
-            return Some(here);
+            return Some((here, door));
         }
         let on_node =
             || (0..self.pools.len()).filter(|pod| self.pools[*pod].place.node == Some(node));
-        let turn = P::current_cpu().index() % on_node().count().max(1);
-        on_node().nth(turn)
+        let cpu = P::current_cpu().index();
+        let pod = on_node().nth(cpu % on_node().count().max(1))?;
+        Some((pod, cpu % self.pools[pod].doors()))
     }
 }
 
@@ -289,11 +305,15 @@ impl<P: Platform> Machine<P> {
         let pods = Pods::new(&self.topology, mask, attributes.scope, request.shard_size)
             .map_err(BuildErrorKind::Pods)?;
         let roam = self.platform_cpus(mask);
+        let doors = doors(&pods, self.highest_cpu());
         let attributes = Arc::new(attributes);
+        let door_by_cpu: Arc<[u8]> =
+            self.routes(&pods, &doors).iter().map(|route| route.door as u8).collect();
         // Collected one by one, so that those that were started are stopped if one cannot be.
         let mut set = PoolSet {
             attributes: Arc::clone(&attributes),
-            pod_by_cpu: self.pod_by_cpu(&pods),
+            routes: self.routes(&pods, &doors),
+            doors,
             pods,
             pools: Box::default(),
         };
@@ -307,6 +327,7 @@ impl<P: Platform> Machine<P> {
                 roam: if attributes.strict { home.clone() } else { roam.clone() },
                 home,
                 limit: self.worker_limit(pod.cpus.len()),
+                door_by_cpu: Arc::clone(&door_by_cpu),
             };
             tracing::info!(
                 scope = %attributes.scope, pod = %pod.id, cpus = %pod.cpus,
@@ -342,22 +363,23 @@ impl<P: Platform> Machine<P> {
         }
     }
 
-    fn pod_by_cpu(&self, pods: &Pods) -> Box<[u32]> {
-        let mut near = vec![None; 1 + self.highest_cpu()];
+    fn routes(&self, pods: &Pods, doors: &[u8]) -> Box<[Route]> {
+        let mut routes = vec![None; 1 + self.highest_cpu()];
         for cpu in self.topology.cpus() {
             let Some(pod) = pods.pod_of(cpu.id) else { continue };
             let real = match &self.laid_over {
                 None => cpu.id,
                 Some(real) => real[cpu.id.index() % real.len()],
             };
-            near[real.index()].get_or_insert(pod.0);
+            let door = u32::from(doors[cpu.id.index()]);
+            routes[real.index()].get_or_insert(Route { pod: pod.0, door });
         }
         // A CPU outside the mask goes to the pod of the nearest CPU that is inside.
-        (0..near.len())
+        (0..routes.len())
             .map(|at| {
-                near[at]
-                    .or_else(|| self.nearest_pod(CpuId(at as u32), pods))
-                    .unwrap_or((at % pods.len()) as u32)
+                let pod =
+                    || self.nearest_pod(CpuId(at as u32), pods).unwrap_or((at % pods.len()) as u32);
+                routes[at].unwrap_or_else(|| Route { pod: pod(), door: 0 })
             })
             .collect()
     }
@@ -377,6 +399,17 @@ impl<P: Platform> Machine<P> {
         let real = self.laid_over.iter().flatten().map(|cpu| cpu.index());
         self.topology.cpus().iter().map(|cpu| cpu.id.index()).chain(real).max().unwrap_or(0)
     }
+}
+
+/// The door of each CPU in its pod's pool: as many doors as CPUs, up to a limit, then in turn.
+fn doors(pods: &Pods, highest_cpu: usize) -> Box<[u8]> {
+    let mut doors = vec![0; highest_cpu + 1];
+    for pod in pods.iter() {
+        for (at, cpu) in pod.cpus.iter().enumerate() {
+            doors[cpu.index()] = (at % MOST_DOORS) as u8;
+        }
+    }
+    doors.into()
 }
 
 impl<P: Platform> Clone for Runtime<P> {

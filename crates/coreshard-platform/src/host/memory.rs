@@ -216,7 +216,8 @@ mod tests {
             bytes.fill(7);
             match (node, memory.placement()) {
                 (None, Placement::Unasked) | (Some(_), Placement::OnNode(NodeId(0))) => {}
-                (Some(_), Placement::Unverified { .. }) => println!("{}", memory.placement()),
+                // A kernel without NUMA support, or a sandbox: said, and usable all the same.
+                (Some(_), Placement::Unverified { .. }) => {}
                 (node, placement) => panic!("{node:?} gave {placement:?}"),
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use coreshard_platform::Parker;
 
-use super::{Claim, Range, SegmentQueue, Taker};
+use super::{Claim, Doors, Range, SegmentQueue, Takers};
 use crate::loom_platform::Loom;
 
 type Queue = SegmentQueue<Loom, Box<u32>, 2>;
@@ -17,65 +17,98 @@ fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-fn take_all(queue: &Queue, claim: &Claim<Loom, Box<u32>, 2>) -> Vec<u32> {
-    let items = (claim.start..claim.end)
+fn take_all(claim: &Claim<Loom, Box<u32>, 2>) -> Vec<u32> {
+    (claim.start..claim.end)
         .map(|at| {
-            // SAFETY: claimed just now, taken once, released below.
+            // SAFETY: claimed just now, taken once, released by the caller.
             *unsafe { Queue::take(claim.segment, at) }.0
         })
-        .collect::<Vec<_>>();
-    // SAFETY: these items were taken above.
-    unsafe { queue.release(claim.segment, items.len() as u32) };
-    items
+        .collect()
 }
 
-/// A worker that sleeps whenever nothing is ready, until it has seen `wanted` items.
-fn work(
-    queue: &Queue,
-    taker: &mut Taker<Loom, Box<u32>, 2>,
-    parker: &Parker<Loom>,
-    wanted: usize,
-) -> Vec<u32> {
-    let mut seen = Vec::new();
-    while seen.len() < wanted {
-        match queue.claim(taker, 2) {
-            Some(claim) => seen.extend(take_all(queue, &claim)),
-            None if queue.park_at_head(taker, 0) => parker.park(),
-            None => {}
+/// A pool without its lock: doors, and one worker who sleeps.
+struct Model {
+    doors: Doors<Loom, Box<u32>, 2>,
+    worker: Parker<Loom>,
+}
+
+impl Model {
+    fn new(doors: usize) -> (Arc<Self>, Takers<Loom, Box<u32>, 2>) {
+        let (doors, takers) = Doors::new(None, doors);
+        (Arc::new(Self { doors, worker: Parker::new() }), takers)
+    }
+
+    fn push(&self, door: usize, item: u32) {
+        if self.doors.push(door, Box::new(item), 7).is_some() {
+            self.worker.unpark();
         }
     }
-    seen
+
+    fn claim(&self, takers: &mut Takers<Loom, Box<u32>, 2>) -> Option<Vec<u32>> {
+        let claim = self.doors.claim(takers, 2, 0)?;
+        let items = take_all(&claim);
+        // SAFETY: these items were taken.
+        unsafe { self.doors.release(claim.segment, items.len() as u32) };
+        Some(items)
+    }
+
+    /// Takes items and sleeps whenever nothing is ready, until `wanted` were seen.
+    fn work(&self, takers: &mut Takers<Loom, Box<u32>, 2>, wanted: usize) -> Vec<u32> {
+        let mut seen = Vec::new();
+        while seen.len() < wanted {
+            match self.claim(takers) {
+                Some(items) => seen.extend(items),
+                None if self.doors.post(takers, 0).is_ok() => self.worker.park(),
+                None => {}
+            }
+        }
+        seen
+    }
 }
 
-/// Two producers, three items, a worker that sleeps in between: every item arrives once, and no
-/// wake-up is lost (a lost one is a deadlock, which loom reports).
+/// Two producers at one door, three items, a worker that sleeps in between: every item arrives
+/// once, and no wake-up is lost (a lost one is a deadlock, which loom reports).
 ///
 /// Fails with `push`'s swap of the state weakened to `Acquire` (the item is read unpublished), and
-/// with the swap made a load and a store (the worker's name is overwritten unread).
+/// with the swap made a load and a store (the bell is overwritten unheard).
 #[test]
 fn loom_items_arrive_once_and_wake_the_worker() {
     check(2, || {
-        let (queue, mut taker) = Queue::new(None);
-        let shared = Arc::new((queue, Parker::<Loom>::new()));
+        let (model, mut takers) = Model::new(1);
         let producers: Vec<_> = [vec![1, 2], vec![3]]
             .into_iter()
             .map(|items| {
-                let shared = Arc::clone(&shared);
-                loom::thread::spawn(move || {
-                    for item in items {
-                        if shared.0.push(Box::new(item), 7).is_some() {
-                            shared.1.unpark();
-                        }
-                    }
-                })
+                let model = Arc::clone(&model);
+                loom::thread::spawn(move || items.into_iter().for_each(|item| model.push(0, item)))
             })
             .collect();
-        let mut seen = work(&shared.0, &mut taker, &shared.1, 3);
+        let mut seen = model.work(&mut takers, 3);
         producers.into_iter().for_each(|producer| producer.join().unwrap());
         let order: Vec<_> = seen.iter().filter(|item| **item < 3).collect();
         assert_eq!(order, [&1, &2], "a producer's items keep their order");
         seen.sort_unstable();
         assert_eq!(seen, [1, 2, 3]);
+    });
+}
+
+/// Two producers at doors of their own: one of them rings while the worker goes round the doors.
+///
+/// Fails with `post` made to put the sentinel on the board without looking whether a door was
+/// opened, and with the bit cleared after the bell is armed instead of before.
+#[test]
+fn loom_a_bell_at_either_door_wakes_the_worker() {
+    check(2, || {
+        let (model, mut takers) = Model::new(2);
+        let producers: Vec<_> = (0..2)
+            .map(|door| {
+                let model = Arc::clone(&model);
+                loom::thread::spawn(move || model.push(door, door as u32))
+            })
+            .collect();
+        let mut seen = model.work(&mut takers, 2);
+        producers.into_iter().for_each(|producer| producer.join().unwrap());
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 1]);
     });
 }
 
@@ -86,22 +119,16 @@ fn loom_items_arrive_once_and_wake_the_worker() {
 #[test]
 fn loom_segments_are_recycled_safely() {
     check(2, || {
-        let (queue, mut taker) = Queue::new(None);
-        let shared = Arc::new((queue, Parker::<Loom>::new()));
-        let other = Arc::clone(&shared);
-        let producer = loom::thread::spawn(move || {
-            if other.0.push(Box::new(9), 7).is_some() {
-                other.1.unpark();
-            }
-        });
+        let (model, mut takers) = Model::new(1);
+        let other = Arc::clone(&model);
+        let producer = loom::thread::spawn(move || other.push(0, 9));
         let mut seen = Vec::new();
         for item in 0..4 {
-            shared.0.push(Box::new(item), 7);
-            if let Some(claim) = shared.0.claim(&mut taker, 2) {
-                seen.extend(take_all(&shared.0, &claim));
-            }
+            model.push(0, item);
+            seen.extend(model.claim(&mut takers).into_iter().flatten());
         }
-        seen.extend(work(&shared.0, &mut taker, &shared.1, 5 - seen.len()));
+        let left = 5 - seen.len();
+        seen.extend(model.work(&mut takers, left));
         producer.join().unwrap();
         seen.sort_unstable();
         assert_eq!(seen, [0, 1, 2, 3, 9]);
@@ -116,20 +143,19 @@ fn loom_segments_are_recycled_safely() {
 #[test]
 fn loom_a_claim_is_shared_with_a_thief() {
     check(3, || {
-        let (queue, mut taker) = Queue::new(None);
-        queue.push(Box::new(1), 7);
-        queue.push(Box::new(2), 7);
+        let (queue, mut taker) = Queue::new(None, 0);
+        assert!(!queue.push(Box::new(1), 7) && !queue.push(Box::new(2), 7));
         let shared = Arc::new((queue, Range::<Loom, Box<u32>, 2>::new()));
         let other = Arc::clone(&shared);
         let thief = loom::thread::spawn(move || {
-            other.1.steal().map_or_else(Vec::new, |claim| take_all(&other.0, &claim))
+            other.1.steal().map_or_else(Vec::new, |claim| take_all(&claim))
         });
         let claim = shared.0.claim(&mut taker, 2).expect("two items stand ready");
         shared.1.publish(&claim);
         let mut seen = Vec::new();
         while let Some(at) = shared.1.next() {
             let one = Claim { segment: claim.segment, start: at, end: at + 1 };
-            seen.extend(take_all(&shared.0, &one));
+            seen.extend(take_all(&one));
         }
         seen.extend(thief.join().unwrap());
         seen.sort_unstable();

@@ -1,14 +1,16 @@
 //! How items enter a pool: the *intake* ladder. `README.md` beside this file tells the lock-free
 //! rung's protocol.
 
+mod doors;
 mod range;
 mod segments;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
 
+pub(crate) use doors::{Doors, ItemWaits, MOST_DOORS, Takers, Watches};
 pub(crate) use range::Range;
-pub(crate) use segments::{Claim, Segment, SegmentQueue, TAIL_COUNTERS, Taker, Watch};
+pub(crate) use segments::{Claim, Segment, SegmentQueue, TAIL_COUNTERS};
 
 #[cfg(test)]
 mod tests;

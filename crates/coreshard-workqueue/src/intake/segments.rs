@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use coreshard_platform::{AtomicInt, AtomicPointer, DataCell, Lock, NodeMemory, Padded, Platform};
 use coreshard_topology::NodeId;
 
-/// Set in a slot's state while a worker is parked on it; the low bits are the worker's index.
-const PARKED: u64 = 1 << 63;
+/// A slot's state while its bell is armed: whoever fills it tells a worker.
+const ARMED: u64 = 1 << 63;
 
 /// The low bits of a filled slot's state are the item's tag; the segment's number is above.
 const TAG_BITS: u32 = 16;
@@ -32,8 +32,8 @@ fn is_filled(state: u64, number: u64) -> bool {
 /// many of them cost more than the sharing.
 #[repr(C)]
 struct Slot<P: Platform, T> {
-    /// P: the number of the segment and a tag once the item is there; or `PARKED | worker` while
-    /// a worker sleeps on this slot; anything else means that it is empty. A recycled segment has
+    /// P: the number of the segment and a tag once the item is there; or `ARMED` while the
+    /// bell is; anything else means that it is empty. A recycled segment has
     /// a new number, so nothing has to be reset.
     state: P::AtomicU64,
     value: P::Cell<MaybeUninit<T>>,
@@ -47,6 +47,8 @@ struct Links<P: Platform, T, const LEN: usize> {
     next: P::AtomicPtr<Segment<P, T, LEN>>,
     /// I: the segment before this one, null for the first.
     previous: P::AtomicPtr<Segment<P, T, LEN>>,
+    /// The door of the queue that the segment belongs to, for good.
+    door: u32,
 }
 
 /// What decides when a segment is recycled, on lines that takers write.
@@ -65,12 +67,13 @@ pub(crate) struct Segment<P: Platform, T, const LEN: usize> {
 }
 
 impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
-    fn new() -> Self {
+    fn new(door: u32) -> Self {
         Self {
             links: Padded::new(Links {
                 number: P::AtomicU64::new(0),
                 next: P::AtomicPtr::new(ptr::null_mut()),
                 previous: P::AtomicPtr::new(ptr::null_mut()),
+                door,
             }),
             holds: Padded::new(Holds { taken: P::AtomicU32::new(0), holds: P::AtomicU32::new(0) }),
             slots: std::array::from_fn(|_| Slot {
@@ -78,6 +81,12 @@ impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
                 value: P::Cell::new(MaybeUninit::uninit()),
             }),
         }
+    }
+}
+
+impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
+    pub(super) fn door(&self) -> usize {
+        self.links.door as usize
     }
 }
 
@@ -101,6 +110,7 @@ struct Tail<P: Platform, T, const LEN: usize> {
 /// Segments that wait to be used, and the memory of all of them. Segments are never unmapped
 /// before the queue is dropped, so a stale pointer to one is safe to read through.
 struct Store<P: Platform, T, const LEN: usize> {
+    door: u32,
     free: Vec<*mut Segment<P, T, LEN>>,
     chunks: Vec<Chunk<P, T, LEN>>,
 }
@@ -124,11 +134,11 @@ impl<P: Platform, T, const LEN: usize> Drop for Chunk<P, T, LEN> {
 /// How many slots ahead a producer asks for lines.
 const PREFETCH_SLOTS: usize = 16;
 
-/// Counters that fit into the tail's line beside the ticket and the hint.
-pub(crate) const TAIL_COUNTERS: usize = 6;
+/// Counters that fit into the tail's pair of lines beside the ticket and the hint.
+pub(crate) const TAIL_COUNTERS: usize = 14;
 
 /// How many segments the first chunk holds; later ones hold as many as there were in all.
-const FIRST_CHUNK_SEGMENTS: usize = 4;
+const FIRST_CHUNK_SEGMENTS: usize = 2;
 /// And at most this many.
 const LARGEST_CHUNK_SEGMENTS: usize = 256;
 
@@ -187,8 +197,8 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     }
 
     /// An empty queue with its memory on `node`, and the right to take from it.
-    pub(crate) fn new(node: Option<NodeId>) -> (Self, Taker<P, T, LEN>) {
-        let mut store: Store<P, T, LEN> = Store { free: Vec::new(), chunks: Vec::new() };
+    pub(crate) fn new(node: Option<NodeId>, door: u32) -> (Self, Taker<P, T, LEN>) {
+        let mut store: Store<P, T, LEN> = Store { door, free: Vec::new(), chunks: Vec::new() };
         let segment = store.take(node);
         let queue = Self {
             tail: Padded::new(Tail {
@@ -204,9 +214,10 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         (queue, Taker { head: 0, segment })
     }
 
-    /// Adds an item. Returns the worker that is parked on its place, whom the caller must wake.
+    /// Adds an item. True if the bell of its slot was armed: the caller must tell a worker.
     #[inline]
-    pub(crate) fn push(&self, value: T, tag: u16) -> Option<usize> {
+    #[must_use]
+    pub(crate) fn push(&self, value: T, tag: u16) -> bool {
         let hint = self.tail.last.load(Acquire);
         // Relaxed: the ticket only has to be unique. What it leads to is published by the
         // segment's number and the slot's state.
@@ -230,11 +241,10 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
             // pairs with the Release of the installer, which had it from the store's lock).
             unsafe { (*place).write(value) };
         });
-        // Release publishes the item to the taker's Acquire in `ready`. A swap, not a store: it
-        // is the moment at which either the worker sees the item before it parks, or this call
-        // sees the worker. Acquire pairs with the Release of `park_at_head`.
-        let before = slot.state.swap(number << TAG_BITS | u64::from(tag), AcqRel);
-        (before & PARKED != 0).then_some((before & !PARKED) as usize)
+        // Release publishes the item to the taker's Acquire in `claim`. A swap, not a store: it
+        // is the moment at which either the taker sees the item before it arms the bell, or this
+        // call hears the bell. Acquire pairs with the Release of `arm`.
+        slot.state.swap(number << TAG_BITS | u64::from(tag), AcqRel) == ARMED
     }
 
     /// Walks to the segment with `number`, which holds a ticket of the caller's that is not
@@ -371,9 +381,8 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         self.enter_segment(taker) && is_filled(self.head_state(taker).load(Acquire), number)
     }
 
-    /// Leaves `worker`'s name on the slot of the next item: the producer of that item will wake
-    /// it. False if that item is there already.
-    pub(crate) fn park_at_head(&self, taker: &mut Taker<P, T, LEN>, worker: usize) -> bool {
+    /// Arms the bell of the next item's slot. False if that item is there already.
+    pub(crate) fn arm(&self, taker: &mut Taker<P, T, LEN>) -> bool {
         let number = Self::number_of(taker.head);
         if !self.enter_segment(taker) {
             taker.segment = self.install(taker.segment, number);
@@ -382,22 +391,14 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         let state = self.head_state(taker);
         let mut seen = state.load(Acquire);
         while !is_filled(seen, number) {
-            // Release pairs with the swap in `push`: what this worker did before it parks is
-            // seen by whoever wakes it.
-            match state.compare_exchange(seen, PARKED | worker as u64, AcqRel, Acquire) {
+            // Release pairs with the swap in `push`: what was done before the bell was armed is
+            // seen by whoever hears it.
+            match state.compare_exchange(seen, ARMED, AcqRel, Acquire) {
                 Ok(_) => return true,
                 Err(now) => seen = now,
             }
         }
         false
-    }
-
-    /// Takes the name off the slot of the next item. False if its producer has seen it already,
-    /// and will wake the worker.
-    pub(crate) fn unpark_at_head(&self, taker: &mut Taker<P, T, LEN>, worker: usize) -> bool {
-        // The name was left there, so the segment is entered.
-        let state = self.head_state(taker);
-        state.compare_exchange(PARKED | worker as u64, 0, AcqRel, Acquire).is_ok()
     }
 
     /// The place to watch for the next item, without the taker.
@@ -506,7 +507,7 @@ impl<P: Platform, T, const LEN: usize> Store<P, T, LEN> {
             // SAFETY: the mapping is page-aligned and long enough for this many segments.
             unsafe {
                 let place = first.add(at);
-                place.write(Segment::new());
+                place.write(Segment::new(self.door));
                 self.free.push(place);
             }
         }

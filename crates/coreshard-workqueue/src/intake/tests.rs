@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use coreshard_platform::Host;
 
-use super::{Claim, Range, SegmentQueue};
+use super::{Claim, Doors, ItemWaits, Range, SegmentQueue};
 
 const LEN: usize = 4;
 type Queue = SegmentQueue<Host, Box<u64>, LEN>;
@@ -26,10 +26,10 @@ fn take(queue: &Queue, claim: &Claim<Host, Box<u64>, LEN>) -> Vec<u64> {
 
 #[test]
 fn items_come_out_as_they_went_in_and_memory_is_used_again() {
-    let (queue, mut taker) = Queue::new(None);
+    let (queue, mut taker) = Queue::new(None, 0);
     for round in 0..1_000 {
         for item in 0..7 {
-            assert_eq!(queue.push(Box::new(round * 7 + item), 7), None);
+            assert!(!queue.push(Box::new(round * 7 + item), 7), "no bell is armed");
         }
         let mut seen = Vec::new();
         while let Some(claim) = queue.claim(&mut taker, 3) {
@@ -42,30 +42,71 @@ fn items_come_out_as_they_went_in_and_memory_is_used_again() {
 }
 
 #[test]
-fn the_producer_of_the_next_item_learns_who_sleeps() {
-    let (queue, mut taker) = Queue::new(None);
+fn the_producer_of_the_next_item_hears_the_bell() {
+    let (queue, mut taker) = Queue::new(None, 0);
     // Also across the end of a segment, where the next one must be installed for it.
     for item in 0..2 * LEN as u64 {
-        assert!(queue.park_at_head(&mut taker, 5));
-        assert!(queue.park_at_head(&mut taker, 6), "the latest sleeper replaces the one before");
-        assert_eq!(queue.push(Box::new(item), 7), Some(6));
-        assert!(!queue.park_at_head(&mut taker, 7), "an item is there");
-        assert!(!queue.unpark_at_head(&mut taker, 6), "its producer was quicker");
-        let claim = queue.claim(&mut taker, 9).unwrap();
-        assert_eq!(take(&queue, &claim), [item]);
+        assert!(queue.arm(&mut taker));
+        assert!(queue.arm(&mut taker), "it may be armed again");
+        assert!(queue.push(Box::new(item), 7), "the first hears it");
+        assert!(!queue.push(Box::new(item), 7), "the second does not");
+        assert!(!queue.arm(&mut taker), "an item is there");
+        let mut seen = Vec::new();
+        while let Some(claim) = queue.claim(&mut taker, 9) {
+            seen.extend(take(&queue, &claim));
+        }
+        assert_eq!(seen, [item, item]);
     }
-    assert!(queue.park_at_head(&mut taker, 1));
-    assert!(queue.unpark_at_head(&mut taker, 1));
-    assert_eq!(queue.push(Box::new(0), 7), None);
-    let claim = queue.claim(&mut taker, 9).unwrap();
-    assert_eq!(take(&queue, &claim), [0]);
+}
+
+#[test]
+fn a_board_opens_the_door_that_rang_and_names_the_sentinel_once() {
+    let (doors, mut takers) = Doors::<Host, Box<u64>, LEN>::new(None, 3);
+    assert_eq!(doors.push(2, Box::new(1), 7), None, "no bell is armed at first");
+    assert_eq!(doors.post(&mut takers, 5), Err(ItemWaits));
+    assert!(doors.claim(&mut takers, 9, 0).is_some());
+    assert_eq!(doors.post(&mut takers, 5), Ok(None));
+    assert_eq!(doors.post(&mut takers, 6), Ok(Some(5)), "the latest sleeper replaces the other");
+    assert_eq!(doors.sentinel(), Some(6));
+    assert!(!doors.ready(&mut takers), "all doors are closed");
+    assert_eq!(doors.push(1, Box::new(2), 7), Some(6));
+    assert_eq!(doors.push(0, Box::new(3), 7), None, "one wake-up is on its way");
+    assert!(!doors.recall(), "a producer has taken the sentinel");
+    let mut claims = 0;
+    while let Some(claim) = doors.claim(&mut takers, 9, 2) {
+        claims += 1;
+        assert_eq!(claim.end - claim.start, 1);
+    }
+    assert_eq!(claims, 2, "both doors are open");
+    assert_eq!(doors.post(&mut takers, 0), Ok(None));
+    assert!(doors.recall());
+    assert_eq!(doors.push(1, Box::new(4), 7), None, "nobody is posted");
+    assert!(doors.ready(&mut takers));
+}
+
+#[test]
+fn a_worker_is_served_at_home_but_not_for_ever() {
+    let (doors, mut takers) = Doors::<Host, Box<u64>, LEN>::new(None, 2);
+    for item in 0..200 {
+        assert_eq!(doors.push(item as usize % 2, Box::new(item), 7), None);
+    }
+    let mut served = [0; 2];
+    for _ in 0..80 {
+        let claim = doors.claim(&mut takers, 1, 1).expect("200 items are there");
+        // SAFETY: claimed just now, taken once, released below.
+        let item = *unsafe { Queue::take(claim.segment, claim.start) }.0;
+        // SAFETY: taken just now.
+        unsafe { doors.release(claim.segment, 1) };
+        served[item as usize % 2] += 1;
+    }
+    assert!(served[1] > served[0] && served[0] >= 4, "{served:?}");
 }
 
 #[test]
 fn producers_and_thieves_lose_and_double_nothing() {
     const PRODUCERS: u64 = 3;
     const ITEMS: u64 = if cfg!(miri) { 50 } else { 30_000 };
-    let (queue, mut taker) = Queue::new(None);
+    let (queue, mut taker) = Queue::new(None, 0);
     let range = Range::<Host, Box<u64>, LEN>::new();
     let shared = Arc::new((queue, range, AtomicUsize::new(0)));
     let total = (PRODUCERS * ITEMS) as usize;
@@ -74,7 +115,7 @@ fn producers_and_thieves_lose_and_double_nothing() {
             let shared = Arc::clone(&shared);
             std::thread::spawn(move || {
                 for item in 0..ITEMS {
-                    shared.0.push(Box::new(producer * ITEMS + item), 7);
+                    assert!(!shared.0.push(Box::new(producer * ITEMS + item), 7));
                 }
                 Vec::new()
             })

@@ -79,14 +79,16 @@ impl<P: Platform> Worker<'_, P> {
     /// Watches the slot of the next item for a short while; one worker of a pool at a time.
     pub(super) fn watch(&mut self) -> bool {
         let pool = self.pool;
-        let (Some(queue), Some(place)) = (&pool.queue, self.next_slot.take()) else { return false };
+        let (Some(queue), Some(places)) = (&pool.queue, self.next_slots.take()) else {
+            return false;
+        };
         if self.excess || !pool.may_spin || pool.watchers.swap(1, Acquire) != 0 {
             return false;
         }
         (0..self.gather_spins).for_each(|_| P::spin_hint());
         let seen = (0..self.spins).any(|_| {
             P::spin_hint();
-            queue.seen(&place)
+            queue.seen(&places)
         });
         pool.watchers.store(0, Release);
         self.spins = learn(self.spins, seen);
@@ -128,14 +130,12 @@ impl<P: Platform> Worker<'_, P> {
             return Rest::Leave;
         }
         match (&mut state.entry, &pool.queue) {
-            (Entry::LockFree(taker), Some(queue)) => {
-                if !queue.park_at_head(taker, self.index) {
-                    return Rest::None;
-                }
-                // The latest sleeper is the first to be woken; who was, sleeps on unnamed.
-                if let Some(before) = state.sentinel.replace(self.index) {
-                    state.idle.push(before);
-                }
+            (Entry::LockFree(takers), Some(queue)) => {
+                let Ok(before) = queue.post(takers, self.index) else { return Rest::None };
+                // The latest sleeper is the first to be woken; who was, sleeps on unposted. (If
+                // that one is gone from the board, its producer has woken it.)
+                state.sentinel = Some(self.index);
+                state.idle.extend(before);
             }
             _ => state.idle.push(self.index),
         }

@@ -2,8 +2,9 @@
 
 use coreshard_platform::Platform;
 
-use super::Pool;
 use super::state::{Entry, State};
+use super::{Doors, Pool};
+use crate::intake::ItemWaits;
 use crate::wake::Wake;
 
 /// A worker that was chosen under the lock: whoever holds this wakes it, exactly once.
@@ -19,6 +20,11 @@ impl<P: Platform> State<P> {
             Entry::Locked(list) => !list.is_empty(),
             Entry::LockFree(taker) => pool.queue.as_ref().is_some_and(|queue| queue.ready(taker)),
         }
+    }
+
+    /// True if somebody sleeps who may run.
+    pub(super) fn can_kick(&self, pool: &Pool<P>) -> bool {
+        self.idle_count() > 0 && self.active() < pool.place.limit
     }
 
     /// Chooses the worker that went to sleep last, if one more may run.
@@ -48,40 +54,40 @@ impl<P: Platform> State<P> {
         Some(Kick { worker })
     }
 
-    /// Takes the sentinel's name off the intake, to wake it for other work. Where its producer
-    /// was quicker, it is awake anyway.
+    /// Takes the sentinel off the board, to wake it for other work. Where a producer was quicker,
+    /// it is awake anyway.
     pub(super) fn recall_sentinel(&mut self, pool: &Pool<P>) -> Option<Kick> {
-        let (Entry::LockFree(taker), Some(queue)) = (&mut self.entry, &pool.queue) else {
-            return None;
-        };
         let worker = self.sentinel.take()?;
         self.counters.kicks += 1;
-        queue.unpark_at_head(taker, worker).then_some(Kick { worker })
+        pool.queue.as_ref().is_some_and(Doors::recall).then_some(Kick { worker })
     }
 
-    /// After items were claimed: the sentinel's name was on the first of them, so its producer
-    /// has woken it, and it is active.
-    pub(super) fn sentinel_was_woken(&mut self) {
-        if self.sentinel.take().is_some() {
+    /// A sentinel that is not on the board any more was woken by a producer, and is active.
+    pub(super) fn notice_sentinel(&mut self, pool: &Pool<P>) {
+        if pool.queue.as_ref().and_then(Doors::sentinel) != self.sentinel {
+            self.sentinel = None;
             self.counters.kicks += 1;
         }
     }
 
-    /// Puts the name of an idle worker on the slot of the next item, so that its producer wakes
-    /// it. If that item is there already, the worker is to be kicked.
+    /// Posts an idle worker as the sentinel, if one more may run. If an item came meanwhile, a
+    /// worker is to be kicked.
     pub(super) fn appoint_sentinel(&mut self, pool: &Pool<P>) -> Option<Kick> {
         let Some(queue) = &pool.queue else { return None };
         if self.sentinel.is_some() || self.active() >= pool.place.limit {
             return None;
         }
-        let Entry::LockFree(taker) = &mut self.entry else { return None };
+        let Entry::LockFree(takers) = &mut self.entry else { return None };
         let worker = *self.idle.iter().rev().find(|worker| self.kicked != Some(**worker))?;
-        if queue.park_at_head(taker, worker) {
-            self.idle.retain(|idle| *idle != worker);
-            self.sentinel = Some(worker);
-            return None;
+        match queue.post(takers, worker) {
+            Ok(before) => {
+                debug_assert_eq!(before, None, "there was no sentinel");
+                self.idle.retain(|idle| *idle != worker);
+                self.sentinel = Some(worker);
+                None
+            }
+            Err(ItemWaits) => self.choose_kick(pool),
         }
-        self.choose_kick(pool)
     }
 
     /// Everybody who sleeps, taken off all lists.

@@ -41,12 +41,10 @@ fn pool(intake: Intake, wake: Wake, limit: usize) -> Arc<Pool<Loom>> {
         home: cpus.clone(),
         roam: cpus,
         limit,
+        door_by_cpu: Arc::new([0]),
     };
-    let settings = PoolSettings {
-        measure_lock: false,
-        idle_timeout: Duration::from_secs(1),
-        may_spin: false,
-    };
+    let settings =
+        PoolSettings { measure_lock: false, idle_timeout: Duration::from_secs(1), may_spin: false };
     Pool::start(place, Arc::new(attributes), settings, Arc::new(Event::new()))
         .expect("a modelled thread always starts")
 }
@@ -62,14 +60,14 @@ fn one_by_one(intake: Intake, wake: Wake, limit: usize) {
         let tell = move || {
             told.unpark();
         };
-        lane.queue(tell).ok().expect("the lane is open");
+        lane.queue(0, tell).ok().expect("the lane is open");
         ran.park();
     }
     pool.stop();
     assert_eq!(lane.counts(), (2, 2), "each item is told once");
 }
 
-/// Fails with `park_at_head` taken out of `lie_down` (nobody is told of the item).
+/// Fails with the sentinel not posted in `lie_down` (nobody is told of the item).
 #[test]
 fn loom_a_sleeping_worker_is_woken_lock_free() {
     check(2, || one_by_one(Intake::LockFree, Wake::AfterUnlock, 1));

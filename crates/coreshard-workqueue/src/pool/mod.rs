@@ -46,11 +46,12 @@ pub(crate) const MOST_WORKERS: usize = 512;
 #[cfg(loom)]
 pub(crate) const MOST_WORKERS: usize = 3;
 
+type Doors<P> = intake::Doors<P, Item, SEGMENT_ITEMS>;
 type SegmentQueue<P> = intake::SegmentQueue<P, Item, SEGMENT_ITEMS>;
-type Taker<P> = intake::Taker<P, Item, SEGMENT_ITEMS>;
+type Takers<P> = intake::Takers<P, Item, SEGMENT_ITEMS>;
 type Range<P> = intake::Range<P, Item, SEGMENT_ITEMS>;
 type Segment<P> = intake::Segment<P, Item, SEGMENT_ITEMS>;
-type Watch<P> = intake::Watch<P, Item, SEGMENT_ITEMS>;
+type Watches<P> = intake::Watches<P, Item, SEGMENT_ITEMS>;
 type Claim<P> = intake::Claim<P, Item, SEGMENT_ITEMS>;
 
 /// A worker's words that others touch. Made with the first worker that takes the index, freed
@@ -76,8 +77,8 @@ pub(crate) struct Pool<P: Platform> {
     idle_timeout: std::time::Duration,
     /// I: whether waiting for work on a CPU can end before the CPU is given up.
     may_spin: bool,
-    /// I (the queue has its own rules): the lock-free intake, if that is the rung.
-    queue: Option<SegmentQueue<P>>,
+    /// I (the doors have their own rules): the lock-free intake, if that is the rung.
+    queue: Option<Doors<P>>,
     /// A: set once each, under the lock, before the index is used.
     desks: Box<[P::AtomicPtr<Desk<P>>]>,
     /// A: indices below have a desk. Written under the lock.
@@ -112,8 +113,8 @@ impl<P: Platform> Pool<P> {
         let (queue, entry) = match attributes.intake {
             Intake::Locked => (None, Entry::Locked(Default::default())),
             Intake::LockFree => {
-                let (queue, taker) = SegmentQueue::new(place.node);
-                (Some(queue), Entry::LockFree(taker))
+                let (queue, takers) = Doors::new(place.node, place.cpus.len());
+                (Some(queue), Entry::LockFree(takers))
             }
         };
         let pool = Arc::new(Self {
@@ -138,12 +139,12 @@ impl<P: Platform> Pool<P> {
         Ok(pool)
     }
 
-    /// Brings an accepted item of the lane with this tag in, and wakes a worker if one should be.
+    /// Brings an accepted item of the lane with this tag in, by the door of the caller's CPU, and wakes a worker if one should be.
     #[inline]
-    pub(crate) fn push(&self, item: Item, lane: LaneTag) {
+    pub(crate) fn push(&self, door: usize, item: Item, lane: LaneTag) {
         match &self.queue {
             Some(queue) => {
-                if let Some(worker) = queue.push(item, lane.0) {
+                if let Some(worker) = queue.push(door, item, lane.0) {
                     self.wake(worker);
                 }
             }
@@ -151,9 +152,14 @@ impl<P: Platform> Pool<P> {
         }
     }
 
-    /// A counter for a lane, at zero, on the line that the pool's producers fetch anyway; `None`
+    /// Doors of the intake; 1 on the locked rung.
+    pub(crate) fn doors(&self) -> usize {
+        self.queue.as_ref().map_or(1, Doors::len)
+    }
+
+    /// A counter a door for a lane, at zero, on the lines that producers fetch anyway; `None`
     /// where all are taken, or the rung has no such line.
-    pub(crate) fn take_counter(&self) -> Option<usize> {
+    pub(crate) fn take_counters(&self) -> Option<usize> {
         let queue = self.queue.as_ref()?;
         let mut state = self.lock();
         let at = state.free_counters.trailing_zeros() as usize;
@@ -161,19 +167,19 @@ impl<P: Platform> Pool<P> {
             return None;
         }
         state.free_counters &= !(1 << at);
-        queue.counter(at).store(0, Relaxed);
+        (0..queue.len()).for_each(|door| queue.counter(door, at).store(0, Relaxed));
         Some(at)
     }
 
-    /// Takes back what [`Self::take_counter`] gave.
-    pub(crate) fn return_counter(&self, at: usize) {
+    /// Takes back what [`Self::take_counters`] gave.
+    pub(crate) fn return_counters(&self, at: usize) {
         self.lock().free_counters |= 1 << at;
     }
 
-    /// The counter that [`Self::take_counter`] gave.
+    /// The counter at a door that [`Self::take_counters`] gave.
     #[inline]
-    pub(crate) fn counter(&self, at: usize) -> Option<&P::AtomicU64> {
-        Some(self.queue.as_ref()?.counter(at))
+    pub(crate) fn counter(&self, door: usize, at: usize) -> Option<&P::AtomicU64> {
+        Some(self.queue.as_ref()?.counter(door, at))
     }
 
     fn push_locked(&self, item: Item, lane: LaneTag) {
@@ -236,8 +242,11 @@ impl<P: Platform> Pool<P> {
     }
 
     fn lock(&self) -> PoolGuard<'_, P> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         let since = self.measure_lock.then(P::now);
+        if state.sentinel.is_some() {
+            state.notice_sentinel(self);
+        }
         PoolGuard { state, since }
     }
 
@@ -259,7 +268,7 @@ impl<P: Platform> Pool<P> {
 
     pub(crate) fn stats(&self) -> PoolStats {
         let state = self.lock();
-        let queued = self.queue.as_ref().map_or(state.queued, intake::SegmentQueue::pushed);
+        let queued = self.queue.as_ref().map_or(state.queued, Doors::pushed);
         PoolStats {
             pod: self.place.pod,
             cpus: self.place.cpus.clone(),
@@ -279,7 +288,7 @@ impl<P: Platform> Pool<P> {
             lock_holds: state.counters.lock_holds,
             lock_hold_ns: state.counters.lock_hold_ns,
             lock_hold_max_ns: state.counters.lock_hold_max_ns,
-            intake_bytes: self.queue.as_ref().map_or(0, intake::SegmentQueue::mapped_bytes),
+            intake_bytes: self.queue.as_ref().map_or(0, Doors::mapped_bytes),
         }
     }
 }

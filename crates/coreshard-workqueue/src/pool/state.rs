@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use coreshard_platform::Platform;
 
-use super::{LaneTag, MOST_WORKERS, Pool, Taker};
+use super::{LaneTag, MOST_WORKERS, Pool, Takers};
 use crate::intake::TAIL_COUNTERS;
 use crate::item::Item;
 
 /// The taker's side of the intake.
 pub(super) enum Entry<P: Platform> {
     Locked(VecDeque<(Item, LaneTag)>),
-    LockFree(Taker<P>),
+    LockFree(Takers<P>),
 }
 
 /// Counters that change under the lock; what they mean is told by `PoolStats`.
@@ -34,8 +34,8 @@ pub(super) struct State<P: Platform> {
     pub(super) queued: u64,
     /// Workers that sleep and are named nowhere else, the latest last.
     pub(super) idle: Vec<usize>,
-    /// The worker whose name is on the slot of the next item (lock-free rung only). It sleeps, or
-    /// the producer of that item is waking it.
+    /// The worker that is on the board (lock-free rung only). It sleeps, or the producer that
+    /// rang is waking it: then the next holder of the lock notices.
     pub(super) sentinel: Option<usize>,
     /// The idle worker that was kicked and has not run yet (coalesced rung only); it is still in
     /// `idle`.

@@ -10,7 +10,7 @@ use coreshard_platform::{AtomicInt, LocalKey, Platform, SpawnError, ThreadSpec};
 use coreshard_topology::{PodId, Scope};
 
 use super::state::Entry;
-use super::{Claim, Desk, LaneTag, Pool, Segment, SegmentQueue, Watch, idle};
+use super::{Claim, Desk, LaneTag, Pool, Segment, SegmentQueue, Watches, idle};
 use crate::attributes::Place;
 use crate::item::Item;
 use crate::queue::Lane;
@@ -90,8 +90,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     taken: u32,
     segment: *mut Segment<P>,
     tally: Tally<P>,
-    /// Where the next item will be seen first.
-    pub(super) next_slot: Option<Watch<P>>,
+    /// Where the next items will be seen first.
+    pub(super) next_slots: Option<Watches<P>>,
     /// How long to watch for work before sleeping; learned from what watching brought.
     pub(super) spins: u32,
     /// How long not to look at all; learned too.
@@ -152,7 +152,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             taken: 0,
             segment: ptr::null_mut(),
             tally: Tally { tag: None, lane: ptr::null(), items: 0 },
-            next_slot: None,
+            next_slots: None,
             spins: idle::FIRST_SPINS,
             gather_spins: 0,
             watched: false,
@@ -194,7 +194,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     fn execute(&mut self, (item, tag): Work, context: &Context<P>) {
         if self.tally.tag != Some(tag) {
             self.tell_lane();
-            self.tally = Tally { tag: Some(tag), lane: self.pool.lanes.lane(tag).as_ptr(), items: 0 };
+            self.tally =
+                Tally { tag: Some(tag), lane: self.pool.lanes.lane(tag).as_ptr(), items: 0 };
         }
         context.lane.set(self.tally.lane);
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| item.run()));
@@ -237,9 +238,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     }
 
     fn next_claimed(&mut self) -> Option<Work> {
-        if self.pool.queue.is_none() {
-            return None;
-        }
+        self.pool.queue.as_ref()?;
         let at = self.desk.range.next()?;
         Some(self.take_at(at))
     }
@@ -281,16 +280,18 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         }
         let (item, claim) = match (&mut state.entry, &pool.queue) {
             (Entry::Locked(list), _) => (Some(list.pop_front()?), None),
-            (Entry::LockFree(taker), Some(queue)) => match queue.claim(taker, self.claim_items) {
-                Some(claim) => (None, Some(claim)),
-                None => {
-                    self.next_slot = queue.watch(taker);
-                    return None;
+            (Entry::LockFree(takers), Some(queue)) => {
+                let home = pool.place.door_here::<P>();
+                match queue.claim(takers, self.claim_items, home) {
+                    Some(claim) => (None, Some(claim)),
+                    None => {
+                        self.next_slots = Some(queue.watch(takers, home));
+                        return None;
+                    }
                 }
-            },
+            }
             (Entry::LockFree(_), None) => unreachable!("the lock-free rung has a queue"),
         };
-        state.sentinel_was_woken();
         let spare = state.reserve_spare(pool);
         let (item, mut left) = match claim {
             None => (item, false),
@@ -302,8 +303,9 @@ impl<'pool, P: Platform> Worker<'pool, P> {
                 (self.open(claim, spare.is_none()), items > 1)
             }
         };
-        left |= state.has_queued(pool);
         self.learn_to_gather(left);
+        // Looking at the doors takes lines from their producers: only if somebody can be sent.
+        left |= state.can_kick(pool) && state.has_queued(pool);
         let kick = if left { state.choose_kick(pool) } else { None };
         let kick = kick.or_else(|| state.appoint_sentinel(pool));
         pool.unlock_and_kick(state, kick);

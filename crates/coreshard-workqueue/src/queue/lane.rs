@@ -35,8 +35,8 @@ pub(crate) struct Core<P: Platform> {
 pub(crate) struct Lane<P: Platform> {
     /// What stands for this lane in the slots of the pool's intake.
     tag: LaneTag,
-    /// Where `queued` is: on the line of the pool's tail, if there was room, else here.
-    tail_counter: Option<usize>,
+    /// Where `queued` is counted: on the lines of the doors' tails, if there was room, else here.
+    door_counters: Option<usize>,
     own_queued: Padded<P::AtomicU64>,
     done: Padded<P::AtomicU64>,
     pub(crate) pool: Arc<Pool<P>>,
@@ -47,6 +47,7 @@ pub(crate) struct Lane<P: Platform> {
 #[must_use]
 pub(crate) struct Entry<'lane, P: Platform> {
     lane: &'lane Lane<P>,
+    door: usize,
 }
 
 impl<P: Platform> Entry<'_, P> {
@@ -54,7 +55,7 @@ impl<P: Platform> Entry<'_, P> {
     pub(crate) fn send<F: FnOnce() + Send>(self, work: F) {
         let (lane, item) = (self.lane, Item::new(work));
         match &lane.core.limiter {
-            None => lane.pool.push(item, lane.tag),
+            None => lane.pool.push(self.door, item, lane.tag),
             Some(limiter) => limiter.push(item, lane),
         }
     }
@@ -66,7 +67,7 @@ impl<P: Platform> Lane<P> {
     pub(crate) fn new(pool: Arc<Pool<P>>, core: Arc<Core<P>>) -> Option<Self> {
         Some(Self {
             tag: pool.lanes.reserve()?,
-            tail_counter: pool.take_counter(),
+            door_counters: pool.take_counters(),
             own_queued: Padded::new(P::AtomicU64::new(0)),
             done: Padded::new(P::AtomicU64::new(0)),
             pool,
@@ -81,12 +82,18 @@ impl<P: Platform> Lane<P> {
 
     /// Sends an item that waited for its turn.
     pub(super) fn send(&self, item: Item) {
-        self.pool.push(item, self.tag);
+        self.pool.push(self.pool.place.door_here::<P>(), item, self.tag);
     }
 
     #[inline]
-    fn queued_word(&self) -> &P::AtomicU64 {
-        self.tail_counter.and_then(|at| self.pool.counter(at)).unwrap_or(&self.own_queued)
+    fn queued_word(&self, door: usize) -> &P::AtomicU64 {
+        self.door_counters.and_then(|at| self.pool.counter(door, at)).unwrap_or(&self.own_queued)
+    }
+
+    /// The words that `queued` is counted in.
+    fn queued_words(&self) -> impl Iterator<Item = &P::AtomicU64> {
+        let doors = if self.door_counters.is_some() { self.pool.doors() } else { 1 };
+        (0..doors).map(|door| self.queued_word(door))
     }
 
     /// A lane of no queue, for models of the pool.
@@ -104,10 +111,10 @@ impl<P: Platform> Lane<P> {
         (self.queued(), self.done())
     }
 
-    /// Brings work in; gives it back if the lane is closed.
+    /// Brings work in by a door of the pool; gives it back if the lane is closed.
     #[inline]
-    pub(crate) fn queue<F: FnOnce() + Send>(&self, work: F) -> Result<(), F> {
-        match self.enter() {
+    pub(crate) fn queue<F: FnOnce() + Send>(&self, door: usize, work: F) -> Result<(), F> {
+        match self.enter(door) {
             Some(entry) => {
                 entry.send(work);
                 Ok(())
@@ -118,12 +125,12 @@ impl<P: Platform> Lane<P> {
 
     /// Counts an item in, unless the lane is closed.
     #[inline]
-    pub(crate) fn enter(&self) -> Option<Entry<'_, P>> {
-        if self.queued_word().fetch_add(1, AcqRel) & FLAG != 0 {
+    pub(crate) fn enter(&self, door: usize) -> Option<Entry<'_, P>> {
+        if self.queued_word(door).fetch_add(1, AcqRel) & FLAG != 0 {
             self.take_count_back();
             return None;
         }
-        Some(Entry { lane: self })
+        Some(Entry { lane: self, door })
     }
 
     #[cold]
@@ -176,7 +183,9 @@ impl<P: Platform> Lane<P> {
     }
 
     pub(super) fn close(&self) {
-        self.queued_word().fetch_or(FLAG, AcqRel);
+        for word in self.queued_words() {
+            word.fetch_or(FLAG, AcqRel);
+        }
     }
 
     pub(super) fn watch(&self) {
@@ -188,7 +197,7 @@ impl<P: Platform> Lane<P> {
     }
 
     pub(super) fn queued(&self) -> u64 {
-        self.queued_word().load(Acquire) & !FLAG
+        self.queued_words().map(|word| word.load(Acquire) & !FLAG).sum()
     }
 
     pub(super) fn done(&self) -> u64 {
@@ -199,8 +208,8 @@ impl<P: Platform> Lane<P> {
 impl<P: Platform> Drop for Lane<P> {
     fn drop(&mut self) {
         self.pool.lanes.release(self.tag);
-        if let Some(at) = self.tail_counter {
-            self.pool.return_counter(at);
+        if let Some(at) = self.door_counters {
+            self.pool.return_counters(at);
         }
     }
 }

@@ -61,9 +61,11 @@ impl<P: Platform> Shared<P> {
         Some(Self { core, lanes, set, event })
     }
 
+    /// The lane and the door of the CPU that the caller runs on.
     #[inline]
-    fn lane_here(&self) -> &Lane<P> {
-        &self.lanes[self.set.pod_here()]
+    fn lane_here(&self) -> (&Lane<P>, usize) {
+        let (pod, door) = self.set.route_here();
+        (&self.lanes[pod], door)
     }
 
     /// Items that were accepted and are not over. Exact at some moment during the call: `done` is
@@ -122,8 +124,8 @@ impl<P: Platform> Workqueue<P> {
     where
         F: FnOnce() + Send + 'static,
     {
-        let lane = self.shared().lane_here();
-        lane.queue(work).map_err(|work| Refused::new(work, RefusedReason::ShutDown))
+        let (lane, door) = self.shared().lane_here();
+        lane.queue(door, work).map_err(|work| Refused::new(work, RefusedReason::ShutDown))
     }
 
     /// Queues `work` in the pod that `cpu` belongs to.
@@ -134,9 +136,9 @@ impl<P: Platform> Workqueue<P> {
     where
         F: FnOnce() + Send + 'static,
     {
-        match self.shared().set.pod_of(cpu) {
-            Some(pod) => self.shared().lanes[pod.index()]
-                .queue(work)
+        match self.shared().set.route_to(cpu) {
+            Some((pod, door)) => self.shared().lanes[pod]
+                .queue(door, work)
                 .map_err(|work| Refused::new(work, RefusedReason::ShutDown)),
             None => Err(Refused::new(work, RefusedReason::NoSuchCpu(cpu))),
         }
@@ -151,9 +153,9 @@ impl<P: Platform> Workqueue<P> {
     where
         F: FnOnce() + Send + 'static,
     {
-        match self.shared().set.pod_on_node(node) {
-            Some(pod) => self.shared().lanes[pod]
-                .queue(work)
+        match self.shared().set.route_to_node(node) {
+            Some((pod, door)) => self.shared().lanes[pod]
+                .queue(door, work)
                 .map_err(|work| Refused::new(work, RefusedReason::ShutDown)),
             None => Err(Refused::new(work, RefusedReason::NoSuchNode(node))),
         }
@@ -168,8 +170,8 @@ impl<P: Platform> Workqueue<P> {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        handle::submit(self.shared().lane_here(), work)
-            .map_err(|work| Refused::new(work, RefusedReason::ShutDown))
+        let (lane, door) = self.shared().lane_here();
+        handle::submit(lane, door, work).map_err(|work| Refused::new(work, RefusedReason::ShutDown))
     }
 
     /// Calls `body` with a scope through which it can queue work that borrows from outside, and
@@ -187,7 +189,8 @@ impl<P: Platform> Workqueue<P> {
 
     /// Counts an item in at the caller's pod; whoever sends it answers for what it borrows.
     pub(crate) fn enter(&self) -> Option<Entry<'_, P>> {
-        self.shared().lane_here().enter()
+        let (lane, door) = self.shared().lane_here();
+        lane.enter(door)
     }
 
     /// Waits until nothing that was accepted is left, including what items queue meanwhile.

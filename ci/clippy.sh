@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# No warning of the compiler or of clippy, in libraries, programs, tests, examples and benchmarks.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! cargo clippy --version >/dev/null 2>&1; then
+  echo "ci/clippy.sh: clippy is not installed; run: rustup component add clippy" >&2
+  exit 1
+fi
+cargo clippy --workspace --all-targets -- -D warnings

@@ -1,0 +1,171 @@
+#!/usr/bin/env bash
+# The architecture's invariants that a compiler does not check. ARCHITECTURE.md says why each holds; what
+# is printed here says how to mend a breach.
+#
+# Usage: ci/invariants.sh [FOLDER]    FOLDER is the workspace to check, this one by default.
+set -euo pipefail
+cd "${1:-$(dirname "$0")/..}"
+
+# Which crates of ours each crate may depend on. Arrows point down only.
+arrows() {
+  cat <<'END'
+coreshard-topology
+coreshard-platform   coreshard-topology
+coreshard-workqueue  coreshard-topology coreshard-platform
+coreshard-block      coreshard-topology coreshard-platform
+coreshard-rt         coreshard-topology coreshard-platform
+coreshard-sim        coreshard-topology coreshard-platform
+coreshard-bench      coreshard-topology coreshard-platform coreshard-workqueue coreshard-block coreshard-rt
+coreshard-report     coreshard-topology coreshard-bench
+coreshard            coreshard-topology coreshard-platform coreshard-workqueue coreshard-block coreshard-rt
+coreshard-cli        *
+END
+}
+
+# Crates that speak to a person or end the process; for the command alone.
+readonly FOR_THE_COMMAND='anyhow|clap|clap_builder|console|crossterm|eyre|indicatif'
+
+# Crates that run on any platform, so that threads, locks and clocks are the platform's.
+readonly BEHIND_THE_SEAM='coreshard-workqueue coreshard-block coreshard-rt coreshard-bench'
+
+# Crates without a line of unsafe code.
+readonly WITHOUT_UNSAFE='coreshard-topology coreshard-bench coreshard-report'
+
+breaches=0
+
+# breach WHAT WHERE REMEDY
+breach() {
+  printf 'invariant broken: %s\n    %s\n  to mend it: %s\n\n' "$1" "${2//$'\n'/$'\n    '}" "$3" >&2
+  breaches=$((breaches + 1))
+}
+
+# The code of a Rust source: without comments, and without the tests, which stand last in their file.
+# Lines keep their numbers.
+code_of() {
+  awk -v file="$1" '
+    /^[[:space:]]*#\[cfg\((all\()?test/ { attribute = NR; next }
+    attribute == NR - 1 && /^[[:space:]]*(pub[^ ]* )?mod [a-z_]+ *\{/ { exit }
+    { sub(/^[[:space:]]*\/\/.*/, ""); sub(/[[:space:]]\/\/ .*/, "") }
+    /[^[:space:]]/ { print file ":" NR ": " $0 }
+  ' "$1"
+}
+
+# The code of a crate, without the files that hold nothing but tests.
+code_of_crate() {
+  local file
+  while IFS= read -r file; do
+    case "$file" in
+      */tests/* | */tests.rs | *_tests.rs | */loom_*.rs) ;;
+      *) code_of "$file" ;;
+    esac
+  done < <(find "crates/$1/src" -name '*.rs' | sort)
+}
+
+# The lines of code in crate $1 that match the extended regular expression $2.
+lines_with() {
+  code_of_crate "$1" | grep -E "$2" || true
+}
+
+# The crates that crate $1 is built from, one name a line; $2 are further options of cargo tree.
+dependencies() {
+  # shellcheck disable=SC2086 # the options are words
+  cargo tree --quiet -p "$1" -e normal,build --prefix none --format '{p}' $2 | tail -n +2 |
+    awk '{ print $1 }' | sort -u
+}
+
+check_arrows() {
+  local crate allowed down wrong
+  for crate in $(find crates -mindepth 1 -maxdepth 1 -type d -exec basename {} \; | sort); do
+    if ! allowed=$(arrows | grep -E "^$crate( |$)"); then
+      breach "crates/$crate has no place in the house" "arrows() in ci/invariants.sh does not name it" \
+        "make it a module of a crate there is; or add a line to arrows() and a paragraph to ARCHITECTURE.md"
+      continue
+    fi
+    case "$allowed" in *'*') continue ;; esac
+    down=$(dependencies "$crate" '--depth 1')
+    wrong=$(grep -E '^coreshard' <<<"$down" | grep -vxF "$(tr ' ' '\n' <<<"$allowed" | grep .)" || true)
+    if [ -n "$wrong" ]; then
+      breach "$crate depends on a crate that is not below it" "$wrong" \
+        "move what is needed down, or pass it in through a trait or a value; arrows point down only"
+    fi
+    wrong=$(dependencies "$crate" '' | grep -xE "$FOR_THE_COMMAND" || true)
+    if [ -n "$wrong" ]; then
+      breach "$crate is below the command but depends on what only the command may have" "$wrong" \
+        "return typed errors and values, and let coreshard-cli parse, print and show progress"
+    fi
+  done
+}
+
+check_seam() {
+  local crate found
+  local threads='thread_local!|\bthread::(spawn|Builder|scope|park|sleep|yield_now|current|JoinHandle)|use std::thread\b'
+  local locks='std::sync::(Mutex|RwLock|Condvar|Barrier|Once)\b|std::sync::\{[^}]*\b(Mutex|RwLock|Condvar|Barrier)\b'
+  local clocks='\b(Instant|SystemTime)::now|\bsleep_until\b'
+  for crate in $BEHIND_THE_SEAM; do
+    [ -d "crates/$crate/src" ] || continue
+    found=$(lines_with "$crate" "$threads|$locks|$clocks")
+    if [ -n "$found" ]; then
+      breach "$crate uses a thread, lock or clock of std" "$found" \
+        "take it from the platform (P::spawn, P::RawMutex, P::Local, P::now, P::wait), else a simulated machine cannot run this code"
+    fi
+    [ "$crate" = coreshard-bench ] && continue
+    # A layout may be measured on a platform: that is an assertion of the compiler's, not code that runs.
+    found=$(lines_with "$crate" '\b(Host|Sim)\b' | grep -vE 'assert!\(.*(size|align)_of::<' || true)
+    if [ -n "$found" ]; then
+      breach "$crate names one platform" "$found" "be generic over P: Platform; the crate coreshard chooses Host"
+    fi
+  done
+}
+
+check_quiet() {
+  local folder crate found
+  for folder in crates/*/; do
+    crate=$(basename "$folder")
+    [ "$crate" = coreshard-cli ] && continue
+    found=$(lines_with "$crate" '\benv::args(_os)?\b|\bprocess::(exit|abort)\b|\be?print(ln)?!|\bio::(stdin|stdout|stderr)\(')
+    if [ -n "$found" ]; then
+      breach "$crate prints, reads arguments or ends the process" "$found" \
+        "return a value or a typed error; only coreshard-cli speaks to a person"
+    fi
+  done
+}
+
+check_unsafe() {
+  local crate
+  for crate in $WITHOUT_UNSAFE; do
+    [ -d "crates/$crate" ] || continue
+    grep -qxF '#![forbid(unsafe_code)]' "crates/$crate/src/lib.rs" ||
+      breach "$crate may hold unsafe code" "crates/$crate/src/lib.rs" "begin it with #![forbid(unsafe_code)]"
+  done
+}
+
+# The files of the project: what git tracks, or everything where this is no checkout of its own.
+project_files() {
+  if [ -e .git ]; then git ls-files -z; else find . -type f -not -path './target/*' -print0; fi
+}
+
+check_words() {
+  local found
+  found=$(project_files | xargs -0 grep -nIE '(^|[^A-Za-z0-9_.~-])/(home|root|Users|work)/[A-Za-z]' -- 2>/dev/null |
+    grep -v '^\(\./\)\?ci/invariants' | cut -c1-200 || true)
+  if [ -n "$found" ]; then
+    breach "a path of somebody's own machine" "$found" \
+      "write it relative to the repository, or let the test make its files in a temporary folder"
+  fi
+  found=$(project_files | xargs -0 grep -nIE '^(<<<<<<<|>>>>>>>)( |$)' -- 2>/dev/null | cut -c1-200 || true)
+  if [ -n "$found" ]; then
+    breach "a merge that was not finished" "$found" "resolve it and remove the markers"
+  fi
+}
+
+check_arrows
+check_seam
+check_quiet
+check_unsafe
+check_words
+
+if [ "$breaches" -gt 0 ]; then
+  printf 'ci/invariants.sh: %d broken\n' "$breaches" >&2
+  exit 1
+fi
+echo "ci/invariants.sh: all hold"

@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# Proves that ci/invariants.sh can fail: breaks each invariant in a small workspace made for it, and
+# expects the breach to be found and named; and expects peace where nothing is broken.
+set -euo pipefail
+CHECK=$(cd "$(dirname "$0")" && pwd)/invariants.sh
+readonly CHECK
+
+house=$(mktemp -d)
+trap 'rm -rf "$house"' EXIT
+
+# crate NAME [DEPENDENCY...]: an empty crate with path dependencies
+crate() {
+  local name=$1 dependency
+  shift
+  mkdir -p "$house/crates/$name/src"
+  {
+    printf '[package]\nname = "%s"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\n' "$name"
+    for dependency in "$@"; do printf '%s = { path = "../%s" }\n' "$dependency" "$dependency"; done
+  } >"$house/crates/$name/Cargo.toml"
+  printf '#![forbid(unsafe_code)]\n' >"$house/crates/$name/src/lib.rs"
+}
+
+# A house in order, with the things that are allowed and look like breaches.
+build_house() {
+  rm -rf "${house:?}"/*
+  printf '[workspace]\nresolver = "2"\nmembers = ["crates/*"]\n' >"$house/Cargo.toml"
+  crate coreshard-topology
+  crate coreshard-platform coreshard-topology
+  crate coreshard-workqueue coreshard-topology coreshard-platform
+  crate coreshard-cli coreshard-workqueue coreshard-topology
+  cat >"$house/crates/coreshard-cli/src/lib.rs" <<'END'
+pub fn main() { println!("{:?}", std::env::args()) }
+END
+  cat >"$house/crates/coreshard-workqueue/src/lib.rs" <<'END'
+//! Like [`std::thread::scope`], with `std::sync::Mutex` and Host in a comment.
+mod tests;
+pub type Outcome = std::thread::Result<()>; // not thread::spawn
+const _: () = assert!(std::mem::size_of::<Item<platform::Host>>() == 56);
+pub fn url() -> &'static str { "https://example.org/work/in/a/link" }
+#[cfg(test)]
+mod inline {
+    use std::sync::Mutex;
+    fn f() { println!("{:?}", std::time::Instant::now()) }
+}
+END
+  echo 'use std::thread;' | tee "$house/crates/coreshard-workqueue/src/"{tests,loom_platform}.rs >/dev/null
+}
+
+failures=0
+cases=0
+
+# expect OUTCOME NAME: runs the check over the house; OUTCOME is "peace" or a part of the breach's message
+expect() {
+  local outcome=$1 name=$2 said status=0
+  cases=$((cases + 1))
+  said=$(bash "$CHECK" "$house" 2>&1) || status=$?
+  if [ "$outcome" = peace ] && [ "$status" -eq 0 ]; then return; fi
+  if [ "$outcome" != peace ] && [ "$status" -eq 1 ] && grep -qF -- "$outcome" <<<"$said" &&
+    grep -q '1 broken' <<<"$said"; then return; fi
+  printf 'ci/invariants_test.sh: %s: expected "%s", got status %d and:\n%s\n' \
+    "$name" "$outcome" "$status" "$said" >&2
+  failures=$((failures + 1))
+}
+
+# breaks_when NAME MESSAGE FILE LINE: adds one line to a file of the house in order
+breaks_when() {
+  build_house
+  printf '%s\n' "$4" >"$house/added"
+  cat "$house/$3" >>"$house/added" 2>/dev/null || true
+  mkdir -p "$(dirname "$house/$3")"
+  mv "$house/added" "$house/$3"
+  expect "$2" "$1"
+}
+
+build_house
+expect peace "a house in order"
+
+readonly QUEUE=crates/coreshard-workqueue/src
+readonly STD='coreshard-workqueue uses a thread, lock or clock of std'
+breaks_when "a spawned thread" "$STD" $QUEUE/lib.rs 'fn f() { std::thread::spawn(|| ()); }'
+breaks_when "an imported thread module" "$STD" $QUEUE/pool.rs 'use std::thread;'
+breaks_when "a thread-local" "$STD" $QUEUE/pool.rs 'thread_local! { static X: u8 = 1; }'
+breaks_when "a sleep" "$STD" $QUEUE/pool/worker.rs 'fn f() { thread::sleep(D); }'
+breaks_when "a lock" "$STD" $QUEUE/pool.rs 'static L: std::sync::Mutex<()> = x();'
+breaks_when "a lock among imports" "$STD" $QUEUE/pool.rs 'use std::sync::{Arc, Condvar};'
+breaks_when "a clock" "$STD" $QUEUE/pool.rs 'fn f() { let _ = Instant::now(); }'
+breaks_when "a platform by name" 'coreshard-workqueue names one platform' $QUEUE/pool.rs 'type Q = Queue<Host>;'
+readonly LOUD='coreshard-topology prints, reads arguments or ends the process'
+breaks_when "a print" "$LOUD" crates/coreshard-topology/src/lib.rs 'fn f() { eprintln!("x"); }'
+breaks_when "an argument" "$LOUD" crates/coreshard-topology/src/a.rs 'fn f() { std::env::args_os(); }'
+breaks_when "an exit" "$LOUD" crates/coreshard-topology/src/a.rs 'fn f() { std::process::exit(1); }'
+breaks_when "a path of somebody's machine" "a path of somebody's own machine" docs/guide.md 'see /home/me/notes'
+breaks_when "a merge that was not finished" 'a merge that was not finished' docs/guide.md '<<<<<<< ours'
+
+build_house
+crate coreshard-platform coreshard-topology coreshard-report
+crate coreshard-report
+expect 'coreshard-platform depends on a crate that is not below it' "an arrow that points up"
+
+build_house
+crate clap
+rm "$house/crates/clap/src/lib.rs" && mkdir "$house/outside" && mv "$house/crates/clap" "$house/outside/clap"
+mkdir -p "$house/outside/clap/src" && touch "$house/outside/clap/src/lib.rs"
+sed -i 's/members.*/members = ["crates\/*"]\nexclude = ["outside"]/' "$house/Cargo.toml"
+crate coreshard-topology
+echo 'clap = { path = "../../outside/clap" }' >>"$house/crates/coreshard-topology/Cargo.toml"
+status=0
+said=$(bash "$CHECK" "$house" 2>&1) || status=$?
+cases=$((cases + 1))
+# All three crates above it are built from clap, too.
+if [ "$status" -ne 1 ] || ! grep -qF 'coreshard-topology is below the command but depends on' <<<"$said"; then
+  printf 'ci/invariants_test.sh: a library with clap: got status %d and:\n%s\n' "$status" "$said" >&2
+  failures=$((failures + 1))
+fi
+
+build_house
+crate coreshard-helpers
+expect 'crates/coreshard-helpers has no place in the house' "a crate nobody planned"
+
+build_house
+echo '' >"$house/crates/coreshard-topology/src/lib.rs"
+expect 'coreshard-topology may hold unsafe code' "unsafe code in pure data"
+
+if [ "$failures" -gt 0 ]; then exit 1; fi
+echo "ci/invariants_test.sh: $cases cases as expected"

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# The loom models: every interleaving of the small cores whose memory orderings matter. They are compiled
+# with --cfg loom, which changes every crate, so they have a target folder of their own.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+modelled=0
+for crate in coreshard-workqueue coreshard-platform; do
+  grep -rqs 'cfg(all(test, loom))' "crates/$crate/src" || continue
+  RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
+    cargo test -p "$crate" --release --lib loom 2>&1 | tee "$log"
+  # A filter that matches no test passes, and would hide that the models are gone.
+  if ! grep -Eq '^running [1-9]' "$log"; then
+    echo "ci/loom.sh: $crate has modules under cfg(all(test, loom)), but no test named *loom* ran" >&2
+    exit 1
+  fi
+  modelled=$((modelled + 1))
+done
+if [ "$modelled" -eq 0 ]; then
+  echo "ci/loom.sh: no crate has a loom model; the workqueue's intake and its parking must have one" >&2
+  exit 1
+fi

@@ -1,0 +1,69 @@
+//! Why a benchmark could not be run.
+
+use std::fmt;
+
+use coreshard_platform::SpawnError;
+use coreshard_topology::PodsError;
+use coreshard_workqueue::BuildError;
+
+/// Why a benchmark could not be run. Its text names what is missing.
+#[derive(Debug)]
+pub struct BenchError {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    NoRungs { ladder: &'static str },
+    Pods(PodsError),
+    Workqueue(BuildError),
+    Producer(SpawnError),
+}
+
+impl BenchError {
+    pub(crate) fn no_rungs(ladder: &'static str) -> Self {
+        Self { kind: Kind::NoRungs { ladder } }
+    }
+}
+
+impl From<PodsError> for BenchError {
+    fn from(error: PodsError) -> Self {
+        Self { kind: Kind::Pods(error) }
+    }
+}
+
+impl From<BuildError> for BenchError {
+    fn from(error: BuildError) -> Self {
+        Self { kind: Kind::Workqueue(error) }
+    }
+}
+
+impl From<SpawnError> for BenchError {
+    fn from(error: SpawnError) -> Self {
+        Self { kind: Kind::Producer(error) }
+    }
+}
+
+impl fmt::Display for BenchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::NoRungs { ladder } => {
+                write!(f, "no {ladder} was given; at least one is needed")
+            }
+            Kind::Pods(error) => error.fmt(f),
+            Kind::Workqueue(error) => error.fmt(f),
+            Kind::Producer(error) => write!(f, "a producer cannot be had: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for BenchError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            Kind::NoRungs { .. } => None,
+            Kind::Pods(error) => Some(error),
+            Kind::Workqueue(error) => Some(error),
+            Kind::Producer(error) => Some(error),
+        }
+    }
+}

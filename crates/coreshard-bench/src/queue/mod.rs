@@ -1,0 +1,377 @@
+//! The benchmark of a workqueue's ladders: scope × wake policy × intake.
+//!
+//! **Method**, that of the Linux kernel's `lib/test_workqueue.c`: producers, each pinned to a CPU, are
+//! released together. Each one takes the time, queues an item, takes the time, and waits until the item
+//! ran. The *latency* is that of the queueing call alone; the item notes when it ran, which gives the
+//! *end-to-end* time as well. Throughput is producers × items over the time from the release until the
+//! last item ran. In a *flood* a producer does not wait for each item, but keeps at most a given number
+//! of them in flight; then only one item of 64 is timed, since reading the clock takes about as long as
+//! queueing an item.
+//!
+//! **Order.** In every run each combination has its turn, so that a machine that becomes slower slows
+//! all of them alike. The order changes from run to run, by a seed; but combinations that differ in the
+//! wake policy alone always follow one another, so that their ratio can be taken run by run.
+//!
+//! **What is not in the figures.** Every turn has a fresh queue with pools and workers of its own, and
+//! warms up by a tenth of its items. How long pools hold their locks is measured in a short turn of its
+//! own, since it costs two readings of the clock each time.
+
+mod gate;
+mod notes;
+mod order;
+mod producer;
+mod seats;
+mod station;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::sync::Arc;
+
+use coreshard_platform::{Lock, Platform, ThreadHandle, ThreadSpec};
+use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology};
+use coreshard_workqueue::{Intake, Runtime, Wake};
+
+use crate::error::BenchError;
+use crate::progress::Progress;
+use crate::results::{Mode, QueueResults};
+use gate::Gate;
+use producer::{Findings, Pace, Producer, Run, Seat};
+use station::{Station, stations};
+use tally::{Measured, Tally};
+
+/// One item of so many is timed in a flood, at most [`MOST_FLOOD_SAMPLES`] a producer and run.
+const FLOOD_SAMPLED_EVERY: u64 = 64;
+const MOST_FLOOD_SAMPLES: u64 = 1 << 16;
+
+/// Items that each CPU queues in a run by default, closed and in a flood: about 50 ms on the slowest
+/// rungs of a machine with two CPUs.
+const DEFAULT_ITEMS_CLOSED: u64 = 6_000;
+const DEFAULT_ITEMS_FLOOD: u64 = 200_000;
+
+/// Producers for each real CPU that a virtual topology has by default, at most.
+const VIRTUAL_PRODUCERS_PER_CPU: usize = 4;
+
+/// The machine that a benchmark runs on.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// What the results call the machine.
+    pub name: String,
+    /// What the results call the platform, such as `host`.
+    pub platform: String,
+    /// Its CPUs and caches.
+    pub topology: Topology,
+    /// The CPUs of the topology that are used.
+    pub usable: CpuSet,
+    /// How many CPUs' worth of time there is; `None` where that is not limited.
+    pub cpu_quota: Option<f64>,
+    /// Where the topology is another machine's: the platform's CPUs that it is laid over.
+    pub laid_over: Option<CpuSet>,
+}
+
+impl Ground {
+    /// The CPUs that threads really run on.
+    fn real_cpus(&self) -> &CpuSet {
+        self.laid_over.as_ref().unwrap_or(&self.usable)
+    }
+}
+
+/// One rung of each ladder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Combination {
+    /// Which CPUs share a pool.
+    pub scope: Scope,
+    /// When a chosen worker is woken.
+    pub wake: Wake,
+    /// How an item enters a pool.
+    pub intake: Intake,
+}
+
+impl fmt::Display for Combination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} · {} · {}", self.scope, self.wake, self.intake)
+    }
+}
+
+/// A benchmark of a workqueue, ready to be run; the default climbs all rungs.
+#[derive(Clone, Debug)]
+pub struct QueueBench {
+    /// The scopes, in any order; measured ones are reported from fine to coarse.
+    pub scopes: Vec<Scope>,
+    /// The wake policies, in any order; reported from the oldest.
+    pub wakes: Vec<Wake>,
+    /// The intakes, in any order; reported from the oldest.
+    pub intakes: Vec<Intake>,
+    /// Producers. By default one for each CPU, or on a virtual topology one for each virtual CPU, but
+    /// not more than four for each real one.
+    pub threads: Option<NonZeroUsize>,
+    /// Items that each producer queues in a run. By default such that all producers together queue as
+    /// many as one producer on each real CPU would with 6,000, or in a flood with 200,000.
+    pub items_per_thread: Option<NonZeroU64>,
+    /// Runs of each combination.
+    pub runs: NonZeroUsize,
+    /// A flood with at most so many items of each producer in flight; `None`: each producer waits for
+    /// each item.
+    pub outstanding: Option<NonZeroU64>,
+    /// The wanted size of a cache shard.
+    pub shard_size: ShardSize,
+    /// Decides in which order the combinations have their turn in each run.
+    pub seed: u64,
+}
+
+impl Default for QueueBench {
+    fn default() -> Self {
+        Self {
+            scopes: Scope::ALL.to_vec(),
+            wakes: Wake::ALL.to_vec(),
+            intakes: Intake::ALL.to_vec(),
+            threads: None,
+            items_per_thread: None,
+            runs: NonZeroUsize::new(7).expect("7 is not 0"),
+            outstanding: None,
+            shard_size: ShardSize::DEFAULT,
+            seed: 0,
+        }
+    }
+}
+
+/// A benchmark on its ground, with every default filled in.
+struct Session<'a, P: Platform> {
+    ground: &'a Ground,
+    shard_size: ShardSize,
+    seats: Vec<Seat>,
+    items: u64,
+    pace: Pace,
+    stations: &'static [Station<P>],
+    /// For the runs that are timed.
+    runtime: Runtime<P>,
+    /// For those that measure how long locks are held.
+    lock_runtime: Runtime<P>,
+}
+
+impl QueueBench {
+    /// Runs the benchmark. Blocks until it is over, or until `progress` ends it: then the results hold
+    /// what was measured so far, and a note says so.
+    ///
+    /// # Errors
+    /// Where a ladder has no rung, or the threads, their affinities or the pools cannot be had.
+    pub fn run<P: Platform>(
+        &self,
+        ground: &Ground,
+        progress: &mut dyn Progress,
+    ) -> Result<QueueResults, BenchError> {
+        let combinations = order::combinations(&self.scopes, &self.wakes, &self.intakes)?;
+        let layouts = self.layouts(ground, &combinations)?;
+        let session = self.session::<P>(ground)?;
+        let runs = self.runs.get();
+        let mut tallies: Vec<Tally> =
+            combinations.iter().map(|combination| Tally::new(*combination, runs)).collect();
+        let steps = combinations.len() * (runs + 1);
+        progress.begin(steps);
+
+        let mut order = order::Turns::new(&combinations, self.seed);
+        let mut done = 0;
+        'steps: for run in 0..=runs {
+            for place in order.next_run() {
+                let tally = &mut tallies[place];
+                let combination = tally.combination;
+                if progress.step(&combination).is_break() {
+                    break 'steps;
+                }
+                // Last, so that a benchmark that is ended early has what matters most.
+                if run == runs {
+                    tally.set_lock_hold(session.measure_locks(combination)?.lock_hold());
+                } else {
+                    tally.add(run, &session.measure(combination)?);
+                }
+                done += 1;
+            }
+        }
+        let mut results = session.describe(self, &layouts);
+        for tally in &tallies {
+            let layout = layouts.of(tally.combination.scope);
+            results.results.extend(tally.cell(layout.pods.len(), layout.same_as.clone()));
+        }
+        let seats = &session.seats;
+        results.wake_ratios = order::baselines(&combinations)
+            .filter_map(|(new, old)| {
+                let (new, old) = (&tallies[new], &tallies[old]);
+                let contended = layouts.of(new.combination.scope).is_contended(seats);
+                new.ratio_over(old, contended)
+            })
+            .collect();
+        results.notes.extend(notes::wake_ratios(&results.wake_ratios));
+        if done < steps {
+            results.notes.push(format!("ended early: {done} of {steps} turns were taken"));
+        }
+        Ok(results)
+    }
+
+    fn layouts(
+        &self,
+        ground: &Ground,
+        combinations: &[Combination],
+    ) -> Result<notes::Layouts, BenchError> {
+        let Ground { topology, usable, .. } = ground;
+        let mut scopes: Vec<Scope> = combinations.iter().map(|it| it.scope).collect();
+        scopes.dedup();
+        let pods: Result<Vec<Pods>, _> = scopes
+            .into_iter()
+            .map(|scope| Pods::new(topology, usable, scope, self.shard_size))
+            .collect();
+        Ok(notes::Layouts::new(pods?))
+    }
+
+    fn session<'a, P: Platform>(&self, ground: &'a Ground) -> Result<Session<'a, P>, BenchError> {
+        let real = ground.real_cpus().len();
+        let most = match ground.laid_over {
+            Some(_) => real * VIRTUAL_PRODUCERS_PER_CPU,
+            None => real,
+        };
+        let threads = self.threads.map_or(ground.usable.len().min(most), NonZeroUsize::get).max(1);
+        let pace = match self.outstanding {
+            None => Pace::Closed,
+            Some(outstanding) => {
+                Pace::Flood { outstanding: outstanding.get(), sampled_every: FLOOD_SAMPLED_EVERY }
+            }
+        };
+        let items_per_cpu = match pace {
+            Pace::Closed => DEFAULT_ITEMS_CLOSED,
+            Pace::Flood { .. } => DEFAULT_ITEMS_FLOOD,
+        };
+        let items = self
+            .items_per_thread
+            .map_or(items_per_cpu * real as u64 / threads as u64, NonZeroU64::get)
+            .max(1);
+        let samples = match pace {
+            Pace::Closed => 0,
+            Pace::Flood { sampled_every, .. } => {
+                items.div_ceil(sampled_every).min(MOST_FLOOD_SAMPLES)
+            }
+        };
+        let seats = match &ground.laid_over {
+            Some(cpus) => seats::on_virtual_cpus(threads, &ground.usable, cpus),
+            None => seats::on_own_cpus(threads, &ground.usable),
+        };
+        Ok(Session {
+            ground,
+            shard_size: self.shard_size,
+            seats,
+            items,
+            pace,
+            stations: stations(threads, samples as usize),
+            runtime: runtime(ground, false)?,
+            lock_runtime: runtime(ground, true)?,
+        })
+    }
+}
+
+fn runtime<P: Platform>(
+    ground: &Ground,
+    measure_lock_holds: bool,
+) -> Result<Runtime<P>, BenchError> {
+    let mut builder = Runtime::builder(ground.topology.clone())
+        .usable(ground.usable.clone())
+        .measure_lock_holds(measure_lock_holds);
+    if let Some(cpus) = ground.cpu_quota {
+        builder = builder.cpu_quota(cpus);
+    }
+    if let Some(cpus) = &ground.laid_over {
+        builder = builder.laid_over(cpus.clone());
+    }
+    Ok(builder.build()?)
+}
+
+impl<P: Platform> Session<'_, P> {
+    fn measure(&self, combination: Combination) -> Result<Measured, BenchError> {
+        self.turn(&self.runtime, combination, self.items)
+    }
+
+    fn measure_locks(&self, combination: Combination) -> Result<Measured, BenchError> {
+        self.turn(&self.lock_runtime, combination, self.items.div_ceil(4))
+    }
+
+    /// One combination's turn: its queue is made, warmed up, measured and dropped.
+    fn turn(
+        &self,
+        runtime: &Runtime<P>,
+        combination: Combination,
+        items: u64,
+    ) -> Result<Measured, BenchError> {
+        let Combination { scope, wake, intake } = combination;
+        let queue = runtime
+            .workqueue()
+            .name("bench")
+            .scope(scope)
+            .wake(wake)
+            .intake(intake)
+            .shard_size(self.shard_size.cores())
+            .build()?;
+        let run = Arc::new(Run {
+            queue,
+            gate: Gate::new(self.seats.len()),
+            pace: self.pace,
+            warm_up_items: items.div_ceil(10),
+            items,
+            findings: Lock::new(Findings::new()),
+        });
+        let producers = self.spawn(&run)?;
+        run.gate.wait_for_all();
+        let before = run.queue.stats().total();
+        let released_at = P::now();
+        run.gate.open();
+        run.gate.wait_until_left();
+        producers.into_iter().for_each(ThreadHandle::join);
+        let after = run.queue.stats().total();
+        let findings = std::mem::replace(&mut *run.findings.lock(), Findings::new());
+        Ok(Measured {
+            elapsed_ns: findings.ended_at.ns_since(released_at),
+            findings,
+            items: items * self.seats.len() as u64,
+            pools: [before, after],
+        })
+    }
+
+    fn spawn(&self, run: &Arc<Run<P>>) -> Result<Vec<P::Thread>, BenchError> {
+        let mut threads = Vec::with_capacity(self.seats.len());
+        for ((at, seat), station) in self.seats.iter().enumerate().zip(self.stations) {
+            let spec = ThreadSpec {
+                name: format!("producer-{at}"),
+                affinity: Some([seat.pinned_to].into_iter().collect()),
+                ..ThreadSpec::default()
+            };
+            let producer = Producer::new(Arc::clone(run), station, *seat);
+            match P::spawn(spec, Box::new(move || producer.run())) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    run.gate.give_up();
+                    threads.into_iter().for_each(ThreadHandle::join);
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(threads)
+    }
+
+    /// The results without figures.
+    fn describe(&self, bench: &QueueBench, layouts: &notes::Layouts) -> QueueResults {
+        let (mode, outstanding) = match self.pace {
+            Pace::Closed => (Mode::Closed, 1),
+            Pace::Flood { outstanding, .. } => (Mode::Flood, outstanding),
+        };
+        QueueResults {
+            machine: self.ground.name.clone(),
+            platform: self.ground.platform.clone(),
+            threads: self.seats.len(),
+            items_per_thread: self.items,
+            runs: bench.runs.get(),
+            mode,
+            outstanding,
+            virtual_topology: self.ground.laid_over.is_some(),
+            notes: notes::of(self.ground, &self.seats, self.pace, self.shard_size, layouts),
+            ..QueueResults::default()
+        }
+    }
+}

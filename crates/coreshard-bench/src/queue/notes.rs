@@ -1,0 +1,224 @@
+//! What a reader must know to read the figures right.
+
+use coreshard_topology::{Pods, Scope, ShardSize};
+
+use super::Ground;
+use super::producer::{Pace, Seat};
+use crate::results::WakeRatio;
+
+/// The pods of one scope.
+pub(super) struct Layout {
+    pub(super) pods: Pods,
+    /// The finest scope of the benchmark that has the very same pods.
+    pub(super) same_as: Option<String>,
+}
+
+impl Layout {
+    /// Whether two producers share a pool.
+    pub(super) fn is_contended(&self, seats: &[Seat]) -> bool {
+        let pod = |seat: &Seat| self.pods.pod_of(seat.stands_for.unwrap_or(seat.pinned_to));
+        seats.iter().enumerate().any(|(at, seat)| {
+            let own = pod(seat);
+            seats[..at].iter().any(|other| pod(other) == own)
+        })
+    }
+}
+
+/// The pods of all scopes of a benchmark, from fine to coarse.
+pub(super) struct Layouts(Vec<Layout>);
+
+impl Layouts {
+    pub(super) fn new(pods: Vec<Pods>) -> Self {
+        let mut layouts: Vec<Layout> = Vec::new();
+        for pods in pods {
+            let same = layouts.iter().find(|finer| finer.pods.same_layout(&pods));
+            let same_as = same.map(|finer| finer.pods.scope().to_string());
+            layouts.push(Layout { pods, same_as });
+        }
+        Self(layouts)
+    }
+
+    pub(super) fn of(&self, scope: Scope) -> &Layout {
+        let found = self.0.iter().find(|layout| layout.pods.scope() == scope);
+        found.expect("every scope of the benchmark was laid out")
+    }
+
+    /// `cache_shard = cache = system here: 1 pod`, for each group of scopes with the same pods.
+    fn collapsed(&self) -> Vec<String> {
+        let mut groups: Vec<Vec<&Layout>> = Vec::new();
+        for layout in &self.0 {
+            let same = |group: &&mut Vec<&Layout>| group[0].pods.same_layout(&layout.pods);
+            match groups.iter_mut().find(same) {
+                Some(group) => group.push(layout),
+                None => groups.push(vec![layout]),
+            }
+        }
+        let equal = groups.iter().filter(|group| group.len() > 1);
+        equal
+            .map(|group| {
+                let names: Vec<&str> =
+                    group.iter().map(|layout| layout.pods.scope().name()).collect();
+                let pods = counted(group[0].pods.len(), "pod");
+                format!("{} here: {pods}; they differ by noise alone", names.join(" = "))
+            })
+            .collect()
+    }
+}
+
+/// `1 pod`, `2 pods`.
+fn counted(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// What is known before anything was measured.
+pub(super) fn of(
+    ground: &Ground,
+    seats: &[Seat],
+    pace: Pace,
+    shard_size: ShardSize,
+    layouts: &Layouts,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    let real = ground.real_cpus().len();
+    let producers = counted(seats.len(), "producer");
+    if ground.laid_over.is_some() {
+        notes.push(format!(
+            "virtual topology: {} of {} laid over {}; producers and workers are pinned to the real \
+             CPUs in turn, so the figures tell about many pods, and nothing about that machine",
+            counted(ground.usable.len(), "virtual CPU"),
+            ground.topology.name(),
+            counted(real, "real CPU"),
+        ));
+        if seats.len() < ground.usable.len() {
+            notes.push(format!(
+                "{producers} stand for {} of the {} virtual CPUs, spread evenly",
+                seats.len(),
+                ground.usable.len()
+            ));
+        }
+    }
+    if seats.len() > real {
+        notes.push(format!(
+            "{producers} share {}: several are pinned to one, and wait for it as well",
+            counted(real, "CPU")
+        ));
+    }
+    if let Some(quota) = ground.cpu_quota {
+        notes.push(format!(
+            "a quota of {} CPU time limits this process; where it runs out, everything stands still",
+            counted_cpus(quota)
+        ));
+    }
+    if shard_size.was_corrected() {
+        notes.push("shard size 0 was corrected to 1".to_owned());
+    }
+    if let Pace::Flood { outstanding, sampled_every } = pace {
+        notes.push(format!(
+            "flood: each producer has up to {} in flight; one item of {sampled_every} is timed, \
+             throughput counts all",
+            counted(usize::try_from(outstanding).unwrap_or(usize::MAX), "item"),
+        ));
+    }
+    notes.extend(layouts.collapsed());
+    notes
+}
+
+fn counted_cpus(cpus: f64) -> String {
+    if cpus == 1.0 { "1 CPU's".to_owned() } else { format!("{cpus:.2} CPUs'") }
+}
+
+/// After-unlock against under-lock where it matters, in one sentence for each intake.
+pub(super) fn wake_ratios(ratios: &[WakeRatio]) -> Vec<String> {
+    let mut pairs: Vec<(&str, &str, &str)> = Vec::new();
+    for ratio in ratios.iter().filter(|ratio| ratio.contended) {
+        let pair = (ratio.wake.as_str(), ratio.over.as_str(), ratio.intake.as_str());
+        if !pairs.contains(&pair) {
+            pairs.push(pair);
+        }
+    }
+    let sentence = |(wake, over, intake): (&str, &str, &str)| {
+        let of_pair = ratios.iter().filter(|ratio| {
+            ratio.contended
+                && (ratio.wake.as_str(), ratio.over.as_str(), ratio.intake.as_str())
+                    == (wake, over, intake)
+        });
+        let figures: Vec<String> = of_pair
+            .map(|ratio| {
+                let hold = ratio
+                    .lock_hold_ratio
+                    .map_or_else(String::new, |hold| format!(", lock held {hold:.2} ×"));
+                format!(
+                    "{} {:.2} × ({:.2}–{:.2}){hold}",
+                    ratio.scope,
+                    ratio.items_per_sec_ratio,
+                    ratio.items_per_sec_ratio_min,
+                    ratio.items_per_sec_ratio_max
+                )
+            })
+            .collect();
+        format!("{wake} over {over}, {intake}, items/s run by run: {}", figures.join("; "))
+    };
+    pairs.into_iter().map(sentence).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coreshard_topology::{CpuId, Topology};
+
+    fn layouts(machine: &str) -> Layouts {
+        let topology = Topology::from_synthetic(machine).unwrap();
+        let pods = |scope| Pods::new(&topology, topology.online(), scope, ShardSize::DEFAULT);
+        Layouts::new(Scope::ALL.map(|scope| pods(scope).unwrap()).into())
+    }
+
+    fn seats(cpus: &[u32]) -> Vec<Seat> {
+        let seat = |cpu: &u32| Seat { pinned_to: CpuId(*cpu), stands_for: None };
+        cpus.iter().map(seat).collect()
+    }
+
+    #[test]
+    fn scopes_with_the_same_pods_are_named_together() {
+        let small = layouts("pack:1 numa:1 l3:1 core:2 pu:1");
+        let notes = small.collapsed();
+        assert_eq!(notes.len(), 2);
+        assert!(notes[0].starts_with("cpu = smt here: 2 pods"), "{}", notes[0]);
+        let coarse = "cache_shard = cache = numa = system here: 1 pod;";
+        assert!(notes[1].starts_with(coarse), "{}", notes[1]);
+        assert_eq!(small.of(Scope::System).same_as.as_deref(), Some("cache_shard"));
+        assert_eq!(small.of(Scope::CacheShard).same_as, None);
+        let large = layouts("pack:2 numa:2 l3:2 core:16 pu:2");
+        assert_eq!(large.collapsed(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_scope_is_contended_where_two_producers_share_a_pod() {
+        let machine = layouts("pack:1 numa:1 l3:2 core:2 pu:1");
+        assert!(!machine.of(Scope::Cpu).is_contended(&seats(&[0, 1, 2, 3])));
+        assert!(machine.of(Scope::Cache).is_contended(&seats(&[0, 1, 2, 3])));
+        assert!(!machine.of(Scope::Cache).is_contended(&seats(&[0, 2])));
+        assert!(machine.of(Scope::System).is_contended(&seats(&[0, 2])));
+        assert!(machine.of(Scope::Cpu).is_contended(&seats(&[0, 0])));
+    }
+
+    #[test]
+    fn the_ratios_of_contended_scopes_make_one_sentence_a_pair() {
+        let ratio = |scope: &str, contended| WakeRatio {
+            scope: scope.into(),
+            intake: "locked".into(),
+            wake: "after-unlock".into(),
+            over: "under-lock".into(),
+            contended,
+            items_per_sec_ratio: 1.25,
+            items_per_sec_ratio_min: 1.1,
+            items_per_sec_ratio_max: 1.5,
+            lock_hold_ratio: Some(0.5),
+        };
+        let notes = wake_ratios(&[ratio("cpu", false), ratio("cache", true), ratio("numa", true)]);
+        assert_eq!(
+            notes,
+            ["after-unlock over under-lock, locked, items/s run by run: \
+              cache 1.25 × (1.10–1.50), lock held 0.50 ×; numa 1.25 × (1.10–1.50), lock held 0.50 ×"]
+        );
+    }
+}

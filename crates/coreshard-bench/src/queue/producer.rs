@@ -1,0 +1,183 @@
+//! A producer: queues items from its CPU and takes the time.
+
+use std::sync::Arc;
+
+use coreshard_platform::{Lock, Platform, Time};
+use coreshard_topology::CpuId;
+use coreshard_workqueue::Workqueue;
+use hdrhistogram::Histogram;
+
+use super::gate::Gate;
+use super::station::{Station, Waiter};
+
+/// Samples that a producer keeps to itself before it adds them to the run's. Adding takes about as long
+/// as queueing, so it is not done between two items, but once in a long while.
+const KEPT_SAMPLES: usize = 16_384;
+
+/// Three significant digits: one part in a thousand is below what any two runs agree to.
+const DIGITS: u8 = 3;
+
+/// How the producers of a run behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// One item outstanding, each timed.
+    Closed,
+    /// Up to `outstanding` items in flight, one of every `sampled_every` timed, since reading the clock
+    /// takes about as long as queueing an item.
+    Flood { outstanding: u64, sampled_every: u64 },
+}
+
+/// Where a producer sits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seat {
+    /// The platform's CPU that it is pinned to.
+    pub(super) pinned_to: CpuId,
+    /// The CPU of a virtual topology that it stands for.
+    pub(super) stands_for: Option<CpuId>,
+}
+
+/// What the producers of a run found, together.
+pub(super) struct Findings {
+    /// The queueing call alone.
+    pub(super) calls_ns: Histogram<u64>,
+    /// From before the call until the item ran.
+    pub(super) end_to_end_ns: Histogram<u64>,
+    /// When the last item was known to have run.
+    pub(super) ended_at: Time,
+}
+
+impl Findings {
+    pub(super) fn new() -> Self {
+        let histogram =
+            || Histogram::new(DIGITS).expect("a histogram may have 0 to 5 significant digits");
+        Self { calls_ns: histogram(), end_to_end_ns: histogram(), ended_at: Time::default() }
+    }
+}
+
+fn record(histogram: &mut Histogram<u64>, ns: u64) {
+    histogram.record(ns).expect("a histogram that resizes itself takes any value");
+}
+
+/// What the threads of one run share.
+pub(super) struct Run<P: Platform> {
+    pub(super) queue: Workqueue<P>,
+    pub(super) gate: Gate<P>,
+    pub(super) pace: Pace,
+    pub(super) warm_up_items: u64,
+    pub(super) items: u64,
+    pub(super) findings: Lock<P, Findings>,
+}
+
+struct Sample {
+    call_ns: u64,
+    end_to_end_ns: u64,
+}
+
+pub(super) struct Producer<P: Platform> {
+    run: Arc<Run<P>>,
+    station: &'static Station<P>,
+    stands_for: Option<CpuId>,
+    waiter: Waiter<P>,
+    kept: Vec<Sample>,
+}
+
+impl<P: Platform> Producer<P> {
+    pub(super) fn new(run: Arc<Run<P>>, station: &'static Station<P>, seat: Seat) -> Self {
+        let kept = Vec::with_capacity(KEPT_SAMPLES.min(run.items as usize));
+        Self { run, station, stands_for: seat.stands_for, waiter: Waiter::new(station), kept }
+    }
+
+    /// Warms up, waits for the gate, and is measured.
+    pub(super) fn run(mut self) {
+        self.produce(self.run.warm_up_items);
+        self.kept.clear();
+        if !self.run.gate.pass() {
+            return;
+        }
+        let ended_at = self.produce(self.run.items);
+        self.hand_over(Some(ended_at));
+        self.run.gate.leave();
+    }
+
+    /// Queues `items`, and returns when the last of them ran.
+    fn produce(&mut self, items: u64) -> Time {
+        match self.run.pace {
+            Pace::Closed => self.produce_closed(items),
+            Pace::Flood { outstanding, sampled_every } => {
+                self.produce_flood(items, outstanding, sampled_every)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn queue(&self, work: impl FnOnce() + Send + 'static) {
+        let refused = match self.stands_for {
+            None => self.run.queue.queue(work).is_err(),
+            Some(cpu) => self.run.queue.queue_on(cpu, work).is_err(),
+        };
+        assert!(!refused, "the queue is open, and serves all CPUs that producers sit on");
+    }
+
+    fn produce_closed(&mut self, items: u64) -> Time {
+        let station = self.station;
+        for _ in 0..items {
+            let before = P::now();
+            self.queue(move || station.run_awaited());
+            let after = P::now();
+            let ran_at = self.waiter.wait_for_item();
+            self.keep(Sample {
+                call_ns: after.ns_since(before),
+                end_to_end_ns: ran_at.ns_since(before),
+            });
+        }
+        P::now()
+    }
+
+    fn produce_flood(&mut self, items: u64, outstanding: u64, sampled_every: u64) -> Time {
+        let station = self.station;
+        let first = station.ran();
+        let mut known_to_have_run = 0;
+        let mut calls_ns = Vec::with_capacity(station.flood_samples());
+        for item in 0..items {
+            if item - known_to_have_run >= outstanding {
+                // Only here, so a producer that stays below its limit never looks. It waits for half
+                // of them, so one that is always at its limit does not sleep and wake for each item.
+                self.waiter.wait_for(first + item - outstanding / 2);
+                known_to_have_run = station.ran() - first;
+            }
+            if item.is_multiple_of(sampled_every) && calls_ns.len() < station.flood_samples() {
+                let sample = calls_ns.len();
+                let before = P::now();
+                self.queue(move || station.run_sampled(sample, before));
+                calls_ns.push(P::now().ns_since(before));
+            } else {
+                self.queue(move || station.run_in_flood());
+            }
+        }
+        self.waiter.wait_for(first + items);
+        let ended_at = P::now();
+        for (sample, call_ns) in calls_ns.into_iter().enumerate() {
+            self.keep(Sample { call_ns, end_to_end_ns: station.flood_sample_ns(sample) });
+        }
+        ended_at
+    }
+
+    #[inline]
+    fn keep(&mut self, sample: Sample) {
+        if self.kept.len() == KEPT_SAMPLES {
+            self.hand_over(None);
+        }
+        self.kept.push(sample);
+    }
+
+    fn hand_over(&mut self, ended_at: Option<Time>) {
+        let mut findings = self.run.findings.lock();
+        for sample in self.kept.drain(..) {
+            record(&mut findings.calls_ns, sample.call_ns);
+            record(&mut findings.end_to_end_ns, sample.end_to_end_ns);
+        }
+        if let Some(ended_at) = ended_at {
+            findings.ended_at = findings.ended_at.max(ended_at);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Which CPU each producer is pinned to, and which it stands for.
+
+use coreshard_topology::{CpuId, CpuSet};
+
+use super::producer::Seat;
+
+/// One seat on each CPU in turn; with more producers than CPUs, several share one.
+pub(super) fn on_own_cpus(producers: usize, cpus: &CpuSet) -> Vec<Seat> {
+    let seat = |cpu| Seat { pinned_to: cpu, stands_for: None };
+    cpus.iter().cycle().take(producers).map(seat).collect()
+}
+
+/// Seats spread evenly over the virtual CPUs, and over the real ones below them. Virtual CPU `v` lies
+/// on the real CPU `v % real`, as the runtime lays it.
+pub(super) fn on_virtual_cpus(producers: usize, virtual_cpus: &CpuSet, real: &CpuSet) -> Vec<Seat> {
+    let virtual_cpus: Vec<CpuId> = virtual_cpus.iter().collect();
+    let real: Vec<CpuId> = real.iter().collect();
+    let stride = virtual_cpus.len() / producers;
+    (0..producers)
+        .map(|producer| {
+            let mut place = producer * virtual_cpus.len() / producers % virtual_cpus.len();
+            if stride >= real.len() {
+                // A stride that is a multiple of the number of real CPUs would put all on one.
+                place = place - place % real.len() + producer % real.len();
+            }
+            let cpu = virtual_cpus[place.min(virtual_cpus.len() - 1)];
+            Seat { pinned_to: real[cpu.index() % real.len()], stands_for: Some(cpu) }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(list: &str) -> CpuSet {
+        list.parse().unwrap()
+    }
+
+    #[test]
+    fn each_cpu_has_a_producer_before_any_has_two() {
+        let pinned = |producers| {
+            let seats = on_own_cpus(producers, &set("2,5-6"));
+            seats.iter().map(|seat| seat.pinned_to.0).collect::<Vec<_>>()
+        };
+        assert_eq!(pinned(2), [2, 5]);
+        assert_eq!(pinned(3), [2, 5, 6]);
+        assert_eq!(pinned(7), [2, 5, 6, 2, 5, 6, 2]);
+    }
+
+    #[test]
+    fn virtual_seats_spread_over_both_kinds_of_cpu() {
+        for (producers, virtual_cpus, real) in
+            [(8, 64, 2), (8, 72, 2), (16, 480, 4), (8, 8, 2), (3, 8, 2), (1, 1, 2), (2, 7, 3)]
+        {
+            let all: CpuSet = (0..virtual_cpus).map(CpuId).collect();
+            let below: CpuSet = (10..10 + real).map(CpuId).collect();
+            let seats = on_virtual_cpus(producers, &all, &below);
+            let stands: CpuSet = seats.iter().filter_map(|seat| seat.stands_for).collect();
+            assert_eq!(stands.len(), producers, "{producers} on {virtual_cpus}: {stands}");
+            let pinned: CpuSet = seats.iter().map(|seat| seat.pinned_to).collect();
+            assert_eq!(pinned.len(), producers.min(real as usize).min(virtual_cpus as usize));
+            for seat in seats {
+                let cpu = seat.stands_for.unwrap();
+                assert_eq!(seat.pinned_to.0, 10 + cpu.0 % real);
+            }
+        }
+    }
+
+    #[test]
+    fn more_producers_than_virtual_cpus_share_them() {
+        let seats = on_virtual_cpus(9, &set("0-3"), &set("0-1"));
+        let stands: CpuSet = seats.iter().filter_map(|seat| seat.stands_for).collect();
+        assert_eq!((seats.len(), stands), (9, set("0-3")));
+    }
+}

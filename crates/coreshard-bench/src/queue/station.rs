@@ -1,0 +1,201 @@
+//! What a producer and its items share.
+//!
+//! The work of an item is to move a word here: little, but real, and it is how its producer learns
+//! that it ran. Who touches what:
+//!
+//! - `I:` written by items, on whichever worker; `P:` written by the producer.
+//! - What items write is on lines of its own, and all that one item writes is on the same line, so
+//!   that the producer pays for one transfer.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+use coreshard_platform::{AtomicInt, Padded, Parker, Platform, Time};
+
+/// No target: no count of items ever reaches it.
+const NEVER: u64 = u64::MAX;
+
+/// Looks at the word before the producer sleeps. The budget is learned as a worker's is: a look that
+/// succeeds doubles it and one that fails halves it, so a producer whose worker needs this very CPU
+/// hands it over almost at once.
+const FIRST_LOOKS: u32 = 64;
+const FEWEST_LOOKS: u32 = 4;
+const MOST_LOOKS: u32 = 1024;
+
+struct Bell<P: Platform> {
+    /// I: items that ran, ever.
+    ran: P::AtomicU64,
+    /// I: when the last timed item ran, in nanoseconds of the platform's clock.
+    ran_at_ns: P::AtomicU64,
+    /// I, P: where the producer sleeps.
+    parker: Parker<P>,
+}
+
+/// The words of one producer. It outlives every item, see [`stations`].
+pub(super) struct Station<P: Platform> {
+    bell: Padded<Bell<P>>,
+    /// P: the count of items at which the producer wants to be woken. Items of a flood read it, and
+    /// it is seldom written.
+    target: Padded<P::AtomicU64>,
+    /// I: by sample, how long an item of a flood took from before it was queued until it ran.
+    flood_samples_ns: Box<[P::AtomicU64]>,
+}
+
+/// Stations for `producers` producers, for the rest of the process.
+///
+/// Items must be `'static`. If each held a counted reference instead, counting it up and down, on two
+/// CPUs, would cost more than the queue that is measured. So the stations are leaked, once for each
+/// benchmark: a few cache lines a producer, and in a flood its samples.
+pub(super) fn stations<P: Platform>(
+    producers: usize,
+    flood_samples: usize,
+) -> &'static [Station<P>] {
+    let station = || Station {
+        bell: Padded::new(Bell {
+            ran: P::AtomicU64::new(0),
+            ran_at_ns: P::AtomicU64::new(0),
+            parker: Parker::new(),
+        }),
+        target: Padded::new(P::AtomicU64::new(NEVER)),
+        flood_samples_ns: (0..flood_samples).map(|_| P::AtomicU64::new(0)).collect(),
+    };
+    Vec::leak((0..producers).map(|_| station()).collect())
+}
+
+impl<P: Platform> Station<P> {
+    /// Items that ran, ever.
+    pub(super) fn ran(&self) -> u64 {
+        self.bell.ran.load(Acquire)
+    }
+
+    /// The work of an item whose producer waits for it.
+    #[inline]
+    pub(super) fn run_awaited(&self) {
+        self.bell.ran.fetch_add(1, Relaxed);
+        self.bell.ran_at_ns.store(P::now().as_ns(), Relaxed);
+        // Publishes both words to the producer that takes the permit.
+        self.bell.parker.unpark();
+    }
+
+    /// The work of an item of a flood.
+    #[inline]
+    pub(super) fn run_in_flood(&self) {
+        // SeqCst, with the producer's in `wait_for`: either this item sees the target, or the
+        // producer sees this item.
+        let ran = self.bell.ran.fetch_add(1, SeqCst) + 1;
+        if ran == self.target.load(SeqCst) {
+            self.bell.parker.unpark();
+        }
+    }
+
+    /// As [`run_in_flood`](Self::run_in_flood), for an item that is a sample.
+    pub(super) fn run_sampled(&self, sample: usize, queued_at: Time) {
+        // Published by the count that follows.
+        self.flood_samples_ns[sample].store(P::now().ns_since(queued_at), Release);
+        self.run_in_flood();
+    }
+
+    /// What [`run_sampled`](Self::run_sampled) has left.
+    pub(super) fn flood_sample_ns(&self, sample: usize) -> u64 {
+        self.flood_samples_ns[sample].load(Acquire)
+    }
+
+    /// How many samples a flood may leave here.
+    pub(super) fn flood_samples(&self) -> usize {
+        self.flood_samples_ns.len()
+    }
+}
+
+/// The producer's side: how it waits.
+pub(super) struct Waiter<P: Platform> {
+    station: &'static Station<P>,
+    looks: u32,
+}
+
+impl<P: Platform> Waiter<P> {
+    pub(super) fn new(station: &'static Station<P>) -> Self {
+        Self { station, looks: FIRST_LOOKS }
+    }
+
+    /// Waits for the one item that is outstanding, and returns when it ran.
+    #[inline]
+    pub(super) fn wait_for_item(&mut self) -> Time {
+        let bell = &self.station.bell;
+        self.look(|| bell.parker.has_permit());
+        bell.parker.park();
+        Time::from_ns(bell.ran_at_ns.load(Relaxed))
+    }
+
+    /// Waits until the count of items that ran has reached `target`.
+    pub(super) fn wait_for(&mut self, target: u64) {
+        let Station { bell, target: wanted, .. } = self.station;
+        if self.look(|| bell.ran.load(Acquire) >= target) {
+            return;
+        }
+        wanted.store(target, SeqCst);
+        // The permit may be one of an earlier target, so the count decides.
+        while bell.ran.load(SeqCst) < target {
+            bell.parker.park();
+        }
+        wanted.store(NEVER, Relaxed);
+    }
+
+    fn look(&mut self, done: impl Fn() -> bool) -> bool {
+        let seen = (0..self.looks).any(|_| {
+            let done = done();
+            if !done {
+                P::spin_hint();
+            }
+            done
+        });
+        self.looks = if seen {
+            (self.looks * 2).min(MOST_LOOKS)
+        } else {
+            (self.looks / 2).max(FEWEST_LOOKS)
+        };
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coreshard_platform::{Host, ThreadHandle, ThreadSpec};
+
+    #[test]
+    fn a_producer_waits_for_each_item_and_hears_when_it_ran() {
+        let [station] = stations::<Host>(1, 0) else { panic!("one station") };
+        let mut waiter = Waiter::new(station);
+        let mut last = Host::now();
+        for item in 1..=2_000 {
+            let run = Box::new(|| station.run_awaited());
+            let worker = (item % 2 == 0).then(|| Host::spawn(ThreadSpec::default(), run).unwrap());
+            if worker.is_none() {
+                station.run_awaited();
+            }
+            let ran_at = waiter.wait_for_item();
+            assert!(ran_at >= last && ran_at <= Host::now());
+            assert_eq!(station.ran(), item);
+            last = ran_at;
+            if let Some(worker) = worker {
+                worker.join();
+            }
+        }
+    }
+
+    #[test]
+    fn a_flood_wakes_its_producer_at_the_target_whoever_comes_first() {
+        let [station] = stations::<Host>(1, 1) else { panic!("one station") };
+        let mut waiter = Waiter::new(station);
+        for round in 0..200 {
+            let worker = move || (0..100).for_each(|_| station.run_in_flood());
+            let worker = Host::spawn(ThreadSpec::default(), Box::new(worker)).unwrap();
+            waiter.wait_for(round * 100 + 50);
+            assert!(station.ran() >= round * 100 + 50);
+            waiter.wait_for(round * 100 + 100);
+            assert_eq!(station.ran(), round * 100 + 100);
+            worker.join();
+        }
+        station.run_sampled(0, Time::default());
+        assert!(station.flood_sample_ns(0) > 0);
+    }
+}

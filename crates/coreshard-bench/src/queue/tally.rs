@@ -1,0 +1,172 @@
+//! What the runs of one combination add up to.
+
+use coreshard_workqueue::PoolStats;
+
+use super::Combination;
+use super::producer::Findings;
+use crate::results::{QueueCell, WakeRatio};
+
+/// How long pools held their locks in a run that measured it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LockHold {
+    pub(super) ns_per_item: f64,
+    pub(super) max_ns: u64,
+}
+
+/// One run, measured.
+pub(super) struct Measured {
+    pub(super) findings: Findings,
+    pub(super) elapsed_ns: u64,
+    pub(super) items: u64,
+    /// Of all pools together, before the run and after it.
+    pub(super) pools: [PoolStats; 2],
+}
+
+impl Measured {
+    pub(super) fn lock_hold(&self) -> LockHold {
+        let [before, after] = &self.pools;
+        LockHold {
+            ns_per_item: (after.lock_hold_ns - before.lock_hold_ns) as f64 / self.items as f64,
+            max_ns: after.lock_hold_max_ns,
+        }
+    }
+}
+
+/// The runs of one combination.
+pub(super) struct Tally {
+    pub(super) combination: Combination,
+    /// By run; `None` for those that were not made.
+    items_per_sec: Vec<Option<f64>>,
+    samples: Findings,
+    items: u64,
+    wakeups: u64,
+    lock_hold: Option<LockHold>,
+}
+
+impl Tally {
+    pub(super) fn new(combination: Combination, runs: usize) -> Self {
+        Self {
+            combination,
+            items_per_sec: vec![None; runs],
+            samples: Findings::new(),
+            items: 0,
+            wakeups: 0,
+            lock_hold: None,
+        }
+    }
+
+    pub(super) fn add(&mut self, run: usize, measured: &Measured) {
+        let elapsed_ns = measured.elapsed_ns.max(1) as f64;
+        self.items_per_sec[run] = Some(measured.items as f64 * 1e9 / elapsed_ns);
+        let add = "histograms that resize themselves and have equal digits can be added";
+        self.samples.calls_ns.add(&measured.findings.calls_ns).expect(add);
+        self.samples.end_to_end_ns.add(&measured.findings.end_to_end_ns).expect(add);
+        let [before, after] = &measured.pools;
+        self.items += measured.items;
+        self.wakeups += after.wakeups - before.wakeups;
+    }
+
+    pub(super) fn set_lock_hold(&mut self, lock_hold: LockHold) {
+        self.lock_hold = Some(lock_hold);
+    }
+
+    /// `None` where no run was made.
+    pub(super) fn cell(&self, pods: usize, same_pods_as: Option<String>) -> Option<QueueCell> {
+        let throughput = Spread::of(self.items_per_sec.iter().flatten().copied())?;
+        let call = |percent| self.samples.calls_ns.value_at_quantile(percent / 100.0);
+        let whole = |percent| self.samples.end_to_end_ns.value_at_quantile(percent / 100.0);
+        Some(QueueCell {
+            scope: self.combination.scope.to_string(),
+            wake: self.combination.wake.to_string(),
+            intake: self.combination.intake.to_string(),
+            items_per_sec: throughput.median,
+            items_per_sec_min: throughput.min,
+            items_per_sec_max: throughput.max,
+            p50_ns: call(50.0),
+            p90_ns: call(90.0),
+            p95_ns: call(95.0),
+            p99_ns: call(99.0),
+            max_ns: self.samples.calls_ns.max(),
+            end_to_end_p50_ns: whole(50.0),
+            end_to_end_p99_ns: whole(99.0),
+            lock_hold_ns_per_item: self.lock_hold.map(|hold| hold.ns_per_item),
+            lock_hold_max_ns: self.lock_hold.map(|hold| hold.max_ns),
+            wakeups_per_item: Some(self.wakeups as f64 / self.items as f64),
+            pods,
+            same_pods_as,
+        })
+    }
+
+    /// This one held against `other`, over the runs that both made; `None` where there is none.
+    pub(super) fn ratio_over(&self, other: &Self, contended: bool) -> Option<WakeRatio> {
+        let pairs = self.items_per_sec.iter().zip(&other.items_per_sec);
+        let ratios = Spread::of(pairs.filter_map(|(own, its)| Some((*own)? / (*its)?)))?;
+        let holds = self.lock_hold.zip(other.lock_hold);
+        Some(WakeRatio {
+            scope: self.combination.scope.to_string(),
+            intake: self.combination.intake.to_string(),
+            wake: self.combination.wake.to_string(),
+            over: other.combination.wake.to_string(),
+            contended,
+            items_per_sec_ratio: ratios.median,
+            items_per_sec_ratio_min: ratios.min,
+            items_per_sec_ratio_max: ratios.max,
+            lock_hold_ratio: holds
+                .filter(|(_, its)| its.ns_per_item > 0.0)
+                .map(|(own, its)| own.ns_per_item / its.ns_per_item),
+        })
+    }
+}
+
+/// Median and range.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Spread {
+    min: f64,
+    median: f64,
+    max: f64,
+}
+
+impl Spread {
+    fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.collect();
+        values.sort_by(f64::total_cmp);
+        let (min, max) = (*values.first()?, *values.last()?);
+        let upper = values[values.len() / 2];
+        let lower = values[(values.len() - 1) / 2];
+        Some(Self { min, median: (lower + upper) / 2.0, max })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_lies_in_the_middle_of_the_range() {
+        assert_eq!(Spread::of([].into_iter()), None);
+        let one = Spread::of([3.0].into_iter()).unwrap();
+        assert_eq!((one.min, one.median, one.max), (3.0, 3.0, 3.0));
+        let odd = Spread::of([9.0, 1.0, 2.0].into_iter()).unwrap();
+        assert_eq!((odd.min, odd.median, odd.max), (1.0, 2.0, 9.0));
+        let even = Spread::of([4.0, 1.0, 2.0, 9.0].into_iter()).unwrap();
+        assert_eq!((even.min, even.median, even.max), (1.0, 3.0, 9.0));
+    }
+
+    #[test]
+    fn ratios_are_of_runs_that_both_made() {
+        let mut new = Tally::new(Combination::default(), 4);
+        let mut old = Tally::new(Combination::default(), 4);
+        // The third run was ten times slower for both: it must not widen the range.
+        new.items_per_sec = vec![Some(110.0), Some(120.0), Some(13.0), None];
+        old.items_per_sec = vec![Some(100.0), Some(100.0), Some(10.0), Some(1.0)];
+        new.lock_hold = Some(LockHold { ns_per_item: 50.0, max_ns: 1 });
+        old.lock_hold = Some(LockHold { ns_per_item: 200.0, max_ns: 1 });
+        let ratio = new.ratio_over(&old, true).unwrap();
+        assert_eq!(ratio.items_per_sec_ratio_min, 1.1);
+        assert_eq!(ratio.items_per_sec_ratio, 1.2);
+        assert_eq!(ratio.items_per_sec_ratio_max, 1.3);
+        assert_eq!(ratio.lock_hold_ratio, Some(0.25));
+        old.items_per_sec = vec![None; 4];
+        assert_eq!(new.ratio_over(&old, true), None);
+    }
+}

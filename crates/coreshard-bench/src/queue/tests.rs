@@ -1,0 +1,172 @@
+//! The benchmark itself, in small, on real threads.
+
+use std::ops::ControlFlow;
+
+use coreshard_platform::Host;
+use coreshard_topology::Usable;
+
+use super::*;
+use crate::progress::Unwatched;
+use crate::results::QueueCell;
+
+fn host() -> Ground {
+    let topology = Topology::host().unwrap();
+    let usable = Usable::host(&topology).unwrap();
+    Ground {
+        name: "a machine".to_owned(),
+        platform: "host".to_owned(),
+        usable: usable.cpus().clone(),
+        cpu_quota: usable.quota_cpus(),
+        topology,
+        laid_over: None,
+    }
+}
+
+fn laid_over_host(machine: &str) -> Ground {
+    let topology = Topology::parse_machine(machine).unwrap();
+    let host = host();
+    Ground {
+        name: machine.to_owned(),
+        usable: topology.online().clone(),
+        topology,
+        laid_over: Some(host.usable.clone()),
+        ..host
+    }
+}
+
+fn small() -> QueueBench {
+    QueueBench {
+        threads: NonZeroUsize::new(2),
+        items_per_thread: NonZeroU64::new(50),
+        runs: NonZeroUsize::new(3).unwrap(),
+        ..QueueBench::default()
+    }
+}
+
+fn assert_plausible(cell: &QueueCell) {
+    assert!(cell.items_per_sec_min > 0.0, "{cell:?}");
+    assert!(cell.items_per_sec_min <= cell.items_per_sec, "{cell:?}");
+    assert!(cell.items_per_sec <= cell.items_per_sec_max, "{cell:?}");
+    let percentiles = [cell.p50_ns, cell.p90_ns, cell.p95_ns, cell.p99_ns, cell.max_ns];
+    assert!(cell.p50_ns > 0 && percentiles.is_sorted(), "{cell:?}");
+    assert!(cell.end_to_end_p50_ns > 0, "{cell:?}");
+    assert!(cell.end_to_end_p50_ns <= cell.end_to_end_p99_ns, "{cell:?}");
+    assert!(cell.pods > 0, "{cell:?}");
+    assert!(cell.wakeups_per_item.is_some_and(|wakeups| wakeups >= 0.0), "{cell:?}");
+    assert!(cell.lock_hold_ns_per_item.is_some_and(|hold_ns| hold_ns > 0.0), "{cell:?}");
+    assert!(cell.lock_hold_max_ns.is_some_and(|hold_ns| hold_ns > 0), "{cell:?}");
+}
+
+#[test]
+fn every_combination_is_measured_closed_and_flooded() {
+    for outstanding in [None, NonZeroU64::new(1), NonZeroU64::new(16)] {
+        let bench = QueueBench { outstanding, ..small() };
+        let results = bench.run::<Host>(&host(), &mut Unwatched).unwrap();
+        assert_eq!(results.results.len(), 36);
+        results.results.iter().for_each(assert_plausible);
+        assert_eq!(results.mode, if outstanding.is_some() { Mode::Flood } else { Mode::Closed });
+        assert_eq!(results.outstanding, outstanding.map_or(1, NonZeroU64::get));
+        assert_eq!((results.threads, results.items_per_thread, results.runs), (2, 50, 3));
+        assert!(!results.virtual_topology);
+        // Each newer wake policy over the oldest, in 6 scopes with 2 intakes.
+        assert_eq!(results.wake_ratios.len(), 24);
+        assert!(results.wake_ratios.iter().all(|ratio| ratio.over == "under-lock"));
+    }
+}
+
+#[test]
+fn producers_beyond_the_cpus_are_allowed_and_said() {
+    let bench = QueueBench {
+        threads: NonZeroUsize::new(host().usable.len() + 3),
+        scopes: vec![Scope::System],
+        ..small()
+    };
+    let results = bench.run::<Host>(&host(), &mut Unwatched).unwrap();
+    assert_eq!(results.results.len(), 6);
+    let said = |note: &String| note.contains("producers share");
+    assert!(results.notes.iter().any(said), "{:?}", results.notes);
+    assert!(results.wake_ratios.iter().all(|ratio| ratio.contended));
+}
+
+#[test]
+fn a_virtual_topology_runs_all_its_pods_and_is_called_virtual() {
+    let ground = laid_over_host("pack:1 numa:1 l3:2 core:16 pu:1");
+    let bench = QueueBench { threads: NonZeroUsize::new(8), ..small() };
+    let results = bench.run::<Host>(&ground, &mut Unwatched).unwrap();
+    assert!(results.virtual_topology);
+    assert!(
+        results.notes[0].starts_with("virtual topology: 32 virtual CPUs"),
+        "{:?}",
+        results.notes
+    );
+    let pods: Vec<usize> = results.results.iter().map(|cell| cell.pods).step_by(6).collect();
+    assert_eq!(pods, [32, 32, 4, 2, 1, 1]);
+    let same = results.results.iter().map(|cell| cell.same_pods_as.as_deref()).step_by(6);
+    assert!(same.eq([None, Some("cpu"), None, None, None, Some("numa")]));
+    results.results.iter().for_each(assert_plausible);
+}
+
+#[test]
+fn defaults_follow_the_cpus_there_are() {
+    let host = host();
+    let session = QueueBench::default().session::<Host>(&host).unwrap();
+    assert_eq!(session.seats.len(), host.usable.len());
+    assert_eq!(session.items, DEFAULT_ITEMS_CLOSED);
+    let virtual_ground = laid_over_host("epyc-9654-2s");
+    let session = QueueBench::default().session::<Host>(&virtual_ground).unwrap();
+    let cpus = host.usable.len();
+    assert_eq!(session.seats.len(), (VIRTUAL_PRODUCERS_PER_CPU * cpus).min(384));
+    assert_eq!(session.items * session.seats.len() as u64, DEFAULT_ITEMS_CLOSED * cpus as u64);
+}
+
+/// Counts steps, and ends the benchmark after some.
+struct Ends {
+    announced: usize,
+    seen: usize,
+    after: usize,
+}
+
+impl Progress for Ends {
+    fn begin(&mut self, steps: usize) {
+        self.announced = steps;
+    }
+
+    fn step(&mut self, _what: &dyn fmt::Display) -> ControlFlow<()> {
+        self.seen += 1;
+        if self.seen > self.after { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+#[test]
+fn steps_are_announced_and_all_taken() {
+    let bench = QueueBench { scopes: vec![Scope::Cpu, Scope::System], ..small() };
+    let mut progress = Ends { announced: 0, seen: 0, after: usize::MAX };
+    let results = bench.run::<Host>(&host(), &mut progress).unwrap();
+    assert_eq!((progress.announced, progress.seen), (12 * 4, 12 * 4));
+    assert!(!results.notes.iter().any(|note| note.contains("ended early")));
+}
+
+#[test]
+fn an_early_end_keeps_what_was_measured() {
+    let bench = QueueBench { scopes: vec![Scope::Cpu, Scope::System], ..small() };
+    for (after, cells) in [(0, 0), (5, 5), (12, 12), (30, 12)] {
+        let mut progress = Ends { announced: 0, seen: 0, after };
+        let results = bench.run::<Host>(&host(), &mut progress).unwrap();
+        assert_eq!(results.results.len(), cells);
+        assert!(results.results.iter().all(|cell| cell.items_per_sec > 0.0));
+        let note = format!("ended early: {after} of 48 turns were taken");
+        assert!(results.notes.contains(&note), "{:?}", results.notes);
+    }
+}
+
+#[test]
+fn a_ground_without_its_cpus_is_an_error() {
+    let mut ground = host();
+    ground.usable = "8000".parse().unwrap();
+    let error = small().run::<Host>(&ground, &mut Unwatched).unwrap_err().to_string();
+    assert!(error.contains("8000"), "{error}");
+    let mut ground = laid_over_host("pack:1 l3:1 core:4 pu:1");
+    ground.laid_over = Some("8000".parse().unwrap());
+    let error = small().run::<Host>(&ground, &mut Unwatched).unwrap_err().to_string();
+    assert!(error.contains("8000"), "{error}");
+}

@@ -1,0 +1,60 @@
+//! A progress bar, and the key that ends a benchmark early.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use anyhow::Context;
+use coreshard_bench::Progress;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Set by the first Ctrl-C.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// A bar on standard error where that is a terminal. It is drawn between two turns and never by a
+/// thread of its own, which would run beside what is measured.
+pub(super) struct Bar {
+    bar: ProgressBar,
+}
+
+impl Bar {
+    /// A bar that is drawn when the benchmark begins; from now on Ctrl-C ends the benchmark early,
+    /// and a second one ends the command.
+    pub(super) fn new() -> anyhow::Result<Self> {
+        ctrlc::set_handler(|| {
+            if INTERRUPTED.swap(true, Relaxed) {
+                std::process::exit(130);
+            }
+        })
+        .context("cannot listen for Ctrl-C")?;
+        Ok(Self { bar: ProgressBar::no_length() })
+    }
+
+    /// Whether Ctrl-C was pressed.
+    pub(super) fn was_interrupted() -> bool {
+        INTERRUPTED.load(Relaxed)
+    }
+}
+
+impl Progress for Bar {
+    fn begin(&mut self, steps: usize) {
+        let style = "{bar:30} {pos:>4}/{len}  {eta:>4} left  {msg}";
+        self.bar.set_style(ProgressStyle::with_template(style).expect("the template is valid"));
+        self.bar.set_length(steps as u64);
+    }
+
+    fn step(&mut self, what: &dyn fmt::Display) -> ControlFlow<()> {
+        if Self::was_interrupted() {
+            return ControlFlow::Break(());
+        }
+        self.bar.set_message(what.to_string());
+        self.bar.inc(1);
+        ControlFlow::Continue(())
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,278 @@
+//! `coreshard bench queue`: how each affinity scope, wake-up policy and intake performs.
+
+use std::fs;
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::bail;
+use coreshard::{CpuSet, Host, Intake, Scope, Topology, Wake};
+use coreshard_bench::{Ground, QueueBench, QueueResults};
+use coreshard_report::{csv, html, json, table};
+use coreshard_topology::{ShardSize, Usable};
+
+use super::destination::Destination;
+use super::progress::Bar;
+use crate::failure::{bad_input, interrupted};
+use crate::machine::{Machine, MachineArgs};
+use crate::output;
+
+/// Where the page goes if nothing was said of where results go.
+const DEFAULT_PAGE: &str = "./coreshard-bench.html";
+
+/// Columns of a table that does not go to a terminal.
+const COLUMNS_OF_A_FILE: usize = 200;
+
+/// The options of `coreshard bench queue`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Producers, each pinned to a CPU; more than CPUs share them [default: one for each CPU; with a
+    /// virtual machine one for each virtual CPU, but at most 4 for each real one]
+    #[arg(long, value_name = "N", value_parser = count::<65_536>)]
+    threads: Option<u64>,
+
+    /// Items that each producer queues in a run [default: 6000, in a flood 200000; less where
+    /// producers outnumber CPUs]
+    #[arg(long, value_name = "N", value_parser = count::<1_000_000_000_000>)]
+    items: Option<u64>,
+
+    /// Affinity scopes: cpu, smt, cache_shard, cache, numa, system [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Scope>)]
+    scopes: Vec<Scope>,
+
+    /// Wake-up policies: under-lock, after-unlock, coalesced [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Wake>)]
+    wake: Vec<Wake>,
+
+    /// Intakes: locked, lock-free [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Intake>)]
+    intake: Vec<Intake>,
+
+    /// Runs of each combination, interleaved
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = count::<10_000>)]
+    runs: u64,
+
+    /// Flood: producers do not wait for each item, but keep at most N of theirs in flight
+    #[arg(long, value_name = "N", value_parser = count::<1_000_000_000_000>)]
+    outstanding: Option<u64>,
+
+    // Any machine but this one is laid over this one's CPUs.
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    /// Wanted number of cores in a cache shard
+    #[arg(long, value_name = "N", default_value_t = ShardSize::DEFAULT.cores())]
+    shard_size: usize,
+
+    /// Write the results as JSON; with "-" to standard output, and nothing else there
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<PathBuf>,
+
+    /// Write the results as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+
+    /// Write the results as a page with charts [default: ./coreshard-bench.html, where no other file
+    /// is asked for]
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// A number of things, from 1 to `MOST`.
+fn count<const MOST: u64>(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1 is needed".to_owned()),
+        Ok(number) if number <= MOST => Ok(number),
+        Ok(_) => Err(format!("at most {MOST} are possible")),
+        Err(error) => Err(format!("a whole number from 1 to {MOST} is needed: {error}")),
+    }
+}
+
+/// One word of a list of rungs.
+fn rung<R: FromStr<Err: ToString>>(word: &str) -> Result<R, String> {
+    word.trim().parse().map_err(|error: R::Err| error.to_string())
+}
+
+/// The rungs that were listed, or all of them.
+fn or_all<R: Copy>(listed: &[R], all: &[R]) -> Vec<R> {
+    if listed.is_empty() { all.to_vec() } else { listed.to_vec() }
+}
+
+impl Args {
+    fn bench(&self) -> QueueBench {
+        let to_usize = |number| usize::try_from(number).ok().and_then(NonZeroUsize::new);
+        let defaults = QueueBench::default();
+        QueueBench {
+            scopes: or_all(&self.scopes, &Scope::ALL),
+            wakes: or_all(&self.wake, &Wake::ALL),
+            intakes: or_all(&self.intake, &Intake::ALL),
+            threads: self.threads.and_then(to_usize),
+            items_per_thread: self.items.and_then(NonZeroU64::new),
+            runs: to_usize(self.runs).unwrap_or(defaults.runs),
+            outstanding: self.outstanding.and_then(NonZeroU64::new),
+            shard_size: ShardSize::new(self.shard_size),
+            ..defaults
+        }
+    }
+}
+
+/// Where the results go, found to be writable.
+struct Destinations {
+    json: Option<Destination>,
+    json_to_stdout: bool,
+    csv: Option<Destination>,
+    html: Option<Destination>,
+}
+
+impl Destinations {
+    fn open(args: &Args) -> anyhow::Result<Self> {
+        let json_to_stdout = args.json.as_deref() == Some(Path::new("-"));
+        let json = args.json.as_deref().filter(|_| !json_to_stdout);
+        let (csv, mut html) = (args.csv.as_deref(), args.html.as_deref());
+        if args.json.is_none() && csv.is_none() && html.is_none() {
+            html = Some(Path::new(DEFAULT_PAGE));
+        }
+        for (one, other) in [(json, csv), (json, html), (csv, html)] {
+            if let (Some(one), Some(other)) = (one, other)
+                && one == other
+            {
+                let twice =
+                    format!("two reports are to go to {}; give each its own", one.display());
+                return Err(bad_input(anyhow::Error::msg(twice)));
+            }
+        }
+        let open = |path: Option<&Path>| path.map(Destination::open).transpose();
+        Ok(Self { json: open(json)?, json_to_stdout, csv: open(csv)?, html: open(html)? })
+    }
+
+    fn write(self, results: &QueueResults) -> anyhow::Result<()> {
+        if self.json_to_stdout {
+            let mut text = Vec::new();
+            json::write_queue(results, &mut text)?;
+            output::print(&String::from_utf8(text)?)?;
+        } else {
+            output::print(&table::queue(results, columns()))?;
+        }
+        if let Some(file) = self.json {
+            let path = file.path().to_owned();
+            file.write(|out| json::write_queue(results, out))?;
+            said(&path);
+        }
+        if let Some(file) = self.csv {
+            let path = file.path().to_owned();
+            file.write(|out| csv::write_queue(results, out))?;
+            said(&path);
+        }
+        if let Some(file) = self.html {
+            let path = file.path().to_owned();
+            file.write(|out| out.write_all(html::queue_page(results).as_bytes()))?;
+            said(&path);
+        }
+        Ok(())
+    }
+}
+
+fn said(path: &Path) {
+    output::warn(&format!("report written to {}", path.display()));
+}
+
+fn columns() -> usize {
+    match terminal_size::terminal_size_of(std::io::stdout()) {
+        Some((width, _)) => usize::from(width.0),
+        None => COLUMNS_OF_A_FILE,
+    }
+}
+
+/// What the benchmark stands on, and what to say of it.
+struct Site {
+    ground: Ground,
+    cpu_model: Option<String>,
+    notes: Vec<String>,
+}
+
+impl Site {
+    fn new(args: &MachineArgs) -> anyhow::Result<Self> {
+        let machine = args.read()?;
+        if args.is_this_one() {
+            return Ok(Self::here(machine));
+        }
+        let this = Topology::host()?;
+        let usable = Usable::host(&this)?;
+        let Machine { topology, .. } = machine;
+        Ok(Self {
+            ground: Ground {
+                name: topology.name().to_owned(),
+                platform: "host".to_owned(),
+                usable: topology.online().clone(),
+                cpu_quota: usable.quota_cpus(),
+                laid_over: Some(usable.cpus().clone()),
+                topology,
+            },
+            cpu_model: this.model().map(str::to_owned),
+            notes: limits(&usable).into_iter().collect(),
+        })
+    }
+
+    fn here(machine: Machine) -> Self {
+        let Machine { topology, usable, .. } = machine;
+        let cpu_model = topology.model().map(str::to_owned);
+        let cpus = topology.online().clone();
+        let name = cpu_model.as_deref().unwrap_or_else(|| topology.name());
+        let plural = if cpus.len() == 1 { "" } else { "s" };
+        let mut notes = topology.notes().to_vec();
+        notes.extend(usable.as_ref().and_then(limits));
+        Self {
+            ground: Ground {
+                name: format!("{name}, {} CPU{plural}", cpus.len()),
+                platform: "host".to_owned(),
+                usable: cpus,
+                cpu_quota: usable.as_ref().and_then(Usable::quota_cpus),
+                laid_over: None,
+                topology,
+            },
+            cpu_model,
+            notes,
+        }
+    }
+}
+
+/// Which CPUs may be used, where that is not all.
+fn limits(usable: &Usable) -> Option<String> {
+    let (cpus, online): (&CpuSet, &CpuSet) = (usable.cpus(), usable.online());
+    (cpus != online).then(|| {
+        format!(
+            "affinity and cpusets leave CPUs {cpus} of {online} to this process; no other is used"
+        )
+    })
+}
+
+/// The kernel's name and release.
+fn kernel() -> Option<String> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    Some(format!("Linux {}", release.trim()))
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let bench = args.bench();
+    let Site { ground, cpu_model, notes } = Site::new(&args.machine)?;
+    // Before there are files: from here on an interrupt leaves none behind.
+    let mut bar = Bar::new()?;
+    let destinations = Destinations::open(args)?;
+    let mut results = bench.run::<Host>(&ground, &mut bar)?;
+    drop(bar);
+    results.cpu_model = cpu_model;
+    results.kernel = kernel();
+    results.notes.splice(0..0, notes);
+    if results.results.is_empty() {
+        if Bar::was_interrupted() {
+            return Err(interrupted("interrupted before anything was measured"));
+        }
+        bail!("nothing was measured");
+    }
+    destinations.write(&results)?;
+    if Bar::was_interrupted() {
+        return Err(interrupted("interrupted: the results hold what was measured until then"));
+    }
+    Ok(())
+}

@@ -1,0 +1,326 @@
+//! The charts of a queue benchmark: what stands on which axis, in which order and colour.
+//!
+//! A colour is a wake policy and a filling is an intake, in all charts alike; scopes are groups.
+
+use coreshard_bench::{QueueCell, QueueResults};
+
+use crate::chart::{Chart, Fill, Group, Margins, Mark, Row, Scale, Series};
+use crate::findings::{Gain, Ladder, combination, gains};
+use crate::format;
+
+/// Bars start at the edge; the figure stands after them.
+const BARS: Margins = Margins { start_percent: 0.0, end_percent: 16.0 };
+/// A figure stands at either end of a span.
+const SPANS: Margins = Margins { start_percent: 15.0, end_percent: 15.0 };
+/// The names of the rungs stand before the spans.
+const NAMED: Margins = Margins { start_percent: 29.0, end_percent: 14.0 };
+
+/// Height of a row where there is one for each combination.
+const DENSE_PX: f64 = 15.0;
+/// Height of a row where there are few.
+const ROOMY_PX: f64 = 24.0;
+
+/// The wake policies that have a colour of their own, by number of the colour.
+const KNOWN_WAKES: [&str; 3] = ["under-lock", "after-unlock", "coalesced"];
+
+/// The colours and fillings of the combinations in one set of results.
+pub(crate) struct Palette<'a> {
+    wakes: Vec<&'a str>,
+    intakes: Vec<&'a str>,
+}
+
+/// A line of the legend.
+pub(crate) struct LegendEntry<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) series: Series,
+    /// Whether the entry is about the filling alone, whatever the colour.
+    pub(crate) is_neutral: bool,
+}
+
+impl<'a> Palette<'a> {
+    pub(crate) fn of(results: &'a QueueResults) -> Self {
+        Self { wakes: Ladder::Wake.rungs(results), intakes: Ladder::Intake.rungs(results) }
+    }
+
+    pub(crate) fn series(&self, cell: &QueueCell) -> Series {
+        Series { hue: self.hue(&cell.wake), fill: fill(&cell.intake) }
+    }
+
+    /// A rung keeps its colour whichever others were measured, so that pages can be laid side by side.
+    fn hue(&self, wake: &str) -> usize {
+        let place = |rungs: &[&str]| rungs.iter().position(|name| *name == wake);
+        match place(&KNOWN_WAKES) {
+            Some(hue) => hue,
+            None => KNOWN_WAKES.len() + place(&self.wakes).unwrap_or(0),
+        }
+    }
+
+    /// What each colour and each filling means; a ladder of one rung needs no entry.
+    pub(crate) fn legend(&self) -> Vec<LegendEntry<'a>> {
+        let wakes = self.wakes.iter().map(|name| LegendEntry {
+            name,
+            series: Series { hue: self.hue(name), fill: Fill::Solid },
+            is_neutral: false,
+        });
+        let intakes = self.intakes.iter().map(|name| LegendEntry {
+            name,
+            series: Series { hue: 0, fill: fill(name) },
+            is_neutral: true,
+        });
+        let wakes = wakes.filter(|_| self.wakes.len() > 1);
+        wakes.chain(intakes.filter(|_| self.intakes.len() > 1)).collect()
+    }
+}
+
+/// The oldest intake is hollow, whatever came after it is solid.
+fn fill(intake: &str) -> Fill {
+    if intake == "locked" { Fill::Outline } else { Fill::Solid }
+}
+
+/// Items per second of every combination, as bars.
+pub(crate) fn throughput(results: &QueueResults) -> Option<Chart> {
+    let reach = |cell: &QueueCell| [cell.items_per_sec, cell.items_per_sec_max];
+    let scale = Scale::linear(results.results.iter().flat_map(reach))?;
+    let best = results.best();
+    let groups = grouped(results, |cell| {
+        let whole = finite_range(cell.items_per_sec_min, cell.items_per_sec_max);
+        let is_best = best.is_some_and(|best| std::ptr::eq(best, cell));
+        let figure = format::si(cell.items_per_sec);
+        Some(Drawn {
+            mark: match cell.items_per_sec.is_finite() {
+                true => Mark::Bar { value: cell.items_per_sec, range: whole },
+                false => Mark::Absent,
+            },
+            before: String::new(),
+            after: if is_best { format!("{figure} ★") } else { figure },
+            detail: format!(
+                "{} items/s, runs from {} to {}",
+                format::count(cell.items_per_sec),
+                format::count(cell.items_per_sec_min),
+                format::count(cell.items_per_sec_max),
+            ),
+            emphasised: is_best,
+        })
+    });
+    Some(Chart {
+        id: "throughput",
+        title: "Items per second in each affinity scope".into(),
+        description: describe(results, "median items per second", |cell| {
+            format::si(cell.items_per_sec)
+        }),
+        scale,
+        tick: format::si_tick,
+        reference: None,
+        margins: BARS,
+        row_height_px: DENSE_PX,
+        groups,
+    })
+}
+
+/// Percentiles of the queueing call alone.
+pub(crate) fn call_latency(results: &QueueResults) -> Option<Chart> {
+    let percentiles =
+        |cell: &QueueCell| [cell.p50_ns, cell.p90_ns, cell.p95_ns, cell.p99_ns].map(|ns| ns as f64);
+    latency(results, "call", "Time of the queueing call", percentiles)
+}
+
+/// Percentiles from before the queueing call until the item ran.
+pub(crate) fn end_to_end(results: &QueueResults) -> Option<Chart> {
+    let percentiles = |cell: &QueueCell| {
+        let [p50, p99] = [cell.end_to_end_p50_ns, cell.end_to_end_p99_ns].map(|ns| ns as f64);
+        [p50, p50, p99, p99]
+    };
+    latency(results, "end-to-end", "Time until the item ran", percentiles)
+}
+
+fn latency(
+    results: &QueueResults,
+    id: &'static str,
+    title: &str,
+    percentiles: impl Fn(&QueueCell) -> [f64; 4],
+) -> Option<Chart> {
+    let scale = Scale::log(results.results.iter().flat_map(&percentiles))?;
+    let groups = grouped(results, |cell| {
+        let [p50, p90, p95, p99] = percentiles(cell);
+        let strokes: Vec<f64> = if p90 > p50 || p95 < p99 { vec![p90, p95] } else { Vec::new() };
+        let between = strokes
+            .iter()
+            .zip(["p90", "p95"])
+            .map(|(ns, name)| format!(", {name} {}", format::time_ns(*ns)));
+        Some(Drawn {
+            before: format::time_ns(p50),
+            after: format::time_ns(p99),
+            detail: format!(
+                "p50 {}{}, p99 {}",
+                format::time_ns(p50),
+                between.collect::<String>(),
+                format::time_ns(p99)
+            ),
+            mark: Mark::Span { range: (p50, p99), dot: p50, strokes },
+            emphasised: false,
+        })
+    });
+    Some(Chart {
+        id,
+        title: title.to_owned(),
+        description: describe(results, "median and 99th percentile", |cell| {
+            let [p50, _, _, p99] = percentiles(cell);
+            format!("{} and {}", format::time_ns(p50), format::time_ns(p99))
+        }),
+        scale,
+        tick: format::time_tick,
+        reference: None,
+        margins: SPANS,
+        row_height_px: DENSE_PX,
+        groups,
+    })
+}
+
+/// Time that a pool's lock is held for each item, where it was measured.
+pub(crate) fn lock_hold(results: &QueueResults) -> Option<Chart> {
+    let held = |cell: &QueueCell| cell.lock_hold_ns_per_item.filter(|ns| ns.is_finite());
+    let scale = Scale::linear(results.results.iter().filter_map(held))?;
+    let groups = grouped(results, |cell| {
+        let ns = held(cell)?;
+        let longest = cell.lock_hold_max_ns.map_or_else(String::new, |ns| {
+            format!(", at most {} at a stretch", format::time_ns(ns as f64))
+        });
+        Some(Drawn {
+            mark: Mark::Bar { value: ns, range: None },
+            before: String::new(),
+            after: format::time_ns(ns),
+            detail: format!("lock held {} per item{longest}", format::time_ns(ns)),
+            emphasised: false,
+        })
+    });
+    Some(Chart {
+        id: "lock-hold",
+        title: "Time a pool's lock is held for each item".into(),
+        description: describe(results, "lock held per item", |cell| {
+            held(cell).map_or_else(|| "not measured".to_owned(), format::time_ns)
+        }),
+        scale,
+        tick: format::time_tick,
+        reference: None,
+        margins: BARS,
+        row_height_px: DENSE_PX,
+        groups,
+    })
+}
+
+/// What each rung brings over the oldest of its ladder while the other ladders stand still.
+pub(crate) fn ladder_gains(results: &QueueResults) -> Option<Chart> {
+    let all: Vec<(Ladder, Vec<Gain<'_>>)> = Ladder::ALL
+        .into_iter()
+        .map(|ladder| (ladder, gains(results, ladder)))
+        .filter(|(_, gains)| !gains.is_empty())
+        .collect();
+    let reach = all.iter().flat_map(|(_, gains)| gains).flat_map(|gain| [gain.min, gain.max]);
+    let scale = Scale::log(reach)?;
+    let groups = all.iter().map(|(ladder, gains)| Group {
+        name: ladder.title().to_owned(),
+        remark: gains
+            .iter()
+            .find(|gain| gain.is_baseline)
+            .map_or_else(String::new, |gain| format!("compared with {}", gain.rung)),
+        rows: gains.iter().map(gain_row).collect(),
+    });
+    let sentence = |(ladder, gains): &(Ladder, Vec<Gain<'_>>)| {
+        let rungs: Vec<String> = gains
+            .iter()
+            .map(|gain| format!("{} {}", gain.rung, format::times(gain.mean)))
+            .collect();
+        format!("{}: {}.", ladder.title(), rungs.join(", "))
+    };
+    Some(Chart {
+        id: "gains",
+        title: "What each rung brings by itself".into(),
+        description: all.iter().map(sentence).collect::<Vec<_>>().join(" "),
+        scale,
+        tick: format::times_tick,
+        reference: Some(1.0),
+        margins: NAMED,
+        row_height_px: ROOMY_PX,
+        groups: groups.collect(),
+    })
+}
+
+fn gain_row(gain: &Gain<'_>) -> Row {
+    Row {
+        series: Series { hue: 1, fill: if gain.is_baseline { Fill::Outline } else { Fill::Solid } },
+        name: gain.rung.to_owned(),
+        mark: Mark::Span { range: (gain.min, gain.max), dot: gain.mean, strokes: vec![gain.min] },
+        before: String::new(),
+        after: format::times(gain.mean),
+        tooltip: format!(
+            "{}: {} the throughput on average over {}, from {} to {}",
+            gain.rung,
+            format::times(gain.mean),
+            format::counted(gain.pairs, "pair"),
+            format::times(gain.min),
+            format::times(gain.max),
+        ),
+        emphasised: false,
+    }
+}
+
+/// What of a cell is drawn; the rest of its row follows from the combination.
+struct Drawn {
+    mark: Mark,
+    before: String,
+    after: String,
+    detail: String,
+    emphasised: bool,
+}
+
+/// One group for each scope with one row for each cell that `draw` has something for; scopes without any
+/// row are left out.
+fn grouped(results: &QueueResults, draw: impl Fn(&QueueCell) -> Option<Drawn>) -> Vec<Group> {
+    let palette = Palette::of(results);
+    let row = |cell: &QueueCell| {
+        let drawn = draw(cell)?;
+        Some(Row {
+            series: palette.series(cell),
+            name: String::new(),
+            mark: drawn.mark,
+            before: drawn.before,
+            after: drawn.after,
+            tooltip: format!("{}: {}", combination(cell), drawn.detail),
+            emphasised: drawn.emphasised,
+        })
+    };
+    let group = |scope: &str| {
+        let cells = || results.results.iter().filter(|cell| cell.scope == scope);
+        let rows: Vec<Row> = cells().filter_map(row).collect();
+        let remark = cells().next().map_or_else(String::new, pods);
+        (!rows.is_empty()).then(|| Group { name: scope.to_owned(), remark, rows })
+    };
+    Ladder::Scope.rungs(results).into_iter().filter_map(group).collect()
+}
+
+/// The pods of a cell's scope, in words: `1 pod, the same as cache`.
+fn pods(cell: &QueueCell) -> String {
+    let pods = match cell.pods {
+        0 => String::new(),
+        pods => format::counted(pods, "pod"),
+    };
+    match &cell.same_pods_as {
+        Some(scope) if pods.is_empty() => format!("the same as {scope}"),
+        Some(scope) => format!("{pods}, the same as {scope}"),
+        None => pods,
+    }
+}
+
+/// The figures of all cells in one sentence, for who cannot see the chart.
+fn describe(results: &QueueResults, what: &str, figure: impl Fn(&QueueCell) -> String) -> String {
+    let figures: Vec<String> = results
+        .results
+        .iter()
+        .map(|cell| format!("{}: {}", combination(cell), figure(cell)))
+        .collect();
+    format!("For each combination, {what}. {}.", figures.join("; "))
+}
+
+fn finite_range(low: f64, high: f64) -> Option<(f64, f64)> {
+    (low.is_finite() && high.is_finite()).then_some((low, high))
+}

@@ -1,0 +1,272 @@
+//! Results as one HTML file that needs nothing else: no script, no font, no request.
+//!
+//! What is to be read first stands first: the machine, the finding in a sentence, four figures, the
+//! charts. The table of all figures, the method and what a reader must know about this run follow, and
+//! the results themselves are embedded as JSON in the element `results`, so that a page that was sent on
+//! can be measured against a later one.
+
+pub(crate) mod charts;
+mod table;
+
+use coreshard_bench::{Mode, QueueCell, QueueResults};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::chart::{self, Chart, swatch};
+use crate::findings::Contest;
+use crate::format;
+
+use charts::Palette;
+
+const STYLE: &str = include_str!("page.css");
+
+/// The page of a queue benchmark, complete from its doctype on.
+///
+/// Every text in `results` is escaped. The page follows the reader's light or dark appearance, fits a
+/// phone, and prints.
+pub fn queue_page(results: &QueueResults) -> String {
+    let results = &format::printable_results(results);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="generator" content="coreshard";
+                title { "coreshard bench queue · " (results.machine) }
+                style { (PreEscaped(chart::STYLE)) (PreEscaped(STYLE)) }
+            }
+            body {
+                main {
+                    (header(results))
+                    @if results.results.is_empty() {
+                        p.card { "No combination of rungs was measured, so there is nothing to draw." }
+                    } @else {
+                        (tiles(results))
+                        (all_charts(results))
+                        section.card {
+                            h2 #figures { "All figures" }
+                            (table::draw(results))
+                        }
+                    }
+                    (method(results))
+                }
+                script type="application/json" #results { (PreEscaped(embedded(results))) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn header(results: &QueueResults) -> Markup {
+    html! {
+        header {
+            p.kicker { b { "coreshard" } " bench queue" }
+            h1 { (headline(results)) }
+            @if results.virtual_topology {
+                p.warning {
+                    b { "Virtual topology. " }
+                    "The pods are those of a machine that was described, laid over the CPUs of the one \
+                     this ran on. The figures show that the code for many pods works; they do not say how \
+                     fast that machine would be."
+                }
+            }
+            dl.facts {
+                (fact("Machine", &results.machine))
+                @if let Some(cpu_model) = &results.cpu_model { (fact("CPU", cpu_model)) }
+                @if let Some(kernel) = &results.kernel { (fact("Kernel", kernel)) }
+                (fact("Platform", &results.platform))
+                (fact("Load", &load(results)))
+                (fact("Items", &format!(
+                    "{} per producer, {}",
+                    format::count(results.items_per_thread as f64),
+                    format::counted(results.runs, "run"),
+                )))
+            }
+        }
+    }
+}
+
+fn fact(name: &str, value: &str) -> Markup {
+    html! { div { dt { (name) } dd { (value) } } }
+}
+
+fn load(results: &QueueResults) -> String {
+    let producers = format::counted(results.threads, "producer");
+    match results.mode {
+        Mode::Closed => format!("{producers}, one item outstanding each"),
+        Mode::Flood => {
+            let outstanding = format::count(results.outstanding as f64);
+            format!("{producers}, up to {outstanding} items outstanding each")
+        }
+    }
+}
+
+/// The finding, in one or two sentences that claim no more than the ranges allow.
+fn headline(results: &QueueResults) -> Markup {
+    let rate = |cell: &QueueCell| html! { span.figure { (format::si(cell.items_per_sec)) } };
+    let Some(contest) = Contest::of(results) else {
+        return match results.best() {
+            Some(only) => html! { (rungs(only)) " ran " (rate(only)) " items per second." },
+            None => html! { "Nothing was measured." },
+        };
+    };
+    let Contest { best, worst, ties } = contest;
+    html! {
+        @if contest.is_decided() && contest.ratio().is_finite() {
+            (rungs(best)) " ran " (rate(best)) " items per second, "
+            span.figure.gain { (format::times(contest.ratio())) }
+            " the " (rate(worst)) " of " (rungs(worst)) "."
+        } @else if contest.is_decided() {
+            (rungs(best)) " ran " (rate(best)) " items per second; " (rungs(worst)) " ran none."
+        } @else {
+            "No combination stands out: the runs of the fastest, " (rungs(best)) " with " (rate(best))
+            " items per second, and of the slowest, " (rungs(worst)) " with " (rate(worst))
+            ", overlap."
+        }
+        @if contest.is_decided() && ties > 0 {
+            " " small {
+                @if ties == 1 { "The runs of one other combination reach" }
+                @else { "The runs of " (ties) " other combinations reach" }
+                " the range of the best: between those, the choice is noise."
+            }
+        }
+    }
+}
+
+/// The name of a combination, in which a line may end after a dot and nowhere else.
+fn rungs(cell: &QueueCell) -> Markup {
+    let parts = [format!("{}\u{a0}·", cell.scope), format!("{}\u{a0}·", cell.wake)];
+    html! {
+        span.rungs {
+            @for part in &parts { span { (part) } " " }
+            span { (cell.intake) }
+        }
+    }
+}
+
+/// The few figures that one would quote.
+fn tiles(results: &QueueResults) -> Markup {
+    let least = |key: fn(&QueueCell) -> Option<f64>| {
+        let measured = results.results.iter().filter_map(|cell| Some((key(cell)?, cell)));
+        measured.filter(|(ns, _)| ns.is_finite()).min_by(|a, b| a.0.total_cmp(&b.0))
+    };
+    let time = |(ns, cell): (f64, &QueueCell)| (format::time_ns(ns), rungs(cell));
+    let tiles = [
+        (
+            "Most items per second",
+            results.best().map(|cell| (format::si(cell.items_per_sec), rungs(cell))),
+        ),
+        ("Shortest call, median", least(|cell| Some(cell.p50_ns as f64)).map(time)),
+        (
+            "Shortest time until run, p99",
+            least(|cell| Some(cell.end_to_end_p99_ns as f64)).map(time),
+        ),
+        ("Least lock time per item", least(|c| c.lock_hold_ns_per_item).map(time)),
+    ];
+    html! {
+        div.tiles {
+            @for (name, value) in tiles {
+                @if let Some((figure, rungs)) = value {
+                    div.tile {
+                        p.name { (name) }
+                        p.figure { (figure) }
+                        p.by { (rungs) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn all_charts(results: &QueueResults) -> Markup {
+    let percentiles = html! {
+        "The dot is the median, the strokes are p90 and p95, and the line ends at p99. "
+    };
+    html! {
+        (card(charts::throughput(results), results, true, html! {
+            "Bars are the median over the runs, whiskers the slowest and the fastest run; ★ is the best median. "
+        }))
+        div.pair {
+            (card(charts::ladder_gains(results), results, false, html! {
+                "Throughput over that of the oldest rung of the same ladder, with the other ladders \
+                 unchanged: the geometric mean, and the least and the most it brought anywhere."
+            }))
+            (card(charts::lock_hold(results), results, true, html! {
+                "Shorter is better: nobody else enters the pool meanwhile. "
+            }))
+        }
+        div.pair {
+            (card(charts::call_latency(results), results, true, percentiles))
+            (card(charts::end_to_end(results), results, true, html! {
+                "From before the call until the item ran; the dot is the median and the line ends at p99. "
+            }))
+        }
+    }
+}
+
+fn card(
+    chart: Option<Chart>,
+    results: &QueueResults,
+    with_legend: bool,
+    caption: Markup,
+) -> Markup {
+    html! {
+        @if let Some(chart) = chart {
+            figure.card {
+                figcaption {
+                    h2 { (chart.title) }
+                    p { (caption) }
+                    @if with_legend { (legend(results)) }
+                }
+                (chart.draw())
+            }
+        }
+    }
+}
+
+/// What the colours and fillings mean; nothing where there is one combination only.
+fn legend(results: &QueueResults) -> Markup {
+    html! {
+        ul.legend {
+            @for entry in Palette::of(results).legend() {
+                li.neutral[entry.is_neutral] { (swatch(entry.series)) (entry.name) }
+            }
+        }
+    }
+}
+
+fn method(results: &QueueResults) -> Markup {
+    let producers = format::counted(results.threads, "producer");
+    let items = format::count(results.items_per_thread as f64);
+    html! {
+        section.card.method {
+            h2 { "How this was measured" }
+            p {
+                (producers) ", each a thread bound to a CPU, start together and queue " (items)
+                " items each, "
+                @match results.mode {
+                    Mode::Closed => { "waiting for every item to run before queueing the next" }
+                    Mode::Flood => {
+                        "keeping up to " (format::count(results.outstanding as f64))
+                        " of them outstanding without waiting for any one"
+                    }
+                }
+                "; the queueing call is timed alone, and once more until the item ran. Throughput is items \
+                 over elapsed time, " (format::counted(results.runs, "run"))
+                " of all combinations in turn so that drift hits all alike, and percentiles are taken from \
+                 the samples of all runs together."
+            }
+            @if !results.notes.is_empty() {
+                h3 { "About this run" }
+                ul { @for note in &results.notes { li { (note) } } }
+            }
+        }
+    }
+}
+
+/// The results as JSON that can stand inside a `script` element: nothing in it ends the element.
+fn embedded(results: &QueueResults) -> String {
+    let json = serde_json::to_string(results).expect("plain data with string keys is always JSON");
+    json.replace('<', "\\u003c")
+}
