@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use super::Spawn;
+use super::{Spawn, Start};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -13,7 +13,7 @@ pub(crate) struct Crossbeam {
     jobs: crossbeam_channel::Sender<Job>,
 }
 
-impl Spawn for Crossbeam {
+impl Start for Crossbeam {
     fn start(workers: usize) -> Result<Self, String> {
         let (jobs, inbox) = crossbeam_channel::unbounded::<Job>();
         for _ in 0..workers {
@@ -23,7 +23,9 @@ impl Spawn for Crossbeam {
         }
         Ok(Self { jobs })
     }
+}
 
+impl Spawn for Crossbeam {
     #[inline]
     fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         self.jobs.send(Box::new(work)).expect("the workers hold the other end");
@@ -34,11 +36,13 @@ pub(crate) struct ThreadPool {
     pool: threadpool::ThreadPool,
 }
 
-impl Spawn for ThreadPool {
+impl Start for ThreadPool {
     fn start(workers: usize) -> Result<Self, String> {
         Ok(Self { pool: threadpool::ThreadPool::new(workers) })
     }
+}
 
+impl Spawn for ThreadPool {
     #[inline]
     fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         self.pool.execute(work);
@@ -49,13 +53,15 @@ pub(crate) struct RustyPool {
     pool: rusty_pool::ThreadPool,
 }
 
-impl Spawn for RustyPool {
+impl Start for RustyPool {
     fn start(workers: usize) -> Result<Self, String> {
         let pool = rusty_pool::ThreadPool::new(workers, workers, Duration::from_secs(60));
         pool.start_core_threads();
         Ok(Self { pool })
     }
+}
 
+impl Spawn for RustyPool {
     #[inline]
     fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         self.pool.execute(work);

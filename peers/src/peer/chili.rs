@@ -5,7 +5,7 @@ use std::num::NonZero;
 
 use chili::{Config, Scope, ThreadPool};
 
-use super::{ForkJoin, ParallelFor};
+use super::{ForkJoin, ParallelFor, Start};
 
 /// Elements below which a slice is not divided further.
 const FEW: usize = 1024;
@@ -14,17 +14,15 @@ pub(crate) struct Chili {
     pool: ThreadPool,
 }
 
-fn start(workers: usize) -> Chili {
-    // The caller's thread is one of them.
-    let config = Config { thread_count: NonZero::new(workers), ..Config::default() };
-    Chili { pool: ThreadPool::with_config(config) }
+impl Start for Chili {
+    fn start(workers: usize) -> Result<Self, String> {
+        // The caller's thread is one of them.
+        let config = Config { thread_count: NonZero::new(workers), ..Config::default() };
+        Ok(Self { pool: ThreadPool::with_config(config) })
+    }
 }
 
 impl ForkJoin for Chili {
-    fn start(workers: usize) -> Result<Self, String> {
-        Ok(start(workers))
-    }
-
     fn fib(&self, n: u32) -> u64 {
         fn fib(scope: &mut Scope<'_>, n: u32) -> u64 {
             if n < 2 {
@@ -54,10 +52,6 @@ impl ForkJoin for Chili {
 
 impl ParallelFor for Chili {
     const NOTE: Option<&'static str> = Some("halves the slice by join, down to 1,024 elements");
-
-    fn start(workers: usize) -> Result<Self, String> {
-        Ok(start(workers))
-    }
 
     fn for_each(&self, elements: &mut [u64], body: &(impl Fn(&mut u64) + Sync)) {
         fn halve(scope: &mut Scope<'_>, elements: &mut [u64], body: &(impl Fn(&mut u64) + Sync)) {

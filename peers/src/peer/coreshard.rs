@@ -2,21 +2,23 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use super::{ForkJoin, ParallelFor, Spawn};
+use super::{ForkJoin, ParallelFor, Spawn, Start};
 use crate::measure::Padded;
 
 pub(crate) struct Coreshard {
     pub(crate) queue: coreshard::Workqueue,
 }
 
-impl Spawn for Coreshard {
+impl Start for Coreshard {
     /// The workers follow the CPUs that the process is bound to.
     fn start(_workers: usize) -> Result<Self, String> {
         let builder = coreshard::workqueue().map_err(|error| error.to_string())?;
         let queue = builder.name("peers").build().map_err(|error| error.to_string())?;
         Ok(Self { queue })
     }
+}
 
+impl Spawn for Coreshard {
     #[inline]
     fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         self.queue.queue(work).expect("the queue is open");
@@ -56,10 +58,6 @@ impl ForkJoin for Coreshard {
         "has no join: each fork queues one half as an item of one scope, and goes on with the other",
     );
 
-    fn start(workers: usize) -> Result<Self, String> {
-        <Self as Spawn>::start(workers)
-    }
-
     fn fib(&self, n: u32) -> u64 {
         fn fib<'scope>(scope: &'scope Scope<'scope, '_>, sums: &'scope Sums, mut n: u32) {
             while n >= 2 {
@@ -96,10 +94,6 @@ impl ForkJoin for Coreshard {
 impl ParallelFor for Coreshard {
     const NOTE: Option<&'static str> =
         Some("has no parallel-for: the slice's 128 chunks are items of one scope");
-
-    fn start(workers: usize) -> Result<Self, String> {
-        <Self as Spawn>::start(workers)
-    }
 
     fn for_each(&self, elements: &mut [u64], body: &(impl Fn(&mut u64) + Sync)) {
         let chunk = elements.len().div_ceil(128).max(1);

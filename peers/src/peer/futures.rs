@@ -5,14 +5,14 @@ use std::thread;
 
 use bevy_tasks::ParallelSliceMut as _;
 
-use super::{ParallelFor, Spawn, SpawnFuture};
+use super::{ParallelFor, Spawn, SpawnFuture, Start};
 
 /// async-executor, run by threads of ours, as its documentation shows. The static one is the faster.
 pub(crate) struct AsyncExecutor {
     pub(crate) executor: &'static async_executor::StaticExecutor,
 }
 
-impl Spawn for AsyncExecutor {
+impl Start for AsyncExecutor {
     fn start(workers: usize) -> Result<Self, String> {
         let executor: &'static async_executor::StaticExecutor =
             Box::leak(Box::new(async_executor::StaticExecutor::new()));
@@ -22,7 +22,9 @@ impl Spawn for AsyncExecutor {
         }
         Ok(Self { executor })
     }
+}
 
+impl Spawn for AsyncExecutor {
     #[inline]
     fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         self.executor.spawn(async move { work() }).detach();
@@ -39,11 +41,13 @@ pub(crate) struct BevyTasks {
     pub(crate) pool: bevy_tasks::TaskPool,
 }
 
-impl Spawn for BevyTasks {
+impl Start for BevyTasks {
     fn start(workers: usize) -> Result<Self, String> {
         Ok(Self { pool: bevy_tasks::TaskPoolBuilder::new().num_threads(workers).build() })
     }
+}
 
+impl Spawn for BevyTasks {
     #[inline]
     fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         self.pool.spawn(async move { work() }).detach();
@@ -51,10 +55,6 @@ impl Spawn for BevyTasks {
 }
 
 impl SpawnFuture for AsyncExecutor {
-    fn start(workers: usize) -> Result<Self, String> {
-        <Self as Spawn>::start(workers)
-    }
-
     fn spawn_future<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
@@ -64,10 +64,6 @@ impl SpawnFuture for AsyncExecutor {
 }
 
 impl SpawnFuture for BevyTasks {
-    fn start(workers: usize) -> Result<Self, String> {
-        <Self as Spawn>::start(workers)
-    }
-
     fn spawn_future<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
@@ -78,10 +74,6 @@ impl SpawnFuture for BevyTasks {
 
 impl ParallelFor for BevyTasks {
     const NOTE: Option<&'static str> = Some("the slice is handed out in 128 chunks");
-
-    fn start(workers: usize) -> Result<Self, String> {
-        <Self as Spawn>::start(workers)
-    }
 
     fn for_each(&self, elements: &mut [u64], body: &(impl Fn(&mut u64) + Sync)) {
         let chunk = elements.len().div_ceil(128).max(1);

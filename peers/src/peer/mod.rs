@@ -16,11 +16,14 @@ pub(crate) use self::tokio::Tokio;
 pub(crate) use channel::{Crossbeam, RustyPool, ThreadPool};
 pub(crate) use futures::{AsyncExecutor, BevyTasks};
 
-/// An executor that runs closures which threads outside of it hand in.
-pub(crate) trait Spawn: Send + Sync + Sized + 'static {
+/// An executor that can be started.
+pub(crate) trait Start: Sized + 'static {
     /// Starts it with its fastest configuration for this many worker threads.
     fn start(workers: usize) -> Result<Self, String>;
+}
 
+/// An executor that runs closures which threads outside of it hand in.
+pub(crate) trait Spawn: Start + Send + Sync {
     /// Hands `work` in: runs it once, tells nobody.
     fn spawn(&self, work: impl FnOnce() + Send + 'static);
 
@@ -31,11 +34,9 @@ pub(crate) trait Spawn: Send + Sync + Sized + 'static {
 }
 
 /// An executor for recursive work. Both functions fork at every level, down to the last.
-pub(crate) trait ForkJoin: Sized {
+pub(crate) trait ForkJoin: Start {
     /// What a reader must know about how the work is expressed.
     const NOTE: Option<&'static str> = None;
-
-    fn start(workers: usize) -> Result<Self, String>;
 
     /// The n-th Fibonacci number, as the sum of the two before.
     fn fib(&self, n: u32) -> u64;
@@ -45,19 +46,15 @@ pub(crate) trait ForkJoin: Sized {
 }
 
 /// An executor that divides a slice.
-pub(crate) trait ParallelFor: Sized {
+pub(crate) trait ParallelFor: Start {
     /// What a reader must know about how the work is expressed.
     const NOTE: Option<&'static str> = None;
-
-    fn start(workers: usize) -> Result<Self, String>;
 
     fn for_each(&self, elements: &mut [u64], body: &(impl Fn(&mut u64) + Sync));
 }
 
 /// An executor of futures.
-pub(crate) trait SpawnFuture: Send + Sync + Sized + 'static {
-    fn start(workers: usize) -> Result<Self, String>;
-
+pub(crate) trait SpawnFuture: Start + Send + Sync {
     /// Starts a task; the future that comes back awaits its end.
     fn spawn_future<T: Send + 'static>(
         &self,

@@ -2,18 +2,20 @@
 
 use rayon::prelude::*;
 
-use super::{ForkJoin, ParallelFor, Spawn};
+use super::{ForkJoin, ParallelFor, Spawn, Start};
 
 pub(crate) struct Rayon {
     pub(crate) pool: rayon::ThreadPool,
 }
 
-impl Spawn for Rayon {
+impl Start for Rayon {
     fn start(workers: usize) -> Result<Self, String> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(workers).build();
         Ok(Self { pool: pool.map_err(|error| error.to_string())? })
     }
+}
 
+impl Spawn for Rayon {
     #[inline]
     fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         self.pool.spawn(work);
@@ -21,10 +23,6 @@ impl Spawn for Rayon {
 }
 
 impl ForkJoin for Rayon {
-    fn start(workers: usize) -> Result<Self, String> {
-        <Self as Spawn>::start(workers)
-    }
-
     fn fib(&self, n: u32) -> u64 {
         fn fib(n: u32) -> u64 {
             if n < 2 {
@@ -50,10 +48,6 @@ impl ForkJoin for Rayon {
 }
 
 impl ParallelFor for Rayon {
-    fn start(workers: usize) -> Result<Self, String> {
-        <Self as Spawn>::start(workers)
-    }
-
     fn for_each(&self, elements: &mut [u64], body: &(impl Fn(&mut u64) + Sync)) {
         self.pool.install(|| elements.par_iter_mut().for_each(body));
     }

@@ -1,17 +1,19 @@
 //! tokio's multi-thread runtime, without the I/O and time drivers that nothing here needs.
 
-use super::{Spawn, SpawnFuture};
+use super::{Spawn, SpawnFuture, Start};
 
 pub(crate) struct Tokio {
     pub(crate) runtime: tokio::runtime::Runtime,
 }
 
-impl Spawn for Tokio {
+impl Start for Tokio {
     fn start(workers: usize) -> Result<Self, String> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).build();
         Ok(Self { runtime: runtime.map_err(|error| error.to_string())? })
     }
+}
 
+impl Spawn for Tokio {
     #[inline]
     fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         // Dropping the handle lets the task run.
@@ -25,10 +27,6 @@ impl Spawn for Tokio {
 }
 
 impl SpawnFuture for Tokio {
-    fn start(workers: usize) -> Result<Self, String> {
-        <Self as Spawn>::start(workers)
-    }
-
     fn spawn_future<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,

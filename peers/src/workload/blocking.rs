@@ -22,7 +22,7 @@ struct Shared {
 pub(super) fn run<P: Spawn>(cell: &Cell) -> Result<Measured, String> {
     let told = cell.param("told")? != 0;
     let before_threads = threads();
-    let peer = P::start(cell.workers)?;
+    let peer = super::start::<P>(cell)?;
     let shared = Arc::new(Shared {
         ended_ns: (0..cell.items).map(|_| AtomicU64::new(0)).collect(),
         left: AtomicU64::new(cell.items),

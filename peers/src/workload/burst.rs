@@ -26,17 +26,17 @@ struct Burst {
 pub(super) fn run<P: Spawn>(cell: &Cell) -> Result<Measured, String> {
     let rounds = cell.rounds(cell.param("item_ns")?);
     let bursts = cell.items.div_ceil(ITEMS as u64).max(1);
-    let peer = P::start(cell.workers)?;
+    let peer = super::start::<P>(cell)?;
     let mut total = Usage::default();
     let (mut first, mut last) = (Vec::new(), Vec::new());
     let (mut call, mut end_to_end) = (Samples::default(), Samples::default());
     let mut to_last_start_ns = 0;
 
-    one_burst(&peer, rounds, &mut Samples::default());
+    one_burst(peer, rounds, &mut Samples::default());
     for _ in 0..bursts {
         thread::sleep(SILENCE);
         let before = Usage::now();
-        let burst = one_burst(&peer, rounds, &mut call);
+        let burst = one_burst(peer, rounds, &mut call);
         let used = Usage::now().since(before);
         total.cpu_ns += used.cpu_ns;
         total.voluntary_switches += used.voluntary_switches;
@@ -52,7 +52,7 @@ pub(super) fn run<P: Spawn>(cell: &Cell) -> Result<Measured, String> {
         end_to_end.extend(pairs.map(|(start, sent)| start.saturating_sub(sent)).collect());
     }
     let allocations = allocations_during(|| {
-        one_burst(&peer, rounds, &mut Samples::with_capacity(ITEMS));
+        one_burst(peer, rounds, &mut Samples::with_capacity(ITEMS));
     });
 
     let per_burst = |count: u64| count as f64 / bursts as f64;

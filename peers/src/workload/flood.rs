@@ -9,8 +9,8 @@ use crate::peer::Spawn;
 pub(super) fn run<P: Spawn>(cell: &Cell) -> Result<Measured, String> {
     let producers = cell.param("producers")? as usize;
     let rounds = cell.rounds(cell.param("item_ns")?);
-    let peer = P::start(cell.workers)?;
-    let flood = |items, sampling| pass(|_| &peer, producers, items, rounds, sampling);
+    let peer = super::start::<P>(cell)?;
+    let flood = |items, sampling| pass(|_| peer, producers, items, rounds, sampling);
 
     flood(cell.items / 10, Sampling::None);
     let before = Usage::now();

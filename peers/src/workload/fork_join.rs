@@ -50,7 +50,7 @@ pub(super) fn run<P: ForkJoin>(cell: &Cell) -> Result<Measured, String> {
         }
     }
     .at_most(cell.items);
-    let peer = P::start(cell.workers)?;
+    let peer = super::start::<P>(cell)?;
     let go = |recursion| {
         let (sum, right) = match recursion {
             Recursion::Fib(n) => (peer.fib(n), fib(n)),

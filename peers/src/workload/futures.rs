@@ -10,7 +10,7 @@ use crate::peer::SpawnFuture;
 const YIELDING_TASKS: u64 = 100;
 
 pub(super) fn run<P: SpawnFuture>(cell: &Cell) -> Result<Measured, String> {
-    let peer: &'static P = Box::leak(Box::new(P::start(cell.workers)?));
+    let peer = super::start::<P>(cell)?;
     let go: fn(&'static P, u64) -> u64 = match cell.params.keys().next().map(String::as_str) {
         Some("spawn") => spawn_and_join,
         Some("yield") => yield_often,

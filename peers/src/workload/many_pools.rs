@@ -10,9 +10,9 @@ pub(super) fn run<P: Spawn>(cell: &Cell) -> Result<Measured, String> {
     let components = cell.param("components")? as usize;
     let rounds = cell.rounds(cell.param("item_ns")?);
     let before_threads = threads();
-    let peers: Vec<P> =
-        (0..components).map(|_| P::start(cell.workers)).collect::<Result<_, String>>()?;
-    let flood = |items, sampling| pass(|at| &peers[at], components, items, rounds, sampling);
+    let peers: Vec<&P> =
+        (0..components).map(|_| super::start::<P>(cell)).collect::<Result<_, String>>()?;
+    let flood = |items, sampling| pass(|at| peers[at], components, items, rounds, sampling);
 
     flood(cell.items / 10, Sampling::None);
     let before = Usage::now();

@@ -19,7 +19,7 @@ const PERIOD_NS: u64 = 200_000;
 pub(super) fn run<P: Spawn>(cell: &Cell) -> Result<Measured, String> {
     let large = cell.param("large")?;
     let (small_rounds, large_rounds) = (cell.rounds(SMALL_NS), cell.rounds(LARGE_NS));
-    let peer = P::start(cell.workers)?;
+    let peer = super::start::<P>(cell)?;
     let stop = AtomicBool::new(false);
     let (mut call, mut sent) = (Samples::default(), Samples::default());
     let ended: Arc<[AtomicU64]> = (0..cell.items).map(|_| AtomicU64::new(0)).collect();

@@ -16,7 +16,12 @@ mod word;
 
 use crate::cell::{Cell, Outcome};
 use crate::measure::peak_rss_bytes;
-use crate::peer;
+use crate::peer::{self, Start};
+
+/// Starts a peer that is never torn down: the process ends when its cell is over.
+fn start<P: Start>(cell: &Cell) -> Result<&'static P, String> {
+    Ok(Box::leak(Box::new(P::start(cell.workers)?)))
+}
 
 /// Calls a workload's `run` for the peer that the cell names, or says why it does not fit that peer.
 macro_rules! for_peer {

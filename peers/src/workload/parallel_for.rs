@@ -9,7 +9,7 @@ const ROUNDS: u64 = 8;
 
 pub(super) fn run<P: ParallelFor>(cell: &Cell) -> Result<Measured, String> {
     let skewed = cell.param("skewed")? != 0;
-    let peer = P::start(cell.workers)?;
+    let peer = super::start::<P>(cell)?;
     let items = cell.items as usize;
     let mut costs: Vec<u64> = (0..items)
         .map(|at| if skewed && at >= items / 16 * 15 { 15 * ROUNDS } else { ROUNDS })

@@ -9,7 +9,7 @@ use crate::measure::{Samples, Usage, allocations_during, now_ns};
 use crate::peer::Spawn;
 
 pub(super) fn run<P: Spawn>(cell: &Cell) -> Result<Measured, String> {
-    let peer = P::start(cell.workers)?;
+    let peer = super::start::<P>(cell)?;
     measure(cell, |word: &'static Word| {
         peer.spawn(move || word.give());
     })

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::cell::{Cell, Measured};
 use crate::measure::{Samples, Usage, allocations_during, cpu_ns_of_other_threads, now_ns};
-use crate::peer::Spawn;
+use crate::peer::{Spawn, Start};
 
 const PERIOD_NS: u64 = 1_000_000;
 /// Long enough for every peer's workers to have gone to sleep.
@@ -17,11 +17,13 @@ const IDLE: Duration = Duration::from_millis(400);
 /// The producer alone: runs its items itself.
 pub(super) struct Inline;
 
-impl Spawn for Inline {
+impl Start for Inline {
     fn start(_workers: usize) -> Result<Self, String> {
         Ok(Self)
     }
+}
 
+impl Spawn for Inline {
     fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         work();
     }
@@ -48,10 +50,10 @@ pub(super) fn floor(cell: &Cell) -> Result<Measured, String> {
 }
 
 pub(super) fn run<P: Spawn>(cell: &Cell) -> Result<Measured, String> {
-    let peer = P::start(cell.workers)?;
-    trickle(&peer, cell.items.min(20));
+    let peer = super::start::<P>(cell)?;
+    trickle(peer, cell.items.min(20));
     let before = Usage::now();
-    let (call, end_to_end) = trickle(&peer, cell.items);
+    let (call, end_to_end) = trickle(peer, cell.items);
     let used = Usage::now().since(before);
     thread::sleep(SETTLE);
     // All threads but this one, whose sleep costs some microseconds itself.
@@ -60,7 +62,7 @@ pub(super) fn run<P: Spawn>(cell: &Cell) -> Result<Measured, String> {
     let idle_ns = cpu_ns_of_other_threads().zip(before_ns).map(|(after, before)| after - before);
     let counted = cell.items.min(50);
     let allocations = allocations_during(|| {
-        trickle(&peer, counted);
+        trickle(peer, counted);
     });
     let switches = used.voluntary_switches + used.involuntary_switches;
     let mut measured = Measured::new(cell.items, 0, used)
