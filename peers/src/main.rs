@@ -18,6 +18,7 @@ mod workload;
 
 use std::fs;
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -108,23 +109,40 @@ fn compare(arguments: &Arguments) -> Result<(), String> {
                 }
             }
             all.append(&mut series);
+            // After each load, so that whoever stops a long run has what it measured until then.
+            write_files(arguments, &results_of(arguments, &bounds, &all, &load_before))?;
         }
     }
     progress("");
-    let results = Results {
+    let results = results_of(arguments, &bounds, &all, &load_before);
+    print!("{}", table::render(&results));
+    Ok(())
+}
+
+fn results_of(
+    arguments: &Arguments,
+    bounds: &Bounds,
+    series: &[Series],
+    load_before: &str,
+) -> Results {
+    Results {
         machine: machine::describe(&bounds.cpus),
         runs: arguments.runs(),
-        results: results::rows(&all),
-        notes: machine::notes(&load_before, &machine::load_average()),
+        results: results::rows(series),
+        notes: machine::notes(load_before, &machine::load_average()),
+    }
+}
+
+fn write_files(arguments: &Arguments, results: &Results) -> Result<(), String> {
+    let write = |path: &Path, text: String| {
+        fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
     };
-    print!("{}", table::render(&results));
     if let Some(path) = &arguments.html {
-        fs::write(path, page::render(&results))
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        write(path, page::render(results))?;
     }
     if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&results).map_err(|error| error.to_string())?;
-        fs::write(path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = serde_json::to_string_pretty(results).map_err(|error| error.to_string())?;
+        write(path, text + "\n")?;
     }
     Ok(())
 }

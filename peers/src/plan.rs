@@ -82,7 +82,7 @@ pub(crate) fn loads(workload: &str, extent: Extent) -> Vec<Load> {
             let producers = [1, 2, 4, 8].into_iter().filter(|&count| count <= most);
             let empty = producers.map(|producers| {
                 let params = [("item_ns", 0), ("producers", producers)];
-                load("flood", &params, sized(1_000_000, 400_000))
+                load("flood", &params, sized(500_000, 300_000))
             });
             let busy = [(1_000, 200_000), (10_000, 20_000)].map(|(item_ns, items)| {
                 load("flood", &[("item_ns", item_ns), ("producers", 2)], sized(items, items / 4))
@@ -90,12 +90,12 @@ pub(crate) fn loads(workload: &str, extent: Extent) -> Vec<Load> {
             empty.chain(busy).collect()
         }
         "ping-pong" => [1, 2]
-            .map(|producers| load("ping-pong", &[("producers", producers)], sized(40_000, 10_000)))
+            .map(|producers| load("ping-pong", &[("producers", producers)], sized(20_000, 10_000)))
             .to_vec(),
         "burst" => [1_000, 10_000]
-            .map(|item_ns| load("burst", &[("item_ns", item_ns)], sized(64 * 20, 64 * 10)))
+            .map(|item_ns| load("burst", &[("item_ns", item_ns)], sized(64 * 16, 64 * 8)))
             .to_vec(),
-        "trickle" => vec![load("trickle", &[("items_per_sec", 1_000)], sized(500, 200))],
+        "trickle" => vec![load("trickle", &[("items_per_sec", 1_000)], sized(300, 150))],
         "fork-join" => vec![
             load("fork-join", &[("fib", sized(30, 27))], u64::MAX),
             load("fork-join", &[("tree_levels", sized(24, 20))], u64::MAX),
@@ -117,7 +117,7 @@ pub(crate) fn loads(workload: &str, extent: Extent) -> Vec<Load> {
             vec![load("many-pools", &params, sized(100_000, 50_000))]
         }
         "mixed" => {
-            [1, 2].map(|large| load("mixed", &[("large", large)], sized(1_500, 500))).to_vec()
+            [1, 2].map(|large| load("mixed", &[("large", large)], sized(1_000, 500))).to_vec()
         }
         other => unreachable!("{other} is not in the list of workloads"),
     }

@@ -47,6 +47,10 @@ pub(crate) struct Row {
     /// Coreshard's throughput over this peer's, run by run.
     pub(crate) coreshard_ratio: Option<Ratio>,
 
+    /// The peer's CPU time per item over Coreshard's, run by run: steadier than throughput on a
+    /// machine that others use too.
+    #[serde(default)]
+    pub(crate) coreshard_cpu_ratio: Option<Ratio>,
     pub(crate) end_to_end_p999_ns: Option<u64>,
     pub(crate) items_per_sec_min: Option<f64>,
     pub(crate) items_per_sec_max: Option<f64>,
@@ -58,7 +62,7 @@ pub(crate) struct Row {
     pub(crate) note: Option<String>,
 }
 
-/// Coreshard's throughput over a peer's in the same run.
+/// A ratio of two peers' figures, taken in each run by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ratio {
     pub(crate) median: f64,
@@ -167,6 +171,17 @@ impl Series {
         self.runs.iter().map(throughput).collect()
     }
 
+    /// CPU time per item, by run.
+    fn cpu_ns_per_item(&self) -> Vec<Option<f64>> {
+        let cpu = |run: &Run| match run {
+            Run::Ended(Outcome::Measured(measured)) => {
+                Some(measured.cpu_ns? as f64 / measured.items.max(1) as f64)
+            }
+            _ => None,
+        };
+        self.runs.iter().map(cpu).collect()
+    }
+
     /// The status, and the reason where there are no figures or not all.
     fn status(&self) -> (Status, Option<String>) {
         let problem = self.runs.iter().find_map(|run| match run {
@@ -210,9 +225,8 @@ impl Series {
         for (name, value) in self.measured().flat_map(|measured| &measured.figures) {
             figures.entry(name.clone()).or_default().push(*value);
         }
-        let ratio = ours
-            .filter(|ours| ours.peer != self.peer)
-            .and_then(|ours| Ratio::of(&ours.throughputs(), &throughputs));
+        let ours = ours.filter(|ours| ours.peer != self.peer);
+        let cpu = self.cpu_ns_per_item();
         Row {
             workload: self.workload.clone(),
             params: self.params.clone(),
@@ -223,11 +237,12 @@ impl Series {
             call_p999_ns: at(&call, 0.999),
             end_to_end_p50_ns: at(&end_to_end, 0.5),
             end_to_end_p99_ns: at(&end_to_end, 0.99),
-            cpu_ns_per_item: over_runs(|m| Some(m.cpu_ns? as f64 / m.items.max(1) as f64)),
+            cpu_ns_per_item: median(&mut cpu.iter().flatten().copied().collect::<Vec<_>>()),
             context_switches: over_runs(|m| m.context_switches.map(|count| count as f64)),
             peak_rss_bytes: over_runs(|m| m.peak_rss_bytes.map(|bytes| bytes as f64)),
             allocations_per_item: over_runs(|m| m.allocations_per_item),
-            coreshard_ratio: ratio,
+            coreshard_ratio: ours.and_then(|ours| Ratio::of(&ours.throughputs(), &throughputs)),
+            coreshard_cpu_ratio: ours.and_then(|ours| Ratio::of(&cpu, &ours.cpu_ns_per_item())),
             end_to_end_p999_ns: at(&end_to_end, 0.999),
             items_per_sec_min: known.first().copied(),
             items_per_sec_max: known.last().copied(),

@@ -85,6 +85,7 @@ fn a_row_has_its_medians_and_its_quantiles() {
         (Some(10), Some(10), Some(500))
     );
     assert_eq!((row.end_to_end_p50_ns, row.allocations_per_item), (None, None));
+    assert_eq!(row.coreshard_cpu_ratio, Some(Ratio { median: 1.0, min: 1.0, max: 1.0 }));
     assert_eq!(row.figures["threads"], 2.0);
 }
 

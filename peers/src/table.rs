@@ -89,7 +89,7 @@ pub(crate) fn columns(group: &[Row]) -> Vec<Column<'_>> {
     fn time(value: Option<u64>) -> Option<String> {
         value.map(|value| time_ns(value as f64))
     }
-    const ALWAYS: [(&str, Common); 13] = [
+    const ALWAYS: [(&str, Common); 14] = [
         ("peer", |row| Some(row.peer.clone())),
         ("items/s", |row| row.items_per_sec.map(si)),
         ("coreshard is", ratio),
@@ -100,6 +100,9 @@ pub(crate) fn columns(group: &[Row]) -> Vec<Column<'_>> {
         ("p99", |row| time(row.end_to_end_p99_ns)),
         ("p99.9", |row| time(row.end_to_end_p999_ns)),
         ("CPU/item", |row| row.cpu_ns_per_item.map(time_ns)),
+        ("of coreshard's", |row| {
+            row.coreshard_cpu_ratio.map(|ratio| format!("{} ×", digits(ratio.median)))
+        }),
         ("switches", |row| row.context_switches.map(si)),
         ("peak MiB", |row| {
             row.peak_rss_bytes.map(|bytes| format!("{:.1}", bytes / 1024.0 / 1024.0))
