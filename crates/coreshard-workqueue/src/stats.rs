@@ -95,6 +95,6 @@ pub struct PoolStats {
     pub lock_hold_ns: u64,
     /// How long it was held at most, in nanoseconds; measured as above.
     pub lock_hold_max_ns: u64,
-    /// Memory that the lock-free intake has mapped, in bytes.
+    /// Memory that the lock-free intake holds, in bytes.
     pub intake_bytes: usize,
 }

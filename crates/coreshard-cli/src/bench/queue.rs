@@ -246,6 +246,18 @@ fn limits(usable: &Usable) -> Option<String> {
     })
 }
 
+/// What else ran before the benchmark began, where that is more than a little: it is in the figures.
+fn other_load(cpus: usize) -> Option<String> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    let load: f64 = text.split_whitespace().next()?.parse().ok()?;
+    (load > 0.25 * cpus as f64).then(|| {
+        format!(
+            "the machine was not at rest: its load was {load} over the minute before; the ranges \
+             show what that does"
+        )
+    })
+}
+
 /// The kernel's name and release.
 fn kernel() -> Option<String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
@@ -259,11 +271,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     // Before there are files: from here on an interrupt leaves none behind.
     let mut bar = Bar::new()?;
     let destinations = Destinations::open(args)?;
+    let load = other_load(ground.laid_over.as_ref().unwrap_or(&ground.usable).len());
     let mut results = bench.run::<Host>(&ground, &mut bar)?;
     drop(bar);
     results.cpu_model = cpu_model;
     results.kernel = kernel();
-    results.notes.splice(0..0, notes);
+    results.notes.splice(0..0, notes.into_iter().chain(load));
     if results.results.is_empty() {
         if Bar::was_interrupted() {
             return Err(interrupted("interrupted before anything was measured"));

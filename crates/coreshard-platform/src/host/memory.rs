@@ -148,6 +148,15 @@ impl NodeMemory {
         &self.placement
     }
 
+    /// Gives the pages back to the system; from here on they read as zeros, and lie on the node
+    /// that was asked for when they are touched again. False where that cannot be done: then the
+    /// memory is as it was.
+    pub fn give_back_pages(&self) -> bool {
+        // SAFETY: the range is this mapping. It stays mapped; what was written there is gone,
+        // which its user has asked for.
+        unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_DONTNEED) == 0 }
+    }
+
     fn bind(&self, node: NodeId) -> io::Result<()> {
         const WORD_BITS: usize = libc::c_ulong::BITS as usize;
         let mut mask = vec![0 as libc::c_ulong; node.index() / WORD_BITS + 1];
@@ -221,6 +230,16 @@ mod tests {
                 (node, placement) => panic!("{node:?} gave {placement:?}"),
             }
         }
+    }
+
+    #[test]
+    fn pages_that_were_given_back_read_as_zeros() {
+        let memory = NodeMemory::allocate(100_000, None).unwrap();
+        // SAFETY: the mapping is live and this test's alone.
+        unsafe { memory.as_ptr().add(5_000).write_volatile(7) };
+        assert!(memory.give_back_pages());
+        // SAFETY: as above; it stays mapped.
+        assert_eq!(unsafe { memory.as_ptr().add(5_000).read_volatile() }, 0);
     }
 
     #[test]

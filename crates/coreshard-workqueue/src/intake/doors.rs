@@ -211,9 +211,14 @@ impl<P: Platform, T, const LEN: usize> Doors<P, T, LEN> {
         self.queues.iter().map(SegmentQueue::pushed).sum()
     }
 
-    /// Memory that the queues have mapped, in bytes.
-    pub(crate) fn mapped_bytes(&self) -> usize {
-        self.queues.iter().map(SegmentQueue::mapped_bytes).sum()
+    /// Memory that the queues hold, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.queues.iter().map(SegmentQueue::held_bytes).sum()
+    }
+
+    /// Gives memory back that a burst needed and nobody has needed since.
+    pub(crate) fn trim(&self) {
+        self.queues.iter().for_each(SegmentQueue::trim);
     }
 }
 

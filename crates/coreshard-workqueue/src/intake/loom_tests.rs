@@ -94,7 +94,8 @@ fn loom_items_arrive_once_and_wake_the_worker() {
 /// Two producers at doors of their own: one of them rings while the worker goes round the doors.
 ///
 /// Fails with `post` made to put the sentinel on the board without looking whether a door was
-/// opened, and with the bit cleared after the bell is armed instead of before.
+/// opened, with the bit cleared after the bell is armed instead of before, and with a ring that
+/// wakes nobody if a door was open.
 #[test]
 fn loom_a_bell_at_either_door_wakes_the_worker() {
     check(2, || {
@@ -114,8 +115,9 @@ fn loom_a_bell_at_either_door_wakes_the_worker() {
 
 /// Segments are recycled under a producer with an old hint: five items through segments of two.
 ///
-/// Fails with a segment recycled at its own last item alone (without the hold of the next one),
-/// and with the number given before the link.
+/// Fails with a segment recycled at its own last item alone, without the hold of the next one.
+/// Does not reach a number that is given before the link (that takes a third thread with a hint
+/// from the segment's last use): for that there is the argument in `README.md`.
 #[test]
 fn loom_segments_are_recycled_safely() {
     check(2, || {
@@ -138,8 +140,8 @@ fn loom_segments_are_recycled_safely() {
 /// An owner and a thief share a claim of two: each item is taken once, and the thief sees what
 /// the owner claimed.
 ///
-/// Fails with `publish`'s store weakened to `Relaxed`, and with the thief's exchange made a load
-/// and a store.
+/// Fails with `publish`'s store weakened to `Relaxed`, with the owner's fetch-and-add made a load
+/// and a store, and with a thief that takes from a claim that is used up.
 #[test]
 fn loom_a_claim_is_shared_with_a_thief() {
     check(3, || {

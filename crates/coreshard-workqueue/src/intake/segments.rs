@@ -47,8 +47,8 @@ struct Links<P: Platform, T, const LEN: usize> {
     next: P::AtomicPtr<Segment<P, T, LEN>>,
     /// I: the segment before this one, null for the first.
     previous: P::AtomicPtr<Segment<P, T, LEN>>,
-    /// The door of the queue that the segment belongs to, for good.
-    door: u32,
+    /// I: the door of the queue that the segment belongs to.
+    door: P::AtomicU32,
 }
 
 /// What decides when a segment is recycled, on lines that takers write.
@@ -67,13 +67,13 @@ pub(crate) struct Segment<P: Platform, T, const LEN: usize> {
 }
 
 impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
-    fn new(door: u32) -> Self {
+    fn new() -> Self {
         Self {
             links: Padded::new(Links {
                 number: P::AtomicU64::new(0),
                 next: P::AtomicPtr::new(ptr::null_mut()),
                 previous: P::AtomicPtr::new(ptr::null_mut()),
-                door,
+                door: P::AtomicU32::new(0),
             }),
             holds: Padded::new(Holds { taken: P::AtomicU32::new(0), holds: P::AtomicU32::new(0) }),
             slots: std::array::from_fn(|_| Slot {
@@ -86,7 +86,7 @@ impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
 
 impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
     pub(super) fn door(&self) -> usize {
-        self.links.door as usize
+        self.links.door.load(Relaxed) as usize
     }
 }
 
@@ -118,15 +118,31 @@ struct Store<P: Platform, T, const LEN: usize> {
 struct Chunk<P: Platform, T, const LEN: usize> {
     memory: NodeMemory,
     segments: usize,
+    /// Its pages were given back to the system: all its segments wait, and none is in `free`.
+    cold: bool,
     _of: std::marker::PhantomData<fn() -> Segment<P, T, LEN>>,
+}
+
+impl<P: Platform, T, const LEN: usize> Chunk<P, T, LEN> {
+    fn segments(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = *mut Segment<P, T, LEN>> + use<P, T, LEN> {
+        let first = self.memory.as_ptr().cast::<Segment<P, T, LEN>>();
+        (0..self.segments).map(move |at| first.wrapping_add(at))
+    }
+
+    fn holds(&self, segment: *mut Segment<P, T, LEN>) -> bool {
+        let start = self.memory.as_ptr().addr();
+        (start..start + self.memory.len()).contains(&segment.addr())
+    }
 }
 
 impl<P: Platform, T, const LEN: usize> Drop for Chunk<P, T, LEN> {
     fn drop(&mut self) {
-        let first = self.memory.as_ptr().cast::<Segment<P, T, LEN>>();
-        for at in 0..self.segments {
-            // SAFETY: `grow` wrote this many segments at these places, and this is their end.
-            unsafe { ptr::drop_in_place(first.add(at)) };
+        for segment in self.segments() {
+            // SAFETY: `grow` wrote segments at these places (and pages that were given back read
+            // as zeros, which are an unused segment), and this is their end.
+            unsafe { ptr::drop_in_place(segment) };
         }
     }
 }
@@ -474,9 +490,15 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         self.tail.ticket.load(Relaxed)
     }
 
-    /// Memory that the queue has mapped, in bytes.
-    pub(crate) fn mapped_bytes(&self) -> usize {
-        self.store.lock().chunks.iter().map(|chunk| chunk.memory.len()).sum()
+    /// Memory that the queue holds, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let store = self.store.lock();
+        store.chunks.iter().filter(|chunk| !chunk.cold).map(|chunk| chunk.memory.len()).sum()
+    }
+
+    /// Gives memory back to the system that a burst needed and nobody has needed since.
+    pub(crate) fn trim(&self) {
+        self.store.lock().trim();
     }
 }
 
@@ -486,14 +508,21 @@ impl<P: Platform, T, const LEN: usize> Store<P, T, LEN> {
             self.grow(node);
         }
         let segment = self.free.pop().expect("grow adds at least one segment");
-        // SAFETY: segments of the store are live and in nobody's use. The first segment of a
-        // queue is not installed after another, so its holds are set here.
-        let segment_ref = unsafe { &*segment };
-        segment_ref.holds.holds.store(2, Relaxed);
+        // SAFETY: segments of the store are live and in nobody's use; stale readers may look at
+        // their atomics.
+        let words = unsafe { &*segment };
+        words.links.door.store(self.door, Relaxed);
+        // The first segment of a queue is not installed after another, so it is set here.
+        words.holds.holds.store(2, Relaxed);
         segment
     }
 
     fn grow(&mut self, node: Option<NodeId>) {
+        if let Some(cold) = self.chunks.iter_mut().find(|chunk| chunk.cold) {
+            cold.cold = false;
+            self.free.extend(cold.segments().rev());
+            return;
+        }
         let have: usize = self.chunks.iter().map(|chunk| chunk.segments).sum();
         let segments = have.clamp(FIRST_CHUNK_SEGMENTS, LARGEST_CHUNK_SEGMENTS);
         let bytes = segments * size_of::<Segment<P, T, LEN>>();
@@ -502,15 +531,27 @@ impl<P: Platform, T, const LEN: usize> Store<P, T, LEN> {
             // cannot be handed back from here.
             std::alloc::handle_alloc_error(std::alloc::Layout::new::<Segment<P, T, LEN>>())
         });
-        let first = memory.as_ptr().cast::<Segment<P, T, LEN>>();
-        for at in (0..segments).rev() {
-            // SAFETY: the mapping is page-aligned and long enough for this many segments.
-            unsafe {
-                let place = first.add(at);
-                place.write(Segment::new(self.door));
-                self.free.push(place);
+        let chunk = Chunk { memory, segments, cold: false, _of: std::marker::PhantomData };
+        for segment in chunk.segments() {
+            // SAFETY: the mapping is page-aligned, long enough for this many segments, and new.
+            unsafe { segment.write(Segment::new()) };
+        }
+        self.free.extend(chunk.segments().rev());
+        self.chunks.push(chunk);
+    }
+
+    /// Gives back the pages of chunks that wait as a whole, but for the first chunk's.
+    fn trim(&mut self) {
+        if cfg!(loom) {
+            // A model's atomics are more than their bytes.
+            return;
+        }
+        for chunk in self.chunks.iter_mut().skip(1).filter(|chunk| !chunk.cold) {
+            let waiting = self.free.iter().filter(|segment| chunk.holds(**segment)).count();
+            if waiting == chunk.segments && chunk.memory.give_back_pages() {
+                self.free.retain(|segment| !chunk.holds(*segment));
+                chunk.cold = true;
             }
         }
-        self.chunks.push(Chunk { memory, segments, _of: std::marker::PhantomData });
     }
 }

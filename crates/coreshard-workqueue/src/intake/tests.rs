@@ -38,7 +38,30 @@ fn items_come_out_as_they_went_in_and_memory_is_used_again() {
         assert_eq!(seen, (round * 7..round * 7 + 7).collect::<Vec<_>>());
     }
     assert_eq!(queue.pushed(), 7_000);
-    assert!(queue.mapped_bytes() < 64 << 10, "{} bytes for 7 items", queue.mapped_bytes());
+    assert!(queue.held_bytes() < 64 << 10, "{} bytes for 7 items", queue.held_bytes());
+}
+
+#[test]
+fn memory_that_a_burst_needed_is_given_back_and_taken_again() {
+    let (queue, mut taker) = Queue::new(None, 0);
+    for burst in 0..3 {
+        let before = queue.held_bytes();
+        for item in 0..100_000 {
+            assert!(!queue.push(Box::new(item), 7));
+        }
+        let full = queue.held_bytes();
+        assert!(full > 100_000 * 16, "burst {burst}: {full} bytes hold 100,000 items");
+        queue.trim();
+        assert_eq!(queue.held_bytes(), full, "what is in use is kept");
+        let mut seen = 0;
+        while let Some(claim) = queue.claim(&mut taker, LEN) {
+            seen += take(&queue, &claim).len();
+        }
+        assert_eq!(seen, 100_000);
+        queue.trim();
+        assert!(queue.held_bytes() < full / 4, "{} of {full} bytes", queue.held_bytes());
+        assert!(before <= full);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use coreshard_platform::{AtomicInt, Platform};
 
 use super::state::{Entry, State};
 use super::worker::Worker;
-use super::{Pool, PoolGuard};
+use super::{Doors, Pool, PoolGuard};
 
 /// Looks at the next item's slot before a worker sleeps, at first, at least and at most. A look
 /// that succeeds saves two system calls and a context switch, and doubles the next budget; one
@@ -45,9 +45,14 @@ impl<P: Platform> State<P> {
     pub(super) fn reserve_spare(&mut self, pool: &Pool<P>) -> Option<usize> {
         let wanted = self.idle_count() == 0
             && self.alive - self.blocked < pool.place.limit
-            && !self.starting
             && !self.stopping;
         if !wanted {
+            return None;
+        }
+        if self.starting {
+            // The one that is being started may be what this caller waits beside: whoever starts
+            // it looks again when it is done.
+            self.spare_missed = true;
             return None;
         }
         let index = self.reserve_worker(pool)?;
@@ -116,7 +121,7 @@ impl<P: Platform> Worker<'_, P> {
     fn lie_down(&mut self, state: &mut State<P>) -> Rest {
         let pool = self.pool;
         state.rejoin(self.index);
-        if state.active() > pool.place.limit {
+        if state.active() > pool.place.limit && !state.stopping {
             // More run than should, since one came back from being blocked: the others do the
             // work. At the far end of the list, to be culled first.
             state.idle.insert(0, self.index);
@@ -161,6 +166,8 @@ impl<P: Platform> Worker<'_, P> {
         if parker.park_timeout(pool.idle_timeout) {
             return true;
         }
+        // Nobody needed this worker for a while: nor, perhaps, the memory of the last burst.
+        pool.queue.iter().for_each(Doors::trim);
         let state = pool.lock();
         if self.may_leave(state) {
             return false;

@@ -288,7 +288,7 @@ impl<P: Platform> Pool<P> {
             lock_holds: state.counters.lock_holds,
             lock_hold_ns: state.counters.lock_hold_ns,
             lock_hold_max_ns: state.counters.lock_hold_max_ns,
-            intake_bytes: self.queue.as_ref().map_or(0, Doors::mapped_bytes),
+            intake_bytes: self.queue.as_ref().map_or(0, Doors::held_bytes),
         }
     }
 }

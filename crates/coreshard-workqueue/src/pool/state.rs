@@ -46,6 +46,8 @@ pub(super) struct State<P: Platform> {
     pub(super) blocked: usize,
     /// A worker is being started.
     pub(super) starting: bool,
+    /// One more worker was wanted while one was being started.
+    pub(super) spare_missed: bool,
     /// Workers go when there is nothing to do.
     pub(super) stopping: bool,
     /// By worker index; a worker that went by itself leaves `None`.
@@ -68,6 +70,7 @@ impl<P: Platform> State<P> {
             alive: 0,
             blocked: 0,
             starting: false,
+            spare_missed: false,
             stopping: false,
             threads: Vec::new(),
             free: Vec::new(),

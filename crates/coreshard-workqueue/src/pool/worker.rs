@@ -55,6 +55,16 @@ pub(crate) fn runs_item_of<P: Platform>(of: impl FnOnce(&Lane<P>) -> bool) -> bo
     .unwrap_or(false)
 }
 
+/// A hook that panics costs its own work, not the worker.
+fn run_hook(hook: Option<&(dyn Fn(PodId) + Send + Sync)>, pod: PodId) {
+    if let Some(hook) = hook
+        && let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| hook(pod)))
+    {
+        tracing::error!(%pod, panic = crate::handle::message_of(payload.as_ref()), "a hook panicked");
+        std::mem::forget(payload);
+    }
+}
+
 /// At most 15 bytes are seen by the kernel: the scope in short, the pod, the worker.
 fn thread_name(scope: Scope, pod: PodId, index: usize) -> String {
     let scope = match scope {
@@ -134,9 +144,18 @@ impl<P: Platform> Pool<P> {
         }
     }
 
+    /// Starts the worker whose index was reserved, and those that were wanted meanwhile: a worker
+    /// that blocks while another is being started cannot see to its own replacement.
     pub(super) fn start_spare(self: &Arc<Self>, index: usize) {
-        if let Err(error) = self.start_worker(index) {
-            tracing::warn!(pod = %self.place.pod, %error, "a pool is short of a worker");
+        let mut next = Some(index);
+        while let Some(index) = next {
+            if let Err(error) = self.start_worker(index) {
+                tracing::warn!(pod = %self.place.pod, %error, "a pool is short of a worker");
+            }
+            let mut state = self.lock();
+            next = std::mem::take(&mut state.spare_missed)
+                .then(|| state.reserve_spare(self))
+                .flatten();
         }
     }
 }
@@ -172,9 +191,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             // It stays at home: stricter than asked, and said.
             tracing::warn!(%pod, %error, "a worker may not leave its pod");
         }
-        if let Some(hook) = &pool.attributes.hooks.on_start {
-            hook(*pod);
-        }
+        run_hook(pool.attributes.hooks.on_start.as_deref(), *pod);
         loop {
             while let Some(item) = self.next_item() {
                 self.execute(item, &context);
@@ -184,9 +201,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
                 break;
             }
         }
-        if let Some(hook) = &pool.attributes.hooks.on_stop {
-            hook(*pod);
-        }
+        run_hook(pool.attributes.hooks.on_stop.as_deref(), *pod);
         P::set_local(LocalKey::Worker, ptr::null_mut());
     }
 

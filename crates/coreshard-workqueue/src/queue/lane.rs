@@ -127,17 +127,20 @@ impl<P: Platform> Lane<P> {
     #[inline]
     pub(crate) fn enter(&self, door: usize) -> Option<Entry<'_, P>> {
         if self.queued_word(door).fetch_add(1, AcqRel) & FLAG != 0 {
-            self.take_count_back();
+            self.take_count_back(door);
             return None;
         }
         Some(Entry { lane: self, door })
     }
 
     #[cold]
-    fn take_count_back(&self) {
-        let pool = Arc::clone(&self.pool);
-        if self.finish(1) {
-            pool.event.notify();
+    fn take_count_back(&self, door: usize) {
+        self.queued_word(door).fetch_sub(1, AcqRel);
+        // An exchange, though nothing is added: either whoever waits for the lane to be empty has
+        // set its flag before, and is told to look again; or sets it after, and sees the count
+        // that was taken back. The lane is still here, since the caller's handle to the queue is.
+        if self.finish(0) {
+            self.pool.event.notify();
         }
     }
 
