@@ -173,10 +173,11 @@ impl<P: Platform, T, const LEN: usize> Doors<P, T, LEN> {
         sentinel_of(self.board.fetch_and(DOORS, AcqRel)).is_some()
     }
 
-    /// The places where the next items will be seen, at the open doors; `home` first.
+    /// The places where the next items will be seen, at the open doors but `home`: whoever would
+    /// fill that one cannot run while somebody watches on its CPU.
     pub(crate) fn watch(&self, takers: &mut Takers<P, T, LEN>, home: usize) -> Watches<P, T, LEN> {
         let open = self.board.load(Acquire) & DOORS;
-        let mut doors = open_doors(open & 1 << home).chain(open_doors(open & !(1 << home)));
+        let mut doors = open_doors(open & !(1 << home));
         std::array::from_fn(|_| {
             let door = doors.next()?;
             Some((door, self.queues[door].watch(&mut takers.takers[door])?))

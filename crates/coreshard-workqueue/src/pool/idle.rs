@@ -81,13 +81,27 @@ impl<P: Platform> Worker<'_, P> {
         stays
     }
 
-    /// Watches the slot of the next item for a short while; one worker of a pool at a time.
+    /// Watches the slots of the next items for a short while; one worker of a pool at a time.
+    /// True if it is worth looking again.
     pub(super) fn watch(&mut self) -> bool {
         let pool = self.pool;
         let (Some(queue), Some(places)) = (&pool.queue, self.next_slots.take()) else {
             return false;
         };
-        if self.excess || !pool.may_spin || pool.watchers.swap(1, Acquire) != 0 {
+        if self.excess || !pool.may_spin {
+            return false;
+        }
+        if places[0].is_none() {
+            // Work came from this worker's own CPU alone. Its producer may be waiting for that
+            // very CPU: let it run, once.
+            return if std::mem::replace(&mut self.yielded, true) {
+                false
+            } else {
+                P::yield_now();
+                true
+            };
+        }
+        if pool.watchers.swap(1, Acquire) != 0 {
             return false;
         }
         (0..self.gather_spins).for_each(|_| P::spin_hint());

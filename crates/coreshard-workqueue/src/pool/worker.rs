@@ -110,6 +110,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     pub(super) gather_spins: u32,
     /// The last look for work succeeded by watching.
     pub(super) watched: bool,
+    /// It has let others run on its CPU since it last had work.
+    pub(super) yielded: bool,
     pub(super) repatriated: u64,
 }
 
@@ -178,6 +180,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             spins: idle::FIRST_SPINS,
             gather_spins: 0,
             watched: false,
+            yielded: false,
             repatriated: 0,
         }
     }
@@ -335,6 +338,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
                 (self.open(claim, spare.is_none()), items > 1)
             }
         };
+        self.yielded = false;
         self.learn_to_gather(left);
         // Looking at the doors takes lines from their producers: only if somebody can be sent.
         left |= state.can_kick(pool) && state.has_queued(pool);
