@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use coreshard_platform::{AtomicInt, Platform};
 
-use crate::pool::wait_aside;
+use crate::pool::blocking;
 use crate::queue::Lane;
 
 /// What an item threw.
@@ -92,7 +92,7 @@ impl<P: Platform, T> JoinHandle<P, T> {
     /// What the item threw, if it panicked.
     pub fn join(self) -> Result<T, Panic> {
         if !self.watch() {
-            wait_aside::<P, _>(|| self.sleep());
+            blocking::<P, _>(|| self.sleep());
         }
         // SAFETY: the state was seen to be OVER with Acquire, so the worker is done with the
         // value; the handle is consumed, so it is taken once.

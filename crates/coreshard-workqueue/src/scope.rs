@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
 use crate::error::{Refused, RefusedReason};
-use crate::pool::wait_aside;
+use crate::pool::blocking;
 use crate::queue::Workqueue;
 
 /// What the items and the waiting caller share; kept alive by whoever comes last.
@@ -88,7 +88,7 @@ pub(crate) fn run<'env, P: Platform, R>(
         WorkScope { queue, tally: Arc::clone(&tally), scope: PhantomData, env: PhantomData };
     let result = panic::catch_unwind(AssertUnwindSafe(|| body(&scope)));
     if tally.open.fetch_sub(1, AcqRel) != 1 {
-        wait_aside::<P, _>(|| tally.caller.park());
+        blocking::<P, _>(|| tally.caller.park());
     }
     match result {
         Err(payload) => panic::resume_unwind(payload),

@@ -116,8 +116,8 @@ fn loom_a_bell_at_either_door_wakes_the_worker() {
 /// Segments are recycled under a producer with an old hint: five items through segments of two.
 ///
 /// Fails with a segment recycled at its own last item alone, without the hold of the next one.
-/// Does not reach a number that is given before the link (that takes a third thread with a hint
-/// from the segment's last use): for that there is the argument in `README.md`.
+/// Does not reach a number that is given before the link, or kept in the store (that takes a third
+/// thread with a hint from the segment's last use): for that there is the argument in `README.md`.
 #[test]
 fn loom_segments_are_recycled_safely() {
     check(2, || {

@@ -26,8 +26,9 @@ pub enum Intake {
     /// A list under the pool's lock, as in the Linux kernel's workqueue: every producer and every
     /// worker takes the lock for every item.
     Locked,
-    /// A queue of segments that producers enter with a fetch-and-add and an exchange, neither of
-    /// which can fail, and never take a lock for; workers take batches under the pool's lock.
+    /// A queue of segments for each CPU of the pod, which producers enter with a fetch-and-add and
+    /// an exchange, neither of which can fail, and without a lock but for a short one for every
+    /// 128th item; workers take batches under the pool's lock.
     #[default]
     LockFree,
 }

@@ -19,11 +19,6 @@ pub fn blocking<P: Platform, R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// As [`blocking`], for this crate's own waits.
-pub(crate) fn wait_aside<P: Platform, R>(wait: impl FnOnce() -> R) -> R {
-    blocking::<P, R>(wait)
-}
-
 /// While it lives, this thread's worker counts as blocked.
 struct StandIn<P: Platform> {
     pool: Arc<Pool<P>>,
@@ -57,8 +52,8 @@ impl<P: Platform> Drop for StandIn<P> {
 impl<P: Platform> State<P> {
     /// After a worker was put aside: who takes its place, and does what is left or what comes.
     pub(super) fn find_stand_in(&mut self, pool: &Pool<P>) -> (Option<Kick>, Option<usize>) {
-        let kick = if self.has_work(pool) { self.choose_kick(pool) } else { None };
-        let kick = kick.or_else(|| self.appoint_sentinel(pool));
+        let left = self.has_work(pool);
+        let kick = self.pass_on(pool, left);
         let spare = if kick.is_none() { self.reserve_spare(pool) } else { None };
         (kick, spare)
     }

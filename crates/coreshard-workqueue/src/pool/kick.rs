@@ -54,6 +54,12 @@ impl<P: Platform> State<P> {
         Some(Kick { worker })
     }
 
+    /// Sees to it that somebody does what is left, or is told of what comes.
+    pub(super) fn pass_on(&mut self, pool: &Pool<P>, left: bool) -> Option<Kick> {
+        let kick = if left { self.choose_kick(pool) } else { None };
+        kick.or_else(|| self.appoint_sentinel(pool))
+    }
+
     /// Takes the sentinel off the board, to wake it for other work. Where a producer was quicker,
     /// it is awake anyway.
     pub(super) fn recall_sentinel(&mut self, pool: &Pool<P>) -> Option<Kick> {

@@ -33,7 +33,6 @@ pub(crate) use monitor::Monitor;
 use state::{Entry, State};
 
 pub use blocking::blocking;
-pub(crate) use blocking::wait_aside;
 pub(crate) use worker::runs_item_of;
 
 /// Items in a segment of a pool's intake: 4 KiB of slots.

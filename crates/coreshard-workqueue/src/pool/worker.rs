@@ -342,8 +342,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         self.learn_to_gather(left);
         // Looking at the doors takes lines from their producers: only if somebody can be sent.
         left |= state.can_kick(pool) && state.has_queued(pool);
-        let kick = if left { state.choose_kick(pool) } else { None };
-        let kick = kick.or_else(|| state.appoint_sentinel(pool));
+        let kick = state.pass_on(pool, left);
         pool.unlock_and_kick(state, kick);
         // After the lock was held: see the monitor's `run`.
         pool.monitor.notice_work();
@@ -385,12 +384,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let mut state = pool.lock();
         state.counters.stolen += 1;
         // Published before the lock was taken: whoever goes to sleep after this sees it.
-        let kick = if state.can_kick(pool) && state.has_work(pool) {
-            state.choose_kick(pool)
-        } else {
-            None
-        };
-        let kick = kick.or_else(|| state.appoint_sentinel(pool));
+        let left = state.can_kick(pool) && state.has_work(pool);
+        let kick = state.pass_on(pool, left);
         pool.unlock_and_kick(state, kick);
         item
     }

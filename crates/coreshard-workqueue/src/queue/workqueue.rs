@@ -13,7 +13,7 @@ use super::limiter::Limiter;
 use crate::error::{Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::event::Event;
 use crate::handle::{self, JoinHandle};
-use crate::pool::{runs_item_of, wait_aside};
+use crate::pool::{blocking, runs_item_of};
 use crate::queue::builder::Request;
 use crate::runtime::PoolSet;
 use crate::scope::{self, WorkScope};
@@ -92,7 +92,7 @@ impl<P: Platform> Shared<P> {
             self.in_flight() == 0
         };
         let reached =
-            self.in_flight() == 0 || wait_aside::<P, _>(|| self.event.wait_until(deadline, empty));
+            self.in_flight() == 0 || blocking::<P, _>(|| self.event.wait_until(deadline, empty));
         self.lanes.iter().for_each(Lane::unwatch);
         // Another waiter may have relied on the flags that were just taken down: it looks again.
         self.event.notify();
