@@ -20,9 +20,11 @@
 mod attributes;
 mod error;
 mod event;
+mod fork;
 mod handle;
 mod intake;
 mod item;
+mod latch;
 #[cfg(all(test, loom))]
 mod loom_platform;
 mod pool;
@@ -36,6 +38,7 @@ pub use attributes::Hooks;
 pub use error::{
     BuildError, ParseRungError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock,
 };
+pub use fork::join;
 pub use handle::{JoinHandle, Panic};
 pub use intake::Intake;
 pub use pool::blocking;

@@ -11,7 +11,7 @@ use crate::attributes::{Attributes, Place};
 use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::event::Event;
 use crate::intake::MOST_DOORS;
-use crate::pool::{Monitor, Pool, PoolSettings};
+use crate::pool::{Monitor, Pool, PoolSettings, Seat};
 use crate::queue::{Builder, Request, Shared, Workqueue};
 
 /// The pools of one set of attributes, one a pod.
@@ -35,6 +35,36 @@ struct Route {
 impl<P: Platform> PoolSet<P> {
     pub(crate) fn pools(&self) -> impl Iterator<Item = &Arc<Pool<P>>> {
         self.pools.iter()
+    }
+
+    /// True if the worker is of one of these pools.
+    pub(crate) fn has(&self, seat: Seat<'_, P>) -> bool {
+        seat.pool_is(|pool| Arc::ptr_eq(&pool.attributes, &self.attributes))
+    }
+
+    /// Workers that may run at once.
+    pub(crate) fn worker_limit(&self) -> usize {
+        self.pools.iter().map(|pool| pool.place.limit).sum()
+    }
+
+    /// Tells each pool of the others, the nearest first, so that its workers can help those of
+    /// the others with forked work. At equal distance they begin with the next after themselves.
+    fn introduce(&self, topology: &Topology) {
+        let place = |pool: &Arc<Pool<P>>| {
+            let first = pool.place.cpus.iter().next();
+            first.and_then(|cpu| topology.cpu(cpu)).map(|cpu| (cpu.llc, cpu.node))
+        };
+        let places: Vec<_> = self.pools.iter().map(place).collect();
+        for (at, pool) in self.pools.iter().enumerate() {
+            let mut others: Vec<usize> =
+                (1..self.pools.len()).map(|step| (at + step) % self.pools.len()).collect();
+            others.sort_by_key(|&other| match (places[at], places[other]) {
+                (Some((llc, _)), Some((other_llc, _))) if llc == other_llc => 0,
+                (Some((_, node)), Some((_, other_node))) if node == other_node => 1,
+                _ => 2,
+            });
+            pool.set_neighbours(Some(others.iter().map(|&at| Arc::clone(&self.pools[at])).collect()));
+        }
     }
 
     /// The pod and the door of the CPU that the caller runs on. CPUs that the set does not serve
@@ -69,6 +99,8 @@ impl<P: Platform> PoolSet<P> {
 
 impl<P: Platform> Drop for PoolSet<P> {
     fn drop(&mut self) {
+        // They hold one another.
+        self.pools.iter().for_each(|pool| pool.set_neighbours(None));
         self.pools.iter().for_each(|pool| pool.stop());
         let monitor = self.pools.first().map(|pool| pool.monitor());
         self.pools = Box::default();
@@ -354,6 +386,7 @@ impl<P: Platform> Machine<P> {
             }
         }
         set.pools = pools.into();
+        set.introduce(&self.topology);
         Ok(Arc::new(set))
     }
 

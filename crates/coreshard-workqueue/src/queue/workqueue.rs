@@ -1,6 +1,7 @@
 //! The handle that programs hold.
 
 use std::fmt;
+use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +13,9 @@ use super::lane::{Core, Entry, Lane};
 use super::limiter::Limiter;
 use crate::error::{Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::event::Event;
+use crate::fork::{install, spread};
 use crate::handle::{self, JoinHandle};
-use crate::pool::{blocking, runs_item_of};
+use crate::pool::{Seat, blocking, runs_item_of};
 use crate::queue::builder::Request;
 use crate::runtime::PoolSet;
 use crate::scope::{self, WorkScope};
@@ -185,6 +187,72 @@ impl<P: Platform> Workqueue<P> {
         body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
     ) -> R {
         scope::run(self, body)
+    }
+
+    /// Runs `work` on one of the queue's workers and waits for its result: there,
+    /// [`join`](crate::join) finds others to help. On such a worker already, `work` is called at
+    /// once. Allocates nothing.
+    ///
+    /// # Errors
+    /// Hands `work` back if the queue is shut down.
+    ///
+    /// # Panics
+    /// With what `work` threw.
+    pub fn install<F, R>(&self, work: F) -> Result<R, Refused<F>>
+    where
+        F: FnOnce() -> R + Send,
+        R: Send,
+    {
+        if Seat::<P>::here().is_some_and(|seat| self.shared().set.has(seat)) {
+            return Ok(work());
+        }
+        let Some(entry) = self.enter() else {
+            return Err(Refused::new(work, RefusedReason::ShutDown));
+        };
+        Ok(install::<P, _, _>(entry, work))
+    }
+
+    /// Calls `body` with each element of `elements`, on as many of the queue's workers as find
+    /// time, and waits for all of them. Who is late is relieved by those who are done.
+    ///
+    /// # Errors
+    /// Hands `body` back, uncalled, if the queue is shut down.
+    ///
+    /// # Panics
+    /// With what the first call of `body` to panic threw. Other elements may be done or not.
+    pub fn for_each_mut<T, F>(&self, elements: &mut [T], body: F) -> Result<(), Refused<F>>
+    where
+        T: Send,
+        F: Fn(&mut T) + Sync + Send,
+    {
+        let workers = self.shared().set.worker_limit();
+        let each = |piece: &mut [T]| piece.iter_mut().for_each(&body);
+        let run = || spread::<P, _>(elements, workers, &each);
+        match self.install(run).map_err(|refused| refused.reason()) {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(Refused::new(body, reason)),
+        }
+    }
+
+    /// Calls `body` with ranges that cover `numbers` and do not overlap, on as many of the queue's
+    /// workers as find time, and waits for all of them. How long the ranges are depends on who
+    /// finds time.
+    ///
+    /// # Errors
+    /// Hands `body` back, uncalled, if the queue is shut down.
+    ///
+    /// # Panics
+    /// With what the first call of `body` to panic threw. Other ranges may be done or not.
+    pub fn for_each_range<F>(&self, numbers: Range<usize>, body: F) -> Result<(), Refused<F>>
+    where
+        F: Fn(Range<usize>) + Sync + Send,
+    {
+        let workers = self.shared().set.worker_limit();
+        match self.install(|| spread::<P, _>(numbers, workers, &body)).map_err(|refused| refused.reason())
+        {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(Refused::new(body, reason)),
+        }
     }
 
     /// Counts an item in at the caller's pod; whoever sends it answers for what it borrows.
