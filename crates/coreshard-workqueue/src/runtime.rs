@@ -63,7 +63,9 @@ impl<P: Platform> PoolSet<P> {
                 (Some((_, node)), Some((_, other_node))) if node == other_node => 1,
                 _ => 2,
             });
-            pool.set_neighbours(Some(others.iter().map(|&at| Arc::clone(&self.pools[at])).collect()));
+            pool.set_neighbours(Some(
+                others.iter().map(|&at| Arc::clone(&self.pools[at])).collect(),
+            ));
         }
     }
 

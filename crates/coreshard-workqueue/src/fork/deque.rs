@@ -20,14 +20,8 @@ pub(crate) const CAPACITY: usize = 256;
 #[cfg(loom)]
 pub(crate) const CAPACITY: usize = 3;
 
-/// Private jobs beyond which some are shared.
-#[cfg(not(loom))]
-const MOST_PRIVATE: u32 = 8;
-#[cfg(loom)]
-const MOST_PRIVATE: u32 = 1;
-
-/// Private jobs that are left after sharing for that reason, and that the owner takes back at once.
-const KEPT_PRIVATE: u32 = MOST_PRIVATE.div_ceil(2);
+/// Private jobs that an owner may keep, at most.
+const MOST_PRIVATE: u32 = 16;
 
 const SPLIT: u32 = 32;
 
@@ -51,12 +45,21 @@ pub(crate) struct Deque<P: Platform, T> {
 }
 
 /// The owner's side.
+///
+/// It keeps jobs private as far as experience allows: each time it takes back what it shared, and
+/// nobody has stolen since the last time, it may keep twice as many. A theft, which says that
+/// somebody has nothing to do, ends that: then all is shared at once. So few and long jobs are
+/// open to all from the start, and many short ones cost no locked instruction.
 #[derive(Debug, Default)]
 pub(crate) struct Owner {
     /// The first free place.
     bottom: Cell<u32>,
     /// What the shared word says: nobody else moves it.
     split: Cell<u32>,
+    /// How many jobs may be private.
+    allowed: Cell<u32>,
+    /// What `top` was when that was last changed.
+    seen_top: Cell<u32>,
 }
 
 /// What became of a pushed job.
@@ -66,7 +69,7 @@ pub(crate) enum Pushed {
     Full,
     /// Nothing changed for thieves.
     Private,
-    /// There was nothing for thieves before, and there is now.
+    /// There is more for thieves than before.
     Shared,
 }
 
@@ -123,22 +126,29 @@ impl Owner {
         place.store(job.as_ptr(), Relaxed);
         self.bottom.set(bottom + 1);
         let split = self.split.get();
-        let nothing_shared = top_of(deque.shares.load(Relaxed)) == split;
-        if nothing_shared || bottom + 1 - split > MOST_PRIVATE {
-            return self.share(deque, nothing_shared);
+        let top = top_of(deque.shares.load(Relaxed));
+        if top == split || bottom + 1 - split > self.allowed.get() {
+            return self.share(deque, top);
         }
         Pushed::Private
     }
 
     #[cold]
-    fn share<P: Platform, T>(&self, deque: &Deque<P, T>, nothing_shared: bool) -> Pushed {
-        let (bottom, split) = (self.bottom.get(), self.split.get());
-        let private = bottom - split;
-        let more = if nothing_shared { private.div_ceil(2) } else { private - KEPT_PRIVATE };
+    fn share<P: Platform, T>(&self, deque: &Deque<P, T>, top: u32) -> Pushed {
+        self.learn(top, self.allowed.get());
+        let (split, allowed) = (self.split.get(), self.allowed.get());
+        let private = self.bottom.get() - split;
+        let more = (private.saturating_sub(allowed / 2)).max(private.div_ceil(2));
         self.split.set(split + more);
         // Release publishes the places. SeqCst: see `Deque::has_shared`.
         deque.shares.fetch_add(u64::from(more) << SPLIT, SeqCst);
-        if nothing_shared { Pushed::Shared } else { Pushed::Private }
+        Pushed::Shared
+    }
+
+    /// Allows so many private jobs; none if there was a theft since.
+    fn learn(&self, top: u32, allowed: u32) {
+        let theft = self.seen_top.replace(top) != top;
+        self.allowed.set(if theft { 0 } else { allowed.min(MOST_PRIVATE) });
     }
 
     /// Takes the youngest job off, if no thief has it.
@@ -161,11 +171,13 @@ impl Owner {
             if top == split {
                 return false;
             }
-            let kept = top.max(split.saturating_sub(KEPT_PRIVATE));
+            let taken = self.allowed.get().div_ceil(2).max(1);
+            let kept = top.max(split.saturating_sub(taken));
             // Acquire: what a thief did to `top` comes before what is put into these places.
             match deque.shares.compare_exchange(word, shares(top, kept), AcqRel, Relaxed) {
                 Ok(_) => {
                     self.split.set(kept);
+                    self.learn(top, self.allowed.get() * 2 + 1);
                     return true;
                 }
                 Err(now) => word = now,
@@ -178,12 +190,9 @@ impl Owner {
         let bottom = self.bottom.get() - 1;
         self.bottom.set(bottom);
         self.split.set(bottom);
+        self.seen_top.set(bottom);
+        self.allowed.set(0);
         // A store: nothing is shared, so no thief's exchange can succeed at this moment.
         deque.shares.store(shares(bottom, bottom), Release);
-    }
-
-    /// True if no job is on the stack.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bottom.get() == 0
     }
 }

@@ -36,10 +36,7 @@ use crate::pool::Seat;
 /// assert_eq!(fib(12), 144);
 /// ```
 #[inline]
-pub fn join<P: Platform, A, B>(
-    a: impl FnOnce() -> A,
-    b: impl FnOnce() -> B + Send,
-) -> (A, B)
+pub fn join<P: Platform, A, B>(a: impl FnOnce() -> A, b: impl FnOnce() -> B + Send) -> (A, B)
 where
     B: Send,
 {
@@ -94,15 +91,23 @@ struct Unwinding<'frame, P: Platform, F: FnOnce(bool) -> R, R> {
 }
 
 impl<P: Platform, F: FnOnce(bool) -> R, R> Drop for Unwinding<'_, P, F, R> {
+    /// Inlined, so that the guard needs no memory where nothing is thrown.
+    #[inline(always)]
     fn drop(&mut self) {
-        match self.seat.pop() {
-            // SAFETY: it was popped, and is not run.
-            Popped::Own => drop(unsafe { self.job.take_work() }),
-            Popped::Stolen => {
-                self.seat.wait_for(self.job.done());
-                // SAFETY: stolen, executed, and the latch was seen to be open.
-                drop(unsafe { self.job.take_result() });
-            }
+        abandon(self.seat, self.job);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn abandon<P: Platform, F: FnOnce(bool) -> R, R>(seat: Seat<'_, P>, job: &Job<P, F, R>) {
+    match seat.pop() {
+        // SAFETY: it was popped, and is not run.
+        Popped::Own => drop(unsafe { job.take_work() }),
+        Popped::Stolen => {
+            seat.wait_for(job.done());
+            // SAFETY: stolen, executed, and the latch was seen to be open.
+            drop(unsafe { job.take_result() });
         }
     }
 }

@@ -22,8 +22,9 @@ use crate::queue::Lane;
 const LOOKS: u32 = 256;
 const YIELDS: u32 = 16;
 
-/// Times that a job is shared without looking for a sleeper, at most, after nobody slept.
-const MOST_UNCALLED: u32 = 64;
+/// Times that a job is shared without looking for a sleeper in other pools, at most, after nobody
+/// slept there.
+const MOST_UNCALLED: u32 = 7;
 
 /// The other pools of a set, the nearest first.
 pub(crate) type Neighbours<P> = Arc<[Arc<Pool<P>>]>;
@@ -35,7 +36,7 @@ pub(super) struct Forks<P: Platform> {
     counted: Cell<bool>,
     /// How often not to look for a sleeper, and how often that is after the next failure.
     uncalled: Cell<(u32, u32)>,
-    neighbours: OnceCell<Option<Neighbours<P>>>,
+    neighbours: OnceCell<Neighbours<P>>,
 }
 
 impl<P: Platform> Forks<P> {
@@ -62,7 +63,7 @@ impl<P: Platform> Clone for Seat<'_, P> {
 
 impl<P: Platform> Copy for Seat<'_, P> {}
 
-impl<P: Platform> Seat<'_, P> {
+impl<'thread, P: Platform> Seat<'thread, P> {
     /// `None` on a thread that is no worker.
     #[inline]
     pub(crate) fn here() -> Option<Self> {
@@ -71,50 +72,58 @@ impl<P: Platform> Seat<'_, P> {
 
     #[inline]
     #[allow(unsafe_code)]
-    fn desk(&self) -> &Desk<P> {
+    fn desk(self) -> &'thread Desk<P> {
         // SAFETY: the worker's own desk is freed with its pool, which the context keeps.
         unsafe { self.context.desk.as_ref() }
     }
 
     /// The lane of the item that runs.
     #[inline]
-    pub(crate) fn lane(&self) -> *const Lane<P> {
+    pub(crate) fn lane(self) -> *const Lane<P> {
         self.context.lane.get()
     }
 
     /// True if this worker's pool satisfies `is`.
-    pub(crate) fn pool_is(&self, is: impl FnOnce(&Arc<Pool<P>>) -> bool) -> bool {
+    pub(crate) fn pool_is(self, is: impl FnOnce(&Arc<Pool<P>>) -> bool) -> bool {
         is(&self.context.pool)
     }
 
     /// Offers a job to thieves, sooner or later.
     #[inline]
-    pub(crate) fn push(&self, job: NonNull<Header<P>>) -> Pushed {
+    pub(crate) fn push(self, job: NonNull<Header<P>>) -> Pushed {
         self.context.forks.owner.push(&self.desk().deque, job)
     }
 
     /// Takes back the job that was pushed last.
     #[inline]
-    pub(crate) fn pop(&self) -> Popped {
+    pub(crate) fn pop(self) -> Popped {
         self.context.forks.owner.pop(&self.desk().deque)
     }
 
     /// After a job was shared: wakes one who sleeps, to take it.
     #[cold]
-    pub(crate) fn call_thieves(&self) {
-        let forks = &self.context.forks;
-        let pool = &self.context.pool;
+    pub(crate) fn call_thieves(self) {
+        let Context { pool, forks, .. } = self.context;
         if !forks.counted.replace(true) {
-            // SeqCst: before the job's own announcement is read, see `Pool::has_forks`. (The
-            // job was shared before this; who sleeps in between is called below.)
+            // SeqCst: before the boards are read, see `Pool::has_forks`.
             pool.forking.fetch_add(1, SeqCst);
+        }
+        self.call_one();
+    }
+
+    /// Wakes one sleeper, the nearest. The other pools are not looked at each time where nobody
+    /// slept there: whoever falls asleep looks at this worker's stack before.
+    fn call_one(self) {
+        let Context { pool, forks, .. } = self.context;
+        if pool.call_thief() {
+            return;
         }
         let (skip, after) = forks.uncalled.get();
         if skip > 0 {
             forks.uncalled.set((skip - 1, after));
             return;
         }
-        let called = pool.call_thief() || self.neighbours().iter().any(|pool| pool.call_thief());
+        let called = self.neighbours().iter().any(|pool| pool.call_thief());
         let after = if called { 0 } else { (after * 2 + 1).min(MOST_UNCALLED) };
         forks.uncalled.set((after, after));
     }
@@ -122,7 +131,7 @@ impl<P: Platform> Seat<'_, P> {
     /// After the job that was pushed last was stolen: runs other forked jobs until it is done,
     /// and takes it off the stack.
     #[cold]
-    pub(crate) fn wait_for(&self, done: &Latch<P>) {
+    pub(crate) fn wait_for(self, done: &Latch<P>) {
         let mut looks = 0;
         while !done.is_open() {
             if self.run_stolen() {
@@ -142,27 +151,31 @@ impl<P: Platform> Seat<'_, P> {
     }
 
     /// Steals one job and runs it. False if there was none.
-    fn run_stolen(&self) -> bool {
+    fn run_stolen(self) -> bool {
         let stolen = self.steal();
         if let Some(job) = stolen {
-            // There may be more; whoever has work calls the next.
-            if self.context.pool.has_forks() {
-                self.context.pool.call_thief();
-            }
             self.execute(job);
         }
         stolen.is_some()
     }
 
-    fn steal(&self) -> Option<NonNull<Header<P>>> {
+    /// Takes a job, from the nearest worker that has one. Where there are more, it calls the next
+    /// who sleeps.
+    fn steal(self) -> Option<NonNull<Header<P>>> {
         let Context { pool, index, .. } = self.context;
-        pool.steal_fork(Some(*index)).or_else(|| {
-            self.neighbours().iter().find_map(|neighbour| neighbour.steal_fork(None))
-        })
+        let from = |pool: &Pool<P>, but| {
+            let job = pool.steal_fork(but)?;
+            if pool.has_forks() {
+                self.call_one();
+            }
+            Some(job)
+        };
+        from(pool, Some(*index))
+            .or_else(|| self.neighbours().iter().find_map(|neighbour| from(neighbour, None)))
     }
 
     #[allow(unsafe_code)]
-    fn execute(&self, job: NonNull<Header<P>>) {
+    fn execute(self, job: NonNull<Header<P>>) {
         let (lane, desk) = (&self.context.lane, self.desk());
         // SAFETY: the job lives until it is done, and that it is not.
         let outer = lane.replace(unsafe { job.as_ref() }.lane);
@@ -172,10 +185,16 @@ impl<P: Platform> Seat<'_, P> {
         lane.set(outer);
     }
 
-    /// The other pools, looked up once.
-    fn neighbours(&self) -> &[Arc<Pool<P>>] {
+    /// The other pools; none before the set is complete, then looked up once.
+    fn neighbours(self) -> &'thread [Arc<Pool<P>>] {
         let Context { pool, forks, .. } = self.context;
-        forks.neighbours.get_or_init(|| pool.neighbours.lock().clone()).as_deref().unwrap_or(&[])
+        if let Some(neighbours) = forks.neighbours.get() {
+            return neighbours;
+        }
+        match pool.neighbours.lock().clone() {
+            Some(known) => forks.neighbours.get_or_init(|| known),
+            None => &[],
+        }
     }
 }
 
@@ -239,6 +258,15 @@ impl<P: Platform> Pool<P> {
             .filter(|(index, _)| *index > first)
             .chain(self.each_desk().filter(|(index, _)| *index <= first && Some(*index) != but))
             .find_map(|(_, desk)| desk.deque.steal())
+    }
+
+    /// Wakes a worker that sleeps, of this pool or of another.
+    pub(super) fn call_anybody(&self) {
+        if !self.call_thief()
+            && let Some(neighbours) = self.neighbours.lock().clone()
+        {
+            neighbours.iter().any(|pool| pool.call_thief());
+        }
     }
 
     /// Wakes a worker of this pool that sleeps, if one more may run.

@@ -142,6 +142,12 @@ impl<P: Platform> Pool<P> {
         if state.active() == 0 {
             return false;
         }
+        if self.has_forks() {
+            drop(state);
+            // Whoever fell asleep in another pool just before may have been missed.
+            self.call_anybody();
+            state = self.lock();
+        }
         if state.active() < self.place.limit || !state.has_work(self) {
             return true;
         }

@@ -248,7 +248,9 @@ impl<P: Platform> Workqueue<P> {
         F: Fn(Range<usize>) + Sync + Send,
     {
         let workers = self.shared().set.worker_limit();
-        match self.install(|| spread::<P, _>(numbers, workers, &body)).map_err(|refused| refused.reason())
+        match self
+            .install(|| spread::<P, _>(numbers, workers, &body))
+            .map_err(|refused| refused.reason())
         {
             Ok(()) => Ok(()),
             Err(reason) => Err(Refused::new(body, reason)),
