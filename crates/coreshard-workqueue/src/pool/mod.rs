@@ -12,6 +12,7 @@ mod lanes;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod monitor;
+mod running;
 mod state;
 mod worker;
 
@@ -33,6 +34,7 @@ pub(crate) use monitor::Monitor;
 use state::{Entry, State};
 
 pub use blocking::blocking;
+pub(crate) use running::{inside_work, runs_work};
 pub(crate) use worker::runs_item_of;
 
 /// Items in a segment of a pool's intake: 4 KiB of slots.

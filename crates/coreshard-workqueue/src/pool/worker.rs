@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use coreshard_platform::{AtomicInt, LocalKey, Platform, SpawnError, ThreadSpec};
 use coreshard_topology::{PodId, Scope};
 
+use super::running::Frame;
 use super::state::{Aside, Entry};
 use super::{Claim, Desk, LaneTag, Pool, Segment, SegmentQueue, Watches, idle};
 use crate::attributes::Place;
@@ -25,6 +26,8 @@ pub(super) struct Context<P: Platform> {
     pub(super) index: usize,
     /// The lane of the item that runs.
     lane: Cell<*const Lane<P>>,
+    /// The reusable item that runs, see `running`.
+    pub(super) frame: Cell<*const Frame>,
 }
 
 /// Calls `ask` with the context of the worker on this thread, if there is one.
@@ -187,8 +190,12 @@ impl<'pool, P: Platform> Worker<'pool, P> {
 
     fn run(mut self) {
         let pool = self.pool;
-        let context =
-            Context { pool: Arc::clone(pool), index: self.index, lane: Cell::new(ptr::null()) };
+        let context = Context {
+            pool: Arc::clone(pool),
+            index: self.index,
+            lane: Cell::new(ptr::null()),
+            frame: Cell::new(ptr::null()),
+        };
         P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());
         self.desk.thread.store(P::this_thread().0, Release);
         let Place { home, roam, pod, .. } = &pool.place;
