@@ -13,6 +13,7 @@ use crate::event::Event;
 use crate::intake::MOST_DOORS;
 use crate::pool::{Monitor, Pool, PoolSettings, Seat};
 use crate::queue::{Builder, Request, Shared, Workqueue};
+use crate::timers::Timers;
 
 /// The pools of one set of attributes, one a pod.
 pub(crate) struct PoolSet<P: Platform> {
@@ -122,6 +123,7 @@ struct Machine<P: Platform> {
     settings: PoolSettings,
     event: Arc<Event<P>>,
     monitor: Arc<Monitor<P>>,
+    timers: Arc<Timers<P>>,
     registry: Lock<P, Registry<P>>,
 }
 
@@ -221,6 +223,7 @@ impl<P: Platform> RuntimeBuilder<P> {
             settings,
             event: Arc::new(Event::new()),
             monitor: Arc::new(Monitor::new()),
+            timers: Arc::new(Timers::new()),
             registry: Lock::new(Registry { sets: Vec::new(), queues: Vec::new(), closed: false }),
         };
         Ok(Runtime { machine: Arc::new(machine) })
@@ -282,6 +285,11 @@ impl<P: Platform> Runtime<P> {
         if left == 0 { Ok(()) } else { Err(ShutdownTimeout { in_flight: left }) }
     }
 
+    /// Items that wait for their time.
+    pub fn delayed_items(&self) -> usize {
+        self.machine.timers.len()
+    }
+
     pub(crate) fn make_queue(&self, request: Request) -> Result<Workqueue<P>, BuildError> {
         let what = || format!("workqueue {:?}", request.name);
         let machine = &*self.machine;
@@ -330,7 +338,8 @@ impl<P: Platform> Runtime<P> {
             }
         };
         let name = request.name.clone();
-        let shared = Shared::new(request, set, Arc::clone(&machine.event)).ok_or_else(|| {
+        let (event, timers) = (Arc::clone(&machine.event), Arc::clone(&machine.timers));
+        let shared = Shared::new(request, set, event, timers).ok_or_else(|| {
             BuildError::new(format!("workqueue {name:?}"), BuildErrorKind::TooManyQueues)
         })?;
         let shared = Arc::new(shared);

@@ -13,6 +13,7 @@ mod lanes;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod monitor;
+mod running;
 mod state;
 mod worker;
 
@@ -37,6 +38,7 @@ use state::{Entry, State};
 
 pub use blocking::blocking;
 pub(crate) use forks::Seat;
+pub(crate) use running::{inside_work, runs_work};
 pub(crate) use worker::runs_item_of;
 
 /// Items in a segment of a pool's intake: 4 KiB of slots.

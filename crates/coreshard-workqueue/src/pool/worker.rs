@@ -10,6 +10,7 @@ use coreshard_platform::{AtomicInt, LocalKey, Platform, SpawnError, ThreadSpec};
 use coreshard_topology::{PodId, Scope};
 
 use super::forks::Forks;
+use super::running::Frame;
 use super::state::{Aside, Entry};
 use super::{Claim, Desk, LaneTag, Pool, Segment, SegmentQueue, Watches, idle};
 use crate::attributes::Place;
@@ -28,6 +29,8 @@ pub(super) struct Context<P: Platform> {
     /// The lane of the item that runs.
     pub(super) lane: Cell<*const Lane<P>>,
     pub(super) forks: Forks<P>,
+    /// The reusable item that runs, see `running`.
+    pub(super) frame: Cell<*const Frame>,
 }
 
 /// The context of the worker on this thread, if there is one. It is not `Sync`, so the reference
@@ -204,6 +207,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             index,
             desk: NonNull::from(pool.desk(index)),
             lane: Cell::new(ptr::null()),
+            frame: Cell::new(ptr::null()),
             forks: Forks::new(),
         };
         P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());

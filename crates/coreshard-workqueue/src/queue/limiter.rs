@@ -32,6 +32,10 @@ impl<P: Platform> Limiter<P> {
         Self { most, turns: Lock::new(Turns { active: 0, waiting: VecDeque::new() }) }
     }
 
+    pub(super) fn is_ordered(&self) -> bool {
+        self.most == 1
+    }
+
     pub(super) fn push(&self, item: Item, lane: &Lane<P>) {
         let mut turns = self.turns.lock();
         if turns.active >= self.most {

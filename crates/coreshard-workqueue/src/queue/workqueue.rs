@@ -20,6 +20,8 @@ use crate::queue::builder::Request;
 use crate::runtime::PoolSet;
 use crate::scope::{self, WorkScope};
 use crate::stats::QueueStats;
+use crate::timers::Timers;
+use crate::work::Target;
 
 /// A queue of work items, run by the pools of its affinity scope.
 ///
@@ -32,6 +34,8 @@ pub struct Workqueue<P: Platform> {
 
 struct Handle<P: Platform> {
     shared: Arc<Shared<P>>,
+    /// The last drop leaves the waiting to another thread.
+    leaves_waiting: bool,
 }
 
 /// The queue itself. It is freed when no handle is left and all its items are over.
@@ -49,11 +53,13 @@ impl<P: Platform> Shared<P> {
         request: Request,
         set: Arc<PoolSet<P>>,
         event: Arc<Event<P>>,
+        timers: Arc<Timers<P>>,
     ) -> Option<Self> {
         let core = Arc::new(Core {
             name: request.name,
             panic_handler: request.panic_handler,
             limiter: request.max_active.map(Limiter::new),
+            timers,
         });
         let lanes: Box<[Lane<P>]> = set
             .pools()
@@ -104,7 +110,7 @@ impl<P: Platform> Shared<P> {
 
 impl<P: Platform> Workqueue<P> {
     pub(crate) fn from_shared(shared: Arc<Shared<P>>) -> Self {
-        Self { handle: Arc::new(Handle { shared }) }
+        Self { handle: Arc::new(Handle { shared, leaves_waiting: false }) }
     }
 
     fn shared(&self) -> &Shared<P> {
@@ -206,10 +212,10 @@ impl<P: Platform> Workqueue<P> {
         if Seat::<P>::here().is_some_and(|seat| self.shared().set.has(seat)) {
             return Ok(work());
         }
-        let Some(entry) = self.enter() else {
-            return Err(Refused::new(work, RefusedReason::ShutDown));
-        };
-        Ok(install::<P, _, _>(entry, work))
+        match self.enter(Target::Here) {
+            Ok(entry) => Ok(install::<P, _, _>(entry, work)),
+            Err(reason) => Err(Refused::new(work, reason)),
+        }
     }
 
     /// Calls `body` with each element of `elements`, on as many of the queue's workers as find
@@ -257,10 +263,34 @@ impl<P: Platform> Workqueue<P> {
         }
     }
 
-    /// Counts an item in at the caller's pod; whoever sends it answers for what it borrows.
-    pub(crate) fn enter(&self) -> Option<Entry<'_, P>> {
-        let (lane, door) = self.shared().lane_here();
-        lane.enter(door)
+    /// Counts an item in; whoever sends it answers for what it borrows.
+    #[inline]
+    pub(crate) fn enter(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
+        let shared = self.shared();
+        let (lane, door) = match target {
+            Target::Here => shared.lane_here(),
+            Target::Cpu(cpu) => {
+                let route = shared.set.route_to(cpu).ok_or(RefusedReason::NoSuchCpu(cpu))?;
+                (&shared.lanes[route.0], route.1)
+            }
+            Target::Node(node) => {
+                let route = shared.set.route_to_node(node);
+                let route = route.ok_or(RefusedReason::NoSuchNode(node))?;
+                (&shared.lanes[route.0], route.1)
+            }
+        };
+        lane.enter(door).ok_or(RefusedReason::ShutDown)
+    }
+
+    pub(crate) fn timers(&self) -> &Arc<Timers<P>> {
+        &self.shared().core.timers
+    }
+
+    /// Lets go of this handle; if it was the last, without waiting.
+    pub(crate) fn release(self) {
+        if let Some(mut handle) = Arc::into_inner(self.handle) {
+            handle.leaves_waiting = true;
+        }
     }
 
     /// Waits until nothing that was accepted is left, including what items queue meanwhile.
@@ -318,11 +348,12 @@ impl<P: Platform> fmt::Debug for Workqueue<P> {
 impl<P: Platform> Drop for Handle<P> {
     fn drop(&mut self) {
         self.shared.close();
-        if !runs_item_of::<P>(|lane| self.shared.owns(lane)) {
+        if !self.leaves_waiting && !runs_item_of::<P>(|lane| self.shared.owns(lane)) {
             self.shared.wait_empty(None).expect("a wait without a deadline does not time out");
             return;
         }
-        // One of the queue's own items holds the last handle: it cannot wait for itself.
+        // One of the queue's own items held the last handle, and cannot wait for itself; or the
+        // timekeeper did, for whom others wait.
         let shared = Arc::clone(&self.shared);
         let spec = ThreadSpec { name: "cs-reaper".to_owned(), ..ThreadSpec::default() };
         let reap = move || {
