@@ -20,6 +20,7 @@ use crate::queue::builder::Request;
 use crate::runtime::PoolSet;
 use crate::scope::{self, WorkScope};
 use crate::stats::QueueStats;
+use crate::task::{self, Guests, Task};
 use crate::timers::Timers;
 use crate::work::Target;
 
@@ -45,6 +46,7 @@ pub(crate) struct Shared<P: Platform> {
     lanes: Box<[Lane<P>]>,
     set: Arc<PoolSet<P>>,
     event: Arc<Event<P>>,
+    pub(crate) guests: Guests<P>,
 }
 
 impl<P: Platform> Shared<P> {
@@ -66,7 +68,8 @@ impl<P: Platform> Shared<P> {
             .map(|pool| Lane::new(Arc::clone(pool), Arc::clone(&core)))
             .collect::<Option<_>>()?;
         lanes.iter().for_each(Lane::settle);
-        Some(Self { core, lanes, set, event })
+        let guests = Guests::new(lanes.len());
+        Some(Self { core, lanes, set, event, guests })
     }
 
     /// The lane and the door of the CPU that the caller runs on.
@@ -74,6 +77,17 @@ impl<P: Platform> Shared<P> {
     fn lane_here(&self) -> (&Lane<P>, usize) {
         let (pod, door) = self.set.route_here();
         (&self.lanes[pod], door)
+    }
+
+    /// Counts an item in at the pod of `cpu`, by the caller's own door if it is there, too.
+    #[inline]
+    pub(crate) fn enter_near(&self, cpu: CpuId) -> Option<Entry<'_, P>> {
+        let (here, door) = self.set.route_here();
+        let (pod, door) = match self.set.route_to(cpu) {
+            Some(there) if there.0 != here => there,
+            _ => (here, door),
+        };
+        self.lanes[pod].enter(door)
     }
 
     /// Items that were accepted and are not over. Exact at some moment during the call: `done` is
@@ -180,6 +194,23 @@ impl<P: Platform> Workqueue<P> {
     {
         let (lane, door) = self.shared().lane_here();
         handle::submit(lane, door, work).map_err(|work| Refused::new(work, RefusedReason::ShutDown))
+    }
+
+    /// Runs a future on the queue's workers, in the pod of the CPU that the caller runs on. One
+    /// allocation, for the task.
+    ///
+    /// Each poll is an item of the queue. A future that waits is in no queue: `drain`, `shutdown`
+    /// and the drop of the last handle do not wait for it; when it is woken after that, it is
+    /// dropped.
+    ///
+    /// # Errors
+    /// Hands `future` back if the queue is shut down.
+    pub fn spawn<F>(&self, future: F) -> Result<Task<F::Output>, Refused<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        task::spawn(&self.handle.shared, future)
     }
 
     /// Calls `body` with a scope through which it can queue work that borrows from outside, and
@@ -348,6 +379,7 @@ impl<P: Platform> fmt::Debug for Workqueue<P> {
 impl<P: Platform> Drop for Handle<P> {
     fn drop(&mut self) {
         self.shared.close();
+        Guests::leave(&self.shared);
         if !self.leaves_waiting && !runs_item_of::<P>(|lane| self.shared.owns(lane)) {
             self.shared.wait_empty(None).expect("a wait without a deadline does not time out");
             return;
