@@ -50,5 +50,6 @@ pub use runtime::{Runtime, RuntimeBuilder};
 pub use scope::WorkScope;
 pub use stats::{PoolStats, QueueStats};
 pub use task::{Task, YieldNow, yield_now};
+pub use timers::{Sleep, SleepError};
 pub use wake::Wake;
 pub use work::{MissedTick, Periodic, Target, Work, WorkError, WorkErrorReason};

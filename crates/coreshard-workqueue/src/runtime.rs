@@ -13,7 +13,7 @@ use crate::event::Event;
 use crate::intake::MOST_DOORS;
 use crate::pool::{Monitor, Pool, PoolSettings, Seat};
 use crate::queue::{Builder, Request, Shared, Workqueue};
-use crate::timers::Timers;
+use crate::timers::{self, Sleep, SleepError, Timers};
 
 /// The pools of one set of attributes, one a pod.
 pub(crate) struct PoolSet<P: Platform> {
@@ -285,7 +285,15 @@ impl<P: Platform> Runtime<P> {
         if left == 0 { Ok(()) } else { Err(ShutdownTimeout { in_flight: left }) }
     }
 
-    /// Items that wait for their time.
+    /// A future that ends after `duration`, under any executor.
+    ///
+    /// # Errors
+    /// Where the clock ends before, or no thread can be had that watches the clock.
+    pub fn sleep(&self, duration: Duration) -> Result<Sleep<P>, SleepError> {
+        timers::sleep(&self.machine.timers, duration)
+    }
+
+    /// Items and futures that wait for their time.
     pub fn delayed_items(&self) -> usize {
         self.machine.timers.len()
     }

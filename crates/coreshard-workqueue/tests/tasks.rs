@@ -275,3 +275,31 @@ fn every_task_ends_once_under_wakes_yields_and_cancels() {
     assert_eq!(ended.load(SeqCst) + cancelled, all);
     assert_eq!(dropped.load(SeqCst), all);
 }
+
+#[test]
+fn a_sleep_ends_after_its_time_and_leaves_the_timers_when_it_is_dropped() {
+    let runtime = runtime();
+    let queue = runtime.workqueue().build().unwrap();
+    let naps: Vec<_> = (0..20)
+        .map(|ms| {
+            let asked = Duration::from_millis(20 - ms);
+            let begun = std::time::Instant::now();
+            let sleep = runtime.sleep(asked).unwrap();
+            let nap = async move {
+                sleep.await;
+                (asked, begun.elapsed())
+            };
+            queue.spawn(nap).unwrap()
+        })
+        .collect();
+    for nap in naps {
+        let (asked, slept) = block_on(nap);
+        assert!(slept >= asked, "{slept:?} instead of {asked:?}");
+    }
+    let task = queue.spawn(runtime.sleep(NEVER).unwrap()).unwrap();
+    wait_until(|| runtime.delayed_items() == 1);
+    drop(task);
+    wait_until(|| runtime.delayed_items() == 0);
+    let error = runtime.sleep(Duration::MAX).unwrap_err();
+    assert!(error.to_string().contains("clock"), "{error}");
+}

@@ -9,6 +9,7 @@
 //! where its memory is in the cache.
 #![allow(unsafe_code)]
 
+mod executors;
 mod guests;
 mod yield_now;
 
