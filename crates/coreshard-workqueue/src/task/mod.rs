@@ -20,7 +20,6 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
-use std::thread;
 
 use coreshard_platform::Platform;
 use coreshard_topology::CpuId;
@@ -33,7 +32,7 @@ pub(crate) use guests::Guests;
 pub use yield_now::{YieldNow, yield_now};
 
 type Runnable = async_task::Runnable<Shown>;
-type Spawned<T> = async_task::FallibleTask<thread::Result<T>, Shown>;
+type Spawned<T> = async_task::FallibleTask<std::thread::Result<T>, Shown>;
 
 /// What the future sees of its handle.
 #[derive(Debug)]
@@ -84,7 +83,7 @@ impl<T> Task<T> {
     }
 }
 
-fn give<T>(result: thread::Result<T>) -> T {
+fn give<T>(result: std::thread::Result<T>) -> T {
     result.unwrap_or_else(|payload| panic::resume_unwind(payload))
 }
 
@@ -136,7 +135,7 @@ struct Caught<F> {
 unsafe impl<F: Send> Send for Caught<F> {}
 
 impl<F: Future> Future for Caught<F> {
-    type Output = thread::Result<F::Output>;
+    type Output = std::thread::Result<F::Output>;
 
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
