@@ -37,7 +37,8 @@ pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
     BuildError, Hooks, Intake, MissedTick, Panic, ParseRungError, PoolStats, QueueStats, Refused,
-    RefusedReason, ShutdownTimeout, SleepError, Target, Task, Wake, WorkError, WorkErrorReason, WouldDeadlock, YieldNow, yield_now,
+    RefusedReason, ShutdownTimeout, SleepError, Target, Task, Wake, WorkError, WorkErrorReason,
+    WouldDeadlock, YieldNow, yield_now,
 };
 
 pub use process::{RuntimeError, runtime, runtime_builder, workqueue};

@@ -15,6 +15,7 @@ mod loom_tests;
 mod monitor;
 mod running;
 mod state;
+mod whereabouts;
 mod worker;
 
 use std::sync::Arc;
@@ -72,6 +73,8 @@ struct Desk<P: Platform> {
     deque: Deque<P, Header<P>>,
     /// A: items that the worker has begun; written by the worker alone.
     items_begun: Padded<P::AtomicU64>,
+    /// A: 1 where its kick has narrowed its affinity, to be widened again when it wakes.
+    steered: P::AtomicU32,
     /// A: the worker's thread, for its CPU time; 0 before it runs.
     thread: P::AtomicU32,
 }
@@ -235,17 +238,28 @@ impl<P: Platform> Pool<P> {
 
     /// Frees the lock and wakes the chosen worker, in the order of the pool's rung.
     fn unlock_and_kick(&self, state: PoolGuard<'_, P>, kick: Option<Kick>) {
-        let Some(Kick { worker }) = kick else { return };
+        let Some(kick) = kick else { return };
         match self.attributes.wake {
             crate::Wake::UnderLock => {
-                self.wake(worker);
+                self.wake_kicked(kick);
                 drop(state);
             }
             crate::Wake::AfterUnlock | crate::Wake::Coalesced => {
                 drop(state);
-                self.wake(worker);
+                self.wake_kicked(kick);
             }
         }
+    }
+
+    fn wake_kicked(&self, Kick { worker, steer_to }: Kick) {
+        let desk = self.desk(worker);
+        // It cannot end before it was woken, so the id is its own. The permit publishes the word.
+        if let Some(cpus) = steer_to
+            && P::set_affinity_of(desk.thread_id(), &cpus)
+        {
+            desk.steered.store(1, Relaxed);
+        }
+        self.wake(worker);
     }
 
     fn wake(&self, worker: usize) {
@@ -270,6 +284,7 @@ impl<P: Platform> Pool<P> {
                 range: Padded::new(Range::new()),
                 deque: Deque::new(),
                 items_begun: Padded::new(P::AtomicU64::new(0)),
+                steered: P::AtomicU32::new(0),
                 thread: P::AtomicU32::new(0),
             };
             // Release pairs with the Acquire of `desk`.
