@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, Padded, Parker, Platform, ThreadSpec};
+use coreshard_platform::{AtomicInt, Lock, Padded, Parker, Platform, ThreadSpec, fields};
 
 use super::state::{Aside, State};
 use super::{Desk, Pool};
@@ -43,6 +43,7 @@ pub(crate) struct Monitor<P: Platform> {
     parker: Parker<P>,
     watched: Lock<P, Watched<P>>,
 }
+fields!(Monitor<P: Platform> { state, parker, watched });
 
 struct Watched<P: Platform> {
     pools: Vec<Weak<Pool<P>>>,
