@@ -58,7 +58,9 @@ mod report;
 mod space;
 
 pub use atomic::{SimAtomic, SimCell};
-pub use engine::{Faults, Run, SimError, Simulation, Stuck, Summary, WaitingThread};
+pub use engine::{
+    Faults, Run, Schedule, SimError, Simulation, Stuck, Summary, View, WaitingThread,
+};
 pub use machine::{MAX_CPUS, Machine, MachineError};
 pub use platform::{Sim, SimThread};
 pub use profile::{ParseProfileError, Profile};
