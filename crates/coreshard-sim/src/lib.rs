@@ -41,6 +41,7 @@
 //! 4. `engine`: coroutines, the order of events, the scheduler, futexes.
 //! 5. `platform`, `atomic`: the seam.
 //! 6. `report`: which line and field costs the time; timelines.
+//! 7. [`search`]: many short runs in which things go wrong on purpose, and how to replay one.
 //!
 //! What the model leaves out: capacity of caches, memory bandwidth, instructions that touch no
 //! simulated memory (let code say what it computes with [`Sim::compute`]), weak memory orderings,
@@ -55,6 +56,7 @@ mod platform;
 mod profile;
 mod random;
 mod report;
+pub mod search;
 mod space;
 
 pub use atomic::{SimAtomic, SimCell};

@@ -14,7 +14,7 @@ pub enum Schedule {
     /// Probabilistic concurrency testing (Burckhardt and others, ASPLOS 2010): each thread has a
     /// random priority, and while one that could go on has a higher one, a thread stands still as
     /// if its CPU were taken away, for a third of a millisecond at the most; at `depth` − 1 random
-    /// moments, the thread that runs falls below all others. A bug that needs `depth` moments in a
+    /// moments, the thread that runs falls below all others, as does one that spins. A bug that needs `depth` moments in a
     /// certain order is found with a probability that does not shrink with the length of the run.
     Pct {
         /// How many moments must come in a certain order.
@@ -88,6 +88,8 @@ struct Priorities {
     /// Turns at which the thread that runs falls below all others, the last first.
     falls: Vec<u64>,
     turns: u64,
+    /// Below all that were given so far.
+    lowest: u64,
 }
 
 /// Faults, and the dice.
@@ -115,7 +117,7 @@ impl Dice {
                     moments.map(|_| random.below(u64::from(turns.max(1)))).collect();
                 falls.sort_unstable_by(|a, b| b.cmp(a));
                 let held_since = vec![None; cpus];
-                Some(Priorities { of: Vec::new(), held_since, falls, turns: 0 })
+                Some(Priorities { of: Vec::new(), held_since, falls, turns: 0, lowest: 1 << 62 })
             }
         };
         Self { faults, random, priorities }
@@ -184,6 +186,17 @@ impl Dice {
         (which, self.up_to(self.faults.longest_offline))
     }
 
+    /// A thread that spins waits for another, which must not wait for it: it falls below all.
+    pub(super) fn spins(&mut self, thread: usize) {
+        if let Some(priorities) = &mut self.priorities
+            && let Some(own) = priorities.of.get_mut(thread)
+            && *own != priorities.lowest
+        {
+            priorities.lowest -= 1;
+            *own = priorities.lowest;
+        }
+    }
+
     /// Until when `thread`, whose turn it is on `cpu`, is held back; `others` are the threads that
     /// could go on, on other CPUs.
     pub(super) fn holds_back(
@@ -205,7 +218,12 @@ impl Dice {
         let highest_other = others.map(&mut priority).max().unwrap_or(0);
         priorities.turns += 1;
         let falls = priorities.falls.pop_if(|fall| *fall < priorities.turns).is_some();
-        let own = if falls { priorities.falls.len() as u64 } else { own };
+        let own = if falls {
+            priorities.lowest -= 1;
+            priorities.lowest
+        } else {
+            own
+        };
         priorities.of[thread] = own;
         if highest_other > own {
             let since = *priorities.held_since[cpu].get_or_insert(now);

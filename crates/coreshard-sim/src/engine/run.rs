@@ -6,9 +6,12 @@ use corosensei::CoroutineResult;
 use super::core::{Core, Entered, Pause};
 use super::events::What;
 use super::faults::Dice;
-use crate::machine::Ps;
+use crate::machine::{NS, Ps};
 use crate::profile::Profile;
 use crate::space::in_arena;
+
+/// A thread whose next turn is later than this stands in nobody's way.
+const SOON: Ps = 100_000 * NS;
 
 impl Core {
     /// Until when the schedule holds back the thread whose turn it is.
@@ -16,8 +19,10 @@ impl Core {
         let thread = self.cpus[cpu].current?;
         let dice = self.dice.as_mut()?;
         let others = self.cpus.iter().enumerate().filter_map(|(place, other)| {
-            // One that spins cannot go on before somebody else does.
-            let can = place != cpu && other.step_at.is_some() && other.spins_on.is_none();
+            // One that spins cannot go on before somebody else does, and one that computes will
+            // not for long.
+            let soon = other.step_at.is_some_and(|step| step < now + SOON);
+            let can = place != cpu && soon && other.spins_on.is_none();
             if can { other.current_or_next() } else { None }
         });
         dice.holds_back(thread, cpu, now, others)

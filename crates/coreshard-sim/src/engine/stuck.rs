@@ -34,6 +34,8 @@ pub struct Stuck {
     pub seed: u64,
     /// The virtual time of the last event, in nanoseconds.
     pub at_ns: u64,
+    /// The trace hash until then, as [`Summary`](super::Summary) has it.
+    pub trace_hash: u64,
     /// Each thread that is not over.
     pub threads: Vec<WaitingThread>,
 }
@@ -82,7 +84,12 @@ impl std::error::Error for SimError {
 
 impl Core {
     pub(super) fn stuck(&self, seed: u64) -> Stuck {
-        Stuck { seed, at_ns: self.last_time / NS, threads: self.waiting_threads() }
+        Stuck {
+            seed,
+            at_ns: self.last_time / NS,
+            trace_hash: self.trace_hash,
+            threads: self.waiting_threads(),
+        }
     }
 
     pub(super) fn waiting_threads(&self) -> Vec<WaitingThread> {
