@@ -45,7 +45,8 @@
 //!
 //! What the model leaves out: capacity of caches, memory bandwidth, instructions that touch no
 //! simulated memory (let code say what it computes with [`Sim::compute`]), weak memory orderings,
-//! and nice values. While a simulated thread unwinds from a panic, `std::thread::panicking` says
+//! and nice values. The first simulation of a process wraps its panic hook, so that what tells of a
+//! panic takes no memory of the simulated program. While a simulated thread unwinds from a panic, `std::thread::panicking` says
 //! true in the others too.
 
 mod atomic;

@@ -275,3 +275,42 @@ fn a_run_that_is_watched_is_the_same_and_ends_where_a_rule_is_broken() {
     let Err(error @ SimError::Broken { .. }) = broken else { panic!("{broken:?}") };
     assert!(error.to_string().starts_with("it is late\nat 4"), "{error}");
 }
+
+/// How long an item waits for its turn, in microseconds, on a pool of two whose other worker is busy
+/// for 60 ms; and how many workers could not be started.
+fn waits_behind_a_busy_worker(machine: &Machine, intake: Intake) -> Option<(u64, u64)> {
+    let cpus = "0-1".parse().unwrap();
+    let runtime = Runtime::<Sim>::builder(machine.topology().clone()).usable(cpus).build().unwrap();
+    let queue = runtime.workqueue().scope(Scope::Smt).intake(intake).build().ok()?;
+    queue.queue(|| Sim::compute(Duration::from_millis(60))).unwrap();
+    Sim::sleep(Duration::from_micros(100));
+    let queued = Sim::now();
+    let handle = queue.submit(move || Sim::now().ns_since(queued) / 1_000).unwrap();
+    let waited = handle.join().unwrap();
+    let failed = queue.stats().pools.iter().map(|pool| pool.failed_worker_starts).sum();
+    drop(queue);
+    drop(runtime);
+    Sim::sleep(Duration::from_millis(50));
+    Some((waited, failed))
+}
+
+#[test]
+fn a_worker_that_could_not_be_started_is_started_later() {
+    let machine = Machine::from_toml("two sockets", TWO_SOCKETS).unwrap();
+    let faults = Faults { failed_spawns_per_million: 400_000, ..Faults::NONE };
+    let mut seen = 0;
+    for seed in 0..60 {
+        let intake = Intake::ALL[seed as usize % 2];
+        let simulation = Simulation::new(&machine).seed(seed).faults(faults);
+        let run = simulation.run(|| waits_behind_a_busy_worker(&machine, intake));
+        // Without its first worker or the monitor a queue is not to be had, or not watched over.
+        if let Some((waited_us, failed)) = run.unwrap().value
+            && failed > 0
+            && waited_us < 59_000
+        {
+            assert!(waited_us > 3_000, "seed {seed}: only the monitor tries again: {waited_us} µs");
+            seen += 1;
+        }
+    }
+    assert!(seen > 5, "{seen}");
+}

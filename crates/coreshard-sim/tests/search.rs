@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use coreshard_bench::{Ledger, QueueTrial};
 use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
-use coreshard_sim::{Machine, Sim, SimAlloc, View};
+use coreshard_sim::{Machine, Sim, SimAlloc, Summary, View};
 use coreshard_workqueue::canary::{Canary, plant};
 
 #[global_allocator]
@@ -45,20 +45,21 @@ impl Subject for Trial {
     }
 }
 
-fn try_seed(machine: &Machine, seed: u64) -> Result<coreshard_sim::Summary, Failure> {
+fn try_seed(machine: &Machine, seed: u64) -> Result<Summary, Box<Failure>> {
     let trial = QueueTrial::of_seed(seed, machine.topology());
     let ledger = trial.ledger();
     attempt(machine, Plan::of_seed(seed), &Trial { trial, ledger })
 }
 
 /// The first seed that fails, of at most so many.
-fn search(machine: &Machine, seeds: u64) -> Option<Failure> {
+fn search(machine: &Machine, seeds: u64) -> Option<Box<Failure>> {
     (0..seeds).find_map(|seed| try_seed(machine, seed).err())
 }
 
-/// Seeds within which each canary must be found. Found first: see docs/results/search.md.
+/// Seeds within which each canary must be found. With today's code the first to find it are 378, 848
+/// and 186.
 const CANARIES: [(Canary, u64); 3] =
-    [(Canary::LostWakeup, 1_000), (Canary::CullRace, 20_000), (Canary::SplitPair, 1_000)];
+    [(Canary::LostWakeup, 4_000), (Canary::CullRace, 4_000), (Canary::SplitPair, 1_000)];
 
 #[test]
 fn each_planted_bug_is_found_and_replayed_by_the_line_that_is_printed() {
@@ -67,7 +68,6 @@ fn each_planted_bug_is_found_and_replayed_by_the_line_that_is_printed() {
         let planted = Planted::new(Some(canary));
         let failure = search(&machine, seeds);
         let failure = failure.unwrap_or_else(|| panic!("{canary:?} not found in {seeds} seeds"));
-        eprintln!("{canary:?}: {failure}\n{}", failure.replay);
         // What is printed is all that is needed.
         let line = failure.replay.to_string();
         let replay: ReplaySeed = line.parse().unwrap();
@@ -88,7 +88,7 @@ fn each_planted_bug_is_found_and_replayed_by_the_line_that_is_printed() {
 fn nothing_is_found_in_the_real_code() {
     let _none = Planted::new(None);
     let machine = Machine::pocket();
-    let seeds = std::env::var("CORESHARD_SEARCH_SEEDS").map_or(300, |text| {
+    let seeds = std::env::var("CORESHARD_SEARCH_SEEDS").map_or(200, |text| {
         text.parse().unwrap_or_else(|_| panic!("CORESHARD_SEARCH_SEEDS={text:?} is no number"))
     });
     if let Some(failure) = search(&machine, seeds) {

@@ -5,7 +5,10 @@
 
 /// A bug that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "canaries"), allow(dead_code, reason = "nobody can plant one"))]
+#[cfg_attr(
+    not(feature = "canaries"),
+    allow(dead_code, unreachable_pub, reason = "nobody can plant one")
+)]
 pub enum Canary {
     /// A worker lies down without looking for work once more: an item that came in between its
     /// last look and its name's being listed wakes nobody.

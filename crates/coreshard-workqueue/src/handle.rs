@@ -6,10 +6,10 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
-use coreshard_platform::{AtomicInt, Platform};
+use coreshard_platform::Platform;
 
+use crate::latch::Latch;
 use crate::pool::blocking;
 use crate::queue::Lane;
 
@@ -52,23 +52,18 @@ impl fmt::Display for Panic {
 
 impl std::error::Error for Panic {}
 
-const RUNNING: u32 = 0;
-/// As `RUNNING`, and somebody sleeps until it is over.
-const AWAITED: u32 = 1;
-const OVER: u32 = 2;
-
 /// Looks at a result that is not there before its waiter sleeps.
 const SPINS: u32 = 200;
 
-/// Where the worker leaves the outcome. The worker writes it before the state is `OVER`, the
-/// handle's holder takes it after.
+/// Where the worker leaves the outcome. The worker writes it before the latch opens, the handle's
+/// holder takes it after.
 struct Outcome<P: Platform, T> {
-    state: P::AtomicU32,
+    over: Latch<P>,
     value: UnsafeCell<Option<std::thread::Result<T>>>,
 }
 
-// SAFETY: the value is written by one worker before the state turns to OVER (release), and read
-// by the one holder of the handle after it saw that (acquire).
+// SAFETY: the value is written by one worker before the latch opens (release), and read by the one
+// holder of the handle after it saw that (acquire).
 unsafe impl<P: Platform, T: Send> Sync for Outcome<P, T> {}
 // SAFETY: as above.
 unsafe impl<P: Platform, T: Send> Send for Outcome<P, T> {}
@@ -82,7 +77,7 @@ pub struct JoinHandle<P: Platform, T> {
 impl<P: Platform, T> JoinHandle<P, T> {
     /// True once the item is over: then [`join`](Self::join) does not wait.
     pub fn is_finished(&self) -> bool {
-        self.outcome.state.load(Acquire) == OVER
+        self.outcome.over.is_open()
     }
 
     /// Waits until the item is over. Inside an item, another worker takes this one's place
@@ -92,10 +87,10 @@ impl<P: Platform, T> JoinHandle<P, T> {
     /// What the item threw, if it panicked.
     pub fn join(self) -> Result<T, Panic> {
         if !self.watch() {
-            blocking::<P, _>(|| self.sleep());
+            blocking::<P, _>(|| self.outcome.over.wait());
         }
-        // SAFETY: the state was seen to be OVER with Acquire, so the worker is done with the
-        // value; the handle is consumed, so it is taken once.
+        // SAFETY: the latch was seen to be open, so the worker is done with the value; the handle is
+        // consumed, so it is taken once.
         let value = unsafe { (*self.outcome.value.get()).take() };
         value
             .expect("an item that is over has left its outcome")
@@ -107,17 +102,6 @@ impl<P: Platform, T> JoinHandle<P, T> {
             P::spin_hint();
             self.is_finished()
         })
-    }
-
-    fn sleep(&self) {
-        let state = &self.outcome.state;
-        // Acquire: it may be over already.
-        if state.compare_exchange(RUNNING, AWAITED, Acquire, Acquire) == Err(OVER) {
-            return;
-        }
-        while state.load(Acquire) != OVER {
-            P::wait(state, AWAITED, None);
-        }
     }
 }
 
@@ -134,8 +118,7 @@ where
     T: Send + 'static,
 {
     let Some(entry) = lane.enter(door) else { return Err(work) };
-    let state = P::AtomicU32::new(RUNNING);
-    let outcome = Arc::new(Outcome::<P, T> { state, value: UnsafeCell::new(None) });
+    let outcome = Arc::new(Outcome::<P, T> { over: Latch::new(), value: UnsafeCell::new(None) });
     let handle = JoinHandle { outcome: Arc::clone(&outcome) };
     entry.send(move || {
         let result = panic::catch_unwind(AssertUnwindSafe(work));
@@ -154,10 +137,8 @@ fn leave<P: Platform, T>(outcome: Arc<Outcome<P, T>>, result: std::thread::Resul
         }
         return;
     }
-    // SAFETY: the state is not OVER yet, so the handle's holder does not look at the value.
+    // SAFETY: the latch is not open yet, so the handle's holder does not look at the value.
     unsafe { *outcome.value.get() = Some(result) };
-    // Release publishes the value. The wake-up needs the address alone, and this Arc keeps it.
-    if outcome.state.swap(OVER, AcqRel) == AWAITED {
-        P::wake_all(&raw const outcome.state);
-    }
+    // SAFETY: this Arc keeps it.
+    unsafe { Latch::open(&raw const outcome.over) };
 }

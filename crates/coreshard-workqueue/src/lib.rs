@@ -14,7 +14,7 @@
 //! 3. What a worker has claimed is in its range, open to thieves of the same pool.
 //! 4. A lane lives until every item that was accepted through it is done.
 //!
-//! `intake/README.md` and `pool/README.md` tell the two protocols: states, steps, and why no item
+//! `intake/README.md`, `pool/README.md` and `work/README.md` tell the protocols: states, steps, and why no item
 //! and no wake-up is lost.
 
 mod attributes;
@@ -25,9 +25,11 @@ mod canary;
 pub mod canary;
 mod error;
 mod event;
+mod fork;
 mod handle;
 mod intake;
 mod item;
+mod latch;
 #[cfg(all(test, loom))]
 mod loom_platform;
 mod pool;
@@ -35,12 +37,15 @@ mod queue;
 mod runtime;
 mod scope;
 mod stats;
+mod timers;
 mod wake;
+mod work;
 
 pub use attributes::Hooks;
 pub use error::{
     BuildError, ParseRungError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock,
 };
+pub use fork::join;
 pub use handle::{JoinHandle, Panic};
 pub use intake::Intake;
 pub use pool::blocking;
@@ -49,3 +54,4 @@ pub use runtime::{Runtime, RuntimeBuilder};
 pub use scope::WorkScope;
 pub use stats::{PoolStats, QueueStats};
 pub use wake::Wake;
+pub use work::{MissedTick, Periodic, Target, Work, WorkError, WorkErrorReason};

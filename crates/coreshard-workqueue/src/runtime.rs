@@ -12,8 +12,9 @@ use crate::canary::{Canary, planted};
 use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::event::Event;
 use crate::intake::MOST_DOORS;
-use crate::pool::{Monitor, Pool, PoolSettings};
+use crate::pool::{Monitor, Pool, PoolSettings, Seat};
 use crate::queue::{Builder, Request, Shared, Workqueue};
+use crate::timers::Timers;
 
 /// The pools of one set of attributes, one a pod.
 pub(crate) struct PoolSet<P: Platform> {
@@ -36,6 +37,38 @@ struct Route {
 impl<P: Platform> PoolSet<P> {
     pub(crate) fn pools(&self) -> impl Iterator<Item = &Arc<Pool<P>>> {
         self.pools.iter()
+    }
+
+    /// True if the worker is of one of these pools.
+    pub(crate) fn has(&self, seat: Seat<'_, P>) -> bool {
+        seat.pool_is(|pool| Arc::ptr_eq(&pool.attributes, &self.attributes))
+    }
+
+    /// Workers that may run at once.
+    pub(crate) fn worker_limit(&self) -> usize {
+        self.pools.iter().map(|pool| pool.place.limit).sum()
+    }
+
+    /// Tells each pool of the others, the nearest first, so that its workers can help those of
+    /// the others with forked work. At equal distance they begin with the next after themselves.
+    fn introduce(&self, topology: &Topology) {
+        let place = |pool: &Arc<Pool<P>>| {
+            let first = pool.place.cpus.iter().next();
+            first.and_then(|cpu| topology.cpu(cpu)).map(|cpu| (cpu.llc, cpu.node))
+        };
+        let places: Vec<_> = self.pools.iter().map(place).collect();
+        for (at, pool) in self.pools.iter().enumerate() {
+            let mut others: Vec<usize> =
+                (1..self.pools.len()).map(|step| (at + step) % self.pools.len()).collect();
+            others.sort_by_key(|&other| match (places[at], places[other]) {
+                (Some((llc, _)), Some((other_llc, _))) if llc == other_llc => 0,
+                (Some((_, node)), Some((_, other_node))) if node == other_node => 1,
+                _ => 2,
+            });
+            pool.set_neighbours(Some(
+                others.iter().map(|&at| Arc::clone(&self.pools[at])).collect(),
+            ));
+        }
     }
 
     /// The pod and the door of the CPU that the caller runs on. CPUs that the set does not serve
@@ -70,6 +103,8 @@ impl<P: Platform> PoolSet<P> {
 
 impl<P: Platform> Drop for PoolSet<P> {
     fn drop(&mut self) {
+        // They hold one another.
+        self.pools.iter().for_each(|pool| pool.set_neighbours(None));
         self.pools.iter().for_each(|pool| pool.stop());
         let monitor = self.pools.first().map(|pool| pool.monitor());
         self.pools = Box::default();
@@ -89,6 +124,7 @@ struct Machine<P: Platform> {
     settings: PoolSettings,
     event: Arc<Event<P>>,
     monitor: Arc<Monitor<P>>,
+    timers: Arc<Timers<P>>,
     registry: Lock<P, Registry<P>>,
 }
 
@@ -188,6 +224,7 @@ impl<P: Platform> RuntimeBuilder<P> {
             settings,
             event: Arc::new(Event::new()),
             monitor: Arc::new(Monitor::new()),
+            timers: Arc::new(Timers::new()),
             registry: Lock::new(Registry { sets: Vec::new(), queues: Vec::new(), closed: false }),
         };
         Ok(Runtime { machine: Arc::new(machine) })
@@ -249,6 +286,11 @@ impl<P: Platform> Runtime<P> {
         if left == 0 { Ok(()) } else { Err(ShutdownTimeout { in_flight: left }) }
     }
 
+    /// Items that wait for their time.
+    pub fn delayed_items(&self) -> usize {
+        self.machine.timers.len()
+    }
+
     pub(crate) fn make_queue(&self, request: Request) -> Result<Workqueue<P>, BuildError> {
         let what = || format!("workqueue {:?}", request.name);
         let machine = &*self.machine;
@@ -297,7 +339,8 @@ impl<P: Platform> Runtime<P> {
             }
         };
         let name = request.name.clone();
-        let shared = Shared::new(request, set, Arc::clone(&machine.event)).ok_or_else(|| {
+        let (event, timers) = (Arc::clone(&machine.event), Arc::clone(&machine.timers));
+        let shared = Shared::new(request, set, event, timers).ok_or_else(|| {
             BuildError::new(format!("workqueue {name:?}"), BuildErrorKind::TooManyQueues)
         })?;
         let shared = Arc::new(shared);
@@ -359,6 +402,7 @@ impl<P: Platform> Machine<P> {
             }
         }
         set.pools = pools.into();
+        set.introduce(&self.topology);
         Ok(Arc::new(set))
     }
 

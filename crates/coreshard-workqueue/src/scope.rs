@@ -9,9 +9,10 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
-use crate::error::{Refused, RefusedReason};
+use crate::error::Refused;
 use crate::pool::blocking;
 use crate::queue::Workqueue;
+use crate::work::Target;
 
 /// What the items and the waiting caller share; kept alive by whoever comes last.
 struct Tally<P: Platform> {
@@ -53,10 +54,12 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
         // item's until it is.
         self.tally.open.fetch_add(1, Relaxed);
         let tally = Arc::clone(&self.tally);
-        let entry = self.queue.enter();
-        let Some(entry) = entry else {
-            tally.one_is_over();
-            return Err(Refused::new(work, RefusedReason::ShutDown));
+        let entry = match self.queue.enter(Target::Here) {
+            Ok(entry) => entry,
+            Err(reason) => {
+                tally.one_is_over();
+                return Err(Refused::new(work, reason));
+            }
         };
         // The item outlives none of what it borrows: `run` does not return before it is over.
         entry.send(move || {

@@ -22,11 +22,27 @@ struct Entry {
     waits_since_ns: AtomicU64,
 }
 
+/// An item that is queued again and again.
+#[derive(Debug, Default)]
+struct Reusable {
+    runs_now: AtomicU32,
+    runs: AtomicU64,
+    accepted: AtomicU64,
+    cancelled: AtomicU64,
+    /// Counts the calls that queue it.
+    turns: AtomicU64,
+    /// The latest turn that was answered, whether it was pending or not.
+    answered: AtomicU64,
+    /// The latest turn that a run has seen.
+    seen: AtomicU64,
+}
+
 /// Tells what was promised of each item, and whether it was kept.
 #[derive(Debug)]
 pub struct Ledger {
     /// Items, then the items that they queue.
     entries: Box<[Entry]>,
+    reusable: Box<[Reusable]>,
     allowed: HashMap<CpuId, CpuSet>,
     max_active: Option<usize>,
     bound_ns: u64,
@@ -37,12 +53,14 @@ pub struct Ledger {
 impl Ledger {
     pub(super) fn new(
         items: usize,
+        reusable: usize,
         allowed: HashMap<CpuId, CpuSet>,
         max_active: Option<usize>,
         bound: Duration,
     ) -> Self {
         Self {
             entries: (0..2 * items).map(|_| Entry::default()).collect(),
+            reusable: (0..reusable).map(|_| Reusable::default()).collect(),
             allowed,
             max_active,
             bound_ns: u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX),
@@ -73,15 +91,56 @@ impl Ledger {
         if before > 0 {
             self.breaks(|| format!("item {item} ran twice"));
         }
+        self.one_more_runs();
+    }
+
+    fn one_more_runs(&self) {
         let running = self.running.fetch_add(1, SeqCst) + 1;
         if let Some(most) = self.max_active
             && running > most
         {
             self.breaks(|| {
-                format!(
-                    "{running} items ran at once on a queue with max_active {most}: item {item}"
-                )
+                format!("{running} items ran at once on a queue with max_active {most}")
             });
+        }
+    }
+
+    /// A call is about to queue a reusable item. Returns which call it is.
+    pub(super) fn offer_reusable(&self, which: usize) -> u64 {
+        self.reusable[which].turns.fetch_add(1, SeqCst) + 1
+    }
+
+    /// What that call said: queued, pending already, or refused.
+    pub(super) fn answer_reusable(&self, which: usize, turn: u64, queued: Option<bool>) {
+        let entry = &self.reusable[which];
+        if let Some(queued) = queued {
+            entry.accepted.fetch_add(u64::from(queued), SeqCst);
+            entry.answered.fetch_max(turn, SeqCst);
+        }
+    }
+
+    pub(super) fn cancelled(&self, which: usize, cancelled: bool) {
+        self.reusable[which].cancelled.fetch_add(u64::from(cancelled), SeqCst);
+    }
+
+    pub(super) fn begin_reusable(&self, which: usize) {
+        let entry = &self.reusable[which];
+        if entry.runs_now.fetch_add(1, SeqCst) > 0 {
+            self.breaks(|| format!("reusable item {which} runs on two workers at once"));
+        }
+        entry.seen.fetch_max(entry.turns.load(SeqCst), SeqCst);
+        entry.runs.fetch_add(1, SeqCst);
+        self.one_more_runs();
+    }
+
+    pub(super) fn end_reusable(&self, which: usize) {
+        self.reusable[which].runs_now.fetch_sub(1, SeqCst);
+        self.running.fetch_sub(1, SeqCst);
+    }
+
+    pub(super) fn expect_flushed(&self, which: usize, flushed: Result<bool, String>) {
+        if let Err(error) = flushed {
+            self.breaks(|| format!("reusable item {which} may be waited for, and yet: {error}"));
         }
     }
 
@@ -115,6 +174,23 @@ impl Ledger {
                          times and ended {ended} times"
                     ),
                 });
+            }
+        }
+        for (which, entry) in self.reusable.iter().enumerate() {
+            let [runs, accepted, cancelled, answered, seen] =
+                [&entry.runs, &entry.accepted, &entry.cancelled, &entry.answered, &entry.seen]
+                    .map(|count| count.load(SeqCst));
+            if runs + cancelled != accepted {
+                return Err(format!(
+                    "reusable item {which} was queued {accepted} times and cancelled {cancelled} \
+                     times, and ran {runs} times"
+                ));
+            }
+            if cancelled == 0 && seen < answered {
+                return Err(format!(
+                    "reusable item {which} was queued or pending at call {answered}, and no run \
+                     saw what was written before it: the last saw call {seen}"
+                ));
             }
         }
         Ok(())
@@ -187,7 +263,7 @@ mod tests {
 
     fn ledger(max_active: Option<usize>) -> Ledger {
         let allowed = [(CpuId(0), "0-1".parse().unwrap())].into_iter().collect();
-        Ledger::new(2, allowed, max_active, Duration::from_nanos(100))
+        Ledger::new(2, 1, allowed, max_active, Duration::from_nanos(100))
     }
 
     fn accept(ledger: &Ledger, item: usize) {
@@ -223,6 +299,24 @@ mod tests {
         assert_eq!(ledger.look(0, |_| None), Ok(()));
         ledger.begin(1);
         assert!(ledger.verdict().unwrap_err().contains("2 items ran at once"));
+    }
+
+    #[test]
+    fn a_reusable_item_runs_alone_and_as_often_as_it_was_queued() {
+        let kept = ledger(None);
+        let turn = kept.offer_reusable(0);
+        kept.answer_reusable(0, turn, Some(true));
+        assert!(kept.verdict().unwrap_err().contains("queued 1 times"));
+        kept.begin_reusable(0);
+        kept.end_reusable(0);
+        assert_eq!(kept.verdict(), Ok(()));
+        let turn = kept.offer_reusable(0);
+        kept.answer_reusable(0, turn, Some(false));
+        assert!(kept.verdict().unwrap_err().contains("no run saw"), "{:?}", kept.verdict());
+        let twice = ledger(None);
+        twice.begin_reusable(0);
+        twice.begin_reusable(0);
+        assert!(twice.verdict().unwrap_err().contains("two workers at once"));
     }
 
     #[test]

@@ -13,15 +13,15 @@ use std::time::Duration;
 
 use coreshard_platform::{Platform, ThreadHandle, ThreadSpec};
 use coreshard_topology::{CpuId, CpuSet, Scope, Topology};
-use coreshard_workqueue::{Intake, Runtime, Wake, Workqueue, blocking};
+use coreshard_workqueue::{Intake, Runtime, Wake, Work, Workqueue, blocking};
 
 pub use ledger::Ledger;
 
 /// How long an item may wait while a CPU that is allowed to run it rests. Longer than what faults
-/// of a simulation, and the monitor of waiting workers, take together.
-const BOUND: Duration = Duration::from_millis(8);
+/// of a simulation, and three looks of the monitor, take together.
+const BOUND: Duration = Duration::from_millis(14);
 /// How long an item keeps its CPU that is to show who else cannot run meanwhile.
-const HOGS_FOR: Duration = Duration::from_millis(20);
+const HOGS_FOR: Duration = Duration::from_millis(30);
 
 /// How long the last threads have to end after all is dropped.
 const SETTLE: Duration = Duration::from_millis(40);
@@ -51,7 +51,16 @@ enum Way {
     On,
     /// With a handle, on which its producer waits.
     Awaited,
+    /// Not it, but one of the trial's reusable items, at once or after a delay.
+    Reusable { which: usize, after: Duration },
+    /// Nothing is queued, but a reusable item cancelled.
+    Cancel { which: usize },
+    /// Nothing is queued, but a reusable item waited for.
+    Flush { which: usize },
 }
+
+/// Reusable items of a trial.
+const REUSABLE: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
 struct Step {
@@ -138,9 +147,18 @@ impl QueueTrial {
                             4 | 5 => Task::Computes(random.u32(1..200)),
                             _ => Task::Nothing,
                         },
-                        way: match random.u8(..6) {
-                            0 => Way::Awaited,
-                            1 | 2 => Way::Here,
+                        way: match random.u8(..12) {
+                            0 | 1 => Way::Awaited,
+                            2..=4 => Way::Here,
+                            5..=7 => {
+                                let which = random.usize(..REUSABLE);
+                                match random.u8(..6) {
+                                    0 => Way::Cancel { which },
+                                    1 => Way::Flush { which },
+                                    2 => Way::Reusable { which, after: micros(&mut random, 50) },
+                                    _ => Way::Reusable { which, after: Duration::ZERO },
+                                }
+                            }
                             _ => Way::On,
                         },
                         rest: match random.u8(..8) {
@@ -179,7 +197,7 @@ impl QueueTrial {
         let items = self.producers.iter().map(|producer| producer.steps.len()).sum();
         let allowed = |cpu: CpuId| (cpu, allowed(&self.topology, self.scope, cpu));
         let allowed = self.topology.online().iter().map(allowed).collect();
-        Arc::new(Ledger::new(items, allowed, self.max_active, BOUND))
+        Arc::new(Ledger::new(items, REUSABLE, allowed, self.max_active, BOUND))
     }
 
     /// Runs the trial. A queue or a producer that cannot be had, for want of a thread, is let go:
@@ -188,6 +206,13 @@ impl QueueTrial {
     /// # Errors
     /// Where the workqueue broke a promise, in words.
     pub fn run<P: Platform>(&self, ledger: &Arc<Ledger>) -> Result<(), String> {
+        self.use_a_queue::<P>(ledger)?;
+        // The monitor, which nobody waits for, sees that there is nothing left, and ends.
+        P::sleep(SETTLE);
+        ledger.verdict()
+    }
+
+    fn use_a_queue<P: Platform>(&self, ledger: &Arc<Ledger>) -> Result<(), String> {
         let runtime =
             Runtime::<P>::builder(self.topology.clone()).idle_timeout(self.idle_timeout).build();
         let runtime = runtime.map_err(|error| format!("no runtime: {error}"))?;
@@ -201,10 +226,12 @@ impl QueueTrial {
             builder = builder.max_active(most);
         }
         let Ok(queue) = builder.build() else { return Ok(()) };
+        let works: Arc<[Work<P>]> =
+            (0..REUSABLE).map(|which| reusable(which, Arc::clone(ledger))).collect();
         let mut first = 0;
         let mut threads = Vec::new();
         for producer in self.producers.iter().cloned() {
-            let (queue, ledger) = (queue.clone(), Arc::clone(ledger));
+            let (queue, ledger, works) = (queue.clone(), Arc::clone(ledger), Arc::clone(&works));
             let number = first;
             first += producer.steps.len();
             let spec = ThreadSpec {
@@ -212,18 +239,32 @@ impl QueueTrial {
                 affinity: Some([producer.cpu].into_iter().collect()),
                 ..ThreadSpec::default()
             };
-            let body = move || produce(&queue, &ledger, &producer, number);
+            let body = move || produce(&queue, &works, &ledger, &producer, number);
             threads.extend(P::spawn(spec, Box::new(body)));
         }
         threads.into_iter().for_each(ThreadHandle::join);
+        for (which, work) in works.iter().enumerate() {
+            ledger.expect_flushed(which, work.flush().map_err(|error| error.to_string()));
+        }
         queue.drain().map_err(|error| format!("the first thread may drain, and yet: {error}"))?;
         ledger.verdict()?;
+        drop(works);
         drop(queue);
         drop(runtime);
-        // The monitor, which nobody waits for, sees that there is nothing left, and ends.
-        P::sleep(SETTLE);
-        ledger.verdict()
+        Ok(())
     }
+}
+
+/// An item that is queued again and again.
+fn reusable<P: Platform>(which: usize, ledger: Arc<Ledger>) -> Work<P> {
+    Work::new(move |_| {
+        ledger.begin_reusable(which);
+        (0..20).for_each(|_| P::spin_hint());
+        if which == 0 {
+            P::sleep(Duration::from_micros(30));
+        }
+        ledger.end_reusable(which);
+    })
 }
 
 /// The item's part in its own queueing: what it does, and the ledger.
@@ -256,6 +297,7 @@ fn work<P: Platform>(queue: &Workqueue<P>, ledger: &Arc<Ledger>, item: usize, ta
 
 fn produce<P: Platform>(
     queue: &Workqueue<P>,
+    works: &[Work<P>],
     ledger: &Arc<Ledger>,
     producer: &Program,
     first: usize,
@@ -272,6 +314,16 @@ fn produce<P: Platform>(
             Way::On => {
                 ledger.offer(item, producer.cpu);
                 ledger.answer(item, queue.queue_on(producer.cpu, work).is_ok());
+            }
+            Way::Reusable { which, after } => {
+                let turn = ledger.offer_reusable(which);
+                let answer = works[which].queue_after(queue, after);
+                ledger.answer_reusable(which, turn, answer.ok());
+            }
+            Way::Cancel { which } => ledger.cancelled(which, works[which].cancel()),
+            Way::Flush { which } => {
+                let flushed = works[which].flush().map_err(|error| error.to_string());
+                ledger.expect_flushed(which, flushed);
             }
             Way::Awaited => {
                 ledger.offer(item, P::current_cpu());

@@ -33,7 +33,7 @@ fn suspend(core: NonNull<Core>, pause: Pause) {
 
 /// Returns when it is the running CPU's turn.
 #[inline]
-fn in_turn(core: NonNull<Core>) {
+pub(super) fn in_turn(core: NonNull<Core>) {
     // SAFETY: as in `suspend`; the reference ends before it is called.
     let (now, horizon) = unsafe { (core.as_ref().now, core.as_ref().horizon) };
     if now >= horizon {
@@ -84,9 +84,12 @@ pub(crate) fn charge(core: NonNull<Core>, cost: impl FnOnce(&Costs) -> Ps) {
 
 /// A place where code of a kernel may be preempted.
 pub(crate) fn preemption_point(core: NonNull<Core>) {
-    let leaves = with(core, |core| core.profile == Profile::InKernel && core.must_leave());
-    if leaves {
-        suspend(core, Pause::Yields);
+    let leaves = || with(core, |core| core.profile == Profile::InKernel && core.must_leave());
+    if leaves() {
+        in_turn(core);
+        if leaves() {
+            suspend(core, Pause::Yields);
+        }
     }
 }
 

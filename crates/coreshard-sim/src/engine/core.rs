@@ -121,6 +121,8 @@ pub(crate) struct Core {
     pub(super) context_switches: u64,
     pub(super) wakeups: u64,
     pub(super) ipis: u64,
+    /// Threads that a panic has ended.
+    pub(super) panicked: usize,
     pub(super) last_time: Ps,
 }
 
@@ -182,6 +184,7 @@ impl Core {
             context_switches: 0,
             wakeups: 0,
             ipis: 0,
+            panicked: 0,
             last_time: 0,
         }
     }

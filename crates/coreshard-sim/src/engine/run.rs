@@ -103,14 +103,8 @@ pub(super) unsafe fn step(core: *mut Core, cpu: usize, time: Ps) {
             c.take_off(cpu, c.now);
             c.go_on(cpu);
         }
-        (CoroutineResult::Yield(()), Pause::NotNext) => {
-            if preemptible && c.must_leave() {
-                c.take_off(cpu, c.now);
-                c.go_on(cpu);
-            } else {
-                c.step_on(cpu, c.now);
-            }
-        }
+        // If it is to make room for another, it does so at its next turn: not before its time.
+        (CoroutineResult::Yield(()), Pause::NotNext) => c.step_on(cpu, c.now),
         (CoroutineResult::Yield(()), Pause::Spins { until }) => c.step_on(cpu, until),
         // Whoever hands the lock over starts this CPU again.
         (CoroutineResult::Yield(()), Pause::SpinsInQueue) => c.events.end(),

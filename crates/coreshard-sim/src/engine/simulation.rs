@@ -4,6 +4,7 @@
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
+use std::sync::Once;
 use std::time::Duration;
 
 use coreshard_platform::ThreadSpec;
@@ -19,7 +20,7 @@ use super::watch::{View, Watcher};
 use crate::machine::{Machine, NS, Ps};
 use crate::profile::Profile;
 use crate::report::{LineReport, Recorder, Timeline};
-use crate::space::Arena;
+use crate::space::{Arena, in_host};
 
 /// How a simulation is to run. Equal settings give equal runs.
 #[derive(Clone, Debug)]
@@ -70,6 +71,8 @@ pub struct Summary {
     pub ipis: u64,
     /// Virtual threads, the program's first one among them.
     pub threads: usize,
+    /// Threads that a panic has ended.
+    pub panicked_threads: usize,
     /// Threads that still waited when the program had returned.
     pub threads_left: usize,
     /// Lines that were touched.
@@ -172,6 +175,7 @@ impl<'machine> Simulation<'machine> {
         watch: Option<Watch<'_>>,
     ) -> Result<Run<R>, SimError> {
         assert!(current().is_none(), "a simulation cannot run inside another one");
+        tell_panics_outside();
         let arena = Arena::reserve().map_err(SimError::Setup)?;
         let recorder = (self.record_lines || self.record_timeline)
             .then(|| Box::new(Recorder::new(self.record_lines, self.record_timeline)));
@@ -204,6 +208,16 @@ impl<'machine> Simulation<'machine> {
         };
         Ok(Run { value, summary, lines, timeline })
     }
+}
+
+/// Sees to it that what tells of a panic takes no memory of the program that panics: its run would
+/// not be the same twice. Whatever told of panics until now goes on to do so.
+fn tell_panics_outside() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let tell = panic::take_hook();
+        panic::set_hook(Box::new(move |info| in_host(|| tell(info))));
+    });
 }
 
 /// Who looks, how often, and when next.
@@ -317,6 +331,7 @@ impl Core {
             wakeups: self.wakeups,
             ipis: self.ipis,
             threads: self.threads.len(),
+            panicked_threads: self.panicked,
             threads_left: self.alive,
             lines: self.memory.touched_lines(),
         }

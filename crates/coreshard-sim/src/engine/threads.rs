@@ -8,7 +8,7 @@ use coreshard_platform::{AffinityError, SpawnError, ThreadSpec};
 use coreshard_topology::CpuSet;
 use corosensei::Coroutine;
 
-use super::calls::with;
+use super::calls::{in_turn, with};
 use super::core::{Core, current};
 use super::thread::{State, Thread};
 
@@ -63,7 +63,12 @@ impl Core {
                 core.threads[number].suspender = suspender;
             });
             // A panic was printed by its hook; it ends this thread alone, as on the host.
-            drop(panic::catch_unwind(AssertUnwindSafe(body)));
+            if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(body)) {
+                drop(payload);
+                with(core, |core| core.panicked += 1);
+            }
+            // Its end is for others to see: not before its time.
+            in_turn(core);
         });
         self.threads.push(Thread {
             name: spec.name,

@@ -61,16 +61,22 @@ impl std::error::Error for Failure {}
 ///
 /// # Errors
 /// Where it fails.
-pub fn attempt(machine: &Machine, plan: Plan, subject: &impl Subject) -> Result<Summary, Failure> {
+pub fn attempt(
+    machine: &Machine,
+    plan: Plan,
+    subject: &impl Subject,
+) -> Result<Summary, Box<Failure>> {
     let simulation = plan.simulation(machine).time_limit(TIME_LIMIT);
     let run = || simulation.run_watched(|| subject.run(), LOOK_EVERY, |view| subject.look(view));
-    let failure = |trace_hash: Option<u64>, what: String| Failure {
-        replay: ReplaySeed::new(plan.seed, trace_hash),
-        plan,
-        what,
+    let failure = |trace_hash: Option<u64>, what: String| {
+        Box::new(Failure { replay: ReplaySeed::new(plan.seed, trace_hash), plan, what })
     };
     match panic::catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(run)) => match run.value {
+            Ok(()) if run.summary.panicked_threads > 0 => {
+                let what = format!("{} threads panicked", run.summary.panicked_threads);
+                Err(failure(Some(run.summary.trace_hash), what))
+            }
             Ok(()) => Ok(run.summary),
             Err(what) => Err(failure(Some(run.summary.trace_hash), what)),
         },

@@ -45,8 +45,8 @@ impl Plan {
         let longest_delay = micros(&mut random, 200);
         let failed_spawns_per_million = rate(&mut random, 300_000);
         let goes_offline = random.below(4) == 0;
-        let offline_every = micros(&mut random, 2_000);
-        let longest_offline = micros(&mut random, 1_000);
+        let offline_every = Duration::from_millis(1) + micros(&mut random, 10_000);
+        let longest_offline = micros(&mut random, 2_000);
         let clock_jumps_per_million = rate(&mut random, 20_000);
         let longest_jump = micros(&mut random, 3_000);
         let profile = Profile::ALL[random.below(2) as usize];

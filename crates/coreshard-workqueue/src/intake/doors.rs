@@ -1,7 +1,7 @@
 //! A pool's doors: one queue of segments for each CPU of the pod, and a board that says at which
 //! doors to look, and whom to wake. `README.md` beside this file tells the protocol.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
 
 use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 use coreshard_topology::NodeId;
@@ -160,24 +160,27 @@ impl<P: Platform, T, const LEN: usize> Doors<P, T, LEN> {
                 }
             }
             // From a board without open doors only: a bell that rang since has opened one.
-            // Release pairs with the Acquire of `ring`.
+            // Release pairs with the Acquire of `ring`; SeqCst: see `sentinel`.
             let closed = seen & !DOORS;
             let posted = (worker as u64 + 1) << MOST_DOORS;
-            match self.board.compare_exchange(closed, posted, AcqRel, Acquire) {
+            match self.board.compare_exchange(closed, posted, SeqCst, Acquire) {
                 Ok(before) => return Ok(sentinel_of(before)),
                 Err(now) => seen = now,
             }
         }
     }
 
-    /// The sentinel, if it is not being woken.
+    /// The sentinel, if it is not being woken. SeqCst pairs with that of `post`: a worker that
+    /// posts itself, and then looks for forked jobs and sees none, is seen here by whoever shares
+    /// one later.
     pub(crate) fn sentinel(&self) -> Option<usize> {
-        sentinel_of(self.board.load(Acquire))
+        sentinel_of(self.board.load(SeqCst))
     }
 
-    /// Takes the sentinel off the board. False if a producer was quicker, and wakes it.
-    pub(crate) fn recall(&self) -> bool {
-        sentinel_of(self.board.fetch_and(DOORS, AcqRel)).is_some()
+    /// Takes the sentinel off the board, for the caller to wake. `None` if somebody was quicker,
+    /// and wakes it.
+    pub(crate) fn recall(&self) -> Option<usize> {
+        sentinel_of(self.board.fetch_and(DOORS, AcqRel))
     }
 
     /// The places where the next items will be seen, at the open doors but `home`: whoever would

@@ -1,12 +1,12 @@
 //! How a worker goes to sleep, and how it leaves for good.
 
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, Platform};
 
 use super::state::{Entry, State};
 use super::worker::Worker;
-use super::{Doors, Pool, PoolGuard};
+use super::{Doors, Pool, PoolGuard, Watches};
 use crate::canary::{Canary, planted};
 
 /// Looks at the next item's slot before a worker sleeps, at first, at least and at most. A look
@@ -92,6 +92,9 @@ impl<P: Platform> Worker<'_, P> {
         if self.excess || !pool.may_spin {
             return false;
         }
+        if pool.forking.load(Relaxed) > 0 {
+            return self.watch_for_forks(queue, &places);
+        }
         if places[0].is_none() {
             // Work came from this worker's own CPU alone. Its producer may be waiting for that
             // very CPU: let it run, once.
@@ -113,6 +116,17 @@ impl<P: Platform> Worker<'_, P> {
         pool.watchers.store(0, Release);
         self.spins = learn(self.spins, seen);
         self.watched = seen;
+        seen
+    }
+
+    /// Watches the stacks of those who fork, as well; everybody who has nothing to do does so, for
+    /// the next job may be shared at any moment.
+    fn watch_for_forks(&mut self, queue: &Doors<P>, places: &Watches<P>) -> bool {
+        let seen = (0..self.spins).any(|_| {
+            P::spin_hint();
+            self.pool.has_forks() || queue.seen(places)
+        });
+        self.spins = learn(self.spins, seen);
         seen
     }
 
@@ -155,6 +169,12 @@ impl<P: Platform> Worker<'_, P> {
                 // that one is gone from the board, its producer has woken it.)
                 state.sentinel = Some(self.index);
                 state.idle.extend(before);
+                // A job that was shared since the look at `has_work`, by a worker that saw no
+                // sentinel yet: it calls nobody. If another call was quicker, that one brings
+                // the permit, and the look.
+                if pool.has_forks() && state.recall_sentinel(pool).is_some() {
+                    return Rest::None;
+                }
             }
             _ => state.idle.push(self.index),
         }

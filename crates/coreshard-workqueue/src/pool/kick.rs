@@ -65,7 +65,9 @@ impl<P: Platform> State<P> {
     pub(super) fn recall_sentinel(&mut self, pool: &Pool<P>) -> Option<Kick> {
         let worker = self.sentinel.take()?;
         self.counters.kicks += 1;
-        pool.queue.as_ref().is_some_and(Doors::recall).then_some(Kick { worker })
+        let taken = pool.queue.as_ref().and_then(Doors::recall);
+        debug_assert!(taken.is_none_or(|taken| taken == worker), "only this one was posted");
+        taken.map(|worker| Kick { worker })
     }
 
     /// A sentinel that is not on the board any more was woken by a producer, and is active.

@@ -6,12 +6,14 @@
 //! - `A:` atomic, see the field.
 
 mod blocking;
+mod forks;
 mod idle;
 mod kick;
 mod lanes;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod monitor;
+mod running;
 mod state;
 mod worker;
 
@@ -25,15 +27,19 @@ use coreshard_platform::{
 
 use crate::attributes::{Attributes, Place};
 use crate::event::Event;
+use crate::fork::{Deque, Header};
 use crate::intake::{self, Intake};
 use crate::item::Item;
 use crate::stats::PoolStats;
+use forks::Neighbours;
 use kick::Kick;
 pub(crate) use lanes::{LaneTag, Lanes};
 pub(crate) use monitor::Monitor;
 use state::{Entry, State};
 
 pub use blocking::blocking;
+pub(crate) use forks::Seat;
+pub(crate) use running::{inside_work, runs_work};
 pub(crate) use worker::runs_item_of;
 
 /// Items in a segment of a pool's intake: 4 KiB of slots.
@@ -63,6 +69,8 @@ struct Desk<P: Platform> {
     parker: Padded<Parker<P>>,
     /// A: what it has claimed, see `intake::Range`.
     range: Padded<Range<P>>,
+    /// A: jobs that it has forked, see `fork::Deque`.
+    deque: Deque<P, Header<P>>,
     /// A: items that the worker has begun; written by the worker alone.
     items_begun: Padded<P::AtomicU64>,
     /// A: the worker's thread, for its CPU time; 0 before it runs.
@@ -106,6 +114,11 @@ pub(crate) struct Pool<P: Platform> {
     /// A: claims that were opened to thieves and not yet seen to be used up. Those who look for
     /// open claims look at this first: there is one word, and as many ranges as workers.
     open_claims: Padded<P::AtomicU32>,
+    /// A: workers that have shared forked jobs since they last rested. Thieves look at this first.
+    forking: Padded<P::AtomicU32>,
+    /// Its own lock: the other pools of the set, which also have this one among theirs, until the
+    /// set goes.
+    neighbours: Lock<P, Option<Neighbours<P>>>,
     /// A: 1 while a worker watches for work before it sleeps.
     watchers: Padded<P::AtomicU32>,
     /// A: the lanes of the queues that this pool serves, by tag.
@@ -157,6 +170,8 @@ impl<P: Platform> Pool<P> {
             desks: (0..MOST_WORKERS).map(|_| P::AtomicPtr::new(std::ptr::null_mut())).collect(),
             desk_count: P::AtomicU32::new(0),
             open_claims: Padded::new(P::AtomicU32::new(0)),
+            forking: Padded::new(P::AtomicU32::new(0)),
+            neighbours: Lock::new(None),
             watchers: Padded::new(P::AtomicU32::new(0)),
             lanes: Lanes::new(),
             ran: Padded::new(P::AtomicU64::new(0)),
@@ -264,6 +279,7 @@ impl<P: Platform> Pool<P> {
             let desk = Desk {
                 parker: Padded::new(Parker::new()),
                 range: Padded::new(Range::new()),
+                deque: Deque::new(),
                 items_begun: Padded::new(P::AtomicU64::new(0)),
                 thread: P::AtomicU32::new(0),
             };
@@ -278,9 +294,14 @@ impl<P: Platform> Pool<P> {
         }
     }
 
+    /// The desks of all workers there ever were.
+    fn each_desk(&self) -> impl Iterator<Item = (usize, &Desk<P>)> {
+        (0..self.desk_count.load(Acquire) as usize).map(|at| (at, self.desk(at)))
+    }
+
     /// The ranges of all workers, for thieves and for those who look whether work is left.
     fn ranges(&self) -> impl Iterator<Item = (usize, &Range<P>)> {
-        (0..self.desk_count.load(Acquire) as usize).map(|at| (at, &*self.desk(at).range))
+        self.each_desk().map(|(at, desk)| (at, &*desk.range))
     }
 
     /// True if a claim has items that a thief could take.

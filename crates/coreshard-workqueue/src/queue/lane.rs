@@ -12,6 +12,7 @@
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
@@ -20,6 +21,7 @@ use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 use super::limiter::Limiter;
 use crate::item::Item;
 use crate::pool::{LaneTag, Pool};
+use crate::timers::Timers;
 
 const FLAG: u64 = 1 << 63;
 
@@ -30,6 +32,7 @@ pub(crate) struct Core<P: Platform> {
     pub(crate) name: String,
     pub(super) panic_handler: Option<PanicHandler>,
     pub(super) limiter: Option<Limiter<P>>,
+    pub(super) timers: Arc<Timers<P>>,
 }
 
 pub(crate) struct Lane<P: Platform> {
@@ -59,6 +62,32 @@ impl<P: Platform> Entry<'_, P> {
             None => lane.pool.push(self.door, item, lane.tag),
             Some(limiter) => limiter.push(item, lane),
         }
+    }
+
+    /// True if the item may have to wait for others of the queue before it is sent to the pool.
+    pub(crate) fn waits_for_turn(&self) -> bool {
+        self.lane.core.limiter.is_some()
+    }
+
+    /// The place that was counted in, to be sent to later; see [`Self::resume`].
+    pub(crate) fn keep(self) -> (NonNull<Lane<P>>, usize) {
+        (NonNull::from(self.lane), self.door)
+    }
+
+    /// A place that was kept.
+    ///
+    /// # Safety
+    /// It comes from [`Self::keep`], and each is resumed once.
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn resume(lane: NonNull<Lane<P>>, door: usize) -> Self {
+        // SAFETY: the lane lives until the item that it counted in is over, which it is not
+        // before it is sent.
+        Self { lane: unsafe { lane.as_ref() }, door }
+    }
+
+    /// Names the queue.
+    pub(crate) fn queue_id(&self) -> u64 {
+        self.lane.queue_id()
     }
 }
 
@@ -102,10 +131,25 @@ impl<P: Platform> Lane<P> {
     /// A lane of no queue, for models of the pool.
     #[cfg(all(test, loom))]
     pub(crate) fn bare(pool: Arc<Pool<P>>) -> Box<Self> {
-        let core = Core { name: "model".to_owned(), panic_handler: None, limiter: None };
+        let core = Core {
+            name: "model".to_owned(),
+            panic_handler: None,
+            limiter: None,
+            timers: Arc::new(Timers::new()),
+        };
         let lane = Box::new(Self::new(pool, Arc::new(core)).expect("the pool serves no other"));
         lane.settle();
         lane
+    }
+
+    /// True if the queue runs one item at a time, in order.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.core.limiter.as_ref().is_some_and(Limiter::is_ordered)
+    }
+
+    /// A name for the queue while it lives.
+    pub(crate) fn queue_id(&self) -> u64 {
+        Arc::as_ptr(&self.core).addr() as u64
     }
 
     /// Items that came in, and that are over.

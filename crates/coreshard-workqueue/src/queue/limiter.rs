@@ -40,6 +40,10 @@ impl<P: Platform> Limiter<P> {
         self.turns.describe();
     }
 
+    pub(super) fn is_ordered(&self) -> bool {
+        self.most == 1
+    }
+
     pub(super) fn push(&self, item: Item, lane: &Lane<P>) {
         let mut turns = self.turns.lock();
         if turns.active >= self.most {

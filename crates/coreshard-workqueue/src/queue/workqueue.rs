@@ -1,6 +1,7 @@
 //! The handle that programs hold.
 
 use std::fmt;
+use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +13,15 @@ use super::lane::{Core, Entry, Lane};
 use super::limiter::Limiter;
 use crate::error::{Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::event::Event;
+use crate::fork::{install, spread};
 use crate::handle::{self, JoinHandle};
-use crate::pool::{blocking, runs_item_of};
+use crate::pool::{Seat, blocking, runs_item_of};
 use crate::queue::builder::Request;
 use crate::runtime::PoolSet;
 use crate::scope::{self, WorkScope};
 use crate::stats::QueueStats;
+use crate::timers::Timers;
+use crate::work::Target;
 
 /// A queue of work items, run by the pools of its affinity scope.
 ///
@@ -30,6 +34,8 @@ pub struct Workqueue<P: Platform> {
 
 struct Handle<P: Platform> {
     shared: Arc<Shared<P>>,
+    /// The last drop leaves the waiting to another thread.
+    leaves_waiting: bool,
 }
 
 /// The queue itself. It is freed when no handle is left and all its items are over.
@@ -47,11 +53,13 @@ impl<P: Platform> Shared<P> {
         request: Request,
         set: Arc<PoolSet<P>>,
         event: Arc<Event<P>>,
+        timers: Arc<Timers<P>>,
     ) -> Option<Self> {
         let core = Arc::new(Core {
             name: request.name,
             panic_handler: request.panic_handler,
             limiter: request.max_active.map(Limiter::new),
+            timers,
         });
         let lanes: Box<[Lane<P>]> = set
             .pools()
@@ -102,7 +110,7 @@ impl<P: Platform> Shared<P> {
 
 impl<P: Platform> Workqueue<P> {
     pub(crate) fn from_shared(shared: Arc<Shared<P>>) -> Self {
-        Self { handle: Arc::new(Handle { shared }) }
+        Self { handle: Arc::new(Handle { shared, leaves_waiting: false }) }
     }
 
     fn shared(&self) -> &Shared<P> {
@@ -187,10 +195,102 @@ impl<P: Platform> Workqueue<P> {
         scope::run(self, body)
     }
 
-    /// Counts an item in at the caller's pod; whoever sends it answers for what it borrows.
-    pub(crate) fn enter(&self) -> Option<Entry<'_, P>> {
-        let (lane, door) = self.shared().lane_here();
-        lane.enter(door)
+    /// Runs `work` on one of the queue's workers and waits for its result: there,
+    /// [`join`](crate::join) finds others to help. On such a worker already, `work` is called at
+    /// once. Allocates nothing.
+    ///
+    /// # Errors
+    /// Hands `work` back if the queue is shut down.
+    ///
+    /// # Panics
+    /// With what `work` threw.
+    pub fn install<F, R>(&self, work: F) -> Result<R, Refused<F>>
+    where
+        F: FnOnce() -> R + Send,
+        R: Send,
+    {
+        if Seat::<P>::here().is_some_and(|seat| self.shared().set.has(seat)) {
+            return Ok(work());
+        }
+        match self.enter(Target::Here) {
+            Ok(entry) => Ok(install::<P, _, _>(entry, work)),
+            Err(reason) => Err(Refused::new(work, reason)),
+        }
+    }
+
+    /// Calls `body` with each element of `elements`, on as many of the queue's workers as find
+    /// time, and waits for all of them. Who is late is relieved by those who are done.
+    ///
+    /// # Errors
+    /// Hands `body` back, uncalled, if the queue is shut down.
+    ///
+    /// # Panics
+    /// With what the first call of `body` to panic threw. Other elements may be done or not.
+    pub fn for_each_mut<T, F>(&self, elements: &mut [T], body: F) -> Result<(), Refused<F>>
+    where
+        T: Send,
+        F: Fn(&mut T) + Sync + Send,
+    {
+        let workers = self.shared().set.worker_limit();
+        let each = |piece: &mut [T]| piece.iter_mut().for_each(&body);
+        let run = || spread::<P, _>(elements, workers, &each);
+        match self.install(run).map_err(|refused| refused.reason()) {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(Refused::new(body, reason)),
+        }
+    }
+
+    /// Calls `body` with ranges that cover `numbers` and do not overlap, on as many of the queue's
+    /// workers as find time, and waits for all of them. How long the ranges are depends on who
+    /// finds time.
+    ///
+    /// # Errors
+    /// Hands `body` back, uncalled, if the queue is shut down.
+    ///
+    /// # Panics
+    /// With what the first call of `body` to panic threw. Other ranges may be done or not.
+    pub fn for_each_range<F>(&self, numbers: Range<usize>, body: F) -> Result<(), Refused<F>>
+    where
+        F: Fn(Range<usize>) + Sync + Send,
+    {
+        let workers = self.shared().set.worker_limit();
+        match self
+            .install(|| spread::<P, _>(numbers, workers, &body))
+            .map_err(|refused| refused.reason())
+        {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(Refused::new(body, reason)),
+        }
+    }
+
+    /// Counts an item in; whoever sends it answers for what it borrows.
+    #[inline]
+    pub(crate) fn enter(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
+        let shared = self.shared();
+        let (lane, door) = match target {
+            Target::Here => shared.lane_here(),
+            Target::Cpu(cpu) => {
+                let route = shared.set.route_to(cpu).ok_or(RefusedReason::NoSuchCpu(cpu))?;
+                (&shared.lanes[route.0], route.1)
+            }
+            Target::Node(node) => {
+                let route = shared.set.route_to_node(node);
+                let route = route.ok_or(RefusedReason::NoSuchNode(node))?;
+                (&shared.lanes[route.0], route.1)
+            }
+        };
+        lane.enter(door).ok_or(RefusedReason::ShutDown)
+    }
+
+    pub(crate) fn timers(&self) -> &Arc<Timers<P>> {
+        &self.shared().core.timers
+    }
+
+    /// Lets go of this handle; if it was the last, without waiting.
+    pub(crate) fn release(self) {
+        if let Some(mut handle) = Arc::into_inner(self.handle) {
+            handle.leaves_waiting = true;
+        }
     }
 
     /// Waits until nothing that was accepted is left, including what items queue meanwhile.
@@ -248,11 +348,12 @@ impl<P: Platform> fmt::Debug for Workqueue<P> {
 impl<P: Platform> Drop for Handle<P> {
     fn drop(&mut self) {
         self.shared.close();
-        if !runs_item_of::<P>(|lane| self.shared.owns(lane)) {
+        if !self.leaves_waiting && !runs_item_of::<P>(|lane| self.shared.owns(lane)) {
             self.shared.wait_empty(None).expect("a wait without a deadline does not time out");
             return;
         }
-        // One of the queue's own items holds the last handle: it cannot wait for itself.
+        // One of the queue's own items held the last handle, and cannot wait for itself; or the
+        // timekeeper did, for whom others wait.
         let shared = Arc::clone(&self.shared);
         let spec = ThreadSpec { name: "cs-reaper".to_owned(), ..ThreadSpec::default() };
         let reap = move || {
