@@ -146,7 +146,8 @@ pub trait Fields {
 }
 
 /// Implements [`Fields`] for a struct: `fields!(Tail<P: Platform, T> { ticket, last })`, with the
-/// bounds that the struct itself has.
+/// bounds that the struct itself has. A constant parameter stands last, behind a semicolon:
+/// `fields!(Segment<P: Platform, T; const LEN: usize> { slots })`.
 ///
 /// ```
 /// use coreshard_platform::{AtomicInt, Fields, Platform, fields};
@@ -167,8 +168,11 @@ pub trait Fields {
 /// ```
 #[macro_export]
 macro_rules! fields {
-    ($name:ident $(<$($param:ident $(: $bound:path)?),+>)? { $($field:ident),+ $(,)? }) => {
-        impl $(<$($param $(: $bound)?),+>)? $crate::Fields for $name $(<$($param),+>)? {
+    ($name:ident $(<$($param:ident $(: $bound:path)?),+ $(; const $constant:ident: $type:ty)?>)?
+        { $($field:ident),+ $(,)? }) => {
+        impl $(<$($param $(: $bound)?),+ $(, const $constant: $type)?>)? $crate::Fields
+            for $name $(<$($param),+ $(, $constant)?>)?
+        {
             const NAME: &'static str = stringify!($name);
             const FIELDS: &'static [(&'static str, usize)] =
                 &[$((stringify!($field), ::core::mem::offset_of!(Self, $field))),+];

@@ -18,6 +18,11 @@
 //! and no wake-up is lost.
 
 mod attributes;
+#[cfg(not(feature = "canaries"))]
+mod canary;
+#[cfg(feature = "canaries")]
+#[doc(hidden)]
+pub mod canary;
 mod error;
 mod event;
 mod fork;

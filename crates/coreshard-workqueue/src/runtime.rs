@@ -5,9 +5,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coreshard_platform::{Lock, Platform};
-use coreshard_topology::{CpuId, CpuSet, NodeId, Pods, Topology};
+use coreshard_topology::{CpuId, CpuSet, NodeId, Pods, Scope, Topology};
 
 use crate::attributes::{Attributes, Place};
+use crate::canary::{Canary, planted};
 use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::event::Event;
 use crate::intake::MOST_DOORS;
@@ -363,7 +364,11 @@ impl<P: Platform> Machine<P> {
         request: &Request,
     ) -> Result<Arc<PoolSet<P>>, BuildErrorKind> {
         let mask = &attributes.mask;
-        let pods = Pods::new(&self.topology, mask, attributes.scope, request.shard_size)
+        let scope = match attributes.scope {
+            Scope::Smt if planted(Canary::SplitPair) => Scope::Cpu,
+            scope => scope,
+        };
+        let pods = Pods::new(&self.topology, mask, scope, request.shard_size)
             .map_err(BuildErrorKind::Pods)?;
         let roam = self.platform_cpus(mask);
         let doors = doors(&pods, self.highest_cpu());

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
 
-use coreshard_platform::{AtomicInt, Padded, Platform};
+use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 use coreshard_topology::NodeId;
 
 use super::segments::{Claim, Segment, SegmentQueue, Taker, Watch};
@@ -29,6 +29,7 @@ pub(crate) struct Doors<P: Platform, T, const LEN: usize> {
     board: Padded<P::AtomicU64>,
     queues: Box<[SegmentQueue<P, T, LEN>]>,
 }
+fields!(Doors<P: Platform, T; const LEN: usize> { board, queues });
 
 /// The right to take, at all doors. There is one, kept under the pool's lock.
 pub(crate) struct Takers<P: Platform, T, const LEN: usize> {
@@ -69,6 +70,12 @@ impl<P: Platform, T, const LEN: usize> Doors<P, T, LEN> {
         let board = (1 << doors) - 1;
         let doors = Self { board: Padded::new(P::AtomicU64::new(board)), queues: queues.into() };
         (doors, Takers { takers, turn: 0, home_claims: 0 })
+    }
+
+    /// Names the fields of what is here, where it has come to its final place.
+    pub(crate) fn describe(&self) {
+        P::describe(&raw const *self);
+        self.queues.iter().for_each(SegmentQueue::describe);
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -8,6 +8,7 @@ use coreshard_topology::CpuSet;
 use super::state::{Entry, State};
 use super::worker::Worker;
 use super::{Doors, Pool, PoolGuard, Watches};
+use crate::canary::{Canary, planted};
 
 /// Looks at the next item's slot before a worker sleeps, at first, at least and at most. A look
 /// that succeeds saves two system calls and a context switch, and doubles the next budget; one
@@ -158,7 +159,7 @@ impl<P: Platform> Worker<'_, P> {
             state.idle.insert(0, self.index);
             return Rest::Sleep;
         }
-        if state.has_work(pool) {
+        if state.has_work(pool) && !planted(Canary::LostWakeup) {
             return Rest::None;
         }
         if state.stopping {
@@ -231,7 +232,8 @@ impl<P: Platform> Worker<'_, P> {
             pool.unlock_and_kick(state, kick);
             return true;
         }
-        let listed = state.idle.contains(&self.index) && state.kicked != Some(self.index);
+        let listed = state.idle.contains(&self.index) && state.kicked != Some(self.index)
+            || planted(Canary::CullRace);
         if !listed || !(others_sleep || state.sentinel.is_some()) {
             return false;
         }

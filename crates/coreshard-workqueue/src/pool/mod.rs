@@ -22,7 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{
-    AtomicInt, AtomicPointer, Lock, LockGuard, Padded, Parker, Platform, SpawnError, ThreadId, Time,
+    AtomicInt, AtomicPointer, Lock, LockGuard, Padded, Parker, Platform, SpawnError, ThreadId,
+    Time, fields,
 };
 
 use crate::attributes::{Attributes, Place};
@@ -78,6 +79,7 @@ struct Desk<P: Platform> {
     /// A: the worker's thread, for its CPU time; 0 before it runs.
     thread: P::AtomicU32,
 }
+fields!(Desk<P: Platform> { parker, range, items_begun, thread });
 
 impl<P: Platform> Desk<P> {
     fn thread_id(&self) -> ThreadId {
@@ -130,6 +132,10 @@ pub(crate) struct Pool<P: Platform> {
     wakeups: Padded<P::AtomicU64>,
     state: Padded<Lock<P, State<P>>>,
 }
+fields!(Pool<P: Platform> {
+    place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, queue, desks,
+    desk_count, open_claims, watchers, lanes, ran, wakeups, state,
+});
 
 /// How pools of a runtime behave; see `RuntimeBuilder`.
 #[derive(Clone, Copy, Debug)]
@@ -175,6 +181,11 @@ impl<P: Platform> Pool<P> {
             wakeups: Padded::new(P::AtomicU64::new(0)),
             state: Padded::new(Lock::new(State::new(entry))),
         });
+        P::describe(Arc::as_ptr(&pool));
+        P::describe(Arc::as_ptr(&pool.event));
+        P::describe(Arc::as_ptr(&pool.monitor));
+        pool.state.describe();
+        pool.queue.iter().for_each(Doors::describe);
         let index = pool.lock().reserve_worker(&pool);
         let index = index.expect("an empty pool has room for a worker");
         pool.start_worker(index)?;
@@ -287,8 +298,10 @@ impl<P: Platform> Pool<P> {
                 steered: P::AtomicU32::new(0),
                 thread: P::AtomicU32::new(0),
             };
+            let desk = Box::into_raw(Box::new(desk));
+            P::describe(desk.cast_const());
             // Release pairs with the Acquire of `desk`.
-            self.desks[index].store(Box::into_raw(Box::new(desk)), Release);
+            self.desks[index].store(desk, Release);
             let count = u32::try_from(index + 1).expect("fewer workers than 2³²");
             if self.desk_count.load(Relaxed) < count {
                 self.desk_count.store(count, Release);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use coreshard_platform::Platform;
+use coreshard_platform::{Platform, fields};
 
 use super::monitor::Seen;
 use super::whereabouts::Whereabouts;
@@ -77,6 +77,10 @@ pub(super) struct State<P: Platform> {
     pub(super) free_counters: u32,
     pub(super) counters: Counters,
 }
+fields!(State<P: Platform> {
+    entry, queued, idle, sentinel, kicked, alive, blocked, aside, seen, starting, spare_missed,
+    stopping, threads, free, free_counters, counters,
+});
 
 impl<P: Platform> State<P> {
     pub(super) fn new(entry: Entry<P>) -> Self {

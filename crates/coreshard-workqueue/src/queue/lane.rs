@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
-use coreshard_platform::{AtomicInt, Padded, Platform};
+use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 
 use super::limiter::Limiter;
 use crate::item::Item;
@@ -45,6 +45,7 @@ pub(crate) struct Lane<P: Platform> {
     pub(crate) pool: Arc<Pool<P>>,
     pub(crate) core: Arc<Core<P>>,
 }
+fields!(Lane<P: Platform> { tag, door_counters, own_queued, done, pool, core });
 
 /// Proof that an item was counted in: it must be sent, or the queue waits for it for ever.
 #[must_use]
@@ -106,6 +107,8 @@ impl<P: Platform> Lane<P> {
 
     /// Tells the pool where the lane is. It does not move from here on.
     pub(crate) fn settle(&self) {
+        P::describe(&raw const *self);
+        self.core.limiter.iter().for_each(Limiter::describe);
         self.pool.lanes.set(self.tag, self);
     }
 

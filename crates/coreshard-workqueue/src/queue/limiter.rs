@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
-use coreshard_platform::{Lock, Platform};
+use coreshard_platform::{Lock, Platform, fields};
 
 use super::lane::Lane;
 use crate::item::Item;
@@ -14,11 +14,13 @@ pub(super) struct Limiter<P: Platform> {
     most: usize,
     turns: Lock<P, Turns<P>>,
 }
+fields!(Limiter<P: Platform> { most, turns });
 
 struct Turns<P: Platform> {
     active: usize,
     waiting: VecDeque<(Item, LanePointer<P>)>,
 }
+fields!(Turns<P: Platform> { active, waiting });
 
 /// The lane that counted a waiting item in, and so lives until that item is over.
 struct LanePointer<P: Platform>(NonNull<Lane<P>>);
@@ -30,6 +32,12 @@ unsafe impl<P: Platform> Send for LanePointer<P> {}
 impl<P: Platform> Limiter<P> {
     pub(super) fn new(most: usize) -> Self {
         Self { most, turns: Lock::new(Turns { active: 0, waiting: VecDeque::new() }) }
+    }
+
+    /// Names its fields, where it has come to its final place.
+    pub(super) fn describe(&self) {
+        P::describe(&raw const *self);
+        self.turns.describe();
     }
 
     pub(super) fn is_ordered(&self) -> bool {
