@@ -68,7 +68,7 @@ impl<P: Platform> State<P> {
         let mut kick = if left { self.choose_kick(pool) } else { None };
         if let Some(kick) = &mut kick {
             // Whoever passes work on goes on with its own, on this CPU.
-            kick.steer_to = self.whereabouts.elsewhere(kick.worker, &pool.place);
+            kick.steer_to = self.whereabouts.send_elsewhere(kick.worker, &pool.place);
         }
         kick.or_else(|| self.appoint_sentinel(pool))
     }

@@ -57,18 +57,23 @@ impl Whereabouts {
         }
     }
 
-    /// The CPUs where a worker should run (or wake up), if others run where it does (or did).
-    pub(super) fn elsewhere(&self, worker: usize, place: &Place) -> Option<CpuSet> {
+    /// The CPUs where a worker should run (or wake up), if others run where it does (or did). It
+    /// counts as being at one of them from here on, so that two who meet do not both leave.
+    pub(super) fn send_elsewhere(&mut self, worker: usize, place: &Place) -> Option<CpuSet> {
+        let free = self.elsewhere(worker, place)?;
+        let first = free.iter().next()?;
+        self.runs_at(worker, place.door_of(first));
+        Some(free)
+    }
+
+    fn elsewhere(&self, worker: usize, place: &Place) -> Option<CpuSet> {
         let Worker { now, last } = *self.workers.get(worker)?;
         let others = self.running[usize::from(last?)] - u16::from(now.is_some());
         if others == 0 {
             return None;
         }
-        let free = place.home.iter().filter(|cpu| {
-            let door = place.door_by_cpu.get(cpu.index()).map_or(0, |door| usize::from(*door));
-            self.running[door] == 0
-        });
-        let free: CpuSet = free.collect();
+        let free: CpuSet =
+            place.home.iter().filter(|cpu| self.running[place.door_of(*cpu)] == 0).collect();
         (!free.is_empty()).then_some(free)
     }
 }
@@ -109,6 +114,17 @@ mod tests {
         assert_eq!(whereabouts.elsewhere(0, &place), Some(cpus([4, 6])));
         whereabouts.runs_at(1, 0);
         assert_eq!(whereabouts.elsewhere(0, &place), None, "the other has moved away");
+    }
+
+    #[test]
+    fn two_who_meet_do_not_both_leave() {
+        let (mut whereabouts, place) = (Whereabouts::new(), place());
+        whereabouts.runs_at(0, 2);
+        whereabouts.runs_at(1, 2);
+        assert_eq!(whereabouts.send_elsewhere(0, &place), Some(cpus([4, 5, 7])));
+        assert_eq!(whereabouts.send_elsewhere(1, &place), None);
+        whereabouts.runs_at(1, 0);
+        assert_eq!(whereabouts.send_elsewhere(1, &place), Some(cpus([5, 6, 7])));
     }
 
     #[test]

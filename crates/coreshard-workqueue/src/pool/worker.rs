@@ -346,7 +346,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let mut home = pool.place.door_here::<P>();
         state.whereabouts.runs_at(self.index, home);
         if std::mem::take(&mut self.just_woke)
-            && let Some(free) = state.whereabouts.elsewhere(self.index, &pool.place)
+            && let Some(free) = state.whereabouts.send_elsewhere(self.index, &pool.place)
         {
             drop(state);
             self.move_to(&free);
