@@ -1,10 +1,9 @@
 //! Choosing whom to wake.
 
 use coreshard_platform::Platform;
-use coreshard_topology::CpuSet;
 
 use super::state::{Entry, State};
-use super::{Doors, Pool};
+use super::{Doors, FreeDoors, Pool};
 use crate::intake::ItemWaits;
 use crate::wake::Wake;
 
@@ -13,7 +12,7 @@ use crate::wake::Wake;
 pub(super) struct Kick {
     pub(super) worker: usize,
     /// Where it should wake up, if not where it slept; see `whereabouts`.
-    pub(super) steer_to: Option<CpuSet>,
+    pub(super) steer_to: Option<FreeDoors>,
 }
 
 impl Kick {
