@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use coreshard_platform::{AtomicInt, Platform};
 
 use crate::pool::blocking;
-use crate::queue::Lane;
+use crate::queue::Entry;
 
 /// What an item threw.
 pub struct Panic {
@@ -30,11 +30,32 @@ impl Panic {
     }
 }
 
+/// What a wait for an item yields in a process that was forked from the item's: it never ends
+/// there. [`Panic::into_payload`] holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forked;
+
+impl Forked {
+    fn as_str(&self) -> &str {
+        "this process was forked from the one that runs the item, which never ends here; submit it \
+         in this process, to a queue that was made after the fork"
+    }
+}
+
+impl fmt::Display for Forked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::error::Error for Forked {}
+
 pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
     payload
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .or_else(|| payload.downcast_ref::<Forked>().map(Forked::as_str))
         .unwrap_or("(something that is not a text)")
 }
 
@@ -46,16 +67,27 @@ impl fmt::Debug for Panic {
 
 impl fmt::Display for Panic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the work item panicked: {}", self.message())
+        match self.payload.downcast_ref::<Forked>() {
+            Some(forked) => forked.fmt(f),
+            None => write!(f, "the work item panicked: {}", self.message()),
+        }
     }
 }
 
 impl std::error::Error for Panic {}
 
+/// States; in all but `OVER` the bits above tell in which process the item runs.
 const RUNNING: u32 = 0;
 /// As `RUNNING`, and somebody sleeps until it is over.
 const AWAITED: u32 = 1;
 const OVER: u32 = 2;
+const FORKS_SHIFT: u32 = 2;
+const OVER_AND_AWAITED: u32 = OVER | AWAITED;
+
+/// A state of an item of this process.
+fn here<P: Platform>(state: u32) -> u32 {
+    P::forks() << FORKS_SHIFT | state
+}
 
 /// Looks at a result that is not there before its waiter sleeps.
 const SPINS: u32 = 200;
@@ -89,10 +121,11 @@ impl<P: Platform, T> JoinHandle<P, T> {
     /// meanwhile.
     ///
     /// # Errors
-    /// What the item threw, if it panicked.
+    /// What the item threw, if it panicked. [`Forked`], if it is an item of the process that this
+    /// one was forked from: it never ends here.
     pub fn join(self) -> Result<T, Panic> {
-        if !self.watch() {
-            blocking::<P, _>(|| self.sleep());
+        if !self.watch() && !blocking::<P, _>(|| self.sleep()) {
+            return Err(Panic { payload: Box::new(Forked) });
         }
         // SAFETY: the state was seen to be OVER with Acquire, so the worker is done with the
         // value; the handle is consumed, so it is taken once.
@@ -109,15 +142,20 @@ impl<P: Platform, T> JoinHandle<P, T> {
         })
     }
 
-    fn sleep(&self) {
+    /// False if it never ends here.
+    fn sleep(&self) -> bool {
         let state = &self.outcome.state;
+        let (running, awaited) = (here::<P>(RUNNING), here::<P>(AWAITED));
         // Acquire: it may be over already.
-        if state.compare_exchange(RUNNING, AWAITED, Acquire, Acquire) == Err(OVER) {
-            return;
+        match state.compare_exchange(running, awaited, Acquire, Acquire) {
+            Err(OVER) => return true,
+            Err(seen) if seen != awaited => return false,
+            _ => {}
         }
         while state.load(Acquire) != OVER {
-            P::wait(state, AWAITED, None);
+            P::wait(state, awaited, None);
         }
+        true
     }
 }
 
@@ -127,21 +165,20 @@ impl<P: Platform, T> fmt::Debug for JoinHandle<P, T> {
     }
 }
 
-pub(crate) fn submit<P, F, T>(lane: &Lane<P>, door: usize, work: F) -> Result<JoinHandle<P, T>, F>
+pub(crate) fn submit<P, F, T>(entry: Entry<'_, P>, work: F) -> JoinHandle<P, T>
 where
     P: Platform,
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let Some(entry) = lane.enter(door) else { return Err(work) };
-    let state = P::AtomicU32::new(RUNNING);
+    let state = P::AtomicU32::new(here::<P>(RUNNING));
     let outcome = Arc::new(Outcome::<P, T> { state, value: UnsafeCell::new(None) });
     let handle = JoinHandle { outcome: Arc::clone(&outcome) };
     entry.send(move || {
         let result = panic::catch_unwind(AssertUnwindSafe(work));
         leave(outcome, result);
     });
-    Ok(handle)
+    handle
 }
 
 /// Leaves the result for the handle. If nobody holds that any more, a panic goes on to the
@@ -157,7 +194,7 @@ fn leave<P: Platform, T>(outcome: Arc<Outcome<P, T>>, result: std::thread::Resul
     // SAFETY: the state is not OVER yet, so the handle's holder does not look at the value.
     unsafe { *outcome.value.get() = Some(result) };
     // Release publishes the value. The wake-up needs the address alone, and this Arc keeps it.
-    if outcome.state.swap(OVER, AcqRel) == AWAITED {
+    if outcome.state.swap(OVER, AcqRel) & OVER_AND_AWAITED == AWAITED {
         P::wake_all(&raw const outcome.state);
     }
 }

@@ -30,7 +30,7 @@ use crate::item::Item;
 use crate::stats::PoolStats;
 use kick::Kick;
 pub(crate) use lanes::{LaneTag, Lanes};
-pub(crate) use monitor::Monitor;
+pub(crate) use monitor::{Monitor, Retiring};
 use state::{Entry, State};
 
 pub use blocking::blocking;
@@ -125,7 +125,22 @@ pub(crate) struct PoolSettings {
     pub(crate) may_spin: bool,
 }
 
+impl PoolSettings {
+    /// Workers that sleep at once, and time-outs that may run out at any moment.
+    #[cfg(all(test, loom))]
+    pub(crate) fn for_models() -> Self {
+        let idle_timeout = std::time::Duration::from_secs(1);
+        Self { measure_lock: false, idle_timeout, may_spin: false }
+    }
+}
+
 impl<P: Platform> Pool<P> {
+    /// True if the pool was not stopped.
+    #[cfg(all(test, loom))]
+    pub(crate) fn is_running(&self) -> bool {
+        !self.lock().stopping
+    }
+
     /// A pool with its first worker, which is running when this returns.
     pub(crate) fn start(
         place: Place,
@@ -134,6 +149,22 @@ impl<P: Platform> Pool<P> {
         event: Arc<Event<P>>,
         monitor: &Arc<Monitor<P>>,
     ) -> Result<Arc<Self>, SpawnError> {
+        let pool = Self::unmanned(place, attributes, settings, event, monitor);
+        let index = pool.lock().reserve_worker(&pool);
+        let index = index.expect("an empty pool has room for a worker");
+        pool.start_worker(index)?;
+        monitor.watch(&pool);
+        Ok(pool)
+    }
+
+    /// A pool without a worker.
+    pub(crate) fn unmanned(
+        place: Place,
+        attributes: Arc<Attributes>,
+        settings: PoolSettings,
+        event: Arc<Event<P>>,
+        monitor: &Arc<Monitor<P>>,
+    ) -> Arc<Self> {
         let (queue, entry) = match attributes.intake {
             Intake::Locked => (None, Entry::Locked(Default::default())),
             Intake::LockFree => {
@@ -141,7 +172,7 @@ impl<P: Platform> Pool<P> {
                 (Some(queue), Entry::LockFree(takers))
             }
         };
-        let pool = Arc::new(Self {
+        Arc::new(Self {
             place,
             attributes,
             event,
@@ -158,12 +189,18 @@ impl<P: Platform> Pool<P> {
             ran: Padded::new(P::AtomicU64::new(0)),
             wakeups: Padded::new(P::AtomicU64::new(0)),
             state: Padded::new(Lock::new(State::new(entry))),
-        });
-        let index = pool.lock().reserve_worker(&pool);
-        let index = index.expect("an empty pool has room for a worker");
-        pool.start_worker(index)?;
-        monitor.watch(&pool);
-        Ok(pool)
+        })
+    }
+
+    /// After [`Self::stop`]: has a worker again, which is running when this returns.
+    pub(crate) fn restart(self: &Arc<Self>) -> Result<(), SpawnError> {
+        let index = {
+            let mut state = self.lock();
+            state.stopping = false;
+            state.reserve_worker(self)
+        };
+        // Where there is no room, as many as can be are here still.
+        index.map_or(Ok(()), |index| self.start_worker(index))
     }
 
     /// Brings an accepted item of the lane with this tag in, by the door of the caller's CPU, and wakes a worker if one should be.
@@ -194,7 +231,9 @@ impl<P: Platform> Pool<P> {
             return None;
         }
         state.free_counters &= !(1 << at);
-        (0..queue.len()).for_each(|door| queue.counter(door, at).store(0, Relaxed));
+        (0..queue.len()).for_each(|door| {
+            queue.counter(door, at).into_iter().for_each(|counter| counter.store(0, Relaxed))
+        });
         Some(at)
     }
 
@@ -203,10 +242,10 @@ impl<P: Platform> Pool<P> {
         self.lock().free_counters |= 1 << at;
     }
 
-    /// The counter at a door that [`Self::take_counters`] gave.
+    /// The counter at a door that [`Self::take_counters`] gave; `None` for any other.
     #[inline]
     pub(crate) fn counter(&self, door: usize, at: usize) -> Option<&P::AtomicU64> {
-        Some(self.queue.as_ref()?.counter(door, at))
+        self.queue.as_ref()?.counter(door, at)
     }
 
     fn push_locked(&self, item: Item, lane: LaneTag) {
