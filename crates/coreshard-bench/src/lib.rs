@@ -7,14 +7,19 @@
 //!
 //! All of it is generic over the platform, so that the same code measures real threads and
 //! simulated ones: threads, clocks and waits are the platform's.
+//!
+//! A [`QueueTrial`] measures nothing: it uses a workqueue in the ways that break workqueues, for those
+//! who search for bugs in it.
 #![forbid(unsafe_code)]
 
 mod error;
 mod progress;
 mod queue;
 mod results;
+mod trial;
 
 pub use error::BenchError;
 pub use progress::{Progress, Unwatched};
 pub use queue::{Combination, Ground, QueueBench};
 pub use results::{Mode, QueueCell, QueueResults, WakeRatio};
+pub use trial::{Ledger, QueueTrial};

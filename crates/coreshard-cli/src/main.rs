@@ -9,6 +9,7 @@ mod c2c;
 mod failure;
 mod machine;
 mod output;
+mod sim;
 mod topo;
 
 use std::process::ExitCode;
@@ -45,6 +46,8 @@ enum Command {
     /// Show which cache lines a workqueue's CPUs take from one another on a simulated machine, and
     /// which fields and functions
     C2c(c2c::Args),
+    /// Search the workqueue for bugs on a simulated machine, and replay what was found
+    Sim(sim::Args),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Some(Command::Topo(args)) => topo::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::C2c(args)) => c2c::run(&args),
+        Some(Command::Sim(args)) => sim::run(&args),
         None => output::print(&Cli::command().render_help().to_string()),
     };
     match done {

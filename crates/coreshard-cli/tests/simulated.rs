@@ -59,6 +59,12 @@ fn the_lines_of_a_simulated_queue_are_shown_with_functions_and_as_json() {
         .assert()
         .success()
         .stdout(predicate::str::contains("line 0 ").and(predicate::str::contains("lock_slowly")));
+    let text = coreshard(&c2c).output().unwrap().stdout;
+    let text = String::from_utf8(text).unwrap();
+    let first = text.lines().find(|line| line.starts_with("line 0 ")).unwrap();
+    assert!(first.contains("Pool.state.word"), "{first}");
+    let mut costliest = text.lines().filter(|line| line.starts_with("line ")).take(5);
+    assert!(costliest.all(|line| !line.contains("arena+")), "{text}");
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.json");
     let mut arguments = c2c.to_vec();
@@ -95,4 +101,35 @@ fn a_machine_that_cannot_be_simulated_is_a_clear_sentence_and_status_2() {
         .stderr(predicate::str::contains("mine.toml, line 3: wake.ns is -1; allowed are 0 to"));
     coreshard(&["bench", "queue", "--sim"]).assert().code(2);
     coreshard(&["bench", "queue", "--seed", "1"]).assert().code(2);
+}
+
+#[test]
+fn a_search_says_what_it_tried_and_a_replay_whether_it_is_the_same_run() {
+    coreshard(&["sim", "search", "--seeds", "40", "--from", "7"]).assert().success().stdout(
+        predicate::str::contains("40 seeds from 7 on, 16 CPUs")
+            .and(predicate::str::contains("no promise was broken")),
+    );
+    let replay = ["sim", "replay", "--machine", "pocket", "--seed"];
+    let with = |seed: &str| coreshard(&[&replay[..], &[seed]].concat()).assert();
+    let first = with("1-9").success().get_output().stdout.clone();
+    let text = String::from_utf8(first.clone()).unwrap();
+    assert!(text.starts_with("seed 9 breaks no promise"), "{text}");
+    let trace = text.trim().rsplit(' ').next().unwrap();
+    let again = with(&format!("1-9-{trace}")).success();
+    assert_eq!((&again.get_output().stdout, again.get_output().stderr.len()), (&first, 0));
+    with("1-9-0000000000000001").success().stderr(predicate::str::contains("this is not the run"));
+}
+
+#[test]
+fn a_seed_of_another_version_is_a_clear_sentence_and_status_2() {
+    for (seed, said) in
+        [("9-42", "is of version 9 of the search, and this is version"), ("x", "is no seed")]
+    {
+        coreshard(&["sim", "replay", "--seed", seed])
+            .assert()
+            .code(2)
+            .stderr(predicate::str::contains(said));
+    }
+    let error = coreshard(&["sim", "search", "--machine", "graec"]).assert().code(2);
+    error.stderr(predicate::str::contains("graec"));
 }

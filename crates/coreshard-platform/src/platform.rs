@@ -65,6 +65,12 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// Where the machine refuses, or answers with other CPUs than were asked for.
     fn set_affinity(cpus: &CpuSet) -> Result<(), crate::AffinityError>;
 
+    /// Asks that another thread of this process run on `cpus` only: for a thread that sleeps, where
+    /// it is to wake up. False where the machine refuses, or the platform cannot.
+    fn set_affinity_of(_thread: ThreadId, _cpus: &CpuSet) -> bool {
+        false
+    }
+
     /// Memory on `node`, zeroed and touched, or anywhere where the node is unknown.
     ///
     /// # Errors
@@ -159,7 +165,8 @@ pub trait Fields {
 }
 
 /// Implements [`Fields`] for a struct: `fields!(Tail<P: Platform, T> { ticket, last })`, with the
-/// bounds that the struct itself has.
+/// bounds that the struct itself has. A constant parameter stands last, behind a semicolon:
+/// `fields!(Segment<P: Platform, T; const LEN: usize> { slots })`.
 ///
 /// ```
 /// use coreshard_platform::{AtomicInt, Fields, Platform, fields};
@@ -180,8 +187,11 @@ pub trait Fields {
 /// ```
 #[macro_export]
 macro_rules! fields {
-    ($name:ident $(<$($param:ident $(: $bound:path)?),+>)? { $($field:ident),+ $(,)? }) => {
-        impl $(<$($param $(: $bound)?),+>)? $crate::Fields for $name $(<$($param),+>)? {
+    ($name:ident $(<$($param:ident $(: $bound:path)?),+ $(; const $constant:ident: $type:ty)?>)?
+        { $($field:ident),+ $(,)? }) => {
+        impl $(<$($param $(: $bound)?),+ $(, const $constant: $type)?>)? $crate::Fields
+            for $name $(<$($param),+ $(, $constant)?>)?
+        {
             const NAME: &'static str = stringify!($name);
             const FIELDS: &'static [(&'static str, usize)] =
                 &[$((stringify!($field), ::core::mem::offset_of!(Self, $field))),+];

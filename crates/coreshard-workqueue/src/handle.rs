@@ -6,10 +6,10 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
-use coreshard_platform::{AtomicInt, Platform};
+use coreshard_platform::Platform;
 
+use crate::latch::Latch;
 use crate::pool::blocking;
 use crate::queue::Entry;
 
@@ -76,31 +76,18 @@ impl fmt::Display for Panic {
 
 impl std::error::Error for Panic {}
 
-/// States; in all but `OVER` the bits above tell in which process the item runs.
-const RUNNING: u32 = 0;
-/// As `RUNNING`, and somebody sleeps until it is over.
-const AWAITED: u32 = 1;
-const OVER: u32 = 2;
-const FORKS_SHIFT: u32 = 2;
-const OVER_AND_AWAITED: u32 = OVER | AWAITED;
-
-/// A state of an item of this process.
-fn here<P: Platform>(state: u32) -> u32 {
-    P::forks() << FORKS_SHIFT | state
-}
-
 /// Looks at a result that is not there before its waiter sleeps.
 const SPINS: u32 = 200;
 
-/// Where the worker leaves the outcome. The worker writes it before the state is `OVER`, the
-/// handle's holder takes it after.
+/// Where the worker leaves the outcome. The worker writes it before the latch opens, the handle's
+/// holder takes it after.
 struct Outcome<P: Platform, T> {
-    state: P::AtomicU32,
+    over: Latch<P>,
     value: UnsafeCell<Option<std::thread::Result<T>>>,
 }
 
-// SAFETY: the value is written by one worker before the state turns to OVER (release), and read
-// by the one holder of the handle after it saw that (acquire).
+// SAFETY: the value is written by one worker before the latch opens (release), and read by the one
+// holder of the handle after it saw that (acquire).
 unsafe impl<P: Platform, T: Send> Sync for Outcome<P, T> {}
 // SAFETY: as above.
 unsafe impl<P: Platform, T: Send> Send for Outcome<P, T> {}
@@ -114,7 +101,7 @@ pub struct JoinHandle<P: Platform, T> {
 impl<P: Platform, T> JoinHandle<P, T> {
     /// True once the item is over: then [`join`](Self::join) does not wait.
     pub fn is_finished(&self) -> bool {
-        self.outcome.state.load(Acquire) == OVER
+        self.outcome.over.is_open()
     }
 
     /// Waits until the item is over. Inside an item, another worker takes this one's place
@@ -124,11 +111,11 @@ impl<P: Platform, T> JoinHandle<P, T> {
     /// What the item threw, if it panicked. [`Forked`], if it is an item of the process that this
     /// one was forked from: it never ends here.
     pub fn join(self) -> Result<T, Panic> {
-        if !self.watch() && !blocking::<P, _>(|| self.sleep()) {
+        if !self.watch() && !blocking::<P, _>(|| self.outcome.over.wait()) {
             return Err(Panic { payload: Box::new(Forked) });
         }
-        // SAFETY: the state was seen to be OVER with Acquire, so the worker is done with the
-        // value; the handle is consumed, so it is taken once.
+        // SAFETY: the latch was seen to be open, so the worker is done with the value; the handle is
+        // consumed, so it is taken once.
         let value = unsafe { (*self.outcome.value.get()).take() };
         value
             .expect("an item that is over has left its outcome")
@@ -140,22 +127,6 @@ impl<P: Platform, T> JoinHandle<P, T> {
             P::spin_hint();
             self.is_finished()
         })
-    }
-
-    /// False if it never ends here.
-    fn sleep(&self) -> bool {
-        let state = &self.outcome.state;
-        let (running, awaited) = (here::<P>(RUNNING), here::<P>(AWAITED));
-        // Acquire: it may be over already.
-        match state.compare_exchange(running, awaited, Acquire, Acquire) {
-            Err(OVER) => return true,
-            Err(seen) if seen != awaited => return false,
-            _ => {}
-        }
-        while state.load(Acquire) != OVER {
-            P::wait(state, awaited, None);
-        }
-        true
     }
 }
 
@@ -171,8 +142,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let state = P::AtomicU32::new(here::<P>(RUNNING));
-    let outcome = Arc::new(Outcome::<P, T> { state, value: UnsafeCell::new(None) });
+    let outcome = Arc::new(Outcome::<P, T> { over: Latch::new(), value: UnsafeCell::new(None) });
     let handle = JoinHandle { outcome: Arc::clone(&outcome) };
     entry.send(move || {
         let result = panic::catch_unwind(AssertUnwindSafe(work));
@@ -191,10 +161,8 @@ fn leave<P: Platform, T>(outcome: Arc<Outcome<P, T>>, result: std::thread::Resul
         }
         return;
     }
-    // SAFETY: the state is not OVER yet, so the handle's holder does not look at the value.
+    // SAFETY: the latch is not open yet, so the handle's holder does not look at the value.
     unsafe { *outcome.value.get() = Some(result) };
-    // Release publishes the value. The wake-up needs the address alone, and this Arc keeps it.
-    if outcome.state.swap(OVER, AcqRel) & OVER_AND_AWAITED == AWAITED {
-        P::wake_all(&raw const outcome.state);
-    }
+    // SAFETY: this Arc keeps it.
+    unsafe { Latch::open(&raw const outcome.over) };
 }

@@ -18,11 +18,18 @@
 //! and no wake-up is lost.
 
 mod attributes;
+#[cfg(not(feature = "canaries"))]
+mod canary;
+#[cfg(feature = "canaries")]
+#[doc(hidden)]
+pub mod canary;
 mod error;
 mod event;
+mod fork;
 mod handle;
 mod intake;
 mod item;
+mod latch;
 #[cfg(all(test, loom))]
 mod loom_platform;
 mod pool;
@@ -31,6 +38,7 @@ mod queue;
 mod runtime;
 mod scope;
 mod stats;
+mod task;
 mod timers;
 mod wake;
 mod work;
@@ -39,6 +47,7 @@ pub use attributes::Hooks;
 pub use error::{
     BuildError, ParseRungError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock,
 };
+pub use fork::join;
 pub use handle::{Forked, JoinHandle, Panic};
 pub use intake::Intake;
 pub use pool::blocking;
@@ -46,5 +55,7 @@ pub use queue::{Builder, Change, PanicPolicy, Priority, Workqueue};
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use scope::WorkScope;
 pub use stats::{PoolStats, QueueStats};
+pub use task::{Task, YieldNow, yield_now};
+pub use timers::{Sleep, SleepError};
 pub use wake::Wake;
 pub use work::{MissedTick, Periodic, Target, Work, WorkError, WorkErrorReason};

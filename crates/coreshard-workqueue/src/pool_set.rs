@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use coreshard_platform::{Lock, Platform, SpawnError};
-use coreshard_topology::{CpuId, NodeId, Pods};
+use coreshard_topology::{CpuId, NodeId, Pods, Topology};
 
 use crate::attributes::Attributes;
-use crate::pool::Pool;
+use crate::pool::{Pool, Seat};
 
 pub(crate) struct PoolSet<P: Platform> {
     pub(crate) attributes: Arc<Attributes>,
@@ -83,6 +83,38 @@ impl<P: Platform> PoolSet<P> {
         self.pools.iter()
     }
 
+    /// True if the worker is of one of these pools.
+    pub(crate) fn has(&self, seat: Seat<'_, P>) -> bool {
+        seat.pool_is(|pool| Arc::ptr_eq(&pool.attributes, &self.attributes))
+    }
+
+    /// Workers that may run at once.
+    pub(crate) fn worker_limit(&self) -> usize {
+        self.pools.iter().map(|pool| pool.place.limit).sum()
+    }
+
+    /// Tells each pool of the others, the nearest first, so that its workers can help those of
+    /// the others with forked work. At equal distance they begin with the next after themselves.
+    pub(crate) fn introduce(&self, topology: &Topology) {
+        let place = |pool: &Arc<Pool<P>>| {
+            let first = pool.place.cpus.iter().next();
+            first.and_then(|cpu| topology.cpu(cpu)).map(|cpu| (cpu.llc, cpu.node))
+        };
+        let places: Vec<_> = self.pools.iter().map(place).collect();
+        for (at, pool) in self.pools.iter().enumerate() {
+            let mut others: Vec<usize> =
+                (1..self.pools.len()).map(|step| (at + step) % self.pools.len()).collect();
+            others.sort_by_key(|&other| match (places[at], places[other]) {
+                (Some((llc, _)), Some((other_llc, _))) if llc == other_llc => 0,
+                (Some((_, node)), Some((_, other_node))) if node == other_node => 1,
+                _ => 2,
+            });
+            pool.set_neighbours(Some(
+                others.iter().map(|&at| Arc::clone(&self.pools[at])).collect(),
+            ));
+        }
+    }
+
     /// By the platform's CPU ids.
     pub(crate) fn routes(&self) -> &Arc<[Route]> {
         &self.routes
@@ -145,6 +177,8 @@ impl<P: Platform> Drop for Lease<P> {
 
 impl<P: Platform> Drop for PoolSet<P> {
     fn drop(&mut self) {
+        // They hold one another.
+        self.pools.iter().for_each(|pool| pool.set_neighbours(None));
         let monitor = self.pools.first().map(|pool| pool.monitor());
         self.pools = Box::default();
         // It goes with the last pool.

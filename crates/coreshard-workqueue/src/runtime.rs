@@ -5,16 +5,17 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coreshard_platform::{Lock, Platform};
-use coreshard_topology::{CpuId, CpuSet, Pods, Topology};
+use coreshard_topology::{CpuId, CpuSet, Pods, Scope, Topology};
 
 use crate::attributes::{Attributes, Place};
+use crate::canary::{Canary, planted};
 use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::event::Event;
 use crate::intake::MOST_DOORS;
 use crate::pool::{Monitor, Pool, PoolSettings};
 use crate::pool_set::{Lease, PoolSet, Route};
 use crate::queue::{Builder, Closed, Priority, Request, Shared, Workqueue};
-use crate::timers::Timers;
+use crate::timers::{self, Sleep, SleepError, Timers};
 
 /// The nice value of high-priority queues' workers, as the kernel's (`HIGHPRI_NICE_LEVEL`).
 const HIGH_PRIORITY_NICE: i8 = -20;
@@ -197,7 +198,15 @@ impl<P: Platform> Runtime<P> {
         if left == 0 { Ok(()) } else { Err(ShutdownTimeout { in_flight: left }) }
     }
 
-    /// Items that wait for their time.
+    /// A future that ends after `duration`, under any executor.
+    ///
+    /// # Errors
+    /// Where the clock ends before, or no thread can be had that watches the clock.
+    pub fn sleep(&self, duration: Duration) -> Result<Sleep<P>, SleepError> {
+        timers::sleep(&self.machine.timers, duration)
+    }
+
+    /// Items and futures that wait for their time.
     pub fn delayed_items(&self) -> usize {
         self.machine.timers.len()
     }
@@ -289,7 +298,11 @@ impl<P: Platform> Machine<P> {
         request: &Request,
     ) -> Result<Lease<P>, BuildErrorKind> {
         let mask = &attributes.mask;
-        let pods = Pods::new(&self.topology, mask, attributes.scope, request.shard_size)
+        let scope = match attributes.scope {
+            Scope::Smt if planted(Canary::SplitPair) => Scope::Cpu,
+            scope => scope,
+        };
+        let pods = Pods::new(&self.topology, mask, scope, request.shard_size)
             .map_err(BuildErrorKind::Pods)?;
         let roam = self.platform_cpus(mask);
         let doors = doors(&pods, self.highest_cpu());
@@ -322,7 +335,9 @@ impl<P: Platform> Machine<P> {
                 }
             }
         }
-        Ok(PoolSet::lease_new(attributes, pods, pools.into(), routes, doors))
+        let lease = PoolSet::lease_new(attributes, pods, pools.into(), routes, doors);
+        lease.set().introduce(&self.topology);
+        Ok(lease)
     }
 
     /// A pod's share of the quota in workers, rounded up: at least one, at most its CPUs.

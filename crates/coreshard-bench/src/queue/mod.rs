@@ -317,6 +317,9 @@ impl<P: Platform> Session<'_, P> {
             items,
             findings: Lock::new(Findings::new()),
         });
+        P::describe(Arc::as_ptr(&run));
+        P::describe(&raw const run.gate);
+        run.findings.describe();
         let producers = self.spawn(&run)?;
         run.gate.wait_for_all();
         let before = run.queue.stats().total();

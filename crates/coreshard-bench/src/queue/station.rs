@@ -9,7 +9,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-use coreshard_platform::{AtomicInt, Padded, Parker, Platform, Time};
+use coreshard_platform::{AtomicInt, Padded, Parker, Platform, Time, fields};
 
 /// No target: no count of items ever reaches it.
 const NEVER: u64 = u64::MAX;
@@ -29,6 +29,7 @@ struct Bell<P: Platform> {
     /// I, P: where the producer sleeps.
     parker: Parker<P>,
 }
+fields!(Bell<P: Platform> { ran, ran_at_ns, parker });
 
 /// The words of one producer. It outlives every item, see [`stations`].
 pub(super) struct Station<P: Platform> {
@@ -39,6 +40,7 @@ pub(super) struct Station<P: Platform> {
     /// I: by sample, how long an item of a flood took from before it was queued until it ran.
     flood_samples_ns: Box<[P::AtomicU64]>,
 }
+fields!(Station<P: Platform> { bell, target, flood_samples_ns });
 
 /// Stations for `producers` producers, for the rest of the process.
 ///
@@ -58,7 +60,12 @@ pub(super) fn stations<P: Platform>(
         target: Padded::new(P::AtomicU64::new(NEVER)),
         flood_samples_ns: (0..flood_samples).map(|_| P::AtomicU64::new(0)).collect(),
     };
-    Vec::leak((0..producers).map(|_| station()).collect())
+    let stations: &[Station<P>] = Vec::leak((0..producers).map(|_| station()).collect());
+    for station in stations {
+        P::describe(&raw const *station);
+        P::describe(&raw const *station.bell);
+    }
+    stations
 }
 
 impl<P: Platform> Station<P> {

@@ -61,10 +61,13 @@ pub(crate) fn ground(machine: &Machine) -> Ground {
     }
 }
 
-/// The machine of a preset's name, or of a file (.toml).
+/// The machine of a preset's name, or of a file (.toml), or the small one for searches.
 pub(crate) fn machine(name: &str) -> anyhow::Result<Machine> {
     let path = Path::new(name);
     let is_file = path.extension().is_some_and(|extension| extension == "toml");
+    if name == "pocket" {
+        return Ok(Machine::pocket());
+    }
     let machine = if is_file { Machine::from_file(path) } else { Machine::named(name) };
     machine.map_err(bad_input)
 }

@@ -5,6 +5,8 @@ use std::{fmt, io};
 
 use coreshard_topology::{CpuId, CpuSet};
 
+use crate::ThreadId;
+
 /// Masks grow until the kernel is content; no kernel has more CPUs than this.
 const MOST_CPUS: usize = 1 << 20;
 const WORD_BITS: usize = u64::BITS as usize;
@@ -93,17 +95,8 @@ pub fn affinity() -> Result<CpuSet, AffinityError> {
 /// # Errors
 /// Where the kernel refuses, or sets other CPUs than were asked for.
 pub fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
-    let words = words_of(cpus);
-    // SAFETY: the buffer is live and as long as is said; 0 means the calling thread.
-    let rc = unsafe {
-        libc::syscall(
-            libc::SYS_sched_setaffinity,
-            0,
-            words.len() * size_of::<u64>(),
-            words.as_ptr(),
-        )
-    };
-    if rc != 0 {
+    const CALLER: ThreadId = ThreadId(0);
+    if !set_affinity_of(CALLER, cpus) {
         let kind = Kind::Refused(io::Error::last_os_error());
         return Err(AffinityError { asked: Some(cpus.clone()), kind });
     }
@@ -112,6 +105,21 @@ pub fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
         return Ok(());
     }
     Err(AffinityError { asked: Some(cpus.clone()), kind: Kind::ReadBack(found) })
+}
+
+/// Asks that a thread of this process run on `cpus` only. False where the kernel refuses.
+pub(super) fn set_affinity_of(ThreadId(thread): ThreadId, cpus: &CpuSet) -> bool {
+    let words = words_of(cpus);
+    // SAFETY: the buffer is live and as long as is said.
+    let rc = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setaffinity,
+            thread,
+            words.len() * size_of::<u64>(),
+            words.as_ptr(),
+        )
+    };
+    rc == 0
 }
 
 fn words_of(cpus: &CpuSet) -> Vec<u64> {

@@ -74,6 +74,10 @@ impl Platform for Host {
         std::thread::yield_now();
     }
 
+    fn set_affinity_of(thread: ThreadId, cpus: &CpuSet) -> bool {
+        affinity::set_affinity_of(thread, cpus)
+    }
+
     fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
         set_affinity(cpus)
     }

@@ -14,9 +14,15 @@ pub(super) enum What {
     Cpu(usize),
     /// A thread's time runs out.
     Timer(usize),
+    /// Some CPU goes offline.
+    Offline,
+    /// A CPU comes back.
+    Online(usize),
 }
 
 const TIMER: u32 = 1 << 31;
+const ONLINE: u32 = 1 << 30;
+const OFFLINE: u32 = ONLINE | 1 << 29;
 
 pub(super) struct Events {
     heap: Vec<u128>,
@@ -37,6 +43,8 @@ impl Events {
         let what = match what {
             What::Cpu(cpu) => cpu as u32,
             What::Timer(thread) => thread as u32 | TIMER,
+            What::Online(cpu) => cpu as u32 | ONLINE,
+            What::Offline => OFFLINE,
         };
         let tie = self.random.next() as u32;
         u128::from(time) << 64 | u128::from(tie) << 32 | u128::from(what)
@@ -48,11 +56,18 @@ impl Events {
         let top = self.heap.first_mut()?;
         let (time, what) = (time_of(*top), *top as u32);
         *top = 0;
-        let what = match what & TIMER {
-            0 => What::Cpu(what as usize),
-            _ => What::Timer((what & !TIMER) as usize),
+        let what = match what {
+            OFFLINE => What::Offline,
+            _ if what & TIMER != 0 => What::Timer((what & !TIMER) as usize),
+            _ if what & ONLINE != 0 => What::Online((what & !ONLINE) as usize),
+            _ => What::Cpu(what as usize),
         };
         Some((time, what))
+    }
+
+    /// How many events there are, the one that is handled among them.
+    pub(super) fn len(&self) -> usize {
+        self.heap.len()
     }
 
     /// When the event after the one that is handled is due.

@@ -82,6 +82,11 @@ impl Cpu {
         self.queue.len() + self.fifo.len()
     }
 
+    /// The thread that runs here, or the one that is about to.
+    pub(super) fn current_or_next(&self) -> Option<usize> {
+        self.current.or(self.fifo.first().copied()).or(self.queue.front().copied())
+    }
+
     /// When its current thread must make room, if at all.
     #[inline]
     pub(super) fn preempts_at(&self) -> Ps {
@@ -142,6 +147,19 @@ impl Core {
                     .min_by_key(|cpu| self.cpus[*cpu].waiting())
             })
             .expect("an affinity names a CPU of the machine")
+    }
+
+    /// Since when a CPU rests, if it does.
+    pub(super) fn idle_since(&self, cpu: usize) -> Option<Ps> {
+        self.is_idle(cpu).then(|| self.cpus[cpu].idle_since)
+    }
+
+    /// Takes all threads off a CPU's run queue.
+    pub(super) fn take_queue(&mut self, cpu: usize) -> Vec<usize> {
+        let cpu = &mut self.cpus[cpu];
+        let threads: Vec<usize> = cpu.fifo.drain(..).chain(cpu.queue.drain(..)).collect();
+        self.queued -= threads.len();
+        threads
     }
 
     /// Makes a thread runnable at `at`. Returns when the waker is done with it.
@@ -258,8 +276,11 @@ impl Core {
     /// Puts the next thread on a CPU that has none. Returns when it begins; `None` where there is
     /// nothing to do, and the CPU rests.
     pub(super) fn put_on(&mut self, cpu: usize, now: Ps) -> Option<Ps> {
+        self.cpus[cpu].resched = false;
+        if self.is_offline(cpu) {
+            return None;
+        }
         let target = &mut self.cpus[cpu];
-        target.resched = false;
         let mut begin = now;
         let next = if target.fifo.is_empty() {
             target.queue.pop_front()
@@ -327,7 +348,9 @@ impl Core {
             return;
         }
         waiting.deadline = None;
-        waiting.timed_out = true;
+        let ends_by_chance = std::mem::take(&mut waiting.wakes_by_chance);
+        waiting.timed_out =
+            !ends_by_chance && !matches!(waiting.state, State::Waiting { wait: Wait::Woken, .. });
         if let State::Waiting { wait: Wait::Futex { place, .. }, .. } = waiting.state {
             self.futexes.forget(place, thread);
         }
@@ -335,6 +358,14 @@ impl Core {
         let running = std::mem::replace(&mut self.cpu, self.threads[thread].cpu);
         self.make_runnable(thread, time);
         self.cpu = running;
+    }
+
+    /// A thread that was woken becomes runnable only later.
+    pub(super) fn delay_wakeup(&mut self, thread: usize, delay: Ps) {
+        let State::Waiting { since, .. } = self.threads[thread].state else { return };
+        self.threads[thread].state = State::Waiting { wait: Wait::Woken, since };
+        self.threads[thread].wakes_by_chance = false;
+        self.set_timer(thread, self.now + delay);
     }
 
     /// Sees to it that a thread's timer comes at `deadline` or before.

@@ -6,6 +6,7 @@
 //! - `A:` atomic, see the field.
 
 mod blocking;
+mod forks;
 mod idle;
 mod kick;
 mod lanes;
@@ -14,26 +15,31 @@ mod loom_tests;
 mod monitor;
 mod running;
 mod state;
+mod whereabouts;
 mod worker;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{
-    AtomicInt, AtomicPointer, Lock, LockGuard, Padded, Parker, Platform, SpawnError, ThreadId, Time,
+    AtomicInt, AtomicPointer, Lock, LockGuard, Padded, Parker, Platform, SpawnError, ThreadId,
+    Time, fields,
 };
 
 use crate::attributes::{Attributes, Place};
 use crate::event::Event;
+use crate::fork::{Deque, Header};
 use crate::intake::{self, Intake};
 use crate::item::Item;
 use crate::stats::PoolStats;
+use forks::Neighbours;
 use kick::Kick;
 pub(crate) use lanes::{LaneTag, Lanes};
 pub(crate) use monitor::{Monitor, Retiring};
 use state::{Entry, State};
 
 pub use blocking::blocking;
+pub(crate) use forks::Seat;
 pub(crate) use running::{inside_work, runs_work};
 pub(crate) use worker::runs_item_of;
 
@@ -64,11 +70,16 @@ struct Desk<P: Platform> {
     parker: Padded<Parker<P>>,
     /// A: what it has claimed, see `intake::Range`.
     range: Padded<Range<P>>,
+    /// A: jobs that it has forked, see `fork::Deque`.
+    deque: Deque<P, Header<P>>,
     /// A: items that the worker has begun; written by the worker alone.
     items_begun: Padded<P::AtomicU64>,
+    /// A: 1 where its kick has narrowed its affinity, to be widened again when it wakes.
+    steered: P::AtomicU32,
     /// A: the worker's thread, for its CPU time; 0 before it runs.
     thread: P::AtomicU32,
 }
+fields!(Desk<P: Platform> { parker, range, items_begun, thread });
 
 impl<P: Platform> Desk<P> {
     fn thread_id(&self) -> ThreadId {
@@ -106,6 +117,11 @@ pub(crate) struct Pool<P: Platform> {
     /// A: claims that were opened to thieves and not yet seen to be used up. Those who look for
     /// open claims look at this first: there is one word, and as many ranges as workers.
     open_claims: Padded<P::AtomicU32>,
+    /// A: workers that have shared forked jobs since they last rested. Thieves look at this first.
+    forking: Padded<P::AtomicU32>,
+    /// Its own lock: the other pools of the set, which also have this one among theirs, until the
+    /// set goes.
+    neighbours: Lock<P, Option<Neighbours<P>>>,
     /// A: 1 while a worker watches for work before it sleeps.
     watchers: Padded<P::AtomicU32>,
     /// A: the lanes of the queues that this pool serves, by tag.
@@ -116,6 +132,10 @@ pub(crate) struct Pool<P: Platform> {
     wakeups: Padded<P::AtomicU64>,
     state: Padded<Lock<P, State<P>>>,
 }
+fields!(Pool<P: Platform> {
+    place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, queue, desks,
+    desk_count, open_claims, watchers, lanes, ran, wakeups, state,
+});
 
 /// How pools of a runtime behave; see `RuntimeBuilder`.
 #[derive(Clone, Copy, Debug)]
@@ -172,7 +192,7 @@ impl<P: Platform> Pool<P> {
                 (Some(queue), Entry::LockFree(takers))
             }
         };
-        Arc::new(Self {
+        let pool = Arc::new(Self {
             place,
             attributes,
             event,
@@ -184,12 +204,20 @@ impl<P: Platform> Pool<P> {
             desks: (0..MOST_WORKERS).map(|_| P::AtomicPtr::new(std::ptr::null_mut())).collect(),
             desk_count: P::AtomicU32::new(0),
             open_claims: Padded::new(P::AtomicU32::new(0)),
+            forking: Padded::new(P::AtomicU32::new(0)),
+            neighbours: Lock::new(None),
             watchers: Padded::new(P::AtomicU32::new(0)),
             lanes: Lanes::new(),
             ran: Padded::new(P::AtomicU64::new(0)),
             wakeups: Padded::new(P::AtomicU64::new(0)),
             state: Padded::new(Lock::new(State::new(entry))),
-        })
+        });
+        P::describe(Arc::as_ptr(&pool));
+        P::describe(Arc::as_ptr(&pool.event));
+        P::describe(Arc::as_ptr(&pool.monitor));
+        pool.state.describe();
+        pool.queue.iter().for_each(Doors::describe);
+        pool
     }
 
     /// After [`Self::stop`]: has a worker again, which is running when this returns.
@@ -261,17 +289,28 @@ impl<P: Platform> Pool<P> {
 
     /// Frees the lock and wakes the chosen worker, in the order of the pool's rung.
     fn unlock_and_kick(&self, state: PoolGuard<'_, P>, kick: Option<Kick>) {
-        let Some(Kick { worker }) = kick else { return };
+        let Some(kick) = kick else { return };
         match self.attributes.wake {
             crate::Wake::UnderLock => {
-                self.wake(worker);
+                self.wake_kicked(kick);
                 drop(state);
             }
             crate::Wake::AfterUnlock | crate::Wake::Coalesced => {
                 drop(state);
-                self.wake(worker);
+                self.wake_kicked(kick);
             }
         }
+    }
+
+    fn wake_kicked(&self, Kick { worker, steer_to }: Kick) {
+        let desk = self.desk(worker);
+        // It cannot end before it was woken, so the id is its own. The permit publishes the word.
+        if let Some(cpus) = steer_to
+            && P::set_affinity_of(desk.thread_id(), &cpus)
+        {
+            desk.steered.store(1, Relaxed);
+        }
+        self.wake(worker);
     }
 
     fn wake(&self, worker: usize) {
@@ -294,11 +333,15 @@ impl<P: Platform> Pool<P> {
             let desk = Desk {
                 parker: Padded::new(Parker::new()),
                 range: Padded::new(Range::new()),
+                deque: Deque::new(),
                 items_begun: Padded::new(P::AtomicU64::new(0)),
+                steered: P::AtomicU32::new(0),
                 thread: P::AtomicU32::new(0),
             };
+            let desk = Box::into_raw(Box::new(desk));
+            P::describe(desk.cast_const());
             // Release pairs with the Acquire of `desk`.
-            self.desks[index].store(Box::into_raw(Box::new(desk)), Release);
+            self.desks[index].store(desk, Release);
             let count = u32::try_from(index + 1).expect("fewer workers than 2³²");
             if self.desk_count.load(Relaxed) < count {
                 self.desk_count.store(count, Release);
@@ -306,9 +349,14 @@ impl<P: Platform> Pool<P> {
         }
     }
 
+    /// The desks of all workers there ever were.
+    fn each_desk(&self) -> impl Iterator<Item = (usize, &Desk<P>)> {
+        (0..self.desk_count.load(Acquire) as usize).map(|at| (at, self.desk(at)))
+    }
+
     /// The ranges of all workers, for thieves and for those who look whether work is left.
     fn ranges(&self) -> impl Iterator<Item = (usize, &Range<P>)> {
-        (0..self.desk_count.load(Acquire) as usize).map(|at| (at, &*self.desk(at).range))
+        self.each_desk().map(|(at, desk)| (at, &*desk.range))
     }
 
     /// True if a claim has items that a thief could take.

@@ -8,12 +8,15 @@
 //! A worker that was inside the same item at two looks, used next to no CPU time in between, and
 //! is not waiting for a CPU, while items wait and nobody else may run, is *presumed* blocked: from then on it does not count,
 //! and another worker is woken or started. When it comes back and looks for work, it counts again.
+//!
+//! Where a worker could not be started, for want of memory or since a CPU of the pod went offline, and
+//! items wait that one more worker might run, each look tries again.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, Padded, Parker, Platform, ThreadSpec};
+use coreshard_platform::{AtomicInt, Lock, Padded, Parker, Platform, ThreadSpec, fields};
 
 use super::state::{Aside, State};
 use super::{Desk, Pool};
@@ -43,6 +46,7 @@ pub(crate) struct Monitor<P: Platform> {
     parker: Parker<P>,
     watched: Lock<P, Watched<P>>,
 }
+fields!(Monitor<P: Platform> { state, parker, watched });
 
 /// What has something to let go of when its last item is over.
 pub(crate) trait Retiring: Send + Sync {
@@ -170,11 +174,28 @@ impl<P: Platform> Monitor<P> {
 }
 
 impl<P: Platform> Pool<P> {
-    /// True if a worker is active. Finds replacements for those that wait inside an item.
+    /// True if a worker is active, or should be. Finds replacements for those that wait inside an
+    /// item, and for those that could not be started.
     fn look(self: &Arc<Self>, look: u64) -> bool {
         let mut state = self.lock();
+        let may_run_one_more = state.active() < self.place.limit && state.idle_count() == 0;
+        if may_run_one_more && state.has_work(self) {
+            // Whoever saw to it could not start a worker, and nobody may come by for long.
+            let spare = state.reserve_spare(self);
+            drop(state);
+            if let Some(spare) = spare {
+                self.start_spare(spare);
+            }
+            return true;
+        }
         if state.active() == 0 {
             return false;
+        }
+        if self.has_forks() {
+            drop(state);
+            // Whoever fell asleep in another pool just before may have been missed.
+            self.call_anybody();
+            state = self.lock();
         }
         if state.active() < self.place.limit || !state.has_work(self) {
             return true;

@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::{Arc, OnceLock, Weak};
 
-use coreshard_platform::{AtomicInt, Padded, Platform};
+use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 
 use super::builder::PanicPolicy;
 use super::limiter::Limiter;
@@ -55,6 +55,7 @@ pub(crate) struct Lane<P: Platform> {
     /// Where its items wait for their turn, if the queue has a limit.
     limiter: Option<Arc<Limiter<P>>>,
 }
+fields!(Lane<P: Platform> { tag, door_counter, own_queued, done, pool, core, limiter });
 
 /// Proof that an item was counted in: it must be sent, or the queue waits for it for ever.
 #[must_use]
@@ -134,6 +135,8 @@ impl<P: Platform> Lane<P> {
 
     /// Tells the pool where the lane is. It does not move from here on.
     pub(crate) fn settle(&self) {
+        P::describe(&raw const *self);
+        self.limiter.iter().for_each(|limiter| limiter.describe());
         self.pool.lanes.set(self.tag, self);
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use coreshard_platform::{Lock, Platform};
+use coreshard_platform::{Lock, Platform, fields};
 use coreshard_topology::NodeId;
 
 use super::lane::Lane;
@@ -131,12 +131,14 @@ impl<P: Platform> Limits<P> {
 pub(super) struct Limiter<P: Platform> {
     turns: Lock<P, Turns<P>>,
 }
+fields!(Limiter<P: Platform> { turns });
 
 struct Turns<P: Platform> {
     most: usize,
     active: usize,
     waiting: VecDeque<(Item, LanePointer<P>)>,
 }
+fields!(Turns<P: Platform> { active, waiting });
 
 /// The lane that counted a waiting item in, and so lives until that item is over.
 struct LanePointer<P: Platform>(NonNull<Lane<P>>);
@@ -169,6 +171,12 @@ impl<P: Platform> Turns<P> {
 impl<P: Platform> Limiter<P> {
     fn new() -> Self {
         Self { turns: Lock::new(Turns { most: 0, active: 0, waiting: VecDeque::new() }) }
+    }
+
+    /// Names its fields, where it has come to its final place.
+    pub(super) fn describe(&self) {
+        P::describe(&raw const *self);
+        self.turns.describe();
     }
 
     pub(super) fn push(&self, item: Item, lane: &Lane<P>) {

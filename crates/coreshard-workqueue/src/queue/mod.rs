@@ -16,5 +16,5 @@ pub(crate) use builder::Request;
 pub use builder::{Builder, PanicPolicy, Priority};
 pub use change::Change;
 pub(crate) use lane::{Entry, Lane};
-pub(crate) use shared::{Closed, Shared};
+pub(crate) use shared::{Closed, Shared, Visitor};
 pub use workqueue::Workqueue;

@@ -3,18 +3,20 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use coreshard_platform::{ForkHook, Lock, Platform, Time};
+use coreshard_topology::CpuId;
 
 use super::builder::Request;
 use super::lane::{Core, Entry, Lane};
 use super::limiter::MaxActive;
-pub(crate) use super::switch::Closed;
+pub(crate) use super::switch::{Closed, Visitor};
 use super::switch::{NoRoom, Switch};
 use crate::error::{BuildError, BuildErrorKind, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::event::Event;
-use crate::pool::{Retiring, runs_item_of};
+use crate::pool::{Retiring, Seat, runs_item_of};
 use crate::pool_set::Lease;
 use crate::runtime::Machine;
 use crate::stats::QueueStats;
+use crate::task::Guests;
 use crate::timers::Timers;
 use crate::work::Target;
 
@@ -26,6 +28,7 @@ pub(crate) struct Shared<P: Platform> {
     machine: Arc<Machine<P>>,
     /// What was asked for, and is in force. Held through a change, so that there is one at a time.
     request: Lock<P, Request>,
+    pub(crate) guests: Guests<P>,
 }
 
 impl<P: Platform> Shared<P> {
@@ -46,7 +49,8 @@ impl<P: Platform> Shared<P> {
         let switch = Switch::new(lease, &core, request.max_active)?;
         let event = Arc::clone(&machine.event);
         let request = Lock::new(request);
-        let shared = Arc::new(Self { core, switch, event, machine, request });
+        let guests = Guests::new(switch.current().lanes.len());
+        let shared = Arc::new(Self { core, switch, event, machine, request, guests });
         let _ = shared.core.shared.set(Arc::downgrade(&shared));
         let hook: Weak<Self> = Arc::downgrade(&shared);
         P::on_fork(hook);
@@ -64,6 +68,27 @@ impl<P: Platform> Shared<P> {
     #[inline(always)]
     pub(super) fn enter_here(&self) -> Result<Entry<'_, P>, RefusedReason> {
         self.switch.enter_here()
+    }
+
+    /// Counts an item in at the pod of `cpu`, by the caller's own door if it is there, too. One of
+    /// a guest (a task that exists already) is taken while the queue is drained, too.
+    #[inline]
+    pub(crate) fn enter_near(
+        &self,
+        cpu: CpuId,
+        visitor: Visitor,
+    ) -> Result<Entry<'_, P>, RefusedReason> {
+        self.switch.enter_near(cpu, visitor)
+    }
+
+    /// True if the worker is of one of the queue's pools.
+    pub(super) fn has_worker(&self, seat: Seat<'_, P>) -> bool {
+        self.switch.current().set.has(seat)
+    }
+
+    /// Workers that may run at once.
+    pub(super) fn worker_limit(&self) -> usize {
+        self.switch.current().set.worker_limit()
     }
 
     pub(super) fn enter(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {

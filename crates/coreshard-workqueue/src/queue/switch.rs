@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use coreshard_platform::{AtomicInt, AtomicPointer, Lock, Platform, Time};
+use coreshard_topology::CpuId;
 
 use super::generation::{Generation, Passage};
 use super::lane::{Core, Entry};
@@ -20,6 +21,15 @@ use crate::work::Target;
 pub(crate) enum Closed {
     ShutDown,
     Panicked,
+}
+
+/// Who brings an item in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Visitor {
+    /// Anybody: refused while the queue is drained, unless it is one of its own items.
+    Stranger,
+    /// A task of the queue that was woken: refused by a closed queue alone.
+    Guest,
 }
 
 impl From<Closed> for RefusedReason {
@@ -94,7 +104,26 @@ impl<P: Platform> Switch<P> {
         let (pod, door) = current.route_here();
         match current.lanes[pod].enter(door) {
             Some(entry) => Ok(entry),
-            None => self.enter_slowly(Target::Here),
+            None => self.enter_slowly(Target::Here, Visitor::Stranger),
+        }
+    }
+
+    /// Counts an item in at the pod of `cpu`, by the caller's own door if it is there, too.
+    #[inline]
+    pub(super) fn enter_near(
+        &self,
+        cpu: CpuId,
+        visitor: Visitor,
+    ) -> Result<Entry<'_, P>, RefusedReason> {
+        let current = self.current();
+        let here = current.route_here();
+        let (pod, door) = match current.set.route_to(cpu) {
+            Some(there) if there.0 != here.0 => there,
+            _ => here,
+        };
+        match current.lanes[pod].enter(door) {
+            Some(entry) => Ok(entry),
+            None => self.enter_slowly(Target::Here, visitor),
         }
     }
 
@@ -102,13 +131,17 @@ impl<P: Platform> Switch<P> {
     pub(super) fn enter(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
         match self.current().enter(target)? {
             Some(entry) => Ok(entry),
-            None => self.enter_slowly(target),
+            None => self.enter_slowly(target, Visitor::Stranger),
         }
     }
 
     /// The generation was closed: it is past, or the queue takes nothing at the moment.
     #[cold]
-    fn enter_slowly(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
+    fn enter_slowly(
+        &self,
+        target: Target,
+        visitor: Visitor,
+    ) -> Result<Entry<'_, P>, RefusedReason> {
         if self.is_forked() {
             return Err(RefusedReason::Forked);
         }
@@ -117,7 +150,7 @@ impl<P: Platform> Switch<P> {
             return Err(closed.into());
         }
         let current = self.current();
-        if inner.drainers > 0 {
+        if inner.drainers > 0 && visitor == Visitor::Stranger {
             let queue = current.lanes[0].queue_id();
             if !runs_item_of::<P>(|lane| lane.queue_id() == queue) {
                 return Err(RefusedReason::Draining);

@@ -1,6 +1,7 @@
 //! The handle that programs hold.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +12,12 @@ use super::change::Change;
 use super::lane::Entry;
 use super::shared::{Closed, Shared};
 use crate::error::{BuildError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
+use crate::fork::{install, spread};
 use crate::handle::{self, JoinHandle};
-use crate::pool::runs_item_of;
+use crate::pool::{Seat, runs_item_of};
 use crate::scope::{self, WorkScope};
 use crate::stats::QueueStats;
+use crate::task::{self, Guests, Task};
 use crate::timers::Timers;
 use crate::work::Target;
 
@@ -118,6 +121,23 @@ impl<P: Platform> Workqueue<P> {
         }
     }
 
+    /// Runs a future on the queue's workers, in the pod of the CPU that the caller runs on. One
+    /// allocation, for the task.
+    ///
+    /// Each poll is an item of the queue. A future that waits is in no queue: `drain`, `shutdown`
+    /// and the drop of the last handle do not wait for it; when it is woken after that, it is
+    /// dropped.
+    ///
+    /// # Errors
+    /// Hands `future` back if the queue is shut down.
+    pub fn spawn<F>(&self, future: F) -> Result<Task<F::Output>, Refused<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        task::spawn(&self.handle.shared, future)
+    }
+
     /// Calls `body` with a scope through which it can queue work that borrows from outside, and
     /// waits until all of it is over.
     ///
@@ -130,6 +150,74 @@ impl<P: Platform> Workqueue<P> {
         body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
     ) -> R {
         scope::run(self, body)
+    }
+
+    /// Runs `work` on one of the queue's workers and waits for its result: there,
+    /// [`join`](crate::join) finds others to help. On such a worker already, `work` is called at
+    /// once. Allocates nothing.
+    ///
+    /// # Errors
+    /// Hands `work` back if the queue is shut down.
+    ///
+    /// # Panics
+    /// With what `work` threw.
+    pub fn install<F, R>(&self, work: F) -> Result<R, Refused<F>>
+    where
+        F: FnOnce() -> R + Send,
+        R: Send,
+    {
+        if Seat::<P>::here().is_some_and(|seat| self.shared().has_worker(seat)) {
+            return Ok(work());
+        }
+        match self.enter(Target::Here) {
+            Ok(entry) => Ok(install::<P, _, _>(entry, work)),
+            Err(reason) => Err(Refused::new(work, reason)),
+        }
+    }
+
+    /// Calls `body` with each element of `elements`, on as many of the queue's workers as find
+    /// time, and waits for all of them. Who is late is relieved by those who are done.
+    ///
+    /// # Errors
+    /// Hands `body` back, uncalled, if the queue is shut down.
+    ///
+    /// # Panics
+    /// With what the first call of `body` to panic threw. Other elements may be done or not.
+    pub fn for_each_mut<T, F>(&self, elements: &mut [T], body: F) -> Result<(), Refused<F>>
+    where
+        T: Send,
+        F: Fn(&mut T) + Sync + Send,
+    {
+        let workers = self.shared().worker_limit();
+        let each = |piece: &mut [T]| piece.iter_mut().for_each(&body);
+        let run = || spread::<P, _>(elements, workers, &each);
+        match self.install(run).map_err(|refused| refused.reason()) {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(Refused::new(body, reason)),
+        }
+    }
+
+    /// Calls `body` with ranges that cover `numbers` and do not overlap, on as many of the queue's
+    /// workers as find time, and waits for all of them. How long the ranges are depends on who
+    /// finds time.
+    ///
+    /// # Errors
+    /// Hands `body` back, uncalled, if the queue is shut down.
+    ///
+    /// # Panics
+    /// With what the first call of `body` to panic threw. Other ranges may be done or not.
+    pub fn for_each_range<F>(&self, numbers: Range<usize>, body: F) -> Result<(), Refused<F>>
+    where
+        F: Fn(Range<usize>) + Sync + Send,
+    {
+        let workers = self.shared().worker_limit();
+        match self
+            .install(|| spread::<P, _>(numbers, workers, &body))
+            .map_err(|refused| refused.reason())
+        {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(Refused::new(body, reason)),
+        }
     }
 
     /// Counts an item in; whoever sends it answers for what it borrows.
@@ -238,6 +326,7 @@ impl<P: Platform> Drop for Handle<P> {
         }
         self.shared.close(Closed::ShutDown);
         self.shared.thaw_for_good();
+        Guests::leave(&self.shared);
         if !self.leaves_waiting && !runs_item_of::<P>(|lane| self.shared.owns(lane)) {
             self.shared.wait_empty(None).expect("a wait without a deadline does not time out");
             return;

@@ -15,7 +15,7 @@ use crate::error::RefusedReason;
 use crate::event::Event;
 use crate::pool::{blocking, runs_item_of, runs_work};
 use crate::queue::{Entry, Workqueue};
-use crate::timers::Timers;
+use crate::timers::{Due, Timers};
 
 type Function<P> = Box<dyn FnMut(&Work<P>) + Send>;
 
@@ -106,7 +106,7 @@ impl<P: Platform> Core<P> {
     fn disarm(&self, number: Number) -> Option<Delayed<P>> {
         let mut slot = self.slot.lock();
         let armed = slot.armed.take_if(|armed| armed.number == number)?;
-        armed.timers.remove(armed.key)
+        armed.timers.remove(armed.key)?.into_item()
     }
 }
 
@@ -430,13 +430,13 @@ impl<P: Platform> Work<P> {
             delayed.discard();
             return Ok(());
         }
-        let added = queue.timers().add(deadline, delayed);
+        let added = queue.timers().add(deadline, Due::Item(delayed));
         match added {
             Ok(key) => {
                 let armed = Armed { timers: Arc::clone(queue.timers()), key, number };
                 let before = slot.armed.replace(armed);
                 // An entry of an earlier queueing, void by now: its canceller is on the way.
-                let stale = before.and_then(|armed| armed.timers.remove(armed.key));
+                let stale = before.and_then(|armed| armed.timers.remove(armed.key)?.into_item());
                 drop(slot);
                 stale.into_iter().for_each(Delayed::discard);
                 Ok(())

@@ -12,7 +12,7 @@ use super::state::{Begin, Number};
 use crate::error::RefusedReason;
 use crate::pool::{blocking, inside_work};
 use crate::queue::{Entry, Lane, Workqueue};
-use crate::timers::{Key, Timers};
+use crate::timers::{Due, Key, Timers};
 
 /// How long a delayed item waits whose queue is being drained when its time has come.
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);
@@ -75,7 +75,7 @@ impl<P: Platform> Delayed<P> {
         let (work, number) = (self.work.clone(), self.number);
         let timers = Arc::clone(self.queue.timers());
         let mut slot = work.core.slot.lock();
-        if let Ok(key) = timers.add(P::now() + DRAIN_PAUSE, self) {
+        if let Ok(key) = timers.add(P::now() + DRAIN_PAUSE, Due::Item(self)) {
             if let Some(armed) = slot.armed.as_mut().filter(|armed| armed.number == number) {
                 armed.key = key;
             }
