@@ -7,6 +7,7 @@ use coreshard_platform::Platform;
 use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope};
 
 use crate::intake::Intake;
+use crate::queue::Priority;
 use crate::wake::Wake;
 
 /// Functions that run on worker threads, first and last.
@@ -69,6 +70,7 @@ pub(crate) struct Attributes {
     pub(crate) mask: CpuSet,
     pub(crate) strict: bool,
     pub(crate) nice: Option<i8>,
+    pub(crate) priority: Priority,
     pub(crate) wake: Wake,
     pub(crate) intake: Intake,
     pub(crate) stack_bytes: Option<usize>,

@@ -33,6 +33,7 @@ mod latch;
 #[cfg(all(test, loom))]
 mod loom_platform;
 mod pool;
+mod pool_set;
 mod queue;
 mod runtime;
 mod scope;
@@ -47,10 +48,10 @@ pub use error::{
     BuildError, ParseRungError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock,
 };
 pub use fork::join;
-pub use handle::{JoinHandle, Panic};
+pub use handle::{Forked, JoinHandle, Panic};
 pub use intake::Intake;
 pub use pool::blocking;
-pub use queue::{Builder, Workqueue};
+pub use queue::{Builder, Change, PanicPolicy, Priority, Workqueue};
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use scope::WorkScope;
 pub use stats::{PoolStats, QueueStats};

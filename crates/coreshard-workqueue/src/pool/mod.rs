@@ -35,7 +35,7 @@ use crate::stats::PoolStats;
 use forks::Neighbours;
 use kick::Kick;
 pub(crate) use lanes::{LaneTag, Lanes};
-pub(crate) use monitor::Monitor;
+pub(crate) use monitor::{Monitor, Retiring};
 use state::{Entry, State};
 use whereabouts::FreeDoors;
 
@@ -144,7 +144,22 @@ pub(crate) struct PoolSettings {
     pub(crate) may_spin: bool,
 }
 
+impl PoolSettings {
+    /// Workers that sleep at once, and time-outs that may run out at any moment.
+    #[cfg(all(test, loom))]
+    pub(crate) fn for_models() -> Self {
+        let idle_timeout = std::time::Duration::from_secs(1);
+        Self { measure_lock: false, idle_timeout, may_spin: false }
+    }
+}
+
 impl<P: Platform> Pool<P> {
+    /// True if the pool was not stopped.
+    #[cfg(all(test, loom))]
+    pub(crate) fn is_running(&self) -> bool {
+        !self.lock().stopping
+    }
+
     /// A pool with its first worker, which is running when this returns.
     pub(crate) fn start(
         place: Place,
@@ -153,6 +168,22 @@ impl<P: Platform> Pool<P> {
         event: Arc<Event<P>>,
         monitor: &Arc<Monitor<P>>,
     ) -> Result<Arc<Self>, SpawnError> {
+        let pool = Self::unmanned(place, attributes, settings, event, monitor);
+        let index = pool.lock().reserve_worker(&pool);
+        let index = index.expect("an empty pool has room for a worker");
+        pool.start_worker(index)?;
+        monitor.watch(&pool);
+        Ok(pool)
+    }
+
+    /// A pool without a worker.
+    pub(crate) fn unmanned(
+        place: Place,
+        attributes: Arc<Attributes>,
+        settings: PoolSettings,
+        event: Arc<Event<P>>,
+        monitor: &Arc<Monitor<P>>,
+    ) -> Arc<Self> {
         let (queue, entry) = match attributes.intake {
             Intake::Locked => (None, Entry::Locked(Default::default())),
             Intake::LockFree => {
@@ -185,11 +216,18 @@ impl<P: Platform> Pool<P> {
         P::describe(Arc::as_ptr(&pool.monitor));
         pool.state.describe();
         pool.queue.iter().for_each(Doors::describe);
-        let index = pool.lock().reserve_worker(&pool);
-        let index = index.expect("an empty pool has room for a worker");
-        pool.start_worker(index)?;
-        monitor.watch(&pool);
-        Ok(pool)
+        pool
+    }
+
+    /// After [`Self::stop`]: has a worker again, which is running when this returns.
+    pub(crate) fn restart(self: &Arc<Self>) -> Result<(), SpawnError> {
+        let index = {
+            let mut state = self.lock();
+            state.stopping = false;
+            state.reserve_worker(self)
+        };
+        // Where there is no room, as many as can be are here still.
+        index.map_or(Ok(()), |index| self.start_worker(index))
     }
 
     /// Brings an accepted item of the lane with this tag in, by the door of the caller's CPU, and wakes a worker if one should be.
@@ -220,7 +258,9 @@ impl<P: Platform> Pool<P> {
             return None;
         }
         state.free_counters &= !(1 << at);
-        (0..queue.len()).for_each(|door| queue.counter(door, at).store(0, Relaxed));
+        (0..queue.len()).for_each(|door| {
+            queue.counter(door, at).into_iter().for_each(|counter| counter.store(0, Relaxed))
+        });
         Some(at)
     }
 
@@ -229,10 +269,10 @@ impl<P: Platform> Pool<P> {
         self.lock().free_counters |= 1 << at;
     }
 
-    /// The counter at a door that [`Self::take_counters`] gave.
+    /// The counter at a door that [`Self::take_counters`] gave; `None` for any other.
     #[inline]
     pub(crate) fn counter(&self, door: usize, at: usize) -> Option<&P::AtomicU64> {
-        Some(self.queue.as_ref()?.counter(door, at))
+        self.queue.as_ref()?.counter(door, at)
     }
 
     fn push_locked(&self, item: Item, lane: LaneTag) {

@@ -24,8 +24,8 @@ use std::task::{Context, Poll};
 use coreshard_platform::Platform;
 use coreshard_topology::CpuId;
 
-use crate::error::{Refused, RefusedReason};
-use crate::queue::Shared;
+use crate::error::Refused;
+use crate::queue::{Shared, Visitor};
 use guests::Guest;
 pub(crate) use guests::Guests;
 
@@ -117,7 +117,7 @@ impl<P: Platform> Home<P> {
     /// The next poll; where the queue is closed, the end of the task.
     #[inline]
     fn send(&self, runnable: Runnable) {
-        if let Some(entry) = self.guest.queue().enter_near(self.cpu) {
+        if let Ok(entry) = self.guest.queue().enter_near(self.cpu, Visitor::Guest) {
             entry.send(move || {
                 runnable.run();
             });
@@ -162,8 +162,9 @@ where
 {
     let cpu = P::current_cpu();
     // Counted in before the task is made, so that a refused future comes back whole.
-    let Some(entry) = shared.enter_near(cpu) else {
-        return Err(Refused::new(future, RefusedReason::ShutDown));
+    let entry = match shared.enter_near(cpu, Visitor::Stranger) {
+        Ok(entry) => entry,
+        Err(reason) => return Err(Refused::new(future, reason)),
     };
     let home = Home { guest: Guest::new(shared, cpu.index()), cpu };
     let builder = async_task::Builder::new().metadata(Shown { detached: AtomicBool::new(false) });
