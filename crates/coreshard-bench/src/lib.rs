@@ -12,12 +12,14 @@
 //! who search for bugs in it.
 #![forbid(unsafe_code)]
 
+mod calibration;
 mod error;
 mod progress;
 mod queue;
 mod results;
 mod trial;
 
+pub use calibration::{Calibration, Contended, Costs, Effort, Figure, calibrate};
 pub use error::BenchError;
 pub use progress::{Progress, Unwatched};
 pub use queue::{Combination, Ground, QueueBench};

@@ -133,3 +133,20 @@ fn a_seed_of_another_version_is_a_clear_sentence_and_status_2() {
     let error = coreshard(&["sim", "search", "--machine", "graec"]).assert().code(2);
     error.stderr(predicate::str::contains("graec"));
 }
+
+#[test]
+fn a_calibrated_machine_can_be_simulated() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("here.toml");
+    let path = file.to_str().unwrap();
+    coreshard(&["calibrate", "--rounds", "1", "-o", path])
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("wake-up of nobody"));
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("synthetic = \"pack:") && text.contains("measured: "), "{text}");
+    coreshard(&["c2c", "--machine", path, "--items", "5"]).assert().success();
+    let bench = ["bench", "queue", "--sim", "--machine", path, "--items", "20", "--json", "-"];
+    coreshard(&bench).assert().success().stdout(predicate::str::contains("\"sim\""));
+    coreshard(&["calibrate", "-o", "no/such/folder/here.toml"]).assert().code(2);
+}
