@@ -18,10 +18,12 @@ mod progress;
 mod queue;
 mod results;
 mod trial;
+mod usl;
 
 pub use calibration::{Calibration, Contended, Costs, Effort, Figure, calibrate};
 pub use error::BenchError;
 pub use progress::{Progress, Unwatched};
 pub use queue::{Combination, Ground, QueueBench};
-pub use results::{Mode, QueueCell, QueueResults, WakeRatio};
+pub use results::{Mode, QueueCell, QueueResults, ScalingCurve, ScalingPoint, WakeRatio};
 pub use trial::{Ledger, QueueTrial};
+pub use usl::Usl;

@@ -20,6 +20,7 @@ mod gate;
 mod notes;
 mod order;
 mod producer;
+mod scaling;
 mod seats;
 mod station;
 mod tally;
