@@ -43,7 +43,7 @@ enum Command {
     /// Show a machine: its packages, NUMA nodes and caches, and the pods of each affinity scope
     Topo(topo::Args),
     /// Measure a ladder on this machine, rung by rung
-    Bench(bench::Args),
+    Bench(Box<bench::Args>),
     /// Measure what memory, wake-ups and threads cost on this machine, and write it down for simulations
     Calibrate(calibrate::Args),
     /// Show which cache lines a workqueue's CPUs take from one another on a simulated machine, and
