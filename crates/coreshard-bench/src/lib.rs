@@ -18,6 +18,7 @@ mod progress;
 mod queue;
 mod results;
 mod trial;
+mod tune;
 mod usl;
 
 pub use calibration::{Calibration, Contended, Costs, Effort, Figure, calibrate};
@@ -26,4 +27,5 @@ pub use progress::{Progress, Unwatched};
 pub use queue::{Combination, Ground, QueueBench};
 pub use results::{Mode, QueueCell, QueueResults, ScalingCurve, ScalingPoint, WakeRatio};
 pub use trial::{Ledger, QueueTrial};
+pub use tune::{Candidate, Load, TuneEffort, Tuning};
 pub use usl::Usl;

@@ -193,3 +193,28 @@ fn curves_over_cpus_come_with_the_scalability_law_in_every_form() {
         .code(2)
         .stderr(predicate::str::contains("--cpus needs the machine itself, or --sim"));
 }
+
+#[test]
+fn tuning_tries_scopes_and_recommends_one_with_the_evidence() {
+    let tune = ["tune", "--machine", "pocket", "--items", "20"];
+    let output = coreshard(&tune).assert().success().get_output().stdout.clone();
+    let text = String::from_utf8(output.clone()).unwrap();
+    for candidate in ["cpu ", "smt ", "cache ", "numa ", "system "] {
+        assert!(
+            text.lines().any(|line| line[2.min(line.len())..].starts_with(candidate)),
+            "{text}"
+        );
+    }
+    assert_eq!(text.lines().filter(|line| line.starts_with("* ")).count(), 1, "{text}");
+    assert!(text.contains("Recommended: ") && text.contains(".scope(Scope::"), "{text}");
+    assert_eq!(coreshard(&tune).output().unwrap().stdout, output, "equal seeds, equal advice");
+    coreshard(&["tune", "--machine", "graec"]).assert().code(2);
+    coreshard(&["tune", "--seed", "1"]).assert().code(2);
+}
+
+#[test]
+fn tuning_measures_this_machine_where_no_other_is_named() {
+    coreshard(&["tune", "--items", "20", "--rounds", "2"]).assert().success().stdout(
+        predicate::str::contains("measured").and(predicate::str::contains("Recommended: ")),
+    );
+}
