@@ -15,6 +15,7 @@ pub struct BenchError {
 #[derive(Debug)]
 enum Kind {
     NoRungs { ladder: &'static str },
+    CpuCount { asked: usize, most: usize },
     Pods(PodsError),
     Workqueue(BuildError),
     Producer(SpawnError),
@@ -23,6 +24,10 @@ enum Kind {
 impl BenchError {
     pub(crate) fn no_rungs(ladder: &'static str) -> Self {
         Self { kind: Kind::NoRungs { ladder } }
+    }
+
+    pub(crate) fn cpu_count(asked: usize, most: usize) -> Self {
+        Self { kind: Kind::CpuCount { asked, most } }
     }
 }
 
@@ -50,6 +55,9 @@ impl fmt::Display for BenchError {
             Kind::NoRungs { ladder } => {
                 write!(f, "no {ladder} was given; at least one is needed")
             }
+            Kind::CpuCount { asked, most } => {
+                write!(f, "{asked} CPUs were asked for; 1 to {most} can be used here")
+            }
             Kind::Pods(error) => error.fmt(f),
             Kind::Workqueue(error) => error.fmt(f),
             Kind::Producer(error) => write!(f, "a producer cannot be had: {error}"),
@@ -60,7 +68,7 @@ impl fmt::Display for BenchError {
 impl std::error::Error for BenchError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
-            Kind::NoRungs { .. } => None,
+            Kind::NoRungs { .. } | Kind::CpuCount { .. } => None,
             Kind::Pods(error) => Some(error),
             Kind::Workqueue(error) => Some(error),
             Kind::Producer(error) => Some(error),

@@ -12,14 +12,20 @@
 //! who search for bugs in it.
 #![forbid(unsafe_code)]
 
+mod calibration;
 mod error;
 mod progress;
 mod queue;
 mod results;
 mod trial;
+mod tune;
+mod usl;
 
+pub use calibration::{Calibration, Contended, Costs, Effort, Figure, calibrate};
 pub use error::BenchError;
 pub use progress::{Progress, Unwatched};
 pub use queue::{Combination, Ground, QueueBench};
-pub use results::{Mode, QueueCell, QueueResults, WakeRatio};
+pub use results::{Mode, QueueCell, QueueResults, ScalingCurve, ScalingPoint, WakeRatio};
 pub use trial::{Ledger, QueueTrial};
+pub use tune::{Candidate, Load, TuneEffort, Tuning};
+pub use usl::Usl;
