@@ -15,7 +15,7 @@ use crate::error::RefusedReason;
 use crate::event::Event;
 use crate::pool::{blocking, runs_item_of, runs_work};
 use crate::queue::{Entry, Workqueue};
-use crate::timers::{Due, Timers};
+use crate::timers::{Due, TimerError, Timers};
 
 type Function<P> = Box<dyn FnMut(&Work<P>) + Send>;
 
@@ -178,7 +178,7 @@ impl<P: Platform> Work<P> {
         target: Target,
         delay: Duration,
     ) -> Result<bool, WorkError> {
-        let deadline = self.deadline(delay)?;
+        let deadline = self.deadline(queue, delay)?;
         match self.core.state.claim(deadline.is_some()) {
             Ok(claimed) => self.bring_in(claimed, queue, target, deadline).map(|()| true),
             Err(NotClaimed::Pending) => self.refuse_forked().map(|()| false),
@@ -205,7 +205,7 @@ impl<P: Platform> Work<P> {
         target: Target,
         delay: Duration,
     ) -> Result<bool, WorkError> {
-        let deadline = self.deadline(delay)?;
+        let deadline = self.deadline(queue, delay)?;
         let Ok(claimed) = self.core.state.reclaim(deadline.is_some()) else {
             return Err(self.error(Kind::Disabled));
         };
@@ -346,13 +346,20 @@ impl<P: Platform> Work<P> {
     }
 
     #[inline]
-    fn deadline(&self, delay: Duration) -> Result<Option<coreshard_platform::Time>, WorkError> {
+    fn deadline(
+        &self,
+        queue: &Workqueue<P>,
+        delay: Duration,
+    ) -> Result<Option<coreshard_platform::Time>, WorkError> {
         if delay.is_zero() {
             return Ok(None);
         }
-        Timers::<P>::deadline(delay)
-            .map(Some)
-            .map_err(|longest| self.error(Kind::BeyondClock { delay, longest }))
+        let deadline = Timers::<P>::deadline(delay)
+            .map_err(|longest| self.error(Kind::BeyondClock { delay, longest }))?;
+        // Before the queueing is claimed: others who find it pending rely on it.
+        let keeper = |error| self.error(Kind::Timer(TimerError::Keeper(error)));
+        queue.timers().start_keeper().map_err(keeper)?;
+        Ok(Some(deadline))
     }
 
     /// Brings a claimed queueing to the timers, or to its queue.
