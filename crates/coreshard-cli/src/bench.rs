@@ -1,5 +1,6 @@
 //! `coreshard bench`: measures the rungs of a ladder.
 
+mod block;
 mod destination;
 mod progress;
 mod queue;
@@ -20,12 +21,15 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Bench {
     /// Measure a workqueue: affinity scope × wake-up policy × intake, with real threads or simulated ones
-    Queue(queue::Args),
+    Queue(Box<queue::Args>),
+    /// Measure the block layer in fio's own words: a file, a block device, memory, or nothing at all
+    Block(Box<block::Args>),
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.bench {
         Bench::Queue(args) => queue::run(args),
+        Bench::Block(args) => block::run(args),
     }
 }

@@ -31,6 +31,7 @@
 mod chart;
 pub mod csv;
 mod findings;
+pub mod fio;
 mod format;
 pub mod html;
 pub mod json;

@@ -33,10 +33,12 @@ mod latch;
 #[cfg(all(test, loom))]
 mod loom_platform;
 mod pool;
+mod pool_set;
 mod queue;
 mod runtime;
 mod scope;
 mod stats;
+mod task;
 mod timers;
 mod wake;
 mod work;
@@ -46,12 +48,14 @@ pub use error::{
     BuildError, ParseRungError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock,
 };
 pub use fork::join;
-pub use handle::{JoinHandle, Panic};
+pub use handle::{Forked, JoinHandle, Panic};
 pub use intake::Intake;
 pub use pool::blocking;
-pub use queue::{Builder, Workqueue};
+pub use queue::{Builder, Change, PanicPolicy, Priority, Workqueue};
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use scope::WorkScope;
 pub use stats::{PoolStats, QueueStats};
+pub use task::{Task, YieldNow, yield_now};
+pub use timers::{Sleep, SleepError};
 pub use wake::Wake;
 pub use work::{MissedTick, Periodic, Target, Work, WorkError, WorkErrorReason};

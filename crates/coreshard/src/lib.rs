@@ -37,7 +37,8 @@ pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
     BuildError, Hooks, Intake, MissedTick, Panic, ParseRungError, PoolStats, QueueStats, Refused,
-    RefusedReason, ShutdownTimeout, Target, Wake, WorkError, WorkErrorReason, WouldDeadlock,
+    RefusedReason, ShutdownTimeout, SleepError, Target, Task, Wake, WorkError, WorkErrorReason,
+    WouldDeadlock, YieldNow, yield_now,
 };
 
 pub use process::{RuntimeError, runtime, runtime_builder, workqueue};
@@ -46,6 +47,8 @@ pub use process::{RuntimeError, runtime, runtime_builder, workqueue};
 pub type Workqueue = coreshard_workqueue::Workqueue<Host>;
 /// Makes a [`Workqueue`]; see [`coreshard_workqueue::Builder`].
 pub type Builder<'runtime> = coreshard_workqueue::Builder<'runtime, Host>;
+/// A future that ends when its time has come; see [`coreshard_workqueue::Sleep`].
+pub type Sleep = coreshard_workqueue::Sleep<Host>;
 /// A runtime on this machine; see [`coreshard_workqueue::Runtime`].
 pub type Runtime = coreshard_workqueue::Runtime<Host>;
 /// Makes a [`Runtime`]; see [`coreshard_workqueue::RuntimeBuilder`].

@@ -1,6 +1,6 @@
 //! Coreshard itself, as its documentation tells: a workqueue with the defaults.
 
-use super::{ForkJoin, ParallelFor, Spawn, Start};
+use super::{ForkJoin, ParallelFor, Spawn, SpawnFuture, Start};
 
 pub(crate) struct Coreshard {
     pub(crate) queue: coreshard::Workqueue,
@@ -24,6 +24,19 @@ impl Spawn for Coreshard {
     #[inline]
     fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) {
         self.queue.queue(|| coreshard::blocking(work)).expect("the queue is open");
+    }
+}
+
+impl SpawnFuture for Coreshard {
+    fn spawn_future<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = T> + Send + 'static {
+        self.queue.spawn(future).expect("the queue is open")
+    }
+
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        coreshard::yield_now()
     }
 }
 

@@ -238,14 +238,14 @@ fn columns() -> usize {
 }
 
 /// What the benchmark stands on, and what to say of it.
-struct Site {
-    ground: Ground,
+pub(super) struct Site {
+    pub(super) ground: Ground,
     cpu_model: Option<String>,
-    notes: Vec<String>,
+    pub(super) notes: Vec<String>,
 }
 
 impl Site {
-    fn new(args: &MachineArgs) -> anyhow::Result<Self> {
+    pub(super) fn new(args: &MachineArgs) -> anyhow::Result<Self> {
         let machine = args.read()?;
         if args.is_this_one() {
             return Ok(Self::here(machine));

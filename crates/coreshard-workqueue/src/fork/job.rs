@@ -5,7 +5,6 @@ use std::cell::UnsafeCell;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
-use std::thread;
 
 use coreshard_platform::Platform;
 
@@ -26,7 +25,7 @@ pub(crate) struct Header<P: Platform> {
 pub(crate) struct Job<P: Platform, F, R> {
     header: Header<P>,
     work: UnsafeCell<ManuallyDrop<F>>,
-    result: UnsafeCell<MaybeUninit<thread::Result<R>>>,
+    result: UnsafeCell<MaybeUninit<std::thread::Result<R>>>,
 }
 
 impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
@@ -64,7 +63,7 @@ impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
     ///
     /// # Safety
     /// The job was run by [`execute`], its latch was seen to be open, and this is called once.
-    pub(crate) unsafe fn take_result(&self) -> thread::Result<R> {
+    pub(crate) unsafe fn take_result(&self) -> std::thread::Result<R> {
         // SAFETY: by this function's contract the result is written, and read once.
         unsafe { (*self.result.get()).assume_init_read() }
     }

@@ -77,6 +77,7 @@ impl<P: Platform> Worker<'_, P> {
         }
         let stays = self.park();
         if stays {
+            self.just_woke = true;
             self.repatriate();
         }
         stays
@@ -150,6 +151,7 @@ impl<P: Platform> Worker<'_, P> {
     fn lie_down(&mut self, state: &mut State<P>) -> Rest {
         let pool = self.pool;
         state.rejoin(self.index);
+        state.whereabouts.rests(self.index);
         if state.active() > pool.place.limit && !state.stopping {
             // More run than should, since one came back from being blocked: the others do the
             // work. At the far end of the list, to be culled first.

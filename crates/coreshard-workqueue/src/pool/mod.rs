@@ -15,6 +15,7 @@ mod loom_tests;
 mod monitor;
 mod running;
 mod state;
+mod whereabouts;
 mod worker;
 
 use std::sync::Arc;
@@ -34,8 +35,9 @@ use crate::stats::PoolStats;
 use forks::Neighbours;
 use kick::Kick;
 pub(crate) use lanes::{LaneTag, Lanes};
-pub(crate) use monitor::Monitor;
+pub(crate) use monitor::{Monitor, Retiring};
 use state::{Entry, State};
+use whereabouts::FreeDoors;
 
 pub use blocking::blocking;
 pub(crate) use forks::Seat;
@@ -142,7 +144,22 @@ pub(crate) struct PoolSettings {
     pub(crate) may_spin: bool,
 }
 
+impl PoolSettings {
+    /// Workers that sleep at once, and time-outs that may run out at any moment.
+    #[cfg(all(test, loom))]
+    pub(crate) fn for_models() -> Self {
+        let idle_timeout = std::time::Duration::from_secs(1);
+        Self { measure_lock: false, idle_timeout, may_spin: false }
+    }
+}
+
 impl<P: Platform> Pool<P> {
+    /// True if the pool was not stopped.
+    #[cfg(all(test, loom))]
+    pub(crate) fn is_running(&self) -> bool {
+        !self.lock().stopping
+    }
+
     /// A pool with its first worker, which is running when this returns.
     pub(crate) fn start(
         place: Place,
@@ -151,6 +168,22 @@ impl<P: Platform> Pool<P> {
         event: Arc<Event<P>>,
         monitor: &Arc<Monitor<P>>,
     ) -> Result<Arc<Self>, SpawnError> {
+        let pool = Self::unmanned(place, attributes, settings, event, monitor);
+        let index = pool.lock().reserve_worker(&pool);
+        let index = index.expect("an empty pool has room for a worker");
+        pool.start_worker(index)?;
+        monitor.watch(&pool);
+        Ok(pool)
+    }
+
+    /// A pool without a worker.
+    pub(crate) fn unmanned(
+        place: Place,
+        attributes: Arc<Attributes>,
+        settings: PoolSettings,
+        event: Arc<Event<P>>,
+        monitor: &Arc<Monitor<P>>,
+    ) -> Arc<Self> {
         let (queue, entry) = match attributes.intake {
             Intake::Locked => (None, Entry::Locked(Default::default())),
             Intake::LockFree => {
@@ -183,11 +216,18 @@ impl<P: Platform> Pool<P> {
         P::describe(Arc::as_ptr(&pool.monitor));
         pool.state.describe();
         pool.queue.iter().for_each(Doors::describe);
-        let index = pool.lock().reserve_worker(&pool);
-        let index = index.expect("an empty pool has room for a worker");
-        pool.start_worker(index)?;
-        monitor.watch(&pool);
-        Ok(pool)
+        pool
+    }
+
+    /// After [`Self::stop`]: has a worker again, which is running when this returns.
+    pub(crate) fn restart(self: &Arc<Self>) -> Result<(), SpawnError> {
+        let index = {
+            let mut state = self.lock();
+            state.stopping = false;
+            state.reserve_worker(self)
+        };
+        // Where there is no room, as many as can be are here still.
+        index.map_or(Ok(()), |index| self.start_worker(index))
     }
 
     /// Brings an accepted item of the lane with this tag in, by the door of the caller's CPU, and wakes a worker if one should be.
@@ -218,7 +258,9 @@ impl<P: Platform> Pool<P> {
             return None;
         }
         state.free_counters &= !(1 << at);
-        (0..queue.len()).for_each(|door| queue.counter(door, at).store(0, Relaxed));
+        (0..queue.len()).for_each(|door| {
+            queue.counter(door, at).into_iter().for_each(|counter| counter.store(0, Relaxed))
+        });
         Some(at)
     }
 
@@ -227,10 +269,10 @@ impl<P: Platform> Pool<P> {
         self.lock().free_counters |= 1 << at;
     }
 
-    /// The counter at a door that [`Self::take_counters`] gave.
+    /// The counter at a door that [`Self::take_counters`] gave; `None` for any other.
     #[inline]
     pub(crate) fn counter(&self, door: usize, at: usize) -> Option<&P::AtomicU64> {
-        Some(self.queue.as_ref()?.counter(door, at))
+        self.queue.as_ref()?.counter(door, at)
     }
 
     fn push_locked(&self, item: Item, lane: LaneTag) {
@@ -246,16 +288,35 @@ impl<P: Platform> Pool<P> {
 
     /// Frees the lock and wakes the chosen worker, in the order of the pool's rung.
     fn unlock_and_kick(&self, state: PoolGuard<'_, P>, kick: Option<Kick>) {
-        let Some(Kick { worker }) = kick else { return };
+        let Some(kick) = kick else { return };
         match self.attributes.wake {
             crate::Wake::UnderLock => {
-                self.wake(worker);
+                self.wake_kicked(kick);
                 drop(state);
             }
             crate::Wake::AfterUnlock | crate::Wake::Coalesced => {
                 drop(state);
-                self.wake(worker);
+                self.wake_kicked(kick);
             }
+        }
+    }
+
+    fn wake_kicked(&self, Kick { worker, steer_to }: Kick) {
+        // It cannot end before it was woken, so the thread is its own.
+        match steer_to {
+            Some(doors) => self.steer(worker, doors, || self.wake(worker)),
+            None => self.wake(worker),
+        }
+    }
+
+    /// Calls `act` while the worker, which is not running, may be placed at these doors only.
+    fn steer(&self, worker: usize, doors: FreeDoors, act: impl FnOnce()) {
+        let thread = self.desk(worker).thread_id();
+        let narrowed = P::set_affinity_of(thread, doors.cpus(&self.place));
+        act();
+        // At once: it is where it should be, and from there the kernel may do as it likes.
+        if narrowed && !P::set_affinity_of(thread, self.place.roam.iter()) {
+            tracing::warn!(pod = %self.place.pod, worker, "a worker may not run in all of its pod");
         }
     }
 

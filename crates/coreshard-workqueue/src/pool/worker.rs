@@ -126,6 +126,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     pub(super) watched: bool,
     /// It has let others run on its CPU since it last had work.
     pub(super) yielded: bool,
+    /// It has not claimed since it slept.
+    pub(super) just_woke: bool,
     pub(super) repatriated: u64,
 }
 
@@ -197,6 +199,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             gather_spins: 0,
             watched: false,
             yielded: false,
+            just_woke: false,
             repatriated: 0,
         }
     }
@@ -340,10 +343,19 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         if self.excess {
             return None;
         }
+        let home = pool.place.door_here::<P>();
+        state.whereabouts.runs_at(self.index, home);
+        if std::mem::take(&mut self.just_woke)
+            && let Some(other) = state.whereabouts.other_at(self.index, home)
+            && let Some(free) = state.whereabouts.send_elsewhere(other, &pool.place)
+        {
+            // This worker runs here, so the other waits for this CPU. Under the lock, so that it
+            // cannot end meanwhile.
+            pool.steer(other, free, || ());
+        }
         let (item, claim) = match (&mut state.entry, &pool.queue) {
             (Entry::Locked(list), _) => (Some(list.pop_front()?), None),
             (Entry::LockFree(takers), Some(queue)) => {
-                let home = pool.place.door_here::<P>();
                 match queue.claim(takers, self.claim_items, home) {
                     Some(claim) => (None, Some(claim)),
                     None => {

@@ -12,16 +12,21 @@
 //!    an item into a pool, and never waits for one.
 
 mod heap;
+mod sleep;
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
-use coreshard_platform::{Lock, Padded, Parker, Platform, SpawnError, ThreadSpec, Time};
+use coreshard_platform::{Lock, LockGuard, Padded, Parker, Platform, SpawnError, ThreadSpec, Time};
 
 pub(crate) use heap::Key;
 
 use crate::work::Delayed;
 use heap::Heap;
+pub(crate) use sleep::sleep;
+pub use sleep::{Sleep, SleepError};
 
 /// What is due is fired in batches of so many, so that others can have the lock in between.
 const MOST_FIRED: usize = 64;
@@ -29,6 +34,8 @@ const MOST_FIRED: usize = 64;
 /// The right to use a runtime's timers; the timekeeper ends with the last one.
 pub(crate) struct Timers<P: Platform> {
     clock: Arc<Clock<P>>,
+    /// In which process the timekeeper is.
+    forks: u32,
 }
 
 struct Clock<P: Platform> {
@@ -36,8 +43,40 @@ struct Clock<P: Platform> {
     keeper: Parker<P>,
 }
 
+/// What waits for its time.
+pub(crate) enum Due<P: Platform> {
+    /// An item, to be queued.
+    Item(Delayed<P>),
+    /// A future, to be polled.
+    Future(Waker),
+}
+
+impl<P: Platform> Due<P> {
+    pub(crate) fn into_item(self) -> Option<Delayed<P>> {
+        match self {
+            Self::Item(delayed) => Some(delayed),
+            Self::Future(_) => None,
+        }
+    }
+
+    fn fire(self) {
+        match self {
+            Self::Item(delayed) => delayed.fire(),
+            Self::Future(waker) => wake(waker),
+        }
+    }
+}
+
+/// A waker is another executor's code: its panic must not end the timekeeper.
+fn wake(waker: Waker) {
+    if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+        tracing::error!(panic = crate::handle::message_of(payload.as_ref()), "a waker panicked");
+        std::mem::forget(payload);
+    }
+}
+
 struct Waiting<P: Platform> {
-    heap: Heap<Delayed<P>>,
+    heap: Heap<Due<P>>,
     keeper_runs: bool,
     stopping: bool,
 }
@@ -55,7 +94,7 @@ impl<P: Platform> Timers<P> {
     pub(crate) fn new() -> Self {
         let waiting = Waiting { heap: Heap::new(), keeper_runs: false, stopping: false };
         let clock = Clock { waiting: Padded::new(Lock::new(waiting)), keeper: Parker::new() };
-        Self { clock: Arc::new(clock) }
+        Self { clock: Arc::new(clock), forks: P::forks() }
     }
 
     /// The moment `delay` from now; `Err` with the longest delay that there is, where the clock
@@ -67,17 +106,27 @@ impl<P: Platform> Timers<P> {
         deadline_ns.map(Time::from_ns).ok_or(Duration::from_nanos(u64::MAX - now_ns))
     }
 
-    /// Adds what is to be fired at `deadline`.
-    pub(crate) fn add(&self, deadline: Time, delayed: Delayed<P>) -> Result<Key, TimerError> {
+    /// Starts the timekeeper, unless it runs.
+    pub(crate) fn start_keeper(&self) -> Result<(), SpawnError> {
+        self.with_keeper().map(drop)
+    }
+
+    fn with_keeper(&self) -> Result<LockGuard<'_, P, Waiting<P>>, SpawnError> {
         let mut waiting = self.clock.waiting.lock();
         if !waiting.keeper_runs {
             let clock = Arc::clone(&self.clock);
             let spec = ThreadSpec { name: "cs-timekeeper".to_owned(), ..ThreadSpec::default() };
-            P::spawn(spec, Box::new(move || clock.keep())).map_err(TimerError::Keeper)?;
+            P::spawn(spec, Box::new(move || clock.keep()))?;
             waiting.keeper_runs = true;
         }
+        Ok(waiting)
+    }
+
+    /// Adds what is to be fired at `deadline`.
+    pub(crate) fn add(&self, deadline: Time, due: Due<P>) -> Result<Key, TimerError> {
+        let mut waiting = self.with_keeper().map_err(TimerError::Keeper)?;
         let is_first = waiting.heap.first().is_none_or(|first| deadline < first);
-        let key = waiting.heap.insert(deadline, delayed).ok_or(TimerError::Full)?;
+        let key = waiting.heap.insert(deadline, due).ok_or(TimerError::Full)?;
         drop(waiting);
         if is_first {
             self.clock.keeper.unpark();
@@ -86,7 +135,7 @@ impl<P: Platform> Timers<P> {
     }
 
     /// Takes an entry out, if it was not fired.
-    pub(crate) fn remove(&self, key: Key) -> Option<Delayed<P>> {
+    pub(crate) fn remove(&self, key: Key) -> Option<Due<P>> {
         self.clock.waiting.lock().heap.remove(key)
     }
 
@@ -98,6 +147,9 @@ impl<P: Platform> Timers<P> {
 
 impl<P: Platform> Drop for Timers<P> {
     fn drop(&mut self) {
+        if P::forks() != self.forks {
+            return;
+        }
         self.clock.waiting.lock().stopping = true;
         self.clock.keeper.unpark();
     }
@@ -112,9 +164,9 @@ impl<P: Platform> Clock<P> {
             let next = {
                 let mut waiting = self.waiting.lock();
                 while due.len() < MOST_FIRED
-                    && let Some(delayed) = waiting.heap.pop_due(now)
+                    && let Some(entry) = waiting.heap.pop_due(now)
                 {
-                    due.push(delayed);
+                    due.push(entry);
                 }
                 if due.is_empty() && waiting.stopping {
                     return;
@@ -122,7 +174,7 @@ impl<P: Platform> Clock<P> {
                 waiting.heap.first()
             };
             if !due.is_empty() {
-                due.drain(..).for_each(Delayed::fire);
+                due.drain(..).for_each(Due::fire);
                 continue;
             }
             now = self.wait_for(next);
