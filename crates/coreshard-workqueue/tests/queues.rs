@@ -277,7 +277,7 @@ fn a_frozen_queue_begins_nothing_and_loses_nothing() {
 fn changing_a_queue_1000_times_under_full_load_loses_and_duplicates_nothing() {
     // Two nodes of two CPUs: scopes differ, and a change starts few threads.
     let machine = Topology::from_synthetic("pack:2 numa:1 l3:1 core:2 pu:1").unwrap();
-    let runtime = Runtime::builder(machine).laid_over(real_cpus()).build().unwrap();
+    let runtime = Runtime::<Host>::builder(machine).laid_over(real_cpus()).build().unwrap();
     for (intake, changes) in [(Intake::LockFree, 1_000), (Intake::Locked, 100)] {
         let queue = runtime.workqueue().intake(intake).build().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
