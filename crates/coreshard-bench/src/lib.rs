@@ -16,9 +16,10 @@ mod queue;
 mod results;
 
 pub use block::{
-    BlockBench, BlockJob, BlockResults, Direction, FairnessRow, IoEngine, JOB_KEYS, JobFileError,
-    JobResult, LadderBench, LadderResults, Latency, LittlesLaw, OperationRow, Pattern, Percentile,
-    Repeats, jain, parse_job_file,
+    BlockBench, BlockJob, BlockResults, Direction, FairnessRow, HbaBench, HbaResults, HbaRow,
+    HbaRung, Interrupts, IoEngine, JOB_KEYS, JobFileError, JobResult, LadderBench, LadderResults,
+    Latency, LittlesLaw, OperationRow, Pattern, Percentile, Published, Repeats, jain,
+    parse_job_file,
 };
 pub use error::BenchError;
 pub use progress::{Progress, Unwatched};
