@@ -30,6 +30,7 @@
 //! nodes, the CPUs that affinity and cpusets leave, and the cgroup's CPU quota. [`Runtime`] makes
 //! others, on other CPUs or with other settings.
 
+pub mod block;
 mod process;
 
 pub use coreshard_platform::Host;
