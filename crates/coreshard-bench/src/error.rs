@@ -16,6 +16,7 @@ pub struct BenchError {
 #[derive(Debug)]
 enum Kind {
     NoRungs { ladder: &'static str },
+    CpuCount { asked: usize, most: usize },
     Pods(PodsError),
     Workqueue(BuildError),
     Producer(SpawnError),
@@ -27,6 +28,10 @@ enum Kind {
 impl BenchError {
     pub(crate) fn no_rungs(ladder: &'static str) -> Self {
         Self { kind: Kind::NoRungs { ladder } }
+    }
+
+    pub(crate) fn cpu_count(asked: usize, most: usize) -> Self {
+        Self { kind: Kind::CpuCount { asked, most } }
     }
 }
 
@@ -45,7 +50,7 @@ impl BenchError {
     /// happened while it was done.
     pub fn is_bad_input(&self) -> bool {
         match &self.kind {
-            Kind::NoRungs { .. } | Kind::Pods(_) => true,
+            Kind::NoRungs { .. } | Kind::CpuCount { .. } | Kind::Pods(_) => true,
             Kind::Open(error) => error.is_bad_input(),
             Kind::Job { is_bad_input, .. } => *is_bad_input,
             Kind::Workqueue(_) | Kind::Producer(_) | Kind::Io(_) => false,
@@ -89,6 +94,9 @@ impl fmt::Display for BenchError {
             Kind::NoRungs { ladder } => {
                 write!(f, "no {ladder} was given; at least one is needed")
             }
+            Kind::CpuCount { asked, most } => {
+                write!(f, "{asked} CPUs were asked for; 1 to {most} can be used here")
+            }
             Kind::Pods(error) => error.fmt(f),
             Kind::Workqueue(error) => error.fmt(f),
             Kind::Producer(error) => write!(f, "a producer cannot be had: {error}"),
@@ -102,7 +110,7 @@ impl fmt::Display for BenchError {
 impl std::error::Error for BenchError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
-            Kind::NoRungs { .. } | Kind::Job { .. } => None,
+            Kind::NoRungs { .. } | Kind::CpuCount { .. } | Kind::Job { .. } => None,
             Kind::Open(error) => Some(error),
             Kind::Io(error) => Some(error),
             Kind::Pods(error) => Some(error),

@@ -7,13 +7,20 @@
 //!
 //! All of it is generic over the platform, so that the same code measures real threads and
 //! simulated ones: threads, clocks and waits are the platform's.
+//!
+//! A [`QueueTrial`] measures nothing: it uses a workqueue in the ways that break workqueues, for those
+//! who search for bugs in it.
 #![forbid(unsafe_code)]
 
 mod block;
+mod calibration;
 mod error;
 mod progress;
 mod queue;
 mod results;
+mod trial;
+mod tune;
+mod usl;
 
 pub use block::{
     BlockBench, BlockJob, BlockResults, Direction, FairnessRow, HbaBench, HbaResults, HbaRow,
@@ -21,7 +28,11 @@ pub use block::{
     Latency, LittlesLaw, OperationRow, Pattern, Percentile, Published, Repeats, jain,
     parse_job_file,
 };
+pub use calibration::{Calibration, Contended, Costs, Effort, Figure, calibrate};
 pub use error::BenchError;
 pub use progress::{Progress, Unwatched};
 pub use queue::{Combination, Ground, QueueBench};
-pub use results::{Mode, QueueCell, QueueResults, WakeRatio};
+pub use results::{Mode, QueueCell, QueueResults, ScalingCurve, ScalingPoint, WakeRatio};
+pub use trial::{Ledger, QueueTrial};
+pub use tune::{Candidate, Load, TuneEffort, Tuning};
+pub use usl::Usl;

@@ -8,6 +8,9 @@ pub(crate) mod simulated;
 
 use clap::Subcommand;
 
+pub(crate) use destination::Destination;
+pub(crate) use progress::Bar;
+
 /// The options of `coreshard bench`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

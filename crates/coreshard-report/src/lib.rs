@@ -35,5 +35,6 @@ pub mod fio;
 mod format;
 pub mod html;
 pub mod json;
+mod scaling;
 pub mod svg;
 pub mod table;

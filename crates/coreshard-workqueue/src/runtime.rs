@@ -5,90 +5,39 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coreshard_platform::{Lock, Platform};
-use coreshard_topology::{CpuId, CpuSet, NodeId, Pods, Topology};
+use coreshard_topology::{CpuId, CpuSet, Pods, Scope, Topology};
 
 use crate::attributes::{Attributes, Place};
+use crate::canary::{Canary, planted};
 use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::event::Event;
 use crate::intake::MOST_DOORS;
-use crate::pool::{Monitor, Pool, PoolSettings};
-use crate::queue::{Builder, Request, Shared, Workqueue};
+use crate::pool::{Follower, MOST_WORKERS, Monitor, Pool, PoolSettings};
+use crate::pool_set::{Lease, PoolSet, Route};
+use crate::queue::{Builder, Closed, Priority, Request, Shared, Workqueue};
+use crate::timers::{self, Sleep, SleepError, Timers};
+use crate::trouble::{Trouble, Watch};
 
-/// The pools of one set of attributes, one a pod.
-pub(crate) struct PoolSet<P: Platform> {
-    attributes: Arc<Attributes>,
-    pods: Pods,
-    pools: Box<[Arc<Pool<P>>]>,
-    /// Where an item goes that is queued on one of the platform's CPUs, by its id.
-    routes: Box<[Route]>,
-    /// The door of each of the topology's CPUs, by its id.
-    doors: Box<[u8]>,
-}
+/// Tells which CPUs may be used now.
+type Probe = Box<dyn Fn() -> Option<CpuSet> + Send + Sync>;
 
-/// A pod, and a door of its pool.
-#[derive(Clone, Copy)]
-struct Route {
-    pod: u32,
-    door: u32,
-}
+/// The nice value of high-priority queues' workers, as the kernel's (`HIGHPRI_NICE_LEVEL`).
+const HIGH_PRIORITY_NICE: i8 = -20;
 
-impl<P: Platform> PoolSet<P> {
-    pub(crate) fn pools(&self) -> impl Iterator<Item = &Arc<Pool<P>>> {
-        self.pools.iter()
-    }
-
-    /// The pod and the door of the CPU that the caller runs on. CPUs that the set does not serve
-    /// have a pod near them.
-    #[inline]
-    pub(crate) fn route_here(&self) -> (usize, usize) {
-        // CPUs beyond those known when the set was made (hotplug) go to the first pod.
-        self.routes
-            .get(P::current_cpu().index())
-            .map_or((0, 0), |route| (route.pod as usize, route.door as usize))
-    }
-
-    /// The pod that `cpu` belongs to, and its door there.
-    pub(crate) fn route_to(&self, cpu: CpuId) -> Option<(usize, usize)> {
-        let pod = self.pods.pod_of(cpu)?;
-        Some((pod.index(), usize::from(self.doors[cpu.index()])))
-    }
-
-    /// A pod on `node`, and a door there.
-    pub(crate) fn route_to_node(&self, node: NodeId) -> Option<(usize, usize)> {
-        let (here, door) = self.route_here();
-        if self.pools[here].place.node == Some(node) {
-            return Some((here, door));
-        }
-        let on_node =
-            || (0..self.pools.len()).filter(|pod| self.pools[*pod].place.node == Some(node));
-        let cpu = P::current_cpu().index();
-        let pod = on_node().nth(cpu % on_node().count().max(1))?;
-        Some((pod, cpu % self.pools[pod].doors()))
-    }
-}
-
-impl<P: Platform> Drop for PoolSet<P> {
-    fn drop(&mut self) {
-        self.pools.iter().for_each(|pool| pool.stop());
-        let monitor = self.pools.first().map(|pool| pool.monitor());
-        self.pools = Box::default();
-        // It goes with the last pool.
-        if let Some(monitor) = monitor {
-            monitor.wake();
-        }
-    }
-}
-
-struct Machine<P: Platform> {
+pub(crate) struct Machine<P: Platform> {
     topology: Topology,
-    usable: CpuSet,
+    usable: Lock<P, CpuSet>,
     cpu_quota: Option<f64>,
     /// Where the topology is virtual: the platform's CPUs that it is laid over.
     laid_over: Option<Vec<CpuId>>,
     settings: PoolSettings,
-    event: Arc<Event<P>>,
-    monitor: Arc<Monitor<P>>,
+    pub(crate) event: Arc<Event<P>>,
+    pub(crate) monitor: Arc<Monitor<P>>,
+    pub(crate) timers: Arc<Timers<P>>,
     registry: Lock<P, Registry<P>>,
+    probe: Option<Probe>,
+    /// In which process, as [`Platform::forks`] counts them.
+    forks: u32,
 }
 
 struct Registry<P: Platform> {
@@ -106,7 +55,6 @@ pub struct Runtime<P: Platform> {
 }
 
 /// Makes a [`Runtime`].
-#[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct RuntimeBuilder<P: Platform> {
     topology: Topology,
@@ -115,7 +63,22 @@ pub struct RuntimeBuilder<P: Platform> {
     laid_over: Option<CpuSet>,
     measure_lock: bool,
     idle_timeout: Duration,
+    most_workers: usize,
+    most_workers_per_pool: usize,
+    watch: Watch,
+    probe: Option<Probe>,
     _platform: std::marker::PhantomData<P>,
+}
+
+impl<P: Platform> fmt::Debug for RuntimeBuilder<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeBuilder")
+            .field("topology", &self.topology.name())
+            .field("usable", &self.usable)
+            .field("cpu_quota", &self.cpu_quota)
+            .field("watch", &self.watch)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<P: Platform> RuntimeBuilder<P> {
@@ -153,6 +116,53 @@ impl<P: Platform> RuntimeBuilder<P> {
         self
     }
 
+    /// How many workers the runtime may have in all; reserves ([`Builder::rescuer`]) are not
+    /// counted. A queue whose first workers are too many is not made; a pool that needs one more
+    /// goes on with those it has, and tells of it. Default: no limit.
+    pub fn max_workers(mut self, workers: usize) -> Self {
+        self.most_workers = workers;
+        self
+    }
+
+    /// How many workers a pool may have where most of them are put aside, at least 1 and at most
+    /// 512. Default: 512.
+    pub fn max_workers_per_pool(mut self, workers: usize) -> Self {
+        self.most_workers_per_pool = workers.clamp(1, MOST_WORKERS);
+        self
+    }
+
+    /// How much CPU time an item may use while others wait before its worker is taken out of the
+    /// count of those that run, so that another one takes over, and it is told of; zero for no
+    /// limit. Default: 10 ms.
+    pub fn cpu_intensive_threshold(mut self, cpu_time: Duration) -> Self {
+        self.watch.cpu_intensive = (!cpu_time.is_zero()).then_some(cpu_time);
+        self
+    }
+
+    /// For how long a pool may have waiting items, and begin none, before it is told of, with a
+    /// report of all pools; zero for ever. Default: 30 s.
+    pub fn stall_after(mut self, time: Duration) -> Self {
+        self.watch.stall_after = (!time.is_zero()).then_some(time);
+        self
+    }
+
+    /// Called with every [`Trouble`], on the thread that notices it: it should be short, and not
+    /// wait. Default: `tracing` alone is told.
+    pub fn on_trouble(mut self, handler: impl Fn(&Trouble) + Send + Sync + 'static) -> Self {
+        self.watch.on_trouble = Some(Arc::new(handler));
+        self
+    }
+
+    /// Asks `probe` about once a second, while there is work, which CPUs may be used, and follows
+    /// it as [`Runtime::set_usable`] does. `None` is no answer. Default: nothing is followed.
+    pub fn follow_cpus(
+        mut self,
+        probe: impl Fn() -> Option<CpuSet> + Send + Sync + 'static,
+    ) -> Self {
+        self.probe = Some(Box::new(probe));
+        self
+    }
+
     /// Makes the runtime. Starts no thread: queues do.
     ///
     /// # Errors
@@ -178,18 +188,27 @@ impl<P: Platform> RuntimeBuilder<P> {
             may_spin: P::idlers_may_spin()
                 && real_cpus > 1
                 && self.cpu_quota.is_none_or(|quota| quota > 1.0),
+            most_workers: self.most_workers_per_pool,
         };
         let machine = Machine {
             topology: self.topology,
-            usable,
+            usable: Lock::new(usable),
             cpu_quota: self.cpu_quota,
             laid_over,
             settings,
             event: Arc::new(Event::new()),
-            monitor: Arc::new(Monitor::new()),
+            monitor: Arc::new(Monitor::new(self.watch, self.most_workers)),
+            probe: self.probe,
+            timers: Arc::new(Timers::new()),
             registry: Lock::new(Registry { sets: Vec::new(), queues: Vec::new(), closed: false }),
+            forks: P::forks(),
         };
-        Ok(Runtime { machine: Arc::new(machine) })
+        let machine = Arc::new(machine);
+        if machine.probe.is_some() {
+            let follower: Weak<Machine<P>> = Arc::downgrade(&machine);
+            machine.monitor.set_follower(follower);
+        }
+        Ok(Runtime { machine })
     }
 }
 
@@ -203,6 +222,10 @@ impl<P: Platform> Runtime<P> {
             laid_over: None,
             measure_lock: false,
             idle_timeout: Duration::from_secs(10),
+            most_workers: usize::MAX,
+            most_workers_per_pool: MOST_WORKERS,
+            watch: Watch::default(),
+            probe: None,
             _platform: std::marker::PhantomData,
         }
     }
@@ -218,8 +241,23 @@ impl<P: Platform> Runtime<P> {
     }
 
     /// The CPUs that queues without a mask use.
-    pub fn usable(&self) -> &CpuSet {
-        &self.machine.usable
+    pub fn usable(&self) -> CpuSet {
+        self.machine.usable.lock().clone()
+    }
+
+    /// Goes on with other CPUs: those that were taken offline, or out of the process's affinity or
+    /// cpuset, are used no more, those that came back are. Each queue's pods are computed anew, and
+    /// it moves over as by [`Workqueue::change`]: items that were queued before run in the pools
+    /// that they were queued to, and nothing is lost. A queue with a mask uses what is left of it,
+    /// and where nothing is left all CPUs, with a warning; its mask is in force again when its CPUs
+    /// are back.
+    ///
+    /// # Errors
+    /// Where `cpus` is empty or names CPUs that the topology does not have: nothing is changed
+    /// then. Where workers for a queue's new pools cannot be had: that queue stays with its old
+    /// ones, the others have moved.
+    pub fn set_usable(&self, cpus: CpuSet) -> Result<(), BuildError> {
+        self.machine.set_usable(cpus)
     }
 
     /// The quota of CPU time, in CPUs.
@@ -233,13 +271,17 @@ impl<P: Platform> Runtime<P> {
     /// # Errors
     /// Where work is left when the time is over. It goes on, and the call may be made again.
     pub fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownTimeout> {
+        if P::forks() != self.machine.forks {
+            // Nobody is there to run what is left, or to be waited for.
+            return Ok(());
+        }
         let deadline = P::now() + timeout;
         let queues: Vec<_> = {
             let mut registry = self.machine.registry.lock();
             registry.closed = true;
             registry.queues.iter().filter_map(Weak::upgrade).collect()
         };
-        queues.iter().for_each(|queue| queue.close());
+        queues.iter().for_each(|queue| queue.close(Closed::ShutDown));
         let left = queues
             .iter()
             .filter_map(|queue| queue.wait_empty(Some(deadline)).err())
@@ -248,87 +290,161 @@ impl<P: Platform> Runtime<P> {
         if left == 0 { Ok(()) } else { Err(ShutdownTimeout { in_flight: left }) }
     }
 
+    /// A future that ends after `duration`, under any executor.
+    ///
+    /// # Errors
+    /// Where the clock ends before, or no thread can be had that watches the clock.
+    pub fn sleep(&self, duration: Duration) -> Result<Sleep<P>, SleepError> {
+        timers::sleep(&self.machine.timers, duration)
+    }
+
+    /// Items and futures that wait for their time.
+    pub fn delayed_items(&self) -> usize {
+        self.machine.timers.len()
+    }
+
     pub(crate) fn make_queue(&self, request: Request) -> Result<Workqueue<P>, BuildError> {
-        let what = || format!("workqueue {:?}", request.name);
-        let machine = &*self.machine;
-        let mask = request.mask.clone().unwrap_or_else(|| machine.usable.clone());
-        if mask.is_empty() {
-            return Err(BuildError::new(what(), BuildErrorKind::EmptyMask));
+        let name = request.name.clone();
+        let fail = |kind| BuildError::new(format!("workqueue {name:?}"), kind);
+        if P::forks() != self.machine.forks {
+            return Err(fail(BuildErrorKind::Forked));
         }
-        if !mask.is_subset(&machine.usable) {
-            let cpus = mask.difference(&machine.usable);
-            let kind = BuildErrorKind::CpusNotUsable { cpus, usable: machine.usable.clone() };
-            return Err(BuildError::new(what(), kind));
+        if request.is_contradictory {
+            return Err(fail(BuildErrorKind::OrderedLimit));
         }
-        if request.max_active == Some(0) {
-            return Err(BuildError::new(what(), BuildErrorKind::MaxActiveZero));
-        }
-        let attributes = Attributes {
-            scope: request.scope,
-            shard_cores: request.shard_size.cores(),
-            mask,
-            strict: request.strict,
-            nice: request.nice,
-            wake: request.wake,
-            intake: request.intake,
-            stack_bytes: request.stack_bytes,
-            hooks: request.hooks.clone(),
-        };
+        let machine = &self.machine;
+        machine.check_mask(request.mask.as_ref()).map_err(fail)?;
+        let attributes = machine.attributes(&request).map_err(fail)?;
+        let lease = machine.lease(attributes, &request).map_err(fail)?;
+        let shared = Shared::new(request, lease, Arc::clone(machine));
+        let shared = shared.ok_or_else(|| fail(BuildErrorKind::TooManyQueues))?;
         let mut registry = machine.registry.lock();
         if registry.closed {
-            return Err(BuildError::new(what(), BuildErrorKind::ShutDown));
+            drop(registry);
+            return Err(fail(BuildErrorKind::ShutDown));
         }
-        registry.sets.retain(|set| set.strong_count() > 0);
         registry.queues.retain(|queue| queue.strong_count() > 0);
-        let known = registry
-            .sets
-            .iter()
-            .filter_map(Weak::upgrade)
-            .find(|set| *set.attributes == attributes);
-        let set = match known {
-            Some(set) => set,
-            None => {
-                let set = machine
-                    .start_pools(attributes, &request)
-                    .map_err(|kind| BuildError::new(what(), kind))?;
-                registry.sets.push(Arc::downgrade(&set));
-                set
-            }
-        };
-        let name = request.name.clone();
-        let shared = Shared::new(request, set, Arc::clone(&machine.event)).ok_or_else(|| {
-            BuildError::new(format!("workqueue {name:?}"), BuildErrorKind::TooManyQueues)
-        })?;
-        let shared = Arc::new(shared);
         registry.queues.push(Arc::downgrade(&shared));
+        drop(registry);
         Ok(Workqueue::from_shared(shared))
     }
 }
 
 impl<P: Platform> Machine<P> {
+    /// Refuses a mask that names CPUs which cannot be used.
+    pub(crate) fn check_mask(&self, mask: Option<&CpuSet>) -> Result<(), BuildErrorKind> {
+        let Some(mask) = mask else { return Ok(()) };
+        if mask.is_empty() {
+            return Err(BuildErrorKind::EmptyMask);
+        }
+        let usable = self.usable.lock().clone();
+        if !mask.is_subset(&usable) {
+            let cpus = mask.difference(&usable);
+            return Err(BuildErrorKind::CpusNotUsable { cpus, usable });
+        }
+        Ok(())
+    }
+
+    /// Goes on with these CPUs; see [`Runtime::set_usable`].
+    fn set_usable(&self, cpus: CpuSet) -> Result<(), BuildError> {
+        let what = || format!("runtime on {}", self.topology.name());
+        if cpus.is_empty() {
+            return Err(BuildError::new(what(), BuildErrorKind::EmptyMask));
+        }
+        let online = self.topology.online();
+        if !cpus.is_subset(online) {
+            let unknown = cpus.difference(online);
+            let kind = BuildErrorKind::CpusNotUsable { cpus: unknown, usable: online.clone() };
+            return Err(BuildError::new(what(), kind));
+        }
+        let before = std::mem::replace(&mut *self.usable.lock(), cpus.clone());
+        if before == cpus {
+            return Ok(());
+        }
+        tracing::info!(%before, now = %cpus, "the usable CPUs have changed");
+        let queues: Vec<_> = self.registry.lock().queues.iter().filter_map(Weak::upgrade).collect();
+        let results: Vec<_> = queues.iter().map(|queue| queue.change(|_| ())).collect();
+        results.into_iter().collect()
+    }
+
+    /// What a request comes to on this machine, as it is now.
+    pub(crate) fn attributes(&self, request: &Request) -> Result<Attributes, BuildErrorKind> {
+        let usable = self.usable.lock().clone();
+        if request.max_active.is_zero() {
+            return Err(BuildErrorKind::MaxActiveZero);
+        }
+        // What is left of the mask; all that can be used where nothing is left, as the kernel does.
+        let mask = match &request.mask {
+            None => usable,
+            Some(mask) if mask.is_disjoint(&usable) => {
+                tracing::warn!(
+                    queue = %request.name, %mask, %usable,
+                    "no CPU of a queue's mask can be used any more; it uses all that can"
+                );
+                usable
+            }
+            Some(mask) => mask.intersection(&usable),
+        };
+        let nice = match request.priority {
+            Priority::Normal => request.nice,
+            Priority::High => request.nice.or(Some(HIGH_PRIORITY_NICE)),
+        };
+        Ok(Attributes {
+            scope: request.scope,
+            shard_cores: request.shard_size.cores(),
+            mask,
+            strict: request.strict,
+            nice,
+            priority: request.priority,
+            wake: request.wake,
+            intake: request.intake,
+            stack_bytes: request.stack_bytes,
+            rescuer: request.rescuer,
+            hooks: request.hooks.clone(),
+        })
+    }
+
+    /// A lease of the pools with these attributes, which are started where there are none.
+    pub(crate) fn lease(
+        &self,
+        attributes: Attributes,
+        request: &Request,
+    ) -> Result<Lease<P>, BuildErrorKind> {
+        let mut registry = self.registry.lock();
+        if registry.closed {
+            return Err(BuildErrorKind::ShutDown);
+        }
+        registry.sets.retain(|set| set.strong_count() > 0);
+        let known = registry.sets.iter().filter_map(Weak::upgrade);
+        for set in known.filter(|set| *set.attributes == attributes) {
+            if let Some(lease) = set.lease().map_err(BuildErrorKind::Worker)? {
+                return Ok(lease);
+            }
+        }
+        let lease = self.start_pools(attributes, request)?;
+        registry.sets.push(Arc::downgrade(lease.set()));
+        Ok(lease)
+    }
+
     fn start_pools(
         &self,
         attributes: Attributes,
         request: &Request,
-    ) -> Result<Arc<PoolSet<P>>, BuildErrorKind> {
+    ) -> Result<Lease<P>, BuildErrorKind> {
         let mask = &attributes.mask;
-        let pods = Pods::new(&self.topology, mask, attributes.scope, request.shard_size)
+        let scope = match attributes.scope {
+            Scope::Smt if planted(Canary::SplitPair) => Scope::Cpu,
+            scope => scope,
+        };
+        let pods = Pods::new(&self.topology, mask, scope, request.shard_size)
             .map_err(BuildErrorKind::Pods)?;
         let roam = self.platform_cpus(mask);
         let doors = doors(&pods, self.highest_cpu());
         let attributes = Arc::new(attributes);
-        let door_by_cpu: Arc<[u8]> =
-            self.routes(&pods, &doors).iter().map(|route| route.door as u8).collect();
-        // Collected one by one, so that those that were started are stopped if one cannot be.
-        let mut set = PoolSet {
-            attributes: Arc::clone(&attributes),
-            routes: self.routes(&pods, &doors),
-            doors,
-            pods,
-            pools: Box::default(),
-        };
-        let mut pools = Vec::with_capacity(set.pods.len());
-        for pod in set.pods.iter() {
+        let routes = self.routes(&pods, &doors);
+        let door_by_cpu: Arc<[u8]> = routes.iter().map(|route| route.door as u8).collect();
+        let mut pools: Vec<Arc<Pool<P>>> = Vec::with_capacity(pods.len());
+        for pod in pods.iter() {
             let home = self.platform_cpus(&pod.cpus);
             let place = Place {
                 pod: pod.id,
@@ -348,20 +464,21 @@ impl<P: Platform> Machine<P> {
             match Pool::start(place, attributes, self.settings, event, &self.monitor) {
                 Ok(pool) => pools.push(pool),
                 Err(error) => {
-                    set.pools = pools.into();
+                    pools.iter().for_each(|pool| pool.stop());
                     return Err(BuildErrorKind::Worker(error));
                 }
             }
         }
-        set.pools = pools.into();
-        Ok(Arc::new(set))
+        let lease = PoolSet::lease_new(attributes, pods, pools.into(), routes, doors);
+        lease.set().introduce(&self.topology);
+        Ok(lease)
     }
 
     /// A pod's share of the quota in workers, rounded up: at least one, at most its CPUs.
     fn worker_limit(&self, pod_cpus: usize) -> usize {
         let share = match self.cpu_quota {
             None => return pod_cpus,
-            Some(quota) => quota * pod_cpus as f64 / self.usable.len() as f64,
+            Some(quota) => quota * pod_cpus as f64 / self.usable.lock().len() as f64,
         };
         (share.ceil() as usize).clamp(1, pod_cpus)
     }
@@ -374,7 +491,7 @@ impl<P: Platform> Machine<P> {
         }
     }
 
-    fn routes(&self, pods: &Pods, doors: &[u8]) -> Box<[Route]> {
+    fn routes(&self, pods: &Pods, doors: &[u8]) -> Arc<[Route]> {
         let mut routes = vec![None; 1 + self.highest_cpu()];
         for cpu in self.topology.cpus() {
             let Some(pod) = pods.pod_of(cpu.id) else { continue };
@@ -423,6 +540,19 @@ fn doors(pods: &Pods, highest_cpu: usize) -> Box<[u8]> {
     doors.into()
 }
 
+impl<P: Platform> Follower for Machine<P> {
+    fn follow(&self) {
+        let Some(cpus) = self.probe.as_ref().and_then(|probe| probe()) else { return };
+        let cpus = cpus.intersection(self.topology.online());
+        if cpus.is_empty() || *self.usable.lock() == cpus {
+            return;
+        }
+        if let Err(error) = self.set_usable(cpus) {
+            tracing::warn!(%error, "a queue stays on CPUs that are gone");
+        }
+    }
+}
+
 impl<P: Platform> Clone for Runtime<P> {
     fn clone(&self) -> Self {
         Self { machine: Arc::clone(&self.machine) }
@@ -433,7 +563,7 @@ impl<P: Platform> fmt::Debug for Runtime<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Runtime")
             .field("topology", &self.machine.topology.name())
-            .field("usable", &self.machine.usable)
+            .field("usable", &self.usable())
             .field("cpu_quota", &self.machine.cpu_quota)
             .finish_non_exhaustive()
     }

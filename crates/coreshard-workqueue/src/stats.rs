@@ -1,6 +1,6 @@
 //! What queues and pools have done.
 
-use coreshard_topology::{CpuSet, NodeId, PodId};
+use coreshard_topology::{CpuSet, NodeId, PodId, Scope};
 
 /// What a queue has done, and the pools that it runs in (which may serve other queues too).
 #[derive(Clone, Debug)]
@@ -8,11 +8,19 @@ use coreshard_topology::{CpuSet, NodeId, PodId};
 pub struct QueueStats {
     /// The queue's name.
     pub name: String,
+    /// Which CPUs share a pool.
+    pub scope: Scope,
     /// Items that were accepted.
     pub queued: u64,
     /// Items that are over. Workers tell of them in batches, so the newest may be missing until
     /// their worker runs out of what it has claimed.
     pub run: u64,
+    /// Of a queue with a limit: items that the pools have. 0 without one.
+    pub active: u64,
+    /// Of a queue with a limit, or frozen: items that wait for their turn.
+    pub waiting: u64,
+    /// Nothing begins until the queue is thawed.
+    pub is_frozen: bool,
     /// The pools, by pod.
     pub pools: Vec<PoolStats>,
 }
@@ -27,10 +35,10 @@ impl QueueStats {
     /// all, and the node that of all, if they have one in common.
     ///
     /// # Panics
-    /// Never: a queue has at least one pool.
+    /// In a process that was forked from the one with the queue's workers, where it has no pools.
     pub fn total(&self) -> PoolStats {
         let mut pools = self.pools.iter();
-        let first = pools.next().expect("a queue has at least one pool").clone();
+        let first = pools.next().expect("a queue has pools in the process that made it").clone();
         pools.fold(first, |mut sum, pool| {
             sum.cpus = sum.cpus.union(&pool.cpus);
             sum.node = sum.node.filter(|node| pool.node == Some(*node));
@@ -46,6 +54,9 @@ impl QueueStats {
             sum.repatriated += pool.repatriated;
             sum.stolen += pool.stolen;
             sum.presumed_blocked += pool.presumed_blocked;
+            sum.cpu_hogs += pool.cpu_hogs;
+            sum.rescues += pool.rescues;
+            sum.refused_workers += pool.refused_workers;
             sum.failed_worker_starts += pool.failed_worker_starts;
             sum.lock_holds += pool.lock_holds;
             sum.lock_hold_ns += pool.lock_hold_ns;
@@ -72,7 +83,8 @@ pub struct PoolStats {
     pub workers: usize,
     /// Workers that sleep.
     pub idle_workers: usize,
-    /// Workers that wait inside an item: they said so, or the monitor found them.
+    /// Workers that were put aside: they wait inside an item, and said so or were found by the
+    /// monitor; or they hog a CPU.
     pub blocked_workers: usize,
     /// Items that came in, of all queues that share the pool.
     pub queued: u64,
@@ -90,6 +102,12 @@ pub struct PoolStats {
     pub stolen: u64,
     /// Times the monitor found a worker inside an item, using no CPU time, while items waited.
     pub presumed_blocked: u64,
+    /// Times the monitor found a worker inside an item, using a CPU for long, while items waited.
+    pub cpu_hogs: u64,
+    /// Times the reserve was called, since a worker could not be had.
+    pub rescues: u64,
+    /// Times one more worker was wanted, but the pool or the runtime had as many as it may have.
+    pub refused_workers: u64,
     /// Workers that could not be started.
     pub failed_worker_starts: u64,
     /// Times the pool's lock was held; counted only where lock holds are measured.

@@ -3,7 +3,7 @@
 //! A CPU has a list of SCHED_FIFO threads, by priority, and a queue of fair ones. A woken thread
 //! goes to the CPU it ran on last if that rests, else to a resting CPU of the same LLC, of the same
 //! node, of the machine, else to its last CPU's queue; there it takes the place of a fair thread
-//! that has had more of the CPU. A CPU that would rest takes a thread that waits elsewhere. All of
+//! that has had a slice, and more of the CPU. A CPU that would rest takes a thread that waits elsewhere. All of
 //! it is as Linux has it, in outline: `select_idle_sibling`, wake-up preemption, newly-idle
 //! balancing.
 //!
@@ -34,6 +34,8 @@ pub(super) struct Cpu {
     pub(super) spins_on: Option<crate::memory::Place>,
     pub(super) watching: super::spin::Watching,
     idle_since: Ps,
+    /// When it has switched away from its last thread, and reached an idle state.
+    rests_from: Ps,
     /// When its current thread came on.
     on_since: Ps,
     slice_end: Ps,
@@ -68,6 +70,7 @@ impl Cpu {
                 spins_on: None,
                 watching: Default::default(),
                 idle_since: 0,
+                rests_from: 0,
                 on_since: 0,
                 slice_end: 0,
                 resched: false,
@@ -80,6 +83,11 @@ impl Cpu {
 
     fn waiting(&self) -> usize {
         self.queue.len() + self.fifo.len()
+    }
+
+    /// The thread that runs here, or the one that is about to.
+    pub(super) fn current_or_next(&self) -> Option<usize> {
+        self.current.or(self.fifo.first().copied()).or(self.queue.front().copied())
     }
 
     /// When its current thread must make room, if at all.
@@ -144,6 +152,19 @@ impl Core {
             .expect("an affinity names a CPU of the machine")
     }
 
+    /// Since when a CPU rests, if it does.
+    pub(super) fn idle_since(&self, cpu: usize) -> Option<Ps> {
+        self.is_idle(cpu).then(|| self.cpus[cpu].idle_since)
+    }
+
+    /// Takes all threads off a CPU's run queue.
+    pub(super) fn take_queue(&mut self, cpu: usize) -> Vec<usize> {
+        let cpu = &mut self.cpus[cpu];
+        let threads: Vec<usize> = cpu.fifo.drain(..).chain(cpu.queue.drain(..)).collect();
+        self.queued -= threads.len();
+        threads
+    }
+
     /// Makes a thread runnable at `at`. Returns when the waker is done with it.
     pub(super) fn make_runnable(&mut self, thread: usize, at: Ps) -> Ps {
         self.wakeups += 1;
@@ -154,15 +175,20 @@ impl Core {
         let mut done = locked + self.costs.wake;
         self.cpus[target].runqueue_free = done;
         if self.is_idle(target) {
-            let rested = done.saturating_sub(self.cpus[target].idle_since);
-            let mut begin = done;
-            // A CPU that rests runs no waker: if it is this one, its own timer has come.
-            if target != self.cpu {
-                self.ipis += 1;
-                done += self.costs.ipi_send;
-                begin = done + self.costs.ipi_latency;
-            }
-            begin += self.costs.idle_exit(rested);
+            let rests_from = self.cpus[target].rests_from;
+            let begin = if done < rests_from {
+                // It is still on its way to rest, and looks for work before it does.
+                rests_from
+            } else {
+                let mut begin = done;
+                // A CPU that rests runs no waker: if it is this one, its own timer has come.
+                if target != self.cpu {
+                    self.ipis += 1;
+                    done += self.costs.ipi_send;
+                    begin = done + self.costs.ipi_latency;
+                }
+                begin + self.costs.idle_exit(begin - rests_from)
+            };
             self.set_idle(target, false);
             self.enqueue(thread, target);
             self.step_at(target, begin);
@@ -202,8 +228,12 @@ impl Core {
         let preempts = if woken.fifo_priority != runs.fifo_priority {
             woken.fifo_priority > runs.fifo_priority
         } else {
+            // Fair threads are protected for a slice from when they came on, whoever is woken
+            // meanwhile (RUN_TO_PARITY in Linux' kernel/sched/features.h, since 6.6).
             let running = at.saturating_sub(self.cpus[target].on_since);
-            woken.fifo_priority == 0 && woken.used < runs.used.saturating_add(running)
+            woken.fifo_priority == 0
+                && running >= self.costs.slice
+                && woken.used < runs.used + running
         };
         let cpu = &mut self.cpus[target];
         cpu.resched |= preempts;
@@ -258,8 +288,11 @@ impl Core {
     /// Puts the next thread on a CPU that has none. Returns when it begins; `None` where there is
     /// nothing to do, and the CPU rests.
     pub(super) fn put_on(&mut self, cpu: usize, now: Ps) -> Option<Ps> {
+        self.cpus[cpu].resched = false;
+        if self.is_offline(cpu) {
+            return None;
+        }
         let target = &mut self.cpus[cpu];
-        target.resched = false;
         let mut begin = now;
         let next = if target.fifo.is_empty() {
             target.queue.pop_front()
@@ -271,6 +304,7 @@ impl Core {
             None => {
                 let Some(pulled) = self.pull_for(cpu) else {
                     self.cpus[cpu].idle_since = now;
+                    self.cpus[cpu].rests_from = now + self.costs.context_switch;
                     self.set_idle(cpu, true);
                     return None;
                 };
@@ -327,7 +361,9 @@ impl Core {
             return;
         }
         waiting.deadline = None;
-        waiting.timed_out = true;
+        let ends_by_chance = std::mem::take(&mut waiting.wakes_by_chance);
+        waiting.timed_out =
+            !ends_by_chance && !matches!(waiting.state, State::Waiting { wait: Wait::Woken, .. });
         if let State::Waiting { wait: Wait::Futex { place, .. }, .. } = waiting.state {
             self.futexes.forget(place, thread);
         }
@@ -335,6 +371,14 @@ impl Core {
         let running = std::mem::replace(&mut self.cpu, self.threads[thread].cpu);
         self.make_runnable(thread, time);
         self.cpu = running;
+    }
+
+    /// A thread that was woken becomes runnable only later.
+    pub(super) fn delay_wakeup(&mut self, thread: usize, delay: Ps) {
+        let State::Waiting { since, .. } = self.threads[thread].state else { return };
+        self.threads[thread].state = State::Waiting { wait: Wait::Woken, since };
+        self.threads[thread].wakes_by_chance = false;
+        self.set_timer(thread, self.now + delay);
     }
 
     /// Sees to it that a thread's timer comes at `deadline` or before.

@@ -55,11 +55,11 @@ impl<P: Platform> State<P> {
         let left = self.has_work(pool);
         let kick = self.pass_on(pool, left);
         let spare = if kick.is_none() { self.reserve_spare(pool) } else { None };
-        (kick, spare)
+        (kick.or_else(|| self.call_reserve()), spare)
     }
 
-    /// True if an item waits, in the intake or in a claim.
+    /// True if an item waits, in the intake or in a claim, or a forked job.
     pub(super) fn has_work(&mut self, pool: &Pool<P>) -> bool {
-        pool.has_open_items() || self.has_queued(pool)
+        pool.has_open_items() || pool.has_forks() || self.has_queued(pool)
     }
 }

@@ -2,17 +2,17 @@
 //! worker's idle time is modelled as over at once, so every sleep may be a cull.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use coreshard_platform::Parker;
 use coreshard_topology::{CpuId, CpuSet, PodId, Scope};
 
-use super::{Monitor, Pool, PoolSettings};
+use super::{MOST_WORKERS, Monitor, Pool, PoolSettings};
 use crate::attributes::{Attributes, Hooks, Place};
 use crate::event::Event;
 use crate::intake::Intake;
 use crate::loom_platform::Loom;
-use crate::queue::Lane;
+use crate::queue::{Lane, Priority};
+use crate::trouble::Watch;
 use crate::wake::Wake;
 
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
@@ -29,9 +29,11 @@ fn pool(intake: Intake, wake: Wake, limit: usize) -> Arc<Pool<Loom>> {
         mask: cpus.clone(),
         strict: true,
         nice: None,
+        priority: Priority::Normal,
         wake,
         intake,
         stack_bytes: None,
+        rescuer: None,
         hooks: Hooks::default(),
     };
     let place = Place {
@@ -43,14 +45,12 @@ fn pool(intake: Intake, wake: Wake, limit: usize) -> Arc<Pool<Loom>> {
         limit,
         door_by_cpu: Arc::new([0]),
     };
-    let settings =
-        PoolSettings { measure_lock: false, idle_timeout: Duration::from_secs(1), may_spin: false };
     Pool::start(
         place,
         Arc::new(attributes),
-        settings,
+        PoolSettings::for_models(),
         Arc::new(Event::new()),
-        &Arc::new(Monitor::new()),
+        &Arc::new(Monitor::new(Watch::default(), MOST_WORKERS)),
     )
     .expect("a modelled thread always starts")
 }

@@ -1,10 +1,13 @@
 //! What a pool's lock protects.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use coreshard_platform::Platform;
+use coreshard_platform::{Platform, fields};
 
-use super::monitor::Seen;
+use super::monitor::{Census, Progress, Seen};
+use super::reserve::{RESERVE, Reserve};
+use super::whereabouts::Whereabouts;
 use super::{LaneTag, MOST_WORKERS, Pool, Takers};
 use crate::intake::TAIL_COUNTERS;
 use crate::item::Item;
@@ -17,6 +20,8 @@ pub(super) enum Aside {
     Declared,
     /// The monitor found it inside an item, using no CPU time.
     Presumed,
+    /// The monitor found it inside an item, using a CPU for long.
+    Hog,
 }
 
 /// The taker's side of the intake.
@@ -33,6 +38,9 @@ pub(super) struct Counters {
     pub(super) repatriated: u64,
     pub(super) stolen: u64,
     pub(super) presumed_blocked: u64,
+    pub(super) cpu_hogs: u64,
+    pub(super) rescues: u64,
+    pub(super) refused_workers: u64,
     pub(super) failed_worker_starts: u64,
     pub(super) lock_holds: u64,
     pub(super) lock_hold_ns: u64,
@@ -58,12 +66,20 @@ pub(super) struct State<P: Platform> {
     pub(super) blocked: usize,
     /// By worker index: who counts as blocked, and who said so.
     pub(super) aside: Vec<Aside>,
+    /// Where they run.
+    pub(super) whereabouts: Whereabouts,
     /// By worker index: what the monitor saw last.
     pub(super) seen: Vec<Seen>,
     /// A worker is being started.
     pub(super) starting: bool,
     /// One more worker was wanted while one was being started.
     pub(super) spare_missed: bool,
+    /// One more worker was wanted, and could not be had.
+    pub(super) spare_refused: bool,
+    pub(super) reserve: Reserve,
+    pub(super) progress: Progress,
+    /// Counts the runtime's workers.
+    census: Arc<Census<P>>,
     /// Workers go when there is nothing to do.
     pub(super) stopping: bool,
     /// By worker index; a worker that went by itself leaves `None`.
@@ -74,9 +90,13 @@ pub(super) struct State<P: Platform> {
     pub(super) free_counters: u32,
     pub(super) counters: Counters,
 }
+fields!(State<P: Platform> {
+    entry, queued, idle, sentinel, kicked, alive, blocked, aside, seen, starting, spare_missed,
+    stopping, threads, free, free_counters, counters,
+});
 
 impl<P: Platform> State<P> {
-    pub(super) fn new(entry: Entry<P>) -> Self {
+    pub(super) fn new(entry: Entry<P>, census: Arc<Census<P>>) -> Self {
         Self {
             entry,
             queued: 0,
@@ -86,9 +106,14 @@ impl<P: Platform> State<P> {
             alive: 0,
             blocked: 0,
             aside: Vec::new(),
+            whereabouts: Whereabouts::new(),
             seen: Vec::new(),
             starting: false,
             spare_missed: false,
+            spare_refused: false,
+            reserve: Reserve::None,
+            progress: Progress::default(),
+            census,
             stopping: false,
             threads: Vec::new(),
             free: Vec::new(),
@@ -108,6 +133,25 @@ impl<P: Platform> State<P> {
 
     /// An index for one more worker, which counts as alive from here on.
     pub(super) fn reserve_worker(&mut self, pool: &Pool<P>) -> Option<usize> {
+        let index = if self.alive < pool.most_workers && self.census.enter() {
+            let index = self.claim_index(pool);
+            if index.is_none() {
+                self.census.leave();
+            }
+            index
+        } else {
+            None
+        };
+        if index.is_none() {
+            self.spare_refused = true;
+            self.counters.refused_workers += 1;
+        }
+        self.alive += usize::from(index.is_some());
+        index
+    }
+
+    /// An index that no worker has, with its desk.
+    pub(super) fn claim_index(&mut self, pool: &Pool<P>) -> Option<usize> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.threads.len() < MOST_WORKERS => {
@@ -119,7 +163,6 @@ impl<P: Platform> State<P> {
             None => return None,
         };
         pool.ensure_desk(index);
-        self.alive += 1;
         Some(index)
     }
 
@@ -127,11 +170,21 @@ impl<P: Platform> State<P> {
     pub(super) fn put_aside(&mut self, worker: usize, aside: Aside) {
         self.blocked -= usize::from(self.aside[worker] != Aside::No);
         self.blocked += usize::from(aside != Aside::No);
+        if aside != Aside::No {
+            self.whereabouts.rests(worker);
+        }
         self.aside[worker] = aside;
     }
 
     /// Undoes a reservation, or sees a worker off.
     pub(super) fn retire_worker(&mut self, index: usize) {
+        if index == RESERVE && self.reserve != Reserve::None {
+            // Its thread stays.
+            self.alive -= usize::from(self.reserve == Reserve::Called);
+            self.reserve = Reserve::StandsBy;
+            return;
+        }
+        self.census.leave();
         // The thread ends by itself; nobody waits for it any more.
         self.threads[index] = None;
         self.free.push(index);
