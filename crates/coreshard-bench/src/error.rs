@@ -3,6 +3,7 @@
 use std::fmt;
 
 use coreshard_platform::SpawnError;
+use coreshard_rt::RtError;
 use coreshard_topology::PodsError;
 use coreshard_workqueue::BuildError;
 
@@ -18,6 +19,7 @@ enum Kind {
     Pods(PodsError),
     Workqueue(BuildError),
     Producer(SpawnError),
+    RealTime(RtError),
 }
 
 impl BenchError {
@@ -44,6 +46,12 @@ impl From<SpawnError> for BenchError {
     }
 }
 
+impl From<RtError> for BenchError {
+    fn from(error: RtError) -> Self {
+        Self { kind: Kind::RealTime(error) }
+    }
+}
+
 impl fmt::Display for BenchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
@@ -52,6 +60,7 @@ impl fmt::Display for BenchError {
             }
             Kind::Pods(error) => error.fmt(f),
             Kind::Workqueue(error) => error.fmt(f),
+            Kind::RealTime(error) => error.fmt(f),
             Kind::Producer(error) => write!(f, "a producer cannot be had: {error}"),
         }
     }
@@ -63,6 +72,7 @@ impl std::error::Error for BenchError {
             Kind::NoRungs { .. } => None,
             Kind::Pods(error) => Some(error),
             Kind::Workqueue(error) => Some(error),
+            Kind::RealTime(error) => Some(error),
             Kind::Producer(error) => Some(error),
         }
     }

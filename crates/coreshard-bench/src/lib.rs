@@ -13,6 +13,7 @@ mod error;
 mod progress;
 mod queue;
 mod results;
+pub mod rt;
 
 pub use error::BenchError;
 pub use progress::{Progress, Unwatched};

@@ -3,6 +3,7 @@
 mod destination;
 mod progress;
 mod queue;
+mod rt;
 pub(crate) mod simulated;
 
 use clap::Subcommand;
@@ -18,11 +19,14 @@ pub(crate) struct Args {
 enum Bench {
     /// Measure a workqueue: affinity scope × wake-up policy × intake, with real threads or simulated ones
     Queue(queue::Args),
+    /// Measure real time: the priority index's rungs, and what runs on it
+    Rt(rt::Args),
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.bench {
         Bench::Queue(args) => queue::run(args),
+        Bench::Rt(args) => rt::run(args),
     }
 }

@@ -17,6 +17,7 @@
 //! Most of Coreshard's unsafe code is in this crate, and each block says why it is sound.
 
 mod atomic;
+mod bytes;
 mod cell;
 mod counter;
 mod host;
@@ -26,6 +27,7 @@ mod parker;
 mod platform;
 
 pub use atomic::{AtomicInt, AtomicPointer};
+pub use bytes::ByteAtomics;
 pub use cell::{DataCell, HostCell};
 pub use counter::PerCpuCounter;
 pub use host::{

@@ -34,5 +34,6 @@ mod findings;
 mod format;
 pub mod html;
 pub mod json;
+pub mod rt;
 pub mod svg;
 pub mod table;

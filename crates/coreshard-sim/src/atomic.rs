@@ -80,6 +80,7 @@ impl SimAtomic<atomic::AtomicU32> {
     }
 }
 
+sim_int!(atomic::AtomicU8, u8);
 sim_int!(atomic::AtomicU32, u32);
 sim_int!(atomic::AtomicU64, u64);
 

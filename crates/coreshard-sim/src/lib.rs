@@ -48,6 +48,7 @@
 //! true in the others too.
 
 mod atomic;
+mod bytes;
 mod engine;
 mod machine;
 mod memory;

@@ -16,7 +16,7 @@
 //! warms up by a tenth of its items. How long pools hold their locks is measured in a short turn of its
 //! own, since it costs two readings of the clock each time.
 
-mod gate;
+pub(crate) mod gate;
 mod notes;
 mod order;
 mod producer;

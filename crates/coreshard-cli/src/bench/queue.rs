@@ -83,7 +83,7 @@ pub(crate) struct Args {
 }
 
 /// A number of things, from 1 to `MOST`.
-fn count<const MOST: u64>(text: &str) -> Result<u64, String> {
+pub(super) fn count<const MOST: u64>(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(0) => Err("at least 1 is needed".to_owned()),
         Ok(number) if number <= MOST => Ok(number),
@@ -93,12 +93,12 @@ fn count<const MOST: u64>(text: &str) -> Result<u64, String> {
 }
 
 /// One word of a list of rungs.
-fn rung<R: FromStr<Err: ToString>>(word: &str) -> Result<R, String> {
+pub(super) fn rung<R: FromStr<Err: ToString>>(word: &str) -> Result<R, String> {
     word.trim().parse().map_err(|error: R::Err| error.to_string())
 }
 
 /// The rungs that were listed, or all of them.
-fn or_all<R: Copy>(listed: &[R], all: &[R]) -> Vec<R> {
+pub(super) fn or_all<R: Copy>(listed: &[R], all: &[R]) -> Vec<R> {
     if listed.is_empty() { all.to_vec() } else { listed.to_vec() }
 }
 
@@ -189,7 +189,7 @@ impl Destinations {
     }
 }
 
-fn said(path: &Path) {
+pub(super) fn said(path: &Path) {
     output::warn(&format!("report written to {}", path.display()));
 }
 
@@ -201,10 +201,10 @@ fn columns() -> usize {
 }
 
 /// What the benchmark stands on, and what to say of it.
-struct Site {
-    ground: Ground,
+pub(super) struct Site {
+    pub(super) ground: Ground,
     cpu_model: Option<String>,
-    notes: Vec<String>,
+    pub(super) notes: Vec<String>,
 }
 
 impl Site {
@@ -230,7 +230,7 @@ impl Site {
         })
     }
 
-    fn here(machine: Machine) -> Self {
+    pub(super) fn here(machine: Machine) -> Self {
         let Machine { topology, usable, .. } = machine;
         let cpu_model = topology.model().map(str::to_owned);
         let cpus = topology.online().clone();
@@ -264,7 +264,7 @@ fn limits(usable: &Usable) -> Option<String> {
 }
 
 /// What else ran before the benchmark began, where that is more than a little: it is in the figures.
-fn other_load(cpus: usize) -> Option<String> {
+pub(super) fn other_load(cpus: usize) -> Option<String> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     let load: f64 = text.split_whitespace().next()?.parse().ok()?;
     (load > 0.25 * cpus as f64).then(|| {
@@ -276,7 +276,7 @@ fn other_load(cpus: usize) -> Option<String> {
 }
 
 /// The kernel's name and release.
-fn kernel() -> Option<String> {
+pub(super) fn kernel() -> Option<String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
     Some(format!("Linux {}", release.trim()))
 }
