@@ -25,6 +25,7 @@ mod lock;
 mod padded;
 mod parker;
 mod platform;
+mod realtime;
 
 pub use atomic::{AtomicInt, AtomicPointer};
 pub use bytes::ByteAtomics;
@@ -39,4 +40,8 @@ pub use padded::{LINE_PAIR_BYTES, Padded};
 pub use parker::Parker;
 pub use platform::{
     Fields, LocalKey, Platform, ThreadHandle, ThreadId, ThreadSpec, Time, WaitOutcome,
+};
+pub use realtime::{
+    InheritError, LockedMemory, MemoryLockError, Policy, PolicyError, RealTime, RealTimeLimits,
+    Throttle,
 };

@@ -4,12 +4,16 @@
 //! important work, in four layouts from the Linux kernel's first to one whose hot bytes no two CPUs
 //! write ([`Rung`]).
 //!
+//! [`InheritMutex`] and [`CeilingMutex`] are locks whose waiters of high priority do not wait for
+//! threads of medium priority.
+//!
 //! All of it is generic over the platform below: the same code runs on this machine's threads and
 //! on a simulated machine's.
 
 mod error;
 mod index;
 mod level;
+mod lock;
 // The model checker's platform is one file for all crates that are modelled.
 #[cfg(all(test, loom))]
 #[path = "../../coreshard-workqueue/src/loom_platform.rs"]
@@ -18,3 +22,4 @@ mod loom_platform;
 pub use error::RtError;
 pub use index::{CpuChoice, MAX_INDEX_CPUS, PriorityIndex, Rung, Seat};
 pub use level::{Level, Priority};
+pub use lock::{CeilingGuard, CeilingMutex, InheritGuard, InheritMutex, LockError};

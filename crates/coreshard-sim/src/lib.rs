@@ -55,6 +55,7 @@ mod memory;
 mod platform;
 mod profile;
 mod random;
+mod realtime;
 mod report;
 mod space;
 

@@ -4,6 +4,7 @@ mod affinity;
 mod cpu;
 mod futex;
 mod memory;
+mod realtime;
 mod thread;
 
 use std::cell::Cell;

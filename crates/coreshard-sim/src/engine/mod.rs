@@ -22,6 +22,7 @@ pub(crate) use self::core::{Core, Site, current};
 pub use faults::Faults;
 pub use run::{Run, SimError, Simulation, Stuck, Summary, WaitingThread};
 pub(crate) use run::{
-    access, charge, cpu_time_of, hands_over, is_waiting, join, preemption_point, profile,
-    set_affinity, sleep, spawn, spin_hint, spin_in_queue, this_thread, wait, wake, yield_now,
+    access, charge, cpu_time_of, hands_over, is_waiting, join, lock_inheriting, preemption_point,
+    priority, profile, set_affinity, set_priority, sleep, spawn, spin_hint, spin_in_queue,
+    this_thread, unlock_inheriting, wait, wake, yield_now,
 };

@@ -1,6 +1,8 @@
 //! Running a simulation: what simulated code calls, and the loop that resumes it.
 #![allow(unsafe_code)]
 
+mod inherit;
+
 use std::fmt;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -20,6 +22,8 @@ use crate::memory::{Access, Place};
 use crate::profile::Profile;
 use crate::report::{LineReport, Recorder, Timeline};
 use crate::space::{Arena, in_arena, in_host};
+pub(super) use inherit::Inheritance;
+pub(crate) use inherit::{lock_inheriting, priority, set_priority, unlock_inheriting};
 
 fn ps(duration: Duration) -> Ps {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / NS).saturating_mul(NS).min(Ps::MAX / 4)
