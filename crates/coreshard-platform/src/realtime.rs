@@ -29,7 +29,7 @@ pub trait RealTime: ByteAtomics {
     fn policy() -> Policy;
 
     /// Sleeps until a moment of the monotonic clock.
-    fn sleep_until(moment: Time);
+    fn sleep_to(moment: Time);
 
     /// The number by which a lock with priority inheritance names the calling thread as its holder:
     /// not 0, and below 2³⁰. Cheap.

@@ -2,7 +2,9 @@
 //! what is allowed.
 
 use std::fmt;
+use std::time::Duration;
 
+use coreshard_platform::{MemoryLockError, SpawnError};
 use coreshard_topology::CpuSet;
 
 /// Why something cannot be had as asked for.
@@ -18,6 +20,13 @@ enum Kind {
     NoCpu,
     OutsideCpus { given: CpuSet, allowed: CpuSet },
     Rung { given: String },
+    Period,
+    Deadline { given: Duration, period: Duration },
+    Budget { given: Duration, deadline: Duration },
+    NoBudget,
+    Utilisation { sum: f64, limit: f64 },
+    Thread(SpawnError),
+    MemoryLock(MemoryLockError),
 }
 
 impl RtError {
@@ -39,6 +48,34 @@ impl RtError {
 
     pub(crate) fn rung(given: &str) -> Self {
         Self { kind: Kind::Rung { given: given.to_owned() } }
+    }
+
+    pub(crate) fn period() -> Self {
+        Self { kind: Kind::Period }
+    }
+
+    pub(crate) fn deadline(given: Duration, period: Duration) -> Self {
+        Self { kind: Kind::Deadline { given, period } }
+    }
+
+    pub(crate) fn budget(given: Duration, deadline: Duration) -> Self {
+        Self { kind: Kind::Budget { given, deadline } }
+    }
+
+    pub(crate) fn no_budget() -> Self {
+        Self { kind: Kind::NoBudget }
+    }
+
+    pub(crate) fn utilisation(sum: f64, limit: f64) -> Self {
+        Self { kind: Kind::Utilisation { sum, limit } }
+    }
+
+    pub(crate) fn thread(error: SpawnError) -> Self {
+        Self { kind: Kind::Thread(error) }
+    }
+
+    pub(crate) fn memory_lock(error: MemoryLockError) -> Self {
+        Self { kind: Kind::MemoryLock(error) }
     }
 }
 
@@ -62,8 +99,35 @@ impl fmt::Display for RtError {
                      there are packed, padded, split and per-llc"
                 )
             }
+            Kind::Period => f.write_str("the period is 0; allowed are periods above 0"),
+            Kind::Deadline { given, period } => write!(
+                f,
+                "the deadline is {given:?} after each activation; allowed are deadlines above 0 and up \
+                 to the period, which is {period:?}"
+            ),
+            Kind::Budget { given, deadline } => write!(
+                f,
+                "the budget is {given:?}; allowed are budgets above 0 and up to the deadline, which is \
+                 {deadline:?}"
+            ),
+            Kind::NoBudget => f.write_str("a task by deadline has no budget; it needs one above 0"),
+            Kind::Utilisation { sum, limit } => write!(
+                f,
+                "no CPU has room for the task: with it, the least used one would be promised {sum:.3} of \
+                 its time; at most {limit:.3} is allowed"
+            ),
+            Kind::Thread(error) => error.fmt(f),
+            Kind::MemoryLock(error) => error.fmt(f),
         }
     }
 }
 
-impl std::error::Error for RtError {}
+impl std::error::Error for RtError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            Kind::Thread(error) => Some(error),
+            Kind::MemoryLock(error) => Some(error),
+            _ => None,
+        }
+    }
+}

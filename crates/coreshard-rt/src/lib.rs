@@ -4,6 +4,9 @@
 //! important work, in four layouts from the Linux kernel's first to one whose hot bytes no two CPUs
 //! write ([`Rung`]).
 //!
+//! [`Executor`] runs tasks of fixed priorities, and periodic ones, on threads that the kernel
+//! schedules by these priorities.
+//!
 //! [`InheritMutex`] and [`CeilingMutex`] are locks whose waiters of high priority do not wait for
 //! threads of medium priority.
 //!
@@ -11,6 +14,7 @@
 //! on a simulated machine's.
 
 mod error;
+mod executor;
 mod index;
 mod level;
 mod lock;
@@ -20,6 +24,11 @@ mod lock;
 mod loom_platform;
 
 pub use error::RtError;
+pub use executor::{
+    Activation, CpuSnapshot, CpuStats, DeadlineHeap, Degradation, Executor, ExecutorBuilder,
+    Incident, Overrun, Periodic, PeriodicHandle, PeriodicStats, TaskHandle, TaskPanic, TimerHandle,
+    Urgency,
+};
 pub use index::{CpuChoice, MAX_INDEX_CPUS, PriorityIndex, Rung, Seat};
 pub use level::{Level, Priority};
 pub use lock::{CeilingGuard, CeilingMutex, InheritGuard, InheritMutex, LockError};

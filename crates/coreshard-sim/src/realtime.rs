@@ -50,7 +50,7 @@ impl RealTime for Sim {
         }
     }
 
-    fn sleep_until(moment: Time) {
+    fn sleep_to(moment: Time) {
         let left = moment - Self::now();
         if !left.is_zero() {
             Self::sleep(left);

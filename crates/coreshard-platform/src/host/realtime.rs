@@ -21,10 +21,8 @@ const FUTEX_LOCK_PI2: i32 = 13;
 const CAP_IPC_LOCK: u32 = 14;
 const CAP_SYS_NICE: u32 = 23;
 
-/// How much of a new thread's stack is touched where its size is not known.
-const PREFAULT_BYTES: usize = 128 << 10;
-/// What the thread's own frames and the guard need of the stack.
-const STACK_RESERVE_BYTES: usize = 64 << 10;
+/// How much of a new thread's stack is used once, where it cannot be asked for: less than any stack.
+const FALLBACK_BYTES: usize = 16 << 10;
 
 /// sched_setattr(2).
 #[repr(C)]
@@ -94,8 +92,19 @@ fn policy_of(thread: u32) -> io::Result<SchedAttr> {
 
 fn set_policy(thread: u32, policy: Policy) -> Result<(), PolicyError> {
     let attr = SchedAttr::from(policy);
-    // SAFETY: the structure is live and says its own size.
-    let rc = unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw const attr, 0) };
+    let rc = match policy {
+        // The older call, which leaves the nice value as it is.
+        Policy::Normal => {
+            let parameter = [0_i32];
+            // SAFETY: the parameter is live, and one integer on Linux.
+            unsafe {
+                let policy = libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK;
+                libc::syscall(libc::SYS_sched_setscheduler, thread, policy, parameter.as_ptr())
+            }
+        }
+        // SAFETY: the structure is live and says its own size.
+        _ => unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw const attr, 0) },
+    };
     let refused = |reason| {
         PolicyError::refused(policy, reason, soft_limit(libc::RLIMIT_RTPRIO).unwrap_or(99) as u8)
     };
@@ -146,15 +155,46 @@ fn throttle() -> Option<Throttle> {
     (runtime < period).then_some(Throttle { runtime, period })
 }
 
-/// Touches the stack below the caller's frame, so that its pages are there.
-#[inline(never)]
-fn prefault_stack(bytes: usize) {
-    const STEP: usize = 32 << 10;
-    let touched = std::hint::black_box([1_u8; STEP]);
-    if bytes > STEP {
-        prefault_stack(bytes - STEP);
+/// Puts the calling thread's whole stack into memory.
+fn prefault_stack() {
+    if populate_stack().is_err() {
+        // A kernel before 5.14: a part of it, by use.
+        use_stack(FALLBACK_BYTES);
     }
-    std::hint::black_box(&touched);
+}
+
+fn populate_stack() -> io::Result<()> {
+    let mut start = ptr::null_mut();
+    let mut bytes = 0;
+    // SAFETY: the attributes are initialised by the first call and destroyed by the last; the other
+    // pointers are live for the call to fill.
+    let rc = unsafe {
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        let rc = libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes);
+        if rc != 0 {
+            return Err(io::Error::from_raw_os_error(rc));
+        }
+        let rc = libc::pthread_attr_getstack(&raw const attributes, &raw mut start, &raw mut bytes);
+        libc::pthread_attr_destroy(&raw mut attributes);
+        rc
+    };
+    if rc != 0 {
+        return Err(io::Error::from_raw_os_error(rc));
+    }
+    // SAFETY: the range is this thread's stack; populating it changes no content.
+    let rc = unsafe { libc::madvise(start, bytes, libc::MADV_POPULATE_WRITE) };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[inline(never)]
+fn use_stack(bytes: usize) {
+    // A frame may hold a copy or two of it.
+    const STEP: usize = 4 << 10;
+    let used = std::hint::black_box([1_u8; STEP]);
+    if bytes > STEP {
+        use_stack(bytes - STEP);
+    }
+    std::hint::black_box(&used);
 }
 
 thread_local! {
@@ -230,15 +270,11 @@ impl RealTime for Host {
         body: Box<dyn FnOnce() + Send>,
     ) -> Result<HostThread, SpawnError> {
         let name = spec.name.clone();
-        let touched = match spec.stack_bytes {
-            Some(bytes) => bytes.saturating_sub(STACK_RESERVE_BYTES),
-            None => PREFAULT_BYTES,
-        };
         let (report, outcome) = mpsc::sync_channel(1);
         let prepared = move || {
             let set = set_policy(0, policy);
             let ready = set.is_ok();
-            prefault_stack(touched);
+            prefault_stack();
             // The creator waits for this message, so the channel is open.
             drop(report.send(set));
             if ready {
@@ -268,7 +304,7 @@ impl RealTime for Host {
         policy_of(0).map_or(Policy::Normal, |attr| attr.policy())
     }
 
-    fn sleep_until(moment: Time) {
+    fn sleep_to(moment: Time) {
         let until = timespec(moment.as_ns());
         loop {
             // SAFETY: the time is a live timespec; no remainder is asked for.

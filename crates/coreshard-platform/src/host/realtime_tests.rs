@@ -137,7 +137,7 @@ fn a_lock_with_inheritance_is_handed_over_and_times_out() {
 #[test]
 fn a_sleep_ends_at_its_moment_and_not_before() {
     let moment = Host::now() + Duration::from_millis(2);
-    Host::sleep_until(moment);
+    Host::sleep_to(moment);
     assert!(Host::now() >= moment);
-    Host::sleep_until(Time::from_ns(0));
+    Host::sleep_to(Time::from_ns(0));
 }

@@ -198,6 +198,12 @@ impl<P: ByteAtomics> PriorityIndex<P> {
         Ok(choice)
     }
 
+    /// Whether a CPU is among those of a choice.
+    #[inline]
+    pub fn is_allowed(&self, choice: &CpuChoice, cpu: CpuId) -> bool {
+        self.places.place_of(cpu).is_some_and(|place| choice.has(place))
+    }
+
     /// The CPUs of a choice of this index.
     pub fn cpus_of(&self, choice: &CpuChoice) -> CpuSet {
         choice.iter().filter_map(|place| self.places.cpus().get(place).copied()).collect()

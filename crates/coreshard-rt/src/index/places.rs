@@ -123,12 +123,12 @@ impl CpuChoice {
         self.words.iter().all(|word| *word == 0)
     }
 
-    pub(super) fn add(&mut self, place: usize) {
+    pub(crate) fn add(&mut self, place: usize) {
         self.words[place / 64] |= 1 << (place % 64);
     }
 
     #[inline]
-    pub(super) fn has(&self, place: usize) -> bool {
+    pub(crate) fn has(&self, place: usize) -> bool {
         self.words[place / 64] & (1 << (place % 64)) != 0
     }
 
