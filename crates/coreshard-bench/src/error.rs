@@ -3,7 +3,7 @@
 use std::fmt;
 
 use coreshard_platform::SpawnError;
-use coreshard_rt::RtError;
+use coreshard_rt::{RtError, TaskPanic};
 use coreshard_topology::PodsError;
 use coreshard_workqueue::BuildError;
 
@@ -20,11 +20,16 @@ enum Kind {
     Workqueue(BuildError),
     Producer(SpawnError),
     RealTime(RtError),
+    Task(String),
 }
 
 impl BenchError {
     pub(crate) fn no_rungs(ladder: &'static str) -> Self {
         Self { kind: Kind::NoRungs { ladder } }
+    }
+
+    pub(crate) fn task(panic: TaskPanic) -> Self {
+        Self { kind: Kind::Task(panic.to_string()) }
     }
 }
 
@@ -61,6 +66,7 @@ impl fmt::Display for BenchError {
             Kind::Pods(error) => error.fmt(f),
             Kind::Workqueue(error) => error.fmt(f),
             Kind::RealTime(error) => error.fmt(f),
+            Kind::Task(text) => f.write_str(text),
             Kind::Producer(error) => write!(f, "a producer cannot be had: {error}"),
         }
     }
@@ -69,7 +75,7 @@ impl fmt::Display for BenchError {
 impl std::error::Error for BenchError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
-            Kind::NoRungs { .. } => None,
+            Kind::NoRungs { .. } | Kind::Task(_) => None,
             Kind::Pods(error) => Some(error),
             Kind::Workqueue(error) => Some(error),
             Kind::RealTime(error) => Some(error),

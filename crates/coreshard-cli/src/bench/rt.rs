@@ -1,18 +1,24 @@
 //! `coreshard bench rt`: real time, on this machine or on a simulated one.
 
+mod cyclic;
 mod index;
+mod latency;
+mod pi;
+mod transcode;
 
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use coreshard_bench::{Ground, Progress};
+use coreshard_bench::rt::Footing;
+use coreshard_bench::{BenchError, Ground, Progress};
 use coreshard_report::json;
+use coreshard_rt::{Priority, Rung};
 use coreshard_sim::{Machine, Profile, Run, Sim, Simulation};
 use coreshard_topology::Topology;
 
 use super::destination::Destination;
 use super::progress::Bar;
-use super::queue::{Site, other_load, said};
+use super::queue::{Site, other_load, rung, said};
 use super::simulated;
 use crate::machine::MachineArgs;
 use crate::output;
@@ -28,12 +34,21 @@ pub(crate) struct Args {
 enum Bench {
     /// Set and search each rung of the priority index on all CPUs at once
     Index(index::Args),
+    /// Measure how late threads of fixed priority wake up, as cyclictest does
+    Cyclic(cyclic::Args),
+    /// Count priority inversions that are resolved, as pi_stress does
+    Pi(pi::Args),
+    /// Run instances of a media pipeline, each pinned to some CPUs
+    Transcode(transcode::Args),
 }
 
 /// Runs the subcommand.
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.bench {
         Bench::Index(args) => index::run(args),
+        Bench::Cyclic(args) => cyclic::run(args),
+        Bench::Pi(args) => pi::run(args),
+        Bench::Transcode(args) => transcode::run(args),
     }
 }
 
@@ -99,6 +114,85 @@ impl Progress for Outside {
     fn step(&mut self, what: &dyn std::fmt::Display) -> std::ops::ControlFlow<()> {
         Sim::outside(|| self.0.step(what))
     }
+}
+
+/// What the tasks of a benchmark run with.
+#[derive(Debug, clap::Args)]
+struct FootingArgs {
+    /// Rungs of the index: packed, padded, split, per-llc [default: per-llc]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Rung>)]
+    rungs: Vec<Rung>,
+
+    /// The priority of the tasks, 1 to 99
+    #[arg(long, value_name = "N", default_value = "80", value_parser = priority)]
+    priority: Priority,
+
+    /// Do not keep the process's memory from being paged out
+    #[arg(long)]
+    no_memory_lock: bool,
+
+    /// Measure at normal priority where no other is granted, and say so
+    #[arg(long)]
+    allow_degraded: bool,
+}
+
+fn priority(text: &str) -> Result<Priority, String> {
+    let number = text.parse::<u8>().map_err(|_| "allowed are 1 to 99".to_owned())?;
+    Priority::new(number).map_err(|error| error.to_string())
+}
+
+impl FootingArgs {
+    /// One footing for each rung, the oldest first.
+    fn each(&self) -> Vec<Footing> {
+        let rungs = if self.rungs.is_empty() { &[Rung::PerLlc][..] } else { &self.rungs };
+        let footing = |rung| Footing {
+            rung,
+            priority: self.priority,
+            lock_memory: !self.no_memory_lock,
+            allow_degraded: self.allow_degraded,
+        };
+        Rung::ALL.into_iter().filter(|rung| rungs.contains(rung)).map(footing).collect()
+    }
+}
+
+/// Measures each rung on the ground, on this machine or in a simulation of its own, and hands the
+/// lines of each simulation on.
+fn each_rung<R>(
+    place: &WhereArgs,
+    cpus: Option<usize>,
+    footing: &FootingArgs,
+    lines: Option<usize>,
+    here_run: impl Fn(&Ground, Footing) -> Result<R, BenchError>,
+    sim_run: impl Fn(&Ground, Footing) -> Result<R, BenchError>,
+    note: impl Fn(&mut R, Vec<String>),
+) -> anyhow::Result<Vec<R>> {
+    let footings = footing.each();
+    let mut all = Vec::with_capacity(footings.len());
+    let Some(machine) = place.simulated()? else {
+        let (ground, notes) = here()?;
+        let ground = first_cpus(ground, cpus)?;
+        let _awake = latency::hold();
+        for footing in footings {
+            let mut results = here_run(&ground, footing)?;
+            note(&mut results, notes.clone());
+            all.push(results);
+        }
+        return Ok(all);
+    };
+    let ground = first_cpus(simulated::ground(&machine), cpus)?;
+    for footing in footings {
+        let simulation = place.simulation(&machine).record_lines(lines.is_some());
+        let run = simulation.run(|| sim_run(&ground, footing))?;
+        let said = place.note(&run);
+        let mut results = run.value?;
+        note(&mut results, vec![said]);
+        if let (Some(lines), Some(mut report)) = (lines, run.lines) {
+            report.lines.truncate(lines);
+            output::print(&format!("rung {}\n{report}\n", footing.rung))?;
+        }
+        all.push(results);
+    }
+    Ok(all)
 }
 
 /// Where results go besides the terminal.
