@@ -8,7 +8,7 @@
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Lock, Padded, Parker, PerCpuCounter, RealTime};
@@ -92,6 +92,9 @@ struct Shared<P: RealTime, W> {
     /// Instances that are not done.
     left: Padded<P::AtomicU32>,
     all_done: Padded<Parker<P>>,
+    /// 1 once the instances may begin.
+    is_open: Padded<P::AtomicU32>,
+    ended_ns: Padded<P::AtomicU64>,
     failed: Lock<P, Option<BenchError>>,
 }
 
@@ -145,16 +148,28 @@ impl TranscodeBench {
             tasks: PerCpuCounter::new(last + 1),
             left: Padded::new(P::AtomicU32::new(instances as u32)),
             all_done: Padded::new(Parker::new()),
+            is_open: Padded::new(P::AtomicU32::new(0)),
+            ended_ns: Padded::new(P::AtomicU64::new(0)),
             failed: Lock::new(None),
         });
-        let begin = P::now();
+        // Each instance begins its first frames itself, all of them together: this thread would be kept
+        // from it by the first ones.
         for instance in &all {
-            for _ in 0..self.under_way.get() {
-                shared.next_frame(instance);
-            }
+            let (ours, instance) = (Arc::clone(&shared), Arc::clone(instance));
+            let allowed = instance.allowed;
+            let begins = move || {
+                while ours.is_open.load(Acquire) == 0 {
+                    P::wait(&ours.is_open, 0, None);
+                }
+                (0..ours.bench.under_way.get()).for_each(|_| ours.next_frame(&instance));
+            };
+            shared.executor.spawn_in(self.footing.priority, allowed, None, begins)?;
         }
+        let begin = P::now();
+        shared.is_open.store(1, Release);
+        P::wake_all(&raw const *shared.is_open);
         shared.all_done.park();
-        let elapsed_ns = P::now().ns_since(begin).max(1);
+        let elapsed_ns = shared.ended_ns.load(Acquire).saturating_sub(begin.as_ns()).max(1);
         ground::released::<P, _>(&shared);
         if let Some(error) = shared.failed.lock().take() {
             return Err(error);
@@ -231,6 +246,7 @@ impl<P: RealTime, W: Pipeline> Shared<P, W> {
         if instance.finished.fetch_add(1, AcqRel) + 1 == self.bench.frames.get()
             && self.left.fetch_sub(1, AcqRel) == 1
         {
+            self.ended_ns.store(P::now().as_ns(), Release);
             self.all_done.unpark();
         } else {
             self.next_frame(instance);

@@ -1,7 +1,7 @@
 //! Which CPU runs which task: push and pull. `README.md` has the protocol.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 use coreshard_platform::{AtomicInt, RealTime};
 use coreshard_topology::CpuId;
@@ -9,6 +9,7 @@ use coreshard_topology::CpuId;
 use super::Shared;
 use super::cpu::{CpuState, Lane};
 use super::waiting::Task;
+use crate::index::CpuChoice;
 use crate::level::Level;
 
 /// What a lane does after a task.
@@ -101,6 +102,7 @@ impl<P: RealTime> Shared<P> {
             return false;
         }
         state.stats.waited += 1;
+        self.reach(home, &mut state, &task.allowed);
         state.waiting.push(task);
         self.publish_waiting(home, &state);
         true
@@ -117,21 +119,27 @@ impl<P: RealTime> Shared<P> {
         task
     }
 
-    /// Tells the other CPUs whether something waits at this one, and how important it is.
+    /// Tells the other CPUs how important what waits at this one is. Whoever lays a task to wait passes a
+    /// fence afterwards.
     fn publish_waiting(&self, place: usize, state: &CpuState<P>) {
         let top = u32::from(state.waiting.top().get());
         let cpu = &self.cpus[place];
-        if cpu.top_waiting.load(Relaxed) == top {
+        if cpu.top_waiting.load(Relaxed) != top {
+            // Release: who sees it sees that this CPU is its peer. The lock has one writer at a time.
+            cpu.top_waiting.store(top, Release);
+        }
+    }
+
+    /// Names the CPU at `home` to all those that a task which is to wait there might run on.
+    fn reach(&self, home: usize, state: &mut CpuState<P>, allowed: &CpuChoice) {
+        if state.reached.contains(allowed) {
             return;
         }
-        cpu.top_waiting.store(top, Relaxed);
-        let (word, bit) = (&self.overloaded[place / 64], 1 << (place % 64));
-        // SeqCst: pairs with the look in `pull`. Release in it carries `top_waiting`.
-        if top > 0 {
-            word.fetch_or(bit, SeqCst);
-        } else {
-            word.fetch_and(!bit, SeqCst);
+        for cpu in &self.index.cpus_of(allowed) {
+            let peers = &self.cpus[self.place_of(cpu)].peers;
+            peers[home / 64].fetch_or(1 << (home % 64), SeqCst);
         }
+        state.reached.join(allowed);
     }
 
     /// A task of `level` is over at a CPU, on the lane `own` or on a thread of its own.
@@ -206,7 +214,7 @@ impl<P: RealTime> Shared<P> {
                 state.level()
             };
             // The level was published before this look, with a fence.
-            let Some(from) = self.most_urgent(level, &passed) else { return };
+            let Some(from) = self.most_urgent(place, level, &passed) else { return };
             let taken = self.take_back(from, |state| {
                 state.waiting.take(level, |task| self.index.is_allowed(&task.allowed, here))
             });
@@ -220,16 +228,18 @@ impl<P: RealTime> Shared<P> {
         }
     }
 
-    /// The CPU at which the most important task above `level` waits, without those passed over.
-    fn most_urgent(&self, level: Level, passed: &[u64]) -> Option<usize> {
+    /// The CPU at which the most important task above `level` waits, of those that the CPU at `here` may
+    /// have tasks from, without those passed over.
+    fn most_urgent(&self, here: usize, level: Level, passed: &[u64]) -> Option<usize> {
         let mut best = None;
         let mut bound = u32::from(level.get());
-        for (at, word) in self.overloaded.iter().enumerate() {
+        for (at, word) in self.cpus[here].peers.iter().enumerate() {
             let mut bits = word.load(SeqCst) & !passed[at];
             while bits != 0 {
                 let place = at * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                let top = self.cpus[place].top_waiting.load(Relaxed);
+                // Ordered after this CPU's level by the fence in its publishing.
+                let top = self.cpus[place].top_waiting.load(SeqCst);
                 if top > bound {
                     (best, bound) = (Some(place), top);
                 }

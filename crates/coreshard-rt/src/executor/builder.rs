@@ -15,7 +15,7 @@ use super::timer::Timers;
 use super::{Executor, Shared};
 use crate::error::RtError;
 use crate::index::{PriorityIndex, Rung};
-use crate::level::{Level, Priority};
+use crate::level::Priority;
 
 /// What is left to normal threads where real-time ones are not limited otherwise: as the Linux kernel's
 /// default.
@@ -194,15 +194,15 @@ impl<P: RealTime> ExecutorBuilder<P> {
         cpus.iter().enumerate().for_each(|(place, cpu)| places[cpu.index()] = Some(place));
         let admitted = Admitted::new(cpus.len(), options.utilisation_limit);
         let shared = Arc::new(Shared {
-            overloaded: (0..cpus.len().div_ceil(64)).map(|_| P::AtomicU64::new(0)).collect(),
-            cpus: seats.into_iter().map(|seat| Padded::new(Cpu::new(seat))).collect(),
+            cpus: seats.into_iter().map(|seat| Padded::new(Cpu::new(seat, cpus.len()))).collect(),
             index,
             places: places.into(),
             options,
             has_priorities,
-            prepared: Lock::new(vec![false; Level::COUNT]),
+            prepared: std::array::from_fn(|_| P::AtomicU64::new(0)),
+            preparing: Lock::new(()),
             threads: Lock::new(Vec::new()),
-            next_id: P::AtomicU64::new(0),
+            next_ids: (0..=cpus.len()).map(|_| Padded::new(P::AtomicU64::new(0))).collect(),
             most_tries: P::AtomicU32::new(0),
             accepted: PerCpuCounter::new(last + 1),
             finished: PerCpuCounter::new(last + 1),

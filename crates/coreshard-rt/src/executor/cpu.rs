@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, Parker, RealTime, ThreadId};
+use coreshard_platform::{AtomicInt, Lock, Padded, Parker, RealTime, ThreadId};
 use coreshard_topology::CpuId;
 
 use super::periodic::Job;
 use super::waiting::{Levels, Task, Waiting};
-use crate::index::Seat;
+use crate::index::{CpuChoice, Seat};
 use crate::level::{Level, Priority};
 use crate::lock::{InheritGuard, InheritMutex};
 
@@ -88,18 +88,24 @@ pub(super) struct CpuState<P: RealTime> {
     pub(super) running: Vec<Option<Running>>,
     /// Activations of periodic tasks.
     pub(super) jobs: Vec<Job>,
+    /// The CPUs whose `peers` name this one.
+    pub(super) reached: CpuChoice,
     pub(super) stats: CpuStats,
 }
 
 pub(super) struct Cpu<P: RealTime> {
     pub(super) id: CpuId,
     state: InheritMutex<P, CpuState<P>>,
-    /// The highest level that waits here, for those who think of pulling. Written under the lock.
-    pub(super) top_waiting: P::AtomicU32,
+    /// The highest level that waits here, for those who think of pulling. Written under the lock, and on
+    /// lines of its own: it changes less often than the lock.
+    pub(super) top_waiting: Padded<P::AtomicU32>,
+    /// One bit for each place at which a task has ever waited that might run here: where this CPU looks
+    /// when it comes down. One set for the whole machine would be a line that all CPUs write.
+    pub(super) peers: Padded<Box<[P::AtomicU64]>>,
 }
 
 impl<P: RealTime> Cpu<P> {
-    pub(super) fn new(seat: Seat<P>) -> Self {
+    pub(super) fn new(seat: Seat<P>, cpus: usize) -> Self {
         let state = CpuState {
             online: true,
             begun: vec![0; Level::COUNT].into(),
@@ -108,13 +114,15 @@ impl<P: RealTime> Cpu<P> {
             lanes: (0..Level::COUNT).map(|_| None).collect(),
             running: vec![None; Level::COUNT],
             jobs: Vec::new(),
+            reached: CpuChoice::EMPTY,
             stats: CpuStats::default(),
             seat,
         };
         Self {
             id: state.seat.cpu(),
             state: InheritMutex::new(state),
-            top_waiting: P::AtomicU32::new(0),
+            top_waiting: Padded::new(P::AtomicU32::new(0)),
+            peers: Padded::new((0..cpus.div_ceil(64)).map(|_| P::AtomicU64::new(0)).collect()),
         }
     }
 

@@ -2,8 +2,9 @@
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
-use coreshard_platform::{Policy, RealTime, ThreadSpec};
+use coreshard_platform::{AtomicInt, Policy, RealTime, ThreadSpec};
 
 use super::Shared;
 use super::balance::LaneGoes;
@@ -14,18 +15,20 @@ use crate::level::Priority;
 impl<P: RealTime> Shared<P> {
     /// Sees to it that every CPU has a lane of `priority`.
     pub(super) fn prepare(self: &Arc<Self>, priority: Priority) -> Result<(), RtError> {
-        let mut prepared = self.prepared.lock();
-        if prepared[priority.level().index()] {
+        let level = priority.level().index();
+        let (word, bit) = (&self.prepared[level / 64], 1 << (level % 64));
+        // Acquire pairs with the Release below: the lanes are seen.
+        if word.load(Acquire) & bit != 0 {
             return Ok(());
         }
+        let _preparing = self.preparing.lock();
         for place in 0..self.cpus.len() {
-            let level = priority.level().index();
             if self.cpus[place].lock().lanes[level].is_none() {
                 let lane = self.new_lane(place, priority)?;
                 self.cpus[place].lock().lanes[level] = Some(lane);
             }
         }
-        prepared[priority.level().index()] = true;
+        word.fetch_or(bit, Release);
         Ok(())
     }
 

@@ -5,8 +5,8 @@
 //! 1. What runs and waits at a CPU is under that CPU's lock, which lends priority. Nobody holds two of
 //!    these locks, and no code of a user's runs under one.
 //! 2. A CPU's seat in the index lies under its lock, so the index has one writer for each CPU.
-//! 3. The words of `overloaded`, and each CPU's `top_waiting`, are written under the CPU's lock and read
-//!    by anybody.
+//! 3. Each CPU's `top_waiting` is written under its lock and read by anybody. A bit of a CPU's `peers` is
+//!    set under the lock of the CPU that it stands for, and stays.
 //! 4. A lane is a thread of one CPU and one priority. The kernel preempts among the lanes of a CPU; the
 //!    executor only says which task is begun where.
 //!
@@ -53,14 +53,17 @@ struct Shared<P: RealTime> {
     cpus: Box<[Padded<Cpu<P>>]>,
     /// By CPU number: the place in `cpus`.
     places: Box<[Option<usize>]>,
-    /// One bit for each place: something waits there.
-    overloaded: Box<[P::AtomicU64]>,
     options: Options,
     has_priorities: bool,
-    /// By level: every CPU has its lane.
-    prepared: Lock<P, Vec<bool>>,
+    /// One bit for each level: every CPU has its lane. Read by each spawn, written with the first task
+    /// of a priority.
+    prepared: [P::AtomicU64; 2],
+    /// Held by who starts lanes.
+    preparing: Lock<P, ()>,
     threads: Lock<P, Vec<P::Thread>>,
-    next_id: P::AtomicU64,
+    /// By the place of the CPU that a task is begun on: the next task's number there. One counter for
+    /// all would be a line that every CPU writes.
+    next_ids: Box<[Padded<P::AtomicU64>]>,
     most_tries: P::AtomicU32,
     /// Tasks that were given to CPUs, and those that are over.
     accepted: PerCpuCounter<P>,
@@ -130,6 +133,14 @@ impl<P: RealTime> Shared<P> {
         }
     }
 
+    /// A number that no other task of this executor has.
+    fn new_id(&self) -> u64 {
+        let place = self.places.get(P::current_cpu().index()).copied().flatten();
+        // The last one is for CPUs that are not the executor's.
+        let place = place.unwrap_or(self.cpus.len());
+        (place as u64) << 48 | self.next_ids[place].fetch_add(1, Relaxed)
+    }
+
     fn new_task(
         &self,
         priority: Priority,
@@ -137,7 +148,7 @@ impl<P: RealTime> Shared<P> {
         budget: Option<Duration>,
         run: Box<dyn FnOnce() + Send>,
     ) -> Task {
-        let id = self.next_id.fetch_add(1, Relaxed);
+        let id = self.new_id();
         Task { id, priority, allowed, budget: budget.or(self.options.budget), run }
     }
 

@@ -338,7 +338,7 @@ impl<P: RealTime> Life<'_, P> {
             Urgency::Fixed(priority) => (priority.level(), None),
             Urgency::Deadline => (Level::from_index(RUNS.into()), Some(deadline)),
         };
-        let id = self.shared.next_id.fetch_add(1, Relaxed);
+        let id = self.shared.new_id();
         let mut state = self.shared.cpus[self.place].lock();
         let before = state.nearest_job();
         state.jobs.push(Job { id, thread, level, budget: task.budget, deadline, demoted: false });

@@ -127,6 +127,16 @@ impl CpuChoice {
         self.words[place / 64] |= 1 << (place % 64);
     }
 
+    /// Whether all of `other` are among its CPUs.
+    pub(crate) fn contains(&self, other: &Self) -> bool {
+        self.words.iter().zip(&other.words).all(|(these, those)| those & !these == 0)
+    }
+
+    /// Adds all of `other`.
+    pub(crate) fn join(&mut self, other: &Self) {
+        self.words.iter_mut().zip(&other.words).for_each(|(these, those)| *these |= those);
+    }
+
     #[inline]
     pub(crate) fn has(&self, place: usize) -> bool {
         self.words[place / 64] & (1 << (place % 64)) != 0
