@@ -26,6 +26,7 @@
 //! others, on other CPUs or with other settings.
 
 mod process;
+pub mod rt;
 
 pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use coreshard_platform::{ByteAtomics, Lock, ThreadHandle, ThreadSpec, Time};
+use coreshard_platform::{ByteAtomics, Lock, Policy, RealTime, ThreadHandle, ThreadSpec, Time};
 use coreshard_rt::{CpuChoice, Level, Priority, PriorityIndex, Rung, Seat};
 use coreshard_topology::{CpuId, CpuSet, Topology};
 
@@ -42,12 +42,13 @@ struct Shared<P: ByteAtomics> {
 
 /// One storm: an index over `cpus`, and a thread pinned to each of the first `threads` of them. A
 /// search looks among the `group` CPUs around the searcher, or all.
-pub(super) fn storm<P: ByteAtomics>(
+pub(super) fn storm<P: RealTime>(
     rung: Rung,
     topology: &Topology,
     cpus: &CpuSet,
     (threads, group): (usize, Option<usize>),
     (part, rounds, seed): (Part, u64, u64),
+    policy: Policy,
 ) -> Result<Measured, BenchError> {
     let (index, seats) = PriorityIndex::<P>::new(rung, topology, cpus)?;
     let all: Vec<CpuId> = cpus.iter().collect();
@@ -77,7 +78,7 @@ pub(super) fn storm<P: ByteAtomics>(
         };
         let theirs = Arc::clone(&shared);
         let random = fastrand::Rng::with_seed(seed ^ at as u64);
-        match P::spawn(spec, Box::new(move || theirs.run(at, seat, allowed, random))) {
+        match P::spawn_as(spec, policy, Box::new(move || theirs.run(at, seat, allowed, random))) {
             Ok(thread) => running.push(thread),
             Err(error) => {
                 shared.gate.give_up();
