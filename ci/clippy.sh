@@ -8,3 +8,5 @@ if ! cargo clippy --version >/dev/null 2>&1; then
   exit 1
 fi
 cargo clippy --workspace --all-targets -- -D warnings
+# With the features that are off by default.
+cargo clippy -p coreshard --all-targets --all-features -- -D warnings

@@ -3,4 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+cargo test -p coreshard-workqueue --all-features --test executors
 cargo test --workspace

@@ -1,5 +1,6 @@
 //! `coreshard bench`: measures the rungs of a ladder.
 
+mod block;
 mod destination;
 mod progress;
 mod queue;
@@ -7,6 +8,9 @@ mod rt;
 pub(crate) mod simulated;
 
 use clap::Subcommand;
+
+pub(crate) use destination::Destination;
+pub(crate) use progress::Bar;
 
 /// The options of `coreshard bench`.
 #[derive(Debug, clap::Args)]
@@ -18,9 +22,11 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Bench {
     /// Measure a workqueue: affinity scope × wake-up policy × intake, with real threads or simulated ones
-    Queue(queue::Args),
+    Queue(Box<queue::Args>),
     /// Measure real time: the priority index's rungs, and what runs on it
-    Rt(rt::Args),
+    Rt(Box<rt::Args>),
+    /// Measure the block layer in fio's own words: a file, a block device, memory, or nothing at all
+    Block(Box<block::Args>),
 }
 
 /// Runs the subcommand.
@@ -28,5 +34,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.bench {
         Bench::Queue(args) => queue::run(args),
         Bench::Rt(args) => rt::run(args),
+        Bench::Block(args) => block::run(args),
     }
 }

@@ -59,6 +59,12 @@ fn the_lines_of_a_simulated_queue_are_shown_with_functions_and_as_json() {
         .assert()
         .success()
         .stdout(predicate::str::contains("line 0 ").and(predicate::str::contains("lock_slowly")));
+    let text = coreshard(&c2c).output().unwrap().stdout;
+    let text = String::from_utf8(text).unwrap();
+    let first = text.lines().find(|line| line.starts_with("line 0 ")).unwrap();
+    assert!(first.contains("Pool.state.word"), "{first}");
+    let mut costliest = text.lines().filter(|line| line.starts_with("line ")).take(5);
+    assert!(costliest.all(|line| !line.contains("arena+")), "{text}");
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.json");
     let mut arguments = c2c.to_vec();
@@ -95,4 +101,120 @@ fn a_machine_that_cannot_be_simulated_is_a_clear_sentence_and_status_2() {
         .stderr(predicate::str::contains("mine.toml, line 3: wake.ns is -1; allowed are 0 to"));
     coreshard(&["bench", "queue", "--sim"]).assert().code(2);
     coreshard(&["bench", "queue", "--seed", "1"]).assert().code(2);
+}
+
+#[test]
+fn a_search_says_what_it_tried_and_a_replay_whether_it_is_the_same_run() {
+    coreshard(&["sim", "search", "--seeds", "40", "--from", "7"]).assert().success().stdout(
+        predicate::str::contains("40 seeds from 7 on, 16 CPUs")
+            .and(predicate::str::contains("no promise was broken")),
+    );
+    let replay = ["sim", "replay", "--machine", "pocket", "--seed"];
+    let with = |seed: &str| coreshard(&[&replay[..], &[seed]].concat()).assert();
+    let first = with("1-9").success().get_output().stdout.clone();
+    let text = String::from_utf8(first.clone()).unwrap();
+    assert!(text.starts_with("seed 9 breaks no promise"), "{text}");
+    let trace = text.trim().rsplit(' ').next().unwrap();
+    let again = with(&format!("1-9-{trace}")).success();
+    assert_eq!((&again.get_output().stdout, again.get_output().stderr.len()), (&first, 0));
+    with("1-9-0000000000000001").success().stderr(predicate::str::contains("this is not the run"));
+}
+
+#[test]
+fn a_seed_of_another_version_is_a_clear_sentence_and_status_2() {
+    for (seed, said) in
+        [("9-42", "is of version 9 of the search, and this is version"), ("x", "is no seed")]
+    {
+        coreshard(&["sim", "replay", "--seed", seed])
+            .assert()
+            .code(2)
+            .stderr(predicate::str::contains(said));
+    }
+    let error = coreshard(&["sim", "search", "--machine", "graec"]).assert().code(2);
+    error.stderr(predicate::str::contains("graec"));
+}
+
+#[test]
+fn a_calibrated_machine_can_be_simulated() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("here.toml");
+    let path = file.to_str().unwrap();
+    coreshard(&["calibrate", "--rounds", "1", "-o", path])
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("wake-up of nobody"));
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("synthetic = \"pack:") && text.contains("measured: "), "{text}");
+    coreshard(&["c2c", "--machine", path, "--items", "5"]).assert().success();
+    let bench = ["bench", "queue", "--sim", "--machine", path, "--items", "20", "--json", "-"];
+    coreshard(&bench).assert().success().stdout(predicate::str::contains("\"sim\""));
+    coreshard(&["calibrate", "-o", "no/such/folder/here.toml"]).assert().code(2);
+}
+
+#[test]
+fn curves_over_cpus_come_with_the_scalability_law_in_every_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let bench = ["bench", "queue", "--sim", "--machine", "pocket", "--items", "30", "--runs", "1"];
+    let rungs = ["--scopes", "cache,system", "--wake", "coalesced", "--cpus", "auto"];
+    let mut arguments = [&bench[..], &rungs].concat();
+    arguments.extend(["--html", page.to_str().unwrap()]);
+    coreshard(&arguments)
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("16 CPUs").and(predicate::str::contains("σ")));
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("scaling-system-title") && page.contains("\"kappa\""));
+    let output = coreshard(&[&bench[..], &rungs, &["--json", "-"]].concat()).output().unwrap();
+    let results: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let curves = results["curves"].as_array().unwrap();
+    assert_eq!(curves.len(), 4);
+    for curve in curves {
+        let cpus: Vec<u64> = curve["points"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|point| point["cpus"].as_u64().unwrap())
+            .collect();
+        assert_eq!(cpus, [1, 2, 4, 8, 16]);
+        assert!(
+            curve["usl"]["sigma"].is_number() && curve["usl"]["lambda"].as_f64().unwrap() > 0.0
+        );
+    }
+    for (cpus, said) in [("0", "at least 1"), ("2,x", "x"), ("17", "1 to 16 can be used")] {
+        let mut arguments = bench.to_vec();
+        arguments.extend(["--json", "-", "--cpus", cpus]);
+        let asserted = coreshard(&arguments).assert().code(2);
+        let said = predicate::str::contains(said).or(predicate::str::contains("whole number"));
+        asserted.stderr(said);
+    }
+    coreshard(&["bench", "queue", "--machine", "grace", "--cpus", "1,2", "--json", "-"])
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("--cpus needs the machine itself, or --sim"));
+}
+
+#[test]
+fn tuning_tries_scopes_and_recommends_one_with_the_evidence() {
+    let tune = ["tune", "--machine", "pocket", "--items", "20"];
+    let output = coreshard(&tune).assert().success().get_output().stdout.clone();
+    let text = String::from_utf8(output.clone()).unwrap();
+    for candidate in ["cpu ", "smt ", "cache ", "numa ", "system "] {
+        assert!(
+            text.lines().any(|line| line[2.min(line.len())..].starts_with(candidate)),
+            "{text}"
+        );
+    }
+    assert_eq!(text.lines().filter(|line| line.starts_with("* ")).count(), 1, "{text}");
+    assert!(text.contains("Recommended: ") && text.contains(".scope(Scope::"), "{text}");
+    assert_eq!(coreshard(&tune).output().unwrap().stdout, output, "equal seeds, equal advice");
+    coreshard(&["tune", "--machine", "graec"]).assert().code(2);
+    coreshard(&["tune", "--seed", "1"]).assert().code(2);
+}
+
+#[test]
+fn tuning_measures_this_machine_where_no_other_is_named() {
+    coreshard(&["tune", "--items", "20", "--rounds", "2"]).assert().success().stdout(
+        predicate::str::contains("measured").and(predicate::str::contains("Recommended: ")),
+    );
 }

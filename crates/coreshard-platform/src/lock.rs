@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::{AtomicInt, Platform};
+use crate::{AtomicInt, Platform, fields};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -22,6 +22,8 @@ pub struct Lock<P: Platform, T> {
     word: P::AtomicU32,
     data: UnsafeCell<T>,
 }
+
+fields!(Lock<P: Platform, T> { word, data });
 
 // SAFETY: the data is only reached through a guard, and the word admits one guard at a time; so
 // sharing the lock hands `&mut T` from thread to thread, which is sound for `T: Send`.
@@ -44,6 +46,16 @@ impl<P: Platform, T> Lock<P, T> {
         // What the last holder wrote comes over with the lock.
         P::touch_write(self.data.get());
         LockGuard { lock: self }
+    }
+
+    /// Names the fields of the lock's word and of its data, where they have come to their final
+    /// place; see [`Platform::describe`].
+    pub fn describe(&self)
+    where
+        T: crate::Fields,
+    {
+        P::describe(&raw const *self);
+        P::describe(self.data.get().cast_const());
     }
 
     /// Takes the lock if it is free.

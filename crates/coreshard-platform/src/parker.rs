@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Duration;
 
-use crate::{AtomicInt, Platform, WaitOutcome};
+use crate::{AtomicInt, Platform, WaitOutcome, fields};
 
 const EMPTY: u32 = 0;
 const PARKED: u32 = 1;
@@ -17,6 +17,8 @@ const NOTIFIED: u32 = 2;
 pub struct Parker<P: Platform> {
     word: P::AtomicU32,
 }
+
+fields!(Parker<P: Platform> { word });
 
 impl<P: Platform> Parker<P> {
     /// A parker without a permit.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::{Add, Sub};
+use std::sync::Weak;
 use std::time::Duration;
 
 use coreshard_topology::{CpuId, CpuSet, NodeId};
@@ -64,6 +65,12 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// Where the machine refuses, or answers with other CPUs than were asked for.
     fn set_affinity(cpus: &CpuSet) -> Result<(), crate::AffinityError>;
 
+    /// Asks that another thread of this process run on `cpus` only. Allocates nothing. False where
+    /// the machine refuses, or the platform cannot.
+    fn set_affinity_of(_thread: ThreadId, _cpus: impl Iterator<Item = CpuId>) -> bool {
+        false
+    }
+
     /// Memory on `node`, zeroed and touched, or anywhere where the node is unknown.
     ///
     /// # Errors
@@ -115,6 +122,17 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
         false
     }
 
+    /// Has `hook` told in every process that is forked from this one, as long as it lives. A
+    /// platform without processes tells nobody.
+    fn on_fork(_hook: Weak<dyn ForkHook>) {}
+
+    /// How many forks lie between the process that first asked (or hooked) and this one. What was
+    /// made under another number has its threads in another process.
+    #[inline(always)]
+    fn forks() -> u32 {
+        0
+    }
+
     /// Reports a read of plain data to a platform that models memory. Empty on the host.
     #[inline(always)]
     #[track_caller]
@@ -131,6 +149,13 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     fn describe<T: Fields>(_value: *const T) {}
 }
 
+/// What wants to know that it has come into another process.
+pub trait ForkHook: Send + Sync {
+    /// Called in the child, on its only thread, before `fork` returns there. Locks may be held by
+    /// threads that are no more: none may be taken.
+    fn forked(&self);
+}
+
 /// The fields of a struct and where they lie in it; see [`fields!`](crate::fields).
 pub trait Fields {
     /// The struct's name, without its path.
@@ -140,7 +165,8 @@ pub trait Fields {
 }
 
 /// Implements [`Fields`] for a struct: `fields!(Tail<P: Platform, T> { ticket, last })`, with the
-/// bounds that the struct itself has.
+/// bounds that the struct itself has. A constant parameter stands last, behind a semicolon:
+/// `fields!(Segment<P: Platform, T; const LEN: usize> { slots })`.
 ///
 /// ```
 /// use coreshard_platform::{AtomicInt, Fields, Platform, fields};
@@ -161,8 +187,11 @@ pub trait Fields {
 /// ```
 #[macro_export]
 macro_rules! fields {
-    ($name:ident $(<$($param:ident $(: $bound:path)?),+>)? { $($field:ident),+ $(,)? }) => {
-        impl $(<$($param $(: $bound)?),+>)? $crate::Fields for $name $(<$($param),+>)? {
+    ($name:ident $(<$($param:ident $(: $bound:path)?),+ $(; const $constant:ident: $type:ty)?>)?
+        { $($field:ident),+ $(,)? }) => {
+        impl $(<$($param $(: $bound)?),+ $(, const $constant: $type)?>)? $crate::Fields
+            for $name $(<$($param),+ $(, $constant)?>)?
+        {
             const NAME: &'static str = stringify!($name);
             const FIELDS: &'static [(&'static str, usize)] =
                 &[$((stringify!($field), ::core::mem::offset_of!(Self, $field))),+];

@@ -31,9 +31,11 @@
 mod chart;
 pub mod csv;
 mod findings;
+pub mod fio;
 mod format;
 pub mod html;
 pub mod json;
 pub mod rt;
+mod scaling;
 pub mod svg;
 pub mod table;

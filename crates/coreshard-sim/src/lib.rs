@@ -41,10 +41,12 @@
 //! 4. `engine`: coroutines, the order of events, the scheduler, futexes.
 //! 5. `platform`, `atomic`: the seam.
 //! 6. `report`: which line and field costs the time; timelines.
+//! 7. [`search`]: many short runs in which things go wrong on purpose, and how to replay one.
 //!
 //! What the model leaves out: capacity of caches, memory bandwidth, instructions that touch no
 //! simulated memory (let code say what it computes with [`Sim::compute`]), weak memory orderings,
-//! and nice values. While a simulated thread unwinds from a panic, `std::thread::panicking` says
+//! and nice values. The first simulation of a process wraps its panic hook, so that what tells of a
+//! panic takes no memory of the simulated program. While a simulated thread unwinds from a panic, `std::thread::panicking` says
 //! true in the others too.
 
 mod atomic;
@@ -57,10 +59,13 @@ mod profile;
 mod random;
 mod realtime;
 mod report;
+pub mod search;
 mod space;
 
 pub use atomic::{SimAtomic, SimCell};
-pub use engine::{Faults, Run, SimError, Simulation, Stuck, Summary, WaitingThread};
+pub use engine::{
+    Faults, Run, Schedule, SimError, Simulation, Stuck, Summary, View, WaitingThread,
+};
 pub use machine::{MAX_CPUS, Machine, MachineError};
 pub use platform::{Sim, SimThread};
 pub use profile::{ParseProfileError, Profile};

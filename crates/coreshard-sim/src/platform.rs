@@ -121,11 +121,11 @@ impl Platform for Sim {
     }
 
     fn now() -> Time {
-        let core = current("a thread reads the clock");
+        let mut core = current("a thread reads the clock");
         engine::preemption_point(core);
         engine::charge(core, |costs| costs.clock_read);
         // SAFETY: as in `current_cpu`.
-        Time::from_ns(unsafe { core.as_ref() }.now() / NS)
+        Time::from_ns(unsafe { core.as_mut() }.read_clock() / NS)
     }
 
     fn sleep(duration: Duration) {

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use coreshard_platform::{Platform, ThreadHandle, ThreadSpec};
-use coreshard_sim::{Faults, Machine, Profile, Sim, SimAlloc, Simulation};
-use coreshard_topology::Scope;
+use coreshard_platform::{AtomicInt, Parker, Platform, ThreadHandle, ThreadSpec};
+use coreshard_sim::{Faults, Machine, Profile, Schedule, Sim, SimAlloc, SimError, Simulation};
+use coreshard_topology::{CpuId, Scope};
 use coreshard_workqueue::{Intake, Runtime, Wake};
 use machines::TWO_SOCKETS;
+
+type AtomicU64 = <Sim as Platform>::AtomicU64;
 
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
@@ -20,7 +22,7 @@ const FAULTS: Faults = Faults {
     stalls_per_million: 20_000,
     longest_stall: Duration::from_micros(20),
     spurious_wakeups_per_million: 100_000,
-    failed_spawns_per_million: 0,
+    ..Faults::NONE
 };
 
 /// Each of four producers queues items, some of which queue another; returns how often each ran.
@@ -108,4 +110,207 @@ fn a_thread_that_cannot_be_started_is_an_error_with_its_name() {
         Sim::spawn(spec, Box::new(|| ())).unwrap_err().to_string()
     });
     assert!(run.unwrap().value.contains("\"lost\""));
+}
+
+/// Two threads that hand a turn back and forth on two CPUs, one of which goes offline now and then.
+fn hand_over(times: u32) -> (u32, u32) {
+    let words = Arc::new((Parker::<Sim>::new(), Parker::<Sim>::new()));
+    let away = Arc::new(AtomicU32::new(0));
+    let pong = {
+        let (words, away) = (Arc::clone(&words), Arc::clone(&away));
+        let spec = ThreadSpec {
+            affinity: Some([CpuId(1)].into_iter().collect()),
+            ..ThreadSpec::default()
+        };
+        let body = move || {
+            for _ in 0..times {
+                words.0.park();
+                away.fetch_add(u32::from(Sim::current_cpu() != CpuId(1)), Relaxed);
+                words.1.unpark();
+            }
+        };
+        Sim::spawn(spec, Box::new(body)).unwrap()
+    };
+    for _ in 0..times {
+        words.0.unpark();
+        words.1.park();
+    }
+    pong.join();
+    (times, away.load(Relaxed))
+}
+
+#[test]
+fn a_thread_whose_cpu_goes_offline_runs_elsewhere_and_comes_back() {
+    let machine = Machine::from_toml("skylake", machines::SKYLAKE).unwrap();
+    let faults = Faults {
+        offline_every: Duration::from_micros(200),
+        longest_offline: Duration::from_micros(400),
+        ..Faults::NONE
+    };
+    let run = Simulation::new(&machine).faults(faults).run(|| hand_over(500)).unwrap();
+    let (times, away) = run.value;
+    assert!(away > times / 50 && away < times, "{away} of {times}");
+    let calm = Simulation::new(&machine).run(|| hand_over(500)).unwrap();
+    assert_eq!(calm.value.1, 0);
+}
+
+#[test]
+fn wake_ups_come_late_or_for_nothing_and_a_deadlock_is_still_seen() {
+    let machine = Machine::from_toml("skylake", machines::SKYLAKE).unwrap();
+    let faults = Faults {
+        delayed_wakeups_per_million: 500_000,
+        spurious_wakeups_per_million: 500_000,
+        longest_delay: Duration::from_micros(100),
+        offline_every: Duration::from_micros(200),
+        longest_offline: Duration::from_micros(400),
+        ..Faults::NONE
+    };
+    let virtual_ns = |faults| {
+        let run = Simulation::new(&machine).faults(faults).run(|| hand_over(300)).unwrap();
+        run.summary.virtual_ns
+    };
+    let (calm, late) = (virtual_ns(Faults::NONE), virtual_ns(faults));
+    assert!(late > calm + 300 * 20_000, "{late} and {calm}");
+    let stuck = Simulation::new(&machine).faults(faults).run(|| Parker::<Sim>::new().park());
+    let Err(error @ SimError::Deadlock(_)) = stuck else { panic!("{stuck:?}") };
+    assert!(error.to_string().contains("\"main\" waits since"), "{error}");
+}
+
+#[test]
+fn the_programs_clock_jumps_ahead_and_never_back() {
+    let machine = Machine::from_toml("skylake", machines::SKYLAKE).unwrap();
+    let faults = Faults {
+        clock_jumps_per_million: 100_000,
+        longest_jump: Duration::from_millis(50),
+        ..Faults::NONE
+    };
+    let run = Simulation::new(&machine).faults(faults).run(|| {
+        let reads: Vec<_> = (0..200).map(|_| Sim::now()).collect();
+        assert!(reads.is_sorted());
+        reads.windows(2).filter(|two| two[1].ns_since(two[0]) > 100_000).count()
+    });
+    let run = run.unwrap();
+    assert!((5..60).contains(&run.value), "{}", run.value);
+    assert!(run.summary.virtual_ns < 1_000_000, "virtual time goes on as ever");
+}
+
+/// A reader that looks between two writes of a writer which makes them one after the other: on
+/// the machine's own schedule it never comes between them, since it begins much later.
+fn reader_comes_between() -> bool {
+    let words = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+    let seen = Arc::new(AtomicU32::new(0));
+    let pinned = |cpu, body: Box<dyn FnOnce() + Send>| {
+        let affinity = Some([CpuId(cpu)].into_iter().collect());
+        Sim::spawn(ThreadSpec { affinity, ..ThreadSpec::default() }, body).unwrap()
+    };
+    let write = Arc::clone(&words);
+    let writer = pinned(
+        1,
+        Box::new(move || {
+            (0..20).for_each(|_| assert!(write.0.load(Relaxed) < 2));
+            write.0.store(1, Relaxed);
+            (0..20).for_each(|_| assert!(write.1.load(Relaxed) < 2));
+            write.1.store(1, Relaxed);
+        }),
+    );
+    let (read, found) = (Arc::clone(&words), Arc::clone(&seen));
+    let reader = pinned(
+        2,
+        Box::new(move || {
+            Sim::compute(Duration::from_micros(60));
+            (0..20).for_each(|_| assert!(read.1.load(Relaxed) < 2));
+            let (first, second) = (read.0.load(Relaxed), read.1.load(Relaxed));
+            found.store(u32::from(first == 1 && second == 0), Relaxed);
+        }),
+    );
+    writer.join();
+    reader.join();
+    seen.load(Relaxed) == 1
+}
+
+#[test]
+fn a_pct_schedule_finds_orders_that_time_does_not_bring_about() {
+    let machine = Machine::from_toml("skylake", machines::SKYLAKE).unwrap();
+    let found = |schedule| {
+        let faults = Faults { schedule, ..Faults::NONE };
+        (0..500)
+            .filter(|seed| {
+                let simulation = Simulation::new(&machine).seed(*seed).faults(faults);
+                simulation.run(reader_comes_between).unwrap().value
+            })
+            .count()
+    };
+    assert_eq!(found(Schedule::Timed), 0);
+    let with_pct = found(Schedule::Pct { depth: 3, turns: 60 });
+    assert!(with_pct > 4, "{with_pct} of 500");
+}
+
+#[test]
+fn a_run_that_is_watched_is_the_same_and_ends_where_a_rule_is_broken() {
+    let machine = Machine::from_toml("skylake", machines::SKYLAKE).unwrap();
+    let simulation = Simulation::new(&machine).seed(3).faults(FAULTS);
+    let alone = simulation.run(|| hand_over(50)).unwrap();
+    let mut looks = 0;
+    let every = Duration::from_micros(5);
+    let watched = simulation.run_watched(
+        || hand_over(50),
+        every,
+        |view| {
+            looks += 1;
+            // Two threads take turns: one CPU at least rests, or is being woken.
+            let rests = |cpu| view.idle_ns(CpuId(cpu)).is_some();
+            assert!(rests(2) || rests(3) || view.now_ns() < 100_000);
+            Ok(())
+        },
+    );
+    assert_eq!(alone.summary, watched.unwrap().summary);
+    assert!(looks > 10, "{looks}");
+    let broken = simulation.run_watched(
+        || hand_over(50),
+        every,
+        |view| {
+            if view.now_ns() > 40_000 { Err("it is late".to_owned()) } else { Ok(()) }
+        },
+    );
+    let Err(error @ SimError::Broken { .. }) = broken else { panic!("{broken:?}") };
+    assert!(error.to_string().starts_with("it is late\nat 4"), "{error}");
+}
+
+/// How long an item waits for its turn, in microseconds, on a pool of two whose other worker is busy
+/// for 60 ms; and how many workers could not be started.
+fn waits_behind_a_busy_worker(machine: &Machine, intake: Intake) -> Option<(u64, u64)> {
+    let cpus = "0-1".parse().unwrap();
+    let runtime = Runtime::<Sim>::builder(machine.topology().clone()).usable(cpus).build().unwrap();
+    let queue = runtime.workqueue().scope(Scope::Smt).intake(intake).build().ok()?;
+    queue.queue(|| Sim::compute(Duration::from_millis(60))).unwrap();
+    Sim::sleep(Duration::from_micros(100));
+    let queued = Sim::now();
+    let handle = queue.submit(move || Sim::now().ns_since(queued) / 1_000).unwrap();
+    let waited = handle.join().unwrap();
+    let failed = queue.stats().pools.iter().map(|pool| pool.failed_worker_starts).sum();
+    drop(queue);
+    drop(runtime);
+    Sim::sleep(Duration::from_millis(50));
+    Some((waited, failed))
+}
+
+#[test]
+fn a_worker_that_could_not_be_started_is_started_later() {
+    let machine = Machine::from_toml("two sockets", TWO_SOCKETS).unwrap();
+    let faults = Faults { failed_spawns_per_million: 400_000, ..Faults::NONE };
+    let mut seen = 0;
+    for seed in 0..60 {
+        let intake = Intake::ALL[seed as usize % 2];
+        let simulation = Simulation::new(&machine).seed(seed).faults(faults);
+        let run = simulation.run(|| waits_behind_a_busy_worker(&machine, intake));
+        // Without its first worker or the monitor a queue is not to be had, or not watched over.
+        if let Some((waited_us, failed)) = run.unwrap().value
+            && failed > 0
+            && waited_us < 59_000
+        {
+            assert!(waited_us > 3_000, "seed {seed}: only the monitor tries again: {waited_us} µs");
+            seen += 1;
+        }
+    }
+    assert!(seen > 5, "{seen}");
 }

@@ -114,3 +114,34 @@ fn counters_on_lines_of_their_own_are_not_reported() {
     let named = report.lines.iter().flat_map(|line| &line.fields);
     assert!(!named.into_iter().any(|field| field.starts_with("Apart.")), "{report}");
 }
+
+#[repr(C)]
+struct Host {
+    id: u64,
+    device: Packed,
+}
+fields!(Host { id, device });
+
+#[test]
+fn a_field_of_a_field_is_named_by_its_way_and_memory_in_new_use_by_its_new_name() {
+    let machine = Machine::from_toml("two sockets", TWO_SOCKETS).unwrap();
+    let run = Simulation::new(&machine).record_lines(true).run(|| {
+        let device = || Packed { depth: 64, issued: AtomicU64::new(0), done: AtomicU64::new(0) };
+        let hosts: Arc<[Host]> = (0..2).map(|id| Host { id, device: device() }).collect();
+        Sim::describe(&raw const hosts[0]);
+        Sim::describe(&raw const hosts[0].device);
+        // The second was something else once, of which nothing is left.
+        Sim::describe(&raw const hosts[1].device);
+        Sim::describe(&raw const hosts[1]);
+        for host in 0..2 {
+            let (one, other) = (Arc::clone(&hosts), Arc::clone(&hosts));
+            let one = pinned(CpuId(8), move || (0..99).for_each(|_| issue(&one[host].device)));
+            let other = pinned(CpuId(0), move || (0..99).for_each(|_| issue(&other[host].device)));
+            one.join();
+            other.join();
+        }
+    });
+    let report = run.unwrap().lines.unwrap();
+    let named = |name: &str| report.lines.iter().any(|line| line.fields == [name]);
+    assert!(named("Host.device.issued") && named("Host.device"), "{report}");
+}

@@ -330,3 +330,49 @@ fn a_threads_cpu_time_and_state_can_be_asked_for() {
     assert!((900..1_100).contains(&early.0) && !early.1, "{early:?}");
     assert!((2_000..2_100).contains(&late.0) && late.1, "{late:?}");
 }
+
+/// A thread that computes for long is pre-empted in the end, and its CPU's time is far ahead of the
+/// others' then: nobody may take it over before that time.
+#[test]
+fn a_thread_is_in_one_place_at_a_time() {
+    for profile in Profile::ALL {
+        let run =
+            Simulation::new(&two_sockets()).profile(profile).record_timeline(true).run(|| {
+                let threads: Vec<_> = (0..6)
+                    .map(|number| {
+                        let spec = ThreadSpec {
+                            name: format!("thread {number}"),
+                            affinity: Some([CpuId(2), CpuId(3)].into_iter().collect()),
+                            ..ThreadSpec::default()
+                        };
+                        let body = move || {
+                            for _ in 0..4 {
+                                Sim::compute(Duration::from_millis(5 + number));
+                                assert!(Sim::now().as_ns() > 0);
+                                Sim::sleep(Duration::from_micros(200 * number));
+                            }
+                        };
+                        Sim::spawn(spec, Box::new(body)).unwrap()
+                    })
+                    .collect();
+                threads.into_iter().for_each(ThreadHandle::join);
+            });
+        let trace = run.unwrap().timeline.unwrap().to_trace_json();
+        let trace: serde_json::Value = serde_json::from_str(&trace).unwrap();
+        let mut spans: Vec<(u64, f64, f64)> = trace["traceEvents"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|event| event["ph"] == "X")
+            .map(|event| {
+                let (start, took) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
+                (event["args"]["thread"].as_u64().unwrap(), start, start + took)
+            })
+            .collect();
+        spans.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        assert!(spans.len() > 20, "{profile}");
+        for two in spans.windows(2).filter(|two| two[0].0 == two[1].0) {
+            assert!(two[0].2 <= two[1].1 + 0.001, "{profile}: {two:?}");
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
-use coreshard_platform::{AtomicInt, Platform, Time};
+use coreshard_platform::{AtomicInt, Platform, Time, fields};
 
 /// Counts notifications; a waiter that read the count before it found its condition false sleeps
 /// only while the count is the same, so a notification in between is not lost.
@@ -10,6 +10,7 @@ use coreshard_platform::{AtomicInt, Platform, Time};
 pub(crate) struct Event<P: Platform> {
     count: P::AtomicU32,
 }
+fields!(Event<P: Platform> { count });
 
 impl<P: Platform> Event<P> {
     pub(crate) fn new() -> Self {

@@ -6,12 +6,12 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
-use coreshard_platform::{AtomicInt, Platform};
+use coreshard_platform::Platform;
 
+use crate::latch::Latch;
 use crate::pool::blocking;
-use crate::queue::Lane;
+use crate::queue::Entry;
 
 /// What an item threw.
 pub struct Panic {
@@ -30,11 +30,32 @@ impl Panic {
     }
 }
 
+/// What a wait for an item yields in a process that was forked from the item's: it never ends
+/// there. [`Panic::into_payload`] holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forked;
+
+impl Forked {
+    fn as_str(&self) -> &str {
+        "this process was forked from the one that runs the item, which never ends here; submit it \
+         in this process, to a queue that was made after the fork"
+    }
+}
+
+impl fmt::Display for Forked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::error::Error for Forked {}
+
 pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
     payload
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .or_else(|| payload.downcast_ref::<Forked>().map(Forked::as_str))
         .unwrap_or("(something that is not a text)")
 }
 
@@ -46,29 +67,27 @@ impl fmt::Debug for Panic {
 
 impl fmt::Display for Panic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the work item panicked: {}", self.message())
+        match self.payload.downcast_ref::<Forked>() {
+            Some(forked) => forked.fmt(f),
+            None => write!(f, "the work item panicked: {}", self.message()),
+        }
     }
 }
 
 impl std::error::Error for Panic {}
 
-const RUNNING: u32 = 0;
-/// As `RUNNING`, and somebody sleeps until it is over.
-const AWAITED: u32 = 1;
-const OVER: u32 = 2;
-
 /// Looks at a result that is not there before its waiter sleeps.
 const SPINS: u32 = 200;
 
-/// Where the worker leaves the outcome. The worker writes it before the state is `OVER`, the
-/// handle's holder takes it after.
+/// Where the worker leaves the outcome. The worker writes it before the latch opens, the handle's
+/// holder takes it after.
 struct Outcome<P: Platform, T> {
-    state: P::AtomicU32,
+    over: Latch<P>,
     value: UnsafeCell<Option<std::thread::Result<T>>>,
 }
 
-// SAFETY: the value is written by one worker before the state turns to OVER (release), and read
-// by the one holder of the handle after it saw that (acquire).
+// SAFETY: the value is written by one worker before the latch opens (release), and read by the one
+// holder of the handle after it saw that (acquire).
 unsafe impl<P: Platform, T: Send> Sync for Outcome<P, T> {}
 // SAFETY: as above.
 unsafe impl<P: Platform, T: Send> Send for Outcome<P, T> {}
@@ -82,20 +101,21 @@ pub struct JoinHandle<P: Platform, T> {
 impl<P: Platform, T> JoinHandle<P, T> {
     /// True once the item is over: then [`join`](Self::join) does not wait.
     pub fn is_finished(&self) -> bool {
-        self.outcome.state.load(Acquire) == OVER
+        self.outcome.over.is_open()
     }
 
     /// Waits until the item is over. Inside an item, another worker takes this one's place
     /// meanwhile.
     ///
     /// # Errors
-    /// What the item threw, if it panicked.
+    /// What the item threw, if it panicked. [`Forked`], if it is an item of the process that this
+    /// one was forked from: it never ends here.
     pub fn join(self) -> Result<T, Panic> {
-        if !self.watch() {
-            blocking::<P, _>(|| self.sleep());
+        if !self.watch() && !blocking::<P, _>(|| self.outcome.over.wait()) {
+            return Err(Panic { payload: Box::new(Forked) });
         }
-        // SAFETY: the state was seen to be OVER with Acquire, so the worker is done with the
-        // value; the handle is consumed, so it is taken once.
+        // SAFETY: the latch was seen to be open, so the worker is done with the value; the handle is
+        // consumed, so it is taken once.
         let value = unsafe { (*self.outcome.value.get()).take() };
         value
             .expect("an item that is over has left its outcome")
@@ -108,17 +128,6 @@ impl<P: Platform, T> JoinHandle<P, T> {
             self.is_finished()
         })
     }
-
-    fn sleep(&self) {
-        let state = &self.outcome.state;
-        // Acquire: it may be over already.
-        if state.compare_exchange(RUNNING, AWAITED, Acquire, Acquire) == Err(OVER) {
-            return;
-        }
-        while state.load(Acquire) != OVER {
-            P::wait(state, AWAITED, None);
-        }
-    }
 }
 
 impl<P: Platform, T> fmt::Debug for JoinHandle<P, T> {
@@ -127,21 +136,19 @@ impl<P: Platform, T> fmt::Debug for JoinHandle<P, T> {
     }
 }
 
-pub(crate) fn submit<P, F, T>(lane: &Lane<P>, door: usize, work: F) -> Result<JoinHandle<P, T>, F>
+pub(crate) fn submit<P, F, T>(entry: Entry<'_, P>, work: F) -> JoinHandle<P, T>
 where
     P: Platform,
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let Some(entry) = lane.enter(door) else { return Err(work) };
-    let state = P::AtomicU32::new(RUNNING);
-    let outcome = Arc::new(Outcome::<P, T> { state, value: UnsafeCell::new(None) });
+    let outcome = Arc::new(Outcome::<P, T> { over: Latch::new(), value: UnsafeCell::new(None) });
     let handle = JoinHandle { outcome: Arc::clone(&outcome) };
     entry.send(move || {
         let result = panic::catch_unwind(AssertUnwindSafe(work));
         leave(outcome, result);
     });
-    Ok(handle)
+    handle
 }
 
 /// Leaves the result for the handle. If nobody holds that any more, a panic goes on to the
@@ -154,10 +161,8 @@ fn leave<P: Platform, T>(outcome: Arc<Outcome<P, T>>, result: std::thread::Resul
         }
         return;
     }
-    // SAFETY: the state is not OVER yet, so the handle's holder does not look at the value.
+    // SAFETY: the latch is not open yet, so the handle's holder does not look at the value.
     unsafe { *outcome.value.get() = Some(result) };
-    // Release publishes the value. The wake-up needs the address alone, and this Arc keeps it.
-    if outcome.state.swap(OVER, AcqRel) == AWAITED {
-        P::wake_all(&raw const outcome.state);
-    }
+    // SAFETY: this Arc keeps it.
+    unsafe { Latch::open(&raw const outcome.over) };
 }

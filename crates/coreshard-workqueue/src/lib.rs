@@ -14,33 +14,48 @@
 //! 3. What a worker has claimed is in its range, open to thieves of the same pool.
 //! 4. A lane lives until every item that was accepted through it is done.
 //!
-//! `intake/README.md` and `pool/README.md` tell the two protocols: states, steps, and why no item
+//! `intake/README.md`, `pool/README.md` and `work/README.md` tell the protocols: states, steps, and why no item
 //! and no wake-up is lost.
 
 mod attributes;
+#[cfg(not(feature = "canaries"))]
+mod canary;
+#[cfg(feature = "canaries")]
+#[doc(hidden)]
+pub mod canary;
 mod error;
 mod event;
+mod fork;
 mod handle;
 mod intake;
 mod item;
+mod latch;
 #[cfg(all(test, loom))]
 mod loom_platform;
 mod pool;
+mod pool_set;
 mod queue;
 mod runtime;
 mod scope;
 mod stats;
+mod task;
+mod timers;
 mod wake;
+mod work;
 
 pub use attributes::Hooks;
 pub use error::{
     BuildError, ParseRungError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock,
 };
-pub use handle::{JoinHandle, Panic};
+pub use fork::join;
+pub use handle::{Forked, JoinHandle, Panic};
 pub use intake::Intake;
 pub use pool::blocking;
-pub use queue::{Builder, Workqueue};
+pub use queue::{Builder, Change, PanicPolicy, Priority, Workqueue};
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use scope::WorkScope;
 pub use stats::{PoolStats, QueueStats};
+pub use task::{Task, YieldNow, yield_now};
+pub use timers::{Sleep, SleepError};
 pub use wake::Wake;
+pub use work::{MissedTick, Periodic, Target, Work, WorkError, WorkErrorReason};

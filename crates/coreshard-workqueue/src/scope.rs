@@ -9,9 +9,10 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
-use crate::error::{Refused, RefusedReason};
+use crate::error::Refused;
 use crate::pool::blocking;
 use crate::queue::Workqueue;
+use crate::work::Target;
 
 /// What the items and the waiting caller share; kept alive by whoever comes last.
 struct Tally<P: Platform> {
@@ -53,10 +54,12 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
         // item's until it is.
         self.tally.open.fetch_add(1, Relaxed);
         let tally = Arc::clone(&self.tally);
-        let entry = self.queue.enter();
-        let Some(entry) = entry else {
-            tally.one_is_over();
-            return Err(Refused::new(work, RefusedReason::ShutDown));
+        let entry = match self.queue.enter(Target::Here) {
+            Ok(entry) => entry,
+            Err(reason) => {
+                tally.one_is_over();
+                return Err(Refused::new(work, reason));
+            }
         };
         // The item outlives none of what it borrows: `run` does not return before it is over.
         entry.send(move || {
@@ -79,6 +82,7 @@ pub(crate) fn run<'env, P: Platform, R>(
     queue: &'env Workqueue<P>,
     body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
 ) -> R {
+    let forks = P::forks();
     let tally = Arc::new(Tally::<P> {
         open: P::AtomicU64::new(1),
         caller: Parker::new(),
@@ -88,6 +92,9 @@ pub(crate) fn run<'env, P: Platform, R>(
         WorkScope { queue, tally: Arc::clone(&tally), scope: PhantomData, env: PhantomData };
     let result = panic::catch_unwind(AssertUnwindSafe(|| body(&scope)));
     if tally.open.fetch_sub(1, AcqRel) != 1 {
+        if P::forks() != forks {
+            panic::resume_unwind(Box::new(crate::Forked));
+        }
         blocking::<P, _>(|| tally.caller.park());
     }
     match result {

@@ -1,6 +1,6 @@
 //! What queues and pools have done.
 
-use coreshard_topology::{CpuSet, NodeId, PodId};
+use coreshard_topology::{CpuSet, NodeId, PodId, Scope};
 
 /// What a queue has done, and the pools that it runs in (which may serve other queues too).
 #[derive(Clone, Debug)]
@@ -8,11 +8,19 @@ use coreshard_topology::{CpuSet, NodeId, PodId};
 pub struct QueueStats {
     /// The queue's name.
     pub name: String,
+    /// Which CPUs share a pool.
+    pub scope: Scope,
     /// Items that were accepted.
     pub queued: u64,
     /// Items that are over. Workers tell of them in batches, so the newest may be missing until
     /// their worker runs out of what it has claimed.
     pub run: u64,
+    /// Of a queue with a limit: items that the pools have. 0 without one.
+    pub active: u64,
+    /// Of a queue with a limit, or frozen: items that wait for their turn.
+    pub waiting: u64,
+    /// Nothing begins until the queue is thawed.
+    pub is_frozen: bool,
     /// The pools, by pod.
     pub pools: Vec<PoolStats>,
 }
@@ -27,10 +35,10 @@ impl QueueStats {
     /// all, and the node that of all, if they have one in common.
     ///
     /// # Panics
-    /// Never: a queue has at least one pool.
+    /// In a process that was forked from the one with the queue's workers, where it has no pools.
     pub fn total(&self) -> PoolStats {
         let mut pools = self.pools.iter();
-        let first = pools.next().expect("a queue has at least one pool").clone();
+        let first = pools.next().expect("a queue has pools in the process that made it").clone();
         pools.fold(first, |mut sum, pool| {
             sum.cpus = sum.cpus.union(&pool.cpus);
             sum.node = sum.node.filter(|node| pool.node == Some(*node));

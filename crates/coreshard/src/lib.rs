@@ -18,6 +18,11 @@
 //!     scope.queue(|| right[0] = 2).expect("the queue is open");
 //! });
 //! assert_eq!(halves, [1, 2]);
+//! // Again and again without an allocation, now or later:
+//! let refresh = coreshard::Work::new(|_work| println!("the thumbnails are old"));
+//! refresh.queue_after(&queue, std::time::Duration::from_secs(60))?;
+//! assert!(!refresh.queue(&queue)?, "it is pending already");
+//! assert!(refresh.cancel());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -32,8 +37,9 @@ pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
-    BuildError, Hooks, Intake, Panic, ParseRungError, PoolStats, QueueStats, Refused,
-    RefusedReason, ShutdownTimeout, Wake, WouldDeadlock,
+    BuildError, Hooks, Intake, MissedTick, Panic, ParseRungError, PoolStats, QueueStats, Refused,
+    RefusedReason, ShutdownTimeout, SleepError, Target, Task, Wake, WorkError, WorkErrorReason,
+    WouldDeadlock, YieldNow, yield_now,
 };
 
 pub use process::{RuntimeError, runtime, runtime_builder, workqueue};
@@ -42,6 +48,8 @@ pub use process::{RuntimeError, runtime, runtime_builder, workqueue};
 pub type Workqueue = coreshard_workqueue::Workqueue<Host>;
 /// Makes a [`Workqueue`]; see [`coreshard_workqueue::Builder`].
 pub type Builder<'runtime> = coreshard_workqueue::Builder<'runtime, Host>;
+/// A future that ends when its time has come; see [`coreshard_workqueue::Sleep`].
+pub type Sleep = coreshard_workqueue::Sleep<Host>;
 /// A runtime on this machine; see [`coreshard_workqueue::Runtime`].
 pub type Runtime = coreshard_workqueue::Runtime<Host>;
 /// Makes a [`Runtime`]; see [`coreshard_workqueue::RuntimeBuilder`].
@@ -51,8 +59,46 @@ pub type JoinHandle<T> = coreshard_workqueue::JoinHandle<Host, T>;
 /// A scope for borrowed data; see [`coreshard_workqueue::WorkScope`].
 pub type WorkScope<'scope, 'env> = coreshard_workqueue::WorkScope<'scope, 'env, Host>;
 
+/// A reusable work item; see [`coreshard_workqueue::Work`].
+pub type Work = coreshard_workqueue::Work<Host>;
+/// Work at a fixed rate; see [`coreshard_workqueue::Periodic`].
+pub type Periodic = coreshard_workqueue::Periodic<Host>;
+
 /// Calls `work`, which may block; on a worker's thread another worker runs meanwhile. See
 /// [`coreshard_workqueue::blocking`].
 pub fn blocking<R>(work: impl FnOnce() -> R) -> R {
     coreshard_workqueue::blocking::<Host, R>(work)
+}
+
+/// Runs `a` and `b`, at once where another worker has time for `b`; see
+/// [`coreshard_workqueue::join`].
+///
+/// ```
+/// /// Sorts in place.
+/// fn quicksort(numbers: &mut [u32]) {
+///     if numbers.len() < 2 {
+///         return;
+///     }
+///     let pivot = numbers.len() - 1;
+///     let mut below = 0;
+///     for at in 0..pivot {
+///         if numbers[at] < numbers[pivot] {
+///             numbers.swap(at, below);
+///             below += 1;
+///         }
+///     }
+///     numbers.swap(below, pivot);
+///     let (left, right) = numbers.split_at_mut(below);
+///     coreshard::join(|| quicksort(left), || quicksort(&mut right[1..]));
+/// }
+///
+/// let queue = coreshard::workqueue()?.name("sort").build()?;
+/// let mut numbers = [3, 1, 4, 1, 5, 9, 2, 6];
+/// queue.install(|| quicksort(&mut numbers)).expect("the queue is open");
+/// assert_eq!(numbers, [1, 1, 2, 3, 4, 5, 6, 9]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[inline]
+pub fn join<A, B: Send>(a: impl FnOnce() -> A, b: impl FnOnce() -> B + Send) -> (A, B) {
+    coreshard_workqueue::join::<Host, A, B>(a, b)
 }

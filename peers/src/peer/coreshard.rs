@@ -1,9 +1,6 @@
 //! Coreshard itself, as its documentation tells: a workqueue with the defaults.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-
-use super::{ForkJoin, ParallelFor, Spawn, Start};
-use crate::measure::Padded;
+use super::{ForkJoin, ParallelFor, Spawn, SpawnFuture, Start};
 
 pub(crate) struct Coreshard {
     pub(crate) queue: coreshard::Workqueue,
@@ -30,78 +27,46 @@ impl Spawn for Coreshard {
     }
 }
 
-/// Sums of many threads: each adds to its own line.
-#[derive(Default)]
-struct Sums {
-    lines: [Padded<AtomicU64>; 16],
-}
-
-impl Sums {
-    fn add(&self, value: u64) {
-        static THREADS: AtomicUsize = AtomicUsize::new(0);
-        thread_local! {
-            static LINE: usize = THREADS.fetch_add(1, Relaxed);
-        }
-        let line = LINE.with(|line| line % self.lines.len());
-        self.lines[line].0.fetch_add(value, Relaxed);
+impl SpawnFuture for Coreshard {
+    fn spawn_future<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = T> + Send + 'static {
+        self.queue.spawn(future).expect("the queue is open")
     }
 
-    fn total(&self) -> u64 {
-        self.lines.iter().map(|line| line.0.load(Relaxed)).sum()
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        coreshard::yield_now()
     }
 }
-
-type Scope<'scope, 'env> = coreshard::WorkScope<'scope, 'env>;
 
 impl ForkJoin for Coreshard {
-    const NOTE: Option<&'static str> = Some(
-        "has no join: each fork queues one half as an item of one scope, and goes on with the other",
-    );
-
     fn fib(&self, n: u32) -> u64 {
-        fn fib<'scope>(scope: &'scope Scope<'scope, '_>, sums: &'scope Sums, mut n: u32) {
-            while n >= 2 {
-                scope.queue(move || fib(scope, sums, n - 1)).expect("the queue is open");
-                n -= 2;
+        fn fib(n: u32) -> u64 {
+            if n < 2 {
+                return n.into();
             }
-            sums.add(n.into());
+            let (a, b) = coreshard::join(|| fib(n - 1), || fib(n - 2));
+            a + b
         }
-        let sums = Sums::default();
-        self.queue.scope(|scope| fib(scope, &sums, n));
-        sums.total()
+        self.queue.install(|| fib(n)).expect("the queue is open")
     }
 
     fn sum_of_tree(&self, levels: u32) -> u64 {
-        fn sum<'scope>(
-            scope: &'scope Scope<'scope, '_>,
-            sums: &'scope Sums,
-            mut levels: u32,
-            place: u64,
-        ) {
-            while levels > 1 {
-                levels -= 1;
-                let right = place + (1 << (levels - 1));
-                scope.queue(move || sum(scope, sums, levels, right)).expect("the queue is open");
+        fn sum(levels: u32, place: u64) -> u64 {
+            if levels == 1 {
+                return place;
             }
-            sums.add(place);
+            let half = 1 << (levels - 2);
+            let (a, b) = coreshard::join(|| sum(levels - 1, place), || sum(levels - 1, place + half));
+            a + b
         }
-        let sums = Sums::default();
-        self.queue.scope(|scope| sum(scope, &sums, levels, 0));
-        sums.total()
+        self.queue.install(|| sum(levels, 0)).expect("the queue is open")
     }
 }
 
 impl ParallelFor for Coreshard {
-    const NOTE: Option<&'static str> =
-        Some("has no parallel-for: the slice's 128 chunks are items of one scope");
-
     fn for_each(&self, elements: &mut [u64], body: &(impl Fn(&mut u64) + Sync)) {
-        let chunk = elements.len().div_ceil(128).max(1);
-        self.queue.scope(|scope| {
-            for chunk in elements.chunks_mut(chunk) {
-                let work = move || chunk.iter_mut().for_each(body);
-                scope.queue(work).expect("the queue is open");
-            }
-        });
+        self.queue.for_each_mut(elements, |element| body(element)).expect("the queue is open");
     }
 }

@@ -81,6 +81,7 @@ pub(crate) fn run(cell: &Cell) -> Result<Outcome, String> {
         ),
         ("async", _) => for_peer!(
             cell, futures, "runs no futures that can be awaited",
+            "coreshard" => Coreshard,
             "tokio" => Tokio,
             "async-executor" => AsyncExecutor,
             "bevy_tasks" => BevyTasks,

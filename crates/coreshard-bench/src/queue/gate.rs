@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
-use coreshard_platform::{AtomicInt, Padded, Parker, Platform};
+use coreshard_platform::{AtomicInt, Padded, Parker, Platform, fields};
 
 const SHUT: u32 = 0;
 const OPEN: u32 = 1;
@@ -18,6 +18,7 @@ pub(crate) struct Gate<P: Platform> {
     coordinator: Padded<Parker<P>>,
     producers: u32,
 }
+fields!(Gate<P: Platform> { missing, state, coordinator, producers });
 
 impl<P: Platform> Gate<P> {
     pub(crate) fn new(producers: usize) -> Self {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use coreshard_platform::{Lock, Platform, Time};
+use coreshard_platform::{Lock, Platform, Time, fields};
 use coreshard_topology::CpuId;
 use coreshard_workqueue::Workqueue;
 use hdrhistogram::Histogram;
@@ -45,6 +45,7 @@ pub(super) struct Findings {
     /// When the last item was known to have run.
     pub(super) ended_at: Time,
 }
+fields!(Findings { calls_ns, end_to_end_ns, ended_at });
 
 impl Findings {
     pub(super) fn new() -> Self {
@@ -67,6 +68,7 @@ pub(super) struct Run<P: Platform> {
     pub(super) items: u64,
     pub(super) findings: Lock<P, Findings>,
 }
+fields!(Run<P: Platform> { queue, gate, pace, warm_up_items, items, findings });
 
 struct Sample {
     call_ns: u64,

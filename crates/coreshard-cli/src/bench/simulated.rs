@@ -61,10 +61,13 @@ pub(crate) fn ground(machine: &Machine) -> Ground {
     }
 }
 
-/// The machine of a preset's name, or of a file (.toml).
+/// The machine of a preset's name, or of a file (.toml), or the small one for searches.
 pub(crate) fn machine(name: &str) -> anyhow::Result<Machine> {
     let path = Path::new(name);
     let is_file = path.extension().is_some_and(|extension| extension == "toml");
+    if name == "pocket" {
+        return Ok(Machine::pocket());
+    }
     let machine = if is_file { Machine::from_file(path) } else { Machine::named(name) };
     machine.map_err(bad_input)
 }
@@ -80,13 +83,17 @@ impl SimArgs {
         &self,
         machine: &Machine,
         bench: &QueueBench,
+        counts: Option<&[usize]>,
         bar: Bar,
     ) -> anyhow::Result<QueueResults> {
         let ground = ground(machine);
         let simulation = Simulation::new(machine).seed(self.seed).profile(self.costs);
-        let run = simulation.run(|| bench.run::<Sim>(&ground, &mut Outside(bar)));
+        let run = simulation.run(|| match counts {
+            None => bench.run::<Sim>(&ground, &mut Outside(bar)),
+            Some(counts) => bench.run_scaling::<Sim>(&ground, counts, &mut Outside(bar)),
+        });
         let run = run?;
-        let mut results = run.value?;
+        let mut results = run.value.map_err(bad_input)?;
         results.cpu_model = machine.topology().model().map(str::to_owned);
         results.notes.insert(
             0,

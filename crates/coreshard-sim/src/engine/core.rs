@@ -8,10 +8,10 @@ use std::ptr::{self, NonNull};
 
 use coreshard_topology::{CpuId, CpuSet};
 
+use super::calls::Inheritance;
 use super::events::{Events, What};
 use super::faults::Dice;
 use super::futex::Futexes;
-use super::run::Inheritance;
 use super::scheduler::Cpu;
 use super::spin::Watching;
 use super::thread::{Suspender, Thread};
@@ -87,6 +87,13 @@ pub(crate) struct Core {
     pub(super) cpus: Vec<Cpu>,
     /// CPUs that rest, by place.
     pub(super) idle: Box<[u64]>,
+    /// CPUs that are offline, by place.
+    pub(super) offline: Box<[u64]>,
+    pub(super) all_cpus: Box<[u64]>,
+    /// Events that are no part of the program: while there are no others, it stands still.
+    pub(super) background: usize,
+    /// How far ahead the program's clock is.
+    pub(super) clock_ahead: Ps,
     /// Threads in run queues.
     pub(super) queued: usize,
     pub(super) threads: Vec<Thread>,
@@ -116,6 +123,8 @@ pub(crate) struct Core {
     pub(super) context_switches: u64,
     pub(super) wakeups: u64,
     pub(super) ipis: u64,
+    /// Threads that a panic has ended.
+    pub(super) panicked: usize,
     pub(super) last_time: Ps,
 }
 
@@ -151,7 +160,11 @@ impl Core {
             costs: profile.apply(machine.costs()),
             profile,
             cpus,
+            offline: vec![0; idle.len()].into(),
+            all_cpus: idle.clone().into(),
             idle: idle.into(),
+            background: 0,
+            clock_ahead: 0,
             queued: 0,
             threads: Vec::new(),
             alive: 0,
@@ -174,12 +187,16 @@ impl Core {
             context_switches: 0,
             wakeups: 0,
             ipis: 0,
+            panicked: 0,
             last_time: 0,
         }
     }
 
-    pub(crate) fn now(&self) -> Ps {
-        self.now
+    /// The clock that the program reads.
+    pub(crate) fn read_clock(&mut self) -> Ps {
+        let jump = self.dice.as_mut().and_then(Dice::clock_jump);
+        self.clock_ahead += jump.unwrap_or(0);
+        self.now + self.clock_ahead
     }
 
     pub(crate) fn cpu_id(&self) -> CpuId {

@@ -14,9 +14,15 @@ pub(super) enum What {
     Cpu(usize),
     /// A thread's time runs out.
     Timer(usize),
+    /// Some CPU goes offline.
+    Offline,
+    /// A CPU comes back.
+    Online(usize),
 }
 
 const TIMER: u32 = 1 << 31;
+const ONLINE: u32 = 1 << 30;
+const OFFLINE: u32 = ONLINE | 1 << 29;
 
 pub(super) struct Events {
     heap: Vec<u128>,
@@ -37,6 +43,8 @@ impl Events {
         let what = match what {
             What::Cpu(cpu) => cpu as u32,
             What::Timer(thread) => thread as u32 | TIMER,
+            What::Online(cpu) => cpu as u32 | ONLINE,
+            What::Offline => OFFLINE,
         };
         let tie = self.random.next() as u32;
         u128::from(time) << 64 | u128::from(tie) << 32 | u128::from(what)
@@ -48,11 +56,18 @@ impl Events {
         let top = self.heap.first_mut()?;
         let (time, what) = (time_of(*top), *top as u32);
         *top = 0;
-        let what = match what & TIMER {
-            0 => What::Cpu(what as usize),
-            _ => What::Timer((what & !TIMER) as usize),
+        let what = match what {
+            OFFLINE => What::Offline,
+            _ if what & TIMER != 0 => What::Timer((what & !TIMER) as usize),
+            _ if what & ONLINE != 0 => What::Online((what & !ONLINE) as usize),
+            _ => What::Cpu(what as usize),
         };
         Some((time, what))
+    }
+
+    /// How many events there are, the one that is handled among them.
+    pub(super) fn len(&self) -> usize {
+        self.heap.len()
     }
 
     /// When the event after the one that is handled is due.
@@ -94,24 +109,32 @@ impl Events {
         self.heap[at] = key;
     }
 
+    /// The first key finds its place. It is mostly a late one, so its place is near the bottom: the
+    /// way there follows the smaller children without a look at it, and without a branch that the
+    /// processor would have to guess, and then goes up again as far as need be.
     #[inline]
     fn sift_down(&mut self) {
         let Some(key) = self.heap.first().copied() else { return };
         let heap = self.heap.as_mut_slice();
         let mut at = 0;
-        loop {
-            let mut child = 2 * at + 1;
-            if child >= heap.len() {
-                break;
-            }
-            if child + 1 < heap.len() && heap[child + 1] < heap[child] {
-                child += 1;
-            }
-            if heap[child] >= key {
-                break;
-            }
+        let mut child = 1;
+        while child + 1 < heap.len() {
+            child += usize::from(heap[child + 1] < heap[child]);
             heap[at] = heap[child];
             at = child;
+            child = 2 * at + 1;
+        }
+        if child < heap.len() {
+            heap[at] = heap[child];
+            at = child;
+        }
+        while at > 0 {
+            let parent = (at - 1) / 2;
+            if heap[parent] <= key {
+                break;
+            }
+            heap[at] = heap[parent];
+            at = parent;
         }
         heap[at] = key;
     }

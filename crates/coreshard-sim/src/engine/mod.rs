@@ -9,20 +9,28 @@
 //!    No reference to it is held while a coroutine is suspended.
 //! 5. Nothing in here depends on addresses, on the host's clock, or on the order of a hash table.
 
+mod calls;
 mod core;
 mod events;
 mod faults;
 mod futex;
+mod hotplug;
 mod run;
 mod scheduler;
+mod simulation;
 mod spin;
+mod stuck;
 mod thread;
+mod threads;
+mod watch;
 
 pub(crate) use self::core::{Core, Site, current};
-pub use faults::Faults;
-pub use run::{Run, SimError, Simulation, Stuck, Summary, WaitingThread};
-pub(crate) use run::{
+pub(crate) use calls::{
     access, charge, cpu_time_of, hands_over, is_waiting, join, lock_inheriting, preemption_point,
     priority, profile, set_affinity, set_priority, sleep, spawn, spin_hint, spin_in_queue,
     this_thread, unlock_inheriting, wait, wake, yield_now,
 };
+pub use faults::{Faults, Schedule};
+pub use simulation::{Run, Simulation, Summary};
+pub use stuck::{SimError, Stuck, WaitingThread};
+pub use watch::View;

@@ -36,6 +36,8 @@ pub(super) struct Cpu {
     pub(super) spins_on: Option<crate::memory::Place>,
     pub(super) watching: super::spin::Watching,
     idle_since: Ps,
+    /// When it has switched away from its last thread, and reached an idle state.
+    rests_from: Ps,
     /// When its current thread came on.
     on_since: Ps,
     slice_end: Ps,
@@ -70,6 +72,7 @@ impl Cpu {
                 spins_on: None,
                 watching: Default::default(),
                 idle_since: 0,
+                rests_from: 0,
                 on_since: 0,
                 slice_end: 0,
                 resched: false,
@@ -82,6 +85,11 @@ impl Cpu {
 
     fn waiting(&self) -> usize {
         self.queue.len() + self.fifo.len()
+    }
+
+    /// The thread that runs here, or the one that is about to.
+    pub(super) fn current_or_next(&self) -> Option<usize> {
+        self.current.or(self.fifo.first().copied()).or(self.queue.front().copied())
     }
 
     /// When its current thread must make room, if at all.
@@ -146,6 +154,19 @@ impl Core {
             .expect("an affinity names a CPU of the machine")
     }
 
+    /// Since when a CPU rests, if it does.
+    pub(super) fn idle_since(&self, cpu: usize) -> Option<Ps> {
+        self.is_idle(cpu).then(|| self.cpus[cpu].idle_since)
+    }
+
+    /// Takes all threads off a CPU's run queue.
+    pub(super) fn take_queue(&mut self, cpu: usize) -> Vec<usize> {
+        let cpu = &mut self.cpus[cpu];
+        let threads: Vec<usize> = cpu.fifo.drain(..).chain(cpu.queue.drain(..)).collect();
+        self.queued -= threads.len();
+        threads
+    }
+
     /// Makes a thread runnable at `at`. Returns when the waker is done with it.
     pub(super) fn make_runnable(&mut self, thread: usize, at: Ps) -> Ps {
         self.wakeups += 1;
@@ -156,15 +177,20 @@ impl Core {
         let mut done = locked + self.costs.wake;
         self.cpus[target].runqueue_free = done;
         if self.is_idle(target) {
-            let rested = done.saturating_sub(self.cpus[target].idle_since);
-            let mut begin = done;
-            // A CPU that rests runs no waker: if it is this one, its own timer has come.
-            if target != self.cpu {
-                self.ipis += 1;
-                done += self.costs.ipi_send;
-                begin = done + self.costs.ipi_latency;
-            }
-            begin += self.costs.idle_exit(rested);
+            let rests_from = self.cpus[target].rests_from;
+            let begin = if done < rests_from {
+                // It is still on its way to rest, and looks for work before it does.
+                rests_from
+            } else {
+                let mut begin = done;
+                // A CPU that rests runs no waker: if it is this one, its own timer has come.
+                if target != self.cpu {
+                    self.ipis += 1;
+                    done += self.costs.ipi_send;
+                    begin = done + self.costs.ipi_latency;
+                }
+                begin + self.costs.idle_exit(begin - rests_from)
+            };
             self.set_idle(target, false);
             self.enqueue(thread, target);
             self.step_at(target, begin);
@@ -260,8 +286,11 @@ impl Core {
     /// Puts the next thread on a CPU that has none. Returns when it begins; `None` where there is
     /// nothing to do, and the CPU rests.
     pub(super) fn put_on(&mut self, cpu: usize, now: Ps) -> Option<Ps> {
+        self.cpus[cpu].resched = false;
+        if self.is_offline(cpu) {
+            return None;
+        }
         let target = &mut self.cpus[cpu];
-        target.resched = false;
         let mut begin = now;
         let next = if target.fifo.is_empty() {
             target.queue.pop_front()
@@ -273,6 +302,7 @@ impl Core {
             None => {
                 let Some(pulled) = self.pull_for(cpu) else {
                     self.cpus[cpu].idle_since = now;
+                    self.cpus[cpu].rests_from = now + self.costs.context_switch;
                     self.set_idle(cpu, true);
                     return None;
                 };
@@ -329,7 +359,9 @@ impl Core {
             return;
         }
         waiting.deadline = None;
-        waiting.timed_out = true;
+        let ends_by_chance = std::mem::take(&mut waiting.wakes_by_chance);
+        waiting.timed_out =
+            !ends_by_chance && !matches!(waiting.state, State::Waiting { wait: Wait::Woken, .. });
         if let State::Waiting { wait: Wait::Futex { place, .. }, .. } = waiting.state {
             self.futexes.forget(place, thread);
         }
@@ -337,6 +369,14 @@ impl Core {
         let running = std::mem::replace(&mut self.cpu, self.threads[thread].cpu);
         self.make_runnable(thread, time);
         self.cpu = running;
+    }
+
+    /// A thread that was woken becomes runnable only later.
+    pub(super) fn delay_wakeup(&mut self, thread: usize, delay: Ps) {
+        let State::Waiting { since, .. } = self.threads[thread].state else { return };
+        self.threads[thread].state = State::Waiting { wait: Wait::Woken, since };
+        self.threads[thread].wakes_by_chance = false;
+        self.set_timer(thread, self.now + delay);
     }
 
     /// Sees to it that a thread's timer comes at `deadline` or before.

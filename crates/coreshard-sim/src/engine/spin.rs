@@ -41,6 +41,9 @@ impl Core {
     /// One turn of spinning; if the CPU is to sleep on the line, until when at the latest.
     pub(super) fn spin_turn(&mut self) -> Option<Ps> {
         self.now += self.costs.spin_hint;
+        if let Some(dice) = &mut self.dice {
+            dice.spins(self.thread);
+        }
         let place = self.watching.place?;
         self.watching.turns += 1;
         let more = self.watching.turns.checked_sub(EXACT_TURNS)?;

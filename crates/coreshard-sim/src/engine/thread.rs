@@ -16,6 +16,8 @@ pub(super) type Suspender = *const Yielder<(), ()>;
 pub(super) enum Wait {
     /// A wake-up on a futex word, which held this value.
     Futex { place: Place, address: usize, expected: u32 },
+    /// To become runnable: it was woken.
+    Woken,
     /// Its turn at a lock, for which its CPU spins.
     LockQueue { place: Place, free: u32 },
     /// A moment.
@@ -41,8 +43,9 @@ pub(super) struct Thread {
     pub(super) body: Option<Box<Body>>,
     pub(super) suspender: Suspender,
     pub(super) state: State,
-    /// By place among the CPUs.
+    /// The CPUs that it may run on, by place: those that were asked for and are online.
     pub(super) affinity: Box<[u64]>,
+    pub(super) asked: Box<[u64]>,
     pub(super) affinity_set: CpuSet,
     /// The CPU that it runs on, or ran on last.
     pub(super) cpu: usize,
@@ -59,6 +62,8 @@ pub(super) struct Thread {
     /// When its timer's event comes; any other is stale.
     pub(super) timer_at: Option<Ps>,
     pub(super) timed_out: bool,
+    /// Its wait ends at its deadline for no reason.
+    pub(super) wakes_by_chance: bool,
     /// It has freed a lock, and is about to wake the first in its queue.
     pub(super) hands_lock_to: Option<usize>,
 }

@@ -52,6 +52,14 @@ impl Machine {
         Self::read(name, preset.file(), Some(topology))
     }
 
+    /// A small machine that has all that large ones have: two packages of two LLCs of two cores of
+    /// two CPUs, with the costs of a server in round figures. To search for bugs on; its figures
+    /// are nobody's.
+    #[must_use]
+    pub fn pocket() -> Self {
+        Self::from_toml("pocket", include_str!("pocket.toml")).expect("its file is right")
+    }
+
     /// The machine that a file describes.
     ///
     /// # Errors

@@ -8,8 +8,6 @@ struct Region {
     end: u64,
     name: &'static str,
     fields: &'static [(&'static str, usize)],
-    /// Later descriptions of the same memory replace earlier ones.
-    turn: u64,
 }
 
 /// What the program has described.
@@ -18,7 +16,6 @@ pub(super) struct Names {
     /// By start; several values may begin at one address (a struct and its first field).
     regions: BTreeMap<u64, Vec<Region>>,
     longest: u64,
-    turn: u64,
 }
 
 impl Names {
@@ -29,31 +26,42 @@ impl Names {
         name: &'static str,
         fields: &'static [(&'static str, usize)],
     ) {
-        self.turn += 1;
-        let region = Region { end: start.0 + bytes as u64, name, fields, turn: self.turn };
+        let end = start.0 + bytes as u64;
+        // What was described inside, or partly inside, was memory that has another use now: a
+        // value is described from the outside in.
+        let first = start.0.saturating_sub(self.longest);
+        for (known, regions) in self.regions.range_mut(first..end) {
+            regions.retain(|region| {
+                let around = *known <= start.0 && end <= region.end;
+                let apart = region.end <= start.0;
+                apart || (around && (*known, region.end) != (start.0, end))
+            });
+        }
         self.longest = self.longest.max(bytes as u64);
-        let here = self.regions.entry(start.0).or_default();
-        here.retain(|known| known.end != region.end);
-        here.push(region);
+        self.regions.entry(start.0).or_default().push(Region { end, name, fields });
     }
 
-    /// The field of the smallest described value around an address, as `Struct.field`.
+    /// The way to an address through the described values around it, from the outermost, as
+    /// `Struct.field.field`.
     pub(super) fn field_at(&self, place: Place) -> Option<String> {
         let first = place.0.saturating_sub(self.longest);
-        let (start, region) = self
+        let mut around: Vec<_> = self
             .regions
             .range(first..=place.0)
             .flat_map(|(start, regions)| regions.iter().map(move |region| (*start, region)))
             .filter(|(_, region)| place.0 < region.end)
-            .min_by_key(|(start, region)| (region.end - start, std::cmp::Reverse(region.turn)))?;
-        let offset = (place.0 - start) as usize;
-        let field = region
-            .fields
-            .iter()
-            .filter(|(_, at)| *at <= offset)
-            .max_by_key(|(_, at)| *at)
-            .map_or_else(|| format!("+{offset}"), |(field, _)| (*field).to_owned());
-        Some(format!("{}.{field}", region.name))
+            .collect();
+        around.sort_by_key(|(start, region)| std::cmp::Reverse(region.end - start));
+        let mut name = around.first()?.1.name.to_owned();
+        for (start, region) in around {
+            let offset = (place.0 - start) as usize;
+            name.push('.');
+            match region.fields.iter().filter(|(_, at)| *at <= offset).max_by_key(|(_, at)| *at) {
+                Some((field, _)) => name.push_str(field),
+                None => name.push_str(&format!("+{offset}")),
+            }
+        }
+        Some(name)
     }
 }
 

@@ -1,9 +1,9 @@
 //! A pool's doors: one queue of segments for each CPU of the pod, and a board that says at which
 //! doors to look, and whom to wake. `README.md` beside this file tells the protocol.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
 
-use coreshard_platform::{AtomicInt, Padded, Platform};
+use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 use coreshard_topology::NodeId;
 
 use super::segments::{Claim, Segment, SegmentQueue, Taker, Watch};
@@ -29,6 +29,7 @@ pub(crate) struct Doors<P: Platform, T, const LEN: usize> {
     board: Padded<P::AtomicU64>,
     queues: Box<[SegmentQueue<P, T, LEN>]>,
 }
+fields!(Doors<P: Platform, T; const LEN: usize> { board, queues });
 
 /// The right to take, at all doors. There is one, kept under the pool's lock.
 pub(crate) struct Takers<P: Platform, T, const LEN: usize> {
@@ -69,6 +70,12 @@ impl<P: Platform, T, const LEN: usize> Doors<P, T, LEN> {
         let board = (1 << doors) - 1;
         let doors = Self { board: Padded::new(P::AtomicU64::new(board)), queues: queues.into() };
         (doors, Takers { takers, turn: 0, home_claims: 0 })
+    }
+
+    /// Names the fields of what is here, where it has come to its final place.
+    pub(crate) fn describe(&self) {
+        P::describe(&raw const *self);
+        self.queues.iter().for_each(SegmentQueue::describe);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -153,24 +160,27 @@ impl<P: Platform, T, const LEN: usize> Doors<P, T, LEN> {
                 }
             }
             // From a board without open doors only: a bell that rang since has opened one.
-            // Release pairs with the Acquire of `ring`.
+            // Release pairs with the Acquire of `ring`; SeqCst: see `sentinel`.
             let closed = seen & !DOORS;
             let posted = (worker as u64 + 1) << MOST_DOORS;
-            match self.board.compare_exchange(closed, posted, AcqRel, Acquire) {
+            match self.board.compare_exchange(closed, posted, SeqCst, Acquire) {
                 Ok(before) => return Ok(sentinel_of(before)),
                 Err(now) => seen = now,
             }
         }
     }
 
-    /// The sentinel, if it is not being woken.
+    /// The sentinel, if it is not being woken. SeqCst pairs with that of `post`: a worker that
+    /// posts itself, and then looks for forked jobs and sees none, is seen here by whoever shares
+    /// one later.
     pub(crate) fn sentinel(&self) -> Option<usize> {
-        sentinel_of(self.board.load(Acquire))
+        sentinel_of(self.board.load(SeqCst))
     }
 
-    /// Takes the sentinel off the board. False if a producer was quicker, and wakes it.
-    pub(crate) fn recall(&self) -> bool {
-        sentinel_of(self.board.fetch_and(DOORS, AcqRel)).is_some()
+    /// Takes the sentinel off the board, for the caller to wake. `None` if somebody was quicker,
+    /// and wakes it.
+    pub(crate) fn recall(&self) -> Option<usize> {
+        sentinel_of(self.board.fetch_and(DOORS, AcqRel))
     }
 
     /// The places where the next items will be seen, at the open doors but `home`: whoever would
@@ -189,9 +199,9 @@ impl<P: Platform, T, const LEN: usize> Doors<P, T, LEN> {
         places.iter().flatten().any(|(door, place)| self.queues[*door].seen(place))
     }
 
-    /// A counter at a door, on the line that its producers fetch anyway.
+    /// A counter at a door, on the line that its producers fetch anyway; `None` beyond the last.
     #[inline]
-    pub(crate) fn counter(&self, door: usize, at: usize) -> &P::AtomicU64 {
+    pub(crate) fn counter(&self, door: usize, at: usize) -> Option<&P::AtomicU64> {
         self.queues[door].counter(at)
     }
 

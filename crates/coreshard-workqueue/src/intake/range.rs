@@ -15,7 +15,7 @@
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use coreshard_platform::{AtomicInt, AtomicPointer, Platform};
+use coreshard_platform::{AtomicInt, AtomicPointer, Platform, fields};
 
 use super::segments::{Claim, Segment};
 
@@ -40,6 +40,7 @@ pub(crate) struct Range<P: Platform, T, const LEN: usize> {
     word: P::AtomicU64,
     segment: P::AtomicPtr<Segment<P, T, LEN>>,
 }
+fields!(Range<P: Platform, T; const LEN: usize> { word, segment });
 
 // SAFETY: the pointer leads to a segment of the pool's queue, which outlives the pool's workers;
 // the word decides who takes which item.

@@ -11,7 +11,9 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use coreshard_platform::{AtomicInt, AtomicPointer, DataCell, Lock, NodeMemory, Padded, Platform};
+use coreshard_platform::{
+    AtomicInt, AtomicPointer, DataCell, Lock, NodeMemory, Padded, Platform, fields,
+};
 use coreshard_topology::NodeId;
 
 /// A slot's state while its bell is armed: whoever fills it tells a worker.
@@ -38,6 +40,7 @@ struct Slot<P: Platform, T> {
     state: P::AtomicU64,
     value: P::Cell<MaybeUninit<T>>,
 }
+fields!(Slot<P: Platform, T> { state, value });
 
 /// The segment's own words, on lines that producers only read while they fill it.
 struct Links<P: Platform, T, const LEN: usize> {
@@ -50,6 +53,7 @@ struct Links<P: Platform, T, const LEN: usize> {
     /// I: the door of the queue that the segment belongs to.
     door: P::AtomicU32,
 }
+fields!(Links<P: Platform, T; const LEN: usize> { number, next, previous, door });
 
 /// What decides when a segment is recycled, on lines that takers write.
 struct Holds<P: Platform> {
@@ -58,6 +62,7 @@ struct Holds<P: Platform> {
     /// C: two: until its own items are out, and until the next segment's are.
     holds: P::AtomicU32,
 }
+fields!(Holds<P: Platform> { taken, holds });
 
 #[repr(C)]
 pub(crate) struct Segment<P: Platform, T, const LEN: usize> {
@@ -65,6 +70,7 @@ pub(crate) struct Segment<P: Platform, T, const LEN: usize> {
     holds: Padded<Holds<P>>,
     slots: [Slot<P, T>; LEN],
 }
+fields!(Segment<P: Platform, T; const LEN: usize> { links, holds, slots });
 
 impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
     fn new() -> Self {
@@ -85,6 +91,14 @@ impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
 }
 
 impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
+    /// Names the fields of a segment that has come to its final place.
+    fn describe(&self) {
+        P::describe(&raw const *self);
+        P::describe(&raw const *self.links);
+        P::describe(&raw const *self.holds);
+        self.slots.iter().for_each(|slot| P::describe(&raw const *slot));
+    }
+
     pub(super) fn door(&self) -> usize {
         self.links.door.load(Relaxed) as usize
     }
@@ -106,6 +120,7 @@ struct Tail<P: Platform, T, const LEN: usize> {
     /// fetches anyway.
     counters: [P::AtomicU64; TAIL_COUNTERS],
 }
+fields!(Tail<P: Platform, T; const LEN: usize> { ticket, last, counters });
 
 /// Segments that wait to be used, and the memory of all of them. Segments are never unmapped
 /// before the queue is dropped, so a stale pointer to one is safe to read through.
@@ -114,6 +129,7 @@ struct Store<P: Platform, T, const LEN: usize> {
     free: Vec<*mut Segment<P, T, LEN>>,
     chunks: Vec<Chunk<P, T, LEN>>,
 }
+fields!(Store<P: Platform, T; const LEN: usize> { door, free, chunks });
 
 struct Chunk<P: Platform, T, const LEN: usize> {
     memory: NodeMemory,
@@ -167,6 +183,7 @@ pub(crate) struct SegmentQueue<P: Platform, T, const LEN: usize> {
     store: Padded<Lock<P, Store<P, T, LEN>>>,
     node: Option<NodeId>,
 }
+fields!(SegmentQueue<P: Platform, T; const LEN: usize> { tail, first, store, node });
 
 // SAFETY: raw pointers lead to segments that the queue owns and never unmaps while it lives; all
 // their shared words are atomics, and the cells are handed over by the slots' states. Items move
@@ -228,6 +245,13 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         };
         queue.segment(segment).links.number.store(Self::number_of(0), Relaxed);
         (queue, Taker { head: 0, segment })
+    }
+
+    /// Names the fields of what is here, where it has come to its final place.
+    pub(crate) fn describe(&self) {
+        P::describe(&raw const *self);
+        P::describe(&raw const *self.tail);
+        self.store.describe();
     }
 
     /// Adds an item. True if the bell of its slot was armed: the caller must tell a worker.
@@ -481,8 +505,8 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
 
     /// A counter on the line that producers fetch anyway; below [`TAIL_COUNTERS`].
     #[inline]
-    pub(crate) fn counter(&self, at: usize) -> &P::AtomicU64 {
-        &self.tail.counters[at]
+    pub(crate) fn counter(&self, at: usize) -> Option<&P::AtomicU64> {
+        self.tail.counters.get(at)
     }
 
     /// Items that were ever pushed.
@@ -535,6 +559,8 @@ impl<P: Platform, T, const LEN: usize> Store<P, T, LEN> {
         for segment in chunk.segments() {
             // SAFETY: the mapping is page-aligned, long enough for this many segments, and new.
             unsafe { segment.write(Segment::new()) };
+            // SAFETY: written just now.
+            unsafe { (*segment).describe() };
         }
         self.free.extend(chunk.segments().rev());
         self.chunks.push(chunk);

@@ -94,7 +94,7 @@ fn a_board_opens_the_door_that_rang_and_names_the_sentinel_once() {
     assert!(!doors.ready(&mut takers), "all doors are closed");
     assert_eq!(doors.push(1, Box::new(2), 7), Some(6));
     assert_eq!(doors.push(0, Box::new(3), 7), None, "one wake-up is on its way");
-    assert!(!doors.recall(), "a producer has taken the sentinel");
+    assert_eq!(doors.recall(), None, "a producer has taken the sentinel");
     let mut claims = 0;
     while let Some(claim) = doors.claim(&mut takers, 9, 2) {
         claims += 1;
@@ -102,7 +102,7 @@ fn a_board_opens_the_door_that_rang_and_names_the_sentinel_once() {
     }
     assert_eq!(claims, 2, "both doors are open");
     assert_eq!(doors.post(&mut takers, 0), Ok(None));
-    assert!(doors.recall());
+    assert_eq!(doors.recall(), Some(0));
     assert_eq!(doors.push(1, Box::new(4), 7), None, "nobody is posted");
     assert!(doors.ready(&mut takers));
 }

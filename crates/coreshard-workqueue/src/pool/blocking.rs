@@ -58,8 +58,8 @@ impl<P: Platform> State<P> {
         (kick, spare)
     }
 
-    /// True if an item waits, in the intake or in a claim.
+    /// True if an item waits, in the intake or in a claim, or a forked job.
     pub(super) fn has_work(&mut self, pool: &Pool<P>) -> bool {
-        pool.has_open_items() || self.has_queued(pool)
+        pool.has_open_items() || pool.has_forks() || self.has_queued(pool)
     }
 }

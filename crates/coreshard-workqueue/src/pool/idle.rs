@@ -1,12 +1,13 @@
 //! How a worker goes to sleep, and how it leaves for good.
 
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, Platform};
 
 use super::state::{Entry, State};
 use super::worker::Worker;
-use super::{Doors, Pool, PoolGuard};
+use super::{Doors, Pool, PoolGuard, Watches};
+use crate::canary::{Canary, planted};
 
 /// Looks at the next item's slot before a worker sleeps, at first, at least and at most. A look
 /// that succeeds saves two system calls and a context switch, and doubles the next budget; one
@@ -76,6 +77,7 @@ impl<P: Platform> Worker<'_, P> {
         }
         let stays = self.park();
         if stays {
+            self.just_woke = true;
             self.repatriate();
         }
         stays
@@ -90,6 +92,9 @@ impl<P: Platform> Worker<'_, P> {
         };
         if self.excess || !pool.may_spin {
             return false;
+        }
+        if pool.forking.load(Relaxed) > 0 {
+            return self.watch_for_forks(queue, &places);
         }
         if places[0].is_none() {
             // Work came from this worker's own CPU alone. Its producer may be waiting for that
@@ -115,6 +120,17 @@ impl<P: Platform> Worker<'_, P> {
         seen
     }
 
+    /// Watches the stacks of those who fork, as well; everybody who has nothing to do does so, for
+    /// the next job may be shared at any moment.
+    fn watch_for_forks(&mut self, queue: &Doors<P>, places: &Watches<P>) -> bool {
+        let seen = (0..self.spins).any(|_| {
+            P::spin_hint();
+            self.pool.has_forks() || queue.seen(places)
+        });
+        self.spins = learn(self.spins, seen);
+        seen
+    }
+
     /// After a claim: learns how long to keep off the slots that a burst is being written to.
     ///
     /// Who looks at each slot as it is filled takes the line from under the producer's hands, and
@@ -135,13 +151,14 @@ impl<P: Platform> Worker<'_, P> {
     fn lie_down(&mut self, state: &mut State<P>) -> Rest {
         let pool = self.pool;
         state.rejoin(self.index);
+        state.whereabouts.rests(self.index);
         if state.active() > pool.place.limit && !state.stopping {
             // More run than should, since one came back from being blocked: the others do the
             // work. At the far end of the list, to be culled first.
             state.idle.insert(0, self.index);
             return Rest::Sleep;
         }
-        if state.has_work(pool) {
+        if state.has_work(pool) && !planted(Canary::LostWakeup) {
             return Rest::None;
         }
         if state.stopping {
@@ -154,6 +171,12 @@ impl<P: Platform> Worker<'_, P> {
                 // that one is gone from the board, its producer has woken it.)
                 state.sentinel = Some(self.index);
                 state.idle.extend(before);
+                // A job that was shared since the look at `has_work`, by a worker that saw no
+                // sentinel yet: it calls nobody. If another call was quicker, that one brings
+                // the permit, and the look.
+                if pool.has_forks() && state.recall_sentinel(pool).is_some() {
+                    return Rest::None;
+                }
             }
             _ => state.idle.push(self.index),
         }
@@ -208,7 +231,8 @@ impl<P: Platform> Worker<'_, P> {
             pool.unlock_and_kick(state, kick);
             return true;
         }
-        let listed = state.idle.contains(&self.index) && state.kicked != Some(self.index);
+        let listed = state.idle.contains(&self.index) && state.kicked != Some(self.index)
+            || planted(Canary::CullRace);
         if !listed || !(others_sleep || state.sentinel.is_some()) {
             return false;
         }

@@ -3,7 +3,7 @@
 use coreshard_platform::Platform;
 
 use super::state::{Entry, State};
-use super::{Doors, Pool};
+use super::{Doors, FreeDoors, Pool};
 use crate::intake::ItemWaits;
 use crate::wake::Wake;
 
@@ -11,6 +11,14 @@ use crate::wake::Wake;
 #[must_use]
 pub(super) struct Kick {
     pub(super) worker: usize,
+    /// Where it should wake up, if not where it slept; see `whereabouts`.
+    pub(super) steer_to: Option<FreeDoors>,
+}
+
+impl Kick {
+    fn new(worker: usize) -> Self {
+        Self { worker, steer_to: None }
+    }
 }
 
 impl<P: Platform> State<P> {
@@ -47,16 +55,20 @@ impl<P: Platform> State<P> {
             let worker = *self.idle.last()?;
             self.kicked = Some(worker);
             self.counters.kicks += 1;
-            return Some(Kick { worker });
+            return Some(Kick::new(worker));
         }
         let worker = self.idle.pop()?;
         self.counters.kicks += 1;
-        Some(Kick { worker })
+        Some(Kick::new(worker))
     }
 
     /// Sees to it that somebody does what is left, or is told of what comes.
     pub(super) fn pass_on(&mut self, pool: &Pool<P>, left: bool) -> Option<Kick> {
-        let kick = if left { self.choose_kick(pool) } else { None };
+        let mut kick = if left { self.choose_kick(pool) } else { None };
+        if let Some(kick) = &mut kick {
+            // Whoever passes work on goes on with its own, on this CPU.
+            kick.steer_to = self.whereabouts.send_elsewhere(kick.worker, &pool.place);
+        }
         kick.or_else(|| self.appoint_sentinel(pool))
     }
 
@@ -65,7 +77,9 @@ impl<P: Platform> State<P> {
     pub(super) fn recall_sentinel(&mut self, pool: &Pool<P>) -> Option<Kick> {
         let worker = self.sentinel.take()?;
         self.counters.kicks += 1;
-        pool.queue.as_ref().is_some_and(Doors::recall).then_some(Kick { worker })
+        let taken = pool.queue.as_ref().and_then(Doors::recall);
+        debug_assert!(taken.is_none_or(|taken| taken == worker), "only this one was posted");
+        taken.map(Kick::new)
     }
 
     /// A sentinel that is not on the board any more was woken by a producer, and is active.

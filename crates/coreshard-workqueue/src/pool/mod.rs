@@ -6,33 +6,42 @@
 //! - `A:` atomic, see the field.
 
 mod blocking;
+mod forks;
 mod idle;
 mod kick;
 mod lanes;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod monitor;
+mod running;
 mod state;
+mod whereabouts;
 mod worker;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{
-    AtomicInt, AtomicPointer, Lock, LockGuard, Padded, Parker, Platform, SpawnError, ThreadId, Time,
+    AtomicInt, AtomicPointer, Lock, LockGuard, Padded, Parker, Platform, SpawnError, ThreadId,
+    Time, fields,
 };
 
 use crate::attributes::{Attributes, Place};
 use crate::event::Event;
+use crate::fork::{Deque, Header};
 use crate::intake::{self, Intake};
 use crate::item::Item;
 use crate::stats::PoolStats;
+use forks::Neighbours;
 use kick::Kick;
 pub(crate) use lanes::{LaneTag, Lanes};
-pub(crate) use monitor::Monitor;
+pub(crate) use monitor::{Monitor, Retiring};
 use state::{Entry, State};
+use whereabouts::FreeDoors;
 
 pub use blocking::blocking;
+pub(crate) use forks::Seat;
+pub(crate) use running::{inside_work, runs_work};
 pub(crate) use worker::runs_item_of;
 
 /// Items in a segment of a pool's intake: 4 KiB of slots.
@@ -62,11 +71,14 @@ struct Desk<P: Platform> {
     parker: Padded<Parker<P>>,
     /// A: what it has claimed, see `intake::Range`.
     range: Padded<Range<P>>,
+    /// A: jobs that it has forked, see `fork::Deque`.
+    deque: Deque<P, Header<P>>,
     /// A: items that the worker has begun; written by the worker alone.
     items_begun: Padded<P::AtomicU64>,
     /// A: the worker's thread, for its CPU time; 0 before it runs.
     thread: P::AtomicU32,
 }
+fields!(Desk<P: Platform> { parker, range, items_begun, thread });
 
 impl<P: Platform> Desk<P> {
     fn thread_id(&self) -> ThreadId {
@@ -104,6 +116,11 @@ pub(crate) struct Pool<P: Platform> {
     /// A: claims that were opened to thieves and not yet seen to be used up. Those who look for
     /// open claims look at this first: there is one word, and as many ranges as workers.
     open_claims: Padded<P::AtomicU32>,
+    /// A: workers that have shared forked jobs since they last rested. Thieves look at this first.
+    forking: Padded<P::AtomicU32>,
+    /// Its own lock: the other pools of the set, which also have this one among theirs, until the
+    /// set goes.
+    neighbours: Lock<P, Option<Neighbours<P>>>,
     /// A: 1 while a worker watches for work before it sleeps.
     watchers: Padded<P::AtomicU32>,
     /// A: the lanes of the queues that this pool serves, by tag.
@@ -114,6 +131,10 @@ pub(crate) struct Pool<P: Platform> {
     wakeups: Padded<P::AtomicU64>,
     state: Padded<Lock<P, State<P>>>,
 }
+fields!(Pool<P: Platform> {
+    place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, queue, desks,
+    desk_count, open_claims, watchers, lanes, ran, wakeups, state,
+});
 
 /// How pools of a runtime behave; see `RuntimeBuilder`.
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +144,22 @@ pub(crate) struct PoolSettings {
     pub(crate) may_spin: bool,
 }
 
+impl PoolSettings {
+    /// Workers that sleep at once, and time-outs that may run out at any moment.
+    #[cfg(all(test, loom))]
+    pub(crate) fn for_models() -> Self {
+        let idle_timeout = std::time::Duration::from_secs(1);
+        Self { measure_lock: false, idle_timeout, may_spin: false }
+    }
+}
+
 impl<P: Platform> Pool<P> {
+    /// True if the pool was not stopped.
+    #[cfg(all(test, loom))]
+    pub(crate) fn is_running(&self) -> bool {
+        !self.lock().stopping
+    }
+
     /// A pool with its first worker, which is running when this returns.
     pub(crate) fn start(
         place: Place,
@@ -132,6 +168,22 @@ impl<P: Platform> Pool<P> {
         event: Arc<Event<P>>,
         monitor: &Arc<Monitor<P>>,
     ) -> Result<Arc<Self>, SpawnError> {
+        let pool = Self::unmanned(place, attributes, settings, event, monitor);
+        let index = pool.lock().reserve_worker(&pool);
+        let index = index.expect("an empty pool has room for a worker");
+        pool.start_worker(index)?;
+        monitor.watch(&pool);
+        Ok(pool)
+    }
+
+    /// A pool without a worker.
+    pub(crate) fn unmanned(
+        place: Place,
+        attributes: Arc<Attributes>,
+        settings: PoolSettings,
+        event: Arc<Event<P>>,
+        monitor: &Arc<Monitor<P>>,
+    ) -> Arc<Self> {
         let (queue, entry) = match attributes.intake {
             Intake::Locked => (None, Entry::Locked(Default::default())),
             Intake::LockFree => {
@@ -151,17 +203,31 @@ impl<P: Platform> Pool<P> {
             desks: (0..MOST_WORKERS).map(|_| P::AtomicPtr::new(std::ptr::null_mut())).collect(),
             desk_count: P::AtomicU32::new(0),
             open_claims: Padded::new(P::AtomicU32::new(0)),
+            forking: Padded::new(P::AtomicU32::new(0)),
+            neighbours: Lock::new(None),
             watchers: Padded::new(P::AtomicU32::new(0)),
             lanes: Lanes::new(),
             ran: Padded::new(P::AtomicU64::new(0)),
             wakeups: Padded::new(P::AtomicU64::new(0)),
             state: Padded::new(Lock::new(State::new(entry))),
         });
-        let index = pool.lock().reserve_worker(&pool);
-        let index = index.expect("an empty pool has room for a worker");
-        pool.start_worker(index)?;
-        monitor.watch(&pool);
-        Ok(pool)
+        P::describe(Arc::as_ptr(&pool));
+        P::describe(Arc::as_ptr(&pool.event));
+        P::describe(Arc::as_ptr(&pool.monitor));
+        pool.state.describe();
+        pool.queue.iter().for_each(Doors::describe);
+        pool
+    }
+
+    /// After [`Self::stop`]: has a worker again, which is running when this returns.
+    pub(crate) fn restart(self: &Arc<Self>) -> Result<(), SpawnError> {
+        let index = {
+            let mut state = self.lock();
+            state.stopping = false;
+            state.reserve_worker(self)
+        };
+        // Where there is no room, as many as can be are here still.
+        index.map_or(Ok(()), |index| self.start_worker(index))
     }
 
     /// Brings an accepted item of the lane with this tag in, by the door of the caller's CPU, and wakes a worker if one should be.
@@ -192,7 +258,9 @@ impl<P: Platform> Pool<P> {
             return None;
         }
         state.free_counters &= !(1 << at);
-        (0..queue.len()).for_each(|door| queue.counter(door, at).store(0, Relaxed));
+        (0..queue.len()).for_each(|door| {
+            queue.counter(door, at).into_iter().for_each(|counter| counter.store(0, Relaxed))
+        });
         Some(at)
     }
 
@@ -201,10 +269,10 @@ impl<P: Platform> Pool<P> {
         self.lock().free_counters |= 1 << at;
     }
 
-    /// The counter at a door that [`Self::take_counters`] gave.
+    /// The counter at a door that [`Self::take_counters`] gave; `None` for any other.
     #[inline]
     pub(crate) fn counter(&self, door: usize, at: usize) -> Option<&P::AtomicU64> {
-        Some(self.queue.as_ref()?.counter(door, at))
+        self.queue.as_ref()?.counter(door, at)
     }
 
     fn push_locked(&self, item: Item, lane: LaneTag) {
@@ -220,16 +288,35 @@ impl<P: Platform> Pool<P> {
 
     /// Frees the lock and wakes the chosen worker, in the order of the pool's rung.
     fn unlock_and_kick(&self, state: PoolGuard<'_, P>, kick: Option<Kick>) {
-        let Some(Kick { worker }) = kick else { return };
+        let Some(kick) = kick else { return };
         match self.attributes.wake {
             crate::Wake::UnderLock => {
-                self.wake(worker);
+                self.wake_kicked(kick);
                 drop(state);
             }
             crate::Wake::AfterUnlock | crate::Wake::Coalesced => {
                 drop(state);
-                self.wake(worker);
+                self.wake_kicked(kick);
             }
+        }
+    }
+
+    fn wake_kicked(&self, Kick { worker, steer_to }: Kick) {
+        // It cannot end before it was woken, so the thread is its own.
+        match steer_to {
+            Some(doors) => self.steer(worker, doors, || self.wake(worker)),
+            None => self.wake(worker),
+        }
+    }
+
+    /// Calls `act` while the worker, which is not running, may be placed at these doors only.
+    fn steer(&self, worker: usize, doors: FreeDoors, act: impl FnOnce()) {
+        let thread = self.desk(worker).thread_id();
+        let narrowed = P::set_affinity_of(thread, doors.cpus(&self.place));
+        act();
+        // At once: it is where it should be, and from there the kernel may do as it likes.
+        if narrowed && !P::set_affinity_of(thread, self.place.roam.iter()) {
+            tracing::warn!(pod = %self.place.pod, worker, "a worker may not run in all of its pod");
         }
     }
 
@@ -253,11 +340,14 @@ impl<P: Platform> Pool<P> {
             let desk = Desk {
                 parker: Padded::new(Parker::new()),
                 range: Padded::new(Range::new()),
+                deque: Deque::new(),
                 items_begun: Padded::new(P::AtomicU64::new(0)),
                 thread: P::AtomicU32::new(0),
             };
+            let desk = Box::into_raw(Box::new(desk));
+            P::describe(desk.cast_const());
             // Release pairs with the Acquire of `desk`.
-            self.desks[index].store(Box::into_raw(Box::new(desk)), Release);
+            self.desks[index].store(desk, Release);
             let count = u32::try_from(index + 1).expect("fewer workers than 2³²");
             if self.desk_count.load(Relaxed) < count {
                 self.desk_count.store(count, Release);
@@ -265,9 +355,14 @@ impl<P: Platform> Pool<P> {
         }
     }
 
+    /// The desks of all workers there ever were.
+    fn each_desk(&self) -> impl Iterator<Item = (usize, &Desk<P>)> {
+        (0..self.desk_count.load(Acquire) as usize).map(|at| (at, self.desk(at)))
+    }
+
     /// The ranges of all workers, for thieves and for those who look whether work is left.
     fn ranges(&self) -> impl Iterator<Item = (usize, &Range<P>)> {
-        (0..self.desk_count.load(Acquire) as usize).map(|at| (at, &*self.desk(at).range))
+        self.each_desk().map(|(at, desk)| (at, &*desk.range))
     }
 
     /// True if a claim has items that a thief could take.

@@ -8,12 +8,15 @@
 //! A worker that was inside the same item at two looks, used next to no CPU time in between, and
 //! is not waiting for a CPU, while items wait and nobody else may run, is *presumed* blocked: from then on it does not count,
 //! and another worker is woken or started. When it comes back and looks for work, it counts again.
+//!
+//! Where a worker could not be started, for want of memory or since a CPU of the pod went offline, and
+//! items wait that one more worker might run, each look tries again.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, Padded, Parker, Platform, ThreadSpec};
+use coreshard_platform::{AtomicInt, Lock, Padded, Parker, Platform, ThreadSpec, fields};
 
 use super::state::{Aside, State};
 use super::{Desk, Pool};
@@ -43,9 +46,17 @@ pub(crate) struct Monitor<P: Platform> {
     parker: Parker<P>,
     watched: Lock<P, Watched<P>>,
 }
+fields!(Monitor<P: Platform> { state, parker, watched });
+
+/// What has something to let go of when its last item is over.
+pub(crate) trait Retiring: Send + Sync {
+    /// Lets go of what it can; true if something is left.
+    fn reap(&self) -> bool;
+}
 
 struct Watched<P: Platform> {
     pools: Vec<Weak<Pool<P>>>,
+    retiring: Vec<Weak<dyn Retiring>>,
     /// The thread runs; it ends when no pool is left.
     running: bool,
 }
@@ -55,7 +66,7 @@ impl<P: Platform> Monitor<P> {
         Self {
             state: Padded::new(P::AtomicU32::new(AWAKE)),
             parker: Parker::new(),
-            watched: Lock::new(Watched { pools: Vec::new(), running: false }),
+            watched: Lock::new(Watched { pools: Vec::new(), retiring: Vec::new(), running: false }),
         }
     }
 
@@ -75,6 +86,16 @@ impl<P: Platform> Monitor<P> {
             Ok(_detached) => watched.running = true,
             Err(error) => tracing::warn!(%error, "blocked workers will not be noticed"),
         }
+    }
+
+    /// Looks now and then whether `queue` can let go of something.
+    pub(crate) fn retire(&self, queue: Weak<dyn Retiring>) {
+        let mut watched = self.watched.lock();
+        if !watched.retiring.iter().any(|known| known.ptr_eq(&queue)) {
+            watched.retiring.push(queue);
+        }
+        drop(watched);
+        self.wake();
     }
 
     /// Called by a worker that has work. Wakes the monitor if it sleeps.
@@ -120,8 +141,25 @@ impl<P: Platform> Monitor<P> {
         }
     }
 
+    /// True if something is left that a queue may let go of later.
+    fn reap(&self) -> bool {
+        let retiring = std::mem::take(&mut self.watched.lock().retiring);
+        if retiring.is_empty() {
+            return false;
+        }
+        // Not under the lock: workers are waited for.
+        let left: Vec<_> = retiring
+            .into_iter()
+            .filter(|queue| queue.upgrade().is_some_and(|queue| queue.reap()))
+            .collect();
+        let retires = !left.is_empty();
+        self.watched.lock().retiring.extend(left);
+        retires
+    }
+
     /// Looks at all pools. True if any is busy; `None` when no pool is left: the thread ends.
     fn look(&self, look: u64) -> Option<bool> {
+        let retires = self.reap();
         let pools: Vec<_> = {
             let mut watched = self.watched.lock();
             watched.pools.retain(|pool| pool.strong_count() > 0);
@@ -131,16 +169,33 @@ impl<P: Platform> Monitor<P> {
             }
             watched.pools.iter().filter_map(Weak::upgrade).collect()
         };
-        Some(pools.iter().fold(false, |busy, pool| pool.look(look) | busy))
+        Some(pools.iter().fold(retires, |busy, pool| pool.look(look) | busy))
     }
 }
 
 impl<P: Platform> Pool<P> {
-    /// True if a worker is active. Finds replacements for those that wait inside an item.
+    /// True if a worker is active, or should be. Finds replacements for those that wait inside an
+    /// item, and for those that could not be started.
     fn look(self: &Arc<Self>, look: u64) -> bool {
         let mut state = self.lock();
+        let may_run_one_more = state.active() < self.place.limit && state.idle_count() == 0;
+        if may_run_one_more && state.has_work(self) {
+            // Whoever saw to it could not start a worker, and nobody may come by for long.
+            let spare = state.reserve_spare(self);
+            drop(state);
+            if let Some(spare) = spare {
+                self.start_spare(spare);
+            }
+            return true;
+        }
         if state.active() == 0 {
             return false;
+        }
+        if self.has_forks() {
+            drop(state);
+            // Whoever fell asleep in another pool just before may have been missed.
+            self.call_anybody();
+            state = self.lock();
         }
         if state.active() < self.place.limit || !state.has_work(self) {
             return true;

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use coreshard_platform::Platform;
+use coreshard_platform::{Platform, fields};
 
 use super::monitor::Seen;
+use super::whereabouts::Whereabouts;
 use super::{LaneTag, MOST_WORKERS, Pool, Takers};
 use crate::intake::TAIL_COUNTERS;
 use crate::item::Item;
@@ -58,6 +59,8 @@ pub(super) struct State<P: Platform> {
     pub(super) blocked: usize,
     /// By worker index: who counts as blocked, and who said so.
     pub(super) aside: Vec<Aside>,
+    /// Where they run.
+    pub(super) whereabouts: Whereabouts,
     /// By worker index: what the monitor saw last.
     pub(super) seen: Vec<Seen>,
     /// A worker is being started.
@@ -74,6 +77,10 @@ pub(super) struct State<P: Platform> {
     pub(super) free_counters: u32,
     pub(super) counters: Counters,
 }
+fields!(State<P: Platform> {
+    entry, queued, idle, sentinel, kicked, alive, blocked, aside, seen, starting, spare_missed,
+    stopping, threads, free, free_counters, counters,
+});
 
 impl<P: Platform> State<P> {
     pub(super) fn new(entry: Entry<P>) -> Self {
@@ -86,6 +93,7 @@ impl<P: Platform> State<P> {
             alive: 0,
             blocked: 0,
             aside: Vec::new(),
+            whereabouts: Whereabouts::new(),
             seen: Vec::new(),
             starting: false,
             spare_missed: false,
@@ -127,6 +135,9 @@ impl<P: Platform> State<P> {
     pub(super) fn put_aside(&mut self, worker: usize, aside: Aside) {
         self.blocked -= usize::from(self.aside[worker] != Aside::No);
         self.blocked += usize::from(aside != Aside::No);
+        if aside != Aside::No {
+            self.whereabouts.rests(worker);
+        }
         self.aside[worker] = aside;
     }
 

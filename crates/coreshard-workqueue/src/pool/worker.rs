@@ -2,13 +2,15 @@
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, LocalKey, Platform, SpawnError, ThreadSpec};
 use coreshard_topology::{PodId, Scope};
 
+use super::forks::Forks;
+use super::running::Frame;
 use super::state::{Aside, Entry};
 use super::{Claim, Desk, LaneTag, Pool, Segment, SegmentQueue, Watches, idle};
 use crate::attributes::Place;
@@ -23,17 +25,28 @@ const MOST_CLAIMED: usize = 32;
 pub(super) struct Context<P: Platform> {
     pub(super) pool: Arc<Pool<P>>,
     pub(super) index: usize,
+    pub(super) desk: NonNull<Desk<P>>,
     /// The lane of the item that runs.
-    lane: Cell<*const Lane<P>>,
+    pub(super) lane: Cell<*const Lane<P>>,
+    pub(super) forks: Forks<P>,
+    /// The reusable item that runs, see `running`.
+    pub(super) frame: Cell<*const Frame>,
 }
 
-/// Calls `ask` with the context of the worker on this thread, if there is one.
+/// The context of the worker on this thread, if there is one. It is not `Sync`, so the reference
+/// stays on this thread; what it is used for must be over before the worker's item is.
+#[inline]
 #[allow(unsafe_code)]
-pub(super) fn with_context<P: Platform, R>(ask: impl FnOnce(&Context<P>) -> R) -> Option<R> {
+pub(super) fn context_here<'item, P: Platform>() -> Option<&'item Context<P>> {
     let context = P::local(LocalKey::Worker).cast::<Context<P>>();
     // SAFETY: the pointer is set by `Worker::run` to a context on its own stack, for as long as it
     // lives, on this very thread; it is null elsewhere.
-    unsafe { context.as_ref() }.map(ask)
+    unsafe { context.as_ref() }
+}
+
+/// Calls `ask` with the context of the worker on this thread, if there is one.
+pub(super) fn with_context<P: Platform, R>(ask: impl FnOnce(&Context<P>) -> R) -> Option<R> {
+    context_here().map(ask)
 }
 
 /// The index of the worker on this thread, if it is one of `pool`'s.
@@ -92,6 +105,7 @@ pub(super) struct Worker<'pool, P: Platform> {
     pub(super) pool: &'pool Arc<Pool<P>>,
     pub(super) index: usize,
     pub(super) desk: &'pool Desk<P>,
+    pub(super) context: &'pool Context<P>,
     /// How many items to claim next: doubled while claims come back full.
     claim_items: usize,
     /// More run than should: this one is to lie down, and leave the work to the others.
@@ -112,6 +126,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     pub(super) watched: bool,
     /// It has let others run on its CPU since it last had work.
     pub(super) yielded: bool,
+    /// It has not claimed since it slept.
+    pub(super) just_woke: bool,
     pub(super) repatriated: u64,
 }
 
@@ -126,7 +142,7 @@ impl<P: Platform> Pool<P> {
             stack_bytes: self.attributes.stack_bytes,
         };
         let pool = Arc::clone(self);
-        let started = P::spawn(spec, Box::new(move || Worker::new(&pool, index).run()));
+        let started = P::spawn(spec, Box::new(move || Worker::start(&pool, index)));
         let mut state = self.lock();
         state.starting = false;
         match started {
@@ -165,11 +181,13 @@ impl<P: Platform> Pool<P> {
 }
 
 impl<'pool, P: Platform> Worker<'pool, P> {
-    fn new(pool: &'pool Arc<Pool<P>>, index: usize) -> Self {
+    fn new(context: &'pool Context<P>) -> Self {
+        let Context { pool, index, .. } = context;
         Self {
             pool,
-            index,
-            desk: pool.desk(index),
+            index: *index,
+            desk: pool.desk(*index),
+            context,
             claim_items: 1,
             excess: false,
             has_open_claim: false,
@@ -181,15 +199,27 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             gather_spins: 0,
             watched: false,
             yielded: false,
+            just_woke: false,
             repatriated: 0,
         }
     }
 
+    fn start(pool: &Arc<Pool<P>>, index: usize) {
+        let context = Context {
+            pool: Arc::clone(pool),
+            index,
+            desk: NonNull::from(pool.desk(index)),
+            lane: Cell::new(ptr::null()),
+            frame: Cell::new(ptr::null()),
+            forks: Forks::new(),
+        };
+        P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());
+        Worker::new(&context).run();
+        P::set_local(LocalKey::Worker, ptr::null_mut());
+    }
+
     fn run(mut self) {
         let pool = self.pool;
-        let context =
-            Context { pool: Arc::clone(pool), index: self.index, lane: Cell::new(ptr::null()) };
-        P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());
         self.desk.thread.store(P::this_thread().0, Release);
         let Place { home, roam, pod, .. } = &pool.place;
         if home != roam
@@ -201,7 +231,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         run_hook(pool.attributes.hooks.on_start.as_deref(), *pod);
         loop {
             while let Some(item) = self.next_item() {
-                self.execute(item, &context);
+                self.execute(item);
             }
             self.settle();
             if !self.sleep() {
@@ -209,17 +239,16 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             }
         }
         run_hook(pool.attributes.hooks.on_stop.as_deref(), *pod);
-        P::set_local(LocalKey::Worker, ptr::null_mut());
     }
 
     #[allow(unsafe_code)]
-    fn execute(&mut self, (item, tag): Work, context: &Context<P>) {
+    fn execute(&mut self, (item, tag): Work) {
         if self.tally.tag != Some(tag) {
             self.tell_lane();
             self.tally =
                 Tally { tag: Some(tag), lane: self.pool.lanes.lane(tag).as_ptr(), items: 0 };
         }
-        context.lane.set(self.tally.lane);
+        self.context.lane.set(self.tally.lane);
         // Only this worker writes it: no locked instruction.
         let begun = self.desk.items_begun.load(Relaxed);
         self.desk.items_begun.store(begun + 1, Relaxed);
@@ -229,7 +258,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         if let Err(payload) = outcome {
             lane.on_panic(payload);
         }
-        context.lane.set(ptr::null());
+        self.context.lane.set(ptr::null());
         self.tally.items += 1;
         lane.item_is_over();
     }
@@ -256,7 +285,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             if let Some(item) = self.claim().or_else(|| self.steal()) {
                 return Some(item);
             }
-            if !self.watch() {
+            if !self.run_fork() && !self.watch() {
                 return None;
             }
         }
@@ -279,6 +308,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     fn settle(&mut self) {
         self.tell_lane();
         self.release_taken();
+        self.stop_forking();
     }
 
     #[allow(unsafe_code)]
@@ -313,10 +343,19 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         if self.excess {
             return None;
         }
+        let home = pool.place.door_here::<P>();
+        state.whereabouts.runs_at(self.index, home);
+        if std::mem::take(&mut self.just_woke)
+            && let Some(other) = state.whereabouts.other_at(self.index, home)
+            && let Some(free) = state.whereabouts.send_elsewhere(other, &pool.place)
+        {
+            // This worker runs here, so the other waits for this CPU. Under the lock, so that it
+            // cannot end meanwhile.
+            pool.steer(other, free, || ());
+        }
         let (item, claim) = match (&mut state.entry, &pool.queue) {
             (Entry::Locked(list), _) => (Some(list.pop_front()?), None),
             (Entry::LockFree(takers), Some(queue)) => {
-                let home = pool.place.door_here::<P>();
                 match queue.claim(takers, self.claim_items, home) {
                     Some(claim) => (None, Some(claim)),
                     None => {

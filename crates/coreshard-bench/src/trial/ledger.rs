@@ -1,0 +1,345 @@
+//! What became of each item, kept apart from the code that is judged.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::Duration;
+
+use coreshard_topology::{CpuId, CpuSet};
+
+/// What the queue answered; 0 where the item was never offered. Here, the call has not returned.
+const OFFERED: u32 = 1;
+const ACCEPTED: u32 = 2;
+const REFUSED: u32 = 3;
+
+#[derive(Debug, Default)]
+struct Entry {
+    answer: AtomicU32,
+    cpu: AtomicU32,
+    begun: AtomicU32,
+    ended: AtomicU32,
+    /// One more than the moment at which it was first seen to wait, in nanoseconds; 0 before.
+    waits_since_ns: AtomicU64,
+}
+
+/// An item that is queued again and again.
+#[derive(Debug, Default)]
+struct Reusable {
+    runs_now: AtomicU32,
+    runs: AtomicU64,
+    accepted: AtomicU64,
+    cancelled: AtomicU64,
+    /// Counts the calls that queue it.
+    turns: AtomicU64,
+    /// The latest turn that was answered, whether it was pending or not.
+    answered: AtomicU64,
+    /// The latest turn that a run has seen.
+    seen: AtomicU64,
+}
+
+/// Tells what was promised of each item, and whether it was kept.
+#[derive(Debug)]
+pub struct Ledger {
+    /// Items, then the items that they queue.
+    entries: Box<[Entry]>,
+    reusable: Box<[Reusable]>,
+    allowed: HashMap<CpuId, CpuSet>,
+    max_active: Option<usize>,
+    bound_ns: u64,
+    running: AtomicUsize,
+    broken: OnceLock<String>,
+}
+
+impl Ledger {
+    pub(super) fn new(
+        items: usize,
+        reusable: usize,
+        allowed: HashMap<CpuId, CpuSet>,
+        max_active: Option<usize>,
+        bound: Duration,
+    ) -> Self {
+        Self {
+            entries: (0..2 * items).map(|_| Entry::default()).collect(),
+            reusable: (0..reusable).map(|_| Reusable::default()).collect(),
+            allowed,
+            max_active,
+            bound_ns: u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX),
+            running: AtomicUsize::new(0),
+            broken: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn child_of(&self, item: usize) -> usize {
+        item + self.entries.len() / 2
+    }
+
+    fn breaks(&self, rule: impl FnOnce() -> String) {
+        let _ = self.broken.get_or_init(rule);
+    }
+
+    pub(super) fn offer(&self, item: usize, cpu: CpuId) {
+        self.entries[item].cpu.store(cpu.0, Relaxed);
+        self.entries[item].answer.store(OFFERED, SeqCst);
+    }
+
+    pub(super) fn answer(&self, item: usize, accepted: bool) {
+        self.entries[item].answer.store(if accepted { ACCEPTED } else { REFUSED }, SeqCst);
+    }
+
+    pub(super) fn begin(&self, item: usize) {
+        let before = self.entries[item].begun.fetch_add(1, SeqCst);
+        if before > 0 {
+            self.breaks(|| format!("item {item} ran twice"));
+        }
+        self.one_more_runs();
+    }
+
+    fn one_more_runs(&self) {
+        let running = self.running.fetch_add(1, SeqCst) + 1;
+        if let Some(most) = self.max_active
+            && running > most
+        {
+            self.breaks(|| {
+                format!("{running} items ran at once on a queue with max_active {most}")
+            });
+        }
+    }
+
+    /// A call is about to queue a reusable item. Returns which call it is.
+    pub(super) fn offer_reusable(&self, which: usize) -> u64 {
+        self.reusable[which].turns.fetch_add(1, SeqCst) + 1
+    }
+
+    /// What that call said: queued, pending already, or refused.
+    pub(super) fn answer_reusable(&self, which: usize, turn: u64, queued: Option<bool>) {
+        let entry = &self.reusable[which];
+        if let Some(queued) = queued {
+            entry.accepted.fetch_add(u64::from(queued), SeqCst);
+            entry.answered.fetch_max(turn, SeqCst);
+        }
+    }
+
+    pub(super) fn cancelled(&self, which: usize, cancelled: bool) {
+        self.reusable[which].cancelled.fetch_add(u64::from(cancelled), SeqCst);
+    }
+
+    pub(super) fn begin_reusable(&self, which: usize) {
+        let entry = &self.reusable[which];
+        if entry.runs_now.fetch_add(1, SeqCst) > 0 {
+            self.breaks(|| format!("reusable item {which} runs on two workers at once"));
+        }
+        entry.seen.fetch_max(entry.turns.load(SeqCst), SeqCst);
+        entry.runs.fetch_add(1, SeqCst);
+        self.one_more_runs();
+    }
+
+    pub(super) fn end_reusable(&self, which: usize) {
+        self.reusable[which].runs_now.fetch_sub(1, SeqCst);
+        self.running.fetch_sub(1, SeqCst);
+    }
+
+    pub(super) fn expect_flushed(&self, which: usize, flushed: Result<bool, String>) {
+        if let Err(error) = flushed {
+            self.breaks(|| format!("reusable item {which} may be waited for, and yet: {error}"));
+        }
+    }
+
+    pub(super) fn end(&self, item: usize) {
+        self.running.fetch_sub(1, SeqCst);
+        self.entries[item].ended.fetch_add(1, SeqCst);
+    }
+
+    /// Each leaf of what the item forked must have been visited once.
+    pub(super) fn expect_forked(&self, item: usize, visits: impl Iterator<Item = u32>) {
+        for (leaf, visits) in visits.enumerate().filter(|(_, visits)| *visits != 1) {
+            self.breaks(|| {
+                format!("item {item}: its leaf {leaf} ran {visits} times, and not once")
+            });
+        }
+    }
+
+    pub(super) fn expect_over(&self, item: usize, joined: bool) {
+        if !joined || self.entries[item].ended.load(SeqCst) == 0 {
+            self.breaks(|| format!("the handle of item {item} was joined before the item ended"));
+        }
+    }
+
+    /// Whether each item that was accepted ran exactly once, and no other.
+    ///
+    /// # Errors
+    /// The first promise that was broken, in words. To be asked when the queue is drained.
+    pub fn verdict(&self) -> Result<(), String> {
+        if let Some(broken) = self.broken.get() {
+            return Err(broken.clone());
+        }
+        for (item, entry) in self.entries.iter().enumerate() {
+            let (begun, ended) = (entry.begun.load(SeqCst), entry.ended.load(SeqCst));
+            let expected = u32::from(entry.answer.load(SeqCst) == ACCEPTED);
+            if begun != expected || ended != expected {
+                return Err(match expected {
+                    0 => format!("item {item} was not accepted, and ran {begun} times"),
+                    _ => format!(
+                        "item {item} was accepted, and the queue is drained, but it began {begun} \
+                         times and ended {ended} times"
+                    ),
+                });
+            }
+        }
+        for (which, entry) in self.reusable.iter().enumerate() {
+            let [runs, accepted, cancelled, answered, seen] =
+                [&entry.runs, &entry.accepted, &entry.cancelled, &entry.answered, &entry.seen]
+                    .map(|count| count.load(SeqCst));
+            if runs + cancelled != accepted {
+                return Err(format!(
+                    "reusable item {which} was queued {accepted} times and cancelled {cancelled} \
+                     times, and ran {runs} times"
+                ));
+            }
+            if cancelled == 0 && seen < answered {
+                return Err(format!(
+                    "reusable item {which} was queued or pending at call {answered}, and no run \
+                     saw what was written before it: the last saw call {seen}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing waits while a CPU that may run it rests. To be asked again and again during
+    /// a run, with the time and, for each CPU, for how many nanoseconds it has rested; `None` where
+    /// it does not.
+    ///
+    /// # Errors
+    /// Which item waits, and which CPU rests; or another promise that was broken.
+    pub fn look(&self, now_ns: u64, idle_ns: impl Fn(CpuId) -> Option<u64>) -> Result<(), String> {
+        if let Some(broken) = self.broken.get() {
+            return Err(broken.clone());
+        }
+        // What waits for its turn is not to run.
+        if self.max_active.is_some_and(|most| self.running.load(SeqCst) >= most) {
+            self.entries.iter().for_each(|entry| entry.waits_since_ns.store(0, Relaxed));
+            return Ok(());
+        }
+        for (item, entry) in self.entries.iter().enumerate() {
+            if entry.answer.load(SeqCst) != ACCEPTED || entry.begun.load(SeqCst) > 0 {
+                continue;
+            }
+            let since_ns = match entry.waits_since_ns.load(Relaxed) {
+                0 => {
+                    entry.waits_since_ns.store(now_ns + 1, Relaxed);
+                    continue;
+                }
+                known => known - 1,
+            };
+            let waits_ns = now_ns - since_ns;
+            if waits_ns <= self.bound_ns {
+                continue;
+            }
+            let cpu = CpuId(entry.cpu.load(Relaxed));
+            let rests = self.allowed.get(&cpu).into_iter().flatten().find_map(|other| {
+                idle_ns(other).filter(|ns| *ns > self.bound_ns).map(|ns| (other, ns))
+            });
+            if let Some((other, ns)) = rests {
+                return Err(format!(
+                    "item {item}, queued on CPU {cpu}, waits for {} µs, while CPU {other}, which \
+                     may run it, has rested for {} µs",
+                    waits_ns / 1_000,
+                    ns / 1_000
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Ledger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let count =
+            |what: &dyn Fn(&Entry) -> bool| self.entries.iter().filter(|it| what(it)).count();
+        write!(
+            f,
+            "{} items accepted, {} begun, {} ended",
+            count(&|entry| entry.answer.load(SeqCst) == ACCEPTED),
+            count(&|entry| entry.begun.load(SeqCst) > 0),
+            count(&|entry| entry.ended.load(SeqCst) > 0),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger(max_active: Option<usize>) -> Ledger {
+        let allowed = [(CpuId(0), "0-1".parse().unwrap())].into_iter().collect();
+        Ledger::new(2, 1, allowed, max_active, Duration::from_nanos(100))
+    }
+
+    fn accept(ledger: &Ledger, item: usize) {
+        ledger.offer(item, CpuId(0));
+        ledger.answer(item, true);
+    }
+
+    #[test]
+    fn an_item_must_run_exactly_once() {
+        let kept = ledger(None);
+        accept(&kept, 0);
+        assert!(kept.verdict().unwrap_err().contains("item 0 was accepted"));
+        kept.begin(0);
+        assert!(kept.verdict().unwrap_err().contains("began 1 times and ended 0 times"));
+        kept.end(0);
+        assert_eq!(kept.verdict(), Ok(()));
+        kept.begin(0);
+        assert_eq!(kept.verdict(), Err("item 0 ran twice".to_owned()));
+        let refused = ledger(None);
+        refused.offer(1, CpuId(0));
+        refused.answer(1, false);
+        assert_eq!(refused.verdict(), Ok(()));
+        refused.begin(1);
+        assert!(refused.verdict().unwrap_err().contains("was not accepted, and ran 1 times"));
+    }
+
+    #[test]
+    fn no_more_than_max_active_may_run() {
+        let ledger = ledger(Some(1));
+        accept(&ledger, 0);
+        accept(&ledger, 1);
+        ledger.begin(0);
+        assert_eq!(ledger.look(0, |_| None), Ok(()));
+        ledger.begin(1);
+        assert!(ledger.verdict().unwrap_err().contains("2 items ran at once"));
+    }
+
+    #[test]
+    fn a_reusable_item_runs_alone_and_as_often_as_it_was_queued() {
+        let kept = ledger(None);
+        let turn = kept.offer_reusable(0);
+        kept.answer_reusable(0, turn, Some(true));
+        assert!(kept.verdict().unwrap_err().contains("queued 1 times"));
+        kept.begin_reusable(0);
+        kept.end_reusable(0);
+        assert_eq!(kept.verdict(), Ok(()));
+        let turn = kept.offer_reusable(0);
+        kept.answer_reusable(0, turn, Some(false));
+        assert!(kept.verdict().unwrap_err().contains("no run saw"), "{:?}", kept.verdict());
+        let twice = ledger(None);
+        twice.begin_reusable(0);
+        twice.begin_reusable(0);
+        assert!(twice.verdict().unwrap_err().contains("two workers at once"));
+    }
+
+    #[test]
+    fn nothing_may_wait_while_a_cpu_rests_that_may_run_it() {
+        let all = ledger(None);
+        accept(&all, 0);
+        let rests = |which: u32, ns| move |cpu: CpuId| (cpu.0 == which).then_some(ns);
+        assert_eq!(all.look(1_000, rests(1, 5_000)), Ok(()), "seen for the first time");
+        assert_eq!(all.look(1_090, rests(1, 5_000)), Ok(()), "not for long");
+        assert_eq!(all.look(1_500, rests(1, 90)), Ok(()), "no CPU rests for long");
+        assert_eq!(all.look(1_500, rests(2, 5_000)), Ok(()), "another's CPU");
+        let broken = all.look(1_500, rests(1, 5_000)).unwrap_err();
+        assert!(broken.contains("item 0, queued on CPU 0") && broken.contains("CPU 1"), "{broken}");
+        all.begin(0);
+        assert_eq!(all.look(1_500, rests(1, 5_000)), Ok(()));
+    }
+}

@@ -1,0 +1,255 @@
+//! A medium on which things go wrong on purpose.
+#![allow(unsafe_code)]
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use coreshard_platform::{Platform, Time};
+
+use super::{Command, Data, Geometry, Lane, Medium, Reaped, Waker};
+use crate::buffer::BufferPool;
+use crate::error::OpenError;
+use crate::request::Op;
+
+/// How often what goes wrong, in parts per million of the commands. The seed decides which.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultPlan {
+    /// Where the dice begin.
+    pub seed: u64,
+    /// Fails with EAGAIN before anything was done.
+    pub transient: u32,
+    /// Fails with EIO before anything was done.
+    pub media: u32,
+    /// Only the first part of a transfer is done, and as much is told.
+    pub short: u32,
+    /// The first part of a write is done, and then it fails with EIO.
+    pub torn: u32,
+    /// It is done, but told late.
+    pub delayed: u32,
+    /// How late at the most.
+    pub longest_delay: Duration,
+    /// It is told before an earlier one.
+    pub reordered: u32,
+    /// It is done, but never told, until it is cancelled.
+    pub lost: u32,
+    /// From so many commands on, the device is gone (ENODEV); 0: it stays.
+    pub gone_after: u64,
+}
+
+/// Wraps a medium, and lets things go wrong as a [`FaultPlan`] says.
+pub struct Faulty<P: Platform> {
+    inner: Arc<dyn Medium<P>>,
+    plan: FaultPlan,
+    commands: Arc<AtomicU64>,
+    lanes: AtomicU64,
+}
+
+impl<P: Platform> Faulty<P> {
+    /// Wraps `inner`.
+    pub fn new(inner: Arc<dyn Medium<P>>, plan: FaultPlan) -> Self {
+        Self { inner, plan, commands: Arc::default(), lanes: AtomicU64::new(0) }
+    }
+}
+
+impl<P: Platform> fmt::Debug for Faulty<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Faulty").field("inner", &self.inner).field("plan", &self.plan).finish()
+    }
+}
+
+impl<P: Platform> Medium<P> for Faulty<P> {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn lane(&self, depth: u32) -> Result<Box<dyn Lane>, OpenError> {
+        let number = self.lanes.fetch_add(1, Relaxed);
+        Ok(Box::new(FaultyLane::<P> {
+            inner: self.inner.lane(depth)?,
+            plan: self.plan,
+            commands: Arc::clone(&self.commands),
+            random: self.plan.seed ^ number.wrapping_mul(0xA076_1D64_78BD_642F),
+            ready: Vec::new(),
+            late: Vec::new(),
+            will_be_lost: HashSet::new(),
+            lost: HashSet::new(),
+            torn: HashSet::new(),
+            scratch: Vec::new(),
+            platform: std::marker::PhantomData,
+        }))
+    }
+}
+
+struct FaultyLane<P: Platform> {
+    inner: Box<dyn Lane>,
+    plan: FaultPlan,
+    commands: Arc<AtomicU64>,
+    random: u64,
+    /// Completions to be told.
+    ready: Vec<Reaped>,
+    /// Completions to be told at their time.
+    late: Vec<(Time, Reaped)>,
+    /// Commands whose completion will be kept back, and whose completion is.
+    will_be_lost: HashSet<u64>,
+    lost: HashSet<u64>,
+    /// Commands that fail after their first part.
+    torn: HashSet<u64>,
+    scratch: Vec<Reaped>,
+    platform: std::marker::PhantomData<P>,
+}
+
+impl<P: Platform> FaultyLane<P> {
+    /// SplitMix64 (Sebastiano Vigna, public domain).
+    fn below(&mut self, bound: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % bound.max(1)
+    }
+
+    fn falls(&mut self, per_million: u32) -> bool {
+        per_million > 0 && self.below(1_000_000) < u64::from(per_million)
+    }
+
+    fn failure(&mut self) -> Option<i32> {
+        let commands = self.commands.fetch_add(1, Relaxed);
+        if self.plan.gone_after > 0 && commands >= self.plan.gone_after {
+            return Some(libc::ENODEV);
+        }
+        if self.falls(self.plan.transient) {
+            return Some(libc::EAGAIN);
+        }
+        self.falls(self.plan.media).then_some(libc::EIO)
+    }
+
+    /// The first part of a transfer of one piece.
+    fn first_part(&mut self, command: &Command) -> Option<Command> {
+        let Data::One { start, bytes, registered } = command.data else { return None };
+        let blocks = bytes / 512;
+        if blocks < 2 || !matches!(command.op, Op::Read | Op::Write) {
+            return None;
+        }
+        let bytes = 512 * (1 + self.below(blocks as u64 - 1) as usize);
+        Some(Command { data: Data::One { start, bytes, registered }, ..*command })
+    }
+
+    fn sort_in(&mut self, reaped: Reaped) {
+        if self.will_be_lost.remove(&reaped.id) {
+            self.lost.insert(reaped.id);
+            return;
+        }
+        let reaped = match self.torn.remove(&reaped.id) && reaped.result > 0 {
+            true => Reaped { result: -libc::EIO, ..reaped },
+            false => reaped,
+        };
+        if self.falls(self.plan.delayed) {
+            let longest = self.plan.longest_delay.as_nanos() as u64;
+            let late = Duration::from_nanos(self.below(longest));
+            self.late.push((P::now() + late, reaped));
+        } else if self.falls(self.plan.reordered) && !self.ready.is_empty() {
+            let place = self.below(self.ready.len() as u64) as usize;
+            self.ready.insert(place, reaped);
+        } else {
+            self.ready.push(reaped);
+        }
+    }
+
+    fn release_late(&mut self) {
+        if self.late.is_empty() {
+            return;
+        }
+        let now = P::now();
+        let ready = &mut self.ready;
+        self.late.retain(|(at, reaped)| {
+            let wait = *at > now;
+            if !wait {
+                ready.push(*reaped);
+            }
+            wait
+        });
+    }
+}
+
+// SAFETY: commands go to the inner lane, whose contract is the same; what is told here has been
+// told by the inner one, or was never given to it.
+unsafe impl<P: Platform> Lane for FaultyLane<P> {
+    unsafe fn start(&mut self, command: &Command) -> bool {
+        if let Some(errno) = self.failure() {
+            self.ready.push(Reaped { id: command.id, result: -errno });
+            return true;
+        }
+        let torn = command.op == Op::Write && self.falls(self.plan.torn);
+        let part =
+            if torn || self.falls(self.plan.short) { self.first_part(command) } else { None };
+        // SAFETY: as promised to this function; a part of the memory is good for as long.
+        let taken = unsafe { self.inner.start(part.as_ref().unwrap_or(command)) };
+        if taken {
+            if torn && part.is_some() {
+                self.torn.insert(command.id);
+            }
+            if self.falls(self.plan.lost) {
+                self.will_be_lost.insert(command.id);
+            }
+        }
+        taken
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn reap(&mut self, into: &mut Vec<Reaped>) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        self.inner.reap(&mut scratch);
+        scratch.drain(..).for_each(|reaped| self.sort_in(reaped));
+        self.scratch = scratch;
+        self.release_late();
+        into.append(&mut self.ready);
+    }
+
+    fn wait(&mut self, wanted: u32, timeout: Option<Duration>) -> io::Result<()> {
+        let mut scratch = Vec::new();
+        self.inner.reap(&mut scratch);
+        scratch.into_iter().for_each(|reaped| self.sort_in(reaped));
+        if !self.ready.is_empty() {
+            return Ok(());
+        }
+        let now = P::now();
+        let due = self.late.iter().map(|(at, _)| *at - now).min();
+        let timeout = match (timeout, due) {
+            (Some(timeout), Some(due)) => Some(timeout.min(due)),
+            (timeout, due) => timeout.or(due),
+        };
+        self.inner.wait(wanted, timeout)
+    }
+
+    fn cancel(&mut self, id: u64) {
+        // An abort of what was lost succeeds, as on a real adapter.
+        if self.lost.remove(&id) {
+            self.ready.push(Reaped { id, result: -libc::ECANCELED });
+        } else {
+            self.will_be_lost.remove(&id);
+            self.inner.cancel(id);
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        self.inner.waker()
+    }
+
+    fn register(&mut self, pool: &BufferPool) -> io::Result<bool> {
+        self.inner.register(pool)
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, with faults", self.inner.describe())
+    }
+}

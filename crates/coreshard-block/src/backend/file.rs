@@ -1,0 +1,186 @@
+//! A file or block device as a medium.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use coreshard_platform::Platform;
+
+use super::pool::PoolLane;
+use super::ring::RingLane;
+use super::sync::SyncLane;
+use super::{Executor, Geometry, Lane, Medium, RingOptions};
+use crate::error::{OpenError, OpenErrorKind};
+
+/// How a file's requests are done.
+#[derive(Clone, Default)]
+pub enum Engine {
+    /// By io_uring where that can be had, else by the thread pool where one was given, else by
+    /// system calls on the calling thread. [`Lane::describe`] says which, and why.
+    #[default]
+    Auto,
+    /// By io_uring, or not at all.
+    IoUring,
+    /// By system calls on the calling thread: for files that never wait, such as those in memory.
+    Sync,
+    /// By other threads.
+    Threads,
+}
+
+/// How a file is to be opened.
+#[derive(Clone, Default)]
+pub struct FileOptions {
+    /// Whether it is to be written too.
+    pub write: bool,
+    /// Past the page cache (O_DIRECT).
+    pub direct: bool,
+    /// How its requests are done.
+    pub engine: Engine,
+    /// How its rings are to be.
+    pub ring: RingOptions,
+    /// Other threads for [`Engine::Threads`], and for [`Engine::Auto`] where io_uring is forbidden.
+    pub executor: Option<Arc<dyn Executor>>,
+}
+
+/// A file or block device.
+pub struct File {
+    path: PathBuf,
+    name: String,
+    descriptor: Arc<OwnedFd>,
+    geometry: Geometry,
+    options: FileOptions,
+}
+
+impl File {
+    /// Opens a regular file or a block device.
+    ///
+    /// # Errors
+    /// Where it is not there, is something else, or cannot be opened as asked.
+    pub fn open(path: &Path, options: FileOptions) -> Result<Self, OpenError> {
+        let failed = |reason: io::Error| {
+            let (writing, direct) = (options.write, options.direct);
+            let path = path.to_owned();
+            OpenError::new(OpenErrorKind::File { path, reason, writing, direct })
+        };
+        let mut flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
+        if options.direct {
+            flags |= libc::O_DIRECT;
+        }
+        if path.is_dir() {
+            return Err(OpenError::new(OpenErrorKind::Folder { path: path.to_owned() }));
+        }
+        let opened =
+            OpenOptions::new().read(true).write(options.write).custom_flags(flags).open(path);
+        let file = opened.map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        let no_size = || OpenError::new(OpenErrorKind::NoSize { path: path.to_owned() });
+        // Nonblocking was for the opening of what turns out to be a pipe.
+        // SAFETY: sets flags of an open descriptor.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & libc::O_DIRECT) } != 0 {
+            return Err(failed(io::Error::last_os_error()));
+        }
+        let bytes = if metadata.is_file() {
+            metadata.len()
+        } else if metadata.file_type().is_block_device() {
+            device_bytes(&file).ok_or_else(no_size)?
+        } else {
+            return Err(no_size());
+        };
+        let (block_bytes, memory_align) =
+            if options.direct { direct_alignment(&file) } else { (1, 1) };
+        let geometry = Geometry { bytes, block_bytes, memory_align, writable: options.write };
+        Ok(Self {
+            name: path.display().to_string(),
+            path: path.to_owned(),
+            descriptor: Arc::new(OwnedFd::from(file)),
+            geometry,
+            options,
+        })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn device_bytes(file: &std::fs::File) -> Option<u64> {
+    // SAFETY: asks for the position of an open descriptor's end; nothing reads by position.
+    u64::try_from(unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_END) }).ok()
+}
+
+/// What direct I/O on this file wants of offsets and of addresses: as statx(2) says, else 512 bytes
+/// for both, which a kernel that cannot tell (before 6.1) usually wants.
+fn direct_alignment(file: &std::fs::File) -> (u32, u32) {
+    const STATX_DIOALIGN: u32 = 0x2000;
+    // SAFETY: all zeros is a valid value of this plain struct.
+    let mut answer: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: an open descriptor, an empty path, and a live struct for the answer.
+    let rc = unsafe {
+        libc::statx(
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            STATX_DIOALIGN,
+            &raw mut answer,
+        )
+    };
+    if rc == 0 && answer.stx_mask & STATX_DIOALIGN != 0 && answer.stx_dio_offset_align > 0 {
+        (answer.stx_dio_offset_align, answer.stx_dio_mem_align.max(1))
+    } else {
+        (512, 512)
+    }
+}
+
+impl<P: Platform> Medium<P> for File {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn lane(&self, depth: u32) -> Result<Box<dyn Lane>, OpenError> {
+        let file = || Arc::clone(&self.descriptor);
+        let executor = self.options.executor.as_ref();
+        let refused = |steps| {
+            let name = self.name.clone();
+            OpenError::new(OpenErrorKind::Ring { name, steps })
+        };
+        let ring = || RingLane::new(file(), depth, self.options.ring);
+        match (&self.options.engine, executor) {
+            (Engine::IoUring, _) => Ok(Box::new(ring().map_err(refused)?)),
+            (Engine::Auto, executor) => match (ring(), executor) {
+                (Ok(lane), _) => Ok(Box::new(lane)),
+                (Err(steps), Some(executor)) => {
+                    let why = format!(" (no io_uring: {})", steps.join("; "));
+                    Ok(Box::new(PoolLane::<P>::new(Arc::clone(executor), file(), why)))
+                }
+                (Err(steps), None) => {
+                    let why = format!(" (no io_uring: {})", steps.join("; "));
+                    Ok(Box::new(SyncLane::<P>::new(file(), why)))
+                }
+            },
+            (Engine::Threads, Some(executor)) => {
+                Ok(Box::new(PoolLane::<P>::new(Arc::clone(executor), file(), String::new())))
+            }
+            (Engine::Threads, None) => Err(OpenError::new(OpenErrorKind::Lane {
+                name: self.name.clone(),
+                reason: io::Error::new(io::ErrorKind::InvalidInput, "no executor was given"),
+            })),
+            (Engine::Sync, _) => Ok(Box::new(SyncLane::<P>::new(file(), String::new()))),
+        }
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File").field("path", &self.path).field("geometry", &self.geometry).finish()
+    }
+}

@@ -1,0 +1,149 @@
+//! A medium in memory.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coreshard_platform::{Lock, Parker, Platform};
+
+use super::null::{park, unparks};
+use super::{Command, Data, Geometry, Lane, Medium, Reaped, Waker};
+use crate::error::OpenError;
+use crate::request::Op;
+
+/// Bytes under one lock: a part of this size moves in one piece.
+const STRIPE_BYTES: usize = 64 * 1024;
+
+struct Store<P: Platform> {
+    bytes: u64,
+    stripes: Box<[Lock<P, Box<[u8]>>]>,
+}
+
+impl<P: Platform> Store<P> {
+    /// Calls `with` for each part of a range, and the part's place in it.
+    fn parts(&self, offset: u64, bytes: usize, mut with: impl FnMut(&mut [u8], usize)) -> usize {
+        let end = offset.saturating_add(bytes as u64).min(self.bytes);
+        let mut at = offset;
+        while at < end {
+            let (stripe, from) =
+                ((at / STRIPE_BYTES as u64) as usize, (at % STRIPE_BYTES as u64) as usize);
+            let length = ((end - at) as usize).min(STRIPE_BYTES - from);
+            let mut stripe = self.stripes[stripe].lock();
+            with(&mut stripe[from..from + length], (at - offset) as usize);
+            at += length as u64;
+        }
+        end.saturating_sub(offset) as usize
+    }
+
+    fn perform(&self, command: &Command) -> i32 {
+        let one;
+        let pieces: &[libc::iovec] = match command.data {
+            Data::None => &[],
+            Data::One { start, bytes, .. } => {
+                one = [libc::iovec { iov_base: start.cast(), iov_len: bytes }];
+                &one
+            }
+            Data::Many { pieces, count } => {
+                // SAFETY: by the contract of `Lane::start` they are good until the completion.
+                unsafe { std::slice::from_raw_parts(pieces, count as usize) }
+            }
+        };
+        let mut moved = 0;
+        match command.op {
+            Op::Read | Op::Write => {
+                for piece in pieces {
+                    let start = piece.iov_base.cast::<u8>();
+                    let offset = command.offset + moved as u64;
+                    moved += self.parts(offset, piece.iov_len, |part, at| {
+                        // SAFETY: `parts` stays within the piece, which is nobody else's.
+                        unsafe {
+                            let there = start.add(at);
+                            match command.op {
+                                Op::Read => there.copy_from(part.as_ptr(), part.len()),
+                                _ => there.copy_to(part.as_mut_ptr(), part.len()),
+                            }
+                        }
+                    });
+                }
+            }
+            Op::Discard | Op::WriteZeroes => {
+                self.parts(command.offset, command.bytes as usize, |part, _| part.fill(0));
+            }
+            Op::Fsync | Op::FsyncData => {}
+        }
+        moved as i32
+    }
+}
+
+/// A device in memory: each thread moves its own data, so a transfer of more than 64 KiB is not one
+/// piece for others.
+pub struct Memory<P: Platform> {
+    store: Arc<Store<P>>,
+}
+
+impl<P: Platform> Memory<P> {
+    /// `bytes` zeroed bytes.
+    pub fn new(bytes: u64) -> Self {
+        let stripes = (0..bytes.div_ceil(STRIPE_BYTES as u64))
+            .map(|_| Lock::new(vec![0; STRIPE_BYTES].into_boxed_slice()))
+            .collect();
+        Self { store: Arc::new(Store { bytes, stripes }) }
+    }
+}
+
+impl<P: Platform> std::fmt::Debug for Memory<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").field("bytes", &self.store.bytes).finish()
+    }
+}
+
+impl<P: Platform> Medium<P> for Memory<P> {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry { bytes: self.store.bytes, block_bytes: 1, memory_align: 1, writable: true }
+    }
+
+    fn lane(&self, _depth: u32) -> Result<Box<dyn Lane>, OpenError> {
+        let (store, parker) = (Arc::clone(&self.store), Arc::new(Parker::<P>::new()));
+        Ok(Box::new(MemoryLane { store, done: Vec::new(), parker }))
+    }
+}
+
+struct MemoryLane<P: Platform> {
+    store: Arc<Store<P>>,
+    done: Vec<Reaped>,
+    parker: Arc<Parker<P>>,
+}
+
+// SAFETY: it is done with a command's memory when `start` returns.
+unsafe impl<P: Platform> Lane for MemoryLane<P> {
+    unsafe fn start(&mut self, command: &Command) -> bool {
+        self.done.push(Reaped { id: command.id, result: self.store.perform(command) });
+        true
+    }
+
+    fn reap(&mut self, into: &mut Vec<Reaped>) {
+        into.append(&mut self.done);
+    }
+
+    fn wait(&mut self, _wanted: u32, timeout: Option<Duration>) -> io::Result<()> {
+        if self.done.is_empty() {
+            park(&self.parker, timeout);
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, _id: u64) {}
+
+    fn waker(&self) -> Waker {
+        unparks(&self.parker)
+    }
+
+    fn describe(&self) -> String {
+        "memory".to_owned()
+    }
+}

@@ -1,0 +1,99 @@
+//! One system call for each command, on the calling thread: for files whose reads never wait, and
+//! the work of the thread pool.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use coreshard_platform::{Parker, Platform};
+
+use super::null::{park, unparks};
+use super::{Command, Data, Lane, Reaped, Waker};
+use crate::request::Op;
+
+/// Does the command with the calling thread. The bytes, or the negative errno.
+pub(super) fn perform(fd: RawFd, command: &Command) -> i32 {
+    let offset = command.offset as libc::off_t;
+    let bytes = command.bytes as libc::off_t;
+    // SAFETY: by the contract of `Lane::start` the memory is good until the completion, and the
+    // descriptor is open: its owner is held by whoever calls this.
+    let result = unsafe {
+        match (command.op, command.data) {
+            (Op::Read, Data::One { start, bytes, .. }) => {
+                libc::pread(fd, start.cast(), bytes, offset)
+            }
+            (Op::Write, Data::One { start, bytes, .. }) => {
+                libc::pwrite(fd, start.cast(), bytes, offset)
+            }
+            (Op::Read, Data::Many { pieces, count }) => {
+                libc::preadv(fd, pieces, count as i32, offset)
+            }
+            (Op::Write, Data::Many { pieces, count }) => {
+                libc::pwritev(fd, pieces, count as i32, offset)
+            }
+            (Op::Read | Op::Write, Data::None) => 0,
+            (Op::Fsync, _) => libc::fsync(fd) as isize,
+            (Op::FsyncData, _) => libc::fdatasync(fd) as isize,
+            (Op::Discard | Op::WriteZeroes, _) => {
+                libc::fallocate(fd, fallocate_mode(command.op), offset, bytes) as isize
+            }
+        }
+    };
+    if result >= 0 {
+        return i32::try_from(result).unwrap_or(i32::MAX);
+    }
+    -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// See fallocate(2). Both keep the size.
+pub(super) fn fallocate_mode(op: Op) -> i32 {
+    match op {
+        Op::Discard => libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+        _ => libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE,
+    }
+}
+
+pub(super) struct SyncLane<P: Platform> {
+    file: Arc<OwnedFd>,
+    done: Vec<Reaped>,
+    parker: Arc<Parker<P>>,
+    why: String,
+}
+
+impl<P: Platform> SyncLane<P> {
+    pub(super) fn new(file: Arc<OwnedFd>, why: String) -> Self {
+        Self { file, done: Vec::new(), parker: Arc::new(Parker::new()), why }
+    }
+}
+
+// SAFETY: it is done with a command's memory when `start` returns.
+unsafe impl<P: Platform> Lane for SyncLane<P> {
+    unsafe fn start(&mut self, command: &Command) -> bool {
+        let result = perform(self.file.as_raw_fd(), command);
+        self.done.push(Reaped { id: command.id, result });
+        true
+    }
+
+    fn reap(&mut self, into: &mut Vec<Reaped>) {
+        into.append(&mut self.done);
+    }
+
+    fn wait(&mut self, _wanted: u32, timeout: Option<Duration>) -> io::Result<()> {
+        if self.done.is_empty() {
+            park(&self.parker, timeout);
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, _id: u64) {}
+
+    fn waker(&self) -> Waker {
+        unparks(&self.parker)
+    }
+
+    fn describe(&self) -> String {
+        format!("sync{}", self.why)
+    }
+}

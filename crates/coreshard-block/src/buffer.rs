@@ -1,0 +1,268 @@
+//! Buffers that the layer owns while a request is in flight.
+#![allow(unsafe_code)]
+
+use std::alloc::{self, Layout};
+use std::fmt;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What direct I/O is content with everywhere, in bytes.
+pub const PAGE_BYTES: usize = 4096;
+
+enum Owner {
+    Vec { capacity: usize },
+    Heap(Layout),
+    Pool { pool: BufferPool, index: u16 },
+}
+
+/// Bytes that are handed to the layer with a request, and back with its completion.
+///
+/// Moving a buffer does not move its bytes; so the device may work on them while the layer keeps
+/// the buffer.
+pub struct Buffer {
+    start: NonNull<u8>,
+    length: usize,
+    owner: Owner,
+}
+
+// SAFETY: the bytes belong to this value alone, as a Vec's do.
+unsafe impl Send for Buffer {}
+// SAFETY: a shared reference gives out a shared slice.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// `length` zeroed bytes, aligned to a page, as direct I/O wants them.
+    ///
+    /// # Panics
+    /// Where `length` is 0 or more than half of the address space.
+    pub fn aligned(length: usize) -> Self {
+        assert!(length > 0, "a buffer has at least one byte");
+        let layout = Layout::from_size_align(length, PAGE_BYTES).expect("a possible length");
+        // SAFETY: the length is not 0.
+        let start = unsafe { alloc::alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { alloc::handle_alloc_error(layout) };
+        Self { start, length, owner: Owner::Heap(layout) }
+    }
+
+    /// The bytes as a Vec: without copying where the buffer was made of one.
+    pub fn into_vec(self) -> Vec<u8> {
+        let Owner::Vec { capacity } = self.owner else { return self.to_vec() };
+        let this = ManuallyDrop::new(self);
+        // SAFETY: these are the parts of a Vec that was taken apart in `from`.
+        unsafe { Vec::from_raw_parts(this.start.as_ptr(), this.length, capacity) }
+    }
+
+    /// Where its bytes are, for a backend.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// The buffer's number in `pool`, if it is from there.
+    pub(crate) fn index_in(&self, pool: Option<&BufferPool>) -> Option<u16> {
+        match (&self.owner, pool) {
+            (Owner::Pool { pool: own, index }, Some(pool)) if own.is(pool) => Some(*index),
+            _ => None,
+        }
+    }
+}
+
+impl From<Vec<u8>> for Buffer {
+    fn from(vec: Vec<u8>) -> Self {
+        let mut vec = ManuallyDrop::new(vec);
+        let start = NonNull::new(vec.as_mut_ptr()).expect("a Vec's pointer is not null");
+        Self { start, length: vec.len(), owner: Owner::Vec { capacity: vec.capacity() } }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the bytes are initialised and live as long as this value, which owns them.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`; the borrow is exclusive.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        match &self.owner {
+            Owner::Vec { capacity } => {
+                // SAFETY: as in `into_vec`, once.
+                let vec =
+                    unsafe { Vec::from_raw_parts(self.start.as_ptr(), self.length, *capacity) };
+                drop(vec);
+            }
+            // SAFETY: allocated with this layout, freed once.
+            Owner::Heap(layout) => unsafe { alloc::dealloc(self.start.as_ptr(), *layout) },
+            Owner::Pool { pool, index } => pool.put(*index),
+        }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("length", &self.length).finish_non_exhaustive()
+    }
+}
+
+struct Region {
+    start: NonNull<u8>,
+    layout: Layout,
+    each: usize,
+    count: u16,
+    /// A bit set is a buffer that is out.
+    out: Box<[AtomicU64]>,
+}
+
+// SAFETY: a buffer's bytes are reached by whoever took it, and `out` admits one.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, freed once; every buffer that is out keeps it alive.
+        unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+/// Buffers of one size in one piece of memory, which a ring can register, so that the kernel need
+/// not look up their pages for each request. Clones are handles to the same pool.
+#[derive(Clone)]
+pub struct BufferPool {
+    region: Arc<Region>,
+}
+
+impl BufferPool {
+    /// `count` buffers (1 to 16,384, as many as a kernel registers) of `each` bytes, each aligned
+    /// to a page.
+    ///
+    /// # Errors
+    /// Where a number is out of range.
+    pub fn new(count: u16, each: usize) -> io::Result<Self> {
+        let bad = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
+        if !(1..=16_384).contains(&count) || each == 0 {
+            return Err(bad(format!("a pool has 1 to 16384 buffers, not {count} of {each} bytes")));
+        }
+        let stride = each.checked_next_multiple_of(PAGE_BYTES);
+        let layout = stride
+            .and_then(|stride| stride.checked_mul(usize::from(count)))
+            .and_then(|bytes| Layout::from_size_align(bytes, PAGE_BYTES).ok())
+            .ok_or_else(|| bad(format!("{count} buffers of {each} bytes are too much")))?;
+        // SAFETY: neither number is 0.
+        let start = unsafe { alloc::alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { alloc::handle_alloc_error(layout) };
+        let out = (0..count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Ok(Self { region: Arc::new(Region { start, layout, each, count, out }) })
+    }
+
+    fn stride(&self) -> usize {
+        self.region.each.next_multiple_of(PAGE_BYTES)
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.region, &other.region)
+    }
+
+    /// A buffer that nobody has; it holds what its last user left. It comes back when dropped.
+    pub fn take(&self) -> Option<Buffer> {
+        for (at, word) in self.region.out.iter().enumerate() {
+            let valid = usize::from(self.region.count) - at * 64;
+            let valid = if valid >= 64 { u64::MAX } else { (1 << valid) - 1 };
+            let mut seen = word.load(Ordering::Relaxed);
+            while !seen & valid != 0 {
+                let bit = (!seen & valid).trailing_zeros();
+                // Acquire pairs with the Release of `put`.
+                seen = word.fetch_or(1 << bit, Ordering::Acquire);
+                if seen & (1 << bit) == 0 {
+                    let index = at * 64 + bit as usize;
+                    // SAFETY: below `count`, so inside the region.
+                    let start = unsafe { self.region.start.add(index * self.stride()) };
+                    let owner = Owner::Pool { pool: self.clone(), index: index as u16 };
+                    return Some(Buffer { start, length: self.region.each, owner });
+                }
+            }
+        }
+        None
+    }
+
+    fn put(&self, index: u16) {
+        let bit = 1 << (index % 64);
+        self.region.out[usize::from(index / 64)].fetch_and(!bit, Ordering::Release);
+    }
+
+    /// Buffers that are out.
+    pub fn taken(&self) -> u32 {
+        self.region.out.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
+    }
+
+    /// Start and length of each buffer, for a ring.
+    pub(crate) fn extents(&self) -> Vec<libc::iovec> {
+        (0..usize::from(self.region.count))
+            .map(|index| libc::iovec {
+                // SAFETY: inside the region.
+                iov_base: unsafe { self.region.start.add(index * self.stride()) }.as_ptr().cast(),
+                iov_len: self.region.each,
+            })
+            .collect()
+    }
+}
+
+impl fmt::Debug for BufferPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BufferPool")
+            .field("count", &self.region.count)
+            .field("each", &self.region.each)
+            .field("taken", &self.taken())
+            .finish()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vec_goes_in_and_out_without_a_copy() {
+        let mut vec = Vec::with_capacity(100);
+        vec.extend_from_slice(b"bytes");
+        let address = vec.as_ptr();
+        let mut buffer = Buffer::from(vec);
+        buffer[0] = b'B';
+        let vec = buffer.into_vec();
+        assert_eq!((vec.as_ptr(), vec.capacity(), vec.as_slice()), (address, 100, &b"Bytes"[..]));
+        assert_eq!(Buffer::from(Vec::new()).into_vec(), []);
+        let aligned = Buffer::aligned(10);
+        assert!(aligned.start().addr().is_multiple_of(PAGE_BYTES));
+        assert_eq!(aligned.into_vec(), [0; 10]);
+    }
+
+    #[test]
+    fn a_pool_s_buffers_come_back() {
+        let pool = BufferPool::new(70, 512).unwrap();
+        let mut taken: Vec<Buffer> = std::iter::from_fn(|| pool.take()).collect();
+        assert_eq!((taken.len(), pool.taken()), (70, 70));
+        for (at, buffer) in taken.iter_mut().enumerate() {
+            assert_eq!(buffer.index_in(Some(&pool)), Some(at as u16));
+            buffer.fill(at as u8);
+        }
+        assert!(taken.iter().enumerate().all(|(at, buffer)| buffer.iter().all(|b| *b == at as u8)));
+        let kept = taken.pop();
+        drop(taken);
+        assert_eq!(pool.taken(), 1);
+        drop(pool);
+        assert_eq!(kept.unwrap()[511], 69, "a buffer keeps its pool's memory");
+        assert!(BufferPool::new(0, 1).is_err() && BufferPool::new(1, 0).is_err());
+    }
+}

@@ -1,0 +1,328 @@
+//! What happened to a device's requests, counted: a ladder.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use coreshard_platform::{AtomicInt, NodeMemoryError, Padded, Platform, fields};
+use coreshard_topology::NodeId;
+
+use crate::node_slice::NodeSlice;
+
+/// How a device's counters lie in memory: a ladder, the oldest rung first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CounterLayout {
+    /// Side by side in one line, as Linux' SCSI devices had them: whoever issues waits for
+    /// whoever completes.
+    Packed,
+    /// Each on lines of its own.
+    Padded,
+    /// Each thread counts on a line of its own, without a locked instruction; reading sums all.
+    #[default]
+    PerCpu,
+}
+
+impl CounterLayout {
+    /// All rungs, the oldest first.
+    pub const ALL: [Self; 3] = [Self::Packed, Self::Padded, Self::PerCpu];
+}
+
+impl fmt::Display for CounterLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Packed => "packed",
+            Self::Padded => "padded",
+            Self::PerCpu => "per-cpu",
+        })
+    }
+}
+
+/// Why a text is no [`CounterLayout`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseCounterLayoutError {
+    given: String,
+}
+
+impl fmt::Display for ParseCounterLayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is no counter layout; there are packed, padded and per-cpu", self.given)
+    }
+}
+
+impl std::error::Error for ParseCounterLayoutError {}
+
+impl FromStr for CounterLayout {
+    type Err = ParseCounterLayoutError;
+
+    fn from_str(text: &str) -> Result<Self, ParseCounterLayoutError> {
+        Self::ALL
+            .into_iter()
+            .find(|layout| layout.to_string() == text)
+            .ok_or_else(|| ParseCounterLayoutError { given: text.to_owned() })
+    }
+}
+
+/// Sums of a device's counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests handed to the device, retries not counted again.
+    pub issued: u64,
+    /// Requests that came to an end, well or not.
+    pub done: u64,
+    /// Of `done`: those that failed, timeouts included.
+    pub errors: u64,
+    /// Of `errors`: those that took longer than they were given.
+    pub timeouts: u64,
+}
+
+/// Four counters, side by side.
+#[derive(Debug)]
+#[repr(C)]
+struct Line<P: Platform> {
+    issued: P::AtomicU64,
+    done: P::AtomicU64,
+    errors: P::AtomicU64,
+    timeouts: P::AtomicU64,
+}
+fields!(Line<P: Platform> { issued, done, errors, timeouts });
+
+impl<P: Platform> Line<P> {
+    fn new() -> Self {
+        let zero = || P::AtomicU64::new(0);
+        Self { issued: zero(), done: zero(), errors: zero(), timeouts: zero() }
+    }
+}
+
+/// Four counters, each on lines of its own.
+#[derive(Debug)]
+#[repr(C)]
+struct Apart<P: Platform> {
+    issued: Padded<P::AtomicU64>,
+    done: Padded<P::AtomicU64>,
+    errors: Padded<P::AtomicU64>,
+    timeouts: Padded<P::AtomicU64>,
+}
+fields!(Apart<P: Platform> { issued, done, errors, timeouts });
+
+#[derive(Debug)]
+enum Slots<P: Platform> {
+    Packed(NodeSlice<Padded<Line<P>>>),
+    Padded(NodeSlice<Apart<P>>),
+    PerCpu(NodeSlice<Padded<Line<P>>>),
+}
+
+/// A device's counters, for a fixed number of threads.
+///
+/// A sum is exact with respect to everything that happens before the read, and nothing is ever
+/// counted twice; `done` is never read as more than `issued`.
+#[derive(Debug)]
+pub struct DeviceCounters<P: Platform> {
+    slots: Slots<P>,
+    /// Which lanes are out, so that each has one owner.
+    lanes: Box<[P::AtomicU32]>,
+}
+
+impl<P: Platform> DeviceCounters<P> {
+    /// Counters at zero for `threads` threads (at least one), on `node` where that is known.
+    ///
+    /// # Errors
+    /// Where there is no memory.
+    pub fn new(
+        layout: CounterLayout,
+        threads: usize,
+        node: Option<NodeId>,
+    ) -> Result<Self, NodeMemoryError> {
+        let threads = threads.max(1);
+        let lines = |count| NodeSlice::new::<P>(count, node, |_| Padded::new(Line::new()));
+        let slots = match layout {
+            CounterLayout::Packed => Slots::Packed(lines(1)?),
+            CounterLayout::Padded => Slots::Padded(NodeSlice::new::<P>(1, node, |_| {
+                let zero = || Padded::new(P::AtomicU64::new(0));
+                Apart { issued: zero(), done: zero(), errors: zero(), timeouts: zero() }
+            })?),
+            CounterLayout::PerCpu => Slots::PerCpu(lines(threads)?),
+        };
+        match &slots {
+            Slots::Packed(lines) | Slots::PerCpu(lines) => {
+                lines.iter().for_each(|line| P::describe::<Line<P>>(&raw const **line));
+            }
+            Slots::Padded(apart) => P::describe(&raw const apart[0]),
+        }
+        Ok(Self { slots, lanes: (0..threads).map(|_| P::AtomicU32::new(0)).collect() })
+    }
+
+    /// How they lie.
+    pub fn layout(&self) -> CounterLayout {
+        match &self.slots {
+            Slots::Packed(_) => CounterLayout::Packed,
+            Slots::Padded(_) => CounterLayout::Padded,
+            Slots::PerCpu(_) => CounterLayout::PerCpu,
+        }
+    }
+
+    /// The lane of thread number `thread`; `None` where there is no such number, or it is out
+    /// already: a lane has one owner.
+    pub fn lane(self: &Arc<Self>, thread: usize) -> Option<CounterLane<P>> {
+        let taken = self.lanes.get(thread)?;
+        // Acquire pairs with the Release of the last owner's drop: its plain stores are over.
+        (taken.swap(1, Acquire) == 0).then(|| CounterLane {
+            counters: Arc::clone(self),
+            thread,
+            one_thread: PhantomData,
+        })
+    }
+
+    /// The sums. Reads one line for each thread on the per-cpu rung.
+    pub fn read(&self) -> Counts {
+        // `done` before `issued`: what is done was issued before, so the sums are in order. Acquire
+        // pairs with the Release of `done`.
+        match &self.slots {
+            Slots::Packed(lines) | Slots::PerCpu(lines) => {
+                let sum = |of: fn(&Line<P>) -> &P::AtomicU64| -> u64 {
+                    lines.iter().map(|line| of(line).load(Acquire)).sum()
+                };
+                let [timeouts, errors] = [sum(|line| &line.timeouts), sum(|line| &line.errors)];
+                let done = sum(|line| &line.done);
+                Counts { timeouts, errors, done, issued: sum(|line| &line.issued) }
+            }
+            Slots::Padded(apart) => {
+                let Apart { issued, done, errors, timeouts } = &apart[0];
+                let [timeouts, errors] = [timeouts.load(Acquire), errors.load(Acquire)];
+                let done = done.load(Acquire);
+                Counts { timeouts, errors, done, issued: issued.load(Acquire) }
+            }
+        }
+    }
+}
+
+/// One thread's access to a device's counters. May be moved to another thread, not shared.
+#[derive(Debug)]
+pub struct CounterLane<P: Platform> {
+    counters: Arc<DeviceCounters<P>>,
+    thread: usize,
+    /// Not `Sync`: the per-cpu rung has no locked instruction.
+    one_thread: PhantomData<std::cell::Cell<()>>,
+}
+
+/// How a request ended, for the counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Well.
+    Well,
+    /// With an error other than a timeout.
+    Failed,
+    /// It took longer than it was given.
+    TimedOut,
+}
+
+impl<P: Platform> CounterLane<P> {
+    #[inline(always)]
+    fn bump(&self, padded: fn(&Apart<P>) -> &P::AtomicU64, line: fn(&Line<P>) -> &P::AtomicU64) {
+        // Release pairs with the Acquire of `read`: a sum of `done` comes with its `issued`.
+        match &self.counters.slots {
+            Slots::Packed(lines) => {
+                line(&lines[0]).fetch_add(1, Release);
+            }
+            Slots::Padded(apart) => {
+                padded(&apart[0]).fetch_add(1, Release);
+            }
+            Slots::PerCpu(lines) => {
+                // This lane is the only writer, so no instruction needs to be locked.
+                let counter = line(&lines[self.thread]);
+                counter.store(counter.load(Relaxed).wrapping_add(1), Release);
+            }
+        }
+    }
+
+    /// Counts a request that is handed to the device.
+    #[inline]
+    pub fn issued(&self) {
+        self.bump(|apart| &apart.issued, |line| &line.issued);
+    }
+
+    /// Counts a request that came to an end.
+    #[inline]
+    pub fn done(&self, ended: Ended) {
+        self.bump(|apart| &apart.done, |line| &line.done);
+        if ended != Ended::Well {
+            self.failed(ended);
+        }
+    }
+
+    #[cold]
+    fn failed(&self, ended: Ended) {
+        self.bump(|apart| &apart.errors, |line| &line.errors);
+        if ended == Ended::TimedOut {
+            self.bump(|apart| &apart.timeouts, |line| &line.timeouts);
+        }
+    }
+}
+
+impl<P: Platform> Drop for CounterLane<P> {
+    fn drop(&mut self) {
+        self.counters.lanes[self.thread].store(0, Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use coreshard_platform::Host;
+
+    #[test]
+    fn sums_are_exact_and_at_rest_issued_is_done() {
+        for layout in CounterLayout::ALL {
+            let counters = Arc::new(DeviceCounters::<Host>::new(layout, 3, None).unwrap());
+            let threads: Vec<_> = (0..3)
+                .map(|thread| {
+                    let lane = counters.lane(thread).unwrap();
+                    std::thread::spawn(move || {
+                        for request in 0..10_000 {
+                            lane.issued();
+                            lane.done(match request % 10 {
+                                0 => Ended::Failed,
+                                1 => Ended::TimedOut,
+                                _ => Ended::Well,
+                            });
+                        }
+                    })
+                })
+                .collect();
+            while threads.iter().any(|thread| !thread.is_finished()) {
+                let counts = counters.read();
+                assert!(counts.done <= counts.issued, "{layout}: {counts:?}");
+                assert!(counts.timeouts <= counts.errors && counts.errors <= counts.done);
+            }
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            let wanted = Counts { issued: 30_000, done: 30_000, errors: 6_000, timeouts: 3_000 };
+            assert_eq!(counters.read(), wanted, "{layout}");
+        }
+    }
+
+    #[test]
+    fn a_lane_has_one_owner() {
+        let counters =
+            Arc::new(DeviceCounters::<Host>::new(CounterLayout::PerCpu, 2, None).unwrap());
+        let lane = counters.lane(1).unwrap();
+        assert!(counters.lane(1).is_none() && counters.lane(2).is_none());
+        drop(lane);
+        assert!(counters.lane(1).is_some());
+    }
+
+    #[test]
+    fn layouts_are_read_as_they_are_written() {
+        for layout in CounterLayout::ALL {
+            assert_eq!(layout.to_string().parse(), Ok(layout));
+        }
+        let error = "percpu".parse::<CounterLayout>().unwrap_err().to_string();
+        assert_eq!(error, "\"percpu\" is no counter layout; there are packed, padded and per-cpu");
+    }
+
+    #[test]
+    fn only_the_packed_counters_share_lines() {
+        assert!(size_of::<Line<Host>>() <= 64);
+        assert_eq!(size_of::<Apart<Host>>(), 4 * 128);
+    }
+}

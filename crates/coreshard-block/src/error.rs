@@ -1,0 +1,267 @@
+//! What goes wrong with requests and devices, and what may be done about it.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use coreshard_platform::NodeMemoryError;
+
+use crate::request::{Op, Request};
+use crate::tags::TagSetError;
+
+/// What a failure says of the next try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// The same may succeed a moment later.
+    Transient,
+    /// This place of the medium cannot be read or written.
+    Media,
+    /// The device is not there any more.
+    Gone,
+    /// It took longer than it was given.
+    Timeout,
+    /// The caller, or the end of its future, wanted it no more.
+    Cancelled,
+    /// The request can never succeed as it is: not aligned, out of range, no space, read-only.
+    Invalid,
+}
+
+impl ErrorClass {
+    /// The class of an errno, as Linux' block layer gives them (`blk_errors` in block/blk-core.c).
+    pub fn of_errno(errno: i32) -> Self {
+        match errno {
+            libc::EAGAIN | libc::EINTR | libc::EBUSY | libc::ENOMEM => Self::Transient,
+            libc::ENODEV | libc::ENXIO | libc::ENOLINK | libc::ESHUTDOWN => Self::Gone,
+            libc::ETIMEDOUT | libc::ETIME => Self::Timeout,
+            libc::ECANCELED => Self::Cancelled,
+            libc::EIO | libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO | libc::EBADMSG => {
+                Self::Media
+            }
+            _ => Self::Invalid,
+        }
+    }
+}
+
+impl fmt::Display for ErrorClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Transient => "transient",
+            Self::Media => "media",
+            Self::Gone => "gone",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Invalid => "invalid",
+        })
+    }
+}
+
+/// How a request failed. Its text names the device, the request, and the remedy where there is one.
+#[derive(Debug)]
+pub struct IoError {
+    // Small where all goes well.
+    inner: Box<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    device: String,
+    op: Op,
+    offset: u64,
+    bytes: usize,
+    /// Of a write: what is known to have reached the device all the same.
+    transferred: usize,
+    class: ErrorClass,
+    errno: i32,
+    attempts: u32,
+}
+
+impl IoError {
+    #[expect(clippy::too_many_arguments, reason = "an error's text names them all")]
+    pub(crate) fn new(
+        device: &str,
+        op: Op,
+        offset: u64,
+        bytes: usize,
+        transferred: usize,
+        class: ErrorClass,
+        errno: i32,
+        attempts: u32,
+    ) -> Self {
+        let device = device.to_owned();
+        let inner = Inner { device, op, offset, bytes, transferred, class, errno, attempts };
+        Self { inner: Box::new(inner) }
+    }
+
+    /// What it says of the next try.
+    pub fn class(&self) -> ErrorClass {
+        self.inner.class
+    }
+
+    /// The kernel's number for it.
+    pub fn errno(&self) -> i32 {
+        self.inner.errno
+    }
+
+    /// Bytes from the request's start that were transferred all the same. A write that failed in
+    /// the middle is torn: it is never reported as done.
+    pub fn transferred(&self) -> usize {
+        self.inner.transferred
+    }
+}
+
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { device, op, offset, bytes, transferred, class, errno, attempts } = &*self.inner;
+        write!(f, "{device}: {op} of {bytes} bytes at {offset} failed ({class}")?;
+        if *attempts > 1 {
+            write!(f, ", {attempts} attempts")?;
+        }
+        write!(f, "): {}", io::Error::from_raw_os_error(*errno))?;
+        if *transferred > 0 {
+            write!(f, "; {transferred} bytes were transferred before that")?;
+        }
+        match (*class, *errno) {
+            (_, libc::ENOSPC) => f.write_str("; free space on its file system"),
+            (_, libc::EINVAL) => f.write_str(
+                "; with direct I/O, offset, length and buffer are multiples of the block size",
+            ),
+            (_, libc::EBADF | libc::EROFS | libc::EPERM) => f.write_str("; open it for writing"),
+            (ErrorClass::Gone, _) => f.write_str("; the device is offline from here on"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for IoError {}
+
+/// A request that was not accepted, and why. Nothing happened, and the payload is here.
+#[derive(Debug)]
+pub struct Refused {
+    pub(crate) request: Request,
+    pub(crate) error: IoError,
+}
+
+impl Refused {
+    pub(crate) fn new(request: Request, error: IoError) -> Self {
+        Self { request, error }
+    }
+
+    /// The request with its payload.
+    pub fn into_request(self) -> Request {
+        self.request
+    }
+
+    /// Why it was refused.
+    pub fn error(&self) -> &IoError {
+        &self.error
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not accepted: {}", self.error)
+    }
+}
+
+impl std::error::Error for Refused {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// Why a host, device or queue cannot be had. Its text names the file, and the remedy.
+#[derive(Debug)]
+pub struct OpenError {
+    kind: OpenErrorKind,
+}
+
+#[derive(Debug)]
+pub(crate) enum OpenErrorKind {
+    File { path: PathBuf, reason: io::Error, writing: bool, direct: bool },
+    NoSize { path: PathBuf },
+    Folder { path: PathBuf },
+    Ring { name: String, steps: Vec<String> },
+    Lane { name: String, reason: io::Error },
+    NoThread { name: String, thread: usize, threads: usize },
+    Tags(TagSetError),
+    Memory(NodeMemoryError),
+}
+
+impl OpenError {
+    pub(crate) fn new(kind: OpenErrorKind) -> Self {
+        Self { kind }
+    }
+
+    /// Whether the cause is what the caller named: a file that is not there, not allowed, or
+    /// of the wrong kind.
+    pub fn is_bad_input(&self) -> bool {
+        use OpenErrorKind::{File, Folder, NoSize};
+        matches!(self.kind, File { .. } | NoSize { .. } | Folder { .. })
+    }
+}
+
+impl From<TagSetError> for OpenError {
+    fn from(error: TagSetError) -> Self {
+        Self::new(OpenErrorKind::Tags(error))
+    }
+}
+
+impl From<NodeMemoryError> for OpenError {
+    fn from(error: NodeMemoryError) -> Self {
+        Self::new(OpenErrorKind::Memory(error))
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            OpenErrorKind::File { path, reason, writing, direct } => {
+                let verb = if *writing { "opened for reading and writing" } else { "opened" };
+                write!(f, "{} cannot be {verb}: {reason}; ", path.display())?;
+                match (reason.kind(), direct) {
+                    (io::ErrorKind::NotFound, _) => f.write_str("create it, or give a size"),
+                    (io::ErrorKind::PermissionDenied, _) => f.write_str("give this user the right"),
+                    (io::ErrorKind::InvalidInput, true) => {
+                        f.write_str("its file system has no direct I/O: do without (direct=0)")
+                    }
+                    _ => f.write_str("see to it that it is a file or block device"),
+                }
+            }
+            OpenErrorKind::NoSize { path } => write!(
+                f,
+                "{} has no size that can be found out; give a regular file or a block device",
+                path.display()
+            ),
+            OpenErrorKind::Folder { path } => {
+                write!(f, "{} is a folder; give a file or a block device", path.display())
+            }
+            OpenErrorKind::Ring { name, steps } => write!(
+                f,
+                "{name}: no io_uring can be had ({}); allow it (sysctl kernel.io_uring_disabled=0, \
+                 and the container's seccomp profile), or use another engine (sync, threads)",
+                steps.join("; ")
+            ),
+            OpenErrorKind::Lane { name, reason } => {
+                write!(f, "{name}: no queue can be had: {reason}")
+            }
+            OpenErrorKind::NoThread { name, thread, threads } => write!(
+                f,
+                "{name}: a queue for thread {thread} was asked for, but the host was made for \
+                 {threads} threads, one queue each"
+            ),
+            OpenErrorKind::Tags(error) => error.fmt(f),
+            OpenErrorKind::Memory(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            OpenErrorKind::File { reason, .. } | OpenErrorKind::Lane { reason, .. } => Some(reason),
+            OpenErrorKind::Tags(error) => Some(error),
+            OpenErrorKind::Memory(error) => Some(error),
+            _ => None,
+        }
+    }
+}

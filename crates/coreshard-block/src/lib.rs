@@ -1,0 +1,73 @@
+//! A block layer without false sharing: hosts, targets, devices, shared tags, node-local state.
+//!
+//! The way of a request: [`Queue::submit`] → checked against the device's [`Geometry`] → a tag of
+//! the host's set, or a place in line for one → a slot, which keeps its buffers → the lane of this
+//! thread (an io_uring, other threads, memory, nothing) → completed on this thread → the tag goes
+//! back, or on to whoever waits → a future, a callback, or the queue's list.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use coreshard_block::{File, FileOptions, HostAdapter, HostOptions, QueueOptions, Request, node_of_file};
+//! use coreshard_platform::Host;
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("file");
+//! # std::fs::write(&path, [0; 8192])?;
+//! let host = HostAdapter::<Host>::new(HostOptions {
+//!     node: node_of_file(&path),
+//!     ..HostOptions::default()
+//! })?;
+//! let file = File::open(&path, FileOptions { write: true, ..FileOptions::default() })?;
+//! let device = host.target("disk").device(Arc::new(file))?;
+//! // On each thread, after it was pinned:
+//! let mut queue = device.queue(0, QueueOptions::default())?;
+//! let done = queue.send(Request::write(4096, vec![1; 4096]));
+//! assert_eq!(queue.block_on(done).result?, 4096);
+//! let done = queue.send(Request::fsync());
+//! queue.block_on(done).result?;
+//! assert_eq!(device.counts().done, 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What is where, and who may touch it:
+//!
+//! 1. [`HostAdapter`], [`Target`], [`Device`]: shared by all threads; their state is allocated on the
+//!    host's node ([`DeviceMemory`]).
+//! 2. [`TagSet`]: the right to have requests in flight, shared by a host's devices; a ladder of how
+//!    it is accounted ([`TagPolicy`]). `tags/README.md` tells the protocol.
+//! 3. [`DeviceCounters`]: issued, done, errors, timeouts; a ladder of how they lie
+//!    ([`CounterLayout`]).
+//! 4. [`Queue`]: one thread's; [`RemoteQueue`] reaches it from others.
+//! 5. [`Medium`] and [`Lane`]: what does the work, and the contract that memory safety rests on.
+
+mod backend;
+mod buffer;
+mod counters;
+mod error;
+mod host;
+#[cfg(all(test, loom))]
+#[path = "../../coreshard-workqueue/src/loom_platform.rs"]
+mod loom_platform;
+mod node_slice;
+mod queue;
+mod request;
+mod tags;
+
+pub use backend::{
+    Command, Data, Engine, Executor, FaultPlan, Faulty, File, FileOptions, Geometry, Job, Lane,
+    Medium, Memory, Null, Reaped, RingOptions, Waker,
+};
+pub use buffer::{Buffer, BufferPool, PAGE_BYTES};
+pub use counters::{
+    CounterLane, CounterLayout, Counts, DeviceCounters, Ended, ParseCounterLayoutError,
+};
+pub use error::{ErrorClass, IoError, OpenError, Refused};
+pub use host::{
+    Device, DeviceMemory, HostAdapter, HostOptions, ParseDeviceMemoryError, Target, node_of_file,
+};
+pub use queue::{IoFuture, Queue, QueueOptions, RemoteQueue, RequestId, RetryPolicy};
+pub use request::{Completed, Op, Payload, Priority, Request};
+pub use tags::{
+    MOST_RESERVED_TAGS, MOST_TAGS, ParseTagPolicyError, Tag, TagPolicy, TagPort, TagSet,
+    TagSetError, TagSetSpec, TagUser,
+};

@@ -1,0 +1,163 @@
+//! The words that say which tags are taken.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use coreshard_platform::{AtomicInt, NodeMemoryError, Padded, Placement, Platform};
+use coreshard_topology::NodeId;
+
+use crate::node_slice::NodeSlice;
+
+/// Set in a word while somebody waits for a bit of it: set by a waiter under the set's lock,
+/// cleared under it, seen by whoever gives a bit back, since that is a change of the same word.
+const WAITED: u64 = 1 << 63;
+
+/// A word holds at most 2⁵ tags, so that there are several words to spread over.
+const MOST_SHIFT: u32 = 5;
+
+/// What came of a look for a free bit.
+enum Found {
+    Tag(u32),
+    Full,
+    /// There may be a free bit, but others wait for it.
+    Waited,
+}
+
+/// A bit a tag; each word on lines of its own.
+#[derive(Debug)]
+pub(super) struct Bitmap<P: Platform> {
+    words: NodeSlice<Padded<P::AtomicU64>>,
+    /// A word holds `1 << shift` tags.
+    shift: u32,
+    depth: u32,
+}
+
+impl<P: Platform> Bitmap<P> {
+    /// `depth` free tags on `node`, spread over at least `spread` words where there are as many.
+    pub(super) fn new(
+        depth: u32,
+        spread: u32,
+        node: Option<NodeId>,
+    ) -> Result<Self, NodeMemoryError> {
+        let spread = spread.clamp(4, depth.max(4));
+        let shift = (0..=MOST_SHIFT).rev().find(|shift| spread << shift <= depth).unwrap_or(0);
+        let words = depth.div_ceil(1 << shift) as usize;
+        let words = NodeSlice::new::<P>(words, node, |_| Padded::new(P::AtomicU64::new(0)))?;
+        Ok(Self { words, shift, depth })
+    }
+
+    pub(super) fn placement(&self) -> &Placement {
+        self.words.placement()
+    }
+
+    /// Tags in a word.
+    pub(super) fn word_tags(&self) -> u32 {
+        1 << self.shift
+    }
+
+    /// The bits of `range` in a word.
+    fn mask(&self, word: usize, range: &Range<u32>) -> u64 {
+        let first = (word as u32) << self.shift;
+        let from = range.start.max(first) - first;
+        let to = range.end.min(first + self.word_tags()).min(self.depth).saturating_sub(first);
+        if from >= to { 0 } else { ((1 << (to - from)) - 1) << from }
+    }
+
+    fn words_of(&self, range: &Range<u32>) -> Range<usize> {
+        let last = range.end.min(self.depth).div_ceil(self.word_tags());
+        (range.start >> self.shift) as usize..last as usize
+    }
+
+    fn take_in(&self, word: usize, mask: u64, first_bit: u32) -> Found {
+        let mut seen = self.words[word].load(Relaxed);
+        loop {
+            if seen & WAITED != 0 {
+                return Found::Waited;
+            }
+            let free = !seen & mask;
+            if free == 0 {
+                return Found::Full;
+            }
+            let above = free >> first_bit << first_bit;
+            let free = if above == 0 { free } else { above };
+            let bit = free.trailing_zeros();
+            // An exchange that cannot fail; Acquire pairs with the Release of `put`: what the
+            // tag's last holder did with it is over.
+            seen = self.words[word].fetch_or(1 << bit, Acquire);
+            if seen & (1 << bit) == 0 {
+                return Found::Tag(((word as u32) << self.shift) + bit);
+            }
+        }
+    }
+
+    /// Takes a free tag of `range`, looking at `hint` first, unless somebody waits for it.
+    #[inline]
+    pub(super) fn take(&self, range: Range<u32>, hint: u32) -> Option<u32> {
+        if range.is_empty() {
+            return None;
+        }
+        let words = self.words_of(&range);
+        let start = ((hint >> self.shift) as usize).clamp(words.start, words.end - 1);
+        let mut first_bit = hint & (self.word_tags() - 1);
+        for word in (start..words.end).chain(words.start..start) {
+            match self.take_in(word, self.mask(word, &range), first_bit) {
+                Found::Tag(tag) => return Some(tag),
+                Found::Full | Found::Waited => first_bit = 0,
+            }
+        }
+        None
+    }
+
+    /// As [`take`](Self::take) on behalf of somebody who waits: marks each word it looks at, so
+    /// that a bit given back later is seen by its giver to be waited for. Under the set's lock.
+    pub(super) fn take_or_mark(&self, range: Range<u32>) -> Option<u32> {
+        if range.is_empty() {
+            return None;
+        }
+        for word in self.words_of(&range) {
+            let mask = self.mask(word, &range);
+            let mut seen = self.words[word].fetch_or(WAITED, AcqRel);
+            loop {
+                let free = !seen & mask;
+                if free == 0 {
+                    break;
+                }
+                let bit = free.trailing_zeros();
+                // Acquire as in `take_in`.
+                seen = self.words[word].fetch_or(1 << bit, Acquire);
+                if seen & (1 << bit) == 0 {
+                    return Some(((word as u32) << self.shift) + bit);
+                }
+            }
+        }
+        None
+    }
+
+    /// Gives `tag` back. True if somebody waits for a tag of its word.
+    ///
+    /// # Panics
+    /// Where the tag was not taken: that is a bug of ours.
+    #[inline]
+    pub(super) fn put(&self, tag: u32) -> bool {
+        let bit = 1 << (tag & (self.word_tags() - 1));
+        // Release pairs with the Acquire of the next taker; Acquire, since a waiter's mark is
+        // followed by a look at what stood before it.
+        let before = self.words[(tag >> self.shift) as usize].fetch_and(!bit, AcqRel);
+        assert!(before & bit != 0, "tag {tag} was given back, but was not taken");
+        before & WAITED != 0
+    }
+
+    /// Nobody waits any more, or all who wait will look again. Under the set's lock.
+    pub(super) fn unmark(&self) {
+        for word in self.words.iter() {
+            if word.load(Relaxed) & WAITED != 0 {
+                word.fetch_and(!WAITED, AcqRel);
+            }
+        }
+    }
+
+    /// Tags that are taken. Exact at rest.
+    pub(super) fn taken(&self) -> u32 {
+        self.words.iter().map(|word| (word.load(Relaxed) & !WAITED).count_ones()).sum()
+    }
+}

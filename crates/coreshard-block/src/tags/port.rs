@@ -1,0 +1,250 @@
+//! One thread's way to the tags of a set.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
+
+use super::policy::Window;
+use super::{COUNT_WAITED, PortLine, TagPolicy, TagSet, TagUser, UserPlace, Waiting};
+
+/// The right to have one request in flight. Given back through a port of the set it is from.
+#[derive(Debug, PartialEq, Eq, Hash)]
+#[must_use = "a tag that is not given back is lost to its set"]
+pub struct Tag(u32);
+
+impl Tag {
+    /// Its number: from 0 to below the set's depth, and from there on for reserved tags.
+    pub fn index(&self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One thread's way to a user's tags. It remembers which tag it gave back last and looks there
+/// first, so that a thread that meets nobody touches one line of the bitmap.
+pub struct TagPort<P: Platform> {
+    set: Arc<TagSet<P>>,
+    user: usize,
+    place: Arc<UserPlace<P>>,
+    line: Arc<PortLine<P>>,
+    policy: TagPolicy,
+    depth: u32,
+    hint: u32,
+    enlisted: bool,
+}
+
+impl<P: Platform> TagUser<P> {
+    /// A port for a thread.
+    pub fn port(&self) -> TagPort<P> {
+        let line = Arc::new(PortLine {
+            held: P::AtomicU32::new(0),
+            taken: P::AtomicU32::new(0),
+            grant: P::AtomicU32::new(0),
+            parker: Parker::new(),
+            waker: Lock::new(None),
+        });
+        let mut registry = self.set.registry.lock();
+        let ports: usize = registry.users.iter().map(|user| user.ports.len()).sum();
+        registry.users[self.index].ports.push(Arc::clone(&line));
+        let depth = self.set.spec.depth;
+        TagPort {
+            set: Arc::clone(&self.set),
+            user: self.index,
+            place: Arc::clone(&self.place),
+            line,
+            policy: self.set.spec.policy,
+            depth,
+            // Each port begins at a word of its own.
+            hint: (ports as u64 * u64::from(self.set.bitmap.word_tags()) % u64::from(depth)) as u32,
+            enlisted: false,
+        }
+    }
+}
+
+impl<P: Platform> TagPort<P> {
+    /// A free tag that this user may have now. `None` also where others wait for it: whoever
+    /// wants to wait with them calls [`enlist`](Self::enlist) or [`wait`](Self::wait).
+    #[inline]
+    pub fn get(&mut self) -> Option<Tag> {
+        let line = &self.place.line;
+        if line.active.load(Acquire) == 0 {
+            self.set.turn_busy(self.user);
+        }
+        let tag = match self.policy {
+            TagPolicy::None => self.set.bitmap.take(0..self.depth, self.hint)?,
+            TagPolicy::Packed | TagPolicy::Padded => {
+                let count = self.place.count(self.policy).expect("these rungs count");
+                // The mark makes the number larger than any limit: those who wait go first. Some
+                // threads of a user may pass here at once, and take it above its limit by as
+                // many, as in Linux.
+                if count.load(Relaxed) >= line.limit.load(Relaxed) {
+                    return None;
+                }
+                let tag = self.set.bitmap.take(0..self.depth, self.hint)?;
+                count.fetch_add(1, Relaxed);
+                tag
+            }
+            TagPolicy::Windowed { .. } => {
+                let window = Window::from_word(line.window.load(Relaxed));
+                let bitmap = &self.set.bitmap;
+                let own = bitmap.take(window.slice(), self.hint);
+                own.or_else(|| bitmap.take(window.common()..self.depth, self.hint))?
+            }
+        };
+        Some(self.have(tag))
+    }
+
+    #[inline]
+    fn have(&self, tag: u32) -> Tag {
+        // Plain additions: no other thread writes here.
+        self.line.held.store(self.line.held.load(Relaxed) + 1, Relaxed);
+        self.line.taken.store(self.line.taken.load(Relaxed).wrapping_add(1), Relaxed);
+        Tag(tag)
+    }
+
+    /// A reserved tag, if one is free.
+    pub fn get_reserved(&mut self) -> Option<Tag> {
+        let all = (1_u64 << self.set.spec.reserved) - 1;
+        let mut seen = self.set.reserved.load(Relaxed);
+        loop {
+            let free = !seen & all;
+            if free == 0 {
+                return None;
+            }
+            let bit = free.trailing_zeros();
+            seen = self.set.reserved.fetch_or(1 << bit, Acquire);
+            if seen & (1 << bit) == 0 {
+                return Some(Tag(self.depth + bit));
+            }
+        }
+    }
+
+    /// Gives a tag back, and hands it on where somebody waits for it.
+    ///
+    /// # Panics
+    /// Where the tag is none of this set's that are taken, or was taken through another port.
+    #[inline]
+    pub fn put(&mut self, tag: Tag) {
+        let Tag(tag) = tag;
+        if tag >= self.depth {
+            let bit = 1 << (tag - self.depth);
+            let before = self.set.reserved.fetch_and(!bit, Release);
+            assert!(before & bit != 0, "reserved tag {tag} was given back, but was not taken");
+            return;
+        }
+        self.hint = tag;
+        self.line.held.store(self.line.held.load(Relaxed) - 1, Relaxed);
+        let mut waited = false;
+        if let Some(count) = self.place.count(self.policy) {
+            // AcqRel: this is seen by one who waits, or the mark is seen here.
+            waited = count.fetch_sub(1, AcqRel) & COUNT_WAITED != 0;
+        }
+        waited |= self.set.bitmap.put(tag);
+        if waited {
+            self.set.serve();
+        }
+    }
+
+    /// Has `waker` called when a tag is handed to this port while it waits, instead of waking the
+    /// thread inside [`wait`](Self::wait). It is called on the thread that gave the tag back.
+    pub fn set_waker(&mut self, waker: Arc<dyn Fn() + Send + Sync>) {
+        *self.line.waker.lock() = Some(waker);
+    }
+
+    /// Waits in line without sleeping: a tag at once if there is one, else one is handed to the
+    /// port later, which [`granted`](Self::granted) tells.
+    pub fn enlist(&mut self) -> Option<Tag> {
+        if self.enlisted {
+            return self.granted();
+        }
+        if self.place.line.active.load(Acquire) == 0 {
+            self.set.turn_busy(self.user);
+        }
+        let woken = {
+            let mut registry = self.set.registry.lock();
+            let waiting = Waiting { user: self.user, port: Arc::clone(&self.line) };
+            registry.waiting.push_back(waiting);
+            // Those who came before have their turn before this one.
+            self.set.serve_waiting(&mut registry)
+        };
+        self.enlisted = true;
+        let others = woken.into_iter().filter(|port| !Arc::ptr_eq(port, &self.line)).collect();
+        super::wake(others);
+        self.granted()
+    }
+
+    /// The tag that was handed to this port since it was enlisted.
+    pub fn granted(&mut self) -> Option<Tag> {
+        if !self.enlisted || self.line.grant.load(Acquire) == 0 {
+            return None;
+        }
+        // Only this thread takes a grant, and there is no other before it is enlisted again.
+        let tag = self.line.grant.swap(0, Acquire) - 1;
+        self.enlisted = false;
+        Some(self.have(tag))
+    }
+
+    /// True while the port waits in line.
+    pub fn is_enlisted(&self) -> bool {
+        self.enlisted
+    }
+
+    /// Leaves the line; a tag that was handed over meanwhile is returned.
+    pub fn withdraw(&mut self) -> Option<Tag> {
+        if !self.enlisted {
+            return None;
+        }
+        self.leave_line();
+        let tag = self.granted();
+        self.enlisted = false;
+        tag
+    }
+
+    fn leave_line(&self) {
+        let mut registry = self.set.registry.lock();
+        registry.waiting.retain(|one| !Arc::ptr_eq(&one.port, &self.line));
+    }
+
+    /// A tag; sleeps until there is one. First come, first served among those who wait and may
+    /// have it. Not for a port with a waker of its own.
+    pub fn wait(&mut self) -> Tag {
+        if let Some(tag) = self.get().or_else(|| self.enlist()) {
+            return tag;
+        }
+        loop {
+            self.line.parker.park();
+            if let Some(tag) = self.granted() {
+                return tag;
+            }
+        }
+    }
+
+    /// Tags that this port has taken and not given back, reserved ones aside.
+    pub fn held(&self) -> u32 {
+        self.line.held.load(Relaxed)
+    }
+}
+
+impl<P: Platform> Drop for TagPort<P> {
+    fn drop(&mut self) {
+        if let Some(tag) = self.withdraw() {
+            self.put(tag);
+        }
+        // A port that still has tags stays known, so that they count as in use.
+        if self.held() == 0 {
+            let mut registry = self.set.registry.lock();
+            registry.users[self.user].ports.retain(|port| !Arc::ptr_eq(port, &self.line));
+        }
+    }
+}
+
+impl<P: Platform> fmt::Debug for TagPort<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TagPort")
+            .field("user", &self.user)
+            .field("held", &self.held())
+            .field("enlisted", &self.enlisted)
+            .finish()
+    }
+}

@@ -1,0 +1,169 @@
+//! `coreshard sim`: searches the workqueue for bugs on a simulated machine, and replays what was found.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use coreshard_bench::{Ledger, QueueTrial};
+use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
+use coreshard_sim::{Machine, Sim, Summary, View};
+
+use crate::bench::simulated;
+use crate::output;
+
+/// The options of `coreshard sim`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Run small programs on random schedules with faults, seed by seed, until one breaks a promise
+    Search(SearchArgs),
+    /// Run one seed of a search again
+    Replay(ReplayArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct SearchArgs {
+    /// The machine: pocket (16 CPUs, made for this), a preset's name, or a file (.toml)
+    #[arg(long, value_name = "NAME|FILE", default_value = "pocket")]
+    machine: String,
+
+    /// How many seeds to try
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    seeds: u64,
+
+    /// The first of them
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    from: u64,
+}
+
+#[derive(Debug, clap::Args)]
+struct ReplayArgs {
+    /// The machine that was searched on
+    #[arg(long, value_name = "NAME|FILE", default_value = "pocket")]
+    machine: String,
+
+    /// The seed, as the search printed it
+    #[arg(long, value_name = "SEED")]
+    seed: ReplaySeed,
+
+    /// Write what each CPU ran when, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+/// A trial, and the ledger that it is judged by.
+struct Trial {
+    trial: QueueTrial,
+    ledger: Arc<Ledger>,
+}
+
+impl Trial {
+    fn new(machine: &Machine, seed: u64) -> Self {
+        let trial = QueueTrial::of_seed(seed, machine.topology());
+        Self { ledger: trial.ledger(), trial }
+    }
+}
+
+impl Subject for Trial {
+    fn run(&self) -> Result<(), String> {
+        self.trial.run::<Sim>(&self.ledger)
+    }
+
+    fn look(&self, view: &View<'_>) -> Result<(), String> {
+        self.ledger.look(view.now_ns(), |cpu| view.idle_ns(cpu))
+    }
+}
+
+fn try_seed(machine: &Machine, seed: u64) -> Result<Summary, Box<Failure>> {
+    attempt(machine, Plan::of_seed(seed), &Trial::new(machine, seed))
+}
+
+/// What was found, and the one line that brings it about again.
+fn tell(failure: &Failure, machine: &Machine, name: &str) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let trial = QueueTrial::of_seed(failure.replay.seed, machine.topology());
+    writeln!(text, "seed {} breaks a promise: {failure}", failure.replay.seed)?;
+    writeln!(text, "program: {trial}")?;
+    writeln!(
+        text,
+        "to replay it: coreshard sim replay --seed {} --machine {name}",
+        failure.replay
+    )?;
+    Ok(text)
+}
+
+fn search(args: &SearchArgs) -> anyhow::Result<()> {
+    let machine = simulated::machine(&args.machine)?;
+    let mut accesses = 0;
+    for seed in args.from..args.from.saturating_add(args.seeds) {
+        match try_seed(&machine, seed) {
+            Ok(summary) => accesses += summary.accesses,
+            Err(failure) => {
+                output::print(&tell(&failure, &machine, &args.machine)?)?;
+                bail!("a bug was found, by seed {} of {}", seed - args.from + 1, args.seeds);
+            }
+        }
+    }
+    output::print(&format!(
+        "{} seeds from {} on, {} CPUs, {accesses} memory accesses: no promise was broken\n",
+        args.seeds,
+        args.from,
+        machine.topology().cpus().len(),
+    ))
+}
+
+fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
+    let machine = simulated::machine(&args.machine)?;
+    let ReplaySeed { seed, trace_hash: expected } = args.seed;
+    if let Some(path) = &args.trace {
+        let trial = Trial::new(&machine, seed);
+        let simulation = Plan::of_seed(seed).simulation(&machine).record_timeline(true);
+        // Where it ends early there is no timeline of it, and the failure below says why.
+        if let Ok(run) = simulation.run(|| trial.run())
+            && let Some(timeline) = run.timeline
+        {
+            fs::write(path, timeline.to_trace_json())
+                .with_context(|| format!("{} cannot be written", path.display()))?;
+        }
+    }
+    let outcome = try_seed(&machine, seed);
+    let hash = match &outcome {
+        Ok(summary) => Some(summary.trace_hash),
+        Err(failure) => failure.replay.trace_hash,
+    };
+    if let (Some(expected), Some(hash)) = (expected, hash)
+        && expected != hash
+    {
+        output::warn(&format!(
+            "coreshard: this is not the run that was printed: its trace is {hash:016x}, not \
+             {expected:016x}; the code, or the machine {}, is another",
+            args.machine
+        ));
+    }
+    match outcome {
+        Ok(summary) => output::print(&format!(
+            "seed {seed} breaks no promise: {} ns of virtual time, {} accesses, trace {:016x}\n",
+            summary.virtual_ns, summary.accesses, summary.trace_hash
+        )),
+        Err(failure) => {
+            output::print(&tell(&failure, &machine, &args.machine)?)?;
+            bail!("the seed breaks a promise")
+        }
+    }
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.what {
+        What::Search(args) => search(args),
+        What::Replay(args) => replay(args),
+    }
+}

@@ -1,0 +1,93 @@
+//! CPUs that go offline and come back.
+//!
+//! As on Linux: a CPU that goes offline lets its thread go where it next can be preempted, and
+//! hands those that wait for it to others; a thread all of whose CPUs are offline may run on any,
+//! until one of its own is back. One CPU stays online.
+
+use super::core::Core;
+use super::events::What;
+use crate::machine::Ps;
+use crate::space::in_host;
+
+impl Core {
+    pub(super) fn is_offline(&self, cpu: usize) -> bool {
+        self.offline[cpu / 64] & (1 << (cpu % 64)) != 0
+    }
+
+    /// Of the CPUs that a thread asked for, those that are online; all that are where there is
+    /// none.
+    pub(super) fn online_of(&self, asked: &[u64]) -> Box<[u64]> {
+        let online = |mask: &[u64]| -> Box<[u64]> {
+            mask.iter().zip(&self.offline).map(|(asked, offline)| asked & !offline).collect()
+        };
+        let own = online(asked);
+        if own.iter().any(|word| *word != 0) { own } else { online(&self.all_cpus) }
+    }
+
+    fn renew_affinities(&mut self) {
+        for thread in 0..self.threads.len() {
+            self.threads[thread].affinity = self.online_of(&self.threads[thread].asked);
+        }
+    }
+
+    /// A random CPU goes offline. Ends the event that is handled.
+    pub(super) fn some_cpu_goes_offline(&mut self, now: Ps) {
+        let online: Vec<usize> =
+            (0..self.cpus.len()).filter(|cpu| !self.is_offline(*cpu)).collect();
+        let dice = self.dice.as_mut().expect("CPUs go offline where things go wrong");
+        let next = dice.next_offline();
+        if online.len() > 1 {
+            let (which, duration) = dice.offline(online.len());
+            let cpu = online[which];
+            self.events.push(now + duration, What::Online(cpu));
+            self.background += 1;
+            self.go_offline(cpu, now);
+        }
+        match next {
+            Some(next) => self.events.end_with(now + next, What::Offline),
+            None => self.end_background(),
+        }
+    }
+
+    fn go_offline(&mut self, cpu: usize, now: Ps) {
+        self.offline[cpu / 64] |= 1 << (cpu % 64);
+        self.idle[cpu / 64] &= !(1 << (cpu % 64));
+        self.renew_affinities();
+        for thread in self.take_queue(cpu) {
+            self.make_runnable(thread, now);
+        }
+        if self.cpus[cpu].current.is_some() {
+            self.cpus[cpu].resched = true;
+            if self.cpus[cpu].spins_on.is_some() {
+                // A sleeping spinner has no turns at which it would notice.
+                let from = self.cpus[cpu].clock;
+                self.step_at(cpu, now.max(from));
+            }
+        }
+    }
+
+    /// A CPU is back. Ends the event that is handled.
+    pub(super) fn come_online(&mut self, cpu: usize, now: Ps) {
+        self.offline[cpu / 64] &= !(1 << (cpu % 64));
+        self.renew_affinities();
+        self.end_background();
+        if self.cpus[cpu].current.is_none() && self.cpus[cpu].step_at.is_none() {
+            // It looks for a thread to run, and rests if there is none.
+            self.step_at(cpu, now);
+        }
+    }
+
+    /// An event that is no part of the program is over.
+    pub(super) fn end_background(&mut self) {
+        self.background -= 1;
+        self.events.end();
+    }
+
+    pub(super) fn begin_faults(&mut self) {
+        let first = self.dice.as_mut().and_then(super::faults::Dice::next_offline);
+        if let Some(first) = first {
+            in_host(|| self.events.push(first, What::Offline));
+            self.background += 1;
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! A simulation: how it is to run, what it has come to.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::ptr::NonNull;
+use std::sync::Once;
+use std::time::Duration;
+
+use coreshard_platform::ThreadSpec;
+
+use super::calls::{ps, with};
+use super::core::{Core, current};
+use super::events::What;
+use super::faults::{Dice, Faults};
+use super::run::step;
+use super::stuck::SimError;
+use super::thread::State;
+use super::watch::{View, Watcher};
+use crate::machine::{Machine, NS, Ps};
+use crate::profile::Profile;
+use crate::report::{LineReport, Recorder, Timeline};
+use crate::space::{Arena, in_host};
+
+/// How a simulation is to run. Equal settings give equal runs.
+#[derive(Clone, Debug)]
+pub struct Simulation<'machine> {
+    machine: &'machine Machine,
+    seed: u64,
+    profile: Profile,
+    record_lines: bool,
+    record_timeline: bool,
+    time_limit: Duration,
+    faults: Faults,
+}
+
+/// What a simulation has come to.
+#[derive(Debug)]
+pub struct Run<R> {
+    /// What the program returned.
+    pub value: R,
+    /// Figures of the run.
+    pub summary: Summary,
+    /// Which lines cost time, if that was recorded.
+    pub lines: Option<LineReport>,
+    /// What each CPU ran when, if that was recorded.
+    pub timeline: Option<Timeline>,
+}
+
+/// Figures of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// The seed.
+    pub seed: u64,
+    /// Virtual time from the start to the program's return, in nanoseconds.
+    pub virtual_ns: u64,
+    /// Depends on every access and every switch of the run, with its time: equal for equal runs.
+    pub trace_hash: u64,
+    /// Memory accesses that were simulated.
+    pub accesses: u64,
+    /// Those that did not find the line as they needed it.
+    pub misses: u64,
+    /// Times that the engine resumed a thread.
+    pub resumes: u64,
+    /// Times that a CPU began to run a thread.
+    pub context_switches: u64,
+    /// Times that a thread was made runnable.
+    pub wakeups: u64,
+    /// Interrupts sent to idle CPUs.
+    pub ipis: u64,
+    /// Virtual threads, the program's first one among them.
+    pub threads: usize,
+    /// Threads that a panic has ended.
+    pub panicked_threads: usize,
+    /// Threads that still waited when the program had returned.
+    pub threads_left: usize,
+    /// Lines that were touched.
+    pub lines: u64,
+}
+
+impl<'machine> Simulation<'machine> {
+    /// A simulation of `machine`: seed 0, the futex profile, nothing recorded, at most an hour of
+    /// virtual time.
+    #[must_use]
+    pub fn new(machine: &'machine Machine) -> Self {
+        Self {
+            machine,
+            seed: 0,
+            profile: Profile::default(),
+            record_lines: false,
+            record_timeline: false,
+            time_limit: Duration::from_secs(3_600),
+            faults: Faults::default(),
+        }
+    }
+
+    /// Settles which of several CPUs at the same time is first.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Whose code the program is taken for.
+    #[must_use]
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self
+    }
+
+    /// Whether to record who used which line; takes about twice the time.
+    #[must_use]
+    pub fn record_lines(mut self, record: bool) -> Self {
+        self.record_lines = record;
+        self
+    }
+
+    /// Whether to record what each CPU ran when.
+    #[must_use]
+    pub fn record_timeline(mut self, record: bool) -> Self {
+        self.record_timeline = record;
+        self
+    }
+
+    /// What goes wrong on purpose. Default: nothing.
+    #[must_use]
+    pub fn faults(mut self, faults: Faults) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// The virtual time after which a run is given up.
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = limit;
+        self
+    }
+
+    /// Runs `program` as the first thread of the machine, on its first CPU, and everything that it
+    /// starts, until it has returned and nothing but waiting is left.
+    ///
+    /// # Errors
+    /// Where the simulation cannot be set up, the program deadlocks, or its time is over. Threads
+    /// that are left then are forgotten where they stand: what they hold is leaked.
+    ///
+    /// # Panics
+    /// With what the program's first thread threw. Inside another simulation.
+    pub fn run<R>(&self, program: impl FnOnce() -> R) -> Result<Run<R>, SimError> {
+        self.run_and_watch(program, None)
+    }
+
+    /// As [`run`](Self::run), with `look` called for every `every` of virtual time, between two
+    /// events. It is no part of the program: the run is the same without it. The run ends at once
+    /// where it returns an error, which says what rule is broken.
+    ///
+    /// # Errors
+    /// As there, and [`SimError::Broken`].
+    ///
+    /// # Panics
+    /// As there.
+    pub fn run_watched<R>(
+        &self,
+        program: impl FnOnce() -> R,
+        every: Duration,
+        mut look: impl FnMut(&View<'_>) -> Result<(), String>,
+    ) -> Result<Run<R>, SimError> {
+        let every = ps(every).max(NS);
+        self.run_and_watch(program, Some(Watch { next: every, every, look: &mut look }))
+    }
+
+    fn run_and_watch<R>(
+        &self,
+        program: impl FnOnce() -> R,
+        watch: Option<Watch<'_>>,
+    ) -> Result<Run<R>, SimError> {
+        assert!(current().is_none(), "a simulation cannot run inside another one");
+        tell_panics_outside();
+        let arena = Arena::reserve().map_err(SimError::Setup)?;
+        let recorder = (self.record_lines || self.record_timeline)
+            .then(|| Box::new(Recorder::new(self.record_lines, self.record_timeline)));
+        let mut core = Box::new(Core::new(self.machine, arena, self.seed, self.profile, recorder));
+        if self.faults != Faults::default() {
+            core.dice = Some(Dice::new(self.faults, self.seed, core.cpus.len()));
+            core.begin_faults();
+        }
+        let mut live = Live { core: Box::into_raw(core), arena };
+        let mut outcome = None;
+        let program = || outcome = Some(panic::catch_unwind(AssertUnwindSafe(program)));
+        let end_ns = live.run(program, ps(self.time_limit), self.seed, watch)?;
+        let value = match outcome.expect("a program that is over has left its outcome") {
+            Ok(value) => value,
+            Err(payload) => {
+                drop(live);
+                panic::resume_unwind(payload)
+            }
+        };
+        let core = live.core();
+        let recorder = core.recorder.take();
+        let summary = core.summary(self.seed, end_ns);
+        let (lines, timeline) = match recorder {
+            None => (None, None),
+            Some(recorder) => {
+                let names = core.threads.iter().map(|thread| thread.name.clone()).collect();
+                let cpus = core.cpus.iter().map(|cpu| cpu.id).collect();
+                recorder.finish(core.memory.line_bytes(), self.machine, names, cpus)
+            }
+        };
+        Ok(Run { value, summary, lines, timeline })
+    }
+}
+
+/// Sees to it that what tells of a panic takes no memory of the program that panics: its run would
+/// not be the same twice. Whatever told of panics until now goes on to do so.
+fn tell_panics_outside() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let tell = panic::take_hook();
+        panic::set_hook(Box::new(move |info| in_host(|| tell(info))));
+    });
+}
+
+/// Who looks, how often, and when next.
+struct Watch<'a> {
+    next: Ps,
+    every: Ps,
+    look: &'a mut Watcher<'a>,
+}
+
+/// A simulation's parts, which go when it is over, however that comes.
+struct Live {
+    core: *mut Core,
+    arena: NonNull<Arena>,
+}
+
+impl Live {
+    fn core(&mut self) -> &mut Core {
+        // SAFETY: made by `Box::into_raw`, and freed by `drop`; no coroutine runs.
+        unsafe { &mut *self.core }
+    }
+
+    /// Runs to the end. Returns when the first thread was over, in nanoseconds.
+    fn run(
+        &mut self,
+        program: impl FnOnce(),
+        limit: Ps,
+        seed: u64,
+        mut watch: Option<Watch<'_>>,
+    ) -> Result<u64, SimError> {
+        let mut root_end = None;
+        let program: Box<dyn FnOnce() + '_> = Box::new(|| {
+            program();
+            root_end = current().map(|core| with(core, |core| core.now));
+        });
+        // SAFETY: the closure is run, or forgotten, before this function's caller goes on: `drop`
+        // forgets all coroutines. It stays on this host thread.
+        let program: Box<dyn FnOnce() + Send + 'static> = unsafe { std::mem::transmute(program) };
+        let core = self.core();
+        let spec = ThreadSpec { name: "main".to_owned(), ..ThreadSpec::default() };
+        let root = core
+            .new_thread(spec, 0, program)
+            .map_err(|error| SimError::Setup(io::Error::other(error.to_string())))?;
+        core.make_runnable(root, 0);
+        loop {
+            let core = self.core();
+            let root_is_over = core.threads[root].state == State::Over;
+            if root_is_over && (core.alive == 0 || core.busy_cpus == 0) {
+                break;
+            }
+            let Some((time, what)) = core.events.begin() else {
+                return Err(SimError::Deadlock(core.stuck(seed)));
+            };
+            // Nothing that is left comes from the program, or leads to it.
+            if core.events.len() == core.background && core.busy_cpus == 0 {
+                return Err(SimError::Deadlock(core.stuck(seed)));
+            }
+            // No event of its own: that would be seen in the run.
+            if let Some(watch) = &mut watch
+                && time >= watch.next
+            {
+                watch.next = time + watch.every;
+                core.last_time = core.last_time.max(time);
+                if let Err(rule) = (watch.look)(&View { core, now_ns: time / NS }) {
+                    return Err(SimError::Broken { rule, stuck: core.stuck(seed) });
+                }
+            }
+            if time > limit {
+                return Err(SimError::TimeLimit(core.stuck(seed)));
+            }
+            match what {
+                What::Timer(thread) => {
+                    core.timer(thread, time);
+                    core.events.end();
+                }
+                What::Offline => core.some_cpu_goes_offline(time),
+                What::Online(cpu) => core.come_online(cpu, time),
+                // SAFETY: the core lives, and the reference to it is not used any more.
+                What::Cpu(cpu) => unsafe { step(self.core, cpu, time) },
+            }
+        }
+        Ok(root_end.unwrap_or(0) / NS)
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // SAFETY: made by `Box::into_raw` in `run`, and freed here alone.
+        let mut core = unsafe { Box::from_raw(self.core) };
+        for thread in &mut core.threads {
+            if let Some(body) = &mut thread.body {
+                // SAFETY: what is on the stack is forgotten, as a leak is; nobody resumes it.
+                unsafe { body.force_reset() };
+            }
+        }
+        drop(core);
+        // SAFETY: the simulation's own hold, let go once.
+        unsafe { Arena::end_simulation(self.arena) };
+    }
+}
+
+impl Core {
+    fn summary(&self, seed: u64, virtual_ns: u64) -> Summary {
+        Summary {
+            seed,
+            virtual_ns,
+            trace_hash: self.trace_hash,
+            accesses: self.accesses,
+            misses: self.misses,
+            resumes: self.pauses,
+            context_switches: self.context_switches,
+            wakeups: self.wakeups,
+            ipis: self.ipis,
+            threads: self.threads.len(),
+            panicked_threads: self.panicked,
+            threads_left: self.alive,
+            lines: self.memory.touched_lines(),
+        }
+    }
+}

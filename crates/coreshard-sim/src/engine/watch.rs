@@ -1,0 +1,47 @@
+//! Somebody who looks at a run from outside, every now and then, and ends it where it breaks a
+//! rule.
+
+use coreshard_topology::CpuId;
+
+use super::core::Core;
+use crate::machine::NS;
+
+/// What can be seen of a run from outside, at one moment of virtual time.
+#[derive(Clone, Copy)]
+pub struct View<'run> {
+    pub(super) core: &'run Core,
+    pub(super) now_ns: u64,
+}
+
+impl std::fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("View").field("now_ns", &self.now_ns).finish_non_exhaustive()
+    }
+}
+
+impl View<'_> {
+    /// Virtual time since the start, in nanoseconds. It does not jump where the program's clock
+    /// does.
+    #[must_use]
+    pub const fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// For how long a CPU has rested with nothing to run, in nanoseconds; `None` where it runs, is
+    /// being woken, is offline, or is not there.
+    #[must_use]
+    pub fn idle_ns(&self, cpu: CpuId) -> Option<u64> {
+        let place = self.core.place_of_cpu.get(cpu.index()).copied().flatten()? as usize;
+        let since = self.core.idle_since(place)?;
+        Some(self.now_ns.saturating_sub(since / NS))
+    }
+
+    /// What each thread that is not over does or waits for, a line each.
+    #[must_use]
+    pub fn threads(&self) -> Vec<super::stuck::WaitingThread> {
+        self.core.waiting_threads()
+    }
+}
+
+/// Looks at a run: an error says which rule is broken.
+pub(super) type Watcher<'a> = dyn FnMut(&View<'_>) -> Result<(), String> + 'a;

@@ -1,0 +1,99 @@
+//! Searching for bugs: many short runs, each on a schedule and with faults that its seed decides.
+//!
+//! Somebody brings a [`Subject`]: a small program, and a look at it from outside. [`attempt`] runs
+//! it by a [`Plan`]. A run that fails (a promise is broken, the program is deadlocked or throws) is
+//! a [`Failure`], which names a [`ReplaySeed`]: the same machine, the same code and that seed give
+//! the same run again, to be looked at with whatever tools there are.
+
+mod plan;
+mod replay;
+
+use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
+use std::time::Duration;
+
+pub use plan::Plan;
+pub use replay::{ParseReplaySeedError, ReplaySeed};
+
+use crate::engine::{SimError, Summary, View};
+use crate::machine::Machine;
+
+/// How often a run is looked at from outside.
+const LOOK_EVERY: Duration = Duration::from_micros(250);
+/// Virtual time after which a run is given up: it goes round in a circle.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
+
+/// What is searched for bugs.
+pub trait Subject {
+    /// The program. It runs inside the simulation, as its first thread.
+    ///
+    /// # Errors
+    /// Which promise was broken.
+    fn run(&self) -> Result<(), String>;
+
+    /// Looks at the run from outside, again and again.
+    ///
+    /// # Errors
+    /// Which promise is broken.
+    fn look(&self, view: &View<'_>) -> Result<(), String>;
+}
+
+/// A run that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Brings it about again.
+    pub replay: ReplaySeed,
+    /// The schedule and the faults.
+    pub plan: Plan,
+    /// What was broken, and what each thread did then.
+    pub what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\nschedule and faults: {}", self.what, self.plan)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Runs `subject` on `machine` by `plan`.
+///
+/// # Errors
+/// Where it fails.
+pub fn attempt(
+    machine: &Machine,
+    plan: Plan,
+    subject: &impl Subject,
+) -> Result<Summary, Box<Failure>> {
+    let simulation = plan.simulation(machine).time_limit(TIME_LIMIT);
+    let run = || simulation.run_watched(|| subject.run(), LOOK_EVERY, |view| subject.look(view));
+    let failure = |trace_hash: Option<u64>, what: String| {
+        Box::new(Failure { replay: ReplaySeed::new(plan.seed, trace_hash), plan, what })
+    };
+    match panic::catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(run)) => match run.value {
+            Ok(()) if run.summary.panicked_threads > 0 => {
+                let what = format!("{} threads panicked", run.summary.panicked_threads);
+                Err(failure(Some(run.summary.trace_hash), what))
+            }
+            Ok(()) => Ok(run.summary),
+            Err(what) => Err(failure(Some(run.summary.trace_hash), what)),
+        },
+        Ok(Err(error)) => {
+            let trace_hash = match &error {
+                SimError::Setup(_) => None,
+                SimError::Deadlock(stuck)
+                | SimError::TimeLimit(stuck)
+                | SimError::Broken { stuck, .. } => Some(stuck.trace_hash),
+            };
+            Err(failure(trace_hash, error.to_string()))
+        }
+        Err(payload) => {
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+            let text = text.unwrap_or("something that is no text");
+            Err(failure(None, format!("the program panicked: {text}")))
+        }
+    }
+}

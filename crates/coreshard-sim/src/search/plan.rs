@@ -1,0 +1,130 @@
+//! What goes wrong in a run, decided by its seed.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::engine::{Faults, Schedule, Simulation};
+use crate::machine::Machine;
+use crate::profile::Profile;
+use crate::random::{Random, mix};
+
+/// Schedule and faults of one run of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The seed that decided the rest.
+    pub seed: u64,
+    /// Whose code the program is taken for.
+    pub profile: Profile,
+    /// In which order CPUs go on, and what goes wrong.
+    pub faults: Faults,
+}
+
+impl Plan {
+    /// The plan of a seed. A third of all plans have a PCT schedule of depth 1 to 4; each kind of
+    /// fault is in a third of them, at a rate between rare and often.
+    #[must_use]
+    pub fn of_seed(seed: u64) -> Self {
+        // Another sequence than those of the run itself.
+        let mut random = Random::new(mix(seed ^ 0x5EA2_C400_0000_0000));
+        let rate = |random: &mut Random, most: u64| {
+            let rate = most >> random.below(6);
+            u32::try_from(if random.below(3) == 0 { rate } else { 0 }).unwrap_or(u32::MAX)
+        };
+        let micros = |random: &mut Random, most: u64| Duration::from_micros(random.below(most) + 1);
+        let schedule = match random.below(3) {
+            0 => Schedule::Pct {
+                depth: random.below(4) as u32 + 1,
+                turns: 1 << (random.below(8) + 6),
+            },
+            _ => Schedule::Timed,
+        };
+        let stalls_per_million = rate(&mut random, 50_000);
+        let longest_stall = micros(&mut random, 20);
+        let spurious_wakeups_per_million = rate(&mut random, 200_000);
+        let delayed_wakeups_per_million = rate(&mut random, 200_000);
+        let longest_delay = micros(&mut random, 200);
+        let failed_spawns_per_million = rate(&mut random, 300_000);
+        let goes_offline = random.below(4) == 0;
+        let offline_every = Duration::from_millis(1) + micros(&mut random, 10_000);
+        let longest_offline = micros(&mut random, 2_000);
+        let clock_jumps_per_million = rate(&mut random, 20_000);
+        let longest_jump = micros(&mut random, 3_000);
+        let profile = Profile::ALL[random.below(2) as usize];
+        let faults = Faults {
+            schedule,
+            stalls_per_million,
+            longest_stall,
+            spurious_wakeups_per_million,
+            delayed_wakeups_per_million,
+            longest_delay,
+            failed_spawns_per_million,
+            offline_every: if goes_offline { offline_every } else { Duration::ZERO },
+            longest_offline,
+            clock_jumps_per_million,
+            longest_jump,
+        };
+        Self { seed, profile, faults }
+    }
+
+    /// The simulation that runs by this plan.
+    #[must_use]
+    pub fn simulation<'machine>(&self, machine: &'machine Machine) -> Simulation<'machine> {
+        Simulation::new(machine).seed(self.seed).profile(self.profile).faults(self.faults)
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let faults = &self.faults;
+        match faults.schedule {
+            Schedule::Timed => write!(f, "timed")?,
+            Schedule::Pct { depth, turns } => write!(f, "pct of depth {depth} in {turns} turns")?,
+        }
+        write!(f, ", costs {}", self.profile)?;
+        let often = |f: &mut fmt::Formatter<'_>, rate: u32, what: &str, most: Option<Duration>| {
+            if rate == 0 {
+                return Ok(());
+            }
+            write!(f, ", {what} {:.2} %", f64::from(rate) / 10_000.0)?;
+            most.map_or(Ok(()), |most| write!(f, " (up to {} µs)", most.as_micros()))
+        };
+        often(f, faults.stalls_per_million, "stalls", Some(faults.longest_stall))?;
+        let delay = Some(faults.longest_delay);
+        often(f, faults.spurious_wakeups_per_million, "spurious wake-ups", delay)?;
+        often(f, faults.delayed_wakeups_per_million, "late wake-ups", delay)?;
+        often(f, faults.failed_spawns_per_million, "threads that do not start", None)?;
+        often(f, faults.clock_jumps_per_million, "clock jumps", Some(faults.longest_jump))?;
+        if !faults.offline_every.is_zero() {
+            let (every, most) = (faults.offline_every, faults.longest_offline);
+            let (every, most) = (every.as_micros(), most.as_micros());
+            write!(f, ", a CPU offline every {every} µs (up to {most} µs)")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_differ_and_all_kinds_of_faults_are_among_them() {
+        let plans: Vec<Plan> = (0..500).map(Plan::of_seed).collect();
+        assert_eq!(plans[7], Plan::of_seed(7));
+        let count =
+            |has: &dyn Fn(&Faults) -> bool| plans.iter().filter(|plan| has(&plan.faults)).count();
+        for (kind, found) in [
+            ("pct", count(&|faults| faults.schedule != Schedule::Timed)),
+            ("stalls", count(&|faults| faults.stalls_per_million > 0)),
+            ("spurious", count(&|faults| faults.spurious_wakeups_per_million > 0)),
+            ("late", count(&|faults| faults.delayed_wakeups_per_million > 0)),
+            ("spawns", count(&|faults| faults.failed_spawns_per_million > 0)),
+            ("offline", count(&|faults| !faults.offline_every.is_zero())),
+            ("clock", count(&|faults| faults.clock_jumps_per_million > 0)),
+        ] {
+            assert!((80..300).contains(&found), "{kind}: {found} of 500");
+        }
+        let text = Plan::of_seed(3).to_string();
+        assert!(text.starts_with("timed") || text.starts_with("pct"), "{text}");
+    }
+}

@@ -1,0 +1,108 @@
+//! What brings a run of a search about again.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Of this search. One more whenever the meaning of a seed changes: how plans and trials are drawn,
+/// or how the engine takes its chances. (A change of the runtime or of a machine changes runs, too;
+/// that is seen by the trace.)
+const VERSION: u32 = 1;
+
+/// Names a run of a search: `VERSION-SEED-TRACE`, as in `1-42-9f3a6c01d2e4b587`.
+///
+/// The last part is the run's trace hash, where it is known. A replay that ends with another one is
+/// not the same run: code or machine are others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplaySeed {
+    /// The seed.
+    pub seed: u64,
+    /// The trace hash of the run that failed.
+    pub trace_hash: Option<u64>,
+}
+
+impl ReplaySeed {
+    /// Of this version.
+    #[must_use]
+    pub const fn new(seed: u64, trace_hash: Option<u64>) -> Self {
+        Self { seed, trace_hash }
+    }
+}
+
+impl fmt::Display for ReplaySeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{VERSION}-{}", self.seed)?;
+        self.trace_hash.map_or(Ok(()), |hash| write!(f, "-{hash:016x}"))
+    }
+}
+
+/// Why a text names no run of this search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseReplaySeedError {
+    given: String,
+    version: Option<u32>,
+}
+
+impl fmt::Display for ParseReplaySeedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { given, version } = self;
+        match version {
+            Some(version) => write!(
+                f,
+                "the seed {given:?} is of version {version} of the search, and this is version \
+                 {VERSION}, in which it means another run: replay it with the program that printed it"
+            ),
+            None => write!(
+                f,
+                "{given:?} is no seed to replay; one looks like {VERSION}-42 or \
+                 {VERSION}-42-9f3a6c01d2e4b587, as a search prints it"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ParseReplaySeedError {}
+
+impl FromStr for ReplaySeed {
+    type Err = ParseReplaySeedError;
+
+    fn from_str(text: &str) -> Result<Self, ParseReplaySeedError> {
+        let wrong = |version| ParseReplaySeedError { given: text.to_owned(), version };
+        let mut parts = text.trim().split('-');
+        let version: u32 =
+            parts.next().and_then(|part| part.parse().ok()).ok_or_else(|| wrong(None))?;
+        let seed = parts.next().and_then(|part| part.parse().ok());
+        if seed.is_some() && version != VERSION {
+            return Err(wrong(Some(version)));
+        }
+        let trace_hash = match parts.next() {
+            None => None,
+            Some(part) => Some(u64::from_str_radix(part, 16).map_err(|_| wrong(None))?),
+        };
+        match (seed, parts.next()) {
+            (Some(seed), None) => Ok(Self { seed, trace_hash }),
+            _ => Err(wrong(None)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_read_as_it_is_written() {
+        for seed in [ReplaySeed::new(42, None), ReplaySeed::new(u64::MAX, Some(7))] {
+            assert_eq!(seed.to_string().parse(), Ok(seed));
+        }
+    }
+
+    #[test]
+    fn a_seed_of_another_version_and_a_text_that_is_none_are_told_apart() {
+        let error = |text: &str| text.parse::<ReplaySeed>().unwrap_err().to_string();
+        assert!(error("7-42").contains("is of version 7 of the search, and this is version 1"));
+        assert!(error("0-42-00ff").contains("is of version 0"));
+        for text in ["", "42", "1-", "1-x", "1-42-xyz", "1-42-7-8", "one-42"] {
+            assert!(error(text).contains("is no seed to replay"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! From any thread to a worker and back.
+#![allow(unsafe_code)]
+
+use std::panic;
+use std::ptr::{self, NonNull};
+
+use coreshard_platform::Platform;
+
+use super::{Header, Job, execute};
+use crate::pool::blocking;
+use crate::queue::Entry;
+
+/// Looks at a result that is not there before its waiter sleeps.
+const LOOKS: u32 = 200;
+
+/// A job on its way to a worker.
+struct Sent<P: Platform>(NonNull<Header<P>>);
+
+// SAFETY: whoever made the job waits until it is done, and its closure and result are `Send`.
+unsafe impl<P: Platform> Send for Sent<P> {}
+
+impl<P: Platform> Sent<P> {
+    fn execute(self) {
+        // SAFETY: `install` sends a job once, and keeps it until it is done.
+        unsafe { execute(self.0) };
+    }
+}
+
+/// Sends `work` as the item that was counted in, and waits for its result.
+pub(crate) fn install<P, F, R>(entry: Entry<'_, P>, work: F) -> R
+where
+    P: Platform,
+    F: FnOnce() -> R + Send,
+    R: Send,
+{
+    let job = Job::<P, _, _>::new(|_| work(), ptr::null());
+    let sent = Sent(job.header());
+    entry.send(move || sent.execute());
+    let done = job.done();
+    let seen = (0..LOOKS).any(|_| {
+        P::spin_hint();
+        done.is_open()
+    });
+    if !seen {
+        blocking::<P, _>(|| done.wait());
+    }
+    // SAFETY: executed, the latch was seen to be open, and this is the one reader.
+    match unsafe { job.take_result() } {
+        Ok(value) => value,
+        Err(payload) => panic::resume_unwind(payload),
+    }
+}

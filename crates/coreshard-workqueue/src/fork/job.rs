@@ -1,0 +1,94 @@
+//! A forked job: it lies in the frame of whoever forked it, who does not leave before it is done.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::panic::{self, AssertUnwindSafe};
+use std::ptr::{self, NonNull};
+
+use coreshard_platform::Platform;
+
+use crate::latch::Latch;
+use crate::queue::Lane;
+
+/// What a thief needs to know of a job.
+pub(crate) struct Header<P: Platform> {
+    run: unsafe fn(*const Header<P>),
+    /// Opens when a thief is done.
+    pub(crate) done: Latch<P>,
+    /// The lane of the item that forked it: the thief runs it as part of that item.
+    pub(crate) lane: *const Lane<P>,
+}
+
+/// A closure and the place for its result. It is told whether another worker runs it.
+#[repr(C)]
+pub(crate) struct Job<P: Platform, F, R> {
+    header: Header<P>,
+    work: UnsafeCell<ManuallyDrop<F>>,
+    result: UnsafeCell<MaybeUninit<std::thread::Result<R>>>,
+}
+
+impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
+    #[inline]
+    pub(crate) fn new(work: F, lane: *const Lane<P>) -> Self {
+        Self {
+            header: Header { run: run::<P, F, R>, done: Latch::new(), lane },
+            work: UnsafeCell::new(ManuallyDrop::new(work)),
+            result: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    /// What is given to thieves. The job must stay where it is until it is popped, or done.
+    #[inline]
+    pub(crate) fn header(&self) -> NonNull<Header<P>> {
+        // From the whole job's address, not the field's: `run` reaches what lies behind it.
+        NonNull::from(self).cast()
+    }
+
+    pub(crate) fn done(&self) -> &Latch<P> {
+        &self.header.done
+    }
+
+    /// The closure, to be run by its owner.
+    ///
+    /// # Safety
+    /// Nobody else has the job (it was popped, or never pushed), and this is called once.
+    #[inline]
+    pub(crate) unsafe fn take_work(&self) -> F {
+        // SAFETY: by this function's contract.
+        unsafe { ManuallyDrop::take(&mut *self.work.get()) }
+    }
+
+    /// What the thief left.
+    ///
+    /// # Safety
+    /// The job was run by [`execute`], its latch was seen to be open, and this is called once.
+    pub(crate) unsafe fn take_result(&self) -> std::thread::Result<R> {
+        // SAFETY: by this function's contract the result is written, and read once.
+        unsafe { (*self.result.get()).assume_init_read() }
+    }
+}
+
+/// Runs a job that was stolen, or sent.
+///
+/// # Safety
+/// The caller has taken the job; it is executed once. It may be gone when this returns.
+pub(crate) unsafe fn execute<P: Platform>(header: NonNull<Header<P>>) {
+    // SAFETY: the owner keeps the job until its latch opens, which `run` does last.
+    let run = unsafe { header.as_ref() }.run;
+    // SAFETY: `run` belongs to this job, by `Job::new`.
+    unsafe { run(header.as_ptr()) };
+}
+
+/// # Safety
+/// `header` is that of a `Job<P, F, R>`; this is its one execution.
+unsafe fn run<P: Platform, F: FnOnce(bool) -> R, R>(header: *const Header<P>) {
+    let job = header.cast::<Job<P, F, R>>();
+    // SAFETY: the job lives until its latch opens, and the closure is taken once.
+    let work = unsafe { (*job).take_work() };
+    let result = panic::catch_unwind(AssertUnwindSafe(|| work(true)));
+    // SAFETY: the owner looks at the result only after the latch opened.
+    unsafe { ptr::write((*job).result.get(), MaybeUninit::new(result)) };
+    // SAFETY: alive until it is open; not touched after.
+    unsafe { Latch::open(&raw const (*job).header.done) };
+}

@@ -1,0 +1,113 @@
+//! Two closures at once, if somebody has time for the second.
+#![allow(unsafe_code)]
+
+use std::panic;
+
+use coreshard_platform::Platform;
+
+use super::{Job, Popped, Pushed};
+use crate::pool::Seat;
+
+/// Runs `a` and `b` and returns both results.
+///
+/// On a worker of a workqueue `b` is offered to the others: to those of the worker's own pod,
+/// then of the pods that share its last-level cache, of those on its node, and at last to all of
+/// the queue's. If nobody has taken it when `a` is over, this worker runs it: that costs a few
+/// nanoseconds more than two calls, and allocates nothing. If somebody has, this worker helps with other forked work
+/// until the result is there.
+///
+/// On any other thread there is nobody to offer it to, and `a` and `b` run here, one after the
+/// other. [`Workqueue::install`](crate::Workqueue::install) goes to a worker.
+///
+/// # Panics
+/// With what `a` threw, else with what `b` threw, when neither runs any more. If `a` throws while
+/// nobody has taken `b`, `b` is dropped and not run.
+///
+/// # Examples
+/// ```
+/// # use coreshard_platform::Host;
+/// fn fib(n: u32) -> u64 {
+///     if n < 2 {
+///         return n.into();
+///     }
+///     let (a, b) = coreshard_workqueue::join::<Host, _, _>(|| fib(n - 1), || fib(n - 2));
+///     a + b
+/// }
+/// assert_eq!(fib(12), 144);
+/// ```
+#[inline]
+pub fn join<P: Platform, A, B>(a: impl FnOnce() -> A, b: impl FnOnce() -> B + Send) -> (A, B)
+where
+    B: Send,
+{
+    join_told::<P, _, _>(a, |_stolen| b())
+}
+
+/// As [`join`]; `b` is told whether another worker runs it.
+#[inline]
+pub(crate) fn join_told<P: Platform, A, B>(
+    a: impl FnOnce() -> A,
+    b: impl FnOnce(bool) -> B + Send,
+) -> (A, B)
+where
+    B: Send,
+{
+    let Some(seat) = Seat::<P>::here() else { return (a(), b(false)) };
+    let job = Job::new(b, seat.lane());
+    match seat.push(job.header()) {
+        Pushed::Private => {}
+        Pushed::Shared => seat.call_thieves(),
+        Pushed::Full => {
+            // SAFETY: it was not pushed.
+            let work = unsafe { job.take_work() };
+            return (a(), work(false));
+        }
+    }
+    let unwinding = Unwinding { seat, job: &job };
+    let first = a();
+    std::mem::forget(unwinding);
+    let second = match seat.pop() {
+        Popped::Own => {
+            // SAFETY: it was popped: no thief has it, or will.
+            let work = unsafe { job.take_work() };
+            work(false)
+        }
+        Popped::Stolen => {
+            seat.wait_for(job.done());
+            // SAFETY: stolen, executed, and the latch was seen to be open.
+            match unsafe { job.take_result() } {
+                Ok(value) => value,
+                Err(payload) => panic::resume_unwind(payload),
+            }
+        }
+    };
+    (first, second)
+}
+
+/// Dropped when `a` throws: nobody may have the job when its frame goes.
+struct Unwinding<'frame, P: Platform, F: FnOnce(bool) -> R, R> {
+    seat: Seat<'frame, P>,
+    job: &'frame Job<P, F, R>,
+}
+
+impl<P: Platform, F: FnOnce(bool) -> R, R> Drop for Unwinding<'_, P, F, R> {
+    /// Inlined, so that the guard needs no memory where nothing is thrown.
+    #[inline(always)]
+    fn drop(&mut self) {
+        abandon(self.seat, self.job);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn abandon<P: Platform, F: FnOnce(bool) -> R, R>(seat: Seat<'_, P>, job: &Job<P, F, R>) {
+    match seat.pop() {
+        // SAFETY: it was popped, and is not run.
+        Popped::Own => drop(unsafe { job.take_work() }),
+        Popped::Stolen => {
+            seat.wait_for(job.done());
+            // SAFETY: stolen, executed, and the latch was seen to be open.
+            drop(unsafe { job.take_result() });
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Models of the stack of forked jobs. Each was seen to fail when the ordering or the step that
+//! its comment names was changed.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use coreshard_platform::{DataCell, Platform};
+
+use super::{Deque, Owner, Popped};
+use crate::latch::Latch;
+use crate::loom_platform::Loom;
+
+/// A job that whoever has it marks, once, with no lock: loom reports two who do.
+struct Job {
+    runs: <Loom as Platform>::Cell<u32>,
+    done: Latch<Loom>,
+}
+
+impl Job {
+    fn new() -> Box<Self> {
+        Box::new(Self { runs: DataCell::new(0), done: Latch::new() })
+    }
+
+    fn run(&self) {
+        // SAFETY: whoever has a job has it alone; that is what is modelled.
+        self.runs.with_mut(|runs| unsafe { *runs += 1 });
+    }
+
+    fn count(&self) -> u32 {
+        // SAFETY: as above.
+        self.runs.with(|runs| unsafe { *runs })
+    }
+}
+
+type Stack = Deque<Loom, Job>;
+
+fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+fn push(owner: &Owner, stack: &Stack, job: &Job) {
+    assert_ne!(owner.push(stack, NonNull::from(job)), super::Pushed::Full);
+}
+
+/// The owner takes its youngest job back, or waits for whoever stole it. From then on, nobody may
+/// touch the job, which stands for its frame.
+fn join(owner: &Owner, stack: &Stack, job: &Job) {
+    match owner.pop(stack) {
+        Popped::Own => job.run(),
+        Popped::Stolen => {
+            while !job.done.is_open() {
+                loom::thread::yield_now();
+            }
+            owner.forget_stolen(stack);
+        }
+    }
+    assert_eq!(job.count(), 1, "each job is run once");
+}
+
+fn steal(stack: &Stack) -> bool {
+    let Some(job) = stack.steal() else { return false };
+    // SAFETY: the owner keeps a stolen job until it is done.
+    let job = unsafe { job.as_ref() };
+    job.run();
+    // SAFETY: as above; not used after.
+    unsafe { Latch::open(&raw const job.done) };
+    true
+}
+
+/// Two nested jobs, one thief: each is run once, by somebody who sees it whole.
+///
+/// Fails with `share`'s addition weakened to `Relaxed`, with `take_back` made a load and a store,
+/// and with `pop` that does not take back what is shared.
+#[test]
+fn loom_a_job_is_run_by_its_owner_or_by_one_thief() {
+    check(3, || {
+        let stack = Arc::new(Stack::new());
+        let thief = {
+            let stack = Arc::clone(&stack);
+            loom::thread::spawn(move || {
+                steal(&stack);
+                steal(&stack);
+            })
+        };
+        let owner = Owner::default();
+        let (outer, inner) = (Job::new(), Job::new());
+        push(&owner, &stack, &outer);
+        push(&owner, &stack, &inner);
+        join(&owner, &stack, &inner);
+        join(&owner, &stack, &outer);
+        thief.join().unwrap();
+        assert!(!stack.has_shared());
+    });
+}
+
+/// One job after the other in the same place, which stands for both with the same word, and two
+/// thieves: none runs the one that is gone.
+///
+/// Fails with `steal` that reads the place before its exchange.
+#[test]
+fn loom_a_place_that_is_used_again_gives_its_thief_the_job_that_is_there_now() {
+    check(3, || {
+        let stack = Arc::new(Stack::new());
+        let thieves: Vec<_> = (0..2)
+            .map(|_| {
+                let stack = Arc::clone(&stack);
+                loom::thread::spawn(move || {
+                    steal(&stack);
+                })
+            })
+            .collect();
+        let owner = Owner::default();
+        let jobs = [Job::new(), Job::new()];
+        for job in &jobs {
+            push(&owner, &stack, job);
+            join(&owner, &stack, job);
+        }
+        thieves.into_iter().for_each(|thief| thief.join().unwrap());
+        assert!(!stack.has_shared());
+        assert!(jobs.iter().all(|job| job.count() == 1), "none is run after it was joined");
+    });
+}

@@ -1,0 +1,71 @@
+//! A loop, spread over the workers.
+
+use std::ops::Range;
+
+use coreshard_platform::Platform;
+
+use super::join_told;
+
+/// Pieces a worker gets if all are alike and nobody steals: enough for the others to take some
+/// from who is late, few enough to cost next to nothing.
+const PIECES_EACH: usize = 16;
+
+/// What a loop runs over: can be cut in two.
+pub(crate) trait Whole: Send + Sized {
+    fn len(&self) -> usize;
+    /// The first `len` of it, and the rest.
+    fn cut_at(self, len: usize) -> (Self, Self);
+}
+
+impl Whole for Range<usize> {
+    fn len(&self) -> usize {
+        ExactSizeIterator::len(self)
+    }
+    fn cut_at(self, len: usize) -> (Self, Self) {
+        let middle = self.start + len;
+        (self.start..middle, middle..self.end)
+    }
+}
+
+impl<T: Send> Whole for &mut [T] {
+    fn len(&self) -> usize {
+        <[T]>::len(self)
+    }
+    fn cut_at(self, len: usize) -> (Self, Self) {
+        self.split_at_mut(len)
+    }
+}
+
+/// How often a piece is cut in two, and how often when it was stolen: then somebody has nothing
+/// to do.
+#[derive(Clone, Copy)]
+struct Cuts {
+    left: u32,
+    when_stolen: u32,
+}
+
+/// Calls `body` with pieces that make up `whole`, on the workers; `workers` is how many there are.
+pub(crate) fn spread<P: Platform, W: Whole>(whole: W, workers: usize, body: &(impl Fn(W) + Sync)) {
+    let pieces = workers.max(1) * PIECES_EACH;
+    let left = pieces.next_power_of_two().trailing_zeros();
+    cut::<P, W>(whole, Cuts { left, when_stolen: left }, body);
+}
+
+fn cut<P: Platform, W: Whole>(whole: W, cuts: Cuts, body: &(impl Fn(W) + Sync)) {
+    let len = whole.len();
+    if cuts.left == 0 || len < 2 {
+        if len > 0 {
+            body(whole);
+        }
+        return;
+    }
+    let (first, second) = whole.cut_at(len / 2);
+    let fewer = Cuts { left: cuts.left - 1, ..cuts };
+    join_told::<P, _, _>(
+        || cut::<P, W>(first, fewer, body),
+        |stolen| {
+            let left = if stolen { cuts.when_stolen } else { fewer.left };
+            cut::<P, W>(second, Cuts { left, ..fewer }, body);
+        },
+    );
+}

@@ -1,0 +1,70 @@
+//! A word that is set once, and that one or more threads wait for.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+
+use coreshard_platform::{AtomicInt, Platform};
+
+/// States; the bits above tell in which process it was made, but for `OPEN`.
+const CLOSED: u32 = 0;
+/// As `CLOSED`, and somebody sleeps until it opens.
+const AWAITED: u32 = 1;
+const OPEN: u32 = 2;
+const STATES: u32 = 3;
+const FORKS_SHIFT: u32 = 2;
+
+/// A state, in this process.
+fn here<P: Platform>(state: u32) -> u32 {
+    P::forks() << FORKS_SHIFT | state
+}
+
+/// Opened once, by whoever finishes what others wait for.
+#[derive(Debug)]
+pub(crate) struct Latch<P: Platform> {
+    state: P::AtomicU32,
+}
+
+impl<P: Platform> Latch<P> {
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Self { state: P::AtomicU32::new(here::<P>(CLOSED)) }
+    }
+
+    /// True once it is open: what was done before [`Latch::open`] is seen.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.state.load(Acquire) == OPEN
+    }
+
+    /// Sleeps until it is open. False, at once, if it is not and this process was forked since it
+    /// was made: who would open it is not here.
+    pub(crate) fn wait(&self) -> bool {
+        let (closed, awaited) = (here::<P>(CLOSED), here::<P>(AWAITED));
+        // Acquire: it may be open already.
+        match self.state.compare_exchange(closed, awaited, Acquire, Acquire) {
+            Err(OPEN) => return true,
+            Err(seen) if seen != awaited => return false,
+            _ => {}
+        }
+        while !self.is_open() {
+            P::wait(&self.state, awaited, None);
+        }
+        true
+    }
+
+    /// Opens it and wakes who sleeps. A waiter may free the latch as soon as it is open, so it is
+    /// given by its address, which is all that is used after that.
+    ///
+    /// # Safety
+    /// `latch` is alive until it is open.
+    #[allow(unsafe_code)]
+    #[inline]
+    pub(crate) unsafe fn open(latch: *const Self) {
+        // SAFETY: alive by this function's contract. The field's address is computed before.
+        let state = unsafe { &raw const (*latch).state };
+        // Release publishes what was done before; pairs with the Acquire of `is_open`.
+        // SAFETY: alive until this exchange.
+        if unsafe { (*state).swap(OPEN, AcqRel) } & STATES == AWAITED {
+            P::wake_all(state);
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Forked jobs between workers: who steals them, and who is woken to.
+//!
+//! A worker that has shared a job wakes a sleeper of its own pool, else one of the nearest pool
+//! that has one. A worker that finds no item looks at the stacks of its own pool, and then at
+//! those of the others, the nearest first.
+
+use std::cell::{Cell, OnceCell};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use coreshard_platform::{AtomicInt, Platform};
+
+use super::worker::{Context, Worker, context_here};
+use super::{Desk, Pool, blocking};
+use crate::fork::{Header, Owner, Popped, Pushed, execute};
+use crate::latch::Latch;
+use crate::queue::Lane;
+
+/// Looks for other forked work while a stolen job is not done, before the CPU is given to others,
+/// and before this worker sleeps.
+const LOOKS: u32 = 256;
+const YIELDS: u32 = 16;
+
+/// Times that a job is shared without looking for a sleeper in other pools, at most, after nobody
+/// slept there.
+const MOST_UNCALLED: u32 = 7;
+
+/// The other pools of a set, the nearest first.
+pub(crate) type Neighbours<P> = Arc<[Arc<Pool<P>>]>;
+
+/// A worker's side of forking; its own thread's alone.
+pub(super) struct Forks<P: Platform> {
+    owner: Owner,
+    /// It is counted in its pool's `forking`.
+    counted: Cell<bool>,
+    /// How often not to look for a sleeper, and how often that is after the next failure.
+    uncalled: Cell<(u32, u32)>,
+    neighbours: OnceCell<Neighbours<P>>,
+}
+
+impl<P: Platform> Forks<P> {
+    pub(super) fn new() -> Self {
+        Self {
+            owner: Owner::default(),
+            counted: Cell::new(false),
+            uncalled: Cell::new((0, 0)),
+            neighbours: OnceCell::new(),
+        }
+    }
+}
+
+/// The worker of this thread, as forking code sees it.
+pub(crate) struct Seat<'thread, P: Platform> {
+    context: &'thread Context<P>,
+}
+
+impl<P: Platform> Clone for Seat<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Platform> Copy for Seat<'_, P> {}
+
+impl<'thread, P: Platform> Seat<'thread, P> {
+    /// `None` on a thread that is no worker.
+    #[inline]
+    pub(crate) fn here() -> Option<Self> {
+        context_here().map(|context| Self { context })
+    }
+
+    #[inline]
+    #[allow(unsafe_code)]
+    fn desk(self) -> &'thread Desk<P> {
+        // SAFETY: the worker's own desk is freed with its pool, which the context keeps.
+        unsafe { self.context.desk.as_ref() }
+    }
+
+    /// The lane of the item that runs.
+    #[inline]
+    pub(crate) fn lane(self) -> *const Lane<P> {
+        self.context.lane.get()
+    }
+
+    /// True if this worker's pool satisfies `is`.
+    pub(crate) fn pool_is(self, is: impl FnOnce(&Arc<Pool<P>>) -> bool) -> bool {
+        is(&self.context.pool)
+    }
+
+    /// Offers a job to thieves, sooner or later.
+    #[inline]
+    pub(crate) fn push(self, job: NonNull<Header<P>>) -> Pushed {
+        self.context.forks.owner.push(&self.desk().deque, job)
+    }
+
+    /// Takes back the job that was pushed last.
+    #[inline]
+    pub(crate) fn pop(self) -> Popped {
+        self.context.forks.owner.pop(&self.desk().deque)
+    }
+
+    /// After a job was shared: wakes one who sleeps, to take it.
+    #[cold]
+    pub(crate) fn call_thieves(self) {
+        let Context { pool, forks, .. } = self.context;
+        if !forks.counted.replace(true) {
+            // SeqCst: before the boards are read, see `Pool::has_forks`.
+            pool.forking.fetch_add(1, SeqCst);
+        }
+        self.call_one();
+    }
+
+    /// Wakes one sleeper, the nearest. The other pools are not looked at each time where nobody
+    /// slept there: whoever falls asleep looks at this worker's stack before.
+    fn call_one(self) {
+        let Context { pool, forks, .. } = self.context;
+        if pool.call_thief() {
+            return;
+        }
+        let (skip, after) = forks.uncalled.get();
+        if skip > 0 {
+            forks.uncalled.set((skip - 1, after));
+            return;
+        }
+        let called = self.neighbours().iter().any(|pool| pool.call_thief());
+        let after = if called { 0 } else { (after * 2 + 1).min(MOST_UNCALLED) };
+        forks.uncalled.set((after, after));
+    }
+
+    /// After the job that was pushed last was stolen: runs other forked jobs until it is done,
+    /// and takes it off the stack.
+    #[cold]
+    pub(crate) fn wait_for(self, done: &Latch<P>) {
+        let mut looks = 0;
+        while !done.is_open() {
+            if self.run_stolen() {
+                looks = 0;
+                continue;
+            }
+            looks += 1;
+            if looks < LOOKS {
+                P::spin_hint();
+            } else if looks < LOOKS + YIELDS {
+                P::yield_now();
+            } else {
+                blocking::<P, _>(|| done.wait());
+            }
+        }
+        self.context.forks.owner.forget_stolen(&self.desk().deque);
+    }
+
+    /// Steals one job and runs it. False if there was none.
+    fn run_stolen(self) -> bool {
+        let stolen = self.steal();
+        if let Some(job) = stolen {
+            self.execute(job);
+        }
+        stolen.is_some()
+    }
+
+    /// Takes a job, from the nearest worker that has one. Where there are more, it calls the next
+    /// who sleeps.
+    fn steal(self) -> Option<NonNull<Header<P>>> {
+        let Context { pool, index, .. } = self.context;
+        let from = |pool: &Pool<P>, but| {
+            let job = pool.steal_fork(but)?;
+            if pool.has_forks() {
+                self.call_one();
+            }
+            Some(job)
+        };
+        from(pool, Some(*index))
+            .or_else(|| self.neighbours().iter().find_map(|neighbour| from(neighbour, None)))
+    }
+
+    #[allow(unsafe_code)]
+    fn execute(self, job: NonNull<Header<P>>) {
+        let (lane, desk) = (&self.context.lane, self.desk());
+        // SAFETY: the job lives until it is done, and that it is not.
+        let outer = lane.replace(unsafe { job.as_ref() }.lane);
+        desk.items_begun.store(desk.items_begun.load(Relaxed) + 1, Relaxed);
+        // SAFETY: stolen just now, so nobody else has it.
+        unsafe { execute(job) };
+        lane.set(outer);
+    }
+
+    /// The other pools; none before the set is complete, then looked up once.
+    fn neighbours(self) -> &'thread [Arc<Pool<P>>] {
+        let Context { pool, forks, .. } = self.context;
+        if let Some(neighbours) = forks.neighbours.get() {
+            return neighbours;
+        }
+        match pool.neighbours.lock().clone() {
+            Some(known) => forks.neighbours.get_or_init(|| known),
+            None => &[],
+        }
+    }
+}
+
+impl<P: Platform> Worker<'_, P> {
+    /// Runs a job that another worker has forked, if there is one. As after a claim, somebody is
+    /// told of what is left and of what comes, before.
+    pub(super) fn run_fork(&self) -> bool {
+        let (pool, seat) = (self.pool, Seat { context: self.context });
+        if self.excess {
+            return false;
+        }
+        let Some(job) = seat.steal() else { return false };
+        let mut state = pool.lock();
+        let spare = state.reserve_spare(pool);
+        let left = state.can_kick(pool) && state.has_work(pool);
+        let kick = state.pass_on(pool, left);
+        pool.unlock_and_kick(state, kick);
+        pool.monitor.notice_work();
+        if let Some(spare) = spare {
+            pool.start_spare(spare);
+        }
+        seat.execute(job);
+        true
+    }
+
+    /// This worker rests: thieves need not look at its stack.
+    pub(super) fn stop_forking(&self) {
+        if self.context.forks.counted.replace(false) {
+            self.pool.forking.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+impl<P: Platform> Pool<P> {
+    /// Tells the pool of the others of its set, or that there are none any more.
+    pub(crate) fn set_neighbours(&self, neighbours: Option<Neighbours<P>>) {
+        *self.neighbours.lock() = neighbours;
+    }
+
+    /// True if a worker has forked jobs that a thief could take.
+    ///
+    /// SeqCst on both words: a worker that posts itself as the sentinel and then finds nothing
+    /// here is found on the board by the worker that shares a job later.
+    #[inline]
+    pub(super) fn has_forks(&self) -> bool {
+        self.forking.load(SeqCst) > 0 && self.any_shares()
+    }
+
+    #[cold]
+    fn any_shares(&self) -> bool {
+        self.each_desk().any(|(_, desk)| desk.deque.has_shared())
+    }
+
+    /// Takes a job from a worker other than `but`, beginning behind that one.
+    fn steal_fork(&self, but: Option<usize>) -> Option<NonNull<Header<P>>> {
+        if self.forking.load(Relaxed) == 0 {
+            return None;
+        }
+        let first = but.unwrap_or(0);
+        self.each_desk()
+            .filter(|(index, _)| *index > first)
+            .chain(self.each_desk().filter(|(index, _)| *index <= first && Some(*index) != but))
+            .find_map(|(_, desk)| desk.deque.steal())
+    }
+
+    /// Wakes a worker that sleeps, of this pool or of another.
+    pub(super) fn call_anybody(&self) {
+        if !self.call_thief()
+            && let Some(neighbours) = self.neighbours.lock().clone()
+        {
+            neighbours.iter().any(|pool| pool.call_thief());
+        }
+    }
+
+    /// Wakes a worker of this pool that sleeps, if one more may run.
+    fn call_thief(&self) -> bool {
+        match &self.queue {
+            Some(queue) => {
+                let sleeper = queue.sentinel().and_then(|_| queue.recall());
+                if let Some(worker) = sleeper {
+                    self.wake(worker);
+                }
+                sleeper.is_some()
+            }
+            None => {
+                let mut state = self.lock();
+                let kick = state.choose_kick(self);
+                let called = kick.is_some();
+                self.unlock_and_kick(state, kick);
+                called
+            }
+        }
+    }
+}

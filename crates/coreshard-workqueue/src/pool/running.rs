@@ -1,0 +1,57 @@
+//! Which reusable items the worker on this thread is inside of: a wait for one of them would
+//! never end.
+#![allow(unsafe_code)]
+
+use std::ptr;
+
+use coreshard_platform::Platform;
+
+use super::worker::with_context;
+
+/// An item's function that was called on this thread and has not returned; an item may run others
+/// inside itself, so there may be several.
+pub(super) struct Frame {
+    work: *const (),
+    outer: *const Frame,
+}
+
+/// Calls `run` as the function of the item at `work`.
+pub(crate) fn inside_work<P: Platform, R>(work: *const (), run: impl FnOnce() -> R) -> R {
+    let frame = Frame { work, outer: innermost::<P>() };
+    set_innermost::<P>(&raw const frame);
+    let _leave = Leave::<P> { outer: frame.outer, platform: std::marker::PhantomData };
+    run()
+}
+
+/// True if this thread is inside the function of the item at `work`.
+pub(crate) fn runs_work<P: Platform>(work: *const ()) -> bool {
+    let mut frame = innermost::<P>();
+    // SAFETY: frames are on this thread's stack, and taken off the list before they go.
+    while let Some(inside) = unsafe { frame.as_ref() } {
+        if ptr::eq(inside.work, work) {
+            return true;
+        }
+        frame = inside.outer;
+    }
+    false
+}
+
+fn innermost<P: Platform>() -> *const Frame {
+    with_context::<P, _>(|context| context.frame.get()).unwrap_or(ptr::null())
+}
+
+fn set_innermost<P: Platform>(frame: *const Frame) {
+    with_context::<P, _>(|context| context.frame.set(frame));
+}
+
+/// Takes the frame off the list, also where the item panicked.
+struct Leave<P: Platform> {
+    outer: *const Frame,
+    platform: std::marker::PhantomData<P>,
+}
+
+impl<P: Platform> Drop for Leave<P> {
+    fn drop(&mut self) {
+        set_innermost::<P>(self.outer);
+    }
+}

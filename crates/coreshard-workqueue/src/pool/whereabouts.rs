@@ -1,0 +1,169 @@
+//! On which CPUs a pool's workers run, as far as their last claims tell.
+//!
+//! A worker that is woken should run beside the one that woke it, not instead of it. The kernel
+//! sees to that where it finds an idle CPU. In a virtual machine it may not: an idle virtual CPU
+//! that its host has put to sleep counts as taken, so a woken thread stays on the CPU where it
+//! slept, though somebody runs there, and the two take turns while the other CPU idles; and since
+//! both fall asleep on that CPU again, it happens the next time, too.
+//!
+//! So whoever wakes a worker for further work, and goes on itself, has it placed on a CPU where no
+//! worker of the pool runs, if the sleeper's own is one where somebody does. Producers do not know;
+//! so a worker that wakes up in place of another, which then waits for its CPU, has that one placed
+//! elsewhere. Affinities are narrow for that moment only: where what is recorded here is old, a
+//! worker is placed badly, and the kernel can move it.
+
+use coreshard_topology::CpuId;
+
+use crate::attributes::Place;
+use crate::intake::MOST_DOORS;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Worker {
+    /// Where it runs, if it does.
+    now: Option<u8>,
+    last: Option<u8>,
+}
+
+/// CPUs are named by their doors; in a pod of more CPUs than doors, several share a name.
+#[derive(Debug)]
+pub(super) struct Whereabouts {
+    /// By index.
+    workers: Vec<Worker>,
+    /// Workers that run at a door.
+    running: [u16; MOST_DOORS],
+}
+
+impl Whereabouts {
+    pub(super) fn new() -> Self {
+        Self { workers: Vec::new(), running: [0; MOST_DOORS] }
+    }
+
+    /// The worker claims at this door.
+    #[inline]
+    pub(super) fn runs_at(&mut self, worker: usize, door: usize) {
+        let door = door as u8;
+        if self.workers.get(worker).and_then(|worker| worker.now) == Some(door) {
+            return;
+        }
+        self.rests(worker);
+        if worker >= self.workers.len() {
+            self.workers.resize(worker + 1, Worker::default());
+        }
+        self.workers[worker] = Worker { now: Some(door), last: Some(door) };
+        self.running[usize::from(door)] += 1;
+    }
+
+    /// The worker runs nowhere for now.
+    pub(super) fn rests(&mut self, worker: usize) {
+        if let Some(door) = self.workers.get_mut(worker).and_then(|worker| worker.now.take()) {
+            self.running[usize::from(door)] -= 1;
+        }
+    }
+
+    /// The CPUs where a worker should run (or wake up), if others run where it does (or did). It
+    /// counts as being at one of them from here on, so that two who meet do not both leave.
+    pub(super) fn send_elsewhere(&mut self, worker: usize, place: &Place) -> Option<FreeDoors> {
+        let free = self.elsewhere(worker)?;
+        let first = free.cpus(place).next()?;
+        self.runs_at(worker, place.door_of(first));
+        Some(free)
+    }
+
+    /// Another worker that is recorded at this door.
+    pub(super) fn other_at(&self, worker: usize, door: usize) -> Option<usize> {
+        if self.running[door] < 2 {
+            return None;
+        }
+        let is_there = |at: &Worker| at.now.is_some_and(|now| usize::from(now) == door);
+        (0..self.workers.len()).find(|other| *other != worker && is_there(&self.workers[*other]))
+    }
+
+    fn elsewhere(&self, worker: usize) -> Option<FreeDoors> {
+        let Worker { now, last } = *self.workers.get(worker)?;
+        let others = self.running[usize::from(last?)] - u16::from(now.is_some());
+        let free = (0..MOST_DOORS).filter(|door| self.running[*door] == 0);
+        (others > 0).then(|| FreeDoors(free.fold(0, |doors, door| doors | 1 << door)))
+    }
+}
+
+/// Doors at whose CPUs no worker of the pool runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FreeDoors(u64);
+
+impl FreeDoors {
+    /// The CPUs there.
+    pub(super) fn cpus(self, place: &Place) -> impl Iterator<Item = CpuId> {
+        place.home.iter().filter(move |cpu| self.0 & (1 << place.door_of(*cpu)) != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use coreshard_topology::{CpuSet, PodId};
+
+    use super::*;
+
+    fn cpus(ids: impl IntoIterator<Item = u32>) -> CpuSet {
+        ids.into_iter().map(CpuId).collect()
+    }
+
+    fn place() -> Place {
+        Place {
+            pod: PodId(0),
+            cpus: cpus(4..8),
+            node: None,
+            home: cpus(4..8),
+            roam: cpus(4..8),
+            limit: 4,
+            door_by_cpu: Arc::new([0, 0, 0, 0, 0, 1, 2, 3]),
+        }
+    }
+
+    fn free(whereabouts: &Whereabouts, worker: usize, place: &Place) -> Option<CpuSet> {
+        whereabouts.elsewhere(worker).map(|free| free.cpus(place).collect())
+    }
+
+    #[test]
+    fn a_sleeper_wakes_where_it_slept_unless_somebody_runs_there() {
+        let (mut whereabouts, place) = (Whereabouts::new(), place());
+        assert_eq!(free(&whereabouts, 0, &place), None, "it never ran");
+        whereabouts.runs_at(0, 1);
+        whereabouts.rests(0);
+        assert_eq!(free(&whereabouts, 0, &place), None, "its CPU is nobody's");
+        whereabouts.runs_at(1, 1);
+        whereabouts.runs_at(2, 3);
+        assert_eq!(free(&whereabouts, 0, &place), Some(cpus([4, 6])));
+        whereabouts.runs_at(1, 0);
+        assert_eq!(free(&whereabouts, 0, &place), None, "the other has moved away");
+    }
+
+    #[test]
+    fn two_who_meet_do_not_both_leave() {
+        let (mut whereabouts, place) = (Whereabouts::new(), place());
+        whereabouts.runs_at(0, 2);
+        whereabouts.runs_at(1, 2);
+        assert_eq!(whereabouts.other_at(0, 2), Some(1));
+        assert_eq!(whereabouts.other_at(1, 2), Some(0));
+        let sent = whereabouts.send_elsewhere(0, &place).unwrap();
+        assert_eq!(sent.cpus(&place).collect::<CpuSet>(), cpus([4, 5, 7]));
+        assert_eq!(whereabouts.other_at(1, 2), None);
+        assert_eq!(whereabouts.send_elsewhere(1, &place), None);
+        whereabouts.runs_at(1, 0);
+        let sent = whereabouts.send_elsewhere(1, &place).unwrap();
+        assert_eq!(sent.cpus(&place).collect::<CpuSet>(), cpus([5, 6, 7]));
+    }
+
+    #[test]
+    fn where_all_cpus_are_taken_the_kernel_decides() {
+        let (mut whereabouts, place) = (Whereabouts::new(), place());
+        whereabouts.runs_at(9, 2);
+        whereabouts.rests(9);
+        (0..4).for_each(|worker| whereabouts.runs_at(worker, worker));
+        assert_eq!(whereabouts.send_elsewhere(9, &place), None);
+        whereabouts.rests(3);
+        whereabouts.rests(3);
+        assert_eq!(free(&whereabouts, 9, &place), Some(cpus([7])));
+    }
+}

@@ -1,0 +1,30 @@
+//! Letting others go first.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Ends once the task was polled again: everything that waited in its pod's pool at this door
+/// before is taken first.
+pub fn yield_now() -> YieldNow {
+    YieldNow { yielded: false }
+}
+
+/// See [`yield_now`].
+#[derive(Debug)]
+#[must_use = "a future does nothing until it is awaited"]
+pub struct YieldNow {
+    yielded: bool,
+}
+
+impl Future for YieldNow {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.yielded {
+            return Poll::Ready(());
+        }
+        self.yielded = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}

@@ -1,0 +1,217 @@
+//! Deadlines in order: a heap with four children a node, and a place for each entry that stays,
+//! so that an entry can be taken out of the middle.
+//!
+//! Adding, removing and taking the first are O(log n); the common cases (a deadline later than
+//! most, one that is cancelled long before it is due) move one or two nodes. A hierarchical wheel
+//! has O(1) for all three, but rounds deadlines or cascades, and must look for its next deadline;
+//! nothing here ticks, and no deadline is rounded.
+
+use coreshard_platform::Time;
+
+const CHILDREN: usize = 4;
+
+/// Names an entry until it is taken out; a key to an entry that is gone finds nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    place: u32,
+    epoch: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Node {
+    deadline: Time,
+    /// The order of arrival, so that equal deadlines come in it.
+    turn: u64,
+    place: u32,
+}
+
+impl Node {
+    fn is_before(&self, other: &Self) -> bool {
+        (self.deadline, self.turn) < (other.deadline, other.turn)
+    }
+}
+
+struct Place<T> {
+    epoch: u32,
+    /// Where its node is, while it has an entry.
+    at: u32,
+    entry: Option<T>,
+}
+
+pub(crate) struct Heap<T> {
+    nodes: Vec<Node>,
+    places: Vec<Place<T>>,
+    free: Vec<u32>,
+    turn: u64,
+}
+
+impl<T> Heap<T> {
+    pub(crate) const fn new() -> Self {
+        Self { nodes: Vec::new(), places: Vec::new(), free: Vec::new(), turn: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Adds an entry; `None`, and the entry is dropped, where 2³² − 1 are there.
+    pub(crate) fn insert(&mut self, deadline: Time, entry: T) -> Option<Key> {
+        let at = u32::try_from(self.nodes.len()).ok().filter(|at| *at != u32::MAX)?;
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => {
+                self.places.push(Place { epoch: 0, at, entry: None });
+                at
+            }
+        };
+        let home = &mut self.places[place as usize];
+        home.entry = Some(entry);
+        let key = Key { place, epoch: home.epoch };
+        self.turn += 1;
+        self.nodes.push(Node { deadline, turn: self.turn, place });
+        self.rise(at as usize);
+        Some(key)
+    }
+
+    /// Takes an entry out; `None` where it is gone.
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        let home = self.places.get(key.place as usize)?;
+        if home.epoch != key.epoch || home.entry.is_none() {
+            return None;
+        }
+        self.take_out(home.at as usize)
+    }
+
+    /// The earliest deadline.
+    pub(crate) fn first(&self) -> Option<Time> {
+        self.nodes.first().map(|node| node.deadline)
+    }
+
+    /// Takes the first entry out, if it is due.
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<T> {
+        self.first().filter(|deadline| *deadline <= now)?;
+        self.take_out(0)
+    }
+
+    fn take_out(&mut self, at: usize) -> Option<T> {
+        let node = self.nodes.swap_remove(at);
+        if at < self.nodes.len() {
+            self.settle(at);
+            self.rise(at);
+            self.sink(at);
+        }
+        let home = &mut self.places[node.place as usize];
+        home.epoch = home.epoch.wrapping_add(1);
+        self.free.push(node.place);
+        home.entry.take()
+    }
+
+    fn settle(&mut self, at: usize) {
+        let place = self.nodes[at].place as usize;
+        self.places[place].at = at as u32;
+    }
+
+    fn rise(&mut self, mut at: usize) {
+        let node = self.nodes[at];
+        while at > 0 {
+            let parent = (at - 1) / CHILDREN;
+            if !node.is_before(&self.nodes[parent]) {
+                break;
+            }
+            self.nodes[at] = self.nodes[parent];
+            self.settle(at);
+            at = parent;
+        }
+        self.nodes[at] = node;
+        self.settle(at);
+    }
+
+    fn sink(&mut self, mut at: usize) {
+        let node = self.nodes[at];
+        loop {
+            let first = at * CHILDREN + 1;
+            let last = (first + CHILDREN).min(self.nodes.len());
+            let Some(child) = (first..last).reduce(|best, other| {
+                if self.nodes[other].is_before(&self.nodes[best]) { other } else { best }
+            }) else {
+                break;
+            };
+            if !self.nodes[child].is_before(&node) {
+                break;
+            }
+            self.nodes[at] = self.nodes[child];
+            self.settle(at);
+            at = child;
+        }
+        self.nodes[at] = node;
+        self.settle(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u64),
+        Remove(usize),
+        PopDue(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            3 => (0..50_u64).prop_map(Step::Insert),
+            1 => any::<usize>().prop_map(Step::Remove),
+            2 => (0..60_u64).prop_map(Step::PopDue),
+        ]
+    }
+
+    proptest! {
+        /// Against a list that is sorted by deadline and arrival.
+        #[test]
+        fn entries_come_out_as_from_a_sorted_list(steps in prop::collection::vec(step(), 0..200)) {
+            let mut heap = Heap::new();
+            let mut oracle: Vec<(u64, usize)> = Vec::new();
+            let mut keys = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Insert(deadline) => {
+                        let name = keys.len();
+                        let key = heap.insert(Time::from_ns(deadline), name).unwrap();
+                        keys.push(key);
+                        let at = oracle.partition_point(|(other, _)| *other <= deadline);
+                        oracle.insert(at, (deadline, name));
+                    }
+                    Step::Remove(any) if !keys.is_empty() => {
+                        let name = any % keys.len();
+                        let expected = oracle.iter().position(|(_, other)| *other == name);
+                        let removed = expected.map(|at| oracle.remove(at).1);
+                        prop_assert_eq!(heap.remove(keys[name]), removed);
+                    }
+                    Step::Remove(_) => {}
+                    Step::PopDue(now) => {
+                        let expected = oracle.first().is_some_and(|(first, _)| *first <= now);
+                        let popped = expected.then(|| oracle.remove(0).1);
+                        prop_assert_eq!(heap.pop_due(Time::from_ns(now)), popped);
+                    }
+                }
+                prop_assert_eq!(heap.len(), oracle.len());
+                let first = oracle.first().map(|(first, _)| Time::from_ns(*first));
+                prop_assert_eq!(heap.first(), first);
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_to_an_entry_that_is_gone_finds_nothing() {
+        let mut heap = Heap::new();
+        let old = heap.insert(Time::from_ns(1), 'a').unwrap();
+        assert_eq!(heap.pop_due(Time::from_ns(1)), Some('a'));
+        let new = heap.insert(Time::from_ns(2), 'b').unwrap();
+        assert_eq!(heap.remove(old), None, "the place has another entry");
+        assert_eq!(heap.remove(new), Some('b'));
+        assert_eq!(heap.remove(new), None);
+    }
+}

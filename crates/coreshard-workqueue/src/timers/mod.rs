@@ -1,0 +1,194 @@
+//! Everything of a runtime that waits for its time, in one structure.
+//!
+//! One thread, the timekeeper, sleeps until the earliest deadline; it is started with the first
+//! delay, and sleeps without a time while nothing waits. Who adds an entry that is now the
+//! earliest wakes it; a cancel does not, so the timekeeper may wake up for nothing, once.
+//!
+//! Rules:
+//!
+//! 1. Entries, and whether the timekeeper runs, are under the lock. No code of a user, and no
+//!    other lock, is taken under it.
+//! 2. What is due is taken out under the lock and fired after it, by the timekeeper. Firing puts
+//!    an item into a pool, and never waits for one.
+
+mod heap;
+mod sleep;
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use coreshard_platform::{Lock, LockGuard, Padded, Parker, Platform, SpawnError, ThreadSpec, Time};
+
+pub(crate) use heap::Key;
+
+use crate::work::Delayed;
+use heap::Heap;
+pub(crate) use sleep::sleep;
+pub use sleep::{Sleep, SleepError};
+
+/// What is due is fired in batches of so many, so that others can have the lock in between.
+const MOST_FIRED: usize = 64;
+
+/// The right to use a runtime's timers; the timekeeper ends with the last one.
+pub(crate) struct Timers<P: Platform> {
+    clock: Arc<Clock<P>>,
+    /// In which process the timekeeper is.
+    forks: u32,
+}
+
+struct Clock<P: Platform> {
+    waiting: Padded<Lock<P, Waiting<P>>>,
+    keeper: Parker<P>,
+}
+
+/// What waits for its time.
+pub(crate) enum Due<P: Platform> {
+    /// An item, to be queued.
+    Item(Delayed<P>),
+    /// A future, to be polled.
+    Future(Waker),
+}
+
+impl<P: Platform> Due<P> {
+    pub(crate) fn into_item(self) -> Option<Delayed<P>> {
+        match self {
+            Self::Item(delayed) => Some(delayed),
+            Self::Future(_) => None,
+        }
+    }
+
+    fn fire(self) {
+        match self {
+            Self::Item(delayed) => delayed.fire(),
+            Self::Future(waker) => wake(waker),
+        }
+    }
+}
+
+/// A waker is another executor's code: its panic must not end the timekeeper.
+fn wake(waker: Waker) {
+    if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+        tracing::error!(panic = crate::handle::message_of(payload.as_ref()), "a waker panicked");
+        std::mem::forget(payload);
+    }
+}
+
+struct Waiting<P: Platform> {
+    heap: Heap<Due<P>>,
+    keeper_runs: bool,
+    stopping: bool,
+}
+
+/// Why nothing can wait for its time.
+#[derive(Debug)]
+pub(crate) enum TimerError {
+    /// The timekeeper's thread cannot be had.
+    Keeper(SpawnError),
+    /// 2³² − 1 entries wait already.
+    Full,
+}
+
+impl<P: Platform> Timers<P> {
+    pub(crate) fn new() -> Self {
+        let waiting = Waiting { heap: Heap::new(), keeper_runs: false, stopping: false };
+        let clock = Clock { waiting: Padded::new(Lock::new(waiting)), keeper: Parker::new() };
+        Self { clock: Arc::new(clock), forks: P::forks() }
+    }
+
+    /// The moment `delay` from now; `Err` with the longest delay that there is, where the clock
+    /// ends before.
+    pub(crate) fn deadline(delay: Duration) -> Result<Time, Duration> {
+        let now_ns = P::now().as_ns();
+        let deadline_ns =
+            u64::try_from(delay.as_nanos()).ok().and_then(|ns| now_ns.checked_add(ns));
+        deadline_ns.map(Time::from_ns).ok_or(Duration::from_nanos(u64::MAX - now_ns))
+    }
+
+    /// Starts the timekeeper, unless it runs.
+    pub(crate) fn start_keeper(&self) -> Result<(), SpawnError> {
+        self.with_keeper().map(drop)
+    }
+
+    fn with_keeper(&self) -> Result<LockGuard<'_, P, Waiting<P>>, SpawnError> {
+        let mut waiting = self.clock.waiting.lock();
+        if !waiting.keeper_runs {
+            let clock = Arc::clone(&self.clock);
+            let spec = ThreadSpec { name: "cs-timekeeper".to_owned(), ..ThreadSpec::default() };
+            P::spawn(spec, Box::new(move || clock.keep()))?;
+            waiting.keeper_runs = true;
+        }
+        Ok(waiting)
+    }
+
+    /// Adds what is to be fired at `deadline`.
+    pub(crate) fn add(&self, deadline: Time, due: Due<P>) -> Result<Key, TimerError> {
+        let mut waiting = self.with_keeper().map_err(TimerError::Keeper)?;
+        let is_first = waiting.heap.first().is_none_or(|first| deadline < first);
+        let key = waiting.heap.insert(deadline, due).ok_or(TimerError::Full)?;
+        drop(waiting);
+        if is_first {
+            self.clock.keeper.unpark();
+        }
+        Ok(key)
+    }
+
+    /// Takes an entry out, if it was not fired.
+    pub(crate) fn remove(&self, key: Key) -> Option<Due<P>> {
+        self.clock.waiting.lock().heap.remove(key)
+    }
+
+    /// Entries that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.clock.waiting.lock().heap.len()
+    }
+}
+
+impl<P: Platform> Drop for Timers<P> {
+    fn drop(&mut self) {
+        if P::forks() != self.forks {
+            return;
+        }
+        self.clock.waiting.lock().stopping = true;
+        self.clock.keeper.unpark();
+    }
+}
+
+impl<P: Platform> Clock<P> {
+    /// The timekeeper.
+    fn keep(&self) {
+        let mut now = P::now();
+        let mut due = Vec::with_capacity(MOST_FIRED);
+        loop {
+            let next = {
+                let mut waiting = self.waiting.lock();
+                while due.len() < MOST_FIRED
+                    && let Some(entry) = waiting.heap.pop_due(now)
+                {
+                    due.push(entry);
+                }
+                if due.is_empty() && waiting.stopping {
+                    return;
+                }
+                waiting.heap.first()
+            };
+            if !due.is_empty() {
+                due.drain(..).for_each(Due::fire);
+                continue;
+            }
+            now = self.wait_for(next);
+        }
+    }
+
+    /// Sleeps until `deadline`, or until something changed, and tells the time.
+    fn wait_for(&self, deadline: Option<Time>) -> Time {
+        let Some(deadline) = deadline else {
+            self.keeper.park();
+            return P::now();
+        };
+        let woken = self.keeper.park_timeout(deadline - P::now());
+        // A sleep that was not cut short has reached its deadline, whatever the clock's grain.
+        if woken { P::now() } else { deadline.max(P::now()) }
+    }
+}

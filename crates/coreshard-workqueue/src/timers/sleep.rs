@@ -1,0 +1,109 @@
+//! A future that ends when its time has come.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use coreshard_platform::{Platform, SpawnError, Time};
+
+use super::{Due, Key, TimerError, Timers};
+
+/// Ends when its time has come; see [`Runtime::sleep`](crate::Runtime::sleep). It wakes under any
+/// executor. Dropping it takes it out of the timers.
+#[must_use = "a future does nothing until it is awaited"]
+pub struct Sleep<P: Platform> {
+    timers: Arc<Timers<P>>,
+    deadline: Time,
+    waiting: Option<(Key, Waker)>,
+}
+
+/// Why a future cannot sleep.
+#[derive(Debug)]
+pub struct SleepError {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    BeyondClock { duration: Duration, longest: Duration },
+    Keeper(SpawnError),
+}
+
+impl fmt::Display for SleepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::BeyondClock { duration, longest } => write!(
+                f,
+                "a sleep of {duration:?} ends after the platform's clock does; at most \
+                 {longest:?} are possible now"
+            ),
+            Kind::Keeper(error) => write!(
+                f,
+                "sleeping needs a timekeeper, and {error}; free some threads, or raise the limit"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SleepError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            Kind::BeyondClock { .. } => None,
+            Kind::Keeper(error) => Some(error),
+        }
+    }
+}
+
+pub(crate) fn sleep<P: Platform>(
+    timers: &Arc<Timers<P>>,
+    duration: Duration,
+) -> Result<Sleep<P>, SleepError> {
+    let deadline = Timers::<P>::deadline(duration)
+        .map_err(|longest| SleepError { kind: Kind::BeyondClock { duration, longest } })?;
+    timers.start_keeper().map_err(|error| SleepError { kind: Kind::Keeper(error) })?;
+    Ok(Sleep { timers: Arc::clone(timers), deadline, waiting: None })
+}
+
+impl<P: Platform> Sleep<P> {
+    fn leave(&mut self) {
+        if let Some((key, _)) = self.waiting.take() {
+            drop(self.timers.remove(key));
+        }
+    }
+}
+
+impl<P: Platform> Future for Sleep<P> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if P::now() >= self.deadline {
+            self.leave();
+            return Poll::Ready(());
+        }
+        if self.waiting.as_ref().is_some_and(|(_, waker)| waker.will_wake(context.waker())) {
+            return Poll::Pending;
+        }
+        self.leave();
+        let waker = context.waker().clone();
+        match self.timers.add(self.deadline, Due::Future(waker.clone())) {
+            Ok(key) => self.waiting = Some((key, waker)),
+            // All 2³² − 1 places are taken (the timekeeper runs): it asks again until one is free.
+            Err(TimerError::Full | TimerError::Keeper(_)) => waker.wake(),
+        }
+        Poll::Pending
+    }
+}
+
+impl<P: Platform> Drop for Sleep<P> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl<P: Platform> fmt::Debug for Sleep<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}

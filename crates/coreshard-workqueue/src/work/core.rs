@@ -1,0 +1,468 @@
+//! The item, and what one does with it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use coreshard_platform::{AtomicInt, DataCell, Lock, Platform};
+use coreshard_topology::{CpuId, NodeId};
+
+use super::error::{Kind, WorkError};
+use super::state::{Claimed, NotClaimed, Number, StateWord, Voided};
+use super::token::{Armed, Delayed, Parked, Token};
+use crate::error::RefusedReason;
+use crate::event::Event;
+use crate::pool::{blocking, runs_item_of, runs_work};
+use crate::queue::{Entry, Workqueue};
+use crate::timers::{Due, Timers};
+
+type Function<P> = Box<dyn FnMut(&Work<P>) + Send>;
+
+/// Where in a queue an item is to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Target {
+    /// In the pod of the CPU that the caller runs on; of a delayed item, the timekeeper.
+    #[default]
+    Here,
+    /// In the pod of this CPU.
+    Cpu(CpuId),
+    /// In a pod on this node.
+    Node(NodeId),
+}
+
+/// A work item that is allocated once and queued any number of times, without an allocation.
+///
+/// What can be relied on:
+///
+/// - It never runs on two workers at once, whatever queues it is queued on, and may queue itself.
+/// - It is pending from a successful [`queue`](Self::queue) until just before its function is
+///   called: what was written before a queueing that was refused (since it was pending) is seen
+///   by the run to come.
+/// - Clones are handles to the same item. It lives as long as a handle, or a queueing that is not
+///   over: its function may drop the last handle.
+///
+/// After the Linux kernel's `work_struct` and `delayed_work`; docs/KERNEL-OPERATIONS.md says
+/// what differs.
+pub struct Work<P: Platform> {
+    pub(super) core: Arc<Core<P>>,
+}
+
+pub(super) struct Core<P: Platform> {
+    pub(super) state: StateWord<P>,
+    /// Tells those who wait for it.
+    pub(super) over: Event<P>,
+    pub(super) slot: Lock<P, Slot<P>>,
+    /// The limiter that it was to pass last, by its address; 0 for none.
+    limiter: P::AtomicU64,
+    /// The type name of its function.
+    pub(super) function: &'static str,
+    /// In which process it was made: in one forked from it, what was pending never runs.
+    forks: u32,
+    call: P::Cell<Function<P>>,
+}
+
+/// What a queueing may have besides its token.
+pub(super) struct Slot<P: Platform> {
+    pub(super) parked: Option<Parked<P>>,
+    pub(super) armed: Option<Armed<P>>,
+}
+
+// SAFETY: the function is reached by the worker that has set RUNNING alone, and handed from one
+// to the next by the state word's release and acquire; everything else is made to be shared.
+#[allow(unsafe_code)]
+unsafe impl<P: Platform> Sync for Core<P> {}
+// SAFETY: as above; the function is `Send`.
+#[allow(unsafe_code)]
+unsafe impl<P: Platform> Send for Core<P> {}
+
+impl<P: Platform> Core<P> {
+    /// Calls the function.
+    ///
+    /// # Safety
+    /// The caller has set `RUNNING`, and clears it later.
+    #[allow(unsafe_code)]
+    pub(super) unsafe fn call(&self, work: &Work<P>) {
+        self.call.with_mut(|call| {
+            // SAFETY: by this function's contract nobody else is here.
+            unsafe { (*call)(work) }
+        });
+    }
+
+    /// After a queueing was made void: nobody fires it, and who waits for it is told.
+    pub(super) fn see_off(&self, voided: Voided) {
+        if voided.delayed
+            && let Some(delayed) = self.disarm(voided.number)
+        {
+            delayed.discard();
+        }
+        if voided.awaited {
+            self.over.notify();
+        }
+    }
+
+    /// Takes the entry of queueing `number` back from the timers, if it is there.
+    fn disarm(&self, number: Number) -> Option<Delayed<P>> {
+        let mut slot = self.slot.lock();
+        let armed = slot.armed.take_if(|armed| armed.number == number)?;
+        armed.timers.remove(armed.key)?.into_item()
+    }
+}
+
+impl<P: Platform> Work<P> {
+    /// An item that calls `function` with a handle to itself. Queued nowhere.
+    pub fn new<F>(function: F) -> Self
+    where
+        F: FnMut(&Self) + Send + 'static,
+    {
+        let call: Function<P> = Box::new(function);
+        let core = Core {
+            state: StateWord::new(),
+            over: Event::new(),
+            slot: Lock::new(Slot { parked: None, armed: None }),
+            limiter: P::AtomicU64::new(0),
+            function: std::any::type_name::<F>(),
+            forks: P::forks(),
+            call: P::Cell::new(call),
+        };
+        Self { core: Arc::new(core) }
+    }
+
+    /// Queues it in the pod of the CPU that the caller runs on. False if it was pending already:
+    /// then the run to come sees all that the caller did before.
+    ///
+    /// # Errors
+    /// Where it is disabled, or the queue takes no more work.
+    #[inline]
+    pub fn queue(&self, queue: &Workqueue<P>) -> Result<bool, WorkError> {
+        self.queue_to(queue, Target::Here, Duration::ZERO)
+    }
+
+    /// As [`queue`](Self::queue), in the pod of `cpu`.
+    ///
+    /// # Errors
+    /// As there, and where `cpu` is none of the queue's.
+    pub fn queue_on(&self, queue: &Workqueue<P>, cpu: CpuId) -> Result<bool, WorkError> {
+        self.queue_to(queue, Target::Cpu(cpu), Duration::ZERO)
+    }
+
+    /// As [`queue`](Self::queue), in a pod on `node`.
+    ///
+    /// # Errors
+    /// As there, and where none of the queue's pods lies on `node`.
+    pub fn queue_on_node(&self, queue: &Workqueue<P>, node: NodeId) -> Result<bool, WorkError> {
+        self.queue_to(queue, Target::Node(node), Duration::ZERO)
+    }
+
+    /// Queues it when `delay` is over; at once if that is zero. It is pending meanwhile, and the
+    /// queue lives on; but it is not among the items that the queue's `flush` and `drain` wait for
+    /// until its time has come.
+    ///
+    /// # Errors
+    /// Where it is disabled, the delay is longer than the clock goes, or no timekeeper can be had.
+    /// If the queue is shut down when the time has come, the queueing is void, with a warning
+    /// through `tracing`.
+    pub fn queue_after(&self, queue: &Workqueue<P>, delay: Duration) -> Result<bool, WorkError> {
+        self.queue_to(queue, Target::Here, delay)
+    }
+
+    /// Queues it for `target` when `delay` is over: all the others in one.
+    ///
+    /// # Errors
+    /// As theirs.
+    #[inline]
+    pub fn queue_to(
+        &self,
+        queue: &Workqueue<P>,
+        target: Target,
+        delay: Duration,
+    ) -> Result<bool, WorkError> {
+        let deadline = self.deadline(delay)?;
+        match self.core.state.claim(deadline.is_some()) {
+            Ok(claimed) => self.bring_in(claimed, queue, target, deadline).map(|()| true),
+            Err(NotClaimed::Pending) => self.refuse_forked().map(|()| false),
+            Err(NotClaimed::Disabled) => Err(self.error(Kind::Disabled)),
+        }
+    }
+
+    /// Queues it when `delay` is over, whether it is pending or not: a queueing that has not begun
+    /// is replaced. True if there was one.
+    ///
+    /// # Errors
+    /// As [`queue_after`](Self::queue_after).
+    pub fn modify_delay(&self, queue: &Workqueue<P>, delay: Duration) -> Result<bool, WorkError> {
+        self.modify_to(queue, Target::Here, delay)
+    }
+
+    /// As [`modify_delay`](Self::modify_delay), for `target`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn modify_to(
+        &self,
+        queue: &Workqueue<P>,
+        target: Target,
+        delay: Duration,
+    ) -> Result<bool, WorkError> {
+        let deadline = self.deadline(delay)?;
+        let Ok(claimed) = self.core.state.reclaim(deadline.is_some()) else {
+            return Err(self.error(Kind::Disabled));
+        };
+        let replaced = claimed.replaced;
+        if let Some(voided) = replaced {
+            self.core.see_off(voided);
+        }
+        self.bring_in(claimed, queue, target, deadline).map(|()| replaced.is_some())
+    }
+
+    /// Waits until the latest queueing is over (or void); one that waits for its time is brought
+    /// forward. Inside an item, another worker takes this one's place meanwhile. False if there
+    /// was nothing to wait for.
+    ///
+    /// # Errors
+    /// Where it is called by the item itself, or by an item of an ordered queue that this one
+    /// waits in: the wait could never end.
+    pub fn flush(&self) -> Result<bool, WorkError> {
+        let Some(number) = self.core.state.unfinished() else { return Ok(false) };
+        self.refuse_forked()?;
+        self.refuse_inside_itself()?;
+        if self.core.state.is_delayed()
+            && let Some(delayed) = self.core.disarm(number)
+        {
+            delayed.fire();
+        }
+        if self.core.state.is_pending() && self.waits_behind_caller() {
+            return Err(self.error(Kind::BehindCaller));
+        }
+        let core = &*self.core;
+        blocking::<P, _>(|| core.over.wait_until(None, || core.state.await_number(number)));
+        Ok(true)
+    }
+
+    /// Makes a queueing that has not begun void. True if there was one. A run that goes on is
+    /// neither stopped nor waited for.
+    pub fn cancel(&self) -> bool {
+        let voided = self.core.state.cancel();
+        if let Some(voided) = voided {
+            self.core.see_off(voided);
+        }
+        voided.is_some()
+    }
+
+    /// As [`cancel`](Self::cancel), and waits until it does not run. It cannot be queued
+    /// meanwhile, not even by itself.
+    ///
+    /// # Errors
+    /// Where it is called by the item itself: nothing is cancelled then.
+    pub fn cancel_and_wait(&self) -> Result<bool, WorkError> {
+        let was_pending = self.disable_and_wait()?;
+        self.enable()?;
+        Ok(was_pending)
+    }
+
+    /// Cancels it, and lets nobody queue it until it was enabled as often as disabled. True if it
+    /// was pending. A run that goes on is not waited for.
+    ///
+    /// # Errors
+    /// Where it is disabled more than 16 million times.
+    pub fn disable(&self) -> Result<bool, WorkError> {
+        let disabled = self.core.state.disable();
+        let voided = disabled.map_err(|_| self.error(Kind::TooManyDisables))?;
+        if let Some(voided) = voided {
+            self.core.see_off(voided);
+        }
+        Ok(voided.is_some())
+    }
+
+    /// As [`disable`](Self::disable), and waits until it does not run.
+    ///
+    /// # Errors
+    /// As there, and where it is called by the item itself: nothing is changed then.
+    pub fn disable_and_wait(&self) -> Result<bool, WorkError> {
+        self.refuse_inside_itself()?;
+        if self.is_running() {
+            self.refuse_forked()?;
+        }
+        let was_pending = self.disable()?;
+        let core = &*self.core;
+        if core.state.is_running() {
+            blocking::<P, _>(|| core.over.wait_until(None, || core.state.await_idle()));
+        }
+        Ok(was_pending)
+    }
+
+    /// Takes one `disable` back. True if it can be queued again.
+    ///
+    /// # Errors
+    /// Where it is not disabled.
+    pub fn enable(&self) -> Result<bool, WorkError> {
+        self.core.state.enable().map_err(|_| self.error(Kind::NotDisabled))
+    }
+
+    /// True if it is queued, or waits for its time, and has not begun.
+    pub fn is_pending(&self) -> bool {
+        self.core.state.is_pending()
+    }
+
+    /// True if a worker is inside its function.
+    pub fn is_running(&self) -> bool {
+        self.core.state.is_running()
+    }
+
+    /// How often it is disabled.
+    pub fn disable_depth(&self) -> u32 {
+        self.core.state.disables()
+    }
+
+    /// The type name of its function, as reports show it.
+    pub fn function(&self) -> &'static str {
+        self.core.function
+    }
+
+    pub(super) fn error(&self, kind: Kind) -> WorkError {
+        WorkError::new(self.core.function, kind)
+    }
+
+    #[cold]
+    fn refuse_forked(&self) -> Result<(), WorkError> {
+        if P::forks() != self.core.forks {
+            return Err(self.error(Kind::Refused(RefusedReason::Forked)));
+        }
+        Ok(())
+    }
+
+    fn refuse_inside_itself(&self) -> Result<(), WorkError> {
+        if runs_work::<P>(Arc::as_ptr(&self.core).cast()) {
+            return Err(self.error(Kind::InsideItself));
+        }
+        Ok(())
+    }
+
+    /// True if this thread runs the item whose end the item waits for, one at a time.
+    fn waits_behind_caller(&self) -> bool {
+        let limiter = self.core.limiter.load(Relaxed);
+        limiter != 0 && runs_item_of::<P>(|lane| lane.has_only_turn_of(limiter))
+    }
+
+    #[inline]
+    fn deadline(&self, delay: Duration) -> Result<Option<coreshard_platform::Time>, WorkError> {
+        if delay.is_zero() {
+            return Ok(None);
+        }
+        Timers::<P>::deadline(delay)
+            .map(Some)
+            .map_err(|longest| self.error(Kind::BeyondClock { delay, longest }))
+    }
+
+    /// Brings a claimed queueing to the timers, or to its queue.
+    #[inline]
+    pub(super) fn bring_in(
+        &self,
+        claimed: Claimed,
+        queue: &Workqueue<P>,
+        target: Target,
+        deadline: Option<coreshard_platform::Time>,
+    ) -> Result<(), WorkError> {
+        match deadline {
+            Some(_) if queue.is_forked() => {
+                self.give_up(claimed.number);
+                Err(self.error(Kind::Refused(RefusedReason::Forked)))
+            }
+            None => self.send(claimed, queue, target),
+            Some(deadline) => self.arm(claimed.number, queue, target, deadline),
+        }
+    }
+
+    /// Brings a claimed queueing into its queue.
+    #[inline]
+    pub(super) fn send(
+        &self,
+        claimed: Claimed,
+        queue: &Workqueue<P>,
+        target: Target,
+    ) -> Result<(), WorkError> {
+        match queue.enter(target) {
+            Ok(entry) => {
+                self.dispatch(claimed, entry);
+                Ok(())
+            }
+            Err(reason) => {
+                self.give_up(claimed.number);
+                Err(self.error(Kind::Refused(reason)))
+            }
+        }
+    }
+
+    /// Makes the caller's own queueing void, if nobody else did.
+    pub(super) fn give_up(&self, number: Number) {
+        if let Some(voided) = self.core.state.cancel_number(number) {
+            self.core.see_off(voided);
+        }
+    }
+
+    /// Brings a claimed queueing to its place in a queue.
+    #[inline]
+    pub(super) fn dispatch(&self, claimed: Claimed, entry: Entry<'_, P>) {
+        self.core.limiter.store(entry.limiter_id(), Relaxed);
+        let token = Token { core: Arc::clone(&self.core), number: claimed.number };
+        if claimed.running {
+            token.send_while_running(entry);
+        } else {
+            token.send(entry);
+        }
+    }
+
+    /// Leaves a claimed queueing with the timers.
+    #[cold]
+    fn arm(
+        &self,
+        number: Number,
+        queue: &Workqueue<P>,
+        target: Target,
+        deadline: coreshard_platform::Time,
+    ) -> Result<(), WorkError> {
+        let delayed = Delayed { work: self.clone(), number, queue: queue.clone(), target };
+        let mut slot = self.core.slot.lock();
+        if !self.core.state.is_delayed_as(number) {
+            // Cancelled, or replaced, since it was claimed; whoever did it found nothing here.
+            drop(slot);
+            delayed.discard();
+            return Ok(());
+        }
+        let added = queue.timers().add(deadline, Due::Item(delayed));
+        match added {
+            Ok(key) => {
+                let armed = Armed { timers: Arc::clone(queue.timers()), key, number };
+                let before = slot.armed.replace(armed);
+                // An entry of an earlier queueing, void by now: its canceller is on the way.
+                let stale = before.and_then(|armed| armed.timers.remove(armed.key)?.into_item());
+                drop(slot);
+                stale.into_iter().for_each(Delayed::discard);
+                Ok(())
+            }
+            Err(error) => {
+                drop(slot);
+                self.give_up(number);
+                Err(self.error(Kind::Timer(error)))
+            }
+        }
+    }
+}
+
+impl<P: Platform> Clone for Work<P> {
+    fn clone(&self) -> Self {
+        Self { core: Arc::clone(&self.core) }
+    }
+}
+
+impl<P: Platform> fmt::Debug for Work<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Work")
+            .field("function", &self.core.function)
+            .field("is_pending", &self.is_pending())
+            .field("is_running", &self.is_running())
+            .field("disable_depth", &self.disable_depth())
+            .finish()
+    }
+}

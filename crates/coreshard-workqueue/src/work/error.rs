@@ -1,0 +1,118 @@
+//! What can go wrong with a `Work`.
+
+use std::fmt;
+use std::time::Duration;
+
+use coreshard_platform::SpawnError;
+
+use super::state::MOST_DISABLES;
+use crate::error::RefusedReason;
+use crate::timers::TimerError;
+
+/// Why an operation on a [`Work`](crate::Work) was refused. Nothing was changed by it.
+#[derive(Debug)]
+pub struct WorkError {
+    /// The type name of the item's function.
+    function: &'static str,
+    kind: Kind,
+}
+
+/// The kinds of [`WorkError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WorkErrorReason {
+    /// The queue did not take it.
+    Refused(RefusedReason),
+    /// The item is disabled.
+    Disabled,
+    /// The delay ends after the platform's clock does.
+    BeyondClock,
+    /// Nothing can wait for its time: no thread for it can be had, or 2³² − 1 delays wait already.
+    NoTimer,
+    /// The wait could never end.
+    WouldDeadlock,
+    /// It was to be enabled, but is not disabled.
+    NotDisabled,
+    /// It is disabled as often as can be counted.
+    TooManyDisables,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Refused(RefusedReason),
+    Disabled,
+    BeyondClock { delay: Duration, longest: Duration },
+    PeriodZero,
+    Timer(TimerError),
+    InsideItself,
+    BehindCaller,
+    NotDisabled,
+    TooManyDisables,
+}
+
+impl WorkError {
+    pub(super) fn new(function: &'static str, kind: Kind) -> Self {
+        Self { function, kind }
+    }
+
+    /// What kind of error it is.
+    pub fn reason(&self) -> WorkErrorReason {
+        match &self.kind {
+            Kind::Refused(reason) => WorkErrorReason::Refused(*reason),
+            Kind::Disabled => WorkErrorReason::Disabled,
+            Kind::BeyondClock { .. } | Kind::PeriodZero => WorkErrorReason::BeyondClock,
+            Kind::Timer(_) => WorkErrorReason::NoTimer,
+            Kind::InsideItself | Kind::BehindCaller => WorkErrorReason::WouldDeadlock,
+            Kind::NotDisabled => WorkErrorReason::NotDisabled,
+            Kind::TooManyDisables => WorkErrorReason::TooManyDisables,
+        }
+    }
+}
+
+impl fmt::Display for WorkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "work item {}: ", self.function)?;
+        match &self.kind {
+            Kind::Refused(reason) => reason.fmt(f),
+            Kind::Disabled => f.write_str("it is disabled; enable it as often as it was disabled"),
+            Kind::BeyondClock { delay, longest } => write!(
+                f,
+                "a delay of {delay:?} ends after the platform's clock does; at most {longest:?} \
+                 are possible now"
+            ),
+            Kind::PeriodZero => f.write_str("a period of 0 was given; at least 1 ns is needed"),
+            Kind::Timer(TimerError::Keeper(error)) => {
+                write!(
+                    f,
+                    "delays need a timekeeper, and {error}; free some threads, or raise the limit"
+                )
+            }
+            Kind::Timer(TimerError::Full) => {
+                f.write_str("2³² − 1 delays of this runtime wait already; cancel some")
+            }
+            Kind::InsideItself => f.write_str(
+                "its own function waits for it to be over, which it cannot be before that \
+                 returns; wait elsewhere, or cancel without waiting",
+            ),
+            Kind::BehindCaller => f.write_str(
+                "an item of the ordered workqueue that it waits in waits for it, though it cannot \
+                 begin before that item is over; wait outside the queue",
+            ),
+            Kind::NotDisabled => {
+                f.write_str("it is not disabled, so it cannot be enabled; pair the calls")
+            }
+            Kind::TooManyDisables => {
+                write!(f, "it is disabled {MOST_DISABLES} times, and no more can be counted")
+            }
+        }
+    }
+}
+
+impl std::error::Error for WorkError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            Kind::Timer(TimerError::Keeper(error)) => Some(error as &SpawnError),
+            _ => None,
+        }
+    }
+}

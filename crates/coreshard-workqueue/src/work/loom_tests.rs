@@ -1,0 +1,280 @@
+//! Models of the state word: queue, cancel, flush, requeue and disable against one another. Each
+//! was seen to fail when what its comment names was weakened.
+
+use std::sync::Arc;
+
+use coreshard_platform::{AtomicInt, DataCell, Lock, Platform};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use super::state::{Begin, Number, StateWord};
+use crate::event::Event;
+use crate::loom_platform::Loom;
+
+fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+type Word = <Loom as Platform>::AtomicU32;
+
+/// An item whose pool is a list under a lock, as a worker and its callers see it.
+struct Model {
+    state: StateWord<Loom>,
+    over: Event<Loom>,
+    tokens: Lock<Loom, Vec<Number>>,
+    /// The place that is kept for the end of the run.
+    kept: Lock<Loom, Option<Number>>,
+    /// What the function works on: loom reports two at once.
+    data: <Loom as Platform>::Cell<u32>,
+    /// What a caller writes before it queues the item, and the run reads.
+    message: Word,
+    seen: Word,
+    runs: Word,
+    /// Runs that the first queueing's token began.
+    first_runs: Word,
+}
+
+impl Model {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            state: StateWord::new(),
+            over: Event::new(),
+            tokens: Lock::new(Vec::new()),
+            kept: Lock::new(None),
+            data: DataCell::new(0),
+            message: Word::new(0),
+            seen: Word::new(0),
+            runs: Word::new(0),
+            first_runs: Word::new(0),
+        })
+    }
+
+    /// As `Work::queue`.
+    fn queue(&self) -> bool {
+        let Ok(claimed) = self.state.claim(false) else { return false };
+        if claimed.running {
+            let mut kept = self.kept.lock();
+            if kept.is_none() && self.state.park() {
+                *kept = Some(claimed.number);
+                return true;
+            }
+        }
+        self.tokens.lock().push(claimed.number);
+        true
+    }
+
+    /// As `Work::queue` on a queue with a limit, whose turns are taken at once.
+    fn queue_in_turn(&self) -> bool {
+        let Ok(claimed) = self.state.claim(false) else { return false };
+        self.tokens.lock().push(claimed.number);
+        true
+    }
+
+    /// As `Token::run`; false where there was nothing in the pool.
+    fn work_once(&self) -> bool {
+        let Some(number) = self.tokens.lock().pop() else { return false };
+        loop {
+            match self.state.begin(number) {
+                Begin::Run => break,
+                Begin::Void => return true,
+                Begin::Busy => drop(self.over.wait_until(None, || self.state.await_idle())),
+            }
+        }
+        self.first_runs.fetch_add(u32::from(number == 1), Relaxed);
+        self.run();
+        true
+    }
+
+    #[allow(unsafe_code)]
+    fn run(&self) {
+        // SAFETY: what the model shows: nobody else is here.
+        self.data.with_mut(|data| unsafe { *data += 1 });
+        self.seen.store(self.message.load(Relaxed), Relaxed);
+        self.runs.fetch_add(1, Relaxed);
+        let ended = self.state.end();
+        if ended.parked {
+            let kept = self.kept.lock().take().expect("a place is kept before it is told");
+            self.tokens.lock().push(kept);
+        }
+        if ended.awaited {
+            self.over.notify();
+        }
+    }
+
+    fn work_until_idle(&self) {
+        while self.work_once() {}
+    }
+
+    fn cancel(&self) -> bool {
+        let voided = self.state.cancel();
+        if voided.is_some_and(|voided| voided.awaited) {
+            self.over.notify();
+        }
+        voided.is_some()
+    }
+
+    /// As `Work::flush`.
+    fn flush(&self) {
+        if let Some(number) = self.state.unfinished() {
+            self.over.wait_until(None, || self.state.await_number(number));
+        }
+    }
+}
+
+/// Two workers, and an item that is queued again while it runs: its place is kept. Fails with
+/// `end` made Relaxed, and with `PENDING` cleared by it instead of by `begin`.
+#[test]
+fn loom_an_item_never_runs_on_two_workers_at_once() {
+    check(3, || {
+        let model = Model::new();
+        assert!(model.queue());
+        let worker = Arc::clone(&model);
+        let worker = loom::thread::spawn(move || worker.work_until_idle());
+        let queued = model.queue();
+        model.work_until_idle();
+        worker.join().unwrap();
+        model.work_until_idle();
+        let runs = model.runs.load(SeqCst);
+        assert_eq!(runs, 1 + u32::from(queued), "each queueing runs once");
+        assert!(model.state.unfinished().is_none());
+    });
+}
+
+/// Two workers that come upon one item. Fails with the test of `RUNNING` taken out of `begin`:
+/// loom sees two in the cell at once.
+#[test]
+fn loom_a_worker_that_comes_upon_a_running_item_waits() {
+    check(3, || {
+        let model = Model::new();
+        assert!(model.queue_in_turn());
+        let worker = Arc::clone(&model);
+        let worker = loom::thread::spawn(move || worker.work_until_idle());
+        let queued = model.queue_in_turn();
+        model.work_until_idle();
+        worker.join().unwrap();
+        model.work_until_idle();
+        assert_eq!(model.runs.load(SeqCst), 1 + u32::from(queued));
+    });
+}
+
+/// Fails with `claim` made to return at once where the item is pending (its refusal must write),
+/// and with `PENDING` cleared by `end` instead of `begin`.
+#[test]
+fn loom_the_coming_run_sees_what_was_written_before_a_refused_queueing() {
+    check(3, || {
+        let model = Model::new();
+        assert!(model.queue());
+        let worker = Arc::clone(&model);
+        let worker = loom::thread::spawn(move || worker.work_until_idle());
+        model.message.store(7, Relaxed);
+        let queued = model.queue();
+        worker.join().unwrap();
+        model.work_until_idle();
+        assert_eq!(model.seen.load(SeqCst), 7, "queued: {queued}");
+    });
+}
+
+/// A cancel, a worker and a queueing. Fails with the number left out of `begin`'s test: the token
+/// of the cancelled queueing starts the new one, which was queued elsewhere.
+#[test]
+fn loom_a_queueing_runs_once_or_is_cancelled() {
+    check(3, || {
+        let model = Model::new();
+        assert!(model.queue());
+        let worker = Arc::clone(&model);
+        let worker = loom::thread::spawn(move || worker.work_until_idle());
+        let cancelled = model.cancel();
+        let queued = model.queue();
+        model.work_until_idle();
+        worker.join().unwrap();
+        model.work_until_idle();
+        let queueings = 1 + u32::from(queued) - u32::from(cancelled);
+        assert_eq!(model.runs.load(SeqCst), queueings);
+        assert_eq!(model.first_runs.load(SeqCst), u32::from(!cancelled), "it is void");
+    });
+}
+
+/// A lost wake-up is a deadlock, which loom reports. Fails with `AWAITED` not cleared and told by
+/// `end`, and with `await_number` asking after it has looked.
+#[test]
+fn loom_a_flush_ends_after_the_run_that_it_waits_for() {
+    check(3, || {
+        let model = Model::new();
+        assert!(model.queue());
+        let worker = Arc::clone(&model);
+        let worker = loom::thread::spawn(move || worker.work_until_idle());
+        model.flush();
+        assert_eq!(model.runs.load(Relaxed), 1, "and what the run did is seen");
+        worker.join().unwrap();
+    });
+}
+
+/// Of a flush whose queueing is cancelled by another. Fails with `awaited` not told by `cancel`.
+#[test]
+fn loom_a_flush_ends_when_its_queueing_is_cancelled() {
+    check(3, || {
+        let model = Model::new();
+        assert!(model.queue());
+        let other = Arc::clone(&model);
+        let other = loom::thread::spawn(move || other.cancel());
+        model.flush();
+        assert!(other.join().unwrap());
+        model.work_until_idle();
+        assert_eq!(model.runs.load(SeqCst), 0);
+    });
+}
+
+/// Disable against a worker and a queueing. Fails with the test of the depth left out of `claim`,
+/// and with `await_idle` always true.
+#[test]
+fn loom_a_disabled_item_does_not_begin() {
+    check(3, || {
+        let model = Model::new();
+        assert!(model.queue());
+        let other = Arc::clone(&model);
+        let other = loom::thread::spawn(move || {
+            other.work_once();
+            other.queue();
+            other.work_until_idle();
+        });
+        model.state.disable().unwrap();
+        model.over.wait_until(None, || model.state.await_idle());
+        let runs = model.runs.load(Relaxed);
+        assert!(!model.queue(), "disabled");
+        other.join().unwrap();
+        model.work_until_idle();
+        assert_eq!(model.runs.load(SeqCst), runs, "none has begun since");
+        assert_eq!(model.state.enable(), Ok(true));
+        assert!(model.queue());
+        model.work_until_idle();
+        assert_eq!(model.runs.load(SeqCst), runs + 1);
+    });
+}
+
+/// A delay that is over while it is cancelled, or replaced: one of the two has it. Fails with the
+/// number left out of `fire`.
+#[test]
+fn loom_a_delay_is_over_or_cancelled() {
+    check(3, || {
+        let model = Model::new();
+        let first = model.state.claim(true).unwrap().number;
+        let timer = Arc::clone(&model);
+        let timer = loom::thread::spawn(move || {
+            let fired = timer.state.fire(first);
+            if fired.is_some() {
+                timer.tokens.lock().push(first);
+            }
+            fired.is_some()
+        });
+        let second = model.state.reclaim(true).unwrap();
+        let replaced = second.replaced.is_some();
+        let fired = timer.join().unwrap();
+        assert!(replaced, "nothing has run");
+        if model.state.fire(second.number).is_some() {
+            model.tokens.lock().push(second.number);
+        }
+        model.work_until_idle();
+        assert_eq!(model.runs.load(SeqCst), 1, "fired first: {fired}");
+    });
+}

@@ -1,0 +1,22 @@
+//! Reusable work items: allocated once, queued any number of times.
+//!
+//! `README.md` beside this file tells the protocol. Who may touch what:
+//!
+//! 1. The state word decides everything; it is changed by read-modify-writes alone.
+//! 2. Whoever has set `PENDING` brings that queueing in, under the number it was given.
+//! 3. The function is touched by the worker that has set `RUNNING`, until it clears it.
+//! 4. The slot (a place that is kept, an entry with the timers) is under its own lock.
+
+mod core;
+mod error;
+mod periodic;
+mod state;
+mod token;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+
+pub use self::core::{Target, Work};
+pub use error::{WorkError, WorkErrorReason};
+pub use periodic::{MissedTick, Periodic};
+pub(crate) use token::Delayed;

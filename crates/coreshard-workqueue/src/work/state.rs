@@ -1,0 +1,305 @@
+//! The state word of a `Work`. `README.md` beside this file tells the protocol.
+//!
+//! | bits | name | set by | cleared by |
+//! |---|---|---|---|
+//! | 0 | `PENDING`: it is queued and has not begun | who queues it | the worker that begins it; a cancel |
+//! | 1 | `RUNNING`: a worker is inside its function | that worker, with `PENDING` cleared | that worker |
+//! | 2 | `DELAYED`: it waits for its time; with `PENDING` only | who queues it with a delay | the timers, or a flush that brings it forward; a cancel |
+//! | 3 | `PARKED`: a place in a queue is kept for it; with `RUNNING` only | who queues it while it runs | the worker, at the end |
+//! | 4 | `AWAITED`: somebody sleeps until something here changes | the waiter | whoever makes the change, and wakes |
+//! | 8–31 | how often it is disabled | `disable` | `enable` |
+//! | 32–63 | the number of the latest queueing | who queues it | – |
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use coreshard_platform::{AtomicInt, Platform};
+
+const PENDING: u64 = 1 << 0;
+const RUNNING: u64 = 1 << 1;
+const DELAYED: u64 = 1 << 2;
+const PARKED: u64 = 1 << 3;
+const AWAITED: u64 = 1 << 4;
+const ONE_DISABLE: u64 = 1 << 8;
+const DISABLES: u64 = 0xffff_ff00;
+const NUMBER_SHIFT: u32 = 32;
+
+/// How deep `disable` nests at most.
+pub(crate) const MOST_DISABLES: u32 = (1 << 24) - 1;
+
+/// The number of a queueing. Numbers wrap; two are compared by the sign of their distance.
+pub(crate) type Number = u32;
+
+fn number_of(word: u64) -> Number {
+    (word >> NUMBER_SHIFT) as Number
+}
+
+fn is_after(one: Number, other: Number) -> bool {
+    one.wrapping_sub(other).cast_signed() > 0
+}
+
+/// A queueing: its number is its owner's proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Claimed {
+    pub(crate) number: Number,
+    /// It was running at that moment.
+    pub(crate) running: bool,
+    /// It was pending before, and that queueing is void now.
+    pub(crate) replaced: Option<Voided>,
+}
+
+/// A queueing that will not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Voided {
+    pub(crate) number: Number,
+    /// It was still waiting for its time.
+    pub(crate) delayed: bool,
+    /// Somebody waits for it, and must be woken.
+    pub(crate) awaited: bool,
+}
+
+/// Why a queueing was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotClaimed {
+    Pending,
+    Disabled,
+}
+
+/// What a worker that holds a queueing is to do with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// Run it: the worker is the one that runs it until it calls [`StateWord::end`].
+    Run,
+    /// Nothing: it was cancelled, or queued anew since.
+    Void,
+    /// Another worker is still inside an earlier run.
+    Busy,
+}
+
+/// What whoever ends a run must see to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) parked: bool,
+    pub(crate) awaited: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct StateWord<P: Platform> {
+    word: P::AtomicU64,
+}
+
+impl<P: Platform> StateWord<P> {
+    pub(crate) fn new() -> Self {
+        Self { word: P::AtomicU64::new(0) }
+    }
+
+    /// Changes the word to what `step` makes of it; `Err` leaves it as it is.
+    ///
+    /// Release: what the caller wrote before is seen by whoever changes the word later. Acquire:
+    /// the caller sees what those before it wrote.
+    #[inline]
+    fn change<R, E>(&self, mut step: impl FnMut(u64) -> Result<(u64, R), E>) -> Result<R, E> {
+        let mut seen = self.word.load(Relaxed);
+        loop {
+            let (next, result) = step(seen)?;
+            match self.word.compare_exchange(seen, next, AcqRel, Relaxed) {
+                Ok(_) => return Ok(result),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Queues it, unless it is pending.
+    ///
+    /// A refusal *writes* too, the word as it was: the run to come changes the word after that,
+    /// and so sees what the refused caller wrote before.
+    #[inline]
+    pub(crate) fn claim(&self, delayed: bool) -> Result<Claimed, NotClaimed> {
+        let claimed = self.change(|seen| {
+            if seen & PENDING != 0 {
+                return Ok((seen, None));
+            }
+            if seen & DISABLES != 0 {
+                return Err(NotClaimed::Disabled);
+            }
+            let (next, claimed) = queued(seen, delayed);
+            Ok((next, Some(claimed)))
+        });
+        claimed?.ok_or(NotClaimed::Pending)
+    }
+
+    /// Queues it in any case; a queueing that is pending is void.
+    pub(crate) fn reclaim(&self, delayed: bool) -> Result<Claimed, NotClaimed> {
+        self.change(|seen| {
+            if seen & DISABLES != 0 {
+                return Err(NotClaimed::Disabled);
+            }
+            Ok(queued(seen, delayed))
+        })
+    }
+
+    /// The time of queueing `number` has come: it is the caller's to send, if it is not void.
+    pub(crate) fn fire(&self, number: Number) -> Option<Claimed> {
+        let fired = self.change(|seen| {
+            if seen & DELAYED == 0 || number_of(seen) != number {
+                return Err(());
+            }
+            let running = seen & RUNNING != 0;
+            Ok((seen & !DELAYED, Claimed { number, running, replaced: None }))
+        });
+        fired.ok()
+    }
+
+    /// Keeps a place for the queueing that the caller holds until the run that goes on is over.
+    /// False if none goes on, or a place is kept already. The caller holds the lock of the place.
+    pub(crate) fn park(&self) -> bool {
+        let parked = self.change(|seen| {
+            if seen & RUNNING == 0 || seen & PARKED != 0 {
+                Err(())
+            } else {
+                Ok((seen | PARKED, ()))
+            }
+        });
+        parked.is_ok()
+    }
+
+    /// A worker has come to queueing `number`. Clears `PENDING` as it sets `RUNNING`: who queues
+    /// it from here on gets a further run.
+    #[inline]
+    pub(crate) fn begin(&self, number: Number) -> Begin {
+        let begun = self.change(|seen| {
+            if seen & (PENDING | DELAYED) != PENDING || number_of(seen) != number {
+                Err(Begin::Void)
+            } else if seen & RUNNING != 0 {
+                Err(Begin::Busy)
+            } else {
+                Ok((seen ^ (PENDING | RUNNING), Begin::Run))
+            }
+        });
+        begun.unwrap_or_else(|not| not)
+    }
+
+    /// The run is over.
+    #[inline]
+    pub(crate) fn end(&self) -> Ended {
+        // Release passes on what the run did; Acquire shows the place that is kept.
+        let seen = self.word.fetch_and(!(RUNNING | PARKED | AWAITED), AcqRel);
+        Ended { parked: seen & PARKED != 0, awaited: seen & AWAITED != 0 }
+    }
+
+    /// Makes a pending queueing void.
+    pub(crate) fn cancel(&self) -> Option<Voided> {
+        let cancelled = self.change(|seen| {
+            if seen & PENDING == 0 { Err(()) } else { Ok((without_queueing(seen), voided(seen))) }
+        });
+        cancelled.ok()
+    }
+
+    /// As [`Self::cancel`], if the pending queueing is still `number`.
+    pub(crate) fn cancel_number(&self, number: Number) -> Option<Voided> {
+        let cancelled = self.change(|seen| {
+            if seen & PENDING == 0 || number_of(seen) != number {
+                Err(())
+            } else {
+                Ok((without_queueing(seen), voided(seen)))
+            }
+        });
+        cancelled.ok()
+    }
+
+    /// One more disable, which makes a pending queueing void; `Err` at the deepest nesting.
+    pub(crate) fn disable(&self) -> Result<Option<Voided>, TooDeep> {
+        self.change(|seen| {
+            if seen & DISABLES == DISABLES {
+                return Err(TooDeep);
+            }
+            let voided = (seen & PENDING != 0).then(|| voided(seen));
+            let next = if voided.is_some() { without_queueing(seen) } else { seen };
+            Ok((next + ONE_DISABLE, voided))
+        })
+    }
+
+    /// One disable less; true if that was the last. `Err` if it is not disabled.
+    pub(crate) fn enable(&self) -> Result<bool, NotDisabled> {
+        self.change(|seen| {
+            if seen & DISABLES == 0 {
+                return Err(NotDisabled);
+            }
+            let next = seen - ONE_DISABLE;
+            Ok((next, next & DISABLES == 0))
+        })
+    }
+
+    pub(crate) fn is_pending(&self) -> bool {
+        self.word.load(Acquire) & PENDING != 0
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.word.load(Acquire) & RUNNING != 0
+    }
+
+    /// True if it is pending as `number`, and waits for its time.
+    pub(crate) fn is_delayed_as(&self, number: Number) -> bool {
+        let seen = self.word.load(Acquire);
+        seen & DELAYED != 0 && number_of(seen) == number
+    }
+
+    pub(crate) fn is_delayed(&self) -> bool {
+        self.word.load(Acquire) & DELAYED != 0
+    }
+
+    /// How often it is disabled.
+    pub(crate) fn disables(&self) -> u32 {
+        ((self.word.load(Acquire) & DISABLES) / ONE_DISABLE) as u32
+    }
+
+    /// The number of the latest queueing, if that is not over.
+    pub(crate) fn unfinished(&self) -> Option<Number> {
+        let seen = self.word.load(Acquire);
+        (seen & (PENDING | RUNNING) != 0).then(|| number_of(seen))
+    }
+
+    /// Asks to be woken, and tells whether queueing `number` is over, or void.
+    pub(crate) fn await_number(&self, number: Number) -> bool {
+        let seen = self.word.fetch_or(AWAITED, AcqRel);
+        let pending = seen & PENDING != 0;
+        if pending && !is_after(number_of(seen), number) {
+            return false;
+        }
+        // The run that goes on began with the latest queueing, or with the one before it where
+        // the latest has not begun.
+        let running = number_of(seen).wrapping_sub(u32::from(pending));
+        seen & RUNNING == 0 || is_after(running, number)
+    }
+
+    /// Asks to be woken, and tells whether no worker is inside its function.
+    pub(crate) fn await_idle(&self) -> bool {
+        self.word.fetch_or(AWAITED, AcqRel) & RUNNING == 0
+    }
+}
+
+/// `disable` was nested too deep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooDeep;
+
+/// `enable` without a `disable`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotDisabled;
+
+fn queued(seen: u64, delayed: bool) -> (u64, Claimed) {
+    let base = if seen & PENDING != 0 { without_queueing(seen) } else { seen };
+    let next = (base | PENDING | if delayed { DELAYED } else { 0 }).wrapping_add(1 << NUMBER_SHIFT);
+    let claimed = Claimed {
+        number: number_of(next),
+        running: seen & RUNNING != 0,
+        replaced: (seen & PENDING != 0).then(|| voided(seen)),
+    };
+    (next, claimed)
+}
+
+fn without_queueing(seen: u64) -> u64 {
+    seen & !(PENDING | DELAYED | AWAITED)
+}
+
+fn voided(seen: u64) -> Voided {
+    Voided { number: number_of(seen), delayed: seen & DELAYED != 0, awaited: seen & AWAITED != 0 }
+}
