@@ -283,3 +283,25 @@ fn what_was_accepted_runs_before_the_end_and_no_thread_is_left() {
     drop(go);
     last.unwrap().join().unwrap();
 }
+
+/// Takes a CPU for three seconds, so only where it is asked for: `CORESHARD_RT_THROTTLE=1`. What the kernel
+/// does then depends on whether normal threads want the CPU, so it needs other load to say anything.
+#[test]
+fn a_task_that_the_kernel_throttles_is_reported() {
+    if std::env::var_os("CORESHARD_RT_THROTTLE").is_none() {
+        return;
+    }
+    let (executor, _) = executor();
+    if !executor.has_priorities() || Host::real_time_limits().throttle.is_none() {
+        return;
+    }
+    let last: CpuSet = executor.cpus().last().into_iter().collect();
+    let until = Host::now() + Duration::from_secs(3);
+    let spins = executor.spawn_on(priority(40), &last, None, move || while Host::now() < until {});
+    spins.unwrap().join().unwrap();
+    let incidents = executor.take_incidents();
+    let throttled = |it: &Incident| matches!(it, Incident::Throttled { priority: 40, .. });
+    assert!(incidents.iter().any(throttled), "{incidents:?}");
+    let text = incidents[0].to_string();
+    assert!(text.contains("sched_rt_runtime_us"), "{text}");
+}
