@@ -16,7 +16,7 @@ type Payload = [MaybeUninit<u64>; INLINE_WORDS];
 /// what its closure holds.
 #[repr(C)]
 pub(crate) struct Item {
-    act: unsafe fn(*mut Payload),
+    kind: &'static Kind,
     payload: Payload,
 }
 
@@ -28,11 +28,11 @@ impl Item {
         if const { fits::<F>() } {
             // SAFETY: `fits` says that size and alignment are enough; `act_inline` reads it once.
             unsafe { payload.as_mut_ptr().cast::<F>().write(run) };
-            Self { act: act_inline::<F>, payload }
+            Self { kind: &Inline::<F>::KIND, payload }
         } else {
             let boxed = Box::into_raw(Box::new(run));
             payload[0].write(boxed.expose_provenance() as u64);
-            Self { act: act_boxed::<F>, payload }
+            Self { kind: &Boxed::<F>::KIND, payload }
         }
     }
 
@@ -40,9 +40,49 @@ impl Item {
     #[inline]
     pub(crate) fn run(self) {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: `act` belongs to this payload, and `self` is consumed, so it is called once.
-        unsafe { (this.act)(&raw mut this.payload) };
+        // SAFETY: the kind belongs to this payload, and `self` is consumed, so it is called once.
+        unsafe { (this.kind.act)(&raw mut this.payload) };
     }
+
+    /// What it is: two items with one function are of one kind.
+    #[inline]
+    pub(crate) fn kind(&self) -> &'static Kind {
+        self.kind
+    }
+}
+
+/// What items of one function have in common.
+pub(crate) struct Kind {
+    act: unsafe fn(*mut Payload),
+    pub(crate) name: Name,
+}
+
+/// The type name of a function, behind a thin pointer.
+pub(crate) struct Name(fn() -> &'static str);
+
+impl Name {
+    pub(crate) fn of<F>() -> &'static Self {
+        &Inline::<F>::NAME
+    }
+
+    pub(crate) fn get(&self) -> &'static str {
+        (self.0)()
+    }
+}
+
+struct Inline<F>(std::marker::PhantomData<F>);
+struct Boxed<F>(std::marker::PhantomData<F>);
+
+impl<F> Inline<F> {
+    const NAME: Name = Name(std::any::type_name::<F>);
+}
+
+impl<F: FnOnce()> Inline<F> {
+    const KIND: Kind = Kind { act: act_inline::<F>, name: Name(std::any::type_name::<F>) };
+}
+
+impl<F: FnOnce()> Boxed<F> {
+    const KIND: Kind = Kind { act: act_boxed::<F>, name: Name(std::any::type_name::<F>) };
 }
 
 const fn fits<F>() -> bool {

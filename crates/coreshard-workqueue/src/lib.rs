@@ -40,6 +40,7 @@ mod scope;
 mod stats;
 mod task;
 mod timers;
+mod trouble;
 mod wake;
 mod work;
 
@@ -57,5 +58,6 @@ pub use scope::WorkScope;
 pub use stats::{PoolStats, QueueStats};
 pub use task::{Task, YieldNow, yield_now};
 pub use timers::{Sleep, SleepError};
+pub use trouble::{CpuHog, NoWorker, PoolReport, RunningItem, Stall, Trouble};
 pub use wake::Wake;
 pub use work::{MissedTick, Periodic, Target, Work, WorkError, WorkErrorReason};

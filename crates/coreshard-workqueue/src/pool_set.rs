@@ -95,15 +95,17 @@ impl<P: Platform> PoolSet<P> {
 
     /// Tells each pool of the others, the nearest first, so that its workers can help those of
     /// the others with forked work. At equal distance they begin with the next after themselves.
+    /// What is strict stays in its pod.
     pub(crate) fn introduce(&self, topology: &Topology) {
         let place = |pool: &Arc<Pool<P>>| {
             let first = pool.place.cpus.iter().next();
             first.and_then(|cpu| topology.cpu(cpu)).map(|cpu| (cpu.llc, cpu.node))
         };
         let places: Vec<_> = self.pools.iter().map(place).collect();
+        let others = if self.attributes.strict { 0 } else { self.pools.len().saturating_sub(1) };
         for (at, pool) in self.pools.iter().enumerate() {
             let mut others: Vec<usize> =
-                (1..self.pools.len()).map(|step| (at + step) % self.pools.len()).collect();
+                (1..=others).map(|step| (at + step) % self.pools.len()).collect();
             others.sort_by_key(|&other| match (places[at], places[other]) {
                 (Some((llc, _)), Some((other_llc, _))) if llc == other_llc => 0,
                 (Some((_, node)), Some((_, other_node))) if node == other_node => 1,

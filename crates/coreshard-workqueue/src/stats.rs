@@ -54,6 +54,9 @@ impl QueueStats {
             sum.repatriated += pool.repatriated;
             sum.stolen += pool.stolen;
             sum.presumed_blocked += pool.presumed_blocked;
+            sum.cpu_hogs += pool.cpu_hogs;
+            sum.rescues += pool.rescues;
+            sum.refused_workers += pool.refused_workers;
             sum.failed_worker_starts += pool.failed_worker_starts;
             sum.lock_holds += pool.lock_holds;
             sum.lock_hold_ns += pool.lock_hold_ns;
@@ -80,7 +83,8 @@ pub struct PoolStats {
     pub workers: usize,
     /// Workers that sleep.
     pub idle_workers: usize,
-    /// Workers that wait inside an item: they said so, or the monitor found them.
+    /// Workers that were put aside: they wait inside an item, and said so or were found by the
+    /// monitor; or they hog a CPU.
     pub blocked_workers: usize,
     /// Items that came in, of all queues that share the pool.
     pub queued: u64,
@@ -98,6 +102,12 @@ pub struct PoolStats {
     pub stolen: u64,
     /// Times the monitor found a worker inside an item, using no CPU time, while items waited.
     pub presumed_blocked: u64,
+    /// Times the monitor found a worker inside an item, using a CPU for long, while items waited.
+    pub cpu_hogs: u64,
+    /// Times the reserve was called, since a worker could not be had.
+    pub rescues: u64,
+    /// Times one more worker was wanted, but the pool or the runtime had as many as it may have.
+    pub refused_workers: u64,
     /// Workers that could not be started.
     pub failed_worker_starts: u64,
     /// Times the pool's lock was held; counted only where lock holds are measured.

@@ -13,9 +13,10 @@ use super::state::{Claimed, NotClaimed, Number, StateWord, Voided};
 use super::token::{Armed, Delayed, Parked, Token};
 use crate::error::RefusedReason;
 use crate::event::Event;
+use crate::item::Name;
 use crate::pool::{blocking, runs_item_of, runs_work};
 use crate::queue::{Entry, Workqueue};
-use crate::timers::{Due, Timers};
+use crate::timers::{Due, TimerError, Timers};
 
 type Function<P> = Box<dyn FnMut(&Work<P>) + Send>;
 
@@ -49,18 +50,23 @@ pub struct Work<P: Platform> {
     pub(super) core: Arc<Core<P>>,
 }
 
+/// In this order the words that every queueing and every run touch fill one line, with the
+/// reference counts before them.
+#[repr(C)]
 pub(super) struct Core<P: Platform> {
     pub(super) state: StateWord<P>,
-    /// Tells those who wait for it.
-    pub(super) over: Event<P>,
-    pub(super) slot: Lock<P, Slot<P>>,
     /// The limiter that it was to pass last, by its address; 0 for none.
     limiter: P::AtomicU64,
-    /// The type name of its function.
-    pub(super) function: &'static str,
+    call: P::Cell<Function<P>>,
+    /// The type name of its function, for the monitor.
+    pub(super) name: &'static Name,
+    /// Tells those who wait for it.
+    pub(super) over: Event<P>,
     /// In which process it was made: in one forked from it, what was pending never runs.
     forks: u32,
-    call: P::Cell<Function<P>>,
+    pub(super) slot: Lock<P, Slot<P>>,
+    /// The type name of its function.
+    pub(super) function: &'static str,
 }
 
 /// What a queueing may have besides its token.
@@ -123,6 +129,7 @@ impl<P: Platform> Work<P> {
             slot: Lock::new(Slot { parked: None, armed: None }),
             limiter: P::AtomicU64::new(0),
             function: std::any::type_name::<F>(),
+            name: Name::of::<F>(),
             forks: P::forks(),
             call: P::Cell::new(call),
         };
@@ -178,7 +185,7 @@ impl<P: Platform> Work<P> {
         target: Target,
         delay: Duration,
     ) -> Result<bool, WorkError> {
-        let deadline = self.deadline(delay)?;
+        let deadline = self.deadline(queue, delay)?;
         match self.core.state.claim(deadline.is_some()) {
             Ok(claimed) => self.bring_in(claimed, queue, target, deadline).map(|()| true),
             Err(NotClaimed::Pending) => self.refuse_forked().map(|()| false),
@@ -205,7 +212,7 @@ impl<P: Platform> Work<P> {
         target: Target,
         delay: Duration,
     ) -> Result<bool, WorkError> {
-        let deadline = self.deadline(delay)?;
+        let deadline = self.deadline(queue, delay)?;
         let Ok(claimed) = self.core.state.reclaim(deadline.is_some()) else {
             return Err(self.error(Kind::Disabled));
         };
@@ -346,13 +353,20 @@ impl<P: Platform> Work<P> {
     }
 
     #[inline]
-    fn deadline(&self, delay: Duration) -> Result<Option<coreshard_platform::Time>, WorkError> {
+    fn deadline(
+        &self,
+        queue: &Workqueue<P>,
+        delay: Duration,
+    ) -> Result<Option<coreshard_platform::Time>, WorkError> {
         if delay.is_zero() {
             return Ok(None);
         }
-        Timers::<P>::deadline(delay)
-            .map(Some)
-            .map_err(|longest| self.error(Kind::BeyondClock { delay, longest }))
+        let deadline = Timers::<P>::deadline(delay)
+            .map_err(|longest| self.error(Kind::BeyondClock { delay, longest }))?;
+        // Before the queueing is claimed: others who find it pending rely on it.
+        let keeper = |error| self.error(Kind::Timer(TimerError::Keeper(error)));
+        queue.timers().start_keeper().map_err(keeper)?;
+        Ok(Some(deadline))
     }
 
     /// Brings a claimed queueing to the timers, or to its queue.
