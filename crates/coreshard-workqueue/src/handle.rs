@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
+use crate::insight::Label;
 use crate::latch::Latch;
 use crate::pool::blocking;
 use crate::queue::Lane;
@@ -111,6 +112,7 @@ impl<P: Platform, T> fmt::Debug for JoinHandle<P, T> {
     }
 }
 
+#[track_caller]
 pub(crate) fn submit<P, F, T>(lane: &Lane<P>, door: usize, work: F) -> Result<JoinHandle<P, T>, F>
 where
     P: Platform,
@@ -120,7 +122,7 @@ where
     let Some(entry) = lane.enter(door) else { return Err(work) };
     let outcome = Arc::new(Outcome::<P, T> { over: Latch::new(), value: UnsafeCell::new(None) });
     let handle = JoinHandle { outcome: Arc::clone(&outcome) };
-    entry.send(move || {
+    entry.send_as(Label::item::<F>, move || {
         let result = panic::catch_unwind(AssertUnwindSafe(work));
         leave(outcome, result);
     });

@@ -11,9 +11,11 @@ use crate::attributes::{Attributes, Place};
 use crate::canary::{Canary, planted};
 use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::event::Event;
+use crate::insight::{Sampling, Wanted};
 use crate::intake::MOST_DOORS;
 use crate::pool::{Monitor, Pool, PoolSettings, Seat};
 use crate::queue::{Builder, Request, Shared, Workqueue};
+use crate::stats::RuntimeStats;
 use crate::timers::{self, Sleep, SleepError, Timers};
 
 /// The pools of one set of attributes, one a pod.
@@ -37,6 +39,15 @@ struct Route {
 impl<P: Platform> PoolSet<P> {
     pub(crate) fn pools(&self) -> impl Iterator<Item = &Arc<Pool<P>>> {
         self.pools.iter()
+    }
+
+    pub(crate) fn scope(&self) -> Scope {
+        self.attributes.scope
+    }
+
+    /// One more than the highest id of the platform's CPUs that are known.
+    pub(crate) fn cpus(&self) -> usize {
+        self.routes.len()
     }
 
     /// True if the worker is of one of these pools.
@@ -122,6 +133,7 @@ struct Machine<P: Platform> {
     /// Where the topology is virtual: the platform's CPUs that it is laid over.
     laid_over: Option<Vec<CpuId>>,
     settings: PoolSettings,
+    insight: Wanted,
     event: Arc<Event<P>>,
     monitor: Arc<Monitor<P>>,
     timers: Arc<Timers<P>>,
@@ -152,6 +164,7 @@ pub struct RuntimeBuilder<P: Platform> {
     laid_over: Option<CpuSet>,
     measure_lock: bool,
     idle_timeout: Duration,
+    insight: Wanted,
     _platform: std::marker::PhantomData<P>,
 }
 
@@ -181,6 +194,20 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// each time. Default: no.
     pub fn measure_lock_holds(mut self, measure: bool) -> Self {
         self.measure_lock = measure;
+        self
+    }
+
+    /// Measures how long items wait and run, in all queues that do not say otherwise; see
+    /// [`Builder::times`]. Default: no.
+    pub fn times(mut self, sampling: Sampling) -> Self {
+        self.insight.times = Some(sampling);
+        self
+    }
+
+    /// Whether items and futures have `tracing` spans, in all queues that do not say otherwise;
+    /// see [`Builder::spans`]. Default: no.
+    pub fn spans(mut self, spans: bool) -> Self {
+        self.insight.spans = spans;
         self
     }
 
@@ -222,6 +249,7 @@ impl<P: Platform> RuntimeBuilder<P> {
             cpu_quota: self.cpu_quota,
             laid_over,
             settings,
+            insight: self.insight,
             event: Arc::new(Event::new()),
             monitor: Arc::new(Monitor::new()),
             timers: Arc::new(Timers::new()),
@@ -241,6 +269,7 @@ impl<P: Platform> Runtime<P> {
             laid_over: None,
             measure_lock: false,
             idle_timeout: Duration::from_secs(10),
+            insight: Wanted::default(),
             _platform: std::marker::PhantomData,
         }
     }
@@ -258,6 +287,25 @@ impl<P: Platform> Runtime<P> {
     /// The CPUs that queues without a mask use.
     pub fn usable(&self) -> &CpuSet {
         &self.machine.usable
+    }
+
+    pub(crate) fn wanted_insight(&self) -> Wanted {
+        self.machine.insight
+    }
+
+    /// What all queues and pools of the runtime have done so far.
+    pub fn stats(&self) -> RuntimeStats {
+        let (queues, sets) = {
+            let registry = self.machine.registry.lock();
+            let queues: Vec<_> = registry.queues.iter().filter_map(Weak::upgrade).collect();
+            let sets: Vec<_> = registry.sets.iter().filter_map(Weak::upgrade).collect();
+            (queues, sets)
+        };
+        // Not under the lock: the last holder of a queue or a set waits for threads.
+        RuntimeStats {
+            queues: queues.iter().map(|queue| queue.stats()).collect(),
+            pools: sets.iter().flat_map(|set| set.pools()).map(|pool| pool.stats()).collect(),
+        }
     }
 
     /// The quota of CPU time, in CPUs.

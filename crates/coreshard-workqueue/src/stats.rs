@@ -1,6 +1,39 @@
 //! What queues and pools have done.
 
-use coreshard_topology::{CpuSet, NodeId, PodId};
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use coreshard_topology::{CpuSet, NodeId, PodId, Scope};
+
+use crate::insight::{QueueTally, QueueTimes};
+
+/// Names a pool among all that the process has had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PoolId(pub u32);
+
+impl PoolId {
+    pub(crate) fn next() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        Self(NEXT.fetch_add(1, Relaxed))
+    }
+}
+
+impl fmt::Display for PoolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What the queues and pools of a runtime have done.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RuntimeStats {
+    /// The queues, oldest first.
+    pub queues: Vec<QueueStats>,
+    /// The pools, each once, however many queues share it.
+    pub pools: Vec<PoolStats>,
+}
 
 /// What a queue has done, and the pools that it runs in (which may serve other queues too).
 #[derive(Clone, Debug)]
@@ -8,11 +41,17 @@ use coreshard_topology::{CpuSet, NodeId, PodId};
 pub struct QueueStats {
     /// The queue's name.
     pub name: String,
+    /// Which CPUs share a pool.
+    pub scope: Scope,
     /// Items that were accepted.
     pub queued: u64,
     /// Items that are over. Workers tell of them in batches, so the newest may be missing until
     /// their worker runs out of what it has claimed.
     pub run: u64,
+    /// CPU time, CPU hogs, hand-overs, rescues.
+    pub tally: QueueTally,
+    /// How long items waited and ran, where that is measured.
+    pub times: Option<QueueTimes>,
     /// The pools, by pod.
     pub pools: Vec<PoolStats>,
 }
@@ -23,7 +62,7 @@ impl QueueStats {
         self.queued.saturating_sub(self.run)
     }
 
-    /// The sum of the pools' counts, under the first pod's id; the longest hold is the longest of
+    /// The sum of the pools' counts, under the first pool's and pod's id; the longest hold is the longest of
     /// all, and the node that of all, if they have one in common.
     ///
     /// # Panics
@@ -46,6 +85,10 @@ impl QueueStats {
             sum.repatriated += pool.repatriated;
             sum.stolen += pool.stolen;
             sum.presumed_blocked += pool.presumed_blocked;
+            sum.hand_overs += pool.hand_overs;
+            sum.cpu_time += pool.cpu_time;
+            sum.cpu_hogs += pool.cpu_hogs;
+            sum.rescues += pool.rescues;
             sum.failed_worker_starts += pool.failed_worker_starts;
             sum.lock_holds += pool.lock_holds;
             sum.lock_hold_ns += pool.lock_hold_ns;
@@ -60,6 +103,10 @@ impl QueueStats {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PoolStats {
+    /// Its name in the process.
+    pub id: PoolId,
+    /// Which CPUs share a pool, in the set that it belongs to.
+    pub scope: Scope,
     /// Its pod.
     pub pod: PodId,
     /// The pod's CPUs.
@@ -90,6 +137,17 @@ pub struct PoolStats {
     pub stolen: u64,
     /// Times the monitor found a worker inside an item, using no CPU time, while items waited.
     pub presumed_blocked: u64,
+    /// Times a worker's place was handed over to another one, since its item blocked: it said so,
+    /// or the monitor found it.
+    pub hand_overs: u64,
+    /// CPU time of all workers that the pool has had, at work and on the way to it. Zero on a
+    /// platform that cannot tell.
+    pub cpu_time: Duration,
+    /// Items that kept a CPU for longer than the threshold and were taken out of the count of
+    /// running workers.
+    pub cpu_hogs: u64,
+    /// Items that a rescuer ran.
+    pub rescues: u64,
     /// Workers that could not be started.
     pub failed_worker_starts: u64,
     /// Times the pool's lock was held; counted only where lock holds are measured.

@@ -5,6 +5,7 @@
 //! - `L:` under the pool's lock.
 //! - `A:` atomic, see the field.
 
+mod accounts;
 mod blocking;
 mod forks;
 mod idle;
@@ -31,7 +32,8 @@ use crate::event::Event;
 use crate::fork::{Deque, Header};
 use crate::intake::{self, Intake};
 use crate::item::Item;
-use crate::stats::PoolStats;
+use crate::stats::{PoolId, PoolStats};
+use accounts::Accounts;
 use forks::Neighbours;
 use kick::Kick;
 pub(crate) use lanes::{LaneTag, Lanes};
@@ -74,6 +76,9 @@ struct Desk<P: Platform> {
     deque: Deque<P, Header<P>>,
     /// A: items that the worker has begun; written by the worker alone.
     items_begun: Padded<P::AtomicU64>,
+    /// A: one more than the tag of the lane of the item that the worker had last, 0 before its
+    /// first; written by the worker alone.
+    lane: Padded<P::AtomicU32>,
     /// A: 1 where its kick has narrowed its affinity, to be widened again when it wakes.
     steered: P::AtomicU32,
     /// A: the worker's thread, for its CPU time; 0 before it runs.
@@ -94,6 +99,8 @@ impl<P: Platform> Desk<P> {
 
 /// The workers of one pod.
 pub(crate) struct Pool<P: Platform> {
+    /// I: names the pool in the process.
+    id: PoolId,
     /// I:
     pub(crate) place: Place,
     /// I:
@@ -130,6 +137,8 @@ pub(crate) struct Pool<P: Platform> {
     ran: Padded<P::AtomicU64>,
     /// A: futex calls that wake-ups took.
     wakeups: Padded<P::AtomicU64>,
+    /// Its own lock: see there.
+    accounts: Accounts<P>,
     state: Padded<Lock<P, State<P>>>,
 }
 fields!(Pool<P: Platform> {
@@ -162,6 +171,7 @@ impl<P: Platform> Pool<P> {
             }
         };
         let pool = Arc::new(Self {
+            id: PoolId::next(),
             place,
             attributes,
             event,
@@ -179,6 +189,7 @@ impl<P: Platform> Pool<P> {
             lanes: Lanes::new(),
             ran: Padded::new(P::AtomicU64::new(0)),
             wakeups: Padded::new(P::AtomicU64::new(0)),
+            accounts: Accounts::new(),
             state: Padded::new(Lock::new(State::new(entry))),
         });
         P::describe(Arc::as_ptr(&pool));
@@ -295,6 +306,7 @@ impl<P: Platform> Pool<P> {
                 range: Padded::new(Range::new()),
                 deque: Deque::new(),
                 items_begun: Padded::new(P::AtomicU64::new(0)),
+                lane: Padded::new(P::AtomicU32::new(0)),
                 steered: P::AtomicU32::new(0),
                 thread: P::AtomicU32::new(0),
             };
@@ -354,9 +366,12 @@ impl<P: Platform> Pool<P> {
     }
 
     pub(crate) fn stats(&self) -> PoolStats {
+        let cpu_time = self.charge();
         let state = self.lock();
         let queued = self.queue.as_ref().map_or(state.queued, Doors::pushed);
         PoolStats {
+            id: self.id,
+            scope: self.attributes.scope,
             pod: self.place.pod,
             cpus: self.place.cpus.clone(),
             node: self.place.node,
@@ -372,6 +387,10 @@ impl<P: Platform> Pool<P> {
             repatriated: state.counters.repatriated,
             stolen: state.counters.stolen,
             presumed_blocked: state.counters.presumed_blocked,
+            hand_overs: state.counters.hand_overs,
+            cpu_time,
+            cpu_hogs: 0,
+            rescues: 0,
             failed_worker_starts: state.counters.failed_worker_starts,
             lock_holds: state.counters.lock_holds,
             lock_hold_ns: state.counters.lock_hold_ns,

@@ -28,6 +28,9 @@ const IDLE_SHARE: u32 = 8;
 /// Looks that find all pools asleep before the monitor sleeps too.
 const QUIET_LOOKS: u32 = 2;
 
+/// Looks between two at which CPU time is charged to queues: a system call a worker.
+const CHARGE_EVERY: u64 = 4;
+
 const ASLEEP: u32 = 0;
 const AWAKE: u32 = 1;
 
@@ -143,6 +146,9 @@ impl<P: Platform> Pool<P> {
     /// True if a worker is active, or should be. Finds replacements for those that wait inside an
     /// item, and for those that could not be started.
     fn look(self: &Arc<Self>, look: u64) -> bool {
+        if look.is_multiple_of(CHARGE_EVERY) {
+            self.charge();
+        }
         let mut state = self.lock();
         let may_run_one_more = state.active() < self.place.limit && state.idle_count() == 0;
         if may_run_one_more && state.has_work(self) {
@@ -172,8 +178,10 @@ impl<P: Platform> Pool<P> {
             }
             state.put_aside(worker, Aside::Presumed);
             state.counters.presumed_blocked += 1;
+            state.counters.hand_overs += 1;
             let (kick, spare) = state.find_stand_in(self);
             self.unlock_and_kick(state, kick);
+            self.count_hand_over(worker);
             if let Some(spare) = spare {
                 self.start_spare(spare);
             }

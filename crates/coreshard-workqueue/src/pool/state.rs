@@ -34,6 +34,7 @@ pub(super) struct Counters {
     pub(super) repatriated: u64,
     pub(super) stolen: u64,
     pub(super) presumed_blocked: u64,
+    pub(super) hand_overs: u64,
     pub(super) failed_worker_starts: u64,
     pub(super) lock_holds: u64,
     pub(super) lock_hold_ns: u64,

@@ -221,6 +221,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     fn run(mut self) {
         let pool = self.pool;
         self.desk.thread.store(P::this_thread().0, Release);
+        pool.open_account(self.index);
         let Place { home, roam, pod, .. } = &pool.place;
         if home != roam
             && let Err(error) = P::set_affinity(roam)
@@ -239,12 +240,15 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             }
         }
         run_hook(pool.attributes.hooks.on_stop.as_deref(), *pod);
+        pool.close_account(self.index);
     }
 
     #[allow(unsafe_code)]
     fn execute(&mut self, (item, tag): Work) {
         if self.tally.tag != Some(tag) {
             self.tell_lane();
+            // Only this worker writes it.
+            self.desk.lane.store(u32::from(tag.0) + 1, Relaxed);
             self.tally =
                 Tally { tag: Some(tag), lane: self.pool.lanes.lane(tag).as_ptr(), items: 0 };
         }

@@ -10,6 +10,7 @@ use super::lane::PanicHandler;
 use super::workqueue::Workqueue;
 use crate::attributes::Hooks;
 use crate::error::BuildError;
+use crate::insight::{Sampling, Wanted};
 use crate::intake::Intake;
 use crate::runtime::Runtime;
 use crate::wake::Wake;
@@ -29,6 +30,7 @@ pub(crate) struct Request {
     pub(crate) hooks: Hooks,
     pub(crate) stack_bytes: Option<usize>,
     pub(crate) panic_handler: Option<PanicHandler>,
+    pub(crate) insight: Wanted,
 }
 
 /// Makes a [`Workqueue`]. Queues with equal attributes share their pools and worker threads; the
@@ -54,6 +56,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
             hooks: Hooks::default(),
             stack_bytes: None,
             panic_handler: None,
+            insight: runtime.wanted_insight(),
         };
         Self { runtime, request }
     }
@@ -139,6 +142,24 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         handler: impl Fn(Box<dyn Any + Send>) + Send + Sync + 'static,
     ) -> Self {
         self.request.panic_handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// Measures how long the queue's items wait and run, for [`QueueStats::times`]. Default: as the
+    /// runtime says, and that is not at all unless told otherwise. What it costs is told at
+    /// [`Sampling`].
+    ///
+    /// [`QueueStats::times`]: crate::QueueStats::times
+    pub fn times(mut self, sampling: Sampling) -> Self {
+        self.request.insight.times = Some(sampling);
+        self
+    }
+
+    /// Whether each item of the queue, and each future, has a `tracing` span such as tokio-console
+    /// shows. Default: as the runtime says, and that is no unless told otherwise. A span costs
+    /// hundreds of nanoseconds where somebody listens, and an allocation.
+    pub fn spans(mut self, spans: bool) -> Self {
+        self.request.insight.spans = spans;
         self
     }
 

@@ -11,7 +11,7 @@
 //! count lets the queue be freed. That is why the bit is in the same word.
 
 use std::any::Any;
-use std::panic::{self, AssertUnwindSafe};
+use std::panic::{self, AssertUnwindSafe, Location};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -19,11 +19,12 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 
 use super::limiter::Limiter;
+use crate::insight::{Insight, Label, TaskSpan};
 use crate::item::Item;
 use crate::pool::{LaneTag, Pool};
 use crate::timers::Timers;
 
-const FLAG: u64 = 1 << 63;
+pub(crate) const FLAG: u64 = 1 << 63;
 
 pub(crate) type PanicHandler = Arc<dyn Fn(Box<dyn Any + Send>) + Send + Sync>;
 
@@ -33,11 +34,14 @@ pub(crate) struct Core<P: Platform> {
     pub(super) panic_handler: Option<PanicHandler>,
     pub(super) limiter: Option<Limiter<P>>,
     pub(super) timers: Arc<Timers<P>>,
+    pub(crate) insight: Insight<P>,
 }
 
 pub(crate) struct Lane<P: Platform> {
     /// What stands for this lane in the slots of the pool's intake.
     tag: LaneTag,
+    /// Items go to the pool as they are: the queue has no limit, and looks at none of them.
+    is_direct: bool,
     /// Where `queued` is counted: on the lines of the doors' tails, if there was room, else here.
     door_counters: Option<usize>,
     own_queued: Padded<P::AtomicU64>,
@@ -55,12 +59,48 @@ pub(crate) struct Entry<'lane, P: Platform> {
 }
 
 impl<P: Platform> Entry<'_, P> {
+    /// Sends a closure.
     #[inline]
+    #[track_caller]
     pub(crate) fn send<F: FnOnce() + Send>(self, work: F) {
-        let (lane, item) = (self.lane, Item::new(work));
+        self.send_as(Label::item::<F>, work);
+    }
+
+    /// Sends an item; `label` is asked only where the queue wants to know.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn send_as<F: FnOnce() + Send>(self, label: impl FnOnce() -> Label, work: F) {
+        let lane = self.lane;
+        if lane.is_direct {
+            lane.pool.push(self.door, Item::new(work), lane.tag);
+        } else {
+            self.send_indirectly(label(), work);
+        }
+    }
+
+    #[inline(never)]
+    #[track_caller]
+    fn send_indirectly<F: FnOnce() + Send>(self, label: Label, work: F) {
+        let lane = self.lane;
+        let item = if lane.core.insight.is_off() {
+            Item::new(work)
+        } else {
+            lane.pack(self.door, label, work)
+        };
         match &lane.core.limiter {
             None => lane.pool.push(self.door, item, lane.tag),
             Some(limiter) => limiter.push(item, lane),
+        }
+    }
+
+    /// The span of a future of type `F` on this queue.
+    #[track_caller]
+    pub(crate) fn task_span<F>(&self) -> TaskSpan {
+        let core = &self.lane.core;
+        if core.insight.spans {
+            TaskSpan::on::<F>(&core.name, Location::caller())
+        } else {
+            TaskSpan::off()
         }
     }
 
@@ -97,6 +137,7 @@ impl<P: Platform> Lane<P> {
     pub(crate) fn new(pool: Arc<Pool<P>>, core: Arc<Core<P>>) -> Option<Self> {
         Some(Self {
             tag: pool.lanes.reserve()?,
+            is_direct: core.limiter.is_none() && core.insight.is_off(),
             door_counters: pool.take_counters(),
             own_queued: Padded::new(P::AtomicU64::new(0)),
             done: Padded::new(P::AtomicU64::new(0)),
@@ -110,6 +151,7 @@ impl<P: Platform> Lane<P> {
         P::describe(&raw const *self);
         self.core.limiter.iter().for_each(Limiter::describe);
         self.pool.lanes.set(self.tag, self);
+        self.pool.open_tally(self.tag, &self.core.insight.tally);
     }
 
     /// Sends an item that waited for its turn.
@@ -118,7 +160,7 @@ impl<P: Platform> Lane<P> {
     }
 
     #[inline]
-    fn queued_word(&self, door: usize) -> &P::AtomicU64 {
+    pub(crate) fn queued_word(&self, door: usize) -> &P::AtomicU64 {
         self.door_counters.and_then(|at| self.pool.counter(door, at)).unwrap_or(&self.own_queued)
     }
 
@@ -131,11 +173,13 @@ impl<P: Platform> Lane<P> {
     /// A lane of no queue, for models of the pool.
     #[cfg(all(test, loom))]
     pub(crate) fn bare(pool: Arc<Pool<P>>) -> Box<Self> {
+        use crate::insight::Wanted;
         let core = Core {
             name: "model".to_owned(),
             panic_handler: None,
             limiter: None,
             timers: Arc::new(Timers::new()),
+            insight: Insight::new(Wanted::default(), 1),
         };
         let lane = Box::new(Self::new(pool, Arc::new(core)).expect("the pool serves no other"));
         lane.settle();
@@ -160,6 +204,7 @@ impl<P: Platform> Lane<P> {
 
     /// Brings work in by a door of the pool; gives it back if the lane is closed.
     #[inline]
+    #[track_caller]
     pub(crate) fn queue<F: FnOnce() + Send>(&self, door: usize, work: F) -> Result<(), F> {
         match self.enter(door) {
             Some(entry) => {
@@ -257,6 +302,7 @@ impl<P: Platform> Lane<P> {
 
 impl<P: Platform> Drop for Lane<P> {
     fn drop(&mut self) {
+        self.pool.close_tally(self.tag);
         self.pool.lanes.release(self.tag);
         if let Some(at) = self.door_counters {
             self.pool.return_counters(at);

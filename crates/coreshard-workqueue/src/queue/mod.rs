@@ -7,6 +7,6 @@ mod workqueue;
 
 pub use builder::Builder;
 pub(crate) use builder::Request;
-pub(crate) use lane::{Entry, Lane};
+pub(crate) use lane::{Entry, FLAG, Lane};
 pub(crate) use workqueue::Shared;
 pub use workqueue::Workqueue;

@@ -15,6 +15,7 @@ use crate::error::{Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::event::Event;
 use crate::fork::{install, spread};
 use crate::handle::{self, JoinHandle};
+use crate::insight::{Insight, Times};
 use crate::pool::{Seat, blocking, runs_item_of};
 use crate::queue::builder::Request;
 use crate::runtime::PoolSet;
@@ -62,6 +63,7 @@ impl<P: Platform> Shared<P> {
             panic_handler: request.panic_handler,
             limiter: request.max_active.map(Limiter::new),
             timers,
+            insight: Insight::new(request.insight, set.cpus()),
         });
         let lanes: Box<[Lane<P>]> = set
             .pools()
@@ -96,6 +98,24 @@ impl<P: Platform> Shared<P> {
         let done: u64 = self.lanes.iter().map(Lane::done).sum();
         let queued: u64 = self.lanes.iter().map(Lane::queued).sum();
         queued.saturating_sub(done)
+    }
+
+    pub(crate) fn stats(&self) -> QueueStats {
+        // First, since it brings the queue's CPU time up to date.
+        let pools = self.set.pools().map(|pool| pool.stats()).collect();
+        // `run` before `queued`, so that it is never more.
+        let run = self.lanes.iter().map(Lane::done).sum();
+        let queued = self.lanes.iter().map(Lane::queued).sum();
+        let insight = &self.core.insight;
+        QueueStats {
+            name: self.core.name.clone(),
+            scope: self.set.scope(),
+            queued,
+            run,
+            tally: insight.tally.read(),
+            times: insight.times.as_ref().map(Times::read),
+            pools,
+        }
     }
 
     fn owns(&self, lane: &Lane<P>) -> bool {
@@ -142,6 +162,7 @@ impl<P: Platform> Workqueue<P> {
     /// # Errors
     /// Hands `work` back if the queue is shut down.
     #[inline]
+    #[track_caller]
     pub fn queue<F>(&self, work: F) -> Result<(), Refused<F>>
     where
         F: FnOnce() + Send + 'static,
@@ -154,6 +175,7 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// Hands `work` back if `cpu` is none of the queue's, or the queue is shut down.
+    #[track_caller]
     pub fn queue_on<F>(&self, cpu: CpuId, work: F) -> Result<(), Refused<F>>
     where
         F: FnOnce() + Send + 'static,
@@ -171,6 +193,7 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// Hands `work` back if none of the queue's pods lies on `node`, or the queue is shut down.
+    #[track_caller]
     pub fn queue_on_node<F>(&self, node: NodeId, work: F) -> Result<(), Refused<F>>
     where
         F: FnOnce() + Send + 'static,
@@ -187,6 +210,7 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// Hands `work` back if the queue is shut down.
+    #[track_caller]
     pub fn submit<F, T>(&self, work: F) -> Result<JoinHandle<P, T>, Refused<F>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -205,6 +229,7 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// Hands `future` back if the queue is shut down.
+    #[track_caller]
     pub fn spawn<F>(&self, future: F) -> Result<Task<F::Output>, Refused<F>>
     where
         F: Future + Send + 'static,
@@ -235,6 +260,7 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Panics
     /// With what `work` threw.
+    #[track_caller]
     pub fn install<F, R>(&self, work: F) -> Result<R, Refused<F>>
     where
         F: FnOnce() -> R + Send,
@@ -348,16 +374,7 @@ impl<P: Platform> Workqueue<P> {
 
     /// What the queue and its pools have done so far.
     pub fn stats(&self) -> QueueStats {
-        let shared = self.shared();
-        // `run` first, so that it is never more than `queued`.
-        let run = shared.lanes.iter().map(Lane::done).sum();
-        let queued = shared.lanes.iter().map(Lane::queued).sum();
-        QueueStats {
-            name: self.name().to_owned(),
-            queued,
-            run,
-            pools: shared.set.pools().map(|pool| pool.stats()).collect(),
-        }
+        self.shared().stats()
     }
 }
 
