@@ -205,7 +205,7 @@ impl<P: Platform> Pool<P> {
     }
 
     /// Brings an accepted item of the lane with this tag in, by the door of the caller's CPU, and wakes a worker if one should be.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&self, door: usize, item: Item, lane: LaneTag) {
         match &self.queue {
             Some(queue) => {
@@ -215,6 +215,13 @@ impl<P: Platform> Pool<P> {
             }
             None => self.push_locked(item, lane),
         }
+    }
+
+    /// As [`Self::push`], for callers to whom a call more or less is nothing: so that those to whom
+    /// it is something have it inline.
+    #[inline(never)]
+    pub(crate) fn push_indirectly(&self, door: usize, item: Item, lane: LaneTag) {
+        self.push(door, item, lane);
     }
 
     /// Doors of the intake; 1 on the locked rung.

@@ -88,7 +88,7 @@ impl<P: Platform> Entry<'_, P> {
             lane.pack(self.door, label, work)
         };
         match &lane.core.limiter {
-            None => lane.pool.push(self.door, item, lane.tag),
+            None => lane.pool.push_indirectly(self.door, item, lane.tag),
             Some(limiter) => limiter.push(item, lane),
         }
     }
@@ -156,7 +156,7 @@ impl<P: Platform> Lane<P> {
 
     /// Sends an item that waited for its turn.
     pub(super) fn send(&self, item: Item) {
-        self.pool.push(self.pool.place.door_here::<P>(), item, self.tag);
+        self.pool.push_indirectly(self.pool.place.door_here::<P>(), item, self.tag);
     }
 
     #[inline]
