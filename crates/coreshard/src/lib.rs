@@ -30,17 +30,24 @@
 //! nodes, the CPUs that affinity and cpusets leave, and the cgroup's CPU quota. [`Runtime`] makes
 //! others, on other CPUs or with other settings.
 
+#[cfg(feature = "insight")]
+pub mod insight;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod process;
 
 pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
-    BuildError, Hooks, Intake, MissedTick, Panic, ParseRungError, PoolStats, QueueStats, Refused,
-    RefusedReason, ShutdownTimeout, SleepError, Target, Task, Wake, WorkError, WorkErrorReason,
-    WouldDeadlock, YieldNow, yield_now,
+    BuildError, Hooks, Intake, MissedTick, Panic, ParseRungError, PoolId, PoolStats, QueueStats,
+    QueueTally, QueueTimes, Refused, RefusedReason, RuntimeStats, Sampling, ShutdownTimeout,
+    SleepError, Target, Task, TimeHistogram, Wake, WorkError, WorkErrorReason, WouldDeadlock,
+    YieldNow, yield_now,
 };
 
+#[cfg(feature = "insight")]
+pub use insight::serve_insight;
 pub use process::{RuntimeError, runtime, runtime_builder, workqueue};
 
 /// A workqueue on this machine; see [`coreshard_workqueue::Workqueue`].
