@@ -44,6 +44,21 @@ fn cpu_time_is_charged_to_the_queue_that_used_it() {
     assert!(busy.total().cpu_time >= busy.tally.cpu_time, "the pool has all of it");
 }
 
+/// Two queues take turns on one worker: whoever is looked at last must not have it all.
+#[test]
+fn queues_that_share_a_pool_share_its_cpu_time_by_what_they_use() {
+    let runtime = runtime();
+    let (much, little) = (queue(&runtime, "much"), queue(&runtime, "little"));
+    // A thread's CPU time is the same to the monitor, whatever its clock on the wall says.
+    for _ in 0..200 {
+        much.submit(|| burn(Duration::from_micros(400))).expect("open").join().expect("no panic");
+        little.submit(|| burn(Duration::from_micros(20))).expect("open").join().expect("no panic");
+    }
+    let (much, little) = (much.stats().tally.cpu_time, little.stats().tally.cpu_time);
+    assert!(much > little * 2, "{much:?} and {little:?}");
+    assert!(much >= Duration::from_millis(40), "{much:?}");
+}
+
 #[test]
 fn the_cpu_time_of_workers_that_are_gone_is_kept() {
     let topology = Topology::from_synthetic("package:1 l3:1 core:4 pu:1").expect("a description");

@@ -1,9 +1,13 @@
 //! Whose the CPU time of a pool's workers is.
 //!
-//! Nothing is counted by the worker: the kernel counts each thread's CPU time anyway. The monitor
-//! asks for it now and then, and charges what was added since to the queue whose items the worker
-//! had last; whoever asks for statistics has the books brought up to date first. So the pool's
-//! total is exact, and a queue's share is as good as that of a kernel that looks at each tick.
+//! The kernel counts each thread's CPU time anyway. The monitor asks for it now and then, and
+//! charges what was added since; whoever asks for statistics has the books brought up to date
+//! first. So the pool's total is exact.
+//!
+//! To whom: a worker that is inside the same item as the last time has used it for that item's
+//! queue. Else the queues share it by weight. A worker weighs one in [`WEIGHED_VISITS`] of its
+//! visits to a queue (as many of that queue's items as it runs in a row) by the clock. So a
+//! queue's figure is an estimate where it shares its pools, and exact where it does not.
 //!
 //! The book has a lock of its own, below the pool's: whoever has the book's takes no other.
 
@@ -20,41 +24,71 @@ pub(super) struct Accounts<P: Platform> {
     book: Lock<P, Book<P>>,
 }
 
+/// Of so many visits of a worker to a queue, one is timed.
+pub(super) const WEIGHED_VISITS: u32 = 16;
+
+/// When a pool's queues weigh more than this together, all lose half: so weights are those of late.
+const MOST_WEIGHT_NS: u64 = 1_000_000_000;
+
 struct Book<P: Platform> {
     workers: Vec<Account>,
     /// Of all workers there ever were.
     total: Duration,
     /// By lane tag.
-    tallies: Vec<Option<Arc<Tally<P>>>>,
+    lanes: Vec<Option<Charged<P>>>,
+}
+
+/// A lane that CPU time is charged to.
+struct Charged<P: Platform> {
+    tally: Arc<Tally<P>>,
+    weight_ns: u64,
 }
 
 struct Account {
     thread: ThreadId,
     worker: usize,
     counted: Duration,
+    /// Items that the worker had begun when it was last looked at.
+    items_begun: u64,
 }
 
 impl<P: Platform> Accounts<P> {
     pub(super) fn new() -> Self {
-        let book = Book { workers: Vec::new(), total: Duration::ZERO, tallies: Vec::new() };
+        let book = Book { workers: Vec::new(), total: Duration::ZERO, lanes: Vec::new() };
         Self { book: Lock::new(book) }
     }
 }
 
 impl<P: Platform> Book<P> {
-    fn charge(&mut self, at: usize, tag: Option<LaneTag>) {
+    fn charge(&mut self, at: usize, latest: Option<LaneTag>, items_begun: u64) {
         let account = &mut self.workers[at];
         let Some(used) = P::cpu_time_of(account.thread) else { return };
         let added = used.saturating_sub(account.counted);
         account.counted = used;
+        let same_item = std::mem::replace(&mut account.items_begun, items_begun) == items_begun;
         self.total += added;
-        if let Some(tally) = tag.and_then(|tag| self.tally(tag)) {
-            tally.add_cpu_time(added);
+        let weight_ns: u64 = self.lanes.iter().flatten().map(|lane| lane.weight_ns).sum();
+        if same_item || weight_ns == 0 {
+            if let Some(lane) = latest.and_then(|tag| self.lane(tag)) {
+                lane.tally.add_cpu_time(added);
+            }
+            return;
+        }
+        for lane in self.lanes.iter().flatten().filter(|lane| lane.weight_ns > 0) {
+            lane.tally.add_cpu_time(added.mul_f64(lane.weight_ns as f64 / weight_ns as f64));
         }
     }
 
-    fn tally(&self, LaneTag(tag): LaneTag) -> Option<&Arc<Tally<P>>> {
-        self.tallies.get(usize::from(tag))?.as_ref()
+    fn weigh(&mut self, LaneTag(tag): LaneTag, ns: u64) {
+        let Some(Some(lane)) = self.lanes.get_mut(usize::from(tag)) else { return };
+        lane.weight_ns += ns;
+        if self.lanes.iter().flatten().map(|lane| lane.weight_ns).sum::<u64>() > MOST_WEIGHT_NS {
+            self.lanes.iter_mut().flatten().for_each(|lane| lane.weight_ns /= 2);
+        }
+    }
+
+    fn lane(&self, LaneTag(tag): LaneTag) -> Option<&Charged<P>> {
+        self.lanes.get(usize::from(tag))?.as_ref()
     }
 }
 
@@ -63,41 +97,46 @@ impl<P: Platform> Pool<P> {
     pub(crate) fn open_tally(&self, LaneTag(tag): LaneTag, tally: &Arc<Tally<P>>) {
         let tag = usize::from(tag);
         let mut book = self.accounts.book.lock();
-        if book.tallies.len() <= tag {
-            book.tallies.resize_with(tag + 1, || None);
+        if book.lanes.len() <= tag {
+            book.lanes.resize_with(tag + 1, || None);
         }
-        book.tallies[tag] = Some(Arc::clone(tally));
+        book.lanes[tag] = Some(Charged { tally: Arc::clone(tally), weight_ns: 0 });
     }
 
     /// The lane goes.
     pub(crate) fn close_tally(&self, LaneTag(tag): LaneTag) {
         // Its last items' CPU time is still its own.
         self.charge();
-        self.accounts.book.lock().tallies[usize::from(tag)] = None;
+        self.accounts.book.lock().lanes[usize::from(tag)] = None;
     }
 
-    /// A worker begins, on its own thread.
-    pub(super) fn open_account(&self, worker: usize) {
+    /// A worker begins, on its own thread. False on a platform that cannot tell CPU time.
+    pub(super) fn open_account(&self, worker: usize) -> bool {
         let thread = P::this_thread();
+        let Some(counted) = P::cpu_time_of(thread) else { return false };
+        let items_begun = self.desk(worker).items_begun.load(Relaxed);
+        let mut book = self.accounts.book.lock();
         // What it took to get here is the pool's, not a queue's.
-        if let Some(counted) = P::cpu_time_of(thread) {
-            let mut book = self.accounts.book.lock();
-            book.total += counted;
-            book.workers.push(Account { thread, worker, counted });
-        }
+        book.total += counted;
+        book.workers.push(Account { thread, worker, counted, items_begun });
+        true
     }
 
     /// A worker ends, on its own thread.
     pub(super) fn close_account(&self, worker: usize) {
         let thread = P::this_thread();
-        if P::cpu_time_of(thread).is_none() {
-            return;
-        }
+        let (latest, items_begun) = self.latest(worker);
         let mut book = self.accounts.book.lock();
         if let Some(at) = book.workers.iter().position(|account| account.thread == thread) {
-            book.charge(at, self.latest_lane(worker));
+            book.charge(at, latest, items_begun);
             book.workers.swap_remove(at);
         }
+    }
+
+    /// A visit to a lane took so long.
+    #[cold]
+    pub(super) fn weigh_visit(&self, tag: LaneTag, ns: u64) {
+        self.accounts.book.lock().weigh(tag, ns);
     }
 
     /// Brings the book up to date. The CPU time of all workers that there were; zero on a platform
@@ -105,23 +144,26 @@ impl<P: Platform> Pool<P> {
     pub(super) fn charge(&self) -> Duration {
         let mut book = self.accounts.book.lock();
         for at in 0..book.workers.len() {
-            let tag = self.latest_lane(book.workers[at].worker);
-            book.charge(at, tag);
+            let (latest, items_begun) = self.latest(book.workers[at].worker);
+            book.charge(at, latest, items_begun);
         }
         book.total
     }
 
     /// Counts that a worker's place was handed over, since its item blocked.
     pub(super) fn count_hand_over(&self, worker: usize) {
-        let book = self.accounts.book.lock();
-        if let Some(tally) = self.latest_lane(worker).and_then(|tag| book.tally(tag)) {
-            tally.count_hand_over();
+        let (latest, _) = self.latest(worker);
+        if let Some(lane) = latest
+            .and_then(|tag| self.accounts.book.lock().lane(tag).map(|lane| Arc::clone(&lane.tally)))
+        {
+            lane.count_hand_over();
         }
     }
 
-    /// The lane of the item that the worker had last.
-    fn latest_lane(&self, worker: usize) -> Option<LaneTag> {
-        let tag = self.desk(worker).lane.load(Relaxed).checked_sub(1)?;
-        Some(LaneTag(tag as u16))
+    /// The lane of the item that the worker had last, and how many it has begun.
+    fn latest(&self, worker: usize) -> (Option<LaneTag>, u64) {
+        let desk = self.desk(worker);
+        let tag = desk.lane.load(Relaxed).checked_sub(1).map(|tag| LaneTag(tag as u16));
+        (tag, desk.items_begun.load(Relaxed))
     }
 }
