@@ -10,6 +10,7 @@ mod failure;
 mod machine;
 mod output;
 mod sim;
+mod top;
 mod topo;
 
 use std::process::ExitCode;
@@ -43,6 +44,8 @@ enum Command {
     Topo(topo::Args),
     /// Measure a ladder on this machine, rung by rung
     Bench(bench::Args),
+    /// Watch a running process's queues and pools
+    Top(top::Args),
     /// Show which cache lines a workqueue's CPUs take from one another on a simulated machine, and
     /// which fields and functions
     C2c(c2c::Args),
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Some(Command::Topo(args)) => topo::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::C2c(args)) => c2c::run(&args),
+        Some(Command::Top(args)) => top::run(&args),
         Some(Command::Sim(args)) => sim::run(&args),
         None => output::print(&Cli::command().render_help().to_string()),
     };
