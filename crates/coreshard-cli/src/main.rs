@@ -6,12 +6,14 @@
 
 mod bench;
 mod c2c;
+mod calibrate;
 mod failure;
 mod machine;
 mod output;
 mod sim;
 mod top;
 mod topo;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -43,7 +45,11 @@ enum Command {
     /// Show a machine: its packages, NUMA nodes and caches, and the pods of each affinity scope
     Topo(topo::Args),
     /// Measure a ladder on this machine, rung by rung
-    Bench(bench::Args),
+    Bench(Box<bench::Args>),
+    /// Recommend an affinity scope and a size of shards, for this machine or a simulated one
+    Tune(tune::Args),
+    /// Measure what memory, wake-ups and threads cost on this machine, and write it down for simulations
+    Calibrate(calibrate::Args),
     /// Watch a running process's queues and pools
     Top(top::Args),
     /// Show which cache lines a workqueue's CPUs take from one another on a simulated machine, and
@@ -57,6 +63,8 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Some(Command::Topo(args)) => topo::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
+        Some(Command::Tune(args)) => tune::run(&args),
+        Some(Command::Calibrate(args)) => calibrate::run(&args),
         Some(Command::C2c(args)) => c2c::run(&args),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Sim(args)) => sim::run(&args),

@@ -36,5 +36,5 @@ pub use lock::{Lock, LockGuard};
 pub use padded::{LINE_PAIR_BYTES, Padded};
 pub use parker::Parker;
 pub use platform::{
-    Fields, LocalKey, Platform, ThreadHandle, ThreadId, ThreadSpec, Time, WaitOutcome,
+    Fields, ForkHook, LocalKey, Platform, ThreadHandle, ThreadId, ThreadSpec, Time, WaitOutcome,
 };

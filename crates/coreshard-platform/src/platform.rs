@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::{Add, Sub};
+use std::sync::Weak;
 use std::time::Duration;
 
 use coreshard_topology::{CpuId, CpuSet, NodeId};
@@ -64,9 +65,9 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// Where the machine refuses, or answers with other CPUs than were asked for.
     fn set_affinity(cpus: &CpuSet) -> Result<(), crate::AffinityError>;
 
-    /// Asks that another thread of this process run on `cpus` only: for a thread that sleeps, where
-    /// it is to wake up. False where the machine refuses, or the platform cannot.
-    fn set_affinity_of(_thread: ThreadId, _cpus: &CpuSet) -> bool {
+    /// Asks that another thread of this process run on `cpus` only. Allocates nothing. False where
+    /// the machine refuses, or the platform cannot.
+    fn set_affinity_of(_thread: ThreadId, _cpus: impl Iterator<Item = CpuId>) -> bool {
         false
     }
 
@@ -121,6 +122,17 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
         false
     }
 
+    /// Has `hook` told in every process that is forked from this one, as long as it lives. A
+    /// platform without processes tells nobody.
+    fn on_fork(_hook: Weak<dyn ForkHook>) {}
+
+    /// How many forks lie between the process that first asked (or hooked) and this one. What was
+    /// made under another number has its threads in another process.
+    #[inline(always)]
+    fn forks() -> u32 {
+        0
+    }
+
     /// Reports a read of plain data to a platform that models memory. Empty on the host.
     #[inline(always)]
     #[track_caller]
@@ -135,6 +147,13 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// which field of which struct lies on a line. Empty on the host.
     #[inline(always)]
     fn describe<T: Fields>(_value: *const T) {}
+}
+
+/// What wants to know that it has come into another process.
+pub trait ForkHook: Send + Sync {
+    /// Called in the child, on its only thread, before `fork` returns there. Locks may be held by
+    /// threads that are no more: none may be taken.
+    fn forked(&self);
 }
 
 /// The fields of a struct and where they lie in it; see [`fields!`](crate::fields).

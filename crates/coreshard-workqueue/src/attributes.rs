@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use coreshard_platform::Platform;
-use coreshard_topology::{CpuSet, NodeId, PodId, Scope};
+use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope};
 
 use crate::intake::Intake;
+use crate::queue::Priority;
 use crate::wake::Wake;
 
 /// Functions that run on worker threads, first and last.
@@ -69,6 +70,7 @@ pub(crate) struct Attributes {
     pub(crate) mask: CpuSet,
     pub(crate) strict: bool,
     pub(crate) nice: Option<i8>,
+    pub(crate) priority: Priority,
     pub(crate) wake: Wake,
     pub(crate) intake: Intake,
     pub(crate) stack_bytes: Option<usize>,
@@ -96,6 +98,12 @@ impl Place {
     /// The door of the CPU that the caller runs on.
     #[inline]
     pub(crate) fn door_here<P: Platform>(&self) -> usize {
-        self.door_by_cpu.get(P::current_cpu().index()).map_or(0, |door| usize::from(*door))
+        self.door_of(P::current_cpu())
+    }
+
+    /// The door of one of the platform's CPUs.
+    #[inline]
+    pub(crate) fn door_of(&self, cpu: CpuId) -> usize {
+        self.door_by_cpu.get(cpu.index()).map_or(0, |door| usize::from(*door))
     }
 }

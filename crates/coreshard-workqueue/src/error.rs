@@ -17,6 +17,12 @@ pub struct Refused<F> {
 pub enum RefusedReason {
     /// The queue is being shut down, or is.
     ShutDown,
+    /// The queue is being drained: until that is done, only its own items can queue more.
+    Draining,
+    /// An item of the queue panicked, and its policy is to take no more then.
+    Panicked,
+    /// This process was forked from the one that has the queue's workers.
+    Forked,
     /// No CPU of the queue has this id.
     NoSuchCpu(CpuId),
     /// No pod of the queue lies on this node.
@@ -43,6 +49,18 @@ impl fmt::Display for RefusedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ShutDown => f.write_str("the workqueue is shut down and takes no more work"),
+            Self::Draining => f.write_str(
+                "the workqueue is being drained, and takes work from its own items alone; queue \
+                 it when the drain is over",
+            ),
+            Self::Panicked => f.write_str(
+                "an item of the workqueue panicked, and its policy is to take no more work then; \
+                 make a new one",
+            ),
+            Self::Forked => f.write_str(
+                "this process was forked from the one that has the workqueue's workers; make a \
+                 runtime and a queue in this process, after the fork",
+            ),
             Self::NoSuchCpu(cpu) => write!(f, "CPU {cpu} is none of the workqueue's CPUs"),
             Self::NoSuchNode(node) => write!(f, "no pod of the workqueue lies on node {node}"),
         }
@@ -77,6 +95,8 @@ pub(crate) enum BuildErrorKind {
     MaxActiveZero,
     Pods(PodsError),
     Worker(SpawnError),
+    OrderedLimit,
+    Forked,
     ShutDown,
     TooManyQueues,
 }
@@ -102,6 +122,14 @@ impl fmt::Display for BuildError {
             }
             BuildErrorKind::Pods(error) => error.fmt(f),
             BuildErrorKind::Worker(error) => error.fmt(f),
+            BuildErrorKind::Forked => f.write_str(
+                "this process was forked from the one that has the runtime's workers; make a \
+                 runtime in this process, after the fork",
+            ),
+            BuildErrorKind::OrderedLimit => f.write_str(
+                "an order and a limit exclude each other: an ordered queue runs one item at a \
+                 time, from its making to its end; leave out one of the two",
+            ),
             BuildErrorKind::ShutDown => f.write_str("its runtime is shut down"),
             BuildErrorKind::TooManyQueues => f.write_str(
                 "16,384 queues with the same attributes share its pools already; allowed are no \
@@ -178,19 +206,44 @@ impl fmt::Display for ParseRungError {
 
 impl std::error::Error for ParseRungError {}
 
-/// A wait that could never end: an item waits for its own queue to be empty.
+/// A wait that could never end: an item waits for its own queue, or a forked process for workers
+/// that it does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WouldDeadlock {
-    pub(crate) queue: String,
+    queue: String,
+    what: &'static str,
+    forked: bool,
+}
+
+impl WouldDeadlock {
+    pub(crate) fn inside(queue: &str, what: &'static str) -> Self {
+        Self { queue: queue.to_owned(), what, forked: false }
+    }
+
+    pub(crate) fn forked(queue: &str, what: &'static str) -> Self {
+        Self { queue: queue.to_owned(), what, forked: true }
+    }
+
+    /// True if the reason is that this process was forked from the one with the workers.
+    pub fn is_forked(&self) -> bool {
+        self.forked
+    }
 }
 
 impl fmt::Display for WouldDeadlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { queue, what, forked } = self;
+        if *forked {
+            return write!(
+                f,
+                "workqueue {queue:?} cannot be {what} here: this process was forked from the one \
+                 that has its workers; make a runtime and a queue after the fork"
+            );
+        }
         write!(
             f,
-            "an item of workqueue {:?} waits for that queue to be empty, which it cannot be while \
-             the item runs; wait outside the queue, or in an item of another one",
-            self.queue
+            "workqueue {queue:?} cannot be {what} by one of its own items, which it would wait \
+             for; wait outside the queue, or in an item of another one"
         )
     }
 }

@@ -12,7 +12,7 @@ use coreshard_platform::Platform;
 use crate::insight::Label;
 use crate::latch::Latch;
 use crate::pool::blocking;
-use crate::queue::Lane;
+use crate::queue::Entry;
 
 /// What an item threw.
 pub struct Panic {
@@ -31,11 +31,32 @@ impl Panic {
     }
 }
 
+/// What a wait for an item yields in a process that was forked from the item's: it never ends
+/// there. [`Panic::into_payload`] holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forked;
+
+impl Forked {
+    fn as_str(&self) -> &str {
+        "this process was forked from the one that runs the item, which never ends here; submit it \
+         in this process, to a queue that was made after the fork"
+    }
+}
+
+impl fmt::Display for Forked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::error::Error for Forked {}
+
 pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
     payload
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .or_else(|| payload.downcast_ref::<Forked>().map(Forked::as_str))
         .unwrap_or("(something that is not a text)")
 }
 
@@ -47,7 +68,10 @@ impl fmt::Debug for Panic {
 
 impl fmt::Display for Panic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the work item panicked: {}", self.message())
+        match self.payload.downcast_ref::<Forked>() {
+            Some(forked) => forked.fmt(f),
+            None => write!(f, "the work item panicked: {}", self.message()),
+        }
     }
 }
 
@@ -85,10 +109,11 @@ impl<P: Platform, T> JoinHandle<P, T> {
     /// meanwhile.
     ///
     /// # Errors
-    /// What the item threw, if it panicked.
+    /// What the item threw, if it panicked. [`Forked`], if it is an item of the process that this
+    /// one was forked from: it never ends here.
     pub fn join(self) -> Result<T, Panic> {
-        if !self.watch() {
-            blocking::<P, _>(|| self.outcome.over.wait());
+        if !self.watch() && !blocking::<P, _>(|| self.outcome.over.wait()) {
+            return Err(Panic { payload: Box::new(Forked) });
         }
         // SAFETY: the latch was seen to be open, so the worker is done with the value; the handle is
         // consumed, so it is taken once.
@@ -113,20 +138,19 @@ impl<P: Platform, T> fmt::Debug for JoinHandle<P, T> {
 }
 
 #[track_caller]
-pub(crate) fn submit<P, F, T>(lane: &Lane<P>, door: usize, work: F) -> Result<JoinHandle<P, T>, F>
+pub(crate) fn submit<P, F, T>(entry: Entry<'_, P>, work: F) -> JoinHandle<P, T>
 where
     P: Platform,
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let Some(entry) = lane.enter(door) else { return Err(work) };
     let outcome = Arc::new(Outcome::<P, T> { over: Latch::new(), value: UnsafeCell::new(None) });
     let handle = JoinHandle { outcome: Arc::clone(&outcome) };
     entry.send_as(Label::item::<F>, move || {
         let result = panic::catch_unwind(AssertUnwindSafe(work));
         leave(outcome, result);
     });
-    Ok(handle)
+    handle
 }
 
 /// Leaves the result for the handle. If nobody holds that any more, a panic goes on to the

@@ -4,10 +4,18 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use coreshard_platform::{AtomicInt, Platform};
 
+/// States; the bits above tell in which process it was made, but for `OPEN`.
 const CLOSED: u32 = 0;
 /// As `CLOSED`, and somebody sleeps until it opens.
 const AWAITED: u32 = 1;
 const OPEN: u32 = 2;
+const STATES: u32 = 3;
+const FORKS_SHIFT: u32 = 2;
+
+/// A state, in this process.
+fn here<P: Platform>(state: u32) -> u32 {
+    P::forks() << FORKS_SHIFT | state
+}
 
 /// Opened once, by whoever finishes what others wait for.
 #[derive(Debug)]
@@ -18,7 +26,7 @@ pub(crate) struct Latch<P: Platform> {
 impl<P: Platform> Latch<P> {
     #[inline]
     pub(crate) fn new() -> Self {
-        Self { state: P::AtomicU32::new(CLOSED) }
+        Self { state: P::AtomicU32::new(here::<P>(CLOSED)) }
     }
 
     /// True once it is open: what was done before [`Latch::open`] is seen.
@@ -27,15 +35,20 @@ impl<P: Platform> Latch<P> {
         self.state.load(Acquire) == OPEN
     }
 
-    /// Sleeps until it is open.
-    pub(crate) fn wait(&self) {
+    /// Sleeps until it is open. False, at once, if it is not and this process was forked since it
+    /// was made: who would open it is not here.
+    pub(crate) fn wait(&self) -> bool {
+        let (closed, awaited) = (here::<P>(CLOSED), here::<P>(AWAITED));
         // Acquire: it may be open already.
-        if self.state.compare_exchange(CLOSED, AWAITED, Acquire, Acquire) == Err(OPEN) {
-            return;
+        match self.state.compare_exchange(closed, awaited, Acquire, Acquire) {
+            Err(OPEN) => return true,
+            Err(seen) if seen != awaited => return false,
+            _ => {}
         }
         while !self.is_open() {
-            P::wait(&self.state, AWAITED, None);
+            P::wait(&self.state, awaited, None);
         }
+        true
     }
 
     /// Opens it and wakes who sleeps. A waiter may free the latch as soon as it is open, so it is
@@ -50,7 +63,7 @@ impl<P: Platform> Latch<P> {
         let state = unsafe { &raw const (*latch).state };
         // Release publishes what was done before; pairs with the Acquire of `is_open`.
         // SAFETY: alive until this exchange.
-        if unsafe { (*state).swap(OPEN, AcqRel) } == AWAITED {
+        if unsafe { (*state).swap(OPEN, AcqRel) } & STATES == AWAITED {
             P::wake_all(state);
         }
     }

@@ -34,6 +34,7 @@ mod latch;
 #[cfg(all(test, loom))]
 mod loom_platform;
 mod pool;
+mod pool_set;
 mod queue;
 mod runtime;
 mod scope;
@@ -48,11 +49,11 @@ pub use error::{
     BuildError, ParseRungError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock,
 };
 pub use fork::join;
-pub use handle::{JoinHandle, Panic};
+pub use handle::{Forked, JoinHandle, Panic};
 pub use insight::{QueueTally, QueueTimes, Sampling, TimeHistogram};
 pub use intake::Intake;
 pub use pool::blocking;
-pub use queue::{Builder, Workqueue};
+pub use queue::{Builder, Change, PanicPolicy, Priority, Workqueue};
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use scope::WorkScope;
 pub use stats::{PoolId, PoolStats, QueueStats, RuntimeStats};

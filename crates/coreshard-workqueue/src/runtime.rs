@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coreshard_platform::{Lock, Platform};
-use coreshard_topology::{CpuId, CpuSet, NodeId, Pods, Scope, Topology};
+use coreshard_topology::{CpuId, CpuSet, Pods, Scope, Topology};
 
 use crate::attributes::{Attributes, Place};
 use crate::canary::{Canary, planted};
@@ -13,131 +13,29 @@ use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::event::Event;
 use crate::insight::{Sampling, Wanted};
 use crate::intake::MOST_DOORS;
-use crate::pool::{Monitor, Pool, PoolSettings, Seat};
-use crate::queue::{Builder, Request, Shared, Workqueue};
+use crate::pool::{Monitor, Pool, PoolSettings};
+use crate::pool_set::{Lease, PoolSet, Route};
+use crate::queue::{Builder, Closed, Priority, Request, Shared, Workqueue};
 use crate::stats::RuntimeStats;
 use crate::timers::{self, Sleep, SleepError, Timers};
 
-/// The pools of one set of attributes, one a pod.
-pub(crate) struct PoolSet<P: Platform> {
-    attributes: Arc<Attributes>,
-    pods: Pods,
-    pools: Box<[Arc<Pool<P>>]>,
-    /// Where an item goes that is queued on one of the platform's CPUs, by its id.
-    routes: Box<[Route]>,
-    /// The door of each of the topology's CPUs, by its id.
-    doors: Box<[u8]>,
-}
+/// The nice value of high-priority queues' workers, as the kernel's (`HIGHPRI_NICE_LEVEL`).
+const HIGH_PRIORITY_NICE: i8 = -20;
 
-/// A pod, and a door of its pool.
-#[derive(Clone, Copy)]
-struct Route {
-    pod: u32,
-    door: u32,
-}
-
-impl<P: Platform> PoolSet<P> {
-    pub(crate) fn pools(&self) -> impl Iterator<Item = &Arc<Pool<P>>> {
-        self.pools.iter()
-    }
-
-    pub(crate) fn scope(&self) -> Scope {
-        self.attributes.scope
-    }
-
-    /// One more than the highest id of the platform's CPUs that are known.
-    pub(crate) fn cpus(&self) -> usize {
-        self.routes.len()
-    }
-
-    /// True if the worker is of one of these pools.
-    pub(crate) fn has(&self, seat: Seat<'_, P>) -> bool {
-        seat.pool_is(|pool| Arc::ptr_eq(&pool.attributes, &self.attributes))
-    }
-
-    /// Workers that may run at once.
-    pub(crate) fn worker_limit(&self) -> usize {
-        self.pools.iter().map(|pool| pool.place.limit).sum()
-    }
-
-    /// Tells each pool of the others, the nearest first, so that its workers can help those of
-    /// the others with forked work. At equal distance they begin with the next after themselves.
-    fn introduce(&self, topology: &Topology) {
-        let place = |pool: &Arc<Pool<P>>| {
-            let first = pool.place.cpus.iter().next();
-            first.and_then(|cpu| topology.cpu(cpu)).map(|cpu| (cpu.llc, cpu.node))
-        };
-        let places: Vec<_> = self.pools.iter().map(place).collect();
-        for (at, pool) in self.pools.iter().enumerate() {
-            let mut others: Vec<usize> =
-                (1..self.pools.len()).map(|step| (at + step) % self.pools.len()).collect();
-            others.sort_by_key(|&other| match (places[at], places[other]) {
-                (Some((llc, _)), Some((other_llc, _))) if llc == other_llc => 0,
-                (Some((_, node)), Some((_, other_node))) if node == other_node => 1,
-                _ => 2,
-            });
-            pool.set_neighbours(Some(
-                others.iter().map(|&at| Arc::clone(&self.pools[at])).collect(),
-            ));
-        }
-    }
-
-    /// The pod and the door of the CPU that the caller runs on. CPUs that the set does not serve
-    /// have a pod near them.
-    #[inline]
-    pub(crate) fn route_here(&self) -> (usize, usize) {
-        // CPUs beyond those known when the set was made (hotplug) go to the first pod.
-        self.routes
-            .get(P::current_cpu().index())
-            .map_or((0, 0), |route| (route.pod as usize, route.door as usize))
-    }
-
-    /// The pod that `cpu` belongs to, and its door there.
-    pub(crate) fn route_to(&self, cpu: CpuId) -> Option<(usize, usize)> {
-        let pod = self.pods.pod_of(cpu)?;
-        Some((pod.index(), usize::from(self.doors[cpu.index()])))
-    }
-
-    /// A pod on `node`, and a door there.
-    pub(crate) fn route_to_node(&self, node: NodeId) -> Option<(usize, usize)> {
-        let (here, door) = self.route_here();
-        if self.pools[here].place.node == Some(node) {
-            return Some((here, door));
-        }
-        let on_node =
-            || (0..self.pools.len()).filter(|pod| self.pools[*pod].place.node == Some(node));
-        let cpu = P::current_cpu().index();
-        let pod = on_node().nth(cpu % on_node().count().max(1))?;
-        Some((pod, cpu % self.pools[pod].doors()))
-    }
-}
-
-impl<P: Platform> Drop for PoolSet<P> {
-    fn drop(&mut self) {
-        // They hold one another.
-        self.pools.iter().for_each(|pool| pool.set_neighbours(None));
-        self.pools.iter().for_each(|pool| pool.stop());
-        let monitor = self.pools.first().map(|pool| pool.monitor());
-        self.pools = Box::default();
-        // It goes with the last pool.
-        if let Some(monitor) = monitor {
-            monitor.wake();
-        }
-    }
-}
-
-struct Machine<P: Platform> {
+pub(crate) struct Machine<P: Platform> {
     topology: Topology,
-    usable: CpuSet,
+    usable: Lock<P, CpuSet>,
     cpu_quota: Option<f64>,
     /// Where the topology is virtual: the platform's CPUs that it is laid over.
     laid_over: Option<Vec<CpuId>>,
     settings: PoolSettings,
     insight: Wanted,
-    event: Arc<Event<P>>,
-    monitor: Arc<Monitor<P>>,
-    timers: Arc<Timers<P>>,
+    pub(crate) event: Arc<Event<P>>,
+    pub(crate) monitor: Arc<Monitor<P>>,
+    pub(crate) timers: Arc<Timers<P>>,
     registry: Lock<P, Registry<P>>,
+    /// In which process, as [`Platform::forks`] counts them.
+    forks: u32,
 }
 
 struct Registry<P: Platform> {
@@ -245,7 +143,7 @@ impl<P: Platform> RuntimeBuilder<P> {
         };
         let machine = Machine {
             topology: self.topology,
-            usable,
+            usable: Lock::new(usable),
             cpu_quota: self.cpu_quota,
             laid_over,
             settings,
@@ -254,6 +152,7 @@ impl<P: Platform> RuntimeBuilder<P> {
             monitor: Arc::new(Monitor::new()),
             timers: Arc::new(Timers::new()),
             registry: Lock::new(Registry { sets: Vec::new(), queues: Vec::new(), closed: false }),
+            forks: P::forks(),
         };
         Ok(Runtime { machine: Arc::new(machine) })
     }
@@ -285,8 +184,8 @@ impl<P: Platform> Runtime<P> {
     }
 
     /// The CPUs that queues without a mask use.
-    pub fn usable(&self) -> &CpuSet {
-        &self.machine.usable
+    pub fn usable(&self) -> CpuSet {
+        self.machine.usable.lock().clone()
     }
 
     pub(crate) fn wanted_insight(&self) -> Wanted {
@@ -295,6 +194,10 @@ impl<P: Platform> Runtime<P> {
 
     /// What all queues and pools of the runtime have done so far.
     pub fn stats(&self) -> RuntimeStats {
+        if P::forks() != self.machine.forks {
+            // The workers are not here, and nor is whoever held a lock when the process forked.
+            return RuntimeStats { queues: Vec::new(), pools: Vec::new() };
+        }
         let (queues, sets) = {
             let registry = self.machine.registry.lock();
             let queues: Vec<_> = registry.queues.iter().filter_map(Weak::upgrade).collect();
@@ -319,13 +222,17 @@ impl<P: Platform> Runtime<P> {
     /// # Errors
     /// Where work is left when the time is over. It goes on, and the call may be made again.
     pub fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownTimeout> {
+        if P::forks() != self.machine.forks {
+            // Nobody is there to run what is left, or to be waited for.
+            return Ok(());
+        }
         let deadline = P::now() + timeout;
         let queues: Vec<_> = {
             let mut registry = self.machine.registry.lock();
             registry.closed = true;
             registry.queues.iter().filter_map(Weak::upgrade).collect()
         };
-        queues.iter().for_each(|queue| queue.close());
+        queues.iter().for_each(|queue| queue.close(Closed::ShutDown));
         let left = queues
             .iter()
             .filter_map(|queue| queue.wait_empty(Some(deadline)).err())
@@ -348,69 +255,91 @@ impl<P: Platform> Runtime<P> {
     }
 
     pub(crate) fn make_queue(&self, request: Request) -> Result<Workqueue<P>, BuildError> {
-        let what = || format!("workqueue {:?}", request.name);
-        let machine = &*self.machine;
-        let mask = request.mask.clone().unwrap_or_else(|| machine.usable.clone());
-        if mask.is_empty() {
-            return Err(BuildError::new(what(), BuildErrorKind::EmptyMask));
+        let name = request.name.clone();
+        let fail = |kind| BuildError::new(format!("workqueue {name:?}"), kind);
+        if P::forks() != self.machine.forks {
+            return Err(fail(BuildErrorKind::Forked));
         }
-        if !mask.is_subset(&machine.usable) {
-            let cpus = mask.difference(&machine.usable);
-            let kind = BuildErrorKind::CpusNotUsable { cpus, usable: machine.usable.clone() };
-            return Err(BuildError::new(what(), kind));
+        if request.is_contradictory {
+            return Err(fail(BuildErrorKind::OrderedLimit));
         }
-        if request.max_active == Some(0) {
-            return Err(BuildError::new(what(), BuildErrorKind::MaxActiveZero));
-        }
-        let attributes = Attributes {
-            scope: request.scope,
-            shard_cores: request.shard_size.cores(),
-            mask,
-            strict: request.strict,
-            nice: request.nice,
-            wake: request.wake,
-            intake: request.intake,
-            stack_bytes: request.stack_bytes,
-            hooks: request.hooks.clone(),
-        };
+        let machine = &self.machine;
+        let attributes = machine.attributes(&request).map_err(fail)?;
+        let lease = machine.lease(attributes, &request).map_err(fail)?;
+        let shared = Shared::new(request, lease, Arc::clone(machine));
+        let shared = shared.ok_or_else(|| fail(BuildErrorKind::TooManyQueues))?;
         let mut registry = machine.registry.lock();
         if registry.closed {
-            return Err(BuildError::new(what(), BuildErrorKind::ShutDown));
+            drop(registry);
+            return Err(fail(BuildErrorKind::ShutDown));
         }
-        registry.sets.retain(|set| set.strong_count() > 0);
         registry.queues.retain(|queue| queue.strong_count() > 0);
-        let known = registry
-            .sets
-            .iter()
-            .filter_map(Weak::upgrade)
-            .find(|set| *set.attributes == attributes);
-        let set = match known {
-            Some(set) => set,
-            None => {
-                let set = machine
-                    .start_pools(attributes, &request)
-                    .map_err(|kind| BuildError::new(what(), kind))?;
-                registry.sets.push(Arc::downgrade(&set));
-                set
-            }
-        };
-        let name = request.name.clone();
-        let (event, timers) = (Arc::clone(&machine.event), Arc::clone(&machine.timers));
-        let shared = Shared::new(request, set, event, timers).ok_or_else(|| {
-            BuildError::new(format!("workqueue {name:?}"), BuildErrorKind::TooManyQueues)
-        })?;
-        let shared = Arc::new(shared);
         registry.queues.push(Arc::downgrade(&shared));
+        drop(registry);
         Ok(Workqueue::from_shared(shared))
     }
 }
 
 impl<P: Platform> Machine<P> {
+    /// What a request comes to on this machine, as it is now.
+    pub(crate) fn attributes(&self, request: &Request) -> Result<Attributes, BuildErrorKind> {
+        let usable = self.usable.lock().clone();
+        let mask = request.mask.clone().unwrap_or_else(|| usable.clone());
+        if mask.is_empty() {
+            return Err(BuildErrorKind::EmptyMask);
+        }
+        if !mask.is_subset(&usable) {
+            let cpus = mask.difference(&usable);
+            return Err(BuildErrorKind::CpusNotUsable { cpus, usable });
+        }
+        if request.max_active.is_zero() {
+            return Err(BuildErrorKind::MaxActiveZero);
+        }
+        let nice = match request.priority {
+            Priority::Normal => request.nice,
+            Priority::High => request.nice.or(Some(HIGH_PRIORITY_NICE)),
+        };
+        Ok(Attributes {
+            scope: request.scope,
+            shard_cores: request.shard_size.cores(),
+            mask,
+            strict: request.strict,
+            nice,
+            priority: request.priority,
+            wake: request.wake,
+            intake: request.intake,
+            stack_bytes: request.stack_bytes,
+            hooks: request.hooks.clone(),
+        })
+    }
+
+    /// A lease of the pools with these attributes, which are started where there are none.
+    pub(crate) fn lease(
+        &self,
+        attributes: Attributes,
+        request: &Request,
+    ) -> Result<Lease<P>, BuildErrorKind> {
+        let mut registry = self.registry.lock();
+        if registry.closed {
+            return Err(BuildErrorKind::ShutDown);
+        }
+        registry.sets.retain(|set| set.strong_count() > 0);
+        let known = registry.sets.iter().filter_map(Weak::upgrade);
+        for set in known.filter(|set| *set.attributes == attributes) {
+            if let Some(lease) = set.lease().map_err(BuildErrorKind::Worker)? {
+                return Ok(lease);
+            }
+        }
+        let lease = self.start_pools(attributes, request)?;
+        registry.sets.push(Arc::downgrade(lease.set()));
+        Ok(lease)
+    }
+
     fn start_pools(
         &self,
         attributes: Attributes,
         request: &Request,
-    ) -> Result<Arc<PoolSet<P>>, BuildErrorKind> {
+    ) -> Result<Lease<P>, BuildErrorKind> {
         let mask = &attributes.mask;
         let scope = match attributes.scope {
             Scope::Smt if planted(Canary::SplitPair) => Scope::Cpu,
@@ -421,18 +350,10 @@ impl<P: Platform> Machine<P> {
         let roam = self.platform_cpus(mask);
         let doors = doors(&pods, self.highest_cpu());
         let attributes = Arc::new(attributes);
-        let door_by_cpu: Arc<[u8]> =
-            self.routes(&pods, &doors).iter().map(|route| route.door as u8).collect();
-        // Collected one by one, so that those that were started are stopped if one cannot be.
-        let mut set = PoolSet {
-            attributes: Arc::clone(&attributes),
-            routes: self.routes(&pods, &doors),
-            doors,
-            pods,
-            pools: Box::default(),
-        };
-        let mut pools = Vec::with_capacity(set.pods.len());
-        for pod in set.pods.iter() {
+        let routes = self.routes(&pods, &doors);
+        let door_by_cpu: Arc<[u8]> = routes.iter().map(|route| route.door as u8).collect();
+        let mut pools: Vec<Arc<Pool<P>>> = Vec::with_capacity(pods.len());
+        for pod in pods.iter() {
             let home = self.platform_cpus(&pod.cpus);
             let place = Place {
                 pod: pod.id,
@@ -452,21 +373,21 @@ impl<P: Platform> Machine<P> {
             match Pool::start(place, attributes, self.settings, event, &self.monitor) {
                 Ok(pool) => pools.push(pool),
                 Err(error) => {
-                    set.pools = pools.into();
+                    pools.iter().for_each(|pool| pool.stop());
                     return Err(BuildErrorKind::Worker(error));
                 }
             }
         }
-        set.pools = pools.into();
-        set.introduce(&self.topology);
-        Ok(Arc::new(set))
+        let lease = PoolSet::lease_new(attributes, pods, pools.into(), routes, doors);
+        lease.set().introduce(&self.topology);
+        Ok(lease)
     }
 
     /// A pod's share of the quota in workers, rounded up: at least one, at most its CPUs.
     fn worker_limit(&self, pod_cpus: usize) -> usize {
         let share = match self.cpu_quota {
             None => return pod_cpus,
-            Some(quota) => quota * pod_cpus as f64 / self.usable.len() as f64,
+            Some(quota) => quota * pod_cpus as f64 / self.usable.lock().len() as f64,
         };
         (share.ceil() as usize).clamp(1, pod_cpus)
     }
@@ -479,7 +400,7 @@ impl<P: Platform> Machine<P> {
         }
     }
 
-    fn routes(&self, pods: &Pods, doors: &[u8]) -> Box<[Route]> {
+    fn routes(&self, pods: &Pods, doors: &[u8]) -> Arc<[Route]> {
         let mut routes = vec![None; 1 + self.highest_cpu()];
         for cpu in self.topology.cpus() {
             let Some(pod) = pods.pod_of(cpu.id) else { continue };
@@ -538,7 +459,7 @@ impl<P: Platform> fmt::Debug for Runtime<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Runtime")
             .field("topology", &self.machine.topology.name())
-            .field("usable", &self.machine.usable)
+            .field("usable", &self.usable())
             .field("cpu_quota", &self.machine.cpu_quota)
             .finish_non_exhaustive()
     }

@@ -84,6 +84,7 @@ pub(crate) fn run<'env, P: Platform, R>(
     queue: &'env Workqueue<P>,
     body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
 ) -> R {
+    let forks = P::forks();
     let tally = Arc::new(Tally::<P> {
         open: P::AtomicU64::new(1),
         caller: Parker::new(),
@@ -93,6 +94,9 @@ pub(crate) fn run<'env, P: Platform, R>(
         WorkScope { queue, tally: Arc::clone(&tally), scope: PhantomData, env: PhantomData };
     let result = panic::catch_unwind(AssertUnwindSafe(|| body(&scope)));
     if tally.open.fetch_sub(1, AcqRel) != 1 {
+        if P::forks() != forks {
+            panic::resume_unwind(Box::new(crate::Forked));
+        }
         blocking::<P, _>(|| tally.caller.park());
     }
     match result {

@@ -48,6 +48,12 @@ pub struct QueueStats {
     /// Items that are over. Workers tell of them in batches, so the newest may be missing until
     /// their worker runs out of what it has claimed.
     pub run: u64,
+    /// Of a queue with a limit: items that the pools have. 0 without one.
+    pub active: u64,
+    /// Of a queue with a limit, or frozen: items that wait for their turn.
+    pub waiting: u64,
+    /// Nothing begins until the queue is thawed.
+    pub is_frozen: bool,
     /// CPU time, CPU hogs, hand-overs, rescues.
     pub tally: QueueTally,
     /// How long items waited and ran, where that is measured.
@@ -66,10 +72,10 @@ impl QueueStats {
     /// all, and the node that of all, if they have one in common.
     ///
     /// # Panics
-    /// Never: a queue has at least one pool.
+    /// In a process that was forked from the one with the queue's workers, where it has no pools.
     pub fn total(&self) -> PoolStats {
         let mut pools = self.pools.iter();
-        let first = pools.next().expect("a queue has at least one pool").clone();
+        let first = pools.next().expect("a queue has pools in the process that made it").clone();
         pools.fold(first, |mut sum, pool| {
             sum.cpus = sum.cpus.union(&pool.cpus);
             sum.node = sum.node.filter(|node| pool.node == Some(*node));

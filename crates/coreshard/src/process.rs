@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32};
 
-use coreshard_platform::Host;
+use coreshard_platform::{Host, Platform};
 use coreshard_topology::{Topology, TopologyError, Usable};
 use coreshard_workqueue::BuildError;
 
@@ -39,7 +41,11 @@ impl std::error::Error for RuntimeError {
     }
 }
 
+/// The runtime of this process; of one that was forked from a process with a runtime, by the count
+/// of forks that lie between. Runtimes of other processes are never freed: they hold no thread here.
 static PROCESS: OnceLock<Runtime> = OnceLock::new();
+static FORKED: AtomicPtr<(u32, Runtime)> = AtomicPtr::new(std::ptr::null_mut());
+static MADE_IN: AtomicU32 = AtomicU32::new(0);
 
 /// The process's runtime, made at the first call: this machine's topology, the CPUs that affinity
 /// and cpusets leave to the process, and the cgroup's CPU quota. It starts no thread by itself.
@@ -48,12 +54,42 @@ static PROCESS: OnceLock<Runtime> = OnceLock::new();
 /// Where the machine's description cannot be read. A later call tries again.
 pub fn runtime() -> Result<&'static Runtime, RuntimeError> {
     if let Some(runtime) = PROCESS.get() {
-        return Ok(runtime);
+        return if Host::forks() == MADE_IN.load(Acquire) { Ok(runtime) } else { forked() };
     }
     let runtime =
         runtime_builder()?.build().map_err(|error| RuntimeError { kind: Kind::Build(error) })?;
     // Where two threads come here at once, the first one's is kept.
-    Ok(PROCESS.get_or_init(|| runtime))
+    Ok(PROCESS.get_or_init(|| {
+        MADE_IN.store(Host::forks(), Release);
+        runtime
+    }))
+}
+
+/// The runtime of a process that was forked from one that has a runtime: one of its own.
+#[cold]
+#[allow(unsafe_code)]
+fn forked() -> Result<&'static Runtime, RuntimeError> {
+    let forks = Host::forks();
+    let mut known = FORKED.load(Acquire);
+    loop {
+        // SAFETY: made by `Box::into_raw` below, and never freed.
+        if let Some((made_in, runtime)) = unsafe { known.as_ref() }
+            && *made_in == forks
+        {
+            return Ok(runtime);
+        }
+        let build = runtime_builder()?.build();
+        let runtime = build.map_err(|error| RuntimeError { kind: Kind::Build(error) })?;
+        let made = Box::into_raw(Box::new((forks, runtime)));
+        match FORKED.compare_exchange(known, made, AcqRel, Acquire) {
+            Ok(_) => known = made,
+            Err(now) => {
+                // SAFETY: made just now, and known to nobody else.
+                drop(unsafe { Box::from_raw(made) });
+                known = now;
+            }
+        }
+    }
 }
 
 /// A builder of further runtimes on this machine, set to what this process may use.

@@ -145,13 +145,13 @@ const fn queue_columns<'look>() -> [Column<QueueRow<'look>>; 17] {
         rate("CPU%", 1, "CPU time, in percent of one CPU", |row| {
             Cell::cpu(row.rate(|q| q.cpu_time_ns))
         }),
-        figure("CPUTIME", 3, "CPU time since the queue was made", |row| {
+        figure("CPUTIME", 4, "CPU time since the queue was made", |row| {
             Cell::time(Some(row.queue.cpu_time_ns))
         }),
-        figure("HOGS", 4, "items that kept a CPU for too long", |row| {
+        figure("HOGS", 5, "items that kept a CPU for too long", |row| {
             Cell::count(row.queue.cpu_hogs)
         }),
-        figure("HANDS", 4, "places handed over since an item blocked", |row| {
+        figure("HANDS", 3, "places handed over since an item blocked", |row| {
             Cell::count(row.queue.hand_overs)
         }),
         figure("RESC", 5, "items that a rescuer ran", |row| Cell::count(row.queue.rescues)),

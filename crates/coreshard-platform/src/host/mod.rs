@@ -2,13 +2,14 @@
 
 mod affinity;
 mod cpu;
+mod fork;
 mod futex;
 mod memory;
 mod thread;
 
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic;
+use std::sync::{Weak, atomic};
 use std::time::Duration;
 
 use coreshard_topology::{CpuId, CpuSet, NodeId};
@@ -18,7 +19,7 @@ pub use cpu::{CpuClock, thread_cpu_time};
 pub use memory::{NodeMemory, NodeMemoryError, Placement, ReleaseMemory};
 pub use thread::{HostThread, SpawnError};
 
-use crate::{HostCell, LocalKey, Platform, ThreadId, ThreadSpec, Time, WaitOutcome};
+use crate::{ForkHook, HostCell, LocalKey, Platform, ThreadId, ThreadSpec, Time, WaitOutcome};
 
 /// This machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +74,7 @@ impl Platform for Host {
         std::thread::yield_now();
     }
 
-    fn set_affinity_of(thread: ThreadId, cpus: &CpuSet) -> bool {
+    fn set_affinity_of(thread: ThreadId, cpus: impl Iterator<Item = CpuId>) -> bool {
         affinity::set_affinity_of(thread, cpus)
     }
 
@@ -100,6 +101,15 @@ impl Platform for Host {
 
     fn is_waiting(thread: ThreadId) -> bool {
         cpu::is_waiting(thread)
+    }
+
+    fn on_fork(hook: Weak<dyn ForkHook>) {
+        fork::hook(hook);
+    }
+
+    #[inline(always)]
+    fn forks() -> u32 {
+        fork::count()
     }
 
     #[inline(always)]

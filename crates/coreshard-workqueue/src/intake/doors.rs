@@ -199,9 +199,9 @@ impl<P: Platform, T, const LEN: usize> Doors<P, T, LEN> {
         places.iter().flatten().any(|(door, place)| self.queues[*door].seen(place))
     }
 
-    /// A counter at a door, on the line that its producers fetch anyway.
+    /// A counter at a door, on the line that its producers fetch anyway; `None` beyond the last.
     #[inline]
-    pub(crate) fn counter(&self, door: usize, at: usize) -> &P::AtomicU64 {
+    pub(crate) fn counter(&self, door: usize, at: usize) -> Option<&P::AtomicU64> {
         self.queues[door].counter(at)
     }
 

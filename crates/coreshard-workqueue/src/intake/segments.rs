@@ -505,8 +505,8 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
 
     /// A counter on the line that producers fetch anyway; below [`TAIL_COUNTERS`].
     #[inline]
-    pub(crate) fn counter(&self, at: usize) -> &P::AtomicU64 {
-        &self.tail.counters[at]
+    pub(crate) fn counter(&self, at: usize) -> Option<&P::AtomicU64> {
+        self.tail.counters.get(at)
     }
 
     /// Items that were ever pushed.

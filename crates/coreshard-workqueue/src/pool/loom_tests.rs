@@ -2,7 +2,6 @@
 //! worker's idle time is modelled as over at once, so every sleep may be a cull.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use coreshard_platform::Parker;
 use coreshard_topology::{CpuId, CpuSet, PodId, Scope};
@@ -12,7 +11,7 @@ use crate::attributes::{Attributes, Hooks, Place};
 use crate::event::Event;
 use crate::intake::Intake;
 use crate::loom_platform::Loom;
-use crate::queue::Lane;
+use crate::queue::{Lane, Priority};
 use crate::wake::Wake;
 
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
@@ -29,6 +28,7 @@ fn pool(intake: Intake, wake: Wake, limit: usize) -> Arc<Pool<Loom>> {
         mask: cpus.clone(),
         strict: true,
         nice: None,
+        priority: Priority::Normal,
         wake,
         intake,
         stack_bytes: None,
@@ -43,12 +43,10 @@ fn pool(intake: Intake, wake: Wake, limit: usize) -> Arc<Pool<Loom>> {
         limit,
         door_by_cpu: Arc::new([0]),
     };
-    let settings =
-        PoolSettings { measure_lock: false, idle_timeout: Duration::from_secs(1), may_spin: false };
     Pool::start(
         place,
         Arc::new(attributes),
-        settings,
+        PoolSettings::for_models(),
         Arc::new(Event::new()),
         &Arc::new(Monitor::new()),
     )

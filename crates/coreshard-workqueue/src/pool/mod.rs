@@ -37,8 +37,9 @@ use accounts::Accounts;
 use forks::Neighbours;
 use kick::Kick;
 pub(crate) use lanes::{LaneTag, Lanes};
-pub(crate) use monitor::Monitor;
+pub(crate) use monitor::{Monitor, Retiring};
 use state::{Entry, State};
+use whereabouts::FreeDoors;
 
 pub use blocking::blocking;
 pub(crate) use forks::Seat;
@@ -79,8 +80,6 @@ struct Desk<P: Platform> {
     /// A: one more than the tag of the lane of the item that the worker had last, 0 before its
     /// first; written by the worker alone.
     lane: Padded<P::AtomicU32>,
-    /// A: 1 where its kick has narrowed its affinity, to be widened again when it wakes.
-    steered: P::AtomicU32,
     /// A: the worker's thread, for its CPU time; 0 before it runs.
     thread: P::AtomicU32,
 }
@@ -154,7 +153,22 @@ pub(crate) struct PoolSettings {
     pub(crate) may_spin: bool,
 }
 
+impl PoolSettings {
+    /// Workers that sleep at once, and time-outs that may run out at any moment.
+    #[cfg(all(test, loom))]
+    pub(crate) fn for_models() -> Self {
+        let idle_timeout = std::time::Duration::from_secs(1);
+        Self { measure_lock: false, idle_timeout, may_spin: false }
+    }
+}
+
 impl<P: Platform> Pool<P> {
+    /// True if the pool was not stopped.
+    #[cfg(all(test, loom))]
+    pub(crate) fn is_running(&self) -> bool {
+        !self.lock().stopping
+    }
+
     /// A pool with its first worker, which is running when this returns.
     pub(crate) fn start(
         place: Place,
@@ -163,6 +177,22 @@ impl<P: Platform> Pool<P> {
         event: Arc<Event<P>>,
         monitor: &Arc<Monitor<P>>,
     ) -> Result<Arc<Self>, SpawnError> {
+        let pool = Self::unmanned(place, attributes, settings, event, monitor);
+        let index = pool.lock().reserve_worker(&pool);
+        let index = index.expect("an empty pool has room for a worker");
+        pool.start_worker(index)?;
+        monitor.watch(&pool);
+        Ok(pool)
+    }
+
+    /// A pool without a worker.
+    pub(crate) fn unmanned(
+        place: Place,
+        attributes: Arc<Attributes>,
+        settings: PoolSettings,
+        event: Arc<Event<P>>,
+        monitor: &Arc<Monitor<P>>,
+    ) -> Arc<Self> {
         let (queue, entry) = match attributes.intake {
             Intake::Locked => (None, Entry::Locked(Default::default())),
             Intake::LockFree => {
@@ -197,11 +227,18 @@ impl<P: Platform> Pool<P> {
         P::describe(Arc::as_ptr(&pool.monitor));
         pool.state.describe();
         pool.queue.iter().for_each(Doors::describe);
-        let index = pool.lock().reserve_worker(&pool);
-        let index = index.expect("an empty pool has room for a worker");
-        pool.start_worker(index)?;
-        monitor.watch(&pool);
-        Ok(pool)
+        pool
+    }
+
+    /// After [`Self::stop`]: has a worker again, which is running when this returns.
+    pub(crate) fn restart(self: &Arc<Self>) -> Result<(), SpawnError> {
+        let index = {
+            let mut state = self.lock();
+            state.stopping = false;
+            state.reserve_worker(self)
+        };
+        // Where there is no room, as many as can be are here still.
+        index.map_or(Ok(()), |index| self.start_worker(index))
     }
 
     /// Brings an accepted item of the lane with this tag in, by the door of the caller's CPU, and wakes a worker if one should be.
@@ -239,7 +276,9 @@ impl<P: Platform> Pool<P> {
             return None;
         }
         state.free_counters &= !(1 << at);
-        (0..queue.len()).for_each(|door| queue.counter(door, at).store(0, Relaxed));
+        (0..queue.len()).for_each(|door| {
+            queue.counter(door, at).into_iter().for_each(|counter| counter.store(0, Relaxed))
+        });
         Some(at)
     }
 
@@ -248,10 +287,10 @@ impl<P: Platform> Pool<P> {
         self.lock().free_counters |= 1 << at;
     }
 
-    /// The counter at a door that [`Self::take_counters`] gave.
+    /// The counter at a door that [`Self::take_counters`] gave; `None` for any other.
     #[inline]
     pub(crate) fn counter(&self, door: usize, at: usize) -> Option<&P::AtomicU64> {
-        Some(self.queue.as_ref()?.counter(door, at))
+        self.queue.as_ref()?.counter(door, at)
     }
 
     fn push_locked(&self, item: Item, lane: LaneTag) {
@@ -281,14 +320,22 @@ impl<P: Platform> Pool<P> {
     }
 
     fn wake_kicked(&self, Kick { worker, steer_to }: Kick) {
-        let desk = self.desk(worker);
-        // It cannot end before it was woken, so the id is its own. The permit publishes the word.
-        if let Some(cpus) = steer_to
-            && P::set_affinity_of(desk.thread_id(), &cpus)
-        {
-            desk.steered.store(1, Relaxed);
+        // It cannot end before it was woken, so the thread is its own.
+        match steer_to {
+            Some(doors) => self.steer(worker, doors, || self.wake(worker)),
+            None => self.wake(worker),
         }
-        self.wake(worker);
+    }
+
+    /// Calls `act` while the worker, which is not running, may be placed at these doors only.
+    fn steer(&self, worker: usize, doors: FreeDoors, act: impl FnOnce()) {
+        let thread = self.desk(worker).thread_id();
+        let narrowed = P::set_affinity_of(thread, doors.cpus(&self.place));
+        act();
+        // At once: it is where it should be, and from there the kernel may do as it likes.
+        if narrowed && !P::set_affinity_of(thread, self.place.roam.iter()) {
+            tracing::warn!(pod = %self.place.pod, worker, "a worker may not run in all of its pod");
+        }
     }
 
     fn wake(&self, worker: usize) {
@@ -314,7 +361,6 @@ impl<P: Platform> Pool<P> {
                 deque: Deque::new(),
                 items_begun: Padded::new(P::AtomicU64::new(0)),
                 lane: Padded::new(P::AtomicU32::new(0)),
-                steered: P::AtomicU32::new(0),
                 thread: P::AtomicU32::new(0),
             };
             let desk = Box::into_raw(Box::new(desk));

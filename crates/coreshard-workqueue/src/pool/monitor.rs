@@ -51,8 +51,15 @@ pub(crate) struct Monitor<P: Platform> {
 }
 fields!(Monitor<P: Platform> { state, parker, watched });
 
+/// What has something to let go of when its last item is over.
+pub(crate) trait Retiring: Send + Sync {
+    /// Lets go of what it can; true if something is left.
+    fn reap(&self) -> bool;
+}
+
 struct Watched<P: Platform> {
     pools: Vec<Weak<Pool<P>>>,
+    retiring: Vec<Weak<dyn Retiring>>,
     /// The thread runs; it ends when no pool is left.
     running: bool,
 }
@@ -62,7 +69,7 @@ impl<P: Platform> Monitor<P> {
         Self {
             state: Padded::new(P::AtomicU32::new(AWAKE)),
             parker: Parker::new(),
-            watched: Lock::new(Watched { pools: Vec::new(), running: false }),
+            watched: Lock::new(Watched { pools: Vec::new(), retiring: Vec::new(), running: false }),
         }
     }
 
@@ -82,6 +89,16 @@ impl<P: Platform> Monitor<P> {
             Ok(_detached) => watched.running = true,
             Err(error) => tracing::warn!(%error, "blocked workers will not be noticed"),
         }
+    }
+
+    /// Looks now and then whether `queue` can let go of something.
+    pub(crate) fn retire(&self, queue: Weak<dyn Retiring>) {
+        let mut watched = self.watched.lock();
+        if !watched.retiring.iter().any(|known| known.ptr_eq(&queue)) {
+            watched.retiring.push(queue);
+        }
+        drop(watched);
+        self.wake();
     }
 
     /// Called by a worker that has work. Wakes the monitor if it sleeps.
@@ -127,8 +144,25 @@ impl<P: Platform> Monitor<P> {
         }
     }
 
+    /// True if something is left that a queue may let go of later.
+    fn reap(&self) -> bool {
+        let retiring = std::mem::take(&mut self.watched.lock().retiring);
+        if retiring.is_empty() {
+            return false;
+        }
+        // Not under the lock: workers are waited for.
+        let left: Vec<_> = retiring
+            .into_iter()
+            .filter(|queue| queue.upgrade().is_some_and(|queue| queue.reap()))
+            .collect();
+        let retires = !left.is_empty();
+        self.watched.lock().retiring.extend(left);
+        retires
+    }
+
     /// Looks at all pools. True if any is busy; `None` when no pool is left: the thread ends.
     fn look(&self, look: u64) -> Option<bool> {
+        let retires = self.reap();
         let pools: Vec<_> = {
             let mut watched = self.watched.lock();
             watched.pools.retain(|pool| pool.strong_count() > 0);
@@ -138,7 +172,7 @@ impl<P: Platform> Monitor<P> {
             }
             watched.pools.iter().filter_map(Weak::upgrade).collect()
         };
-        Some(pools.iter().fold(false, |busy, pool| pool.look(look) | busy))
+        Some(pools.iter().fold(retires, |busy, pool| pool.look(look) | busy))
     }
 }
 

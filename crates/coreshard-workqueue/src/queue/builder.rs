@@ -7,6 +7,7 @@ use coreshard_platform::Platform;
 use coreshard_topology::{CpuSet, Scope, ShardSize};
 
 use super::lane::PanicHandler;
+use super::limiter::MaxActive;
 use super::workqueue::Workqueue;
 use crate::attributes::Hooks;
 use crate::error::BuildError;
@@ -24,13 +25,39 @@ pub(crate) struct Request {
     pub(crate) strict: bool,
     pub(crate) mask: Option<CpuSet>,
     pub(crate) nice: Option<i8>,
-    pub(crate) max_active: Option<usize>,
+    pub(crate) priority: Priority,
+    pub(crate) max_active: MaxActive,
+    /// Asked for both an order and a limit.
+    pub(crate) is_contradictory: bool,
     pub(crate) wake: Wake,
     pub(crate) intake: Intake,
     pub(crate) hooks: Hooks,
     pub(crate) stack_bytes: Option<usize>,
     pub(crate) panic_handler: Option<PanicHandler>,
+    pub(crate) panic_policy: PanicPolicy,
     pub(crate) insight: Wanted,
+}
+
+/// Whose pools serve a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Priority {
+    /// The common ones.
+    #[default]
+    Normal,
+    /// Pools of their own, whose workers have nice −20 unless the queue says otherwise, so that
+    /// items neither wait behind normal ones nor for their CPU time. As the kernel's
+    /// `WQ_HIGHPRI`.
+    High,
+}
+
+/// What becomes of a queue when an item panics and no handle tells of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum PanicPolicy {
+    /// The panic handler is told, and the queue goes on.
+    #[default]
+    GoOn,
+    /// The queue takes no more work, before the panic handler is told; what was accepted runs.
+    CloseQueue,
 }
 
 /// Makes a [`Workqueue`]. Queues with equal attributes share their pools and worker threads; the
@@ -50,12 +77,15 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
             strict: false,
             mask: None,
             nice: None,
-            max_active: None,
+            priority: Priority::default(),
+            max_active: MaxActive::Unlimited,
+            is_contradictory: false,
             wake: Wake::default(),
             intake: Intake::default(),
             hooks: Hooks::default(),
             stack_bytes: None,
             panic_handler: None,
+            panic_policy: PanicPolicy::default(),
             insight: runtime.wanted_insight(),
         };
         Self { runtime, request }
@@ -106,8 +136,42 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// How many items of this queue may be in the pools at once; further ones wait in the order
     /// in which they came. Default: no limit. A limit costs a lock that all the queue's items
     /// pass.
-    pub fn max_active(mut self, items: usize) -> Self {
-        self.request.max_active = Some(items);
+    pub fn max_active(self, items: usize) -> Self {
+        self.limit(MaxActive::Total(items))
+    }
+
+    /// As [`max_active`](Self::max_active), but split among the nodes, so that the queue's items
+    /// share no line of memory between nodes. Each node's share is its share of the queue's CPUs,
+    /// rounded up, but at least min(`items`, 8): so many items that wait for one another always
+    /// get on, wherever they were queued. The shares may sum to more than `items`. (The rule of
+    /// Linux' kernel/workqueue.c since 6.9.)
+    pub fn max_active_by_node(self, items: usize) -> Self {
+        self.limit(MaxActive::ByNode(items))
+    }
+
+    /// One item at a time, in the order in which they were queued, whatever pools they run in.
+    pub fn ordered(self) -> Self {
+        self.limit(MaxActive::Ordered)
+    }
+
+    fn limit(mut self, limit: MaxActive) -> Self {
+        let before = std::mem::replace(&mut self.request.max_active, limit);
+        let is_ordered = |limit| limit == MaxActive::Ordered;
+        self.request.is_contradictory |=
+            before != MaxActive::Unlimited && is_ordered(before) != is_ordered(limit);
+        self
+    }
+
+    /// Whose pools serve the queue. Default: [`Priority::Normal`].
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.request.priority = priority;
+        self
+    }
+
+    /// What becomes of the queue when an item panics and no handle tells of it. Default:
+    /// [`PanicPolicy::GoOn`].
+    pub fn panic_policy(mut self, policy: PanicPolicy) -> Self {
+        self.request.panic_policy = policy;
         self
     }
 
@@ -166,7 +230,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// Makes the queue; its pools' first workers run when this returns.
     ///
     /// # Errors
-    /// Where the mask is empty or names a CPU that is not usable, `max_active` is 0, a thread
+    /// Where the mask is empty or names a CPU that is not usable, `max_active` is 0 or asked for beside an order, a thread
     /// cannot be had with the affinity and nice value asked for, or the runtime is shut down.
     pub fn build(self) -> Result<Workqueue<P>, BuildError> {
         self.runtime.make_queue(self.request)

@@ -13,12 +13,14 @@
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe, Location};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::{Arc, OnceLock, Weak};
 
 use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 
+use super::builder::PanicPolicy;
 use super::limiter::Limiter;
+use super::shared::{Closed, Shared};
 use crate::insight::{Insight, Label, TaskSpan};
 use crate::item::Item;
 use crate::pool::{LaneTag, Pool};
@@ -26,15 +28,21 @@ use crate::timers::Timers;
 
 pub(crate) const FLAG: u64 = 1 << 63;
 
+/// Beyond all counters: one comparison tells both that there is none and that one is there.
+const NO_DOOR_COUNTER: usize = usize::MAX;
+
 pub(crate) type PanicHandler = Arc<dyn Fn(Box<dyn Any + Send>) + Send + Sync>;
 
 /// What all lanes of a queue share, and only read.
 pub(crate) struct Core<P: Platform> {
     pub(crate) name: String,
     pub(super) panic_handler: Option<PanicHandler>,
-    pub(super) limiter: Option<Limiter<P>>,
+    pub(super) panic_policy: PanicPolicy,
+    pub(super) is_ordered: bool,
     pub(super) timers: Arc<Timers<P>>,
     pub(crate) insight: Insight<P>,
+    /// The queue, for an item that closes it; set once it has its place.
+    pub(super) shared: OnceLock<Weak<Shared<P>>>,
 }
 
 pub(crate) struct Lane<P: Platform> {
@@ -43,13 +51,15 @@ pub(crate) struct Lane<P: Platform> {
     /// Items go to the pool as they are: the queue has no limit, and looks at none of them.
     is_direct: bool,
     /// Where `queued` is counted: on the lines of the doors' tails, if there was room, else here.
-    door_counters: Option<usize>,
+    door_counter: usize,
     own_queued: Padded<P::AtomicU64>,
     done: Padded<P::AtomicU64>,
     pub(crate) pool: Arc<Pool<P>>,
     pub(crate) core: Arc<Core<P>>,
+    /// Where its items wait for their turn, if the queue has a limit.
+    limiter: Option<Arc<Limiter<P>>>,
 }
-fields!(Lane<P: Platform> { tag, door_counters, own_queued, done, pool, core });
+fields!(Lane<P: Platform> { tag, door_counter, own_queued, done, pool, core, limiter });
 
 /// Proof that an item was counted in: it must be sent, or the queue waits for it for ever.
 #[must_use]
@@ -87,7 +97,7 @@ impl<P: Platform> Entry<'_, P> {
         } else {
             lane.pack(self.door, label, work)
         };
-        match &lane.core.limiter {
+        match &lane.limiter {
             None => lane.pool.push_indirectly(self.door, item, lane.tag),
             Some(limiter) => limiter.push(item, lane),
         }
@@ -104,9 +114,22 @@ impl<P: Platform> Entry<'_, P> {
         }
     }
 
+    /// True if the pool was not stopped.
+    #[cfg(all(test, loom))]
+    pub(crate) fn has_workers(&self) -> bool {
+        self.lane.pool.is_running()
+    }
+
+    /// Gives the place up: nothing comes.
+    pub(crate) fn abandon(self) {
+        if self.lane.finish(1) {
+            self.lane.pool.event.notify();
+        }
+    }
+
     /// True if the item may have to wait for others of the queue before it is sent to the pool.
     pub(crate) fn waits_for_turn(&self) -> bool {
-        self.lane.core.limiter.is_some()
+        self.lane.limiter.is_some()
     }
 
     /// The place that was counted in, to be sent to later; see [`Self::resume`].
@@ -125,31 +148,36 @@ impl<P: Platform> Entry<'_, P> {
         Self { lane: unsafe { lane.as_ref() }, door }
     }
 
-    /// Names the queue.
-    pub(crate) fn queue_id(&self) -> u64 {
-        self.lane.queue_id()
+    /// Names the limiter that the item must pass; 0 for none.
+    pub(crate) fn limiter_id(&self) -> u64 {
+        self.lane.limiter.as_ref().map_or(0, |limiter| Arc::as_ptr(limiter).addr() as u64)
     }
 }
 
 impl<P: Platform> Lane<P> {
     /// A lane for a queue; `None` where the pool serves as many queues as it can. It takes items
     /// once [`Self::settle`] was called at the place where it stays.
-    pub(crate) fn new(pool: Arc<Pool<P>>, core: Arc<Core<P>>) -> Option<Self> {
+    pub(super) fn new(
+        pool: Arc<Pool<P>>,
+        core: Arc<Core<P>>,
+        limiter: Option<Arc<Limiter<P>>>,
+    ) -> Option<Self> {
         Some(Self {
             tag: pool.lanes.reserve()?,
-            is_direct: core.limiter.is_none() && core.insight.is_off(),
-            door_counters: pool.take_counters(),
+            is_direct: limiter.is_none() && core.insight.is_off(),
+            door_counter: pool.take_counters().unwrap_or(NO_DOOR_COUNTER),
             own_queued: Padded::new(P::AtomicU64::new(0)),
             done: Padded::new(P::AtomicU64::new(0)),
             pool,
             core,
+            limiter,
         })
     }
 
     /// Tells the pool where the lane is. It does not move from here on.
     pub(crate) fn settle(&self) {
         P::describe(&raw const *self);
-        self.core.limiter.iter().for_each(Limiter::describe);
+        self.limiter.iter().for_each(|limiter| limiter.describe());
         self.pool.lanes.set(self.tag, self);
         self.pool.open_tally(self.tag, &self.core.insight.tally);
     }
@@ -161,34 +189,39 @@ impl<P: Platform> Lane<P> {
 
     #[inline]
     pub(crate) fn queued_word(&self, door: usize) -> &P::AtomicU64 {
-        self.door_counters.and_then(|at| self.pool.counter(door, at)).unwrap_or(&self.own_queued)
+        self.pool.counter(door, self.door_counter).unwrap_or(&self.own_queued)
     }
 
     /// The words that `queued` is counted in.
     fn queued_words(&self) -> impl Iterator<Item = &P::AtomicU64> {
-        let doors = if self.door_counters.is_some() { self.pool.doors() } else { 1 };
+        let doors = if self.door_counter == NO_DOOR_COUNTER { 1 } else { self.pool.doors() };
         (0..doors).map(|door| self.queued_word(door))
     }
 
     /// A lane of no queue, for models of the pool.
     #[cfg(all(test, loom))]
     pub(crate) fn bare(pool: Arc<Pool<P>>) -> Box<Self> {
-        use crate::insight::Wanted;
         let core = Core {
             name: "model".to_owned(),
             panic_handler: None,
-            limiter: None,
+            panic_policy: PanicPolicy::default(),
+            is_ordered: false,
             timers: Arc::new(Timers::new()),
-            insight: Insight::new(Wanted::default(), 1),
+            shared: OnceLock::new(),
+            insight: Insight::new(crate::insight::Wanted::default(), 1),
         };
-        let lane = Box::new(Self::new(pool, Arc::new(core)).expect("the pool serves no other"));
+        let lane =
+            Box::new(Self::new(pool, Arc::new(core), None).expect("the pool serves no other"));
         lane.settle();
         lane
     }
 
-    /// True if the queue runs one item at a time, in order.
-    pub(crate) fn is_ordered(&self) -> bool {
-        self.core.limiter.as_ref().is_some_and(Limiter::is_ordered)
+    /// True if the limiter that this names lets one item go at a time, and an item of this lane
+    /// has that turn.
+    pub(crate) fn has_only_turn_of(&self, limiter_id: u64) -> bool {
+        self.limiter.as_ref().is_some_and(|limiter| {
+            Arc::as_ptr(limiter).addr() as u64 == limiter_id && limiter.most() == 1
+        })
     }
 
     /// A name for the queue while it lives.
@@ -203,8 +236,7 @@ impl<P: Platform> Lane<P> {
     }
 
     /// Brings work in by a door of the pool; gives it back if the lane is closed.
-    #[inline]
-    #[track_caller]
+    #[cfg(all(test, loom))]
     pub(crate) fn queue<F: FnOnce() + Send>(&self, door: usize, work: F) -> Result<(), F> {
         match self.enter(door) {
             Some(entry) => {
@@ -223,6 +255,12 @@ impl<P: Platform> Lane<P> {
             return None;
         }
         Some(Entry { lane: self, door })
+    }
+
+    /// Counts an item in, closed or not; the caller knows that the pool's workers are there.
+    pub(super) fn enter_closed(&self, door: usize) -> Entry<'_, P> {
+        self.queued_word(door).fetch_add(1, AcqRel);
+        Entry { lane: self, door }
     }
 
     #[cold]
@@ -247,7 +285,7 @@ impl<P: Platform> Lane<P> {
     /// After each item, before it is counted: lets one that waits for its turn go on.
     #[inline]
     pub(crate) fn item_is_over(&self) {
-        if let Some(limiter) = &self.core.limiter {
+        if let Some(limiter) = &self.limiter {
             limiter.one_is_over();
         }
     }
@@ -255,6 +293,11 @@ impl<P: Platform> Lane<P> {
     /// A panic that no handle will tell of.
     #[cold]
     pub(crate) fn on_panic(&self, payload: Box<dyn Any + Send>) {
+        if self.core.panic_policy == PanicPolicy::CloseQueue
+            && let Some(shared) = self.core.shared.get().and_then(Weak::upgrade)
+        {
+            shared.close(Closed::Panicked);
+        }
         match &self.core.panic_handler {
             Some(handler) => {
                 // A handler that panics must not end the worker; its panic was printed.
@@ -283,6 +326,12 @@ impl<P: Platform> Lane<P> {
         }
     }
 
+    pub(super) fn open(&self) {
+        for word in self.queued_words() {
+            word.fetch_and(!FLAG, AcqRel);
+        }
+    }
+
     pub(super) fn watch(&self) {
         self.done.fetch_or(FLAG, AcqRel);
     }
@@ -304,8 +353,8 @@ impl<P: Platform> Drop for Lane<P> {
     fn drop(&mut self) {
         self.pool.close_tally(self.tag);
         self.pool.lanes.release(self.tag);
-        if let Some(at) = self.door_counters {
-            self.pool.return_counters(at);
+        if self.door_counter != NO_DOOR_COUNTER {
+            self.pool.return_counters(self.door_counter);
         }
     }
 }

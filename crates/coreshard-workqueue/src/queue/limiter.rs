@@ -2,21 +2,139 @@
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use coreshard_platform::{Lock, Platform, fields};
+use coreshard_topology::NodeId;
 
 use super::lane::Lane;
 use crate::item::Item;
 
-/// A queue with a limit has one lock of its own that all its items pass, in and out: it is exact,
-/// and items wait in the order in which they came. A queue without a limit has none of it.
+/// Items that may wait for one another get a worker each, up to so many, wherever a limit is
+/// split (the kernel's `WQ_DFL_MIN_ACTIVE`).
+const FEWEST_SPLIT: usize = 8;
+
+/// A queue's limit, as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MaxActive {
+    /// None.
+    Unlimited,
+    /// So many items in all pools together.
+    Total(usize),
+    /// One at a time, in the order of their queueing; cannot be changed.
+    Ordered,
+    /// Split among the nodes, as the kernel does it.
+    ByNode(usize),
+}
+
+impl MaxActive {
+    pub(crate) fn is_zero(self) -> bool {
+        matches!(self, Self::Total(0) | Self::ByNode(0))
+    }
+}
+
+/// A node's share of a limit: as its share of the queue's CPUs, rounded up; but enough for
+/// min(limit, 8) items that wait for one another, wherever they were queued, and no more than the
+/// whole. The shares may sum to more than the whole. (Linux, kernel/workqueue.c,
+/// `wq_update_node_max_active`.)
+fn share_of(limit: usize, node_cpus: usize, all_cpus: usize) -> usize {
+    let share = limit.saturating_mul(node_cpus).div_ceil(all_cpus.max(1));
+    share.clamp(limit.min(FEWEST_SPLIT), limit)
+}
+
+/// A queue's limiters: one, or one a node.
+pub(super) struct Limits<P: Platform> {
+    asked: MaxActive,
+    is_frozen: bool,
+    /// With the CPUs of the node that the queue uses; those of no one node (a pod that spans
+    /// several) are limited by the whole.
+    limiters: Vec<(Option<NodeId>, usize, Arc<Limiter<P>>)>,
+}
+
+impl<P: Platform> Limits<P> {
+    pub(super) fn new(asked: MaxActive) -> Self {
+        Self { asked, is_frozen: false, limiters: Vec::new() }
+    }
+
+    /// True if items must pass a limiter.
+    pub(super) fn limits(&self) -> bool {
+        self.is_frozen || self.asked != MaxActive::Unlimited
+    }
+
+    pub(super) fn asked(&self) -> MaxActive {
+        self.asked
+    }
+
+    pub(super) fn is_frozen(&self) -> bool {
+        self.is_frozen
+    }
+
+    /// The limiter of a pod on `node`. It stays the same while the queue lives, so that the count
+    /// of what is active does, whatever pods come and go.
+    pub(super) fn limiter(&mut self, node: Option<NodeId>) -> Arc<Limiter<P>> {
+        let name = if matches!(self.asked, MaxActive::ByNode(_)) { node } else { None };
+        if let Some((_, _, known)) = self.limiters.iter().find(|(node, ..)| *node == name) {
+            return Arc::clone(known);
+        }
+        let limiter = Arc::new(Limiter::new());
+        self.limiters.push((name, 0, Arc::clone(&limiter)));
+        limiter
+    }
+
+    /// Sets the limit, and sends what it lets go.
+    pub(super) fn set_asked(&mut self, asked: MaxActive) {
+        self.asked = asked;
+        self.apply();
+    }
+
+    /// Nothing begins while frozen; thawing sends what may go.
+    pub(super) fn set_frozen(&mut self, is_frozen: bool) {
+        self.is_frozen = is_frozen;
+        self.apply();
+    }
+
+    /// Says how many CPUs of each node the queue uses, and splits anew.
+    pub(super) fn set_cpus(&mut self, cpus_of: impl Fn(NodeId) -> usize) {
+        for (node, cpus, _) in &mut self.limiters {
+            *cpus = node.map_or(0, &cpus_of);
+        }
+        self.apply();
+    }
+
+    fn apply(&self) {
+        let all_cpus = self.limiters.iter().map(|(_, cpus, _)| cpus).sum();
+        for (node, cpus, limiter) in &self.limiters {
+            let most = match (self.asked, node) {
+                _ if self.is_frozen => 0,
+                (MaxActive::Unlimited, _) => usize::MAX,
+                (MaxActive::Ordered, _) => 1,
+                (MaxActive::Total(most), _) | (MaxActive::ByNode(most), None) => most,
+                (MaxActive::ByNode(most), Some(_)) => share_of(most, *cpus, all_cpus),
+            };
+            limiter.set_most(most);
+        }
+    }
+
+    /// Items that are in the pools, and that wait for their turn.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        self.limiters.iter().map(|(.., limiter)| limiter.counts()).fold(
+            (0, 0),
+            |(active, waiting), (more_active, more_waiting)| {
+                (active + more_active, waiting + more_waiting)
+            },
+        )
+    }
+}
+
+/// All items of a limited queue (or of its pods on a node) pass one lock, in and out: the count is
+/// exact, and items wait in the order in which they came. A queue without a limit has none of it.
 pub(super) struct Limiter<P: Platform> {
-    most: usize,
     turns: Lock<P, Turns<P>>,
 }
-fields!(Limiter<P: Platform> { most, turns });
+fields!(Limiter<P: Platform> { turns });
 
 struct Turns<P: Platform> {
+    most: usize,
     active: usize,
     waiting: VecDeque<(Item, LanePointer<P>)>,
 }
@@ -29,9 +147,30 @@ struct LanePointer<P: Platform>(NonNull<Lane<P>>);
 #[allow(unsafe_code)]
 unsafe impl<P: Platform> Send for LanePointer<P> {}
 
+impl<P: Platform> LanePointer<P> {
+    #[allow(unsafe_code)]
+    fn send(&self, item: Item) {
+        // SAFETY: the lane lives until all items that it counted in are over, and this one has
+        // not even begun.
+        unsafe { self.0.as_ref() }.send(item);
+    }
+}
+
+impl<P: Platform> Turns<P> {
+    /// The next item that may go, counted as active.
+    fn next(&mut self) -> Option<(Item, LanePointer<P>)> {
+        if self.active >= self.most {
+            return None;
+        }
+        let next = self.waiting.pop_front()?;
+        self.active += 1;
+        Some(next)
+    }
+}
+
 impl<P: Platform> Limiter<P> {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, turns: Lock::new(Turns { active: 0, waiting: VecDeque::new() }) }
+    fn new() -> Self {
+        Self { turns: Lock::new(Turns { most: 0, active: 0, waiting: VecDeque::new() }) }
     }
 
     /// Names its fields, where it has come to its final place.
@@ -40,13 +179,10 @@ impl<P: Platform> Limiter<P> {
         self.turns.describe();
     }
 
-    pub(super) fn is_ordered(&self) -> bool {
-        self.most == 1
-    }
-
     pub(super) fn push(&self, item: Item, lane: &Lane<P>) {
         let mut turns = self.turns.lock();
-        if turns.active >= self.most {
+        // Not past those that wait, though the limit may just have been raised.
+        if turns.active >= turns.most || !turns.waiting.is_empty() {
             turns.waiting.push_back((item, LanePointer(NonNull::from(lane))));
             return;
         }
@@ -55,17 +191,56 @@ impl<P: Platform> Limiter<P> {
         lane.send(item);
     }
 
-    #[allow(unsafe_code)]
     pub(super) fn one_is_over(&self) {
         let mut turns = self.turns.lock();
-        match turns.waiting.pop_front() {
-            Some((item, lane)) => {
-                drop(turns);
-                // SAFETY: the lane lives until all items that it counted in are over, and this
-                // one has not even begun.
-                unsafe { lane.0.as_ref() }.send(item);
-            }
-            None => turns.active -= 1,
+        turns.active -= 1;
+        // One went, so one may go: more only where the limit was raised, which sends them.
+        let next = turns.next();
+        drop(turns);
+        if let Some((item, lane)) = next {
+            lane.send(item);
         }
+    }
+
+    pub(super) fn most(&self) -> usize {
+        self.turns.lock().most
+    }
+
+    fn set_most(&self, most: usize) {
+        self.turns.lock().most = most;
+        loop {
+            let next = self.turns.lock().next();
+            let Some((item, lane)) = next else { return };
+            lane.send(item);
+        }
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        let turns = self.turns.lock();
+        (turns.active, turns.waiting.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The cases of the kernel's rule: proportional, rounded up, at least min(limit, 8), at most
+    /// the limit.
+    #[test]
+    fn a_limit_is_split_by_cpus_but_leaves_eight_everywhere() {
+        let split = |limit, nodes: &[usize]| -> Vec<usize> {
+            let all = nodes.iter().sum();
+            nodes.iter().map(|cpus| share_of(limit, *cpus, all)).collect()
+        };
+        assert_eq!(split(64, &[16, 16]), [32, 32]);
+        assert_eq!(split(64, &[16, 48]), [16, 48]);
+        assert_eq!(split(100, &[1, 2]), [34, 67], "rounded up");
+        assert_eq!(split(16, &[1, 63]), [8, 16], "at least eight");
+        assert_eq!(split(4, &[8, 8]), [4, 4], "or the whole limit");
+        assert_eq!(split(1, &[8, 8]), [1, 1]);
+        assert_eq!(split(512, &[8]), [512]);
+        assert_eq!(split(16, &[0, 8]), [8, 16], "a node whose CPUs are gone");
+        assert_eq!(split(16, &[0]), [8]);
     }
 }

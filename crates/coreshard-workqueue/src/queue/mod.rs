@@ -1,12 +1,20 @@
-//! A workqueue: a name, attributes, and a lane to each pool.
+//! A workqueue: a name, attributes, and a lane to each pool. `README.md` beside this file tells how
+//! it changes while it is used.
 
 mod builder;
+mod change;
+mod generation;
 mod lane;
 mod limiter;
+#[cfg(all(test, loom))]
+mod loom_tests;
+mod shared;
+mod switch;
 mod workqueue;
 
-pub use builder::Builder;
 pub(crate) use builder::Request;
+pub use builder::{Builder, PanicPolicy, Priority};
+pub use change::Change;
 pub(crate) use lane::{Entry, FLAG, Lane};
-pub(crate) use workqueue::Shared;
+pub(crate) use shared::{Closed, Shared, Visitor};
 pub use workqueue::Workqueue;

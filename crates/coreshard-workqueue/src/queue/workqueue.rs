@@ -2,23 +2,19 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coreshard_platform::{Platform, ThreadSpec, Time};
+use coreshard_platform::{Platform, ThreadSpec};
 use coreshard_topology::{CpuId, NodeId};
 
-use super::lane::{Core, Entry, Lane};
-use super::limiter::Limiter;
-use crate::error::{Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
-use crate::event::Event;
+use super::change::Change;
+use super::lane::Entry;
+use super::shared::{Closed, Shared};
+use crate::error::{BuildError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::fork::{install, spread};
 use crate::handle::{self, JoinHandle};
-use crate::insight::{Insight, Times};
-use crate::pool::{Seat, blocking, runs_item_of};
-use crate::queue::builder::Request;
-use crate::runtime::PoolSet;
+use crate::pool::{Seat, runs_item_of};
 use crate::scope::{self, WorkScope};
 use crate::stats::QueueStats;
 use crate::task::{self, Guests, Task};
@@ -40,184 +36,93 @@ struct Handle<P: Platform> {
     leaves_waiting: bool,
 }
 
-/// The queue itself. It is freed when no handle is left and all its items are over.
-pub(crate) struct Shared<P: Platform> {
-    core: Arc<Core<P>>,
-    /// By pod.
-    lanes: Box<[Lane<P>]>,
-    set: Arc<PoolSet<P>>,
-    event: Arc<Event<P>>,
-    pub(crate) guests: Guests<P>,
-}
-
-impl<P: Platform> Shared<P> {
-    /// `None` where a pool serves as many queues as it can.
-    pub(crate) fn new(
-        request: Request,
-        set: Arc<PoolSet<P>>,
-        event: Arc<Event<P>>,
-        timers: Arc<Timers<P>>,
-    ) -> Option<Self> {
-        let core = Arc::new(Core {
-            name: request.name,
-            panic_handler: request.panic_handler,
-            limiter: request.max_active.map(Limiter::new),
-            timers,
-            insight: Insight::new(request.insight, set.cpus()),
-        });
-        let lanes: Box<[Lane<P>]> = set
-            .pools()
-            .map(|pool| Lane::new(Arc::clone(pool), Arc::clone(&core)))
-            .collect::<Option<_>>()?;
-        lanes.iter().for_each(Lane::settle);
-        let guests = Guests::new(lanes.len());
-        Some(Self { core, lanes, set, event, guests })
-    }
-
-    /// The lane and the door of the CPU that the caller runs on.
-    #[inline]
-    fn lane_here(&self) -> (&Lane<P>, usize) {
-        let (pod, door) = self.set.route_here();
-        (&self.lanes[pod], door)
-    }
-
-    /// Counts an item in at the pod of `cpu`, by the caller's own door if it is there, too.
-    #[inline]
-    pub(crate) fn enter_near(&self, cpu: CpuId) -> Option<Entry<'_, P>> {
-        let (here, door) = self.set.route_here();
-        let (pod, door) = match self.set.route_to(cpu) {
-            Some(there) if there.0 != here => there,
-            _ => (here, door),
-        };
-        self.lanes[pod].enter(door)
-    }
-
-    /// Items that were accepted and are not over. Exact at some moment during the call: `done` is
-    /// read first, so an item that moves meanwhile can only make the answer larger.
-    fn in_flight(&self) -> u64 {
-        let done: u64 = self.lanes.iter().map(Lane::done).sum();
-        let queued: u64 = self.lanes.iter().map(Lane::queued).sum();
-        queued.saturating_sub(done)
-    }
-
-    pub(crate) fn stats(&self) -> QueueStats {
-        // First, since it brings the queue's CPU time up to date.
-        let pools = self.set.pools().map(|pool| pool.stats()).collect();
-        // `run` before `queued`, so that it is never more.
-        let run = self.lanes.iter().map(Lane::done).sum();
-        let queued = self.lanes.iter().map(Lane::queued).sum();
-        let insight = &self.core.insight;
-        QueueStats {
-            name: self.core.name.clone(),
-            scope: self.set.scope(),
-            queued,
-            run,
-            tally: insight.tally.read(),
-            times: insight.times.as_ref().map(Times::read),
-            pools,
-        }
-    }
-
-    fn owns(&self, lane: &Lane<P>) -> bool {
-        self.lanes.iter().any(|own| ptr::eq(own, lane))
-    }
-
-    pub(crate) fn close(&self) {
-        self.lanes.iter().for_each(Lane::close);
-    }
-
-    /// Waits until nothing is in flight, or until `deadline`.
-    pub(crate) fn wait_empty(&self, deadline: Option<Time>) -> Result<(), ShutdownTimeout> {
-        let empty = || {
-            // Before the counts are read: a worker that counts later sees the flag.
-            self.lanes.iter().for_each(Lane::watch);
-            self.in_flight() == 0
-        };
-        let reached =
-            self.in_flight() == 0 || blocking::<P, _>(|| self.event.wait_until(deadline, empty));
-        self.lanes.iter().for_each(Lane::unwatch);
-        // Another waiter may have relied on the flags that were just taken down: it looks again.
-        self.event.notify();
-        if reached { Ok(()) } else { Err(ShutdownTimeout { in_flight: self.in_flight() }) }
-    }
-}
-
 impl<P: Platform> Workqueue<P> {
     pub(crate) fn from_shared(shared: Arc<Shared<P>>) -> Self {
         Self { handle: Arc::new(Handle { shared, leaves_waiting: false }) }
     }
 
-    fn shared(&self) -> &Shared<P> {
+    #[inline]
+    fn shared(&self) -> &Arc<Shared<P>> {
         &self.handle.shared
     }
 
     /// The queue's name.
     pub fn name(&self) -> &str {
-        &self.shared().core.name
+        self.shared().name()
     }
 
     /// Queues `work` in the pod of the CPU that the caller runs on. Allocates nothing if `work`
     /// holds at most 16 bytes.
     ///
     /// # Errors
-    /// Hands `work` back if the queue is shut down.
+    /// Hands `work` back if the queue takes none: it is shut down, or being drained.
     #[inline]
     #[track_caller]
     pub fn queue<F>(&self, work: F) -> Result<(), Refused<F>>
     where
         F: FnOnce() + Send + 'static,
     {
-        let (lane, door) = self.shared().lane_here();
-        lane.queue(door, work).map_err(|work| Refused::new(work, RefusedReason::ShutDown))
+        match self.shared().enter_here() {
+            Ok(entry) => {
+                entry.send(work);
+                Ok(())
+            }
+            Err(reason) => Err(Refused::new(work, reason)),
+        }
     }
 
     /// Queues `work` in the pod that `cpu` belongs to.
     ///
     /// # Errors
-    /// Hands `work` back if `cpu` is none of the queue's, or the queue is shut down.
+    /// Hands `work` back if `cpu` is none of the queue's, or the queue takes none.
     #[track_caller]
     pub fn queue_on<F>(&self, cpu: CpuId, work: F) -> Result<(), Refused<F>>
     where
         F: FnOnce() + Send + 'static,
     {
-        match self.shared().set.route_to(cpu) {
-            Some((pod, door)) => self.shared().lanes[pod]
-                .queue(door, work)
-                .map_err(|work| Refused::new(work, RefusedReason::ShutDown)),
-            None => Err(Refused::new(work, RefusedReason::NoSuchCpu(cpu))),
-        }
+        self.queue_to(Target::Cpu(cpu), work)
     }
 
     /// Queues `work` in a pod on `node`: the caller's own pod if it lies there, else the node's
     /// pods take turns by the caller's CPU.
     ///
     /// # Errors
-    /// Hands `work` back if none of the queue's pods lies on `node`, or the queue is shut down.
+    /// Hands `work` back if none of the queue's pods lies on `node`, or the queue takes none.
     #[track_caller]
     pub fn queue_on_node<F>(&self, node: NodeId, work: F) -> Result<(), Refused<F>>
     where
         F: FnOnce() + Send + 'static,
     {
-        match self.shared().set.route_to_node(node) {
-            Some((pod, door)) => self.shared().lanes[pod]
-                .queue(door, work)
-                .map_err(|work| Refused::new(work, RefusedReason::ShutDown)),
-            None => Err(Refused::new(work, RefusedReason::NoSuchNode(node))),
+        self.queue_to(Target::Node(node), work)
+    }
+
+    fn queue_to<F>(&self, target: Target, work: F) -> Result<(), Refused<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        match self.shared().enter(target) {
+            Ok(entry) => {
+                entry.send(work);
+                Ok(())
+            }
+            Err(reason) => Err(Refused::new(work, reason)),
         }
     }
 
     /// Queues `work` and returns a handle to its result. One allocation, for the result.
     ///
     /// # Errors
-    /// Hands `work` back if the queue is shut down.
+    /// Hands `work` back if the queue takes none.
     #[track_caller]
     pub fn submit<F, T>(&self, work: F) -> Result<JoinHandle<P, T>, Refused<F>>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let (lane, door) = self.shared().lane_here();
-        handle::submit(lane, door, work).map_err(|work| Refused::new(work, RefusedReason::ShutDown))
+        match self.shared().enter_here() {
+            Ok(entry) => Ok(handle::submit(entry, work)),
+            Err(reason) => Err(Refused::new(work, reason)),
+        }
     }
 
     /// Runs a future on the queue's workers, in the pod of the CPU that the caller runs on. One
@@ -243,7 +148,8 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Panics
     /// With what `body` threw, or else with what the first of the scope's items threw, after all
-    /// of them are over.
+    /// of them are over. With [`Forked`](crate::Forked) in a process that `body` forked, where the
+    /// scope's items never end.
     pub fn scope<'env, R>(
         &'env self,
         body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
@@ -266,7 +172,7 @@ impl<P: Platform> Workqueue<P> {
         F: FnOnce() -> R + Send,
         R: Send,
     {
-        if Seat::<P>::here().is_some_and(|seat| self.shared().set.has(seat)) {
+        if Seat::<P>::here().is_some_and(|seat| self.shared().has_worker(seat)) {
             return Ok(work());
         }
         match self.enter(Target::Here) {
@@ -288,7 +194,7 @@ impl<P: Platform> Workqueue<P> {
         T: Send,
         F: Fn(&mut T) + Sync + Send,
     {
-        let workers = self.shared().set.worker_limit();
+        let workers = self.shared().worker_limit();
         let each = |piece: &mut [T]| piece.iter_mut().for_each(&body);
         let run = || spread::<P, _>(elements, workers, &each);
         match self.install(run).map_err(|refused| refused.reason()) {
@@ -310,7 +216,7 @@ impl<P: Platform> Workqueue<P> {
     where
         F: Fn(Range<usize>) + Sync + Send,
     {
-        let workers = self.shared().set.worker_limit();
+        let workers = self.shared().worker_limit();
         match self
             .install(|| spread::<P, _>(numbers, workers, &body))
             .map_err(|refused| refused.reason())
@@ -323,24 +229,18 @@ impl<P: Platform> Workqueue<P> {
     /// Counts an item in; whoever sends it answers for what it borrows.
     #[inline]
     pub(crate) fn enter(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
-        let shared = self.shared();
-        let (lane, door) = match target {
-            Target::Here => shared.lane_here(),
-            Target::Cpu(cpu) => {
-                let route = shared.set.route_to(cpu).ok_or(RefusedReason::NoSuchCpu(cpu))?;
-                (&shared.lanes[route.0], route.1)
-            }
-            Target::Node(node) => {
-                let route = shared.set.route_to_node(node);
-                let route = route.ok_or(RefusedReason::NoSuchNode(node))?;
-                (&shared.lanes[route.0], route.1)
-            }
-        };
-        lane.enter(door).ok_or(RefusedReason::ShutDown)
+        match target {
+            Target::Here => self.shared().enter_here(),
+            target => self.shared().enter(target),
+        }
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        self.shared().is_forked()
     }
 
     pub(crate) fn timers(&self) -> &Arc<Timers<P>> {
-        &self.shared().core.timers
+        self.shared().timers()
     }
 
     /// Lets go of this handle; if it was the last, without waiting.
@@ -350,25 +250,55 @@ impl<P: Platform> Workqueue<P> {
         }
     }
 
-    /// Waits until nothing that was accepted is left, including what items queue meanwhile.
+    /// Waits until nothing that was accepted is left, including what items of this queue queue
+    /// meanwhile: nobody else can, until it returns.
     ///
     /// # Errors
     /// Where an item of this queue calls it: it would wait for itself.
     pub fn drain(&self) -> Result<(), WouldDeadlock> {
-        let shared = self.shared();
-        if runs_item_of::<P>(|lane| shared.owns(lane)) {
-            return Err(WouldDeadlock { queue: self.name().to_owned() });
-        }
-        shared.wait_empty(None).expect("a wait without a deadline does not time out");
-        Ok(())
+        self.shared().drain()
+    }
+
+    /// Waits until all that was queued before the call is over. What is queued meanwhile is not
+    /// waited for; neither is a delayed item whose time has not come.
+    ///
+    /// # Errors
+    /// Where an item of this queue calls it: it would wait for itself.
+    pub fn flush(&self) -> Result<(), WouldDeadlock> {
+        self.shared().flush()
+    }
+
+    /// Lets no further item begin, until [`thaw`](Self::thaw). Items that the pools have already
+    /// go on; what is queued meanwhile waits, in order. A frozen queue whose last handle is
+    /// dropped is thawed, so that nothing is lost.
+    ///
+    /// # Errors
+    /// Where the queue's pools serve as many queues as they can.
+    pub fn freeze(&self) -> Result<(), BuildError> {
+        self.shared().freeze()
+    }
+
+    /// Lets the items go that waited since [`freeze`](Self::freeze), and all that come.
+    ///
+    /// # Errors
+    /// As there; then the queue is still frozen.
+    pub fn thaw(&self) -> Result<(), BuildError> {
+        self.shared().thaw()
+    }
+
+    /// Changes what the queue is while it is used: name what is to change, then
+    /// [`apply`](Change::apply).
+    pub fn change(&self) -> Change<P> {
+        Change::new(Arc::clone(self.shared()))
     }
 
     /// Takes no more work, and waits until all that was accepted is over, or for `timeout`.
     ///
     /// # Errors
-    /// Where work is left when the time is over. It goes on, and the call may be made again.
+    /// Where work is left when the time is over, as it is if the queue is frozen. It goes on, and
+    /// the call may be made again.
     pub fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownTimeout> {
-        self.shared().close();
+        self.shared().close(Closed::ShutDown);
         self.shared().wait_empty(Some(P::now() + timeout))
     }
 
@@ -395,7 +325,13 @@ impl<P: Platform> fmt::Debug for Workqueue<P> {
 
 impl<P: Platform> Drop for Handle<P> {
     fn drop(&mut self) {
-        self.shared.close();
+        if self.shared.is_forked() {
+            // Nobody is there to run what is left, or to be waited for.
+            std::mem::forget(Arc::clone(&self.shared));
+            return;
+        }
+        self.shared.close(Closed::ShutDown);
+        self.shared.thaw_for_good();
         Guests::leave(&self.shared);
         if !self.leaves_waiting && !runs_item_of::<P>(|lane| self.shared.owns(lane)) {
             self.shared.wait_empty(None).expect("a wait without a deadline does not time out");
@@ -410,7 +346,7 @@ impl<P: Platform> Drop for Handle<P> {
         };
         if let Err(error) = P::spawn(spec, Box::new(reap)) {
             tracing::error!(
-                queue = %self.shared.core.name, %error,
+                queue = %self.shared.name(), %error,
                 "a queue that was dropped inside its own item is never freed"
             );
             std::mem::forget(Arc::clone(&self.shared));

@@ -25,9 +25,9 @@ use coreshard_platform::Platform;
 use coreshard_topology::CpuId;
 use tracing::span::Id;
 
-use crate::error::{Refused, RefusedReason};
+use crate::error::Refused;
 use crate::insight::{self, Label, TaskSpan};
-use crate::queue::Shared;
+use crate::queue::{Shared, Visitor};
 use guests::Guest;
 pub(crate) use guests::Guests;
 
@@ -124,7 +124,7 @@ impl<P: Platform> Home<P> {
         if let Some(span) = &runnable.metadata().span {
             insight::task_woken(span);
         }
-        if let Some(entry) = self.guest.queue().enter_near(self.cpu) {
+        if let Ok(entry) = self.guest.queue().enter_near(self.cpu, Visitor::Guest) {
             entry.send_as(
                 || Label::Part,
                 move || {
@@ -175,8 +175,9 @@ where
 {
     let cpu = P::current_cpu();
     // Counted in before the task is made, so that a refused future comes back whole.
-    let Some(entry) = shared.enter_near(cpu) else {
-        return Err(Refused::new(future, RefusedReason::ShutDown));
+    let entry = match shared.enter_near(cpu, Visitor::Stranger) {
+        Ok(entry) => entry,
+        Err(reason) => return Err(Refused::new(future, reason)),
     };
     let home = Home { guest: Guest::new(shared, cpu.index()), cpu };
     let span = entry.task_span::<F>();

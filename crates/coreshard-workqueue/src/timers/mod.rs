@@ -34,6 +34,8 @@ const MOST_FIRED: usize = 64;
 /// The right to use a runtime's timers; the timekeeper ends with the last one.
 pub(crate) struct Timers<P: Platform> {
     clock: Arc<Clock<P>>,
+    /// In which process the timekeeper is.
+    forks: u32,
 }
 
 struct Clock<P: Platform> {
@@ -92,7 +94,7 @@ impl<P: Platform> Timers<P> {
     pub(crate) fn new() -> Self {
         let waiting = Waiting { heap: Heap::new(), keeper_runs: false, stopping: false };
         let clock = Clock { waiting: Padded::new(Lock::new(waiting)), keeper: Parker::new() };
-        Self { clock: Arc::new(clock) }
+        Self { clock: Arc::new(clock), forks: P::forks() }
     }
 
     /// The moment `delay` from now; `Err` with the longest delay that there is, where the clock
@@ -145,6 +147,9 @@ impl<P: Platform> Timers<P> {
 
 impl<P: Platform> Drop for Timers<P> {
     fn drop(&mut self) {
+        if P::forks() != self.forks {
+            return;
+        }
         self.clock.waiting.lock().stopping = true;
         self.clock.keeper.unpark();
     }

@@ -11,10 +11,11 @@ use coreshard_topology::{CpuId, NodeId};
 use super::error::{Kind, WorkError};
 use super::state::{Claimed, NotClaimed, Number, StateWord, Voided};
 use super::token::{Armed, Delayed, Parked, Token};
+use crate::error::RefusedReason;
 use crate::event::Event;
 use crate::pool::{blocking, runs_item_of, runs_work};
-use crate::queue::Workqueue;
-use crate::timers::{Due, Timers};
+use crate::queue::{Entry, Workqueue};
+use crate::timers::{Due, TimerError, Timers};
 
 type Function<P> = Box<dyn FnMut(&Work<P>) + Send>;
 
@@ -53,10 +54,12 @@ pub(super) struct Core<P: Platform> {
     /// Tells those who wait for it.
     pub(super) over: Event<P>,
     pub(super) slot: Lock<P, Slot<P>>,
-    /// The queue that it was queued on last, as [`Workqueue::id`] names it: a hint.
-    queue: P::AtomicU64,
+    /// The limiter that it was to pass last, by its address; 0 for none.
+    limiter: P::AtomicU64,
     /// The type name of its function.
     pub(super) function: &'static str,
+    /// In which process it was made: in one forked from it, what was pending never runs.
+    forks: u32,
     call: P::Cell<Function<P>>,
 }
 
@@ -118,8 +121,9 @@ impl<P: Platform> Work<P> {
             state: StateWord::new(),
             over: Event::new(),
             slot: Lock::new(Slot { parked: None, armed: None }),
-            queue: P::AtomicU64::new(0),
+            limiter: P::AtomicU64::new(0),
             function: std::any::type_name::<F>(),
+            forks: P::forks(),
             call: P::Cell::new(call),
         };
         Self { core: Arc::new(core) }
@@ -174,10 +178,10 @@ impl<P: Platform> Work<P> {
         target: Target,
         delay: Duration,
     ) -> Result<bool, WorkError> {
-        let deadline = self.deadline(delay)?;
+        let deadline = self.deadline(queue, delay)?;
         match self.core.state.claim(deadline.is_some()) {
             Ok(claimed) => self.bring_in(claimed, queue, target, deadline).map(|()| true),
-            Err(NotClaimed::Pending) => Ok(false),
+            Err(NotClaimed::Pending) => self.refuse_forked().map(|()| false),
             Err(NotClaimed::Disabled) => Err(self.error(Kind::Disabled)),
         }
     }
@@ -201,7 +205,7 @@ impl<P: Platform> Work<P> {
         target: Target,
         delay: Duration,
     ) -> Result<bool, WorkError> {
-        let deadline = self.deadline(delay)?;
+        let deadline = self.deadline(queue, delay)?;
         let Ok(claimed) = self.core.state.reclaim(deadline.is_some()) else {
             return Err(self.error(Kind::Disabled));
         };
@@ -221,6 +225,7 @@ impl<P: Platform> Work<P> {
     /// waits in: the wait could never end.
     pub fn flush(&self) -> Result<bool, WorkError> {
         let Some(number) = self.core.state.unfinished() else { return Ok(false) };
+        self.refuse_forked()?;
         self.refuse_inside_itself()?;
         if self.core.state.is_delayed()
             && let Some(delayed) = self.core.disarm(number)
@@ -276,6 +281,9 @@ impl<P: Platform> Work<P> {
     /// As there, and where it is called by the item itself: nothing is changed then.
     pub fn disable_and_wait(&self) -> Result<bool, WorkError> {
         self.refuse_inside_itself()?;
+        if self.is_running() {
+            self.refuse_forked()?;
+        }
         let was_pending = self.disable()?;
         let core = &*self.core;
         if core.state.is_running() {
@@ -316,6 +324,14 @@ impl<P: Platform> Work<P> {
         WorkError::new(self.core.function, kind)
     }
 
+    #[cold]
+    fn refuse_forked(&self) -> Result<(), WorkError> {
+        if P::forks() != self.core.forks {
+            return Err(self.error(Kind::Refused(RefusedReason::Forked)));
+        }
+        Ok(())
+    }
+
     fn refuse_inside_itself(&self) -> Result<(), WorkError> {
         if runs_work::<P>(Arc::as_ptr(&self.core).cast()) {
             return Err(self.error(Kind::InsideItself));
@@ -323,20 +339,27 @@ impl<P: Platform> Work<P> {
         Ok(())
     }
 
-    /// True if this thread runs an item of the ordered queue that the item waits in.
+    /// True if this thread runs the item whose end the item waits for, one at a time.
     fn waits_behind_caller(&self) -> bool {
-        let queue = self.core.queue.load(Relaxed);
-        runs_item_of::<P>(|lane| lane.is_ordered() && lane.queue_id() == queue)
+        let limiter = self.core.limiter.load(Relaxed);
+        limiter != 0 && runs_item_of::<P>(|lane| lane.has_only_turn_of(limiter))
     }
 
     #[inline]
-    fn deadline(&self, delay: Duration) -> Result<Option<coreshard_platform::Time>, WorkError> {
+    fn deadline(
+        &self,
+        queue: &Workqueue<P>,
+        delay: Duration,
+    ) -> Result<Option<coreshard_platform::Time>, WorkError> {
         if delay.is_zero() {
             return Ok(None);
         }
-        Timers::<P>::deadline(delay)
-            .map(Some)
-            .map_err(|longest| self.error(Kind::BeyondClock { delay, longest }))
+        let deadline = Timers::<P>::deadline(delay)
+            .map_err(|longest| self.error(Kind::BeyondClock { delay, longest }))?;
+        // Before the queueing is claimed: others who find it pending rely on it.
+        let keeper = |error| self.error(Kind::Timer(TimerError::Keeper(error)));
+        queue.timers().start_keeper().map_err(keeper)?;
+        Ok(Some(deadline))
     }
 
     /// Brings a claimed queueing to the timers, or to its queue.
@@ -349,6 +372,10 @@ impl<P: Platform> Work<P> {
         deadline: Option<coreshard_platform::Time>,
     ) -> Result<(), WorkError> {
         match deadline {
+            Some(_) if queue.is_forked() => {
+                self.give_up(claimed.number);
+                Err(self.error(Kind::Refused(RefusedReason::Forked)))
+            }
             None => self.send(claimed, queue, target),
             Some(deadline) => self.arm(claimed.number, queue, target, deadline),
         }
@@ -362,24 +389,35 @@ impl<P: Platform> Work<P> {
         queue: &Workqueue<P>,
         target: Target,
     ) -> Result<(), WorkError> {
-        let core = &*self.core;
-        let entry = match queue.enter(target) {
-            Ok(entry) => entry,
-            Err(reason) => {
-                if let Some(voided) = core.state.cancel_number(claimed.number) {
-                    core.see_off(voided);
-                }
-                return Err(self.error(Kind::Refused(reason)));
+        match queue.enter(target) {
+            Ok(entry) => {
+                self.dispatch(claimed, entry);
+                Ok(())
             }
-        };
-        core.queue.store(entry.queue_id(), Relaxed);
+            Err(reason) => {
+                self.give_up(claimed.number);
+                Err(self.error(Kind::Refused(reason)))
+            }
+        }
+    }
+
+    /// Makes the caller's own queueing void, if nobody else did.
+    pub(super) fn give_up(&self, number: Number) {
+        if let Some(voided) = self.core.state.cancel_number(number) {
+            self.core.see_off(voided);
+        }
+    }
+
+    /// Brings a claimed queueing to its place in a queue.
+    #[inline]
+    pub(super) fn dispatch(&self, claimed: Claimed, entry: Entry<'_, P>) {
+        self.core.limiter.store(entry.limiter_id(), Relaxed);
         let token = Token { core: Arc::clone(&self.core), number: claimed.number };
         if claimed.running {
             token.send_while_running(entry);
         } else {
             token.send(entry);
         }
-        Ok(())
     }
 
     /// Leaves a claimed queueing with the timers.
@@ -412,9 +450,7 @@ impl<P: Platform> Work<P> {
             }
             Err(error) => {
                 drop(slot);
-                if let Some(voided) = self.core.state.cancel_number(number) {
-                    self.core.see_off(voided);
-                }
+                self.give_up(number);
                 Err(self.error(Kind::Timer(error)))
             }
         }

@@ -31,6 +31,8 @@ struct Model {
     message: Word,
     seen: Word,
     runs: Word,
+    /// Runs that the first queueing's token began.
+    first_runs: Word,
 }
 
 impl Model {
@@ -44,6 +46,7 @@ impl Model {
             message: Word::new(0),
             seen: Word::new(0),
             runs: Word::new(0),
+            first_runs: Word::new(0),
         })
     }
 
@@ -61,6 +64,13 @@ impl Model {
         true
     }
 
+    /// As `Work::queue` on a queue with a limit, whose turns are taken at once.
+    fn queue_in_turn(&self) -> bool {
+        let Ok(claimed) = self.state.claim(false) else { return false };
+        self.tokens.lock().push(claimed.number);
+        true
+    }
+
     /// As `Token::run`; false where there was nothing in the pool.
     fn work_once(&self) -> bool {
         let Some(number) = self.tokens.lock().pop() else { return false };
@@ -71,6 +81,7 @@ impl Model {
                 Begin::Busy => drop(self.over.wait_until(None, || self.state.await_idle())),
             }
         }
+        self.first_runs.fetch_add(u32::from(number == 1), Relaxed);
         self.run();
         true
     }
@@ -111,8 +122,8 @@ impl Model {
     }
 }
 
-/// Two workers, and an item that is queued again while it runs. Fails with the test of `RUNNING`
-/// taken out of `begin` (loom sees two in the cell at once), and with `end` made Relaxed.
+/// Two workers, and an item that is queued again while it runs: its place is kept. Fails with
+/// `end` made Relaxed, and with `PENDING` cleared by it instead of by `begin`.
 #[test]
 fn loom_an_item_never_runs_on_two_workers_at_once() {
     check(3, || {
@@ -127,6 +138,23 @@ fn loom_an_item_never_runs_on_two_workers_at_once() {
         let runs = model.runs.load(SeqCst);
         assert_eq!(runs, 1 + u32::from(queued), "each queueing runs once");
         assert!(model.state.unfinished().is_none());
+    });
+}
+
+/// Two workers that come upon one item. Fails with the test of `RUNNING` taken out of `begin`:
+/// loom sees two in the cell at once.
+#[test]
+fn loom_a_worker_that_comes_upon_a_running_item_waits() {
+    check(3, || {
+        let model = Model::new();
+        assert!(model.queue_in_turn());
+        let worker = Arc::clone(&model);
+        let worker = loom::thread::spawn(move || worker.work_until_idle());
+        let queued = model.queue_in_turn();
+        model.work_until_idle();
+        worker.join().unwrap();
+        model.work_until_idle();
+        assert_eq!(model.runs.load(SeqCst), 1 + u32::from(queued));
     });
 }
 
@@ -148,7 +176,7 @@ fn loom_the_coming_run_sees_what_was_written_before_a_refused_queueing() {
 }
 
 /// A cancel, a worker and a queueing. Fails with the number left out of `begin`'s test: the token
-/// of the cancelled queueing starts the new one, whose own token then starts a further run.
+/// of the cancelled queueing starts the new one, which was queued elsewhere.
 #[test]
 fn loom_a_queueing_runs_once_or_is_cancelled() {
     check(3, || {
@@ -163,6 +191,7 @@ fn loom_a_queueing_runs_once_or_is_cancelled() {
         model.work_until_idle();
         let queueings = 1 + u32::from(queued) - u32::from(cancelled);
         assert_eq!(model.runs.load(SeqCst), queueings);
+        assert_eq!(model.first_runs.load(SeqCst), u32::from(!cancelled), "it is void");
     });
 }
 

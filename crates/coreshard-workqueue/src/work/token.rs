@@ -3,15 +3,20 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
 use coreshard_platform::Platform;
 
 use super::core::{Core, Target, Work};
 use super::state::{Begin, Number};
+use crate::error::RefusedReason;
 use crate::insight::{Kind, Label};
 use crate::pool::{blocking, inside_work};
 use crate::queue::{Entry, Lane, Workqueue};
-use crate::timers::{Key, Timers};
+use crate::timers::{Due, Key, Timers};
+
+/// How long a delayed item waits whose queue is being drained when its time has come.
+const DRAIN_PAUSE: Duration = Duration::from_millis(1);
 
 /// What a pool holds of a queueing: 16 bytes, so that it travels inside an item's slot.
 pub(super) struct Token<P: Platform> {
@@ -49,12 +54,36 @@ pub(crate) struct Delayed<P: Platform> {
 impl<P: Platform> Delayed<P> {
     /// Its time has come.
     pub(crate) fn fire(self) {
-        if let Some(claimed) = self.work.core.state.fire(self.number)
-            && let Err(error) = self.work.send(claimed, &self.queue, self.target)
-        {
-            tracing::warn!(queue = self.queue.name(), %error, "a delayed work item is lost");
+        match self.queue.enter(self.target) {
+            Ok(entry) => match self.work.core.state.fire(self.number) {
+                Some(claimed) => self.work.dispatch(claimed, entry),
+                None => entry.abandon(),
+            },
+            Err(RefusedReason::Draining) => return self.wait_for_drain(),
+            Err(reason) => {
+                tracing::warn!(
+                    queue = self.queue.name(), work = self.work.function(), %reason,
+                    "a delayed work item is lost"
+                );
+                self.work.give_up(self.number);
+            }
         }
         self.discard();
+    }
+
+    /// The drain is not to wait for it, nor it to be lost: it comes again a little later.
+    fn wait_for_drain(self) {
+        let (work, number) = (self.work.clone(), self.number);
+        let timers = Arc::clone(self.queue.timers());
+        let mut slot = work.core.slot.lock();
+        if let Ok(key) = timers.add(P::now() + DRAIN_PAUSE, Due::Item(self)) {
+            if let Some(armed) = slot.armed.as_mut().filter(|armed| armed.number == number) {
+                armed.key = key;
+            }
+        } else {
+            drop(slot);
+            work.give_up(number);
+        }
     }
 
     /// Lets go of the queue, without waiting for it if this was its last handle.

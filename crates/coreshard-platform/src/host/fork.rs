@@ -1,0 +1,82 @@
+//! fork(2) without exec: the child has one thread, and none of a runtime's workers.
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+
+use crate::platform::ForkHook;
+use crate::{LocalKey, Platform};
+
+/// Forks between the first process and this one. Written before the child has a second thread.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Dead ones are thrown out whenever the list has doubled.
+static HOOKS: Mutex<Hooks> = Mutex::new(Hooks { hooks: Vec::new(), prune_at: 64 });
+
+static REGISTERED: Once = Once::new();
+
+struct Hooks {
+    hooks: Vec<Weak<dyn ForkHook>>,
+    prune_at: usize,
+}
+
+/// What the forking thread holds from before the fork until after it.
+struct Forking {
+    list: MutexGuard<'static, Hooks>,
+    living: Vec<Arc<dyn ForkHook>>,
+}
+
+thread_local! {
+    static FORKING: RefCell<Option<Forking>> = const { RefCell::new(None) };
+}
+
+pub(super) fn count() -> u32 {
+    FORKS.load(Relaxed)
+}
+
+pub(super) fn hook(hook: Weak<dyn ForkHook>) {
+    REGISTERED.call_once(|| {
+        // SAFETY: the handlers are functions of this program, which live as long as it does.
+        let rc = unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
+        // ENOMEM is its only error; a program that is that short ends soon, as it does elsewhere.
+        assert_eq!(rc, 0, "pthread_atfork has no memory");
+    });
+    let mut list = lock();
+    list.hooks.push(hook);
+    if list.hooks.len() >= list.prune_at {
+        list.hooks.retain(|hook| hook.strong_count() > 0);
+        list.prune_at = list.hooks.len().max(32) * 2;
+    }
+}
+
+fn lock() -> MutexGuard<'static, Hooks> {
+    HOOKS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Before the fork: nobody changes the list until it is over.
+extern "C" fn prepare() {
+    let list = lock();
+    let living = list.hooks.iter().filter_map(Weak::upgrade).collect();
+    FORKING.with_borrow_mut(|forking| *forking = Some(Forking { list, living }));
+}
+
+extern "C" fn in_parent() {
+    let forking = FORKING.take();
+    if let Some(Forking { list, living }) = forking {
+        drop(list);
+        drop(living);
+    }
+}
+
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Relaxed);
+    // Whatever pool this thread worked for is not here.
+    super::Host::set_local(LocalKey::Worker, std::ptr::null_mut());
+    if let Some(Forking { list, living }) = FORKING.take() {
+        drop(list);
+        living.iter().for_each(|hook| hook.forked());
+        // The last of one might go here, and wait for threads that are no more.
+        std::mem::forget(living);
+    }
+}

@@ -1,0 +1,191 @@
+//! The pools of one set of attributes, one a pod, and who uses them.
+//!
+//! A set's memory lives as long as somebody may still look at it: a producer may hold on to the
+//! lanes of a queue's past for a moment, and finds them closed. Its *workers* live while somebody
+//! has a [`Lease`]: they go with the last one, and come back with the next.
+
+use std::sync::Arc;
+
+use coreshard_platform::{Lock, Platform, SpawnError};
+use coreshard_topology::{CpuId, NodeId, Pods, Topology};
+
+use crate::attributes::Attributes;
+use crate::pool::{Pool, Seat};
+
+pub(crate) struct PoolSet<P: Platform> {
+    pub(crate) attributes: Arc<Attributes>,
+    pub(crate) pods: Pods,
+    pools: Box<[Arc<Pool<P>>]>,
+    /// Where an item goes that is queued on one of the platform's CPUs, by its id.
+    routes: Arc<[Route]>,
+    /// The door of each of the topology's CPUs, by its id.
+    doors: Box<[u8]>,
+    users: Lock<P, Users>,
+}
+
+/// A pod, and a door of its pool.
+#[derive(Clone, Copy)]
+pub(crate) struct Route {
+    pub(crate) pod: u32,
+    pub(crate) door: u32,
+}
+
+/// Who has a lease.
+enum Users {
+    None,
+    Some(usize),
+    /// The last lease has just ended: workers are going.
+    Leaving,
+}
+
+/// While one is held, a set's workers run.
+pub(crate) struct Lease<P: Platform> {
+    set: Arc<PoolSet<P>>,
+}
+
+impl<P: Platform> PoolSet<P> {
+    /// A set whose pools run; the lease is the first.
+    pub(crate) fn lease_new(
+        attributes: Arc<Attributes>,
+        pods: Pods,
+        pools: Box<[Arc<Pool<P>>]>,
+        routes: Arc<[Route]>,
+        doors: Box<[u8]>,
+    ) -> Lease<P> {
+        let users = Lock::new(Users::Some(1));
+        Lease { set: Arc::new(Self { attributes, pods, pools, routes, doors, users }) }
+    }
+
+    /// A lease, for which workers come back where there are none. `None` while the last user's
+    /// workers are going.
+    ///
+    /// # Errors
+    /// Where a worker cannot be started; then the set is as it was.
+    pub(crate) fn lease(self: &Arc<Self>) -> Result<Option<Lease<P>>, SpawnError> {
+        let mut users = self.users.lock();
+        match &mut *users {
+            Users::Leaving => return Ok(None),
+            Users::Some(count) => *count += 1,
+            Users::None => {
+                for (at, pool) in self.pools.iter().enumerate() {
+                    if let Err(error) = pool.restart() {
+                        self.pools[..at].iter().for_each(|pool| pool.stop());
+                        return Err(error);
+                    }
+                }
+                *users = Users::Some(1);
+            }
+        }
+        Ok(Some(Lease { set: Arc::clone(self) }))
+    }
+
+    pub(crate) fn pools(&self) -> impl Iterator<Item = &Arc<Pool<P>>> {
+        self.pools.iter()
+    }
+
+    /// True if the worker is of one of these pools.
+    pub(crate) fn has(&self, seat: Seat<'_, P>) -> bool {
+        seat.pool_is(|pool| Arc::ptr_eq(&pool.attributes, &self.attributes))
+    }
+
+    /// Workers that may run at once.
+    pub(crate) fn worker_limit(&self) -> usize {
+        self.pools.iter().map(|pool| pool.place.limit).sum()
+    }
+
+    /// Tells each pool of the others, the nearest first, so that its workers can help those of
+    /// the others with forked work. At equal distance they begin with the next after themselves.
+    /// What is strict stays in its pod.
+    pub(crate) fn introduce(&self, topology: &Topology) {
+        let place = |pool: &Arc<Pool<P>>| {
+            let first = pool.place.cpus.iter().next();
+            first.and_then(|cpu| topology.cpu(cpu)).map(|cpu| (cpu.llc, cpu.node))
+        };
+        let places: Vec<_> = self.pools.iter().map(place).collect();
+        let others = if self.attributes.strict { 0 } else { self.pools.len().saturating_sub(1) };
+        for (at, pool) in self.pools.iter().enumerate() {
+            let mut others: Vec<usize> =
+                (1..=others).map(|step| (at + step) % self.pools.len()).collect();
+            others.sort_by_key(|&other| match (places[at], places[other]) {
+                (Some((llc, _)), Some((other_llc, _))) if llc == other_llc => 0,
+                (Some((_, node)), Some((_, other_node))) if node == other_node => 1,
+                _ => 2,
+            });
+            pool.set_neighbours(Some(
+                others.iter().map(|&at| Arc::clone(&self.pools[at])).collect(),
+            ));
+        }
+    }
+
+    /// By the platform's CPU ids.
+    pub(crate) fn routes(&self) -> &Arc<[Route]> {
+        &self.routes
+    }
+
+    /// The pod that `cpu` belongs to, and its door there.
+    pub(crate) fn route_to(&self, cpu: CpuId) -> Option<(usize, usize)> {
+        let pod = self.pods.pod_of(cpu)?;
+        Some((pod.index(), usize::from(self.doors[cpu.index()])))
+    }
+
+    /// A pod on `node`, and a door there.
+    pub(crate) fn route_to_node(&self, node: NodeId) -> Option<(usize, usize)> {
+        let cpu = P::current_cpu().index();
+        let (here, door) =
+            self.routes.get(cpu).map_or((0, 0), |route| (route.pod as usize, route.door as usize));
+        if self.pools[here].place.node == Some(node) {
+            return Some((here, door));
+        }
+        let on_node =
+            || (0..self.pools.len()).filter(|pod| self.pools[*pod].place.node == Some(node));
+        let pod = on_node().nth(cpu % on_node().count().max(1))?;
+        Some((pod, cpu % self.pools[pod].doors()))
+    }
+}
+
+impl<P: Platform> Lease<P> {
+    pub(crate) fn set(&self) -> &Arc<PoolSet<P>> {
+        &self.set
+    }
+}
+
+impl<P: Platform> Clone for Lease<P> {
+    fn clone(&self) -> Self {
+        if let Users::Some(count) = &mut *self.set.users.lock() {
+            *count += 1;
+        }
+        Self { set: Arc::clone(&self.set) }
+    }
+}
+
+impl<P: Platform> Drop for Lease<P> {
+    fn drop(&mut self) {
+        {
+            let mut users = self.set.users.lock();
+            match &mut *users {
+                Users::Some(1) => *users = Users::Leaving,
+                Users::Some(count) => {
+                    *count -= 1;
+                    return;
+                }
+                Users::None | Users::Leaving => unreachable!("this lease was counted"),
+            }
+        }
+        // Not under the lock: an item may be waiting for it, and is waited for here.
+        self.set.pools.iter().for_each(|pool| pool.stop());
+        *self.set.users.lock() = Users::None;
+    }
+}
+
+impl<P: Platform> Drop for PoolSet<P> {
+    fn drop(&mut self) {
+        // They hold one another.
+        self.pools.iter().for_each(|pool| pool.set_neighbours(None));
+        let monitor = self.pools.first().map(|pool| pool.monitor());
+        self.pools = Box::default();
+        // It goes with the last pool.
+        if let Some(monitor) = monitor {
+            monitor.wake();
+        }
+    }
+}

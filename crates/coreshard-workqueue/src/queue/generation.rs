@@ -1,0 +1,131 @@
+//! A queue's lanes for a while: one to each pool of a set.
+
+use std::sync::Arc;
+
+use coreshard_platform::Platform;
+
+use super::lane::{Core, Entry, Lane};
+use super::limiter::{Limits, MaxActive};
+use crate::error::RefusedReason;
+use crate::pool_set::{Lease, PoolSet, Route};
+use crate::work::Target;
+
+/// Which limiter the lanes of a generation lead through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passage {
+    Free,
+    One,
+    OnePerNode,
+}
+
+impl Passage {
+    pub(super) fn of<P: Platform>(limits: &Limits<P>) -> Self {
+        match limits.asked() {
+            MaxActive::ByNode(_) => Self::OnePerNode,
+            _ if limits.limits() => Self::One,
+            _ => Self::Free,
+        }
+    }
+}
+
+/// Rules: `I:` set when it is made; `L:` under the switch's lock.
+pub(super) struct Generation<P: Platform> {
+    /// I: a copy of the set's, one step nearer.
+    routes: Arc<[Route]>,
+    /// I: by pod. A lane's own words are shared by producers and workers.
+    pub(super) lanes: Box<[Lane<P>]>,
+    /// I:
+    pub(super) set: Arc<PoolSet<P>>,
+    /// I:
+    pub(super) passage: Passage,
+    /// L: keeps the pools' workers while there are items.
+    pub(super) lease: Option<Lease<P>>,
+    /// L: callers that wait for its last item.
+    pub(super) waiters: usize,
+}
+
+impl<P: Platform> Generation<P> {
+    /// Closed, until it is published. `None` where a pool serves as many queues as it can.
+    pub(super) fn new(
+        lease: Lease<P>,
+        core: &Arc<Core<P>>,
+        limits: &mut Limits<P>,
+    ) -> Option<Self> {
+        let set = Arc::clone(lease.set());
+        let passage = Passage::of(limits);
+        let lanes: Box<[Lane<P>]> = set
+            .pools()
+            .zip(set.pods.iter())
+            .map(|(pool, pod)| {
+                let limiter = (passage != Passage::Free).then(|| limits.limiter(pod.node));
+                Lane::new(Arc::clone(pool), Arc::clone(core), limiter)
+            })
+            .collect::<Option<_>>()?;
+        lanes.iter().for_each(Lane::settle);
+        lanes.iter().for_each(Lane::close);
+        let routes = Arc::clone(set.routes());
+        Some(Self { routes, lanes, set, passage, lease: Some(lease), waiters: 0 })
+    }
+
+    /// The pod and the door of the CPU that the caller runs on. CPUs that the set does not serve
+    /// have a pod near them.
+    #[inline]
+    pub(super) fn route_here(&self) -> (usize, usize) {
+        // CPUs beyond those known when the set was made (hotplug) go to the first pod.
+        self.routes
+            .get(P::current_cpu().index())
+            .map_or((0, 0), |route| (route.pod as usize, route.door as usize))
+    }
+
+    fn route(&self, target: Target) -> Result<(usize, usize), RefusedReason> {
+        match target {
+            Target::Here => Ok(self.route_here()),
+            Target::Cpu(cpu) => self.set.route_to(cpu).ok_or(RefusedReason::NoSuchCpu(cpu)),
+            Target::Node(node) => {
+                self.set.route_to_node(node).ok_or(RefusedReason::NoSuchNode(node))
+            }
+        }
+    }
+
+    /// Counts an item in; `Ok(None)` where the generation is closed.
+    pub(super) fn enter(&self, target: Target) -> Result<Option<Entry<'_, P>>, RefusedReason> {
+        let (pod, door) = self.route(target)?;
+        Ok(self.lanes[pod].enter(door))
+    }
+
+    pub(super) fn enter_closed(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
+        let (pod, door) = self.route(target)?;
+        Ok(self.lanes[pod].enter_closed(door))
+    }
+
+    pub(super) fn close(&self) {
+        self.lanes.iter().for_each(Lane::close);
+    }
+
+    pub(super) fn open(&self) {
+        self.lanes.iter().for_each(Lane::open);
+    }
+
+    pub(super) fn watch(&self) {
+        self.lanes.iter().for_each(Lane::watch);
+    }
+
+    pub(super) fn unwatch(&self) {
+        self.lanes.iter().for_each(Lane::unwatch);
+    }
+
+    pub(super) fn done(&self) -> u64 {
+        self.lanes.iter().map(Lane::done).sum()
+    }
+
+    pub(super) fn queued(&self) -> u64 {
+        self.lanes.iter().map(Lane::queued).sum()
+    }
+
+    /// Items that were accepted and are not over. Exact at some moment during the call: `done` is
+    /// read first, so an item that moves meanwhile can only make the answer larger.
+    pub(super) fn in_flight(&self) -> u64 {
+        let done = self.done();
+        self.queued().saturating_sub(done)
+    }
+}

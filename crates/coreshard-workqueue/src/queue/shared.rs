@@ -1,0 +1,279 @@
+//! The queue itself, behind its handles.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use coreshard_platform::{ForkHook, Lock, Platform, Time};
+use coreshard_topology::CpuId;
+
+use super::builder::Request;
+use super::lane::{Core, Entry, Lane};
+use super::limiter::MaxActive;
+pub(crate) use super::switch::{Closed, Visitor};
+use super::switch::{NoRoom, Switch};
+use crate::error::{BuildError, BuildErrorKind, RefusedReason, ShutdownTimeout, WouldDeadlock};
+use crate::event::Event;
+use crate::insight::{Insight, QueueTally, Times};
+use crate::pool::{Retiring, Seat, runs_item_of};
+use crate::pool_set::Lease;
+use crate::runtime::Machine;
+use crate::stats::QueueStats;
+use crate::task::Guests;
+use crate::timers::Timers;
+use crate::work::Target;
+
+/// It is freed when no handle is left and all its items are over.
+pub(crate) struct Shared<P: Platform> {
+    core: Arc<Core<P>>,
+    switch: Switch<P>,
+    event: Arc<Event<P>>,
+    machine: Arc<Machine<P>>,
+    /// What was asked for, and is in force. Held through a change, so that there is one at a time.
+    request: Lock<P, Request>,
+    pub(crate) guests: Guests<P>,
+}
+
+impl<P: Platform> Shared<P> {
+    /// `None` where a pool serves as many queues as it can.
+    pub(crate) fn new(
+        request: Request,
+        lease: Lease<P>,
+        machine: Arc<Machine<P>>,
+    ) -> Option<Arc<Self>> {
+        let core = Arc::new(Core {
+            name: request.name.clone(),
+            panic_handler: request.panic_handler.clone(),
+            panic_policy: request.panic_policy,
+            is_ordered: request.max_active == MaxActive::Ordered,
+            timers: Arc::clone(&machine.timers),
+            shared: OnceLock::new(),
+            insight: Insight::new(request.insight, lease.set().routes().len()),
+        });
+        let switch = Switch::new(lease, &core, request.max_active)?;
+        let event = Arc::clone(&machine.event);
+        let request = Lock::new(request);
+        let guests = Guests::new(switch.current().lanes.len());
+        let shared = Arc::new(Self { core, switch, event, machine, request, guests });
+        let _ = shared.core.shared.set(Arc::downgrade(&shared));
+        let hook: Weak<Self> = Arc::downgrade(&shared);
+        P::on_fork(hook);
+        Some(shared)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.core.name
+    }
+
+    pub(super) fn timers(&self) -> &Arc<Timers<P>> {
+        &self.core.timers
+    }
+
+    #[inline(always)]
+    pub(super) fn enter_here(&self) -> Result<Entry<'_, P>, RefusedReason> {
+        self.switch.enter_here()
+    }
+
+    /// Counts an item in at the pod of `cpu`, by the caller's own door if it is there, too. One of
+    /// a guest (a task that exists already) is taken while the queue is drained, too.
+    #[inline]
+    pub(crate) fn enter_near(
+        &self,
+        cpu: CpuId,
+        visitor: Visitor,
+    ) -> Result<Entry<'_, P>, RefusedReason> {
+        self.switch.enter_near(cpu, visitor)
+    }
+
+    /// True if the worker is of one of the queue's pools.
+    pub(super) fn has_worker(&self, seat: Seat<'_, P>) -> bool {
+        self.switch.current().set.has(seat)
+    }
+
+    /// Workers that may run at once.
+    pub(super) fn worker_limit(&self) -> usize {
+        self.switch.current().set.worker_limit()
+    }
+
+    pub(super) fn enter(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
+        self.switch.enter(target)
+    }
+
+    /// True if `lane` is one of this queue's.
+    pub(super) fn owns(&self, lane: &Lane<P>) -> bool {
+        Arc::ptr_eq(&self.core, &lane.core)
+    }
+
+    pub(crate) fn close(&self, closed: Closed) {
+        self.switch.close(closed);
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        self.switch.is_forked()
+    }
+
+    /// Lets what waits frozen go, for a queue that nobody can thaw any more.
+    pub(super) fn thaw_for_good(&self) {
+        self.switch.thaw_limits();
+    }
+
+    pub(super) fn in_flight(&self) -> u64 {
+        self.switch.in_flight()
+    }
+
+    /// Waits until nothing is in flight, or until `deadline`.
+    pub(crate) fn wait_empty(&self, deadline: Option<Time>) -> Result<(), ShutdownTimeout> {
+        if self.is_forked() {
+            return Err(ShutdownTimeout { in_flight: self.switch.current().in_flight() });
+        }
+        if self.switch.wait_for_all(deadline, &self.event) {
+            Ok(())
+        } else {
+            Err(ShutdownTimeout { in_flight: self.in_flight() })
+        }
+    }
+
+    fn refuse_inside(&self, what: &'static str) -> Result<(), WouldDeadlock> {
+        if self.is_forked() {
+            return Err(WouldDeadlock::forked(self.name(), what));
+        }
+        if runs_item_of::<P>(|lane| self.owns(lane)) {
+            return Err(WouldDeadlock::inside(self.name(), what));
+        }
+        Ok(())
+    }
+
+    pub(super) fn drain(&self) -> Result<(), WouldDeadlock> {
+        self.refuse_inside("drained")?;
+        self.switch.begin_drain();
+        let drained = self.wait_empty(None);
+        self.switch.end_drain();
+        drained.expect("a wait without a deadline does not time out");
+        Ok(())
+    }
+
+    pub(super) fn flush(&self) -> Result<(), WouldDeadlock> {
+        self.refuse_inside("flushed")?;
+        match self.switch.cut(&self.core) {
+            Ok(None) => {}
+            Ok(Some(awaited)) => self.switch.wait_for(&awaited, &self.event),
+            Err(NoRoom) => {
+                // No lanes to tell old from new by: waits for the new ones too.
+                let waited = self.wait_empty(None);
+                waited.expect("a wait without a deadline does not time out");
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn freeze(self: &Arc<Self>) -> Result<(), BuildError> {
+        self.set_frozen(true)
+    }
+
+    pub(super) fn thaw(self: &Arc<Self>) -> Result<(), BuildError> {
+        self.set_frozen(false)
+    }
+
+    fn set_frozen(self: &Arc<Self>, is_frozen: bool) -> Result<(), BuildError> {
+        self.refuse_forked()?;
+        let _one_at_a_time = self.request.lock();
+        let lease = self.switch.lease();
+        self.switch
+            .change(lease, &self.core, |limits| limits.set_frozen(is_frozen))
+            .map_err(|NoRoom| self.error(BuildErrorKind::TooManyQueues))?;
+        self.reap_soon();
+        Ok(())
+    }
+
+    /// Changes what the queue is. Items that were queued before stay where they are, and run
+    /// there; those that come after find the queue as it is then.
+    pub(crate) fn change(
+        self: &Arc<Self>,
+        edit: impl FnOnce(&mut Request),
+    ) -> Result<(), BuildError> {
+        self.refuse_forked()?;
+        let mut request = self.request.lock();
+        let mut wanted = request.clone();
+        edit(&mut wanted);
+        if self.core.is_ordered != (wanted.max_active == MaxActive::Ordered) {
+            return Err(self.error(BuildErrorKind::OrderedLimit));
+        }
+        let attributes = self.machine.attributes(&wanted).map_err(|kind| self.error(kind))?;
+        let current = self.switch.lease();
+        let lease = if *current.set().attributes == attributes {
+            current
+        } else {
+            self.machine.lease(attributes, &wanted).map_err(|kind| self.error(kind))?
+        };
+        let asked = wanted.max_active;
+        self.switch
+            .change(lease, &self.core, |limits| limits.set_asked(asked))
+            .map_err(|NoRoom| self.error(BuildErrorKind::TooManyQueues))?;
+        *request = wanted;
+        drop(request);
+        self.reap_soon();
+        Ok(())
+    }
+
+    /// Lets workers go that only past items needed, now or when these are over.
+    fn reap_soon(self: &Arc<Self>) {
+        if self.switch.reap() {
+            let queue: Weak<Self> = Arc::downgrade(self);
+            self.machine.monitor.retire(queue);
+        }
+    }
+
+    fn refuse_forked(&self) -> Result<(), BuildError> {
+        if self.is_forked() { Err(self.error(BuildErrorKind::Forked)) } else { Ok(()) }
+    }
+
+    fn error(&self, kind: BuildErrorKind) -> BuildError {
+        BuildError::new(format!("workqueue {:?}", self.name()), kind)
+    }
+
+    pub(crate) fn stats(&self) -> QueueStats {
+        if self.is_forked() {
+            let current = self.switch.current();
+            return QueueStats {
+                name: self.name().to_owned(),
+                scope: current.set.attributes.scope,
+                queued: current.queued(),
+                run: current.done(),
+                active: 0,
+                waiting: 0,
+                is_frozen: false,
+                tally: QueueTally::default(),
+                times: None,
+                pools: Vec::new(),
+            };
+        }
+        // First, since it brings the queue's CPU time up to date.
+        let set = &self.switch.current().set;
+        let pools = set.pools().map(|pool| pool.stats()).collect();
+        let insight = &self.core.insight;
+        let (queued, run) = self.switch.counts();
+        let (active, waiting, is_frozen) = self.switch.turns();
+        QueueStats {
+            name: self.name().to_owned(),
+            scope: set.attributes.scope,
+            queued,
+            run,
+            active: active as u64,
+            waiting: waiting as u64,
+            is_frozen,
+            tally: insight.tally.read(),
+            times: insight.times.as_ref().map(Times::read),
+            pools,
+        }
+    }
+}
+
+impl<P: Platform> ForkHook for Shared<P> {
+    fn forked(&self) {
+        self.switch.close_in_fork();
+    }
+}
+
+impl<P: Platform> Retiring for Shared<P> {
+    fn reap(&self) -> bool {
+        self.switch.reap()
+    }
+}

@@ -1,0 +1,439 @@
+//! Which of a queue's generations takes what is queued. `README.md` beside this file tells the
+//! protocol.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use coreshard_platform::{AtomicInt, AtomicPointer, Lock, Platform, Time};
+use coreshard_topology::CpuId;
+
+use super::generation::{Generation, Passage};
+use super::lane::{Core, Entry};
+use super::limiter::{Limits, MaxActive};
+use crate::error::RefusedReason;
+use crate::event::Event;
+use crate::pool::{blocking, runs_item_of};
+use crate::pool_set::{Lease, PoolSet};
+use crate::work::Target;
+
+/// Why a queue takes nothing more, for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closed {
+    ShutDown,
+    Panicked,
+}
+
+/// Who brings an item in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Visitor {
+    /// Anybody: refused while the queue is drained, unless it is one of its own items.
+    Stranger,
+    /// A task of the queue that was woken: refused by a closed queue alone.
+    Guest,
+}
+
+impl From<Closed> for RefusedReason {
+    fn from(closed: Closed) -> Self {
+        match closed {
+            Closed::ShutDown => Self::ShutDown,
+            Closed::Panicked => Self::Panicked,
+        }
+    }
+}
+
+/// A queue's generations. They stay where they are until the queue is freed, so that a producer
+/// may hold on to one that is past: it finds that closed, and comes again.
+pub(super) struct Switch<P: Platform> {
+    /// Read by every producer; written under the lock.
+    current: P::AtomicPtr<Generation<P>>,
+    /// 1 in the child of a fork: the lock may be held there by a thread that is no more.
+    forked: P::AtomicU32,
+    inner: Lock<P, Inner<P>>,
+}
+
+/// All of it `L:`.
+struct Inner<P: Platform> {
+    /// The boxes' contents do not move.
+    all: Vec<*mut Generation<P>>,
+    limits: Limits<P>,
+    closed: Option<Closed>,
+    /// Callers inside `drain`.
+    drainers: usize,
+}
+
+// SAFETY: the pointers are boxes of this switch's; generations are made to be shared.
+#[allow(unsafe_code)]
+unsafe impl<P: Platform> Send for Inner<P> {}
+
+/// A pool of the set serves as many queues as it can.
+#[derive(Debug)]
+pub(super) struct NoRoom;
+
+/// What waits for the last item of some generations; see [`Switch::wait_for`].
+pub(super) struct Awaited<P: Platform> {
+    generations: Vec<*mut Generation<P>>,
+}
+
+impl<P: Platform> Switch<P> {
+    pub(super) fn new(lease: Lease<P>, core: &Arc<Core<P>>, asked: MaxActive) -> Option<Self> {
+        let mut limits = Limits::new(asked);
+        let first = Generation::new(lease, core, &mut limits)?;
+        share_among_nodes(&mut limits, &first.set);
+        first.open();
+        let first = Box::into_raw(Box::new(first));
+        let inner = Inner { all: vec![first], limits, closed: None, drainers: 0 };
+        Some(Self {
+            current: P::AtomicPtr::new(first),
+            forked: P::AtomicU32::new(0),
+            inner: Lock::new(inner),
+        })
+    }
+
+    #[inline]
+    #[allow(unsafe_code)]
+    pub(super) fn current(&self) -> &Generation<P> {
+        // Acquire pairs with the Release in `publish`. SAFETY: generations are freed with the
+        // switch alone, and nobody has an exclusive reference to the fields that are not `L:`.
+        unsafe { &*self.current.load(Acquire) }
+    }
+
+    /// Counts an item in at the caller's pod, where the queue takes any.
+    #[inline(always)]
+    pub(super) fn enter_here(&self) -> Result<Entry<'_, P>, RefusedReason> {
+        let current = self.current();
+        let (pod, door) = current.route_here();
+        match current.lanes[pod].enter(door) {
+            Some(entry) => Ok(entry),
+            None => self.enter_slowly(Target::Here, Visitor::Stranger),
+        }
+    }
+
+    /// Counts an item in at the pod of `cpu`, by the caller's own door if it is there, too.
+    #[inline]
+    pub(super) fn enter_near(
+        &self,
+        cpu: CpuId,
+        visitor: Visitor,
+    ) -> Result<Entry<'_, P>, RefusedReason> {
+        let current = self.current();
+        let here = current.route_here();
+        let (pod, door) = match current.set.route_to(cpu) {
+            Some(there) if there.0 != here.0 => there,
+            _ => here,
+        };
+        match current.lanes[pod].enter(door) {
+            Some(entry) => Ok(entry),
+            None => self.enter_slowly(Target::Here, visitor),
+        }
+    }
+
+    /// Counts an item in, where the queue takes any.
+    pub(super) fn enter(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
+        match self.current().enter(target)? {
+            Some(entry) => Ok(entry),
+            None => self.enter_slowly(target, Visitor::Stranger),
+        }
+    }
+
+    /// The generation was closed: it is past, or the queue takes nothing at the moment.
+    #[cold]
+    fn enter_slowly(
+        &self,
+        target: Target,
+        visitor: Visitor,
+    ) -> Result<Entry<'_, P>, RefusedReason> {
+        if self.is_forked() {
+            return Err(RefusedReason::Forked);
+        }
+        let inner = self.inner.lock();
+        if let Some(closed) = inner.closed {
+            return Err(closed.into());
+        }
+        let current = self.current();
+        if inner.drainers > 0 && visitor == Visitor::Stranger {
+            let queue = current.lanes[0].queue_id();
+            if !runs_item_of::<P>(|lane| lane.queue_id() == queue) {
+                return Err(RefusedReason::Draining);
+            }
+        }
+        // Under the lock it stays current, so its workers are there.
+        current.enter_closed(target)
+    }
+
+    /// Changes the limits, and makes a generation on the lease's pools current. Items that came
+    /// before stay where they are.
+    pub(super) fn change(
+        &self,
+        lease: Lease<P>,
+        core: &Arc<Core<P>>,
+        limits: impl FnOnce(&mut Limits<P>),
+    ) -> Result<(), NoRoom> {
+        let mut inner = self.inner.lock();
+        let before = (inner.limits.asked(), inner.limits.is_frozen());
+        limits(&mut inner.limits);
+        match inner.prepare(lease, core, None) {
+            Ok(next) => {
+                inner.publish(self, next);
+                Ok(())
+            }
+            Err(no_room) => {
+                inner.limits.set_asked(before.0);
+                inner.limits.set_frozen(before.1);
+                Err(no_room)
+            }
+        }
+    }
+
+    /// The lease of the current generation's pools.
+    pub(super) fn lease(&self) -> Lease<P> {
+        let _inner = self.inner.lock();
+        let lease = self.current().lease.clone();
+        lease.expect("the current generation's workers are there")
+    }
+
+    pub(super) fn close(&self, closed: Closed) {
+        let mut inner = self.inner.lock();
+        inner.closed.get_or_insert(closed);
+        self.current().close();
+    }
+
+    /// In the child of a fork: without the lock.
+    pub(super) fn close_in_fork(&self) {
+        self.forked.store(1, Release);
+        self.current().close();
+    }
+
+    /// True in the child of a fork: nobody is there to run anything.
+    pub(super) fn is_forked(&self) -> bool {
+        self.forked.load(Acquire) != 0
+    }
+
+    /// Until [`Self::end_drain`], items of the queue itself alone can queue further ones.
+    pub(super) fn begin_drain(&self) {
+        let mut inner = self.inner.lock();
+        inner.drainers += 1;
+        self.current().close();
+    }
+
+    pub(super) fn end_drain(&self) {
+        let mut inner = self.inner.lock();
+        inner.drainers -= 1;
+        if inner.takes_all() {
+            self.current().open();
+        }
+    }
+
+    /// All that was queued so far: what comes from here on goes to another generation. `None`
+    /// where nothing is left to wait for.
+    pub(super) fn cut(&self, core: &Arc<Core<P>>) -> Result<Option<Awaited<P>>, NoRoom> {
+        let mut inner = self.inner.lock();
+        let left: Vec<_> = inner.pointers().filter(|at| Self::at(*at).in_flight() > 0).collect();
+        if left.is_empty() {
+            return Ok(None);
+        }
+        if self.current().in_flight() > 0 {
+            let lease = self.current().lease.clone();
+            let lease = lease.expect("the current generation's workers are there");
+            let next = inner.prepare(lease, core, Some(self.current.load(Acquire)))?;
+            inner.publish(self, next);
+        }
+        for generation in &left {
+            inner.waiters(*generation, 1);
+        }
+        Ok(Some(Awaited { generations: left }))
+    }
+
+    /// Waits until the last item of these generations is over.
+    pub(super) fn wait_for(&self, awaited: &Awaited<P>, event: &Event<P>) {
+        wait_empty(event, None, || awaited.generations.iter().map(|at| Self::at(*at)));
+        let mut inner = self.inner.lock();
+        for generation in &awaited.generations {
+            inner.waiters(*generation, -1);
+        }
+    }
+
+    /// Waits until nothing is in flight, or until `deadline`. True if nothing is.
+    pub(super) fn wait_for_all(&self, deadline: Option<Time>, event: &Event<P>) -> bool {
+        // A generation that is made meanwhile is empty, or looked at in the next round.
+        loop {
+            let all: Vec<_> = self.inner.lock().all.clone();
+            if !wait_empty(event, deadline, || all.iter().map(|at| Self::at(*at))) {
+                return false;
+            }
+            if self.inner.lock().all.len() == all.len() {
+                return true;
+            }
+        }
+    }
+
+    /// Lets what waits frozen go.
+    pub(super) fn thaw_limits(&self) {
+        self.inner.lock().limits.set_frozen(false);
+    }
+
+    /// Items that were queued and that are over, of all generations.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let inner = self.inner.lock();
+        // `done` first, so that it is never more than `queued`.
+        let done = inner.pointers().map(|at| Self::at(at).done()).sum();
+        (inner.pointers().map(|at| Self::at(at).queued()).sum(), done)
+    }
+
+    pub(super) fn in_flight(&self) -> u64 {
+        let (queued, done) = self.counts();
+        queued.saturating_sub(done)
+    }
+
+    /// Items with a turn and without, where the queue has a limit; and whether it is frozen.
+    pub(super) fn turns(&self) -> (usize, usize, bool) {
+        let inner = self.inner.lock();
+        let (active, waiting) = inner.limits.counts();
+        (active, waiting, inner.limits.is_frozen())
+    }
+
+    /// Lets the workers of past generations go whose last item is over. True if some are left.
+    pub(super) fn reap(&self) -> bool {
+        let mut inner = self.inner.lock();
+        let (leases, left) = inner.reap(self.current.load(Acquire));
+        drop(inner);
+        // Workers are waited for: not under the lock.
+        drop(leases);
+        left
+    }
+
+    #[allow(unsafe_code)]
+    fn at<'switch>(at: *mut Generation<P>) -> &'switch Generation<P> {
+        // SAFETY: as in `current`; the callers' borrows of the switch keep it.
+        unsafe { &*at }
+    }
+}
+
+impl<P: Platform> Inner<P> {
+    fn takes_all(&self) -> bool {
+        self.closed.is_none() && self.drainers == 0
+    }
+
+    fn pointers(&self) -> impl Iterator<Item = *mut Generation<P>> {
+        self.all.iter().copied()
+    }
+
+    #[allow(unsafe_code)]
+    fn waiters(&mut self, at: *mut Generation<P>, change: isize) {
+        // SAFETY: the field is `L:`, and this is the lock's holder.
+        let waiters = unsafe { &mut (*at).waiters };
+        *waiters = waiters.checked_add_signed(change).expect("each waiter leaves once");
+    }
+
+    /// A generation on the lease's pools: one from the past that nobody waits for, or a new one.
+    /// Where `but` is given it is another than that, and empty.
+    #[allow(unsafe_code)]
+    fn prepare(
+        &mut self,
+        lease: Lease<P>,
+        core: &Arc<Core<P>>,
+        but: Option<*mut Generation<P>>,
+    ) -> Result<*mut Generation<P>, NoRoom> {
+        let passage = Passage::of(&self.limits);
+        let known = self.pointers().find(|at| {
+            let generation = Switch::at(*at);
+            Arc::ptr_eq(&generation.set, lease.set())
+                && generation.passage == passage
+                && generation.waiters == 0
+                && but.is_none_or(|but| *at != but && generation.in_flight() == 0)
+        });
+        let next = match known {
+            Some(at) => {
+                // SAFETY: the field is `L:`, and this is the lock's holder.
+                unsafe { (*at).lease.get_or_insert(lease) };
+                at
+            }
+            None => {
+                let made = Generation::new(lease, core, &mut self.limits).ok_or(NoRoom)?;
+                let at = Box::into_raw(Box::new(made));
+                self.all.push(at);
+                at
+            }
+        };
+        share_among_nodes(&mut self.limits, &Switch::at(next).set);
+        Ok(next)
+    }
+
+    /// Makes `next` current and closes the one before it.
+    fn publish(&mut self, switch: &Switch<P>, next: *mut Generation<P>) {
+        let before = switch.current.load(Acquire);
+        if before == next {
+            return;
+        }
+        // Opened first: who finds the old one closed finds this one open.
+        if self.takes_all() {
+            Switch::at(next).open();
+        }
+        // Release: who reads the pointer sees the generation.
+        switch.current.store(next, Release);
+        Switch::at(before).close();
+    }
+
+    #[allow(unsafe_code)]
+    fn reap(&mut self, current: *mut Generation<P>) -> (Vec<Lease<P>>, bool) {
+        let mut left = false;
+        let mut leases = Vec::new();
+        for at in self.pointers() {
+            if at == current {
+                continue;
+            }
+            let generation = Switch::at(at);
+            // Closed, so once it is empty it stays so.
+            if generation.in_flight() > 0 {
+                left |= generation.lease.is_some();
+                continue;
+            }
+            // SAFETY: the field is `L:`, and this is the lock's holder.
+            leases.extend(unsafe { (*at).lease.take() });
+        }
+        (leases, left)
+    }
+}
+
+/// Says to the limits how many CPUs of each node a set uses.
+fn share_among_nodes<P: Platform>(limits: &mut Limits<P>, set: &PoolSet<P>) {
+    limits.set_cpus(|node| {
+        let on_node = set.pods.iter().filter(|pod| pod.node == Some(node));
+        on_node.map(|pod| pod.cpus.len()).sum()
+    });
+}
+
+/// Waits until these generations are empty, or until `deadline`.
+fn wait_empty<'queue, P: Platform, I>(
+    event: &Event<P>,
+    deadline: Option<Time>,
+    generations: impl Fn() -> I,
+) -> bool
+where
+    I: Iterator<Item = &'queue Generation<P>>,
+{
+    let in_flight = || {
+        // All `done` first: an item that queues another and ends is not missed.
+        let done: u64 = generations().map(Generation::done).sum();
+        generations().map(Generation::queued).sum::<u64>().saturating_sub(done)
+    };
+    let empty = || {
+        // Before the counts are read: a worker that counts later sees the flag.
+        generations().for_each(Generation::watch);
+        in_flight() == 0
+    };
+    let reached = in_flight() == 0 || blocking::<P, _>(|| event.wait_until(deadline, empty));
+    generations().for_each(Generation::unwatch);
+    // Another waiter may have relied on the flags that were just taken down: it looks again.
+    event.notify();
+    reached
+}
+
+impl<P: Platform> Drop for Switch<P> {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        for at in self.inner.get_mut().all.drain(..) {
+            // SAFETY: made by `Box::into_raw` here; nobody is left who could look at it.
+            drop(unsafe { Box::from_raw(at) });
+        }
+    }
+}
