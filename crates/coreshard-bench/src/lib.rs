@@ -23,9 +23,10 @@ mod tune;
 mod usl;
 
 pub use block::{
-    BlockBench, BlockJob, BlockResults, Direction, FairnessRow, IoEngine, JOB_KEYS, JobFileError,
-    JobResult, LadderBench, LadderResults, Latency, LittlesLaw, OperationRow, Pattern, Percentile,
-    Repeats, jain, parse_job_file,
+    BlockBench, BlockJob, BlockResults, Direction, FairnessRow, HbaBench, HbaResults, HbaRow,
+    HbaRung, Interrupts, IoEngine, JOB_KEYS, JobFileError, JobResult, LadderBench, LadderResults,
+    Latency, LittlesLaw, OperationRow, Pattern, Percentile, Published, Repeats, jain,
+    parse_job_file,
 };
 pub use calibration::{Calibration, Contended, Costs, Effort, Figure, calibrate};
 pub use error::BenchError;

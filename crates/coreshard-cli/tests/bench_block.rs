@@ -100,3 +100,26 @@ fn bad_input_is_one_sentence_with_a_remedy_and_status_2() {
         assert_eq!(output.lines().count(), 1, "{output}");
     }
 }
+
+#[test]
+fn the_published_order_of_rungs_comes_out_on_a_simulated_machine() {
+    let run = || {
+        let out = coreshard()
+            .args(["--ladder", "--machine=epyc-9754-2s", "--repeat=2", "--json=-"])
+            .assert()
+            .success();
+        out.get_output().stdout.clone()
+    };
+    let bytes = run();
+    let json: Value = serde_json::from_slice(&bytes).unwrap();
+    let rows = json["rows"].as_array().unwrap();
+    let average = |row: usize| rows[row]["runs"]["average"].as_f64().unwrap();
+    assert!(average(1) > average(0), "padded beats packed");
+    assert!(average(3) > average(2) && average(4) > average(2), "and no shared count beats both");
+    assert_eq!(run(), bytes, "equal seeds give equal results");
+    coreshard()
+        .args(["--ladder", "--machine=no-such"])
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("no-such"));
+}

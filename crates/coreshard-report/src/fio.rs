@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use coreshard_bench::{
-    BlockResults, Direction, JobResult, LadderResults, Latency, Percentile, Repeats,
+    BlockResults, Direction, HbaResults, JobResult, LadderResults, Latency, Percentile, Repeats,
 };
 
 /// The results as fio's JSON, with the keys that fio lacks behind its own.
@@ -244,6 +244,44 @@ pub fn ladder_text(results: &LadderResults) -> String {
             row.greedy_iops,
             row.greedy_alone_iops,
             row.jain
+        );
+    }
+    text
+}
+
+/// The experiment with an adapter as a text table, what was published beside what was predicted.
+pub fn hba_text(results: &HbaResults) -> String {
+    let mut text = format!(
+        "{} ({}), {} jobs on {} devices, {} in flight each, interrupts: {:?}\n\n",
+        results.machine,
+        results.platform,
+        results.jobs,
+        results.devices,
+        results.depth,
+        results.interrupts
+    );
+    let _ = writeln!(
+        text,
+        "{:<12} {:<9} {:<11} {:>12} {:>16} {:>7}   published: KIOPS, range, spread",
+        "tags", "counters", "memory", "KIOPS", "range", "spread"
+    );
+    for row in &results.rows {
+        let runs = &row.runs;
+        let published = row.published.map_or(String::new(), |published| {
+            format!(
+                "{:.0} {:.0}-{:.0} {:.0}%",
+                published.kiops, published.kiops_min, published.kiops_max, published.spread_pct
+            )
+        });
+        let _ = writeln!(
+            text,
+            "{:<12} {:<9} {:<11} {:>12.0} {:>16} {:>6.1}%   {published}",
+            row.tags,
+            row.counters,
+            row.memory,
+            runs.average / 1e3,
+            format!("{:.0}-{:.0}", runs.min / 1e3, runs.max / 1e3),
+            runs.spread * 100.0
         );
     }
     text

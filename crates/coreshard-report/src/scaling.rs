@@ -112,6 +112,19 @@ pub(crate) fn cards(results: &QueueResults) -> Markup {
     }
 }
 
+/// The counts that are labelled: the last, and those that are not too close to the one after them.
+fn marks(counts: &[usize], most: usize) -> Vec<f64> {
+    const ROOM: f64 = 0.07;
+    let place = |cpus: usize| (cpus as f64).ln() / (most as f64).ln();
+    let mut kept: Vec<usize> = Vec::new();
+    for cpus in counts.iter().rev() {
+        if kept.last().is_none_or(|next| place(*next) - place(*cpus) >= ROOM) {
+            kept.push(*cpus);
+        }
+    }
+    kept.into_iter().rev().map(|cpus| cpus as f64).collect()
+}
+
 fn lines(results: &QueueResults, curves: &[ScalingCurve]) -> Option<Lines> {
     let palette = Palette::of(results);
     let all = || results.curves.iter().flat_map(|curve| &curve.points);
@@ -145,7 +158,7 @@ fn lines(results: &QueueResults, curves: &[ScalingCurve]) -> Option<Lines> {
         description: "Throughput of each combination on more and more CPUs.".into(),
         across: Scale::Log { low: 1.0, high: (most as f64).max(2.0) },
         up,
-        marks: counts(curves).into_iter().map(|cpus| cpus as f64).collect(),
+        marks: marks(&counts(curves), most),
         tick: format::si_tick,
         curves: curves.iter().map(curve).collect(),
     })
@@ -180,5 +193,55 @@ fn parameters(curves: &[ScalingCurve]) -> Markup {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coreshard_bench::ScalingPoint;
+
+    use super::*;
+
+    fn results() -> QueueResults {
+        let law = Usl { lambda: 1e6, sigma: 0.05, kappa: 0.001, error: 0.02 };
+        let point = |cpus: usize| ScalingPoint {
+            cpus,
+            items_per_sec: law.throughput(cpus as f64),
+            ..ScalingPoint::default()
+        };
+        let curve = |scope: &str, usl| ScalingCurve {
+            scope: scope.into(),
+            wake: "coalesced".into(),
+            intake: "lock-free".into(),
+            points: [1, 8, 64, 72].map(point).to_vec(),
+            usl,
+        };
+        QueueResults {
+            curves: vec![curve("cache", Some(law)), curve("system", None)],
+            ..QueueResults::default()
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_row_a_curve_and_a_dash_where_nothing_was_fitted() {
+        let text = table(&results());
+        let rows: Vec<&str> = text.lines().filter(|line| line.contains("lock-free")).collect();
+        assert!(rows[0].contains("0.0500") && rows[0].contains("0.001000"), "{text}");
+        assert!(rows[0].ends_with("31 CPUs"), "where the law has its peak: {text}");
+        assert!(rows[1].ends_with(format::ABSENT), "{text}");
+        assert_eq!(table(&QueueResults::default()), "");
+    }
+
+    #[test]
+    fn labels_that_would_lie_over_one_another_are_left_out() {
+        assert_eq!(marks(&[1, 8, 64, 72], 72), [1.0, 8.0, 72.0]);
+        assert_eq!(marks(&[1], 1), [1.0]);
+    }
+
+    #[test]
+    fn there_is_a_chart_for_each_scope_and_none_without_curves() {
+        let cards = cards(&results()).into_string();
+        assert_eq!(cards.matches("<svg class=\"chart\"").count(), 2, "{cards}");
+        assert!(super::cards(&QueueResults::default()).into_string().is_empty());
     }
 }

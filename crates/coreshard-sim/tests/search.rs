@@ -56,7 +56,7 @@ fn search(machine: &Machine, seeds: u64) -> Option<Box<Failure>> {
     (0..seeds).find_map(|seed| try_seed(machine, seed).err())
 }
 
-/// Seeds within which each canary must be found. With today's code the first to find it are 378, 848
+/// Seeds within which each canary must be found. With today's code the first to find it are 378, 574
 /// and 186.
 const CANARIES: [(Canary, u64); 3] =
     [(Canary::LostWakeup, 4_000), (Canary::CullRace, 4_000), (Canary::SplitPair, 1_000)];
@@ -88,7 +88,7 @@ fn each_planted_bug_is_found_and_replayed_by_the_line_that_is_printed() {
 fn nothing_is_found_in_the_real_code() {
     let _none = Planted::new(None);
     let machine = Machine::pocket();
-    let seeds = std::env::var("CORESHARD_SEARCH_SEEDS").map_or(200, |text| {
+    let seeds = std::env::var("CORESHARD_SEARCH_SEEDS").map_or(100, |text| {
         text.parse().unwrap_or_else(|_| panic!("CORESHARD_SEARCH_SEEDS={text:?} is no number"))
     });
     if let Some(failure) = search(&machine, seeds) {

@@ -16,7 +16,7 @@ type Payload = [MaybeUninit<u64>; INLINE_WORDS];
 /// what its closure holds.
 #[repr(C)]
 pub(crate) struct Item {
-    act: unsafe fn(*mut Payload),
+    kind: &'static Kind,
     payload: Payload,
 }
 
@@ -24,15 +24,21 @@ impl Item {
     /// Packs a closure: in place where it fits, else in one allocation.
     #[inline]
     pub(crate) fn new<F: FnOnce() + Send>(run: F) -> Self {
+        Self::named::<F, F>(run)
+    }
+
+    /// As [`Self::new`], by the name of `N`: for a closure that calls one of that type.
+    #[inline]
+    pub(crate) fn named<N, F: FnOnce() + Send>(run: F) -> Self {
         let mut payload: Payload = [MaybeUninit::uninit(); INLINE_WORDS];
         if const { fits::<F>() } {
             // SAFETY: `fits` says that size and alignment are enough; `act_inline` reads it once.
             unsafe { payload.as_mut_ptr().cast::<F>().write(run) };
-            Self { act: act_inline::<F>, payload }
+            Self { kind: &Inline::<F, N>::KIND, payload }
         } else {
             let boxed = Box::into_raw(Box::new(run));
             payload[0].write(boxed.expose_provenance() as u64);
-            Self { act: act_boxed::<F>, payload }
+            Self { kind: &Boxed::<F, N>::KIND, payload }
         }
     }
 
@@ -40,9 +46,49 @@ impl Item {
     #[inline]
     pub(crate) fn run(self) {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: `act` belongs to this payload, and `self` is consumed, so it is called once.
-        unsafe { (this.act)(&raw mut this.payload) };
+        // SAFETY: the kind belongs to this payload, and `self` is consumed, so it is called once.
+        unsafe { (this.kind.act)(&raw mut this.payload) };
     }
+
+    /// What it is: two items with one function are of one kind.
+    #[inline]
+    pub(crate) fn kind(&self) -> &'static Kind {
+        self.kind
+    }
+}
+
+/// What items of one function have in common.
+pub(crate) struct Kind {
+    act: unsafe fn(*mut Payload),
+    pub(crate) name: Name,
+}
+
+/// The type name of a function, behind a thin pointer.
+pub(crate) struct Name(fn() -> &'static str);
+
+impl Name {
+    pub(crate) fn of<F>() -> &'static Self {
+        &Inline::<F, F>::NAME
+    }
+
+    pub(crate) fn get(&self) -> &'static str {
+        (self.0)()
+    }
+}
+
+struct Inline<F, N>(std::marker::PhantomData<(F, N)>);
+struct Boxed<F, N>(std::marker::PhantomData<(F, N)>);
+
+impl<F> Inline<F, F> {
+    const NAME: Name = Name(std::any::type_name::<F>);
+}
+
+impl<F: FnOnce(), N> Inline<F, N> {
+    const KIND: Kind = Kind { act: act_inline::<F>, name: Name(std::any::type_name::<N>) };
+}
+
+impl<F: FnOnce(), N> Boxed<F, N> {
+    const KIND: Kind = Kind { act: act_boxed::<F>, name: Name(std::any::type_name::<N>) };
 }
 
 const fn fits<F>() -> bool {

@@ -41,6 +41,7 @@ mod scope;
 mod stats;
 mod task;
 mod timers;
+mod trouble;
 mod wake;
 mod work;
 
@@ -59,5 +60,6 @@ pub use scope::WorkScope;
 pub use stats::{PoolId, PoolStats, QueueStats, RuntimeStats};
 pub use task::{Task, YieldNow, yield_now};
 pub use timers::{Sleep, SleepError};
+pub use trouble::{CpuHog, NoWorker, PoolReport, RunningItem, Stall, Trouble};
 pub use wake::Wake;
 pub use work::{MissedTick, Periodic, Target, Work, WorkError, WorkErrorReason};

@@ -13,11 +13,15 @@ use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::event::Event;
 use crate::insight::{Sampling, Wanted};
 use crate::intake::MOST_DOORS;
-use crate::pool::{Monitor, Pool, PoolSettings};
+use crate::pool::{Follower, MOST_WORKERS, Monitor, Pool, PoolSettings};
 use crate::pool_set::{Lease, PoolSet, Route};
 use crate::queue::{Builder, Closed, Priority, Request, Shared, Workqueue};
 use crate::stats::RuntimeStats;
 use crate::timers::{self, Sleep, SleepError, Timers};
+use crate::trouble::{Trouble, Watch};
+
+/// Tells which CPUs may be used now.
+type Probe = Box<dyn Fn() -> Option<CpuSet> + Send + Sync>;
 
 /// The nice value of high-priority queues' workers, as the kernel's (`HIGHPRI_NICE_LEVEL`).
 const HIGH_PRIORITY_NICE: i8 = -20;
@@ -34,6 +38,7 @@ pub(crate) struct Machine<P: Platform> {
     pub(crate) monitor: Arc<Monitor<P>>,
     pub(crate) timers: Arc<Timers<P>>,
     registry: Lock<P, Registry<P>>,
+    probe: Option<Probe>,
     /// In which process, as [`Platform::forks`] counts them.
     forks: u32,
 }
@@ -53,7 +58,6 @@ pub struct Runtime<P: Platform> {
 }
 
 /// Makes a [`Runtime`].
-#[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct RuntimeBuilder<P: Platform> {
     topology: Topology,
@@ -63,7 +67,22 @@ pub struct RuntimeBuilder<P: Platform> {
     measure_lock: bool,
     idle_timeout: Duration,
     insight: Wanted,
+    most_workers: usize,
+    most_workers_per_pool: usize,
+    watch: Watch,
+    probe: Option<Probe>,
     _platform: std::marker::PhantomData<P>,
+}
+
+impl<P: Platform> fmt::Debug for RuntimeBuilder<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeBuilder")
+            .field("topology", &self.topology.name())
+            .field("usable", &self.usable)
+            .field("cpu_quota", &self.cpu_quota)
+            .field("watch", &self.watch)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<P: Platform> RuntimeBuilder<P> {
@@ -115,6 +134,53 @@ impl<P: Platform> RuntimeBuilder<P> {
         self
     }
 
+    /// How many workers the runtime may have in all; reserves ([`Builder::rescuer`]) are not
+    /// counted. A queue whose first workers are too many is not made; a pool that needs one more
+    /// goes on with those it has, and tells of it. Default: no limit.
+    pub fn max_workers(mut self, workers: usize) -> Self {
+        self.most_workers = workers;
+        self
+    }
+
+    /// How many workers a pool may have where most of them are put aside, at least 1 and at most
+    /// 512. Default: 512.
+    pub fn max_workers_per_pool(mut self, workers: usize) -> Self {
+        self.most_workers_per_pool = workers.clamp(1, MOST_WORKERS);
+        self
+    }
+
+    /// How much CPU time an item may use while others wait before its worker is taken out of the
+    /// count of those that run, so that another one takes over, and it is told of; zero for no
+    /// limit. Default: 10 ms.
+    pub fn cpu_intensive_threshold(mut self, cpu_time: Duration) -> Self {
+        self.watch.cpu_intensive = (!cpu_time.is_zero()).then_some(cpu_time);
+        self
+    }
+
+    /// For how long a pool may have waiting items, and begin none, before it is told of, with a
+    /// report of all pools; zero for ever. Default: 30 s.
+    pub fn stall_after(mut self, time: Duration) -> Self {
+        self.watch.stall_after = (!time.is_zero()).then_some(time);
+        self
+    }
+
+    /// Called with every [`Trouble`], on the thread that notices it: it should be short, and not
+    /// wait. Default: `tracing` alone is told.
+    pub fn on_trouble(mut self, handler: impl Fn(&Trouble) + Send + Sync + 'static) -> Self {
+        self.watch.on_trouble = Some(Arc::new(handler));
+        self
+    }
+
+    /// Asks `probe` about once a second, while there is work, which CPUs may be used, and follows
+    /// it as [`Runtime::set_usable`] does. `None` is no answer. Default: nothing is followed.
+    pub fn follow_cpus(
+        mut self,
+        probe: impl Fn() -> Option<CpuSet> + Send + Sync + 'static,
+    ) -> Self {
+        self.probe = Some(Box::new(probe));
+        self
+    }
+
     /// Makes the runtime. Starts no thread: queues do.
     ///
     /// # Errors
@@ -140,6 +206,7 @@ impl<P: Platform> RuntimeBuilder<P> {
             may_spin: P::idlers_may_spin()
                 && real_cpus > 1
                 && self.cpu_quota.is_none_or(|quota| quota > 1.0),
+            most_workers: self.most_workers_per_pool,
         };
         let machine = Machine {
             topology: self.topology,
@@ -149,12 +216,18 @@ impl<P: Platform> RuntimeBuilder<P> {
             settings,
             insight: self.insight,
             event: Arc::new(Event::new()),
-            monitor: Arc::new(Monitor::new()),
+            monitor: Arc::new(Monitor::new(self.watch, self.most_workers)),
+            probe: self.probe,
             timers: Arc::new(Timers::new()),
             registry: Lock::new(Registry { sets: Vec::new(), queues: Vec::new(), closed: false }),
             forks: P::forks(),
         };
-        Ok(Runtime { machine: Arc::new(machine) })
+        let machine = Arc::new(machine);
+        if machine.probe.is_some() {
+            let follower: Weak<Machine<P>> = Arc::downgrade(&machine);
+            machine.monitor.set_follower(follower);
+        }
+        Ok(Runtime { machine })
     }
 }
 
@@ -169,6 +242,10 @@ impl<P: Platform> Runtime<P> {
             measure_lock: false,
             idle_timeout: Duration::from_secs(10),
             insight: Wanted::default(),
+            most_workers: usize::MAX,
+            most_workers_per_pool: MOST_WORKERS,
+            watch: Watch::default(),
+            probe: None,
             _platform: std::marker::PhantomData,
         }
     }
@@ -209,6 +286,21 @@ impl<P: Platform> Runtime<P> {
             queues: queues.iter().map(|queue| queue.stats()).collect(),
             pools: sets.iter().flat_map(|set| set.pools()).map(|pool| pool.stats()).collect(),
         }
+    }
+
+    /// Goes on with other CPUs: those that were taken offline, or out of the process's affinity or
+    /// cpuset, are used no more, those that came back are. Each queue's pods are computed anew, and
+    /// it moves over as by [`Workqueue::change`]: items that were queued before run in the pools
+    /// that they were queued to, and nothing is lost. A queue with a mask uses what is left of it,
+    /// and where nothing is left all CPUs, with a warning; its mask is in force again when its CPUs
+    /// are back.
+    ///
+    /// # Errors
+    /// Where `cpus` is empty or names CPUs that the topology does not have: nothing is changed
+    /// then. Where workers for a queue's new pools cannot be had: that queue stays with its old
+    /// ones, the others have moved.
+    pub fn set_usable(&self, cpus: CpuSet) -> Result<(), BuildError> {
+        self.machine.set_usable(cpus)
     }
 
     /// The quota of CPU time, in CPUs.
@@ -264,6 +356,7 @@ impl<P: Platform> Runtime<P> {
             return Err(fail(BuildErrorKind::OrderedLimit));
         }
         let machine = &self.machine;
+        machine.check_mask(request.mask.as_ref()).map_err(fail)?;
         let attributes = machine.attributes(&request).map_err(fail)?;
         let lease = machine.lease(attributes, &request).map_err(fail)?;
         let shared = Shared::new(request, lease, Arc::clone(machine));
@@ -281,20 +374,60 @@ impl<P: Platform> Runtime<P> {
 }
 
 impl<P: Platform> Machine<P> {
-    /// What a request comes to on this machine, as it is now.
-    pub(crate) fn attributes(&self, request: &Request) -> Result<Attributes, BuildErrorKind> {
-        let usable = self.usable.lock().clone();
-        let mask = request.mask.clone().unwrap_or_else(|| usable.clone());
+    /// Refuses a mask that names CPUs which cannot be used.
+    pub(crate) fn check_mask(&self, mask: Option<&CpuSet>) -> Result<(), BuildErrorKind> {
+        let Some(mask) = mask else { return Ok(()) };
         if mask.is_empty() {
             return Err(BuildErrorKind::EmptyMask);
         }
+        let usable = self.usable.lock().clone();
         if !mask.is_subset(&usable) {
             let cpus = mask.difference(&usable);
             return Err(BuildErrorKind::CpusNotUsable { cpus, usable });
         }
+        Ok(())
+    }
+
+    /// Goes on with these CPUs; see [`Runtime::set_usable`].
+    fn set_usable(&self, cpus: CpuSet) -> Result<(), BuildError> {
+        let what = || format!("runtime on {}", self.topology.name());
+        if cpus.is_empty() {
+            return Err(BuildError::new(what(), BuildErrorKind::EmptyMask));
+        }
+        let online = self.topology.online();
+        if !cpus.is_subset(online) {
+            let unknown = cpus.difference(online);
+            let kind = BuildErrorKind::CpusNotUsable { cpus: unknown, usable: online.clone() };
+            return Err(BuildError::new(what(), kind));
+        }
+        let before = std::mem::replace(&mut *self.usable.lock(), cpus.clone());
+        if before == cpus {
+            return Ok(());
+        }
+        tracing::info!(%before, now = %cpus, "the usable CPUs have changed");
+        let queues: Vec<_> = self.registry.lock().queues.iter().filter_map(Weak::upgrade).collect();
+        let results: Vec<_> = queues.iter().map(|queue| queue.change(|_| ())).collect();
+        results.into_iter().collect()
+    }
+
+    /// What a request comes to on this machine, as it is now.
+    pub(crate) fn attributes(&self, request: &Request) -> Result<Attributes, BuildErrorKind> {
+        let usable = self.usable.lock().clone();
         if request.max_active.is_zero() {
             return Err(BuildErrorKind::MaxActiveZero);
         }
+        // What is left of the mask; all that can be used where nothing is left, as the kernel does.
+        let mask = match &request.mask {
+            None => usable,
+            Some(mask) if mask.is_disjoint(&usable) => {
+                tracing::warn!(
+                    queue = %request.name, %mask, %usable,
+                    "no CPU of a queue's mask can be used any more; it uses all that can"
+                );
+                usable
+            }
+            Some(mask) => mask.intersection(&usable),
+        };
         let nice = match request.priority {
             Priority::Normal => request.nice,
             Priority::High => request.nice.or(Some(HIGH_PRIORITY_NICE)),
@@ -309,6 +442,7 @@ impl<P: Platform> Machine<P> {
             wake: request.wake,
             intake: request.intake,
             stack_bytes: request.stack_bytes,
+            rescuer: request.rescuer,
             hooks: request.hooks.clone(),
         })
     }
@@ -447,6 +581,19 @@ fn doors(pods: &Pods, highest_cpu: usize) -> Box<[u8]> {
         }
     }
     doors.into()
+}
+
+impl<P: Platform> Follower for Machine<P> {
+    fn follow(&self) {
+        let Some(cpus) = self.probe.as_ref().and_then(|probe| probe()) else { return };
+        let cpus = cpus.intersection(self.topology.online());
+        if cpus.is_empty() || *self.usable.lock() == cpus {
+            return;
+        }
+        if let Err(error) = self.set_usable(cpus) {
+            tracing::warn!(%error, "a queue stays on CPUs that are gone");
+        }
+    }
 }
 
 impl<P: Platform> Clone for Runtime<P> {

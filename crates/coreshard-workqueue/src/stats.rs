@@ -95,6 +95,7 @@ impl QueueStats {
             sum.cpu_time += pool.cpu_time;
             sum.cpu_hogs += pool.cpu_hogs;
             sum.rescues += pool.rescues;
+            sum.refused_workers += pool.refused_workers;
             sum.failed_worker_starts += pool.failed_worker_starts;
             sum.lock_holds += pool.lock_holds;
             sum.lock_hold_ns += pool.lock_hold_ns;
@@ -125,7 +126,8 @@ pub struct PoolStats {
     pub workers: usize,
     /// Workers that sleep.
     pub idle_workers: usize,
-    /// Workers that wait inside an item: they said so, or the monitor found them.
+    /// Workers that were put aside: they wait inside an item, and said so or were found by the
+    /// monitor; or they hog a CPU.
     pub blocked_workers: usize,
     /// Items that came in, of all queues that share the pool.
     pub queued: u64,
@@ -149,11 +151,12 @@ pub struct PoolStats {
     /// CPU time of all workers that the pool has had, at work and on the way to it. Zero on a
     /// platform that cannot tell.
     pub cpu_time: Duration,
-    /// Items that kept a CPU for longer than the threshold and were taken out of the count of
-    /// running workers.
+    /// Times the monitor found a worker inside an item, using a CPU for long, while items waited.
     pub cpu_hogs: u64,
-    /// Items that a rescuer ran.
+    /// Times the reserve was called, since a worker could not be had.
     pub rescues: u64,
+    /// Times one more worker was wanted, but the pool or the runtime had as many as it may have.
+    pub refused_workers: u64,
     /// Workers that could not be started.
     pub failed_worker_starts: u64,
     /// Times the pool's lock was held; counted only where lock holds are measured.

@@ -80,6 +80,28 @@ fn an_idle_worker_of_another_pod_takes_it_if_there_is_none_in_its_own() {
 }
 
 #[test]
+fn what_a_strict_queue_forks_stays_in_its_pod() {
+    fn pods(levels: u32) -> Vec<String> {
+        if levels == 0 {
+            thread::sleep(Duration::from_micros(50));
+            let name = thread::current().name().unwrap().to_owned();
+            return vec![name.split(':').next().unwrap().to_owned()];
+        }
+        let (mut left, right) = join(|| pods(levels - 1), || pods(levels - 1));
+        left.extend(right);
+        left
+    }
+    let topology = Topology::from_synthetic("package:1 l3:1 core:4 pu:1").unwrap();
+    let real: CpuSet = coreshard_platform::affinity().unwrap();
+    let runtime = Runtime::<Host>::builder(topology).laid_over(real).build().unwrap();
+    let queue = runtime.workqueue().scope(Scope::Cpu).strict(true).build().unwrap();
+    let mut pods = queue.install(|| pods(6)).unwrap();
+    assert_eq!(pods.len(), 64);
+    pods.dedup();
+    assert_eq!(pods.len(), 1, "{pods:?}");
+}
+
+#[test]
 fn four_long_leaves_run_at_once_on_four_workers() {
     for scope in [Scope::System, Scope::Cpu] {
         on_all_rungs(scope, |queue| {

@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p coreshard --example item_cost [ITEMS [ROUNDS]]`
 //!
-//! For instructions: `valgrind --tool=callgrind --toggle-collect='*push_many*' item_cost 20000 1`.
+//! For instructions: `valgrind --tool=callgrind --toggle-collect='*push_many*' item_cost 20000 1`,
+//! or with `submit_many` or `requeue_many`.
 
 #![allow(clippy::print_stdout)]
 
@@ -44,6 +45,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+#[inline(never)]
+fn submit_many(queue: &Workqueue, items: u64, ballast: &Arc<[u64; 4]>) {
+    for more in 0..items {
+        let held = Arc::clone(ballast);
+        let work = move || black_box(held[0] + more + items);
+        // The handle is dropped: the item runs all the same.
+        drop(queue.submit(work).expect("the queue is open"));
+    }
+}
+
+#[inline(never)]
+fn requeue_many(queue: &Workqueue, works: &[Work]) {
+    for work in works {
+        assert!(work.queue(queue).expect("the queue is open"), "it is not pending");
+    }
+}
+
 /// A boxed closure's submit against a reusable item's requeueing, in turn: nanoseconds of this
 /// thread from one call to the next, and from a call to its end.
 fn compare_requeue(
@@ -65,11 +83,7 @@ fn compare_requeue(
         let started = Instant::now();
         for _ in 0..items / BATCH {
             let started = Instant::now();
-            for _ in 0..BATCH {
-                let (held, more, still) = (Arc::clone(&ballast), items, rounds);
-                // The handle is dropped: the item runs all the same.
-                drop(queue.submit(move || black_box(held[0] + more + still))?);
-            }
+            submit_many(queue, BATCH, &ballast);
             submits += started.elapsed();
             queue.drain()?;
         }
@@ -77,9 +91,7 @@ fn compare_requeue(
         let started = Instant::now();
         for _ in 0..items / BATCH {
             let started = Instant::now();
-            for work in &works {
-                assert!(work.queue(queue)?);
-            }
+            requeue_many(queue, &works);
             requeues += started.elapsed();
             queue.drain()?;
         }

@@ -30,6 +30,7 @@
 //! nodes, the CPUs that affinity and cpusets leave, and the cgroup's CPU quota. [`Runtime`] makes
 //! others, on other CPUs or with other settings.
 
+pub mod block;
 #[cfg(feature = "insight")]
 pub mod insight;
 #[cfg(feature = "metrics")]
@@ -40,9 +41,10 @@ pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
-    BuildError, Hooks, Intake, MissedTick, Panic, ParseRungError, PoolId, PoolStats, QueueStats,
-    QueueTally, QueueTimes, Refused, RefusedReason, RuntimeStats, Sampling, ShutdownTimeout,
-    SleepError, Target, Task, TimeHistogram, Wake, WorkError, WorkErrorReason, WouldDeadlock,
+    BuildError, CpuHog, Forked, Hooks, Intake, MissedTick, NoWorker, Panic, PanicPolicy,
+    ParseRungError, PoolId, PoolReport, PoolStats, Priority, QueueStats, QueueTally, QueueTimes,
+    Refused, RefusedReason, RunningItem, RuntimeStats, Sampling, ShutdownTimeout, SleepError,
+    Stall, Target, Task, TimeHistogram, Trouble, Wake, WorkError, WorkErrorReason, WouldDeadlock,
     YieldNow, yield_now,
 };
 
@@ -52,6 +54,8 @@ pub use process::{RuntimeError, runtime, runtime_builder, workqueue};
 
 /// A workqueue on this machine; see [`coreshard_workqueue::Workqueue`].
 pub type Workqueue = coreshard_workqueue::Workqueue<Host>;
+/// A change of a live queue; see [`coreshard_workqueue::Change`].
+pub type Change = coreshard_workqueue::Change<Host>;
 /// Makes a [`Workqueue`]; see [`coreshard_workqueue::Builder`].
 pub type Builder<'runtime> = coreshard_workqueue::Builder<'runtime, Host>;
 /// A future that ends when its time has come; see [`coreshard_workqueue::Sleep`].

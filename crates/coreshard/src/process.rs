@@ -48,7 +48,9 @@ static FORKED: AtomicPtr<(u32, Runtime)> = AtomicPtr::new(std::ptr::null_mut());
 static MADE_IN: AtomicU32 = AtomicU32::new(0);
 
 /// The process's runtime, made at the first call: this machine's topology, the CPUs that affinity
-/// and cpusets leave to the process, and the cgroup's CPU quota. It starts no thread by itself.
+/// and cpusets leave to the process, and the cgroup's CPU quota. It starts no thread by itself. While
+/// there is work it follows the affinity and the cpusets; CPUs that come online later than it was
+/// made are not known to it.
 ///
 /// # Errors
 /// Where the machine's description cannot be read. A later call tries again.
@@ -100,8 +102,14 @@ pub fn runtime_builder() -> Result<RuntimeBuilder, RuntimeError> {
     let read = |error| RuntimeError { kind: Kind::Topology(error) };
     let topology = Topology::host().map_err(read)?;
     let usable = Usable::host(&topology).map_err(read)?;
-    let builder =
-        coreshard_workqueue::Runtime::<Host>::builder(topology).usable(usable.cpus().clone());
+    let known = topology.clone();
+    let probe = move || {
+        let now = Topology::host().and_then(|topology| Usable::host(&topology)).ok()?;
+        Some(now.cpus().intersection(known.online()))
+    };
+    let builder = coreshard_workqueue::Runtime::<Host>::builder(topology)
+        .usable(usable.cpus().clone())
+        .follow_cpus(probe);
     Ok(match usable.quota_cpus() {
         Some(cpus) => builder.cpu_quota(cpus),
         None => builder,

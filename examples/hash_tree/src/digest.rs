@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use clap::ValueEnum;
 use sha2::Digest as _;
 
+use crate::disk::Disk;
+
 /// Bytes read at once: enough for BLAKE3 to use its widest instructions, and it fits a stack.
-const PIECE_BYTES: usize = 64 * 1024;
+pub(crate) const PIECE_BYTES: usize = 64 * 1024;
 
 /// The hash functions on offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -41,12 +43,17 @@ pub(crate) struct Reading {
     pub(crate) stop: AtomicBool,
 }
 
-/// Reads the file at `path` to its end and hashes it.
+/// Reads the file at `path` to its end, through `disk` where one is given, and hashes it.
 ///
 /// # Errors
 /// What opening or reading reports, [`ErrorKind::InvalidInput`] where `path` has become something else
 /// than a regular file since it was listed, and [`ErrorKind::Interrupted`] where `reading` was stopped.
-pub(crate) fn of_file(path: &Path, algorithm: Algorithm, reading: &Reading) -> io::Result<Digest> {
+pub(crate) fn of_file(
+    path: &Path,
+    algorithm: Algorithm,
+    reading: &Reading,
+    disk: Option<&Disk>,
+) -> io::Result<Digest> {
     // Without O_NONBLOCK, opening a path that has meanwhile become a pipe waits for a writer for ever.
     let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
@@ -55,14 +62,22 @@ pub(crate) fn of_file(path: &Path, algorithm: Algorithm, reading: &Reading) -> i
     match algorithm {
         Algorithm::Blake3 => {
             let mut hasher = blake3::Hasher::new();
-            read_pieces(&mut file, reading, |piece| {
+            let consume = |piece: &[u8]| {
                 hasher.update(piece);
-            })?;
+            };
+            match disk {
+                None => read_pieces(&mut file, reading, consume)?,
+                Some(disk) => disk.read_pieces(path, reading, consume)?,
+            }
             Ok(Digest(hasher.finalize().into()))
         }
         Algorithm::Sha256 => {
             let mut hasher = sha2::Sha256::new();
-            read_pieces(&mut file, reading, |piece| hasher.update(piece))?;
+            let consume = |piece: &[u8]| hasher.update(piece);
+            match disk {
+                None => read_pieces(&mut file, reading, consume)?,
+                Some(disk) => disk.read_pieces(path, reading, consume)?,
+            }
             Ok(Digest(hasher.finalize().into()))
         }
     }
@@ -104,7 +119,7 @@ mod tests {
         let path = folder.path().join("file");
         std::fs::write(&path, content).unwrap();
         let reading = Reading::default();
-        let digest = of_file(&path, algorithm, &reading).unwrap();
+        let digest = of_file(&path, algorithm, &reading, None).unwrap();
         assert_eq!(reading.bytes.into_inner(), content.len() as u64);
         digest.to_string()
     }
@@ -133,17 +148,18 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
         assert!(made.success());
         for path in [pipe.as_path(), folder.path()] {
-            let error = of_file(path, Algorithm::Blake3, &Reading::default()).unwrap_err();
+            let error = of_file(path, Algorithm::Blake3, &Reading::default(), None).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{path:?}");
         }
-        let missing = of_file(&folder.path().join("x"), Algorithm::Sha256, &Reading::default());
+        let missing =
+            of_file(&folder.path().join("x"), Algorithm::Sha256, &Reading::default(), None);
         assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
     }
 
     #[test]
     fn a_reader_stops_when_nobody_waits() {
         let reading = Reading { stop: true.into(), ..Reading::default() };
-        let error = of_file(Path::new("/proc/self/exe"), Algorithm::Blake3, &reading);
+        let error = of_file(Path::new("/proc/self/exe"), Algorithm::Blake3, &reading, None);
         assert_eq!(error.unwrap_err().kind(), ErrorKind::Interrupted);
         assert_eq!(reading.bytes.into_inner(), 0);
     }

@@ -52,7 +52,7 @@ mod tests {
     /// The line for an empty file named `name`, without its digest.
     fn line(algorithm: Algorithm, name: &[u8]) -> Vec<u8> {
         let empty = tempfile::NamedTempFile::new().unwrap();
-        let digest = digest::of_file(empty.path(), algorithm, &Reading::default()).unwrap();
+        let digest = digest::of_file(empty.path(), algorithm, &Reading::default(), None).unwrap();
         let mut line = Vec::new();
         write(&mut line, algorithm, &digest, Path::new(OsStr::from_bytes(name))).unwrap();
         let hex = digest.to_string();

@@ -14,6 +14,7 @@
 //! thousand folders take 6 MB, in one folder 148 MB, and there with `--unsorted` 6 MB again.
 
 mod digest;
+mod disk;
 mod line;
 mod progress;
 mod walk;
@@ -29,6 +30,7 @@ use clap::Parser;
 use coreshard::{JoinHandle, Workqueue};
 
 use digest::{Algorithm, Digest, Reading};
+use disk::Disk;
 use progress::Progress;
 use walk::{Order, Unread};
 use window::Window;
@@ -58,6 +60,11 @@ struct Arguments {
     /// Print in the order in which the file system lists the files, and keep no names to sort them
     #[arg(long)]
     unsorted: bool,
+
+    /// Read through Coreshard's block layer: several pieces of a file ahead, by io_uring where that can
+    /// be had
+    #[arg(long)]
+    block: bool,
 
     /// The folder to hash, or a single file
     folder: PathBuf,
@@ -90,6 +97,7 @@ fn hash_tree(arguments: &Arguments) -> anyhow::Result<u64> {
     let mut job = Job {
         algorithm: arguments.algorithm,
         queue: &queue,
+        disk: if arguments.block { Some(Arc::new(Disk::new()?)) } else { None },
         reading: progress.reading(),
         printer: Printer::new(arguments.algorithm, progress),
     };
@@ -109,6 +117,8 @@ fn hash_tree(arguments: &Arguments) -> anyhow::Result<u64> {
 struct Job<'a> {
     algorithm: Algorithm,
     queue: &'a Workqueue,
+    /// Reads the files, where plain reads do not.
+    disk: Option<Arc<Disk>>,
     reading: Arc<Reading>,
     printer: Printer,
 }
@@ -127,8 +137,8 @@ impl Job<'_> {
         };
         let work = {
             let (path, algorithm) = (Arc::clone(&path), self.algorithm);
-            let reading = Arc::clone(&self.reading);
-            move || digest::of_file(&path, algorithm, &reading)
+            let (reading, disk) = (Arc::clone(&self.reading), self.disk.clone());
+            move || digest::of_file(&path, algorithm, &reading, disk.as_deref())
         };
         let digest = self.queue.submit(work).map_err(|refused| {
             anyhow::anyhow!("the workqueue refused a file: {:?}", refused.reason())

@@ -8,6 +8,7 @@
 //! **Check.** The number of requests in flight is added up over time, at each change; by Little's law
 //! its mean is throughput times latency. Both are reported, and their ratio.
 
+mod hba;
 mod job;
 mod job_file;
 mod ladder;
@@ -20,6 +21,7 @@ mod tests;
 mod usage;
 mod worker;
 
+pub use hba::{HbaBench, HbaResults, HbaRow, HbaRung, Interrupts, Published};
 pub use job::{BlockJob, IoEngine, JOB_KEYS, Pattern};
 pub use job_file::{JobFileError, parse_job_file};
 pub use ladder::{FairnessRow, LadderBench, LadderResults, OperationRow, jain};

@@ -20,8 +20,10 @@ use crate::error::{OpenError, OpenErrorKind};
 /// How a file's requests are done.
 #[derive(Clone, Default)]
 pub enum Engine {
-    /// By io_uring where that can be had, else by the thread pool where one was given, else by
-    /// system calls on the calling thread. [`Lane::describe`] says which, and why.
+    /// By system calls on the calling thread for files in memory (tmpfs), whose reads and writes
+    /// never wait: there, each request of a ring would go through another thread. Else by
+    /// io_uring where that can be had, else by the thread pool where one was given, else by system
+    /// calls on the calling thread. [`Lane::describe`] says which, and why.
     #[default]
     Auto,
     /// By io_uring, or not at all.
@@ -103,6 +105,18 @@ impl File {
         })
     }
 
+    /// Whether its file system keeps everything in memory.
+    fn is_in_memory(&self) -> bool {
+        // SAFETY: all zeros is a valid value of this plain struct.
+        let mut answer: libc::statfs = unsafe { std::mem::zeroed() };
+        // SAFETY: an open descriptor, and a live struct for the answer.
+        let rc = unsafe { libc::fstatfs(self.descriptor.as_raw_fd(), &raw mut answer) };
+        // From linux/magic.h; the type of `f_type` differs between architectures.
+        const RAMFS_MAGIC: i128 = 0x8584_58f6;
+        let kind = answer.f_type as i128;
+        rc == 0 && (kind == i128::from(libc::TMPFS_MAGIC) || kind == RAMFS_MAGIC)
+    }
+
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
@@ -156,6 +170,10 @@ impl<P: Platform> Medium<P> for File {
         let ring = || RingLane::new(file(), depth, self.options.ring);
         match (&self.options.engine, executor) {
             (Engine::IoUring, _) => Ok(Box::new(ring().map_err(refused)?)),
+            (Engine::Auto, _) if self.is_in_memory() => {
+                let why = " (the file is in memory, where nothing waits)".to_owned();
+                Ok(Box::new(SyncLane::<P>::new(file(), why)))
+            }
             (Engine::Auto, executor) => match (ring(), executor) {
                 (Ok(lane), _) => Ok(Box::new(lane)),
                 (Err(steps), Some(executor)) => {

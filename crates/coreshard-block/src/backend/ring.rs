@@ -138,6 +138,15 @@ fn probe(ring: &mut IoUring, rung: Rung, file: &OwnedFd) -> io::Result<()> {
     }
 }
 
+/// Whether the file's system cannot read without a thread that may block.
+fn never_at_once(file: &OwnedFd) -> bool {
+    let scratch = Buffer::aligned(PAGE_BYTES);
+    let piece = libc::iovec { iov_base: scratch.start().cast(), iov_len: PAGE_BYTES };
+    // SAFETY: one live piece of memory, and an open descriptor.
+    let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const piece, 1, 0, libc::RWF_NOWAIT) };
+    read < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP)
+}
+
 /// What wakes a ring's thread.
 #[derive(Debug)]
 struct Doorbell {
@@ -223,6 +232,9 @@ pub(super) struct RingLane {
     in_flight: u32,
     depth: u32,
     refused: Vec<String>,
+    /// The file system cannot serve a request without a thread that may block: so the kernel is told
+    /// not to try (preadv2(2), RWF_NOWAIT). On a file in memory that was a third of the time.
+    never_at_once: bool,
 }
 
 impl RingLane {
@@ -258,6 +270,7 @@ impl RingLane {
         if !supported.is_supported(opcode::AsyncCancel::CODE) {
             return Err(io::Error::other("requests cannot be cancelled"));
         }
+        let never_at_once = never_at_once(&file);
         let file_is_registered = ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
         // Saves the look-up of the ring in each call; where it cannot be, calls look it up.
         let _ = ring.submitter().register_ring_fd();
@@ -273,6 +286,7 @@ impl RingLane {
             in_flight: 0,
             depth,
             refused: Vec::new(),
+            never_at_once,
         })
     }
 
@@ -362,7 +376,10 @@ unsafe impl Lane for RingLane {
         if self.in_flight >= self.depth {
             return false;
         }
-        let entry = self.entry(command).user_data(command.id);
+        let mut entry = self.entry(command).user_data(command.id);
+        if self.never_at_once {
+            entry = entry.flags(squeue::Flags::ASYNC);
+        }
         let taken = self.push(&entry);
         self.in_flight += u32::from(taken);
         taken
@@ -434,6 +451,9 @@ unsafe impl Lane for RingLane {
         let mut text = format!("io_uring {}", self.rung.name());
         if self.file_is_registered {
             text.push_str(", registered file");
+        }
+        if self.never_at_once {
+            text.push_str(", by kernel workers");
         }
         if self.buffers.is_some() {
             text.push_str(", registered buffers");

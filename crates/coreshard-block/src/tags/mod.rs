@@ -183,6 +183,8 @@ struct Waiting<P: Platform> {
 }
 
 struct KnownUser<P: Platform> {
+    /// Its device is gone; the place may be another's.
+    gone: bool,
     place: Arc<UserPlace<P>>,
     ports: Vec<Arc<PortLine<P>>>,
     /// The sum of its ports' `taken` at the last look, and when it last was another.
@@ -295,14 +297,26 @@ impl<P: Platform> TagSet<P> {
         };
         let place = Arc::new(UserPlace(NodeSlice::new::<P>(1, node, make)?));
         P::describe(&raw const *place.line);
-        let mut registry = self.registry.lock();
-        registry.users.push(KnownUser {
+        let known = KnownUser {
+            gone: false,
             place: Arc::clone(&place),
             ports: Vec::new(),
             seen_taken: 0,
             changed_at: P::now(),
-        });
-        Ok(TagUser { set: Arc::clone(self), index: registry.users.len() - 1, place })
+        };
+        let mut registry = self.registry.lock();
+        let index = match registry.users.iter().position(|user| user.gone && user.ports.is_empty())
+        {
+            Some(index) => {
+                registry.users[index] = known;
+                index
+            }
+            None => {
+                registry.users.push(known);
+                registry.users.len() - 1
+            }
+        };
+        Ok(TagUser { set: Arc::clone(self), index, place })
     }
 
     /// Gives `user` a share. Cold: once for each time that it was idle.
@@ -453,6 +467,23 @@ fn wake<P: Platform>(ports: Vec<Arc<PortLine<P>>>) {
                 port.parker.unpark();
             }
         }
+    }
+}
+
+/// Its share goes to the others; ports that still have tags keep its place.
+impl<P: Platform> Drop for TagUser<P> {
+    fn drop(&mut self) {
+        let woken = {
+            let mut registry = self.set.registry.lock();
+            registry.users[self.index].gone = true;
+            if !is_active(&registry.users[self.index]) {
+                return;
+            }
+            self.place.line.active.store(0, Release);
+            self.set.share_out(&registry);
+            self.set.serve_waiting(&mut registry)
+        };
+        wake(woken);
     }
 }
 

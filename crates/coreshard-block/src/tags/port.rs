@@ -234,7 +234,11 @@ impl<P: Platform> Drop for TagPort<P> {
         // A port that still has tags stays known, so that they count as in use.
         if self.held() == 0 {
             let mut registry = self.set.registry.lock();
-            registry.users[self.user].ports.retain(|port| !Arc::ptr_eq(port, &self.line));
+            let known = &mut registry.users[self.user];
+            known.ports.retain(|port| !Arc::ptr_eq(port, &self.line));
+            if known.gone && known.ports.is_empty() {
+                self.place.line.active.store(0, Release);
+            }
         }
     }
 }

@@ -109,6 +109,27 @@ fn an_idle_user_loses_its_share_after_the_grace_period() {
 }
 
 #[test]
+fn users_that_go_leave_their_share_and_their_place() {
+    let set = set(8, TagPolicy::Padded);
+    let stays = set.add_user().unwrap();
+    let mut port = stays.port();
+    for _ in 0..100 {
+        let goes = set.add_user().unwrap();
+        let mut other = goes.port();
+        let tag = other.get().unwrap();
+        let taken: Vec<Tag> = std::iter::from_fn(|| port.get()).collect();
+        assert!(taken.len() < 8);
+        other.put(tag);
+        taken.into_iter().for_each(|tag| port.put(tag));
+        drop((other, goes));
+        let taken: Vec<Tag> = std::iter::from_fn(|| port.get()).collect();
+        assert_eq!((taken.len(), set.active_users()), (8, 1));
+        taken.into_iter().for_each(|tag| port.put(tag));
+    }
+    assert_eq!(set.registry.lock().users.len(), 2, "places are used again");
+}
+
+#[test]
 fn reserved_tags_are_apart() {
     let set = set(2, TagPolicy::None);
     let mut port = set.add_user().unwrap().port();

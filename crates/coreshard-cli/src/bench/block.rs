@@ -7,12 +7,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use coreshard::Host;
-use coreshard_bench::{BlockBench, BlockJob, BlockResults, LadderBench, parse_job_file};
+use coreshard_bench::{
+    BlockBench, BlockJob, BlockResults, HbaBench, Interrupts, LadderBench, parse_job_file,
+};
 use coreshard_report::fio;
+use coreshard_sim::{Profile, Sim, Simulation};
 
 use super::destination::Destination;
 use super::progress::Bar;
 use super::queue::Site;
+use super::simulated::{self, Outside};
 use crate::failure::{bad_input, interrupted};
 use crate::machine::MachineArgs;
 use crate::output;
@@ -139,6 +143,23 @@ pub(crate) struct Args {
     #[arg(long)]
     ladder: bool,
 
+    /// With --ladder: the experiment with an adapter, 16 jobs and 64 requests in flight each, on this
+    /// simulated machine of two nodes (such as epyc-9754-2s)
+    #[arg(long, value_name = "NAME|FILE.toml", requires = "ladder")]
+    machine: Option<String>,
+
+    /// With --machine: decides what each run draws; equal seeds give equal results
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "machine")]
+    seed: u64,
+
+    /// With --machine: the devices that the jobs share [default: 4]
+    #[arg(long, value_name = "N", requires = "machine")]
+    devices: Option<NonZeroUsize>,
+
+    /// With --machine: interrupts come on the CPU that submitted, not on the adapter's node
+    #[arg(long, requires = "machine")]
+    interrupts_at_submitter: bool,
+
     /// Write the results as fio's JSON; with "-" to standard output, and nothing else there
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
@@ -222,6 +243,9 @@ fn climb(args: &Args) -> anyhow::Result<()> {
         let problem = format!("--ladder takes no words of a job, but --{word} was given");
         return Err(bad_input(anyhow::Error::msg(problem)));
     }
+    if let Some(name) = &args.machine {
+        return simulate(args, name);
+    }
     let here = MachineArgs { machine: None, sysfs: None, hwloc_xml: None };
     let site = Site::new(&here)?;
     let destination = args.destination()?;
@@ -233,6 +257,30 @@ fn climb(args: &Args) -> anyhow::Result<()> {
     let results = bench.run::<Host>(&site.ground, &mut bar).map_err(classed)?;
     drop(bar);
     args.finish(destination, &fio::ladder_text(&results), |out| {
+        serde_json::to_writer_pretty(&mut *out, &results)?;
+        out.write_all(b"\n")
+    })
+}
+
+fn simulate(args: &Args, name: &str) -> anyhow::Result<()> {
+    let machine = simulated::machine(name)?;
+    let ground = simulated::ground(&machine);
+    let destination = args.destination()?;
+    let mut bench = HbaBench { seed: args.seed, ..HbaBench::published(Sim::compute) };
+    if args.repeat > NonZeroUsize::MIN {
+        bench.runs = args.repeat;
+    }
+    if let Some(devices) = args.devices {
+        bench.devices = devices.get();
+    }
+    if args.interrupts_at_submitter {
+        bench.interrupts = Interrupts::Submitter;
+    }
+    let bar = Bar::new()?;
+    let simulation = Simulation::new(&machine).seed(args.seed).profile(Profile::InKernel);
+    let run = simulation.run(|| bench.run::<Sim>(&ground, &mut Outside(bar)))?;
+    let results = run.value.map_err(classed)?;
+    args.finish(destination, &fio::hba_text(&results), |out| {
         serde_json::to_writer_pretty(&mut *out, &results)?;
         out.write_all(b"\n")
     })

@@ -36,7 +36,7 @@ pub(crate) struct SimArgs {
 }
 
 /// Shows how far a benchmark has come, from inside the simulation and without a trace in it.
-struct Outside(Bar);
+pub(super) struct Outside(pub(super) Bar);
 
 impl Progress for Outside {
     fn begin(&mut self, steps: usize) {

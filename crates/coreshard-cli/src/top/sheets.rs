@@ -213,7 +213,7 @@ const fn pool_columns<'look>() -> [Column<PoolRow<'look>>; 20] {
         figure("HOGS", 5, "items that kept a CPU for too long", |row| {
             Cell::count(row.pool.cpu_hogs)
         }),
-        figure("RESC", 7, "items that a rescuer ran", |row| Cell::count(row.pool.rescues)),
+        figure("RESC", 7, "times the reserve was called", |row| Cell::count(row.pool.rescues)),
         figure("FAILED", 7, "workers that could not be started", |row| {
             Cell::count(row.pool.failed_worker_starts)
         }),

@@ -3,7 +3,7 @@
 //! A CPU has a list of SCHED_FIFO threads, by priority, and a queue of fair ones. A woken thread
 //! goes to the CPU it ran on last if that rests, else to a resting CPU of the same LLC, of the same
 //! node, of the machine, else to its last CPU's queue; there it takes the place of a fair thread
-//! that has had more of the CPU. A CPU that would rest takes a thread that waits elsewhere. All of
+//! that has had a slice, and more of the CPU. A CPU that would rest takes a thread that waits elsewhere. All of
 //! it is as Linux has it, in outline: `select_idle_sibling`, wake-up preemption, newly-idle
 //! balancing.
 //!
@@ -228,8 +228,12 @@ impl Core {
         let preempts = if woken.fifo_priority != runs.fifo_priority {
             woken.fifo_priority > runs.fifo_priority
         } else {
+            // Fair threads are protected for a slice from when they came on, whoever is woken
+            // meanwhile (RUN_TO_PARITY in Linux' kernel/sched/features.h, since 6.6).
             let running = at.saturating_sub(self.cpus[target].on_since);
-            woken.fifo_priority == 0 && woken.used < runs.used.saturating_add(running)
+            woken.fifo_priority == 0
+                && running >= self.costs.slice
+                && woken.used < runs.used + running
         };
         let cpu = &mut self.cpus[target];
         cpu.resched |= preempts;

@@ -12,7 +12,7 @@ use crate::pool::Seat;
 ///
 /// On a worker of a workqueue `b` is offered to the others: to those of the worker's own pod,
 /// then of the pods that share its last-level cache, of those on its node, and at last to all of
-/// the queue's. If nobody has taken it when `a` is over, this worker runs it: that costs a few
+/// the queue's; what a strict queue forks stays in its pod. If nobody has taken it when `a` is over, this worker runs it: that costs a few
 /// nanoseconds more than two calls, and allocates nothing. If somebody has, this worker helps with other forked work
 /// until the result is there.
 ///

@@ -39,11 +39,11 @@ impl<P: Platform> Lane<P> {
         });
         match (drawn, span) {
             (false, None) => Item::new(work),
-            (false, Some(span)) => Item::new(move || span.in_scope(work)),
+            (false, Some(span)) => Item::named::<F, _>(move || span.in_scope(work)),
             (true, span) => {
                 let lane = LanePointer(NonNull::from(self));
                 let queued = P::now();
-                Item::new(move || {
+                Item::named::<F, _>(move || {
                     let lane = lane;
                     // SAFETY: a lane lives until all items that it counted in are told to it,
                     // which happens after this one has returned.

@@ -35,6 +35,14 @@ impl<P: Platform> Tally<P> {
         self.words.cpu_time_ns.fetch_add(ns, Relaxed);
     }
 
+    pub(crate) fn count_cpu_hog(&self) {
+        self.words.cpu_hogs.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn count_rescued(&self, items: u64) {
+        self.words.rescues.fetch_add(items, Relaxed);
+    }
+
     pub(crate) fn count_hand_over(&self) {
         self.words.hand_overs.fetch_add(1, Relaxed);
     }

@@ -87,6 +87,10 @@ impl<P: Platform> Book<P> {
         }
     }
 
+    fn tally(&self, tag: LaneTag) -> Option<Arc<Tally<P>>> {
+        self.lane(tag).map(|lane| Arc::clone(&lane.tally))
+    }
+
     fn lane(&self, LaneTag(tag): LaneTag) -> Option<&Charged<P>> {
         self.lanes.get(usize::from(tag))?.as_ref()
     }
@@ -114,7 +118,7 @@ impl<P: Platform> Pool<P> {
     pub(super) fn open_account(&self, worker: usize) -> bool {
         let thread = P::this_thread();
         let Some(counted) = P::cpu_time_of(thread) else { return false };
-        let items_begun = self.desk(worker).items_begun.load(Relaxed);
+        let items_begun = self.desk(worker).begun.load(Relaxed);
         let mut book = self.accounts.book.lock();
         // What it took to get here is the pool's, not a queue's.
         book.total += counted;
@@ -152,11 +156,18 @@ impl<P: Platform> Pool<P> {
 
     /// Counts that a worker's place was handed over, since its item blocked.
     pub(super) fn count_hand_over(&self, worker: usize) {
+        self.with_tally(worker, Tally::count_hand_over);
+    }
+
+    /// Counts that a worker's item kept its CPU for too long.
+    pub(super) fn count_hog(&self, worker: usize) {
+        self.with_tally(worker, Tally::count_cpu_hog);
+    }
+
+    fn with_tally(&self, worker: usize, count: impl FnOnce(&Tally<P>)) {
         let (latest, _) = self.latest(worker);
-        if let Some(lane) = latest
-            .and_then(|tag| self.accounts.book.lock().lane(tag).map(|lane| Arc::clone(&lane.tally)))
-        {
-            lane.count_hand_over();
+        if let Some(lane) = latest.and_then(|tag| self.accounts.book.lock().tally(tag)) {
+            count(&lane);
         }
     }
 
@@ -164,6 +175,6 @@ impl<P: Platform> Pool<P> {
     fn latest(&self, worker: usize) -> (Option<LaneTag>, u64) {
         let desk = self.desk(worker);
         let tag = desk.lane.load(Relaxed).checked_sub(1).map(|tag| LaneTag(tag as u16));
-        (tag, desk.items_begun.load(Relaxed))
+        (tag, desk.begun.load(Relaxed))
     }
 }

@@ -57,7 +57,7 @@ impl<P: Platform> State<P> {
         let left = self.has_work(pool);
         let kick = self.pass_on(pool, left);
         let spare = if kick.is_none() { self.reserve_spare(pool) } else { None };
-        (kick, spare)
+        (kick.or_else(|| self.call_reserve()), spare)
     }
 
     /// True if an item waits, in the intake or in a claim, or a forked job.

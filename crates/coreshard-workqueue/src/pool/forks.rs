@@ -179,7 +179,7 @@ impl<'thread, P: Platform> Seat<'thread, P> {
         let (lane, desk) = (&self.context.lane, self.desk());
         // SAFETY: the job lives until it is done, and that it is not.
         let outer = lane.replace(unsafe { job.as_ref() }.lane);
-        desk.items_begun.store(desk.items_begun.load(Relaxed) + 1, Relaxed);
+        desk.begin_inside();
         // SAFETY: stolen just now, so nobody else has it.
         unsafe { execute(job) };
         lane.set(outer);

@@ -161,7 +161,7 @@ impl<P: Platform> Worker<'_, P> {
         if state.has_work(pool) && !planted(Canary::LostWakeup) {
             return Rest::None;
         }
-        if state.stopping {
+        if state.stopping || self.is_reserve() && state.idle_count() > 0 {
             return Rest::Leave;
         }
         match (&mut state.entry, &pool.queue) {

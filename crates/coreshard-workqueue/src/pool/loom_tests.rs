@@ -6,12 +6,13 @@ use std::sync::Arc;
 use coreshard_platform::Parker;
 use coreshard_topology::{CpuId, CpuSet, PodId, Scope};
 
-use super::{Monitor, Pool, PoolSettings};
+use super::{MOST_WORKERS, Monitor, Pool, PoolSettings};
 use crate::attributes::{Attributes, Hooks, Place};
 use crate::event::Event;
 use crate::intake::Intake;
 use crate::loom_platform::Loom;
 use crate::queue::{Lane, Priority};
+use crate::trouble::Watch;
 use crate::wake::Wake;
 
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
@@ -32,6 +33,7 @@ fn pool(intake: Intake, wake: Wake, limit: usize) -> Arc<Pool<Loom>> {
         wake,
         intake,
         stack_bytes: None,
+        rescuer: None,
         hooks: Hooks::default(),
     };
     let place = Place {
@@ -48,7 +50,7 @@ fn pool(intake: Intake, wake: Wake, limit: usize) -> Arc<Pool<Loom>> {
         Arc::new(attributes),
         PoolSettings::for_models(),
         Arc::new(Event::new()),
-        &Arc::new(Monitor::new()),
+        &Arc::new(Monitor::new(Watch::default(), MOST_WORKERS)),
     )
     .expect("a modelled thread always starts")
 }

@@ -14,6 +14,7 @@ mod lanes;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod monitor;
+mod reserve;
 mod running;
 mod state;
 mod whereabouts;
@@ -31,13 +32,13 @@ use crate::attributes::{Attributes, Place};
 use crate::event::Event;
 use crate::fork::{Deque, Header};
 use crate::intake::{self, Intake};
-use crate::item::Item;
+use crate::item::{Item, Kind, Name};
 use crate::stats::{PoolId, PoolStats};
 use accounts::Accounts;
 use forks::Neighbours;
 use kick::Kick;
 pub(crate) use lanes::{LaneTag, Lanes};
-pub(crate) use monitor::{Monitor, Retiring};
+pub(crate) use monitor::{Follower, Monitor, Retiring};
 use state::{Entry, State};
 use whereabouts::FreeDoors;
 
@@ -66,6 +67,11 @@ type Segment<P> = intake::Segment<P, Item, SEGMENT_ITEMS>;
 type Watches<P> = intake::Watches<P, Item, SEGMENT_ITEMS>;
 type Claim<P> = intake::Claim<P, Item, SEGMENT_ITEMS>;
 
+/// Where an item's kind and the count of items are in a desk's `begun`: addresses of user space
+/// have 48 bits.
+const KIND_SHIFT: u32 = 16;
+const ITEM_COUNT: u64 = (1 << KIND_SHIFT) - 1;
+
 /// A worker's words that others touch. Made with the first worker that takes the index, freed
 /// with the pool, so an index is always good to wake.
 struct Desk<P: Platform> {
@@ -75,17 +81,54 @@ struct Desk<P: Platform> {
     range: Padded<Range<P>>,
     /// A: jobs that it has forked, see `fork::Deque`.
     deque: Deque<P, Header<P>>,
-    /// A: items that the worker has begun; written by the worker alone.
-    items_begun: Padded<P::AtomicU64>,
     /// A: one more than the tag of the lane of the item that the worker had last, 0 before its
     /// first; written by the worker alone.
     lane: Padded<P::AtomicU32>,
+    /// A: what the worker has begun last; written by the worker alone. The address of the item's
+    /// kind in the upper 48 bits, and the number of items it has begun in the lower 16.
+    begun: Padded<P::AtomicU64>,
+    /// A: the name of the reusable item's function that the worker is inside of; null for none.
+    function: P::AtomicPtr<Name>,
     /// A: the worker's thread, for its CPU time; 0 before it runs.
     thread: P::AtomicU32,
 }
-fields!(Desk<P: Platform> { parker, range, items_begun, thread });
+fields!(Desk<P: Platform> { parker, range, begun, function, thread });
 
 impl<P: Platform> Desk<P> {
+    /// The worker begins an item. Only it writes the word: no locked instruction.
+    #[inline]
+    fn begin(&self, kind: &'static Kind) {
+        let address = std::ptr::from_ref(kind).expose_provenance() as u64;
+        let count = self.begun.load(Relaxed).wrapping_add(1) & ITEM_COUNT;
+        self.begun.store(address << KIND_SHIFT | count, Relaxed);
+    }
+
+    /// The worker begins something else inside the same item.
+    #[inline]
+    fn begin_inside(&self) {
+        let begun = self.begun.load(Relaxed);
+        self.begun.store(begun & !ITEM_COUNT | begun.wrapping_add(1) & ITEM_COUNT, Relaxed);
+    }
+
+    /// The type name of the function that the worker has begun last.
+    #[allow(unsafe_code)]
+    fn function(&self) -> &'static str {
+        let name = self.function.load(Acquire);
+        // SAFETY: null, or from a `&'static Name` in `set_function`.
+        if let Some(name) = unsafe { name.as_ref() } {
+            return name.get();
+        }
+        let address = (self.begun.load(Relaxed) >> KIND_SHIFT) as usize;
+        let kind = std::ptr::with_exposed_provenance::<Kind>(address);
+        // SAFETY: null, or exposed by `begin` from a `&'static Kind`.
+        unsafe { kind.as_ref() }.map_or("(nothing yet)", |kind| kind.name.get())
+    }
+
+    /// Says which reusable item's function the worker is inside of; returns which it was.
+    fn set_function(&self, name: *const Name) -> *const Name {
+        self.function.swap(name.cast_mut(), Release).cast_const()
+    }
+
     fn thread_id(&self) -> ThreadId {
         ThreadId(self.thread.load(Acquire))
     }
@@ -114,6 +157,8 @@ pub(crate) struct Pool<P: Platform> {
     idle_timeout: std::time::Duration,
     /// I: whether waiting for work on a CPU can end before the CPU is given up.
     may_spin: bool,
+    /// I:
+    most_workers: usize,
     /// I (the doors have their own rules): the lock-free intake, if that is the rung.
     queue: Option<Doors<P>>,
     /// A: set once each, under the lock, before the index is used.
@@ -151,6 +196,8 @@ pub(crate) struct PoolSettings {
     pub(crate) measure_lock: bool,
     pub(crate) idle_timeout: std::time::Duration,
     pub(crate) may_spin: bool,
+    /// Workers that a pool may have, at most [`MOST_WORKERS`].
+    pub(crate) most_workers: usize,
 }
 
 impl PoolSettings {
@@ -158,7 +205,7 @@ impl PoolSettings {
     #[cfg(all(test, loom))]
     pub(crate) fn for_models() -> Self {
         let idle_timeout = std::time::Duration::from_secs(1);
-        Self { measure_lock: false, idle_timeout, may_spin: false }
+        Self { measure_lock: false, idle_timeout, may_spin: false, most_workers: MOST_WORKERS }
     }
 }
 
@@ -178,9 +225,7 @@ impl<P: Platform> Pool<P> {
         monitor: &Arc<Monitor<P>>,
     ) -> Result<Arc<Self>, SpawnError> {
         let pool = Self::unmanned(place, attributes, settings, event, monitor);
-        let index = pool.lock().reserve_worker(&pool);
-        let index = index.expect("an empty pool has room for a worker");
-        pool.start_worker(index)?;
+        pool.man()?;
         monitor.watch(&pool);
         Ok(pool)
     }
@@ -209,6 +254,7 @@ impl<P: Platform> Pool<P> {
             measure_lock: settings.measure_lock,
             idle_timeout: settings.idle_timeout,
             may_spin: settings.may_spin,
+            most_workers: settings.most_workers,
             queue,
             desks: (0..MOST_WORKERS).map(|_| P::AtomicPtr::new(std::ptr::null_mut())).collect(),
             desk_count: P::AtomicU32::new(0),
@@ -220,7 +266,7 @@ impl<P: Platform> Pool<P> {
             ran: Padded::new(P::AtomicU64::new(0)),
             wakeups: Padded::new(P::AtomicU64::new(0)),
             accounts: Accounts::new(),
-            state: Padded::new(Lock::new(State::new(entry))),
+            state: Padded::new(Lock::new(State::new(entry, Arc::clone(&monitor.census)))),
         });
         P::describe(Arc::as_ptr(&pool));
         P::describe(Arc::as_ptr(&pool.event));
@@ -232,13 +278,28 @@ impl<P: Platform> Pool<P> {
 
     /// After [`Self::stop`]: has a worker again, which is running when this returns.
     pub(crate) fn restart(self: &Arc<Self>) -> Result<(), SpawnError> {
-        let index = {
-            let mut state = self.lock();
-            state.stopping = false;
-            state.reserve_worker(self)
+        self.lock().stopping = false;
+        self.man()
+    }
+
+    /// Starts the reserve, if the pool has one, and a worker.
+    fn man(self: &Arc<Self>) -> Result<(), SpawnError> {
+        self.start_reserve()?;
+        let reserved = self.lock().reserve_worker(self);
+        let started = match reserved {
+            Some(index) => self.start_worker(index),
+            None => Err(SpawnError::refused(
+                format!("worker of pod {}", self.place.pod),
+                std::io::Error::other(
+                    "the runtime has as many workers as it may have; allow it more with \
+                     max_workers, or drop a queue",
+                ),
+            )),
         };
-        // Where there is no room, as many as can be are here still.
-        index.map_or(Ok(()), |index| self.start_worker(index))
+        if started.is_err() {
+            self.stop();
+        }
+        started
     }
 
     /// Brings an accepted item of the lane with this tag in, by the door of the caller's CPU, and wakes a worker if one should be.
@@ -359,8 +420,9 @@ impl<P: Platform> Pool<P> {
                 parker: Padded::new(Parker::new()),
                 range: Padded::new(Range::new()),
                 deque: Deque::new(),
-                items_begun: Padded::new(P::AtomicU64::new(0)),
                 lane: Padded::new(P::AtomicU32::new(0)),
+                begun: Padded::new(P::AtomicU64::new(0)),
+                function: P::AtomicPtr::new(std::ptr::null_mut()),
                 thread: P::AtomicU32::new(0),
             };
             let desk = Box::into_raw(Box::new(desk));
@@ -403,7 +465,8 @@ impl<P: Platform> Pool<P> {
     pub(crate) fn stop(&self) {
         let mut state = self.lock();
         state.stopping = true;
-        let sleepers = state.all_sleepers(self);
+        let mut sleepers = state.all_sleepers(self);
+        sleepers.extend(state.stands_by(reserve::RESERVE).then_some(reserve::RESERVE));
         let threads = state.take_threads(worker::index_in(self));
         drop(state);
         for worker in sleepers {
@@ -442,8 +505,9 @@ impl<P: Platform> Pool<P> {
             presumed_blocked: state.counters.presumed_blocked,
             hand_overs: state.counters.hand_overs,
             cpu_time,
-            cpu_hogs: 0,
-            rescues: 0,
+            cpu_hogs: state.counters.cpu_hogs,
+            rescues: state.counters.rescues,
+            refused_workers: state.counters.refused_workers,
             failed_worker_starts: state.counters.failed_worker_starts,
             lock_holds: state.counters.lock_holds,
             lock_hold_ns: state.counters.lock_hold_ns,

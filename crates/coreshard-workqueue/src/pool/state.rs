@@ -1,10 +1,12 @@
 //! What a pool's lock protects.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use coreshard_platform::{Platform, fields};
 
-use super::monitor::Seen;
+use super::monitor::{Census, Progress, Seen};
+use super::reserve::{RESERVE, Reserve};
 use super::whereabouts::Whereabouts;
 use super::{LaneTag, MOST_WORKERS, Pool, Takers};
 use crate::intake::TAIL_COUNTERS;
@@ -18,6 +20,8 @@ pub(super) enum Aside {
     Declared,
     /// The monitor found it inside an item, using no CPU time.
     Presumed,
+    /// The monitor found it inside an item, using a CPU for long.
+    Hog,
 }
 
 /// The taker's side of the intake.
@@ -35,6 +39,9 @@ pub(super) struct Counters {
     pub(super) stolen: u64,
     pub(super) presumed_blocked: u64,
     pub(super) hand_overs: u64,
+    pub(super) cpu_hogs: u64,
+    pub(super) rescues: u64,
+    pub(super) refused_workers: u64,
     pub(super) failed_worker_starts: u64,
     pub(super) lock_holds: u64,
     pub(super) lock_hold_ns: u64,
@@ -68,6 +75,12 @@ pub(super) struct State<P: Platform> {
     pub(super) starting: bool,
     /// One more worker was wanted while one was being started.
     pub(super) spare_missed: bool,
+    /// One more worker was wanted, and could not be had.
+    pub(super) spare_refused: bool,
+    pub(super) reserve: Reserve,
+    pub(super) progress: Progress,
+    /// Counts the runtime's workers.
+    census: Arc<Census<P>>,
     /// Workers go when there is nothing to do.
     pub(super) stopping: bool,
     /// By worker index; a worker that went by itself leaves `None`.
@@ -84,7 +97,7 @@ fields!(State<P: Platform> {
 });
 
 impl<P: Platform> State<P> {
-    pub(super) fn new(entry: Entry<P>) -> Self {
+    pub(super) fn new(entry: Entry<P>, census: Arc<Census<P>>) -> Self {
         Self {
             entry,
             queued: 0,
@@ -98,6 +111,10 @@ impl<P: Platform> State<P> {
             seen: Vec::new(),
             starting: false,
             spare_missed: false,
+            spare_refused: false,
+            reserve: Reserve::None,
+            progress: Progress::default(),
+            census,
             stopping: false,
             threads: Vec::new(),
             free: Vec::new(),
@@ -117,6 +134,25 @@ impl<P: Platform> State<P> {
 
     /// An index for one more worker, which counts as alive from here on.
     pub(super) fn reserve_worker(&mut self, pool: &Pool<P>) -> Option<usize> {
+        let index = if self.alive < pool.most_workers && self.census.enter() {
+            let index = self.claim_index(pool);
+            if index.is_none() {
+                self.census.leave();
+            }
+            index
+        } else {
+            None
+        };
+        if index.is_none() {
+            self.spare_refused = true;
+            self.counters.refused_workers += 1;
+        }
+        self.alive += usize::from(index.is_some());
+        index
+    }
+
+    /// An index that no worker has, with its desk.
+    pub(super) fn claim_index(&mut self, pool: &Pool<P>) -> Option<usize> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.threads.len() < MOST_WORKERS => {
@@ -128,7 +164,6 @@ impl<P: Platform> State<P> {
             None => return None,
         };
         pool.ensure_desk(index);
-        self.alive += 1;
         Some(index)
     }
 
@@ -144,6 +179,13 @@ impl<P: Platform> State<P> {
 
     /// Undoes a reservation, or sees a worker off.
     pub(super) fn retire_worker(&mut self, index: usize) {
+        if index == RESERVE && self.reserve != Reserve::None {
+            // Its thread stays.
+            self.alive -= usize::from(self.reserve == Reserve::Called);
+            self.reserve = Reserve::StandsBy;
+            return;
+        }
+        self.census.leave();
         // The thread ends by itself; nobody waits for it any more.
         self.threads[index] = None;
         self.free.push(index);

@@ -11,6 +11,7 @@ use coreshard_topology::{PodId, Scope};
 
 use super::accounts::WEIGHED_VISITS;
 use super::forks::Forks;
+use super::reserve::RESERVE;
 use super::running::Frame;
 use super::state::{Aside, Entry};
 use super::{Claim, Desk, LaneTag, Pool, Segment, SegmentQueue, Watches, idle};
@@ -181,7 +182,7 @@ impl<P: Platform> Pool<P> {
         let mut next = Some(index);
         while let Some(index) = next {
             if let Err(error) = self.start_worker(index) {
-                tracing::warn!(pod = %self.place.pod, %error, "a pool is short of a worker");
+                self.miss_worker(&error.to_string());
             }
             let mut state = self.lock();
             next = std::mem::take(&mut state.spare_missed)
@@ -242,14 +243,13 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             tracing::warn!(%pod, %error, "a worker may not leave its pod");
         }
         run_hook(pool.attributes.hooks.on_start.as_deref(), *pod);
-        loop {
+        let mut works = !self.is_reserve() || self.stand_by();
+        while works {
             while let Some(item) = self.next_item() {
                 self.execute(item);
             }
             self.settle();
-            if !self.sleep() {
-                break;
-            }
+            works = self.sleep() || self.stand_by();
         }
         run_hook(pool.attributes.hooks.on_stop.as_deref(), *pod);
         pool.close_account(self.index);
@@ -269,9 +269,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             };
         }
         self.context.lane.set(self.tally.lane);
-        // Only this worker writes it: no locked instruction.
-        let begun = self.desk.items_begun.load(Relaxed);
-        self.desk.items_begun.store(begun + 1, Relaxed);
+        self.desk.begin(item.kind());
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| item.run()));
         // SAFETY: a lane lives until its items are told to it, and this one is not yet.
         let lane = unsafe { &*self.tally.lane };
@@ -292,6 +290,10 @@ impl<'pool, P: Platform> Worker<'pool, P> {
                 self.pool.weigh_visit(tag, P::now().ns_since(since));
             }
             self.pool.ran.fetch_add(items, Relaxed);
+            if self.index == RESERVE && self.pool.attributes.rescuer.is_some() {
+                // SAFETY: as below.
+                unsafe { &*self.tally.lane }.core.insight.tally.count_rescued(items);
+            }
             // SAFETY: as in `execute`: these items are not yet told.
             if unsafe { (*self.tally.lane).finish(items) } {
                 self.pool.event.notify();
@@ -369,7 +371,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let pool = self.pool;
         let mut state = pool.lock();
         state.rejoin(self.index);
-        if state.aside[self.index] == Aside::Presumed {
+        if matches!(state.aside[self.index], Aside::Presumed | Aside::Hog) {
             state.put_aside(self.index, Aside::No);
         }
         state.counters.repatriated += std::mem::take(&mut self.repatriated);
@@ -415,7 +417,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         self.learn_to_gather(left);
         // Looking at the doors takes lines from their producers: only if somebody can be sent.
         left |= state.can_kick(pool) && state.has_queued(pool);
-        let kick = state.pass_on(pool, left);
+        let kick = state.pass_on(pool, left).or_else(|| state.call_reserve());
         pool.unlock_and_kick(state, kick);
         // After the lock was held: see the monitor's `run`.
         pool.monitor.notice_work();

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use coreshard_platform::Platform;
 use coreshard_topology::{CpuSet, Scope, ShardSize};
@@ -33,6 +34,7 @@ pub(crate) struct Request {
     pub(crate) intake: Intake,
     pub(crate) hooks: Hooks,
     pub(crate) stack_bytes: Option<usize>,
+    pub(crate) rescuer: Option<u64>,
     pub(crate) panic_handler: Option<PanicHandler>,
     pub(crate) panic_policy: PanicPolicy,
     pub(crate) insight: Wanted,
@@ -84,6 +86,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
             intake: Intake::default(),
             hooks: Hooks::default(),
             stack_bytes: None,
+            rescuer: None,
             panic_handler: None,
             panic_policy: PanicPolicy::default(),
             insight: runtime.wanted_insight(),
@@ -196,6 +199,16 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// The size of the workers' stacks, in bytes. Default: the platform's.
     pub fn stack_bytes(mut self, bytes: usize) -> Self {
         self.request.stack_bytes = Some(bytes);
+        self
+    }
+
+    /// Whether the queue's pools have a worker in reserve, beyond all limits on workers, that helps
+    /// out when one more worker is needed and cannot be had: so the queue gets on where others
+    /// stand still for want of threads. Such a queue shares its pools with no other. As the
+    /// kernel's `WQ_MEM_RECLAIM`. Default: no.
+    pub fn rescuer(mut self, wanted: bool) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        self.request.rescuer = wanted.then(|| NUMBERS.fetch_add(1, Relaxed));
         self
     }
 

@@ -183,6 +183,7 @@ impl<P: Platform> Lane<P> {
     }
 
     /// Sends an item that waited for its turn.
+    #[inline(never)]
     pub(super) fn send(&self, item: Item) {
         self.pool.push_indirectly(self.pool.place.door_here::<P>(), item, self.tag);
     }

@@ -19,6 +19,7 @@ use crate::loom_platform::Loom;
 use crate::pool::{Monitor, Pool, PoolSettings};
 use crate::pool_set::{Lease, PoolSet, Route};
 use crate::timers::Timers;
+use crate::trouble::Watch;
 use crate::wake::Wake;
 use crate::work::Target;
 
@@ -42,6 +43,7 @@ fn unmanned(stack_bytes: usize) -> Lease<Loom> {
         wake: Wake::AfterUnlock,
         intake: Intake::Locked,
         stack_bytes: Some(stack_bytes),
+        rescuer: None,
         hooks: Hooks::default(),
     });
     let pods = Pods::new(&topology, &cpus, Scope::System, ShardSize::default()).unwrap();
@@ -55,7 +57,7 @@ fn unmanned(stack_bytes: usize) -> Lease<Loom> {
         door_by_cpu: Arc::new([0]),
     };
     let event = Arc::new(Event::new());
-    let monitor = Arc::new(Monitor::new());
+    let monitor = Arc::new(Monitor::new(Watch::default(), 1));
     let pool =
         Pool::unmanned(place, Arc::clone(&attributes), PoolSettings::for_models(), event, &monitor);
     let routes: Arc<[Route]> = Arc::new([Route { pod: 0, door: 0 }]);

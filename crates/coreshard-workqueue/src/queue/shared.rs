@@ -196,6 +196,10 @@ impl<P: Platform> Shared<P> {
         if self.core.is_ordered != (wanted.max_active == MaxActive::Ordered) {
             return Err(self.error(BuildErrorKind::OrderedLimit));
         }
+        if wanted.mask != request.mask {
+            let checked = self.machine.check_mask(wanted.mask.as_ref());
+            checked.map_err(|kind| self.error(kind))?;
+        }
         let attributes = self.machine.attributes(&wanted).map_err(|kind| self.error(kind))?;
         let current = self.switch.lease();
         let lease = if *current.set().attributes == attributes {

@@ -13,6 +13,7 @@ use super::state::{Claimed, NotClaimed, Number, StateWord, Voided};
 use super::token::{Armed, Delayed, Parked, Token};
 use crate::error::RefusedReason;
 use crate::event::Event;
+use crate::item::Name;
 use crate::pool::{blocking, runs_item_of, runs_work};
 use crate::queue::{Entry, Workqueue};
 use crate::timers::{Due, TimerError, Timers};
@@ -49,18 +50,23 @@ pub struct Work<P: Platform> {
     pub(super) core: Arc<Core<P>>,
 }
 
+/// In this order the words that every queueing and every run touch fill one line, with the
+/// reference counts before them.
+#[repr(C)]
 pub(super) struct Core<P: Platform> {
     pub(super) state: StateWord<P>,
-    /// Tells those who wait for it.
-    pub(super) over: Event<P>,
-    pub(super) slot: Lock<P, Slot<P>>,
     /// The limiter that it was to pass last, by its address; 0 for none.
     limiter: P::AtomicU64,
-    /// The type name of its function.
-    pub(super) function: &'static str,
+    call: P::Cell<Function<P>>,
+    /// The type name of its function, for the monitor.
+    pub(super) name: &'static Name,
+    /// Tells those who wait for it.
+    pub(super) over: Event<P>,
     /// In which process it was made: in one forked from it, what was pending never runs.
     forks: u32,
-    call: P::Cell<Function<P>>,
+    pub(super) slot: Lock<P, Slot<P>>,
+    /// The type name of its function.
+    pub(super) function: &'static str,
 }
 
 /// What a queueing may have besides its token.
@@ -123,6 +129,7 @@ impl<P: Platform> Work<P> {
             slot: Lock::new(Slot { parked: None, armed: None }),
             limiter: P::AtomicU64::new(0),
             function: std::any::type_name::<F>(),
+            name: Name::of::<F>(),
             forks: P::forks(),
             call: P::Cell::new(call),
         };

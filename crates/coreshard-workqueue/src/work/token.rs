@@ -131,7 +131,9 @@ impl<P: Platform> Token<P> {
         let run = Run { core: &self.core };
         let work = Work { core: Arc::clone(run.core) };
         // SAFETY: `begin` has set RUNNING, and `run` clears it when it is dropped.
-        inside_work::<P, _>(Arc::as_ptr(run.core).cast(), || unsafe { run.core.call(&work) });
+        inside_work::<P, _>(Arc::as_ptr(run.core).cast(), run.core.name, || unsafe {
+            run.core.call(&work)
+        });
     }
 }
 

@@ -132,7 +132,7 @@ pub struct PoolSnapshot {
     pub presumed_blocked: u64,
     /// Items that kept a CPU for too long.
     pub cpu_hogs: u64,
-    /// Items that a rescuer ran.
+    /// Times the reserve was called.
     pub rescues: u64,
     /// Workers that could not be started.
     pub failed_worker_starts: u64,

@@ -1,0 +1,447 @@
+//! A model of a host bus adapter: many CPUs, a few devices, and what they share for each request.
+//!
+//! Each job sits on a CPU of its own, and keeps its requests in flight: for each one it computes for
+//! a while (the way of a request through a kernel), takes a tag of the host's set and counts it as
+//! issued. The adapter's service takes a fixed time, and never is the bottleneck; then an interrupt comes
+//! on a chosen CPU, where the request is counted as done, and its submitter gives the tag back. The
+//! tag set, its accounting and the counters are the block layer's own.
+//!
+//! A run draws which CPUs the jobs sit on, and, for memory on any node, the node that the device's
+//! state lies on; the draws of a run are the same for every rung. Two numbers are chosen to be near what
+//! was published: the computing of a request, and how many devices the jobs share. Everything else
+//! follows from the machine's costs.
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
+
+use coreshard_block::{
+    CounterLane, CounterLayout, DeviceCounters, DeviceMemory, Ended, Tag, TagPolicy, TagPort,
+    TagSet, TagSetSpec,
+};
+use coreshard_platform::{AtomicInt, Padded, Platform, ThreadHandle, ThreadSpec, Time};
+use coreshard_topology::{CoreId, CpuId, NodeId};
+use serde::Serialize;
+
+use super::results::Repeats;
+use crate::error::BenchError;
+use crate::progress::Progress;
+use crate::queue::Ground;
+use crate::queue::gate::Gate;
+
+/// Where completions are announced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Interrupts {
+    /// On the CPU that submitted, as where the adapter has a vector for each CPU.
+    Submitter,
+    /// On CPUs of the adapter's own node, one for each job.
+    #[default]
+    AdapterNode,
+}
+
+/// One rung of each of the three ladders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HbaRung {
+    /// How shared tags are accounted.
+    pub tags: TagPolicy,
+    /// How the device's counters lie.
+    pub counters: CounterLayout,
+    /// Where both lie.
+    pub memory: DeviceMemory,
+}
+
+/// What was published of a rung: thousands of requests a second, and the spread.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Published {
+    /// The average.
+    pub kiops: f64,
+    /// The slowest run.
+    pub kiops_min: f64,
+    /// The fastest run.
+    pub kiops_max: f64,
+    /// As it was published, in per cent.
+    pub spread_pct: f64,
+}
+
+impl HbaRung {
+    /// The rungs that were published, in their order, and those that the review asked for.
+    pub const LADDER: [Self; 5] = {
+        use CounterLayout::{Packed, Padded, PerCpu};
+        use DeviceMemory::{AnyNode, NodeLocal};
+        [
+            Self { tags: TagPolicy::Packed, counters: Packed, memory: AnyNode },
+            Self { tags: TagPolicy::Padded, counters: Padded, memory: AnyNode },
+            Self { tags: TagPolicy::Padded, counters: Padded, memory: NodeLocal },
+            Self {
+                tags: TagPolicy::Windowed { shared_pct: 50 },
+                counters: PerCpu,
+                memory: NodeLocal,
+            },
+            Self { tags: TagPolicy::None, counters: PerCpu, memory: NodeLocal },
+        ]
+    };
+
+    /// The figures of the patch series "scsi/block: NUMA-local allocation" (2026), on an unnamed
+    /// machine of two sockets: random reads of 4 K, 16 jobs, 64 in flight each.
+    pub fn published(&self) -> Option<Published> {
+        let figures = |kiops, kiops_min, kiops_max, spread_pct| {
+            Some(Published { kiops, kiops_min, kiops_max, spread_pct })
+        };
+        match (self.tags, self.memory) {
+            (TagPolicy::Packed, DeviceMemory::AnyNode) => figures(6_255.0, 4_200.0, 6_700.0, 37.0),
+            (TagPolicy::Padded, DeviceMemory::AnyNode) => figures(6_653.0, 6_000.0, 7_000.0, 15.0),
+            (TagPolicy::Padded, DeviceMemory::NodeLocal) => figures(6_649.0, 6_400.0, 7_000.0, 9.0),
+            _ => None,
+        }
+    }
+}
+
+/// The experiment, ready to be run.
+#[derive(Clone, Debug)]
+pub struct HbaBench {
+    /// The rungs.
+    pub rungs: Vec<HbaRung>,
+    /// Jobs, each on a CPU of its own.
+    pub jobs: usize,
+    /// Devices behind the adapter; jobs take them in turn.
+    pub devices: usize,
+    /// Requests in flight, each job.
+    pub depth: u32,
+    /// Requests of a job in a run.
+    pub requests: u64,
+    /// Runs of each rung.
+    pub runs: NonZeroUsize,
+    /// Decides the draws.
+    pub seed: u64,
+    /// The node that the adapter is on.
+    pub adapter: NodeId,
+    /// Where completions are announced.
+    pub interrupts: Interrupts,
+    /// What a request computes on the submitting CPU, its completion there included.
+    pub submit: Duration,
+    /// What a request computes on the CPU that is interrupted.
+    pub interrupt: Duration,
+    /// The adapter's service.
+    pub service: Duration,
+    /// Lets a platform's thread compute for a while, without touching memory.
+    pub compute: fn(Duration),
+}
+
+/// What a rung got.
+#[derive(Clone, Debug, Serialize)]
+pub struct HbaRow {
+    /// How shared tags are accounted.
+    pub tags: String,
+    /// How the device's counters lie.
+    pub counters: String,
+    /// Where both lie.
+    pub memory: String,
+    /// Its runs.
+    pub runs: Repeats,
+    /// What was published of it.
+    pub published: Option<Published>,
+}
+
+/// The experiment's result.
+#[derive(Clone, Debug, Serialize)]
+pub struct HbaResults {
+    /// The machine.
+    pub machine: String,
+    /// What the code ran on.
+    pub platform: String,
+    /// Jobs.
+    pub jobs: usize,
+    /// Devices behind the adapter.
+    pub devices: usize,
+    /// Requests in flight, each job.
+    pub depth: u32,
+    /// Where completions are announced.
+    pub interrupts: Interrupts,
+    /// A row a rung.
+    pub rows: Vec<HbaRow>,
+}
+
+/// What a job and the CPU that is interrupted for it share: a line for each direction.
+struct Mailbox<P: Platform> {
+    submitted: Padded<P::AtomicU64>,
+    completed: Padded<P::AtomicU64>,
+    /// When each request's service is over, by its number modulo the depth.
+    due_ns: Box<[P::AtomicU64]>,
+}
+
+/// The draws of a run.
+struct Draw {
+    jobs: Vec<CpuId>,
+    interrupts: Vec<CpuId>,
+    any_node: NodeId,
+}
+
+impl HbaBench {
+    /// Runs the experiment: in each run every rung has its turn.
+    ///
+    /// # Errors
+    /// Where the machine has too few cores or nodes, or threads or memory cannot be had.
+    pub fn run<P: Platform>(
+        &self,
+        ground: &Ground,
+        progress: &mut dyn Progress,
+    ) -> Result<HbaResults, BenchError> {
+        progress.begin(self.runs.get());
+        let mut dice = fastrand::Rng::with_seed(self.seed);
+        let mut iops: Vec<Vec<f64>> = vec![Vec::new(); self.rungs.len()];
+        for run in 0..self.runs.get() {
+            if progress.step(&format!("adapter, run {}", run + 1)).is_break() {
+                break;
+            }
+            let draw = self.draw(ground, &mut dice)?;
+            for (rung, iops) in self.rungs.iter().zip(&mut iops) {
+                iops.push(self.turn::<P>(*rung, &draw)?);
+            }
+        }
+        let rows = self.rungs.iter().zip(iops).map(|(rung, iops)| HbaRow {
+            tags: rung.tags.to_string(),
+            counters: rung.counters.to_string(),
+            memory: rung.memory.to_string(),
+            runs: Repeats::new("adapter", iops),
+            published: rung.published(),
+        });
+        Ok(HbaResults {
+            machine: ground.name.clone(),
+            platform: ground.platform.clone(),
+            jobs: self.jobs,
+            devices: self.devices,
+            depth: self.depth,
+            interrupts: self.interrupts,
+            rows: rows.collect(),
+        })
+    }
+
+    fn draw(&self, ground: &Ground, dice: &mut fastrand::Rng) -> Result<Draw, BenchError> {
+        let topology = &ground.topology;
+        // One CPU a core: an idle sibling would make a core faster than a busy one.
+        let mut seen: Vec<CoreId> = Vec::new();
+        let mut cores: Vec<CpuId> = Vec::new();
+        for cpu in topology.cpus() {
+            if ground.usable.contains(cpu.id) && !seen.contains(&cpu.core) {
+                seen.push(cpu.core);
+                cores.push(cpu.id);
+            }
+        }
+        dice.shuffle(&mut cores);
+        let on_adapter = topology.cpus_of_node(self.adapter);
+        let mut interrupts: Vec<CpuId> = Vec::new();
+        if self.interrupts == Interrupts::AdapterNode {
+            // The same ones in each run, as a driver would choose them.
+            let mut all: Vec<CpuId> =
+                cores.iter().copied().filter(|cpu| on_adapter.contains(*cpu)).collect();
+            all.sort();
+            interrupts = all.into_iter().take(self.jobs).collect();
+            cores.retain(|cpu| !interrupts.contains(cpu));
+        }
+        let wants_interrupts = self.interrupts == Interrupts::AdapterNode;
+        if cores.len() < self.jobs || wants_interrupts && interrupts.len() < self.jobs {
+            return Err(BenchError::bad_job(format!(
+                "{} jobs, and as many CPUs that are interrupted, need more cores than {} has",
+                self.jobs, ground.name
+            )));
+        }
+        cores.truncate(self.jobs);
+        let nodes = topology.node_ids();
+        let any_node = nodes[dice.usize(..nodes.len())];
+        Ok(Draw { jobs: cores, interrupts, any_node })
+    }
+
+    /// One rung's turn in a run; requests a second.
+    fn turn<P: Platform>(&self, rung: HbaRung, draw: &Draw) -> Result<f64, BenchError> {
+        let node = match rung.memory {
+            DeviceMemory::AnyNode => Some(draw.any_node),
+            DeviceMemory::NodeLocal => Some(self.adapter),
+        };
+        let failed = |error: &dyn std::fmt::Display| BenchError::failed_job(error.to_string());
+        let spec = TagSetSpec {
+            // Twice of what can be in flight: tags are never short, only accounted.
+            depth: 2 * self.jobs as u32 * self.depth,
+            policy: rung.tags,
+            threads: self.jobs as u32,
+            node,
+            ..TagSetSpec::default()
+        };
+        let set = Arc::new(TagSet::<P>::new(spec).map_err(|error| failed(&error))?);
+        // What the kernel keeps for each device: its user of the tags, and its counters.
+        let mut devices = Vec::new();
+        for _ in 0..self.devices.clamp(1, self.jobs) {
+            let user = set.add_user_on(node).map_err(|error| failed(&error))?;
+            let counters = DeviceCounters::<P>::new(rung.counters, 2 * self.jobs, node);
+            devices.push((user, Arc::new(counters.map_err(|error| failed(&error))?)));
+        }
+        let device = |job: usize| &devices[job % devices.len()];
+        let lane = |job, at| device(job).1.lane(at).expect("each thread has a lane of its own");
+        let threads = self.jobs + draw.interrupts.len();
+        let gate = Arc::new(Gate::<P>::new(threads));
+        let mut spawned: Vec<P::Thread> = Vec::new();
+        let mut bodies: Vec<(CpuId, Box<dyn FnOnce() + Send>)> = Vec::new();
+        for job in 0..self.jobs {
+            let mailbox = Arc::new(Mailbox::<P> {
+                submitted: Padded::new(P::AtomicU64::new(0)),
+                completed: Padded::new(P::AtomicU64::new(0)),
+                due_ns: (0..self.depth).map(|_| P::AtomicU64::new(0)).collect(),
+            });
+            if let Some(cpu) = draw.interrupts.get(job) {
+                let vector = Vector {
+                    bench: self.clone(),
+                    mailbox: Arc::clone(&mailbox),
+                    lane: lane(job, self.jobs + job),
+                };
+                let gate = Arc::clone(&gate);
+                bodies.push((
+                    *cpu,
+                    Box::new(move || {
+                        if gate.pass() {
+                            vector.serve();
+                            gate.leave();
+                        }
+                    }),
+                ));
+            }
+            let (bench, port, lane) = (self.clone(), device(job).0.port(), lane(job, job));
+            let gate = Arc::clone(&gate);
+            bodies.push((
+                draw.jobs[job],
+                Box::new(move || {
+                    if gate.pass() {
+                        bench.submit_all::<P>(&mailbox, port, &lane);
+                        gate.leave();
+                    }
+                }),
+            ));
+        }
+        for (cpu, body) in bodies {
+            let spec = ThreadSpec {
+                name: format!("cpu-{cpu}"),
+                affinity: Some([cpu].into_iter().collect()),
+                ..ThreadSpec::default()
+            };
+            match P::spawn(spec, body) {
+                Ok(thread) => spawned.push(thread),
+                Err(error) => {
+                    gate.give_up();
+                    spawned.into_iter().for_each(ThreadHandle::join);
+                    return Err(error.into());
+                }
+            }
+        }
+        gate.wait_for_all();
+        let start = P::now();
+        gate.open();
+        gate.wait_until_left();
+        let elapsed_ns = P::now().ns_since(start).max(1);
+        spawned.into_iter().for_each(ThreadHandle::join);
+        let all = self.requests * self.jobs as u64;
+        let counts = devices.iter().map(|(_, counters)| counters.read());
+        let sums = counts.fold((0, 0), |sum, one| (sum.0 + one.issued, sum.1 + one.done));
+        assert_eq!(sums, (all, all), "at rest, issued is done");
+        Ok(all as f64 * 1e9 / elapsed_ns as f64)
+    }
+
+    /// A job: keeps `depth` requests in flight.
+    fn submit_all<P: Platform>(
+        &self,
+        mailbox: &Mailbox<P>,
+        mut port: TagPort<P>,
+        lane: &CounterLane<P>,
+    ) {
+        let mut tags: VecDeque<Tag> = VecDeque::with_capacity(self.depth as usize);
+        let (mut issued, mut over) = (0_u64, 0_u64);
+        while over < self.requests {
+            let before = issued + over;
+            if issued < self.requests && issued - over < u64::from(self.depth) {
+                (self.compute)(self.submit);
+                tags.push_back(port.get().expect("there are twice as many as can be in flight"));
+                lane.issued();
+                let due = P::now() + self.service;
+                let place = (issued % u64::from(self.depth)) as usize;
+                mailbox.due_ns[place].store(due.as_ns(), Relaxed);
+                issued += 1;
+                if self.interrupts == Interrupts::AdapterNode {
+                    mailbox.submitted.store(issued, Release);
+                }
+            }
+            let completed = match self.interrupts {
+                Interrupts::AdapterNode => mailbox.completed.load(Acquire),
+                Interrupts::Submitter => {
+                    let mut completed = over;
+                    while completed < issued && self.is_due(mailbox, completed) {
+                        (self.compute)(self.interrupt);
+                        lane.done(Ended::Well);
+                        completed += 1;
+                    }
+                    completed
+                }
+            };
+            while over < completed {
+                port.put(tags.pop_front().expect("a request in flight has a tag"));
+                over += 1;
+            }
+            if issued + over == before {
+                P::spin_hint();
+            }
+        }
+    }
+
+    fn is_due<P: Platform>(&self, mailbox: &Mailbox<P>, request: u64) -> bool {
+        let place = (request % u64::from(self.depth)) as usize;
+        P::now() >= Time::from_ns(mailbox.due_ns[place].load(Relaxed))
+    }
+}
+
+/// The CPU that is interrupted for a job.
+struct Vector<P: Platform> {
+    bench: HbaBench,
+    mailbox: Arc<Mailbox<P>>,
+    lane: CounterLane<P>,
+}
+
+impl<P: Platform> Vector<P> {
+    fn serve(&self) {
+        let (mut completed, mut submitted) = (0, 0);
+        while completed < self.bench.requests {
+            if completed == submitted {
+                submitted = self.mailbox.submitted.load(Acquire);
+            }
+            if completed < submitted && self.bench.is_due(&self.mailbox, completed) {
+                (self.bench.compute)(self.bench.interrupt);
+                self.lane.done(Ended::Well);
+                completed += 1;
+                self.mailbox.completed.store(completed, Release);
+            } else {
+                P::spin_hint();
+            }
+        }
+    }
+}
+
+impl HbaBench {
+    /// The published experiment, but for `compute`, which is the platform's. What was not published,
+    /// the devices and the computing of a request, is chosen so that the last of the published rungs
+    /// comes near its average.
+    pub fn published(compute: fn(Duration)) -> Self {
+        Self {
+            rungs: HbaRung::LADDER.to_vec(),
+            jobs: 16,
+            devices: 4,
+            depth: 64,
+            requests: 600,
+            runs: NonZeroUsize::new(10).expect("10 is not 0"),
+            seed: 0,
+            adapter: NodeId(0),
+            interrupts: Interrupts::default(),
+            submit: Duration::from_nanos(900),
+            interrupt: Duration::from_nanos(300),
+            service: Duration::from_micros(20),
+            compute,
+        }
+    }
+}

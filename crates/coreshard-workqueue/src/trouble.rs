@@ -1,0 +1,197 @@
+//! What goes wrong without an error that somebody could be handed: a CPU hog, a pool that makes no
+//! progress, a worker that cannot be had. Told through `tracing`, and to the runtime's
+//! [`on_trouble`](crate::RuntimeBuilder::on_trouble).
+
+use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::time::Duration;
+
+use coreshard_topology::{PodId, Scope};
+
+use crate::stats::PoolStats;
+
+/// Something that needs somebody's attention.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Trouble {
+    /// An item used a CPU for long while others waited.
+    CpuHog(CpuHog),
+    /// A pool has waiting items and begins none.
+    Stall(Stall),
+    /// A pool needs one more worker and cannot have it.
+    NoWorker(NoWorker),
+}
+
+/// An item that used a CPU for longer than
+/// [`cpu_intensive_threshold`](crate::RuntimeBuilder::cpu_intensive_threshold) while others waited.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CpuHog {
+    /// The pod whose pool it was in.
+    pub pod: PodId,
+    /// The type name of the item's function.
+    pub function: &'static str,
+    /// CPU time that it had used when it was noticed.
+    pub cpu_time: Duration,
+    /// How often items with this function were noticed; told at 1, 2, 4, 8 and so on.
+    pub times: u64,
+}
+
+/// A pool that had waiting items, and began none, for
+/// [`stall_after`](crate::RuntimeBuilder::stall_after).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Stall {
+    /// The pool's pod.
+    pub pod: PodId,
+    /// For how long it has begun nothing.
+    pub stalled_for: Duration,
+    /// All pools of the runtime.
+    pub pools: Vec<PoolReport>,
+}
+
+/// A pool at a moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PoolReport {
+    /// Which CPUs share a pool here.
+    pub scope: Scope,
+    /// Its counts.
+    pub stats: PoolStats,
+    /// True if an item waits.
+    pub has_waiting_items: bool,
+    /// What its workers are inside of.
+    pub running: Vec<RunningItem>,
+}
+
+/// An item that a worker is inside of.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RunningItem {
+    /// The worker's number in its pool, as in its thread's name.
+    pub worker: usize,
+    /// The type name of the item's function.
+    pub function: &'static str,
+    /// Since the monitor saw it first: it may have begun some milliseconds before.
+    pub for_at_least: Duration,
+    /// The worker said that it blocks, or was found to wait, or to be a CPU hog.
+    pub is_put_aside: bool,
+}
+
+/// A worker that a pool needs, and cannot have now. It is tried again.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NoWorker {
+    /// The pool's pod.
+    pub pod: PodId,
+    /// Why not.
+    pub reason: String,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CpuHog(hog) => hog.fmt(f),
+            Self::Stall(stall) => stall.fmt(f),
+            Self::NoWorker(no_worker) => no_worker.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for CpuHog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "pod {}: {} hogged a CPU for {:?} while other items waited (seen {} times); divide \
+             its work, or use a queue of its own",
+            self.pod, self.function, self.cpu_time, self.times
+        )
+    }
+}
+
+impl fmt::Display for NoWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pod {} is short of a worker: {}", self.pod, self.reason)
+    }
+}
+
+impl fmt::Display for Stall {
+    /// The stalled pool, then one line a pool and one a running item.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "pod {} has waiting items and has begun none for {:?}",
+            self.pod, self.stalled_for
+        )?;
+        for pool in &self.pools {
+            let PoolReport { scope, stats, has_waiting_items, running } = pool;
+            write!(
+                f,
+                "\n  {scope} pod {} (CPUs {}): {} workers, {} idle, {} aside, limit {}{}",
+                stats.pod,
+                stats.cpus,
+                stats.workers,
+                stats.idle_workers,
+                stats.blocked_workers,
+                stats.worker_limit,
+                if *has_waiting_items { ", items wait" } else { "" },
+            )?;
+            for item in running {
+                let aside = if item.is_put_aside { ", put aside" } else { "" };
+                write!(
+                    f,
+                    "\n    worker {}: {} for {:?}{aside}",
+                    item.worker, item.function, item.for_at_least
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) type TroubleHandler = Arc<dyn Fn(&Trouble) + Send + Sync>;
+
+/// What the monitor takes for trouble, and whom it tells.
+#[derive(Clone)]
+pub(crate) struct Watch {
+    /// `None` for never.
+    pub(crate) cpu_intensive: Option<Duration>,
+    /// `None` for never.
+    pub(crate) stall_after: Option<Duration>,
+    pub(crate) on_trouble: Option<TroubleHandler>,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self {
+            cpu_intensive: Some(Duration::from_millis(10)),
+            stall_after: Some(Duration::from_secs(30)),
+            on_trouble: None,
+        }
+    }
+}
+
+impl Watch {
+    pub(crate) fn tell(&self, trouble: &Trouble) {
+        match trouble {
+            Trouble::Stall(_) => tracing::error!("{trouble}"),
+            _ => tracing::warn!("{trouble}"),
+        }
+        let Some(handler) = &self.on_trouble else { return };
+        // A handler that panics must end neither the monitor nor a worker.
+        if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| handler(trouble))) {
+            std::mem::forget(payload);
+        }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch")
+            .field("cpu_intensive", &self.cpu_intensive)
+            .field("stall_after", &self.stall_after)
+            .field("on_trouble", &self.on_trouble.is_some())
+            .finish()
+    }
+}

@@ -1,0 +1,297 @@
+//! CPU hogs, stalls, limits on workers, the reserve, and CPUs that go: one test for each promise.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use coreshard_platform::{Host, affinity};
+use coreshard_topology::{CpuId, CpuSet, Scope, Topology, Usable};
+use coreshard_workqueue::{Runtime, RuntimeBuilder, Trouble, Work, Workqueue, blocking};
+
+/// Longer than any test needs; only a failure takes so long.
+const NEVER: Duration = Duration::from_secs(60);
+
+fn real_cpus() -> CpuSet {
+    Usable::host(&Topology::host().unwrap()).unwrap().cpus().clone()
+}
+
+fn builder() -> RuntimeBuilder<Host> {
+    Runtime::builder(Topology::host().unwrap()).usable(real_cpus())
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < NEVER, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Collects what a runtime tells.
+fn listen(builder: RuntimeBuilder<Host>) -> (Runtime<Host>, Arc<Mutex<Vec<Trouble>>>) {
+    let heard: Arc<Mutex<Vec<Trouble>>> = Arc::default();
+    let log = Arc::clone(&heard);
+    let builder = builder.on_trouble(move |trouble| {
+        log.lock().unwrap().push(trouble.clone());
+        std::panic::resume_unwind(Box::new("a handler that panics ends nothing"));
+    });
+    (builder.build().unwrap(), heard)
+}
+
+fn spin_until(stop: &AtomicBool) {
+    while !stop.load(SeqCst) {
+        std::hint::spin_loop();
+    }
+}
+
+/// As many items as the pool may run at once spin until one that waits behind them has run.
+#[test]
+fn a_cpu_hog_is_taken_out_of_the_count_and_reported_with_its_function() {
+    let (runtime, heard) = listen(builder());
+    let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+    let limit = queue.stats().total().worker_limit;
+    let stop = Arc::new(AtomicBool::new(false));
+    let own = Arc::clone(&stop);
+    let hog = Work::new(move |_| spin_until(&own));
+    hog.queue(&queue).unwrap();
+    for _ in 1..limit {
+        let stop = Arc::clone(&stop);
+        queue.queue(move || spin_until(&stop)).unwrap();
+    }
+    let end = Arc::clone(&stop);
+    queue.submit(move || end.store(true, SeqCst)).unwrap().join().unwrap();
+    queue.drain().unwrap();
+    assert!(queue.stats().total().cpu_hogs >= 1);
+    wait_until("it is told", || {
+        heard.lock().unwrap().iter().any(|trouble| match trouble {
+            Trouble::CpuHog(hog) => {
+                assert!(hog.cpu_time >= Duration::from_millis(10), "{hog}");
+                assert!(trouble.to_string().contains(hog.function), "{trouble}");
+                hog.function.contains("trouble::a_cpu_hog_is_taken_out")
+            }
+            _ => false,
+        })
+    });
+    // It counts again.
+    wait_until("nobody is aside", || queue.stats().total().blocked_workers == 0);
+}
+
+/// Items that hog, again and again, with one function: told with exponential backoff.
+#[test]
+fn a_function_that_hogs_again_and_again_is_told_less_and_less_often() {
+    let (runtime, heard) = listen(builder().cpu_intensive_threshold(Duration::from_millis(1)));
+    let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+    let items = 40;
+    for _ in 0..items {
+        let spin = || {
+            let clock = coreshard_platform::thread_cpu_time();
+            while coreshard_platform::thread_cpu_time() - clock < Duration::from_millis(12) {}
+        };
+        queue.queue(spin).unwrap();
+    }
+    queue.drain().unwrap();
+    let hogs = queue.stats().total().cpu_hogs;
+    assert!(hogs > 2, "{hogs}");
+    let heard = heard.lock().unwrap();
+    let times: Vec<u64> = heard
+        .iter()
+        .filter_map(|trouble| match trouble {
+            Trouble::CpuHog(hog) => Some(hog.times),
+            _ => None,
+        })
+        .collect();
+    assert!(times.iter().all(|times| times.is_power_of_two()), "{times:?}");
+    assert_eq!(times.len() as u32, hogs.ilog2() + 1, "{times:?} of {hogs}");
+}
+
+/// All workers wait, said or not, and no further one may be had.
+#[test]
+fn a_pool_without_progress_is_told_with_all_that_runs() {
+    let stall_after = Duration::from_millis(20);
+    let (runtime, heard) = listen(builder().max_workers_per_pool(2).stall_after(stall_after));
+    let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+    let (release, released) = mpsc::channel::<()>();
+    let released = Arc::new(Mutex::new(released));
+    for _ in 0..2 {
+        let released = Arc::clone(&released);
+        let wait = move || {
+            let _ = blocking::<Host, _>(|| released.lock().unwrap().recv());
+        };
+        queue.queue(wait).unwrap();
+    }
+    let waiting = queue.submit(|| 1).unwrap();
+    wait_until("the stall is told", || {
+        heard.lock().unwrap().iter().any(|trouble| matches!(trouble, Trouble::Stall(_)))
+    });
+    {
+        let heard = heard.lock().unwrap();
+        let stall = heard.iter().find_map(|trouble| match trouble {
+            Trouble::Stall(stall) => Some(stall),
+            _ => None,
+        });
+        let stall = stall.unwrap();
+        assert!(stall.stalled_for >= stall_after);
+        assert_eq!(stall.pools.len(), 1);
+        assert!(stall.pools[0].has_waiting_items);
+        assert_eq!(stall.pools[0].running.len(), 2);
+        for item in &stall.pools[0].running {
+            assert!(item.is_put_aside);
+            assert!(item.function.contains("a_pool_without_progress"), "{}", item.function);
+        }
+        let text = stall.to_string();
+        assert!(text.contains("has begun none") && text.contains("put aside"), "{text}");
+        let told = |trouble: &&Trouble| matches!(trouble, Trouble::NoWorker(_));
+        assert!(heard.iter().any(|trouble| told(&trouble)), "and that no worker can be had");
+    }
+    drop(release);
+    waiting.join().unwrap();
+    queue.drain().unwrap();
+    assert!(queue.stats().total().refused_workers > 0);
+}
+
+#[test]
+fn a_pool_never_has_more_workers_than_it_may() {
+    let runtime = builder().max_workers_per_pool(3).build().unwrap();
+    let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+    let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    for _ in 0..60 {
+        let (inside, most) = (Arc::clone(&inside), Arc::clone(&most));
+        let work = move || {
+            most.fetch_max(inside.fetch_add(1, SeqCst) + 1, SeqCst);
+            blocking::<Host, _>(|| std::thread::sleep(Duration::from_micros(500)));
+            inside.fetch_sub(1, SeqCst);
+        };
+        queue.queue(work).unwrap();
+    }
+    queue.drain().unwrap();
+    assert!(most.load(SeqCst) <= 3, "{most:?}");
+    assert!(queue.stats().total().workers <= 3);
+}
+
+#[test]
+fn a_queue_whose_workers_are_too_many_is_not_made_and_says_why() {
+    let machine = Topology::from_synthetic("pack:1 l3:1 core:8 pu:1").unwrap();
+    let builder = Runtime::<Host>::builder(machine).laid_over(real_cpus());
+    let runtime = builder.max_workers(4).build().unwrap();
+    let error = runtime.workqueue().name("wide").scope(Scope::Cpu).build().unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("\"wide\"") && text.contains("max_workers"), "{text}");
+    // What was started for it is gone, and one that fits is made.
+    let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+    assert_eq!(queue.submit(|| 4).unwrap().join().unwrap(), 4);
+    let other = runtime.workqueue().scope(Scope::System).strict(true).build().unwrap();
+    drop((queue, other));
+    // Workers that went are not counted any more.
+    for _ in 0..8 {
+        let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+        queue.submit(|| ()).unwrap().join().unwrap();
+    }
+}
+
+/// The one worker that the pool may have waits for an item behind it: the reserve runs that.
+fn depends_on_the_next(queue: &Workqueue<Host>) {
+    for _ in 0..20 {
+        let (tell, told) = mpsc::channel();
+        let first = queue.submit(move || blocking::<Host, _>(|| told.recv_timeout(NEVER))).unwrap();
+        queue.queue(move || tell.send(7).unwrap()).unwrap();
+        assert_eq!(first.join().unwrap(), Ok(7));
+    }
+}
+
+#[test]
+fn a_rescuer_keeps_a_queue_going_when_no_worker_can_be_had() {
+    let runtime = builder().max_workers_per_pool(1).build().unwrap();
+    let queue = runtime.workqueue().scope(Scope::System).rescuer(true).build().unwrap();
+    depends_on_the_next(&queue);
+    let total = queue.stats().total();
+    assert!(total.rescues > 0, "{total:?}");
+    queue.drain().unwrap();
+    wait_until("the reserve stands by again", || {
+        let total = queue.stats().total();
+        total.workers == 1 && total.idle_workers == 1 || {
+            queue.queue(|| ()).unwrap();
+            false
+        }
+    });
+    depends_on_the_next(&queue);
+    // It moves with the queue, and its pools are the queue's own.
+    queue.change().strict(true).apply().unwrap();
+    depends_on_the_next(&queue);
+    queue.change().strict(false).apply().unwrap();
+    depends_on_the_next(&queue);
+    let other = runtime.workqueue().scope(Scope::System).build().unwrap();
+    other.submit(|| ()).unwrap().join().unwrap();
+    queue.drain().unwrap();
+}
+
+/// The CPUs that items run on.
+fn cpus_of(queue: &Workqueue<Host>) -> CpuSet {
+    let mut seen = CpuSet::new();
+    for _ in 0..8 {
+        let cpus = queue.submit(|| affinity().unwrap()).unwrap().join().unwrap();
+        seen = seen.union(&cpus);
+    }
+    seen
+}
+
+#[test]
+fn workers_follow_when_cpus_go_and_come_back_and_nothing_is_lost() {
+    let all = real_cpus();
+    let one: CpuSet = all.iter().take(1).collect();
+    let runtime = builder().build().unwrap();
+    let queue = runtime.workqueue().scope(Scope::Cpu).strict(true).build().unwrap();
+    let last: CpuSet = all.iter().last().into_iter().collect();
+    let masked = runtime.workqueue().cpu_mask(last.clone()).strict(true).build().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let ran = Arc::new(AtomicUsize::new(0));
+    let producer = {
+        let (queue, stop, ran) = (queue.clone(), Arc::clone(&stop), Arc::clone(&ran));
+        std::thread::spawn(move || {
+            let mut queued = 0;
+            while !stop.load(SeqCst) {
+                let ran = Arc::clone(&ran);
+                let run = move || {
+                    ran.fetch_add(1, SeqCst);
+                };
+                queue.queue(run).unwrap();
+                queued += 1;
+            }
+            queued
+        })
+    };
+    for _ in 0..5 {
+        runtime.set_usable(one.clone()).unwrap();
+        assert_eq!(runtime.usable(), one);
+        queue.flush().unwrap();
+        assert_eq!(cpus_of(&queue), one);
+        assert_eq!(cpus_of(&masked), one, "its own CPUs are gone, so it uses what there is");
+        assert_eq!(queue.stats().pools.len(), 1, "pods are computed anew");
+        runtime.set_usable(all.clone()).unwrap();
+        queue.flush().unwrap();
+        assert_eq!(cpus_of(&masked), last, "its mask is in force again");
+        assert_eq!(queue.stats().pools.len(), all.len());
+    }
+    stop.store(true, SeqCst);
+    let queued: usize = producer.join().unwrap();
+    queue.drain().unwrap();
+    assert_eq!(ran.load(SeqCst), queued);
+
+    let absent: CpuSet = [CpuId(9_999)].into_iter().collect();
+    assert!(runtime.set_usable(absent).unwrap_err().to_string().contains("9999"));
+    assert!(runtime.set_usable(CpuSet::new()).is_err());
+    assert_eq!(runtime.usable(), all);
+}
+
+#[test]
+fn a_runtime_follows_a_probe_of_the_usable_cpus() {
+    let all = real_cpus();
+    let one: CpuSet = all.iter().take(1).collect();
+    let answer = Arc::new(Mutex::new(all.clone()));
+    let probe = Arc::clone(&answer);
+    let follow = move || Some(probe.lock().unwrap().clone());
+    let runtime = builder().follow_cpus(follow).build().unwrap();
+    let queue = runtime.workqueue().scope(Scope::System).strict(true).build().unwrap();
+    assert_eq!(cpus_of(&queue), all);
+    *answer.lock().unwrap() = one.clone();
+    wait_until("the queue has moved", || cpus_of(&queue) == one);
+}

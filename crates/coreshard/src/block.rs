@@ -1,0 +1,74 @@
+//! The block layer on this machine; see [`coreshard_block`].
+//!
+//! ```
+//! use std::sync::Arc;
+//! use coreshard::block::{self, HostAdapter, HostOptions, Memory, QueueOptions, Request};
+//!
+//! let host = HostAdapter::new(HostOptions::default())?;
+//! let device = host.target("ram").device(Arc::new(Memory::new(1 << 20)))?;
+//! let mut queue = device.queue(0, QueueOptions::default())?;
+//! // What is to be done with the data is done by the process's workqueue, not by the thread that
+//! // polls the device:
+//! let workers = coreshard::workqueue()?.name("continuations").build()?;
+//! let (tell, told) = std::sync::mpsc::channel();
+//! let then = block::then_on(&workers, move |completed| drop(tell.send(completed.result.is_ok())));
+//! queue.call(Request::write(0, vec![1; 512]), then)?;
+//! queue.wait(None);
+//! assert!(told.recv()?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::sync::Arc;
+
+use coreshard_platform::Host;
+
+pub use coreshard_block::{
+    Buffer, BufferPool, Command, Completed, CounterLayout, Counts, Data, DeviceMemory, Engine,
+    ErrorClass, Executor, FaultPlan, File, FileOptions, Geometry, HostOptions, IoError, Job, Lane,
+    Medium, Op, OpenError, Payload, Priority, QueueOptions, Reaped, Refused, Request, RequestId,
+    RetryPolicy, RingOptions, TagPolicy, Waker, node_of_file,
+};
+
+use crate::Workqueue;
+
+/// An adapter of this machine; see [`coreshard_block::HostAdapter`].
+pub type HostAdapter = coreshard_block::HostAdapter<Host>;
+/// See [`coreshard_block::Target`].
+pub type Target = coreshard_block::Target<Host>;
+/// See [`coreshard_block::Device`].
+pub type Device = coreshard_block::Device<Host>;
+/// See [`coreshard_block::Queue`].
+pub type Queue = coreshard_block::Queue<Host>;
+/// See [`coreshard_block::RemoteQueue`].
+pub type RemoteQueue = coreshard_block::RemoteQueue<Host>;
+/// See [`coreshard_block::IoFuture`].
+pub type IoFuture = coreshard_block::IoFuture<Host>;
+/// See [`coreshard_block::Memory`].
+pub type Memory = coreshard_block::Memory<Host>;
+/// See [`coreshard_block::Null`].
+pub type Null = coreshard_block::Null<Host>;
+/// See [`coreshard_block::Faulty`].
+pub type Faulty = coreshard_block::Faulty<Host>;
+
+/// Has a workqueue's workers do a file's requests, for [`Engine::Threads`], and for [`Engine::Auto`]
+/// where io_uring is forbidden. The executor keeps the queue alive.
+pub fn executor(queue: Workqueue) -> Arc<dyn Executor> {
+    Arc::new(move |job: Job| {
+        let refused = queue.queue(move || crate::blocking(job));
+        refused.map_err(|refused| -> Job { Box::new(refused.into_inner()) })
+    })
+}
+
+/// A callback for [`Queue::call`] that has `then` run on `queue`. Where the queue is shut down, `then`
+/// runs on the thread that polls.
+pub fn then_on<F>(queue: &Workqueue, then: F) -> impl FnOnce(Completed) + use<F>
+where
+    F: FnOnce(Completed) + Send + 'static,
+{
+    let queue = queue.clone();
+    move |completed| {
+        if let Err(refused) = queue.queue(move || then(completed)) {
+            refused.into_inner()();
+        }
+    }
+}
