@@ -23,7 +23,7 @@ END
 }
 
 # Crates that speak to a person or end the process; for the command alone.
-readonly FOR_THE_COMMAND='anyhow|clap|clap_builder|console|crossterm|eyre|indicatif'
+readonly FOR_THE_COMMAND='anyhow|clap|clap_builder|console|crossterm|eyre|indicatif|ratatui|ratatui-core'
 
 # Crates that run on any platform, so that threads, locks and clocks are the platform's.
 readonly BEHIND_THE_SEAM='coreshard-workqueue coreshard-block coreshard-rt coreshard-bench'

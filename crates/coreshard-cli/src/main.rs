@@ -11,6 +11,7 @@ mod failure;
 mod machine;
 mod output;
 mod sim;
+mod top;
 mod topo;
 mod tune;
 
@@ -49,6 +50,8 @@ enum Command {
     Tune(tune::Args),
     /// Measure what memory, wake-ups and threads cost on this machine, and write it down for simulations
     Calibrate(calibrate::Args),
+    /// Watch a running process's queues and pools
+    Top(top::Args),
     /// Show which cache lines a workqueue's CPUs take from one another on a simulated machine, and
     /// which fields and functions
     C2c(c2c::Args),
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Some(Command::Tune(args)) => tune::run(&args),
         Some(Command::Calibrate(args)) => calibrate::run(&args),
         Some(Command::C2c(args)) => c2c::run(&args),
+        Some(Command::Top(args)) => top::run(&args),
         Some(Command::Sim(args)) => sim::run(&args),
         None => output::print(&Cli::command().render_help().to_string()),
     };

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
+use crate::insight::Label;
 use crate::latch::Latch;
 use crate::pool::blocking;
 use crate::queue::Entry;
@@ -136,6 +137,7 @@ impl<P: Platform, T> fmt::Debug for JoinHandle<P, T> {
     }
 }
 
+#[track_caller]
 pub(crate) fn submit<P, F, T>(entry: Entry<'_, P>, work: F) -> JoinHandle<P, T>
 where
     P: Platform,
@@ -144,7 +146,7 @@ where
 {
     let outcome = Arc::new(Outcome::<P, T> { over: Latch::new(), value: UnsafeCell::new(None) });
     let handle = JoinHandle { outcome: Arc::clone(&outcome) };
-    entry.send(move || {
+    entry.send_as(Label::item::<F>, move || {
         let result = panic::catch_unwind(AssertUnwindSafe(work));
         leave(outcome, result);
     });

@@ -24,15 +24,21 @@ impl Item {
     /// Packs a closure: in place where it fits, else in one allocation.
     #[inline]
     pub(crate) fn new<F: FnOnce() + Send>(run: F) -> Self {
+        Self::named::<F, F>(run)
+    }
+
+    /// As [`Self::new`], by the name of `N`: for a closure that calls one of that type.
+    #[inline]
+    pub(crate) fn named<N, F: FnOnce() + Send>(run: F) -> Self {
         let mut payload: Payload = [MaybeUninit::uninit(); INLINE_WORDS];
         if const { fits::<F>() } {
             // SAFETY: `fits` says that size and alignment are enough; `act_inline` reads it once.
             unsafe { payload.as_mut_ptr().cast::<F>().write(run) };
-            Self { kind: &Inline::<F>::KIND, payload }
+            Self { kind: &Inline::<F, N>::KIND, payload }
         } else {
             let boxed = Box::into_raw(Box::new(run));
             payload[0].write(boxed.expose_provenance() as u64);
-            Self { kind: &Boxed::<F>::KIND, payload }
+            Self { kind: &Boxed::<F, N>::KIND, payload }
         }
     }
 
@@ -62,7 +68,7 @@ pub(crate) struct Name(fn() -> &'static str);
 
 impl Name {
     pub(crate) fn of<F>() -> &'static Self {
-        &Inline::<F>::NAME
+        &Inline::<F, F>::NAME
     }
 
     pub(crate) fn get(&self) -> &'static str {
@@ -70,19 +76,19 @@ impl Name {
     }
 }
 
-struct Inline<F>(std::marker::PhantomData<F>);
-struct Boxed<F>(std::marker::PhantomData<F>);
+struct Inline<F, N>(std::marker::PhantomData<(F, N)>);
+struct Boxed<F, N>(std::marker::PhantomData<(F, N)>);
 
-impl<F> Inline<F> {
+impl<F> Inline<F, F> {
     const NAME: Name = Name(std::any::type_name::<F>);
 }
 
-impl<F: FnOnce()> Inline<F> {
-    const KIND: Kind = Kind { act: act_inline::<F>, name: Name(std::any::type_name::<F>) };
+impl<F: FnOnce(), N> Inline<F, N> {
+    const KIND: Kind = Kind { act: act_inline::<F>, name: Name(std::any::type_name::<N>) };
 }
 
-impl<F: FnOnce()> Boxed<F> {
-    const KIND: Kind = Kind { act: act_boxed::<F>, name: Name(std::any::type_name::<F>) };
+impl<F: FnOnce(), N> Boxed<F, N> {
+    const KIND: Kind = Kind { act: act_boxed::<F>, name: Name(std::any::type_name::<N>) };
 }
 
 const fn fits<F>() -> bool {

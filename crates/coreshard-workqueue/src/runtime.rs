@@ -11,10 +11,12 @@ use crate::attributes::{Attributes, Place};
 use crate::canary::{Canary, planted};
 use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::event::Event;
+use crate::insight::{Sampling, Wanted};
 use crate::intake::MOST_DOORS;
 use crate::pool::{Follower, MOST_WORKERS, Monitor, Pool, PoolSettings};
 use crate::pool_set::{Lease, PoolSet, Route};
 use crate::queue::{Builder, Closed, Priority, Request, Shared, Workqueue};
+use crate::stats::RuntimeStats;
 use crate::timers::{self, Sleep, SleepError, Timers};
 use crate::trouble::{Trouble, Watch};
 
@@ -31,6 +33,7 @@ pub(crate) struct Machine<P: Platform> {
     /// Where the topology is virtual: the platform's CPUs that it is laid over.
     laid_over: Option<Vec<CpuId>>,
     settings: PoolSettings,
+    insight: Wanted,
     pub(crate) event: Arc<Event<P>>,
     pub(crate) monitor: Arc<Monitor<P>>,
     pub(crate) timers: Arc<Timers<P>>,
@@ -63,6 +66,7 @@ pub struct RuntimeBuilder<P: Platform> {
     laid_over: Option<CpuSet>,
     measure_lock: bool,
     idle_timeout: Duration,
+    insight: Wanted,
     most_workers: usize,
     most_workers_per_pool: usize,
     watch: Watch,
@@ -107,6 +111,20 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// each time. Default: no.
     pub fn measure_lock_holds(mut self, measure: bool) -> Self {
         self.measure_lock = measure;
+        self
+    }
+
+    /// Measures how long items wait and run, in all queues that do not say otherwise; see
+    /// [`Builder::times`]. Default: no.
+    pub fn times(mut self, sampling: Sampling) -> Self {
+        self.insight.times = Some(sampling);
+        self
+    }
+
+    /// Whether items and futures have `tracing` spans, in all queues that do not say otherwise;
+    /// see [`Builder::spans`]. Default: no.
+    pub fn spans(mut self, spans: bool) -> Self {
+        self.insight.spans = spans;
         self
     }
 
@@ -196,6 +214,7 @@ impl<P: Platform> RuntimeBuilder<P> {
             cpu_quota: self.cpu_quota,
             laid_over,
             settings,
+            insight: self.insight,
             event: Arc::new(Event::new()),
             monitor: Arc::new(Monitor::new(self.watch, self.most_workers)),
             probe: self.probe,
@@ -222,6 +241,7 @@ impl<P: Platform> Runtime<P> {
             laid_over: None,
             measure_lock: false,
             idle_timeout: Duration::from_secs(10),
+            insight: Wanted::default(),
             most_workers: usize::MAX,
             most_workers_per_pool: MOST_WORKERS,
             watch: Watch::default(),
@@ -243,6 +263,29 @@ impl<P: Platform> Runtime<P> {
     /// The CPUs that queues without a mask use.
     pub fn usable(&self) -> CpuSet {
         self.machine.usable.lock().clone()
+    }
+
+    pub(crate) fn wanted_insight(&self) -> Wanted {
+        self.machine.insight
+    }
+
+    /// What all queues and pools of the runtime have done so far.
+    pub fn stats(&self) -> RuntimeStats {
+        if P::forks() != self.machine.forks {
+            // The workers are not here, and nor is whoever held a lock when the process forked.
+            return RuntimeStats { queues: Vec::new(), pools: Vec::new() };
+        }
+        let (queues, sets) = {
+            let registry = self.machine.registry.lock();
+            let queues: Vec<_> = registry.queues.iter().filter_map(Weak::upgrade).collect();
+            let sets: Vec<_> = registry.sets.iter().filter_map(Weak::upgrade).collect();
+            (queues, sets)
+        };
+        // Not under the lock: the last holder of a queue or a set waits for threads.
+        RuntimeStats {
+            queues: queues.iter().map(|queue| queue.stats()).collect(),
+            pools: sets.iter().flat_map(|set| set.pools()).map(|pool| pool.stats()).collect(),
+        }
     }
 
     /// Goes on with other CPUs: those that were taken offline, or out of the process's affinity or

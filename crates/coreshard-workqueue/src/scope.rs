@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
 use crate::error::Refused;
+use crate::insight::Label;
 use crate::pool::blocking;
 use crate::queue::Workqueue;
 use crate::work::Target;
@@ -46,6 +47,7 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
     ///
     /// # Errors
     /// Hands `work` back if the queue is shut down.
+    #[track_caller]
     pub fn queue<F>(&'scope self, work: F) -> Result<(), Refused<F>>
     where
         F: FnOnce() + Send + 'scope,
@@ -62,7 +64,7 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
             }
         };
         // The item outlives none of what it borrows: `run` does not return before it is over.
-        entry.send(move || {
+        entry.send_as(Label::item::<F>, move || {
             if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(work)) {
                 tally.thrown.lock().get_or_insert(payload);
             }

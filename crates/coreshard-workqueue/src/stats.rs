@@ -1,6 +1,39 @@
 //! What queues and pools have done.
 
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
 use coreshard_topology::{CpuSet, NodeId, PodId, Scope};
+
+use crate::insight::{QueueTally, QueueTimes};
+
+/// Names a pool among all that the process has had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PoolId(pub u32);
+
+impl PoolId {
+    pub(crate) fn next() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        Self(NEXT.fetch_add(1, Relaxed))
+    }
+}
+
+impl fmt::Display for PoolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What the queues and pools of a runtime have done.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RuntimeStats {
+    /// The queues, oldest first.
+    pub queues: Vec<QueueStats>,
+    /// The pools, each once, however many queues share it.
+    pub pools: Vec<PoolStats>,
+}
 
 /// What a queue has done, and the pools that it runs in (which may serve other queues too).
 #[derive(Clone, Debug)]
@@ -21,6 +54,10 @@ pub struct QueueStats {
     pub waiting: u64,
     /// Nothing begins until the queue is thawed.
     pub is_frozen: bool,
+    /// CPU time, CPU hogs, hand-overs, rescues.
+    pub tally: QueueTally,
+    /// How long items waited and ran, where that is measured.
+    pub times: Option<QueueTimes>,
     /// The pools, by pod.
     pub pools: Vec<PoolStats>,
 }
@@ -31,7 +68,7 @@ impl QueueStats {
         self.queued.saturating_sub(self.run)
     }
 
-    /// The sum of the pools' counts, under the first pod's id; the longest hold is the longest of
+    /// The sum of the pools' counts, under the first pool's and pod's id; the longest hold is the longest of
     /// all, and the node that of all, if they have one in common.
     ///
     /// # Panics
@@ -54,6 +91,8 @@ impl QueueStats {
             sum.repatriated += pool.repatriated;
             sum.stolen += pool.stolen;
             sum.presumed_blocked += pool.presumed_blocked;
+            sum.hand_overs += pool.hand_overs;
+            sum.cpu_time += pool.cpu_time;
             sum.cpu_hogs += pool.cpu_hogs;
             sum.rescues += pool.rescues;
             sum.refused_workers += pool.refused_workers;
@@ -71,6 +110,10 @@ impl QueueStats {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PoolStats {
+    /// Its name in the process.
+    pub id: PoolId,
+    /// Which CPUs share a pool, in the set that it belongs to.
+    pub scope: Scope,
     /// Its pod.
     pub pod: PodId,
     /// The pod's CPUs.
@@ -102,6 +145,12 @@ pub struct PoolStats {
     pub stolen: u64,
     /// Times the monitor found a worker inside an item, using no CPU time, while items waited.
     pub presumed_blocked: u64,
+    /// Times a worker's place was handed over to another one, since its item blocked: it said so,
+    /// or the monitor found it.
+    pub hand_overs: u64,
+    /// CPU time of all workers that the pool has had, at work and on the way to it. Zero on a
+    /// platform that cannot tell.
+    pub cpu_time: Duration,
     /// Times the monitor found a worker inside an item, using a CPU for long, while items waited.
     pub cpu_hogs: u64,
     /// Times the reserve was called, since a worker could not be had.

@@ -31,6 +31,10 @@
 //! others, on other CPUs or with other settings.
 
 pub mod block;
+#[cfg(feature = "insight")]
+pub mod insight;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod process;
 pub mod rt;
 
@@ -39,11 +43,14 @@ pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
     BuildError, CpuHog, Forked, Hooks, Intake, MissedTick, NoWorker, Panic, PanicPolicy,
-    ParseRungError, PoolReport, PoolStats, Priority, QueueStats, Refused, RefusedReason,
-    RunningItem, ShutdownTimeout, SleepError, Stall, Target, Task, Trouble, Wake, WorkError,
-    WorkErrorReason, WouldDeadlock, YieldNow, yield_now,
+    ParseRungError, PoolId, PoolReport, PoolStats, Priority, QueueStats, QueueTally, QueueTimes,
+    Refused, RefusedReason, RunningItem, RuntimeStats, Sampling, ShutdownTimeout, SleepError,
+    Stall, Target, Task, TimeHistogram, Trouble, Wake, WorkError, WorkErrorReason, WouldDeadlock,
+    YieldNow, yield_now,
 };
 
+#[cfg(feature = "insight")]
+pub use insight::serve_insight;
 pub use process::{RuntimeError, runtime, runtime_builder, workqueue};
 
 /// A workqueue on this machine; see [`coreshard_workqueue::Workqueue`].

@@ -7,6 +7,7 @@ use std::ptr::{self, NonNull};
 use coreshard_platform::Platform;
 
 use super::{Header, Job, execute};
+use crate::insight::Label;
 use crate::pool::blocking;
 use crate::queue::Entry;
 
@@ -27,6 +28,7 @@ impl<P: Platform> Sent<P> {
 }
 
 /// Sends `work` as the item that was counted in, and waits for its result.
+#[track_caller]
 pub(crate) fn install<P, F, R>(entry: Entry<'_, P>, work: F) -> R
 where
     P: Platform,
@@ -35,7 +37,7 @@ where
 {
     let job = Job::<P, _, _>::new(|_| work(), ptr::null());
     let sent = Sent(job.header());
-    entry.send(move || sent.execute());
+    entry.send_as(Label::item::<F>, move || sent.execute());
     let done = job.done();
     let seen = (0..LOOKS).any(|_| {
         P::spin_hint();

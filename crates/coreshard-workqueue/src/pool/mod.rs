@@ -5,6 +5,7 @@
 //! - `L:` under the pool's lock.
 //! - `A:` atomic, see the field.
 
+mod accounts;
 mod blocking;
 mod forks;
 mod idle;
@@ -32,7 +33,8 @@ use crate::event::Event;
 use crate::fork::{Deque, Header};
 use crate::intake::{self, Intake};
 use crate::item::{Item, Kind, Name};
-use crate::stats::PoolStats;
+use crate::stats::{PoolId, PoolStats};
+use accounts::Accounts;
 use forks::Neighbours;
 use kick::Kick;
 pub(crate) use lanes::{LaneTag, Lanes};
@@ -79,6 +81,9 @@ struct Desk<P: Platform> {
     range: Padded<Range<P>>,
     /// A: jobs that it has forked, see `fork::Deque`.
     deque: Deque<P, Header<P>>,
+    /// A: one more than the tag of the lane of the item that the worker had last, 0 before its
+    /// first; written by the worker alone.
+    lane: Padded<P::AtomicU32>,
     /// A: what the worker has begun last; written by the worker alone. The address of the item's
     /// kind in the upper 48 bits, and the number of items it has begun in the lower 16.
     begun: Padded<P::AtomicU64>,
@@ -136,6 +141,8 @@ impl<P: Platform> Desk<P> {
 
 /// The workers of one pod.
 pub(crate) struct Pool<P: Platform> {
+    /// I: names the pool in the process.
+    id: PoolId,
     /// I:
     pub(crate) place: Place,
     /// I:
@@ -174,6 +181,8 @@ pub(crate) struct Pool<P: Platform> {
     ran: Padded<P::AtomicU64>,
     /// A: futex calls that wake-ups took.
     wakeups: Padded<P::AtomicU64>,
+    /// Its own lock: see there.
+    accounts: Accounts<P>,
     state: Padded<Lock<P, State<P>>>,
 }
 fields!(Pool<P: Platform> {
@@ -237,6 +246,7 @@ impl<P: Platform> Pool<P> {
             }
         };
         let pool = Arc::new(Self {
+            id: PoolId::next(),
             place,
             attributes,
             event,
@@ -255,6 +265,7 @@ impl<P: Platform> Pool<P> {
             lanes: Lanes::new(),
             ran: Padded::new(P::AtomicU64::new(0)),
             wakeups: Padded::new(P::AtomicU64::new(0)),
+            accounts: Accounts::new(),
             state: Padded::new(Lock::new(State::new(entry, Arc::clone(&monitor.census)))),
         });
         P::describe(Arc::as_ptr(&pool));
@@ -302,6 +313,13 @@ impl<P: Platform> Pool<P> {
             }
             None => self.push_locked(item, lane),
         }
+    }
+
+    /// As [`Self::push`], for callers to whom a call more or less is nothing: so that those to whom
+    /// it is something have it inline.
+    #[inline(never)]
+    pub(crate) fn push_indirectly(&self, door: usize, item: Item, lane: LaneTag) {
+        self.push(door, item, lane);
     }
 
     /// Doors of the intake; 1 on the locked rung.
@@ -402,6 +420,7 @@ impl<P: Platform> Pool<P> {
                 parker: Padded::new(Parker::new()),
                 range: Padded::new(Range::new()),
                 deque: Deque::new(),
+                lane: Padded::new(P::AtomicU32::new(0)),
                 begun: Padded::new(P::AtomicU64::new(0)),
                 function: P::AtomicPtr::new(std::ptr::null_mut()),
                 thread: P::AtomicU32::new(0),
@@ -463,9 +482,12 @@ impl<P: Platform> Pool<P> {
     }
 
     pub(crate) fn stats(&self) -> PoolStats {
+        let cpu_time = self.charge();
         let state = self.lock();
         let queued = self.queue.as_ref().map_or(state.queued, Doors::pushed);
         PoolStats {
+            id: self.id,
+            scope: self.attributes.scope,
             pod: self.place.pod,
             cpus: self.place.cpus.clone(),
             node: self.place.node,
@@ -481,6 +503,8 @@ impl<P: Platform> Pool<P> {
             repatriated: state.counters.repatriated,
             stolen: state.counters.stolen,
             presumed_blocked: state.counters.presumed_blocked,
+            hand_overs: state.counters.hand_overs,
+            cpu_time,
             cpu_hogs: state.counters.cpu_hogs,
             rescues: state.counters.rescues,
             refused_workers: state.counters.refused_workers,

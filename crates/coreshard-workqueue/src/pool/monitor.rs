@@ -30,6 +30,9 @@ const IDLE_SHARE: u32 = 8;
 /// Looks that find all pools asleep before the monitor sleeps too.
 const QUIET_LOOKS: u32 = 2;
 
+/// Looks between two at which CPU time is charged to queues: a system call a worker.
+const CHARGE_EVERY: u64 = 4;
+
 const ASLEEP: u32 = 0;
 const AWAKE: u32 = 1;
 
@@ -303,6 +306,9 @@ impl<P: Platform> Pool<P> {
     /// could not be started.
     fn look(self: &Arc<Self>, look: u64, watch: &Watch) -> Findings {
         let mut found = Findings::default();
+        if look.is_multiple_of(CHARGE_EVERY) {
+            self.charge();
+        }
         let mut state = self.lock();
         if state.active() == 0 && state.idle_count() > 0 {
             state.progress = Progress::default();
@@ -338,10 +344,12 @@ impl<P: Platform> Pool<P> {
                 Verdict::Fine => continue,
                 Verdict::Blocked => {
                     state.counters.presumed_blocked += 1;
+                    state.counters.hand_overs += 1;
                     Aside::Presumed
                 }
                 Verdict::Hog { cpu_time, is_news } => {
                     if is_news {
+                        self.count_hog(worker);
                         state.counters.cpu_hogs += 1;
                         found.hogs.push((self.desk(worker).function(), cpu_time));
                     }
@@ -354,6 +362,9 @@ impl<P: Platform> Pool<P> {
             state.put_aside(worker, aside);
             let (kick, spare) = state.find_stand_in(self);
             self.unlock_and_kick(state, kick);
+            if aside == Aside::Presumed {
+                self.count_hand_over(worker);
+            }
             if let Some(spare) = spare {
                 self.start_spare(spare);
             }

@@ -38,6 +38,7 @@ pub(super) struct Counters {
     pub(super) repatriated: u64,
     pub(super) stolen: u64,
     pub(super) presumed_blocked: u64,
+    pub(super) hand_overs: u64,
     pub(super) cpu_hogs: u64,
     pub(super) rescues: u64,
     pub(super) refused_workers: u64,

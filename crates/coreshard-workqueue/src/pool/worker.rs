@@ -6,10 +6,12 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use coreshard_platform::{AtomicInt, LocalKey, Platform, SpawnError, ThreadSpec};
+use coreshard_platform::{AtomicInt, LocalKey, Platform, SpawnError, ThreadSpec, Time};
 use coreshard_topology::{PodId, Scope};
 
+use super::accounts::WEIGHED_VISITS;
 use super::forks::Forks;
+use super::reserve::RESERVE;
 use super::running::Frame;
 use super::state::Entry;
 use super::{Claim, Desk, LaneTag, Pool, Segment, SegmentQueue, Watches, idle};
@@ -99,6 +101,14 @@ struct Tally<P: Platform> {
     tag: Option<LaneTag>,
     lane: *const Lane<P>,
     items: u64,
+    /// When the first was begun, where this visit to the lane is weighed.
+    weighed_since: Option<Time>,
+}
+
+impl<P: Platform> Tally<P> {
+    const fn none() -> Self {
+        Self { tag: None, lane: ptr::null(), items: 0, weighed_since: None }
+    }
 }
 
 pub(super) struct Worker<'pool, P: Platform> {
@@ -116,6 +126,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     taken: u32,
     segment: *mut Segment<P>,
     tally: Tally<P>,
+    /// Visits to lanes until one is weighed; `None` where CPU time cannot be told.
+    visits: Option<u32>,
     /// Where the next items will be seen first.
     pub(super) next_slots: Option<Watches<P>>,
     /// How long to watch for work before sleeping; learned from what watching brought.
@@ -193,7 +205,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             has_open_claim: false,
             taken: 0,
             segment: ptr::null_mut(),
-            tally: Tally { tag: None, lane: ptr::null(), items: 0 },
+            tally: Tally::none(),
+            visits: None,
             next_slots: None,
             spins: idle::FIRST_SPINS,
             gather_spins: 0,
@@ -221,6 +234,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     fn run(mut self) {
         let pool = self.pool;
         self.desk.thread.store(P::this_thread().0, Release);
+        self.visits = pool.open_account(self.index).then_some(0);
         let Place { home, roam, pod, .. } = &pool.place;
         if home != roam
             && let Err(error) = P::set_affinity(roam)
@@ -238,14 +252,21 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             works = self.sleep() || self.stand_by();
         }
         run_hook(pool.attributes.hooks.on_stop.as_deref(), *pod);
+        pool.close_account(self.index);
     }
 
     #[allow(unsafe_code)]
     fn execute(&mut self, (item, tag): Work) {
         if self.tally.tag != Some(tag) {
             self.tell_lane();
-            self.tally =
-                Tally { tag: Some(tag), lane: self.pool.lanes.lane(tag).as_ptr(), items: 0 };
+            // Only this worker writes it.
+            self.desk.lane.store(u32::from(tag.0) + 1, Relaxed);
+            self.tally = Tally {
+                tag: Some(tag),
+                lane: self.pool.lanes.lane(tag).as_ptr(),
+                items: 0,
+                weighed_since: self.weigh_visit(),
+            };
         }
         self.context.lane.set(self.tally.lane);
         self.desk.begin(item.kind());
@@ -265,13 +286,31 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     fn tell_lane(&mut self) {
         let items = std::mem::take(&mut self.tally.items);
         if items > 0 {
+            if let (Some(since), Some(tag)) = (self.tally.weighed_since, self.tally.tag) {
+                self.pool.weigh_visit(tag, P::now().ns_since(since));
+            }
             self.pool.ran.fetch_add(items, Relaxed);
+            if self.index == RESERVE && self.pool.attributes.rescuer.is_some() {
+                // SAFETY: as below.
+                unsafe { &*self.tally.lane }.core.insight.tally.count_rescued(items);
+            }
             // SAFETY: as in `execute`: these items are not yet told.
             if unsafe { (*self.tally.lane).finish(items) } {
                 self.pool.event.notify();
             }
         }
-        self.tally = Tally { tag: None, lane: ptr::null(), items: 0 };
+        self.tally = Tally::none();
+    }
+
+    /// When a visit to a lane begins that is to be weighed: the first one, and then one of so many.
+    fn weigh_visit(&mut self) -> Option<Time> {
+        let left = self.visits.as_mut()?;
+        if *left > 0 {
+            *left -= 1;
+            return None;
+        }
+        *left = WEIGHED_VISITS - 1;
+        Some(P::now())
     }
 
     fn next_item(&mut self) -> Option<Work> {

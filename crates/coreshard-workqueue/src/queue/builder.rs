@@ -12,6 +12,7 @@ use super::limiter::MaxActive;
 use super::workqueue::Workqueue;
 use crate::attributes::Hooks;
 use crate::error::BuildError;
+use crate::insight::{Sampling, Wanted};
 use crate::intake::Intake;
 use crate::runtime::Runtime;
 use crate::wake::Wake;
@@ -36,6 +37,7 @@ pub(crate) struct Request {
     pub(crate) rescuer: Option<u64>,
     pub(crate) panic_handler: Option<PanicHandler>,
     pub(crate) panic_policy: PanicPolicy,
+    pub(crate) insight: Wanted,
 }
 
 /// Whose pools serve a queue.
@@ -87,6 +89,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
             rescuer: None,
             panic_handler: None,
             panic_policy: PanicPolicy::default(),
+            insight: runtime.wanted_insight(),
         };
         Self { runtime, request }
     }
@@ -216,6 +219,24 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         handler: impl Fn(Box<dyn Any + Send>) + Send + Sync + 'static,
     ) -> Self {
         self.request.panic_handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// Measures how long the queue's items wait and run, for [`QueueStats::times`]. Default: as the
+    /// runtime says, and that is not at all unless told otherwise. What it costs is told at
+    /// [`Sampling`].
+    ///
+    /// [`QueueStats::times`]: crate::QueueStats::times
+    pub fn times(mut self, sampling: Sampling) -> Self {
+        self.request.insight.times = Some(sampling);
+        self
+    }
+
+    /// Whether each item of the queue, and each future, has a `tracing` span such as tokio-console
+    /// shows. Default: as the runtime says, and that is no unless told otherwise. A span costs
+    /// hundreds of nanoseconds where somebody listens, and an allocation.
+    pub fn spans(mut self, spans: bool) -> Self {
+        self.request.insight.spans = spans;
         self
     }
 

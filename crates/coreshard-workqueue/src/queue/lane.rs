@@ -11,7 +11,7 @@
 //! count lets the queue be freed. That is why the bit is in the same word.
 
 use std::any::Any;
-use std::panic::{self, AssertUnwindSafe};
+use std::panic::{self, AssertUnwindSafe, Location};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::{Arc, OnceLock, Weak};
@@ -21,11 +21,12 @@ use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 use super::builder::PanicPolicy;
 use super::limiter::Limiter;
 use super::shared::{Closed, Shared};
+use crate::insight::{Insight, Label, TaskSpan};
 use crate::item::Item;
 use crate::pool::{LaneTag, Pool};
 use crate::timers::Timers;
 
-const FLAG: u64 = 1 << 63;
+pub(crate) const FLAG: u64 = 1 << 63;
 
 /// Beyond all counters: one comparison tells both that there is none and that one is there.
 const NO_DOOR_COUNTER: usize = usize::MAX;
@@ -39,6 +40,7 @@ pub(crate) struct Core<P: Platform> {
     pub(super) panic_policy: PanicPolicy,
     pub(super) is_ordered: bool,
     pub(super) timers: Arc<Timers<P>>,
+    pub(crate) insight: Insight<P>,
     /// The queue, for an item that closes it; set once it has its place.
     pub(super) shared: OnceLock<Weak<Shared<P>>>,
 }
@@ -46,6 +48,8 @@ pub(crate) struct Core<P: Platform> {
 pub(crate) struct Lane<P: Platform> {
     /// What stands for this lane in the slots of the pool's intake.
     tag: LaneTag,
+    /// Items go to the pool as they are: the queue has no limit, and looks at none of them.
+    is_direct: bool,
     /// Where `queued` is counted: on the lines of the doors' tails, if there was room, else here.
     door_counter: usize,
     own_queued: Padded<P::AtomicU64>,
@@ -65,12 +69,48 @@ pub(crate) struct Entry<'lane, P: Platform> {
 }
 
 impl<P: Platform> Entry<'_, P> {
+    /// Sends a closure.
     #[inline]
+    #[track_caller]
     pub(crate) fn send<F: FnOnce() + Send>(self, work: F) {
-        let (lane, item) = (self.lane, Item::new(work));
+        self.send_as(Label::item::<F>, work);
+    }
+
+    /// Sends an item; `label` is asked only where the queue wants to know.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn send_as<F: FnOnce() + Send>(self, label: impl FnOnce() -> Label, work: F) {
+        let lane = self.lane;
+        if lane.is_direct {
+            lane.pool.push(self.door, Item::new(work), lane.tag);
+        } else {
+            self.send_indirectly(label(), work);
+        }
+    }
+
+    #[inline(never)]
+    #[track_caller]
+    fn send_indirectly<F: FnOnce() + Send>(self, label: Label, work: F) {
+        let lane = self.lane;
+        let item = if lane.core.insight.is_off() {
+            Item::new(work)
+        } else {
+            lane.pack(self.door, label, work)
+        };
         match &lane.limiter {
-            None => lane.pool.push(self.door, item, lane.tag),
+            None => lane.pool.push_indirectly(self.door, item, lane.tag),
             Some(limiter) => limiter.push(item, lane),
+        }
+    }
+
+    /// The span of a future of type `F` on this queue.
+    #[track_caller]
+    pub(crate) fn task_span<F>(&self) -> TaskSpan {
+        let core = &self.lane.core;
+        if core.insight.spans {
+            TaskSpan::on::<F>(&core.name, Location::caller())
+        } else {
+            TaskSpan::off()
         }
     }
 
@@ -124,6 +164,7 @@ impl<P: Platform> Lane<P> {
     ) -> Option<Self> {
         Some(Self {
             tag: pool.lanes.reserve()?,
+            is_direct: limiter.is_none() && core.insight.is_off(),
             door_counter: pool.take_counters().unwrap_or(NO_DOOR_COUNTER),
             own_queued: Padded::new(P::AtomicU64::new(0)),
             done: Padded::new(P::AtomicU64::new(0)),
@@ -138,6 +179,7 @@ impl<P: Platform> Lane<P> {
         P::describe(&raw const *self);
         self.limiter.iter().for_each(|limiter| limiter.describe());
         self.pool.lanes.set(self.tag, self);
+        self.pool.open_tally(self.tag, &self.core.insight.tally);
     }
 
     /// Sends an item that waited for its turn.
@@ -145,11 +187,11 @@ impl<P: Platform> Lane<P> {
     pub(super) fn send(&self, item: Item) {
         // Whoever sends it may be of another pod, one with more doors.
         let door = self.pool.place.door_here::<P>() % self.pool.doors();
-        self.pool.push(door, item, self.tag);
+        self.pool.push_indirectly(door, item, self.tag);
     }
 
     #[inline]
-    fn queued_word(&self, door: usize) -> &P::AtomicU64 {
+    pub(crate) fn queued_word(&self, door: usize) -> &P::AtomicU64 {
         self.pool.counter(door, self.door_counter).unwrap_or(&self.own_queued)
     }
 
@@ -169,6 +211,7 @@ impl<P: Platform> Lane<P> {
             is_ordered: false,
             timers: Arc::new(Timers::new()),
             shared: OnceLock::new(),
+            insight: Insight::new(crate::insight::Wanted::default(), 1),
         };
         let lane =
             Box::new(Self::new(pool, Arc::new(core), None).expect("the pool serves no other"));
@@ -311,6 +354,7 @@ impl<P: Platform> Lane<P> {
 
 impl<P: Platform> Drop for Lane<P> {
     fn drop(&mut self) {
+        self.pool.close_tally(self.tag);
         self.pool.lanes.release(self.tag);
         if self.door_counter != NO_DOOR_COUNTER {
             self.pool.return_counters(self.door_counter);

@@ -83,6 +83,7 @@ impl Model {
             is_ordered: false,
             timers: Arc::new(Timers::new()),
             shared: OnceLock::new(),
+            insight: crate::insight::Insight::new(crate::insight::Wanted::default(), 1),
         });
         let switch = Switch::new(unmanned(1), &core, MaxActive::Unlimited).unwrap();
         Arc::new(Self { switch, core, accepted: Word::new(0), over: Word::new(0) })

@@ -15,6 +15,6 @@ mod workqueue;
 pub(crate) use builder::Request;
 pub use builder::{Builder, PanicPolicy, Priority};
 pub use change::Change;
-pub(crate) use lane::{Entry, Lane};
+pub(crate) use lane::{Entry, FLAG, Lane};
 pub(crate) use shared::{Closed, Shared, Visitor};
 pub use workqueue::Workqueue;

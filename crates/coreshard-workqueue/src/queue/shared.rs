@@ -12,6 +12,7 @@ pub(crate) use super::switch::{Closed, Visitor};
 use super::switch::{NoRoom, Switch};
 use crate::error::{BuildError, BuildErrorKind, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::event::Event;
+use crate::insight::{Insight, QueueTally, Times};
 use crate::pool::{Retiring, Seat, runs_item_of};
 use crate::pool_set::Lease;
 use crate::runtime::Machine;
@@ -45,6 +46,7 @@ impl<P: Platform> Shared<P> {
             is_ordered: request.max_active == MaxActive::Ordered,
             timers: Arc::clone(&machine.timers),
             shared: OnceLock::new(),
+            insight: Insight::new(request.insight, lease.set().routes().len()),
         });
         let switch = Switch::new(lease, &core, request.max_active)?;
         let event = Arc::clone(&machine.event);
@@ -231,7 +233,7 @@ impl<P: Platform> Shared<P> {
         BuildError::new(format!("workqueue {:?}", self.name()), kind)
     }
 
-    pub(super) fn stats(&self) -> QueueStats {
+    pub(crate) fn stats(&self) -> QueueStats {
         if self.is_forked() {
             let current = self.switch.current();
             return QueueStats {
@@ -242,12 +244,17 @@ impl<P: Platform> Shared<P> {
                 active: 0,
                 waiting: 0,
                 is_frozen: false,
+                tally: QueueTally::default(),
+                times: None,
                 pools: Vec::new(),
             };
         }
+        // First, since it brings the queue's CPU time up to date.
+        let set = &self.switch.current().set;
+        let pools = set.pools().map(|pool| pool.stats()).collect();
+        let insight = &self.core.insight;
         let (queued, run) = self.switch.counts();
         let (active, waiting, is_frozen) = self.switch.turns();
-        let set = &self.switch.current().set;
         QueueStats {
             name: self.name().to_owned(),
             scope: set.attributes.scope,
@@ -256,7 +263,9 @@ impl<P: Platform> Shared<P> {
             active: active as u64,
             waiting: waiting as u64,
             is_frozen,
-            pools: set.pools().map(|pool| pool.stats()).collect(),
+            tally: insight.tally.read(),
+            times: insight.times.as_ref().map(Times::read),
+            pools,
         }
     }
 }

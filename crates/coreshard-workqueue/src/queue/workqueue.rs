@@ -57,6 +57,7 @@ impl<P: Platform> Workqueue<P> {
     /// # Errors
     /// Hands `work` back if the queue takes none: it is shut down, or being drained.
     #[inline]
+    #[track_caller]
     pub fn queue<F>(&self, work: F) -> Result<(), Refused<F>>
     where
         F: FnOnce() + Send + 'static,
@@ -74,6 +75,7 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// Hands `work` back if `cpu` is none of the queue's, or the queue takes none.
+    #[track_caller]
     pub fn queue_on<F>(&self, cpu: CpuId, work: F) -> Result<(), Refused<F>>
     where
         F: FnOnce() + Send + 'static,
@@ -86,6 +88,7 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// Hands `work` back if none of the queue's pods lies on `node`, or the queue takes none.
+    #[track_caller]
     pub fn queue_on_node<F>(&self, node: NodeId, work: F) -> Result<(), Refused<F>>
     where
         F: FnOnce() + Send + 'static,
@@ -110,6 +113,7 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// Hands `work` back if the queue takes none.
+    #[track_caller]
     pub fn submit<F, T>(&self, work: F) -> Result<JoinHandle<P, T>, Refused<F>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -130,6 +134,7 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// Hands `future` back if the queue is shut down.
+    #[track_caller]
     pub fn spawn<F>(&self, future: F) -> Result<Task<F::Output>, Refused<F>>
     where
         F: Future + Send + 'static,
@@ -161,6 +166,7 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Panics
     /// With what `work` threw.
+    #[track_caller]
     pub fn install<F, R>(&self, work: F) -> Result<R, Refused<F>>
     where
         F: FnOnce() -> R + Send,

@@ -23,8 +23,10 @@ use std::task::{Context, Poll};
 
 use coreshard_platform::Platform;
 use coreshard_topology::CpuId;
+use tracing::span::Id;
 
 use crate::error::Refused;
+use crate::insight::{self, Label, TaskSpan};
 use crate::queue::{Shared, Visitor};
 use guests::Guest;
 pub(crate) use guests::Guests;
@@ -39,6 +41,8 @@ type Spawned<T> = async_task::FallibleTask<std::thread::Result<T>, Shown>;
 struct Shown {
     /// Nobody will look at the result.
     detached: AtomicBool,
+    /// Its span, as wake-ups name it; `None` without.
+    span: Option<Id>,
 }
 
 /// A future that was spawned, and the right to its result.
@@ -117,10 +121,16 @@ impl<P: Platform> Home<P> {
     /// The next poll; where the queue is closed, the end of the task.
     #[inline]
     fn send(&self, runnable: Runnable) {
+        if let Some(span) = &runnable.metadata().span {
+            insight::task_woken(span);
+        }
         if let Ok(entry) = self.guest.queue().enter_near(self.cpu, Visitor::Guest) {
-            entry.send(move || {
-                runnable.run();
-            });
+            entry.send_as(
+                || Label::Part,
+                move || {
+                    runnable.run();
+                },
+            );
         }
     }
 }
@@ -129,6 +139,8 @@ impl<P: Platform> Home<P> {
 struct Caught<F> {
     future: F,
     shown: NonNull<Shown>,
+    /// Closed when the future is dropped.
+    span: TaskSpan,
 }
 
 // SAFETY: the pointer leads to the task's own metadata, which is `Sync`.
@@ -143,7 +155,7 @@ impl<F: Future> Future for Caught<F> {
         let this = unsafe { self.get_unchecked_mut() };
         // SAFETY: as above; it is pinned where the struct is.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
-        match panic::catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
+        match panic::catch_unwind(AssertUnwindSafe(|| this.span.poll(|| future.poll(context)))) {
             Ok(poll) => poll.map(Ok),
             // SAFETY: the metadata lies in the task's allocation, as the future does.
             Err(payload) if unsafe { this.shown.as_ref() }.detached.load(Relaxed) => {
@@ -154,6 +166,7 @@ impl<F: Future> Future for Caught<F> {
     }
 }
 
+#[track_caller]
 pub(crate) fn spawn<P, F>(shared: &Arc<Shared<P>>, future: F) -> Result<Task<F::Output>, Refused<F>>
 where
     P: Platform,
@@ -167,18 +180,23 @@ where
         Err(reason) => return Err(Refused::new(future, reason)),
     };
     let home = Home { guest: Guest::new(shared, cpu.index()), cpu };
-    let builder = async_task::Builder::new().metadata(Shown { detached: AtomicBool::new(false) });
+    let span = entry.task_span::<F>();
+    let shown = Shown { detached: AtomicBool::new(false), span: span.id() };
+    let builder = async_task::Builder::new().metadata(shown);
     // SAFETY: future and schedule function are 'static and Send, by the bounds here, but for the
     // pointer to the metadata, which lives as long as they do; the schedule function is Sync.
     let (runnable, task) = unsafe {
         builder.spawn_unchecked(
-            |shown| Caught { future, shown: NonNull::from(shown) },
+            |shown| Caught { future, shown: NonNull::from(shown), span },
             move |runnable| home.send(runnable),
         )
     };
-    entry.send(move || {
-        runnable.run();
-    });
+    entry.send_as(
+        || Label::Part,
+        move || {
+            runnable.run();
+        },
+    );
     let shown = NonNull::from(task.metadata());
     Ok(Task { spawned: Some(task.fallible()), shown })
 }

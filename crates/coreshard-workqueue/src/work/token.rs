@@ -10,6 +10,7 @@ use coreshard_platform::Platform;
 use super::core::{Core, Target, Work};
 use super::state::{Begin, Number};
 use crate::error::RefusedReason;
+use crate::insight::{Kind, Label};
 use crate::pool::{blocking, inside_work};
 use crate::queue::{Entry, Lane, Workqueue};
 use crate::timers::{Due, Key, Timers};
@@ -94,7 +95,8 @@ impl<P: Platform> Delayed<P> {
 impl<P: Platform> Token<P> {
     #[inline]
     pub(super) fn send(self, entry: Entry<'_, P>) {
-        entry.send(move || self.run());
+        let function = self.core.function;
+        entry.send_as(|| Label::Own(Kind::Work, function), move || self.run());
     }
 
     /// Where the item runs at this moment: the place is kept until that run is over, so that no

@@ -1,0 +1,84 @@
+//! An item of a queue that wants to know of its items: with the moment at which it was queued, and
+//! its span.
+#![allow(unsafe_code)]
+
+use std::panic::Location;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::Relaxed;
+
+use coreshard_platform::{AtomicInt, Platform, Time};
+use tracing::Span;
+
+use super::spans::{Label, span};
+use crate::item::Item;
+use crate::queue::Lane;
+
+/// The lane that counted the item in.
+struct LanePointer<P: Platform>(NonNull<Lane<P>>);
+
+// SAFETY: a lane is shared between threads as it is.
+unsafe impl<P: Platform> Send for LanePointer<P> {}
+
+impl<P: Platform> Lane<P> {
+    /// Packs an item that was counted in by this lane, with what the queue wants to know of it.
+    #[track_caller]
+    pub(crate) fn pack<F: FnOnce() + Send>(&self, door: usize, label: Label, work: F) -> Item {
+        let insight = &self.core.insight;
+        let span = match label {
+            Label::Own(kind, name) if insight.spans => {
+                let place = Location::caller();
+                Some(span(&self.core.name, kind, name, size_of::<F>(), place))
+            }
+            _ => None,
+        };
+        let drawn = insight.times.as_ref().is_some_and(|times| {
+            // The caller has just counted its item there; whoever else did since makes the draw
+            // no worse.
+            let count = self.queued_word(door).load(Relaxed) & !crate::queue::FLAG;
+            times.sampling.draws(count.saturating_sub(1))
+        });
+        match (drawn, span) {
+            (false, None) => Item::new(work),
+            (false, Some(span)) => Item::named::<F, _>(move || span.in_scope(work)),
+            (true, span) => {
+                let lane = LanePointer(NonNull::from(self));
+                let queued = P::now();
+                Item::named::<F, _>(move || {
+                    let lane = lane;
+                    // SAFETY: a lane lives until all items that it counted in are told to it,
+                    // which happens after this one has returned.
+                    run_measured(unsafe { lane.0.as_ref() }, queued, span, work);
+                })
+            }
+        }
+    }
+}
+
+fn run_measured<P: Platform>(
+    lane: &Lane<P>,
+    queued: Time,
+    span: Option<Span>,
+    work: impl FnOnce(),
+) {
+    let begun = P::now();
+    let _record = Record { lane, queued, begun };
+    match span {
+        None => work(),
+        Some(span) => span.in_scope(work),
+    }
+}
+
+/// Records when it goes, so also of an item that panics.
+struct Record<'lane, P: Platform> {
+    lane: &'lane Lane<P>,
+    queued: Time,
+    begun: Time,
+}
+
+impl<P: Platform> Drop for Record<'_, P> {
+    fn drop(&mut self) {
+        if let Some(times) = &self.lane.core.insight.times {
+            times.record(self.queued, self.begun, P::now());
+        }
+    }
+}

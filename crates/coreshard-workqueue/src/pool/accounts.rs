@@ -1,0 +1,180 @@
+//! Whose the CPU time of a pool's workers is.
+//!
+//! The kernel counts each thread's CPU time anyway. The monitor asks for it now and then, and
+//! charges what was added since; whoever asks for statistics has the books brought up to date
+//! first. So the pool's total is exact.
+//!
+//! To whom: a worker that is inside the same item as the last time has used it for that item's
+//! queue. Else the queues share it by weight. A worker weighs one in [`WEIGHED_VISITS`] of its
+//! visits to a queue (as many of that queue's items as it runs in a row) by the clock. So a
+//! queue's figure is an estimate where it shares its pools, and exact where it does not.
+//!
+//! The book has a lock of its own, below the pool's: whoever has the book's takes no other.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use coreshard_platform::{AtomicInt, Lock, Platform, ThreadId};
+
+use super::{LaneTag, Pool};
+use crate::insight::Tally;
+
+pub(super) struct Accounts<P: Platform> {
+    book: Lock<P, Book<P>>,
+}
+
+/// Of so many visits of a worker to a queue, one is timed.
+pub(super) const WEIGHED_VISITS: u32 = 16;
+
+/// When a pool's queues weigh more than this together, all lose half: so weights are those of late.
+const MOST_WEIGHT_NS: u64 = 1_000_000_000;
+
+struct Book<P: Platform> {
+    workers: Vec<Account>,
+    /// Of all workers there ever were.
+    total: Duration,
+    /// By lane tag.
+    lanes: Vec<Option<Charged<P>>>,
+}
+
+/// A lane that CPU time is charged to.
+struct Charged<P: Platform> {
+    tally: Arc<Tally<P>>,
+    weight_ns: u64,
+}
+
+struct Account {
+    thread: ThreadId,
+    worker: usize,
+    counted: Duration,
+    /// Items that the worker had begun when it was last looked at.
+    items_begun: u64,
+}
+
+impl<P: Platform> Accounts<P> {
+    pub(super) fn new() -> Self {
+        let book = Book { workers: Vec::new(), total: Duration::ZERO, lanes: Vec::new() };
+        Self { book: Lock::new(book) }
+    }
+}
+
+impl<P: Platform> Book<P> {
+    fn charge(&mut self, at: usize, latest: Option<LaneTag>, items_begun: u64) {
+        let account = &mut self.workers[at];
+        let Some(used) = P::cpu_time_of(account.thread) else { return };
+        let added = used.saturating_sub(account.counted);
+        account.counted = used;
+        let same_item = std::mem::replace(&mut account.items_begun, items_begun) == items_begun;
+        self.total += added;
+        let weight_ns: u64 = self.lanes.iter().flatten().map(|lane| lane.weight_ns).sum();
+        if same_item || weight_ns == 0 {
+            if let Some(lane) = latest.and_then(|tag| self.lane(tag)) {
+                lane.tally.add_cpu_time(added);
+            }
+            return;
+        }
+        for lane in self.lanes.iter().flatten().filter(|lane| lane.weight_ns > 0) {
+            lane.tally.add_cpu_time(added.mul_f64(lane.weight_ns as f64 / weight_ns as f64));
+        }
+    }
+
+    fn weigh(&mut self, LaneTag(tag): LaneTag, ns: u64) {
+        let Some(Some(lane)) = self.lanes.get_mut(usize::from(tag)) else { return };
+        lane.weight_ns += ns;
+        if self.lanes.iter().flatten().map(|lane| lane.weight_ns).sum::<u64>() > MOST_WEIGHT_NS {
+            self.lanes.iter_mut().flatten().for_each(|lane| lane.weight_ns /= 2);
+        }
+    }
+
+    fn tally(&self, tag: LaneTag) -> Option<Arc<Tally<P>>> {
+        self.lane(tag).map(|lane| Arc::clone(&lane.tally))
+    }
+
+    fn lane(&self, LaneTag(tag): LaneTag) -> Option<&Charged<P>> {
+        self.lanes.get(usize::from(tag))?.as_ref()
+    }
+}
+
+impl<P: Platform> Pool<P> {
+    /// Says whose the items of the lane with this tag are.
+    pub(crate) fn open_tally(&self, LaneTag(tag): LaneTag, tally: &Arc<Tally<P>>) {
+        let tag = usize::from(tag);
+        let mut book = self.accounts.book.lock();
+        if book.lanes.len() <= tag {
+            book.lanes.resize_with(tag + 1, || None);
+        }
+        book.lanes[tag] = Some(Charged { tally: Arc::clone(tally), weight_ns: 0 });
+    }
+
+    /// The lane goes.
+    pub(crate) fn close_tally(&self, LaneTag(tag): LaneTag) {
+        // Its last items' CPU time is still its own.
+        self.charge();
+        self.accounts.book.lock().lanes[usize::from(tag)] = None;
+    }
+
+    /// A worker begins, on its own thread. False on a platform that cannot tell CPU time.
+    pub(super) fn open_account(&self, worker: usize) -> bool {
+        let thread = P::this_thread();
+        let Some(counted) = P::cpu_time_of(thread) else { return false };
+        let items_begun = self.desk(worker).begun.load(Relaxed);
+        let mut book = self.accounts.book.lock();
+        // What it took to get here is the pool's, not a queue's.
+        book.total += counted;
+        book.workers.push(Account { thread, worker, counted, items_begun });
+        true
+    }
+
+    /// A worker ends, on its own thread.
+    pub(super) fn close_account(&self, worker: usize) {
+        let thread = P::this_thread();
+        let (latest, items_begun) = self.latest(worker);
+        let mut book = self.accounts.book.lock();
+        if let Some(at) = book.workers.iter().position(|account| account.thread == thread) {
+            book.charge(at, latest, items_begun);
+            book.workers.swap_remove(at);
+        }
+    }
+
+    /// A visit to a lane took so long.
+    #[cold]
+    pub(super) fn weigh_visit(&self, tag: LaneTag, ns: u64) {
+        self.accounts.book.lock().weigh(tag, ns);
+    }
+
+    /// Brings the book up to date. The CPU time of all workers that there were; zero on a platform
+    /// that cannot tell.
+    pub(super) fn charge(&self) -> Duration {
+        let mut book = self.accounts.book.lock();
+        for at in 0..book.workers.len() {
+            let (latest, items_begun) = self.latest(book.workers[at].worker);
+            book.charge(at, latest, items_begun);
+        }
+        book.total
+    }
+
+    /// Counts that a worker's place was handed over, since its item blocked.
+    pub(super) fn count_hand_over(&self, worker: usize) {
+        self.with_tally(worker, Tally::count_hand_over);
+    }
+
+    /// Counts that a worker's item kept its CPU for too long.
+    pub(super) fn count_hog(&self, worker: usize) {
+        self.with_tally(worker, Tally::count_cpu_hog);
+    }
+
+    fn with_tally(&self, worker: usize, count: impl FnOnce(&Tally<P>)) {
+        let (latest, _) = self.latest(worker);
+        if let Some(lane) = latest.and_then(|tag| self.accounts.book.lock().tally(tag)) {
+            count(&lane);
+        }
+    }
+
+    /// The lane of the item that the worker had last, and how many it has begun.
+    fn latest(&self, worker: usize) -> (Option<LaneTag>, u64) {
+        let desk = self.desk(worker);
+        let tag = desk.lane.load(Relaxed).checked_sub(1).map(|tag| LaneTag(tag as u16));
+        (tag, desk.begun.load(Relaxed))
+    }
+}

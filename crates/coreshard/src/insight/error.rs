@@ -1,0 +1,170 @@
+//! Why a process's queues and pools cannot be shown.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use super::protocol::PROTOCOL_VERSION;
+
+/// Why insight cannot be served or had. Its text says what was found, and what to do.
+#[derive(Debug)]
+pub struct InsightError {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Runtime(crate::RuntimeError),
+    Folder { folder: PathBuf, error: io::Error },
+    OpenFolder { folder: PathBuf, owner: u32, mode: u32, is_folder: bool },
+    Bind { path: PathBuf, error: io::Error },
+    Served { path: PathBuf },
+    Thread { error: io::Error },
+    NoProcess { pid: u32 },
+    NotServed { pid: u32, program: String },
+    OtherUser { pid: u32, program: String, user: u32, own: u32 },
+    NoSocket { path: PathBuf },
+    Stale { path: PathBuf },
+    Connect { path: PathBuf, error: io::Error },
+    StrangeServer { path: PathBuf, user: u32, own: u32 },
+    OtherProcess { path: PathBuf, pid: u32, asked: u32 },
+    Foreign { path: PathBuf },
+    Version { path: PathBuf, theirs: u32 },
+    Broken { path: PathBuf, what: String },
+    NoAnswer { path: PathBuf, error: io::Error },
+    Refused { path: PathBuf, reason: String },
+}
+
+impl InsightError {
+    pub(super) fn new(kind: Kind) -> Self {
+        Self { kind }
+    }
+
+    /// True if there is nobody to ask any more: the process has ended, or has stopped to serve.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.kind, Kind::NoProcess { .. } | Kind::NoSocket { .. } | Kind::Stale { .. })
+    }
+
+    /// True if the other side speaks another version of the protocol.
+    pub fn is_version(&self) -> bool {
+        matches!(self.kind, Kind::Version { .. })
+    }
+}
+
+impl fmt::Display for InsightError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::Runtime(error) => error.fmt(f),
+            Kind::Folder { folder, error } => write!(
+                f,
+                "the folder {} for the socket cannot be had: {error}; set XDG_RUNTIME_DIR to a \
+                 folder of your own",
+                folder.display()
+            ),
+            Kind::OpenFolder { folder, is_folder: false, .. } => write!(
+                f,
+                "{} is not a folder, so no socket can be put there; remove it, or set \
+                 XDG_RUNTIME_DIR to a folder of your own",
+                folder.display()
+            ),
+            Kind::OpenFolder { folder, owner, mode, .. } => write!(
+                f,
+                "the folder {} belongs to user {owner} with mode {mode:04o}, and must be this \
+                 user's own with mode 0700; remove it, or set XDG_RUNTIME_DIR to a folder of your \
+                 own",
+                folder.display()
+            ),
+            Kind::Bind { path, error } => {
+                write!(f, "the socket {} cannot be made: {error}", path.display())
+            }
+            Kind::Served { path } => write!(
+                f,
+                "the socket {} is served already; keep the first server, or give this one another \
+                 path",
+                path.display()
+            ),
+            Kind::Thread { error } => {
+                write!(f, "the thread that serves insight cannot be started: {error}")
+            }
+            Kind::NoProcess { pid } => write!(f, "there is no process {pid}; look it up with ps"),
+            Kind::NotServed { pid, program } => write!(
+                f,
+                "process {pid} ({program}) serves no insight: either it does not use Coreshard, or \
+                 it must call coreshard::serve_insight(); where it was started with another \
+                 XDG_RUNTIME_DIR, name its socket with --socket"
+            ),
+            Kind::OtherUser { pid, program, user, own } => write!(
+                f,
+                "process {pid} ({program}) belongs to user {user} and you are user {own}; only the \
+                 same user may look: run this as user {user}"
+            ),
+            Kind::NoSocket { path } => write!(
+                f,
+                "there is no socket {}; the process may have ended, or not serve insight: it must \
+                 call coreshard::serve_insight()",
+                path.display()
+            ),
+            Kind::Stale { path } => write!(
+                f,
+                "nobody listens at the socket {}: its process has ended without removing it, and \
+                 the file may be removed",
+                path.display()
+            ),
+            Kind::Connect { path, error } => write!(
+                f,
+                "the socket {} cannot be opened: {error}; only the user that it belongs to may",
+                path.display()
+            ),
+            Kind::StrangeServer { path, user, own } => write!(
+                f,
+                "the socket {} is served by user {user} and you are user {own}; what it says is \
+                 not believed: run this as user {user}",
+                path.display()
+            ),
+            Kind::OtherProcess { path, pid, asked } => write!(
+                f,
+                "the socket {} is served by process {pid}, not by {asked}; look at process {pid}, \
+                 or remove the file",
+                path.display()
+            ),
+            Kind::Foreign { path } => write!(
+                f,
+                "whoever serves {} is not a Coreshard process, or its client is not: it does not \
+                 speak the protocol; give the socket that coreshard::serve_insight() made",
+                path.display()
+            ),
+            Kind::Version { path, theirs } => write!(
+                f,
+                "{} speaks version {theirs} of the protocol, and this release speaks version \
+                 {PROTOCOL_VERSION}; use the command `coreshard` of the release that the process \
+                 was built with",
+                path.display()
+            ),
+            Kind::Broken { path, what } => write!(
+                f,
+                "the answer from {} cannot be read: {what}; use the command `coreshard` of the \
+                 release that the process was built with",
+                path.display()
+            ),
+            Kind::NoAnswer { path, error } => write!(
+                f,
+                "no answer came from {}: {error}; the process may be stopped, or about to end: try \
+                 again",
+                path.display()
+            ),
+            Kind::Refused { path, reason } => {
+                write!(f, "whoever serves {} refuses: {reason}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for InsightError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            Kind::Runtime(error) => Some(error),
+            // The text of an `io::Error` is in this one's.
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The counts of queues and pools, for the facade of the crate `metrics`.
+//!
+//! Nothing is reported while items run: [`publish`] reads what the runtime counts anyway and sets
+//! the program's recorder to it. Call it when an exporter is about to be read, or now and then with
+//! [`publish_every`].
+//!
+//! | name | kind | unit | labels |
+//! |---|---|---|---|
+//! | `coreshard_queue_queued_total` | counter | items | `queue` |
+//! | `coreshard_queue_run_total` | counter | items | `queue` |
+//! | `coreshard_queue_in_flight` | gauge | items | `queue` |
+//! | `coreshard_queue_cpu_time_ns_total` | counter | nanoseconds | `queue` |
+//! | `coreshard_queue_cpu_hogs_total` | counter | items | `queue` |
+//! | `coreshard_queue_hand_overs_total` | counter | times | `queue` |
+//! | `coreshard_queue_rescues_total` | counter | items | `queue` |
+//! | `coreshard_queue_delay_seconds` | gauge | seconds | `queue`, `quantile` (0.5, 0.9, 0.99, 0.999, 1) |
+//! | `coreshard_queue_run_seconds` | gauge | seconds | `queue`, `quantile` |
+//! | `coreshard_pool_worker_limit` | gauge | workers | `pool`, `scope`, `cpus` |
+//! | `coreshard_pool_workers` | gauge | workers | `pool`, `scope`, `cpus` |
+//! | `coreshard_pool_idle_workers` | gauge | workers | `pool`, `scope`, `cpus` |
+//! | `coreshard_pool_blocked_workers` | gauge | workers | `pool`, `scope`, `cpus` |
+//! | `coreshard_pool_run_total` | counter | items | `pool`, `scope`, `cpus` |
+//! | `coreshard_pool_cpu_time_ns_total` | counter | nanoseconds | `pool`, `scope`, `cpus` |
+//! | `coreshard_pool_kicks_total` | counter | times | `pool`, `scope`, `cpus` |
+//! | `coreshard_pool_wakeups_total` | counter | system calls | `pool`, `scope`, `cpus` |
+//! | `coreshard_pool_stolen_total` | counter | times | `pool`, `scope`, `cpus` |
+//! | `coreshard_pool_repatriated_total` | counter | times | `pool`, `scope`, `cpus` |
+//! | `coreshard_pool_hand_overs_total` | counter | times | `pool`, `scope`, `cpus` |
+//! | `coreshard_pool_failed_worker_starts_total` | counter | times | `pool`, `scope`, `cpus` |
+//! | `coreshard_pool_intake_bytes` | gauge | bytes | `pool`, `scope`, `cpus` |
+//!
+//! Counters are since the queue or pool was made. The two gauges of seconds are there for queues
+//! that measure their times ([`Builder::times`](crate::Builder::times)), over all items so far.
+//! Queues of one name are added up, except for these two, where the slowest counts.
+//!
+//! ```
+//! let queue = coreshard::workqueue()?.name("thumbnails").build()?;
+//! coreshard::metrics::describe();
+//! coreshard::metrics::publish(&coreshard::runtime()?.stats());
+//! # drop(queue);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ::metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+use coreshard_workqueue::{PoolStats, QueueStats, RuntimeStats, TimeHistogram};
+
+use crate::{MissedTick, Periodic, Runtime, WorkError, Workqueue};
+
+const QUANTILES: [(&str, f64); 5] =
+    [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999), ("1", 1.0)];
+
+/// Tells the recorder units and meanings. Once, after it was installed.
+pub fn describe() {
+    let counters = [
+        ("coreshard_queue_queued_total", Unit::Count, "Items that were accepted."),
+        ("coreshard_queue_run_total", Unit::Count, "Items that are over."),
+        ("coreshard_queue_cpu_time_ns_total", Unit::Nanoseconds, "CPU time used for the queue."),
+        ("coreshard_queue_cpu_hogs_total", Unit::Count, "Items that kept a CPU for too long."),
+        ("coreshard_queue_hand_overs_total", Unit::Count, "Places handed over by blocked items."),
+        ("coreshard_queue_rescues_total", Unit::Count, "Items that a rescuer ran."),
+        ("coreshard_pool_run_total", Unit::Count, "Items that workers ran."),
+        ("coreshard_pool_cpu_time_ns_total", Unit::Nanoseconds, "CPU time of the workers."),
+        ("coreshard_pool_kicks_total", Unit::Count, "Times a worker was chosen to be woken."),
+        ("coreshard_pool_wakeups_total", Unit::Count, "Wake-ups that took a system call."),
+        ("coreshard_pool_stolen_total", Unit::Count, "Claims that a worker took over."),
+        ("coreshard_pool_repatriated_total", Unit::Count, "Workers brought back to their pod."),
+        ("coreshard_pool_hand_overs_total", Unit::Count, "Places handed over by blocked items."),
+        ("coreshard_pool_failed_worker_starts_total", Unit::Count, "Workers not started."),
+    ];
+    for (name, unit, meaning) in counters {
+        describe_counter!(name, unit, meaning);
+    }
+    let gauges = [
+        ("coreshard_queue_in_flight", Unit::Count, "Items accepted and not over."),
+        ("coreshard_queue_delay_seconds", Unit::Seconds, "From being queued to being begun."),
+        ("coreshard_queue_run_seconds", Unit::Seconds, "From being begun to the end."),
+        ("coreshard_pool_worker_limit", Unit::Count, "Workers that may run at once."),
+        ("coreshard_pool_workers", Unit::Count, "Workers that exist."),
+        ("coreshard_pool_idle_workers", Unit::Count, "Workers that sleep."),
+        ("coreshard_pool_blocked_workers", Unit::Count, "Workers that wait inside an item."),
+        ("coreshard_pool_intake_bytes", Unit::Bytes, "Memory that the intake holds."),
+    ];
+    for (name, unit, meaning) in gauges {
+        describe_gauge!(name, unit, meaning);
+    }
+}
+
+/// Sets the program's recorder to what `stats` says.
+pub fn publish(stats: &RuntimeStats) {
+    let mut by_name: BTreeMap<&str, Vec<&QueueStats>> = BTreeMap::new();
+    for queue in &stats.queues {
+        by_name.entry(&queue.name).or_default().push(queue);
+    }
+    by_name.iter().for_each(|(name, queues)| publish_queues(name, queues));
+    stats.pools.iter().for_each(publish_pool);
+}
+
+fn publish_queues(name: &str, queues: &[&QueueStats]) {
+    let sum = |value: fn(&QueueStats) -> u64| queues.iter().map(|queue| value(queue)).sum::<u64>();
+    let queue = || name.to_owned();
+    counter!("coreshard_queue_queued_total", "queue" => queue()).absolute(sum(|q| q.queued));
+    counter!("coreshard_queue_run_total", "queue" => queue()).absolute(sum(|q| q.run));
+    gauge!("coreshard_queue_in_flight", "queue" => queue()).set(sum(QueueStats::in_flight) as f64);
+    counter!("coreshard_queue_cpu_time_ns_total", "queue" => queue())
+        .absolute(sum(|q| ns(q.tally.cpu_time)));
+    counter!("coreshard_queue_cpu_hogs_total", "queue" => queue())
+        .absolute(sum(|q| q.tally.cpu_hogs));
+    counter!("coreshard_queue_hand_overs_total", "queue" => queue())
+        .absolute(sum(|q| q.tally.hand_overs));
+    counter!("coreshard_queue_rescues_total", "queue" => queue())
+        .absolute(sum(|q| q.tally.rescues));
+    let times: Vec<_> = queues.iter().filter_map(|queue| queue.times.as_ref()).collect();
+    if times.is_empty() {
+        return;
+    }
+    for (label, quantile) in QUANTILES {
+        let slowest = |of: fn(&crate::QueueTimes) -> &TimeHistogram| {
+            let all = times.iter().map(|times| of(times).quantile(quantile));
+            all.max().unwrap_or_default().as_secs_f64()
+        };
+        gauge!("coreshard_queue_delay_seconds", "queue" => queue(), "quantile" => label)
+            .set(slowest(|times| &times.delay));
+        gauge!("coreshard_queue_run_seconds", "queue" => queue(), "quantile" => label)
+            .set(slowest(|times| &times.run));
+    }
+}
+
+fn publish_pool(pool: &PoolStats) {
+    let labels = [
+        ("pool", pool.id.to_string()),
+        ("scope", pool.scope.to_string()),
+        ("cpus", pool.cpus.to_string()),
+    ];
+    let set = |name: &'static str, value: usize| gauge!(name, &labels).set(value as f64);
+    set("coreshard_pool_worker_limit", pool.worker_limit);
+    set("coreshard_pool_workers", pool.workers);
+    set("coreshard_pool_idle_workers", pool.idle_workers);
+    set("coreshard_pool_blocked_workers", pool.blocked_workers);
+    set("coreshard_pool_intake_bytes", pool.intake_bytes);
+    let count = |name: &'static str, value: u64| counter!(name, &labels).absolute(value);
+    count("coreshard_pool_run_total", pool.run);
+    count("coreshard_pool_cpu_time_ns_total", ns(pool.cpu_time));
+    count("coreshard_pool_kicks_total", pool.kicks);
+    count("coreshard_pool_wakeups_total", pool.wakeups);
+    count("coreshard_pool_stolen_total", pool.stolen);
+    count("coreshard_pool_repatriated_total", pool.repatriated);
+    count("coreshard_pool_hand_overs_total", pool.hand_overs);
+    count("coreshard_pool_failed_worker_starts_total", pool.failed_worker_starts);
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Publishes what `runtime` has done, as an item of `queue`, every `period`, until what is
+/// returned is dropped. Ticks that were missed are left out.
+///
+/// # Errors
+/// As those of periodic work: where the period is zero, or no timekeeper can be had.
+pub fn publish_every(
+    runtime: &Runtime,
+    queue: &Workqueue,
+    period: Duration,
+) -> Result<Periodic, WorkError> {
+    let runtime = runtime.clone();
+    Periodic::start(queue, period, MissedTick::Skip, move || publish(&runtime.stats()))
+}
