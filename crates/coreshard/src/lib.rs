@@ -32,6 +32,7 @@
 
 pub mod block;
 mod process;
+pub mod rt;
 
 pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;

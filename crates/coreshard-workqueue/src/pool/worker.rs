@@ -11,7 +11,7 @@ use coreshard_topology::{PodId, Scope};
 
 use super::forks::Forks;
 use super::running::Frame;
-use super::state::{Aside, Entry};
+use super::state::Entry;
 use super::{Claim, Desk, LaneTag, Pool, Segment, SegmentQueue, Watches, idle};
 use crate::attributes::Place;
 use crate::item::Item;
@@ -332,9 +332,6 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let pool = self.pool;
         let mut state = pool.lock();
         state.rejoin(self.index);
-        if matches!(state.aside[self.index], Aside::Presumed | Aside::Hog) {
-            state.put_aside(self.index, Aside::No);
-        }
         state.counters.repatriated += std::mem::take(&mut self.repatriated);
         self.excess = state.active() > pool.place.limit;
         if self.excess {
