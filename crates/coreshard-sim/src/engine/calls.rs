@@ -336,10 +336,17 @@ pub(crate) fn spawn(
     with(core, |core| {
         in_host(|| {
             if core.dice.as_mut().is_some_and(Dice::fails_to_spawn) {
+                core.failed_spawns += 1;
                 let reason = io::Error::from(io::ErrorKind::WouldBlock);
                 return Err(SpawnError::refused(spec.name, reason));
             }
-            let thread = core.new_thread(spec, fifo_priority, body)?;
+            let thread = match core.new_thread(spec, fifo_priority, body) {
+                Ok(thread) => thread,
+                Err(error) => {
+                    core.failed_spawns += 1;
+                    return Err(error);
+                }
+            };
             core.now = core.make_runnable(thread, core.now);
             Ok(thread)
         })

@@ -125,6 +125,8 @@ pub(crate) struct Core {
     pub(super) ipis: u64,
     /// Threads that a panic has ended.
     pub(super) panicked: usize,
+    /// Threads that could not be started.
+    pub(super) failed_spawns: usize,
     pub(super) last_time: Ps,
 }
 
@@ -188,6 +190,7 @@ impl Core {
             wakeups: 0,
             ipis: 0,
             panicked: 0,
+            failed_spawns: 0,
             last_time: 0,
         }
     }

@@ -36,6 +36,12 @@ impl View<'_> {
         Some(self.now_ns.saturating_sub(since / NS))
     }
 
+    /// Threads that could not be started so far.
+    #[must_use]
+    pub const fn failed_spawns(&self) -> usize {
+        self.core.failed_spawns
+    }
+
     /// What each thread that is not over does or waits for, a line each.
     #[must_use]
     pub fn threads(&self) -> Vec<super::stuck::WaitingThread> {
