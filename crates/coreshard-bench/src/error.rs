@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use coreshard_block::{IoError, OpenError};
 use coreshard_platform::SpawnError;
 use coreshard_topology::PodsError;
 use coreshard_workqueue::BuildError;
@@ -15,14 +16,57 @@ pub struct BenchError {
 #[derive(Debug)]
 enum Kind {
     NoRungs { ladder: &'static str },
+    CpuCount { asked: usize, most: usize },
     Pods(PodsError),
     Workqueue(BuildError),
     Producer(SpawnError),
+    Open(OpenError),
+    Io(IoError),
+    Job { problem: String, is_bad_input: bool },
 }
 
 impl BenchError {
     pub(crate) fn no_rungs(ladder: &'static str) -> Self {
         Self { kind: Kind::NoRungs { ladder } }
+    }
+
+    pub(crate) fn cpu_count(asked: usize, most: usize) -> Self {
+        Self { kind: Kind::CpuCount { asked, most } }
+    }
+}
+
+impl BenchError {
+    /// What a job asks for cannot be done, whatever the machine does.
+    pub(crate) fn bad_job(problem: String) -> Self {
+        Self { kind: Kind::Job { problem, is_bad_input: true } }
+    }
+
+    /// A job went wrong while it ran.
+    pub(crate) fn failed_job(problem: String) -> Self {
+        Self { kind: Kind::Job { problem, is_bad_input: false } }
+    }
+
+    /// Whether the cause is what was asked for, such as a file that is not there, and not what
+    /// happened while it was done.
+    pub fn is_bad_input(&self) -> bool {
+        match &self.kind {
+            Kind::NoRungs { .. } | Kind::CpuCount { .. } | Kind::Pods(_) => true,
+            Kind::Open(error) => error.is_bad_input(),
+            Kind::Job { is_bad_input, .. } => *is_bad_input,
+            Kind::Workqueue(_) | Kind::Producer(_) | Kind::Io(_) => false,
+        }
+    }
+}
+
+impl From<OpenError> for BenchError {
+    fn from(error: OpenError) -> Self {
+        Self { kind: Kind::Open(error) }
+    }
+}
+
+impl From<IoError> for BenchError {
+    fn from(error: IoError) -> Self {
+        Self { kind: Kind::Io(error) }
     }
 }
 
@@ -50,9 +94,15 @@ impl fmt::Display for BenchError {
             Kind::NoRungs { ladder } => {
                 write!(f, "no {ladder} was given; at least one is needed")
             }
+            Kind::CpuCount { asked, most } => {
+                write!(f, "{asked} CPUs were asked for; 1 to {most} can be used here")
+            }
             Kind::Pods(error) => error.fmt(f),
             Kind::Workqueue(error) => error.fmt(f),
             Kind::Producer(error) => write!(f, "a producer cannot be had: {error}"),
+            Kind::Open(error) => error.fmt(f),
+            Kind::Io(error) => error.fmt(f),
+            Kind::Job { problem, .. } => f.write_str(problem),
         }
     }
 }
@@ -60,7 +110,9 @@ impl fmt::Display for BenchError {
 impl std::error::Error for BenchError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
-            Kind::NoRungs { .. } => None,
+            Kind::NoRungs { .. } | Kind::CpuCount { .. } | Kind::Job { .. } => None,
+            Kind::Open(error) => Some(error),
+            Kind::Io(error) => Some(error),
             Kind::Pods(error) => Some(error),
             Kind::Workqueue(error) => Some(error),
             Kind::Producer(error) => Some(error),

@@ -2,7 +2,7 @@
 //!
 //! A benchmark climbs one ladder, rung by rung, and returns plain data: [`QueueBench`] measures a
 //! workqueue and returns [`QueueResults`], which hold one [`QueueCell`] for each combination of
-//! scope, wake policy and intake. Tables, files and pages are made of them elsewhere; nothing here
+//! scope, wake policy and intake; [`BlockBench`] runs fio's jobs on the block layer. Tables, files and pages are made of them elsewhere; nothing here
 //! prints, and whoever wants to see how far a benchmark has come passes a [`Progress`].
 //!
 //! All of it is generic over the platform, so that the same code measures real threads and
@@ -12,14 +12,26 @@
 //! who search for bugs in it.
 #![forbid(unsafe_code)]
 
+mod block;
+mod calibration;
 mod error;
 mod progress;
 mod queue;
 mod results;
 mod trial;
+mod tune;
+mod usl;
 
+pub use block::{
+    BlockBench, BlockJob, BlockResults, Direction, FairnessRow, IoEngine, JOB_KEYS, JobFileError,
+    JobResult, LadderBench, LadderResults, Latency, LittlesLaw, OperationRow, Pattern, Percentile,
+    Repeats, jain, parse_job_file,
+};
+pub use calibration::{Calibration, Contended, Costs, Effort, Figure, calibrate};
 pub use error::BenchError;
 pub use progress::{Progress, Unwatched};
 pub use queue::{Combination, Ground, QueueBench};
-pub use results::{Mode, QueueCell, QueueResults, WakeRatio};
+pub use results::{Mode, QueueCell, QueueResults, ScalingCurve, ScalingPoint, WakeRatio};
 pub use trial::{Ledger, QueueTrial};
+pub use tune::{Candidate, Load, TuneEffort, Tuning};
+pub use usl::Usl;

@@ -9,6 +9,8 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::usl::Usl;
+
 /// How the producers of a run behave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -73,6 +75,45 @@ pub struct QueueResults {
     /// Each wake policy held against the oldest one that was measured, for each scope and intake.
     #[serde(default)]
     pub wake_ratios: Vec<WakeRatio>,
+    /// Throughput over the number of CPUs, for each combination; empty where one number was measured.
+    #[serde(default)]
+    pub curves: Vec<ScalingCurve>,
+}
+
+/// How the throughput of one combination grows with the CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScalingCurve {
+    /// The affinity scope.
+    pub scope: String,
+    /// The wake policy.
+    pub wake: String,
+    /// The intake.
+    pub intake: String,
+    /// By number of CPUs, the smallest first.
+    pub points: Vec<ScalingPoint>,
+    /// The universal scalability law, fitted to the points; `None` with fewer than three.
+    #[serde(default)]
+    pub usl: Option<Usl>,
+}
+
+/// One combination on some of the CPUs, with a producer on each.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScalingPoint {
+    /// How many CPUs.
+    pub cpus: usize,
+    /// Items run per second: the median over the runs.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub items_per_sec: f64,
+    /// Items per second of the slowest run.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub items_per_sec_min: f64,
+    /// Items per second of the fastest run.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub items_per_sec_max: f64,
+    /// Median time of the queueing call alone, in nanoseconds.
+    pub p50_ns: u64,
+    /// 99th percentile of the time from before the queueing call until the item ran, in nanoseconds.
+    pub end_to_end_p99_ns: u64,
 }
 
 /// One wake policy held against another, in the same scope and with the same intake, run by run: the
@@ -228,7 +269,7 @@ mod tests {
         let json = serde_json::to_string(&cell("smt", 1.0)).unwrap();
         assert_eq!(order_of(&json, &CELL), CELL);
 
-        const TOP: [&str; 13] = [
+        const TOP: [&str; 14] = [
             "machine",
             "platform",
             "threads",
@@ -242,6 +283,7 @@ mod tests {
             "kernel",
             "notes",
             "wake_ratios",
+            "curves",
         ];
         let json = serde_json::to_string(&QueueResults::default()).unwrap();
         assert_eq!(order_of(&json, &TOP), TOP);

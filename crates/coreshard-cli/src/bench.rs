@@ -1,11 +1,15 @@
 //! `coreshard bench`: measures the rungs of a ladder.
 
+mod block;
 mod destination;
 mod progress;
 mod queue;
 pub(crate) mod simulated;
 
 use clap::Subcommand;
+
+pub(crate) use destination::Destination;
+pub(crate) use progress::Bar;
 
 /// The options of `coreshard bench`.
 #[derive(Debug, clap::Args)]
@@ -17,12 +21,15 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Bench {
     /// Measure a workqueue: affinity scope × wake-up policy × intake, with real threads or simulated ones
-    Queue(queue::Args),
+    Queue(Box<queue::Args>),
+    /// Measure the block layer in fio's own words: a file, a block device, memory, or nothing at all
+    Block(Box<block::Args>),
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.bench {
         Bench::Queue(args) => queue::run(args),
+        Bench::Block(args) => block::run(args),
     }
 }

@@ -6,11 +6,13 @@
 
 mod bench;
 mod c2c;
+mod calibrate;
 mod failure;
 mod machine;
 mod output;
 mod sim;
 mod topo;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -42,7 +44,11 @@ enum Command {
     /// Show a machine: its packages, NUMA nodes and caches, and the pods of each affinity scope
     Topo(topo::Args),
     /// Measure a ladder on this machine, rung by rung
-    Bench(bench::Args),
+    Bench(Box<bench::Args>),
+    /// Recommend an affinity scope and a size of shards, for this machine or a simulated one
+    Tune(tune::Args),
+    /// Measure what memory, wake-ups and threads cost on this machine, and write it down for simulations
+    Calibrate(calibrate::Args),
     /// Show which cache lines a workqueue's CPUs take from one another on a simulated machine, and
     /// which fields and functions
     C2c(c2c::Args),
@@ -54,6 +60,8 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Some(Command::Topo(args)) => topo::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
+        Some(Command::Tune(args)) => tune::run(&args),
+        Some(Command::Calibrate(args)) => calibrate::run(&args),
         Some(Command::C2c(args)) => c2c::run(&args),
         Some(Command::Sim(args)) => sim::run(&args),
         None => output::print(&Cli::command().render_help().to_string()),

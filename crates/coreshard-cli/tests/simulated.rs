@@ -133,3 +133,88 @@ fn a_seed_of_another_version_is_a_clear_sentence_and_status_2() {
     let error = coreshard(&["sim", "search", "--machine", "graec"]).assert().code(2);
     error.stderr(predicate::str::contains("graec"));
 }
+
+#[test]
+fn a_calibrated_machine_can_be_simulated() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("here.toml");
+    let path = file.to_str().unwrap();
+    coreshard(&["calibrate", "--rounds", "1", "-o", path])
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("wake-up of nobody"));
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("synthetic = \"pack:") && text.contains("measured: "), "{text}");
+    coreshard(&["c2c", "--machine", path, "--items", "5"]).assert().success();
+    let bench = ["bench", "queue", "--sim", "--machine", path, "--items", "20", "--json", "-"];
+    coreshard(&bench).assert().success().stdout(predicate::str::contains("\"sim\""));
+    coreshard(&["calibrate", "-o", "no/such/folder/here.toml"]).assert().code(2);
+}
+
+#[test]
+fn curves_over_cpus_come_with_the_scalability_law_in_every_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let bench = ["bench", "queue", "--sim", "--machine", "pocket", "--items", "30", "--runs", "1"];
+    let rungs = ["--scopes", "cache,system", "--wake", "coalesced", "--cpus", "auto"];
+    let mut arguments = [&bench[..], &rungs].concat();
+    arguments.extend(["--html", page.to_str().unwrap()]);
+    coreshard(&arguments)
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("16 CPUs").and(predicate::str::contains("σ")));
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("scaling-system-title") && page.contains("\"kappa\""));
+    let output = coreshard(&[&bench[..], &rungs, &["--json", "-"]].concat()).output().unwrap();
+    let results: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let curves = results["curves"].as_array().unwrap();
+    assert_eq!(curves.len(), 4);
+    for curve in curves {
+        let cpus: Vec<u64> = curve["points"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|point| point["cpus"].as_u64().unwrap())
+            .collect();
+        assert_eq!(cpus, [1, 2, 4, 8, 16]);
+        assert!(
+            curve["usl"]["sigma"].is_number() && curve["usl"]["lambda"].as_f64().unwrap() > 0.0
+        );
+    }
+    for (cpus, said) in [("0", "at least 1"), ("2,x", "x"), ("17", "1 to 16 can be used")] {
+        let mut arguments = bench.to_vec();
+        arguments.extend(["--json", "-", "--cpus", cpus]);
+        let asserted = coreshard(&arguments).assert().code(2);
+        let said = predicate::str::contains(said).or(predicate::str::contains("whole number"));
+        asserted.stderr(said);
+    }
+    coreshard(&["bench", "queue", "--machine", "grace", "--cpus", "1,2", "--json", "-"])
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("--cpus needs the machine itself, or --sim"));
+}
+
+#[test]
+fn tuning_tries_scopes_and_recommends_one_with_the_evidence() {
+    let tune = ["tune", "--machine", "pocket", "--items", "20"];
+    let output = coreshard(&tune).assert().success().get_output().stdout.clone();
+    let text = String::from_utf8(output.clone()).unwrap();
+    for candidate in ["cpu ", "smt ", "cache ", "numa ", "system "] {
+        assert!(
+            text.lines().any(|line| line[2.min(line.len())..].starts_with(candidate)),
+            "{text}"
+        );
+    }
+    assert_eq!(text.lines().filter(|line| line.starts_with("* ")).count(), 1, "{text}");
+    assert!(text.contains("Recommended: ") && text.contains(".scope(Scope::"), "{text}");
+    assert_eq!(coreshard(&tune).output().unwrap().stdout, output, "equal seeds, equal advice");
+    coreshard(&["tune", "--machine", "graec"]).assert().code(2);
+    coreshard(&["tune", "--seed", "1"]).assert().code(2);
+}
+
+#[test]
+fn tuning_measures_this_machine_where_no_other_is_named() {
+    coreshard(&["tune", "--items", "20", "--rounds", "2"]).assert().success().stdout(
+        predicate::str::contains("measured").and(predicate::str::contains("Recommended: ")),
+    );
+}

@@ -65,9 +65,9 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// Where the machine refuses, or answers with other CPUs than were asked for.
     fn set_affinity(cpus: &CpuSet) -> Result<(), crate::AffinityError>;
 
-    /// Asks that another thread of this process run on `cpus` only: for a thread that sleeps, where
-    /// it is to wake up. False where the machine refuses, or the platform cannot.
-    fn set_affinity_of(_thread: ThreadId, _cpus: &CpuSet) -> bool {
+    /// Asks that another thread of this process run on `cpus` only. Allocates nothing. False where
+    /// the machine refuses, or the platform cannot.
+    fn set_affinity_of(_thread: ThreadId, _cpus: impl Iterator<Item = CpuId>) -> bool {
         false
     }
 

@@ -85,7 +85,12 @@ pub(crate) fn printable_results(results: &QueueResults) -> QueueResults {
             .into_iter()
             .chain(&mut cell.same_pods_as)
     });
-    for text in texts.into_iter().chain(optional).chain(&mut results.notes).chain(of_cells) {
+    let of_curves = results.curves.iter_mut();
+    let of_curves =
+        of_curves.flat_map(|curve| [&mut curve.scope, &mut curve.wake, &mut curve.intake]);
+    for text in
+        texts.into_iter().chain(optional).chain(&mut results.notes).chain(of_cells).chain(of_curves)
+    {
         *text = printable(text);
     }
     results

@@ -31,8 +31,10 @@
 mod chart;
 pub mod csv;
 mod findings;
+pub mod fio;
 mod format;
 pub mod html;
 pub mod json;
+mod scaling;
 pub mod svg;
 pub mod table;

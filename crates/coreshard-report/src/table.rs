@@ -8,6 +8,7 @@ use coreshard_bench::{Mode, QueueCell, QueueResults};
 
 use crate::findings::{self, Contest};
 use crate::format;
+use crate::scaling;
 
 /// The narrowest table: scope, wake, intake and throughput are never left out.
 const ALWAYS: u8 = 0;
@@ -97,6 +98,7 @@ pub fn queue(results: &QueueResults, width: usize) -> String {
             push_wrapped(&mut text, &line, width, "");
         }
     }
+    text.push_str(&scaling::table(results));
     for note in &results.notes {
         push_wrapped(&mut text, &format!("- {note}"), width, "  ");
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use coreshard_platform::Platform;
-use coreshard_topology::{CpuSet, NodeId, PodId, Scope};
+use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope};
 
 use crate::intake::Intake;
 use crate::queue::Priority;
@@ -101,6 +101,12 @@ impl Place {
     /// The door of the CPU that the caller runs on.
     #[inline]
     pub(crate) fn door_here<P: Platform>(&self) -> usize {
-        self.door_by_cpu.get(P::current_cpu().index()).map_or(0, |door| usize::from(*door))
+        self.door_of(P::current_cpu())
+    }
+
+    /// The door of one of the platform's CPUs.
+    #[inline]
+    pub(crate) fn door_of(&self, cpu: CpuId) -> usize {
+        self.door_by_cpu.get(cpu.index()).map_or(0, |door| usize::from(*door))
     }
 }

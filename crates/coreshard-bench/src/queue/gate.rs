@@ -10,7 +10,7 @@ const OPEN: u32 = 1;
 const GIVEN_UP: u32 = 2;
 
 /// One use: producers arrive and wait, the coordinator opens, producers leave.
-pub(super) struct Gate<P: Platform> {
+pub(crate) struct Gate<P: Platform> {
     /// How many still have to arrive; then how many still have to leave.
     missing: Padded<P::AtomicU32>,
     state: Padded<P::AtomicU32>,
@@ -21,7 +21,7 @@ pub(super) struct Gate<P: Platform> {
 fields!(Gate<P: Platform> { missing, state, coordinator, producers });
 
 impl<P: Platform> Gate<P> {
-    pub(super) fn new(producers: usize) -> Self {
+    pub(crate) fn new(producers: usize) -> Self {
         let producers = u32::try_from(producers).expect("a process has fewer than 2³² threads");
         Self {
             missing: Padded::new(P::AtomicU32::new(producers)),
@@ -32,7 +32,7 @@ impl<P: Platform> Gate<P> {
     }
 
     /// Producer: waits for the gate to open. False if the run was given up.
-    pub(super) fn pass(&self) -> bool {
+    pub(crate) fn pass(&self) -> bool {
         self.one_less();
         loop {
             match self.state.load(Acquire) {
@@ -43,7 +43,7 @@ impl<P: Platform> Gate<P> {
     }
 
     /// Producer: is done.
-    pub(super) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.one_less();
     }
 
@@ -55,18 +55,18 @@ impl<P: Platform> Gate<P> {
     }
 
     /// Coordinator: waits until all producers stand before the gate.
-    pub(super) fn wait_for_all(&self) {
+    pub(crate) fn wait_for_all(&self) {
         self.coordinator.park();
         self.missing.store(self.producers, Release);
     }
 
     /// Coordinator: lets them all go, at once.
-    pub(super) fn open(&self) {
+    pub(crate) fn open(&self) {
         self.set(OPEN);
     }
 
     /// Coordinator: sends those that have arrived home, and those that will.
-    pub(super) fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         self.set(GIVEN_UP);
     }
 
@@ -76,7 +76,7 @@ impl<P: Platform> Gate<P> {
     }
 
     /// Coordinator: waits until all producers have left.
-    pub(super) fn wait_until_left(&self) {
+    pub(crate) fn wait_until_left(&self) {
         self.coordinator.park();
     }
 }

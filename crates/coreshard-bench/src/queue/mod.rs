@@ -16,10 +16,11 @@
 //! warms up by a tenth of its items. How long pools hold their locks is measured in a short turn of its
 //! own, since it costs two readings of the clock each time.
 
-mod gate;
+pub(crate) mod gate;
 mod notes;
 mod order;
 mod producer;
+mod scaling;
 mod seats;
 mod station;
 mod tally;
@@ -29,6 +30,7 @@ mod tests;
 use std::fmt;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
+use std::time::Duration;
 
 use coreshard_platform::{Lock, Platform, ThreadHandle, ThreadSpec};
 use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology};
@@ -117,6 +119,8 @@ pub struct QueueBench {
     pub outstanding: Option<NonZeroU64>,
     /// The wanted size of a cache shard.
     pub shard_size: ShardSize,
+    /// How long each item computes. By default it does next to nothing, so that the queue is measured.
+    pub item_work: Duration,
     /// Decides in which order the combinations have their turn in each run.
     pub seed: u64,
 }
@@ -132,6 +136,7 @@ impl Default for QueueBench {
             runs: NonZeroUsize::new(7).expect("7 is not 0"),
             outstanding: None,
             shard_size: ShardSize::DEFAULT,
+            item_work: Duration::ZERO,
             seed: 0,
         }
     }
@@ -261,7 +266,7 @@ impl QueueBench {
             seats,
             items,
             pace,
-            stations: stations(threads, samples as usize),
+            stations: stations(threads, samples as usize, self.item_work),
             runtime: runtime(ground, false)?,
             lock_runtime: runtime(ground, true)?,
         })

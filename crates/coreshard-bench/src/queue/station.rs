@@ -9,6 +9,8 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
+use std::time::Duration;
+
 use coreshard_platform::{AtomicInt, Padded, Parker, Platform, Time, fields};
 
 /// No target: no count of items ever reaches it.
@@ -39,8 +41,10 @@ pub(super) struct Station<P: Platform> {
     target: Padded<P::AtomicU64>,
     /// I: by sample, how long an item of a flood took from before it was queued until it ran.
     flood_samples_ns: Box<[P::AtomicU64]>,
+    /// How long each item computes, in nanoseconds.
+    item_work_ns: u64,
 }
-fields!(Station<P: Platform> { bell, target, flood_samples_ns });
+fields!(Station<P: Platform> { bell, target, flood_samples_ns, item_work_ns });
 
 /// Stations for `producers` producers, for the rest of the process.
 ///
@@ -50,6 +54,7 @@ fields!(Station<P: Platform> { bell, target, flood_samples_ns });
 pub(super) fn stations<P: Platform>(
     producers: usize,
     flood_samples: usize,
+    item_work: Duration,
 ) -> &'static [Station<P>] {
     let station = || Station {
         bell: Padded::new(Bell {
@@ -59,6 +64,7 @@ pub(super) fn stations<P: Platform>(
         }),
         target: Padded::new(P::AtomicU64::new(NEVER)),
         flood_samples_ns: (0..flood_samples).map(|_| P::AtomicU64::new(0)).collect(),
+        item_work_ns: u64::try_from(item_work.as_nanos()).unwrap_or(u64::MAX),
     };
     let stations: &[Station<P>] = Vec::leak((0..producers).map(|_| station()).collect());
     for station in stations {
@@ -74,9 +80,21 @@ impl<P: Platform> Station<P> {
         self.bell.ran.load(Acquire)
     }
 
+    /// What items compute, where that was asked for.
+    #[inline]
+    fn compute(&self) {
+        if self.item_work_ns > 0 {
+            let start = P::now();
+            while P::now().ns_since(start) < self.item_work_ns {
+                P::spin_hint();
+            }
+        }
+    }
+
     /// The work of an item whose producer waits for it.
     #[inline]
     pub(super) fn run_awaited(&self) {
+        self.compute();
         self.bell.ran.fetch_add(1, Relaxed);
         self.bell.ran_at_ns.store(P::now().as_ns(), Relaxed);
         // Publishes both words to the producer that takes the permit.
@@ -86,6 +104,7 @@ impl<P: Platform> Station<P> {
     /// The work of an item of a flood.
     #[inline]
     pub(super) fn run_in_flood(&self) {
+        self.compute();
         // SeqCst, with the producer's in `wait_for`: either this item sees the target, or the
         // producer sees this item.
         let ran = self.bell.ran.fetch_add(1, SeqCst) + 1;
@@ -170,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_producer_waits_for_each_item_and_hears_when_it_ran() {
-        let [station] = stations::<Host>(1, 0) else { panic!("one station") };
+        let [station] = stations::<Host>(1, 0, Duration::ZERO) else { panic!("one station") };
         let mut waiter = Waiter::new(station);
         let mut last = Host::now();
         for item in 1..=2_000 {
@@ -191,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_flood_wakes_its_producer_at_the_target_whoever_comes_first() {
-        let [station] = stations::<Host>(1, 1) else { panic!("one station") };
+        let [station] = stations::<Host>(1, 1, Duration::ZERO) else { panic!("one station") };
         let mut waiter = Waiter::new(station);
         for round in 0..200 {
             let worker = move || (0..100).for_each(|_| station.run_in_flood());

@@ -170,3 +170,29 @@ fn a_ground_without_its_cpus_is_an_error() {
     let error = small().run::<Host>(&ground, &mut Unwatched).unwrap_err().to_string();
     assert!(error.contains("8000"), "{error}");
 }
+
+#[test]
+fn curves_have_a_point_for_each_number_of_cpus() {
+    let host = host();
+    let most = host.usable.len();
+    let bench = QueueBench {
+        scopes: vec![Scope::System],
+        wakes: vec![Wake::Coalesced],
+        runs: NonZeroUsize::MIN,
+        ..small()
+    };
+    let results = bench.run_scaling::<Host>(&host, &[most, 1, most], &mut Unwatched).unwrap();
+    assert_eq!((results.threads, results.curves.len()), (most, 2));
+    for curve in &results.curves {
+        let cpus: Vec<usize> = curve.points.iter().map(|point| point.cpus).collect();
+        assert!(cpus.is_sorted() && cpus[0] == 1 && *cpus.last().unwrap() == most, "{cpus:?}");
+        assert!(curve.points.iter().all(|point| point.items_per_sec > 0.0));
+        assert_eq!(curve.usl.is_some(), cpus.len() > 2);
+    }
+    for wrong in [0, most + 1] {
+        let error = bench.run_scaling::<Host>(&host, &[wrong], &mut Unwatched).unwrap_err();
+        let said = format!("{wrong} CPUs were asked for; 1 to {most}");
+        assert!(error.to_string().contains(&said), "{error}");
+    }
+    assert!(bench.run_scaling::<Host>(&host, &[], &mut Unwatched).is_err());
+}

@@ -149,6 +149,15 @@ impl Ledger {
         self.entries[item].ended.fetch_add(1, SeqCst);
     }
 
+    /// Each leaf of what the item forked must have been visited once.
+    pub(super) fn expect_forked(&self, item: usize, visits: impl Iterator<Item = u32>) {
+        for (leaf, visits) in visits.enumerate().filter(|(_, visits)| *visits != 1) {
+            self.breaks(|| {
+                format!("item {item}: its leaf {leaf} ran {visits} times, and not once")
+            });
+        }
+    }
+
     pub(super) fn expect_over(&self, item: usize, joined: bool) {
         if !joined || self.entries[item].ended.load(SeqCst) == 0 {
             self.breaks(|| format!("the handle of item {item} was joined before the item ended"));

@@ -9,11 +9,12 @@ mod ledger;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use coreshard_platform::{Platform, ThreadHandle, ThreadSpec};
 use coreshard_topology::{CpuId, CpuSet, Scope, Topology};
-use coreshard_workqueue::{Intake, Runtime, Wake, Work, Workqueue, blocking};
+use coreshard_workqueue::{Intake, Runtime, Wake, Work, Workqueue, blocking, join};
 
 pub use ledger::Ledger;
 
@@ -40,6 +41,8 @@ enum Task {
     Computes(u32),
     /// Spins for [`HOGS_FOR`].
     Hogs,
+    /// Forks in two, so many levels deep.
+    Forks(u32),
 }
 
 /// How an item is queued.
@@ -145,6 +148,7 @@ impl QueueTrial {
                             2 => Task::Sleeps(micros(&mut random, 500)),
                             3 => Task::Blocks(micros(&mut random, 500)),
                             4 | 5 => Task::Computes(random.u32(1..200)),
+                            6 => Task::Forks(random.u32(1..=5)),
                             _ => Task::Nothing,
                         },
                         way: match random.u8(..12) {
@@ -291,8 +295,32 @@ fn work<P: Platform>(queue: &Workqueue<P>, ledger: &Arc<Ledger>, item: usize, ta
                 (0..10).for_each(|_| P::spin_hint());
             }
         }
+        Task::Forks(levels) => {
+            let leaves: Vec<_> = (0..1 << levels).map(|_| AtomicU32::new(0)).collect();
+            fork::<P>(&leaves, 0);
+            ledger.expect_forked(item, leaves.iter().map(|leaf| leaf.load(SeqCst)));
+        }
     }
     ledger.end(item);
+}
+
+/// Visits each leaf, and keeps some of them longer than others.
+fn fork<P: Platform>(leaves: &[AtomicU32], first: u32) {
+    match leaves {
+        [] => {}
+        [leaf] => {
+            leaf.fetch_add(1, SeqCst);
+            match first % 8 {
+                3 => P::sleep(Duration::from_micros(20)),
+                turns => (0..turns * 8).for_each(|_| P::spin_hint()),
+            }
+        }
+        leaves => {
+            let (left, right) = leaves.split_at(leaves.len() / 2);
+            let middle = first + left.len() as u32;
+            join::<P, _, _>(|| fork::<P>(left, first), || fork::<P>(right, middle));
+        }
+    }
 }
 
 fn produce<P: Platform>(

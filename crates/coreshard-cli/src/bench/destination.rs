@@ -13,7 +13,7 @@ use crate::failure::bad_input;
 /// Until then a file that was there keeps what it holds, and one that was not is removed again if
 /// nothing comes of the benchmark.
 #[derive(Debug)]
-pub(super) struct Destination {
+pub(crate) struct Destination {
     path: PathBuf,
     file: File,
     is_new: bool,
@@ -21,7 +21,7 @@ pub(super) struct Destination {
 
 impl Destination {
     /// Opens `path` for writing.
-    pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         let open = |new: bool| OpenOptions::new().write(true).create_new(new).open(path);
         let (opened, is_new) = match open(true) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => (open(false), false),
@@ -34,7 +34,7 @@ impl Destination {
     }
 
     /// Replaces what the file holds.
-    pub(super) fn write(
+    pub(crate) fn write(
         mut self,
         write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
     ) -> anyhow::Result<()> {
@@ -52,7 +52,7 @@ impl Destination {
         written().with_context(|| format!("cannot write the report {}", self.path.display()))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }

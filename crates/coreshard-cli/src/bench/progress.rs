@@ -13,14 +13,14 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// A bar on standard error where that is a terminal. It is drawn between two turns and never by a
 /// thread of its own, which would run beside what is measured.
-pub(super) struct Bar {
+pub(crate) struct Bar {
     bar: ProgressBar,
 }
 
 impl Bar {
     /// A bar that is drawn when the benchmark begins; from now on Ctrl-C ends the benchmark early,
     /// and a second one ends the command.
-    pub(super) fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         ctrlc::set_handler(|| {
             if INTERRUPTED.swap(true, Relaxed) {
                 std::process::exit(130);
@@ -31,7 +31,7 @@ impl Bar {
     }
 
     /// Whether Ctrl-C was pressed.
-    pub(super) fn was_interrupted() -> bool {
+    pub(crate) fn was_interrupted() -> bool {
         INTERRUPTED.load(Relaxed)
     }
 }

@@ -57,6 +57,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = count::<1_000_000_000_000>)]
     outstanding: Option<u64>,
 
+    /// Measure on 1, 2, 4 … CPUs, a producer on each, and fit the universal scalability law: a list of
+    /// numbers, or auto (the powers of two, and all); on the first CPUs of the machine
+    #[arg(long, value_name = "LIST|auto", conflicts_with = "threads")]
+    cpus: Option<CpuCounts>,
+
     // Any machine but this one is laid over this one's CPUs, unless it is simulated.
     #[command(flatten)]
     machine: MachineArgs,
@@ -80,6 +85,38 @@ pub(crate) struct Args {
     /// is asked for]
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+}
+
+/// Numbers of CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum CpuCounts {
+    Auto,
+    List(Vec<usize>),
+}
+
+impl FromStr for CpuCounts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let number = |word: &str| count::<65_536>(word.trim()).map(|number| number as usize);
+        text.split(',').map(number).collect::<Result<_, _>>().map(Self::List)
+    }
+}
+
+impl CpuCounts {
+    /// On a machine of so many.
+    fn of(&self, cpus: usize) -> Vec<usize> {
+        match self {
+            Self::List(list) => list.clone(),
+            Self::Auto => {
+                let powers = (0..).map(|power| 1 << power).take_while(|count| *count < cpus);
+                powers.chain([cpus]).collect()
+            }
+        }
+    }
 }
 
 /// A number of things, from 1 to `MOST`.
@@ -201,14 +238,14 @@ fn columns() -> usize {
 }
 
 /// What the benchmark stands on, and what to say of it.
-struct Site {
-    ground: Ground,
+pub(super) struct Site {
+    pub(super) ground: Ground,
     cpu_model: Option<String>,
-    notes: Vec<String>,
+    pub(super) notes: Vec<String>,
 }
 
 impl Site {
-    fn new(args: &MachineArgs) -> anyhow::Result<Self> {
+    pub(super) fn new(args: &MachineArgs) -> anyhow::Result<Self> {
         let machine = args.read()?;
         if args.is_this_one() {
             return Ok(Self::here(machine));
@@ -292,7 +329,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut bar = Bar::new()?;
     let destinations = Destinations::open(args)?;
     let load = other_load(ground.laid_over.as_ref().unwrap_or(&ground.usable).len());
-    let mut results = bench.run::<Host>(&ground, &mut bar)?;
+    let mut results = match &args.cpus {
+        None => bench.run::<Host>(&ground, &mut bar)?,
+        Some(_) if ground.laid_over.is_some() => {
+            let problem = "--cpus needs the machine itself, or --sim: a virtual topology has no CPUs of \
+                           its own to scale over";
+            return Err(bad_input(anyhow::Error::msg(problem)));
+        }
+        Some(counts) => {
+            let counts = counts.of(ground.usable.len());
+            bench.run_scaling::<Host>(&ground, &counts, &mut bar).map_err(bad_input)?
+        }
+    };
     drop(bar);
     results.cpu_model = cpu_model;
     results.kernel = kernel();
@@ -304,7 +352,8 @@ fn run_simulated(args: &Args, bench: &QueueBench) -> anyhow::Result<()> {
     let machine = args.simulated.machine(&args.machine)?;
     let bar = Bar::new()?;
     let destinations = Destinations::open(args)?;
-    let results = args.simulated.run(&machine, bench, bar)?;
+    let counts = args.cpus.as_ref().map(|counts| counts.of(machine.topology().cpus().len()));
+    let results = args.simulated.run(&machine, bench, counts.as_deref(), bar)?;
     finish(destinations, &results)
 }
 

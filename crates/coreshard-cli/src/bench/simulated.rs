@@ -83,13 +83,17 @@ impl SimArgs {
         &self,
         machine: &Machine,
         bench: &QueueBench,
+        counts: Option<&[usize]>,
         bar: Bar,
     ) -> anyhow::Result<QueueResults> {
         let ground = ground(machine);
         let simulation = Simulation::new(machine).seed(self.seed).profile(self.costs);
-        let run = simulation.run(|| bench.run::<Sim>(&ground, &mut Outside(bar)));
+        let run = simulation.run(|| match counts {
+            None => bench.run::<Sim>(&ground, &mut Outside(bar)),
+            Some(counts) => bench.run_scaling::<Sim>(&ground, counts, &mut Outside(bar)),
+        });
         let run = run?;
-        let mut results = run.value?;
+        let mut results = run.value.map_err(bad_input)?;
         results.cpu_model = machine.topology().model().map(str::to_owned);
         results.notes.insert(
             0,

@@ -9,6 +9,7 @@ use crate::ThreadId;
 
 /// Masks grow until the kernel is content; no kernel has more CPUs than this.
 const MOST_CPUS: usize = 1 << 20;
+const MOST_CPUS_UNALLOCATED: usize = 4_096;
 const WORD_BITS: usize = u64::BITS as usize;
 
 /// Why an affinity could not be had.
@@ -96,7 +97,7 @@ pub fn affinity() -> Result<CpuSet, AffinityError> {
 /// Where the kernel refuses, or sets other CPUs than were asked for.
 pub fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
     const CALLER: ThreadId = ThreadId(0);
-    if !set_affinity_of(CALLER, cpus) {
+    if !ask(CALLER, &words_of(cpus)) {
         let kind = Kind::Refused(io::Error::last_os_error());
         return Err(AffinityError { asked: Some(cpus.clone()), kind });
     }
@@ -107,17 +108,21 @@ pub fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
     Err(AffinityError { asked: Some(cpus.clone()), kind: Kind::ReadBack(found) })
 }
 
-/// Asks that a thread of this process run on `cpus` only. False where the kernel refuses.
-pub(super) fn set_affinity_of(ThreadId(thread): ThreadId, cpus: &CpuSet) -> bool {
-    let words = words_of(cpus);
+/// Asks that a thread of this process run on `cpus` only. False where the kernel refuses, or one of
+/// them is beyond what is asked for without allocating.
+pub(super) fn set_affinity_of(thread: ThreadId, cpus: impl Iterator<Item = CpuId>) -> bool {
+    let mut words = [0; MOST_CPUS_UNALLOCATED / WORD_BITS];
+    for cpu in cpus {
+        let Some(word) = words.get_mut(cpu.index() / WORD_BITS) else { return false };
+        *word |= 1 << (cpu.index() % WORD_BITS);
+    }
+    ask(thread, &words)
+}
+
+fn ask(ThreadId(thread): ThreadId, words: &[u64]) -> bool {
     // SAFETY: the buffer is live and as long as is said.
     let rc = unsafe {
-        libc::syscall(
-            libc::SYS_sched_setaffinity,
-            thread,
-            words.len() * size_of::<u64>(),
-            words.as_ptr(),
-        )
+        libc::syscall(libc::SYS_sched_setaffinity, thread, size_of_val(words), words.as_ptr())
     };
     rc == 0
 }

@@ -74,7 +74,7 @@ impl Platform for Host {
         std::thread::yield_now();
     }
 
-    fn set_affinity_of(thread: ThreadId, cpus: &CpuSet) -> bool {
+    fn set_affinity_of(thread: ThreadId, cpus: impl Iterator<Item = CpuId>) -> bool {
         affinity::set_affinity_of(thread, cpus)
     }
 

@@ -8,6 +8,7 @@
 //! A [`Chart`] is rows in groups over one horizontal axis. It knows nothing of benchmarks: what a row
 //! means, its texts and its colour come from whoever makes it.
 
+pub(crate) mod lines;
 mod scale;
 
 use maud::{Markup, html};

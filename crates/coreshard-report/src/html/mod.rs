@@ -14,6 +14,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::chart::{self, Chart, swatch};
 use crate::findings::Contest;
 use crate::format;
+use crate::scaling;
 
 use charts::Palette;
 
@@ -44,6 +45,7 @@ pub fn queue_page(results: &QueueResults) -> String {
                     } @else {
                         (tiles(results))
                         (all_charts(results))
+                        (scaling::cards(results))
                         section.card {
                             h2 #figures { "All figures" }
                             (table::draw(results))
@@ -226,7 +228,7 @@ fn card(
 }
 
 /// What the colours and fillings mean; nothing where there is one combination only.
-fn legend(results: &QueueResults) -> Markup {
+pub(crate) fn legend(results: &QueueResults) -> Markup {
     html! {
         ul.legend {
             @for entry in Palette::of(results).legend() {

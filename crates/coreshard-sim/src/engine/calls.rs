@@ -109,11 +109,12 @@ pub(crate) fn wait(
 ) -> WaitOutcome {
     let core = needed("a thread waits");
     preemption_point(core);
-    charge(core, |costs| costs.syscall + costs.futex);
+    charge(core, |costs| into_kernel(costs) + costs.futex);
     access(address, size_of::<u32>(), Access::Load, site);
     let spurious = with(core, |core| core.dice.as_mut().and_then(Dice::wakes_spuriously));
     // Nothing runs between the look and the sleep: as the kernel's lock has it.
     if read() != expected || spurious == Some(0) {
+        charge(core, out_of_kernel);
         return WaitOutcome::Returned;
     }
     with(core, |core| {
@@ -128,7 +129,19 @@ pub(crate) fn wait(
             in_host(|| core.set_timer(core.thread, core.now + after));
         }
     });
-    finish_wait(core)
+    let outcome = finish_wait(core);
+    charge(core, out_of_kernel);
+    outcome
+}
+
+/// The way into the kernel: half of a system call.
+fn into_kernel(costs: &Costs) -> Ps {
+    costs.syscall / 2
+}
+
+/// The way out of it.
+fn out_of_kernel(costs: &Costs) -> Ps {
+    costs.syscall - into_kernel(costs)
 }
 
 /// The running thread spins, first come first served, until the holder of a lock hands it over: each
@@ -215,18 +228,34 @@ fn finish_wait(core: NonNull<Core>) -> WaitOutcome {
     })
 }
 
-/// Wakes up to `most` threads that sleep on a word.
+/// Wakes up to `most` threads that sleep on a word. Where nobody does, the kernel sees that at a
+/// glance, as Linux's `futex_wake` does, which looks at a count before it takes the bucket's lock.
 pub(crate) fn wake(address: usize, most: usize) {
     let core = needed("a thread is woken");
-    charge(core, |costs| costs.syscall + costs.futex);
+    charge(core, into_kernel);
     in_turn(core);
+    let somebody = with(core, |core| {
+        let place = core.place(address);
+        match core.threads[core.thread].hands_lock_to.take() {
+            Some(next) => {
+                in_host(|| core.hand_lock_to(next));
+                false
+            }
+            None => core.futexes.first(place).is_some(),
+        }
+    });
+    if somebody {
+        charge(core, |costs| costs.futex);
+        in_turn(core);
+        wake_sleepers(core, address, most);
+    }
+    charge(core, out_of_kernel);
+}
+
+fn wake_sleepers(core: NonNull<Core>, address: usize, most: usize) {
     with(core, |core| {
         in_host(|| {
             let place = core.place(address);
-            if let Some(next) = core.threads[core.thread].hands_lock_to.take() {
-                core.hand_lock_to(next);
-                return;
-            }
             for _ in 0..most {
                 let Some(thread) = core.futexes.pop(place) else { break };
                 match core.dice.as_mut().and_then(Dice::wakes_late) {

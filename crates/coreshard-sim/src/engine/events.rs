@@ -109,24 +109,32 @@ impl Events {
         self.heap[at] = key;
     }
 
+    /// The first key finds its place. It is mostly a late one, so its place is near the bottom: the
+    /// way there follows the smaller children without a look at it, and without a branch that the
+    /// processor would have to guess, and then goes up again as far as need be.
     #[inline]
     fn sift_down(&mut self) {
         let Some(key) = self.heap.first().copied() else { return };
         let heap = self.heap.as_mut_slice();
         let mut at = 0;
-        loop {
-            let mut child = 2 * at + 1;
-            if child >= heap.len() {
-                break;
-            }
-            if child + 1 < heap.len() && heap[child + 1] < heap[child] {
-                child += 1;
-            }
-            if heap[child] >= key {
-                break;
-            }
+        let mut child = 1;
+        while child + 1 < heap.len() {
+            child += usize::from(heap[child + 1] < heap[child]);
             heap[at] = heap[child];
             at = child;
+            child = 2 * at + 1;
+        }
+        if child < heap.len() {
+            heap[at] = heap[child];
+            at = child;
+        }
+        while at > 0 {
+            let parent = (at - 1) / 2;
+            if heap[parent] <= key {
+                break;
+            }
+            heap[at] = heap[parent];
+            at = parent;
         }
         heap[at] = key;
     }

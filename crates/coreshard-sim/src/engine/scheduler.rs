@@ -34,6 +34,8 @@ pub(super) struct Cpu {
     pub(super) spins_on: Option<crate::memory::Place>,
     pub(super) watching: super::spin::Watching,
     idle_since: Ps,
+    /// When it has switched away from its last thread, and reached an idle state.
+    rests_from: Ps,
     /// When its current thread came on.
     on_since: Ps,
     slice_end: Ps,
@@ -68,6 +70,7 @@ impl Cpu {
                 spins_on: None,
                 watching: Default::default(),
                 idle_since: 0,
+                rests_from: 0,
                 on_since: 0,
                 slice_end: 0,
                 resched: false,
@@ -172,15 +175,20 @@ impl Core {
         let mut done = locked + self.costs.wake;
         self.cpus[target].runqueue_free = done;
         if self.is_idle(target) {
-            let rested = done.saturating_sub(self.cpus[target].idle_since);
-            let mut begin = done;
-            // A CPU that rests runs no waker: if it is this one, its own timer has come.
-            if target != self.cpu {
-                self.ipis += 1;
-                done += self.costs.ipi_send;
-                begin = done + self.costs.ipi_latency;
-            }
-            begin += self.costs.idle_exit(rested);
+            let rests_from = self.cpus[target].rests_from;
+            let begin = if done < rests_from {
+                // It is still on its way to rest, and looks for work before it does.
+                rests_from
+            } else {
+                let mut begin = done;
+                // A CPU that rests runs no waker: if it is this one, its own timer has come.
+                if target != self.cpu {
+                    self.ipis += 1;
+                    done += self.costs.ipi_send;
+                    begin = done + self.costs.ipi_latency;
+                }
+                begin + self.costs.idle_exit(begin - rests_from)
+            };
             self.set_idle(target, false);
             self.enqueue(thread, target);
             self.step_at(target, begin);
@@ -292,6 +300,7 @@ impl Core {
             None => {
                 let Some(pulled) = self.pull_for(cpu) else {
                     self.cpus[cpu].idle_since = now;
+                    self.cpus[cpu].rests_from = now + self.costs.context_switch;
                     self.set_idle(cpu, true);
                     return None;
                 };

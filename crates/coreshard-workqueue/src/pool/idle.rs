@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, Platform};
-use coreshard_topology::CpuSet;
 
 use super::state::{Entry, State};
 use super::worker::Worker;
@@ -242,30 +241,19 @@ impl<P: Platform> Worker<'_, P> {
         true
     }
 
-    /// Comes home, if the kernel has moved this worker out of its pod; may leave the CPUs that it
-    /// was steered to.
+    /// Comes home, if the kernel has moved this worker out of its pod.
     fn repatriate(&mut self) {
         let place = &self.pool.place;
-        let steered = &self.desk.steered;
-        if steered.load(Relaxed) != 0 {
-            steered.store(0, Relaxed);
-            if let Err(error) = P::set_affinity(&place.roam) {
-                tracing::warn!(pod = %place.pod, %error, "a worker may not run in all of its pod");
-            }
-        }
         if place.home == place.roam || place.home.contains(P::current_cpu()) {
             return;
         }
-        self.repatriated += u64::from(self.move_to(&place.home));
-    }
-
-    /// Goes to one of `cpus`, and is free to be moved to others after that.
-    pub(super) fn move_to(&self, cpus: &CpuSet) -> bool {
-        let place = &self.pool.place;
-        let moved = P::set_affinity(cpus).and_then(|()| P::set_affinity(&place.roam));
-        if let Err(error) = &moved {
-            tracing::warn!(pod = %place.pod, %error, "a worker cannot be moved");
+        // To be moved by the narrow mask, and free to be moved again by the wide one.
+        let moved = P::set_affinity(&place.home).and_then(|()| P::set_affinity(&place.roam));
+        match moved {
+            Ok(()) => self.repatriated += 1,
+            Err(error) => {
+                tracing::warn!(pod = %place.pod, %error, "a worker cannot be brought home");
+            }
         }
-        moved.is_ok()
     }
 }

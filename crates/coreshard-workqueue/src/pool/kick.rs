@@ -1,10 +1,9 @@
 //! Choosing whom to wake.
 
 use coreshard_platform::Platform;
-use coreshard_topology::CpuSet;
 
 use super::state::{Entry, State};
-use super::{Doors, Pool};
+use super::{Doors, FreeDoors, Pool};
 use crate::intake::ItemWaits;
 use crate::wake::Wake;
 
@@ -13,7 +12,7 @@ use crate::wake::Wake;
 pub(super) struct Kick {
     pub(super) worker: usize,
     /// Where it should wake up, if not where it slept; see `whereabouts`.
-    pub(super) steer_to: Option<CpuSet>,
+    pub(super) steer_to: Option<FreeDoors>,
 }
 
 impl Kick {
@@ -68,7 +67,7 @@ impl<P: Platform> State<P> {
         let mut kick = if left { self.choose_kick(pool) } else { None };
         if let Some(kick) = &mut kick {
             // Whoever passes work on goes on with its own, on this CPU.
-            kick.steer_to = self.whereabouts.elsewhere(kick.worker, &pool.place);
+            kick.steer_to = self.whereabouts.send_elsewhere(kick.worker, &pool.place);
         }
         kick.or_else(|| self.appoint_sentinel(pool))
     }

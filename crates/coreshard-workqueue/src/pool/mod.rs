@@ -38,6 +38,7 @@ use kick::Kick;
 pub(crate) use lanes::{LaneTag, Lanes};
 pub(crate) use monitor::{Follower, Monitor, Retiring};
 use state::{Entry, State};
+use whereabouts::FreeDoors;
 
 pub use blocking::blocking;
 pub(crate) use forks::Seat;
@@ -83,8 +84,6 @@ struct Desk<P: Platform> {
     begun: Padded<P::AtomicU64>,
     /// A: the name of the reusable item's function that the worker is inside of; null for none.
     function: P::AtomicPtr<Name>,
-    /// A: 1 where its kick has narrowed its affinity, to be widened again when it wakes.
-    steered: P::AtomicU32,
     /// A: the worker's thread, for its CPU time; 0 before it runs.
     thread: P::AtomicU32,
 }
@@ -364,14 +363,22 @@ impl<P: Platform> Pool<P> {
     }
 
     fn wake_kicked(&self, Kick { worker, steer_to }: Kick) {
-        let desk = self.desk(worker);
-        // It cannot end before it was woken, so the id is its own. The permit publishes the word.
-        if let Some(cpus) = steer_to
-            && P::set_affinity_of(desk.thread_id(), &cpus)
-        {
-            desk.steered.store(1, Relaxed);
+        // It cannot end before it was woken, so the thread is its own.
+        match steer_to {
+            Some(doors) => self.steer(worker, doors, || self.wake(worker)),
+            None => self.wake(worker),
         }
-        self.wake(worker);
+    }
+
+    /// Calls `act` while the worker, which is not running, may be placed at these doors only.
+    fn steer(&self, worker: usize, doors: FreeDoors, act: impl FnOnce()) {
+        let thread = self.desk(worker).thread_id();
+        let narrowed = P::set_affinity_of(thread, doors.cpus(&self.place));
+        act();
+        // At once: it is where it should be, and from there the kernel may do as it likes.
+        if narrowed && !P::set_affinity_of(thread, self.place.roam.iter()) {
+            tracing::warn!(pod = %self.place.pod, worker, "a worker may not run in all of its pod");
+        }
     }
 
     fn wake(&self, worker: usize) {
@@ -397,7 +404,6 @@ impl<P: Platform> Pool<P> {
                 deque: Deque::new(),
                 begun: Padded::new(P::AtomicU64::new(0)),
                 function: P::AtomicPtr::new(std::ptr::null_mut()),
-                steered: P::AtomicU32::new(0),
                 thread: P::AtomicU32::new(0),
             };
             let desk = Box::into_raw(Box::new(desk));

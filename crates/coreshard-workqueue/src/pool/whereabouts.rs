@@ -4,12 +4,15 @@
 //! sees to that where it finds an idle CPU. In a virtual machine it may not: an idle virtual CPU
 //! that its host has put to sleep counts as taken, so a woken thread stays on the CPU where it
 //! slept, though somebody runs there, and the two take turns while the other CPU idles; and since
-//! both fall asleep on that CPU again, it happens the next time, too. So whoever wakes a worker
-//! for further work, and goes on itself, says on which CPUs: those where no worker of the pool
-//! runs, if the sleeper's own is one where somebody does. Producers do not know; so a worker that
-//! wakes up and finds another at its CPU moves to one of those by itself.
+//! both fall asleep on that CPU again, it happens the next time, too.
+//!
+//! So whoever wakes a worker for further work, and goes on itself, has it placed on a CPU where no
+//! worker of the pool runs, if the sleeper's own is one where somebody does. Producers do not know;
+//! so a worker that wakes up in place of another, which then waits for its CPU, has that one placed
+//! elsewhere. Affinities are narrow for that moment only: where what is recorded here is old, a
+//! worker is placed badly, and the kernel can move it.
 
-use coreshard_topology::CpuSet;
+use coreshard_topology::CpuId;
 
 use crate::attributes::Place;
 use crate::intake::MOST_DOORS;
@@ -57,19 +60,40 @@ impl Whereabouts {
         }
     }
 
-    /// The CPUs where a worker should run (or wake up), if others run where it does (or did).
-    pub(super) fn elsewhere(&self, worker: usize, place: &Place) -> Option<CpuSet> {
-        let Worker { now, last } = *self.workers.get(worker)?;
-        let others = self.running[usize::from(last?)] - u16::from(now.is_some());
-        if others == 0 {
+    /// The CPUs where a worker should run (or wake up), if others run where it does (or did). It
+    /// counts as being at one of them from here on, so that two who meet do not both leave.
+    pub(super) fn send_elsewhere(&mut self, worker: usize, place: &Place) -> Option<FreeDoors> {
+        let free = self.elsewhere(worker)?;
+        let first = free.cpus(place).next()?;
+        self.runs_at(worker, place.door_of(first));
+        Some(free)
+    }
+
+    /// Another worker that is recorded at this door.
+    pub(super) fn other_at(&self, worker: usize, door: usize) -> Option<usize> {
+        if self.running[door] < 2 {
             return None;
         }
-        let free = place.home.iter().filter(|cpu| {
-            let door = place.door_by_cpu.get(cpu.index()).map_or(0, |door| usize::from(*door));
-            self.running[door] == 0
-        });
-        let free: CpuSet = free.collect();
-        (!free.is_empty()).then_some(free)
+        let is_there = |at: &Worker| at.now.is_some_and(|now| usize::from(now) == door);
+        (0..self.workers.len()).find(|other| *other != worker && is_there(&self.workers[*other]))
+    }
+
+    fn elsewhere(&self, worker: usize) -> Option<FreeDoors> {
+        let Worker { now, last } = *self.workers.get(worker)?;
+        let others = self.running[usize::from(last?)] - u16::from(now.is_some());
+        let free = (0..MOST_DOORS).filter(|door| self.running[*door] == 0);
+        (others > 0).then(|| FreeDoors(free.fold(0, |doors, door| doors | 1 << door)))
+    }
+}
+
+/// Doors at whose CPUs no worker of the pool runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FreeDoors(u64);
+
+impl FreeDoors {
+    /// The CPUs there.
+    pub(super) fn cpus(self, place: &Place) -> impl Iterator<Item = CpuId> {
+        place.home.iter().filter(move |cpu| self.0 & (1 << place.door_of(*cpu)) != 0)
     }
 }
 
@@ -77,7 +101,7 @@ impl Whereabouts {
 mod tests {
     use std::sync::Arc;
 
-    use coreshard_topology::{CpuId, PodId};
+    use coreshard_topology::{CpuSet, PodId};
 
     use super::*;
 
@@ -97,18 +121,38 @@ mod tests {
         }
     }
 
+    fn free(whereabouts: &Whereabouts, worker: usize, place: &Place) -> Option<CpuSet> {
+        whereabouts.elsewhere(worker).map(|free| free.cpus(place).collect())
+    }
+
     #[test]
     fn a_sleeper_wakes_where_it_slept_unless_somebody_runs_there() {
         let (mut whereabouts, place) = (Whereabouts::new(), place());
-        assert_eq!(whereabouts.elsewhere(0, &place), None, "it never ran");
+        assert_eq!(free(&whereabouts, 0, &place), None, "it never ran");
         whereabouts.runs_at(0, 1);
         whereabouts.rests(0);
-        assert_eq!(whereabouts.elsewhere(0, &place), None, "its CPU is nobody's");
+        assert_eq!(free(&whereabouts, 0, &place), None, "its CPU is nobody's");
         whereabouts.runs_at(1, 1);
         whereabouts.runs_at(2, 3);
-        assert_eq!(whereabouts.elsewhere(0, &place), Some(cpus([4, 6])));
+        assert_eq!(free(&whereabouts, 0, &place), Some(cpus([4, 6])));
         whereabouts.runs_at(1, 0);
-        assert_eq!(whereabouts.elsewhere(0, &place), None, "the other has moved away");
+        assert_eq!(free(&whereabouts, 0, &place), None, "the other has moved away");
+    }
+
+    #[test]
+    fn two_who_meet_do_not_both_leave() {
+        let (mut whereabouts, place) = (Whereabouts::new(), place());
+        whereabouts.runs_at(0, 2);
+        whereabouts.runs_at(1, 2);
+        assert_eq!(whereabouts.other_at(0, 2), Some(1));
+        assert_eq!(whereabouts.other_at(1, 2), Some(0));
+        let sent = whereabouts.send_elsewhere(0, &place).unwrap();
+        assert_eq!(sent.cpus(&place).collect::<CpuSet>(), cpus([4, 5, 7]));
+        assert_eq!(whereabouts.other_at(1, 2), None);
+        assert_eq!(whereabouts.send_elsewhere(1, &place), None);
+        whereabouts.runs_at(1, 0);
+        let sent = whereabouts.send_elsewhere(1, &place).unwrap();
+        assert_eq!(sent.cpus(&place).collect::<CpuSet>(), cpus([5, 6, 7]));
     }
 
     #[test]
@@ -117,9 +161,9 @@ mod tests {
         whereabouts.runs_at(9, 2);
         whereabouts.rests(9);
         (0..4).for_each(|worker| whereabouts.runs_at(worker, worker));
-        assert_eq!(whereabouts.elsewhere(9, &place), None);
+        assert_eq!(whereabouts.send_elsewhere(9, &place), None);
         whereabouts.rests(3);
         whereabouts.rests(3);
-        assert_eq!(whereabouts.elsewhere(9, &place), Some(cpus([7])));
+        assert_eq!(free(&whereabouts, 9, &place), Some(cpus([7])));
     }
 }

@@ -340,16 +340,15 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         if self.excess {
             return None;
         }
-        let mut home = pool.place.door_here::<P>();
+        let home = pool.place.door_here::<P>();
         state.whereabouts.runs_at(self.index, home);
         if std::mem::take(&mut self.just_woke)
-            && let Some(free) = state.whereabouts.elsewhere(self.index, &pool.place)
+            && let Some(other) = state.whereabouts.other_at(self.index, home)
+            && let Some(free) = state.whereabouts.send_elsewhere(other, &pool.place)
         {
-            drop(state);
-            self.move_to(&free);
-            state = pool.lock();
-            home = pool.place.door_here::<P>();
-            state.whereabouts.runs_at(self.index, home);
+            // This worker runs here, so the other waits for this CPU. Under the lock, so that it
+            // cannot end meanwhile.
+            pool.steer(other, free, || ());
         }
         let (item, claim) = match (&mut state.entry, &pool.queue) {
             (Entry::Locked(list), _) => (Some(list.pop_front()?), None),

@@ -192,6 +192,10 @@ impl<P: Platform> Switch<P> {
     }
 
     pub(super) fn close(&self, closed: Closed) {
+        if self.is_forked() {
+            // It was closed when the process was; the lock may be held by nobody who is here.
+            return;
+        }
         let mut inner = self.inner.lock();
         inner.closed.get_or_insert(closed);
         self.current().close();
@@ -280,6 +284,9 @@ impl<P: Platform> Switch<P> {
     }
 
     pub(super) fn in_flight(&self) -> u64 {
+        if self.is_forked() {
+            return self.current().in_flight();
+        }
         let (queued, done) = self.counts();
         queued.saturating_sub(done)
     }

@@ -1,0 +1,457 @@
+//! The ladders of the block layer, rung by rung: what an operation costs, and who gets how much.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coreshard_block::{
+    Buffer, CounterLayout, DeviceCounters, Ended, FaultPlan, Faulty, HostAdapter, HostOptions,
+    Null, QueueOptions, Request, TagPolicy, TagSet, TagSetSpec,
+};
+use coreshard_platform::{AtomicInt, Lock, Padded, Platform, ThreadHandle, ThreadSpec};
+use coreshard_topology::CpuId;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::error::BenchError;
+use crate::progress::Progress;
+use crate::queue::Ground;
+use crate::queue::gate::Gate;
+
+/// The rungs of the ladders of counters and of shared tags, and how each policy of the latter
+/// treats a greedy and a shy device.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LadderResults {
+    /// The machine in one line.
+    pub machine: String,
+    /// What the code ran on: `host` or `sim`.
+    pub platform: String,
+    /// Threads where all are counted, each on a CPU of its own.
+    pub threads: usize,
+    /// What an operation costs.
+    pub operations: Vec<OperationRow>,
+    /// Who gets how much.
+    pub fairness: Vec<FairnessRow>,
+}
+
+/// What an operation costs on one rung.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OperationRow {
+    /// `counters`: a request issued and done. `tags`: a tag taken and given back.
+    pub ladder: String,
+    /// The rung.
+    pub rung: String,
+    /// Nanoseconds on one thread alone: the median of the runs.
+    pub one_ns: f64,
+    /// The fastest run.
+    pub one_ns_min: f64,
+    /// The slowest run.
+    pub one_ns_max: f64,
+    /// Nanoseconds where all threads do it at once: the median of the runs.
+    pub all_ns: f64,
+    /// The fastest run.
+    pub all_ns_min: f64,
+    /// The slowest run.
+    pub all_ns_max: f64,
+    /// Nanoseconds to read the state: all counters, or the tags in use.
+    pub read_ns: f64,
+}
+
+/// A device that wants 256 requests in flight and one that wants a single one, on 64 shared tags.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FairnessRow {
+    /// The policy.
+    pub tags: String,
+    /// Requests a second of the shy device.
+    pub shy_iops: f64,
+    /// The same where it is alone.
+    pub shy_alone_iops: f64,
+    /// Median latency of the shy device.
+    pub shy_p50_ns: u64,
+    /// 99th percentile.
+    pub shy_p99_ns: u64,
+    /// Its longest wait.
+    pub shy_max_ns: u64,
+    /// 99th percentile where it is alone.
+    pub shy_alone_p99_ns: u64,
+    /// Requests a second of the greedy device.
+    pub greedy_iops: f64,
+    /// The same where it is alone.
+    pub greedy_alone_iops: f64,
+    /// Jain's index of what each gets of what it has alone: 1 where both lose the same part, 1/2
+    /// where one gets nothing.
+    pub jain: f64,
+}
+
+/// Jain's fairness index (Jain, Chiu and Hawe, 1984): (Σx)² / (n Σx²).
+pub fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    if squares == 0.0 { 0.0 } else { sum * sum / (shares.len() as f64 * squares) }
+}
+
+/// A climb of the ladders.
+#[derive(Clone, Debug)]
+pub struct LadderBench {
+    /// Runs of each rung, interleaved.
+    pub runs: NonZeroUsize,
+    /// Operations of each thread in a run.
+    pub operations: u64,
+    /// The tag policies.
+    pub policies: Vec<TagPolicy>,
+    /// How long each of the fairness runs takes.
+    pub fairness_time: Duration,
+}
+
+impl Default for LadderBench {
+    fn default() -> Self {
+        Self {
+            runs: NonZeroUsize::new(7).expect("7 is not 0"),
+            operations: 2_000_000,
+            policies: TagPolicy::ALL.to_vec(),
+            fairness_time: Duration::from_millis(500),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Rung {
+    Counters(CounterLayout),
+    Tags(TagPolicy),
+}
+
+impl LadderBench {
+    /// Climbs.
+    ///
+    /// # Errors
+    /// Where threads or memory cannot be had.
+    pub fn run<P: Platform>(
+        &self,
+        ground: &Ground,
+        progress: &mut dyn Progress,
+    ) -> Result<LadderResults, BenchError> {
+        let cpus: Vec<CpuId> = ground.usable.iter().collect();
+        let counters = CounterLayout::ALL.into_iter().map(Rung::Counters);
+        let rungs: Vec<Rung> =
+            counters.chain(self.policies.iter().copied().map(Rung::Tags)).collect();
+        let runs = self.runs.get();
+        progress.begin(runs + self.policies.len());
+        let mut measured: Vec<[Vec<f64>; 3]> = rungs.iter().map(|_| Default::default()).collect();
+        for run in 0..runs {
+            if progress.step(&format!("ladders, run {}", run + 1)).is_break() {
+                break;
+            }
+            for (rung, times) in rungs.iter().zip(&mut measured) {
+                let (one_ns, _) = self.measure::<P>(*rung, &cpus[..1])?;
+                let (all_ns, read_ns) = self.measure::<P>(*rung, &cpus)?;
+                times[0].push(one_ns);
+                times[1].push(all_ns);
+                times[2].push(read_ns);
+            }
+        }
+        let mut fairness = Vec::new();
+        for policy in &self.policies {
+            if progress.step(&format!("fairness, {policy}")).is_break() {
+                break;
+            }
+            fairness.push(self.fairness::<P>(*policy, &cpus)?);
+        }
+        let operations = rungs.iter().zip(measured).map(|(rung, times)| row(*rung, times));
+        Ok(LadderResults {
+            machine: ground.name.clone(),
+            platform: ground.platform.clone(),
+            threads: cpus.len(),
+            operations: operations.collect(),
+            fairness,
+        })
+    }
+
+    /// Nanoseconds for an operation of each thread, and for a read of the state after that.
+    fn measure<P: Platform>(&self, rung: Rung, cpus: &[CpuId]) -> Result<(f64, f64), BenchError> {
+        match rung {
+            Rung::Counters(layout) => {
+                let counters = DeviceCounters::<P>::new(layout, cpus.len(), None);
+                let counters =
+                    Arc::new(counters.map_err(|error| BenchError::failed_job(error.to_string()))?);
+                let shared = Arc::clone(&counters);
+                let each_ns = self.on_each::<P>(cpus, move |thread, operations| {
+                    let lane = shared.lane(thread).expect("each thread has a lane of its own");
+                    (0..operations).for_each(|_| {
+                        lane.issued();
+                        lane.done(Ended::Well);
+                    });
+                })?;
+                let start = P::now();
+                for _ in 0..READS {
+                    std::hint::black_box(counters.read());
+                }
+                Ok((each_ns, P::now().ns_since(start) as f64 / READS as f64))
+            }
+            Rung::Tags(policy) => {
+                let threads = cpus.len() as u32;
+                let spec =
+                    TagSetSpec { depth: 64 * threads, policy, threads, ..Default::default() };
+                let failed =
+                    |error: coreshard_block::TagSetError| BenchError::failed_job(error.to_string());
+                let set = Arc::new(TagSet::<P>::new(spec).map_err(failed)?);
+                let user = set.add_user().map_err(failed)?;
+                let each_ns = self.on_each::<P>(cpus, move |_, operations| {
+                    let mut port = user.port();
+                    (0..operations).for_each(|_| {
+                        let tag = port.get().expect("there are 64 tags for each thread");
+                        port.put(tag);
+                    });
+                })?;
+                let start = P::now();
+                for _ in 0..READS {
+                    std::hint::black_box(set.in_use());
+                }
+                Ok((each_ns, P::now().ns_since(start) as f64 / READS as f64))
+            }
+        }
+    }
+
+    /// Runs `body` on a thread of each CPU, all released together; the mean time of an operation.
+    fn on_each<P: Platform>(
+        &self,
+        cpus: &[CpuId],
+        body: impl Fn(usize, u64) + Send + Sync + 'static,
+    ) -> Result<f64, BenchError> {
+        let operations = self.operations;
+        let shared =
+            Arc::new((body, Gate::<P>::new(cpus.len()), Padded::new(P::AtomicU64::new(0))));
+        let mut threads: Vec<P::Thread> = Vec::new();
+        for (thread, cpu) in cpus.iter().enumerate() {
+            let of_thread = Arc::clone(&shared);
+            let spec = ThreadSpec {
+                name: format!("ladder-{thread}"),
+                affinity: Some([*cpu].into_iter().collect()),
+                ..ThreadSpec::default()
+            };
+            let measured = Box::new(move || {
+                let (body, gate, ns) = &*of_thread;
+                if gate.pass() {
+                    let start = P::now();
+                    body(thread, operations);
+                    ns.fetch_add(P::now().ns_since(start), Relaxed);
+                    gate.leave();
+                }
+            });
+            match P::spawn(spec, measured) {
+                Ok(handle) => threads.push(handle),
+                Err(error) => {
+                    shared.1.give_up();
+                    threads.into_iter().for_each(ThreadHandle::join);
+                    return Err(error.into());
+                }
+            }
+        }
+        shared.1.wait_for_all();
+        shared.1.open();
+        shared.1.wait_until_left();
+        threads.into_iter().for_each(ThreadHandle::join);
+        Ok(shared.2.load(Relaxed) as f64 / cpus.len() as f64 / operations as f64)
+    }
+
+    fn fairness<P: Platform>(
+        &self,
+        policy: TagPolicy,
+        cpus: &[CpuId],
+    ) -> Result<FairnessRow, BenchError> {
+        let [greedy, shy] = [(256, 0), (1, 1)];
+        let alone = |who| -> Result<Served, BenchError> {
+            Ok(self.serve::<P>(policy, cpus, &[who])?.pop().expect("one was asked for"))
+        };
+        let (greedy_alone, shy_alone) = (alone(greedy)?, alone(shy)?);
+        let mut both = self.serve::<P>(policy, cpus, &[greedy, shy])?;
+        let (shy, greedy) = (both.pop().expect("two"), both.pop().expect("two"));
+        let shares = [shy.iops / shy_alone.iops, greedy.iops / greedy_alone.iops];
+        let quantile = |served: &Served, at| served.latency_ns.value_at_quantile(at);
+        Ok(FairnessRow {
+            tags: policy.to_string(),
+            shy_iops: shy.iops,
+            shy_alone_iops: shy_alone.iops,
+            shy_p50_ns: quantile(&shy, 0.5),
+            shy_p99_ns: quantile(&shy, 0.99),
+            shy_max_ns: shy.latency_ns.max(),
+            shy_alone_p99_ns: quantile(&shy_alone, 0.99),
+            greedy_iops: greedy.iops,
+            greedy_alone_iops: greedy_alone.iops,
+            jain: jain(&shares),
+        })
+    }
+
+    /// Devices of one host, each with a thread that keeps as many requests in flight as is said, on
+    /// the CPU of that number. A request takes up to 200 µs.
+    fn serve<P: Platform>(
+        &self,
+        policy: TagPolicy,
+        cpus: &[CpuId],
+        wanted: &[(u32, usize)],
+    ) -> Result<Vec<Served>, BenchError> {
+        let options = HostOptions { depth: SHARED_TAGS, tags: policy, ..HostOptions::default() };
+        let host = HostAdapter::<P>::new(options)?;
+        let target = host.target("fairness");
+        let time = self.fairness_time;
+        let gate = Arc::new(Gate::<P>::new(wanted.len()));
+        let served = Arc::new(Lock::<P, Vec<(usize, Served)>>::new(Vec::new()));
+        let mut threads: Vec<P::Thread> = Vec::new();
+        for (place, (in_flight, cpu)) in wanted.iter().copied().enumerate() {
+            let plan = FaultPlan {
+                seed: place as u64,
+                delayed: 1_000_000,
+                longest_delay: Duration::from_micros(200),
+                ..FaultPlan::default()
+            };
+            let medium = Faulty::<P>::new(Arc::new(Null::new(1 << 30)), plan);
+            let device = target.device(Arc::new(medium))?;
+            let (gate_of, served) = (Arc::clone(&gate), Arc::clone(&served));
+            let spec = ThreadSpec {
+                name: format!("device-{place}"),
+                affinity: Some([cpus[cpu % cpus.len()]].into_iter().collect()),
+                ..ThreadSpec::default()
+            };
+            let body = Box::new(move || {
+                let options = QueueOptions { depth: in_flight, ..QueueOptions::default() };
+                let queue = device.queue(0, options);
+                if gate_of.pass() {
+                    let mut queue = queue.expect("a null device always has a queue");
+                    let one = keep_in_flight(&mut queue, in_flight, time);
+                    served.lock().push((place, one));
+                    gate_of.leave();
+                }
+            });
+            match P::spawn(spec, body) {
+                Ok(handle) => threads.push(handle),
+                Err(error) => {
+                    gate.give_up();
+                    threads.into_iter().for_each(ThreadHandle::join);
+                    return Err(error.into());
+                }
+            }
+        }
+        gate.wait_for_all();
+        gate.open();
+        gate.wait_until_left();
+        threads.into_iter().for_each(ThreadHandle::join);
+        let mut served = std::mem::take(&mut *served.lock());
+        served.sort_by_key(|(place, _)| *place);
+        Ok(served.into_iter().map(|(_, one)| one).collect())
+    }
+}
+
+const READS: u64 = 1_000;
+const SHARED_TAGS: u32 = 64;
+
+/// What a device got.
+struct Served {
+    iops: f64,
+    latency_ns: Histogram<u64>,
+}
+
+fn keep_in_flight<P: Platform>(
+    queue: &mut coreshard_block::Queue<P>,
+    in_flight: u32,
+    time: Duration,
+) -> Served {
+    let mut latency_ns = Histogram::new(3).expect("three digits are possible");
+    let start = P::now();
+    let end = start + time;
+    let mut free: Vec<(u64, Buffer)> =
+        (0..u64::from(in_flight)).map(|place| (place, Buffer::from(vec![0; 512]))).collect();
+    let mut began_at = vec![start; in_flight as usize];
+    let mut done = 0_u64;
+    let mut now = start;
+    while now < end {
+        for (place, buffer) in free.drain(..) {
+            began_at[place as usize] = now;
+            queue.submit(Request::read(0, buffer), place).expect("the device is online");
+        }
+        queue.wait(Some(end - now));
+        now = P::now();
+        while let Some(completed) = queue.next() {
+            done += 1;
+            latency_ns.saturating_record(now.ns_since(began_at[completed.cookie as usize]));
+            let buffer = completed.payload.into_one().expect("each request has one buffer");
+            free.push((completed.cookie, buffer));
+        }
+    }
+    // A request that waits still counts as long as it has waited, so that one who got nothing is
+    // not taken for one who never waited.
+    let waiting = queue.outstanding().min(1);
+    if done == 0 && waiting > 0 {
+        latency_ns.saturating_record(now.ns_since(start));
+    }
+    Served { iops: done as f64 * 1e9 / now.ns_since(start).max(1) as f64, latency_ns }
+}
+
+fn row(rung: Rung, times: [Vec<f64>; 3]) -> OperationRow {
+    let (ladder, rung) = match rung {
+        Rung::Counters(layout) => ("counters", layout.to_string()),
+        Rung::Tags(policy) => ("tags", policy.to_string()),
+    };
+    let [one, all, read] = times.map(|mut runs| {
+        runs.sort_by(f64::total_cmp);
+        let middle = runs.get(runs.len() / 2).copied().unwrap_or(f64::NAN);
+        let end = |at: Option<&f64>| at.copied().unwrap_or(f64::NAN);
+        (middle, end(runs.first()), end(runs.last()))
+    });
+    OperationRow {
+        ladder: ladder.to_owned(),
+        rung,
+        one_ns: one.0,
+        one_ns_min: one.1,
+        one_ns_max: one.2,
+        all_ns: all.0,
+        all_ns_min: all.1,
+        all_ns_max: all.2,
+        read_ns: read.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coreshard_platform::Host;
+    use coreshard_topology::{Topology, Usable};
+
+    use super::*;
+    use crate::progress::Unwatched;
+
+    #[test]
+    fn jain_s_index_is_one_for_equals_and_one_nth_for_one_who_takes_all() {
+        assert_eq!(jain(&[3.0, 3.0, 3.0]), 1.0);
+        assert_eq!(jain(&[5.0, 0.0]), 0.5);
+        assert_eq!(jain(&[0.0, 0.0]), 0.0);
+    }
+
+    #[test]
+    fn every_rung_is_climbed_and_nobody_starves() {
+        let topology = Topology::host().unwrap();
+        let usable = Usable::host(&topology).unwrap();
+        let ground = Ground {
+            name: "a machine".to_owned(),
+            platform: "host".to_owned(),
+            usable: usable.cpus().clone(),
+            cpu_quota: None,
+            topology,
+            laid_over: None,
+        };
+        let bench = LadderBench {
+            runs: NonZeroUsize::new(2).unwrap(),
+            operations: 2_000,
+            fairness_time: Duration::from_millis(40),
+            ..LadderBench::default()
+        };
+        let results = bench.run::<Host>(&ground, &mut Unwatched).unwrap();
+        assert_eq!((results.operations.len(), results.fairness.len()), (7, 4));
+        for row in &results.operations {
+            assert!(row.one_ns_min > 0.0 && row.one_ns_min <= row.one_ns, "{row:?}");
+            assert!(row.all_ns <= row.all_ns_max && row.read_ns > 0.0, "{row:?}");
+        }
+        for row in &results.fairness {
+            assert!(row.shy_iops > 0.0 && row.greedy_iops > 0.0, "{row:?}");
+            assert!(row.jain > 0.5 && row.jain <= 1.0 + 1e-9, "nobody starves: {row:?}");
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Runs jobs, one after another, each as often as was asked for.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+
+use coreshard_block::{
+    Engine, Executor, File, FileOptions, HostAdapter, HostOptions, Job, Medium, Memory, Null,
+    RingOptions, node_of_file,
+};
+use coreshard_platform::{Lock, Platform, ThreadHandle, ThreadSpec};
+use coreshard_topology::CpuId;
+use coreshard_workqueue::Runtime;
+
+use super::job::{BlockJob, IoEngine};
+use super::results::{BlockResults, JobResult, LittlesLaw, Repeats};
+use super::tally::DirectionTally;
+use super::usage::Usage;
+use super::worker::{Found, Run, work};
+use crate::error::BenchError;
+use crate::progress::Progress;
+use crate::queue::Ground;
+use crate::queue::gate::Gate;
+
+/// What a file in memory without a size has.
+const DEFAULT_MEMORY_BYTES: u64 = 64 << 20;
+/// What is written at once while a file is laid out.
+const LAYOUT_BYTES: usize = 1 << 20;
+/// How far Little's law may be off before it is said.
+const TOLERANCE: f64 = 0.05;
+
+/// Jobs for the block layer, ready to be run.
+#[derive(Clone, Debug)]
+pub struct BlockBench {
+    /// Run one after another.
+    pub jobs: Vec<BlockJob>,
+    /// How often all of them are run; the runs of different jobs are interleaved.
+    pub repeat: NonZeroUsize,
+}
+
+impl BlockBench {
+    /// Runs the jobs. Blocks until they are over, or until `progress` ends them.
+    ///
+    /// # Errors
+    /// Where a file, a ring or a thread cannot be had, a request fails, or what was read is not what
+    /// was written.
+    pub fn run<P: Platform>(
+        &self,
+        ground: &Ground,
+        progress: &mut dyn Progress,
+    ) -> Result<BlockResults, BenchError> {
+        let repeat = self.repeat.get();
+        progress.begin(self.jobs.len() * repeat);
+        let mut last: Vec<Option<JobResult>> = self.jobs.iter().map(|_| None).collect();
+        let mut iops: Vec<Vec<f64>> = vec![Vec::new(); self.jobs.len()];
+        let mut notes = Vec::new();
+        'runs: for _ in 0..repeat {
+            for (at, job) in self.jobs.iter().enumerate() {
+                if progress.step(&job.name).is_break() {
+                    notes.push("ended early".to_owned());
+                    break 'runs;
+                }
+                let result = run_job::<P>(job, ground)?;
+                iops[at].push(result.read.iops + result.write.iops);
+                notes.extend(note_on(&result));
+                last[at] = Some(result);
+            }
+        }
+        notes.dedup();
+        let repeats = self.jobs.iter().zip(iops).filter(|(_, iops)| !iops.is_empty());
+        Ok(BlockResults {
+            version: format!("coreshard-{}", env!("CARGO_PKG_VERSION")),
+            timestamp: 0,
+            jobs: last.into_iter().flatten().collect(),
+            machine: ground.name.clone(),
+            platform: ground.platform.clone(),
+            repeats: repeats.map(|(job, iops)| Repeats::new(&job.name, iops)).collect(),
+            notes,
+        })
+    }
+}
+
+fn note_on(result: &JobResult) -> Option<String> {
+    let LittlesLaw { in_flight, iops_times_latency, ratio } = result.littles_law;
+    ((ratio - 1.0).abs() > TOLERANCE).then(|| {
+        format!(
+            "{}: Little's law does not hold: {in_flight:.2} requests were in flight, but throughput \
+             times latency is {iops_times_latency:.2}; do not trust these figures",
+            result.jobname
+        )
+    })
+}
+
+/// A device's medium, and the bytes of it that are used.
+fn medium<P: Platform>(
+    job: &BlockJob,
+    ground: &Ground,
+) -> Result<(Arc<dyn Medium<P>>, u64), BenchError> {
+    let in_memory = job.size.unwrap_or(DEFAULT_MEMORY_BYTES);
+    let engine = match job.ioengine {
+        IoEngine::Null => return Ok((Arc::new(Null::new(in_memory)), in_memory)),
+        IoEngine::Memory => return Ok((Arc::new(Memory::new(in_memory)), in_memory)),
+        IoEngine::Auto => Engine::Auto,
+        IoEngine::IoUring => Engine::IoUring,
+        IoEngine::Sync => Engine::Sync,
+        IoEngine::Threads => Engine::Threads,
+    };
+    let path = job.filename.as_deref().ok_or_else(|| {
+        BenchError::bad_job(format!(
+            "job {}: no file was named; give a filename, or ioengine null or memory",
+            job.name
+        ))
+    })?;
+    if let Some(size) = job.size {
+        lay_out(path, size)?;
+    }
+    let executor = match job.ioengine {
+        IoEngine::Auto | IoEngine::Threads => Some(executor::<P>(ground)?),
+        _ => None,
+    };
+    let ring = RingOptions {
+        sqpoll_idle_ms: job.sqthread_poll.then_some(1_000),
+        iopoll: job.hipri,
+        blocking_workers: None,
+    };
+    let (write, direct) = (job.rw.writes(), job.direct);
+    let file = File::open(path, FileOptions { write, direct, engine, ring, executor })?;
+    let bytes = Medium::<P>::geometry(&file).bytes;
+    let size = job.size.unwrap_or(bytes);
+    if size > bytes {
+        return Err(BenchError::bad_job(format!(
+            "{} has {bytes} bytes, but size={size}; give a smaller size",
+            path.display()
+        )));
+    }
+    Ok((Arc::new(file), size))
+}
+
+/// Makes a file that is not there, as fio does; a file that is too small is the user's own.
+fn lay_out(path: &Path, size: u64) -> Result<(), BenchError> {
+    if path.exists() {
+        return Ok(());
+    }
+    let write = || -> io::Result<()> {
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).open(path)?;
+        let block = vec![0xA5; LAYOUT_BYTES];
+        let mut left = size;
+        while left > 0 {
+            let length = left.min(LAYOUT_BYTES as u64) as usize;
+            file.write_all(&block[..length])?;
+            left -= length as u64;
+        }
+        file.sync_all()
+    };
+    write().map_err(|error| {
+        // Half a file is of no use to anybody.
+        let _ = fs::remove_file(path);
+        let remedy = match error.kind() {
+            io::ErrorKind::StorageFull => "free space, or give a smaller size",
+            io::ErrorKind::NotFound => "make its folder first",
+            _ => "name a file that may be written",
+        };
+        let problem =
+            format!("{} cannot be laid out with {size} bytes: {error}; {remedy}", path.display());
+        match error.kind() {
+            io::ErrorKind::StorageFull => BenchError::failed_job(problem),
+            _ => BenchError::bad_job(problem),
+        }
+    })
+}
+
+fn executor<P: Platform>(ground: &Ground) -> Result<Arc<dyn Executor>, BenchError> {
+    let runtime =
+        Runtime::<P>::builder(ground.topology.clone()).usable(ground.usable.clone()).build()?;
+    let queue = runtime.workqueue().name("block").build()?;
+    Ok(Arc::new(move |job: Job| {
+        let blocks = || coreshard_workqueue::blocking::<P, _>(job);
+        queue.queue(blocks).map_err(|_| -> Job {
+            // The queue lives as long as this executor, and is never shut down.
+            unreachable!("the executor's workqueue is open")
+        })
+    }))
+}
+
+fn run_job<P: Platform>(job: &BlockJob, ground: &Ground) -> Result<JobResult, BenchError> {
+    let (medium, size) = medium::<P>(job, ground)?;
+    if size < u64::from(job.bs) {
+        return Err(BenchError::bad_job(format!(
+            "{} has {size} bytes, which is less than one block of {} (bs); give a smaller bs, or a \
+             larger file",
+            medium.name(),
+            job.bs
+        )));
+    }
+    let geometry = medium.geometry();
+    if !job.bs.is_multiple_of(geometry.block_bytes) {
+        return Err(BenchError::bad_job(format!(
+            "bs={} is no multiple of {} bytes, which direct I/O on {} needs; give such a bs, or \
+             direct=0",
+            job.bs,
+            geometry.block_bytes,
+            medium.name()
+        )));
+    }
+    let threads = job.numjobs as usize;
+    let adapter = HostAdapter::<P>::new(HostOptions {
+        node: job.filename.as_deref().and_then(node_of_file),
+        memory: job.memory,
+        depth: job.tag_depth.unwrap_or(job.iodepth.saturating_mul(job.numjobs)).min(1 << 20),
+        tags: job.tags,
+        counters: job.counters,
+        threads,
+        ..HostOptions::default()
+    })?;
+    let device = adapter.target(&job.name).device(medium)?;
+    let is_host = ground.platform == "host";
+    let run = Arc::new(Run {
+        job: job.clone(),
+        device,
+        size,
+        gate: Gate::new(threads),
+        measures_usage: is_host,
+        found: Lock::new(Vec::new()),
+    });
+    let pins: Vec<CpuId> = match (&job.cpus_allowed, is_host) {
+        (Some(cpus), _) => cpus.iter().collect(),
+        (None, true) => Vec::new(),
+        (None, false) => ground.usable.iter().collect(),
+    };
+    let spawned = spawn(&run, &pins)?;
+    run.gate.wait_for_all();
+    let before = Usage::of_process();
+    run.gate.open();
+    run.gate.wait_until_left();
+    let used = Usage::of_process().since(before);
+    spawned.into_iter().for_each(ThreadHandle::join);
+    let found: Result<Vec<Found>, BenchError> =
+        std::mem::take(&mut *run.found.lock()).into_iter().collect();
+    Ok(summary(&run, &found?, used))
+}
+
+fn spawn<P: Platform>(run: &Arc<Run<P>>, pins: &[CpuId]) -> Result<Vec<P::Thread>, BenchError> {
+    let mut spawned: Vec<P::Thread> = Vec::new();
+    for thread in 0..run.job.numjobs as usize {
+        let pinned = (!pins.is_empty()).then(|| [pins[thread % pins.len()]].into_iter().collect());
+        let name = format!("{}-{thread}", run.job.name);
+        let spec = ThreadSpec { name, affinity: pinned, ..ThreadSpec::default() };
+        let shared = Arc::clone(run);
+        match P::spawn(spec, Box::new(move || work(&shared, thread))) {
+            Ok(handle) => spawned.push(handle),
+            Err(error) => {
+                run.gate.give_up();
+                spawned.into_iter().for_each(ThreadHandle::join);
+                return Err(error.into());
+            }
+        }
+    }
+    Ok(spawned)
+}
+
+fn summary<P: Platform>(run: &Run<P>, found: &[Found], used: Usage) -> JobResult {
+    let (mut read, mut write) = (DirectionTally::new(), DirectionTally::new());
+    for one in found {
+        read.add(&one.read);
+        write.add(&one.write);
+    }
+    let started_at = found.iter().map(|one| one.started_at).min().unwrap_or_default();
+    let ended_at = found.iter().map(|one| one.ended_at).max().unwrap_or_default();
+    let elapsed_ns = ended_at.ns_since(started_at).max(1);
+    let job_ns: u64 = found.iter().map(|one| one.ended_at.ns_since(one.started_at)).sum();
+    let usage = found.iter().fold(Usage::default(), |sum, one| sum.and(one.usage));
+    let ios = read.ios + write.ios;
+    // Each thread's own time: the one that ends first has nothing in flight after that.
+    let in_flight: f64 = found.iter().map(|one| one.in_flight_ns).sum::<f64>() / elapsed_ns as f64;
+    let latency_ns = read.lat.sum_ns() + write.lat.sum_ns();
+    let iops_times_latency = latency_ns / elapsed_ns as f64;
+    let ratio = if iops_times_latency > 0.0 { in_flight / iops_times_latency } else { 1.0 };
+    let counts = run.device.counts();
+    JobResult {
+        jobname: run.job.name.clone(),
+        groupid: 0,
+        error: 0,
+        elapsed: elapsed_ns.div_ceil(1_000_000_000),
+        options: options(&run.job),
+        read: read.direction(elapsed_ns, run.job.bs),
+        write: write.direction(elapsed_ns, run.job.bs),
+        job_runtime: job_ns / 1_000_000,
+        usr_cpu: usage.user_ns / job_ns.max(1) as f64 * 100.0,
+        sys_cpu: usage.system_ns / job_ns.max(1) as f64 * 100.0,
+        ctx: usage.switches,
+        majf: 0,
+        minf: 0,
+        engine: found.first().map_or_else(String::new, |one| one.engine.clone()),
+        cpu_ns_per_io: (used.user_ns + used.system_ns) / ios.max(1) as f64,
+        littles_law: LittlesLaw { in_flight, iops_times_latency, ratio },
+        issued: counts.issued,
+        done: counts.done,
+        errors: counts.errors,
+        verified_bytes: found.iter().map(|one| one.verified_bytes).sum(),
+    }
+}
+
+fn options(job: &BlockJob) -> BTreeMap<String, String> {
+    let mut options = BTreeMap::new();
+    let mut add = |key: &str, value: String| {
+        options.insert(key.to_owned(), value);
+    };
+    add("name", job.name.clone());
+    if let Some(path) = &job.filename {
+        add("filename", path.display().to_string());
+    }
+    add("rw", job.rw.to_string());
+    add("bs", job.bs.to_string());
+    add("iodepth", job.iodepth.to_string());
+    add("numjobs", job.numjobs.to_string());
+    add("ioengine", job.ioengine.to_string());
+    add("direct", u8::from(job.direct).to_string());
+    add("tags", job.tags.to_string());
+    add("counters", job.counters.to_string());
+    add("memory", job.memory.to_string());
+    if let Some(size) = job.size {
+        add("size", size.to_string());
+    }
+    if let Some(runtime) = job.runtime {
+        add("runtime", format!("{:?}", runtime));
+    }
+    if let Some(ios) = job.number_ios {
+        add("number_ios", ios.to_string());
+    }
+    options
+}

@@ -1,0 +1,251 @@
+//! `coreshard bench block`: the block layer, in fio's words.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use coreshard::Host;
+use coreshard_bench::{BlockBench, BlockJob, BlockResults, LadderBench, parse_job_file};
+use coreshard_report::fio;
+
+use super::destination::Destination;
+use super::progress::Bar;
+use super::queue::Site;
+use crate::failure::{bad_input, interrupted};
+use crate::machine::MachineArgs;
+use crate::output;
+
+/// Declares the options that are words of a job, with the one place that knows what they mean:
+/// [`BlockJob::set`].
+macro_rules! job_options {
+    ($($(#[doc = $doc:literal])+ $key:ident: $value:literal;)+
+     switches: $($(#[doc = $switch_doc:literal])+ $switch:ident;)+) => {
+        /// A job's words, as options.
+        #[derive(Debug, clap::Args)]
+        struct JobArgs {
+            $($(#[doc = $doc])+
+            #[arg(long = stringify!($key), value_name = $value)]
+            $key: Option<String>,)+
+            $($(#[doc = $switch_doc])+
+            #[arg(long = stringify!($switch), value_name = "0|1", num_args = 0..=1,
+                  require_equals = true, default_missing_value = "1")]
+            $switch: Option<String>,)+
+        }
+
+        impl JobArgs {
+            /// Sets what was given.
+            fn apply(&self, job: &mut BlockJob) -> anyhow::Result<()> {
+                $(if let Some(value) = &self.$key {
+                    job.set(stringify!($key), value).map_err(|problem| {
+                        bad_input(anyhow::anyhow!("--{}: {problem}", stringify!($key)))
+                    })?;
+                })+
+                $(if let Some(value) = &self.$switch {
+                    job.set(stringify!($switch), value).map_err(|problem| {
+                        bad_input(anyhow::anyhow!("--{}: {problem}", stringify!($switch)))
+                    })?;
+                })+
+                Ok(())
+            }
+
+            /// The words that were given.
+            fn given(&self) -> Vec<&'static str> {
+                let mut given = Vec::new();
+                $(if self.$key.is_some() {
+                    given.push(stringify!($key));
+                })+
+                $(if self.$switch.is_some() {
+                    given.push(stringify!($switch));
+                })+
+                given
+            }
+        }
+    };
+}
+
+job_options! {
+    /// The job's name
+    name: "NAME";
+    /// The file or block device; one that is not there is made where a size is given
+    filename: "FILE";
+    /// read, write, rw, randread, randwrite or randrw [default: read]
+    rw: "PATTERN";
+    /// Per cent of reads where both are made [default: 50]
+    rwmixread: "PERCENT";
+    /// Bytes of a request [default: 4k]
+    bs: "BYTES";
+    /// Bytes of the file that are used, from its start [default: all]
+    size: "BYTES";
+    /// Requests in flight, each thread [default: 1]
+    iodepth: "N";
+    /// Threads [default: 1]
+    numjobs: "N";
+    /// How long it runs, in seconds or with a unit [default: until the size was gone through once]
+    runtime: "TIME";
+    /// Requests, each thread
+    number_ios: "N";
+    /// auto, io_uring, psync, threads, null or memory [default: auto]
+    ioengine: "ENGINE";
+    /// pattern: what was written is read back and compared
+    verify: "none|pattern";
+    /// Where the dice begin [default: 0]
+    randseed: "N";
+    /// The CPUs that threads are pinned to, each to one, in turn
+    cpus_allowed: "CPUS";
+    /// How shared tags are accounted: packed, padded, windowed:PERCENT or none [default: none]
+    tags: "POLICY";
+    /// Tags that all threads share [default: as many as they can use]
+    tag_depth: "N";
+    /// How the device's counters lie: packed, padded or per-cpu [default: per-cpu]
+    counters: "LAYOUT";
+    /// Where state lies: any-node or node-local [default: node-local]
+    memory: "MEMORY";
+    switches:
+    /// Past the page cache
+    direct;
+    /// Registered buffers
+    fixedbufs;
+    /// A kernel thread takes submissions
+    sqthread_poll;
+    /// Completions are polled for
+    hipri;
+    /// Taken for fio's sake
+    time_based;
+    /// Taken for fio's sake
+    thread;
+    /// Taken for fio's sake
+    group_reporting;
+    /// Taken for fio's sake
+    norandommap;
+}
+
+/// The options of `coreshard bench block`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A job file of fio's; its sections run one after another. Options hold for all of them
+    #[arg(value_name = "JOBFILE")]
+    job_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    job: JobArgs,
+
+    /// Run the jobs so often; shown are the average, the range and the spread (max - min) / max
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
+    repeat: NonZeroUsize,
+
+    /// Climb the ladders of counters and of shared tags instead of running a job
+    #[arg(long)]
+    ladder: bool,
+
+    /// Write the results as fio's JSON; with "-" to standard output, and nothing else there
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<PathBuf>,
+}
+
+impl Args {
+    fn jobs(&self) -> anyhow::Result<Vec<BlockJob>> {
+        let mut jobs = match &self.job_file {
+            None => vec![BlockJob::default()],
+            Some(path) => {
+                let text = fs::read_to_string(path)
+                    .with_context(|| format!("the job file {} cannot be read", path.display()))
+                    .map_err(bad_input)?;
+                parse_job_file(&text, &BlockJob::default())
+                    .with_context(|| path.display().to_string())
+                    .map_err(bad_input)?
+            }
+        };
+        jobs.iter_mut().try_for_each(|job| self.job.apply(job))?;
+        Ok(jobs)
+    }
+
+    /// Where the JSON goes, found to be writable; `None` where it goes nowhere, or to standard
+    /// output.
+    fn destination(&self) -> anyhow::Result<Option<Destination>> {
+        let path = self.json.as_deref().filter(|_| !self.json_to_stdout());
+        path.map(Destination::open).transpose()
+    }
+
+    fn json_to_stdout(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+
+    fn finish(
+        &self,
+        destination: Option<Destination>,
+        text: &str,
+        write_json: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>,
+    ) -> anyhow::Result<()> {
+        if self.json_to_stdout() {
+            let mut json = Vec::new();
+            write_json(&mut json)?;
+            output::print(&String::from_utf8(json)?)?;
+        } else {
+            output::print(text)?;
+        }
+        if let Some(file) = destination {
+            let path = file.path().to_owned();
+            file.write(write_json)?;
+            output::warn(&format!("report written to {}", path.display()));
+        }
+        if Bar::was_interrupted() {
+            return Err(interrupted("interrupted: the results hold what was measured until then"));
+        }
+        Ok(())
+    }
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if args.ladder {
+        return climb(args);
+    }
+    let bench = BlockBench { jobs: args.jobs()?, repeat: args.repeat };
+    let here = MachineArgs { machine: None, sysfs: None, hwloc_xml: None };
+    let site = Site::new(&here)?;
+    let destination = args.destination()?;
+    let mut bar = Bar::new()?;
+    let mut results = bench.run::<Host>(&site.ground, &mut bar).map_err(classed)?;
+    drop(bar);
+    results.timestamp =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    results.notes.extend(site.notes);
+    nothing_measured(&results)?;
+    args.finish(destination, &fio::text(&results), |out| fio::write_json(&results, out))
+}
+
+fn climb(args: &Args) -> anyhow::Result<()> {
+    let given = args.job.given();
+    if let Some(word) = given.first() {
+        let problem = format!("--ladder takes no words of a job, but --{word} was given");
+        return Err(bad_input(anyhow::Error::msg(problem)));
+    }
+    let here = MachineArgs { machine: None, sysfs: None, hwloc_xml: None };
+    let site = Site::new(&here)?;
+    let destination = args.destination()?;
+    let mut bench = LadderBench::default();
+    if args.repeat > NonZeroUsize::MIN {
+        bench.runs = args.repeat;
+    }
+    let mut bar = Bar::new()?;
+    let results = bench.run::<Host>(&site.ground, &mut bar).map_err(classed)?;
+    drop(bar);
+    args.finish(destination, &fio::ladder_text(&results), |out| {
+        serde_json::to_writer_pretty(&mut *out, &results)?;
+        out.write_all(b"\n")
+    })
+}
+
+/// Status 2 for what was asked for, 1 for what happened.
+fn classed(error: coreshard_bench::BenchError) -> anyhow::Error {
+    if error.is_bad_input() { bad_input(error) } else { error.into() }
+}
+
+fn nothing_measured(results: &BlockResults) -> anyhow::Result<()> {
+    if results.jobs.is_empty() {
+        return Err(interrupted("interrupted before anything was measured"));
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! A machine's file, with the source of each number.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use coreshard::Topology;
+use coreshard_bench::{Calibration, Figure};
+
+/// Rest after which a CPU is in its deeper idle state: those that were measured lie on both sides.
+const DEEP_AFTER_NS: u32 = 1_000_000;
+
+/// The file's text.
+pub(super) fn write(
+    topology: &Topology,
+    synthetic: &str,
+    measured: &Calibration,
+) -> anyhow::Result<String> {
+    let model = topology.model().unwrap_or_else(|| topology.name());
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut text = String::new();
+    let place = format!("{model}, Linux {}", kernel.trim());
+    writeln!(text, "title = {}", quoted(&place))?;
+    writeln!(text, "synthetic = {}", quoted(synthetic))?;
+    writeln!(text, "source = [\"coreshard calibrate, on the machine itself\"]")?;
+    writeln!(text, "\n[costs]\nline_bytes = 64")?;
+    let mut cost = |key: &str, ns: f64, source: &str| {
+        writeln!(text, "\n[costs.{key}]\nns = {}\nsource = {}", number(ns), quoted(source))
+    };
+    let of = |figure: Figure, what: &str| {
+        let Figure { min_ns, max_ns, samples, .. } = figure;
+        format!("measured: {what}; median of {samples}, {min_ns:.1} to {max_ns:.1} ns")
+    };
+    let costs = measured.costs();
+    let (cycle_ns, cycle_source) = cycle(measured);
+    cost("cycle", cycle_ns, &cycle_source)?;
+    let load = measured.load.median_ns.max(0.01);
+    cost("l1_hit", load, &of(measured.load, "loads that depend on one another"))?;
+    let atomic = measured.atomic.median_ns.max(load);
+    cost("atomic", atomic, &of(measured.atomic, "fetch-and-add on an own line"))?;
+    let assumed = "assumed: what is left of a contended add's service time beyond the transfer, ~3 ns \
+                   on machines where both were published";
+    cost("shared_read", 3.0, assumed)?;
+    let memory = measured.memory;
+    cost("memory_local", memory.median_ns, &of(memory, "a random walk through 128 MiB"))?;
+    if topology.nodes() > 1 {
+        let assumed = "assumed: about twice memory_local, as published for two-socket servers";
+        cost("memory_remote", 2.0 * memory.median_ns, assumed)?;
+    }
+    cost("spin_hint", measured.spin_hint.median_ns, &of(measured.spin_hint, "spin hints"))?;
+    cost("clock_read", measured.clock_read.median_ns, &of(measured.clock_read, "clock readings"))?;
+    cost("syscall", costs.syscall_ns, &of(measured.wake_nobody, "futex wake-ups of nobody"))?;
+    let refused = of(measured.wait_refused, "futex waits that are refused, less a system call");
+    cost("futex", costs.futex_ns, &refused)?;
+    let here = of(measured.wake_here, "futex wake-ups on one CPU, less a refused wait");
+    cost("wake", costs.wake_ns, &here)?;
+    let there = measured.wake_there.unwrap_or(measured.wake_here);
+    let source = of(there, "futex wake-ups of another CPU, less those on one CPU");
+    cost("ipi_send", costs.ipi_send_ns, &source)?;
+    cost("ipi_latency", 0.0, "measured together with the exit from idle states")?;
+    let switch = of(measured.context_switch, "two threads that take turns on one CPU");
+    cost("context_switch", costs.context_switch_ns, &switch)?;
+    let spawn = of(measured.spawn, "starts of threads, less a wake-up");
+    cost("thread_create", costs.thread_create_ns, &spawn)?;
+    cost("slice", 3e6, "assumed: Linux kernel/sched/fair.c, a base slice of 0.7 to 3 ms")?;
+    let rows: Vec<String> = measured
+        .latency
+        .iter()
+        .map(|row| {
+            let cells = row.iter().map(|cell| number(cell.map_or(0.0, |it| it.median_ns.max(0.1))));
+            format!("    [{}],\n", cells.collect::<Vec<_>>().join(", "))
+        })
+        .collect();
+    writeln!(
+        text,
+        "\n[costs.latency_matrix]\nns = [\n{}]\nsource = \"measured: compare-exchange ping-pong, half a \
+         round trip, median\"",
+        rows.concat()
+    )?;
+    let mut idle = |after_ns: u32, exit_ns: f64, figure: Option<Figure>, rest: &str| {
+        let source = figure.map_or_else(
+            || "there is one CPU, which nobody wakes from outside".to_owned(),
+            |figure| {
+                of(
+                    figure,
+                    &format!(
+                        "until a thread runs that was woken after {rest}, less the \
+                                          call and the switch"
+                    ),
+                )
+            },
+        );
+        writeln!(
+            text,
+            "\n[[costs.idle]]\nafter_ns = {after_ns}\nexit_ns = {}\nsource = {}",
+            number(exit_ns),
+            quoted(&source)
+        )
+    };
+    idle(0, costs.idle_exit_ns, measured.woken_after_short_rest, "0.2 ms of rest")?;
+    let long = measured.woken_after_long_rest;
+    idle(DEEP_AFTER_NS, costs.deep_idle_exit_ns, long, "5 ms of rest")?;
+    Ok(text)
+}
+
+/// A clock cycle, by the kernel's word where it has one.
+fn cycle(measured: &Calibration) -> (f64, String) {
+    let mhz = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("cpu MHz"))?;
+        line.rsplit(':').next()?.trim().parse::<f64>().ok()
+    });
+    match mhz.filter(|mhz| *mhz > 1.0) {
+        Some(mhz) => (1_000.0 / mhz, format!("/proc/cpuinfo: {mhz} MHz")),
+        None => {
+            ((measured.load.median_ns / 4.0).max(0.001), "assumed: a load takes 4 cycles".into())
+        }
+    }
+}
+
+fn number(ns: f64) -> String {
+    format!("{:?}", (ns * 100.0).round() / 100.0)
+}
+
+/// As a TOML string.
+fn quoted(text: &str) -> String {
+    let clean: String = text.chars().filter(|letter| !letter.is_control()).collect();
+    format!("\"{}\"", clean.replace('\\', "\\\\").replace('"', "\\\""))
+}

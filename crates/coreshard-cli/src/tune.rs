@@ -1,0 +1,146 @@
+//! `coreshard tune`: which affinity scope and size of shards suit a machine.
+
+use std::fmt;
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+
+use coreshard::{Host, Topology};
+use coreshard_bench::{Candidate, Ground, Progress, TuneEffort, Tuning};
+use coreshard_sim::{Profile, Sim, Simulation};
+use coreshard_topology::Usable;
+
+use crate::bench::{Bar, simulated};
+use crate::failure::interrupted;
+use crate::output;
+
+/// The options of `coreshard tune`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Simulate this machine, a preset's name or a file (.toml) [default: measure this one]
+    #[arg(long, value_name = "NAME|FILE")]
+    machine: Option<String>,
+
+    /// Items that each CPU queues [default: 2000; simulated 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    items: Option<u64>,
+
+    /// Rounds, in each of which every candidate has its turn [default: 5; simulated 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: Option<u32>,
+
+    /// Settles ties between simulated CPUs
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "machine")]
+    seed: u64,
+
+    /// Whose costs apply: futex or in-kernel
+    #[arg(long, value_name = "PROFILE", default_value_t = Profile::Futex, requires = "machine")]
+    costs: Profile,
+}
+
+/// Shows how far it has come, from inside a simulation and without a trace in it.
+struct Outside(Bar);
+
+impl Progress for Outside {
+    fn begin(&mut self, steps: usize) {
+        Sim::outside(|| self.0.begin(steps));
+    }
+
+    fn step(&mut self, what: &dyn fmt::Display) -> ControlFlow<()> {
+        Sim::outside(|| self.0.step(what))
+    }
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let effort = |items, rounds| TuneEffort {
+        items: args.items.unwrap_or(items),
+        rounds: args.rounds.unwrap_or(rounds) as usize,
+    };
+    let (name, tuning) = match &args.machine {
+        Some(name) => {
+            let machine = simulated::machine(name)?;
+            let ground = simulated::ground(&machine);
+            let mut bar = Outside(Bar::new()?);
+            let simulation = Simulation::new(&machine).seed(args.seed).profile(args.costs);
+            let run = simulation.run(|| Tuning::run::<Sim>(&ground, effort(100, 1), &mut bar))?;
+            let (costs, seed) = (args.costs, args.seed);
+            (format!("{}, simulated: costs {costs}, seed {seed}", ground.name), run.value?)
+        }
+        None => {
+            let whole = Topology::host()?;
+            let usable = Usable::host(&whole)?;
+            let topology = whole.restrict(usable.cpus())?;
+            let ground = Ground {
+                name: topology.model().unwrap_or_else(|| topology.name()).to_owned(),
+                platform: "host".to_owned(),
+                usable: usable.cpus().clone(),
+                cpu_quota: usable.quota_cpus(),
+                laid_over: None,
+                topology,
+            };
+            let mut bar = Bar::new()?;
+            let tuning = Tuning::run::<Host>(&ground, effort(2_000, 5), &mut bar)?;
+            (format!("{}, measured", ground.name), tuning)
+        }
+    };
+    let Some(tuning) = tuning else {
+        return Err(interrupted("interrupted before every candidate had its turn"));
+    };
+    output::print(&text(&name, &tuning)?)
+}
+
+fn text(name: &str, tuning: &Tuning) -> anyhow::Result<String> {
+    let mut text = String::new();
+    writeln!(text, "{name}\n")?;
+    writeln!(
+        text,
+        "  {:<18} {:>5}  {:>12} {:>9}  {:>12} {:>9}  {:>6}",
+        "candidate", "pools", "even items/s", "e2e p99", "lopsided", "e2e p99", "worth"
+    )?;
+    for (at, candidate) in tuning.candidates.iter().enumerate() {
+        let mark = match at {
+            _ if at == tuning.best => "*",
+            _ if tuning.as_good.contains(&at) => "~",
+            _ => " ",
+        };
+        let Candidate { pods, even, lopsided, worth, .. } = candidate;
+        writeln!(
+            text,
+            "{mark} {:<18} {pods:>5}  {:>12.0} {:>6.1} µs  {:>12.0} {:>6.1} µs  {:>4.0} %",
+            candidate.to_string(),
+            even.items_per_sec,
+            even.end_to_end_p99_ns as f64 / 1e3,
+            lopsided.items_per_sec,
+            lopsided.end_to_end_p99_ns as f64 / 1e3,
+            worth * 100.0
+        )?;
+    }
+    let best = tuning.recommended();
+    let shard = best.shard_cores.map_or_else(String::new, |cores| format!(".shard_size({cores})"));
+    writeln!(
+        text,
+        "\nRecommended: {best}. Under the load that suits it less it still reaches {:.0} % of the best.",
+        best.worth * 100.0
+    )?;
+    if !tuning.as_good.is_empty() {
+        let others = tuning.as_good.iter().map(|at| tuning.candidates[*at].to_string());
+        let others: Vec<String> = others.collect();
+        writeln!(text, "About as good, with more pools: {}.", others.join(", "))?;
+    }
+    let spread = |load: coreshard_bench::Load| load.items_per_sec_max / load.items_per_sec_min;
+    if spread(best.even) > 1.2 || spread(best.lopsided) > 1.2 {
+        writeln!(
+            text,
+            "Its rounds differ by a factor of {:.1}: the machine is not at rest, or the figure has two \
+             modes; more --rounds tell.",
+            spread(best.even).max(spread(best.lopsided))
+        )?;
+    }
+    writeln!(
+        text,
+        "even: every CPU queues one item and waits for it; lopsided: one CPU queues bursts of items of \
+         5 µs\nin a program: runtime.workqueue().scope(Scope::{:?}){shard}",
+        best.scope
+    )?;
+    Ok(text)
+}

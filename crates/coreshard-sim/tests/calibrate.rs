@@ -1,0 +1,50 @@
+//! Calibrating a simulated machine gives back what its file says: so what is measured is what is
+//! simulated.
+
+mod machines;
+
+use coreshard_bench::{Effort, Unwatched, calibrate};
+use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
+use coreshard_topology::CpuSet;
+use machines::TWO_SOCKETS;
+
+#[global_allocator]
+static ALLOCATOR: SimAlloc = SimAlloc;
+
+#[test]
+fn a_simulated_machine_has_the_costs_that_its_file_says() {
+    let machine = Machine::from_toml("two sockets", TWO_SOCKETS).unwrap();
+    // One CPU, its sibling, and one CPU of each other distance.
+    let cpus: CpuSet = "0-2,4,8".parse().unwrap();
+    let effort = Effort { rounds: 2, repeats: 1_000, memory_bytes: 1 << 12 };
+    let run = Simulation::new(&machine).run(|| calibrate::<Sim>(&cpus, effort, &mut Unwatched));
+    let found = run.unwrap().value.unwrap().unwrap();
+    let near = |what: &str, found: f64, expected: f64, tolerance: f64| {
+        let off = (found - expected).abs();
+        assert!(off <= tolerance.max(expected * 0.01), "{what}: {found}, the file says {expected}");
+    };
+    for (one, row) in found.latency.iter().enumerate() {
+        for (other, figure) in row.iter().enumerate() {
+            let expected = machine.latency_ns(found.cpus[one], found.cpus[other]);
+            match (figure, expected) {
+                (Some(figure), Some(expected)) => near("latency", figure.median_ns, expected, 0.5),
+                (figure, expected) => assert!(figure.is_none() && expected.is_none()),
+            }
+        }
+    }
+    near("load", found.load.median_ns, 1.54, 0.2);
+    near("atomic", found.atomic.median_ns, 6.92, 0.2);
+    near("spin hint", found.spin_hint.median_ns, 53.8, 0.2);
+    near("clock", found.clock_read.median_ns, 20.0, 0.2);
+    assert_eq!(found.contended.iter().map(|it| it.threads).collect::<Vec<_>>(), [2, 3, 4, 5]);
+    let costs = found.costs();
+    near("syscall", costs.syscall_ns, 100.0, 1.0);
+    near("futex", costs.futex_ns, 150.0, 10.0);
+    near("wake", costs.wake_ns, 500.0, 30.0);
+    near("ipi", costs.ipi_send_ns, 375.0, 30.0);
+    near("switch", costs.context_switch_ns, 1_500.0, 60.0);
+    // The interrupt's way is part of what is seen of leaving an idle state.
+    near("idle exit", costs.idle_exit_ns, 375.0 + 2_000.0, 150.0);
+    near("deep idle exit", costs.deep_idle_exit_ns, 375.0 + 2_000.0, 150.0);
+    near("thread", costs.thread_create_ns, 15_000.0, 600.0);
+}
