@@ -35,8 +35,7 @@ fn ticks(missed: MissedTick) -> Vec<u64> {
         let periodic = Periodic::start(&queue, Duration::from_secs(10), missed, tick).unwrap();
         Sim::sleep(Duration::from_millis(85_500));
         periodic.stop_and_wait().unwrap();
-        let ticks = ticks.lock().clone();
-        ticks
+        ticks.lock().clone()
     });
     run.unwrap().value
 }
@@ -70,8 +69,7 @@ fn delays_of_hours_are_exact_and_an_idle_hour_costs_nothing() {
         queue.change().scope(Scope::Cpu).apply().unwrap();
         assert!(works[7].flush().unwrap(), "brought forward");
         queue.drain().unwrap();
-        let late = late.lock().clone();
-        late
+        late.lock().clone()
     });
     let mut late = run.unwrap().value;
     late.sort_unstable();

@@ -143,7 +143,9 @@ impl<P: Platform> Lane<P> {
     /// Sends an item that waited for its turn.
     #[inline(never)]
     pub(super) fn send(&self, item: Item) {
-        self.pool.push(self.pool.place.door_here::<P>(), item, self.tag);
+        // The caller may run in another pod, which may have more doors.
+        let door = self.pool.place.door_here::<P>() % self.pool.doors();
+        self.pool.push(door, item, self.tag);
     }
 
     #[inline]

@@ -235,7 +235,8 @@ impl<P: Platform> Switch<P> {
         if left.is_empty() {
             return Ok(None);
         }
-        if self.current().in_flight() > 0 {
+        // Asked once: what is waited for takes nothing from here on, though it may be empty by now.
+        if left.contains(&self.current.load(Acquire)) {
             let lease = self.current().lease.clone();
             let lease = lease.expect("the current generation's workers are there");
             let next = inner.prepare(lease, core, Some(self.current.load(Acquire)))?;
