@@ -262,6 +262,11 @@ impl<P: Platform> Runtime<P> {
 
     /// The CPUs that queues without a mask use.
     pub fn usable(&self) -> CpuSet {
+        if self.machine.is_forked() {
+            // The lock may be held by nobody who is here.
+            let usable = self.machine.usable.try_lock().map(|usable| usable.clone());
+            return usable.unwrap_or_else(|| self.machine.topology.online().clone());
+        }
         self.machine.usable.lock().clone()
     }
 
@@ -314,7 +319,7 @@ impl<P: Platform> Runtime<P> {
     /// # Errors
     /// Where work is left when the time is over. It goes on, and the call may be made again.
     pub fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownTimeout> {
-        if P::forks() != self.machine.forks {
+        if self.machine.is_forked() {
             // Nobody is there to run what is left, or to be waited for.
             return Ok(());
         }
@@ -343,13 +348,13 @@ impl<P: Platform> Runtime<P> {
 
     /// Items and futures that wait for their time.
     pub fn delayed_items(&self) -> usize {
-        self.machine.timers.len()
+        if self.machine.is_forked() { 0 } else { self.machine.timers.len() }
     }
 
     pub(crate) fn make_queue(&self, request: Request) -> Result<Workqueue<P>, BuildError> {
         let name = request.name.clone();
         let fail = |kind| BuildError::new(format!("workqueue {name:?}"), kind);
-        if P::forks() != self.machine.forks {
+        if self.machine.is_forked() {
             return Err(fail(BuildErrorKind::Forked));
         }
         if request.is_contradictory {
@@ -374,6 +379,11 @@ impl<P: Platform> Runtime<P> {
 }
 
 impl<P: Platform> Machine<P> {
+    /// True in the child of a fork: the runtime's threads are not here.
+    fn is_forked(&self) -> bool {
+        P::forks() != self.forks
+    }
+
     /// Refuses a mask that names CPUs which cannot be used.
     pub(crate) fn check_mask(&self, mask: Option<&CpuSet>) -> Result<(), BuildErrorKind> {
         let Some(mask) = mask else { return Ok(()) };
@@ -391,6 +401,9 @@ impl<P: Platform> Machine<P> {
     /// Goes on with these CPUs; see [`Runtime::set_usable`].
     fn set_usable(&self, cpus: CpuSet) -> Result<(), BuildError> {
         let what = || format!("runtime on {}", self.topology.name());
+        if self.is_forked() {
+            return Err(BuildError::new(what(), BuildErrorKind::Forked));
+        }
         if cpus.is_empty() {
             return Err(BuildError::new(what(), BuildErrorKind::EmptyMask));
         }

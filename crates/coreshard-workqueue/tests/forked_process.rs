@@ -80,7 +80,9 @@ fn in_the_child(
     let fresh = Work::new(|_| ());
     expect(fresh.queue(&queue).is_err_and(|error| error.reason() == forked), "an item")?;
     expect(fresh.queue_after(&queue, NEVER).is_err(), "a delay")?;
-    let _ = queue.stats();
+    let _ = (queue.stats(), format!("{queue:?}"), old.usable(), old.delayed_items());
+    expect(old.set_usable(old.usable()).is_err(), "other CPUs")?;
+    waiting.cancel();
     drop(queue);
     // And a runtime of its own works, with the very items.
     let own = runtime();

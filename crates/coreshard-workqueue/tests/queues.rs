@@ -298,19 +298,23 @@ fn changing_a_queue_1000_times_under_full_load_loses_and_duplicates_nothing() {
                 let (queue, stop, works) = (queue.clone(), Arc::clone(&stop), works.clone());
                 std::thread::spawn(move || {
                     let mut ran: Vec<Arc<AtomicU8>> = Vec::new();
+                    let over = Arc::new(AtomicU64::new(0));
                     let mut requeued = vec![0_u64; works.len()];
                     let mut at = 0;
                     while !stop.load(SeqCst) {
                         let once = Arc::new(AtomicU8::new(0));
                         ran.push(Arc::clone(&once));
+                        let told = Arc::clone(&over);
                         let run = move || {
                             once.fetch_add(1, SeqCst);
+                            told.fetch_add(1, SeqCst);
                         };
                         queue.queue(run).unwrap();
                         at = (at + 1) % works.len();
                         requeued[at] += u64::from(works[at].0.queue(&queue).unwrap());
-                        while queue.stats().in_flight() > 500 {
-                            std::thread::yield_now();
+                        // Full load, and no more.
+                        while ran.len() as u64 - over.load(SeqCst) > 200 && !stop.load(SeqCst) {
+                            std::thread::sleep(Duration::from_micros(50));
                         }
                     }
                     (ran, requeued)

@@ -122,7 +122,7 @@ impl<P: Platform> Shared<P> {
     /// Waits until nothing is in flight, or until `deadline`.
     pub(crate) fn wait_empty(&self, deadline: Option<Time>) -> Result<(), ShutdownTimeout> {
         if self.is_forked() {
-            return Err(ShutdownTimeout { in_flight: self.switch.current().in_flight() });
+            return Err(ShutdownTimeout { in_flight: self.in_flight() });
         }
         if self.switch.wait_for_all(deadline, &self.event) {
             Ok(())

@@ -192,6 +192,10 @@ impl<P: Platform> Switch<P> {
     }
 
     pub(super) fn close(&self, closed: Closed) {
+        if self.is_forked() {
+            // It was closed when the process was; the lock may be held by nobody who is here.
+            return;
+        }
         let mut inner = self.inner.lock();
         inner.closed.get_or_insert(closed);
         self.current().close();
@@ -231,7 +235,8 @@ impl<P: Platform> Switch<P> {
         if left.is_empty() {
             return Ok(None);
         }
-        if self.current().in_flight() > 0 {
+        // Asked once: what is waited for takes nothing from here on, though it may be empty by now.
+        if left.contains(&self.current.load(Acquire)) {
             let lease = self.current().lease.clone();
             let lease = lease.expect("the current generation's workers are there");
             let next = inner.prepare(lease, core, Some(self.current.load(Acquire)))?;
@@ -280,6 +285,9 @@ impl<P: Platform> Switch<P> {
     }
 
     pub(super) fn in_flight(&self) -> u64 {
+        if self.is_forked() {
+            return self.current().in_flight();
+        }
         let (queued, done) = self.counts();
         queued.saturating_sub(done)
     }

@@ -98,7 +98,9 @@ impl<P: Platform> Core<P> {
 
     /// After a queueing was made void: nobody fires it, and who waits for it is told.
     pub(super) fn see_off(&self, voided: Voided) {
+        // In a forked process the timers' lock may be held by nobody who is here.
         if voided.delayed
+            && P::forks() == self.forks
             && let Some(delayed) = self.disarm(voided.number)
         {
             delayed.discard();
