@@ -54,89 +54,90 @@ fn scenario(seed: u64, rung: Rung) -> Told {
     let topology = machine.topology().clone();
     // Some of each package.
     let cpus: CpuSet = (0..CPUS).map(|cpu| CpuId(cpu % 4 + cpu / 4 * 120)).collect();
-    let run = Simulation::new(&machine).seed(seed).run(move || {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let priorities: Vec<Priority> =
-            [1, 10, 20, 50, 80, 99].map(|at| Priority::new(at).unwrap()).to_vec();
-        let executor = Executor::<Sim>::builder(&topology)
-            .cpus(cpus.clone())
-            .rung(rung)
-            .watchdog_period(None)
-            .priorities(priorities.iter().copied().chain([Priority::new(5).unwrap()]))
-            .build()
-            .unwrap();
-        let executor = Arc::new(executor);
-        type Word = <Sim as Platform>::AtomicU32;
-        let gates: Arc<Vec<Word>> = Arc::new((0..TASKS).map(|_| Word::new(0)).collect());
-        let ran = Arc::new(Word::new(0));
-        let all: Vec<CpuId> = cpus.iter().collect();
-        let mut rests = 0;
-        let mut begun = 0;
-        let mut open: Vec<usize> = Vec::new();
-        let mut offline: Option<CpuId> = None;
-        while begun < TASKS || !open.is_empty() {
-            // A burst of tasks, begun by other tasks, so that several CPUs place them at once.
-            let burst = random.u64(0..16).min(TASKS - begun);
-            let mut starters = Vec::new();
-            for number in begun..begun + burst {
-                let priority = priorities[random.usize(..priorities.len())];
-                let mut allowed: CpuSet =
-                    all.iter().copied().filter(|_| random.u8(..3) > 0).collect();
-                allowed.insert(all[random.usize(..all.len())]);
-                let (gates, ran) = (Arc::clone(&gates), Arc::clone(&ran));
-                let theirs = Arc::clone(&executor);
-                let delay = Duration::from_nanos(random.u64(..3_000));
-                let body = move || {
-                    Sim::compute(delay);
-                    let waits = move || {
-                        while gates[number as usize].load(Acquire) == 0 {
-                            Sim::wait(&gates[number as usize], 0, None);
-                        }
-                        ran.fetch_add(1, Relaxed);
+    let run =
+        Simulation::new(&machine).seed(seed).time_limit(Duration::from_secs(20)).run(move || {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let priorities: Vec<Priority> =
+                [1, 10, 20, 50, 80, 99].map(|at| Priority::new(at).unwrap()).to_vec();
+            let executor = Executor::<Sim>::builder(&topology)
+                .cpus(cpus.clone())
+                .rung(rung)
+                .watchdog_period(None)
+                .priorities(priorities.iter().copied().chain([Priority::new(5).unwrap()]))
+                .build()
+                .unwrap();
+            let executor = Arc::new(executor);
+            type Word = <Sim as Platform>::AtomicU32;
+            let gates: Arc<Vec<Word>> = Arc::new((0..TASKS).map(|_| Word::new(0)).collect());
+            let ran = Arc::new(Word::new(0));
+            let all: Vec<CpuId> = cpus.iter().collect();
+            let mut rests = 0;
+            let mut begun = 0;
+            let mut open: Vec<usize> = Vec::new();
+            let mut offline: Option<CpuId> = None;
+            while begun < TASKS || !open.is_empty() {
+                // A burst of tasks, begun by other tasks, so that several CPUs place them at once.
+                let burst = random.u64(0..16).min(TASKS - begun);
+                let mut starters = Vec::new();
+                for number in begun..begun + burst {
+                    let priority = priorities[random.usize(..priorities.len())];
+                    let mut allowed: CpuSet =
+                        all.iter().copied().filter(|_| random.u8(..3) > 0).collect();
+                    allowed.insert(all[random.usize(..all.len())]);
+                    let (gates, ran) = (Arc::clone(&gates), Arc::clone(&ran));
+                    let theirs = Arc::clone(&executor);
+                    let delay = Duration::from_nanos(random.u64(..3_000));
+                    let body = move || {
+                        Sim::compute(delay);
+                        let waits = move || {
+                            while gates[number as usize].load(Acquire) == 0 {
+                                Sim::wait(&gates[number as usize], 0, None);
+                            }
+                            ran.fetch_add(1, Relaxed);
+                        };
+                        drop(theirs.spawn_on(priority, &allowed, None, waits).unwrap());
                     };
-                    drop(theirs.spawn_on(priority, &allowed, None, waits).unwrap());
-                };
-                let starter = coreshard_platform::ThreadSpec {
-                    affinity: Some([all[random.usize(..all.len())]].into_iter().collect()),
-                    ..Default::default()
-                };
-                starters.push(Sim::spawn_fifo(starter, 5, Box::new(body)).unwrap());
-                open.push(number as usize);
-            }
-            begun += burst;
-            for _ in 0..random.usize(0..=open.len().min(12)) {
-                let gate = open.swap_remove(random.usize(..open.len()));
-                gates[gate].store(1, Release);
-                Sim::wake_all(&raw const gates[gate]);
-            }
-            if random.u8(..4) == 0 {
-                match offline.take() {
-                    Some(cpu) => executor.bring_online(cpu).unwrap(),
-                    None => {
-                        let cpu = all[random.usize(..all.len())];
-                        executor.take_offline(cpu).unwrap();
-                        offline = Some(cpu);
+                    let starter = coreshard_platform::ThreadSpec {
+                        affinity: Some([all[random.usize(..all.len())]].into_iter().collect()),
+                        ..Default::default()
+                    };
+                    starters.push(Sim::spawn_fifo(starter, 5, Box::new(body)).unwrap());
+                    open.push(number as usize);
+                }
+                begun += burst;
+                for _ in 0..random.usize(0..=open.len().min(12)) {
+                    let gate = open.swap_remove(random.usize(..open.len()));
+                    gates[gate].store(1, Release);
+                    Sim::wake_all(&raw const gates[gate]);
+                }
+                if random.u8(..4) == 0 {
+                    match offline.take() {
+                        Some(cpu) => executor.bring_online(cpu).unwrap(),
+                        None => {
+                            let cpu = all[random.usize(..all.len())];
+                            executor.take_offline(cpu).unwrap();
+                            offline = Some(cpu);
+                        }
                     }
                 }
+                starters.into_iter().for_each(coreshard_platform::ThreadHandle::join);
+                // Everything that could move has moved by then.
+                Sim::sleep(Duration::from_millis(5));
+                let snapshot = executor.snapshot();
+                assert_eq!(unjust(&snapshot), None, "{rung}, seed {seed}: {snapshot:#?}");
+                rests += 1;
             }
-            starters.into_iter().for_each(coreshard_platform::ThreadHandle::join);
-            // Everything that could move has moved by then.
-            Sim::sleep(Duration::from_millis(5));
-            let snapshot = executor.snapshot();
-            assert_eq!(unjust(&snapshot), None, "{rung}, seed {seed}: {snapshot:#?}");
-            rests += 1;
-        }
-        let most_tries = executor.most_tries();
-        let stats: Vec<_> = executor.snapshot().iter().map(|cpu| cpu.stats).collect();
-        drop(executor);
-        Told {
-            run: u64::from(ran.load(Relaxed)),
-            most_tries,
-            rests,
-            waited: stats.iter().map(|stats| stats.waited).sum(),
-            pulled: stats.iter().map(|stats| stats.pulled).sum(),
-        }
-    });
+            let most_tries = executor.most_tries();
+            let stats: Vec<_> = executor.snapshot().iter().map(|cpu| cpu.stats).collect();
+            drop(executor);
+            Told {
+                run: u64::from(ran.load(Relaxed)),
+                most_tries,
+                rests,
+                waited: stats.iter().map(|stats| stats.waited).sum(),
+                pulled: stats.iter().map(|stats| stats.pulled).sum(),
+            }
+        });
     run.unwrap_or_else(|error| panic!("{rung}, seed {seed}: {error}")).value
 }
 
@@ -177,7 +178,7 @@ fn a_cpu_that_comes_down_while_a_task_is_laid_to_wait_gets_it() {
     let topology = machine.topology().clone();
     let rounds = 400;
     for rung in Rung::ALL {
-        let run = Simulation::new(&machine).seed(7).run(|| {
+        let run = Simulation::new(&machine).seed(7).time_limit(Duration::from_secs(20)).run(|| {
             let mut random = fastrand::Rng::with_seed(7);
             let [full, comes_down] = [CpuId(1), CpuId(130)].map(|cpu| CpuSet::from_iter([cpu]));
             let both = full.union(&comes_down);
