@@ -139,6 +139,19 @@ check_unsafe() {
   done
 }
 
+# Bugs to plant are for the tests of those who search for bugs.
+check_canaries() {
+  local crate found
+  for crate in coreshard coreshard-cli; do
+    [ -d "crates/$crate" ] || continue
+    found=$(cargo tree --quiet -p "$crate" -e normal,build,features | grep -F '"canaries"' | sort -u || true)
+    if [ -n "$found" ]; then
+      breach "$crate is built with bugs that can be planted" "$found" \
+        "turn the feature canaries on in [dev-dependencies] alone"
+    fi
+  done
+}
+
 # The files of the project: what git tracks, or everything where this is no checkout of its own.
 project_files() {
   if [ -e .git ]; then git ls-files -z; else find . -type f -not -path './target/*' -print0; fi
@@ -162,6 +175,7 @@ check_arrows
 check_seam
 check_quiet
 check_unsafe
+check_canaries
 check_words
 
 if [ "$breaches" -gt 0 ]; then

@@ -118,6 +118,11 @@ crate coreshard-helpers
 expect 'crates/coreshard-helpers has no place in the house' "a crate nobody planned"
 
 build_house
+printf '[features]\ncanaries = []\n' >>"$house/crates/coreshard-workqueue/Cargo.toml"
+sed -i 's|coreshard-workqueue" }|coreshard-workqueue", features = ["canaries"] }|' "$house/crates/coreshard-cli/Cargo.toml"
+expect 'coreshard-cli is built with bugs that can be planted' "a planted bug in the command"
+
+build_house
 echo '' >"$house/crates/coreshard-topology/src/lib.rs"
 expect 'coreshard-topology may hold unsafe code' "unsafe code in pure data"
 

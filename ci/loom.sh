@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 modelled=0
-for crate in coreshard-workqueue coreshard-platform coreshard-block; do
+for crate in coreshard-workqueue coreshard-rt coreshard-platform coreshard-block; do
   grep -rqs 'cfg(all(test, loom))' "crates/$crate/src" || continue
   RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
     cargo test -p "$crate" --release --lib loom 2>&1 | tee "$log"

@@ -4,6 +4,7 @@ use std::fmt;
 
 use coreshard_block::{IoError, OpenError};
 use coreshard_platform::SpawnError;
+use coreshard_rt::{RtError, TaskPanic};
 use coreshard_topology::PodsError;
 use coreshard_workqueue::BuildError;
 
@@ -20,6 +21,8 @@ enum Kind {
     Pods(PodsError),
     Workqueue(BuildError),
     Producer(SpawnError),
+    RealTime(RtError),
+    Task(String),
     Open(OpenError),
     Io(IoError),
     Job { problem: String, is_bad_input: bool },
@@ -28,6 +31,10 @@ enum Kind {
 impl BenchError {
     pub(crate) fn no_rungs(ladder: &'static str) -> Self {
         Self { kind: Kind::NoRungs { ladder } }
+    }
+
+    pub(crate) fn task(panic: TaskPanic) -> Self {
+        Self { kind: Kind::Task(panic.to_string()) }
     }
 
     pub(crate) fn cpu_count(asked: usize, most: usize) -> Self {
@@ -53,7 +60,11 @@ impl BenchError {
             Kind::NoRungs { .. } | Kind::CpuCount { .. } | Kind::Pods(_) => true,
             Kind::Open(error) => error.is_bad_input(),
             Kind::Job { is_bad_input, .. } => *is_bad_input,
-            Kind::Workqueue(_) | Kind::Producer(_) | Kind::Io(_) => false,
+            Kind::Workqueue(_)
+            | Kind::Producer(_)
+            | Kind::Io(_)
+            | Kind::RealTime(_)
+            | Kind::Task(_) => false,
         }
     }
 }
@@ -88,6 +99,12 @@ impl From<SpawnError> for BenchError {
     }
 }
 
+impl From<RtError> for BenchError {
+    fn from(error: RtError) -> Self {
+        Self { kind: Kind::RealTime(error) }
+    }
+}
+
 impl fmt::Display for BenchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
@@ -99,6 +116,8 @@ impl fmt::Display for BenchError {
             }
             Kind::Pods(error) => error.fmt(f),
             Kind::Workqueue(error) => error.fmt(f),
+            Kind::RealTime(error) => error.fmt(f),
+            Kind::Task(text) => f.write_str(text),
             Kind::Producer(error) => write!(f, "a producer cannot be had: {error}"),
             Kind::Open(error) => error.fmt(f),
             Kind::Io(error) => error.fmt(f),
@@ -110,11 +129,12 @@ impl fmt::Display for BenchError {
 impl std::error::Error for BenchError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
-            Kind::NoRungs { .. } | Kind::CpuCount { .. } | Kind::Job { .. } => None,
+            Kind::NoRungs { .. } | Kind::CpuCount { .. } | Kind::Job { .. } | Kind::Task(_) => None,
             Kind::Open(error) => Some(error),
             Kind::Io(error) => Some(error),
             Kind::Pods(error) => Some(error),
             Kind::Workqueue(error) => Some(error),
+            Kind::RealTime(error) => Some(error),
             Kind::Producer(error) => Some(error),
         }
     }

@@ -18,6 +18,7 @@ mod error;
 mod progress;
 mod queue;
 mod results;
+pub mod rt;
 mod trial;
 mod tune;
 mod usl;

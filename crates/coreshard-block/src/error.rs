@@ -265,3 +265,24 @@ impl std::error::Error for OpenError {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_name_the_device_the_request_and_the_remedy() {
+        let text = |class, errno, moved| {
+            IoError::new("/mnt/f", Op::Write, 4096, 8192, moved, class, errno, 1).to_string()
+        };
+        let full = text(ErrorClass::of_errno(libc::ENOSPC), libc::ENOSPC, 512);
+        assert!(
+            full.starts_with("/mnt/f: write of 8192 bytes at 4096 failed (invalid): "),
+            "{full}"
+        );
+        assert!(full.contains("512 bytes were transferred before that"), "{full}");
+        assert!(full.ends_with("free space on its file system"), "{full}");
+        let gone = text(ErrorClass::of_errno(libc::ENODEV), libc::ENODEV, 0);
+        assert!(gone.contains("(gone)") && gone.ends_with("offline from here on"), "{gone}");
+    }
+}

@@ -4,6 +4,7 @@ mod block;
 mod destination;
 mod progress;
 mod queue;
+mod rt;
 pub(crate) mod simulated;
 
 use clap::Subcommand;
@@ -22,6 +23,8 @@ pub(crate) struct Args {
 enum Bench {
     /// Measure a workqueue: affinity scope × wake-up policy × intake, with real threads or simulated ones
     Queue(Box<queue::Args>),
+    /// Measure real time: the priority index's rungs, and what runs on it
+    Rt(Box<rt::Args>),
     /// Measure the block layer in fio's own words: a file, a block device, memory, or nothing at all
     Block(Box<block::Args>),
 }
@@ -30,6 +33,7 @@ enum Bench {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.bench {
         Bench::Queue(args) => queue::run(args),
+        Bench::Rt(args) => rt::run(args),
         Bench::Block(args) => block::run(args),
     }
 }

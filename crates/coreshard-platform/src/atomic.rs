@@ -124,6 +124,7 @@ macro_rules! native_atomic_int {
     };
 }
 
+native_atomic_int!(atomic::AtomicU8, u8);
 native_atomic_int!(atomic::AtomicU32, u32);
 native_atomic_int!(atomic::AtomicU64, u64);
 

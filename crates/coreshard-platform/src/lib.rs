@@ -17,6 +17,7 @@
 //! Most of Coreshard's unsafe code is in this crate, and each block says why it is sound.
 
 mod atomic;
+mod bytes;
 mod cell;
 mod counter;
 mod host;
@@ -24,8 +25,10 @@ mod lock;
 mod padded;
 mod parker;
 mod platform;
+mod realtime;
 
 pub use atomic::{AtomicInt, AtomicPointer};
+pub use bytes::ByteAtomics;
 pub use cell::{DataCell, HostCell};
 pub use counter::PerCpuCounter;
 pub use host::{
@@ -37,4 +40,8 @@ pub use padded::{LINE_PAIR_BYTES, Padded};
 pub use parker::Parker;
 pub use platform::{
     Fields, ForkHook, LocalKey, Platform, ThreadHandle, ThreadId, ThreadSpec, Time, WaitOutcome,
+};
+pub use realtime::{
+    InheritError, LockedMemory, MemoryLockError, Policy, PolicyError, RealTime, RealTimeLimits,
+    Throttle,
 };

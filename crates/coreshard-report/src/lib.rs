@@ -35,6 +35,7 @@ pub mod fio;
 mod format;
 pub mod html;
 pub mod json;
+pub mod rt;
 mod scaling;
 pub mod svg;
 pub mod table;

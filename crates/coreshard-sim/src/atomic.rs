@@ -78,8 +78,14 @@ impl SimAtomic<atomic::AtomicU32> {
     pub(crate) fn peek(&self) -> u32 {
         self.0.load(Relaxed)
     }
+
+    /// Writes the value without simulating it.
+    pub(crate) fn poke(&self, value: u32) {
+        self.0.store(value, Relaxed);
+    }
 }
 
+sim_int!(atomic::AtomicU8, u8);
 sim_int!(atomic::AtomicU32, u32);
 sim_int!(atomic::AtomicU64, u64);
 

@@ -50,12 +50,14 @@
 //! true in the others too.
 
 mod atomic;
+mod bytes;
 mod engine;
 mod machine;
 mod memory;
 mod platform;
 mod profile;
 mod random;
+mod realtime;
 mod report;
 pub mod search;
 mod space;

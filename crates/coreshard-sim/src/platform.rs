@@ -71,6 +71,14 @@ impl Sim {
             let reason = io::Error::new(io::ErrorKind::InvalidInput, problem);
             return Err(SpawnError::refused(spec.name, reason));
         }
+        Self::spawn_at(spec, priority, body)
+    }
+
+    pub(crate) fn spawn_at(
+        spec: ThreadSpec,
+        priority: u8,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> Result<SimThread, SpawnError> {
         Ok(SimThread { number: engine::spawn(spec, priority, body)? })
     }
 }

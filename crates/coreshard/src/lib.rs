@@ -36,6 +36,7 @@ pub mod insight;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod process;
+pub mod rt;
 
 pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;

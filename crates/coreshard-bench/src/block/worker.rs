@@ -217,7 +217,7 @@ impl<P: Platform> Worker<P> {
             {
                 now = self.issue(place, now)?;
             }
-            if self.queue.poll() == 0 && self.queue.wait(None) == 0 && self.in_flight == 0 {
+            if self.queue.wait(None) == 0 && self.in_flight == 0 {
                 break;
             }
             now = P::now();

@@ -233,7 +233,7 @@ pub(super) struct RingLane {
     depth: u32,
     refused: Vec<String>,
     /// The file system cannot serve a request without a thread that may block: so the kernel is told
-    /// not to try (preadv2(2), RWF_NOWAIT). On a file in memory that was a third of the time.
+    /// not to try (preadv2(2), RWF_NOWAIT). On a file in memory that brought a third more requests.
     never_at_once: bool,
 }
 

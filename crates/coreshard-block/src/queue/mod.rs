@@ -133,6 +133,10 @@ pub struct Queue<P: Platform> {
     at_device: u32,
     /// Of those: requests that it was not told of yet.
     staged: u32,
+    /// Completions that the next sleep is for: learned from the last ones.
+    wanted: u32,
+    /// What the last sleep was for, until its completions are looked at.
+    slept_for: u32,
     reaped: Vec<Reaped>,
     timers: BinaryHeap<Reverse<(Time, Timer)>>,
     done: VecDeque<Completed>,
@@ -165,6 +169,8 @@ impl<P: Platform> Queue<P> {
             in_flight: 0,
             at_device: 0,
             staged: 0,
+            wanted: 1,
+            slept_for: 0,
             reaped: Vec::new(),
             timers: BinaryHeap::new(),
             done: VecDeque::new(),
@@ -360,6 +366,16 @@ impl<P: Platform> Queue<P> {
     /// how many requests came to their end; does not wait.
     #[inline]
     pub fn poll(&mut self) -> usize {
+        self.look();
+        if self.staged > 0 {
+            self.flush();
+        }
+        mem::take(&mut self.delivered)
+    }
+
+    /// As `poll`, without handing anything to the device.
+    #[inline]
+    fn look(&mut self) {
         for message in self.inbox.take() {
             self.obey(message);
         }
@@ -368,6 +384,15 @@ impl<P: Platform> Queue<P> {
         }
         let mut reaped = mem::take(&mut self.reaped);
         self.lane.reap(&mut reaped);
+        if self.slept_for > 0 {
+            // A device that brings less than was waited for is not worth waiting for company.
+            self.wanted = if reaped.len() as u32 >= self.slept_for {
+                (self.slept_for * 2).min(MOST_WANTED)
+            } else {
+                (self.slept_for / 2).max(1)
+            };
+            self.slept_for = 0;
+        }
         for one in reaped.drain(..) {
             self.land(one);
         }
@@ -379,21 +404,22 @@ impl<P: Platform> Queue<P> {
         if !self.pending.is_empty() || self.tags.is_enlisted() {
             self.dispatch();
         }
-        if self.staged > 0 {
-            self.flush();
-        }
-        mem::take(&mut self.delivered)
     }
 
     /// As [`poll`](Self::poll), but sleeps until a request comes to its end, somebody sends a
     /// message, or for `timeout`. Returns at once where nothing is outstanding.
     pub fn wait(&mut self, timeout: Option<Duration>) -> usize {
-        let delivered = self.poll();
-        if delivered > 0 || self.outstanding() == 0 {
-            return delivered;
+        self.look();
+        if self.delivered == 0 && self.outstanding() > 0 {
+            // What is staged is handed over by the same system call that waits.
+            self.staged = 0;
+            self.sleep(timeout);
+            self.look();
         }
-        self.sleep(timeout);
-        self.poll()
+        if self.staged > 0 {
+            self.flush();
+        }
+        mem::take(&mut self.delivered)
     }
 
     fn sleep(&mut self, timeout: Option<Duration>) {
@@ -402,10 +428,12 @@ impl<P: Platform> Queue<P> {
             (Some(timeout), Some(due)) => Some(timeout.min(due)),
             (timeout, due) => timeout.or(due),
         };
-        let wanted = (self.at_device / 4).clamp(1, MOST_WANTED);
+        let before = self.at_device;
+        let wanted = self.wanted.min(before / 4).max(1);
         if self.lane.wait(wanted, timeout).is_err() {
             self.device.set_offline();
         }
+        self.slept_for = wanted;
     }
 
     /// A completion of a request that was submitted with a cookie, without waiting or polling.

@@ -120,7 +120,7 @@ impl CpuCounts {
 }
 
 /// A number of things, from 1 to `MOST`.
-fn count<const MOST: u64>(text: &str) -> Result<u64, String> {
+pub(super) fn count<const MOST: u64>(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(0) => Err("at least 1 is needed".to_owned()),
         Ok(number) if number <= MOST => Ok(number),
@@ -130,12 +130,12 @@ fn count<const MOST: u64>(text: &str) -> Result<u64, String> {
 }
 
 /// One word of a list of rungs.
-fn rung<R: FromStr<Err: ToString>>(word: &str) -> Result<R, String> {
+pub(super) fn rung<R: FromStr<Err: ToString>>(word: &str) -> Result<R, String> {
     word.trim().parse().map_err(|error: R::Err| error.to_string())
 }
 
 /// The rungs that were listed, or all of them.
-fn or_all<R: Copy>(listed: &[R], all: &[R]) -> Vec<R> {
+pub(super) fn or_all<R: Copy>(listed: &[R], all: &[R]) -> Vec<R> {
     if listed.is_empty() { all.to_vec() } else { listed.to_vec() }
 }
 
@@ -226,7 +226,7 @@ impl Destinations {
     }
 }
 
-fn said(path: &Path) {
+pub(super) fn said(path: &Path) {
     output::warn(&format!("report written to {}", path.display()));
 }
 
@@ -267,7 +267,7 @@ impl Site {
         })
     }
 
-    fn here(machine: Machine) -> Self {
+    pub(super) fn here(machine: Machine) -> Self {
         let Machine { topology, usable, .. } = machine;
         let cpu_model = topology.model().map(str::to_owned);
         let cpus = topology.online().clone();
@@ -301,7 +301,7 @@ fn limits(usable: &Usable) -> Option<String> {
 }
 
 /// What else ran before the benchmark began, where that is more than a little: it is in the figures.
-fn other_load(cpus: usize) -> Option<String> {
+pub(super) fn other_load(cpus: usize) -> Option<String> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     let load: f64 = text.split_whitespace().next()?.parse().ok()?;
     (load > 0.25 * cpus as f64).then(|| {
@@ -313,7 +313,7 @@ fn other_load(cpus: usize) -> Option<String> {
 }
 
 /// The kernel's name and release.
-fn kernel() -> Option<String> {
+pub(super) fn kernel() -> Option<String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
     Some(format!("Linux {}", release.trim()))
 }

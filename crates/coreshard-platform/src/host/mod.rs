@@ -5,6 +5,7 @@ mod cpu;
 mod fork;
 mod futex;
 mod memory;
+mod realtime;
 mod thread;
 
 use std::cell::Cell;

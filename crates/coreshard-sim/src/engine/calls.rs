@@ -1,6 +1,8 @@
 //! What simulated code calls: accesses, waits, wake-ups, starts.
 #![allow(unsafe_code)]
 
+mod inherit;
+
 use std::io;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -15,6 +17,8 @@ use crate::machine::{Costs, NS, Ps};
 use crate::memory::Access;
 use crate::profile::Profile;
 use crate::space::in_host;
+pub(super) use inherit::Inheritance;
+pub(crate) use inherit::{lock_inheriting, priority, set_priority, unlock_inheriting};
 
 pub(super) fn ps(duration: Duration) -> Ps {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / NS).saturating_mul(NS).min(Ps::MAX / 4)

@@ -8,6 +8,7 @@ use std::ptr::{self, NonNull};
 
 use coreshard_topology::{CpuId, CpuSet};
 
+use super::calls::Inheritance;
 use super::events::{Events, What};
 use super::faults::Dice;
 use super::futex::Futexes;
@@ -101,6 +102,7 @@ pub(crate) struct Core {
     /// CPUs that go on, are about to, or spin: while there are none, only timers are left.
     pub(super) busy_cpus: usize,
     pub(super) futexes: Futexes,
+    pub(super) inheritance: Inheritance,
     /// Threads that spin in the queues of locks, by the lock's word.
     pub(super) lock_queues: Futexes,
     pub(super) in_lock_queues: usize,
@@ -168,6 +170,7 @@ impl Core {
             alive: 0,
             busy_cpus: 0,
             futexes: Futexes::default(),
+            inheritance: Inheritance::default(),
             lock_queues: Futexes::default(),
             in_lock_queues: 0,
             spinners: HashMap::new(),

@@ -26,8 +26,9 @@ mod watch;
 
 pub(crate) use self::core::{Core, Site, current};
 pub(crate) use calls::{
-    access, charge, cpu_time_of, hands_over, is_waiting, join, preemption_point, profile,
-    set_affinity, sleep, spawn, spin_hint, spin_in_queue, this_thread, wait, wake, yield_now,
+    access, charge, cpu_time_of, hands_over, is_waiting, join, lock_inheriting, preemption_point,
+    priority, profile, set_affinity, set_priority, sleep, spawn, spin_hint, spin_in_queue,
+    this_thread, unlock_inheriting, wait, wake, yield_now,
 };
 pub use faults::{Faults, Schedule};
 pub use simulation::{Run, Simulation, Summary};

@@ -10,6 +10,8 @@
 //! Waking a thread locks its CPU's run queue for the time `wake`; wakers of one CPU queue there. A
 //! CPU that rests is sent an interrupt, and leaves its idle state, before it switches.
 
+mod priority;
+
 use std::collections::VecDeque;
 
 use coreshard_topology::CpuId;

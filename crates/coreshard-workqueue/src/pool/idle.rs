@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, Platform};
 
-use super::state::{Entry, State};
+use super::state::{Aside, Entry, State};
 use super::worker::Worker;
 use super::{Doors, Pool, PoolGuard, Watches};
 use crate::canary::{Canary, planted};
@@ -34,8 +34,12 @@ enum Rest {
 }
 
 impl<P: Platform> State<P> {
-    /// A worker that runs is not idle: on the coalesced rung it was left in the list until now.
+    /// A worker that comes by is not idle, though on the coalesced rung it was left in the list
+    /// until now; nor blocked or a hog, though it may have seemed so while it waited for the lock.
     pub(super) fn rejoin(&mut self, worker: usize) {
+        if matches!(self.aside[worker], Aside::Presumed | Aside::Hog) {
+            self.put_aside(worker, Aside::No);
+        }
         if self.kicked == Some(worker) {
             self.kicked = None;
             self.idle.retain(|idle| *idle != worker);

@@ -13,7 +13,7 @@ use super::accounts::WEIGHED_VISITS;
 use super::forks::Forks;
 use super::reserve::RESERVE;
 use super::running::Frame;
-use super::state::{Aside, Entry};
+use super::state::Entry;
 use super::{Claim, Desk, LaneTag, Pool, Segment, SegmentQueue, Watches, idle};
 use crate::attributes::Place;
 use crate::item::Item;
@@ -371,9 +371,6 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let pool = self.pool;
         let mut state = pool.lock();
         state.rejoin(self.index);
-        if matches!(state.aside[self.index], Aside::Presumed | Aside::Hog) {
-            state.put_aside(self.index, Aside::No);
-        }
         state.counters.repatriated += std::mem::take(&mut self.repatriated);
         self.excess = state.active() > pool.place.limit;
         if self.excess {

@@ -185,7 +185,9 @@ impl<P: Platform> Lane<P> {
     /// Sends an item that waited for its turn.
     #[inline(never)]
     pub(super) fn send(&self, item: Item) {
-        self.pool.push_indirectly(self.pool.place.door_here::<P>(), item, self.tag);
+        // Whoever sends it may be of another pod, one with more doors.
+        let door = self.pool.place.door_here::<P>() % self.pool.doors();
+        self.pool.push_indirectly(door, item, self.tag);
     }
 
     #[inline]

@@ -1,0 +1,216 @@
+//! `bench rt cyclic`: how late a thread of fixed priority wakes up.
+//!
+//! **Method**, that of cyclictest (rt-tests): a periodic task on each CPU sleeps until an absolute time,
+//! one interval after the last one, and takes the time when it runs again; the latency is the
+//! difference. Nothing else is done in the loop. Here the tasks are the executor's, so each activation
+//! also goes through its CPU's lock and the index, after the time was taken.
+
+use std::collections::BTreeMap;
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::Duration;
+
+use coreshard_platform::{AtomicInt, Lock, RealTime};
+use coreshard_rt::{Overrun, Periodic, Urgency};
+use coreshard_topology::CpuSet;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::ground::{Footing, executor};
+use crate::error::BenchError;
+use crate::queue::Ground;
+
+/// The largest latency that is told apart; later ones count as this one.
+const MOST_NS: u64 = 10_000_000_000;
+
+/// A benchmark of wake-ups, ready to be run.
+#[derive(Clone, Debug)]
+pub struct CyclicBench {
+    /// Priority, rung and memory.
+    pub footing: Footing,
+    /// Threads, one for each of the first CPUs; by default all.
+    pub threads: Option<NonZeroUsize>,
+    /// From one wake-up to the next.
+    pub interval: Duration,
+    /// Wake-ups of each thread.
+    pub cycles: NonZeroU64,
+    /// By how much each thread's wake-ups are after those of the one before.
+    pub distance: Duration,
+}
+
+/// What `bench rt cyclic` measured. The keys up to `thread` are those of cyclictest's own JSON file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CyclicResults {
+    /// The version of cyclictest's format.
+    pub file_version: u32,
+    /// The number of threads.
+    pub num_threads: usize,
+    /// 0: `min`, `max`, `avg` and the histogram are in microseconds.
+    pub resolution_in_ns: u32,
+    /// By the thread's number.
+    pub thread: BTreeMap<usize, CyclicThread>,
+    /// The machine in one line.
+    pub machine: String,
+    /// The platform the code ran on.
+    pub platform: String,
+    /// The rung of the priority index.
+    pub rung: String,
+    /// The priority; `None` where none was granted.
+    pub priority: Option<u8>,
+    /// From one wake-up to the next, in microseconds.
+    pub interval_us: f64,
+    /// Of all threads together, in nanoseconds.
+    pub p50_ns: u64,
+    /// The 99th percentile.
+    pub p99_ns: u64,
+    /// The 99.9th percentile.
+    pub p99_9_ns: u64,
+    /// The latest.
+    pub max_ns: u64,
+    /// Wake-ups of all threads per second.
+    pub cycles_per_sec: f64,
+    /// Page faults in the loops, after each thread's first wake-up.
+    pub page_faults: u64,
+    /// What a reader must know, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// One thread's figures, in microseconds as cyclictest has them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CyclicThread {
+    /// Wake-ups by latency, in whole microseconds.
+    pub histogram: BTreeMap<u64, u64>,
+    /// The number of wake-ups.
+    pub cycles: u64,
+    /// The least latency.
+    pub min: u64,
+    /// The largest.
+    pub max: u64,
+    /// The mean.
+    pub avg: f64,
+    /// The CPU.
+    pub cpu: u32,
+    /// Its NUMA node.
+    pub node: u32,
+    /// The median, in nanoseconds.
+    pub p50_ns: u64,
+    /// The 99th percentile, in nanoseconds.
+    pub p99_ns: u64,
+}
+
+struct Seen<P: RealTime> {
+    histogram: Lock<P, Histogram<u64>>,
+    /// 1 once the thread has all its wake-ups.
+    is_done: P::AtomicU32,
+    faults: P::AtomicU64,
+    first_ns: P::AtomicU64,
+    last_ns: P::AtomicU64,
+}
+
+impl CyclicBench {
+    /// Runs the benchmark.
+    ///
+    /// # Errors
+    /// Where the executor or its threads cannot be had.
+    pub fn run<P: RealTime>(&self, ground: &Ground) -> Result<CyclicResults, BenchError> {
+        let priority = self.footing.priority;
+        let (executor, notes) = executor::<P>(ground, self.footing, &[])?;
+        let threads = self.threads.map_or(ground.usable.len(), NonZeroUsize::get);
+        let cycles = self.cycles.get();
+        let mut running = Vec::with_capacity(threads);
+        for (number, cpu) in ground.usable.iter().cycle().take(threads).enumerate() {
+            let histogram =
+                Histogram::new_with_bounds(1, MOST_NS, 3).expect("the bounds are sound");
+            let seen = Arc::new(Seen::<P> {
+                histogram: Lock::new(histogram),
+                is_done: P::AtomicU32::new(0),
+                faults: P::AtomicU64::new(0),
+                first_ns: P::AtomicU64::new(0),
+                last_ns: P::AtomicU64::new(0),
+            });
+            let task = Periodic {
+                urgency: Urgency::Fixed(priority),
+                period: self.interval,
+                phase: Duration::from_millis(5)
+                    + self.distance * u32::try_from(number).unwrap_or(u32::MAX),
+                deadline: None,
+                budget: None,
+                cpus: Some(CpuSet::from_iter([cpu])),
+                overrun: Overrun::Skip,
+            };
+            let theirs = Arc::clone(&seen);
+            let mut left = cycles;
+            let handle = executor.periodic(task, move |activation| {
+                let late_ns = activation.woke.ns_since(activation.wanted);
+                if left == cycles {
+                    // The first one has brought in what the loop needs.
+                    theirs.histogram.lock().saturating_record(late_ns);
+                    theirs.faults.store(P::page_faults(), Release);
+                    theirs.first_ns.store(activation.wanted.as_ns(), Release);
+                } else if left > 0 {
+                    theirs.histogram.lock().saturating_record(late_ns);
+                }
+                left = left.saturating_sub(1);
+                if left == 0 && theirs.is_done.load(Acquire) == 0 {
+                    let faults = P::page_faults() - theirs.faults.load(Acquire);
+                    theirs.faults.store(faults, Release);
+                    theirs.last_ns.store(activation.woke.as_ns(), Release);
+                    theirs.is_done.store(1, Release);
+                    P::wake_all(&raw const theirs.is_done);
+                }
+            })?;
+            running.push((cpu, handle, seen));
+        }
+        let mut all = Histogram::<u64>::new(3).expect("three digits are possible");
+        let mut results = CyclicResults {
+            file_version: 1,
+            num_threads: threads,
+            machine: ground.name.clone(),
+            platform: ground.platform.clone(),
+            rung: self.footing.rung.to_string(),
+            priority: executor.has_priorities().then_some(priority.get()),
+            interval_us: self.interval.as_secs_f64() * 1e6,
+            notes,
+            ..CyclicResults::default()
+        };
+        let mut span_ns = [u64::MAX, 0];
+        for (number, (cpu, handle, seen)) in running.into_iter().enumerate() {
+            while seen.is_done.load(Acquire) == 0 {
+                P::wait(&seen.is_done, 0, None);
+            }
+            handle.stop();
+            let histogram = seen.histogram.lock();
+            all.add(&*histogram).expect("it grows as it must");
+            span_ns[0] = span_ns[0].min(seen.first_ns.load(Acquire));
+            span_ns[1] = span_ns[1].max(seen.last_ns.load(Acquire));
+            results.page_faults += seen.faults.load(Acquire);
+            let node = ground.topology.cpu(cpu).and_then(|cpu| cpu.node).map_or(0, |node| node.0);
+            results.thread.insert(number, thread(&histogram, cpu.0, node));
+        }
+        let at = |quantile| all.value_at_quantile(quantile);
+        (results.p50_ns, results.p99_ns, results.p99_9_ns) = (at(0.5), at(0.99), at(0.999));
+        results.max_ns = all.max();
+        let span_ns = span_ns[1].saturating_sub(span_ns[0]).max(1);
+        results.cycles_per_sec = (cycles * threads as u64) as f64 * 1e9 / span_ns as f64;
+        Ok(results)
+    }
+}
+
+fn thread(histogram: &Histogram<u64>, cpu: u32, node: u32) -> CyclicThread {
+    let mut by_us = BTreeMap::new();
+    for step in histogram.iter_recorded() {
+        *by_us.entry(step.value_iterated_to() / 1_000).or_insert(0) += step.count_at_value();
+    }
+    CyclicThread {
+        histogram: by_us,
+        cycles: histogram.len(),
+        min: histogram.min() / 1_000,
+        max: histogram.max() / 1_000,
+        avg: histogram.mean() / 1e3,
+        cpu,
+        node,
+        p50_ns: histogram.value_at_quantile(0.5),
+        p99_ns: histogram.value_at_quantile(0.99),
+    }
+}

@@ -1,0 +1,54 @@
+//! The executor that a benchmark of real time runs on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coreshard_platform::{Platform, RealTime};
+use coreshard_rt::{Degradation, Executor, Priority, Rung};
+
+use crate::error::BenchError;
+use crate::queue::Ground;
+
+/// How the executor is to be, and what a shortfall means.
+#[derive(Clone, Copy, Debug)]
+pub struct Footing {
+    /// The layout of its index.
+    pub rung: Rung,
+    /// The highest priority of the benchmark's tasks.
+    pub priority: Priority,
+    /// Whether to lock the process's memory.
+    pub lock_memory: bool,
+    /// Whether to measure at normal priority where no other is granted. The results say so.
+    pub allow_degraded: bool,
+}
+
+/// An executor on the ground's CPUs, and what it lacks, in sentences.
+pub(super) fn executor<P: RealTime>(
+    ground: &Ground,
+    footing: Footing,
+    priorities: &[Priority],
+) -> Result<(Executor<P>, Vec<String>), BenchError> {
+    let builder = Executor::<P>::builder(&ground.topology)
+        .cpus(ground.usable.clone())
+        .rung(footing.rung)
+        .lock_memory(footing.lock_memory)
+        // Compressors have large frames.
+        .stack_bytes(2 << 20)
+        // It would wake up in between, and what is measured has no budget.
+        .watchdog_period(None)
+        .priorities(priorities.iter().copied());
+    if footing.allow_degraded {
+        let (executor, degradations) = builder.build_degraded()?;
+        Ok((executor, degradations.iter().map(Degradation::to_string).collect()))
+    } else {
+        Ok((builder.build()?, Vec::new()))
+    }
+}
+
+/// Returns when the caller has the last hold of `shared`: tasks that are over let go of theirs a moment
+/// after they have told so.
+pub(super) fn released<P: Platform, T>(shared: &Arc<T>) {
+    while Arc::strong_count(shared) > 1 {
+        P::sleep(Duration::from_micros(100));
+    }
+}

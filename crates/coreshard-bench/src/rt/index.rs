@@ -1,0 +1,203 @@
+//! `bench rt index`: how fast each rung of the priority index is set and searched when all CPUs do
+//! both.
+//!
+//! **Method.** A thread pinned to each CPU, all released together; each sets its CPU's level (by turns
+//! to a random priority and to none) and then looks for the CPU at the lowest level below 99. The
+//! figure is operations, sets and searches alike, over the time from the release to the last thread's
+//! end. Where it is granted they have the least fixed priority, so that other load does not take turns
+//! with them: threads that do not run at the same time do not contend. A second, shorter storm has the first thread search only, and the others set only: what a
+//! search and a set cost while the other goes on. Runs of the rungs are interleaved, in an order that
+//! changes from run to run.
+
+use std::num::{NonZeroU64, NonZeroUsize};
+
+use coreshard_platform::{Policy, RealTime, ThreadHandle, ThreadSpec};
+use coreshard_rt::{PriorityIndex, Rung};
+use serde::{Deserialize, Serialize};
+
+use super::Spread;
+use super::storm::{Measured, Part, storm};
+use crate::error::BenchError;
+use crate::progress::Progress;
+use crate::queue::Ground;
+
+const DEFAULT_ROUNDS: u64 = 200_000;
+
+/// A benchmark of the priority index, ready to be run; the default climbs all rungs.
+#[derive(Clone, Debug)]
+pub struct IndexBench {
+    /// The rungs, in any order; reported from the oldest.
+    pub rungs: Vec<Rung>,
+    /// Threads, one for each of the first CPUs; by default all.
+    pub threads: Option<NonZeroUsize>,
+    /// How often each thread sets and searches in a run.
+    pub rounds: NonZeroU64,
+    /// The number of neighbouring CPUs that a search looks among; by default all CPUs.
+    pub group: Option<NonZeroUsize>,
+    /// Runs of each rung.
+    pub runs: NonZeroUsize,
+    /// Decides the levels, and the order of the rungs in each run.
+    pub seed: u64,
+}
+
+impl Default for IndexBench {
+    fn default() -> Self {
+        Self {
+            rungs: Rung::ALL.to_vec(),
+            threads: None,
+            rounds: NonZeroU64::new(DEFAULT_ROUNDS).expect("it is not 0"),
+            group: None,
+            runs: NonZeroUsize::new(7).expect("7 is not 0"),
+            seed: 0,
+        }
+    }
+}
+
+/// What `bench rt index` measured. Keys are only ever added after those there are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IndexResults {
+    /// The machine in one line.
+    pub machine: String,
+    /// The platform the code ran on: `host` or `sim`.
+    pub platform: String,
+    /// Threads, each pinned to a CPU of its own.
+    pub threads: usize,
+    /// The number of CPUs that a search looks among.
+    pub searched_cpus: usize,
+    /// How often each thread set and searched in each run.
+    pub rounds_per_thread: u64,
+    /// Runs of each rung, interleaved.
+    pub runs: usize,
+    /// One cell for each rung, from the oldest.
+    pub results: Vec<IndexCell>,
+    /// What a reader must know, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// The figures of one rung.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IndexCell {
+    /// The rung.
+    pub rung: String,
+    /// Sets and searches per second, all threads together: the median over the runs.
+    pub ops_per_sec: f64,
+    /// Those of the slowest run.
+    pub ops_per_sec_min: f64,
+    /// Those of the fastest run.
+    pub ops_per_sec_max: f64,
+    /// Operations per second over those of the first rung that was measured, run by run: the median.
+    pub over_first: f64,
+    /// The smallest such ratio of a run.
+    pub over_first_min: f64,
+    /// The largest such ratio of a run.
+    pub over_first_max: f64,
+    /// A search, while the other CPUs set their levels, in nanoseconds: the median over the runs.
+    pub find_ns: f64,
+    /// A set, while the other CPUs set theirs and one searches, in nanoseconds; 0 with one thread.
+    pub set_ns: f64,
+    /// Bytes of the index.
+    pub bytes: usize,
+}
+
+/// The least fixed priority, where it is granted: then the threads run at the same time whatever else
+/// the machine does, and for a few milliseconds at a stretch.
+fn policy<P: RealTime>() -> Policy {
+    let least = Policy::Fifo(1);
+    match P::spawn_as(ThreadSpec::default(), least, Box::new(|| {})) {
+        Ok(thread) => {
+            thread.join();
+            least
+        }
+        Err(_) => Policy::Normal,
+    }
+}
+
+impl IndexBench {
+    /// Runs the benchmark.
+    ///
+    /// # Errors
+    /// Where there is no rung, or the index or its threads cannot be had.
+    pub fn run<P: RealTime>(
+        &self,
+        ground: &Ground,
+        progress: &mut dyn Progress,
+    ) -> Result<IndexResults, BenchError> {
+        let rungs: Vec<Rung> =
+            Rung::ALL.into_iter().filter(|rung| self.rungs.contains(rung)).collect();
+        if rungs.is_empty() {
+            return Err(BenchError::no_rungs("rung of the priority index"));
+        }
+        let cpus = &ground.usable;
+        let threads = self.threads.map_or(cpus.len(), |threads| threads.get().min(cpus.len()));
+        let group = self.group.map(NonZeroUsize::get).filter(|group| *group < cpus.len());
+        let rounds = self.rounds.get();
+        let policy = policy::<P>();
+        let turn = |rung, part, rounds, run: usize| {
+            let what = (part, rounds, self.seed.wrapping_add(run as u64));
+            storm::<P>(rung, &ground.topology, cpus, (threads, group), what, policy)
+        };
+        let runs = self.runs.get();
+        progress.begin(runs * rungs.len());
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        let mut measured: Vec<Vec<[Measured; 2]>> = vec![Vec::new(); rungs.len()];
+        let mut notes = Vec::new();
+        if policy == Policy::Normal {
+            notes.push(
+                "no priority is granted, so other load takes turns with the threads".to_owned(),
+            );
+        }
+        let mut order: Vec<usize> = (0..rungs.len()).collect();
+        'runs: for run in 0..runs {
+            random.shuffle(&mut order);
+            for at in &order {
+                if progress.step(&rungs[*at]).is_break() {
+                    notes.push(format!("ended early: {run} of {runs} runs are whole"));
+                    break 'runs;
+                }
+                let mixed = turn(rungs[*at], Part::Mixed, rounds, run)?;
+                let apart = turn(rungs[*at], Part::Apart, rounds.div_ceil(4), run)?;
+                measured[*at].push([mixed, apart]);
+            }
+        }
+        // Runs that not every rung has had would make the ratios crooked.
+        let whole = measured.iter().map(Vec::len).min().unwrap_or(0);
+        measured.iter_mut().for_each(|runs| runs.truncate(whole));
+        let rate = |run: &[Measured; 2]| {
+            2.0 * rounds as f64 * threads as f64 * 1e9 / run[0].elapsed_ns.max(1) as f64
+        };
+        let cell = |(at, rung): (usize, &Rung)| -> Result<IndexCell, BenchError> {
+            let rates = Spread::of(measured[at].iter().map(rate));
+            let pairs = measured[at].iter().zip(&measured[0]);
+            let ratios = Spread::of(pairs.map(|(one, first)| rate(one) / rate(first)));
+            let index = PriorityIndex::<P>::new(*rung, &ground.topology, cpus)?.0;
+            Ok(IndexCell {
+                rung: rung.to_string(),
+                ops_per_sec: rates.median,
+                ops_per_sec_min: rates.min,
+                ops_per_sec_max: rates.max,
+                over_first: ratios.median,
+                over_first_min: ratios.min,
+                over_first_max: ratios.max,
+                find_ns: Spread::of(measured[at].iter().map(|run| run[1].first_ns_per_round))
+                    .median,
+                set_ns: Spread::of(measured[at].iter().map(|run| run[1].others_ns_per_round))
+                    .median,
+                bytes: index.bytes(),
+            })
+        };
+        let results: Result<Vec<_>, _> = match whole {
+            0 => Ok(Vec::new()),
+            _ => rungs.iter().enumerate().map(cell).collect(),
+        };
+        Ok(IndexResults {
+            machine: ground.name.clone(),
+            platform: ground.platform.clone(),
+            threads,
+            searched_cpus: group.unwrap_or(cpus.len()),
+            rounds_per_thread: rounds,
+            runs: whole,
+            results: results?,
+            notes,
+        })
+    }
+}

@@ -1,0 +1,181 @@
+//! `bench rt pi`: how many priority inversions are resolved per second.
+//!
+//! **Method**, that of pi_stress (rt-tests): groups of three tasks on one CPU. The one of low priority
+//! takes a lock with priority inheritance; the one of high priority waits for it; the one of medium
+//! priority runs until the inversion is resolved, and would run for ever without inheritance. Here each
+//! round's tasks are begun on the executor, so that each round also goes through the index.
+
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use coreshard_platform::{AtomicInt, Lock, Platform, RealTime, ThreadHandle, ThreadSpec};
+use coreshard_rt::{CpuChoice, Executor, InheritMutex, Priority};
+use coreshard_topology::CpuSet;
+use serde::{Deserialize, Serialize};
+
+use super::ground::{self, Footing, executor};
+use crate::error::BenchError;
+use crate::queue::Ground;
+
+/// A benchmark of inversions, ready to be run.
+#[derive(Clone, Debug)]
+pub struct PiBench {
+    /// The priority of the high task (those of the others are one and two below), rung and memory.
+    pub footing: Footing,
+    /// Groups, one for each of the first CPUs; by default as many as there are CPUs.
+    pub groups: Option<NonZeroUsize>,
+    /// Inversions of each group.
+    pub rounds: NonZeroU64,
+}
+
+/// What `bench rt pi` measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PiResults {
+    /// The machine in one line.
+    pub machine: String,
+    /// The platform the code ran on.
+    pub platform: String,
+    /// The rung of the priority index.
+    pub rung: String,
+    /// Groups of three.
+    pub groups: usize,
+    /// Inversions of each group.
+    pub rounds_per_group: u64,
+    /// Inversions resolved per second, all groups together.
+    pub inversions_per_sec: f64,
+    /// What a reader must know, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// A word that somebody waits for.
+struct Flag<P: Platform>(P::AtomicU32);
+
+impl<P: Platform> Flag<P> {
+    fn new() -> Self {
+        Self(P::AtomicU32::new(0))
+    }
+
+    fn raise(&self) {
+        self.0.store(1, Release);
+        P::wake_all(&raw const self.0);
+    }
+
+    fn is_raised(&self) -> bool {
+        self.0.load(Acquire) != 0
+    }
+
+    fn wait(&self) {
+        while !self.is_raised() {
+            P::wait(&self.0, 0, None);
+        }
+    }
+}
+
+struct Round<P: RealTime> {
+    lock: InheritMutex<P, ()>,
+    /// The low one has the lock.
+    is_held: Flag<P>,
+    is_resolved: Flag<P>,
+}
+
+struct Group<P: RealTime> {
+    executor: Arc<Executor<P>>,
+    /// High, medium, low.
+    priorities: [Priority; 3],
+    cpu: CpuChoice,
+}
+
+impl<P: RealTime> Group<P> {
+    /// The low one begins the others, which wait; holds the lock, and lets them go.
+    fn round(&self) -> Result<(), BenchError> {
+        let round = Arc::new(Round::<P> {
+            lock: InheritMutex::new(()),
+            is_held: Flag::new(),
+            is_resolved: Flag::new(),
+        });
+        let [high, medium, low] = self.priorities;
+        let (ours, executor, cpu) = (Arc::clone(&round), Arc::clone(&self.executor), self.cpu);
+        let begun = self.executor.spawn_in(low, cpu, None, move || {
+            let theirs = Arc::clone(&ours);
+            let hogs = move || {
+                theirs.is_held.wait();
+                while !theirs.is_resolved.is_raised() {
+                    P::spin_hint();
+                }
+            };
+            let medium = executor.spawn_in(medium, cpu, None, hogs)?;
+            let theirs = Arc::clone(&ours);
+            let waits = move || {
+                theirs.is_held.wait();
+                drop(theirs.lock.lock());
+                theirs.is_resolved.raise();
+            };
+            let high = executor.spawn_in(high, cpu, None, waits)?;
+            {
+                let _held = ours.lock.lock();
+                ours.is_held.raise();
+            }
+            Ok::<_, BenchError>((medium, high))
+        })?;
+        let (medium, high) = begun.join().map_err(BenchError::task)??;
+        high.join().map_err(BenchError::task)?;
+        medium.join().map_err(BenchError::task)
+    }
+}
+
+impl PiBench {
+    /// Runs the benchmark.
+    ///
+    /// # Errors
+    /// Where the priority leaves no room for two below it, or the executor, priorities included, cannot
+    /// be had: without them the medium task would not be preempted, and nothing be resolved.
+    pub fn run<P: RealTime>(&self, ground: &Ground) -> Result<PiResults, BenchError> {
+        let high = self.footing.priority;
+        let [medium, low] = [1, 2].map(|below| Priority::new(high.get().saturating_sub(below)));
+        let priorities = [high, medium?, low?];
+        let footing = Footing { allow_degraded: false, ..self.footing };
+        let (executor, notes) = executor::<P>(ground, footing, &priorities)?;
+        let executor = Arc::new(executor);
+        let groups = self.groups.map_or(ground.usable.len(), NonZeroUsize::get);
+        let rounds = self.rounds.get();
+        let failed = Arc::new(Lock::<P, Option<BenchError>>::new(None));
+        let begin = P::now();
+        let mut drivers = Vec::with_capacity(groups);
+        for (number, cpu) in ground.usable.iter().cycle().take(groups).enumerate() {
+            let cpus = CpuSet::from_iter([cpu]);
+            let cpu = executor.index().choice(&cpus)?;
+            let group = Group { executor: Arc::clone(&executor), priorities, cpu };
+            let failed = Arc::clone(&failed);
+            let spec = ThreadSpec {
+                name: format!("group-{number}"),
+                affinity: Some(cpus),
+                ..ThreadSpec::default()
+            };
+            let drive = move || {
+                for _ in 0..rounds {
+                    if let Err(error) = group.round() {
+                        *failed.lock() = Some(error);
+                        return;
+                    }
+                }
+            };
+            drivers.push(P::spawn(spec, Box::new(drive))?);
+        }
+        drivers.into_iter().for_each(ThreadHandle::join);
+        let elapsed_ns = P::now().ns_since(begin).max(1);
+        ground::released::<P, _>(&executor);
+        if let Some(error) = failed.lock().take() {
+            return Err(error);
+        }
+        Ok(PiResults {
+            machine: ground.name.clone(),
+            platform: ground.platform.clone(),
+            rung: self.footing.rung.to_string(),
+            groups,
+            rounds_per_group: rounds,
+            inversions_per_sec: (groups as u64 * rounds) as f64 * 1e9 / elapsed_ns as f64,
+            notes,
+        })
+    }
+}

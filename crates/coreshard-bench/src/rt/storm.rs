@@ -1,0 +1,145 @@
+//! Threads that set and search one index at the same time.
+
+use std::sync::Arc;
+
+use coreshard_platform::{ByteAtomics, Lock, Policy, RealTime, ThreadHandle, ThreadSpec, Time};
+use coreshard_rt::{CpuChoice, Level, Priority, PriorityIndex, Rung, Seat};
+use coreshard_topology::{CpuId, CpuSet, Topology};
+
+use crate::error::BenchError;
+use crate::queue::gate::Gate;
+
+/// The priorities of a storm's tasks: few, as programs have them.
+const PRIORITIES: [u8; 4] = [20, 50, 80, 99];
+
+/// What the threads of a storm do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Each sets and searches by turns.
+    Mixed,
+    /// The first one searches, and the others set.
+    Apart,
+}
+
+/// A storm's figures.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Measured {
+    /// From the release of the threads to the last one's end.
+    pub(super) elapsed_ns: u64,
+    /// What each of the first thread's rounds took.
+    pub(super) first_ns_per_round: f64,
+    /// The mean of the others.
+    pub(super) others_ns_per_round: f64,
+}
+
+struct Shared<P: ByteAtomics> {
+    index: Arc<PriorityIndex<P>>,
+    gate: Gate<P>,
+    part: Part,
+    rounds: u64,
+    ends: Lock<P, Vec<(usize, Time, Time)>>,
+}
+
+/// One storm: an index over `cpus`, and a thread pinned to each of the first `threads` of them. A
+/// search looks among the `group` CPUs around the searcher, or all.
+pub(super) fn storm<P: RealTime>(
+    rung: Rung,
+    topology: &Topology,
+    cpus: &CpuSet,
+    (threads, group): (usize, Option<usize>),
+    (part, rounds, seed): (Part, u64, u64),
+    policy: Policy,
+) -> Result<Measured, BenchError> {
+    let (index, seats) = PriorityIndex::<P>::new(rung, topology, cpus)?;
+    let all: Vec<CpuId> = cpus.iter().collect();
+    let shared = Arc::new(Shared {
+        index,
+        gate: Gate::new(threads),
+        part,
+        rounds,
+        ends: Lock::new(Vec::with_capacity(threads)),
+    });
+    let mut running = Vec::with_capacity(threads);
+    let mut spare = Vec::new();
+    for (at, seat) in seats.into_iter().enumerate() {
+        if at >= threads {
+            spare.push(seat);
+            continue;
+        }
+        let around = group.map_or(&all[..], |group| {
+            let start = at / group * group;
+            &all[start..all.len().min(start + group)]
+        });
+        let allowed = shared.index.choice(&around.iter().copied().collect())?;
+        let spec = ThreadSpec {
+            name: format!("storm-{at}"),
+            affinity: Some([seat.cpu()].into_iter().collect()),
+            ..ThreadSpec::default()
+        };
+        let theirs = Arc::clone(&shared);
+        let random = fastrand::Rng::with_seed(seed ^ at as u64);
+        match P::spawn_as(spec, policy, Box::new(move || theirs.run(at, seat, allowed, random))) {
+            Ok(thread) => running.push(thread),
+            Err(error) => {
+                shared.gate.give_up();
+                running.into_iter().for_each(ThreadHandle::join);
+                return Err(error.into());
+            }
+        }
+    }
+    shared.gate.wait_for_all();
+    let released = P::now();
+    shared.gate.open();
+    shared.gate.wait_until_left();
+    running.into_iter().for_each(ThreadHandle::join);
+    drop(spare);
+    let mut ends = std::mem::take(&mut *shared.ends.lock());
+    ends.sort_by_key(|end| end.0);
+    let per_round =
+        |(_, begin, end): &(usize, Time, Time)| end.ns_since(*begin) as f64 / rounds as f64;
+    let last = ends.iter().map(|end| end.2).max().unwrap_or(released);
+    let others = ends.get(1..).unwrap_or_default();
+    Ok(Measured {
+        elapsed_ns: last.ns_since(released),
+        first_ns_per_round: ends.first().map_or(0.0, per_round),
+        others_ns_per_round: others.iter().map(per_round).sum::<f64>() / others.len().max(1) as f64,
+    })
+}
+
+impl<P: ByteAtomics> Shared<P> {
+    fn run(&self, at: usize, mut seat: Seat<P>, allowed: CpuChoice, mut random: fastrand::Rng) {
+        // Drawn beforehand, so that the storm is made of the index alone.
+        let levels: Vec<Level> = (0..256)
+            .map(|turn| {
+                let priority = PRIORITIES[random.usize(..PRIORITIES.len())];
+                let busy = Priority::new(priority).map_or(Level::TOP, Priority::level);
+                if turn % 2 == 0 { busy } else { Level::IDLE }
+            })
+            .collect();
+        let cpu = seat.cpu();
+        if !self.gate.pass() {
+            return;
+        }
+        let begin = P::now();
+        match (self.part, at) {
+            (Part::Mixed, _) => {
+                for round in 0..self.rounds {
+                    seat.set(levels[round as usize % levels.len()]);
+                    self.search(&allowed, cpu);
+                }
+            }
+            (Part::Apart, 0) => (0..self.rounds).for_each(|_| self.search(&allowed, cpu)),
+            (Part::Apart, _) => {
+                (0..self.rounds).for_each(|round| seat.set(levels[round as usize % levels.len()]));
+            }
+        }
+        let end = P::now();
+        self.ends.lock().push((at, begin, end));
+        self.gate.leave();
+    }
+
+    #[inline]
+    fn search(&self, allowed: &CpuChoice, near: CpuId) {
+        std::hint::black_box(self.index.find(Priority::MAX.level(), allowed, near));
+    }
+}

@@ -1,0 +1,124 @@
+//! The benchmarks in small, on real threads.
+
+use std::num::{NonZeroU64, NonZeroUsize};
+
+use coreshard_platform::Host;
+use coreshard_rt::Rung;
+use coreshard_topology::{Topology, Usable};
+
+use super::*;
+use crate::progress::Unwatched;
+use crate::queue::Ground;
+
+fn host() -> Ground {
+    let topology = Topology::host().unwrap();
+    let usable = Usable::host(&topology).unwrap();
+    Ground {
+        name: "a machine".to_owned(),
+        platform: "host".to_owned(),
+        usable: usable.cpus().clone(),
+        cpu_quota: usable.quota_cpus(),
+        topology,
+        laid_over: None,
+    }
+}
+
+#[test]
+fn every_rung_of_the_index_is_measured_in_every_run() {
+    let bench = IndexBench {
+        rounds: NonZeroU64::new(2_000).unwrap(),
+        runs: NonZeroUsize::new(3).unwrap(),
+        rungs: vec![Rung::PerLlc, Rung::Packed],
+        ..IndexBench::default()
+    };
+    let results = bench.run::<Host>(&host(), &mut Unwatched).unwrap();
+    let names: Vec<_> = results.results.iter().map(|cell| cell.rung.as_str()).collect();
+    assert_eq!((names, results.runs), (vec!["packed", "per-llc"], 3));
+    for cell in &results.results {
+        let range = [cell.ops_per_sec_min, cell.ops_per_sec, cell.ops_per_sec_max];
+        assert!(range[0] > 0.0 && range.is_sorted(), "{cell:?}");
+        assert!(cell.find_ns > 0.0 && cell.bytes > 0, "{cell:?}");
+    }
+    assert_eq!(results.results[0].over_first, 1.0);
+    let none = IndexBench { rungs: Vec::new(), ..bench };
+    assert!(none.run::<Host>(&host(), &mut Unwatched).is_err());
+}
+
+#[test]
+fn a_spread_is_the_median_and_the_range() {
+    let spread = |runs: &[f64]| {
+        let Spread { median, min, max } = Spread::of(runs.iter().copied());
+        [median, min, max]
+    };
+    assert_eq!(spread(&[3.0, 1.0, 2.0]), [2.0, 1.0, 3.0]);
+    assert_eq!(spread(&[4.0, 1.0]), [2.5, 1.0, 4.0]);
+    assert_eq!(spread(&[]), [0.0; 3]);
+}
+
+fn footing() -> Footing {
+    Footing {
+        rung: Rung::PerLlc,
+        priority: coreshard_rt::Priority::new(60).unwrap(),
+        lock_memory: false,
+        allow_degraded: true,
+    }
+}
+
+#[test]
+fn cyclic_counts_every_wake_up_and_has_the_keys_of_cyclictest() {
+    let bench = CyclicBench {
+        footing: footing(),
+        threads: NonZeroUsize::new(2),
+        interval: std::time::Duration::from_micros(500),
+        cycles: NonZeroU64::new(20).unwrap(),
+        distance: std::time::Duration::from_micros(100),
+    };
+    let results = bench.run::<Host>(&host()).unwrap();
+    assert_eq!(results.thread.len(), 2);
+    for thread in results.thread.values() {
+        assert_eq!((thread.cycles, thread.histogram.values().sum::<u64>()), (20, 20));
+        assert!(thread.min <= thread.max && thread.avg <= thread.max as f64 + 1.0, "{thread:?}");
+    }
+    assert!(
+        results.p50_ns > 0 && results.p50_ns <= results.p99_ns && results.p99_ns <= results.max_ns
+    );
+    let json = serde_json::to_value(&results).unwrap();
+    for key in ["file_version", "num_threads", "resolution_in_ns", "thread"] {
+        assert!(!json[key].is_null(), "{key}");
+    }
+    for key in ["histogram", "cycles", "min", "max", "avg", "cpu", "node"] {
+        assert!(!json["thread"]["1"][key].is_null(), "{key}");
+    }
+}
+
+#[test]
+fn inversions_are_resolved_or_priorities_are_named_as_missing() {
+    let bench = PiBench {
+        footing: footing(),
+        groups: NonZeroUsize::new(2),
+        rounds: NonZeroU64::new(20).unwrap(),
+    };
+    match bench.run::<Host>(&host()) {
+        Ok(results) => assert!(results.inversions_per_sec > 0.0 && results.groups == 2),
+        Err(error) => assert!(error.to_string().contains("RLIMIT_RTPRIO"), "{error}"),
+    }
+    let low = coreshard_rt::Priority::new(2).unwrap();
+    let bench = PiBench { footing: Footing { priority: low, ..footing() }, ..bench };
+    assert!(bench.run::<Host>(&host()).is_err(), "there is no priority two below it");
+}
+
+#[test]
+fn all_frames_are_transcoded() {
+    let bench = TranscodeBench {
+        footing: footing(),
+        instance_cpus: NonZeroUsize::new(8).unwrap(),
+        instances: NonZeroUsize::new(2),
+        frames: NonZeroU64::new(5).unwrap(),
+        under_way: NonZeroUsize::new(2).unwrap(),
+        slices: NonZeroUsize::new(3).unwrap(),
+    };
+    let results = bench.run::<Host, _>(&host(), Compression { bytes: 5_000 }).unwrap();
+    assert_eq!((results.frames, results.tasks), (10, 10 * 3 * 4));
+    assert!(results.frames_per_sec > 0.0);
+    assert!(results.work_share > 0.0, "{results:?}");
+}

@@ -1,0 +1,91 @@
+//! `coreshard bench rt transcode`.
+
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::time::Duration;
+
+use coreshard::Host;
+use coreshard_bench::rt::{Compression, Computing, Footing, TranscodeBench};
+use coreshard_report::rt as report;
+use coreshard_sim::Sim;
+
+use super::{FootingArgs, OutputArgs, WhereArgs, each_rung};
+
+/// The stages of a simulated slice: as many as the real work has.
+const STAGES: usize = 4;
+
+/// The options of `coreshard bench rt transcode`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// CPUs of an instance
+    #[arg(long, value_name = "N", default_value = "8")]
+    instance_cpus: NonZeroUsize,
+
+    /// Instances [default: as many as there are CPUs for]
+    #[arg(long, value_name = "N")]
+    instances: Option<NonZeroUsize>,
+
+    /// Frames of each instance
+    #[arg(long, value_name = "N", default_value = "200")]
+    frames: NonZeroU64,
+
+    /// Frames of an instance that are under way at once
+    #[arg(long, value_name = "N", default_value = "2")]
+    under_way: NonZeroUsize,
+
+    /// Slices of a frame, each with a task for each of its four stages
+    #[arg(long, value_name = "N", default_value = "8")]
+    slices: NonZeroUsize,
+
+    /// Bytes of a slice, on this machine
+    #[arg(long, value_name = "N", default_value = "16384")]
+    slice_bytes: NonZeroUsize,
+
+    /// How long a simulated stage computes, in microseconds
+    #[arg(long, value_name = "US", default_value_t = 20)]
+    stage_us: u64,
+
+    /// Use the first N CPUs alone
+    #[arg(long, value_name = "N")]
+    cpus: Option<NonZeroUsize>,
+
+    /// Show N of the lines that CPUs take from one another
+    #[arg(long, value_name = "N", requires = "machine")]
+    c2c: Option<usize>,
+
+    #[command(flatten)]
+    footing: FootingArgs,
+
+    #[command(flatten)]
+    place: WhereArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let bench = |footing: Footing| TranscodeBench {
+        footing,
+        instance_cpus: args.instance_cpus,
+        instances: args.instances,
+        frames: args.frames,
+        under_way: args.under_way,
+        slices: args.slices,
+    };
+    let file = args.output.open()?;
+    let time = Duration::from_micros(args.stage_us);
+    let runs = each_rung(
+        &args.place,
+        args.cpus.map(NonZeroUsize::get),
+        &args.footing,
+        args.c2c,
+        |ground, footing| {
+            bench(footing).run::<Host, _>(ground, Compression { bytes: args.slice_bytes.get() })
+        },
+        |ground, footing| {
+            let work = Computing { stages: STAGES, time, compute: Sim::compute };
+            bench(footing).run::<Sim, _>(ground, work)
+        },
+        |results, notes| drop(results.notes.splice(0..0, notes)),
+    )?;
+    args.output.write(file, &runs, &report::transcode(&runs))
+}

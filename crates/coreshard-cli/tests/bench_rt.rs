@@ -1,0 +1,73 @@
+//! `coreshard bench rt`: on this machine in small, and on a simulated one.
+
+use std::fs;
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use serde_json::Value;
+
+fn coreshard(arguments: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("coreshard").expect("the command is built");
+    command.args(["bench", "rt"]).args(arguments);
+    command
+}
+
+#[test]
+fn the_index_is_measured_here_and_simulated_the_same_each_time() {
+    coreshard(&["index", "--rounds", "500", "--runs", "2"])
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("per-llc").and(predicate::str::contains("× packed")));
+    let simulated =
+        ["index", "--machine", "xeon-hcc-2s", "--cpus", "24", "--rounds", "20", "--json", "-"];
+    let once = || coreshard(&simulated).assert().success().get_output().stdout.clone();
+    let first = once();
+    assert_eq!(first, once());
+    let results: Value = serde_json::from_slice(&first).unwrap();
+    assert_eq!((&results["platform"], &results["threads"]), (&"sim".into(), &24.into()));
+    assert_eq!(results["results"].as_array().unwrap().len(), 4);
+    let lines = [&simulated[..7], &["--rungs", "packed", "--c2c", "3"]].concat();
+    coreshard(&lines).assert().success().stdout(predicate::str::contains("PackedLevel.count"));
+}
+
+#[test]
+fn cyclic_writes_cyclictests_keys_and_a_page_with_pictures() {
+    let folder = tempfile::tempdir().unwrap();
+    let [json, page] = ["c.json", "c.html"].map(|name| folder.path().join(name));
+    let small = ["cyclic", "--cycles", "20", "--interval-us", "500", "--allow-degraded"];
+    coreshard(&small)
+        .args(["--no-memory-lock", "--threads", "1", "--json"])
+        .arg(&json)
+        .arg("--html")
+        .arg(&page)
+        .assert()
+        .success();
+    let results: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(results["thread"]["0"]["cycles"], 20);
+    assert!(fs::read_to_string(page).unwrap().contains("<svg"));
+}
+
+#[test]
+fn pipelines_and_inversions_run_on_a_simulated_machine() {
+    let machine = ["--machine", "xeon-hcc-2s", "--cpus", "16", "--rungs", "packed,per-llc"];
+    coreshard(&[&["transcode", "--frames", "3", "--priority", "99"], &machine[..]].concat())
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("2 instances of 8 CPUs, priority 99"));
+    coreshard(&[&["pi", "--rounds", "5", "--groups", "4"], &machine[..]].concat())
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("4 groups of three"));
+}
+
+#[test]
+fn what_cannot_be_is_a_clear_sentence() {
+    coreshard(&["cyclic", "--priority", "100"])
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("the priority 100 is not allowed; allowed are 1 to 99"));
+    coreshard(&["index", "--rungs", "striped"])
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("there are packed, padded, split and per-llc"));
+}

@@ -1,0 +1,35 @@
+//! Atomics of one byte, and fences: what a structure needs in which each CPU writes a byte of its
+//! own.
+
+use std::sync::atomic::{self, Ordering};
+
+use crate::{AtomicInt, Platform};
+
+/// A platform whose code may publish single bytes with plain stores, and order them with fences.
+///
+/// Apart from [`Platform`], since few structures need it: a byte that one CPU writes beside those of
+/// others costs no locked instruction, but then only a fence can order it before a later load.
+pub trait ByteAtomics: Platform {
+    /// An 8-bit atomic.
+    type AtomicU8: AtomicInt<u8>;
+
+    /// Orders everything before it before everything after it, a store before a later load
+    /// included, as [`std::sync::atomic::fence`] with `SeqCst` does.
+    #[track_caller]
+    fn fence();
+
+    /// Stands between two sequentially consistent accesses whose order matters, of which the first
+    /// is a read-modify-write. Nothing where such accesses are what they say; a model checker that
+    /// knows sequential consistency by its fences alone puts one here.
+    #[inline(always)]
+    fn fence_of_model() {}
+}
+
+impl ByteAtomics for crate::Host {
+    type AtomicU8 = atomic::AtomicU8;
+
+    #[inline(always)]
+    fn fence() {
+        atomic::fence(Ordering::SeqCst);
+    }
+}

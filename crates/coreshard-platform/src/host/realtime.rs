@@ -1,0 +1,397 @@
+//! Fixed priorities, locked memory and priority inheritance on Linux.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::sync::atomic::AtomicU32;
+use std::sync::mpsc;
+use std::sync::{Mutex, Once, PoisonError};
+use std::time::Duration;
+use std::{fs, io, ptr};
+
+use super::{Host, HostThread, cpu, thread};
+use crate::{
+    InheritError, LockedMemory, MemoryLockError, Policy, PolicyError, RealTime, RealTimeLimits,
+    SpawnError, ThreadHandle, ThreadId, ThreadSpec, Throttle, Time,
+};
+
+const SCHED_DEADLINE: u32 = 6;
+const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
+/// futex(2), since Linux 5.14: like FUTEX_LOCK_PI, with the monotonic clock.
+const FUTEX_LOCK_PI2: i32 = 13;
+const CAP_IPC_LOCK: u32 = 14;
+const CAP_SYS_NICE: u32 = 23;
+
+/// How much of a new thread's stack is used once, where it cannot be asked for: less than any stack.
+const FALLBACK_BYTES: usize = 16 << 10;
+
+/// sched_setattr(2).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+impl From<Policy> for SchedAttr {
+    fn from(policy: Policy) -> Self {
+        let plain = Self {
+            size: size_of::<Self>() as u32,
+            flags: SCHED_FLAG_RESET_ON_FORK,
+            ..Self::default()
+        };
+        let fixed = |policy: i32, priority: u8| Self {
+            policy: policy.unsigned_abs(),
+            priority: priority.into(),
+            ..plain
+        };
+        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        match policy {
+            Policy::Normal => fixed(libc::SCHED_OTHER, 0),
+            Policy::Fifo(priority) => fixed(libc::SCHED_FIFO, priority),
+            Policy::RoundRobin(priority) => fixed(libc::SCHED_RR, priority),
+            Policy::Deadline { runtime, period } => Self {
+                policy: SCHED_DEADLINE,
+                runtime_ns: ns(runtime),
+                deadline_ns: ns(period),
+                period_ns: ns(period),
+                ..plain
+            },
+        }
+    }
+}
+
+impl SchedAttr {
+    fn policy(&self) -> Policy {
+        let priority = u8::try_from(self.priority).unwrap_or(0);
+        match self.policy as i32 {
+            libc::SCHED_FIFO => Policy::Fifo(priority),
+            libc::SCHED_RR => Policy::RoundRobin(priority),
+            _ if self.policy == SCHED_DEADLINE => Policy::Deadline {
+                runtime: Duration::from_nanos(self.runtime_ns),
+                period: Duration::from_nanos(self.period_ns),
+            },
+            _ => Policy::Normal,
+        }
+    }
+}
+
+/// The policy of a thread of this process; 0 is the calling one.
+fn policy_of(thread: u32) -> io::Result<SchedAttr> {
+    let mut attr = SchedAttr::default();
+    let bytes = size_of::<SchedAttr>();
+    // SAFETY: the structure is live, and as long as is said.
+    let rc = unsafe { libc::syscall(libc::SYS_sched_getattr, thread, &raw mut attr, bytes, 0) };
+    if rc == 0 { Ok(attr) } else { Err(io::Error::last_os_error()) }
+}
+
+fn set_policy(thread: u32, policy: Policy) -> Result<(), PolicyError> {
+    let attr = SchedAttr::from(policy);
+    let rc = match policy {
+        // The older call, which leaves the nice value as it is.
+        Policy::Normal => {
+            let parameter = [0_i32];
+            // SAFETY: the parameter is live, and one integer on Linux.
+            unsafe {
+                let policy = libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK;
+                libc::syscall(libc::SYS_sched_setscheduler, thread, policy, parameter.as_ptr())
+            }
+        }
+        // SAFETY: the structure is live and says its own size.
+        _ => unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw const attr, 0) },
+    };
+    let refused = |reason| {
+        PolicyError::refused(policy, reason, soft_limit(libc::RLIMIT_RTPRIO).unwrap_or(99) as u8)
+    };
+    if rc != 0 {
+        return Err(refused(io::Error::last_os_error()));
+    }
+    let found = policy_of(thread).map_err(refused)?;
+    if found.policy() == policy && found.flags & SCHED_FLAG_RESET_ON_FORK != 0 {
+        return Ok(());
+    }
+    Err(PolicyError::read_back(policy, found.policy()))
+}
+
+/// The limit in force; `None` for no limit.
+fn soft_limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is live for the kernel to fill.
+    let rc = unsafe { libc::getrlimit(resource, &raw mut limit) };
+    (rc == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// Whether the calling thread has a capability; false where that cannot be told.
+fn has_capability(number: u32) -> bool {
+    field_of("/proc/thread-self/status", "CapEff:")
+        .and_then(|text| u64::from_str_radix(&text, 16).ok())
+        .is_some_and(|set| set & (1 << number) != 0)
+}
+
+/// The first word after `key`, at the beginning of a line of a file.
+fn field_of(path: &str, key: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    line.split_whitespace().next().map(str::to_owned)
+}
+
+fn status_bytes(key: &str) -> u64 {
+    let kib = field_of("/proc/self/status", key).and_then(|text| text.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+fn throttle() -> Option<Throttle> {
+    let number = |name: &str| -> Option<i64> {
+        fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?.trim().parse().ok()
+    };
+    let runtime = u64::try_from(number("sched_rt_runtime_us")?).ok()?;
+    let period = u64::try_from(number("sched_rt_period_us")?).ok()?;
+    let [runtime, period] = [runtime, period].map(Duration::from_micros);
+    (runtime < period).then_some(Throttle { runtime, period })
+}
+
+/// Puts the calling thread's whole stack into memory.
+fn prefault_stack() {
+    if populate_stack().is_err() {
+        // A kernel before 5.14: a part of it, by use.
+        use_stack(FALLBACK_BYTES);
+    }
+}
+
+fn populate_stack() -> io::Result<()> {
+    let mut start = ptr::null_mut();
+    let mut bytes = 0;
+    // SAFETY: the attributes are initialised by the first call and destroyed by the last; the other
+    // pointers are live for the call to fill.
+    let rc = unsafe {
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        let rc = libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes);
+        if rc != 0 {
+            return Err(io::Error::from_raw_os_error(rc));
+        }
+        let rc = libc::pthread_attr_getstack(&raw const attributes, &raw mut start, &raw mut bytes);
+        libc::pthread_attr_destroy(&raw mut attributes);
+        rc
+    };
+    if rc != 0 {
+        return Err(io::Error::from_raw_os_error(rc));
+    }
+    // SAFETY: the range is this thread's stack; populating it changes no content.
+    let rc = unsafe { libc::madvise(start, bytes, libc::MADV_POPULATE_WRITE) };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[inline(never)]
+fn use_stack(bytes: usize) {
+    // A frame may hold a copy or two of it.
+    const STEP: usize = 4 << 10;
+    let used = std::hint::black_box([1_u8; STEP]);
+    if bytes > STEP {
+        use_stack(bytes - STEP);
+    }
+    std::hint::black_box(&used);
+}
+
+thread_local! {
+    static HOLDER: Cell<u32> = const { Cell::new(0) };
+}
+
+extern "C" fn forget_holder() {
+    HOLDER.set(0);
+}
+
+#[cold]
+fn learn_holder() -> u32 {
+    static AFTER_FORK: Once = Once::new();
+    // SAFETY: the handler writes a constant-initialised thread-local of the thread that forked.
+    AFTER_FORK.call_once(|| unsafe {
+        libc::pthread_atfork(None, None, Some(forget_holder));
+    });
+    let ThreadId(id) = cpu::this_thread();
+    HOLDER.set(id);
+    id
+}
+
+/// How many hold the lock on memory, and whether this process had locked it itself before.
+static MEMORY: Mutex<(usize, bool)> = Mutex::new((0, false));
+
+fn unlock_memory() {
+    let mut memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
+    memory.0 -= 1;
+    if memory.0 == 0 && !memory.1 {
+        // SAFETY: changes how memory is kept, not what is in it.
+        unsafe { libc::munlockall() };
+    }
+}
+
+fn futex_inheriting(
+    word: &AtomicU32,
+    operation: i32,
+    until: Option<&libc::timespec>,
+) -> io::Result<()> {
+    loop {
+        // SAFETY: the word is a live, aligned 32-bit integer for the whole call (a borrow), and the
+        // time is null or a live timespec.
+        let rc = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                operation | libc::FUTEX_PRIVATE_FLAG,
+                0,
+                until.map_or(ptr::null(), ptr::from_ref),
+            )
+        };
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            _ if rc == 0 => return Ok(()),
+            // EAGAIN: the holder is about to exit; a signal: look again.
+            Some(libc::EINTR | libc::EAGAIN) => {}
+            _ => return Err(error),
+        }
+    }
+}
+
+fn timespec(ns: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: libc::time_t::try_from(ns / 1_000_000_000).unwrap_or(libc::time_t::MAX),
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    }
+}
+
+impl RealTime for Host {
+    fn spawn_as(
+        spec: ThreadSpec,
+        policy: Policy,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> Result<HostThread, SpawnError> {
+        let name = spec.name.clone();
+        let (report, outcome) = mpsc::sync_channel(1);
+        let prepared = move || {
+            let set = set_policy(0, policy);
+            let ready = set.is_ok();
+            prefault_stack();
+            // The creator waits for this message, so the channel is open.
+            drop(report.send(set));
+            if ready {
+                body();
+            }
+        };
+        let thread = thread::spawn(spec, Box::new(prepared))?;
+        match outcome.recv() {
+            Ok(Ok(())) => Ok(thread),
+            Ok(Err(error)) => {
+                thread.join();
+                let kind = error_kind(&error);
+                Err(SpawnError::refused(name, io::Error::new(kind, error)))
+            }
+            Err(mpsc::RecvError) => {
+                Err(SpawnError::refused(name, io::Error::other("it ended at its start")))
+            }
+        }
+    }
+
+    fn set_policy(ThreadId(thread): ThreadId, policy: Policy) -> Result<(), PolicyError> {
+        set_policy(thread, policy)
+    }
+
+    fn policy() -> Policy {
+        // Every thread can be asked about itself.
+        policy_of(0).map_or(Policy::Normal, |attr| attr.policy())
+    }
+
+    fn sleep_to(moment: Time) {
+        let until = timespec(moment.as_ns());
+        loop {
+            // SAFETY: the time is a live timespec; no remainder is asked for.
+            let rc = unsafe {
+                libc::clock_nanosleep(
+                    libc::CLOCK_MONOTONIC,
+                    libc::TIMER_ABSTIME,
+                    &raw const until,
+                    ptr::null_mut(),
+                )
+            };
+            if rc != libc::EINTR {
+                return;
+            }
+        }
+    }
+
+    #[inline]
+    fn holder_word() -> u32 {
+        match HOLDER.get() {
+            0 => learn_holder(),
+            known => known,
+        }
+    }
+
+    fn lock_inheriting(word: &AtomicU32, until: Option<Time>) -> Result<(), InheritError> {
+        let until = until.map(|until| timespec(until.as_ns()));
+        let mut locked = futex_inheriting(word, FUTEX_LOCK_PI2, until.as_ref());
+        let is_old = |error: &io::Error| error.raw_os_error() == Some(libc::ENOSYS);
+        if until.is_none() && locked.as_ref().is_err_and(is_old) {
+            locked = futex_inheriting(word, libc::FUTEX_LOCK_PI, None);
+        }
+        locked.map_err(|error| match error.raw_os_error() {
+            Some(libc::ETIMEDOUT) => InheritError::TimedOut,
+            Some(libc::EDEADLK) => InheritError::WouldDeadlock,
+            _ => InheritError::Unsupported,
+        })
+    }
+
+    fn unlock_inheriting(word: &AtomicU32) {
+        // Refused only where the caller does not hold it, which its guard rules out.
+        let _ = futex_inheriting(word, libc::FUTEX_UNLOCK_PI, None);
+    }
+
+    fn real_time_limits() -> RealTimeLimits {
+        let unprivileged = soft_limit(libc::RLIMIT_RTPRIO).unwrap_or(99).min(99) as u8;
+        let locks_all = has_capability(CAP_IPC_LOCK);
+        RealTimeLimits {
+            priority: if has_capability(CAP_SYS_NICE) { 99 } else { unprivileged },
+            locked_bytes: soft_limit(libc::RLIMIT_MEMLOCK).filter(|_| !locks_all),
+            throttle: throttle(),
+        }
+    }
+
+    fn lock_memory() -> Result<LockedMemory, MemoryLockError> {
+        let mut memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
+        if memory.0 == 0 {
+            let locked_before = status_bytes("VmLck:") > 0;
+            // SAFETY: changes how memory is kept, not what is in it.
+            let rc = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) };
+            if rc != 0 {
+                let reason = io::Error::last_os_error();
+                let limit = Self::real_time_limits().locked_bytes;
+                return Err(MemoryLockError::new(status_bytes("VmSize:"), limit, reason));
+            }
+            memory.1 = locked_before;
+        }
+        memory.0 += 1;
+        Ok(LockedMemory::new(Some(unlock_memory)))
+    }
+
+    fn page_faults() -> u64 {
+        // SAFETY: an all-zero rusage is valid, and live for the kernel to fill.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+            usage
+        };
+        usage.ru_minflt.unsigned_abs() + usage.ru_majflt.unsigned_abs()
+    }
+}
+
+fn error_kind(error: &PolicyError) -> io::ErrorKind {
+    let reason = std::error::Error::source(error).and_then(|it| it.downcast_ref::<io::Error>());
+    reason.map_or(io::ErrorKind::Other, io::Error::kind)
+}
+
+#[cfg(test)]
+#[path = "realtime_tests.rs"]
+mod tests;

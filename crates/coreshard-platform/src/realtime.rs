@@ -1,0 +1,239 @@
+//! What a real-time runtime asks of a platform, beyond what every runtime does.
+
+use std::time::Duration;
+use std::{fmt, io};
+
+use crate::{ByteAtomics, SpawnError, ThreadId, ThreadSpec, Time};
+
+/// A platform whose threads may have fixed priorities.
+pub trait RealTime: ByteAtomics {
+    /// Starts a thread as [`Platform::spawn`](crate::Platform::spawn) does, and returns when it runs
+    /// with `policy`, read back, and its stack is in memory. Threads and processes that it starts are
+    /// scheduled normally.
+    ///
+    /// # Errors
+    /// As [`Platform::spawn`](crate::Platform::spawn), and where the policy cannot be had.
+    fn spawn_as(
+        spec: ThreadSpec,
+        policy: Policy,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> Result<Self::Thread, SpawnError>;
+
+    /// Gives a thread of this process another policy, and reads it back.
+    ///
+    /// # Errors
+    /// Where there is no such thread, or the policy is refused.
+    fn set_policy(thread: ThreadId, policy: Policy) -> Result<(), PolicyError>;
+
+    /// How the calling thread is scheduled, without what it was lent.
+    fn policy() -> Policy;
+
+    /// Sleeps until a moment of the monotonic clock.
+    fn sleep_to(moment: Time);
+
+    /// The number by which a lock with priority inheritance names the calling thread as its holder:
+    /// not 0, and below 2³⁰. Cheap.
+    fn holder_word() -> u32;
+
+    /// Takes a lock with priority inheritance whose word was not 0: sleeps until it is free, and
+    /// lends the calling thread's priority to its holder meanwhile. The word then has the caller's
+    /// [`holder_word`](Self::holder_word) in its low 30 bits.
+    ///
+    /// # Errors
+    /// Where the time is over, or the wait would never end.
+    fn lock_inheriting(word: &Self::AtomicU32, until: Option<Time>) -> Result<(), InheritError>;
+
+    /// Frees a lock with priority inheritance whose word was not the holder's alone: hands it to the
+    /// waiter of the highest priority, and returns what was borrowed.
+    fn unlock_inheriting(word: &Self::AtomicU32);
+
+    /// What this process may have.
+    fn real_time_limits() -> RealTimeLimits;
+
+    /// Keeps all memory of the process, present and future, from being paged out, until the value
+    /// returned is dropped.
+    ///
+    /// # Errors
+    /// Where the limit on locked memory is too low.
+    fn lock_memory() -> Result<LockedMemory, MemoryLockError>;
+
+    /// The page faults of the calling thread so far, minor and major.
+    fn page_faults() -> u64;
+}
+
+/// How a thread is scheduled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// With fairness, as all threads are by default.
+    #[default]
+    Normal,
+    /// Before all threads of a lower priority, until it waits (SCHED_FIFO). 1 to 99.
+    Fifo(u8),
+    /// As `Fifo`, but threads of equal priority take turns (SCHED_RR). 1 to 99.
+    RoundRobin(u8),
+    /// Before all of the above: at most `runtime` in each `period` (SCHED_DEADLINE).
+    Deadline {
+        /// How long it may run in a period.
+        runtime: Duration,
+        /// The period, and the deadline in it.
+        period: Duration,
+    },
+}
+
+impl Policy {
+    /// The fixed priority, where it has one.
+    pub const fn priority(self) -> Option<u8> {
+        match self {
+            Self::Fifo(priority) | Self::RoundRobin(priority) => Some(priority),
+            Self::Normal | Self::Deadline { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Normal => f.write_str("SCHED_OTHER"),
+            Self::Fifo(priority) => write!(f, "SCHED_FIFO {priority}"),
+            Self::RoundRobin(priority) => write!(f, "SCHED_RR {priority}"),
+            Self::Deadline { runtime, period } => {
+                write!(f, "SCHED_DEADLINE {} of {} µs", runtime.as_micros(), period.as_micros())
+            }
+        }
+    }
+}
+
+/// Why a thread cannot be scheduled as asked for.
+#[derive(Debug)]
+pub struct PolicyError {
+    asked: Policy,
+    found: Result<Policy, io::Error>,
+    highest: u8,
+}
+
+impl PolicyError {
+    /// The platform refused `asked`; without privilege, priorities up to `highest` are allowed.
+    pub fn refused(asked: Policy, reason: io::Error, highest: u8) -> Self {
+        Self { asked, found: Err(reason), highest }
+    }
+
+    /// The platform set another policy than the one asked for.
+    pub fn read_back(asked: Policy, found: Policy) -> Self {
+        Self { asked, found: Ok(found), highest: 0 }
+    }
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { asked, found, highest } = self;
+        match found {
+            Ok(found) => write!(f, "{asked} was asked for, but the kernel set {found}"),
+            Err(reason) => {
+                write!(f, "{asked} was refused ({reason}): RLIMIT_RTPRIO is {highest}, and ")?;
+                match asked.priority() {
+                    Some(priority) => write!(f, "{priority} or CAP_SYS_NICE is needed"),
+                    None => f.write_str("CAP_SYS_NICE is needed"),
+                }?;
+                f.write_str("; a control group without real-time runtime refuses it too")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.found.as_ref().err().map(|error| error as _)
+    }
+}
+
+/// What a process may have of real time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RealTimeLimits {
+    /// The highest fixed priority; 0 for none.
+    pub priority: u8,
+    /// How much memory may be locked, in bytes; `None` for all.
+    pub locked_bytes: Option<u64>,
+    /// How much of a period real-time threads may run on a CPU together; `None` where that is not
+    /// limited.
+    pub throttle: Option<Throttle>,
+}
+
+/// The limit of real-time threads on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Throttle {
+    /// How long they may run in a period.
+    pub runtime: Duration,
+    /// The period.
+    pub period: Duration,
+}
+
+impl Throttle {
+    /// The part of a CPU that they may have, 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.runtime.as_secs_f64() / self.period.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+}
+
+/// Why a lock with priority inheritance was not had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InheritError {
+    /// The time is over.
+    TimedOut,
+    /// The caller holds it, or waits for itself over other locks.
+    WouldDeadlock,
+    /// The platform has no such locks.
+    Unsupported,
+}
+
+/// Proof that memory is locked; dropped, it is unlocked, unless it was locked before.
+#[derive(Debug)]
+pub struct LockedMemory {
+    unlock: Option<fn()>,
+}
+
+impl LockedMemory {
+    /// Calls `unlock` when it is dropped.
+    pub fn new(unlock: Option<fn()>) -> Self {
+        Self { unlock }
+    }
+}
+
+impl Drop for LockedMemory {
+    fn drop(&mut self) {
+        if let Some(unlock) = self.unlock {
+            unlock();
+        }
+    }
+}
+
+/// Why memory cannot be locked.
+#[derive(Debug)]
+pub struct MemoryLockError {
+    needed_bytes: u64,
+    limit_bytes: Option<u64>,
+    reason: io::Error,
+}
+
+impl MemoryLockError {
+    /// The process has `needed_bytes` to lock, and the platform refused.
+    pub fn new(needed_bytes: u64, limit_bytes: Option<u64>, reason: io::Error) -> Self {
+        Self { needed_bytes, limit_bytes, reason }
+    }
+}
+
+impl fmt::Display for MemoryLockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "memory cannot be locked ({}): ", self.reason)?;
+        match self.limit_bytes {
+            Some(limit) => write!(f, "RLIMIT_MEMLOCK is {limit} bytes, and ")?,
+            None => write!(f, "RLIMIT_MEMLOCK is unlimited; ")?,
+        }
+        write!(f, "{} bytes or CAP_IPC_LOCK are needed", self.needed_bytes)
+    }
+}
+
+impl std::error::Error for MemoryLockError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.reason)
+    }
+}

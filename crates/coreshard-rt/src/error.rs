@@ -1,0 +1,133 @@
+//! What can be wrong with what a caller asks for. Each sentence names the thing, what was given, and
+//! what is allowed.
+
+use std::fmt;
+use std::time::Duration;
+
+use coreshard_platform::{MemoryLockError, SpawnError};
+use coreshard_topology::CpuSet;
+
+/// Why something cannot be had as asked for.
+#[derive(Debug)]
+pub struct RtError {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Priority { given: u8 },
+    TooManyCpus { given: usize, most: usize },
+    NoCpu,
+    OutsideCpus { given: CpuSet, allowed: CpuSet },
+    Rung { given: String },
+    Period,
+    Deadline { given: Duration, period: Duration },
+    Budget { given: Duration, deadline: Duration },
+    NoBudget,
+    Utilisation { sum: f64, limit: f64 },
+    Thread(SpawnError),
+    MemoryLock(MemoryLockError),
+}
+
+impl RtError {
+    pub(crate) fn priority(given: u8) -> Self {
+        Self { kind: Kind::Priority { given } }
+    }
+
+    pub(crate) fn too_many_cpus(given: usize, most: usize) -> Self {
+        Self { kind: Kind::TooManyCpus { given, most } }
+    }
+
+    pub(crate) fn no_cpu() -> Self {
+        Self { kind: Kind::NoCpu }
+    }
+
+    pub(crate) fn outside_cpus(given: &CpuSet, allowed: &CpuSet) -> Self {
+        Self { kind: Kind::OutsideCpus { given: given.clone(), allowed: allowed.clone() } }
+    }
+
+    pub(crate) fn rung(given: &str) -> Self {
+        Self { kind: Kind::Rung { given: given.to_owned() } }
+    }
+
+    pub(crate) fn period() -> Self {
+        Self { kind: Kind::Period }
+    }
+
+    pub(crate) fn deadline(given: Duration, period: Duration) -> Self {
+        Self { kind: Kind::Deadline { given, period } }
+    }
+
+    pub(crate) fn budget(given: Duration, deadline: Duration) -> Self {
+        Self { kind: Kind::Budget { given, deadline } }
+    }
+
+    pub(crate) fn no_budget() -> Self {
+        Self { kind: Kind::NoBudget }
+    }
+
+    pub(crate) fn utilisation(sum: f64, limit: f64) -> Self {
+        Self { kind: Kind::Utilisation { sum, limit } }
+    }
+
+    pub(crate) fn thread(error: SpawnError) -> Self {
+        Self { kind: Kind::Thread(error) }
+    }
+
+    pub(crate) fn memory_lock(error: MemoryLockError) -> Self {
+        Self { kind: Kind::MemoryLock(error) }
+    }
+}
+
+impl fmt::Display for RtError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::Priority { given } => {
+                write!(f, "the priority {given} is not allowed; allowed are 1 to 99")
+            }
+            Kind::TooManyCpus { given, most } => {
+                write!(f, "{given} CPUs are too many for a priority index; allowed are 1 to {most}")
+            }
+            Kind::NoCpu => f.write_str("the set of allowed CPUs is empty; at least one is needed"),
+            Kind::OutsideCpus { given, allowed } => {
+                write!(f, "CPUs {given} are not among the allowed ones, which are {allowed}")
+            }
+            Kind::Rung { given } => {
+                write!(
+                    f,
+                    "{given:?} is no rung of the priority index; \
+                     there are packed, padded, split and per-llc"
+                )
+            }
+            Kind::Period => f.write_str("the period is 0; allowed are periods above 0"),
+            Kind::Deadline { given, period } => write!(
+                f,
+                "the deadline is {given:?} after each activation; allowed are deadlines above 0 and up \
+                 to the period, which is {period:?}"
+            ),
+            Kind::Budget { given, deadline } => write!(
+                f,
+                "the budget is {given:?}; allowed are budgets above 0 and up to the deadline, which is \
+                 {deadline:?}"
+            ),
+            Kind::NoBudget => f.write_str("a task by deadline has no budget; it needs one above 0"),
+            Kind::Utilisation { sum, limit } => write!(
+                f,
+                "no CPU has room for the task: with it, the least used one would be promised {sum:.3} of \
+                 its time; at most {limit:.3} is allowed"
+            ),
+            Kind::Thread(error) => error.fmt(f),
+            Kind::MemoryLock(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RtError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            Kind::Thread(error) => Some(error),
+            Kind::MemoryLock(error) => Some(error),
+            _ => None,
+        }
+    }
+}

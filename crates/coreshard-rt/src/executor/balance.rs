@@ -1,0 +1,271 @@
+//! Which CPU runs which task: push and pull. `README.md` has the protocol.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+
+use coreshard_platform::{AtomicInt, RealTime};
+use coreshard_topology::CpuId;
+
+use super::Shared;
+use super::cpu::{CpuState, Lane};
+use super::waiting::Task;
+use crate::index::CpuChoice;
+use crate::level::Level;
+
+/// What a lane does after a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LaneGoes {
+    /// It has its next order.
+    On,
+    ToSleep,
+    /// It is a lane no more.
+    Home,
+}
+
+impl<P: RealTime> Shared<P> {
+    /// Begins a task on the CPU that runs the least important work, or lets it wait near `near`.
+    pub(super) fn place(&self, mut task: Task, near: CpuId) {
+        let level = task.priority.level();
+        let mut tries = 0;
+        while let Some((cpu, _)) = self.index.find(level, &task.allowed, near) {
+            tries += 1;
+            self.most_tries(tries);
+            match self.start_on(cpu, task, false) {
+                None => return,
+                // Another task was faster, so this is no storm: each try that fails is another's
+                // success.
+                Some(back) => task = back,
+            }
+        }
+        let home = self.home_of(&task, near);
+        let (priority, allowed, id) = (task.priority, task.allowed, task.id);
+        if !self.wait_at(home, task) {
+            return;
+        }
+        // The task is published; from here on a CPU that comes down sees it. One that came down
+        // before is found here: see "At rest" in the index's README.
+        P::fence();
+        let near = self.cpus[home].id;
+        while let Some((cpu, _)) = self.index.find(level, &allowed, near) {
+            tries += 1;
+            self.most_tries(tries);
+            let Some(task) = self.take_back(home, |state| state.waiting.take_id(priority, id))
+            else {
+                return; // It runs, or is on its way.
+            };
+            match self.start_on(cpu, task, false) {
+                None => return,
+                Some(back) => {
+                    if !self.wait_at(home, back) {
+                        return;
+                    }
+                    P::fence();
+                }
+            }
+        }
+    }
+
+    /// Begins a task on a CPU, or gives it back where that runs something as important by now.
+    fn start_on(&self, cpu: CpuId, task: Task, pulled: bool) -> Option<Task> {
+        let cpu = &self.cpus[self.place_of(cpu)];
+        let mut state = cpu.lock();
+        if !state.takes(task.priority) {
+            state.stats.too_late += 1;
+            return Some(task);
+        }
+        let lane = state.assign(task);
+        state.stats.pulled += u64::from(pulled);
+        state.publish();
+        drop(state);
+        lane.parker.unpark();
+        None
+    }
+
+    /// The CPU where a task waits: `near`, if it may run there.
+    fn home_of(&self, task: &Task, near: CpuId) -> usize {
+        let near = self.places.get(near.index()).copied().flatten();
+        let allowed = |place: &usize| self.index.is_allowed(&task.allowed, self.cpus[*place].id);
+        near.filter(allowed)
+            .or_else(|| (0..self.cpus.len()).find(allowed))
+            .expect("a task's set of CPUs is not empty")
+    }
+
+    /// Lets a task wait at a CPU, or begins it there, if that is possible by now. True if it waits.
+    fn wait_at(&self, home: usize, task: Task) -> bool {
+        let cpu = &self.cpus[home];
+        let mut state = cpu.lock();
+        if state.takes(task.priority) {
+            let lane = state.assign(task);
+            state.publish();
+            drop(state);
+            lane.parker.unpark();
+            return false;
+        }
+        state.stats.waited += 1;
+        self.reach(home, &mut state, &task.allowed);
+        state.waiting.push(task);
+        self.publish_waiting(home, &state);
+        true
+    }
+
+    fn take_back(
+        &self,
+        place: usize,
+        take: impl FnOnce(&mut CpuState<P>) -> Option<Task>,
+    ) -> Option<Task> {
+        let mut state = self.cpus[place].lock();
+        let task = take(&mut state);
+        self.publish_waiting(place, &state);
+        task
+    }
+
+    /// Tells the other CPUs how important what waits at this one is. Whoever lays a task to wait passes a
+    /// fence afterwards.
+    fn publish_waiting(&self, place: usize, state: &CpuState<P>) {
+        let top = u32::from(state.waiting.top().get());
+        let cpu = &self.cpus[place];
+        if cpu.top_waiting.load(Relaxed) != top {
+            // Release: who sees it sees that this CPU is its peer. The lock has one writer at a time.
+            cpu.top_waiting.store(top, Release);
+        }
+    }
+
+    /// Names the CPU at `home` to all those that a task which is to wait there might run on.
+    fn reach(&self, home: usize, state: &mut CpuState<P>, allowed: &CpuChoice) {
+        if state.reached.contains(allowed) {
+            return;
+        }
+        for cpu in &self.index.cpus_of(allowed) {
+            let peers = &self.cpus[self.place_of(cpu)].peers;
+            peers[home / 64].fetch_or(1 << (home % 64), SeqCst);
+        }
+        state.reached.join(allowed);
+    }
+
+    /// A task of `level` is over at a CPU, on the lane `own` or on a thread of its own.
+    pub(super) fn leave(&self, place: usize, level: Level, own: Option<&Arc<Lane<P>>>) -> LaneGoes {
+        let cpu = &self.cpus[place];
+        let mut state = cpu.lock();
+        if let Some(own) = own {
+            let lane = &mut state.lanes[level.index()];
+            if !lane.as_ref().is_some_and(|lane| Arc::ptr_eq(lane, own)) {
+                // The watchdog has put another one in its place, and has counted the task out.
+                return LaneGoes::Home;
+            }
+            state.running[level.index()] = None;
+        }
+        state.leave(level);
+        let woken = self.next_here(place, &mut state);
+        let now = state.level();
+        let may_pull = state.online && now < level;
+        drop(state);
+        let goes = match (&woken, own) {
+            (Some(lane), Some(own)) if Arc::ptr_eq(lane, own) => LaneGoes::On,
+            (Some(lane), _) => {
+                lane.parker.unpark();
+                LaneGoes::ToSleep
+            }
+            (None, _) => LaneGoes::ToSleep,
+        };
+        if may_pull {
+            self.pull(place);
+        }
+        goes
+    }
+
+    /// Assigns the most important task that waits at a CPU, if it can begin, and tells the index.
+    fn next_here(&self, place: usize, state: &mut CpuState<P>) -> Option<Arc<Lane<P>>> {
+        let here = self.cpus[place].id;
+        let level = state.level();
+        let next = if state.online {
+            state.waiting.take(level, |task| self.index.is_allowed(&task.allowed, here))
+        } else {
+            None
+        };
+        let lane = next.map(|task| state.assign(task));
+        if lane.is_some() {
+            self.publish_waiting(place, state);
+        }
+        state.publish();
+        lane
+    }
+
+    /// A CPU has come down without one of its lanes' being done.
+    pub(super) fn take_waiting(&self, place: usize) {
+        let mut state = self.cpus[place].lock();
+        let lane = self.next_here(place, &mut state);
+        drop(state);
+        if let Some(lane) = lane {
+            lane.parker.unpark();
+        }
+        self.pull(place);
+    }
+
+    /// The CPU has come down: takes what waits elsewhere and is more important than what runs here.
+    pub(super) fn pull(&self, place: usize) {
+        let here = self.cpus[place].id;
+        let mut passed = [0_u64; crate::index::MAX_INDEX_CPUS / 64];
+        loop {
+            let level = {
+                let state = self.cpus[place].lock();
+                if !state.online {
+                    return;
+                }
+                state.level()
+            };
+            // The level was published before this look, with a fence.
+            let Some(from) = self.most_urgent(place, level, &passed) else { return };
+            let taken = self.take_back(from, |state| {
+                state.waiting.take(level, |task| self.index.is_allowed(&task.allowed, here))
+            });
+            match taken.map(|task| self.start_on(here, task, true)) {
+                // It may have been the best of that CPU only: another may have a better one.
+                Some(None) => {}
+                Some(Some(back)) => self.place(back, here),
+                // Nothing for this CPU there. What comes later comes with its own push.
+                None => passed[from / 64] |= 1 << (from % 64),
+            }
+        }
+    }
+
+    /// The CPU at which the most important task above `level` waits, of those that the CPU at `here` may
+    /// have tasks from, without those passed over.
+    fn most_urgent(&self, here: usize, level: Level, passed: &[u64]) -> Option<usize> {
+        let mut best = None;
+        let mut bound = u32::from(level.get());
+        for (at, word) in self.cpus[here].peers.iter().enumerate() {
+            let mut bits = word.load(SeqCst) & !passed[at];
+            while bits != 0 {
+                let place = at * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                // Ordered after this CPU's level by the fence in its publishing.
+                let top = self.cpus[place].top_waiting.load(SeqCst);
+                if top > bound {
+                    (best, bound) = (Some(place), top);
+                }
+            }
+        }
+        best
+    }
+
+    /// Takes a CPU out: what waits there goes elsewhere, what was begun there ends there.
+    pub(super) fn take_offline(&self, place: usize) {
+        let cpu = &self.cpus[place];
+        let mut state = cpu.lock();
+        state.online = false;
+        state.seat.withdraw();
+        let moved = state.waiting.drain();
+        self.publish_waiting(place, &state);
+        drop(state);
+        moved.into_iter().for_each(|task| self.place(task, cpu.id));
+    }
+
+    /// Takes a CPU back.
+    pub(super) fn bring_online(&self, place: usize) {
+        let mut state = self.cpus[place].lock();
+        state.online = true;
+        state.publish();
+        drop(state);
+        self.pull(place);
+    }
+}

@@ -1,0 +1,230 @@
+//! Describing an executor, and what it lacks.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coreshard_platform::{
+    AtomicInt, Lock, Padded, PerCpuCounter, Policy, RealTime, ThreadHandle, ThreadSpec,
+};
+use coreshard_topology::{CpuSet, Topology};
+
+use super::admission::Admitted;
+use super::cpu::Cpu;
+use super::timer::Timers;
+use super::{Executor, Shared};
+use crate::error::RtError;
+use crate::index::{PriorityIndex, Rung};
+use crate::level::Priority;
+
+/// What is left to normal threads where real-time ones are not limited otherwise: as the Linux kernel's
+/// default.
+const UTILISATION_LIMIT: f64 = 0.95;
+
+const STACK_BYTES: usize = 256 << 10;
+
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    pub(super) round_robin: bool,
+    pub(super) stack_bytes: usize,
+    pub(super) budget: Option<Duration>,
+    pub(super) watchdog_period: Option<Duration>,
+    pub(super) utilisation_limit: f64,
+}
+
+/// Something of real time that the machine does not grant, and how the executor runs without it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Degradation {
+    /// Tasks run at normal priority: in no order of importance, and behind any load.
+    Priorities(RtError),
+    /// Memory may be paged out, so a task may have to wait for it.
+    MemoryLock(RtError),
+    /// No watchdog is above the tasks: one of the highest priority that runs away is found only when
+    /// it pauses.
+    Watchdog(RtError),
+}
+
+impl fmt::Display for Degradation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Priorities(error) => {
+                write!(f, "degraded: tasks run at normal priority, since {error}")
+            }
+            Self::MemoryLock(error) => {
+                write!(f, "degraded: tasks may wait for paged-out memory, since {error}")
+            }
+            Self::Watchdog(error) => {
+                write!(f, "degraded: the watchdog is not above all tasks, since {error}")
+            }
+        }
+    }
+}
+
+/// Describes an [`Executor`].
+#[derive(Debug)]
+pub struct ExecutorBuilder<P: RealTime> {
+    topology: Topology,
+    cpus: Option<CpuSet>,
+    rung: Rung,
+    lock_memory: bool,
+    priorities: Vec<Priority>,
+    options: Options,
+    _platform: std::marker::PhantomData<fn(P)>,
+}
+
+impl<P: RealTime> ExecutorBuilder<P> {
+    pub(super) fn new(topology: Topology) -> Self {
+        let throttle = P::real_time_limits().throttle;
+        let share = throttle.map_or(UTILISATION_LIMIT, |limit| limit.share());
+        Self {
+            topology,
+            cpus: None,
+            rung: Rung::default(),
+            lock_memory: false,
+            priorities: Vec::new(),
+            options: Options {
+                round_robin: false,
+                stack_bytes: STACK_BYTES,
+                budget: None,
+                watchdog_period: Some(Duration::from_millis(10)),
+                utilisation_limit: share.min(UTILISATION_LIMIT),
+            },
+            _platform: std::marker::PhantomData,
+        }
+    }
+
+    /// The CPUs to use; all that are online by default.
+    #[must_use]
+    pub fn cpus(mut self, cpus: CpuSet) -> Self {
+        self.cpus = Some(cpus);
+        self
+    }
+
+    /// The layout of the index; the best one known by default.
+    #[must_use]
+    pub fn rung(mut self, rung: Rung) -> Self {
+        self.rung = rung;
+        self
+    }
+
+    /// Whether tasks of equal priority on one CPU take turns (SCHED_RR) where threads of their own run
+    /// them, as periodic ones do. By default first come, first served.
+    #[must_use]
+    pub fn round_robin(mut self, round_robin: bool) -> Self {
+        self.options.round_robin = round_robin;
+        self
+    }
+
+    /// Whether to keep the whole process's memory from being paged out, while the executor lives.
+    #[must_use]
+    pub fn lock_memory(mut self, lock: bool) -> Self {
+        self.lock_memory = lock;
+        self
+    }
+
+    /// Priorities whose threads are started at once, rather than with their first task.
+    #[must_use]
+    pub fn priorities(mut self, priorities: impl IntoIterator<Item = Priority>) -> Self {
+        self.priorities = priorities.into_iter().collect();
+        self
+    }
+
+    /// The size of a thread's stack, in bytes, which is in memory from the start; 256 KiB by default.
+    #[must_use]
+    pub fn stack_bytes(mut self, bytes: usize) -> Self {
+        self.options.stack_bytes = bytes;
+        self
+    }
+
+    /// The CPU time after which a task without a budget of its own is taken for a runaway, and demoted;
+    /// by default there is no such limit.
+    #[must_use]
+    pub fn budget(mut self, budget: Option<Duration>) -> Self {
+        self.options.budget = budget;
+        self
+    }
+
+    /// How often the watchdog looks; `None` for no watchdog. By default every 10 ms.
+    #[must_use]
+    pub fn watchdog_period(mut self, period: Option<Duration>) -> Self {
+        self.options.watchdog_period = period;
+        self
+    }
+
+    /// Starts the executor with all that it is to have.
+    ///
+    /// # Errors
+    /// Where the CPUs cannot be used, or the machine does not grant priorities, locked memory or a
+    /// watchdog above the tasks; the text says what is needed.
+    pub fn build(self) -> Result<Executor<P>, RtError> {
+        let (executor, degradations) = self.build_degraded()?;
+        match degradations.into_iter().next() {
+            None => Ok(executor),
+            Some(
+                Degradation::Priorities(error)
+                | Degradation::MemoryLock(error)
+                | Degradation::Watchdog(error),
+            ) => Err(error),
+        }
+    }
+
+    /// Starts the executor with what the machine grants, and says what it lacks. Nothing is lacking
+    /// where the list is empty.
+    ///
+    /// # Errors
+    /// Where the CPUs cannot be used, or threads cannot be had even at normal priority.
+    pub fn build_degraded(self) -> Result<(Executor<P>, Vec<Degradation>), RtError> {
+        let Self { topology, cpus, rung, lock_memory, priorities, options, .. } = self;
+        let cpus = cpus.unwrap_or_else(|| topology.online().clone());
+        let (index, seats) = PriorityIndex::new(rung, &topology, &cpus)?;
+        let mut degradations = Vec::new();
+        let highest = priorities.iter().max().copied().unwrap_or(Priority::MIN);
+        let granted = grants::<P>(Policy::Fifo(highest.get()));
+        let has_priorities = granted.is_ok();
+        degradations.extend(granted.err().map(Degradation::Priorities));
+        let memory = if lock_memory {
+            let locked = P::lock_memory().map_err(RtError::memory_lock);
+            locked.map_err(|error| degradations.push(Degradation::MemoryLock(error))).ok()
+        } else {
+            None
+        };
+        let last = cpus.last().map_or(0, |cpu| cpu.index());
+        let mut places = vec![None; last + 1];
+        cpus.iter().enumerate().for_each(|(place, cpu)| places[cpu.index()] = Some(place));
+        let admitted = Admitted::new(cpus.len(), options.utilisation_limit);
+        let shared = Arc::new(Shared {
+            cpus: seats.into_iter().map(|seat| Padded::new(Cpu::new(seat, cpus.len()))).collect(),
+            index,
+            places: places.into(),
+            options,
+            has_priorities,
+            prepared: std::array::from_fn(|_| P::AtomicU64::new(0)),
+            preparing: Lock::new(()),
+            threads: Lock::new(Vec::new()),
+            next_ids: (0..=cpus.len()).map(|_| Padded::new(P::AtomicU64::new(0))).collect(),
+            most_tries: P::AtomicU32::new(0),
+            accepted: PerCpuCounter::new(last + 1),
+            finished: PerCpuCounter::new(last + 1),
+            ends: P::AtomicU32::new(0),
+            timers: Timers::new(),
+            periodics: Lock::new(Vec::new()),
+            admitted: Lock::new(admitted),
+            incidents: Lock::new(Vec::new()),
+        });
+        // From here on a failure ends what was started.
+        let executor = Executor { shared, _memory: memory };
+        for priority in priorities {
+            executor.prepare(priority)?;
+        }
+        let watched = executor.shared.start_watchdog()?;
+        degradations.extend(watched.filter(|_| has_priorities).map(Degradation::Watchdog));
+        Ok((executor, degradations))
+    }
+}
+
+/// Whether a thread may have a policy: one tries.
+pub(super) fn grants<P: RealTime>(policy: Policy) -> Result<(), RtError> {
+    let spec = ThreadSpec { name: "rt-try".to_owned(), ..ThreadSpec::default() };
+    P::spawn_as(spec, policy, Box::new(|| {})).map(ThreadHandle::join).map_err(RtError::thread)
+}

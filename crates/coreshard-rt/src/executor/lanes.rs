@@ -1,0 +1,103 @@
+//! The threads of an executor: one for each CPU and priority in use.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use coreshard_platform::{AtomicInt, Policy, RealTime, ThreadSpec};
+
+use super::Shared;
+use super::balance::LaneGoes;
+use super::cpu::{Lane, Order};
+use crate::error::RtError;
+use crate::level::Priority;
+
+impl<P: RealTime> Shared<P> {
+    /// Sees to it that every CPU has a lane of `priority`.
+    pub(super) fn prepare(self: &Arc<Self>, priority: Priority) -> Result<(), RtError> {
+        let level = priority.level().index();
+        let (word, bit) = (&self.prepared[level / 64], 1 << (level % 64));
+        // Acquire pairs with the Release below: the lanes are seen.
+        if word.load(Acquire) & bit != 0 {
+            return Ok(());
+        }
+        let _preparing = self.preparing.lock();
+        for place in 0..self.cpus.len() {
+            if self.cpus[place].lock().lanes[level].is_none() {
+                let lane = self.new_lane(place, priority)?;
+                self.cpus[place].lock().lanes[level] = Some(lane);
+            }
+        }
+        word.fetch_or(bit, Release);
+        Ok(())
+    }
+
+    /// Starts the thread of a lane; the caller puts it into its place.
+    pub(super) fn new_lane(
+        self: &Arc<Self>,
+        place: usize,
+        priority: Priority,
+    ) -> Result<Arc<Lane<P>>, RtError> {
+        let lane = Lane::new();
+        let (theirs, shared) = (Arc::clone(&lane), Arc::clone(self));
+        let name = format!("rt-{}-{priority}", self.cpus[place].id);
+        let body = move || shared.work(place, priority, &theirs);
+        self.start_thread(name, Some(place), self.policy_of(priority), Box::new(body))?;
+        Ok(lane)
+    }
+
+    /// How a thread of a priority is scheduled, as far as that was granted.
+    pub(super) fn policy_of(&self, priority: Priority) -> Policy {
+        match (self.has_priorities, self.options.round_robin) {
+            (false, _) => Policy::Normal,
+            (true, false) => Policy::Fifo(priority.get()),
+            (true, true) => Policy::RoundRobin(priority.get()),
+        }
+    }
+
+    /// Starts a thread that is joined when the executor ends.
+    pub(super) fn start_thread(
+        &self,
+        name: String,
+        place: Option<usize>,
+        policy: Policy,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> Result<(), RtError> {
+        let affinity = place.map(|place| [self.cpus[place].id].into_iter().collect());
+        let spec = ThreadSpec {
+            name,
+            affinity,
+            stack_bytes: Some(self.options.stack_bytes),
+            ..ThreadSpec::default()
+        };
+        let thread = P::spawn_as(spec, policy, body).map_err(RtError::thread)?;
+        self.threads.lock().push(thread);
+        Ok(())
+    }
+
+    /// The life of a lane.
+    fn work(&self, place: usize, priority: Priority, lane: &Arc<Lane<P>>) {
+        let level = priority.level();
+        lane.begins();
+        loop {
+            lane.parker.park();
+            loop {
+                let order = std::mem::replace(&mut *lane.order.lock(), Order::Rest);
+                let task = match order {
+                    Order::Rest => break,
+                    Order::End => return,
+                    Order::Run(task) => task,
+                };
+                // What a task throws is its handle's; this is for one whose handle throws.
+                drop(panic::catch_unwind(AssertUnwindSafe(task.run)));
+                let goes = self.leave(place, level, Some(lane));
+                self.finished.add(1);
+                match goes {
+                    LaneGoes::On => {}
+                    LaneGoes::ToSleep => break,
+                    LaneGoes::Home => return,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! The executor: tasks of fixed priorities on many CPUs.
+//!
+//! Who may touch what:
+//!
+//! 1. What runs and waits at a CPU is under that CPU's lock, which lends priority. Nobody holds two of
+//!    these locks, and no code of a user's runs under one.
+//! 2. A CPU's seat in the index lies under its lock, so the index has one writer for each CPU.
+//! 3. Each CPU's `top_waiting` is written under its lock and read by anybody. A bit of a CPU's `peers` is
+//!    set under the lock of the CPU that it stands for, and stays.
+//! 4. A lane is a thread of one CPU and one priority. The kernel preempts among the lanes of a CPU; the
+//!    executor only says which task is begun where.
+//!
+//! `README.md` tells why no task waits for a CPU that it might have.
+
+mod admission;
+mod balance;
+mod builder;
+mod cpu;
+mod deadlines;
+mod handle;
+mod lanes;
+mod periodic;
+mod timer;
+mod waiting;
+mod watchdog;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::time::Duration;
+
+use coreshard_platform::{
+    AtomicInt, Lock, LockedMemory, Padded, PerCpuCounter, RealTime, ThreadHandle, ThreadSpec,
+};
+use coreshard_topology::{CpuId, CpuSet};
+
+use crate::error::RtError;
+use crate::index::{CpuChoice, PriorityIndex};
+use crate::level::{Level, Priority};
+use builder::Options;
+pub use builder::{Degradation, ExecutorBuilder};
+use cpu::Cpu;
+pub use cpu::CpuStats;
+pub use deadlines::DeadlineHeap;
+pub use handle::{TaskHandle, TaskPanic};
+pub use periodic::{Activation, Overrun, Periodic, PeriodicHandle, PeriodicStats, Urgency};
+pub use timer::TimerHandle;
+use waiting::Task;
+pub use watchdog::Incident;
+
+struct Shared<P: RealTime> {
+    index: Arc<PriorityIndex<P>>,
+    cpus: Box<[Padded<Cpu<P>>]>,
+    /// By CPU number: the place in `cpus`.
+    places: Box<[Option<usize>]>,
+    options: Options,
+    has_priorities: bool,
+    /// One bit for each level: every CPU has its lane. Read by each spawn, written with the first task
+    /// of a priority.
+    prepared: [P::AtomicU64; 2],
+    /// Held by who starts lanes.
+    preparing: Lock<P, ()>,
+    threads: Lock<P, Vec<P::Thread>>,
+    /// By the place of the CPU that a task is begun on: the next task's number there. One counter for
+    /// all would be a line that every CPU writes.
+    next_ids: Box<[Padded<P::AtomicU64>]>,
+    most_tries: P::AtomicU32,
+    /// Tasks that were given to CPUs, and those that are over.
+    accepted: PerCpuCounter<P>,
+    finished: PerCpuCounter<P>,
+    /// 1 from the end on.
+    ends: P::AtomicU32,
+    timers: timer::Timers<P>,
+    periodics: Lock<P, Vec<Arc<periodic::Control<P>>>>,
+    admitted: Lock<P, admission::Admitted>,
+    incidents: Lock<P, Vec<Incident>>,
+}
+
+/// Runs tasks of fixed priorities on some CPUs.
+///
+/// On each CPU there is a thread for each priority in use, scheduled SCHED_FIFO and pinned, so that the
+/// kernel preempts between tasks. A task begins on the CPU that runs the least important work among
+/// those it may use, or waits until there is one below its priority. A task that has begun stays on its
+/// CPU.
+///
+/// ```
+/// use coreshard_platform::Host;
+/// use coreshard_rt::{Executor, Priority};
+/// use coreshard_topology::Topology;
+///
+/// let machine = Topology::host()?;
+/// // Without privilege the same program runs, at normal priority, and can say so.
+/// let (executor, degradations) = Executor::<Host>::builder(&machine).build_degraded()?;
+/// for degradation in &degradations {
+///     eprintln!("{degradation}");
+/// }
+/// let sum = executor.spawn(Priority::new(40)?, || (1..=10).sum::<u32>())?;
+/// assert_eq!(sum.join()?, 55);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Dropped, it runs what was accepted, ends its threads, and unlocks what it locked.
+pub struct Executor<P: RealTime> {
+    shared: Arc<Shared<P>>,
+    _memory: Option<LockedMemory>,
+}
+
+/// What a CPU does, as [`Executor::snapshot`] finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CpuSnapshot {
+    /// The CPU.
+    pub cpu: CpuId,
+    /// Whether it is used.
+    pub online: bool,
+    /// The level of what was begun there.
+    pub level: Level,
+    /// The tasks that wait there: priority, and the CPUs that each may use.
+    pub waiting: Vec<(Priority, CpuSet)>,
+    /// What has happened there.
+    pub stats: CpuStats,
+}
+
+impl<P: RealTime> Shared<P> {
+    fn place_of(&self, cpu: CpuId) -> usize {
+        self.places[cpu.index()].expect("the index knows the executor's CPUs alone")
+    }
+
+    /// How often one event looked for a CPU: the most that was seen.
+    fn most_tries(&self, tries: u32) {
+        if tries > self.most_tries.load(Relaxed) {
+            self.most_tries.store(tries, Relaxed);
+        }
+    }
+
+    /// A number that no other task of this executor has.
+    fn new_id(&self) -> u64 {
+        let place = self.places.get(P::current_cpu().index()).copied().flatten();
+        // The last one is for CPUs that are not the executor's.
+        let place = place.unwrap_or(self.cpus.len());
+        (place as u64) << 48 | self.next_ids[place].fetch_add(1, Relaxed)
+    }
+
+    fn new_task(
+        &self,
+        priority: Priority,
+        allowed: CpuChoice,
+        budget: Option<Duration>,
+        run: Box<dyn FnOnce() + Send>,
+    ) -> Task {
+        let id = self.new_id();
+        Task { id, priority, allowed, budget: budget.or(self.options.budget), run }
+    }
+
+    fn all_cpus(&self) -> CpuChoice {
+        self.index.choice(self.index.cpus()).expect("an index has CPUs, and they are its own")
+    }
+
+    /// Takes a task on.
+    fn accept(&self, task: Task) {
+        self.accepted.add(1);
+        self.place(task, P::current_cpu());
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ends.load(Acquire) != 0
+    }
+}
+
+impl<P: RealTime> Executor<P> {
+    /// Begins to describe an executor on the CPUs of a machine.
+    pub fn builder(topology: &coreshard_topology::Topology) -> ExecutorBuilder<P> {
+        ExecutorBuilder::new(topology.clone())
+    }
+
+    /// The CPUs.
+    pub fn cpus(&self) -> &CpuSet {
+        self.shared.index.cpus()
+    }
+
+    /// The index.
+    pub fn index(&self) -> &Arc<PriorityIndex<P>> {
+        &self.shared.index
+    }
+
+    /// Whether tasks have their priorities; false on an executor that is degraded.
+    pub fn has_priorities(&self) -> bool {
+        self.shared.has_priorities
+    }
+
+    /// Starts the threads of a priority on all CPUs now, rather than with its first task.
+    ///
+    /// # Errors
+    /// Where they cannot be had.
+    pub fn prepare(&self, priority: Priority) -> Result<(), RtError> {
+        self.shared.prepare(priority)
+    }
+
+    /// Runs `body` on whichever CPU runs the least important work.
+    ///
+    /// # Errors
+    /// Where the threads of a priority that was not in use yet cannot be had.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        priority: Priority,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<TaskHandle<P, T>, RtError> {
+        self.spawn_in(priority, self.shared.all_cpus(), None, body)
+    }
+
+    /// Runs `body` on one of `cpus`, and demotes it once it has used `budget` of CPU time, if that is
+    /// given.
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn), and where a CPU is not the executor's.
+    pub fn spawn_on<T: Send + 'static>(
+        &self,
+        priority: Priority,
+        cpus: &CpuSet,
+        budget: Option<Duration>,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<TaskHandle<P, T>, RtError> {
+        self.spawn_in(priority, self.shared.index.choice(cpus)?, budget, body)
+    }
+
+    /// As [`spawn_on`](Self::spawn_on), with the set of CPUs made beforehand by the
+    /// [`index`](Self::index).
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn).
+    pub fn spawn_in<T: Send + 'static>(
+        &self,
+        priority: Priority,
+        allowed: CpuChoice,
+        budget: Option<Duration>,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<TaskHandle<P, T>, RtError> {
+        self.shared.prepare(priority)?;
+        let (run, handle) = handle::told(body);
+        let task = self.shared.new_task(priority, allowed, budget, run);
+        self.shared.accept(task);
+        Ok(handle)
+    }
+
+    /// Stops using a CPU: what waits there goes to others, what has begun there ends there.
+    ///
+    /// # Errors
+    /// Where the CPU is not the executor's.
+    pub fn take_offline(&self, cpu: CpuId) -> Result<(), RtError> {
+        self.shared.take_offline(self.checked(cpu)?);
+        Ok(())
+    }
+
+    /// Uses a CPU again.
+    ///
+    /// # Errors
+    /// Where the CPU is not the executor's.
+    pub fn bring_online(&self, cpu: CpuId) -> Result<(), RtError> {
+        self.shared.bring_online(self.checked(cpu)?);
+        Ok(())
+    }
+
+    fn checked(&self, cpu: CpuId) -> Result<usize, RtError> {
+        let place = self.shared.places.get(cpu.index()).copied().flatten();
+        place.ok_or_else(|| RtError::outside_cpus(&[cpu].into_iter().collect(), self.cpus()))
+    }
+
+    /// What each CPU does, one after the other: all of it is true together only while nothing moves.
+    pub fn snapshot(&self) -> Vec<CpuSnapshot> {
+        let index = &self.shared.index;
+        let of = |cpu: &Padded<Cpu<P>>| {
+            let state = cpu.lock();
+            CpuSnapshot {
+                cpu: cpu.id,
+                online: state.online,
+                level: state.level(),
+                waiting: state
+                    .waiting
+                    .iter()
+                    .map(|task| (task.priority, index.cpus_of(&task.allowed)))
+                    .collect(),
+                stats: state.stats,
+            }
+        };
+        self.shared.cpus.iter().map(of).collect()
+    }
+
+    /// The number of tasks that wait for a CPU.
+    pub fn waiting(&self) -> usize {
+        self.shared.cpus.iter().map(|cpu| cpu.lock().waiting.len()).sum()
+    }
+
+    /// The most CPUs that were tried for one task at once.
+    pub fn most_tries(&self) -> u32 {
+        self.shared.most_tries.load(Relaxed)
+    }
+
+    /// What the watchdog has found since the last call.
+    pub fn take_incidents(&self) -> Vec<Incident> {
+        std::mem::take(&mut *self.shared.incidents.lock())
+    }
+}
+
+impl<P: RealTime> Shared<P> {
+    /// Lets what was accepted run to its end, and ends all threads.
+    fn end(&self) {
+        self.timers.end();
+        self.stop_periodics();
+        // What waits for a CPU that was taken out gets it back now.
+        (0..self.cpus.len()).for_each(|place| self.bring_online(place));
+        // Finished first: then no task that came in between is counted as finished alone.
+        while {
+            let finished = self.finished.sum();
+            finished != self.accepted.sum()
+        } {
+            P::sleep(Duration::from_millis(1));
+        }
+        self.ends.fetch_or(1, AcqRel);
+        P::wake_all(&raw const self.ends);
+        for cpu in &*self.cpus {
+            let lanes: Vec<_> = cpu.lock().lanes.iter_mut().filter_map(Option::take).collect();
+            lanes.iter().for_each(|lane| lane.end());
+        }
+        loop {
+            let threads = std::mem::take(&mut *self.threads.lock());
+            if threads.is_empty() {
+                return;
+            }
+            threads.into_iter().for_each(ThreadHandle::join);
+        }
+    }
+}
+
+impl<P: RealTime> Drop for Executor<P> {
+    fn drop(&mut self) {
+        let this = P::this_thread();
+        let is_own = self.shared.cpus.iter().any(|cpu| {
+            let state = cpu.lock();
+            state.lanes.iter().flatten().any(|lane| lane.thread() == Some(this))
+                || state.jobs.iter().any(|job| job.thread == this)
+        });
+        let shared = Arc::clone(&self.shared);
+        // A task that drops the last handle cannot wait for its own thread's end.
+        let ended = is_own
+            && P::spawn(
+                ThreadSpec { name: "rt-end".to_owned(), ..ThreadSpec::default() },
+                Box::new(move || shared.end()),
+            )
+            .is_ok();
+        if !ended {
+            self.shared.end();
+        }
+    }
+}
+
+impl<P: RealTime> fmt::Debug for Executor<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor")
+            .field("cpus", self.cpus())
+            .field("rung", &self.shared.index.rung())
+            .field("has_priorities", &self.shared.has_priorities)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,264 @@
+//! The rung per-llc: one byte for each CPU, which its seat alone writes, with a plain store; and for
+//! each last-level cache a word that says which levels a search may leave out. See `README.md`.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use coreshard_platform::{AtomicInt, ByteAtomics, Padded, fields};
+
+use super::places::{CpuChoice, Places, bits_of};
+use crate::level::Level;
+
+const LINE_BYTES: usize = if cfg!(loom) { 1 } else { 64 };
+
+/// The byte of a CPU that is at no level: above all that a search asks for.
+const ABSENT: u8 = u8::MAX;
+
+/// Bits 0–7 of a summary: no CPU of the group is at a lower level than this.
+const BOUND: u64 = 0xff;
+/// Somebody is about to raise the bound, and looks whether that is right.
+const DOUBT: u64 = 1 << 8;
+/// Of the number that tells one doubt from the next.
+const VERSION_UNIT: u64 = 1 << 16;
+
+/// A line of CPUs' levels, in the order of their places.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(super) struct LevelBytes<P: ByteAtomics> {
+    levels: [P::AtomicU8; LINE_BYTES],
+}
+fields!(LevelBytes<P: ByteAtomics> { levels });
+
+/// A group's summary; on a line pair of its own, since it is mostly read.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct Summary<P: ByteAtomics> {
+    /// [`BOUND`], [`DOUBT`], and from bit 16 on the number of the last doubt.
+    bound: P::AtomicU64,
+}
+fields!(Summary<P: ByteAtomics> { bound });
+
+/// The CPUs of one last-level cache.
+#[derive(Debug)]
+struct Group<P: ByteAtomics> {
+    places: Range<usize>,
+    summary: Padded<Summary<P>>,
+    lines: Box<[LevelBytes<P>]>,
+}
+
+#[derive(Debug)]
+pub(super) struct PerLlc<P: ByteAtomics> {
+    groups: Box<[Group<P>]>,
+}
+
+impl<P: ByteAtomics> Group<P> {
+    fn new(places: Range<usize>) -> Self {
+        let line = |_| LevelBytes { levels: std::array::from_fn(|_| P::AtomicU8::new(ABSENT)) };
+        Self {
+            lines: (0..places.len().div_ceil(LINE_BYTES)).map(line).collect(),
+            // No CPU has a level yet, and 0 is no lie about that.
+            summary: Padded::new(Summary { bound: P::AtomicU64::new(0) }),
+            places,
+        }
+    }
+
+    #[inline]
+    fn byte(&self, place: usize) -> &P::AtomicU8 {
+        let at = place - self.places.start;
+        &self.lines[at / LINE_BYTES].levels[at % LINE_BYTES]
+    }
+
+    /// The bound, if a search may believe it: a bound in doubt is none.
+    #[inline]
+    fn bound(&self) -> u8 {
+        // SeqCst: pairs with `lowered`, as the searcher's own fence does (README, "At rest").
+        let seen = self.summary.bound.load(SeqCst);
+        if seen & DOUBT == 0 { (seen & BOUND) as u8 } else { 0 }
+    }
+
+    /// A CPU of the group has come down to `level`.
+    fn lowered(&self, level: u8) {
+        // Pairs with the fence in `raise_bound`: either this look sees the doubt, or that one sees
+        // the byte that was written before this fence. Else the bound could be raised above a CPU.
+        P::fence();
+        let mut seen = self.summary.bound.load(Relaxed);
+        while seen & BOUND > u64::from(level) || seen & DOUBT != 0 {
+            let bound = (seen & BOUND).min(u64::from(level));
+            let insisted = seen & !(BOUND | DOUBT) | bound;
+            match self.summary.bound.compare_exchange(seen, insisted, SeqCst, Relaxed) {
+                Ok(_) => break,
+                Err(found) => seen = found,
+            }
+        }
+        P::fence_of_model();
+    }
+
+    /// The lowest byte of all.
+    fn lowest(&self) -> u8 {
+        self.places.clone().map(|place| self.byte(place).load(Relaxed)).min().unwrap_or(ABSENT)
+    }
+
+    /// A search has looked at all CPUs of the group in vain. Raises the bound to the lowest of them,
+    /// so that the next search need not; left out where somebody else is at it.
+    #[cold]
+    fn raise_bound(&self) {
+        let seen = self.summary.bound.load(Relaxed);
+        if seen & DOUBT != 0 {
+            return;
+        }
+        // The version makes this doubt another one than any before or after it.
+        let doubted = (seen | DOUBT).wrapping_add(VERSION_UNIT);
+        if self.summary.bound.compare_exchange(seen, doubted, SeqCst, Relaxed).is_err() {
+            return;
+        }
+        // Pairs with the fence in `lowered`.
+        P::fence();
+        let raised = doubted & !(BOUND | DOUBT) | u64::from(self.lowest());
+        // Failed: a CPU came down meanwhile, and has settled the doubt. Release (in SeqCst) with the
+        // SeqCst load of a search: it sees no older bytes than were seen here.
+        let _ = self.summary.bound.compare_exchange(doubted, raised, SeqCst, Relaxed);
+    }
+}
+
+impl<P: ByteAtomics> PerLlc<P> {
+    pub(super) fn new(places: &Places) -> Self {
+        let groups: Box<[Group<P>]> =
+            places.groups().iter().map(|places| Group::new(places.clone())).collect();
+        for group in &groups {
+            P::describe::<Summary<P>>(&raw const *group.summary);
+            group.lines.iter().for_each(|line| P::describe(line));
+        }
+        Self { groups }
+    }
+
+    /// The CPU at `place`, of `group`, goes to another level.
+    #[inline]
+    pub(super) fn set(&self, group: usize, place: usize, old: Option<Level>, new: Option<Level>) {
+        let group = &self.groups[group];
+        let byte = |level: Option<Level>| level.map_or(ABSENT, Level::get);
+        let (old, new) = (byte(old), byte(new));
+        // Relaxed: a search reads the old level or the new one, and either is right; there is no
+        // second word that must agree. What is ordered after a *lower* level has a fence.
+        group.byte(place).store(new, Relaxed);
+        if new < old {
+            group.lowered(new);
+        }
+    }
+
+    /// The lowest level below `below` with a CPU of `allowed`, and all such CPUs. Looks at the cache
+    /// of the group `near` first.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        below: Level,
+        allowed: &CpuChoice,
+        near: usize,
+    ) -> Option<(Level, CpuChoice)> {
+        let mut found = CpuChoice::EMPTY;
+        if below == Level::IDLE {
+            return None;
+        }
+        let mut best = below.get();
+        for group in self.groups[near..].iter().chain(&self.groups[..near]) {
+            let wanted = allowed.words_in(group.places.clone());
+            let wanted: usize = wanted.map(|(_, bits)| bits.count_ones() as usize).sum();
+            // For a line's worth of bytes the summary's line would cost as much as it saves.
+            if wanted == 0 || (wanted > LINE_BYTES && group.bound() > best.min(below.get() - 1)) {
+                continue;
+            }
+            let mut in_vain = true;
+            for place in bits_of(allowed.words_in(group.places.clone())) {
+                let level = group.byte(place).load(Relaxed);
+                in_vain &= level >= below.get();
+                if level < best {
+                    best = level;
+                    found = CpuChoice::EMPTY;
+                }
+                if level == best && level < below.get() {
+                    found.add(place);
+                }
+            }
+            if in_vain && wanted > LINE_BYTES && wanted == group.places.len() {
+                group.raise_bound();
+            }
+        }
+        (best < below.get()).then(|| (Level::from_index(usize::from(best)), found))
+    }
+
+    /// The nearest CPU of `allowed` at the lowest level below `below`; like [`find`](Self::find), but
+    /// it is done as soon as it meets a CPU without work.
+    #[inline]
+    pub(super) fn find_one(
+        &self,
+        below: Level,
+        allowed: &CpuChoice,
+        near: usize,
+        places: &Places,
+    ) -> Option<(Level, usize)> {
+        let home = places.group_of(near);
+        let mut best = below.get();
+        let mut found = None;
+        for number in (home..self.groups.len()).chain(0..home) {
+            let group = &self.groups[number];
+            // The nearest come first, so among equals the first one stays.
+            let (first, rest) = if number == home {
+                (near..group.places.end, group.places.start..near)
+            } else {
+                (group.places.clone(), 0..0)
+            };
+            let wanted = allowed.words_in(group.places.clone());
+            let wanted: usize = wanted.map(|(_, bits)| bits.count_ones() as usize).sum();
+            if wanted == 0 || (wanted > LINE_BYTES && group.bound() >= best) {
+                continue;
+            }
+            let mut in_vain = true;
+            let both = bits_of(allowed.words_in(first)).chain(bits_of(allowed.words_in(rest)));
+            for place in both {
+                let level = group.byte(place).load(Relaxed);
+                in_vain &= level >= below.get();
+                if level < best {
+                    best = level;
+                    found = Some(place);
+                    if level == Level::IDLE.get() {
+                        return Some((Level::IDLE, place));
+                    }
+                }
+            }
+            if in_vain && wanted > LINE_BYTES && wanted == group.places.len() {
+                group.raise_bound();
+            }
+        }
+        found.map(|place| (Level::from_index(usize::from(best)), place))
+    }
+
+    /// The bytes of all groups' lines.
+    pub(super) fn bytes(&self) -> usize {
+        let lines: usize = self.groups.iter().map(|group| group.lines.len()).sum();
+        lines * LINE_BYTES + self.groups.len() * size_of::<Padded<Summary<P>>>()
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn bound_of(&self, group: usize) -> u8 {
+        self.groups[group].bound()
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn lowest_of(&self, group: usize) -> u8 {
+        self.groups[group].lowest()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coreshard_platform::Host;
+
+    use super::*;
+
+    #[test]
+    fn a_line_holds_sixty_four_cpus_and_the_summary_none() {
+        assert_eq!(std::mem::offset_of!(LevelBytes<Host>, levels), 0);
+        assert_eq!((size_of::<LevelBytes<Host>>(), align_of::<LevelBytes<Host>>()), (64, 64));
+        assert_eq!(std::mem::offset_of!(Summary<Host>, bound), 0);
+        assert_eq!(size_of::<Padded<Summary<Host>>>(), coreshard_platform::LINE_PAIR_BYTES);
+    }
+}

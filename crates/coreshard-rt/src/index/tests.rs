@@ -1,0 +1,202 @@
+//! Every rung against a sequential oracle.
+
+use coreshard_platform::Host;
+
+use super::*;
+use crate::level::Priority;
+
+/// What each CPU's level is, and nothing clever.
+struct Oracle {
+    topology: Topology,
+    levels: Vec<(CpuId, Option<Level>)>,
+}
+
+impl Oracle {
+    fn find_all(&self, below: Level, allowed: &CpuSet) -> Option<(CpuSet, Level)> {
+        let eligible = || {
+            self.levels.iter().filter_map(|(cpu, level)| {
+                let level = level.filter(|level| *level < below && allowed.contains(*cpu))?;
+                Some((*cpu, level))
+            })
+        };
+        let lowest = eligible().map(|(_, level)| level).min()?;
+        Some((eligible().filter(|it| it.1 == lowest).map(|it| it.0).collect(), lowest))
+    }
+
+    fn llc(&self, cpu: CpuId) -> u32 {
+        self.topology.cpu(cpu).unwrap().llc.0
+    }
+}
+
+fn machines() -> [Topology; 4] {
+    [
+        "pack:1 core:3 pu:1",
+        "pack:2 l3:2 core:3 pu:2",
+        // Two groups of more than a line each, numbered across each other; and one per package.
+        "pack:1 l3:2 core:70 pu:2(indexes=core)",
+        "pack:2 numa:1 l3:1 core:120 pu:2(indexes=core)",
+    ]
+    .map(|machine| Topology::from_synthetic(machine).unwrap())
+}
+
+fn random_set(random: &mut fastrand::Rng, cpus: &[CpuId]) -> CpuSet {
+    let share = random.f64();
+    let mut set: CpuSet = cpus.iter().copied().filter(|_| random.f64() < share).collect();
+    set.insert(cpus[random.usize(..cpus.len())]);
+    if random.u8(..4) == 0 { cpus.iter().copied().collect() } else { set }
+}
+
+fn random_level(random: &mut fastrand::Rng) -> Option<Level> {
+    match random.u8(..8) {
+        0 => None,
+        1..4 => Some(Level::IDLE),
+        4 => Some(Level::TOP),
+        _ => Some(Priority::new(random.u8(1..=99)).unwrap().level()),
+    }
+}
+
+fn agree(rung: Rung, topology: &Topology, seed: u64, steps: usize) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let cpus: Vec<CpuId> = topology.online().iter().collect();
+    let (index, mut seats) = PriorityIndex::<Host>::new(rung, topology, topology.online()).unwrap();
+    let levels = cpus.iter().map(|cpu| (*cpu, Some(Level::IDLE))).collect();
+    let mut oracle = Oracle { topology: topology.clone(), levels };
+    for step in 0..steps {
+        let what = format!("{rung} on {}, seed {seed}, step {step}", topology.name());
+        let at = random.usize(..cpus.len());
+        let level = random_level(&mut random);
+        oracle.levels[at].1 = level;
+        assert_eq!(seats[at].cpu(), cpus[at]);
+        match level {
+            Some(level) => seats[at].set(level),
+            None => seats[at].withdraw(),
+        }
+        let allowed = random_set(&mut random, &cpus);
+        let below = Level::from_index(random.usize(..Level::COUNT));
+        let choice = index.choice(&allowed).unwrap();
+        assert_eq!(index.cpus_of(&choice), allowed, "{what}");
+        let expected = oracle.find_all(below, &allowed);
+        let found = index.find_all(below, &choice);
+        let found = found.map(|(cpus, level)| (index.cpus_of(&cpus), level));
+        assert_eq!(found, expected, "{what}");
+        let near = cpus[random.usize(..cpus.len())];
+        let one = index.find(below, &choice, near);
+        assert_eq!(one.map(|it| it.1), expected.as_ref().map(|it| it.1), "{what}");
+        if let (Some((cpu, _)), Some((eligible, _))) = (one, expected) {
+            assert!(eligible.contains(cpu), "{what}: {cpu} of {eligible}");
+            let of_its_cache = |other: &CpuId| oracle.llc(*other) == oracle.llc(near);
+            let near_ones: CpuSet = eligible.iter().filter(of_its_cache).collect();
+            assert!(
+                near_ones.is_empty() || near_ones.contains(cpu),
+                "{what}: {cpu}, not {near_ones}"
+            );
+            assert!(!eligible.contains(near) || cpu == near, "{what}: {cpu}, not {near}");
+        }
+    }
+}
+
+#[test]
+fn every_rung_agrees_with_a_sequential_oracle() {
+    for topology in machines() {
+        for rung in Rung::ALL {
+            (0..3).for_each(|seed| agree(rung, &topology, seed, 400));
+        }
+    }
+}
+
+#[test]
+fn a_summary_is_never_above_its_cpus_and_is_raised_by_a_search_in_vain() {
+    let topology = Topology::from_synthetic("pack:1 l3:1 core:100 pu:1").unwrap();
+    let (index, mut seats) =
+        PriorityIndex::<Host>::new(Rung::PerLlc, &topology, topology.online()).unwrap();
+    let choice = index.choice(topology.online()).unwrap();
+    let top = Priority::MAX.level();
+    seats.iter_mut().for_each(|seat| seat.set(top));
+    let Ladder::PerLlc(groups) = &index.ladder else { panic!("another rung") };
+    assert_eq!(groups.bound_of(0), 0, "raising a CPU alone raises no bound");
+    assert_eq!(index.find(top, &choice, CpuId(0)), None);
+    assert_eq!(groups.bound_of(0), 99, "the search has seen them all");
+    let mut random = fastrand::Rng::with_seed(1);
+    for _ in 0..2_000 {
+        let at = random.usize(..100);
+        seats[at].set(Level::from_index(random.usize(60..Level::COUNT)));
+        if random.bool() {
+            let _ = index.find(Level::from_index(random.usize(55..80)), &choice, CpuId(0));
+        }
+        assert!(groups.bound_of(0) <= groups.lowest_of(0));
+    }
+}
+
+/// Moves CPU 0 as `moves` says, below level 70, while others search and another CPU goes anywhere.
+fn is_found_at_any_time(rung: Rung, moves: impl Fn(&mut Seat<Host>) + Send + Sync) {
+    let topology = Topology::from_synthetic("pack:1 l3:1 core:70 pu:1").unwrap();
+    let (index, mut seats) =
+        PriorityIndex::<Host>::new(rung, &topology, topology.online()).unwrap();
+    let choice = index.choice(topology.online()).unwrap();
+    seats.iter_mut().for_each(|seat| seat.set(Priority::MAX.level()));
+    let (mut mover, mut other) = (seats.remove(0), seats.remove(0));
+    for episode in 0..300 {
+        mover.set(Level::IDLE);
+        std::thread::scope(|scope| {
+            let (mover, other, moves) = (&mut mover, &mut other, &moves);
+            let moving = scope.spawn(move || moves(mover));
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(episode);
+                (0..70).for_each(|_| other.set(Level::from_index(random.usize(70..Level::COUNT))));
+            });
+            while !moving.is_finished() {
+                let found = index.find(Priority::new(70).unwrap().level(), &choice, CpuId(9));
+                assert!(found.is_some(), "{rung}: CPU 0 was below 70 all the time");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_cpu_that_is_raised_is_found_at_any_time() {
+    for rung in Rung::ALL {
+        is_found_at_any_time(rung, |seat| (1..70).for_each(|at| seat.set(Level::from_index(at))));
+    }
+}
+
+#[test]
+fn per_llc_finds_a_cpu_that_comes_down_at_any_time_too() {
+    is_found_at_any_time(Rung::PerLlc, |seat| {
+        let mut random = fastrand::Rng::with_seed(2);
+        (0..200).for_each(|_| seat.set(Level::from_index(random.usize(..70))));
+    });
+}
+
+#[test]
+fn the_bytes_of_a_rung_are_those_it_says() {
+    let topology = Topology::from_synthetic("pack:2 numa:1 l3:1 core:120 pu:2").unwrap();
+    let bytes = Rung::ALL.map(|rung| {
+        PriorityIndex::<Host>::new(rung, &topology, topology.online()).unwrap().0.bytes()
+    });
+    let (masks, occupied) = (101 * 128, 64);
+    assert_eq!(
+        bytes,
+        [1_664 + masks + occupied, 12_928 + masks + occupied, 448 + masks + occupied, 768]
+    );
+}
+
+#[test]
+fn cpus_that_are_not_there_are_named() {
+    let topology = Topology::from_synthetic("pack:1 core:4 pu:1").unwrap();
+    let new =
+        |cpus: &str| PriorityIndex::<Host>::new(Rung::PerLlc, &topology, &cpus.parse().unwrap());
+    let error = new("2-6").unwrap_err().to_string();
+    assert_eq!(error, "CPUs 4-6 are not among the allowed ones, which are 0-3");
+    let (index, _seats) = new("0-2").unwrap();
+    let error = index.choice(&"1,3".parse().unwrap()).unwrap_err().to_string();
+    assert_eq!(error, "CPUs 3 are not among the allowed ones, which are 0-2");
+    assert!(index.choice(&CpuSet::new()).is_err());
+    let large = Topology::from_synthetic("pack:1 core:1025 pu:1").unwrap();
+    let error = PriorityIndex::<Host>::new(Rung::Split, &large, large.online()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "1025 CPUs are too many for a priority index; allowed are 1 to 1024"
+    );
+    assert!(Priority::new(0).is_err() && "percpu".parse::<Rung>().is_err());
+    assert!(Rung::ALL.iter().all(|rung| rung.to_string().parse::<Rung>().unwrap() == *rung));
+}

@@ -1,0 +1,34 @@
+//! Fixed-priority real time on many CPUs.
+//!
+//! [`PriorityIndex`] knows at which level each CPU runs, and finds the one that runs the least
+//! important work, in four layouts from the Linux kernel's first to one whose hot bytes no two CPUs
+//! write ([`Rung`]).
+//!
+//! [`Executor`] runs tasks of fixed priorities, and periodic ones, on threads that the kernel
+//! schedules by these priorities.
+//!
+//! [`InheritMutex`] and [`CeilingMutex`] are locks whose waiters of high priority do not wait for
+//! threads of medium priority.
+//!
+//! All of it is generic over the platform below: the same code runs on this machine's threads and
+//! on a simulated machine's.
+
+mod error;
+mod executor;
+mod index;
+mod level;
+mod lock;
+// The model checker's platform is one file for all crates that are modelled.
+#[cfg(all(test, loom))]
+#[path = "../../coreshard-workqueue/src/loom_platform.rs"]
+mod loom_platform;
+
+pub use error::RtError;
+pub use executor::{
+    Activation, CpuSnapshot, CpuStats, DeadlineHeap, Degradation, Executor, ExecutorBuilder,
+    Incident, Overrun, Periodic, PeriodicHandle, PeriodicStats, TaskHandle, TaskPanic, TimerHandle,
+    Urgency,
+};
+pub use index::{CpuChoice, MAX_INDEX_CPUS, PriorityIndex, Rung, Seat};
+pub use level::{Level, Priority};
+pub use lock::{CeilingGuard, CeilingMutex, InheritGuard, InheritMutex, LockError};

@@ -1,0 +1,204 @@
+//! A mutex with priority inheritance: one word, and no system call while nobody waits.
+//!
+//! States of the word: 0 (free); the holder's number (held, nobody waits: the holder may free it
+//! itself); the number with further bits, which are the kernel's (somebody waits: the kernel hands it
+//! over). So it is the word of futex(2)'s "Priority-inheritance futexes".
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use coreshard_platform::{AtomicInt, InheritError, RealTime, Time};
+
+use super::LockError;
+
+const FREE: u32 = 0;
+
+/// A mutual-exclusion lock over `T` that lends the priority of its most important waiter to its
+/// holder, and is handed to that waiter. It poisons.
+///
+/// ```
+/// use coreshard_platform::Host;
+/// use coreshard_rt::InheritMutex;
+///
+/// let frames = InheritMutex::<Host, u64>::new(0);
+/// *frames.lock().expect("no holder has panicked") += 1;
+/// assert_eq!(frames.into_inner().expect("as above"), 1);
+/// ```
+pub struct InheritMutex<P: RealTime, T> {
+    word: P::AtomicU32,
+    /// Written by a holder that panics, under the lock.
+    poisoned: P::AtomicU32,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: the data is only reached through a guard, and the word admits one guard at a time; so
+// sharing the lock hands `&mut T` from thread to thread, which is sound for `T: Send`.
+#[allow(unsafe_code)]
+unsafe impl<P: RealTime, T: Send> Sync for InheritMutex<P, T> {}
+
+impl<P: RealTime, T> InheritMutex<P, T> {
+    /// A free lock over `data`.
+    pub fn new(data: T) -> Self {
+        Self {
+            word: P::AtomicU32::new(FREE),
+            poisoned: P::AtomicU32::new(0),
+            data: UnsafeCell::new(data),
+        }
+    }
+
+    /// Takes the lock; sleeps until it is free.
+    ///
+    /// # Errors
+    /// Where it is poisoned (the error has the guard), the wait would never end, or the platform has
+    /// no inheritance.
+    #[inline]
+    #[track_caller]
+    pub fn lock(&self) -> Result<InheritGuard<'_, P, T>, LockError<InheritGuard<'_, P, T>>> {
+        self.lock_by(None)
+    }
+
+    /// Takes the lock; sleeps until it is free, but not beyond `moment`.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock), and where the time is over.
+    #[track_caller]
+    pub fn lock_until(
+        &self,
+        moment: Time,
+    ) -> Result<InheritGuard<'_, P, T>, LockError<InheritGuard<'_, P, T>>> {
+        self.lock_by(Some(moment))
+    }
+
+    /// Takes the lock if it is free.
+    ///
+    /// # Errors
+    /// Where it is held, or poisoned (the error has the guard).
+    #[inline]
+    #[track_caller]
+    pub fn try_lock(&self) -> Result<InheritGuard<'_, P, T>, LockError<InheritGuard<'_, P, T>>> {
+        if self.take() { self.guard() } else { Err(LockError::Held) }
+    }
+
+    /// The data, without locking: the borrow proves that nobody else is here.
+    ///
+    /// # Errors
+    /// Where it is poisoned; the error has the data.
+    pub fn get_mut(&mut self) -> Result<&mut T, LockError<&mut T>> {
+        let poisoned = self.is_poisoned();
+        let data = self.data.get_mut();
+        if poisoned { Err(LockError::Poisoned(data)) } else { Ok(data) }
+    }
+
+    /// Takes the data out.
+    ///
+    /// # Errors
+    /// Where it is poisoned; the error has the data.
+    pub fn into_inner(self) -> Result<T, LockError<T>> {
+        let poisoned = self.is_poisoned();
+        let data = self.data.into_inner();
+        if poisoned { Err(LockError::Poisoned(data)) } else { Ok(data) }
+    }
+
+    /// Whether a holder has panicked.
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Relaxed) != 0
+    }
+
+    /// Says that the data is whole again.
+    pub fn clear_poison(&self) {
+        self.poisoned.store(0, Relaxed);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn take(&self) -> bool {
+        // Acquire pairs with the Release of the unlock: the last holder's writes are seen.
+        self.word.compare_exchange(FREE, P::holder_word(), Acquire, Relaxed).is_ok()
+    }
+
+    #[inline]
+    #[track_caller]
+    fn lock_by(
+        &self,
+        until: Option<Time>,
+    ) -> Result<InheritGuard<'_, P, T>, LockError<InheritGuard<'_, P, T>>> {
+        if !self.take() {
+            // No spinning: it would keep the holder from its CPU, if that is this one.
+            P::lock_inheriting(&self.word, until).map_err(|error| match error {
+                InheritError::TimedOut => LockError::TimedOut,
+                InheritError::WouldDeadlock => LockError::WouldDeadlock,
+                InheritError::Unsupported => LockError::Unsupported,
+            })?;
+        }
+        self.guard()
+    }
+
+    #[inline]
+    #[track_caller]
+    fn guard(&self) -> Result<InheritGuard<'_, P, T>, LockError<InheritGuard<'_, P, T>>> {
+        // What the last holder wrote comes over with the lock.
+        P::touch_write(self.data.get());
+        let panics = std::thread::panicking();
+        let guard = InheritGuard { lock: self, panics, _of_its_thread: PhantomData };
+        if self.is_poisoned() { Err(LockError::Poisoned(guard)) } else { Ok(guard) }
+    }
+}
+
+impl<P: RealTime, T> fmt::Debug for InheritMutex<P, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InheritMutex").field("is_poisoned", &self.is_poisoned()).finish()
+    }
+}
+
+/// Proof that its thread holds the lock; gives it back when dropped, and poisons it where a panic
+/// began meanwhile. It stays on its thread: the lock names that one as its holder.
+pub struct InheritGuard<'lock, P: RealTime, T> {
+    lock: &'lock InheritMutex<P, T>,
+    /// The thread was panicking when it took the lock.
+    panics: bool,
+    _of_its_thread: PhantomData<*const ()>,
+}
+
+impl<P: RealTime, T> Deref for InheritGuard<'_, P, T> {
+    type Target = T;
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard's existence means this thread holds the lock, and nobody else can have a
+        // guard; the borrow of the guard keeps it so.
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<P: RealTime, T> DerefMut for InheritGuard<'_, P, T> {
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`; the exclusive borrow of the guard excludes other references.
+        unsafe { &mut *self.lock.data.get() }
+    }
+}
+
+impl<P: RealTime, T> Drop for InheritGuard<'_, P, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.panics && std::thread::panicking() {
+            self.lock.poisoned.store(1, Relaxed);
+        }
+        // Release pairs with the Acquire of the next holder. It fails where somebody waits: then the
+        // kernel hands the lock over, and orders as well.
+        let word = &self.lock.word;
+        if word.compare_exchange(P::holder_word(), FREE, Release, Relaxed).is_err() {
+            P::unlock_inheriting(word);
+        }
+    }
+}
+
+impl<P: RealTime, T: fmt::Debug> fmt::Debug for InheritGuard<'_, P, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

@@ -1,0 +1,231 @@
+//! What holds of push and pull in every run of a simulated machine: when nothing moves, no task waits
+//! for a CPU that it might have; and nothing is lost when CPUs go.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
+
+use coreshard_platform::{AtomicInt, Platform};
+use coreshard_rt::{CpuSnapshot, Executor, Priority, Rung};
+use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
+use coreshard_topology::{CpuId, CpuSet};
+
+#[global_allocator]
+static ALLOCATOR: SimAlloc = SimAlloc;
+
+/// More seeds, for a campaign; see docs/results/rt.md.
+fn seeds() -> u64 {
+    std::env::var("CORESHARD_RT_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12)
+}
+
+const CPUS: u32 = 8;
+const TASKS: u64 = 120;
+
+/// Where a CPU runs something below what waits and may run there.
+fn unjust(snapshot: &[CpuSnapshot]) -> Option<String> {
+    for at in snapshot {
+        for (priority, allowed) in &at.waiting {
+            let better = snapshot.iter().find(|cpu| {
+                cpu.online && allowed.contains(cpu.cpu) && cpu.level < priority.level()
+            });
+            if let Some(cpu) = better {
+                return Some(format!(
+                    "a task of {priority} waits at CPU {}, and CPU {} is at level {}",
+                    at.cpu, cpu.cpu, cpu.level
+                ));
+            }
+        }
+    }
+    None
+}
+
+struct Told {
+    run: u64,
+    most_tries: u32,
+    rests: usize,
+    waited: u64,
+    pulled: u64,
+}
+
+/// Tasks of random priorities and CPUs are begun by several tasks at once; each waits for its own gate.
+/// Gates are opened in bursts, CPUs come and go, and when all is quiet the CPUs are looked at.
+fn scenario(seed: u64, rung: Rung) -> Told {
+    let machine = Machine::named("xeon-hcc-2s").unwrap();
+    let topology = machine.topology().clone();
+    // Some of each package.
+    let cpus: CpuSet = (0..CPUS).map(|cpu| CpuId(cpu % 4 + cpu / 4 * 120)).collect();
+    let run = Simulation::new(&machine).seed(seed).run(move || {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let priorities: Vec<Priority> =
+            [1, 10, 20, 50, 80, 99].map(|at| Priority::new(at).unwrap()).to_vec();
+        let executor = Executor::<Sim>::builder(&topology)
+            .cpus(cpus.clone())
+            .rung(rung)
+            .watchdog_period(None)
+            .priorities(priorities.iter().copied().chain([Priority::new(5).unwrap()]))
+            .build()
+            .unwrap();
+        let executor = Arc::new(executor);
+        type Word = <Sim as Platform>::AtomicU32;
+        let gates: Arc<Vec<Word>> = Arc::new((0..TASKS).map(|_| Word::new(0)).collect());
+        let ran = Arc::new(Word::new(0));
+        let all: Vec<CpuId> = cpus.iter().collect();
+        let mut rests = 0;
+        let mut begun = 0;
+        let mut open: Vec<usize> = Vec::new();
+        let mut offline: Option<CpuId> = None;
+        while begun < TASKS || !open.is_empty() {
+            // A burst of tasks, begun by other tasks, so that several CPUs place them at once.
+            let burst = random.u64(0..16).min(TASKS - begun);
+            let mut starters = Vec::new();
+            for number in begun..begun + burst {
+                let priority = priorities[random.usize(..priorities.len())];
+                let mut allowed: CpuSet =
+                    all.iter().copied().filter(|_| random.u8(..3) > 0).collect();
+                allowed.insert(all[random.usize(..all.len())]);
+                let (gates, ran) = (Arc::clone(&gates), Arc::clone(&ran));
+                let theirs = Arc::clone(&executor);
+                let delay = Duration::from_nanos(random.u64(..3_000));
+                let body = move || {
+                    Sim::compute(delay);
+                    let waits = move || {
+                        while gates[number as usize].load(Acquire) == 0 {
+                            Sim::wait(&gates[number as usize], 0, None);
+                        }
+                        ran.fetch_add(1, Relaxed);
+                    };
+                    drop(theirs.spawn_on(priority, &allowed, None, waits).unwrap());
+                };
+                let starter = coreshard_platform::ThreadSpec {
+                    affinity: Some([all[random.usize(..all.len())]].into_iter().collect()),
+                    ..Default::default()
+                };
+                starters.push(Sim::spawn_fifo(starter, 5, Box::new(body)).unwrap());
+                open.push(number as usize);
+            }
+            begun += burst;
+            for _ in 0..random.usize(0..=open.len().min(12)) {
+                let gate = open.swap_remove(random.usize(..open.len()));
+                gates[gate].store(1, Release);
+                Sim::wake_all(&raw const gates[gate]);
+            }
+            if random.u8(..4) == 0 {
+                match offline.take() {
+                    Some(cpu) => executor.bring_online(cpu).unwrap(),
+                    None => {
+                        let cpu = all[random.usize(..all.len())];
+                        executor.take_offline(cpu).unwrap();
+                        offline = Some(cpu);
+                    }
+                }
+            }
+            starters.into_iter().for_each(coreshard_platform::ThreadHandle::join);
+            // Everything that could move has moved by then.
+            Sim::sleep(Duration::from_millis(5));
+            let snapshot = executor.snapshot();
+            assert_eq!(unjust(&snapshot), None, "{rung}, seed {seed}: {snapshot:#?}");
+            rests += 1;
+        }
+        let most_tries = executor.most_tries();
+        let stats: Vec<_> = executor.snapshot().iter().map(|cpu| cpu.stats).collect();
+        drop(executor);
+        Told {
+            run: u64::from(ran.load(Relaxed)),
+            most_tries,
+            rests,
+            waited: stats.iter().map(|stats| stats.waited).sum(),
+            pulled: stats.iter().map(|stats| stats.pulled).sum(),
+        }
+    });
+    run.unwrap_or_else(|error| panic!("{rung}, seed {seed}: {error}")).value
+}
+
+#[test]
+fn at_rest_no_waiting_task_outranks_a_running_one_and_nothing_is_lost() {
+    let (mut most_tries, mut rests, mut waited, mut pulled) = (0, 0, 0, 0);
+    for seed in 0..seeds() {
+        let rung = Rung::ALL[seed as usize % Rung::ALL.len()];
+        let told = scenario(seed, rung);
+        assert_eq!(told.run, TASKS, "{rung}, seed {seed}: each task ran once");
+        // A task that is begun looks for a CPU again only when another task was faster.
+        assert!(told.most_tries <= CPUS, "{rung}, seed {seed}: {} tries", told.most_tries);
+        most_tries = most_tries.max(told.most_tries);
+        rests += told.rests;
+        waited += told.waited;
+        pulled += told.pulled;
+    }
+    // The scenario is none if nobody had to wait, or to pull.
+    assert!(waited > 20 * seeds() && pulled > seeds(), "{waited} waited, {pulled} were pulled");
+    let figures =
+        format!("{rests} rests, {waited} waited, {pulled} pulled, at most {most_tries} tries");
+    if std::env::var_os("CORESHARD_RT_SEEDS").is_some() {
+        tell(&figures);
+    }
+}
+
+/// For a campaign, whose figures are recorded.
+#[allow(clippy::print_stderr)]
+fn tell(figures: &str) {
+    eprintln!("{figures}");
+}
+
+/// A CPU comes down at about the moment at which a task finds that it has not: over and over, with all
+/// kinds of distances between the two.
+#[test]
+fn a_cpu_that_comes_down_while_a_task_is_laid_to_wait_gets_it() {
+    let machine = Machine::named("xeon-hcc-2s").unwrap();
+    let topology = machine.topology().clone();
+    let rounds = 400;
+    for rung in Rung::ALL {
+        let run = Simulation::new(&machine).seed(7).run(|| {
+            let mut random = fastrand::Rng::with_seed(7);
+            let [full, comes_down] = [CpuId(1), CpuId(130)].map(|cpu| CpuSet::from_iter([cpu]));
+            let both = full.union(&comes_down);
+            let [high, low] = [50, 20].map(|at| Priority::new(at).unwrap());
+            let executor = Executor::<Sim>::builder(&topology)
+                .cpus(both.clone())
+                .rung(rung)
+                .watchdog_period(None)
+                .priorities([high, low]);
+            let executor = Arc::new(executor.build().unwrap());
+            for round in 0..rounds {
+                let moment = Sim::now() + Duration::from_micros(200);
+                let distance = Duration::from_nanos(random.u64(..4_000));
+                let until = move |at: coreshard_platform::Time| Sim::compute(at - Sim::now());
+                let gate = Arc::new(<Sim as Platform>::AtomicU32::new(0));
+                let theirs = Arc::clone(&gate);
+                let waits = move || {
+                    while theirs.load(Acquire) == 0 {
+                        Sim::wait(&theirs, 0, None);
+                    }
+                };
+                let blocker = executor.spawn_on(high, &full, None, waits).unwrap();
+                let falls =
+                    executor.spawn_on(high, &comes_down, None, move || until(moment)).unwrap();
+                let theirs = Arc::clone(&executor);
+                let allowed = both.clone();
+                let starter = coreshard_platform::ThreadSpec {
+                    affinity: Some(CpuSet::from_iter([CpuId(7)])),
+                    ..Default::default()
+                };
+                let begin = move || {
+                    until(coreshard_platform::Time::from_ns(moment.as_ns() - 2_000) + distance);
+                    drop(
+                        theirs
+                            .spawn_on(low, &allowed, None, || Sim::sleep(Duration::from_millis(2))),
+                    );
+                };
+                Sim::spawn_fifo(starter, 99, Box::new(begin)).unwrap();
+                Sim::sleep(Duration::from_millis(1));
+                let snapshot = executor.snapshot();
+                assert_eq!(unjust(&snapshot), None, "{rung}, round {round}: {snapshot:#?}");
+                gate.store(1, Release);
+                Sim::wake_all(&raw const *gate);
+                blocker.join().unwrap();
+                falls.join().unwrap();
+                Sim::sleep(Duration::from_millis(3));
+            }
+        });
+        run.unwrap_or_else(|error| panic!("{rung}: {error}"));
+    }
+}

@@ -1,0 +1,43 @@
+//! Real time on this machine: an executor of fixed priorities, locks that know priorities, and the
+//! priority index below them. `docs/REALTIME.md` tells what a machine must grant.
+//!
+//! ```
+//! use coreshard::Topology;
+//! use coreshard::rt::{Executor, Periodic, Priority};
+//! use std::time::Duration;
+//!
+//! let machine = Topology::host()?;
+//! let (executor, degradations) = Executor::builder(&machine).build_degraded()?;
+//! degradations.iter().for_each(|lacking| eprintln!("{lacking}"));
+//! let every = Periodic::every(Duration::from_millis(1), Priority::new(70)?);
+//! let mixer = executor.periodic(every, |_| { /* mix the next buffer */ })?;
+//! let loaded = executor.spawn(Priority::new(20)?, || "a plug-in")?;
+//! assert_eq!(loaded.join()?, "a plug-in");
+//! assert_eq!(mixer.stop().panics, 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use coreshard_platform::Host;
+pub use coreshard_rt::{
+    Activation, CpuChoice, CpuSnapshot, CpuStats, DeadlineHeap, Degradation, Incident, Level,
+    LockError, Overrun, Periodic, PeriodicStats, Priority, RtError, Rung, TaskPanic, Urgency,
+};
+
+/// An executor on this machine; see [`coreshard_rt::Executor`].
+pub type Executor = coreshard_rt::Executor<Host>;
+/// Makes an [`Executor`]; see [`coreshard_rt::ExecutorBuilder`].
+pub type ExecutorBuilder = coreshard_rt::ExecutorBuilder<Host>;
+/// The right to a task's result; see [`coreshard_rt::TaskHandle`].
+pub type TaskHandle<T> = coreshard_rt::TaskHandle<Host, T>;
+/// A periodic task; see [`coreshard_rt::PeriodicHandle`].
+pub type PeriodicHandle = coreshard_rt::PeriodicHandle<Host>;
+/// A timer that was set; see [`coreshard_rt::TimerHandle`].
+pub type TimerHandle = coreshard_rt::TimerHandle<Host>;
+/// A mutex with priority inheritance; see [`coreshard_rt::InheritMutex`].
+pub type InheritMutex<T> = coreshard_rt::InheritMutex<Host, T>;
+/// A mutex with a priority ceiling; see [`coreshard_rt::CeilingMutex`].
+pub type CeilingMutex<T> = coreshard_rt::CeilingMutex<Host, T>;
+/// The priority index; see [`coreshard_rt::PriorityIndex`].
+pub type PriorityIndex = coreshard_rt::PriorityIndex<Host>;
+/// The right to say at which level a CPU runs; see [`coreshard_rt::Seat`].
+pub type Seat = coreshard_rt::Seat<Host>;
