@@ -133,6 +133,35 @@ fn an_item_that_comes_while_others_fork_is_run_at_once() {
 }
 
 #[test]
+fn a_drain_does_not_wait_for_what_others_fork() {
+    let topology = Topology::from_synthetic("package:1 l3:1 core:2 pu:1").unwrap();
+    let real: CpuSet = coreshard_platform::affinity().unwrap();
+    let runtime = Runtime::<Host>::builder(topology).laid_over(real).build().unwrap();
+    let (forking, other) =
+        (runtime.workqueue().build().unwrap(), runtime.workqueue().build().unwrap());
+    let [busy, forked, drained] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
+    thread::scope(|threads| {
+        // One worker is busy with the other queue's item until there is a job to steal.
+        let (begun, until) = (Arc::clone(&busy), Arc::clone(&forked));
+        let item = move || {
+            begun.store(true, SeqCst);
+            wait_until(|| until.load(SeqCst));
+        };
+        other.queue(item).unwrap();
+        wait_until(|| busy.load(SeqCst));
+        threads.spawn(|| {
+            let first = || {
+                forked.store(true, SeqCst);
+                wait_until(|| drained.load(SeqCst));
+            };
+            forking.install(|| join(first, || wait_until(|| drained.load(SeqCst)))).unwrap();
+        });
+        other.drain().unwrap();
+        drained.store(true, SeqCst);
+    });
+}
+
+#[test]
 fn a_recursion_deeper_than_any_stack_of_jobs_is_right() {
     fn depth(left: usize) -> usize {
         if left == 0 {

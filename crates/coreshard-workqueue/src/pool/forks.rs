@@ -201,12 +201,14 @@ impl<'thread, P: Platform> Seat<'thread, P> {
 impl<P: Platform> Worker<'_, P> {
     /// Runs a job that another worker has forked, if there is one. As after a claim, somebody is
     /// told of what is left and of what comes, before.
-    pub(super) fn run_fork(&self) -> bool {
+    pub(super) fn run_fork(&mut self) -> bool {
         let (pool, seat) = (self.pool, Seat { context: self.context });
         if self.excess {
             return false;
         }
         let Some(job) = seat.steal() else { return false };
+        // The job may take long, and somebody may wait for the items that this worker has run.
+        self.settle_items();
         let mut state = pool.lock();
         let spare = state.reserve_spare(pool);
         let left = state.can_kick(pool) && state.has_work(pool);

@@ -342,9 +342,13 @@ impl<'pool, P: Platform> Worker<'pool, P> {
 
     /// Tells the lane and the intake what was done, before this worker rests.
     fn settle(&mut self) {
+        self.settle_items();
+        self.stop_forking();
+    }
+
+    pub(super) fn settle_items(&mut self) {
         self.tell_lane();
         self.release_taken();
-        self.stop_forking();
     }
 
     #[allow(unsafe_code)]
