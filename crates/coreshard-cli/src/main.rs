@@ -42,18 +42,17 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show a machine: its packages, NUMA nodes and caches, and the pods of each affinity scope
+    /// Show a machine: packages, nodes, caches, and the pods of each affinity scope
     Topo(topo::Args),
     /// Measure a ladder on this machine, rung by rung
     Bench(Box<bench::Args>),
     /// Recommend an affinity scope and a size of shards, for this machine or a simulated one
     Tune(tune::Args),
-    /// Measure what memory, wake-ups and threads cost on this machine, and write it down for simulations
+    /// Measure what memory, wake-ups and threads cost here, for simulations
     Calibrate(calibrate::Args),
     /// Watch a running process's queues and pools
     Top(top::Args),
-    /// Show which cache lines a workqueue's CPUs take from one another on a simulated machine, and
-    /// which fields and functions
+    /// Show which lines and fields a simulated machine's CPUs take from one another
     C2c(c2c::Args),
     /// Search the workqueue for bugs on a simulated machine, and replay what was found
     Sim(sim::Args),
