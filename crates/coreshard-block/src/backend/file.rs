@@ -13,7 +13,7 @@ use coreshard_platform::Platform;
 
 use super::pool::PoolLane;
 use super::ring::RingLane;
-use super::sync::SyncLane;
+use super::sync;
 use super::{Executor, Geometry, Lane, Medium, RingOptions};
 use crate::error::{OpenError, OpenErrorKind};
 
@@ -172,7 +172,7 @@ impl<P: Platform> Medium<P> for File {
             (Engine::IoUring, _) => Ok(Box::new(ring().map_err(refused)?)),
             (Engine::Auto, _) if self.is_in_memory() => {
                 let why = " (the file is in memory, where nothing waits)".to_owned();
-                Ok(Box::new(SyncLane::<P>::new(file(), why)))
+                Ok(Box::new(sync::lane::<P>(file(), depth, &why)))
             }
             (Engine::Auto, executor) => match (ring(), executor) {
                 (Ok(lane), _) => Ok(Box::new(lane)),
@@ -182,7 +182,7 @@ impl<P: Platform> Medium<P> for File {
                 }
                 (Err(steps), None) => {
                     let why = format!(" (no io_uring: {})", steps.join("; "));
-                    Ok(Box::new(SyncLane::<P>::new(file(), why)))
+                    Ok(Box::new(sync::lane::<P>(file(), depth, &why)))
                 }
             },
             (Engine::Threads, Some(executor)) => {
@@ -192,7 +192,7 @@ impl<P: Platform> Medium<P> for File {
                 name: self.name.clone(),
                 reason: io::Error::new(io::ErrorKind::InvalidInput, "no executor was given"),
             })),
-            (Engine::Sync, _) => Ok(Box::new(SyncLane::<P>::new(file(), String::new()))),
+            (Engine::Sync, _) => Ok(Box::new(sync::lane::<P>(file(), depth, ""))),
         }
     }
 }

@@ -1,14 +1,12 @@
 //! A medium in memory.
 #![allow(unsafe_code)]
 
-use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
-use coreshard_platform::{Lock, Parker, Platform};
+use coreshard_platform::{Lock, Platform};
 
-use super::null::{park, unparks};
-use super::{Command, Data, Geometry, Lane, Medium, Reaped, Waker};
+use super::immediate::ImmediateLane;
+use super::{Command, Data, Geometry, Lane, Medium};
 use crate::error::OpenError;
 use crate::request::Op;
 
@@ -107,43 +105,9 @@ impl<P: Platform> Medium<P> for Memory<P> {
         Geometry { bytes: self.store.bytes, block_bytes: 1, memory_align: 1, writable: true }
     }
 
-    fn lane(&self, _depth: u32) -> Result<Box<dyn Lane>, OpenError> {
-        let (store, parker) = (Arc::clone(&self.store), Arc::new(Parker::<P>::new()));
-        Ok(Box::new(MemoryLane { store, done: Vec::new(), parker }))
-    }
-}
-
-struct MemoryLane<P: Platform> {
-    store: Arc<Store<P>>,
-    done: Vec<Reaped>,
-    parker: Arc<Parker<P>>,
-}
-
-// SAFETY: it is done with a command's memory when `start` returns.
-unsafe impl<P: Platform> Lane for MemoryLane<P> {
-    unsafe fn start(&mut self, command: &Command) -> bool {
-        self.done.push(Reaped { id: command.id, result: self.store.perform(command) });
-        true
-    }
-
-    fn reap(&mut self, into: &mut Vec<Reaped>) {
-        into.append(&mut self.done);
-    }
-
-    fn wait(&mut self, _wanted: u32, timeout: Option<Duration>) -> io::Result<()> {
-        if self.done.is_empty() {
-            park(&self.parker, timeout);
-        }
-        Ok(())
-    }
-
-    fn cancel(&mut self, _id: u64) {}
-
-    fn waker(&self) -> Waker {
-        unparks(&self.parker)
-    }
-
-    fn describe(&self) -> String {
-        "memory".to_owned()
+    fn lane(&self, depth: u32) -> Result<Box<dyn Lane>, OpenError> {
+        let store = Arc::clone(&self.store);
+        let perform = move |command: &Command| store.perform(command);
+        Ok(Box::new(ImmediateLane::<P, _>::new("memory".to_owned(), depth, perform)))
     }
 }

@@ -7,6 +7,7 @@
 
 mod fault;
 mod file;
+mod immediate;
 mod memory;
 mod null;
 mod pool;

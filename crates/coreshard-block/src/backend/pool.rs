@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use coreshard_platform::{Lock, Parker, Platform};
 
-use super::null::{park, unparks};
+use super::immediate::{park, unparks};
 use super::sync::perform;
 use super::{Command, Lane, Reaped, Waker};
 

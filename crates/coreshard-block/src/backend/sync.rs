@@ -5,12 +5,11 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::time::Duration;
 
-use coreshard_platform::{Parker, Platform};
+use coreshard_platform::Platform;
 
-use super::null::{park, unparks};
-use super::{Command, Data, Lane, Reaped, Waker};
+use super::immediate::ImmediateLane;
+use super::{Command, Data, Lane};
 use crate::request::Op;
 
 /// Does the command with the calling thread. The bytes, or the negative errno.
@@ -55,45 +54,9 @@ pub(super) fn fallocate_mode(op: Op) -> i32 {
     }
 }
 
-pub(super) struct SyncLane<P: Platform> {
-    file: Arc<OwnedFd>,
-    done: Vec<Reaped>,
-    parker: Arc<Parker<P>>,
-    why: String,
-}
-
-impl<P: Platform> SyncLane<P> {
-    pub(super) fn new(file: Arc<OwnedFd>, why: String) -> Self {
-        Self { file, done: Vec::new(), parker: Arc::new(Parker::new()), why }
-    }
-}
-
-// SAFETY: it is done with a command's memory when `start` returns.
-unsafe impl<P: Platform> Lane for SyncLane<P> {
-    unsafe fn start(&mut self, command: &Command) -> bool {
-        let result = perform(self.file.as_raw_fd(), command);
-        self.done.push(Reaped { id: command.id, result });
-        true
-    }
-
-    fn reap(&mut self, into: &mut Vec<Reaped>) {
-        into.append(&mut self.done);
-    }
-
-    fn wait(&mut self, _wanted: u32, timeout: Option<Duration>) -> io::Result<()> {
-        if self.done.is_empty() {
-            park(&self.parker, timeout);
-        }
-        Ok(())
-    }
-
-    fn cancel(&mut self, _id: u64) {}
-
-    fn waker(&self) -> Waker {
-        unparks(&self.parker)
-    }
-
-    fn describe(&self) -> String {
-        format!("sync{}", self.why)
-    }
+/// The lane of a file; `why` is told with its name.
+pub(super) fn lane<P: Platform>(file: Arc<OwnedFd>, depth: u32, why: &str) -> impl Lane + use<P> {
+    ImmediateLane::<P, _>::new(format!("sync{why}"), depth, move |command: &Command| {
+        perform(file.as_raw_fd(), command)
+    })
 }

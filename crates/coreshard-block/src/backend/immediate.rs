@@ -1,0 +1,71 @@
+//! A lane whose commands are over when they are started.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coreshard_platform::{Parker, Platform};
+
+use super::{Command, Lane, Reaped, Waker};
+
+/// Does each command on the calling thread, by `perform`, which tells its result.
+pub(super) struct ImmediateLane<P: Platform, F> {
+    perform: F,
+    name: String,
+    done: Vec<Reaped>,
+    parker: Arc<Parker<P>>,
+}
+
+impl<P: Platform, F: FnMut(&Command) -> i32> ImmediateLane<P, F> {
+    /// `perform` may use a command's memory while it is called, and not after.
+    pub(super) fn new(name: String, depth: u32, perform: F) -> Self {
+        let done = Vec::with_capacity(depth as usize);
+        Self { perform, name, done, parker: Arc::new(Parker::new()) }
+    }
+}
+
+// SAFETY: a command's memory is used while `perform` is called alone, so not after `start`.
+unsafe impl<P: Platform, F: FnMut(&Command) -> i32 + Send> Lane for ImmediateLane<P, F> {
+    unsafe fn start(&mut self, command: &Command) -> bool {
+        self.done.push(Reaped { id: command.id, result: (self.perform)(command) });
+        true
+    }
+
+    fn reap(&mut self, into: &mut Vec<Reaped>) {
+        into.append(&mut self.done);
+    }
+
+    fn wait(&mut self, _wanted: u32, timeout: Option<Duration>) -> io::Result<()> {
+        if self.done.is_empty() {
+            park(&self.parker, timeout);
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, _id: u64) {}
+
+    fn waker(&self) -> Waker {
+        unparks(&self.parker)
+    }
+
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+}
+
+pub(super) fn park<P: Platform>(parker: &Parker<P>, timeout: Option<Duration>) {
+    match timeout {
+        Some(timeout) => {
+            parker.park_timeout(timeout);
+        }
+        None => parker.park(),
+    }
+}
+
+pub(super) fn unparks<P: Platform>(parker: &Arc<Parker<P>>) -> Waker {
+    let parker = Arc::clone(parker);
+    Arc::new(move || {
+        parker.unpark();
+    })
+}
