@@ -45,9 +45,6 @@ mod buffer;
 mod counters;
 mod error;
 mod host;
-#[cfg(all(test, loom))]
-#[path = "../../coreshard-workqueue/src/loom_platform.rs"]
-mod loom_platform;
 mod node_slice;
 mod queue;
 mod request;

@@ -22,6 +22,10 @@ mod cell;
 mod counter;
 mod host;
 mod lock;
+#[cfg(loom)]
+mod loom_platform;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod padded;
 mod parker;
 mod platform;
@@ -36,6 +40,8 @@ pub use host::{
     ReleaseMemory, SpawnError, affinity, set_affinity, thread_cpu_time,
 };
 pub use lock::{Lock, LockGuard};
+#[cfg(loom)]
+pub use loom_platform::{Loom, LoomAtomic, LoomCell, LoomThread};
 pub use padded::{LINE_PAIR_BYTES, Padded};
 pub use parker::Parker;
 pub use platform::{

@@ -13,8 +13,9 @@ const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 
 /// How often a thread looks at a held lock before it sleeps. Pools hold their lock for tens of
-/// nanoseconds, a sleep costs microseconds: worth a short wait, but not a scheduler's slice.
-const SPINS: u32 = 100;
+/// nanoseconds, a sleep costs microseconds: worth a short wait, but not a scheduler's slice. (Not at all, where
+/// a model checker tries every interleaving.)
+const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
 
 /// A mutual-exclusion lock over data `T`: three states in one word, as in Ulrich Drepper's
 /// "Futexes Are Tricky" (2011). It does not poison: no code of a user runs under it.

@@ -48,9 +48,12 @@ impl<P: Platform> Parker<P> {
     }
 
     fn park_until(&self, deadline: Option<crate::Time>) -> bool {
-        // Acquire as in `try_take`, on the path where the permit is there already.
-        if self.word.compare_exchange(EMPTY, PARKED, Relaxed, Acquire).is_err() {
-            self.word.store(EMPTY, Relaxed);
+        if self.word.compare_exchange(EMPTY, PARKED, Relaxed, Relaxed).is_err() {
+            // A swap, not a store: a second permit may have come since, and whoever takes it with this
+            // one must see what was written before it. A store would wait in this CPU's buffer while
+            // the caller looks for what it was woken for, and then wipe the second permit out, unseen.
+            // Acquire as in `try_take`.
+            self.word.swap(EMPTY, Acquire);
             return true;
         }
         loop {

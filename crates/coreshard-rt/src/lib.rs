@@ -18,10 +18,6 @@ mod executor;
 mod index;
 mod level;
 mod lock;
-// The model checker's platform is one file for all crates that are modelled.
-#[cfg(all(test, loom))]
-#[path = "../../coreshard-workqueue/src/loom_platform.rs"]
-mod loom_platform;
 
 pub use error::RtError;
 pub use executor::{

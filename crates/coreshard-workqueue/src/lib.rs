@@ -31,8 +31,6 @@ mod insight;
 mod intake;
 mod item;
 mod latch;
-#[cfg(all(test, loom))]
-mod loom_platform;
 mod pool;
 mod pool_set;
 mod queue;

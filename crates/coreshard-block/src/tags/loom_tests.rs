@@ -6,7 +6,7 @@ use std::sync::Arc;
 use coreshard_platform::{DataCell, Platform, ThreadHandle, ThreadSpec};
 
 use super::{TagPolicy, TagPort, TagSet, TagSetSpec};
-use crate::loom_platform::{Loom, LoomCell};
+use coreshard_platform::{Loom, LoomCell};
 
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();

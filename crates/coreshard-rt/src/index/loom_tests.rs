@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use coreshard_platform::{AtomicInt, ByteAtomics};
 
 use super::*;
-use crate::loom_platform::Loom;
+use coreshard_platform::Loom;
 
 /// A byte of loom's.
 #[derive(Debug)]

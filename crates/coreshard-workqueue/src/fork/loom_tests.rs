@@ -9,7 +9,7 @@ use coreshard_platform::{DataCell, Platform};
 
 use super::{Deque, Owner, Popped};
 use crate::latch::Latch;
-use crate::loom_platform::Loom;
+use coreshard_platform::Loom;
 
 /// A job that whoever has it marks, once, with no lock: loom reports two who do.
 struct Job {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use coreshard_platform::Parker;
 
 use super::{Claim, Doors, Range, SegmentQueue, Takers};
-use crate::loom_platform::Loom;
+use coreshard_platform::Loom;
 
 type Queue = SegmentQueue<Loom, Box<u32>, 2>;
 

@@ -10,10 +10,10 @@ use super::{MOST_WORKERS, Monitor, Pool, PoolSettings};
 use crate::attributes::{Attributes, Hooks, Place};
 use crate::event::Event;
 use crate::intake::Intake;
-use crate::loom_platform::Loom;
 use crate::queue::{Lane, Priority};
 use crate::trouble::Watch;
 use crate::wake::Wake;
+use coreshard_platform::Loom;
 
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();

@@ -15,13 +15,13 @@ use crate::attributes::{Attributes, Hooks, Place};
 use crate::error::RefusedReason;
 use crate::event::Event;
 use crate::intake::Intake;
-use crate::loom_platform::Loom;
 use crate::pool::{Monitor, Pool, PoolSettings};
 use crate::pool_set::{Lease, PoolSet, Route};
 use crate::timers::Timers;
 use crate::trouble::Watch;
 use crate::wake::Wake;
 use crate::work::Target;
+use coreshard_platform::Loom;
 
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();

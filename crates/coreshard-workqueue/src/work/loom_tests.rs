@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::state::{Begin, Number, StateWord};
 use crate::event::Event;
-use crate::loom_platform::Loom;
+use coreshard_platform::Loom;
 
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();

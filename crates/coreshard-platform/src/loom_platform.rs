@@ -1,19 +1,23 @@
 //! A platform for the model checker: loom's atomics and threads, and a futex made of them.
+//!
+//! It is there under `--cfg loom` alone, for the models of every crate.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use coreshard_platform::{
+use crate::{
     AffinityError, AtomicInt, AtomicPointer, DataCell, LocalKey, NodeMemory, NodeMemoryError,
     Platform, SpawnError, ThreadHandle, ThreadSpec, Time, WaitOutcome,
 };
 use coreshard_topology::{CpuId, CpuSet, NodeId};
 
+/// The model checker's machine: one CPU, a clock that stands still, and timeouts that are over at once.
 #[derive(Debug)]
-pub(crate) struct Loom;
+pub struct Loom;
 
+/// One of loom's atomics.
 #[derive(Debug)]
-pub(crate) struct LoomAtomic<A>(A);
+pub struct LoomAtomic<A>(A);
 
 macro_rules! loom_int {
     ($atomic:ident, $int:ty) => {
@@ -82,7 +86,9 @@ impl<T> AtomicPointer<T> for LoomAtomic<loom::sync::atomic::AtomicPtr<T>> {
     }
 }
 
-pub(crate) struct LoomCell<T>(loom::cell::UnsafeCell<T>);
+/// A cell whose uses at the same time loom reports.
+#[derive(Debug)]
+pub struct LoomCell<T>(loom::cell::UnsafeCell<T>);
 
 impl<T> DataCell<T> for LoomCell<T> {
     fn new(value: T) -> Self {
@@ -96,8 +102,9 @@ impl<T> DataCell<T> for LoomCell<T> {
     }
 }
 
+/// A modelled thread.
 #[derive(Debug)]
-pub(crate) struct LoomThread(loom::thread::JoinHandle<()>);
+pub struct LoomThread(loom::thread::JoinHandle<()>);
 
 impl ThreadHandle for LoomThread {
     fn join(self) {
