@@ -53,7 +53,7 @@ where
     B: Send,
 {
     let Some(seat) = Seat::<P>::here() else { return (a(), b(false)) };
-    let job = Job::new(b, seat.lane());
+    let job = Job::new(b, seat.frame());
     match seat.push(job.header()) {
         Pushed::Private => {}
         Pushed::Shared => seat.call_thieves(),

@@ -12,10 +12,9 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use coreshard_platform::{AtomicInt, Platform};
 
 use super::worker::{Context, Worker, context_here};
-use super::{Desk, Pool, blocking};
+use super::{Desk, Frame, Pool, blocking};
 use crate::fork::{Header, Owner, Popped, Pushed, execute};
 use crate::latch::Latch;
-use crate::queue::Lane;
 
 /// Looks for other forked work while a stolen job is not done, before the CPU is given to others,
 /// and before this worker sleeps.
@@ -77,10 +76,10 @@ impl<'thread, P: Platform> Seat<'thread, P> {
         unsafe { self.context.desk.as_ref() }
     }
 
-    /// The lane of the item that runs.
+    /// What this worker is inside of.
     #[inline]
-    pub(crate) fn lane(self) -> *const Lane<P> {
-        self.context.lane.get()
+    pub(crate) fn frame(self) -> *const Frame<P> {
+        self.context.frame.get()
     }
 
     /// True if this worker's pool satisfies `is`.
@@ -176,13 +175,9 @@ impl<'thread, P: Platform> Seat<'thread, P> {
 
     #[allow(unsafe_code)]
     fn execute(self, job: NonNull<Header<P>>) {
-        let (lane, desk) = (&self.context.lane, self.desk());
-        // SAFETY: the job lives until it is done, and that it is not.
-        let outer = lane.replace(unsafe { job.as_ref() }.lane);
-        desk.begin_inside();
+        self.desk().begin_inside();
         // SAFETY: stolen just now, so nobody else has it.
         unsafe { execute(job) };
-        lane.set(outer);
     }
 
     /// The other pools; none before the set is complete, then looked up once.

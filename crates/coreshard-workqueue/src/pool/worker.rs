@@ -28,11 +28,9 @@ pub(super) struct Context<P: Platform> {
     pub(super) pool: Arc<Pool<P>>,
     pub(super) index: usize,
     pub(super) desk: NonNull<Desk<P>>,
-    /// The lane of the item that runs.
-    pub(super) lane: Cell<*const Lane<P>>,
     pub(super) forks: Forks<P>,
-    /// The reusable item that runs, see `running`.
-    pub(super) frame: Cell<*const Frame>,
+    /// What this thread is inside of, see `running`: never null.
+    pub(super) frame: Cell<*const Frame<P>>,
 }
 
 /// The context of the worker on this thread, if there is one. It is not `Sync`, so the reference
@@ -57,17 +55,6 @@ pub(super) fn index_in<P: Platform>(pool: &Pool<P>) -> Option<usize> {
         ptr::eq(Arc::as_ptr(&context.pool), pool).then_some(context.index)
     })
     .flatten()
-}
-
-/// True if this thread is a worker inside an item whose lane satisfies `of`.
-#[allow(unsafe_code)]
-pub(crate) fn runs_item_of<P: Platform>(of: impl FnOnce(&Lane<P>) -> bool) -> bool {
-    with_context::<P, _>(|context| {
-        // SAFETY: the pointer is set while an item of that lane runs, and a lane outlives its
-        // items; null otherwise.
-        unsafe { context.lane.get().as_ref() }.is_some_and(of)
-    })
-    .unwrap_or(false)
 }
 
 /// A hook that panics costs its own work, not the worker.
@@ -116,6 +103,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     pub(super) index: usize,
     pub(super) desk: &'pool Desk<P>,
     pub(super) context: &'pool Context<P>,
+    /// The outermost frame of this thread.
+    inside: &'pool Frame<P>,
     /// How many items to claim next: doubled while claims come back full.
     claim_items: usize,
     /// More run than should: this one is to lie down, and leave the work to the others.
@@ -193,13 +182,14 @@ impl<P: Platform> Pool<P> {
 }
 
 impl<'pool, P: Platform> Worker<'pool, P> {
-    fn new(context: &'pool Context<P>) -> Self {
+    fn new(context: &'pool Context<P>, inside: &'pool Frame<P>) -> Self {
         let Context { pool, index, .. } = context;
         Self {
             pool,
             index: *index,
             desk: pool.desk(*index),
             context,
+            inside,
             claim_items: 1,
             excess: false,
             has_open_claim: false,
@@ -218,16 +208,16 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     }
 
     fn start(pool: &Arc<Pool<P>>, index: usize) {
+        let inside = Frame::of_worker();
         let context = Context {
             pool: Arc::clone(pool),
             index,
             desk: NonNull::from(pool.desk(index)),
-            lane: Cell::new(ptr::null()),
-            frame: Cell::new(ptr::null()),
+            frame: Cell::new(&raw const inside),
             forks: Forks::new(),
         };
         P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());
-        Worker::new(&context).run();
+        Worker::new(&context, &inside).run();
         P::set_local(LocalKey::Worker, ptr::null_mut());
     }
 
@@ -268,7 +258,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
                 weighed_since: self.weigh_visit(),
             };
         }
-        self.context.lane.set(self.tally.lane);
+        self.inside.set_lane(self.tally.lane);
         self.desk.begin(item.kind());
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| item.run()));
         // SAFETY: a lane lives until its items are told to it, and this one is not yet.
@@ -276,7 +266,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         if let Err(payload) = outcome {
             lane.on_panic(payload);
         }
-        self.context.lane.set(ptr::null());
+        self.inside.set_lane(ptr::null());
         self.tally.items += 1;
         lane.item_is_over();
     }
