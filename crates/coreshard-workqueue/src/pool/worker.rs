@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use coreshard_platform::{AtomicInt, LocalKey, Platform, SpawnError, ThreadSpec, Time};
 use coreshard_topology::{PodId, Scope};
 
-use super::accounts::WEIGHED_VISITS;
+use super::accounts::WeighedVisits;
 use super::forks::Forks;
 use super::reserve::RESERVE;
 use super::running::Frame;
@@ -116,7 +116,7 @@ pub(super) struct Worker<'pool, P: Platform> {
     segment: *mut Segment<P>,
     tally: Tally<P>,
     /// Visits to lanes until one is weighed; `None` where CPU time cannot be told.
-    visits: Option<u32>,
+    visits: Option<WeighedVisits>,
     /// Where the next items will be seen first.
     pub(super) next_slots: Option<Watches<P>>,
     /// How long to watch for work before sleeping; learned from what watching brought.
@@ -224,7 +224,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     fn run(mut self) {
         let pool = self.pool;
         self.desk.thread.store(P::this_thread().0, Release);
-        self.visits = pool.open_account(self.index).then_some(0);
+        self.visits = pool.open_account(self.index).then(|| WeighedVisits::of_worker(self.index));
         let Place { home, roam, pod, .. } = &pool.place;
         if home != roam
             && let Err(error) = P::set_affinity(roam)
@@ -294,13 +294,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
 
     /// When a visit to a lane begins that is to be weighed: the first one, and then one of so many.
     fn weigh_visit(&mut self) -> Option<Time> {
-        let left = self.visits.as_mut()?;
-        if *left > 0 {
-            *left -= 1;
-            return None;
-        }
-        *left = WEIGHED_VISITS - 1;
-        Some(P::now())
+        let visits = self.visits.as_mut()?;
+        visits.is_weighed().then(P::now)
     }
 
     fn next_item(&mut self) -> Option<Work> {
