@@ -51,6 +51,14 @@ impl fmt::Display for Forked {
 
 impl std::error::Error for Forked {}
 
+/// Drops what was thrown. That is its author's code too, and may throw again; what it throws then
+/// is kept for good.
+pub(crate) fn discard(payload: Box<dyn Any + Send>) {
+    if let Err(thrown) = panic::catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(thrown);
+    }
+}
+
 pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
     payload
         .downcast_ref::<&str>()

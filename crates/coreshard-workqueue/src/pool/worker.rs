@@ -63,7 +63,7 @@ fn run_hook(hook: Option<&(dyn Fn(PodId) + Send + Sync)>, pod: PodId) {
         && let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| hook(pod)))
     {
         tracing::error!(%pod, panic = crate::handle::message_of(payload.as_ref()), "a hook panicked");
-        std::mem::forget(payload);
+        crate::handle::discard(payload);
     }
 }
 

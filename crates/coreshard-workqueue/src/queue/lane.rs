@@ -306,7 +306,7 @@ impl<P: Platform> Lane<P> {
                 // A handler that panics must not end the worker; its panic was printed.
                 let outcome = panic::catch_unwind(AssertUnwindSafe(|| handler(payload)));
                 if let Err(payload) = outcome {
-                    std::mem::forget(payload);
+                    crate::handle::discard(payload);
                 }
             }
             None => {
@@ -315,10 +315,7 @@ impl<P: Platform> Lane<P> {
                     panic = crate::handle::message_of(payload.as_ref()),
                     "a work item panicked"
                 );
-                // Dropping what was thrown is user code too, and may throw again.
-                if let Err(thrown) = panic::catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-                    std::mem::forget(thrown);
-                }
+                crate::handle::discard(payload);
             }
         }
     }

@@ -71,7 +71,7 @@ impl<P: Platform> Due<P> {
 fn wake(waker: Waker) {
     if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| waker.wake())) {
         tracing::error!(panic = crate::handle::message_of(payload.as_ref()), "a waker panicked");
-        std::mem::forget(payload);
+        crate::handle::discard(payload);
     }
 }
 
