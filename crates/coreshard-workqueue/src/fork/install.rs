@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use coreshard_platform::Platform;
 
 use super::{Header, Job, execute};
+use crate::handle::Forked;
 use crate::insight::Label;
 use crate::pool::{blocking, innermost};
 use crate::queue::Entry;
@@ -43,8 +44,9 @@ where
         P::spin_hint();
         done.is_open()
     });
-    if !seen {
-        blocking::<P, _>(|| done.wait());
+    if !seen && !blocking::<P, _>(|| done.wait()) {
+        // Forked since: whoever has the job is in another process.
+        panic::resume_unwind(Box::new(Forked));
     }
     // SAFETY: executed, the latch was seen to be open, and this is the one reader.
     match unsafe { job.take_result() } {

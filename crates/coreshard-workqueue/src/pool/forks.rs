@@ -128,11 +128,15 @@ impl<'thread, P: Platform> Seat<'thread, P> {
     }
 
     /// After the job that was pushed last was stolen: runs other forked jobs until it is done,
-    /// and takes it off the stack.
+    /// and takes it off the stack. False in a process that was forked since it was pushed: there it
+    /// is never done.
     #[cold]
-    pub(crate) fn wait_for(self, done: &Latch<P>) {
+    pub(crate) fn wait_for(self, done: &Latch<P>) -> bool {
         let mut looks = 0;
         while !done.is_open() {
+            if done.is_orphaned() {
+                return false;
+            }
             if self.run_stolen() {
                 looks = 0;
                 continue;
@@ -147,6 +151,7 @@ impl<'thread, P: Platform> Seat<'thread, P> {
             }
         }
         self.context.forks.owner.forget_stolen(&self.desk().deque);
+        true
     }
 
     /// Steals one job and runs it. False if there was none.

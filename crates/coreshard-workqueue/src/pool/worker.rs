@@ -130,6 +130,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     /// It has not claimed since it slept.
     pub(super) just_woke: bool,
     pub(super) repatriated: u64,
+    /// In which process it runs items.
+    forks: u32,
 }
 
 impl<P: Platform> Pool<P> {
@@ -204,7 +206,17 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             yielded: false,
             just_woke: false,
             repatriated: 0,
+            forks: P::forks(),
         }
+    }
+
+    /// An item has forked this process, and returned in it: what waits here is run there.
+    #[cold]
+    fn end_in_fork(&self) -> ! {
+        panic!(
+            "a work item ({}) has returned in a process that it forked, where its queue's workers              are not: end that process inside the item, by exec or _exit",
+            self.desk.function()
+        );
     }
 
     fn start(pool: &Arc<Pool<P>>, index: usize) {
@@ -261,6 +273,9 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         self.inside.set_lane(self.tally.lane);
         self.desk.begin(item.kind());
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| item.run()));
+        if P::forks() != self.forks {
+            self.end_in_fork();
+        }
         // SAFETY: a lane lives until its items are told to it, and this one is not yet.
         let lane = unsafe { &*self.tally.lane };
         if let Err(payload) = outcome {
