@@ -35,6 +35,8 @@ const CHARGE_EVERY: u64 = 4;
 
 const ASLEEP: u32 = 0;
 const AWAKE: u32 = 1;
+/// Its thread could not be started: tried again by whoever has work.
+const MISSING: u32 = 2;
 
 /// A pool whose workers hog as many CPUs as it has gets one more all the same where it has begun
 /// nothing for so many times the threshold.
@@ -136,6 +138,9 @@ struct Watched<P: Platform> {
     retiring: Vec<Weak<dyn Retiring>>,
     /// The thread runs; it ends when no pool is left.
     running: bool,
+    /// How often it could not be started since it ran last, and when that was.
+    failures: u64,
+    failed: Option<Time>,
 }
 
 impl<P: Platform> Monitor<P> {
@@ -147,25 +152,74 @@ impl<P: Platform> Monitor<P> {
             follower: OnceLock::new(),
             state: Padded::new(P::AtomicU32::new(AWAKE)),
             parker: Parker::new(),
-            watched: Lock::new(Watched { pools: Vec::new(), retiring: Vec::new(), running: false }),
+            watched: Lock::new(Watched {
+                pools: Vec::new(),
+                retiring: Vec::new(),
+                running: false,
+                failures: 0,
+                failed: None,
+            }),
         }
     }
 
-    /// Watches over a pool. Without a thread, nobody is presumed blocked; that is said.
+    /// Watches over a pool. Without a thread, nobody is presumed blocked; that is said, and who has
+    /// work tries again.
     pub(crate) fn watch(self: &Arc<Self>, pool: &Arc<Pool<P>>) {
         if P::cpu_time_of(P::this_thread()).is_none() {
             return;
         }
         let mut watched = self.watched.lock();
         watched.pools.push(Arc::downgrade(pool));
+        self.start(&mut watched);
+    }
+
+    /// Starts the thread, unless it runs.
+    fn start(self: &Arc<Self>, watched: &mut Watched<P>) {
         if watched.running {
             return;
         }
         let monitor = Arc::clone(self);
         let spec = ThreadSpec { name: "cs-monitor".to_owned(), ..ThreadSpec::default() };
         match P::spawn(spec, Box::new(move || monitor.run())) {
-            Ok(_detached) => watched.running = true,
-            Err(error) => tracing::warn!(%error, "blocked workers will not be noticed"),
+            Ok(_detached) => {
+                watched.running = true;
+                watched.failures = 0;
+            }
+            Err(error) => {
+                watched.failures += 1;
+                watched.failed = Some(P::now());
+                if watched.failures.is_power_of_two() {
+                    let failures = watched.failures;
+                    tracing::warn!(%error, failures, "blocked workers are not noticed for now");
+                }
+                // Under the lock, so that it is never said of a thread that runs. Nobody has said
+                // anything else to one that does not.
+                self.state.swap(MISSING, AcqRel);
+            }
+        }
+    }
+
+    /// Tries again to start a thread that could not be, if the last time is not just over.
+    #[cold]
+    fn start_again(self: &Arc<Self>) {
+        let mut watched = self.watched.lock();
+        if !watched.running && watched.failed.is_some_and(|failed| P::now() - failed < LOOK_EVERY) {
+            self.state.swap(MISSING, AcqRel);
+            return;
+        }
+        self.start(&mut watched);
+    }
+
+    /// A worker could not be started, which the monitor makes up for: it must be there.
+    #[cold]
+    pub(super) fn is_needed(self: &Arc<Self>) {
+        if self.state.load(Acquire) == MISSING {
+            let mut watched = self.watched.lock();
+            // One that was started meanwhile may be asleep by now, and is to be woken as such.
+            if !watched.running {
+                self.state.swap(AWAKE, AcqRel);
+                self.start(&mut watched);
+            }
         }
     }
 
@@ -175,7 +229,7 @@ impl<P: Platform> Monitor<P> {
     }
 
     /// Looks now and then whether `queue` can let go of something.
-    pub(crate) fn retire(&self, queue: Weak<dyn Retiring>) {
+    pub(crate) fn retire(self: &Arc<Self>, queue: Weak<dyn Retiring>) {
         let mut watched = self.watched.lock();
         if !watched.retiring.iter().any(|known| known.ptr_eq(&queue)) {
             watched.retiring.push(queue);
@@ -186,17 +240,21 @@ impl<P: Platform> Monitor<P> {
 
     /// Called by a worker that has work. Wakes the monitor if it sleeps.
     #[inline]
-    pub(super) fn notice_work(&self) {
-        if self.state.load(Relaxed) == ASLEEP {
+    pub(super) fn notice_work(self: &Arc<Self>) {
+        if self.state.load(Relaxed) != AWAKE {
             self.wake();
         }
     }
 
     /// Called when pools go: the monitor looks whether any is left.
     #[cold]
-    pub(crate) fn wake(&self) {
-        if self.state.swap(AWAKE, AcqRel) == ASLEEP {
-            self.parker.unpark();
+    pub(crate) fn wake(self: &Arc<Self>) {
+        match self.state.swap(AWAKE, AcqRel) {
+            ASLEEP => {
+                self.parker.unpark();
+            }
+            MISSING => self.start_again(),
+            _ => {}
         }
     }
 
@@ -381,6 +439,7 @@ impl<P: Platform> Pool<P> {
         state.spare_refused = true;
         let kick = state.call_reserve();
         self.unlock_and_kick(state, kick);
+        self.monitor.is_needed();
         if failures.is_power_of_two() {
             let (pod, reason) = (self.place.pod, format!("{reason} (failure {failures})"));
             self.monitor.watch.tell(&Trouble::NoWorker(NoWorker { pod, reason }));
