@@ -80,7 +80,7 @@ pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
                 next += line_bytes;
             }
         }
-        core.now = end;
+        core.now = end + core.costs.compute;
         if access == Access::Load {
             core.linger();
         }
