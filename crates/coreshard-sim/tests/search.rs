@@ -1,6 +1,8 @@
 //! The search finds the bugs that are planted for it, a line replays each, and the real code has
 //! none that it would find.
 
+#![allow(clippy::print_stdout, reason = "a search says which seed found a bug")]
+
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use coreshard_bench::{Ledger, QueueTrial};
