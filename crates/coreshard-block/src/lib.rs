@@ -52,7 +52,7 @@ mod tags;
 
 pub use backend::{
     Command, Data, Engine, Executor, FaultPlan, Faulty, File, FileOptions, Geometry, Job, Lane,
-    Medium, Memory, Null, Reaped, RingOptions, Waker,
+    Medium, Memory, Null, Reaped, RingOptions, RingWake, Waker,
 };
 pub use buffer::{Buffer, BufferPool, PAGE_BYTES};
 pub use counters::{

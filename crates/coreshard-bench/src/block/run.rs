@@ -124,7 +124,7 @@ fn medium<P: Platform>(
     let ring = RingOptions {
         sqpoll_idle_ms: job.sqthread_poll.then_some(1_000),
         iopoll: job.hipri,
-        blocking_workers: None,
+        ..RingOptions::default()
     };
     let (write, direct) = (job.rw.writes(), job.direct);
     let file = File::open(path, FileOptions { write, direct, engine, ring, executor })?;

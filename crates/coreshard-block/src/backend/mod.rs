@@ -30,7 +30,7 @@ pub use file::{Engine, File, FileOptions};
 pub use memory::Memory;
 pub use null::Null;
 pub use pool::{Executor, Job};
-pub use ring::RingOptions;
+pub use ring::{RingOptions, RingWake};
 
 /// What a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,24 +1,33 @@
 //! Commands done by the kernel through io_uring.
 //!
-//! 1. A ring is made on the thread that uses it, and used by no other; others reach its thread by
-//!    the eventfd that the ring reads, or by a message from a ring of theirs.
+//! 1. A ring is made on the thread that uses it, and used by no other; others reach its thread by a
+//!    message into the ring, or else by an eventfd that the ring reads ([`doorbell`]).
 //! 2. What the kernel offers is probed by doing it, from the best down ([`rungs`]); what was
 //!    refused, and why, is in [`Lane::describe`].
 //! 3. The kernel owns a command's memory until its completion; the drop waits for all of them.
 #![allow(unsafe_code)]
 
+mod doorbell;
+mod rungs;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
+use coreshard_platform::Platform;
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
 use super::sync::fallocate_mode;
 use super::{Command, Data, Lane, Reaped, Waker};
-use crate::buffer::{Buffer, BufferPool, PAGE_BYTES};
+use crate::buffer::BufferPool;
 use crate::request::Op;
+
+use doorbell::Doorbell;
+pub use rungs::{RingOptions, RingWake};
+use rungs::{Rung, build, never_at_once, probe, probe_message, reopened, rungs};
 
 /// Completions that are no command's.
 const WOKEN: u64 = u64::MAX;
@@ -28,157 +37,6 @@ const PROBED: u64 = u64::MAX - 2;
 /// How long a completion is waited for in company, in microseconds: less than a wake-up costs an
 /// SSD's queue, more than a memory-backed file needs for several.
 const COMPANY_US: u32 = 20;
-
-/// What a ring is to be, beside what is always tried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RingOptions {
-    /// A kernel thread takes submissions, so that submitting is no system call; it spins for this
-    /// long, in milliseconds, before it sleeps.
-    pub sqpoll_idle_ms: Option<u32>,
-    /// Completions are polled for, not interrupted for. Direct I/O on devices with poll queues only.
-    pub iopoll: bool,
-    /// Most kernel threads for requests that would block the submitter; the kernel's own bound
-    /// (4 a CPU at most) where `None`.
-    pub blocking_workers: Option<u32>,
-}
-
-/// What a ring is made of.
-#[derive(Clone, Copy, Debug, Default)]
-struct Rung {
-    single_issuer: bool,
-    defer: bool,
-    coop: bool,
-    sqpoll: Option<u32>,
-    iopoll: bool,
-}
-
-impl Rung {
-    fn name(self) -> String {
-        let parts = [
-            (self.iopoll, "IOPOLL"),
-            (self.sqpoll.is_some(), "SQPOLL"),
-            (self.single_issuer, "SINGLE_ISSUER"),
-            (self.defer, "DEFER_TASKRUN"),
-            (self.coop, "COOP_TASKRUN"),
-        ];
-        let names: Vec<&str> = parts.into_iter().filter(|part| part.0).map(|part| part.1).collect();
-        if names.is_empty() { "plain".to_owned() } else { names.join("|") }
-    }
-}
-
-/// The ladder of rings, the best first.
-fn rungs(options: RingOptions) -> Vec<Rung> {
-    let bare = Rung::default();
-    let mut rungs = Vec::new();
-    let polls: &[bool] = if options.iopoll { &[true, false] } else { &[false] };
-    for iopoll in polls.iter().copied() {
-        if let Some(idle) = options.sqpoll_idle_ms {
-            let sqpoll = Rung { sqpoll: Some(idle), iopoll, ..bare };
-            rungs.extend([Rung { single_issuer: true, ..sqpoll }, sqpoll]);
-        }
-        rungs.extend([
-            Rung { single_issuer: true, defer: true, iopoll, ..bare },
-            Rung { single_issuer: true, coop: true, iopoll, ..bare },
-            Rung { coop: true, iopoll, ..bare },
-            Rung { iopoll, ..bare },
-        ]);
-    }
-    rungs
-}
-
-fn build(rung: Rung, depth: u32) -> io::Result<IoUring> {
-    let mut builder = IoUring::builder();
-    builder.dontfork().setup_clamp().setup_cqsize((depth * 2 + 16).next_power_of_two());
-    if rung.single_issuer {
-        builder.setup_single_issuer();
-    }
-    if rung.defer {
-        builder.setup_defer_taskrun().setup_taskrun_flag();
-    }
-    if rung.coop {
-        builder.setup_coop_taskrun().setup_taskrun_flag();
-    }
-    if let Some(idle) = rung.sqpoll {
-        builder.setup_sqpoll(idle);
-    }
-    if rung.iopoll {
-        builder.setup_iopoll();
-    }
-    builder.build((depth + 8).next_power_of_two())
-}
-
-/// Has the ring do something: a ring with IOPOLL can be made where each read of it then fails.
-fn probe(ring: &mut IoUring, rung: Rung, file: &OwnedFd) -> io::Result<()> {
-    let scratch = Buffer::aligned(PAGE_BYTES);
-    let entry = if rung.iopoll {
-        let file = types::Fd(file.as_raw_fd());
-        opcode::Read::new(file, scratch.start(), PAGE_BYTES as u32).build()
-    } else {
-        opcode::Nop::new().build()
-    };
-    // SAFETY: the scratch buffer lives until the completion, which is waited for below.
-    unsafe { ring.submission().push(&entry.user_data(PROBED)) }
-        .map_err(|_| io::Error::other("a new ring is full"))?;
-    loop {
-        match ring.submit_and_wait(1) {
-            Ok(_) => {}
-            Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
-            Err(error) => {
-                // Nobody knows whether the read is on its way: its memory is given up.
-                std::mem::forget(scratch);
-                return Err(error);
-            }
-        }
-        if let Some(completion) = ring.completion().next() {
-            return match completion.result() {
-                0.. => Ok(()),
-                errno => Err(io::Error::from_raw_os_error(-errno)),
-            };
-        }
-    }
-}
-
-/// Whether the file's system cannot read without a thread that may block.
-fn never_at_once(file: &OwnedFd) -> bool {
-    let scratch = Buffer::aligned(PAGE_BYTES);
-    let piece = libc::iovec { iov_base: scratch.start().cast(), iov_len: PAGE_BYTES };
-    // SAFETY: one live piece of memory, and an open descriptor.
-    let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const piece, 1, 0, libc::RWF_NOWAIT) };
-    read < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP)
-}
-
-/// What wakes a ring's thread.
-#[derive(Debug)]
-struct Doorbell {
-    event: OwnedFd,
-    /// The thread is about to sleep, or does.
-    asleep: AtomicBool,
-    rung: AtomicBool,
-}
-
-impl Doorbell {
-    fn new() -> io::Result<Self> {
-        // SAFETY: takes two integers, answers a descriptor or −1.
-        let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-        if event < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a descriptor that was just opened and is nobody else's.
-        let event = unsafe { OwnedFd::from_raw_fd(event) };
-        Ok(Self { event, asleep: AtomicBool::new(false), rung: AtomicBool::new(false) })
-    }
-
-    fn ring(&self) {
-        // SeqCst here and in `wait`: the ringer sees the sleeper, or the sleeper the ringer.
-        self.rung.store(true, SeqCst);
-        if self.asleep.load(SeqCst) {
-            let one = 1_u64;
-            // SAFETY: writes eight bytes from a live integer. It fails only where the count would
-            // overflow, and then the thread is being woken anyway.
-            unsafe { libc::write(self.event.as_raw_fd(), (&raw const one).cast(), 8) };
-        }
-    }
-}
 
 /// A command as an entry of the submission queue. A macro, since the trait of what may be a file
 /// there has no public name.
@@ -218,26 +76,34 @@ macro_rules! entry_on {
     }};
 }
 
-pub(super) struct RingLane {
+pub(super) struct RingLane<P: Platform> {
     ring: IoUring,
     rung: Rung,
     file: Arc<OwnedFd>,
     file_is_registered: bool,
     /// Keeps what is registered alive.
     buffers: Option<BufferPool>,
-    doorbell: Arc<Doorbell>,
-    /// Where the kernel leaves the doorbell's count.
+    doorbell: Arc<Doorbell<P>>,
+    /// What the ring reads to be woken, where it gets no messages.
+    event: Option<RawFd>,
+    /// Where the kernel leaves that event's count.
     rings: Box<u64>,
-    doorbell_is_read: bool,
+    event_is_read: bool,
     in_flight: u32,
     depth: u32,
     refused: Vec<String>,
-    /// The file system cannot serve a request without a thread that may block: so the kernel is told
-    /// not to try (preadv2(2), RWF_NOWAIT). On a file in memory that brought a third more requests.
+    /// The file system cannot serve a request without a thread that may block (preadv2(2),
+    /// RWF_NOWAIT). So each is left to a kernel worker at once, and
+    ///
+    /// - neither file nor buffers are registered: a worker that looks up what is registered takes the
+    ///   ring's lock, against the thread that submits. The file is opened once more instead, so that
+    ///   the workers of different threads do not count on one line;
+    /// - completions are taken one by one: the worker sleeps if it runs out of requests, and to wake
+    ///   it costs more than a call.
     never_at_once: bool,
 }
 
-impl RingLane {
+impl<P: Platform> RingLane<P> {
     /// The best ring that works here.
     ///
     /// # Errors
@@ -251,9 +117,10 @@ impl RingLane {
         for rung in rungs(options) {
             let made = build(rung, depth)
                 .and_then(|mut ring| probe(&mut ring, rung, &file).map(|()| ring))
-                .and_then(|ring| Self::with_ring(ring, rung, Arc::clone(&file), depth));
+                .and_then(|ring| Self::with_ring(ring, rung, &file, depth, options.wake));
             match made {
                 Ok(mut lane) => {
+                    refused.append(&mut lane.refused);
                     lane.refused = refused;
                     lane.limit_workers(options.blocking_workers);
                     return Ok(lane);
@@ -264,28 +131,60 @@ impl RingLane {
         Err(refused)
     }
 
-    fn with_ring(ring: IoUring, rung: Rung, file: Arc<OwnedFd>, depth: u32) -> io::Result<Self> {
+    fn with_ring(
+        mut ring: IoUring,
+        rung: Rung,
+        file: &Arc<OwnedFd>,
+        depth: u32,
+        wake: RingWake,
+    ) -> io::Result<Self> {
         let mut supported = Probe::new();
         ring.submitter().register_probe(&mut supported)?;
         if !supported.is_supported(opcode::AsyncCancel::CODE) {
             return Err(io::Error::other("requests cannot be cancelled"));
         }
-        let never_at_once = never_at_once(&file);
-        let file_is_registered = ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
+        let mut refused = Vec::new();
+        let never_at_once = never_at_once(file);
+        let file = match never_at_once.then(|| reopened(file)) {
+            Some(Ok(own)) => Arc::new(own),
+            Some(Err(error)) => {
+                refused.push(format!("a description of the file for itself: {error}"));
+                Arc::clone(file)
+            }
+            None => Arc::clone(file),
+        };
+        let file_is_registered =
+            !never_at_once && ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
         // Saves the look-up of the ring in each call; where it cannot be, calls look it up.
         let _ = ring.submitter().register_ring_fd();
+        // A ring that polls for completions is not woken where it has no request to poll for.
+        let message = match wake {
+            RingWake::Message if !rung.iopoll => Some(probe_message(&mut ring)),
+            _ => None,
+        };
+        let (doorbell, event) = match message {
+            Some(Ok(())) => (Doorbell::of_ring(ring.as_raw_fd()), None),
+            refusal => {
+                if let Some(Err(error)) = refusal {
+                    refused.push(format!("ring messages: {error}"));
+                }
+                let (doorbell, event) = Doorbell::of_event()?;
+                (doorbell, Some(event))
+            }
+        };
         Ok(Self {
             ring,
             rung,
             file,
             file_is_registered,
             buffers: None,
-            doorbell: Arc::new(Doorbell::new()?),
+            doorbell: Arc::new(doorbell),
+            event,
             rings: Box::new(0),
-            doorbell_is_read: false,
+            event_is_read: false,
             in_flight: 0,
             depth,
-            refused: Vec::new(),
+            refused,
             never_at_once,
         })
     }
@@ -315,15 +214,15 @@ impl RingLane {
         }
     }
 
-    /// Has the ring read the doorbell, so that ringing it ends a wait.
+    /// Has the ring read its event, where it gets no messages.
     fn listen(&mut self) {
-        if self.doorbell_is_read || self.rung.iopoll {
+        let Some(event) = self.event else { return };
+        if self.event_is_read || self.rung.iopoll {
             return;
         }
-        let event = types::Fd(self.doorbell.event.as_raw_fd());
         let into = (&raw mut *self.rings).cast::<u8>();
-        self.doorbell_is_read =
-            self.push(&opcode::Read::new(event, into, 8).build().user_data(WOKEN));
+        self.event_is_read =
+            self.push(&opcode::Read::new(types::Fd(event), into, 8).build().user_data(WOKEN));
     }
 
     fn enter(&mut self, wanted: u32, timeout: Option<Duration>) -> io::Result<()> {
@@ -351,10 +250,9 @@ impl RingLane {
         }
     }
 
-    /// Sleeps on the doorbell alone, where the ring cannot read it.
-    fn sleep(&self, timeout: Option<Duration>) {
-        let mut poll =
-            libc::pollfd { fd: self.doorbell.event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    /// Sleeps on the event alone, where the ring cannot read it.
+    fn sleep_on(event: RawFd, timeout: Option<Duration>) {
+        let mut poll = libc::pollfd { fd: event, events: libc::POLLIN, revents: 0 };
         let ms = timeout.map_or(-1, |timeout| {
             i32::try_from(timeout.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)
         });
@@ -371,7 +269,7 @@ impl RingLane {
 
 // SAFETY: the kernel touches a command's memory until its completion, and the drop waits for all
 // completions.
-unsafe impl Lane for RingLane {
+unsafe impl<P: Platform> Lane for RingLane<P> {
     unsafe fn start(&mut self, command: &Command) -> bool {
         if self.in_flight >= self.depth {
             return false;
@@ -405,23 +303,26 @@ unsafe impl Lane for RingLane {
             let _ = self.ring.submit();
         }
         for completion in self.ring.completion() {
-            reaped(&completion, into, &mut self.in_flight, &mut self.doorbell_is_read);
+            reaped(&completion, into, &mut self.in_flight, &mut self.event_is_read);
         }
     }
 
     fn wait(&mut self, wanted: u32, timeout: Option<Duration>) -> io::Result<()> {
         self.listen();
-        self.doorbell.asleep.store(true, SeqCst);
-        let done = if self.doorbell.rung.swap(false, SeqCst) || !self.ring.completion().is_empty() {
-            self.flush()
-        } else if self.rung.iopoll && self.in_flight == 0 {
-            self.sleep(timeout);
-            Ok(())
-        } else {
-            self.enter(wanted.clamp(1, self.in_flight.max(1)), timeout)
+        if !self.ring.completion().is_empty() || !self.doorbell.bell().lie_down() {
+            return self.flush();
+        }
+        let done = match self.event {
+            Some(event) if self.rung.iopoll && self.in_flight == 0 => {
+                Self::sleep_on(event, timeout);
+                Ok(())
+            }
+            _ => {
+                let wanted = if self.never_at_once { 1 } else { wanted };
+                self.enter(wanted.clamp(1, self.in_flight.max(1)), timeout)
+            }
         };
-        self.doorbell.asleep.store(false, SeqCst);
-        self.doorbell.rung.store(false, SeqCst);
+        self.doorbell.bell().rise();
         done
     }
 
@@ -438,7 +339,7 @@ unsafe impl Lane for RingLane {
     }
 
     fn register(&mut self, pool: &BufferPool) -> io::Result<bool> {
-        if self.buffers.is_some() {
+        if self.buffers.is_some() || self.never_at_once {
             return Ok(false);
         }
         // SAFETY: the pool's memory lives as long as the pool, which is kept beside the ring.
@@ -458,6 +359,10 @@ unsafe impl Lane for RingLane {
         if self.buffers.is_some() {
             text.push_str(", registered buffers");
         }
+        text.push_str(match self.event {
+            None => ", woken by ring messages",
+            Some(_) => ", woken by eventfd",
+        });
         if !self.refused.is_empty() {
             text.push_str(&format!(" (refused: {})", self.refused.join("; ")));
         }
@@ -469,10 +374,10 @@ fn reaped(
     completion: &cqueue::Entry,
     into: &mut Vec<Reaped>,
     in_flight: &mut u32,
-    doorbell_is_read: &mut bool,
+    event_is_read: &mut bool,
 ) {
     match completion.user_data() {
-        WOKEN => *doorbell_is_read = false,
+        WOKEN => *event_is_read = false,
         CANCELLED | PROBED => {}
         id => {
             *in_flight -= 1;
@@ -481,37 +386,22 @@ fn reaped(
     }
 }
 
-impl Drop for RingLane {
+impl<P: Platform> Drop for RingLane<P> {
     fn drop(&mut self) {
-        if self.doorbell_is_read {
-            // The read of the doorbell is a use of memory too.
+        self.doorbell.disconnect();
+        if self.event_is_read {
+            // The read of the event is a use of memory too.
             self.push(&opcode::AsyncCancel::new(WOKEN).build().user_data(CANCELLED));
         }
         let mut reaped = Vec::new();
-        while self.in_flight > 0 || self.doorbell_is_read {
+        while self.in_flight > 0 || self.event_is_read {
             if self.enter(1, None).is_err() {
                 // The ring itself is broken, so nobody can say when the kernel is done with the
-                // doorbell's memory.
+                // event's memory.
                 std::mem::forget(std::mem::take(&mut self.rings));
                 break;
             }
             self.reap(&mut reaped);
         }
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_ladder_ends_with_what_every_kernel_has() {
-        let all = RingOptions { sqpoll_idle_ms: Some(1), iopoll: true, blocking_workers: None };
-        for options in [RingOptions::default(), all] {
-            let rungs = rungs(options);
-            assert_eq!(rungs.last().unwrap().name(), "plain");
-        }
-        assert_eq!(rungs(RingOptions::default())[0].name(), "SINGLE_ISSUER|DEFER_TASKRUN");
-        assert_eq!(rungs(all).len(), 12);
     }
 }
