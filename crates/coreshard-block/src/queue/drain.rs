@@ -31,8 +31,7 @@ impl<P: Platform> Queue<P> {
         serials.into_iter().for_each(|serial| self.end(serial, End::Cancelled));
         let give_up_at = P::now() + DRAIN_LIMIT;
         while self.at_device > 0 {
-            if self.lane.wait(1, Some(Duration::from_millis(100))).is_err() || P::now() > give_up_at
-            {
+            if self.lane.wait(Some(Duration::from_millis(100))).is_err() || P::now() > give_up_at {
                 return false;
             }
             self.poll();

@@ -44,10 +44,8 @@ pub use future::{IoFuture, RemoteQueue};
 pub use options::{QueueOptions, RequestId, RetryPolicy};
 use pending::Pending;
 use slot::{End, Slot, Then};
+use submission::MOST_STAGED;
 use timers::Timer;
-
-/// The most completions that are worth waiting for in company.
-const MOST_WANTED: u32 = 16;
 
 /// A thread's queue to a device. Not to be sent to another thread; see [`RemoteQueue`].
 ///
@@ -87,10 +85,9 @@ pub struct Queue<P: Platform> {
     at_device: u32,
     /// Of those: requests that it was not told of yet.
     staged: u32,
-    /// Completions that the next sleep is for: learned from the last ones.
-    wanted: u32,
-    /// What the last sleep was for, until its completions are looked at.
-    slept_for: u32,
+    /// So many are handed over at once: few where this thread sleeps and so has time to spare, so that the
+    /// device has them early; many where it is behind, so that each costs less.
+    batch: u32,
     reaped: Vec<Reaped>,
     timers: BinaryHeap<Reverse<(Time, Timer)>>,
     done: VecDeque<Completed>,
@@ -123,8 +120,7 @@ impl<P: Platform> Queue<P> {
             in_flight: 0,
             at_device: 0,
             staged: 0,
-            wanted: 1,
-            slept_for: 0,
+            batch: 1,
             reaped: Vec::new(),
             timers: BinaryHeap::new(),
             done: VecDeque::new(),
@@ -231,6 +227,9 @@ impl<P: Platform> Queue<P> {
     #[inline]
     pub fn poll(&mut self) -> usize {
         self.look();
+        if self.delivered > 0 {
+            self.batch = (self.batch * 2).min(MOST_STAGED);
+        }
         if self.staged > 0 {
             self.flush();
         }
@@ -248,15 +247,6 @@ impl<P: Platform> Queue<P> {
         }
         let mut reaped = mem::take(&mut self.reaped);
         self.lane.reap(&mut reaped);
-        if self.slept_for > 0 {
-            // A device that brings less than was waited for is not worth waiting for company.
-            self.wanted = if reaped.len() as u32 >= self.slept_for {
-                (self.slept_for * 2).min(MOST_WANTED)
-            } else {
-                (self.slept_for / 2).max(1)
-            };
-            self.slept_for = 0;
-        }
         for one in reaped.drain(..) {
             self.land(one);
         }
@@ -279,6 +269,8 @@ impl<P: Platform> Queue<P> {
             self.staged = 0;
             self.sleep(timeout);
             self.look();
+        } else {
+            self.batch = (self.batch * 2).min(MOST_STAGED);
         }
         if self.staged > 0 {
             self.flush();
@@ -292,12 +284,10 @@ impl<P: Platform> Queue<P> {
             (Some(timeout), Some(due)) => Some(timeout.min(due)),
             (timeout, due) => timeout.or(due),
         };
-        let before = self.at_device;
-        let wanted = self.wanted.min(before / 4).max(1);
-        if self.lane.wait(wanted, timeout).is_err() {
+        self.batch = 1;
+        if self.lane.wait(timeout).is_err() {
             self.device.set_offline();
         }
-        self.slept_for = wanted;
     }
 
     /// A completion of a request that was submitted with a cookie, without waiting or polling.

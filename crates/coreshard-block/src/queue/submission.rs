@@ -11,7 +11,7 @@ use crate::error::{ErrorClass, IoError, Refused};
 use crate::request::{Op, Payload, Request};
 
 /// The most requests that are handed to the device at once without being asked to.
-const MOST_STAGED: u32 = 32;
+pub(super) const MOST_STAGED: u32 = 32;
 
 impl<P: Platform> Queue<P> {
     /// Whether the request can succeed; if not, what it fails with.
@@ -56,7 +56,7 @@ impl<P: Platform> Queue<P> {
             && let Some(tag) = self.tags.get()
         {
             self.take_off(Flight::new(tag, accepted));
-            if self.staged >= (self.at_device / 2).clamp(1, MOST_STAGED) {
+            if self.staged >= (self.at_device / 2).clamp(1, self.batch) {
                 self.flush();
             }
         } else {

@@ -34,10 +34,6 @@ const WOKEN: u64 = u64::MAX;
 const CANCELLED: u64 = u64::MAX - 1;
 const PROBED: u64 = u64::MAX - 2;
 
-/// How long a completion is waited for in company, in microseconds: less than a wake-up costs an
-/// SSD's queue, more than a memory-backed file needs for several.
-const COMPANY_US: u32 = 20;
-
 /// A command as an entry of the submission queue. A macro, since the trait of what may be a file
 /// there has no public name.
 macro_rules! entry_on {
@@ -93,13 +89,10 @@ pub(super) struct RingLane<P: Platform> {
     depth: u32,
     refused: Vec<String>,
     /// The file system cannot serve a request without a thread that may block (preadv2(2),
-    /// RWF_NOWAIT). So each is left to a kernel worker at once, and
-    ///
-    /// - neither file nor buffers are registered: a worker that looks up what is registered takes the
-    ///   ring's lock, against the thread that submits. The file is opened once more instead, so that
-    ///   the workers of different threads do not count on one line;
-    /// - completions are taken one by one: the worker sleeps if it runs out of requests, and to wake
-    ///   it costs more than a call.
+    /// RWF_NOWAIT). So each is left to a kernel worker at once, and neither file nor buffers are
+    /// registered: a worker that looks up what is registered takes the ring's lock, against the thread
+    /// that submits. The file is opened once more instead, so that the workers of different threads do
+    /// not count on one line.
     never_at_once: bool,
 }
 
@@ -225,21 +218,19 @@ impl<P: Platform> RingLane<P> {
             self.push(&opcode::Read::new(types::Fd(event), into, 8).build().user_data(WOKEN));
     }
 
-    fn enter(&mut self, wanted: u32, timeout: Option<Duration>) -> io::Result<()> {
+    /// Submits what there is, and waits for a completion. One, not several: a device that has less
+    /// to do meanwhile was measured to cost more than the calls that are saved.
+    fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let timespec = timeout.map(types::Timespec::from);
         let mut args = types::SubmitArgs::new();
         if let Some(timespec) = &timespec {
             args = args.timespec(timespec);
         }
-        if wanted > 1 && self.ring.params().is_feature_min_timeout() {
-            args = args.min_wait_usec(COMPANY_US);
-        }
-        let wanted = if self.ring.params().is_feature_min_timeout() { wanted } else { 1 };
         let entered = if self.ring.params().is_feature_ext_arg() {
-            self.ring.submitter().submit_with_args(wanted as usize, &args)
+            self.ring.submitter().submit_with_args(1, &args)
         } else {
             // Before Linux 5.11: a wait without a limit in time.
-            self.ring.submit_and_wait(wanted as usize)
+            self.ring.submit_and_wait(1)
         };
         match entered {
             Ok(_) => Ok(()),
@@ -307,7 +298,7 @@ unsafe impl<P: Platform> Lane for RingLane<P> {
         }
     }
 
-    fn wait(&mut self, wanted: u32, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.listen();
         if !self.ring.completion().is_empty() || !self.doorbell.bell().lie_down() {
             return self.flush();
@@ -317,10 +308,7 @@ unsafe impl<P: Platform> Lane for RingLane<P> {
                 Self::sleep_on(event, timeout);
                 Ok(())
             }
-            _ => {
-                let wanted = if self.never_at_once { 1 } else { wanted };
-                self.enter(wanted.clamp(1, self.in_flight.max(1)), timeout)
-            }
+            _ => self.enter(timeout),
         };
         self.doorbell.bell().rise();
         done
@@ -395,7 +383,7 @@ impl<P: Platform> Drop for RingLane<P> {
         }
         let mut reaped = Vec::new();
         while self.in_flight > 0 || self.event_is_read {
-            if self.enter(1, None).is_err() {
+            if self.enter(None).is_err() {
                 // The ring itself is broken, so nobody can say when the kernel is done with the
                 // event's memory.
                 std::mem::forget(std::mem::take(&mut self.rings));

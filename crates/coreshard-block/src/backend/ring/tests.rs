@@ -48,7 +48,7 @@ fn moves_data(lane: &mut RingLane<Host>) -> Vec<i32> {
     }
     let mut reaped = Vec::new();
     while reaped.len() < 8 {
-        lane.wait(8, None).unwrap();
+        lane.wait(None).unwrap();
         lane.reap(&mut reaped);
     }
     assert!(buffers.iter().step_by(2).all(|buffer| buffer.iter().all(|byte| *byte == 7)));
@@ -128,7 +128,7 @@ fn another_thread_wakes_a_ring_by_message_and_by_event() {
         });
         for _ in 0..100 {
             turn.wait();
-            lane.wait(1, None).unwrap();
+            lane.wait(None).unwrap();
             lane.reap(&mut Vec::new());
         }
         let waker = ringer.join().unwrap();
