@@ -26,8 +26,8 @@ use crate::buffer::BufferPool;
 use crate::request::Op;
 
 use doorbell::Doorbell;
+use rungs::{Refusals, Rung, build, never_at_once, probe, probe_message, reopened, rungs};
 pub use rungs::{RingOptions, RingWake};
-use rungs::{Rung, build, never_at_once, probe, probe_message, reopened, rungs};
 
 /// Completions that are no command's.
 const WOKEN: u64 = u64::MAX;
@@ -106,22 +106,22 @@ impl<P: Platform> RingLane<P> {
         depth: u32,
         options: RingOptions,
     ) -> Result<Self, Vec<String>> {
-        let mut refused = Vec::new();
+        let mut refused = Refusals::default();
         for rung in rungs(options) {
             let made = build(rung, depth)
                 .and_then(|mut ring| probe(&mut ring, rung, &file).map(|()| ring))
                 .and_then(|ring| Self::with_ring(ring, rung, &file, depth, options.wake));
             match made {
-                Ok(mut lane) => {
-                    refused.append(&mut lane.refused);
-                    lane.refused = refused;
-                    lane.limit_workers(options.blocking_workers);
+                Ok((mut lane, further)) => {
+                    refused.append(further);
+                    lane.limit_workers(options.blocking_workers, &mut refused);
+                    lane.refused = refused.texts();
                     return Ok(lane);
                 }
-                Err(error) => refused.push(format!("{}: {error}", rung.name())),
+                Err(error) => refused.push(rung.name(), &error),
             }
         }
-        Err(refused)
+        Err(refused.texts())
     }
 
     fn with_ring(
@@ -130,18 +130,18 @@ impl<P: Platform> RingLane<P> {
         file: &Arc<OwnedFd>,
         depth: u32,
         wake: RingWake,
-    ) -> io::Result<Self> {
+    ) -> io::Result<(Self, Refusals)> {
         let mut supported = Probe::new();
         ring.submitter().register_probe(&mut supported)?;
         if !supported.is_supported(opcode::AsyncCancel::CODE) {
             return Err(io::Error::other("requests cannot be cancelled"));
         }
-        let mut refused = Vec::new();
+        let mut refused = Refusals::default();
         let never_at_once = never_at_once(file);
         let file = match never_at_once.then(|| reopened(file)) {
             Some(Ok(own)) => Arc::new(own),
             Some(Err(error)) => {
-                refused.push(format!("a description of the file for itself: {error}"));
+                refused.push("a description of the file for itself".to_owned(), &error);
                 Arc::clone(file)
             }
             None => Arc::clone(file),
@@ -159,13 +159,13 @@ impl<P: Platform> RingLane<P> {
             Some(Ok(())) => (Doorbell::of_ring(ring.as_raw_fd()), None),
             refusal => {
                 if let Some(Err(error)) = refusal {
-                    refused.push(format!("ring messages: {error}"));
+                    refused.push("ring messages".to_owned(), &error);
                 }
                 let (doorbell, event) = Doorbell::of_event()?;
                 (doorbell, Some(event))
             }
         };
-        Ok(Self {
+        let lane = Self {
             ring,
             rung,
             file,
@@ -177,15 +177,16 @@ impl<P: Platform> RingLane<P> {
             event_is_read: false,
             in_flight: 0,
             depth,
-            refused,
+            refused: Vec::new(),
             never_at_once,
-        })
+        };
+        Ok((lane, refused))
     }
 
-    fn limit_workers(&mut self, most: Option<u32>) {
+    fn limit_workers(&mut self, most: Option<u32>, refused: &mut Refusals) {
         let Some(most) = most else { return };
         if let Err(error) = self.ring.submitter().register_iowq_max_workers(&mut [most, 0]) {
-            self.refused.push(format!("at most {most} blocking workers: {error}"));
+            refused.push(format!("at most {most} blocking workers"), &error);
         }
     }
 

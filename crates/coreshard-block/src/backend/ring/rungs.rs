@@ -61,6 +61,29 @@ impl Rung {
     }
 }
 
+/// What could not be had, and why, for people.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(Vec<(String, String)>);
+
+impl Refusals {
+    /// What is refused for the same reason as the last is told with it.
+    pub(super) fn push(&mut self, what: String, why: &io::Error) {
+        let why = why.to_string();
+        match self.0.last_mut() {
+            Some((before, same)) if *same == why => *before += &format!(", {what}"),
+            _ => self.0.push((what, why)),
+        }
+    }
+
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+
+    pub(super) fn texts(self) -> Vec<String> {
+        self.0.into_iter().map(|(what, why)| format!("{what}: {why}")).collect()
+    }
+}
+
 /// The ladder of rings, the best first.
 pub(super) fn rungs(options: RingOptions) -> Vec<Rung> {
     let bare = Rung::default();
@@ -188,5 +211,17 @@ mod tests {
         }
         assert_eq!(rungs(RingOptions::default())[0].name(), "SINGLE_ISSUER|DEFER_TASKRUN");
         assert_eq!(rungs(all).len(), 12);
+    }
+
+    #[test]
+    fn a_reason_is_told_once() {
+        let mut refusals = Refusals::default();
+        let error = io::Error::from_raw_os_error;
+        refusals.push("A".to_owned(), &error(libc::EPERM));
+        refusals.push("B".to_owned(), &error(libc::EPERM));
+        refusals.push("C".to_owned(), &error(libc::EINVAL));
+        let texts = refusals.texts();
+        assert!(texts[0].starts_with("A, B: Operation not permitted"), "{texts:?}");
+        assert!(texts[1].starts_with("C: Invalid argument") && texts.len() == 2, "{texts:?}");
     }
 }
