@@ -83,14 +83,14 @@ impl<P: Platform> Queue<P> {
     pub(super) fn finish(&mut self, index: usize, result: Result<(), (ErrorClass, i32)>) {
         let flight = self.slots[index].flight.take().expect("only requests in flight are over");
         self.in_flight -= 1;
-        let Flight { tag, op, offset, bytes, payload, moved, attempts, then, .. } = flight;
+        let Flight { permit, op, offset, bytes, payload, moved, attempts, then, .. } = flight;
         let ended = match result {
             Ok(()) => Ended::Well,
             Err((ErrorClass::Timeout, _)) => Ended::TimedOut,
             Err(_) => Ended::Failed,
         };
         self.counters.done(ended);
-        self.tags.put(tag);
+        self.admission.put(permit);
         let result = result.map(|()| moved).map_err(|(class, errno)| {
             IoError::new(self.device.name(), op, offset, bytes, moved, class, errno, attempts)
         });

@@ -8,6 +8,9 @@
 //! 3. Deadlines, and retries that are put off, are in one heap, looked at when the queue is polled.
 #![allow(unsafe_code)]
 
+mod admission;
+#[cfg(all(test, not(loom)))]
+mod admission_tests;
 mod drain;
 mod future;
 mod landing;
@@ -39,6 +42,7 @@ use crate::host::Device;
 use crate::request::{Completed, Request};
 use crate::tags::TagPort;
 
+use admission::Admission;
 use future::{FutureCell, Inbox, Message};
 pub use future::{IoFuture, RemoteQueue};
 pub use options::{QueueOptions, RequestId, RetryPolicy};
@@ -71,10 +75,10 @@ pub struct Queue<P: Platform> {
     device: Arc<Device<P>>,
     /// Leaked where the device is not done when the queue is dropped.
     lane: ManuallyDrop<Box<dyn Lane>>,
-    tags: TagPort<P>,
+    admission: Admission<P>,
     counters: CounterLane<P>,
     options: QueueOptions,
-    /// By tag.
+    /// By the host's tag.
     slots: Vec<Slot<P>>,
     pending: Pending<P>,
     /// Slots whose lane had no room.
@@ -102,16 +106,16 @@ impl<P: Platform> Queue<P> {
     pub(crate) fn new(
         device: Arc<Device<P>>,
         lane: Box<dyn Lane>,
-        mut tags: TagPort<P>,
+        tags: TagPort<P>,
+        target_tags: Option<TagPort<P>>,
         counters: CounterLane<P>,
         options: QueueOptions,
     ) -> Self {
         let waker = lane.waker();
-        tags.set_waker(Arc::clone(&waker));
         Self {
             device,
             lane: ManuallyDrop::new(lane),
-            tags,
+            admission: Admission::new(tags, target_tags, &waker),
             counters,
             options: QueueOptions { depth: options.depth.max(1), ..options },
             slots: Vec::new(),
@@ -255,7 +259,7 @@ impl<P: Platform> Queue<P> {
             let index = self.stalled.pop_front().expect("as many as were counted");
             self.start(index);
         }
-        if !self.pending.is_empty() || self.tags.is_enlisted() {
+        if !self.pending.is_empty() || self.admission.is_waiting() {
             self.dispatch();
         }
     }

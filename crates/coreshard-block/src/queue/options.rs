@@ -24,7 +24,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// What a [`Queue`] is to be.
+/// What a [`Queue`](crate::Queue) is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
     /// Most requests that the device has from this queue at a time.

@@ -53,9 +53,9 @@ impl<P: Platform> Queue<P> {
         let accepted = Accepted { request, serial, then };
         if self.pending.is_empty()
             && self.in_flight < self.options.depth
-            && let Some(tag) = self.tags.get()
+            && let Some(permit) = self.admission.get()
         {
-            self.take_off(Flight::new(tag, accepted));
+            self.take_off(Flight::new(permit, accepted));
             if self.staged >= (self.at_device / 2).clamp(1, self.batch) {
                 self.flush();
             }
@@ -68,7 +68,7 @@ impl<P: Platform> Queue<P> {
     /// Gives a request with a tag its slot, and hands it to the lane.
     #[inline]
     fn take_off(&mut self, flight: Flight<P>) {
-        let index = flight.tag.index();
+        let index = flight.permit.host.index();
         while self.slots.len() <= index {
             self.slots.push(Slot { generation: 0, flight: None });
         }
@@ -118,15 +118,12 @@ impl<P: Platform> Queue<P> {
             }
         }
         while !self.pending.is_empty() && self.in_flight < self.options.depth {
-            let tag = if self.tags.is_enlisted() { self.tags.granted() } else { self.tags.get() };
-            let Some(tag) = tag.or_else(|| self.tags.enlist()) else { return };
+            let Some(permit) = self.admission.get_in_line() else { return };
             let accepted = self.pending.pop().expect("it is not empty");
-            self.take_off(Flight::new(tag, accepted));
+            self.take_off(Flight::new(permit, accepted));
         }
         // Nobody here waits any more, so others may have it.
-        if let Some(tag) = self.tags.withdraw() {
-            self.tags.put(tag);
-        }
+        self.admission.leave();
     }
 }
 
