@@ -256,6 +256,11 @@ impl<P: Platform> Work<P> {
 
     /// Makes a queueing that has not begun void. True if there was one. A run that goes on is
     /// neither stopped nor waited for.
+    ///
+    /// What was sent to the pool stays there, void, until a worker comes by: it holds 32 bytes and a
+    /// handle to the item, and counts as waiting. So whoever queues and cancels again and again where
+    /// no worker comes by, as on a frozen queue, takes memory each time; a delayed queueing
+    /// leaves nothing behind.
     pub fn cancel(&self) -> bool {
         let voided = self.core.state.cancel();
         if let Some(voided) = voided {
