@@ -11,6 +11,7 @@ mod forks;
 mod idle;
 mod kick;
 mod lanes;
+mod look;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod monitor;
