@@ -221,7 +221,9 @@ fn a_join_in_a_process_that_was_forked_inside_an_item_is_two_calls() {
 #[test]
 fn a_join_whose_second_half_is_in_the_other_process_throws_in_the_child() {
     inside_an_item(|| {
-        let (began, side) = (AtomicBool::new(false), Mutex::new(None));
+        let (began, has_forked) = (AtomicBool::new(false), AtomicBool::new(false));
+        // Locked by the forker alone: in the child, nobody would open it for the thief.
+        let side = Mutex::new(None);
         let halves = || {
             join::<Host, _, _>(
                 || {
@@ -229,11 +231,12 @@ fn a_join_whose_second_half_is_in_the_other_process_throws_in_the_child() {
                         std::thread::yield_now();
                     }
                     *side.lock().unwrap() = Some(fork());
+                    has_forked.store(true, SeqCst);
                 },
                 || {
                     began.store(true, SeqCst);
                     // Not over before the fork.
-                    while side.lock().unwrap().is_none() {
+                    while !has_forked.load(SeqCst) {
                         std::thread::yield_now();
                     }
                 },
