@@ -1,7 +1,7 @@
 //! Which CPU runs which task: push and pull. `README.md` has the protocol.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use coreshard_platform::{AtomicInt, RealTime};
 use coreshard_topology::CpuId;
@@ -125,8 +125,9 @@ impl<P: RealTime> Shared<P> {
         let top = u32::from(state.waiting.top().get());
         let cpu = &self.cpus[place];
         if cpu.top_waiting.load(Relaxed) != top {
-            // Release: who sees it sees that this CPU is its peer. The lock has one writer at a time.
-            cpu.top_waiting.store(top, Release);
+            // Release: who sees it sees that this CPU is its peer. SeqCst: in one order with the index's
+            // words (its README, "At rest"). The lock has one writer at a time.
+            cpu.top_waiting.store(top, SeqCst);
         }
     }
 
