@@ -3,7 +3,8 @@
 //! **Method**, that of pi_stress (rt-tests): groups of three tasks on one CPU. The one of low priority
 //! takes a lock with priority inheritance; the one of high priority waits for it; the one of medium
 //! priority runs until the inversion is resolved, and would run for ever without inheritance. Here each
-//! round's tasks are begun on the executor, so that each round also goes through the index.
+//! round's tasks are begun on the executor, so that each round also goes through the index. All groups
+//! are released together, and the time is that from the release to the last group's end.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::ground::{self, Footing, executor};
 use crate::error::BenchError;
 use crate::queue::Ground;
+use crate::queue::gate::Gate;
 
 /// A benchmark of inversions, ready to be run.
 #[derive(Clone, Debug)]
@@ -140,30 +142,44 @@ impl PiBench {
         let groups = self.groups.map_or(ground.usable.len(), NonZeroUsize::get);
         let rounds = self.rounds.get();
         let failed = Arc::new(Lock::<P, Option<BenchError>>::new(None));
-        let begin = P::now();
+        let gate = Arc::new(Gate::<P>::new(groups));
         let mut drivers = Vec::with_capacity(groups);
         for (number, cpu) in ground.usable.iter().cycle().take(groups).enumerate() {
             let cpus = CpuSet::from_iter([cpu]);
             let cpu = executor.index().choice(&cpus)?;
             let group = Group { executor: Arc::clone(&executor), priorities, cpu };
-            let failed = Arc::clone(&failed);
+            let (failed, theirs) = (Arc::clone(&failed), Arc::clone(&gate));
             let spec = ThreadSpec {
                 name: format!("group-{number}"),
                 affinity: Some(cpus),
                 ..ThreadSpec::default()
             };
             let drive = move || {
-                for _ in 0..rounds {
-                    if let Err(error) = group.round() {
-                        *failed.lock() = Some(error);
-                        return;
-                    }
+                if !theirs.pass() {
+                    return;
                 }
+                let error = (0..rounds).find_map(|_| group.round().err());
+                if error.is_some() {
+                    *failed.lock() = error;
+                }
+                drop(group);
+                theirs.leave();
             };
-            drivers.push(P::spawn(spec, Box::new(drive))?);
+            match P::spawn(spec, Box::new(drive)) {
+                Ok(driver) => drivers.push(driver),
+                Err(error) => {
+                    gate.give_up();
+                    drivers.into_iter().for_each(ThreadHandle::join);
+                    return Err(error.into());
+                }
+            }
         }
-        drivers.into_iter().for_each(ThreadHandle::join);
+        gate.wait_for_all();
+        let begin = P::now();
+        gate.open();
+        gate.wait_until_left();
         let elapsed_ns = P::now().ns_since(begin).max(1);
+        drivers.into_iter().for_each(ThreadHandle::join);
         ground::released::<P, _>(&executor);
         if let Some(error) = failed.lock().take() {
             return Err(error);
