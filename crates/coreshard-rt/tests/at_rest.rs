@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform};
-use coreshard_rt::{CpuSnapshot, Executor, Priority, Rung};
+use coreshard_rt::{CpuSnapshot, Executor, InheritMutex, Priority, Rung};
 use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
 use coreshard_topology::{CpuId, CpuSet};
 
@@ -47,8 +47,9 @@ struct Told {
     pulled: u64,
 }
 
-/// Tasks of random priorities and CPUs are begun by several tasks at once; each waits for its own gate.
-/// Gates are opened in bursts, CPUs come and go, and when all is quiet the CPUs are looked at.
+/// Tasks of random priorities and CPUs are begun by several tasks at once; each waits for its own gate, and
+/// some hold one of two locks that lend priority meanwhile, or wait for it. Gates are opened in bursts, CPUs
+/// come and go, and when all is quiet the CPUs are looked at. Half of the runs let equals take turns.
 fn scenario(seed: u64, rung: Rung) -> Told {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
     let topology = machine.topology().clone();
@@ -59,14 +60,17 @@ fn scenario(seed: u64, rung: Rung) -> Told {
             let mut random = fastrand::Rng::with_seed(seed);
             let priorities: Vec<Priority> =
                 [1, 10, 20, 50, 80, 99].map(|at| Priority::new(at).unwrap()).to_vec();
-            let executor = Executor::<Sim>::builder(&topology)
+            let mut executor = Executor::<Sim>::builder(&topology)
                 .cpus(cpus.clone())
                 .rung(rung)
                 .watchdog_period(None)
-                .priorities(priorities.iter().copied().chain([Priority::new(5).unwrap()]))
-                .build()
-                .unwrap();
-            let executor = Arc::new(executor);
+                .priorities(priorities.iter().copied().chain([Priority::new(5).unwrap()]));
+            if seed / 4 % 2 == 1 {
+                executor = executor.round_robin(2.try_into().unwrap());
+            }
+            let executor = Arc::new(executor.build().unwrap());
+            let locks = [(); 2].map(|()| InheritMutex::<Sim, u32>::new(0));
+            let locks = Arc::new(locks);
             type Word = <Sim as Platform>::AtomicU32;
             let gates: Arc<Vec<Word>> = Arc::new((0..TASKS).map(|_| Word::new(0)).collect());
             let ran = Arc::new(Word::new(0));
@@ -85,13 +89,18 @@ fn scenario(seed: u64, rung: Rung) -> Told {
                         all.iter().copied().filter(|_| random.u8(..3) > 0).collect();
                     allowed.insert(all[random.usize(..all.len())]);
                     let (gates, ran) = (Arc::clone(&gates), Arc::clone(&ran));
+                    let (locks, which) = (Arc::clone(&locks), random.usize(..6));
                     let theirs = Arc::clone(&executor);
                     let delay = Duration::from_nanos(random.u64(..3_000));
                     let body = move || {
                         Sim::compute(delay);
                         let waits = move || {
+                            let held = locks.get(which).map(|lock| lock.lock().unwrap());
                             while gates[number as usize].load(Acquire) == 0 {
                                 Sim::wait(&gates[number as usize], 0, None);
+                            }
+                            if let Some(mut held) = held {
+                                *held += 1;
                             }
                             ran.fetch_add(1, Relaxed);
                         };

@@ -138,7 +138,11 @@ fn memory_that_cannot_be_locked_is_an_error_with_the_limit() {
         // A process as small as the limit has its memory locked all the same.
         if let Some(degradation) = of_memory {
             let text = degradation.to_string();
-            assert!(text.contains(&format!("RLIMIT_MEMLOCK is {limit} bytes")), "{text}");
+            assert!(text.contains(&format!("RLIMIT_MEMLOCK is {limit} bytes, and ")), "{text}");
+            let (_, needed) = text.split_once(" bytes, and ").unwrap();
+            let (needed, rest) = needed.split_once(' ').unwrap();
+            assert!(needed.parse::<u64>().unwrap() > limit, "{text}");
+            assert_eq!(rest, "bytes or CAP_IPC_LOCK are needed");
         }
     });
 }
