@@ -16,6 +16,7 @@ use coreshard_topology::CpuSet;
 use serde::{Deserialize, Serialize};
 
 use super::ground::{self, Footing, executor};
+use super::spell::Spells;
 use crate::error::BenchError;
 use crate::queue::Ground;
 use crate::queue::gate::Gate;
@@ -48,6 +49,9 @@ pub struct PiResults {
     pub inversions_per_sec: f64,
     /// What a reader must know, one sentence each.
     pub notes: Vec<String>,
+    /// How long the high task waited for the lock.
+    #[serde(default)]
+    pub waits: Spells,
 }
 
 /// A word that somebody waits for.
@@ -89,8 +93,9 @@ struct Group<P: RealTime> {
 }
 
 impl<P: RealTime> Group<P> {
-    /// The low one begins the others, which wait; holds the lock, and lets them go.
-    fn round(&self) -> Result<(), BenchError> {
+    /// The low one begins the others, which wait; holds the lock, and lets them go. Returns how long the
+    /// high one waited for the lock, in nanoseconds.
+    fn round(&self) -> Result<u64, BenchError> {
         let round = Arc::new(Round::<P> {
             lock: InheritMutex::new(()),
             is_held: Flag::new(),
@@ -110,8 +115,12 @@ impl<P: RealTime> Group<P> {
             let theirs = Arc::clone(&ours);
             let waits = move || {
                 theirs.is_held.wait();
-                drop(theirs.lock.lock());
+                let asked = P::now();
+                let had = theirs.lock.lock();
+                let waited_ns = P::now().ns_since(asked);
+                drop(had);
                 theirs.is_resolved.raise();
+                waited_ns
             };
             let high = executor.spawn_in(high, cpu, None, waits)?;
             {
@@ -121,8 +130,9 @@ impl<P: RealTime> Group<P> {
             Ok::<_, BenchError>((medium, high))
         })?;
         let (medium, high) = begun.join().map_err(BenchError::task)??;
-        high.join().map_err(BenchError::task)?;
-        medium.join().map_err(BenchError::task)
+        let waited_ns = high.join().map_err(BenchError::task)?;
+        medium.join().map_err(BenchError::task)?;
+        Ok(waited_ns)
     }
 }
 
@@ -143,12 +153,14 @@ impl PiBench {
         let rounds = self.rounds.get();
         let failed = Arc::new(Lock::<P, Option<BenchError>>::new(None));
         let gate = Arc::new(Gate::<P>::new(groups));
+        let waits = Arc::new(Lock::<P, _>::new(Spells::recorder()));
         let mut drivers = Vec::with_capacity(groups);
         for (number, cpu) in ground.usable.iter().cycle().take(groups).enumerate() {
             let cpus = CpuSet::from_iter([cpu]);
             let cpu = executor.index().choice(&cpus)?;
             let group = Group { executor: Arc::clone(&executor), priorities, cpu };
             let (failed, theirs) = (Arc::clone(&failed), Arc::clone(&gate));
+            let waits = Arc::clone(&waits);
             let spec = ThreadSpec {
                 name: format!("group-{number}"),
                 affinity: Some(cpus),
@@ -158,12 +170,19 @@ impl PiBench {
                 if !theirs.pass() {
                     return;
                 }
-                let error = (0..rounds).find_map(|_| group.round().err());
-                if error.is_some() {
-                    *failed.lock() = error;
+                let mut waited = Spells::recorder();
+                for _ in 0..rounds {
+                    match group.round() {
+                        Ok(waited_ns) => waited.saturating_record(waited_ns),
+                        Err(error) => {
+                            *failed.lock() = Some(error);
+                            break;
+                        }
+                    }
                 }
                 drop(group);
                 theirs.leave();
+                waits.lock().add(&waited).expect("it grows as it must");
             };
             match P::spawn(spec, Box::new(drive)) {
                 Ok(driver) => drivers.push(driver),
@@ -190,6 +209,7 @@ impl PiBench {
             rung: self.footing.rung.to_string(),
             groups,
             rounds_per_group: rounds,
+            waits: Spells::of(&waits.lock()),
             inversions_per_sec: (groups as u64 * rounds) as f64 * 1e9 / elapsed_ns as f64,
             notes,
         })
