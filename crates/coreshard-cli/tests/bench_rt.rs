@@ -54,10 +54,17 @@ fn pipelines_and_inversions_run_on_a_simulated_machine() {
         .assert()
         .success()
         .stdout(predicate::str::contains("2 instances of 8 CPUs, priority 99"));
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("pi.html");
     coreshard(&[&["pi", "--rounds", "5", "--groups", "4"], &machine[..]].concat())
+        .arg("--html")
+        .arg(&page)
         .assert()
         .success()
         .stdout(predicate::str::contains("4 groups of three"));
+    let page = fs::read_to_string(page).unwrap();
+    assert_eq!(page.matches("<svg").count(), 2);
+    assert!(page.contains("20 inversions, median"), "{page}");
 }
 
 #[test]
