@@ -29,7 +29,7 @@ pub use block::{
     Latency, LittlesLaw, OperationRow, Pattern, Percentile, Published, Repeats, jain,
     parse_job_file,
 };
-pub use calibration::{Calibration, Contended, Costs, Effort, Figure, calibrate};
+pub use calibration::{Calibration, Contended, Costs, Effort, Figure, calibrate, item_chains};
 pub use error::BenchError;
 pub use progress::{Progress, Unwatched};
 pub use queue::{Combination, Ground, QueueBench};

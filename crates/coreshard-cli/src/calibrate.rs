@@ -8,12 +8,14 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use coreshard::{Host, Topology};
-use coreshard_bench::{Calibration, Effort, Figure, calibrate};
+use coreshard_bench::{Calibration, Effort, Figure, calibrate, item_chains};
+use coreshard_sim::{Machine, Sim, Simulation};
 use coreshard_topology::Usable;
 
 use crate::bench::{Bar, Destination};
 use crate::failure::interrupted;
 use crate::output;
+use file::Compute;
 
 /// The options of `coreshard calibrate`.
 #[derive(Debug, clap::Args)]
@@ -43,20 +45,52 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let Some(measured) = measured else {
         return Err(interrupted("interrupted before the machine was measured"));
     };
-    let text = file::write(&topology, &synthetic, &measured)?;
+    let compute = compute(&topology, &synthetic, &measured, effort.rounds)?;
+    let text = file::write(&topology, &synthetic, &measured, Some(compute))?;
     // What is written can be read: it is read here.
-    coreshard_sim::Machine::from_toml("what was measured", &text)
-        .context("the machine's file cannot be used")?;
+    read_back(&text)?;
     let Some(destination) = destination else { return output::print(&text) };
     let path = destination.path().display().to_string();
     destination.write(|out| out.write_all(text.as_bytes()))?;
-    output::print(&table(&measured)?)?;
+    output::print(&table(&measured, compute)?)?;
     output::warn(&format!("machine written to {path}; use it with --sim --machine {path}"));
     Ok(())
 }
 
+fn read_back(text: &str) -> anyhow::Result<Machine> {
+    Machine::from_toml("what was measured", text).context("the machine's file cannot be used")
+}
+
+/// What a program computes between two accesses: what its items take on the first CPU beyond what they take
+/// on the machine that was measured so far, which lets nothing be computed.
+fn compute(
+    topology: &Topology,
+    synthetic: &str,
+    measured: &Calibration,
+    rounds: usize,
+) -> anyhow::Result<Compute> {
+    let one_cpu = topology.restrict(&measured.cpus[..1].iter().copied().collect())?;
+    let item = item_chains::<Host>(&one_cpu, CHAINED_ITEMS, rounds)?;
+    let machine = read_back(&file::write(topology, synthetic, measured, None)?)?;
+    let simulated = |items| {
+        let program = || item_chains::<Sim>(&one_cpu, items, 1);
+        let run = Simulation::new(&machine).run(program).map_err(anyhow::Error::new)?;
+        anyhow::Ok((run.value?, run.summary.accesses))
+    };
+    // Once as many items, and twice as many, so that what is not theirs falls out.
+    let (few, many) = (simulated(CHAINED_ITEMS)?, simulated(2 * CHAINED_ITEMS)?);
+    // Each run has a round that is not measured.
+    let accesses = (many.1 - few.1) as f64 / (2 * CHAINED_ITEMS) as f64;
+    let simulated_item_ns = many.0.median_ns;
+    let ns = ((item.median_ns - simulated_item_ns) / accesses).max(0.0);
+    Ok(Compute { item, simulated_item_ns, accesses, ns })
+}
+
+/// Items of a measurement; a few milliseconds.
+const CHAINED_ITEMS: u64 = 16_000;
+
 /// What was measured, for people.
-fn table(measured: &Calibration) -> anyhow::Result<String> {
+fn table(measured: &Calibration, compute: Compute) -> anyhow::Result<String> {
     let mut text = String::new();
     writeln!(text, "{:<44} {:>10} {:>10} {:>12}", "nanoseconds", "median", "least", "most")?;
     let mut row = |what: &str, figure: Figure| {
@@ -93,6 +127,8 @@ fn table(measured: &Calibration) -> anyhow::Result<String> {
     }
     row("from thread to thread", measured.context_switch)?;
     row("starting a thread", measured.spawn)?;
+    row("an item that queues the next one", compute.item)?;
+    writeln!(text, "{:<44} {:>10.1}", "computed between two accesses", compute.ns)?;
     Ok(text)
 }
 

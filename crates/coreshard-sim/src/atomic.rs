@@ -4,7 +4,7 @@ use std::sync::atomic::{self, Ordering, Ordering::Relaxed};
 
 use coreshard_platform::{AtomicInt, AtomicPointer, DataCell};
 
-use crate::engine::{access, hands_over};
+use crate::engine::{access, hands_over, held_value, hold_store, let_own_stores_go};
 use crate::memory::Access::{self, Load, ReadModifyWrite, Store};
 
 /// An atomic of the simulated machine. It has the size and alignment of the native one.
@@ -22,6 +22,14 @@ fn simulate<A>(atomic: &SimAtomic<A>, kind: Access) {
     access(address, size_of::<A>(), kind, std::panic::Location::caller());
 }
 
+/// True if a store is not to be done now.
+#[inline(always)]
+#[track_caller]
+fn holds_back<A>(atomic: &SimAtomic<A>, value: u64, order: Ordering) -> bool {
+    let word = (&raw const *atomic).cast();
+    hold_store(word, size_of::<A>(), value, order, std::panic::Location::caller())
+}
+
 macro_rules! sim_int {
     ($atomic:ty, $int:ty) => {
         impl AtomicInt<$int> for SimAtomic<$atomic> {
@@ -30,11 +38,15 @@ macro_rules! sim_int {
             }
             fn load(&self, _order: Ordering) -> $int {
                 simulate(self, Load);
-                self.0.load(Relaxed)
+                // The value is one that was stored here, so it fits.
+                held_value((&raw const *self).cast())
+                    .map_or_else(|| self.0.load(Relaxed), |value| value as $int)
             }
-            fn store(&self, value: $int, _order: Ordering) {
-                simulate(self, Store);
-                self.0.store(value, Relaxed);
+            fn store(&self, value: $int, order: Ordering) {
+                if !holds_back(self, u64::from(value), order) {
+                    simulate(self, Store);
+                    self.0.store(value, Relaxed);
+                }
             }
             fn swap(&self, value: $int, _order: Ordering) -> $int {
                 simulate(self, ReadModifyWrite);
@@ -98,6 +110,7 @@ impl<T> AtomicPointer<T> for SimAtomic<atomic::AtomicPtr<T>> {
         self.0.load(Relaxed)
     }
     fn store(&self, pointer: *mut T, _order: Ordering) {
+        let_own_stores_go();
         simulate(self, Store);
         self.0.store(pointer, Relaxed);
     }

@@ -3,7 +3,7 @@
 
 mod machines;
 
-use coreshard_bench::{Effort, Unwatched, calibrate};
+use coreshard_bench::{Effort, Unwatched, calibrate, item_chains};
 use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
 use coreshard_topology::CpuSet;
 use machines::TWO_SOCKETS;
@@ -47,4 +47,29 @@ fn a_simulated_machine_has_the_costs_that_its_file_says() {
     near("idle exit", costs.idle_exit_ns, 375.0 + 2_000.0, 150.0);
     near("deep idle exit", costs.deep_idle_exit_ns, 375.0 + 2_000.0, 150.0);
     near("thread", costs.thread_create_ns, 15_000.0, 600.0);
+}
+
+/// What is computed between two accesses is what a program takes longer by, access by access.
+#[test]
+fn what_a_program_computes_is_added_to_each_access() {
+    let run = |text: &str| {
+        let machine = Machine::from_toml("two sockets", text).unwrap();
+        let one_cpu = machine.topology().restrict(&"0".parse().unwrap()).unwrap();
+        let simulated = |items| {
+            let run =
+                Simulation::new(&machine).run(|| item_chains::<Sim>(&one_cpu, items, 1)).unwrap();
+            (run.value.unwrap().median_ns, run.summary.accesses)
+        };
+        let (few, many) = (simulated(1_600), simulated(3_200));
+        // A round is measured, and one is not.
+        (many.0, (many.1 - few.1) as f64 / 3_200.0)
+    };
+    let nothing = run(TWO_SOCKETS);
+    let computes = "[costs]\ncompute = { ns = 5, source = \"assumed\" }";
+    let computing = run(&TWO_SOCKETS.replacen("[costs]", computes, 1));
+    let [(before_ns, accesses), (after_ns, same)] = [nothing, computing];
+    assert!((accesses - same).abs() < 0.1 && accesses > 5.0, "{accesses}, then {same}");
+    let each_ns = (after_ns - before_ns) / accesses;
+    // An access of two lines counts as two.
+    assert!((4.7..=5.0).contains(&each_ns), "{before_ns} to {after_ns} ns, {accesses} accesses");
 }

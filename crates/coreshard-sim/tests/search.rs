@@ -1,6 +1,8 @@
 //! The search finds the bugs that are planted for it, a line replays each, and the real code has
 //! none that it would find.
 
+#![allow(clippy::print_stdout, reason = "a search says which seed found a bug")]
+
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use coreshard_bench::{Ledger, QueueTrial};
@@ -56,7 +58,7 @@ fn search(machine: &Machine, seeds: u64) -> Option<Box<Failure>> {
     (0..seeds).find_map(|seed| try_seed(machine, seed).err())
 }
 
-/// Seeds within which each canary must be found. With today's code the first to find it are 378, 574
+/// Seeds within which each canary must be found. With today's code the first to find it are 103, 27
 /// and 186.
 const CANARIES: [(Canary, u64); 3] =
     [(Canary::LostWakeup, 4_000), (Canary::CullRace, 4_000), (Canary::SplitPair, 1_000)];
@@ -68,6 +70,7 @@ fn each_planted_bug_is_found_and_replayed_by_the_line_that_is_printed() {
         let planted = Planted::new(Some(canary));
         let failure = search(&machine, seeds);
         let failure = failure.unwrap_or_else(|| panic!("{canary:?} not found in {seeds} seeds"));
+        println!("{canary:?}: found by seed {}, of {seeds}", failure.replay.seed);
         // What is printed is all that is needed.
         let line = failure.replay.to_string();
         let replay: ReplaySeed = line.parse().unwrap();

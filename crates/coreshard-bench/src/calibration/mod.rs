@@ -5,6 +5,7 @@
 //! measured is what a program can see through the platform: the parts of a wake-up are told apart by
 //! differences, as [`Calibration::costs`] says.
 
+mod chains;
 mod pairs;
 mod waking;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+pub use chains::item_chains;
 use coreshard_platform::{AtomicInt, Lock, Padded, Platform, SpawnError, ThreadHandle, ThreadSpec};
 use coreshard_topology::{CpuId, CpuSet};
 

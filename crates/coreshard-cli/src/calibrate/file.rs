@@ -9,11 +9,24 @@ use coreshard_bench::{Calibration, Figure};
 /// Rest after which a CPU is in its deeper idle state: those that were measured lie on both sides.
 const DEEP_AFTER_NS: u32 = 1_000_000;
 
+/// What a program computes between two accesses to shared memory.
+#[derive(Clone, Copy)]
+pub(super) struct Compute {
+    /// An item of the program that was measured.
+    pub(super) item: Figure,
+    /// The same simulated, with nothing computed.
+    pub(super) simulated_item_ns: f64,
+    /// How many accesses it makes.
+    pub(super) accesses: f64,
+    pub(super) ns: f64,
+}
+
 /// The file's text.
 pub(super) fn write(
     topology: &Topology,
     synthetic: &str,
     measured: &Calibration,
+    compute: Option<Compute>,
 ) -> anyhow::Result<String> {
     let model = topology.model().unwrap_or_else(|| topology.name());
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -37,6 +50,13 @@ pub(super) fn write(
     cost("l1_hit", load, &of(measured.load, "loads that depend on one another"))?;
     let atomic = measured.atomic.median_ns.max(load);
     cost("atomic", atomic, &of(measured.atomic, "fetch-and-add on an own line"))?;
+    if let Some(Compute { item, simulated_item_ns, accesses, ns }) = compute {
+        let what = format!(
+            "items that queue the next one, on one CPU, less the {simulated_item_ns:.1} ns of their \
+             {accesses:.1} accesses, divided by these"
+        );
+        cost("compute", ns, &of(item, &what))?;
+    }
     let assumed = "assumed: what is left of a contended add's service time beyond the transfer, ~3 ns \
                    on machines where both were published";
     cost("shared_read", 3.0, assumed)?;

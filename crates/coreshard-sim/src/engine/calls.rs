@@ -64,6 +64,10 @@ pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
     let Some(core) = current() else { return };
     in_turn(core);
     with(core, |core| {
+        core.bring_due_stores();
+        if access == Access::ReadModifyWrite {
+            core.let_stores_go(core.cpu);
+        }
         let since = core.now;
         let place = core.place(address);
         let mut end = core.touch(place, access, since, site).end;
@@ -76,8 +80,18 @@ pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
                 next += line_bytes;
             }
         }
-        core.now = end;
+        core.now = end + core.costs.compute;
+        if access == Access::Load {
+            core.linger();
+        }
     });
+}
+
+/// The running thread enters the kernel, by when its CPU's stores are in memory, and takes a time there.
+#[inline]
+fn enter_kernel(core: NonNull<Core>, cost: impl FnOnce(&Costs) -> Ps) {
+    with(core, |core| core.let_stores_go(core.cpu));
+    charge(core, cost);
 }
 
 /// The running thread takes a time that the machine's costs tell.
@@ -113,7 +127,7 @@ pub(crate) fn wait(
 ) -> WaitOutcome {
     let core = needed("a thread waits");
     preemption_point(core);
-    charge(core, |costs| into_kernel(costs) + costs.futex);
+    enter_kernel(core, |costs| into_kernel(costs) + costs.futex);
     access(address, size_of::<u32>(), Access::Load, site);
     let spurious = with(core, |core| core.dice.as_mut().and_then(Dice::wakes_spuriously));
     // Nothing runs between the look and the sleep: as the kernel's lock has it.
@@ -194,7 +208,7 @@ fn look_at<R>(
     thread: ThreadId,
     look: impl FnOnce(&Core, usize) -> R,
 ) -> Option<R> {
-    charge(core, |costs| costs.syscall);
+    enter_kernel(core, |costs| costs.syscall);
     in_turn(core);
     with(core, |core| {
         let number = (thread.0 as usize).checked_sub(1)?;
@@ -236,7 +250,7 @@ fn finish_wait(core: NonNull<Core>) -> WaitOutcome {
 /// glance, as Linux's `futex_wake` does, which looks at a count before it takes the bucket's lock.
 pub(crate) fn wake(address: usize, most: usize) {
     let core = needed("a thread is woken");
-    charge(core, into_kernel);
+    enter_kernel(core, into_kernel);
     in_turn(core);
     let somebody = with(core, |core| {
         let place = core.place(address);
@@ -274,7 +288,7 @@ fn wake_sleepers(core: NonNull<Core>, address: usize, most: usize) {
 pub(crate) fn sleep(duration: Duration) {
     let core = needed("a thread sleeps");
     preemption_point(core);
-    charge(core, |costs| costs.syscall);
+    enter_kernel(core, |costs| costs.syscall);
     in_turn(core);
     with(core, |core| core.begin_wait(Wait::Sleep, Some(duration)));
     finish_wait(core);
@@ -282,14 +296,14 @@ pub(crate) fn sleep(duration: Duration) {
 
 pub(crate) fn yield_now() {
     let core = needed("a thread yields");
-    charge(core, |costs| costs.syscall);
+    enter_kernel(core, |costs| costs.syscall);
     in_turn(core);
     suspend(core, Pause::Yields);
 }
 
 pub(crate) fn join(thread: usize) {
     let core = needed("a thread is joined");
-    charge(core, |costs| costs.syscall);
+    enter_kernel(core, |costs| costs.syscall);
     in_turn(core);
     let over = with(core, |core| {
         let over = core.threads[thread].state == State::Over;
@@ -306,7 +320,7 @@ pub(crate) fn join(thread: usize) {
 
 pub(crate) fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
     let core = needed("an affinity is set");
-    charge(core, |costs| costs.syscall);
+    enter_kernel(core, |costs| costs.syscall);
     in_turn(core);
     let stays = with(core, |core| {
         in_host(|| {
@@ -331,7 +345,7 @@ pub(crate) fn spawn(
     body: Box<dyn FnOnce() + Send>,
 ) -> Result<usize, SpawnError> {
     let core = needed("a thread is started");
-    charge(core, |costs| costs.syscall + costs.thread_create);
+    enter_kernel(core, |costs| costs.syscall + costs.thread_create);
     in_turn(core);
     with(core, |core| {
         in_host(|| {

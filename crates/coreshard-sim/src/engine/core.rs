@@ -14,6 +14,7 @@ use super::faults::Dice;
 use super::futex::Futexes;
 use super::scheduler::Cpu;
 use super::spin::Watching;
+use super::store_buffer::StoreBuffers;
 use super::thread::{Suspender, Thread};
 use crate::machine::{Costs, Machine, Ps};
 use crate::memory::{Access, Memory, Outcome, Place};
@@ -114,6 +115,7 @@ pub(crate) struct Core {
     pub(super) place_of_cpu: Vec<Option<u32>>,
     pub(super) node_ids: Vec<coreshard_topology::NodeId>,
     pub(super) recorder: Option<Box<Recorder>>,
+    pub(super) store_buffers: StoreBuffers,
     /// None where nothing goes wrong.
     pub(super) dice: Option<Dice>,
     pub(super) trace_hash: u64,
@@ -158,6 +160,7 @@ impl Core {
             pause: Pause::NotNext,
             suspender: ptr::null(),
             memory: Memory::new(machine, arena_start),
+            store_buffers: StoreBuffers::new(cpus.len()),
             events: Events::new(seed),
             costs: profile.apply(machine.costs()),
             profile,
@@ -241,21 +244,34 @@ impl Core {
     /// makes at once where `since` is before its time.
     #[inline]
     pub(super) fn touch(&mut self, place: Place, access: Access, since: Ps, site: Site) -> Outcome {
-        let outcome = self.memory.access(self.cpu, place, access, since);
+        let outcome = self.access_for(self.cpu, place, access, since);
+        self.watching.looked_at(place, access);
+        if let Some(recorder) = &mut self.recorder {
+            in_host(|| recorder.record(place, access, &outcome, outcome.done - since, site));
+        }
+        outcome
+    }
+
+    /// A CPU accesses memory.
+    #[inline]
+    pub(super) fn access_for(
+        &mut self,
+        cpu: usize,
+        place: Place,
+        access: Access,
+        since: Ps,
+    ) -> Outcome {
+        let outcome = self.memory.access(cpu, place, access, since);
         self.accesses += 1;
         let what = place.0 << 2 | access as u64;
         self.trace_hash = (self.trace_hash.rotate_left(5) ^ what ^ since.rotate_left(32))
             .wrapping_mul(0x517C_C1B7_2722_0A95)
-            .wrapping_add(self.cpu as u64);
-        self.watching.looked_at(place, access);
+            .wrapping_add(cpu as u64);
         if outcome.source != crate::memory::Source::Hit {
             self.misses += 1;
             if outcome.wakes {
                 self.wake_spinners(place, outcome.done);
             }
-        }
-        if let Some(recorder) = &mut self.recorder {
-            in_host(|| recorder.record(place, access, &outcome, outcome.done - since, site));
         }
         outcome
     }

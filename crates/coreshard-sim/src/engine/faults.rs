@@ -34,6 +34,11 @@ pub struct Faults {
     pub stalls_per_million: u32,
     /// How long a stall is at the most.
     pub longest_stall: Duration,
+    /// A store is held back: others see it later, as x86's memory order allows. A CPU that holds stores
+    /// back stands still after one look in four, for as long as it may hold them.
+    pub held_stores_per_million: u32,
+    /// How long a store is held back at the most.
+    pub longest_hold: Duration,
     /// A wait on a futex returns though nobody woke it: at once, or later.
     pub spurious_wakeups_per_million: u32,
     /// A thread that was woken becomes runnable later.
@@ -59,6 +64,8 @@ impl Faults {
         schedule: Schedule::Timed,
         stalls_per_million: 0,
         longest_stall: Duration::ZERO,
+        held_stores_per_million: 0,
+        longest_hold: Duration::ZERO,
         spurious_wakeups_per_million: 0,
         delayed_wakeups_per_million: 0,
         longest_delay: Duration::ZERO,
@@ -146,6 +153,23 @@ impl Dice {
     pub(super) fn stall(&mut self) -> Option<Ps> {
         let stalls = self.falls(self.faults.stalls_per_million);
         stalls.then(|| self.up_to(self.faults.longest_stall))
+    }
+
+    #[inline]
+    pub(super) const fn may_hold_stores(&self) -> bool {
+        self.faults.held_stores_per_million > 0
+    }
+
+    /// How long a store is held back, if it is.
+    pub(super) fn holds_store(&mut self) -> Option<Ps> {
+        let holds = self.falls(self.faults.held_stores_per_million);
+        holds.then(|| self.up_to(self.faults.longest_hold))
+    }
+
+    /// How long a CPU that holds stores back stands still after a look, if it does.
+    pub(super) fn lingers(&mut self) -> Option<Ps> {
+        let lingers = self.random.below(4) == 0;
+        lingers.then(|| self.up_to(self.faults.longest_hold))
     }
 
     /// After how long a wait returns that nobody ended, if it does; 0: at once.

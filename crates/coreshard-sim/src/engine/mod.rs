@@ -19,6 +19,7 @@ mod run;
 mod scheduler;
 mod simulation;
 mod spin;
+mod store_buffer;
 mod stuck;
 mod thread;
 mod threads;
@@ -32,5 +33,6 @@ pub(crate) use calls::{
 };
 pub use faults::{Faults, Schedule};
 pub use simulation::{Run, Simulation, Summary};
+pub(crate) use store_buffer::{held_value, hold_store, let_own_stores_go};
 pub use stuck::{SimError, Stuck, WaitingThread};
 pub use watch::View;

@@ -271,6 +271,7 @@ impl Core {
 
     /// Takes the current thread off its CPU. It stays runnable where it says so.
     pub(super) fn take_off(&mut self, cpu: usize, now: Ps) {
+        self.let_stores_go(cpu);
         let Some(thread) = self.cpus[cpu].current.take() else { return };
         let since = self.cpus[cpu].on_since;
         self.threads[thread].used += now.saturating_sub(since);

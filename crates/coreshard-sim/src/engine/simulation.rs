@@ -14,6 +14,7 @@ use super::core::{Core, current};
 use super::events::What;
 use super::faults::{Dice, Faults};
 use super::run::step;
+use super::store_buffer::let_own_stores_go;
 use super::stuck::SimError;
 use super::thread::State;
 use super::watch::{View, Watcher};
@@ -183,6 +184,10 @@ impl<'machine> Simulation<'machine> {
         if self.faults != Faults::default() {
             core.dice = Some(Dice::new(self.faults, self.seed, core.cpus.len()));
             core.begin_faults();
+        }
+        if self.faults.held_stores_per_million > 0 {
+            // SAFETY: the arena was just made, and nobody else has a reference to it.
+            unsafe { (*arena.as_ptr()).before_change = Some(let_own_stores_go) };
         }
         let mut live = Live { core: Box::into_raw(core), arena };
         let mut outcome = None;

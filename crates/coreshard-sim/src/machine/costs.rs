@@ -46,6 +46,8 @@ costs! {
     l1_hit = Always,
     /// A read-modify-write of a line that the CPU owns.
     atomic = Always,
+    /// What a program computes between two accesses: added to each.
+    compute = Never,
     /// How long the holder of a line is busy answering one of several readers at once.
     shared_read = Always,
     /// From a CPU's write to its SMT sibling's having the line: half a round trip of a

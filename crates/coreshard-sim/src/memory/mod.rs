@@ -23,7 +23,8 @@
 //!
 //! The value is read or written when the access begins, in the order of virtual time, so all
 //! simulated code sees one order of all accesses: stronger than any of the orderings that it asks
-//! for. Bugs of weak memory are a model checker's business.
+//! for. Where that hides bugs, the dice hold stores back (`engine/store_buffer.rs`), as x86's memory
+//! order allows. Weaker orders are a model checker's business.
 
 mod lines;
 mod sharers;

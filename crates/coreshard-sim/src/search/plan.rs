@@ -40,6 +40,8 @@ impl Plan {
         };
         let stalls_per_million = rate(&mut random, 50_000);
         let longest_stall = micros(&mut random, 20);
+        let held_stores_per_million = rate(&mut random, 500_000);
+        let longest_hold = micros(&mut random, 20);
         let spurious_wakeups_per_million = rate(&mut random, 200_000);
         let delayed_wakeups_per_million = rate(&mut random, 200_000);
         let longest_delay = micros(&mut random, 200);
@@ -54,6 +56,8 @@ impl Plan {
             schedule,
             stalls_per_million,
             longest_stall,
+            held_stores_per_million,
+            longest_hold,
             spurious_wakeups_per_million,
             delayed_wakeups_per_million,
             longest_delay,
@@ -89,6 +93,7 @@ impl fmt::Display for Plan {
             most.map_or(Ok(()), |most| write!(f, " (up to {} µs)", most.as_micros()))
         };
         often(f, faults.stalls_per_million, "stalls", Some(faults.longest_stall))?;
+        often(f, faults.held_stores_per_million, "held stores", Some(faults.longest_hold))?;
         let delay = Some(faults.longest_delay);
         often(f, faults.spurious_wakeups_per_million, "spurious wake-ups", delay)?;
         often(f, faults.delayed_wakeups_per_million, "late wake-ups", delay)?;
@@ -116,6 +121,7 @@ mod tests {
         for (kind, found) in [
             ("pct", count(&|faults| faults.schedule != Schedule::Timed)),
             ("stalls", count(&|faults| faults.stalls_per_million > 0)),
+            ("stores", count(&|faults| faults.held_stores_per_million > 0)),
             ("spurious", count(&|faults| faults.spurious_wakeups_per_million > 0)),
             ("late", count(&|faults| faults.delayed_wakeups_per_million > 0)),
             ("spawns", count(&|faults| faults.failed_spawns_per_million > 0)),

@@ -21,7 +21,7 @@ pub(crate) const ARENA_BYTES: usize = 1 << 35;
 const HEAP_BYTES: usize = ARENA_BYTES / 2;
 
 /// A stack with its guard page. Only what is touched takes memory.
-const STACK_BYTES: usize = 1 << 20;
+pub(crate) const STACK_BYTES: usize = 1 << 20;
 pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// Where arenas lie: from 32 TiB on, where neither programs nor libraries, nor the kernel's
@@ -41,6 +41,8 @@ pub(crate) struct Arena {
     free_stacks: Vec<usize>,
     /// One for the simulation, one a block.
     holds: AtomicUsize,
+    /// Called before a block is handed out or given back.
+    pub(crate) before_change: Option<fn()>,
 }
 
 /// The arena that an address lies in.
@@ -66,6 +68,7 @@ impl Arena {
                 stacks: 0,
                 free_stacks: Vec::new(),
                 holds: AtomicUsize::new(1),
+                before_change: None,
             }));
             // AcqRel: the last user's unmapping comes before this one's mapping.
             let won =
@@ -92,6 +95,9 @@ impl Arena {
 
     /// A block, or null. Its memory is as its last user left it.
     pub(super) fn allocate(&mut self, layout: Layout) -> *mut u8 {
+        if let Some(before_change) = self.before_change {
+            before_change();
+        }
         let Some(kind) = Kind::of(layout) else { return ptr::null_mut() };
         let head = self.free.head(kind);
         let block = if *head != 0 {
@@ -118,6 +124,9 @@ impl Arena {
     /// # Safety
     /// The block is from `allocate` of this arena with this layout, and nobody uses it any more.
     pub(super) unsafe fn release(&mut self, block: *mut u8, layout: Layout) {
+        if let Some(before_change) = self.before_change {
+            before_change();
+        }
         let kind = Kind::of(layout).expect("a block that was handed out has a kind");
         let head = self.free.head(kind);
         // SAFETY: by this function's contract the block is unused; it has at least 16 bytes, and

@@ -17,4 +17,4 @@ mod free;
 
 pub use allocator::SimAlloc;
 pub(crate) use allocator::{in_arena, in_host};
-pub(crate) use arena::{ARENA_BYTES, Arena, PAGE_BYTES, Stack, release_memory};
+pub(crate) use arena::{ARENA_BYTES, Arena, PAGE_BYTES, STACK_BYTES, Stack, release_memory};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use coreshard_platform::{InheritError, ThreadId, WaitOutcome};
 
-use super::{charge, finish_wait, in_turn, needed, preemption_point, with};
+use super::{enter_kernel, finish_wait, in_turn, needed, preemption_point, with};
 use crate::atomic::SimAtomic;
 use crate::engine::core::{Core, Site};
 use crate::engine::thread::{State, Wait};
@@ -66,7 +66,7 @@ impl Core {
 pub(crate) fn set_priority(thread: ThreadId, priority: u8) -> bool {
     let core = needed("a priority is set");
     preemption_point(core);
-    charge(core, |costs| costs.syscall);
+    enter_kernel(core, |costs| costs.syscall);
     in_turn(core);
     with(core, |core| {
         in_host(|| {
@@ -88,7 +88,7 @@ pub(crate) fn set_priority(thread: ThreadId, priority: u8) -> bool {
 /// The running thread's own SCHED_FIFO priority; 0 for none.
 pub(crate) fn priority() -> u8 {
     let core = needed("a priority is asked for");
-    charge(core, |costs| costs.syscall);
+    enter_kernel(core, |costs| costs.syscall);
     with(core, |core| core.own_priority(core.thread))
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn lock_inheriting(
 ) -> Result<(), InheritError> {
     let core = needed("a lock is taken");
     preemption_point(core);
-    charge(core, |costs| costs.syscall + costs.futex);
+    enter_kernel(core, |costs| costs.syscall + costs.futex);
     let address = (&raw const *word).addr();
     super::access(address, size_of::<u32>(), Access::ReadModifyWrite, site);
     // Nothing runs between here and the wait: as the kernel's lock has it.
@@ -150,7 +150,7 @@ pub(crate) fn lock_inheriting(
 /// was lent for it.
 pub(crate) fn unlock_inheriting(word: &Word, site: Site) {
     let core = needed("a lock is freed");
-    charge(core, |costs| costs.syscall + costs.futex);
+    enter_kernel(core, |costs| costs.syscall + costs.futex);
     let address = (&raw const *word).addr();
     super::access(address, size_of::<u32>(), Access::ReadModifyWrite, site);
     with(core, |core| {
