@@ -399,7 +399,7 @@ fn a_store_that_is_held_back_lets_no_cpu_and_task_miss_each_other() {
                 };
                 let searches = Sim::spawn(on(CpuId(130)), Box::new(body)).unwrap();
                 [comes_down, searches].into_iter().for_each(coreshard_platform::ThreadHandle::join);
-                let (back, seen) = std::mem::replace(&mut *told.lock(), (None, false));
+                let (back, seen) = std::mem::take(&mut *told.lock());
                 assert!(seen || found.load(Acquire) == 1, "{rung}, round {round}");
                 seat = back.unwrap();
             }

@@ -82,6 +82,9 @@ struct Round<P: RealTime> {
     lock: InheritMutex<P, ()>,
     /// The low one has the lock.
     is_held: Flag<P>,
+    /// The high one is about to ask for it. As it is more important than the low one, on the same CPU, the
+    /// low one goes on when it waits.
+    is_wanted: Flag<P>,
     is_resolved: Flag<P>,
 }
 
@@ -93,12 +96,13 @@ struct Group<P: RealTime> {
 }
 
 impl<P: RealTime> Group<P> {
-    /// The low one begins the others, which wait; holds the lock, and lets them go. Returns how long the
-    /// high one waited for the lock, in nanoseconds.
+    /// The low one begins the others, which wait; takes the lock, lets them go, and holds it until the high
+    /// one waits for it. Returns how long that waited, in nanoseconds.
     fn round(&self) -> Result<u64, BenchError> {
         let round = Arc::new(Round::<P> {
             lock: InheritMutex::new(()),
             is_held: Flag::new(),
+            is_wanted: Flag::new(),
             is_resolved: Flag::new(),
         });
         let [high, medium, low] = self.priorities;
@@ -115,6 +119,7 @@ impl<P: RealTime> Group<P> {
             let theirs = Arc::clone(&ours);
             let waits = move || {
                 theirs.is_held.wait();
+                theirs.is_wanted.raise();
                 let asked = P::now();
                 let had = theirs.lock.lock();
                 let waited_ns = P::now().ns_since(asked);
@@ -126,6 +131,8 @@ impl<P: RealTime> Group<P> {
             {
                 let _held = ours.lock.lock();
                 ours.is_held.raise();
+                // Else it might be free again before it is asked for, and nothing be inverted.
+                ours.is_wanted.wait();
             }
             Ok::<_, BenchError>((medium, high))
         })?;
