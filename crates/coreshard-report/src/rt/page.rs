@@ -29,7 +29,7 @@ pub fn cyclic_page(runs: &[CyclicResults]) -> String {
                         "Thread " (number) " on CPU " (thread.cpu) ": " (thread.cycles)
                         " wake-ups, " (thread.min) " to " (thread.max) " µs"
                     }
-                    (histogram(&thread.histogram, "wake-ups", |us| format!("{us} µs")))
+                    (histogram(&thread.histogram, "wake-ups", |us| format::time_tick(us * 1e3)))
                 }
             }
         }
@@ -110,7 +110,7 @@ fn spells(spells: &Spells, what: &str, of: &'static str) -> Markup {
                 (time(spells.p50_ns)) ", 99 % within " (time(spells.p99_ns)) ", at most "
                 (time(spells.max_ns))
             }
-            (histogram(&spells.by_ns, of, |ns| format::time_tick(ns as f64)))
+            (histogram(&spells.by_ns, of, format::time_tick))
         }
     }
 }
@@ -132,11 +132,21 @@ impl Axis {
         ((value.ln() - self.from_ln) * self.per_ln).clamp(0.0, WIDTH)
     }
 
-    /// Round figures at least a text's width apart.
+    /// Round figures at least a text's width apart; the rounder, the more of the scale there is.
     fn ticks(&self, last: f64) -> Vec<f64> {
+        const ROUND: [&[f64]; 3] = [
+            &[1.0, 2.0, 5.0],
+            &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
+            &[1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0],
+        ];
+        let ticks = ROUND.iter().map(|steps| self.ticks_of(steps, last));
+        ticks.reduce(|ticks, finer| if ticks.len() < 3 { finer } else { ticks }).unwrap_or_default()
+    }
+
+    fn ticks_of(&self, steps: &[f64], last: f64) -> Vec<f64> {
         const TEXT: f64 = 60.0;
         let powers = (-3..19).map(|power| 10_f64.powi(power));
-        let round = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|step| step * power));
+        let round = powers.flat_map(|power| steps.iter().map(move |step| step * power));
         let within = |tick: &f64| tick.ln() >= self.from_ln - 1e-9 && *tick <= last;
         let mut ticks: Vec<f64> = Vec::new();
         for tick in round.filter(within) {
@@ -165,7 +175,7 @@ impl Axis {
 fn histogram(
     counts: &BTreeMap<u64, u64>,
     of: &'static str,
-    text: impl Fn(u64) -> String,
+    text: impl Fn(f64) -> String,
 ) -> Markup {
     const BARS: usize = 60;
     // A scale of this kind has no 0.
@@ -192,7 +202,7 @@ fn histogram(
                     }
                 }
             }
-            (axis.draw(last, |tick| text(tick as u64)))
+            (axis.draw(last, text))
         }
     }
 }
@@ -245,7 +255,7 @@ mod tests {
         let page = cyclic_page(&[run]);
         assert_eq!(page.matches("<svg").count(), 2);
         assert_eq!(page.matches("1000 wake-ups").count(), 2);
-        assert!(page.contains(">1000 µs<") && !page.contains(">5000 µs<"));
+        assert!(page.contains(">1 ms<") && !page.contains(">5 ms<"));
         assert!(!page.contains("</script><b>"), "what a machine calls itself is no markup");
     }
 
@@ -269,6 +279,15 @@ mod tests {
         assert!(transcode_page(&[run]).contains("6 frames"));
         // Nothing was measured, so nothing is drawn, and nothing breaks.
         assert!(!transcode_page(&[TranscodeResults::default()]).contains("<rect"));
+    }
+
+    #[test]
+    fn a_scale_has_ticks_also_where_it_is_short() {
+        for (first, last) in [(3_300.0, 4_800.0), (3.0, 4e7), (2.9e6, 5.1e6), (40.0, 70.0)] {
+            let ticks = Axis::over(first, last).ticks(last);
+            assert!((2..=12).contains(&ticks.len()), "{first} to {last}: {ticks:?}");
+            assert!(ticks.is_sorted() && ticks[0] >= first && ticks[ticks.len() - 1] <= last);
+        }
     }
 
     #[test]
