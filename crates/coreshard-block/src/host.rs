@@ -175,8 +175,27 @@ impl<P: Platform> HostAdapter<P> {
 
     /// A new target.
     pub fn target(self: &Arc<Self>, name: &str) -> Arc<Target<P>> {
+        self.make_target(name, None)
+    }
+
+    /// A new target whose devices together have at most `most_in_flight` requests in flight, such as an
+    /// enclosure behind a narrow link. They share that as the host's devices share its tags, by
+    /// the same policy.
+    ///
+    /// # Errors
+    /// Where the limit is 0 or more than [`MOST_TAGS`](crate::MOST_TAGS), or there is no memory.
+    pub fn target_with_limit(
+        self: &Arc<Self>,
+        name: &str,
+        most_in_flight: u32,
+    ) -> Result<Arc<Target<P>>, OpenError> {
+        let spec = TagSetSpec { depth: most_in_flight, reserved: 0, ..*self.tags.spec() };
+        Ok(self.make_target(name, Some(Arc::new(TagSet::new(spec)?))))
+    }
+
+    fn make_target(self: &Arc<Self>, name: &str, limit: Option<Arc<TagSet<P>>>) -> Arc<Target<P>> {
         let online = Padded::new(P::AtomicU32::new(1));
-        Arc::new(Target { host: Arc::clone(self), name: name.to_owned(), online })
+        Arc::new(Target { host: Arc::clone(self), name: name.to_owned(), online, limit })
     }
 }
 
@@ -194,6 +213,9 @@ pub struct Target<P: Platform> {
     host: Arc<HostAdapter<P>>,
     name: String,
     online: Padded<P::AtomicU32>,
+    /// What its devices share of its own. `None` where it has no limit; then its requests touch no line
+    /// of the target's but `online`, which they only read.
+    pub(crate) limit: Option<Arc<TagSet<P>>>,
 }
 
 impl<P: Platform> Target<P> {
@@ -205,6 +227,11 @@ impl<P: Platform> Target<P> {
     /// Its host.
     pub fn host(&self) -> &Arc<HostAdapter<P>> {
         &self.host
+    }
+
+    /// The most requests that its devices together have in flight, where it has a limit of its own.
+    pub fn limit(&self) -> Option<u32> {
+        self.limit.as_ref().map(|limit| limit.spec().depth)
     }
 
     /// Takes all of its devices offline.
@@ -226,9 +253,18 @@ impl<P: Platform> Target<P> {
             NodeSlice::new::<P>(1, node, |_| Padded::new(State { online: P::AtomicU32::new(1) }))?;
         let counters = DeviceCounters::new(options.counters, options.threads, node)?;
         let user = self.host.tags.add_user_on(node)?;
+        let target_user = self.limit.as_ref().map(|limit| limit.add_user_on(node)).transpose()?;
         let geometry = medium.geometry();
         let counters = Arc::new(counters);
-        Ok(Arc::new(Device { target: Arc::clone(self), medium, geometry, state, counters, user }))
+        Ok(Arc::new(Device {
+            target: Arc::clone(self),
+            medium,
+            geometry,
+            state,
+            counters,
+            user,
+            target_user,
+        }))
     }
 }
 
@@ -251,6 +287,8 @@ pub struct Device<P: Platform> {
     state: NodeSlice<Padded<State<P>>>,
     counters: Arc<DeviceCounters<P>>,
     user: TagUser<P>,
+    /// Where its target has a limit.
+    target_user: Option<TagUser<P>>,
 }
 
 impl<P: Platform> Device<P> {
@@ -306,9 +344,10 @@ impl<P: Platform> Device<P> {
             OpenError::new(OpenErrorKind::NoThread { name, thread, threads })
         })?;
         let tags = self.user.port();
+        let target_tags = self.target_user.as_ref().map(TagUser::port);
         let depth = self.target.host.options.depth;
         let lane = self.medium.lane(depth.min(options.depth.max(1)))?;
-        Ok(Queue::new(Arc::clone(self), lane, tags, counters, options))
+        Ok(Queue::new(Arc::clone(self), lane, tags, target_tags, counters, options))
     }
 }
 

@@ -32,7 +32,7 @@
 //! What is where, and who may touch it:
 //!
 //! 1. [`HostAdapter`], [`Target`], [`Device`]: shared by all threads; their state is allocated on the
-//!    host's node ([`DeviceMemory`]).
+//!    host's node ([`DeviceMemory`]). A target may limit what its devices have in flight.
 //! 2. [`TagSet`]: the right to have requests in flight, shared by a host's devices; a ladder of how
 //!    it is accounted ([`TagPolicy`]). `tags/README.md` tells the protocol.
 //! 3. [`DeviceCounters`]: issued, done, errors, timeouts; a ladder of how they lie
@@ -52,7 +52,7 @@ mod tags;
 
 pub use backend::{
     Command, Data, Engine, Executor, FaultPlan, Faulty, File, FileOptions, Geometry, Job, Lane,
-    Medium, Memory, Null, Reaped, RingOptions, Waker,
+    Medium, Memory, Null, Reaped, RingOptions, RingWake, Waker,
 };
 pub use buffer::{Buffer, BufferPool, PAGE_BYTES};
 pub use counters::{

@@ -1,4 +1,5 @@
 //! The command `coreshard bench block`, as a user meets it.
+#![expect(clippy::print_stderr, reason = "a test that leaves something out says so")]
 
 use std::fs;
 use std::path::Path;
@@ -99,6 +100,112 @@ fn bad_input_is_one_sentence_with_a_remedy_and_status_2() {
         assert!(output.contains(says), "{args:?}: {output}");
         assert_eq!(output.lines().count(), 1, "{output}");
     }
+}
+
+/// What a command says that gets `errno` where it asks for an io_uring, as in many containers; `None`,
+/// and said so, where seccomp filters cannot be had.
+fn without_io_uring(errno: i32, args: Vec<String>) -> Option<std::process::Output> {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+    // The filter is the thread's, and that of the command which it starts.
+    let thread = std::thread::spawn(move || {
+        let forbid = || -> Result<(), Box<dyn std::error::Error>> {
+            let rules = [(libc::SYS_io_uring_setup, Vec::new())].into_iter().collect();
+            let answer = SeccompAction::Errno(errno as u32);
+            let arch = std::env::consts::ARCH.try_into()?;
+            let filter = SeccompFilter::new(rules, SeccompAction::Allow, answer, arch)?;
+            Ok(seccompiler::apply_filter(&BpfProgram::try_from(filter)?)?)
+        };
+        if let Err(error) = forbid() {
+            eprintln!("left out, since there is no seccomp filter: {error}");
+            return None;
+        }
+        Some(coreshard().args(args).output().unwrap())
+    });
+    thread.join().unwrap()
+}
+
+#[test]
+fn where_io_uring_is_forbidden_it_says_so_or_goes_on_without() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let file = folder.path().join("file").display().to_string();
+    for (errno, words) in
+        [(libc::EPERM, "Operation not permitted"), (libc::ENOSYS, "Function not implemented")]
+    {
+        let run = |engine: &str| {
+            let mut args: Vec<String> =
+                ["--rw=randwrite", "--verify=pattern", "--size=1m", "--iodepth=4"]
+                    .map(str::to_owned)
+                    .into();
+            args.extend([format!("--filename={file}"), format!("--ioengine={engine}")]);
+            let output = without_io_uring(errno, args)?;
+            let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+            Some((output.status.code(), text(output.stdout), text(output.stderr)))
+        };
+        let Some((code, stdout, stderr)) = run("io_uring") else { return };
+        assert_eq!((code, stdout.as_str()), (Some(1), ""), "{stderr}");
+        for word in [file.as_str(), words, "kernel.io_uring_disabled=0", "seccomp", "threads"] {
+            assert!(stderr.contains(word), "{word:?} is not in {stderr}");
+        }
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        for (engine, says) in
+            [("auto", "thread pool (no io_uring: SINGLE_ISSUER"), ("threads", "thread pool\n")]
+        {
+            let (code, stdout, stderr) = run(engine).unwrap();
+            assert_eq!(code, Some(0), "{stderr}");
+            if engine == "auto" && stdout.contains("the file is in memory") {
+                eprintln!("left out, since the build folder is in memory");
+                continue;
+            }
+            assert!(stdout.contains(says), "{stdout}");
+            assert!(engine != "auto" || stdout.contains(words), "{stdout}");
+            assert!(stdout.contains("verified     : 1024KiB"), "{stdout}");
+        }
+    }
+}
+
+#[test]
+fn fio_s_own_tool_reads_what_output_format_json_plus_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (plus, csv) = (folder.path().join("plus.json"), folder.path().join("out.csv"));
+    let command = || {
+        let mut command = coreshard();
+        command.args(["--ioengine=memory", "--rw=randrw", "--size=1m", "--number_ios=2000"]);
+        command
+    };
+    let stdout = |format: &str| -> Value {
+        let out = command().arg(format!("--output-format={format}")).assert().success();
+        serde_json::from_slice(&out.get_output().stdout).unwrap()
+    };
+    let json = stdout("json");
+    assert!(json["jobs"][0]["read"]["clat_ns"].get("bins").is_none());
+    let json = stdout("json+");
+    for direction in ["read", "write"] {
+        let direction = &json["jobs"][0][direction];
+        let clat = &direction["clat_ns"];
+        let bins = clat["bins"].as_object().unwrap();
+        let counted: u64 = bins.values().map(|count| count.as_u64().unwrap()).sum();
+        assert_eq!(counted, direction["total_ios"].as_u64().unwrap());
+        assert_eq!(counted, clat["N"].as_u64().unwrap());
+        let times: Vec<u64> = bins.keys().map(|ns| ns.parse().unwrap()).collect();
+        assert!(times.len() > 1);
+    }
+    fs::write(&plus, serde_json::to_vec(&json).unwrap()).unwrap();
+    for validate in [false, true] {
+        let mut tool = std::process::Command::new("fio_jsonplus_clat2csv");
+        tool.args([&plus, &csv]).args(validate.then_some("--validate"));
+        let output = match tool.output() {
+            Ok(output) => output,
+            Err(error) => return eprintln!("left out: fio_jsonplus_clat2csv: {error}"),
+        };
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        if stderr.contains("ModuleNotFoundError") {
+            return eprintln!("left out: fio_jsonplus_clat2csv lacks a module: {stderr}");
+        }
+        assert!(output.status.success(), "{stderr}");
+    }
+    let table = fs::read_to_string(folder.path().join("out_job0.csv")).unwrap();
+    assert!(table.starts_with("nsec, ") && table.lines().count() > 2, "{table}");
+    assert!(table.contains("read_clat_ns_count") && table.contains(", 1.0"), "{table}");
 }
 
 #[test]

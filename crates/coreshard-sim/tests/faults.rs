@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Parker, Platform, ThreadHandle, ThreadSpec};
-use coreshard_sim::{Faults, Machine, Profile, Schedule, Sim, SimAlloc, SimError, Simulation};
+use coreshard_sim::{
+    Faults, Machine, Profile, Schedule, Sim, SimAlloc, SimError, Simulation, View,
+};
 use coreshard_topology::{CpuId, Scope};
 use coreshard_workqueue::{Intake, Runtime, Wake};
 use machines::TWO_SOCKETS;
@@ -313,4 +315,32 @@ fn a_worker_that_could_not_be_started_is_started_later() {
         }
     }
     assert!(seen > 5, "{seen}");
+}
+
+/// One or two starts fail, the monitor's among them or not: the monitor makes up for a worker, and
+/// whoever could not start the worker for the monitor.
+#[test]
+fn a_monitor_that_could_not_be_started_is_started_later() {
+    let machine = Machine::from_toml("two sockets", TWO_SOCKETS).unwrap();
+    let faults = Faults { failed_spawns_per_million: 400_000, ..Faults::NONE };
+    let (mut once, mut twice) = (0, 0);
+    for seed in 0..200 {
+        let intake = Intake::ALL[seed as usize % 2];
+        let simulation = Simulation::new(&machine).seed(seed).faults(faults);
+        let mut failed_in_all = 0;
+        let watch = |view: &View<'_>| {
+            failed_in_all = view.failed_spawns();
+            Ok(())
+        };
+        let every = Duration::from_micros(100);
+        let run =
+            simulation.run_watched(|| waits_behind_a_busy_worker(&machine, intake), every, watch);
+        let Some((waited_us, workers_failed)) = run.unwrap().value else { continue };
+        if failed_in_all == 1 || failed_in_all == 2 {
+            assert!(waited_us < 59_000, "seed {seed}, {failed_in_all} failures: {waited_us} µs");
+            once += u32::from(workers_failed == 1);
+            twice += u32::from(failed_in_all == 2 && workers_failed == 1);
+        }
+    }
+    assert!(once > 10 && twice > 4, "{once} workers failed once, {twice} with the monitor");
 }

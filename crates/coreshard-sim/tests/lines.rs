@@ -145,3 +145,51 @@ fn a_field_of_a_field_is_named_by_its_way_and_memory_in_new_use_by_its_new_name(
     let named = |name: &str| report.lines.iter().any(|line| line.fields == [name]);
     assert!(named("Host.device.issued") && named("Host.device"), "{report}");
 }
+
+/// What a line was when it was used is what the report calls it, whatever it becomes.
+#[test]
+fn memory_that_gets_another_use_is_called_each_time_what_it_is_then() {
+    fn contend<D: Device + coreshard_platform::Fields>(device: D) -> usize {
+        let device = Arc::new(device);
+        Sim::describe(&raw const *device);
+        let (one, other) = (Arc::clone(&device), Arc::clone(&device));
+        let one = pinned(CpuId(8), move || (0..99).for_each(|_| issue(&*one)));
+        let other = pinned(CpuId(0), move || (0..99).for_each(|_| complete(&*other)));
+        one.join();
+        other.join();
+        Arc::as_ptr(&device).addr()
+    }
+    let machine = Machine::from_toml("two sockets", TWO_SOCKETS).unwrap();
+    let run = Simulation::new(&machine).record_lines(true).run(|| {
+        let packed = || Packed { depth: 64, issued: AtomicU64::new(0), done: AtomicU64::new(0) };
+        [contend(packed()), contend(Pair(packed())), contend(packed())]
+    });
+    let run = run.unwrap();
+    let [first, second, third] = run.value;
+    assert!(first == second && second == third, "the same memory, three times");
+    let report = run.lines.unwrap();
+    let records = |field: &str| {
+        let rows = report.rows().filter(|row| row.field == field);
+        rows.map(|row| row.records).sum::<u64>()
+    };
+    let found = ["Packed.issued", "Packed.done", "Pair.both"].map(records);
+    assert_eq!(found, [198, 198, 198], "{report}");
+}
+
+/// As [`Packed`], but that nobody has told what is in it.
+#[repr(transparent)]
+struct Pair(Packed);
+
+impl coreshard_platform::Fields for Pair {
+    const NAME: &'static str = "Pair";
+    const FIELDS: &'static [(&'static str, usize)] = &[("both", 0)];
+}
+
+impl Device for Pair {
+    fn issued(&self) -> &AtomicU64 {
+        &self.0.issued
+    }
+    fn done(&self) -> &AtomicU64 {
+        &self.0.done
+    }
+}

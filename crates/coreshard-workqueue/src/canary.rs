@@ -1,6 +1,6 @@
 //! Bugs that are planted on purpose, so that those who search for bugs can be seen to find some.
 //!
-//! Without the feature `canaries`, which nothing but tests turns on, [`planted`] is false in the
+//! Without the feature `canaries`, which nothing but tests turns on, `planted` is false in the
 //! compiler's eyes, and no code is left of it.
 
 /// A bug that can be planted.

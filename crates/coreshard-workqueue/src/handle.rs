@@ -32,7 +32,7 @@ impl Panic {
 }
 
 /// What a wait for an item yields in a process that was forked from the item's: it never ends
-/// there. [`Panic::into_payload`] holds it.
+/// there. [`Panic::into_payload`] holds it; [`join`](crate::join), `install` and `scope` throw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forked;
 
@@ -50,6 +50,14 @@ impl fmt::Display for Forked {
 }
 
 impl std::error::Error for Forked {}
+
+/// Drops what was thrown. That is its author's code too, and may throw again; what it throws then
+/// is kept for good.
+pub(crate) fn discard(payload: Box<dyn Any + Send>) {
+    if let Err(thrown) = panic::catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(thrown);
+    }
+}
 
 pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
     payload

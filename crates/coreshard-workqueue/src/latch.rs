@@ -35,6 +35,13 @@ impl<P: Platform> Latch<P> {
         self.state.load(Acquire) == OPEN
     }
 
+    /// True if it is not open and this process was forked since it was made: who would open it is
+    /// not here.
+    pub(crate) fn is_orphaned(&self) -> bool {
+        let seen = self.state.load(Acquire);
+        seen != OPEN && seen & !STATES != here::<P>(CLOSED)
+    }
+
     /// Sleeps until it is open. False, at once, if it is not and this process was forked since it
     /// was made: who would open it is not here.
     pub(crate) fn wait(&self) -> bool {

@@ -181,7 +181,7 @@ impl Watch {
         let Some(handler) = &self.on_trouble else { return };
         // A handler that panics must end neither the monitor nor a worker.
         if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| handler(trouble))) {
-            std::mem::forget(payload);
+            crate::handle::discard(payload);
         }
     }
 }

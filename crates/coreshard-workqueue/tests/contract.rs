@@ -19,9 +19,8 @@ fn runtime() -> Runtime<Host> {
 }
 
 /// The promises hold on every rung of the two ladders that change how an item travels.
-fn on_all_rungs(test: impl Fn(&Runtime<Host>, &dyn Fn() -> Builder<'static, Host>)) {
-    // Leaked, so that builders need not borrow; one a test.
-    let runtime: &'static Runtime<Host> = Box::leak(Box::new(runtime()));
+fn on_all_rungs(test: impl for<'a> Fn(&'a Runtime<Host>, &dyn Fn() -> Builder<'a, Host>)) {
+    let runtime = &runtime();
     for intake in Intake::ALL {
         for wake in Wake::ALL {
             test(runtime, &|| runtime.workqueue().intake(intake).wake(wake));

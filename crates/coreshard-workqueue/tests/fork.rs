@@ -1,14 +1,14 @@
 //! What `join`, `install` and the loops promise, on every rung.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use coreshard_platform::Host;
 use coreshard_topology::{CpuSet, Scope, Topology};
-use coreshard_workqueue::{Intake, RefusedReason, Runtime, Wake, Workqueue};
+use coreshard_workqueue::{Intake, RefusedReason, Runtime, Wake, Work, Workqueue};
 
 fn join<A, B: Send>(a: impl FnOnce() -> A, b: impl FnOnce() -> B + Send) -> (A, B) {
     coreshard_workqueue::join::<Host, A, B>(a, b)
@@ -242,6 +242,72 @@ fn what_either_half_throws_comes_out_when_neither_runs() {
         assert_eq!(over.load(SeqCst), 3, "the stolen half was over first");
         assert_eq!(queue.install(|| fib(10)).unwrap(), 55, "the workers are whole");
     });
+}
+
+/// Runs `job` on another worker than `item`, as a part that it forks.
+fn stolen<T: Send>(job: impl FnOnce() -> T + Send) -> T {
+    let (here, began) = (thread::current().id(), AtomicBool::new(false));
+    let run = || {
+        assert_ne!(thread::current().id(), here);
+        began.store(true, SeqCst);
+        job()
+    };
+    join(|| wait_until(|| began.load(SeqCst)), run).1
+}
+
+#[test]
+fn what_a_stolen_job_may_not_wait_for_is_an_error_there_too() {
+    on_all_rungs(Scope::System, |queue| {
+        let (told, errors) = mpsc::channel();
+        let inside = queue.clone();
+        let work = Work::<Host>::new(move |work| {
+            let errors = stolen(|| {
+                // Once more stolen: what is known goes from frame to frame.
+                let deeper = stolen(|| work.cancel_and_wait().unwrap_err().to_string());
+                [
+                    work.flush().unwrap_err().to_string(),
+                    work.disable_and_wait().unwrap_err().to_string(),
+                    inside.flush().unwrap_err().to_string(),
+                    inside.drain().unwrap_err().to_string(),
+                    deeper,
+                ]
+            });
+            told.send(errors).unwrap();
+        });
+        assert!(work.queue(queue).unwrap());
+        let errors = errors.recv().unwrap();
+        for (error, sentence) in errors.iter().zip([
+            "its own function waits",
+            "its own function waits",
+            "one of its own items",
+            "one of its own items",
+            "its own function waits",
+        ]) {
+            assert!(error.contains(sentence), "{error}");
+        }
+        work.flush().unwrap();
+        assert_eq!(work.disable_depth(), 0);
+    });
+}
+
+#[test]
+fn what_is_installed_elsewhere_may_not_wait_for_the_item_that_waits_for_it() {
+    let runtime = Runtime::<Host>::builder(Topology::host().unwrap()).build().unwrap();
+    let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+    let elsewhere = runtime.workqueue().scope(Scope::Cpu).build().unwrap();
+    let (told, errors) = mpsc::channel();
+    let inside = queue.clone();
+    let work = Work::<Host>::new(move |work| {
+        let installed = elsewhere.install(|| {
+            [work.flush().unwrap_err().to_string(), inside.drain().unwrap_err().to_string()]
+        });
+        told.send(installed.map_err(|refused| refused.reason()).unwrap()).unwrap();
+    });
+    assert!(work.queue(&queue).unwrap());
+    let errors = errors.recv().unwrap();
+    assert!(errors[0].contains("its own function waits"), "{errors:?}");
+    assert!(errors[1].contains("one of its own items"), "{errors:?}");
+    work.flush().unwrap();
 }
 
 #[test]

@@ -2,13 +2,18 @@
 //! the parent.
 #![allow(unsafe_code)]
 
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use coreshard_platform::Host;
 use coreshard_topology::{Topology, Usable};
-use coreshard_workqueue::{Forked, RefusedReason, Runtime, Work, WorkErrorReason, Workqueue};
+use coreshard_workqueue::{
+    Forked, RefusedReason, Runtime, Work, WorkErrorReason, Workqueue, blocking, join,
+};
 
 /// Longer than any test needs; only a failure takes so long.
 const NEVER: Duration = Duration::from_secs(60);
@@ -19,37 +24,59 @@ fn runtime() -> Runtime<Host> {
     Runtime::builder(topology).usable(usable.cpus().clone()).build().unwrap()
 }
 
+/// Ends a child in which all went well. Not an exit: a child has no threads, so what theirs held is
+/// lost to it, of which a leak checker would tell.
+const WELL: libc::c_int = libc::SIGKILL;
+
 /// Forks, and returns how the child ended that ran `child`.
 fn forked(child: impl FnOnce() -> Result<(), &'static str>) -> Result<(), String> {
-    // SAFETY: the child calls `child` and ends; what it may touch is what this test is about.
+    match fork() {
+        Side::Child => end(catch_unwind(AssertUnwindSafe(child)).unwrap_or(Err("it panicked"))),
+        Side::Parent(child) => child.outcome(),
+    }
+}
+
+enum Side {
+    Child,
+    Parent(Child),
+}
+
+struct Child(libc::pid_t);
+
+fn fork() -> Side {
+    // SAFETY: what the child may touch is what these tests are about.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork failed");
-    if pid == 0 {
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
-        let (code, text) = match outcome {
-            Ok(Ok(())) => (0, ""),
-            Ok(Err(text)) => (1, text),
-            Err(_) => (2, "the child panicked"),
-        };
-        // SAFETY: writes a live text to stderr, and ends the child without its atexit handlers.
-        unsafe {
-            libc::write(2, text.as_ptr().cast(), text.len());
-            libc::_exit(code);
-        }
+    if pid == 0 { Side::Child } else { Side::Parent(Child(pid)) }
+}
+
+/// Ends the child.
+fn end(outcome: Result<(), &'static str>) -> ! {
+    let (signal, text) = outcome.map_or_else(|text| (libc::SIGABRT, text), |()| (WELL, ""));
+    // SAFETY: writes a live text to stderr, and ends the child without its atexit handlers.
+    unsafe {
+        libc::write(2, text.as_ptr().cast(), text.len());
+        libc::raise(signal);
+        libc::_exit(1);
     }
-    let started = Instant::now();
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is live, and the child is this process's own.
-        match unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } {
-            0 if started.elapsed() < NEVER => std::thread::sleep(Duration::from_millis(1)),
-            0 => {
-                // SAFETY: the child's id, which was not waited for yet.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
-                return Err("the child hangs".to_owned());
+}
+
+impl Child {
+    fn outcome(self) -> Result<(), String> {
+        let started = Instant::now();
+        loop {
+            let mut status = 0;
+            // SAFETY: `status` is live, and the child is this process's own.
+            match unsafe { libc::waitpid(self.0, &raw mut status, libc::WNOHANG) } {
+                0 if started.elapsed() < NEVER => std::thread::sleep(Duration::from_millis(1)),
+                0 => {
+                    // SAFETY: the child's id, which was not waited for yet.
+                    unsafe { libc::kill(self.0, libc::SIGKILL) };
+                    return Err("the child hangs".to_owned());
+                }
+                _ if libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == WELL => return Ok(()),
+                _ => return Err(format!("the child ended with status {status:#x}")),
             }
-            _ if status == 0 => return Ok(()),
-            _ => return Err(format!("the child ended with status {status:#x}")),
         }
     }
 }
@@ -156,4 +183,119 @@ fn a_forked_child_gets_errors_and_hangs_nowhere() {
     let queued: u64 = busy.into_iter().map(|thread| thread.join().unwrap()).sum();
     queue.drain().unwrap();
     assert_eq!(ran.load(SeqCst), queued, "nothing is lost in the parent");
+}
+
+/// Calls `test` on a worker while others queue, so that the pool's locks are held when it forks.
+fn inside_an_item(test: impl Fn() + Send + Sync) {
+    let (runtime, stop) = (runtime(), AtomicBool::new(false));
+    let queue = runtime.workqueue().build().unwrap();
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !stop.load(SeqCst) {
+                (0..64).for_each(|_| queue.queue(|| ()).unwrap());
+                queue.flush().unwrap();
+            }
+        });
+        (0..10).for_each(|_| queue.install(&test).unwrap());
+        stop.store(true, SeqCst);
+    });
+    assert_eq!(queue.install(|| join::<Host, _, _>(|| 1, || 2)).unwrap(), (1, 2), "all is well");
+    queue.drain().unwrap();
+}
+
+#[test]
+fn a_join_in_a_process_that_was_forked_inside_an_item_is_two_calls() {
+    inside_an_item(|| {
+        let outcome = forked(|| {
+            let here = std::thread::current().id();
+            let ids = join::<Host, _, _>(
+                || std::thread::current().id(),
+                || blocking::<Host, _>(|| std::thread::current().id()),
+            );
+            if ids == (here, here) { Ok(()) } else { Err("on another thread") }
+        });
+        outcome.unwrap();
+    });
+}
+
+#[test]
+fn a_join_whose_second_half_is_in_the_other_process_throws_in_the_child() {
+    inside_an_item(|| {
+        let (began, side) = (AtomicBool::new(false), Mutex::new(None));
+        let halves = || {
+            join::<Host, _, _>(
+                || {
+                    while !began.load(SeqCst) {
+                        std::thread::yield_now();
+                    }
+                    *side.lock().unwrap() = Some(fork());
+                },
+                || {
+                    began.store(true, SeqCst);
+                    // Not over before the fork.
+                    while side.lock().unwrap().is_none() {
+                        std::thread::yield_now();
+                    }
+                },
+            )
+        };
+        // The joins around it are left by what is thrown, and do not wait either.
+        let outcome = catch_unwind(AssertUnwindSafe(|| join::<Host, _, _>(halves, || ())));
+        match side.lock().unwrap().take().expect("it forked") {
+            Side::Parent(child) => {
+                outcome.expect("the parent goes on");
+                child.outcome().unwrap();
+            }
+            Side::Child => end(match outcome {
+                Err(payload) if payload.is::<Forked>() => Ok(()),
+                Err(_) => Err("something else was thrown"),
+                Ok(_) => Err("nothing was thrown"),
+            }),
+        }
+    });
+}
+
+#[test]
+fn a_wait_that_forks_returns_in_the_child() {
+    inside_an_item(|| match blocking::<Host, _>(fork) {
+        Side::Parent(child) => child.outcome().unwrap(),
+        Side::Child => end(Ok(())),
+    });
+}
+
+#[test]
+fn an_item_that_returns_in_a_process_that_it_forked_is_told_of_and_no_other_item_is_run() {
+    inside_an_item(|| match fork() {
+        Side::Parent(child) => child.outcome().unwrap(),
+        Side::Child => std::panic::set_hook(Box::new(|panic| {
+            let text = panic.payload_as_str().unwrap_or_default();
+            let is_told = text.contains("has returned in a process that it forked");
+            end(if is_told { Ok(()) } else { Err("it was told something else") });
+        })),
+    });
+}
+
+#[test]
+fn a_sleep_in_a_forked_process_says_that_nobody_would_end_it() {
+    let runtime = runtime();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut asleep = pin!(runtime.sleep(NEVER).unwrap());
+    assert!(asleep.as_mut().poll(&mut context).is_pending());
+    let mut due = pin!(runtime.sleep(Duration::ZERO).unwrap());
+    let outcome = forked(|| {
+        let refused = runtime.sleep(NEVER).err().ok_or("a new sleep")?;
+        if !refused.to_string().contains("this process was forked") {
+            return Err("its sentence");
+        }
+        if due.as_mut().poll(&mut context).is_pending() {
+            return Err("one whose time has come");
+        }
+        let polled = catch_unwind(AssertUnwindSafe(|| asleep.as_mut().poll(&mut context)));
+        let payload = polled.err().ok_or("a sleep from before")?;
+        let text = payload.downcast::<String>().map_err(|_| "no text")?;
+        drop(runtime.sleep(NEVER));
+        let _ = runtime.delayed_items();
+        if text.contains("this process was forked") { Ok(()) } else { Err("its text") }
+    });
+    outcome.unwrap();
 }

@@ -22,6 +22,8 @@ struct Seen {
     polls: u32,
     entered: u32,
     wakes: u32,
+    /// As the console counts them: made, less used up.
+    wakers: i64,
     is_closed: bool,
 }
 
@@ -74,9 +76,17 @@ impl Subscriber for Console {
     fn event(&self, event: &Event<'_>) {
         let mut fields = BTreeMap::new();
         event.record(&mut Fields(&mut fields));
-        assert_eq!(fields["op"], "waker.wake");
         let id = fields["task.id"].trim_start_matches('#').parse().unwrap();
-        self.tasks.lock().unwrap().get_mut(&id).expect("a task's id").wakes += 1;
+        let mut tasks = self.tasks.lock().unwrap();
+        let task = tasks.get_mut(&id).expect("a task's id");
+        match fields["op"].as_str() {
+            "waker.clone" => task.wakers += 1,
+            "waker.wake" => {
+                task.wakers -= 1;
+                task.wakes += 1;
+            }
+            op => panic!("{op}"),
+        }
     }
     fn enter(&self, id: &Id) {
         let mut tasks = self.tasks.lock().unwrap();
@@ -139,11 +149,15 @@ fn items_and_futures_have_the_spans_that_the_console_reads() {
     assert_eq!((item.polls, item.entered, item.is_closed), (1, 0, true), "{item:?}");
 
     fn a_reusable_item(_: &Work<Host>) {}
+    let line = line!() + 1;
     let work = Work::new(a_reusable_item);
     work.queue(&queue).unwrap();
     work.flush().unwrap();
     queue.drain().unwrap();
-    assert_eq!(console.task("a_reusable_item").fields["kind"], "work");
+    let item = console.task("a_reusable_item");
+    assert_eq!(item.fields["kind"], "work");
+    assert!(item.fields["loc.file"].ends_with("tests/spans.rs"), "{item:?}");
+    assert_eq!(item.fields["loc.line"], format!("#{line}"));
 
     async fn a_future() {
         let mut polled = false;
@@ -171,7 +185,9 @@ fn items_and_futures_have_the_spans_that_the_console_reads() {
     }
     let task = queue.spawn(a_wait()).unwrap();
     queue.drain().unwrap();
-    assert!(!console.task("a_wait").is_closed);
+    let waits = console.task("a_wait");
+    assert!(!waits.is_closed);
+    assert_eq!(waits.wakers, 1, "one that sleeps without a waker is told as lost");
     block_on(task.cancel());
     queue.drain().unwrap();
     assert!(console.task("a_wait").is_closed);

@@ -49,6 +49,7 @@ fn spin_until(stop: &AtomicBool) {
 fn a_cpu_hog_is_taken_out_of_the_count_and_reported_with_its_function() {
     let (runtime, heard) = listen(builder());
     let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+    let other = runtime.workqueue().scope(Scope::System).build().unwrap();
     let limit = queue.stats().total().worker_limit;
     let stop = Arc::new(AtomicBool::new(false));
     let own = Arc::clone(&stop);
@@ -62,6 +63,10 @@ fn a_cpu_hog_is_taken_out_of_the_count_and_reported_with_its_function() {
     queue.submit(move || end.store(true, SeqCst)).unwrap().join().unwrap();
     queue.drain().unwrap();
     assert!(queue.stats().total().cpu_hogs >= 1);
+    // Told of the queue, and not of another one on the same pool.
+    assert_eq!(queue.stats().tally.cpu_hogs, queue.stats().total().cpu_hogs);
+    assert_eq!(other.stats().tally.cpu_hogs, 0);
+    assert_eq!(other.stats().total().cpu_hogs, queue.stats().total().cpu_hogs, "one pool");
     wait_until("it is told", || {
         heard.lock().unwrap().iter().any(|trouble| match trouble {
             Trouble::CpuHog(hog) => {
@@ -206,6 +211,9 @@ fn a_rescuer_keeps_a_queue_going_when_no_worker_can_be_had() {
     let total = queue.stats().total();
     assert!(total.rescues > 0, "{total:?}");
     queue.drain().unwrap();
+    // The pool counts calls of the reserve, the queue the items that it ran.
+    let (calls, items) = (queue.stats().total().rescues, queue.stats().tally.rescues);
+    assert!(calls > 0 && items > 0 && items <= 40, "{calls} calls, {items} items");
     wait_until("the reserve stands by again", || {
         let total = queue.stats().total();
         total.workers == 1 && total.idle_workers == 1 || {
@@ -222,6 +230,7 @@ fn a_rescuer_keeps_a_queue_going_when_no_worker_can_be_had() {
     let other = runtime.workqueue().scope(Scope::System).build().unwrap();
     other.submit(|| ()).unwrap().join().unwrap();
     queue.drain().unwrap();
+    assert_eq!(other.stats().tally.rescues, 0);
 }
 
 /// The CPUs that items run on.

@@ -208,6 +208,29 @@ fn a_cancelled_item_does_not_run_and_can_be_queued_again() {
 }
 
 #[test]
+fn what_cancelled_queueings_hold_is_let_go_of_when_a_worker_comes_by() {
+    let runtime = runtime();
+    let queue = runtime.workqueue().build().unwrap();
+    queue.freeze().unwrap();
+    let held = Arc::new(());
+    let own = Arc::clone(&held);
+    let work = Work::new(move |_| assert_eq!(Arc::strong_count(&own), 2));
+    for cancels in 1..=1_000 {
+        assert!(work.queue(&queue).unwrap() && work.cancel());
+        assert_eq!(queue.stats().waiting, cancels, "a place each");
+        // One that waits for its time leaves none.
+        assert!(work.queue_after(&queue, NEVER).unwrap() && work.cancel());
+    }
+    assert_eq!((queue.stats().waiting, runtime.delayed_items()), (1_000, 0));
+    drop(work);
+    assert_eq!(Arc::strong_count(&held), 2, "the void queueings hold the item");
+    queue.thaw().unwrap();
+    queue.drain().unwrap();
+    assert_eq!(queue.stats().waiting, 0);
+    assert_eq!(Arc::strong_count(&held), 1, "and let go of it");
+}
+
+#[test]
 fn a_cancel_that_waits_returns_after_the_run() {
     on_all_queues(|queue| {
         let (begin, begun) = mpsc::channel();

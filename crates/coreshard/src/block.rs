@@ -26,7 +26,7 @@ pub use coreshard_block::{
     Buffer, BufferPool, Command, Completed, CounterLayout, Counts, Data, DeviceMemory, Engine,
     ErrorClass, Executor, FaultPlan, File, FileOptions, Geometry, HostOptions, IoError, Job, Lane,
     Medium, Op, OpenError, Payload, Priority, QueueOptions, Reaped, Refused, Request, RequestId,
-    RetryPolicy, RingOptions, TagPolicy, Waker, node_of_file,
+    RetryPolicy, RingOptions, RingWake, TagPolicy, Waker, node_of_file,
 };
 
 use crate::Workqueue;

@@ -195,3 +195,46 @@ fn a_client_that_says_nothing_or_nonsense_does_not_end_the_service() {
     InsightClient::at(server.path()).snapshot().unwrap();
     drop(silent);
 }
+
+/// What a stranger is told in place of an answer: nothing. The frame is of another version, so that the
+/// user who may ask gets an answer that needs no decoding.
+fn answer_to_a_question(path: &std::path::Path) -> Vec<u8> {
+    let mut stream = UnixStream::connect(path).unwrap();
+    let mut frame = b"COSH".to_vec();
+    frame.extend((PROTOCOL_VERSION + 1).to_le_bytes());
+    frame.extend(2_u32.to_le_bytes());
+    frame.extend(b"{}");
+    // Whoever is refused may find the socket closed before this is read.
+    let _ = stream.write_all(&frame);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+#[test]
+#[allow(clippy::print_stderr, reason = "a test that is not run is seen")]
+fn another_users_connection_is_refused_by_its_credentials() {
+    let nobody = rustix::thread::Uid::from_raw(65_534);
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("NOT RUN: only root can connect as another user");
+        return;
+    }
+    let folder = Folder::new("stranger");
+    let server = InsightServer::bind_at(&runtime(), folder.socket()).unwrap();
+    // Opened to all, so that nothing but the credentials is in the way.
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(server.path(), fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(answer_to_a_question(server.path()).starts_with(b"COSH"), "its own user is answered");
+    let path = server.path().to_owned();
+    // The call changes this thread's user alone, and the thread ends with it.
+    let stranger = thread::spawn(move || {
+        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+        let answer = answer_to_a_question(&path);
+        (answer, InsightClient::at(&path).snapshot().unwrap_err().to_string())
+    });
+    let (answer, error) = stranger.join().unwrap();
+    assert!(answer.is_empty(), "{answer:?}");
+    // And a client sends no question to a server that is not its own user's.
+    assert!(error.contains("user 0") && error.contains("65534"), "{error}");
+    InsightClient::at(server.path()).snapshot().unwrap();
+}

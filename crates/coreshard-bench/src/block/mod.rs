@@ -8,6 +8,7 @@
 //! **Check.** The number of requests in flight is added up over time, at each change; by Little's law
 //! its mean is throughput times latency. Both are reported, and their ratio.
 
+mod bins;
 mod hba;
 mod job;
 mod job_file;

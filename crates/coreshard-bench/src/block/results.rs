@@ -27,6 +27,22 @@ pub struct BlockResults {
     pub notes: Vec<String>,
 }
 
+impl BlockResults {
+    /// As fio's `json` is without what its `json+` has.
+    pub fn without_bins(mut self) -> Self {
+        for job in &mut self.jobs {
+            for direction in [&mut job.read, &mut job.write] {
+                for latency in
+                    [&mut direction.slat_ns, &mut direction.clat_ns, &mut direction.lat_ns]
+                {
+                    latency.bins.clear();
+                }
+            }
+        }
+        self
+    }
+}
+
 /// One job's result.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct JobResult {
@@ -45,6 +61,8 @@ pub struct JobResult {
     pub read: Direction,
     /// Its writes.
     pub write: Direction,
+    /// Always empty; fio's tools look for it.
+    pub trim: Direction,
     /// Milliseconds, all threads together.
     pub job_runtime: u64,
     /// Per cent of the run that its threads computed in user space, added up.
@@ -150,6 +168,10 @@ pub struct Latency {
     /// By fio's names of percentiles, such as `99.000000`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub percentile: BTreeMap<Percentile, u64>,
+    /// How often each time was seen, in fio's bins, as its `--output-format=json+` has them: a time in
+    /// the middle of the bin, and the count.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub bins: BTreeMap<u64, u64>,
 }
 
 /// A percentile, written as fio does.

@@ -16,7 +16,7 @@ use coreshard_topology::CpuId;
 use coreshard_workqueue::Runtime;
 
 use super::job::{BlockJob, IoEngine};
-use super::results::{BlockResults, JobResult, LittlesLaw, Repeats};
+use super::results::{BlockResults, Direction, JobResult, LittlesLaw, Repeats};
 use super::tally::DirectionTally;
 use super::usage::Usage;
 use super::worker::{Found, Run, work};
@@ -124,7 +124,7 @@ fn medium<P: Platform>(
     let ring = RingOptions {
         sqpoll_idle_ms: job.sqthread_poll.then_some(1_000),
         iopoll: job.hipri,
-        blocking_workers: None,
+        ..RingOptions::default()
     };
     let (write, direct) = (job.rw.writes(), job.direct);
     let file = File::open(path, FileOptions { write, direct, engine, ring, executor })?;
@@ -287,6 +287,7 @@ fn summary<P: Platform>(run: &Run<P>, found: &[Found], used: Usage) -> JobResult
         options: options(&run.job),
         read: read.direction(elapsed_ns, run.job.bs),
         write: write.direction(elapsed_ns, run.job.bs),
+        trim: Direction::default(),
         job_runtime: job_ns / 1_000_000,
         usr_cpu: usage.user_ns / job_ns.max(1) as f64 * 100.0,
         sys_cpu: usage.system_ns / job_ns.max(1) as f64 * 100.0,

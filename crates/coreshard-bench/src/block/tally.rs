@@ -1,15 +1,16 @@
 //! What a job's threads found, added up.
 
-use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
 
+use super::bins::Bins;
 use super::results::{Direction, Latency, PERCENTILES, Percentile};
 
 /// As fio's `iopsavgtime`.
 pub(super) const WINDOW_NS: u64 = 500_000_000;
 
-/// Times of one kind. The histogram has three significant digits; mean and deviation are exact.
+/// Times of one kind. Percentiles are known to 1 in 64, as fio's; mean and deviation are exact.
 pub(super) struct Times {
-    histogram: Histogram<u64>,
+    bins: Bins,
     sum: f64,
     squares: f64,
     min: u64,
@@ -18,14 +19,12 @@ pub(super) struct Times {
 
 impl Times {
     pub(super) fn new() -> Self {
-        let histogram =
-            Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("these bounds are possible");
-        Self { histogram, sum: 0.0, squares: 0.0, min: u64::MAX, max: 0 }
+        Self { bins: Bins::new(), sum: 0.0, squares: 0.0, min: u64::MAX, max: 0 }
     }
 
     #[inline]
     pub(super) fn record(&mut self, ns: u64) {
-        self.histogram.saturating_record(ns);
+        self.bins.record(ns);
         self.sum += ns as f64;
         self.squares += ns as f64 * ns as f64;
         self.min = self.min.min(ns);
@@ -33,7 +32,7 @@ impl Times {
     }
 
     fn add(&mut self, other: &Self) {
-        self.histogram.add(&other.histogram).expect("both have the same bounds");
+        self.bins.add(&other.bins);
         self.sum += other.sum;
         self.squares += other.squares;
         self.min = self.min.min(other.min);
@@ -45,24 +44,26 @@ impl Times {
     }
 
     fn latency(&self, with_percentiles: bool) -> Latency {
-        let count = self.histogram.len();
+        let count = self.bins.total();
         if count == 0 {
             return Latency::default();
         }
         let mean = self.sum / count as f64;
         let stddev = (self.squares / count as f64 - mean * mean).max(0.0).sqrt();
-        let percentile = |hundredths: u32| {
-            let value = self.histogram.value_at_quantile(f64::from(hundredths) / 10_000.0);
-            (Percentile { hundredths }, value.clamp(self.min, self.max))
-        };
-        let percentiles = if with_percentiles { &PERCENTILES[..] } else { &[] };
+        let wanted = if with_percentiles { &PERCENTILES[..] } else { &[] };
+        let parts = wanted.iter().map(|hundredths| f64::from(*hundredths) / 10_000.0);
+        let values = self.bins.quantiles(parts);
+        let percentile = wanted.iter().zip(values).map(|(hundredths, value)| {
+            (Percentile { hundredths: *hundredths }, value.clamp(self.min, self.max))
+        });
         Latency {
             min: self.min,
             max: self.max,
             mean,
             stddev,
             count,
-            percentile: percentiles.iter().copied().map(percentile).collect(),
+            percentile: percentile.collect(),
+            bins: if with_percentiles { self.bins.iter().collect() } else { BTreeMap::new() },
         }
     }
 }

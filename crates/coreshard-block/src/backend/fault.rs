@@ -215,7 +215,7 @@ unsafe impl<P: Platform> Lane for FaultyLane<P> {
         into.append(&mut self.ready);
     }
 
-    fn wait(&mut self, wanted: u32, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let mut scratch = Vec::new();
         self.inner.reap(&mut scratch);
         scratch.into_iter().for_each(|reaped| self.sort_in(reaped));
@@ -228,7 +228,7 @@ unsafe impl<P: Platform> Lane for FaultyLane<P> {
             (Some(timeout), Some(due)) => Some(timeout.min(due)),
             (timeout, due) => timeout.or(due),
         };
-        self.inner.wait(wanted, timeout)
+        self.inner.wait(timeout)
     }
 
     fn cancel(&mut self, id: u64) {

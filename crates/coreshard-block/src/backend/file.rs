@@ -167,7 +167,7 @@ impl<P: Platform> Medium<P> for File {
             let name = self.name.clone();
             OpenError::new(OpenErrorKind::Ring { name, steps })
         };
-        let ring = || RingLane::new(file(), depth, self.options.ring);
+        let ring = || RingLane::<P>::new(file(), depth, self.options.ring);
         match (&self.options.engine, executor) {
             (Engine::IoUring, _) => Ok(Box::new(ring().map_err(refused)?)),
             (Engine::Auto, _) if self.is_in_memory() => {

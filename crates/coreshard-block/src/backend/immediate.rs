@@ -36,7 +36,7 @@ unsafe impl<P: Platform, F: FnMut(&Command) -> i32 + Send> Lane for ImmediateLan
         into.append(&mut self.done);
     }
 
-    fn wait(&mut self, _wanted: u32, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         if self.done.is_empty() {
             park(&self.parker, timeout);
         }

@@ -30,7 +30,7 @@ pub use file::{Engine, File, FileOptions};
 pub use memory::Memory;
 pub use null::Null;
 pub use pool::{Executor, Job};
-pub use ring::RingOptions;
+pub use ring::{RingOptions, RingWake};
 
 /// What a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,11 +136,11 @@ pub unsafe trait Lane {
     fn reap(&mut self, into: &mut Vec<Reaped>);
 
     /// Flushes, and waits until something is completed, somebody calls the waker, or for
-    /// `timeout`. May return early. `wanted` completions are worth waiting a moment for.
+    /// `timeout`. May return early.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
-    fn wait(&mut self, wanted: u32, timeout: Option<Duration>) -> io::Result<()>;
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
 
     /// Asks that a command end soon. It is completed in any case, as cancelled or otherwise.
     fn cancel(&mut self, id: u64);

@@ -112,7 +112,7 @@ unsafe impl<P: Platform> Lane for PoolLane<P> {
         into.append(&mut done);
     }
 
-    fn wait(&mut self, _wanted: u32, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         if self.board.done.lock().is_empty() {
             park(&self.board.parker, timeout);
         }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker as TaskWaker};
 
 use coreshard_platform::{AtomicInt, Lock, Platform};
 
-use super::RequestId;
+use super::options::RequestId;
 use crate::backend::Waker;
 use crate::error::IoError;
 use crate::request::{Completed, Request};
@@ -34,12 +34,13 @@ impl<P: Platform> FutureCell<P> {
         Arc::new(Self { state, serial: P::AtomicU64::new(0) })
     }
 
-    pub(super) fn accepted(&self, serial: u64) {
+    /// The queue is about to take the request under this number. False where nobody waits for it any
+    /// more: then it need not.
+    pub(super) fn accepted(&self, serial: u64) -> bool {
+        // Both under the lock: whoever abandons the future later finds the number, to cancel by.
+        let state = self.state.lock();
         self.serial.store(serial, Release);
-    }
-
-    pub(super) fn is_abandoned(&self) -> bool {
-        matches!(*self.state.lock(), State::Abandoned)
+        !matches!(*state, State::Abandoned)
     }
 
     /// Leaves the completion, or drops it and its buffers where nobody waits.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
+use super::admission::Permit;
 use super::future::FutureCell;
 use crate::backend::{Command, Data};
 use crate::buffer::BufferPool;
 use crate::request::{Completed, Op, Payload, Request};
-use crate::tags::Tag;
 
 /// Who takes the completion.
 pub(super) enum Then<P: Platform> {
@@ -40,7 +40,7 @@ pub(super) enum End {
 
 /// A request that has a tag.
 pub(super) struct Flight<P: Platform> {
-    pub(super) tag: Tag,
+    pub(super) permit: Permit,
     pub(super) serial: u64,
     pub(super) op: Op,
     pub(super) offset: u64,
@@ -57,11 +57,11 @@ pub(super) struct Flight<P: Platform> {
 }
 
 impl<P: Platform> Flight<P> {
-    pub(super) fn new(tag: Tag, accepted: Accepted<P>) -> Self {
+    pub(super) fn new(permit: Permit, accepted: Accepted<P>) -> Self {
         let Accepted { request, serial, then } = accepted;
         let Request { op, offset, bytes, payload, priority, timeout: _ } = request;
         Self {
-            tag,
+            permit,
             serial,
             op,
             offset,

@@ -24,6 +24,10 @@ fn queue_on(medium: Arc<dyn Medium<Host>>) -> Queue<Host> {
 
 /// A file of a mebibyte; it is removed with the folder.
 fn file(folder: &tempfile::TempDir, engine: Engine, direct: bool) -> Arc<dyn Medium<Host>> {
+    file_with(folder, FileOptions { engine, direct, ..FileOptions::default() })
+}
+
+fn file_with(folder: &tempfile::TempDir, options: FileOptions) -> Arc<dyn Medium<Host>> {
     let path = folder.path().join("file");
     std::fs::write(&path, vec![0; 1 << 20]).unwrap();
     let executor: Arc<dyn Executor> = Arc::new(|job: Job| {
@@ -31,7 +35,7 @@ fn file(folder: &tempfile::TempDir, engine: Engine, direct: bool) -> Arc<dyn Med
         Ok(())
     });
     let executor = Some(executor);
-    let options = FileOptions { write: true, direct, engine, executor, ..FileOptions::default() };
+    let options = FileOptions { write: true, executor, ..options };
     Arc::new(File::open(&path, options).unwrap())
 }
 
@@ -46,6 +50,9 @@ fn media(folder: &tempfile::TempDir) -> Vec<Arc<dyn Medium<Host>>> {
     if ring.lane(4).is_ok() {
         media.push(ring);
         media.push(file(folder, Engine::IoUring, true));
+        let ring = RingOptions { wake: RingWake::Event, ..RingOptions::default() };
+        let engine = Engine::IoUring;
+        media.push(file_with(folder, FileOptions { engine, ring, ..FileOptions::default() }));
     }
     media
 }

@@ -439,7 +439,11 @@ impl<P: Platform> TagSet<P> {
         }
         // One that waits has no tag, but wants one.
         for one in &registry.waiting {
-            registry.users[one.user].place.line.active.store(1, Release);
+            let active = &registry.users[one.user].place.line.active;
+            if active.load(Relaxed) == 0 {
+                active.store(1, Release);
+                changed = true;
+            }
         }
         if changed {
             self.share_out(registry);

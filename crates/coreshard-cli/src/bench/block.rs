@@ -163,6 +163,21 @@ pub(crate) struct Args {
     /// Write the results as fio's JSON; with "-" to standard output, and nothing else there
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
+
+    /// As fio's: json writes to standard output where --json names no file, and json+ also tells how
+    /// often each latency was seen
+    #[arg(long = "output-format", value_enum, default_value_t, conflicts_with = "ladder")]
+    output_format: OutputFormat,
+}
+
+/// What the results are written as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum OutputFormat {
+    #[default]
+    Normal,
+    Json,
+    #[value(name = "json+")]
+    JsonPlus,
 }
 
 impl Args {
@@ -190,7 +205,10 @@ impl Args {
     }
 
     fn json_to_stdout(&self) -> bool {
-        self.json.as_deref() == Some(Path::new("-"))
+        match self.json.as_deref() {
+            Some(path) => path == Path::new("-"),
+            None => self.output_format != OutputFormat::Normal,
+        }
     }
 
     fn finish(
@@ -234,6 +252,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     results.notes.extend(site.notes);
     nothing_measured(&results)?;
+    if args.output_format != OutputFormat::JsonPlus {
+        results = results.without_bins();
+    }
     args.finish(destination, &fio::text(&results), |out| fio::write_json(&results, out))
 }
 

@@ -189,6 +189,10 @@ impl<'machine> Simulation<'machine> {
             // SAFETY: the arena was just made, and nobody else has a reference to it.
             unsafe { (*arena.as_ptr()).before_change = Some(let_own_stores_go) };
         }
+        if self.record_lines {
+            // SAFETY: as above.
+            unsafe { (*arena.as_ptr()).on_release = Some(tell_recorder_of_release) };
+        }
         let mut live = Live { core: Box::into_raw(core), arena };
         let mut outcome = None;
         let program = || outcome = Some(panic::catch_unwind(AssertUnwindSafe(program)));
@@ -213,6 +217,16 @@ impl<'machine> Simulation<'machine> {
         };
         Ok(Run { value, summary, lines, timeline })
     }
+}
+
+fn tell_recorder_of_release(address: usize, bytes: usize) {
+    let Some(core) = current() else { return };
+    with(core, |core| {
+        let place = core.place(address);
+        if let Some(recorder) = core.recorder() {
+            in_host(|| recorder.release(place, bytes));
+        }
+    });
 }
 
 /// Sees to it that what tells of a panic takes no memory of the program that panics: its run would

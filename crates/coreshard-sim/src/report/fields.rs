@@ -41,6 +41,19 @@ impl Names {
         self.regions.entry(start.0).or_default().push(Region { end, name, fields });
     }
 
+    /// Memory is given back: nothing that was described there is there any more.
+    pub(super) fn forget(&mut self, start: Place, bytes: usize) {
+        let end = start.0 + bytes as u64;
+        while let Some(described) = self.regions.range(start.0..end).next().map(|(at, _)| *at) {
+            self.regions.remove(&described);
+        }
+    }
+
+    /// What to call an address.
+    pub(super) fn name_at(&self, place: Place) -> String {
+        self.field_at(place).unwrap_or_else(|| bare_name(place))
+    }
+
     /// The way to an address through the described values around it, from the outermost, as
     /// `Struct.field.field`.
     pub(super) fn field_at(&self, place: Place) -> Option<String> {

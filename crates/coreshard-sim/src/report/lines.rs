@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::fields::{Names, bare_name};
+use super::fields::Names;
 use super::site::function_of;
 use crate::engine::Site;
 use crate::machine::{Machine, NS, Ps};
@@ -40,12 +40,24 @@ impl Counts {
     }
 }
 
+/// What was seen of an address, from a place in the source.
+struct Row {
+    place: Place,
+    /// By its number: addresses of sites are not the same in every run.
+    site: usize,
+    /// What lay here, where that is over: the memory has another use now.
+    was: Option<String>,
+    counts: Counts,
+}
+
+/// So many bytes have their rows in one list: no line is shorter.
+const CHUNK_BYTES: u64 = 64;
+
 /// What was seen of each address, from each place in the source.
 #[derive(Default)]
 pub(super) struct Ledger {
-    /// By address and site, the site by its number: addresses of sites are not the same in every
-    /// run.
-    counts: HashMap<(Place, usize), Counts>,
+    /// By chunk.
+    rows: HashMap<u64, Vec<Row>>,
     /// By a site's address: its number.
     sites: HashMap<*const std::panic::Location<'static>, usize>,
     functions: Vec<String>,
@@ -69,7 +81,14 @@ impl Ledger {
             functions.push(function_of(site));
             functions.len() - 1
         });
-        let counts = self.counts.entry((place, site)).or_default();
+        let rows = self.rows.entry(place.0 / CHUNK_BYTES).or_default();
+        let known =
+            rows.iter().position(|row| row.place == place && row.site == site && row.was.is_none());
+        let row = known.unwrap_or_else(|| {
+            rows.push(Row { place, site, was: None, counts: Counts::default() });
+            rows.len() - 1
+        });
+        let counts = &mut rows[row].counts;
         counts.records += 1;
         if !hit {
             counts.cost_ps += latency;
@@ -86,18 +105,50 @@ impl Ledger {
         }
     }
 
+    /// Memory is given back, and may get another use: what was seen of it so far keeps its names.
+    pub(super) fn keep_names(&mut self, start: Place, bytes: usize, names: &Names) {
+        let end = start.0 + bytes as u64;
+        for chunk in start.0 / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES) {
+            let Some(rows) = self.rows.get_mut(&chunk) else { continue };
+            let mut at = 0;
+            while at < rows.len() {
+                let Row { place, site, was: None, counts } = rows[at] else {
+                    at += 1;
+                    continue;
+                };
+                if !(start.0..end).contains(&place.0) {
+                    at += 1;
+                    continue;
+                }
+                let name = names.name_at(place);
+                // It may have been the same thing before: then that one has the counts of both.
+                let before = rows.iter_mut().find(|row| {
+                    row.place == place && row.site == site && row.was.as_ref() == Some(&name)
+                });
+                if let Some(before) = before {
+                    before.counts.add(&counts);
+                    rows.swap_remove(at);
+                } else {
+                    rows[at].was = Some(name);
+                    at += 1;
+                }
+            }
+        }
+    }
+
     pub(super) fn report(self, line_bytes: usize, machine: &Machine, names: &Names) -> LineReport {
         let line_bytes = line_bytes as u64;
-        let mut lines: BTreeMap<u64, BTreeMap<(u64, &str), Counts>> = BTreeMap::new();
-        for ((place, site), counts) in &self.counts {
+        let mut lines: BTreeMap<u64, Line<'_>> = BTreeMap::new();
+        for Row { place, site, was, counts } in self.rows.into_values().flatten() {
             let line = place.0 / line_bytes * line_bytes;
-            let key = (place.0 - line, self.functions[*site].as_str());
-            lines.entry(line).or_default().entry(key).or_default().add(counts);
+            let field = was.unwrap_or_else(|| names.name_at(place));
+            let key = (place.0 - line, field, self.functions[site].as_str());
+            lines.entry(line).or_default().entry(key).or_default().add(&counts);
         }
         let cycle_ps = machine.cycle_ns() * NS as f64;
         let mut report: Vec<_> = lines
             .into_iter()
-            .map(|(line, rows)| summarise(line, &rows, names, cycle_ps))
+            .map(|(line, rows)| summarise(line, &rows, cycle_ps))
             // A line that was fetched from memory and stayed is no contention.
             .filter(|line| line.hitm_local + line.hitm_remote > 0)
             .collect();
@@ -106,28 +157,24 @@ impl Ledger {
     }
 }
 
-fn summarise(
-    line: u64,
-    rows: &BTreeMap<(u64, &str), Counts>,
-    names: &Names,
-    cycle_ps: f64,
-) -> LineSummary {
+/// By offset, field and function.
+type Line<'ledger> = BTreeMap<(u64, String, &'ledger str), Counts>;
+
+fn summarise(line: u64, rows: &Line<'_>, cycle_ps: f64) -> LineSummary {
     let mut total = Counts::default();
     rows.values().for_each(|counts| total.add(counts));
     let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 * 100.0 / of as f64 };
     let mut fields = Vec::new();
     let rows = rows
         .iter()
-        .map(|((offset, function), counts)| {
-            let place = Place(line + offset);
-            let field = names.field_at(place).unwrap_or_else(|| bare_name(place));
-            if !fields.contains(&field) {
+        .map(|((offset, field, function), counts)| {
+            if !fields.contains(field) {
                 fields.push(field.clone());
             }
             LineRow {
                 line,
                 offset: *offset,
-                field,
+                field: field.clone(),
                 function: (*function).to_owned(),
                 hitm_remote: share(counts.hitm_remote, total.hitm_remote),
                 hitm_local: share(counts.hitm_local, total.hitm_local),

@@ -59,6 +59,14 @@ impl Recorder {
         self.names.add(start, size_of::<T>(), T::NAME, T::FIELDS);
     }
 
+    /// Memory is given back.
+    pub(crate) fn release(&mut self, start: Place, bytes: usize) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.keep_names(start, bytes, &self.names);
+        }
+        self.names.forget(start, bytes);
+    }
+
     pub(crate) fn field_at(&self, place: Place) -> Option<String> {
         self.names.field_at(place)
     }

@@ -43,6 +43,8 @@ pub(crate) struct Arena {
     holds: AtomicUsize,
     /// Called before a block is handed out or given back.
     pub(crate) before_change: Option<fn()>,
+    /// Called with the address and the size of a block that is given back.
+    pub(crate) on_release: Option<fn(usize, usize)>,
 }
 
 /// The arena that an address lies in.
@@ -69,6 +71,7 @@ impl Arena {
                 free_stacks: Vec::new(),
                 holds: AtomicUsize::new(1),
                 before_change: None,
+                on_release: None,
             }));
             // AcqRel: the last user's unmapping comes before this one's mapping.
             let won =
@@ -126,6 +129,9 @@ impl Arena {
     pub(super) unsafe fn release(&mut self, block: *mut u8, layout: Layout) {
         if let Some(before_change) = self.before_change {
             before_change();
+        }
+        if let Some(on_release) = self.on_release {
+            on_release(block.addr(), layout.size());
         }
         let kind = Kind::of(layout).expect("a block that was handed out has a kind");
         let head = self.free.head(kind);

@@ -2,13 +2,14 @@
 #![allow(unsafe_code)]
 
 use std::panic;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use coreshard_platform::Platform;
 
 use super::{Header, Job, execute};
+use crate::handle::Forked;
 use crate::insight::Label;
-use crate::pool::blocking;
+use crate::pool::{blocking, innermost};
 use crate::queue::Entry;
 
 /// Looks at a result that is not there before its waiter sleeps.
@@ -35,7 +36,7 @@ where
     F: FnOnce() -> R + Send,
     R: Send,
 {
-    let job = Job::<P, _, _>::new(|_| work(), ptr::null());
+    let job = Job::<P, _, _>::new(|_| work(), innermost::<P>());
     let sent = Sent(job.header());
     entry.send_as(Label::item::<F>, move || sent.execute());
     let done = job.done();
@@ -43,8 +44,9 @@ where
         P::spin_hint();
         done.is_open()
     });
-    if !seen {
-        blocking::<P, _>(|| done.wait());
+    if !seen && !blocking::<P, _>(|| done.wait()) {
+        // Forked since: whoever has the job is in another process.
+        panic::resume_unwind(Box::new(Forked));
     }
     // SAFETY: executed, the latch was seen to be open, and this is the one reader.
     match unsafe { job.take_result() } {

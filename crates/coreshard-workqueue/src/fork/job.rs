@@ -9,15 +9,15 @@ use std::ptr::{self, NonNull};
 use coreshard_platform::Platform;
 
 use crate::latch::Latch;
-use crate::queue::Lane;
+use crate::pool::{Frame, inside_forker};
 
 /// What a thief needs to know of a job.
 pub(crate) struct Header<P: Platform> {
     run: unsafe fn(*const Header<P>),
     /// Opens when a thief is done.
     pub(crate) done: Latch<P>,
-    /// The lane of the item that forked it: the thief runs it as part of that item.
-    pub(crate) lane: *const Lane<P>,
+    /// What the forker is inside of: the thief runs it as part of that.
+    forker: *const Frame<P>,
 }
 
 /// A closure and the place for its result. It is told whether another worker runs it.
@@ -30,9 +30,9 @@ pub(crate) struct Job<P: Platform, F, R> {
 
 impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
     #[inline]
-    pub(crate) fn new(work: F, lane: *const Lane<P>) -> Self {
+    pub(crate) fn new(work: F, forker: *const Frame<P>) -> Self {
         Self {
-            header: Header { run: run::<P, F, R>, done: Latch::new(), lane },
+            header: Header { run: run::<P, F, R>, done: Latch::new(), forker },
             work: UnsafeCell::new(ManuallyDrop::new(work)),
             result: UnsafeCell::new(MaybeUninit::uninit()),
         }
@@ -75,9 +75,9 @@ impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
 /// The caller has taken the job; it is executed once. It may be gone when this returns.
 pub(crate) unsafe fn execute<P: Platform>(header: NonNull<Header<P>>) {
     // SAFETY: the owner keeps the job until its latch opens, which `run` does last.
-    let run = unsafe { header.as_ref() }.run;
+    let &Header { run, forker, .. } = unsafe { header.as_ref() };
     // SAFETY: `run` belongs to this job, by `Job::new`.
-    unsafe { run(header.as_ptr()) };
+    inside_forker(forker, || unsafe { run(header.as_ptr()) });
 }
 
 /// # Safety

@@ -6,6 +6,7 @@ use std::panic;
 use coreshard_platform::Platform;
 
 use super::{Job, Popped, Pushed};
+use crate::handle::Forked;
 use crate::pool::Seat;
 
 /// Runs `a` and `b` and returns both results.
@@ -21,7 +22,8 @@ use crate::pool::Seat;
 ///
 /// # Panics
 /// With what `a` threw, else with what `b` threw, when neither runs any more. If `a` throws while
-/// nobody has taken `b`, `b` is dropped and not run.
+/// nobody has taken `b`, `b` is dropped and not run. With [`Forked`](crate::Forked) in a process
+/// that `a` forked and returns in, where whoever has taken `b` is not.
 ///
 /// # Examples
 /// ```
@@ -53,7 +55,7 @@ where
     B: Send,
 {
     let Some(seat) = Seat::<P>::here() else { return (a(), b(false)) };
-    let job = Job::new(b, seat.lane());
+    let job = Job::new(b, seat.frame());
     match seat.push(job.header()) {
         Pushed::Private => {}
         Pushed::Shared => seat.call_thieves(),
@@ -73,7 +75,9 @@ where
             work(false)
         }
         Popped::Stolen => {
-            seat.wait_for(job.done());
+            if !seat.wait_for(job.done()) {
+                panic::resume_unwind(Box::new(Forked));
+            }
             // SAFETY: stolen, executed, and the latch was seen to be open.
             match unsafe { job.take_result() } {
                 Ok(value) => value,
@@ -105,9 +109,11 @@ fn abandon<P: Platform, F: FnOnce(bool) -> R, R>(seat: Seat<'_, P>, job: &Job<P,
         // SAFETY: it was popped, and is not run.
         Popped::Own => drop(unsafe { job.take_work() }),
         Popped::Stolen => {
-            seat.wait_for(job.done());
-            // SAFETY: stolen, executed, and the latch was seen to be open.
-            drop(unsafe { job.take_result() });
+            if seat.wait_for(job.done()) {
+                // SAFETY: stolen, executed, and the latch was seen to be open.
+                drop(unsafe { job.take_result() });
+            }
+            // Else the thief is in another process, and nobody here has the job.
         }
     }
 }

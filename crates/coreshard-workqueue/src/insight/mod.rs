@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
-pub(crate) use spans::{Kind, Label, TaskSpan, task_woken};
+pub(crate) use spans::{Label, TaskSpan, task_woken};
 pub(crate) use tally::Tally;
 pub(crate) use times::Times;
 

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use coreshard_platform::{AtomicInt, Platform, Time};
 use tracing::Span;
 
-use super::spans::{Label, span};
+use super::spans::{Kind, Label, span};
 use crate::item::Item;
 use crate::queue::Lane;
 
@@ -20,23 +20,29 @@ struct LanePointer<P: Platform>(NonNull<Lane<P>>);
 unsafe impl<P: Platform> Send for LanePointer<P> {}
 
 impl<P: Platform> Lane<P> {
-    /// Packs an item that was counted in by this lane, with what the queue wants to know of it.
-    #[track_caller]
-    pub(crate) fn pack<F: FnOnce() + Send>(&self, door: usize, label: Label, work: F) -> Item {
-        let insight = &self.core.insight;
-        let span = match label {
-            Label::Own(kind, name) if insight.spans => {
-                let place = Location::caller();
-                Some(span(&self.core.name, kind, name, size_of::<F>(), place))
-            }
-            _ => None,
-        };
-        let drawn = insight.times.as_ref().is_some_and(|times| {
+    /// True if the item that was counted in last at this door is to be measured.
+    #[inline(never)]
+    pub(crate) fn draws(&self, door: usize) -> bool {
+        self.core.insight.times.as_ref().is_some_and(|times| {
             // The caller has just counted its item there; whoever else did since makes the draw
             // no worse.
             let count = self.queued_word(door).load(Relaxed) & !crate::queue::FLAG;
             times.sampling.draws(count.saturating_sub(1))
-        });
+        })
+    }
+
+    /// Packs an item that was counted in by this lane, with what the queue wants to know of it.
+    #[track_caller]
+    pub(crate) fn pack<F: FnOnce() + Send>(&self, drawn: bool, label: Label, work: F) -> Item {
+        let insight = &self.core.insight;
+        let spanned = match label {
+            _ if !insight.spans => None,
+            Label::Item(name) => Some((Kind::Item, name, Location::caller())),
+            Label::Work(name, made_at) => Some((Kind::Work, name, made_at)),
+            Label::Part => None,
+        };
+        let span = spanned
+            .map(|(kind, name, place)| span(&self.core.name, kind, name, size_of::<F>(), place));
         match (drawn, span) {
             (false, None) => Item::new(work),
             (false, Some(span)) => Item::named::<F, _>(move || span.in_scope(work)),

@@ -1,12 +1,14 @@
 //! `tracing` spans as tokio-console reads them.
 //!
-//! What its subscriber looks for (console-subscriber 0.4, `lib.rs` and `visitors.rs`):
+//! What its subscriber looks for (console-subscriber 0.5, `lib.rs` and `visitors.rs`):
 //!
 //! - a span with the name `runtime.spawn` is a task, from its creation to its close; while it is entered,
 //!   the task is polled. `loc.file`, `loc.line` and `loc.col` are where it was spawned; `task.name`,
 //!   `task.id` and `kind` are shown as such; other fields are shown as they are;
 //! - an event with the target `tokio::task::waker` is an operation on a task's waker: `op`, and the
-//!   span's id as `task.id`.
+//!   span's id as `task.id`. A task that sleeps and of whose wakers none is left is told as lost: the
+//!   wakers that a future makes are not seen here, so one is told of with each poll, which the
+//!   next wake-up uses up.
 //!
 //! Spans have the target `tokio::task`, since that is what programs let through to the console.
 
@@ -31,8 +33,10 @@ pub(crate) enum Kind {
 /// Who an item is, for its span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Label {
-    /// It has a span of its own, with the function's type name.
-    Own(Kind, &'static str),
+    /// A closure: it has a span of its own, with its type name, made where it is queued.
+    Item(&'static str),
+    /// A queueing of a reusable item, with its function's type name, and where the item was made.
+    Work(&'static str, &'static Location<'static>),
     /// It is a part of something that has one.
     Part,
 }
@@ -40,7 +44,7 @@ pub(crate) enum Label {
 impl Label {
     /// A closure of type `F`.
     pub(crate) fn item<F>() -> Self {
-        Self::Own(Kind::Item, type_name::<F>())
+        Self::Item(type_name::<F>())
     }
 }
 
@@ -93,7 +97,12 @@ impl TaskSpan {
     pub(crate) fn poll<R>(&self, poll: impl FnOnce() -> R) -> R {
         match &self.0 {
             None => poll(),
-            Some(span) => span.in_scope(poll),
+            Some(span) => {
+                if let Some(id) = span.id() {
+                    waker_used(&id, "waker.clone");
+                }
+                span.in_scope(poll)
+            }
         }
     }
 
@@ -106,9 +115,13 @@ impl TaskSpan {
 /// The future with this span was woken, and is to be polled.
 #[cold]
 pub(crate) fn task_woken(span: &Id) {
+    waker_used(span, "waker.wake");
+}
+
+fn waker_used(span: &Id, op: &'static str) {
     tracing::trace!(
         target: "tokio::task::waker",
-        op = "waker.wake",
+        op,
         task.id = span.into_u64(),
     );
 }

@@ -5,9 +5,9 @@
 //! first. So the pool's total is exact.
 //!
 //! To whom: a worker that is inside the same item as the last time has used it for that item's
-//! queue. Else the queues share it by weight. A worker weighs one in [`WEIGHED_VISITS`] of its
-//! visits to a queue (as many of that queue's items as it runs in a row) by the clock. So a
-//! queue's figure is an estimate where it shares its pools, and exact where it does not.
+//! queue. Else the queues share it by weight. A worker weighs about one in 16 of its visits to a
+//! queue (as many of that queue's items as it runs in a row) by the clock: see [`WeighedVisits`]. So
+//! a queue's figure is an estimate where it shares its pools, and exact where it does not.
 //!
 //! The book has a lock of its own, below the pool's: whoever has the book's takes no other.
 
@@ -24,8 +24,32 @@ pub(super) struct Accounts<P: Platform> {
     book: Lock<P, Book<P>>,
 }
 
-/// Of so many visits of a worker to a queue, one is timed.
-pub(super) const WEIGHED_VISITS: u32 = 16;
+/// Which of a worker's visits are timed: the first, and then one after 1 to 32 others, drawn evenly.
+/// Not each 16th: queues that take turns would have it that always the same one is timed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WeighedVisits {
+    left: u32,
+    drawn: u32,
+}
+
+impl WeighedVisits {
+    pub(super) fn of_worker(index: usize) -> Self {
+        Self { left: 0, drawn: index as u32 }
+    }
+
+    /// Counts a visit; true if it is to be timed.
+    #[inline]
+    pub(super) fn is_weighed(&mut self) -> bool {
+        if self.left > 0 {
+            self.left -= 1;
+            return false;
+        }
+        // A linear congruential generator (Numerical Recipes, second edition, 7.1); its upper bits.
+        self.drawn = self.drawn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        self.left = self.drawn >> (u32::BITS - 5);
+        true
+    }
+}
 
 /// When a pool's queues weigh more than this together, all lose half: so weights are those of late.
 const MOST_WEIGHT_NS: u64 = 1_000_000_000;
@@ -176,5 +200,23 @@ impl<P: Platform> Pool<P> {
         let desk = self.desk(worker);
         let tag = desk.lane.load(Relaxed).checked_sub(1).map(|tag| LaneTag(tag as u16));
         (tag, desk.begun.load(Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::WeighedVisits;
+
+    #[test]
+    fn queues_that_take_turns_are_timed_as_often_as_each_other() {
+        for turns in 2..=16 {
+            let mut visits = WeighedVisits::of_worker(3);
+            let mut timed = vec![0; turns];
+            for visit in 0..turns * 10_000 {
+                timed[visit % turns] += u32::from(visits.is_weighed());
+            }
+            let (least, most) = (timed.iter().min().unwrap(), timed.iter().max().unwrap());
+            assert!(*least > 500 && most - least < 150, "{turns} queues: {timed:?}");
+        }
     }
 }

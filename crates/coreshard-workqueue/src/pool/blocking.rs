@@ -23,6 +23,8 @@ pub fn blocking<P: Platform, R>(work: impl FnOnce() -> R) -> R {
 struct StandIn<P: Platform> {
     pool: Arc<Pool<P>>,
     worker: usize,
+    /// In which process it counts.
+    forks: u32,
 }
 
 impl<P: Platform> StandIn<P> {
@@ -40,12 +42,16 @@ impl<P: Platform> StandIn<P> {
         if let Some(spare) = spare {
             pool.start_spare(spare);
         }
-        Some(Self { pool, worker })
+        Some(Self { pool, worker, forks: P::forks() })
     }
 }
 
 impl<P: Platform> Drop for StandIn<P> {
     fn drop(&mut self) {
+        if P::forks() != self.forks {
+            // The wait forked: whoever holds the pool's lock may not be here.
+            return;
+        }
         // The pool may now run one more than its limit; the next that looks for work lies down.
         self.pool.lock().put_aside(self.worker, Aside::No);
     }

@@ -12,10 +12,9 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use coreshard_platform::{AtomicInt, Platform};
 
 use super::worker::{Context, Worker, context_here};
-use super::{Desk, Pool, blocking};
+use super::{Desk, Frame, Pool, blocking};
 use crate::fork::{Header, Owner, Popped, Pushed, execute};
 use crate::latch::Latch;
-use crate::queue::Lane;
 
 /// Looks for other forked work while a stolen job is not done, before the CPU is given to others,
 /// and before this worker sleeps.
@@ -77,10 +76,10 @@ impl<'thread, P: Platform> Seat<'thread, P> {
         unsafe { self.context.desk.as_ref() }
     }
 
-    /// The lane of the item that runs.
+    /// What this worker is inside of.
     #[inline]
-    pub(crate) fn lane(self) -> *const Lane<P> {
-        self.context.lane.get()
+    pub(crate) fn frame(self) -> *const Frame<P> {
+        self.context.frame.get()
     }
 
     /// True if this worker's pool satisfies `is`.
@@ -129,11 +128,15 @@ impl<'thread, P: Platform> Seat<'thread, P> {
     }
 
     /// After the job that was pushed last was stolen: runs other forked jobs until it is done,
-    /// and takes it off the stack.
+    /// and takes it off the stack. False in a process that was forked since it was pushed: there it
+    /// is never done.
     #[cold]
-    pub(crate) fn wait_for(self, done: &Latch<P>) {
+    pub(crate) fn wait_for(self, done: &Latch<P>) -> bool {
         let mut looks = 0;
         while !done.is_open() {
+            if done.is_orphaned() {
+                return false;
+            }
             if self.run_stolen() {
                 looks = 0;
                 continue;
@@ -148,6 +151,7 @@ impl<'thread, P: Platform> Seat<'thread, P> {
             }
         }
         self.context.forks.owner.forget_stolen(&self.desk().deque);
+        true
     }
 
     /// Steals one job and runs it. False if there was none.
@@ -176,13 +180,9 @@ impl<'thread, P: Platform> Seat<'thread, P> {
 
     #[allow(unsafe_code)]
     fn execute(self, job: NonNull<Header<P>>) {
-        let (lane, desk) = (&self.context.lane, self.desk());
-        // SAFETY: the job lives until it is done, and that it is not.
-        let outer = lane.replace(unsafe { job.as_ref() }.lane);
-        desk.begin_inside();
+        self.desk().begin_inside();
         // SAFETY: stolen just now, so nobody else has it.
         unsafe { execute(job) };
-        lane.set(outer);
     }
 
     /// The other pools; none before the set is complete, then looked up once.

@@ -1,8 +1,9 @@
 //! How a worker goes to sleep, and how it leaves for good.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Platform};
+use coreshard_platform::{AtomicInt, Platform, Time};
 
 use super::state::{Aside, Entry, State};
 use super::worker::Worker;
@@ -15,6 +16,10 @@ use crate::canary::{Canary, planted};
 pub(super) const FIRST_SPINS: u32 = 64;
 const FEWEST_SPINS: u32 = 16;
 const MOST_SPINS: u32 = 2048;
+
+/// A sleep that is over sooner than this should have been a watch: about as long as the longest watch takes,
+/// and as what going to sleep and being woken cost in a virtual machine.
+const SHORT_SLEEP: Duration = Duration::from_micros(50);
 
 /// How long a worker keeps its eyes off a burst, at most, so that it claims many items at once.
 const MOST_GATHER_SPINS: u32 = 32;
@@ -79,8 +84,10 @@ impl<P: Platform> Worker<'_, P> {
             }
             Rest::Sleep => drop(state),
         }
+        let asleep_since = pool.may_spin.then(P::now);
         let stays = self.park();
         if stays {
+            self.learn_from_sleep(asleep_since);
             self.just_woke = true;
             self.repatriate();
         }
@@ -133,6 +140,17 @@ impl<P: Platform> Worker<'_, P> {
         });
         self.spins = learn(self.spins, seen);
         seen
+    }
+
+    /// After a short sleep: watches for longer the next time, by more than the watch before it took away.
+    ///
+    /// Watches that fail make the next one shorter, and where every item wakes somebody, each comes later
+    /// than a short watch takes: without this, two who wait for one another's items could fall asleep
+    /// between any two of them for ever.
+    fn learn_from_sleep(&mut self, since: Option<Time>) {
+        if since.is_some_and(|since| P::now() - since < SHORT_SLEEP) {
+            self.spins = (self.spins * 4).min(MOST_SPINS);
+        }
     }
 
     /// After a claim: learns how long to keep off the slots that a burst is being written to.

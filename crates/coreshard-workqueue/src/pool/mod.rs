@@ -11,6 +11,7 @@ mod forks;
 mod idle;
 mod kick;
 mod lanes;
+mod look;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod monitor;
@@ -44,8 +45,7 @@ use whereabouts::FreeDoors;
 
 pub use blocking::blocking;
 pub(crate) use forks::Seat;
-pub(crate) use running::{inside_work, runs_work};
-pub(crate) use worker::runs_item_of;
+pub(crate) use running::{Frame, innermost, inside_forker, inside_work, runs_item_of, runs_work};
 
 /// Items in a segment of a pool's intake: 4 KiB of slots.
 #[cfg(not(loom))]

@@ -1,19 +1,83 @@
-//! Which reusable items the worker on this thread is inside of: a wait for one of them would
-//! never end.
+//! What the worker on this thread is inside of: a wait for one of these would never end.
+//!
+//! A thread is inside the item that its worker runs, inside the reusable items whose functions were
+//! called in it, and, where it runs a job that another thread has forked or sent, inside all
+//! that the other thread was inside of then. Each is a [`Frame`] on the stack of the thread that
+//! entered it; together they are a graph, without a cycle, that is looked
+//! through from the innermost one.
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ptr;
 
 use coreshard_platform::Platform;
 
-use super::worker::with_context;
+use super::worker::{Context, context_here, with_context};
 use crate::item::Name;
+use crate::queue::Lane;
 
-/// An item's function that was called on this thread and has not returned; an item may run others
-/// inside itself, so there may be several.
-pub(super) struct Frame {
+/// Something that a thread is inside of.
+///
+/// A job carries the address of its forker's innermost frame to the thief, who reads it and all
+/// behind it from another thread. That is sound since the forker does not leave any of them, nor
+/// changes `lane`, before the job is done: it waits for that where it has forked.
+pub(crate) struct Frame<P: Platform> {
+    /// The lane of the worker's item. Changed by the worker between items, where no job is left.
+    lane: Cell<*const Lane<P>>,
+    /// The reusable item whose function was called.
     work: *const (),
-    outer: *const Frame,
+    /// What this thread was inside of before.
+    outer: *const Frame<P>,
+    /// What the thread was inside of whose job is run.
+    forker: *const Frame<P>,
+}
+
+impl<P: Platform> Frame<P> {
+    /// That of a worker, which is the outermost of its thread: it is inside no item yet.
+    pub(super) const fn of_worker() -> Self {
+        Self {
+            lane: Cell::new(ptr::null()),
+            work: ptr::null(),
+            outer: ptr::null(),
+            forker: ptr::null(),
+        }
+    }
+
+    /// The worker runs an item of `lane`, or none.
+    #[inline]
+    pub(super) fn set_lane(&self, lane: *const Lane<P>) {
+        self.lane.set(lane);
+    }
+
+    /// True if this frame, or one that is reached from it, satisfies `is`.
+    ///
+    /// Jobs run in one another's waits, so there may be many ways to a frame: where a job came from
+    /// is looked at once.
+    ///
+    /// # Safety
+    /// `innermost` is null, or the innermost frame of this thread.
+    unsafe fn any(innermost: *const Self, mut is: impl FnMut(&Self) -> bool) -> bool {
+        let (mut seen, mut forkers) = (BTreeSet::new(), Vec::new());
+        let mut frame = innermost;
+        loop {
+            // SAFETY: frames are left in the opposite order, those of a forker after the job is
+            // done; and the jobs that lead there are being run in the frames that carry them.
+            while let Some(inside) = unsafe { frame.as_ref() } {
+                if is(inside) {
+                    return true;
+                }
+                if !inside.forker.is_null() && seen.insert(inside.forker) {
+                    forkers.push(inside.forker);
+                }
+                frame = inside.outer;
+            }
+            match forkers.pop() {
+                Some(forker) => frame = forker,
+                None => return false,
+            }
+        }
+    }
 }
 
 /// Calls `run` as the function of the item at `work`.
@@ -23,31 +87,60 @@ pub(crate) fn inside_work<P: Platform, R>(
     run: impl FnOnce() -> R,
 ) -> R {
     let outer_name = set_function::<P>(name);
-    let frame = Frame { work, outer: innermost::<P>() };
-    set_innermost::<P>(&raw const frame);
-    let _leave = Leave::<P> { outer: frame.outer, outer_name, platform: std::marker::PhantomData };
-    run()
+    let _restore = Restore::<P> { outer_name, platform: std::marker::PhantomData };
+    let Some(context) = context_here::<P>() else { return run() };
+    context.inside(Frame { work, ..Frame::of_worker() }, run)
+}
+
+/// Calls `run`, which is a job of a thread that was inside `forker` then.
+pub(crate) fn inside_forker<P: Platform, R>(forker: *const Frame<P>, run: impl FnOnce() -> R) -> R {
+    match context_here::<P>() {
+        Some(context) if !forker.is_null() => {
+            context.inside(Frame { forker, ..Frame::of_worker() }, run)
+        }
+        _ => run(),
+    }
+}
+
+/// What this thread is inside of, for a job that it gives to another; null if it is no worker.
+pub(crate) fn innermost<P: Platform>() -> *const Frame<P> {
+    with_context::<P, _>(|context| context.frame.get()).unwrap_or(ptr::null())
 }
 
 /// True if this thread is inside the function of the item at `work`.
 pub(crate) fn runs_work<P: Platform>(work: *const ()) -> bool {
-    let mut frame = innermost::<P>();
-    // SAFETY: frames are on this thread's stack, and taken off the list before they go.
-    while let Some(inside) = unsafe { frame.as_ref() } {
-        if ptr::eq(inside.work, work) {
-            return true;
-        }
-        frame = inside.outer;
+    // SAFETY: it is the innermost one.
+    unsafe { Frame::any(innermost::<P>(), |frame| ptr::eq(frame.work, work)) }
+}
+
+/// True if this thread is inside an item whose lane satisfies `of`.
+pub(crate) fn runs_item_of<P: Platform>(of: impl Fn(&Lane<P>) -> bool) -> bool {
+    // SAFETY: a lane outlives its items, and where a frame tells one, that item goes on.
+    let is = |frame: &Frame<P>| unsafe { frame.lane.get().as_ref() }.is_some_and(&of);
+    // SAFETY: it is the innermost one.
+    unsafe { Frame::any(innermost::<P>(), is) }
+}
+
+impl<P: Platform> Context<P> {
+    /// Calls `run` inside one more frame.
+    fn inside<R>(&self, frame: Frame<P>, run: impl FnOnce() -> R) -> R {
+        let frame = Frame { outer: self.frame.get(), ..frame };
+        self.frame.set(&raw const frame);
+        let _leave = Leave { context: self, outer: frame.outer };
+        run()
     }
-    false
 }
 
-fn innermost<P: Platform>() -> *const Frame {
-    with_context::<P, _>(|context| context.frame.get()).unwrap_or(ptr::null())
+/// Takes a frame off, also where what ran in it panicked.
+struct Leave<'thread, P: Platform> {
+    context: &'thread Context<P>,
+    outer: *const Frame<P>,
 }
 
-fn set_innermost<P: Platform>(frame: *const Frame) {
-    with_context::<P, _>(|context| context.frame.set(frame));
+impl<P: Platform> Drop for Leave<'_, P> {
+    fn drop(&mut self) {
+        self.context.frame.set(self.outer);
+    }
 }
 
 /// Says to the monitor whose function this is.
@@ -56,16 +149,14 @@ fn set_function<P: Platform>(name: *const Name) -> *const Name {
         .unwrap_or(ptr::null())
 }
 
-/// Takes the frame off the list, also where the item panicked.
-struct Leave<P: Platform> {
-    outer: *const Frame,
+/// Says whose function it was before, also where this one panicked.
+struct Restore<P: Platform> {
     outer_name: *const Name,
     platform: std::marker::PhantomData<P>,
 }
 
-impl<P: Platform> Drop for Leave<P> {
+impl<P: Platform> Drop for Restore<P> {
     fn drop(&mut self) {
-        set_innermost::<P>(self.outer);
         set_function::<P>(self.outer_name);
     }
 }

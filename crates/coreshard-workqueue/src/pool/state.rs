@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use coreshard_platform::{Platform, fields};
 
-use super::monitor::{Census, Progress, Seen};
+use super::look::{Progress, Seen};
+use super::monitor::Census;
 use super::reserve::{RESERVE, Reserve};
 use super::whereabouts::Whereabouts;
 use super::{LaneTag, MOST_WORKERS, Pool, Takers};

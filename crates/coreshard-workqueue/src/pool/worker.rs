@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use coreshard_platform::{AtomicInt, LocalKey, Platform, SpawnError, ThreadSpec, Time};
 use coreshard_topology::{PodId, Scope};
 
-use super::accounts::WEIGHED_VISITS;
+use super::accounts::WeighedVisits;
 use super::forks::Forks;
 use super::reserve::RESERVE;
 use super::running::Frame;
@@ -28,11 +28,9 @@ pub(super) struct Context<P: Platform> {
     pub(super) pool: Arc<Pool<P>>,
     pub(super) index: usize,
     pub(super) desk: NonNull<Desk<P>>,
-    /// The lane of the item that runs.
-    pub(super) lane: Cell<*const Lane<P>>,
     pub(super) forks: Forks<P>,
-    /// The reusable item that runs, see `running`.
-    pub(super) frame: Cell<*const Frame>,
+    /// What this thread is inside of, see `running`: never null.
+    pub(super) frame: Cell<*const Frame<P>>,
 }
 
 /// The context of the worker on this thread, if there is one. It is not `Sync`, so the reference
@@ -59,24 +57,13 @@ pub(super) fn index_in<P: Platform>(pool: &Pool<P>) -> Option<usize> {
     .flatten()
 }
 
-/// True if this thread is a worker inside an item whose lane satisfies `of`.
-#[allow(unsafe_code)]
-pub(crate) fn runs_item_of<P: Platform>(of: impl FnOnce(&Lane<P>) -> bool) -> bool {
-    with_context::<P, _>(|context| {
-        // SAFETY: the pointer is set while an item of that lane runs, and a lane outlives its
-        // items; null otherwise.
-        unsafe { context.lane.get().as_ref() }.is_some_and(of)
-    })
-    .unwrap_or(false)
-}
-
 /// A hook that panics costs its own work, not the worker.
 fn run_hook(hook: Option<&(dyn Fn(PodId) + Send + Sync)>, pod: PodId) {
     if let Some(hook) = hook
         && let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| hook(pod)))
     {
         tracing::error!(%pod, panic = crate::handle::message_of(payload.as_ref()), "a hook panicked");
-        std::mem::forget(payload);
+        crate::handle::discard(payload);
     }
 }
 
@@ -116,6 +103,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     pub(super) index: usize,
     pub(super) desk: &'pool Desk<P>,
     pub(super) context: &'pool Context<P>,
+    /// The outermost frame of this thread.
+    inside: &'pool Frame<P>,
     /// How many items to claim next: doubled while claims come back full.
     claim_items: usize,
     /// More run than should: this one is to lie down, and leave the work to the others.
@@ -127,7 +116,7 @@ pub(super) struct Worker<'pool, P: Platform> {
     segment: *mut Segment<P>,
     tally: Tally<P>,
     /// Visits to lanes until one is weighed; `None` where CPU time cannot be told.
-    visits: Option<u32>,
+    visits: Option<WeighedVisits>,
     /// Where the next items will be seen first.
     pub(super) next_slots: Option<Watches<P>>,
     /// How long to watch for work before sleeping; learned from what watching brought.
@@ -141,6 +130,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     /// It has not claimed since it slept.
     pub(super) just_woke: bool,
     pub(super) repatriated: u64,
+    /// In which process it runs items.
+    forks: u32,
 }
 
 impl<P: Platform> Pool<P> {
@@ -193,13 +184,14 @@ impl<P: Platform> Pool<P> {
 }
 
 impl<'pool, P: Platform> Worker<'pool, P> {
-    fn new(context: &'pool Context<P>) -> Self {
+    fn new(context: &'pool Context<P>, inside: &'pool Frame<P>) -> Self {
         let Context { pool, index, .. } = context;
         Self {
             pool,
             index: *index,
             desk: pool.desk(*index),
             context,
+            inside,
             claim_items: 1,
             excess: false,
             has_open_claim: false,
@@ -214,27 +206,37 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             yielded: false,
             just_woke: false,
             repatriated: 0,
+            forks: P::forks(),
         }
     }
 
+    /// An item has forked this process, and returned in it: what waits here is run there.
+    #[cold]
+    fn end_in_fork(&self) -> ! {
+        panic!(
+            "a work item ({}) has returned in a process that it forked, where its queue's workers              are not: end that process inside the item, by exec or _exit",
+            self.desk.function()
+        );
+    }
+
     fn start(pool: &Arc<Pool<P>>, index: usize) {
+        let inside = Frame::of_worker();
         let context = Context {
             pool: Arc::clone(pool),
             index,
             desk: NonNull::from(pool.desk(index)),
-            lane: Cell::new(ptr::null()),
-            frame: Cell::new(ptr::null()),
+            frame: Cell::new(&raw const inside),
             forks: Forks::new(),
         };
         P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());
-        Worker::new(&context).run();
+        Worker::new(&context, &inside).run();
         P::set_local(LocalKey::Worker, ptr::null_mut());
     }
 
     fn run(mut self) {
         let pool = self.pool;
         self.desk.thread.store(P::this_thread().0, Release);
-        self.visits = pool.open_account(self.index).then_some(0);
+        self.visits = pool.open_account(self.index).then(|| WeighedVisits::of_worker(self.index));
         let Place { home, roam, pod, .. } = &pool.place;
         if home != roam
             && let Err(error) = P::set_affinity(roam)
@@ -268,15 +270,18 @@ impl<'pool, P: Platform> Worker<'pool, P> {
                 weighed_since: self.weigh_visit(),
             };
         }
-        self.context.lane.set(self.tally.lane);
+        self.inside.set_lane(self.tally.lane);
         self.desk.begin(item.kind());
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| item.run()));
+        if P::forks() != self.forks {
+            self.end_in_fork();
+        }
         // SAFETY: a lane lives until its items are told to it, and this one is not yet.
         let lane = unsafe { &*self.tally.lane };
         if let Err(payload) = outcome {
             lane.on_panic(payload);
         }
-        self.context.lane.set(ptr::null());
+        self.inside.set_lane(ptr::null());
         self.tally.items += 1;
         lane.item_is_over();
     }
@@ -304,13 +309,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
 
     /// When a visit to a lane begins that is to be weighed: the first one, and then one of so many.
     fn weigh_visit(&mut self) -> Option<Time> {
-        let left = self.visits.as_mut()?;
-        if *left > 0 {
-            *left -= 1;
-            return None;
-        }
-        *left = WEIGHED_VISITS - 1;
-        Some(P::now())
+        let visits = self.visits.as_mut()?;
+        visits.is_weighed().then(P::now)
     }
 
     fn next_item(&mut self) -> Option<Work> {

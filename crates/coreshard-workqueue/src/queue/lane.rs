@@ -50,6 +50,8 @@ pub(crate) struct Lane<P: Platform> {
     tag: LaneTag,
     /// Items go to the pool as they are: the queue has no limit, and looks at none of them.
     is_direct: bool,
+    /// As `is_direct`, but for items that are drawn to be measured.
+    is_direct_unless_drawn: bool,
     /// Where `queued` is counted: on the lines of the doors' tails, if there was room, else here.
     door_counter: usize,
     own_queued: Padded<P::AtomicU64>,
@@ -83,19 +85,24 @@ impl<P: Platform> Entry<'_, P> {
         let lane = self.lane;
         if lane.is_direct {
             lane.pool.push(self.door, Item::new(work), lane.tag);
+            return;
+        }
+        let drawn = lane.draws(self.door);
+        if lane.is_direct_unless_drawn && !drawn {
+            lane.pool.push_indirectly(self.door, Item::new(work), lane.tag);
         } else {
-            self.send_indirectly(label(), work);
+            self.send_indirectly(drawn, label(), work);
         }
     }
 
     #[inline(never)]
     #[track_caller]
-    fn send_indirectly<F: FnOnce() + Send>(self, label: Label, work: F) {
+    fn send_indirectly<F: FnOnce() + Send>(self, drawn: bool, label: Label, work: F) {
         let lane = self.lane;
         let item = if lane.core.insight.is_off() {
             Item::new(work)
         } else {
-            lane.pack(self.door, label, work)
+            lane.pack(drawn, label, work)
         };
         match &lane.limiter {
             None => lane.pool.push_indirectly(self.door, item, lane.tag),
@@ -165,6 +172,7 @@ impl<P: Platform> Lane<P> {
         Some(Self {
             tag: pool.lanes.reserve()?,
             is_direct: limiter.is_none() && core.insight.is_off(),
+            is_direct_unless_drawn: limiter.is_none() && !core.insight.spans,
             door_counter: pool.take_counters().unwrap_or(NO_DOOR_COUNTER),
             own_queued: Padded::new(P::AtomicU64::new(0)),
             done: Padded::new(P::AtomicU64::new(0)),
@@ -306,7 +314,7 @@ impl<P: Platform> Lane<P> {
                 // A handler that panics must not end the worker; its panic was printed.
                 let outcome = panic::catch_unwind(AssertUnwindSafe(|| handler(payload)));
                 if let Err(payload) = outcome {
-                    std::mem::forget(payload);
+                    crate::handle::discard(payload);
                 }
             }
             None => {
@@ -315,10 +323,7 @@ impl<P: Platform> Lane<P> {
                     panic = crate::handle::message_of(payload.as_ref()),
                     "a work item panicked"
                 );
-                // Dropping what was thrown is user code too, and may throw again.
-                if let Err(thrown) = panic::catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-                    std::mem::forget(thrown);
-                }
+                crate::handle::discard(payload);
             }
         }
     }

@@ -71,7 +71,7 @@ impl<P: Platform> Due<P> {
 fn wake(waker: Waker) {
     if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| waker.wake())) {
         tracing::error!(panic = crate::handle::message_of(payload.as_ref()), "a waker panicked");
-        std::mem::forget(payload);
+        crate::handle::discard(payload);
     }
 }
 
@@ -139,6 +139,11 @@ impl<P: Platform> Timers<P> {
         self.clock.waiting.lock().heap.remove(key)
     }
 
+    /// True in a process that was forked from that of the timekeeper, who may hold the lock.
+    fn is_forked(&self) -> bool {
+        P::forks() != self.forks
+    }
+
     /// Entries that wait.
     pub(crate) fn len(&self) -> usize {
         self.clock.waiting.lock().heap.len()
@@ -147,7 +152,7 @@ impl<P: Platform> Timers<P> {
 
 impl<P: Platform> Drop for Timers<P> {
     fn drop(&mut self) {
-        if P::forks() != self.forks {
+        if self.is_forked() {
             return;
         }
         self.clock.waiting.lock().stopping = true;

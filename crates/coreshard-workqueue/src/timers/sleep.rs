@@ -19,6 +19,9 @@ pub struct Sleep<P: Platform> {
     waiting: Option<(Key, Waker)>,
 }
 
+const FORKED: &str = "this process was forked from the one whose timekeeper would end the sleep; sleep \
+    on a runtime that was made in this process";
+
 /// Why a future cannot sleep.
 #[derive(Debug)]
 pub struct SleepError {
@@ -29,6 +32,7 @@ pub struct SleepError {
 enum Kind {
     BeyondClock { duration: Duration, longest: Duration },
     Keeper(SpawnError),
+    Forked,
 }
 
 impl fmt::Display for SleepError {
@@ -39,6 +43,7 @@ impl fmt::Display for SleepError {
                 "a sleep of {duration:?} ends after the platform's clock does; at most \
                  {longest:?} are possible now"
             ),
+            Kind::Forked => f.write_str(FORKED),
             Kind::Keeper(error) => write!(
                 f,
                 "sleeping needs a timekeeper, and {error}; free some threads, or raise the limit"
@@ -50,7 +55,7 @@ impl fmt::Display for SleepError {
 impl std::error::Error for SleepError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
-            Kind::BeyondClock { .. } => None,
+            Kind::BeyondClock { .. } | Kind::Forked => None,
             Kind::Keeper(error) => Some(error),
         }
     }
@@ -62,13 +67,21 @@ pub(crate) fn sleep<P: Platform>(
 ) -> Result<Sleep<P>, SleepError> {
     let deadline = Timers::<P>::deadline(duration)
         .map_err(|longest| SleepError { kind: Kind::BeyondClock { duration, longest } })?;
+    if timers.is_forked() {
+        return Err(SleepError { kind: Kind::Forked });
+    }
     timers.start_keeper().map_err(|error| SleepError { kind: Kind::Keeper(error) })?;
     Ok(Sleep { timers: Arc::clone(timers), deadline, waiting: None })
 }
 
 impl<P: Platform> Sleep<P> {
     fn leave(&mut self) {
-        if let Some((key, _)) = self.waiting.take() {
+        if let Some((key, waker)) = self.waiting.take() {
+            if self.timers.is_forked() {
+                // The entry's place is in the other process; so may be what the waker wakes.
+                std::mem::forget(waker);
+                return;
+            }
             drop(self.timers.remove(key));
         }
     }
@@ -77,11 +90,14 @@ impl<P: Platform> Sleep<P> {
 impl<P: Platform> Future for Sleep<P> {
     type Output = ();
 
+    /// # Panics
+    /// In a process that was forked since it was made, unless its time has come: nobody would end it.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if P::now() >= self.deadline {
             self.leave();
             return Poll::Ready(());
         }
+        assert!(!self.timers.is_forked(), "{FORKED}");
         if self.waiting.as_ref().is_some_and(|(_, waker)| waker.will_wake(context.waker())) {
             return Poll::Pending;
         }

@@ -1,6 +1,7 @@
 //! The item, and what one does with it.
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -67,6 +68,8 @@ pub(super) struct Core<P: Platform> {
     pub(super) slot: Lock<P, Slot<P>>,
     /// The type name of its function.
     pub(super) function: &'static str,
+    /// Where it was made, for its spans.
+    pub(super) made_at: &'static Location<'static>,
 }
 
 /// What a queueing may have besides its token.
@@ -120,6 +123,7 @@ impl<P: Platform> Core<P> {
 
 impl<P: Platform> Work<P> {
     /// An item that calls `function` with a handle to itself. Queued nowhere.
+    #[track_caller]
     pub fn new<F>(function: F) -> Self
     where
         F: FnMut(&Self) + Send + 'static,
@@ -131,6 +135,7 @@ impl<P: Platform> Work<P> {
             slot: Lock::new(Slot { parked: None, armed: None }),
             limiter: P::AtomicU64::new(0),
             function: std::any::type_name::<F>(),
+            made_at: Location::caller(),
             name: Name::of::<F>(),
             forks: P::forks(),
             call: P::Cell::new(call),
@@ -251,6 +256,11 @@ impl<P: Platform> Work<P> {
 
     /// Makes a queueing that has not begun void. True if there was one. A run that goes on is
     /// neither stopped nor waited for.
+    ///
+    /// What was sent to the pool stays there, void, until a worker comes by: it holds 32 bytes and a
+    /// handle to the item, and counts as waiting. So whoever queues and cancels again and again where
+    /// no worker comes by, as on a frozen queue, takes memory each time; a delayed queueing
+    /// leaves nothing behind.
     pub fn cancel(&self) -> bool {
         let voided = self.core.state.cancel();
         if let Some(voided) = voided {

@@ -89,6 +89,7 @@ impl<P: Platform> Periodic<P> {
     ///
     /// # Errors
     /// Where the period is zero or longer than the clock goes, or no timekeeper can be had.
+    #[track_caller]
     pub fn start<F>(
         queue: &Workqueue<P>,
         period: Duration,

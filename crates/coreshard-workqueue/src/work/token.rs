@@ -10,7 +10,7 @@ use coreshard_platform::Platform;
 use super::core::{Core, Target, Work};
 use super::state::{Begin, Number};
 use crate::error::RefusedReason;
-use crate::insight::{Kind, Label};
+use crate::insight::Label;
 use crate::pool::{blocking, inside_work};
 use crate::queue::{Entry, Lane, Workqueue};
 use crate::timers::{Due, Key, Timers};
@@ -95,8 +95,8 @@ impl<P: Platform> Delayed<P> {
 impl<P: Platform> Token<P> {
     #[inline]
     pub(super) fn send(self, entry: Entry<'_, P>) {
-        let function = self.core.function;
-        entry.send_as(|| Label::Own(Kind::Work, function), move || self.run());
+        let (function, made_at) = (self.core.function, self.core.made_at);
+        entry.send_as(|| Label::Work(function, made_at), move || self.run());
     }
 
     /// Where the item runs at this moment: the place is kept until that run is over, so that no

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# What the compiler does not check, under valgrind's memcheck where it is installed: queues frozen, drained,
+# changed, dropped, panicked in and forked, under load; reusable items; forked jobs. A wrong access is an
+# error, and so is memory that nobody can reach any more. Nothing is suppressed.
+#
+# Usage: ci/memcheck.sh [TEST...]    the test files of coreshard-workqueue to run, by name.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! command -v valgrind >/dev/null; then
+  printf '%s\n' '!!! ci/memcheck.sh: NOT RUN: valgrind is not installed; leaks and wrong accesses were not looked for' >&2
+  exit 0
+fi
+
+tests=("$@")
+[ "${#tests[@]}" -gt 0 ] || tests=(under_load contract work fork tasks forked_process)
+
+# Only memory that is lost counts: threads that still run when the process ends reach the rest, and
+# hold it by pointers into its middle. Forked children are silent, since what their parent's threads held is
+# lost to them; the tests see how they end. --fair-sched: valgrind runs one thread at a time, and a thread that
+# waits must not starve the one that it waits for.
+valgrind='valgrind --quiet --leak-check=full --show-leak-kinds=definite,indirect
+  --errors-for-leak-kinds=definite,indirect --error-exitcode=1 --num-callers=30 --fair-sched=yes
+  --child-silent-after-fork=yes'
+host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+export "CARGO_TARGET_${host}_RUNNER=${valgrind//$'\n'/}"
+cargo test -p coreshard-workqueue "${tests[@]/#/--test=}"

@@ -1,0 +1,396 @@
+//! Commands done by the kernel through io_uring.
+//!
+//! 1. A ring is made on the thread that uses it, and used by no other; others reach its thread by a
+//!    message into the ring, or else by an eventfd that the ring reads ([`doorbell`]).
+//! 2. What the kernel offers is probed by doing it, from the best down ([`rungs`]); what was
+//!    refused, and why, is in [`Lane::describe`].
+//! 3. The kernel owns a command's memory until its completion; the drop waits for all of them.
+#![allow(unsafe_code)]
+
+mod doorbell;
+mod rungs;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use coreshard_platform::Platform;
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
+
+use super::sync::fallocate_mode;
+use super::{Command, Data, Lane, Reaped, Waker};
+use crate::buffer::BufferPool;
+use crate::request::Op;
+
+use doorbell::Doorbell;
+use rungs::{Refusals, Rung, build, never_at_once, probe, probe_message, reopened, rungs};
+pub use rungs::{RingOptions, RingWake};
+
+/// Completions that are no command's.
+const WOKEN: u64 = u64::MAX;
+const CANCELLED: u64 = u64::MAX - 1;
+const PROBED: u64 = u64::MAX - 2;
+
+/// A command as an entry of the submission queue. A macro, since the trait of what may be a file
+/// there has no public name.
+macro_rules! entry_on {
+    ($file:expr, $command:expr) => {{
+        let (file, command): (_, &Command) = ($file, $command);
+        let (offset, ioprio) = (command.offset, command.ioprio);
+        macro_rules! moved {
+            ($one:ident, $fixed:ident, $many:ident) => {
+                match command.data {
+                    Data::One { start, bytes, registered: None } => {
+                        let entry = opcode::$one::new(file, start, bytes as u32);
+                        entry.offset(offset).ioprio(ioprio).build()
+                    }
+                    Data::One { start, bytes, registered: Some(index) } => {
+                        let entry = opcode::$fixed::new(file, start, bytes as u32, index);
+                        entry.offset(offset).ioprio(ioprio).build()
+                    }
+                    Data::Many { pieces, count } => {
+                        let entry = opcode::$many::new(file, pieces, count);
+                        entry.offset(offset).ioprio(ioprio).build()
+                    }
+                    Data::None => opcode::Nop::new().build(),
+                }
+            };
+        }
+        match command.op {
+            Op::Read => moved!(Read, ReadFixed, Readv),
+            Op::Write => moved!(Write, WriteFixed, Writev),
+            Op::Fsync => opcode::Fsync::new(file).build(),
+            Op::FsyncData => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
+            Op::Discard | Op::WriteZeroes => opcode::Fallocate::new(file, command.bytes)
+                .offset(offset)
+                .mode(fallocate_mode(command.op))
+                .build(),
+        }
+    }};
+}
+
+pub(super) struct RingLane<P: Platform> {
+    ring: IoUring,
+    rung: Rung,
+    file: Arc<OwnedFd>,
+    file_is_registered: bool,
+    /// Keeps what is registered alive.
+    buffers: Option<BufferPool>,
+    doorbell: Arc<Doorbell<P>>,
+    /// What the ring reads to be woken, where it gets no messages.
+    event: Option<RawFd>,
+    /// Where the kernel leaves that event's count.
+    rings: Box<u64>,
+    event_is_read: bool,
+    in_flight: u32,
+    depth: u32,
+    refused: Vec<String>,
+    /// The file system cannot serve a request without a thread that may block (preadv2(2),
+    /// RWF_NOWAIT). So each is left to a kernel worker at once, and neither file nor buffers are
+    /// registered: a worker that looks up what is registered takes the ring's lock, against the thread
+    /// that submits. The file is opened once more instead, so that the workers of different threads do
+    /// not count on one line.
+    never_at_once: bool,
+}
+
+impl<P: Platform> RingLane<P> {
+    /// The best ring that works here.
+    ///
+    /// # Errors
+    /// What each rung said, where none works.
+    pub(super) fn new(
+        file: Arc<OwnedFd>,
+        depth: u32,
+        options: RingOptions,
+    ) -> Result<Self, Vec<String>> {
+        let mut refused = Refusals::default();
+        for rung in rungs(options) {
+            let made = build(rung, depth)
+                .and_then(|mut ring| probe(&mut ring, rung, &file).map(|()| ring))
+                .and_then(|ring| Self::with_ring(ring, rung, &file, depth, options.wake));
+            match made {
+                Ok((mut lane, further)) => {
+                    refused.append(further);
+                    lane.limit_workers(options.blocking_workers, &mut refused);
+                    lane.refused = refused.texts();
+                    return Ok(lane);
+                }
+                Err(error) => refused.push(rung.name(), &error),
+            }
+        }
+        Err(refused.texts())
+    }
+
+    fn with_ring(
+        mut ring: IoUring,
+        rung: Rung,
+        file: &Arc<OwnedFd>,
+        depth: u32,
+        wake: RingWake,
+    ) -> io::Result<(Self, Refusals)> {
+        let mut supported = Probe::new();
+        ring.submitter().register_probe(&mut supported)?;
+        if !supported.is_supported(opcode::AsyncCancel::CODE) {
+            return Err(io::Error::other("requests cannot be cancelled"));
+        }
+        let mut refused = Refusals::default();
+        let never_at_once = never_at_once(file);
+        let file = match never_at_once.then(|| reopened(file)) {
+            Some(Ok(own)) => Arc::new(own),
+            Some(Err(error)) => {
+                refused.push("a description of the file for itself".to_owned(), &error);
+                Arc::clone(file)
+            }
+            None => Arc::clone(file),
+        };
+        let file_is_registered =
+            !never_at_once && ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
+        // Saves the look-up of the ring in each call; where it cannot be, calls look it up.
+        let _ = ring.submitter().register_ring_fd();
+        // A ring that polls for completions is not woken where it has no request to poll for.
+        let message = match wake {
+            RingWake::Message if !rung.iopoll => Some(probe_message(&mut ring)),
+            _ => None,
+        };
+        let (doorbell, event) = match message {
+            Some(Ok(())) => (Doorbell::of_ring(ring.as_raw_fd()), None),
+            refusal => {
+                if let Some(Err(error)) = refusal {
+                    refused.push("ring messages".to_owned(), &error);
+                }
+                let (doorbell, event) = Doorbell::of_event()?;
+                (doorbell, Some(event))
+            }
+        };
+        let lane = Self {
+            ring,
+            rung,
+            file,
+            file_is_registered,
+            buffers: None,
+            doorbell: Arc::new(doorbell),
+            event,
+            rings: Box::new(0),
+            event_is_read: false,
+            in_flight: 0,
+            depth,
+            refused: Vec::new(),
+            never_at_once,
+        };
+        Ok((lane, refused))
+    }
+
+    fn limit_workers(&mut self, most: Option<u32>, refused: &mut Refusals) {
+        let Some(most) = most else { return };
+        if let Err(error) = self.ring.submitter().register_iowq_max_workers(&mut [most, 0]) {
+            refused.push(format!("at most {most} blocking workers"), &error);
+        }
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) -> bool {
+        // SAFETY: the memory that entries name is good until their completion: a command's by the
+        // contract of `start`, the doorbell's because the drop waits for its read.
+        if unsafe { self.ring.submission().push(entry) }.is_ok() {
+            return true;
+        }
+        // SAFETY: as above.
+        self.ring.submit().is_ok() && unsafe { self.ring.submission().push(entry) }.is_ok()
+    }
+
+    fn entry(&self, command: &Command) -> squeue::Entry {
+        if self.file_is_registered {
+            entry_on!(types::Fixed(0), command)
+        } else {
+            entry_on!(types::Fd(self.file.as_raw_fd()), command)
+        }
+    }
+
+    /// Has the ring read its event, where it gets no messages.
+    fn listen(&mut self) {
+        let Some(event) = self.event else { return };
+        if self.event_is_read || self.rung.iopoll {
+            return;
+        }
+        let into = (&raw mut *self.rings).cast::<u8>();
+        self.event_is_read =
+            self.push(&opcode::Read::new(types::Fd(event), into, 8).build().user_data(WOKEN));
+    }
+
+    /// Submits what there is, and waits for a completion. One, not several: a device that has less
+    /// to do meanwhile was measured to cost more than the calls that are saved.
+    fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let timespec = timeout.map(types::Timespec::from);
+        let mut args = types::SubmitArgs::new();
+        if let Some(timespec) = &timespec {
+            args = args.timespec(timespec);
+        }
+        let entered = if self.ring.params().is_feature_ext_arg() {
+            self.ring.submitter().submit_with_args(1, &args)
+        } else {
+            // Before Linux 5.11: a wait without a limit in time.
+            self.ring.submit_and_wait(1)
+        };
+        match entered {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Sleeps on the event alone, where the ring cannot read it.
+    fn sleep_on(event: RawFd, timeout: Option<Duration>) {
+        let mut poll = libc::pollfd { fd: event, events: libc::POLLIN, revents: 0 };
+        let ms = timeout.map_or(-1, |timeout| {
+            i32::try_from(timeout.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)
+        });
+        let mut count = 0_u64;
+        // SAFETY: one live pollfd, and eight bytes for the count; a read follows only where there
+        // is something to be read.
+        unsafe {
+            if libc::poll(&raw mut poll, 1, ms) > 0 {
+                libc::read(poll.fd, (&raw mut count).cast(), 8);
+            }
+        }
+    }
+}
+
+// SAFETY: the kernel touches a command's memory until its completion, and the drop waits for all
+// completions.
+unsafe impl<P: Platform> Lane for RingLane<P> {
+    unsafe fn start(&mut self, command: &Command) -> bool {
+        if self.in_flight >= self.depth {
+            return false;
+        }
+        let mut entry = self.entry(command).user_data(command.id);
+        if self.never_at_once {
+            entry = entry.flags(squeue::Flags::ASYNC);
+        }
+        let taken = self.push(&entry);
+        self.in_flight += u32::from(taken);
+        taken
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.ring.submission().is_empty() {
+            return Ok(());
+        }
+        match self.ring.submit() {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+
+    fn reap(&mut self, into: &mut Vec<Reaped>) {
+        if self.ring.submission().taskrun() || self.rung.iopoll && self.in_flight > 0 {
+            // Completions are there once the kernel has run what it put off. What goes wrong here
+            // comes again with the next flush, which tells it.
+            let _ = self.ring.submit();
+        }
+        for completion in self.ring.completion() {
+            reaped(&completion, into, &mut self.in_flight, &mut self.event_is_read);
+        }
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.listen();
+        if !self.ring.completion().is_empty() || !self.doorbell.bell().lie_down() {
+            return self.flush();
+        }
+        let done = match self.event {
+            Some(event) if self.rung.iopoll && self.in_flight == 0 => {
+                Self::sleep_on(event, timeout);
+                Ok(())
+            }
+            _ => self.enter(timeout),
+        };
+        self.doorbell.bell().rise();
+        done
+    }
+
+    fn cancel(&mut self, id: u64) {
+        // A ring that polls has no way to cancel; its requests end soon in any case.
+        if !self.rung.iopoll {
+            self.push(&opcode::AsyncCancel::new(id).build().user_data(CANCELLED));
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        let doorbell = Arc::clone(&self.doorbell);
+        Arc::new(move || doorbell.ring())
+    }
+
+    fn register(&mut self, pool: &BufferPool) -> io::Result<bool> {
+        if self.buffers.is_some() || self.never_at_once {
+            return Ok(false);
+        }
+        // SAFETY: the pool's memory lives as long as the pool, which is kept beside the ring.
+        unsafe { self.ring.submitter().register_buffers(&pool.extents()) }?;
+        self.buffers = Some(pool.clone());
+        Ok(true)
+    }
+
+    fn describe(&self) -> String {
+        let mut text = format!("io_uring {}", self.rung.name());
+        if self.file_is_registered {
+            text.push_str(", registered file");
+        }
+        if self.never_at_once {
+            text.push_str(", by kernel workers");
+        }
+        if self.buffers.is_some() {
+            text.push_str(", registered buffers");
+        }
+        text.push_str(match self.event {
+            None => ", woken by ring messages",
+            Some(_) => ", woken by eventfd",
+        });
+        if !self.refused.is_empty() {
+            text.push_str(&format!(" (refused: {})", self.refused.join("; ")));
+        }
+        text
+    }
+}
+
+fn reaped(
+    completion: &cqueue::Entry,
+    into: &mut Vec<Reaped>,
+    in_flight: &mut u32,
+    event_is_read: &mut bool,
+) {
+    match completion.user_data() {
+        WOKEN => *event_is_read = false,
+        CANCELLED | PROBED => {}
+        id => {
+            *in_flight -= 1;
+            into.push(Reaped { id, result: completion.result() });
+        }
+    }
+}
+
+impl<P: Platform> Drop for RingLane<P> {
+    fn drop(&mut self) {
+        self.doorbell.disconnect();
+        if self.event_is_read {
+            // The read of the event is a use of memory too.
+            self.push(&opcode::AsyncCancel::new(WOKEN).build().user_data(CANCELLED));
+        }
+        let mut reaped = Vec::new();
+        while self.in_flight > 0 || self.event_is_read {
+            if self.enter(None).is_err() {
+                // The ring itself is broken, so nobody can say when the kernel is done with the
+                // event's memory.
+                std::mem::forget(std::mem::take(&mut self.rings));
+                break;
+            }
+            self.reap(&mut reaped);
+        }
+    }
+}

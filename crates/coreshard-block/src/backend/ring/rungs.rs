@@ -1,0 +1,227 @@
+//! What a ring is made of, from the best down, and the proof that it works.
+#![allow(unsafe_code)]
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use io_uring::{IoUring, opcode, types};
+
+use super::PROBED;
+use super::doorbell::send_message;
+use crate::buffer::{Buffer, PAGE_BYTES};
+
+/// What a ring is to be, beside what is always tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingOptions {
+    /// A kernel thread takes submissions, so that submitting is no system call; it spins for this
+    /// long, in milliseconds, before it sleeps.
+    pub sqpoll_idle_ms: Option<u32>,
+    /// Completions are polled for, not interrupted for. Direct I/O on devices with poll queues only.
+    pub iopoll: bool,
+    /// Most kernel threads for requests that would block the submitter; the kernel's own bound
+    /// (4 a CPU at most) where `None`.
+    pub blocking_workers: Option<u32>,
+    /// How other threads wake its thread.
+    pub wake: RingWake,
+}
+
+/// How other threads wake the thread of a ring, out of [`Lane::wait`](crate::Lane::wait).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RingWake {
+    /// By a message into the ring (IORING_OP_MSG_RING; Linux 6.13), else as `Event`.
+    #[default]
+    Message,
+    /// By an eventfd that the ring reads.
+    Event,
+}
+
+/// What a ring is made of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rung {
+    pub(super) single_issuer: bool,
+    pub(super) defer: bool,
+    pub(super) coop: bool,
+    pub(super) sqpoll: Option<u32>,
+    pub(super) iopoll: bool,
+}
+
+impl Rung {
+    pub(super) fn name(self) -> String {
+        let parts = [
+            (self.iopoll, "IOPOLL"),
+            (self.sqpoll.is_some(), "SQPOLL"),
+            (self.single_issuer, "SINGLE_ISSUER"),
+            (self.defer, "DEFER_TASKRUN"),
+            (self.coop, "COOP_TASKRUN"),
+        ];
+        let names: Vec<&str> = parts.into_iter().filter(|part| part.0).map(|part| part.1).collect();
+        if names.is_empty() { "plain".to_owned() } else { names.join("|") }
+    }
+}
+
+/// What could not be had, and why, for people.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(Vec<(String, String)>);
+
+impl Refusals {
+    /// What is refused for the same reason as the last is told with it.
+    pub(super) fn push(&mut self, what: String, why: &io::Error) {
+        let why = why.to_string();
+        match self.0.last_mut() {
+            Some((before, same)) if *same == why => *before += &format!(", {what}"),
+            _ => self.0.push((what, why)),
+        }
+    }
+
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+
+    pub(super) fn texts(self) -> Vec<String> {
+        self.0.into_iter().map(|(what, why)| format!("{what}: {why}")).collect()
+    }
+}
+
+/// The ladder of rings, the best first.
+pub(super) fn rungs(options: RingOptions) -> Vec<Rung> {
+    let bare = Rung::default();
+    let mut rungs = Vec::new();
+    let polls: &[bool] = if options.iopoll { &[true, false] } else { &[false] };
+    for iopoll in polls.iter().copied() {
+        if let Some(idle) = options.sqpoll_idle_ms {
+            let sqpoll = Rung { sqpoll: Some(idle), iopoll, ..bare };
+            rungs.extend([Rung { single_issuer: true, ..sqpoll }, sqpoll]);
+        }
+        rungs.extend([
+            Rung { single_issuer: true, defer: true, iopoll, ..bare },
+            Rung { single_issuer: true, coop: true, iopoll, ..bare },
+            Rung { coop: true, iopoll, ..bare },
+            Rung { iopoll, ..bare },
+        ]);
+    }
+    rungs
+}
+
+pub(super) fn build(rung: Rung, depth: u32) -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    builder.dontfork().setup_clamp().setup_cqsize((depth * 2 + 16).next_power_of_two());
+    if rung.single_issuer {
+        builder.setup_single_issuer();
+    }
+    if rung.defer {
+        builder.setup_defer_taskrun().setup_taskrun_flag();
+    }
+    if rung.coop {
+        builder.setup_coop_taskrun().setup_taskrun_flag();
+    }
+    if let Some(idle) = rung.sqpoll {
+        builder.setup_sqpoll(idle);
+    }
+    if rung.iopoll {
+        builder.setup_iopoll();
+    }
+    builder.build((depth + 8).next_power_of_two())
+}
+
+/// Has the ring do something: a ring with IOPOLL can be made where each read of it then fails.
+pub(super) fn probe(ring: &mut IoUring, rung: Rung, file: &OwnedFd) -> io::Result<()> {
+    let scratch = Buffer::aligned(PAGE_BYTES);
+    let entry = if rung.iopoll {
+        let file = types::Fd(file.as_raw_fd());
+        opcode::Read::new(file, scratch.start(), PAGE_BYTES as u32).build()
+    } else {
+        opcode::Nop::new().build()
+    };
+    // SAFETY: the scratch buffer lives until the completion, which is waited for below.
+    unsafe { ring.submission().push(&entry.user_data(PROBED)) }
+        .map_err(|_| io::Error::other("a new ring is full"))?;
+    let probed = completion(ring);
+    if probed.is_none() {
+        // Nobody knows whether the read is on its way: its memory is given up.
+        std::mem::forget(scratch);
+    }
+    match probed {
+        Some(0..) => Ok(()),
+        Some(errno) => Err(io::Error::from_raw_os_error(-errno)),
+        None => Err(io::Error::other("the kernel does not wait for completions")),
+    }
+}
+
+/// Waits for a completion: its result; `None` where the kernel refuses to wait.
+fn completion(ring: &mut IoUring) -> Option<i32> {
+    loop {
+        match ring.submit_and_wait(1) {
+            Ok(_) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+            Err(_) => return None,
+        }
+        if let Some(completion) = ring.completion().next() {
+            return Some(completion.result());
+        }
+    }
+}
+
+/// Has the ring get a message.
+pub(super) fn probe_message(ring: &mut IoUring) -> io::Result<()> {
+    send_message(ring.as_raw_fd(), PROBED)?;
+    match completion(ring) {
+        Some(_) => Ok(()),
+        None => Err(io::Error::other("the kernel does not wait for completions")),
+    }
+}
+
+/// Whether the file's system cannot read without a thread that may block.
+pub(super) fn never_at_once(file: &OwnedFd) -> bool {
+    let scratch = Buffer::aligned(PAGE_BYTES);
+    let piece = libc::iovec { iov_base: scratch.start().cast(), iov_len: PAGE_BYTES };
+    // SAFETY: one live piece of memory, and an open descriptor.
+    let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const piece, 1, 0, libc::RWF_NOWAIT) };
+    read < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP)
+}
+
+/// The file opened once more, so that taking and dropping it for a request writes no line that other
+/// threads write.
+pub(super) fn reopened(file: &OwnedFd) -> io::Result<OwnedFd> {
+    // SAFETY: asks for the flags of an open descriptor.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let writes = flags & libc::O_ACCMODE == libc::O_RDWR;
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(writes)
+        .custom_flags(flags & libc::O_DIRECT)
+        .open(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    opened.map(OwnedFd::from)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ladder_ends_with_what_every_kernel_has() {
+        let all = RingOptions { sqpoll_idle_ms: Some(1), iopoll: true, ..RingOptions::default() };
+        for options in [RingOptions::default(), all] {
+            let rungs = rungs(options);
+            assert_eq!(rungs.last().unwrap().name(), "plain");
+        }
+        assert_eq!(rungs(RingOptions::default())[0].name(), "SINGLE_ISSUER|DEFER_TASKRUN");
+        assert_eq!(rungs(all).len(), 12);
+    }
+
+    #[test]
+    fn a_reason_is_told_once() {
+        let mut refusals = Refusals::default();
+        let error = io::Error::from_raw_os_error;
+        refusals.push("A".to_owned(), &error(libc::EPERM));
+        refusals.push("B".to_owned(), &error(libc::EPERM));
+        refusals.push("C".to_owned(), &error(libc::EINVAL));
+        let texts = refusals.texts();
+        assert!(texts[0].starts_with("A, B: Operation not permitted"), "{texts:?}");
+        assert!(texts[1].starts_with("C: Invalid argument") && texts.len() == 2, "{texts:?}");
+    }
+}

@@ -1,0 +1,265 @@
+//! A look at a pool: who waits inside an item without having said so, who hogs a CPU, and whether the
+//! pool gets on.
+//!
+//! A worker that was inside the same item at two looks, used next to no CPU time in between, and
+//! is not waiting for a CPU, while items wait and nobody else may run, is *presumed* blocked: from then on it does not count,
+//! and another worker is woken or started. When it comes back and looks for work, it counts again.
+//!
+//! Where a worker could not be started, for want of memory or since a CPU of the pod went offline, and
+//! items wait that one more worker might run, each look tries again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use coreshard_platform::{AtomicInt, Platform, Time};
+
+use super::monitor::LOOK_EVERY;
+use super::state::{Aside, State};
+use super::{Desk, Pool};
+use crate::trouble::{NoWorker, PoolReport, RunningItem, Trouble, Watch};
+
+/// A worker that used less than this share of the time between two looks waits for something.
+const IDLE_SHARE: u32 = 8;
+/// Looks between two at which CPU time is charged to queues: a system call a worker.
+const CHARGE_EVERY: u64 = 4;
+
+/// A pool whose workers hog as many CPUs as it has gets one more all the same where it has begun
+/// nothing for so many times the threshold.
+const MOST_HOGGED: u32 = 10;
+
+/// What a look saw of a worker.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    begun: u64,
+    cpu_time: Option<Duration>,
+    look: u64,
+    /// When it was first seen in that item, and with how much CPU time.
+    since: Option<(Time, Duration)>,
+    hog_told: bool,
+}
+
+/// Whether a pool gets on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    /// Changes with every item that a worker begins.
+    fingerprint: u64,
+    /// Since when it has not, while items wait.
+    since: Option<Time>,
+    told: bool,
+}
+
+/// What a look makes of a worker.
+enum Verdict {
+    Fine,
+    Blocked,
+    Hog { cpu_time: Duration, is_news: bool },
+}
+
+/// What a look at a pool found.
+#[derive(Default)]
+pub(super) struct Findings {
+    pub(super) is_busy: bool,
+    pub(super) stalled_for: Option<Duration>,
+    pub(super) hogs: Vec<(&'static str, Duration)>,
+    pub(super) refused: Option<u64>,
+}
+
+impl<P: Platform> Pool<P> {
+    /// Finds replacements for workers that wait inside an item or hog a CPU, and for those that
+    /// could not be started.
+    pub(super) fn look(self: &Arc<Self>, look: u64, watch: &Watch) -> Findings {
+        let mut found = Findings::default();
+        if look.is_multiple_of(CHARGE_EVERY) {
+            self.charge();
+        }
+        let mut state = self.lock();
+        if state.active() == 0 && state.idle_count() > 0 {
+            state.progress = Progress::default();
+            return found;
+        }
+        let has_work = state.has_work(self);
+        found.is_busy = has_work || state.active() > 0;
+        let now = P::now();
+        found.stalled_for = state.note_progress(self, has_work, now, watch.stall_after);
+        let may_run_one_more = state.active() < self.place.limit && state.idle_count() == 0;
+        if may_run_one_more && has_work {
+            // Whoever saw to it could not start a worker, and nobody may come by for long.
+            let spare = state.reserve_spare(self);
+            found.refused = state.spare_refused.then_some(state.counters.refused_workers);
+            let kick = state.call_reserve();
+            self.unlock_and_kick(state, kick);
+            if let Some(spare) = spare {
+                self.start_spare(spare);
+            }
+            return found;
+        }
+        if self.has_forks() {
+            drop(state);
+            // Whoever fell asleep in another pool just before may have been missed.
+            self.call_anybody();
+            state = self.lock();
+        }
+        if state.active() < self.place.limit || !state.has_work(self) {
+            return found;
+        }
+        for worker in 0..state.threads.len() {
+            let aside = match state.judge(self.desk(worker), worker, look, now, watch) {
+                Verdict::Fine => continue,
+                Verdict::Blocked => {
+                    state.counters.presumed_blocked += 1;
+                    state.counters.hand_overs += 1;
+                    Aside::Presumed
+                }
+                Verdict::Hog { cpu_time, is_news } => {
+                    if is_news {
+                        self.count_hog(worker);
+                        state.counters.cpu_hogs += 1;
+                        found.hogs.push((self.desk(worker).function(), cpu_time));
+                    }
+                    if !state.may_hog(self, now, watch) {
+                        continue;
+                    }
+                    Aside::Hog
+                }
+            };
+            state.put_aside(worker, aside);
+            let (kick, spare) = state.find_stand_in(self);
+            self.unlock_and_kick(state, kick);
+            if aside == Aside::Presumed {
+                self.count_hand_over(worker);
+            }
+            if let Some(spare) = spare {
+                self.start_spare(spare);
+            }
+            state = self.lock();
+        }
+        found
+    }
+
+    /// A worker could not be started: tells of it, and calls the reserve.
+    #[cold]
+    pub(super) fn miss_worker(&self, reason: &str) {
+        let mut state = self.lock();
+        let failures = state.counters.failed_worker_starts;
+        state.spare_refused = true;
+        let kick = state.call_reserve();
+        self.unlock_and_kick(state, kick);
+        self.monitor.is_needed();
+        if failures.is_power_of_two() {
+            let (pod, reason) = (self.place.pod, format!("{reason} (failure {failures})"));
+            self.monitor.watch.tell(&Trouble::NoWorker(NoWorker { pod, reason }));
+        }
+    }
+
+    /// What the pool is at.
+    pub(super) fn report(&self) -> PoolReport {
+        let stats = self.stats();
+        let mut state = self.lock();
+        let now = P::now();
+        let running = (0..state.threads.len())
+            .filter(|worker| !state.rests(*worker))
+            .filter_map(|worker| {
+                let desk = self.desk(worker);
+                let begun = desk.begun.load(Relaxed);
+                let seen = state.seen[worker];
+                let since = seen.since.filter(|_| seen.begun == begun);
+                (begun != 0).then(|| RunningItem {
+                    worker,
+                    function: desk.function(),
+                    for_at_least: since.map_or(Duration::ZERO, |(since, _)| now - since),
+                    is_put_aside: state.aside[worker] != Aside::No,
+                })
+            })
+            .collect();
+        let has_waiting_items = state.has_work(self);
+        PoolReport { scope: self.attributes.scope, stats, has_waiting_items, running }
+    }
+}
+
+impl<P: Platform> State<P> {
+    /// True if the worker sleeps, stands by, or does not exist.
+    fn rests(&self, worker: usize) -> bool {
+        self.idle.contains(&worker)
+            || self.sentinel == Some(worker)
+            || self.free.contains(&worker)
+            || self.stands_by(worker)
+    }
+
+    /// For how long items wait and none has begun, if that is as long as `stall_after` and was not
+    /// told yet.
+    fn note_progress(
+        &mut self,
+        pool: &Pool<P>,
+        has_work: bool,
+        now: Time,
+        stall_after: Option<Duration>,
+    ) -> Option<Duration> {
+        let begun = (0..self.threads.len()).map(|worker| pool.desk(worker).begun.load(Relaxed));
+        let fingerprint = begun.fold(0, u64::wrapping_add);
+        let before = self.progress;
+        if !has_work || before.since.is_none() || before.fingerprint != fingerprint {
+            let since = has_work.then_some(now);
+            self.progress = Progress { fingerprint, since, told: false };
+            return None;
+        }
+        let stalled_for = now - before.since?;
+        if before.told || stalled_for < stall_after? {
+            return None;
+        }
+        self.progress.told = true;
+        Some(stalled_for)
+    }
+
+    /// Whether one more hog may be taken out of the count: as many as the pool's limit, so that
+    /// work that is nothing but long does not get a thread an item; and one more whenever the pool
+    /// has begun nothing for a while.
+    fn may_hog(&mut self, pool: &Pool<P>, now: Time, watch: &Watch) -> bool {
+        let hogs = self.aside.iter().filter(|aside| **aside == Aside::Hog).count();
+        let Some(threshold) = watch.cpu_intensive else { return false };
+        hogs < pool.place.limit
+            || self.progress.since.is_some_and(|since| now - since >= threshold * MOST_HOGGED)
+    }
+
+    /// Blocked: it was inside the same item at the last look too, and used next to no CPU time
+    /// since. A hog: it has used more CPU time than may be since it was first seen there.
+    fn judge(
+        &mut self,
+        desk: &Desk<P>,
+        worker: usize,
+        look: u64,
+        now: Time,
+        watch: &Watch,
+    ) -> Verdict {
+        if self.rests(worker) || self.aside[worker] != Aside::No {
+            return Verdict::Fine;
+        }
+        let (begun, cpu_time) = (desk.begun.load(Relaxed), desk.cpu_time());
+        let before = self.seen[worker];
+        let is_same = before.begun == begun && before.since.is_some();
+        let since = if is_same { before.since } else { cpu_time.map(|cpu_time| (now, cpu_time)) };
+        let hog_told = is_same && before.hog_told;
+        self.seen[worker] = Seen { begun, cpu_time, look, since, hog_told };
+        let (Some(cpu_before), Some(cpu_now)) = (before.cpu_time, cpu_time) else {
+            return Verdict::Fine;
+        };
+        if !is_same {
+            return Verdict::Fine;
+        }
+        if before.look + 1 == look
+            && cpu_now.saturating_sub(cpu_before) < LOOK_EVERY / IDLE_SHARE
+            // On a machine that is full, a worker that would run may not have been let.
+            && P::is_waiting(desk.thread_id())
+        {
+            return Verdict::Blocked;
+        }
+        let used = cpu_now.saturating_sub(since.map_or(cpu_now, |(_, at_first)| at_first));
+        match watch.cpu_intensive {
+            Some(threshold) if used >= threshold => {
+                self.seen[worker].hog_told = true;
+                Verdict::Hog { cpu_time: used, is_news: !hog_told }
+            }
+            _ => Verdict::Fine,
+        }
+    }
+}
