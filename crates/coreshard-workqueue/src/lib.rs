@@ -31,6 +31,7 @@ mod insight;
 mod intake;
 mod item;
 mod latch;
+mod machine;
 mod pool;
 mod pool_set;
 mod queue;

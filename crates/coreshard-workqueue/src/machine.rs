@@ -1,0 +1,277 @@
+//! What a runtime's queues share: the machine, and its pools by their attributes.
+
+use std::sync::{Arc, Weak};
+
+use coreshard_platform::{Lock, Platform};
+use coreshard_topology::{CpuId, CpuSet, Pods, Scope, Topology};
+
+use crate::attributes::{Attributes, Place};
+use crate::canary::{Canary, planted};
+use crate::error::{BuildError, BuildErrorKind};
+use crate::event::Event;
+use crate::insight::Wanted;
+use crate::intake::MOST_DOORS;
+use crate::pool::{Follower, Monitor, Pool, PoolSettings};
+use crate::pool_set::{Lease, PoolSet, Route};
+use crate::queue::{Priority, Request, Shared};
+use crate::timers::Timers;
+
+/// Tells which CPUs may be used now.
+pub(crate) type Probe = Box<dyn Fn() -> Option<CpuSet> + Send + Sync>;
+
+/// The nice value of high-priority queues' workers, as the kernel's (`HIGHPRI_NICE_LEVEL`).
+const HIGH_PRIORITY_NICE: i8 = -20;
+
+pub(crate) struct Machine<P: Platform> {
+    pub(crate) topology: Topology,
+    pub(crate) usable: Lock<P, CpuSet>,
+    pub(crate) cpu_quota: Option<f64>,
+    /// Where the topology is virtual: the platform's CPUs that it is laid over.
+    pub(crate) laid_over: Option<Vec<CpuId>>,
+    pub(crate) settings: PoolSettings,
+    pub(crate) insight: Wanted,
+    pub(crate) event: Arc<Event<P>>,
+    pub(crate) monitor: Arc<Monitor<P>>,
+    pub(crate) timers: Arc<Timers<P>>,
+    pub(crate) registry: Lock<P, Registry<P>>,
+    pub(crate) probe: Option<Probe>,
+    /// In which process, as [`Platform::forks`] counts them.
+    pub(crate) forks: u32,
+}
+
+pub(crate) struct Registry<P: Platform> {
+    pub(crate) sets: Vec<Weak<PoolSet<P>>>,
+    pub(crate) queues: Vec<Weak<Shared<P>>>,
+    pub(crate) closed: bool,
+}
+
+impl<P: Platform> Machine<P> {
+    /// True in the child of a fork: the runtime's threads are not here.
+    pub(crate) fn is_forked(&self) -> bool {
+        P::forks() != self.forks
+    }
+
+    /// Refuses a mask that names CPUs which cannot be used.
+    pub(crate) fn check_mask(&self, mask: Option<&CpuSet>) -> Result<(), BuildErrorKind> {
+        let Some(mask) = mask else { return Ok(()) };
+        if mask.is_empty() {
+            return Err(BuildErrorKind::EmptyMask);
+        }
+        let usable = self.usable.lock().clone();
+        if !mask.is_subset(&usable) {
+            let cpus = mask.difference(&usable);
+            return Err(BuildErrorKind::CpusNotUsable { cpus, usable });
+        }
+        Ok(())
+    }
+
+    /// Goes on with these CPUs; see [`Runtime::set_usable`].
+    pub(crate) fn set_usable(&self, cpus: CpuSet) -> Result<(), BuildError> {
+        let what = || format!("runtime on {}", self.topology.name());
+        if self.is_forked() {
+            return Err(BuildError::new(what(), BuildErrorKind::Forked));
+        }
+        if cpus.is_empty() {
+            return Err(BuildError::new(what(), BuildErrorKind::EmptyMask));
+        }
+        let online = self.topology.online();
+        if !cpus.is_subset(online) {
+            let unknown = cpus.difference(online);
+            let kind = BuildErrorKind::CpusNotUsable { cpus: unknown, usable: online.clone() };
+            return Err(BuildError::new(what(), kind));
+        }
+        let before = std::mem::replace(&mut *self.usable.lock(), cpus.clone());
+        if before == cpus {
+            return Ok(());
+        }
+        tracing::info!(%before, now = %cpus, "the usable CPUs have changed");
+        let queues: Vec<_> = self.registry.lock().queues.iter().filter_map(Weak::upgrade).collect();
+        let results: Vec<_> = queues.iter().map(|queue| queue.change(|_| ())).collect();
+        results.into_iter().collect()
+    }
+
+    /// What a request comes to on this machine, as it is now.
+    pub(crate) fn attributes(&self, request: &Request) -> Result<Attributes, BuildErrorKind> {
+        let usable = self.usable.lock().clone();
+        if request.max_active.is_zero() {
+            return Err(BuildErrorKind::MaxActiveZero);
+        }
+        // What is left of the mask; all that can be used where nothing is left, as the kernel does.
+        let mask = match &request.mask {
+            None => usable,
+            Some(mask) if mask.is_disjoint(&usable) => {
+                tracing::warn!(
+                    queue = %request.name, %mask, %usable,
+                    "no CPU of a queue's mask can be used any more; it uses all that can"
+                );
+                usable
+            }
+            Some(mask) => mask.intersection(&usable),
+        };
+        let nice = match request.priority {
+            Priority::Normal => request.nice,
+            Priority::High => request.nice.or(Some(HIGH_PRIORITY_NICE)),
+        };
+        Ok(Attributes {
+            scope: request.scope,
+            shard_cores: request.shard_size.cores(),
+            mask,
+            strict: request.strict,
+            nice,
+            priority: request.priority,
+            wake: request.wake,
+            intake: request.intake,
+            stack_bytes: request.stack_bytes,
+            rescuer: request.rescuer,
+            hooks: request.hooks.clone(),
+        })
+    }
+
+    /// A lease of the pools with these attributes, which are started where there are none.
+    pub(crate) fn lease(
+        &self,
+        attributes: Attributes,
+        request: &Request,
+    ) -> Result<Lease<P>, BuildErrorKind> {
+        let mut registry = self.registry.lock();
+        if registry.closed {
+            return Err(BuildErrorKind::ShutDown);
+        }
+        registry.sets.retain(|set| set.strong_count() > 0);
+        let known = registry.sets.iter().filter_map(Weak::upgrade);
+        for set in known.filter(|set| *set.attributes == attributes) {
+            if let Some(lease) = set.lease().map_err(BuildErrorKind::Worker)? {
+                return Ok(lease);
+            }
+        }
+        let lease = self.start_pools(attributes, request)?;
+        registry.sets.push(Arc::downgrade(lease.set()));
+        Ok(lease)
+    }
+
+    fn start_pools(
+        &self,
+        attributes: Attributes,
+        request: &Request,
+    ) -> Result<Lease<P>, BuildErrorKind> {
+        let mask = &attributes.mask;
+        let scope = match attributes.scope {
+            Scope::Smt if planted(Canary::SplitPair) => Scope::Cpu,
+            scope => scope,
+        };
+        let pods = Pods::new(&self.topology, mask, scope, request.shard_size)
+            .map_err(BuildErrorKind::Pods)?;
+        let roam = self.platform_cpus(mask);
+        let doors = doors(&pods, self.highest_cpu());
+        let attributes = Arc::new(attributes);
+        let routes = self.routes(&pods, &doors);
+        let door_by_cpu: Arc<[u8]> = routes.iter().map(|route| route.door as u8).collect();
+        let mut pools: Vec<Arc<Pool<P>>> = Vec::with_capacity(pods.len());
+        for pod in pods.iter() {
+            let home = self.platform_cpus(&pod.cpus);
+            let place = Place {
+                pod: pod.id,
+                cpus: pod.cpus.clone(),
+                node: pod.node.filter(|_| self.laid_over.is_none()),
+                roam: if attributes.strict { home.clone() } else { roam.clone() },
+                home,
+                limit: self.worker_limit(pod.cpus.len()),
+                door_by_cpu: Arc::clone(&door_by_cpu),
+            };
+            tracing::info!(
+                scope = %attributes.scope, pod = %pod.id, cpus = %pod.cpus,
+                worker_limit = place.limit, "pool"
+            );
+            let attributes = Arc::clone(&attributes);
+            let event = Arc::clone(&self.event);
+            match Pool::start(place, attributes, self.settings, event, &self.monitor) {
+                Ok(pool) => pools.push(pool),
+                Err(error) => {
+                    pools.iter().for_each(|pool| pool.stop());
+                    return Err(BuildErrorKind::Worker(error));
+                }
+            }
+        }
+        let lease = PoolSet::lease_new(attributes, pods, pools.into(), routes, doors);
+        lease.set().introduce(&self.topology);
+        Ok(lease)
+    }
+
+    /// A pod's share of the quota in workers, rounded up: at least one, at most its CPUs.
+    fn worker_limit(&self, pod_cpus: usize) -> usize {
+        let share = match self.cpu_quota {
+            None => return pod_cpus,
+            Some(quota) => quota * pod_cpus as f64 / self.usable.lock().len() as f64,
+        };
+        (share.ceil() as usize).clamp(1, pod_cpus)
+    }
+
+    /// The platform's CPUs under `cpus` of the topology.
+    fn platform_cpus(&self, cpus: &CpuSet) -> CpuSet {
+        match &self.laid_over {
+            None => cpus.clone(),
+            Some(real) => cpus.iter().map(|cpu| real[cpu.index() % real.len()]).collect(),
+        }
+    }
+
+    fn routes(&self, pods: &Pods, doors: &[u8]) -> Arc<[Route]> {
+        let mut routes = vec![None; 1 + self.highest_cpu()];
+        for cpu in self.topology.cpus() {
+            let Some(pod) = pods.pod_of(cpu.id) else { continue };
+            let real = match &self.laid_over {
+                None => cpu.id,
+                Some(real) => real[cpu.id.index() % real.len()],
+            };
+            let door = u32::from(doors[cpu.id.index()]);
+            routes[real.index()].get_or_insert(Route { pod: pod.0, door });
+        }
+        // A CPU outside the mask goes to the pod of the nearest CPU that is inside.
+        (0..routes.len())
+            .map(|at| {
+                let pod =
+                    || self.nearest_pod(CpuId(at as u32), pods).unwrap_or((at % pods.len()) as u32);
+                routes[at].unwrap_or_else(|| Route { pod: pod(), door: 0 })
+            })
+            .collect()
+    }
+
+    fn nearest_pod(&self, cpu: CpuId, pods: &Pods) -> Option<u32> {
+        let here = self.topology.cpu(cpu).filter(|_| self.laid_over.is_none())?;
+        let served = || {
+            self.topology.cpus().iter().filter_map(|other| Some((other, pods.pod_of(other.id)?)))
+        };
+        served()
+            .find(|(other, _)| other.llc == here.llc)
+            .or_else(|| served().find(|(other, _)| other.node == here.node))
+            .map(|(_, pod)| pod.0)
+    }
+
+    fn highest_cpu(&self) -> usize {
+        let real = self.laid_over.iter().flatten().map(|cpu| cpu.index());
+        self.topology.cpus().iter().map(|cpu| cpu.id.index()).chain(real).max().unwrap_or(0)
+    }
+}
+
+/// The door of each CPU in its pod's pool: as many doors as CPUs, up to a limit, then in turn.
+fn doors(pods: &Pods, highest_cpu: usize) -> Box<[u8]> {
+    let mut doors = vec![0; highest_cpu + 1];
+    for pod in pods.iter() {
+        for (at, cpu) in pod.cpus.iter().enumerate() {
+            doors[cpu.index()] = (at % MOST_DOORS) as u8;
+        }
+    }
+    doors.into()
+}
+
+impl<P: Platform> Follower for Machine<P> {
+    fn follow(&self) {
+        let Some(cpus) = self.probe.as_ref().and_then(|probe| probe()) else { return };
+        let cpus = cpus.intersection(self.topology.online());
+        if cpus.is_empty() || *self.usable.lock() == cpus {
+            return;
+        }
+        if let Err(error) = self.set_usable(cpus) {
+            tracing::warn!(%error, "a queue stays on CPUs that are gone");
+        }
+    }
+}
