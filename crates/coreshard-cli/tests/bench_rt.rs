@@ -54,10 +54,26 @@ fn pipelines_and_inversions_run_on_a_simulated_machine() {
         .assert()
         .success()
         .stdout(predicate::str::contains("2 instances of 8 CPUs, priority 99"));
+    let folder = tempfile::tempdir().unwrap();
+    let [page, json] = ["pi.html", "pi.json"].map(|name| folder.path().join(name));
     coreshard(&[&["pi", "--rounds", "5", "--groups", "4"], &machine[..]].concat())
+        .arg("--html")
+        .arg(&page)
+        .arg("--json")
+        .arg(&json)
         .assert()
         .success()
         .stdout(predicate::str::contains("4 groups of three"));
+    // In virtual time: the high task did wait, for two switches and more, so there was an inversion.
+    let results: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    for rung in results.as_array().unwrap() {
+        let shortest = rung["waits"]["by_ns"].as_object().unwrap().keys();
+        let shortest = shortest.map(|ns| ns.parse::<u64>().unwrap()).min().unwrap();
+        assert!(shortest > 1_000, "{rung}");
+    }
+    let page = fs::read_to_string(page).unwrap();
+    assert_eq!(page.matches("<svg").count(), 2);
+    assert!(page.contains("20 inversions, median"), "{page}");
 }
 
 #[test]

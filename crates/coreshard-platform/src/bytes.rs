@@ -17,12 +17,6 @@ pub trait ByteAtomics: Platform {
     /// included, as [`std::sync::atomic::fence`] with `SeqCst` does.
     #[track_caller]
     fn fence();
-
-    /// Stands between two sequentially consistent accesses whose order matters, of which the first
-    /// is a read-modify-write. Nothing where such accesses are what they say; a model checker that
-    /// knows sequential consistency by its fences alone puts one here.
-    #[inline(always)]
-    fn fence_of_model() {}
 }
 
 impl ByteAtomics for crate::Host {

@@ -6,14 +6,41 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::{
-    AffinityError, AtomicInt, AtomicPointer, DataCell, LocalKey, NodeMemory, NodeMemoryError,
-    Platform, SpawnError, ThreadHandle, ThreadSpec, Time, WaitOutcome,
+    AffinityError, AtomicInt, AtomicPointer, ByteAtomics, DataCell, LocalKey, NodeMemory,
+    NodeMemoryError, Platform, SpawnError, ThreadHandle, ThreadSpec, Time, WaitOutcome,
 };
 use coreshard_topology::{CpuId, CpuSet, NodeId};
 
 /// The model checker's machine: one CPU, a clock that stands still, and timeouts that are over at once.
 #[derive(Debug)]
 pub struct Loom;
+
+std::thread_local! {
+    /// Whether sequentially consistent accesses are taken for acquiring and releasing ones.
+    static WEAKENED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+impl Loom {
+    /// Checks a model in which sequentially consistent accesses to integers are acquiring and releasing
+    /// ones. loom lets no sequentially consistent load see an old value, and so hides it where such a
+    /// load, or one after it, also relies on an acquire; a model that needs no sequential consistency
+    /// shows that here.
+    pub fn weakened<R>(check: impl FnOnce() -> R) -> R {
+        struct Restore(bool);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                WEAKENED.set(self.0);
+            }
+        }
+        // Modelled threads run on the thread that checks them.
+        let _restore = Restore(WEAKENED.replace(true));
+        check()
+    }
+}
+
+fn taken_for(order: Ordering, weaker: Ordering) -> Ordering {
+    if order == Ordering::SeqCst && WEAKENED.get() { weaker } else { order }
+}
 
 /// One of loom's atomics.
 #[derive(Debug)]
@@ -26,13 +53,13 @@ macro_rules! loom_int {
                 Self(loom::sync::atomic::$atomic::new(value))
             }
             fn load(&self, order: Ordering) -> $int {
-                self.0.load(order)
+                self.0.load(taken_for(order, Ordering::Acquire))
             }
             fn store(&self, value: $int, order: Ordering) {
-                self.0.store(value, order);
+                self.0.store(value, taken_for(order, Ordering::Release));
             }
             fn swap(&self, value: $int, order: Ordering) -> $int {
-                self.0.swap(value, order)
+                self.0.swap(value, taken_for(order, Ordering::AcqRel))
             }
             fn compare_exchange(
                 &self,
@@ -41,24 +68,31 @@ macro_rules! loom_int {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$int, $int> {
-                self.0.compare_exchange(current, new, success, failure)
+                let success = taken_for(success, Ordering::AcqRel);
+                self.0.compare_exchange(
+                    current,
+                    new,
+                    success,
+                    taken_for(failure, Ordering::Acquire),
+                )
             }
             fn fetch_add(&self, value: $int, order: Ordering) -> $int {
-                self.0.fetch_add(value, order)
+                self.0.fetch_add(value, taken_for(order, Ordering::AcqRel))
             }
             fn fetch_sub(&self, value: $int, order: Ordering) -> $int {
-                self.0.fetch_sub(value, order)
+                self.0.fetch_sub(value, taken_for(order, Ordering::AcqRel))
             }
             fn fetch_or(&self, value: $int, order: Ordering) -> $int {
-                self.0.fetch_or(value, order)
+                self.0.fetch_or(value, taken_for(order, Ordering::AcqRel))
             }
             fn fetch_and(&self, value: $int, order: Ordering) -> $int {
-                self.0.fetch_and(value, order)
+                self.0.fetch_and(value, taken_for(order, Ordering::AcqRel))
             }
         }
     };
 }
 
+loom_int!(AtomicU8, u8);
 loom_int!(AtomicU32, u32);
 loom_int!(AtomicU64, u64);
 
@@ -197,5 +231,13 @@ impl Platform for Loom {
         match key {
             LocalKey::Worker => WORKER.with(|slot| slot.set(value)),
         }
+    }
+}
+
+impl ByteAtomics for Loom {
+    type AtomicU8 = LoomAtomic<loom::sync::atomic::AtomicU8>;
+
+    fn fence() {
+        loom::sync::atomic::fence(Ordering::SeqCst);
     }
 }

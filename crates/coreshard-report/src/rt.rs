@@ -1,12 +1,12 @@
 //! What the benchmarks of real time measured: tables for a terminal or a text file, and a page.
 
-use std::collections::BTreeMap;
+mod page;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use coreshard_bench::rt::{CyclicResults, IndexResults, PiResults, TranscodeResults};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::format;
+pub use page::{cyclic_page, index_page, pi_page, transcode_page};
 
 /// A table of rows that begin with a name; all other columns are figures.
 fn figures(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
@@ -89,15 +89,24 @@ pub fn pi(runs: &[PiResults]) -> String {
     let Some(first) = runs.first() else { return String::new() };
     let rows = runs.iter().map(|run| {
         let over = run.inversions_per_sec / first.inversions_per_sec;
-        vec![run.rung.clone(), format::count(run.inversions_per_sec), format!("{over:.3}")]
+        vec![
+            run.rung.clone(),
+            format::count(run.inversions_per_sec),
+            format!("{over:.3}"),
+            format::time_ns(run.waits.p50_ns as f64),
+            format::time_ns(run.waits.p99_ns as f64),
+            format::time_ns(run.waits.max_ns as f64),
+        ]
     });
+    let over = format!("× {}", first.rung);
+    let header = ["rung", "inversions/s", &over, "wait p50", "p99", "max"];
     format!(
         "{}, {}: {} groups of three, {} inversions each\n\n{}\n{}",
         first.machine,
         first.platform,
         first.groups,
         format::count(first.rounds_per_group as f64),
-        figures(&["rung", "inversions/s", &format!("× {}", first.rung)], rows),
+        figures(&header, rows),
         notes(&first.notes),
     )
 }
@@ -113,9 +122,12 @@ pub fn transcode(runs: &[TranscodeResults]) -> String {
             format!("{over:.3}"),
             format::percent(run.work_share),
             format::time_ns(run.between_tasks_ns),
+            format::time_ns(run.frame_times.p50_ns as f64),
+            format::time_ns(run.frame_times.p99_ns as f64),
         ]
     });
-    let header = ["rung", "frames/s", &format!("× {}", first.rung), "work", "between tasks"];
+    let over = format!("× {}", first.rung);
+    let header = ["rung", "frames/s", &over, "work", "between tasks", "frame p50", "p99"];
     format!(
         "{}, {}: {} instances of {} CPUs{}; {} frames, {} tasks\n\n{}\n{}",
         first.machine,
@@ -128,108 +140,4 @@ pub fn transcode(runs: &[TranscodeResults]) -> String {
         figures(&header, rows),
         notes(&first.notes),
     )
-}
-
-/// A page that needs nothing else: the table of [`cyclic`], and a picture of each thread's histogram.
-pub fn cyclic_page(runs: &[CyclicResults]) -> String {
-    let data = serde_json::to_string(runs).unwrap_or_default().replace("</", "<\\/");
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="generator" content="coreshard";
-                title { "coreshard bench rt cyclic" }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                h1 { "How late threads wake up" }
-                pre { (cyclic(runs)) }
-                @for run in runs {
-                    h2 { "Rung " (run.rung) }
-                    @for (number, thread) in &run.thread {
-                        figure {
-                            figcaption {
-                                "Thread " (number) " on CPU " (thread.cpu) ": " (thread.cycles)
-                                " wake-ups, " (thread.min) " to " (thread.max) " µs"
-                            }
-                            (histogram(&thread.histogram))
-                        }
-                    }
-                }
-                script type="application/json" #results { (PreEscaped(data)) }
-            }
-        }
-    };
-    page.into_string()
-}
-
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;\
-padding:0 1rem;color-scheme:light dark}pre{overflow-x:auto}svg{width:100%;height:auto}\
-svg text{font-size:11px;fill:currentColor}rect{fill:#3b78c2}line{stroke:currentColor;opacity:.4}\
-figure{margin:1.5rem 0}";
-
-/// Bars over a logarithmic scale of microseconds, their heights logarithmic too: the few late ones are
-/// what matters.
-fn histogram(by_us: &BTreeMap<u64, u64>) -> Markup {
-    const BARS: usize = 60;
-    const WIDTH: f64 = 900.0;
-    const HEIGHT: f64 = 160.0;
-    let last = by_us.keys().last().copied().unwrap_or(0).max(9);
-    let scale = ((last + 1) as f64).ln() / BARS as f64;
-    let mut bars = [0_u64; BARS];
-    for (us, count) in by_us {
-        let bar = (((us + 1) as f64).ln() / scale) as usize;
-        bars[bar.min(BARS - 1)] += count;
-    }
-    let height = |count: u64| if count == 0 { 0.0 } else { 1.0 + (count as f64).ln() };
-    let most = bars.iter().copied().map(height).fold(1.0, f64::max);
-    let step = WIDTH / BARS as f64;
-    let ticks = (0..).map(|power| 10_u64.pow(power)).take_while(|us| *us <= last + 1);
-    html! {
-        svg viewBox="0 0 900 190" role="img" {
-            title { "Wake-ups by latency in microseconds, both scales logarithmic" }
-            @for (at, count) in bars.iter().enumerate() {
-                @if *count > 0 {
-                    @let tall = height(*count) / most * HEIGHT;
-                    rect x=(format!("{:.1}", at as f64 * step)) y=(format!("{:.1}", HEIGHT - tall))
-                        width=(format!("{:.1}", step - 1.0)) height=(format!("{tall:.1}")) {
-                        title { (count) " wake-ups" }
-                    }
-                }
-            }
-            line x1="0" y1="160" x2="900" y2="160" {}
-            @for us in ticks {
-                text x=(format!("{:.1}", ((us + 1) as f64).ln() / scale * step)) y="178" {
-                    (us) " µs"
-                }
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_page_has_a_picture_for_each_thread_and_the_results() {
-        let thread = coreshard_bench::rt::CyclicThread {
-            histogram: BTreeMap::from([(3, 1_000), (40, 2), (2_500, 1)]),
-            cycles: 1_003,
-            ..Default::default()
-        };
-        let run = CyclicResults {
-            rung: "per-llc".into(),
-            machine: "</script><b>".into(),
-            thread: BTreeMap::from([(0, thread.clone()), (1, thread)]),
-            ..CyclicResults::default()
-        };
-        let page = cyclic_page(&[run]);
-        assert_eq!(page.matches("<svg").count(), 2);
-        assert_eq!(page.matches("1000 wake-ups").count(), 2);
-        assert!(page.contains("1000 µs") && !page.contains("10000 µs"));
-        assert!(!page.contains("</script><b>"), "what a machine calls itself is no markup");
-    }
 }

@@ -83,6 +83,11 @@ impl Level {
         self.0
     }
 
+    /// The next higher one, at most the highest.
+    pub(crate) fn above(self) -> Self {
+        self.max(Self(self.0.min(Self::TOP.0 - 1) + 1))
+    }
+
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }

@@ -74,6 +74,38 @@ fn tasks_run_once_where_they_may_and_panics_reach_their_handles() {
 }
 
 #[test]
+fn equals_take_turns_where_that_is_asked_for() {
+    let (machine, cpus) = usable();
+    let builder = Executor::<Host>::builder(&machine).cpus(cpus.clone());
+    let (executor, _) = builder.round_robin(2.try_into().unwrap()).build_degraded().unwrap();
+    let one: CpuSet = cpus.iter().take(1).collect();
+    // Each spins until the other has run, on one CPU: without turns, neither ever ends.
+    let met = Arc::new(AtomicU64::new(0));
+    let give_up = Host::now() + Duration::from_secs(20);
+    let meets = || {
+        let met = Arc::clone(&met);
+        let spins = move || {
+            met.fetch_add(1, SeqCst);
+            while met.load(SeqCst) < 2 && Host::now() < give_up {
+                std::hint::spin_loop();
+            }
+            (met.load(SeqCst), Host::policy())
+        };
+        executor.spawn_on(priority(37), &one, None, spins).unwrap()
+    };
+    let wanted = if executor.has_priorities() { Policy::RoundRobin(37) } else { Policy::Normal };
+    for handle in [meets(), meets()] {
+        assert_eq!(handle.join().unwrap(), (2, wanted));
+    }
+    let (say, hear) = mpsc::channel();
+    let every = Periodic::every(Duration::from_millis(1), priority(37));
+    let periodic = executor.periodic(every, move |_| say.send(Host::policy()).unwrap()).unwrap();
+    assert_eq!(hear.recv().unwrap(), wanted);
+    periodic.stop();
+    runs_a_program(&executor);
+}
+
+#[test]
 fn without_privilege_the_same_program_runs_and_says_so() {
     unprivileged(|| {
         let (machine, cpus) = usable();
@@ -106,7 +138,11 @@ fn memory_that_cannot_be_locked_is_an_error_with_the_limit() {
         // A process as small as the limit has its memory locked all the same.
         if let Some(degradation) = of_memory {
             let text = degradation.to_string();
-            assert!(text.contains(&format!("RLIMIT_MEMLOCK is {limit} bytes")), "{text}");
+            assert!(text.contains(&format!("RLIMIT_MEMLOCK is {limit} bytes, and ")), "{text}");
+            let (_, needed) = text.split_once(" bytes, and ").unwrap();
+            let (needed, rest) = needed.split_once(' ').unwrap();
+            assert!(needed.parse::<u64>().unwrap() > limit, "{text}");
+            assert_eq!(rest, "bytes or CAP_IPC_LOCK are needed");
         }
     });
 }

@@ -5,8 +5,9 @@
 //! to a random priority and to none) and then looks for the CPU at the lowest level below 99. The
 //! figure is operations, sets and searches alike, over the time from the release to the last thread's
 //! end. Where it is granted they have the least fixed priority, so that other load does not take turns
-//! with them: threads that do not run at the same time do not contend. A second, shorter storm has the first thread search only, and the others set only: what a
-//! search and a set cost while the other goes on. Runs of the rungs are interleaved, in an order that
+//! with them: threads that do not run at the same time do not contend. A second, shorter storm has the
+//! first thread search only, and the others set only: what a search and a set cost while the other goes
+//! on. Runs of the rungs are interleaved, in an order that
 //! changes from run to run.
 
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -97,6 +98,9 @@ pub struct IndexCell {
     pub set_ns: f64,
     /// Bytes of the index.
     pub bytes: usize,
+    /// Operations per second of each run.
+    #[serde(default)]
+    pub each_run: Vec<f64>,
 }
 
 /// The least fixed priority, where it is granted: then the threads run at the same time whatever else
@@ -183,6 +187,7 @@ impl IndexBench {
                 set_ns: Spread::of(measured[at].iter().map(|run| run[1].others_ns_per_round))
                     .median,
                 bytes: index.bytes(),
+                each_run: measured[at].iter().map(rate).collect(),
             })
         };
         let results: Result<Vec<_>, _> = match whole {

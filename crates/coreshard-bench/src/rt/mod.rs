@@ -1,12 +1,14 @@
 //! Benchmarks of real time: the ladder *priority index*, and what runs on it.
 //!
-//! [`IndexBench`] lets all CPUs set their level and look for the lowest one at the same time. [`CyclicBench`] measures how late threads wake up, as cyclictest does; [`PiBench`] counts
-//! inversions resolved, as pi_stress does; [`TranscodeBench`] runs instances of a media pipeline.
+//! [`IndexBench`] lets all CPUs set their level and look for the lowest one at the same time.
+//! [`CyclicBench`] measures how late threads wake up, as cyclictest does; [`PiBench`] counts inversions
+//! resolved, as pi_stress does; [`TranscodeBench`] runs instances of a media pipeline.
 
 mod cyclic;
 mod ground;
 mod index;
 mod pi;
+mod spell;
 mod storm;
 #[cfg(test)]
 mod tests;
@@ -17,6 +19,8 @@ pub use ground::Footing;
 pub use index::{IndexBench, IndexCell, IndexResults};
 pub use pi::{PiBench, PiResults};
 pub use transcode::{Compression, Computing, Pipeline, Pixels, TranscodeBench, TranscodeResults};
+
+pub use spell::Spells;
 
 /// The median, and the range, of what the runs of one rung measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

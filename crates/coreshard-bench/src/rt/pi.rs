@@ -3,7 +3,8 @@
 //! **Method**, that of pi_stress (rt-tests): groups of three tasks on one CPU. The one of low priority
 //! takes a lock with priority inheritance; the one of high priority waits for it; the one of medium
 //! priority runs until the inversion is resolved, and would run for ever without inheritance. Here each
-//! round's tasks are begun on the executor, so that each round also goes through the index.
+//! round's tasks are begun on the executor, so that each round also goes through the index. All groups
+//! are released together, and the time is that from the release to the last group's end.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
@@ -15,8 +16,10 @@ use coreshard_topology::CpuSet;
 use serde::{Deserialize, Serialize};
 
 use super::ground::{self, Footing, executor};
+use super::spell::Spells;
 use crate::error::BenchError;
 use crate::queue::Ground;
+use crate::queue::gate::Gate;
 
 /// A benchmark of inversions, ready to be run.
 #[derive(Clone, Debug)]
@@ -46,6 +49,9 @@ pub struct PiResults {
     pub inversions_per_sec: f64,
     /// What a reader must know, one sentence each.
     pub notes: Vec<String>,
+    /// How long the high task waited for the lock.
+    #[serde(default)]
+    pub waits: Spells,
 }
 
 /// A word that somebody waits for.
@@ -76,6 +82,9 @@ struct Round<P: RealTime> {
     lock: InheritMutex<P, ()>,
     /// The low one has the lock.
     is_held: Flag<P>,
+    /// The high one is about to ask for it. As it is more important than the low one, on the same CPU, the
+    /// low one goes on when it waits.
+    is_wanted: Flag<P>,
     is_resolved: Flag<P>,
 }
 
@@ -87,11 +96,13 @@ struct Group<P: RealTime> {
 }
 
 impl<P: RealTime> Group<P> {
-    /// The low one begins the others, which wait; holds the lock, and lets them go.
-    fn round(&self) -> Result<(), BenchError> {
+    /// The low one begins the others, which wait; takes the lock, lets them go, and holds it until the high
+    /// one waits for it. Returns how long that waited, in nanoseconds.
+    fn round(&self) -> Result<u64, BenchError> {
         let round = Arc::new(Round::<P> {
             lock: InheritMutex::new(()),
             is_held: Flag::new(),
+            is_wanted: Flag::new(),
             is_resolved: Flag::new(),
         });
         let [high, medium, low] = self.priorities;
@@ -108,19 +119,27 @@ impl<P: RealTime> Group<P> {
             let theirs = Arc::clone(&ours);
             let waits = move || {
                 theirs.is_held.wait();
-                drop(theirs.lock.lock());
+                theirs.is_wanted.raise();
+                let asked = P::now();
+                let had = theirs.lock.lock();
+                let waited_ns = P::now().ns_since(asked);
+                drop(had);
                 theirs.is_resolved.raise();
+                waited_ns
             };
             let high = executor.spawn_in(high, cpu, None, waits)?;
             {
                 let _held = ours.lock.lock();
                 ours.is_held.raise();
+                // Else it might be free again before it is asked for, and nothing be inverted.
+                ours.is_wanted.wait();
             }
             Ok::<_, BenchError>((medium, high))
         })?;
         let (medium, high) = begun.join().map_err(BenchError::task)??;
-        high.join().map_err(BenchError::task)?;
-        medium.join().map_err(BenchError::task)
+        let waited_ns = high.join().map_err(BenchError::task)?;
+        medium.join().map_err(BenchError::task)?;
+        Ok(waited_ns)
     }
 }
 
@@ -140,30 +159,53 @@ impl PiBench {
         let groups = self.groups.map_or(ground.usable.len(), NonZeroUsize::get);
         let rounds = self.rounds.get();
         let failed = Arc::new(Lock::<P, Option<BenchError>>::new(None));
-        let begin = P::now();
+        let gate = Arc::new(Gate::<P>::new(groups));
+        let waits = Arc::new(Lock::<P, _>::new(Spells::recorder()));
         let mut drivers = Vec::with_capacity(groups);
         for (number, cpu) in ground.usable.iter().cycle().take(groups).enumerate() {
             let cpus = CpuSet::from_iter([cpu]);
             let cpu = executor.index().choice(&cpus)?;
             let group = Group { executor: Arc::clone(&executor), priorities, cpu };
-            let failed = Arc::clone(&failed);
+            let (failed, theirs) = (Arc::clone(&failed), Arc::clone(&gate));
+            let waits = Arc::clone(&waits);
             let spec = ThreadSpec {
                 name: format!("group-{number}"),
                 affinity: Some(cpus),
                 ..ThreadSpec::default()
             };
             let drive = move || {
+                if !theirs.pass() {
+                    return;
+                }
+                let mut waited = Spells::recorder();
                 for _ in 0..rounds {
-                    if let Err(error) = group.round() {
-                        *failed.lock() = Some(error);
-                        return;
+                    match group.round() {
+                        Ok(waited_ns) => waited.saturating_record(waited_ns),
+                        Err(error) => {
+                            *failed.lock() = Some(error);
+                            break;
+                        }
                     }
                 }
+                drop(group);
+                theirs.leave();
+                waits.lock().add(&waited).expect("it grows as it must");
             };
-            drivers.push(P::spawn(spec, Box::new(drive))?);
+            match P::spawn(spec, Box::new(drive)) {
+                Ok(driver) => drivers.push(driver),
+                Err(error) => {
+                    gate.give_up();
+                    drivers.into_iter().for_each(ThreadHandle::join);
+                    return Err(error.into());
+                }
+            }
         }
-        drivers.into_iter().for_each(ThreadHandle::join);
+        gate.wait_for_all();
+        let begin = P::now();
+        gate.open();
+        gate.wait_until_left();
         let elapsed_ns = P::now().ns_since(begin).max(1);
+        drivers.into_iter().for_each(ThreadHandle::join);
         ground::released::<P, _>(&executor);
         if let Some(error) = failed.lock().take() {
             return Err(error);
@@ -174,6 +216,7 @@ impl PiBench {
             rung: self.footing.rung.to_string(),
             groups,
             rounds_per_group: rounds,
+            waits: Spells::of(&waits.lock()),
             inversions_per_sec: (groups as u64 * rounds) as f64 * 1e9 / elapsed_ns as f64,
             notes,
         })

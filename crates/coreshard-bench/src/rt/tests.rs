@@ -38,6 +38,7 @@ fn every_rung_of_the_index_is_measured_in_every_run() {
         let range = [cell.ops_per_sec_min, cell.ops_per_sec, cell.ops_per_sec_max];
         assert!(range[0] > 0.0 && range.is_sorted(), "{cell:?}");
         assert!(cell.find_ns > 0.0 && cell.bytes > 0, "{cell:?}");
+        assert_eq!(cell.each_run.len(), 3);
     }
     assert_eq!(results.results[0].over_first, 1.0);
     let none = IndexBench { rungs: Vec::new(), ..bench };
@@ -91,6 +92,11 @@ fn cyclic_counts_every_wake_up_and_has_the_keys_of_cyclictest() {
     }
 }
 
+fn are_spells(spells: &Spells, number: u64) {
+    assert_eq!((spells.number, spells.by_ns.values().sum::<u64>()), (number, number));
+    assert!([20, spells.p50_ns, spells.p99_ns, spells.max_ns].is_sorted(), "{spells:?}");
+}
+
 #[test]
 fn inversions_are_resolved_or_priorities_are_named_as_missing() {
     let bench = PiBench {
@@ -99,7 +105,10 @@ fn inversions_are_resolved_or_priorities_are_named_as_missing() {
         rounds: NonZeroU64::new(20).unwrap(),
     };
     match bench.run::<Host>(&host()) {
-        Ok(results) => assert!(results.inversions_per_sec > 0.0 && results.groups == 2),
+        Ok(results) => {
+            assert!(results.inversions_per_sec > 0.0 && results.groups == 2);
+            are_spells(&results.waits, 2 * 20);
+        }
         Err(error) => assert!(error.to_string().contains("RLIMIT_RTPRIO"), "{error}"),
     }
     let low = coreshard_rt::Priority::new(2).unwrap();
@@ -121,4 +130,5 @@ fn all_frames_are_transcoded() {
     assert_eq!((results.frames, results.tasks), (10, 10 * 3 * 4));
     assert!(results.frames_per_sec > 0.0);
     assert!(results.work_share > 0.0, "{results:?}");
+    are_spells(&results.frame_times, 10);
 }

@@ -11,12 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, Padded, Parker, PerCpuCounter, RealTime};
+use coreshard_platform::{AtomicInt, Lock, Padded, Parker, PerCpuCounter, RealTime, Time};
 use coreshard_rt::{CpuChoice, Executor};
 use coreshard_topology::CpuId;
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::ground::{self, Footing, executor};
+use super::spell::Spells;
 use crate::error::BenchError;
 use crate::queue::Ground;
 
@@ -80,6 +82,9 @@ pub struct TranscodeResults {
     pub between_tasks_ns: f64,
     /// What a reader must know, one sentence each.
     pub notes: Vec<String>,
+    /// How long a frame took from its begin to its last slice's end.
+    #[serde(default)]
+    pub frame_times: Spells,
 }
 
 struct Shared<P: RealTime, W> {
@@ -104,12 +109,14 @@ struct Instance<P: RealTime> {
     /// Frames that were begun.
     begun: P::AtomicU64,
     finished: P::AtomicU64,
+    frame_times: Lock<P, Histogram<u64>>,
 }
 
 /// A frame under way: how many of its slices are.
 struct Frame<P: RealTime> {
     instance: Arc<Padded<Instance<P>>>,
     slices: P::AtomicU32,
+    begun: Time,
 }
 
 impl TranscodeBench {
@@ -137,6 +144,7 @@ impl TranscodeBench {
                 allowed: executor.index().choice(&group.iter().copied().collect())?,
                 begun: P::AtomicU64::new(0),
                 finished: P::AtomicU64::new(0),
+                frame_times: Lock::new(Spells::recorder()),
             })));
         }
         let has_priorities = executor.has_priorities();
@@ -177,6 +185,10 @@ impl TranscodeBench {
         let frames = self.frames.get() * instances as u64;
         let used = instances.min(groups.len()) * per_instance;
         let whole_ns = elapsed_ns as f64 * used as f64;
+        let mut frame_times = Spells::recorder();
+        for instance in &all {
+            frame_times.add(&*instance.frame_times.lock()).expect("it grows as it must");
+        }
         let (work_ns, tasks) = (shared.work_ns.sum() as f64, shared.tasks.sum());
         Ok(TranscodeResults {
             machine: ground.name.clone(),
@@ -189,6 +201,7 @@ impl TranscodeBench {
             tasks,
             frames_per_sec: frames as f64 * 1e9 / elapsed_ns as f64,
             work_share: work_ns / whole_ns,
+            frame_times: Spells::of(&frame_times),
             between_tasks_ns: (whole_ns - work_ns) / tasks.max(1) as f64,
             notes,
         })
@@ -214,6 +227,7 @@ impl<P: RealTime, W: Pipeline> Shared<P, W> {
         let frame = Arc::new(Frame {
             instance: Arc::clone(instance),
             slices: P::AtomicU32::new(slices as u32),
+            begun: P::now(),
         });
         for slice in 0..slices {
             let begun = self.pipeline.begin(instance.number, number, slice);
@@ -232,6 +246,8 @@ impl<P: RealTime, W: Pipeline> Shared<P, W> {
             if stage + 1 < shared.pipeline.stages() {
                 shared.stage(frame, stage + 1, slice);
             } else if frame.slices.fetch_sub(1, AcqRel) == 1 {
+                let took_ns = P::now().ns_since(frame.begun);
+                frame.instance.frame_times.lock().saturating_record(took_ns);
                 shared.finished(&frame.instance);
             }
         };

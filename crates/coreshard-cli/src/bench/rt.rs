@@ -6,10 +6,11 @@ mod latency;
 mod pi;
 mod transcode;
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use coreshard_bench::rt::Footing;
+use coreshard_bench::rt::{CyclicResults, Footing, PiResults, TranscodeResults};
 use coreshard_bench::{BenchError, Ground, Progress};
 use coreshard_report::json;
 use coreshard_rt::{Priority, Rung};
@@ -52,9 +53,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// Where the benchmark runs; without a machine, on this one.
+/// Where the benchmark runs, and how much of that it uses; without a machine, on this one.
 #[derive(Debug, clap::Args)]
 struct WhereArgs {
+    /// Use the first N CPUs alone
+    #[arg(long, value_name = "N")]
+    cpus: Option<NonZeroUsize>,
+
     /// Simulate a machine: a preset's name (such as xeon-hcc-2s), or a file (.toml)
     #[arg(long, value_name = "NAME|FILE")]
     machine: Option<String>,
@@ -66,6 +71,10 @@ struct WhereArgs {
     /// Whose costs apply: futex (a program on that machine), or in-kernel (no system calls)
     #[arg(long, value_name = "PROFILE", default_value_t = Profile::Futex, requires = "machine")]
     costs: Profile,
+
+    /// Show N of the lines that simulated CPUs take from one another
+    #[arg(long, value_name = "N", requires = "machine")]
+    c2c: Option<usize>,
 }
 
 impl WhereArgs {
@@ -75,7 +84,36 @@ impl WhereArgs {
 
     /// A simulation of the machine with these options.
     fn simulation<'machine>(&self, machine: &'machine Machine) -> Simulation<'machine> {
-        Simulation::new(machine).seed(self.seed).profile(self.costs)
+        let simulation = Simulation::new(machine).seed(self.seed).profile(self.costs);
+        simulation.record_lines(self.c2c.is_some())
+    }
+
+    /// This machine as far as it is to be used, and what to say of it.
+    fn here(&self) -> anyhow::Result<(Ground, Vec<String>)> {
+        let machine = MachineArgs { machine: None, sysfs: None, hwloc_xml: None }.read()?;
+        let Site { ground, mut notes, .. } = Site::here(machine);
+        let ground = self.cut(ground)?;
+        notes.extend(other_load(ground.usable.len()));
+        Ok((ground, notes))
+    }
+
+    /// A simulated machine as far as it is to be used.
+    fn ground(&self, machine: &Machine) -> anyhow::Result<Ground> {
+        self.cut(simulated::ground(machine))
+    }
+
+    fn cut(&self, ground: Ground) -> anyhow::Result<Ground> {
+        let Some(cpus) = self.cpus else { return Ok(ground) };
+        let usable = ground.usable.iter().take(cpus.get()).collect();
+        let topology: Topology = ground.topology.restrict(&usable)?;
+        Ok(Ground { topology, usable, ..ground })
+    }
+
+    /// The lines of a run that recorded them, as many as are to be shown.
+    fn lines<R>(&self, run: &mut Run<R>) -> Option<String> {
+        let mut report = run.lines.take()?;
+        report.lines.truncate(self.c2c?);
+        Some(report.to_string())
     }
 
     /// What a reader must know of a simulated run.
@@ -85,22 +123,6 @@ impl WhereArgs {
             self.costs, self.seed, run.summary.virtual_ns, run.summary.trace_hash
         )
     }
-}
-
-/// This machine, and what to say of it.
-fn here() -> anyhow::Result<(Ground, Vec<String>)> {
-    let machine = MachineArgs { machine: None, sysfs: None, hwloc_xml: None }.read()?;
-    let Site { ground, mut notes, .. } = Site::here(machine);
-    notes.extend(other_load(ground.usable.len()));
-    Ok((ground, notes))
-}
-
-/// The cut of a simulated machine to its first CPUs, so that a smaller run is possible.
-fn first_cpus(ground: Ground, cpus: Option<usize>) -> anyhow::Result<Ground> {
-    let Some(cpus) = cpus else { return Ok(ground) };
-    let usable = ground.usable.iter().take(cpus).collect();
-    let topology: Topology = ground.topology.restrict(&usable)?;
-    Ok(Ground { topology, usable, ..ground })
 }
 
 /// A bar, seen from inside a simulation.
@@ -155,45 +177,71 @@ impl FootingArgs {
     }
 }
 
-/// Measures each rung on the ground, on this machine or in a simulation of its own, and hands the
-/// lines of each simulation on.
-fn each_rung<R>(
-    place: &WhereArgs,
-    cpus: Option<usize>,
-    footing: &FootingArgs,
-    lines: Option<usize>,
-    here_run: impl Fn(&Ground, Footing) -> Result<R, BenchError>,
-    sim_run: impl Fn(&Ground, Footing) -> Result<R, BenchError>,
-    note: impl Fn(&mut R, Vec<String>),
-) -> anyhow::Result<Vec<R>> {
-    let footings = footing.each();
-    let mut all = Vec::with_capacity(footings.len());
-    let Some(machine) = place.simulated()? else {
-        let (ground, notes) = here()?;
-        let ground = first_cpus(ground, cpus)?;
-        let _awake = latency::hold();
+/// What the benchmarks take that measure one rung after the other.
+#[derive(Debug, clap::Args)]
+struct RungsArgs {
+    #[command(flatten)]
+    footing: FootingArgs,
+
+    #[command(flatten)]
+    place: WhereArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl RungsArgs {
+    /// Measures each rung on the ground, on this machine or in a simulation of its own, and shows the
+    /// lines of each simulation.
+    fn measure<R: Noted>(
+        &self,
+        here: impl Fn(&Ground, Footing) -> Result<R, BenchError>,
+        simulated: impl Fn(&Ground, Footing) -> Result<R, BenchError>,
+    ) -> anyhow::Result<Vec<R>> {
+        let footings = self.footing.each();
+        let mut all = Vec::with_capacity(footings.len());
+        let Some(machine) = self.place.simulated()? else {
+            let (ground, notes) = self.place.here()?;
+            let _awake = latency::hold();
+            for footing in footings {
+                let mut results = here(&ground, footing)?;
+                results.notes().splice(0..0, notes.iter().cloned());
+                all.push(results);
+            }
+            return Ok(all);
+        };
+        let ground = self.place.ground(&machine)?;
         for footing in footings {
-            let mut results = here_run(&ground, footing)?;
-            note(&mut results, notes.clone());
+            let simulation = self.place.simulation(&machine);
+            let mut run = simulation.run(|| simulated(&ground, footing))?;
+            let said = self.place.note(&run);
+            if let Some(lines) = self.place.lines(&mut run) {
+                self.output.show(&format!("rung {}\n{lines}\n", footing.rung))?;
+            }
+            let mut results = run.value?;
+            results.notes().insert(0, said);
             all.push(results);
         }
-        return Ok(all);
-    };
-    let ground = first_cpus(simulated::ground(&machine), cpus)?;
-    for footing in footings {
-        let simulation = place.simulation(&machine).record_lines(lines.is_some());
-        let run = simulation.run(|| sim_run(&ground, footing))?;
-        let said = place.note(&run);
-        let mut results = run.value?;
-        note(&mut results, vec![said]);
-        if let (Some(lines), Some(mut report)) = (lines, run.lines) {
-            report.lines.truncate(lines);
-            output::print(&format!("rung {}\n{report}\n", footing.rung))?;
-        }
-        all.push(results);
+        Ok(all)
     }
-    Ok(all)
 }
+
+/// Results with sentences that a reader must know.
+trait Noted {
+    fn notes(&mut self) -> &mut Vec<String>;
+}
+
+macro_rules! noted {
+    ($($results:ty),+) => {
+        $(impl Noted for $results {
+            fn notes(&mut self) -> &mut Vec<String> {
+                &mut self.notes
+            }
+        })+
+    };
+}
+
+noted!(CyclicResults, PiResults, TranscodeResults);
 
 /// Where results go besides the terminal.
 #[derive(Debug, clap::Args)]
@@ -201,6 +249,17 @@ struct OutputArgs {
     /// Write the results as JSON; with "-" to standard output, and nothing else there
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
+
+    /// Write a page with the results, and pictures of their distributions
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// The files that results go to.
+struct Output {
+    is_stdout: bool,
+    json: Option<Destination>,
+    html: Option<Destination>,
 }
 
 impl OutputArgs {
@@ -208,29 +267,51 @@ impl OutputArgs {
         self.json.as_deref() == Some(Path::new("-"))
     }
 
-    /// Finds out whether the file can be written, before anything is measured.
-    fn open(&self) -> anyhow::Result<Option<Destination>> {
-        let path = self.json.as_deref().filter(|_| !self.is_stdout());
-        path.map(Destination::open).transpose()
+    /// Shows what is not of the results, beside JSON on standard output on the other one.
+    fn show(&self, text: &str) -> anyhow::Result<()> {
+        if self.is_stdout() {
+            output::warn(text);
+            return Ok(());
+        }
+        output::print(text)
     }
 
+    /// Finds out whether the files can be written, before anything is measured.
+    fn open(&self) -> anyhow::Result<Output> {
+        let is_stdout = self.is_stdout();
+        let open = |path: Option<&Path>| path.map(Destination::open).transpose();
+        Ok(Output {
+            is_stdout,
+            json: open(self.json.as_deref().filter(|_| !is_stdout))?,
+            html: open(self.html.as_deref())?,
+        })
+    }
+}
+
+impl Output {
     fn write(
-        &self,
-        file: Option<Destination>,
+        self,
         results: &impl serde::Serialize,
         table: &str,
+        page: impl FnOnce() -> String,
     ) -> anyhow::Result<()> {
-        if self.is_stdout() {
+        if self.is_stdout {
             let mut text = Vec::new();
             json::write(results, &mut text)?;
-            return output::print(&String::from_utf8(text)?);
+            output::print(&String::from_utf8(text)?)?;
+        } else {
+            output::print(table)?;
         }
-        output::print(table)?;
-        if let Some(file) = file {
-            let path = file.path().to_owned();
+        let mut written = Vec::new();
+        if let Some(file) = self.json {
+            written.push(file.path().to_owned());
             file.write(|out| json::write(results, out))?;
-            said(&path);
         }
+        if let Some(file) = self.html {
+            written.push(file.path().to_owned());
+            file.write(|out| out.write_all(page().as_bytes()))?;
+        }
+        written.iter().for_each(|path| said(path));
         Ok(())
     }
 }

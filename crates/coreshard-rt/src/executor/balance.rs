@@ -1,7 +1,7 @@
 //! Which CPU runs which task: push and pull. `README.md` has the protocol.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use coreshard_platform::{AtomicInt, RealTime};
 use coreshard_topology::CpuId;
@@ -27,7 +27,7 @@ impl<P: RealTime> Shared<P> {
     pub(super) fn place(&self, mut task: Task, near: CpuId) {
         let level = task.priority.level();
         let mut tries = 0;
-        while let Some((cpu, _)) = self.index.find(level, &task.allowed, near) {
+        while let Some(cpu) = self.taker(level, &task.allowed, near) {
             tries += 1;
             self.most_tries(tries);
             match self.start_on(cpu, task, false) {
@@ -46,7 +46,7 @@ impl<P: RealTime> Shared<P> {
         // before is found here: see "At rest" in the index's README.
         P::fence();
         let near = self.cpus[home].id;
-        while let Some((cpu, _)) = self.index.find(level, &allowed, near) {
+        while let Some(cpu) = self.taker(level, &allowed, near) {
             tries += 1;
             self.most_tries(tries);
             let Some(task) = self.take_back(home, |state| state.waiting.take_id(priority, id))
@@ -65,6 +65,20 @@ impl<P: RealTime> Shared<P> {
         }
     }
 
+    /// The CPU that runs the least important work below `level`; or else, where tasks of equal priority
+    /// take turns, the one at `level` where the fewest do.
+    fn taker(&self, level: Level, allowed: &CpuChoice, near: CpuId) -> Option<CpuId> {
+        if let Some((cpu, _)) = self.index.find(level, allowed, near) {
+            return Some(cpu);
+        }
+        let most = self.options.round_robin?.get();
+        let (equal, _) = self.index.find_all(level.above(), allowed)?;
+        let turns = |cpu| (self.cpus[self.place_of(cpu)].turns_taken(), cpu != near);
+        let equal = self.index.cpus_of(&equal);
+        let fewest = equal.iter().map(|cpu| (turns(cpu), cpu)).min_by_key(|it| it.0)?;
+        Some(fewest.1).filter(|_| fewest.0.0 < most)
+    }
+
     /// Begins a task on a CPU, or gives it back where that runs something as important by now.
     fn start_on(&self, cpu: CpuId, task: Task, pulled: bool) -> Option<Task> {
         let cpu = &self.cpus[self.place_of(cpu)];
@@ -73,7 +87,7 @@ impl<P: RealTime> Shared<P> {
             state.stats.too_late += 1;
             return Some(task);
         }
-        let lane = state.assign(task);
+        let lane = state.assign(task, None);
         state.stats.pulled += u64::from(pulled);
         state.publish();
         drop(state);
@@ -95,7 +109,7 @@ impl<P: RealTime> Shared<P> {
         let cpu = &self.cpus[home];
         let mut state = cpu.lock();
         if state.takes(task.priority) {
-            let lane = state.assign(task);
+            let lane = state.assign(task, None);
             state.publish();
             drop(state);
             lane.parker.unpark();
@@ -125,8 +139,9 @@ impl<P: RealTime> Shared<P> {
         let top = u32::from(state.waiting.top().get());
         let cpu = &self.cpus[place];
         if cpu.top_waiting.load(Relaxed) != top {
-            // Release: who sees it sees that this CPU is its peer. The lock has one writer at a time.
-            cpu.top_waiting.store(top, Release);
+            // Release: who sees it sees that this CPU is its peer. SeqCst: in one order with the index's
+            // words (its README, "At rest"). The lock has one writer at a time.
+            cpu.top_waiting.store(top, SeqCst);
         }
     }
 
@@ -146,18 +161,18 @@ impl<P: RealTime> Shared<P> {
     pub(super) fn leave(&self, place: usize, level: Level, own: Option<&Arc<Lane<P>>>) -> LaneGoes {
         let cpu = &self.cpus[place];
         let mut state = cpu.lock();
+        let before = state.floor();
         if let Some(own) = own {
-            let lane = &mut state.lanes[level.index()];
-            if !lane.as_ref().is_some_and(|lane| Arc::ptr_eq(lane, own)) {
+            let lanes = &mut state.lanes[level.index()];
+            let Some(lane) = lanes.iter_mut().find(|lane| Arc::ptr_eq(&lane.lane, own)) else {
                 // The watchdog has put another one in its place, and has counted the task out.
                 return LaneGoes::Home;
-            }
-            state.running[level.index()] = None;
+            };
+            lane.running = None;
         }
         state.leave(level);
-        let woken = self.next_here(place, &mut state);
-        let now = state.level();
-        let may_pull = state.online && now < level;
+        let woken = self.next_here(place, &mut state, own);
+        let may_pull = state.online && state.floor() < before;
         drop(state);
         let goes = match (&woken, own) {
             (Some(lane), Some(own)) if Arc::ptr_eq(lane, own) => LaneGoes::On,
@@ -174,15 +189,20 @@ impl<P: RealTime> Shared<P> {
     }
 
     /// Assigns the most important task that waits at a CPU, if it can begin, and tells the index.
-    fn next_here(&self, place: usize, state: &mut CpuState<P>) -> Option<Arc<Lane<P>>> {
+    fn next_here(
+        &self,
+        place: usize,
+        state: &mut CpuState<P>,
+        own: Option<&Arc<Lane<P>>>,
+    ) -> Option<Arc<Lane<P>>> {
         let here = self.cpus[place].id;
-        let level = state.level();
+        let floor = state.floor();
         let next = if state.online {
-            state.waiting.take(level, |task| self.index.is_allowed(&task.allowed, here))
+            state.waiting.take(floor, |task| self.index.is_allowed(&task.allowed, here))
         } else {
             None
         };
-        let lane = next.map(|task| state.assign(task));
+        let lane = next.map(|task| state.assign(task, own));
         if lane.is_some() {
             self.publish_waiting(place, state);
         }
@@ -193,7 +213,7 @@ impl<P: RealTime> Shared<P> {
     /// A CPU has come down without one of its lanes' being done.
     pub(super) fn take_waiting(&self, place: usize) {
         let mut state = self.cpus[place].lock();
-        let lane = self.next_here(place, &mut state);
+        let lane = self.next_here(place, &mut state, None);
         drop(state);
         if let Some(lane) = lane {
             lane.parker.unpark();
@@ -211,7 +231,7 @@ impl<P: RealTime> Shared<P> {
                 if !state.online {
                     return;
                 }
-                state.level()
+                state.floor()
             };
             // The level was published before this look, with a fence.
             let Some(from) = self.most_urgent(place, level, &passed) else { return };

@@ -1,6 +1,7 @@
 //! Describing an executor, and what it lacks.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ const STACK_BYTES: usize = 256 << 10;
 
 #[derive(Clone, Debug)]
 pub(super) struct Options {
-    pub(super) round_robin: bool,
+    /// How many tasks of equal priority take turns on a CPU.
+    pub(super) round_robin: Option<NonZeroUsize>,
     pub(super) stack_bytes: usize,
     pub(super) budget: Option<Duration>,
     pub(super) watchdog_period: Option<Duration>,
@@ -84,7 +86,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
             lock_memory: false,
             priorities: Vec::new(),
             options: Options {
-                round_robin: false,
+                round_robin: None,
                 stack_bytes: STACK_BYTES,
                 budget: None,
                 watchdog_period: Some(Duration::from_millis(10)),
@@ -108,11 +110,17 @@ impl<P: RealTime> ExecutorBuilder<P> {
         self
     }
 
-    /// Whether tasks of equal priority on one CPU take turns (SCHED_RR) where threads of their own run
-    /// them, as periodic ones do. By default first come, first served.
+    /// Lets tasks of equal priority take turns (SCHED_RR): up to `tasks` of them are begun on a CPU at
+    /// once, each on a thread of its own, and the kernel gives each its slice
+    /// (`/proc/sys/kernel/sched_rr_timeslice_ms`). Periodic tasks of that priority take turns with them.
+    /// By default (SCHED_FIFO) a task that has begun is not interrupted by others of its priority.
+    ///
+    /// A task still begins where lower work runs, if there is such a CPU; else on the CPU where the
+    /// fewest of its priority take turns. It stays there, so with long tasks one CPU may be done before
+    /// another.
     #[must_use]
-    pub fn round_robin(mut self, round_robin: bool) -> Self {
-        self.options.round_robin = round_robin;
+    pub fn round_robin(mut self, tasks: NonZeroUsize) -> Self {
+        self.options.round_robin = Some(tasks);
         self
     }
 
@@ -194,7 +202,10 @@ impl<P: RealTime> ExecutorBuilder<P> {
         cpus.iter().enumerate().for_each(|(place, cpu)| places[cpu.index()] = Some(place));
         let admitted = Admitted::new(cpus.len(), options.utilisation_limit);
         let shared = Arc::new(Shared {
-            cpus: seats.into_iter().map(|seat| Padded::new(Cpu::new(seat, cpus.len()))).collect(),
+            cpus: seats
+                .into_iter()
+                .map(|seat| Padded::new(Cpu::new(seat, cpus.len(), options.round_robin.is_some())))
+                .collect(),
             index,
             places: places.into(),
             options,

@@ -1,10 +1,10 @@
 //! One CPU of an executor: what runs there, what waits there, and its lanes.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, Padded, Parker, RealTime, ThreadId};
+use coreshard_platform::{AtomicInt, Lock, Padded, Parker, Platform, RealTime, ThreadId};
 use coreshard_topology::CpuId;
 
 use super::periodic::Job;
@@ -60,6 +60,22 @@ pub(super) struct Running {
     pub(super) budget: Option<Duration>,
 }
 
+/// A lane in its place, and what it runs.
+pub(super) struct Place<P: RealTime> {
+    pub(super) lane: Arc<Lane<P>>,
+    pub(super) running: Option<Running>,
+}
+
+impl<P: RealTime> Place<P> {
+    pub(super) fn new(lane: Arc<Lane<P>>) -> Self {
+        Self { lane, running: None }
+    }
+}
+
+/// How many lanes of a CPU's level are taken, for those who look for a CPU at that level. Written under
+/// the CPU's lock.
+type Turns<P> = Arc<Padded<<P as Platform>::AtomicU32>>;
+
 /// What has happened on a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -82,10 +98,10 @@ pub(super) struct CpuState<P: RealTime> {
     begun: Box<[u16]>,
     active: Levels,
     pub(super) waiting: Waiting,
-    /// By level.
-    pub(super) lanes: Vec<Option<Arc<Lane<P>>>>,
-    /// By level.
-    pub(super) running: Vec<Option<Running>>,
+    /// By level: one, or as many as take turns.
+    pub(super) lanes: Vec<Vec<Place<P>>>,
+    /// Where tasks of equal priority take turns.
+    turns: Option<Turns<P>>,
     /// Activations of periodic tasks.
     pub(super) jobs: Vec<Job>,
     /// The CPUs whose `peers` name this one.
@@ -102,17 +118,19 @@ pub(super) struct Cpu<P: RealTime> {
     /// One bit for each place at which a task has ever waited that might run here: where this CPU looks
     /// when it comes down. One set for the whole machine would be a line that all CPUs write.
     pub(super) peers: Padded<Box<[P::AtomicU64]>>,
+    turns: Option<Turns<P>>,
 }
 
 impl<P: RealTime> Cpu<P> {
-    pub(super) fn new(seat: Seat<P>, cpus: usize) -> Self {
+    pub(super) fn new(seat: Seat<P>, cpus: usize, take_turns: bool) -> Self {
+        let turns = take_turns.then(|| Arc::new(Padded::new(P::AtomicU32::new(0))));
         let state = CpuState {
             online: true,
             begun: vec![0; Level::COUNT].into(),
             active: Levels::default(),
             waiting: Waiting::new(),
-            lanes: (0..Level::COUNT).map(|_| None).collect(),
-            running: vec![None; Level::COUNT],
+            lanes: (0..Level::COUNT).map(|_| Vec::new()).collect(),
+            turns: turns.clone(),
             jobs: Vec::new(),
             reached: CpuChoice::EMPTY,
             stats: CpuStats::default(),
@@ -123,7 +141,14 @@ impl<P: RealTime> Cpu<P> {
             state: InheritMutex::new(state),
             top_waiting: Padded::new(P::AtomicU32::new(0)),
             peers: Padded::new((0..cpus.div_ceil(64)).map(|_| P::AtomicU64::new(0)).collect()),
+            turns,
         }
+    }
+
+    /// How many lanes of the CPU's level are taken; all of them, where nobody takes turns.
+    pub(super) fn turns_taken(&self) -> usize {
+        // SeqCst: after what the caller published, as a search of the index.
+        self.turns.as_ref().map_or(usize::MAX, |turns| turns.load(SeqCst) as usize)
     }
 
     #[track_caller]
@@ -145,9 +170,26 @@ impl<P: RealTime> CpuState<P> {
         self.active.highest()
     }
 
-    /// Whether a task of `priority` would be run at once.
+    /// Whether a task of `priority` would be run at once, or by turns with others of its priority.
     pub(super) fn takes(&self, priority: Priority) -> bool {
-        self.online && self.level() < priority.level()
+        self.online && self.floor() < priority.level()
+    }
+
+    /// The level above which a task may begin here: the CPU's, or one below it where a task of the same
+    /// priority can take turns with those that are there.
+    pub(super) fn floor(&self) -> Level {
+        let level = self.level();
+        let has_turn = self.turns.is_some() && self.free_lane(level, None).is_some();
+        if has_turn { Level::from_index(level.index() - 1) } else { level }
+    }
+
+    /// The place of a lane of `level` that has no task: that of `own`, where it is one.
+    fn free_lane(&self, level: Level, own: Option<&Arc<Lane<P>>>) -> Option<usize> {
+        let lanes = &self.lanes[level.index()];
+        let is_own = |place: &Place<P>| own.is_some_and(|own| Arc::ptr_eq(own, &place.lane));
+        let is_free = |place: &Place<P>| place.running.is_none();
+        let own = lanes.iter().position(|place| is_free(place) && is_own(place));
+        own.or_else(|| lanes.iter().position(is_free))
     }
 
     /// Counts a task that begins.
@@ -165,22 +207,37 @@ impl<P: RealTime> CpuState<P> {
         }
     }
 
+    /// Whether one task alone is begun and not over at a level.
+    pub(super) fn is_alone(&self, level: Level) -> bool {
+        self.begun[level.index()] == 1
+    }
+
     /// Tells the index at which level this CPU is.
     pub(super) fn publish(&mut self) {
         if self.online {
             let level = self.level();
+            if let Some(turns) = &self.turns {
+                let lanes = self.lanes[level.index()].iter();
+                let taken = lanes.filter(|place| place.running.is_some()).count() as u32;
+                if turns.load(Relaxed) != taken {
+                    // SeqCst: before this CPU's look at what waits elsewhere.
+                    turns.store(taken, SeqCst);
+                }
+            }
             self.seat.set(level);
         }
     }
 
-    /// Gives a task to its lane. Whoever called wakes the lane, after the lock.
-    pub(super) fn assign(&mut self, task: Task) -> Arc<Lane<P>> {
+    /// Gives a task to a lane, to `own` if it can. Whoever called wakes the lane, after the lock.
+    pub(super) fn assign(&mut self, task: Task, own: Option<&Arc<Lane<P>>>) -> Arc<Lane<P>> {
         let level = task.priority.level();
+        let free = self.free_lane(level, own);
+        let free = free.expect("a priority has its lanes before a task of it is accepted");
         self.enter(level);
         self.stats.started += 1;
-        self.running[level.index()] = Some(Running { id: task.id, budget: task.budget });
-        let lane = self.lanes[level.index()].as_ref().map(Arc::clone);
-        let lane = lane.expect("a priority has its lanes before a task of it is accepted");
+        let place = &mut self.lanes[level.index()][free];
+        place.running = Some(Running { id: task.id, budget: task.budget });
+        let lane = Arc::clone(&place.lane);
         *lane.order.lock() = Order::Run(task);
         lane
     }

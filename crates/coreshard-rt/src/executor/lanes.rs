@@ -1,5 +1,6 @@
 //! The threads of an executor: one for each CPU and priority in use.
 
+use std::num::NonZeroUsize;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -8,7 +9,7 @@ use coreshard_platform::{AtomicInt, Policy, RealTime, ThreadSpec};
 
 use super::Shared;
 use super::balance::LaneGoes;
-use super::cpu::{Lane, Order};
+use super::cpu::{Lane, Order, Place};
 use crate::error::RtError;
 use crate::level::Priority;
 
@@ -22,10 +23,11 @@ impl<P: RealTime> Shared<P> {
             return Ok(());
         }
         let _preparing = self.preparing.lock();
+        let lanes = self.options.round_robin.map_or(1, NonZeroUsize::get);
         for place in 0..self.cpus.len() {
-            if self.cpus[place].lock().lanes[level].is_none() {
+            while self.cpus[place].lock().lanes[level].len() < lanes {
                 let lane = self.new_lane(place, priority)?;
-                self.cpus[place].lock().lanes[level] = Some(lane);
+                self.cpus[place].lock().lanes[level].push(Place::new(lane));
             }
         }
         word.fetch_or(bit, Release);
@@ -50,8 +52,8 @@ impl<P: RealTime> Shared<P> {
     pub(super) fn policy_of(&self, priority: Priority) -> Policy {
         match (self.has_priorities, self.options.round_robin) {
             (false, _) => Policy::Normal,
-            (true, false) => Policy::Fifo(priority.get()),
-            (true, true) => Policy::RoundRobin(priority.get()),
+            (true, None) => Policy::Fifo(priority.get()),
+            (true, Some(_)) => Policy::RoundRobin(priority.get()),
         }
     }
 

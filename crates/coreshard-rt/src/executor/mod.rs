@@ -318,8 +318,8 @@ impl<P: RealTime> Shared<P> {
         self.ends.fetch_or(1, AcqRel);
         P::wake_all(&raw const self.ends);
         for cpu in &*self.cpus {
-            let lanes: Vec<_> = cpu.lock().lanes.iter_mut().filter_map(Option::take).collect();
-            lanes.iter().for_each(|lane| lane.end());
+            let lanes: Vec<_> = cpu.lock().lanes.iter_mut().flat_map(std::mem::take).collect();
+            lanes.iter().for_each(|place| place.lane.end());
         }
         loop {
             let threads = std::mem::take(&mut *self.threads.lock());
@@ -336,7 +336,7 @@ impl<P: RealTime> Drop for Executor<P> {
         let this = P::this_thread();
         let is_own = self.shared.cpus.iter().any(|cpu| {
             let state = cpu.lock();
-            state.lanes.iter().flatten().any(|lane| lane.thread() == Some(this))
+            state.lanes.iter().flatten().any(|place| place.lane.thread() == Some(this))
                 || state.jobs.iter().any(|job| job.thread == this)
         });
         let shared = Arc::clone(&self.shared);

@@ -276,7 +276,11 @@ impl<P: RealTime> Executor<P> {
             theirs.over.store(1, Release);
             P::wake_all(&raw const theirs.over);
         };
-        shared.periodics.lock().push(Arc::clone(&control));
+        {
+            let mut periodics = shared.periodics.lock();
+            periodics.retain(|control| control.over.load(Relaxed) == 0);
+            periodics.push(Arc::clone(&control));
+        }
         let started =
             shared.start_thread(format!("rt-every-{cpu}"), Some(place), policy, Box::new(life));
         if let Err(error) = started {

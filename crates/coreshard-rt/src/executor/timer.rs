@@ -23,6 +23,8 @@ pub(super) struct Timers<P: RealTime> {
     changes: P::AtomicU32,
     is_started: Lock<P, bool>,
     ends: P::AtomicU32,
+    /// 1 once the thread is done with the tasks it had taken out.
+    over: P::AtomicU32,
 }
 
 /// A timer that was set. Dropped, it stays set.
@@ -53,15 +55,21 @@ impl<P: RealTime> Timers<P> {
             changes: P::AtomicU32::new(0),
             is_started: Lock::new(false),
             ends: P::AtomicU32::new(0),
+            over: P::AtomicU32::new(0),
         }
     }
 
-    /// Drops the timers that are set, and ends the thread.
+    /// Drops the timers that are set, and ends the thread. Afterwards each task that was due is accepted:
+    /// one that came later would find no lane.
     pub(super) fn end(&self) {
         let dropped = std::mem::take(&mut *self.pending.lock());
         drop(dropped);
         self.ends.store(1, Release);
         self.tell();
+        let is_started = *self.is_started.lock();
+        while is_started && self.over.load(Acquire) == 0 {
+            P::wait(&self.over, 0, None);
+        }
     }
 
     fn tell(&self) {
@@ -119,6 +127,8 @@ impl<P: RealTime> Shared<P> {
         loop {
             let seen = timers.changes.load(Acquire);
             if timers.ends.load(Acquire) != 0 {
+                timers.over.store(1, Release);
+                P::wake_all(&raw const timers.over);
                 return;
             }
             let now = P::now();

@@ -10,6 +10,7 @@ use coreshard_topology::CpuId;
 
 use super::Shared;
 use super::builder::grants;
+use super::cpu::{Place, Running};
 use crate::error::RtError;
 use crate::level::{Level, Priority};
 
@@ -94,7 +95,7 @@ struct Found {
     thread: ThreadId,
     level: Level,
     budget: Option<Duration>,
-    /// It is the most important one of its CPU.
+    /// It is the most important one of its CPU, alone.
     is_top: bool,
     is_job: bool,
 }
@@ -145,15 +146,17 @@ impl<P: RealTime> Shared<P> {
     fn found_at(&self, place: usize) -> Vec<Found> {
         let state = self.cpus[place].lock();
         let top = state.level();
-        let lanes = state.running.iter().enumerate().filter_map(|(level, running)| {
-            let (running, lane) = ((*running)?, state.lanes[level].as_ref()?);
+        let levels = state.lanes.iter().enumerate();
+        let lanes = levels.flat_map(|(level, lanes)| lanes.iter().map(move |lane| (level, lane)));
+        let lanes = lanes.filter_map(|(level, lane)| {
+            let running = lane.running?;
             let level = Level::from_index(level);
             Some(Found {
                 id: running.id,
-                thread: lane.thread()?,
+                thread: lane.lane.thread()?,
                 level,
                 budget: running.budget,
-                is_top: level == top,
+                is_top: level == top && state.is_alone(level),
                 is_job: false,
             })
         });
@@ -244,19 +247,19 @@ impl<P: RealTime> Shared<P> {
         let fresh = self.new_lane(place, priority);
         let level = task.level.index();
         let mut state = self.cpus[place].lock();
-        let runs = state.running[level].is_some_and(|running| running.id == task.id);
-        match fresh {
-            Ok(lane) if runs => {
-                state.running[level] = None;
-                state.leave(task.level);
+        let is_task = |running: Running| running.id == task.id;
+        let runs = |place: &&mut Place<P>| place.running.is_some_and(is_task);
+        match (fresh, state.lanes[level].iter_mut().find(runs)) {
+            (Ok(lane), Some(place_of_task)) => {
                 // The old one goes home after its task.
-                state.lanes[level] = Some(lane);
+                *place_of_task = Place::new(lane);
+                state.leave(task.level);
                 state.publish();
                 drop(state);
                 self.take_waiting(place);
                 demoted
             }
-            fresh => {
+            (fresh, _) => {
                 drop(state);
                 // Over just then, or there is no lane to take its place: it stays what it was.
                 let _ = P::set_policy(task.thread, self.policy_of(priority));

@@ -1,7 +1,7 @@
 //! The three rungs that keep, for each level, a count of its CPUs and the set of them. They differ in
 //! where these lie; what is done with them is the same.
 
-use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use coreshard_platform::{AtomicInt, ByteAtomics};
 
@@ -61,8 +61,9 @@ impl<P: ByteAtomics, L: Layout<P>> Levels<P, L> {
         let (word, bit) = (place / 64, 1_u64 << (place % 64));
         if let Some(level) = new.map(Level::index) {
             // The mask before the count: Release in the count's SeqCst pairs with the Acquire of a
-            // search's look at the count, so whoever counts this CPU sees its bit.
-            self.layout.mask(level).words[word].fetch_or(bit, Release);
+            // search's look at the count, so whoever counts this CPU sees its bit. So this needs no
+            // order of its own.
+            self.layout.mask(level).words[word].fetch_or(bit, Relaxed);
             self.layout.count(level).fetch_add(1, SeqCst);
             self.occupied.entered(level);
         }

@@ -37,7 +37,6 @@ impl<P: ByteAtomics> Occupied<P> {
         // SeqCst, with the count before it: pairs with `clear_if`, which writes the doubt first and
         // then reads the count. One of the two sees the other; else a level with a CPU in it would
         // lose its bit.
-        P::fence_of_model();
         let seen = word.load(SeqCst);
         if seen & (bit | DOUBT) != bit {
             self.insist(word, bit, seen);
@@ -47,12 +46,13 @@ impl<P: ByteAtomics> Occupied<P> {
     #[cold]
     fn insist(&self, word: &P::AtomicU64, bit: u64, mut seen: u64) {
         while seen & (bit | DOUBT) != bit {
-            match word.compare_exchange(seen, (seen | bit) & !DOUBT, SeqCst, Relaxed) {
+            // SeqCst, also where it fails: somebody else may have set the mark just then, and this CPU
+            // looks at once whether a task waits. With less it could look first (README, "At rest").
+            match word.compare_exchange(seen, (seen | bit) & !DOUBT, SeqCst, SeqCst) {
                 Ok(_) => break,
                 Err(found) => seen = found,
             }
         }
-        P::fence_of_model();
     }
 
     /// The lowest level from `from` on and below `below` whose bit is set. Each call looks afresh: a
@@ -89,7 +89,6 @@ impl<P: ByteAtomics> Occupied<P> {
         if word.compare_exchange(seen, doubted, SeqCst, Relaxed).is_err() {
             return;
         }
-        P::fence_of_model();
         // While the doubt stands all bits count as set, and whoever enters a level takes it away.
         let settled = if is_empty() { doubted & !(bit | DOUBT) } else { doubted & !DOUBT };
         // Failed: somebody entered. Then the bit stays.

@@ -81,16 +81,17 @@ impl<P: ByteAtomics> Group<P> {
         // Pairs with the fence in `raise_bound`: either this look sees the doubt, or that one sees
         // the byte that was written before this fence. Else the bound could be raised above a CPU.
         P::fence();
-        let mut seen = self.summary.bound.load(Relaxed);
+        // SeqCst, also where the exchange fails: if the bound is low enough because somebody else has
+        // lowered it just then, that comes before this CPU's look at what waits (README, "At rest").
+        let mut seen = self.summary.bound.load(SeqCst);
         while seen & BOUND > u64::from(level) || seen & DOUBT != 0 {
             let bound = (seen & BOUND).min(u64::from(level));
             let insisted = seen & !(BOUND | DOUBT) | bound;
-            match self.summary.bound.compare_exchange(seen, insisted, SeqCst, Relaxed) {
+            match self.summary.bound.compare_exchange(seen, insisted, SeqCst, SeqCst) {
                 Ok(_) => break,
                 Err(found) => seen = found,
             }
         }
-        P::fence_of_model();
     }
 
     /// The lowest byte of all.
@@ -108,10 +109,10 @@ impl<P: ByteAtomics> Group<P> {
         }
         // The version makes this doubt another one than any before or after it.
         let doubted = (seen | DOUBT).wrapping_add(VERSION_UNIT);
-        if self.summary.bound.compare_exchange(seen, doubted, SeqCst, Relaxed).is_err() {
+        if self.summary.bound.compare_exchange(seen, doubted, Relaxed, Relaxed).is_err() {
             return;
         }
-        // Pairs with the fence in `lowered`.
+        // Pairs with the fence in `lowered`, and orders the doubt before the bytes.
         P::fence();
         let raised = doubted & !(BOUND | DOUBT) | u64::from(self.lowest());
         // Failed: a CPU came down meanwhile, and has settled the doubt. Release (in SeqCst) with the

@@ -35,7 +35,7 @@ impl<P: Platform> StandIn<P> {
             return None;
         }
         state.put_aside(worker, Aside::Declared);
-        state.counters.hand_overs += 1;
+        state.cold_mut().counters.hand_overs += 1;
         let (kick, spare) = state.find_stand_in(&pool);
         pool.unlock_and_kick(state, kick);
         pool.count_hand_over(worker);

@@ -49,16 +49,16 @@ impl<P: Platform> State<P> {
         }
         if pool.attributes.wake == Wake::Coalesced {
             if self.kicked.is_some() {
-                self.counters.coalesced_kicks += 1;
+                self.coalesced_kicks += 1;
                 return None;
             }
             let worker = *self.idle.last()?;
             self.kicked = Some(worker);
-            self.counters.kicks += 1;
+            self.kicks += 1;
             return Some(Kick::new(worker));
         }
         let worker = self.idle.pop()?;
-        self.counters.kicks += 1;
+        self.kicks += 1;
         Some(Kick::new(worker))
     }
 
@@ -76,7 +76,7 @@ impl<P: Platform> State<P> {
     /// it is awake anyway.
     pub(super) fn recall_sentinel(&mut self, pool: &Pool<P>) -> Option<Kick> {
         let worker = self.sentinel.take()?;
-        self.counters.kicks += 1;
+        self.kicks += 1;
         let taken = pool.queue.as_ref().and_then(Doors::recall);
         debug_assert!(taken.is_none_or(|taken| taken == worker), "only this one was posted");
         taken.map(Kick::new)
@@ -86,7 +86,7 @@ impl<P: Platform> State<P> {
     pub(super) fn notice_sentinel(&mut self, pool: &Pool<P>) {
         if pool.queue.as_ref().and_then(Doors::sentinel) != self.sentinel {
             self.sentinel = None;
-            self.counters.kicks += 1;
+            self.kicks += 1;
         }
     }
 

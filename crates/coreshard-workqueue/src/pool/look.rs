@@ -75,7 +75,7 @@ impl<P: Platform> Pool<P> {
         }
         let mut state = self.lock();
         if state.active() == 0 && state.idle_count() > 0 {
-            state.progress = Progress::default();
+            state.cold_mut().progress = Progress::default();
             return found;
         }
         let has_work = state.has_work(self);
@@ -86,7 +86,7 @@ impl<P: Platform> Pool<P> {
         if may_run_one_more && has_work {
             // Whoever saw to it could not start a worker, and nobody may come by for long.
             let spare = state.reserve_spare(self);
-            found.refused = state.spare_refused.then_some(state.counters.refused_workers);
+            found.refused = state.spare_refused.then_some(state.cold().counters.refused_workers);
             let kick = state.call_reserve();
             self.unlock_and_kick(state, kick);
             if let Some(spare) = spare {
@@ -103,18 +103,18 @@ impl<P: Platform> Pool<P> {
         if state.active() < self.place.limit || !state.has_work(self) {
             return found;
         }
-        for worker in 0..state.threads.len() {
+        for worker in 0..state.cold().threads.len() {
             let aside = match state.judge(self.desk(worker), worker, look, now, watch) {
                 Verdict::Fine => continue,
                 Verdict::Blocked => {
-                    state.counters.presumed_blocked += 1;
-                    state.counters.hand_overs += 1;
+                    state.cold_mut().counters.presumed_blocked += 1;
+                    state.cold_mut().counters.hand_overs += 1;
                     Aside::Presumed
                 }
                 Verdict::Hog { cpu_time, is_news } => {
                     if is_news {
                         self.count_hog(worker);
-                        state.counters.cpu_hogs += 1;
+                        state.cold_mut().counters.cpu_hogs += 1;
                         found.hogs.push((self.desk(worker).function(), cpu_time));
                     }
                     if !state.may_hog(self, now, watch) {
@@ -141,7 +141,7 @@ impl<P: Platform> Pool<P> {
     #[cold]
     pub(super) fn miss_worker(&self, reason: &str) {
         let mut state = self.lock();
-        let failures = state.counters.failed_worker_starts;
+        let failures = state.cold().counters.failed_worker_starts;
         state.spare_refused = true;
         let kick = state.call_reserve();
         self.unlock_and_kick(state, kick);
@@ -157,12 +157,12 @@ impl<P: Platform> Pool<P> {
         let stats = self.stats();
         let mut state = self.lock();
         let now = P::now();
-        let running = (0..state.threads.len())
+        let running = (0..state.cold().threads.len())
             .filter(|worker| !state.rests(*worker))
             .filter_map(|worker| {
                 let desk = self.desk(worker);
                 let begun = desk.begun.load(Relaxed);
-                let seen = state.seen[worker];
+                let seen = state.cold().seen[worker];
                 let since = seen.since.filter(|_| seen.begun == begun);
                 (begun != 0).then(|| RunningItem {
                     worker,
@@ -182,7 +182,7 @@ impl<P: Platform> State<P> {
     fn rests(&self, worker: usize) -> bool {
         self.idle.contains(&worker)
             || self.sentinel == Some(worker)
-            || self.free.contains(&worker)
+            || self.cold().free.contains(&worker)
             || self.stands_by(worker)
     }
 
@@ -195,19 +195,20 @@ impl<P: Platform> State<P> {
         now: Time,
         stall_after: Option<Duration>,
     ) -> Option<Duration> {
-        let begun = (0..self.threads.len()).map(|worker| pool.desk(worker).begun.load(Relaxed));
+        let begun =
+            (0..self.cold().threads.len()).map(|worker| pool.desk(worker).begun.load(Relaxed));
         let fingerprint = begun.fold(0, u64::wrapping_add);
-        let before = self.progress;
+        let before = self.cold().progress;
         if !has_work || before.since.is_none() || before.fingerprint != fingerprint {
             let since = has_work.then_some(now);
-            self.progress = Progress { fingerprint, since, told: false };
+            self.cold_mut().progress = Progress { fingerprint, since, told: false };
             return None;
         }
         let stalled_for = now - before.since?;
         if before.told || stalled_for < stall_after? {
             return None;
         }
-        self.progress.told = true;
+        self.cold_mut().progress.told = true;
         Some(stalled_for)
     }
 
@@ -218,7 +219,11 @@ impl<P: Platform> State<P> {
         let hogs = self.aside.iter().filter(|aside| **aside == Aside::Hog).count();
         let Some(threshold) = watch.cpu_intensive else { return false };
         hogs < pool.place.limit
-            || self.progress.since.is_some_and(|since| now - since >= threshold * MOST_HOGGED)
+            || self
+                .cold()
+                .progress
+                .since
+                .is_some_and(|since| now - since >= threshold * MOST_HOGGED)
     }
 
     /// Blocked: it was inside the same item at the last look too, and used next to no CPU time
@@ -235,11 +240,11 @@ impl<P: Platform> State<P> {
             return Verdict::Fine;
         }
         let (begun, cpu_time) = (desk.begun.load(Relaxed), desk.cpu_time());
-        let before = self.seen[worker];
+        let before = self.cold().seen[worker];
         let is_same = before.begun == begun && before.since.is_some();
         let since = if is_same { before.since } else { cpu_time.map(|cpu_time| (now, cpu_time)) };
         let hog_told = is_same && before.hog_told;
-        self.seen[worker] = Seen { begun, cpu_time, look, since, hog_told };
+        self.cold_mut().seen[worker] = Seen { begun, cpu_time, look, since, hog_told };
         let (Some(cpu_before), Some(cpu_now)) = (before.cpu_time, cpu_time) else {
             return Verdict::Fine;
         };
@@ -256,7 +261,7 @@ impl<P: Platform> State<P> {
         let used = cpu_now.saturating_sub(since.map_or(cpu_now, |(_, at_first)| at_first));
         match watch.cpu_intensive {
             Some(threshold) if used >= threshold => {
-                self.seen[worker].hog_told = true;
+                self.cold_mut().seen[worker].hog_told = true;
                 Verdict::Hog { cpu_time: used, is_news: !hog_told }
             }
             _ => Verdict::Fine,

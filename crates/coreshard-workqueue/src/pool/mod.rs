@@ -272,6 +272,7 @@ impl<P: Platform> Pool<P> {
         P::describe(Arc::as_ptr(&pool.event));
         P::describe(Arc::as_ptr(&pool.monitor));
         pool.state.describe();
+        pool.lock().describe_cold();
         pool.queue.iter().for_each(Doors::describe);
         pool
     }
@@ -332,11 +333,11 @@ impl<P: Platform> Pool<P> {
     pub(crate) fn take_counters(&self) -> Option<usize> {
         let queue = self.queue.as_ref()?;
         let mut state = self.lock();
-        let at = state.free_counters.trailing_zeros() as usize;
+        let at = state.cold().free_counters.trailing_zeros() as usize;
         if at >= intake::TAIL_COUNTERS {
             return None;
         }
-        state.free_counters &= !(1 << at);
+        state.cold_mut().free_counters &= !(1 << at);
         (0..queue.len()).for_each(|door| {
             queue.counter(door, at).into_iter().for_each(|counter| counter.store(0, Relaxed))
         });
@@ -345,7 +346,7 @@ impl<P: Platform> Pool<P> {
 
     /// Takes back what [`Self::take_counters`] gave.
     pub(crate) fn return_counters(&self, at: usize) {
-        self.lock().free_counters |= 1 << at;
+        self.lock().cold_mut().free_counters |= 1 << at;
     }
 
     /// The counter at a door that [`Self::take_counters`] gave; `None` for any other.
@@ -484,6 +485,7 @@ impl<P: Platform> Pool<P> {
     pub(crate) fn stats(&self) -> PoolStats {
         let cpu_time = self.charge();
         let state = self.lock();
+        let counters = &state.cold().counters;
         let queued = self.queue.as_ref().map_or(state.queued, Doors::pushed);
         PoolStats {
             id: self.id,
@@ -497,21 +499,21 @@ impl<P: Platform> Pool<P> {
             blocked_workers: state.blocked,
             queued,
             run: self.ran.load(Relaxed),
-            kicks: state.counters.kicks,
-            coalesced_kicks: state.counters.coalesced_kicks,
+            kicks: state.kicks,
+            coalesced_kicks: state.coalesced_kicks,
             wakeups: self.wakeups.load(Relaxed),
-            repatriated: state.counters.repatriated,
-            stolen: state.counters.stolen,
-            presumed_blocked: state.counters.presumed_blocked,
-            hand_overs: state.counters.hand_overs,
+            repatriated: counters.repatriated,
+            stolen: counters.stolen,
+            presumed_blocked: counters.presumed_blocked,
+            hand_overs: counters.hand_overs,
             cpu_time,
-            cpu_hogs: state.counters.cpu_hogs,
-            rescues: state.counters.rescues,
-            refused_workers: state.counters.refused_workers,
-            failed_worker_starts: state.counters.failed_worker_starts,
-            lock_holds: state.counters.lock_holds,
-            lock_hold_ns: state.counters.lock_hold_ns,
-            lock_hold_max_ns: state.counters.lock_hold_max_ns,
+            cpu_hogs: counters.cpu_hogs,
+            rescues: counters.rescues,
+            refused_workers: counters.refused_workers,
+            failed_worker_starts: counters.failed_worker_starts,
+            lock_holds: counters.lock_holds,
+            lock_hold_ns: counters.lock_hold_ns,
+            lock_hold_max_ns: counters.lock_hold_max_ns,
             intake_bytes: self.queue.as_ref().map_or(0, Doors::held_bytes),
         }
     }
@@ -555,10 +557,10 @@ impl<P: Platform> Drop for PoolGuard<'_, P> {
     fn drop(&mut self) {
         if let Some(since) = self.since {
             let held_ns = P::now().ns_since(since);
-            self.state.counters.lock_holds += 1;
-            self.state.counters.lock_hold_ns += held_ns;
-            let longest_ns = &mut self.state.counters.lock_hold_max_ns;
-            *longest_ns = held_ns.max(*longest_ns);
+            let counters = &mut self.state.cold_mut().counters;
+            counters.lock_holds += 1;
+            counters.lock_hold_ns += held_ns;
+            counters.lock_hold_max_ns = counters.lock_hold_max_ns.max(held_ns);
         }
     }
 }

@@ -31,7 +31,7 @@ impl<P: Platform> State<P> {
         }
         self.reserve = Reserve::Called;
         self.alive += 1;
-        self.counters.rescues += 1;
+        self.cold_mut().counters.rescues += 1;
         Some(Kick { worker: RESERVE, steer_to: None })
     }
 
@@ -49,7 +49,7 @@ impl<P: Platform> Pool<P> {
         }
         {
             let mut state = self.lock();
-            if state.threads.is_empty() {
+            if state.cold().threads.is_empty() {
                 let index = state.claim_index(self);
                 assert_eq!(index, Some(RESERVE), "the first index is the reserve's");
             }

@@ -31,11 +31,9 @@ pub(super) enum Entry<P: Platform> {
     LockFree(Takers<P>),
 }
 
-/// Counters that change under the lock; what they mean is told by `PoolStats`.
+/// Counters that seldom change; what they mean is told by `PoolStats`.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    pub(super) kicks: u64,
-    pub(super) coalesced_kicks: u64,
     pub(super) repatriated: u64,
     pub(super) stolen: u64,
     pub(super) presumed_blocked: u64,
@@ -49,41 +47,14 @@ pub(super) struct Counters {
     pub(super) lock_hold_max_ns: u64,
 }
 
-/// All of it is `L:`.
-pub(super) struct State<P: Platform> {
-    pub(super) entry: Entry<P>,
-    /// Items that came in by the locked rung.
-    pub(super) queued: u64,
-    /// Workers that sleep and are named nowhere else, the latest last.
-    pub(super) idle: Vec<usize>,
-    /// The worker that is on the board (lock-free rung only). It sleeps, or the producer that
-    /// rang is waking it: then the next holder of the lock notices.
-    pub(super) sentinel: Option<usize>,
-    /// The idle worker that was kicked and has not run yet (coalesced rung only); it is still in
-    /// `idle`.
-    pub(super) kicked: Option<usize>,
-    /// Workers that exist, or are being started.
-    pub(super) alive: usize,
-    /// Workers that wait for something else than work: as many as `aside` has.
-    pub(super) blocked: usize,
-    /// By worker index: who counts as blocked, and who said so.
-    pub(super) aside: Vec<Aside>,
-    /// Where they run.
-    pub(super) whereabouts: Whereabouts,
+/// What items and wake-ups have nothing to do with: apart from the rest, so that no line of it comes over
+/// with the lock.
+pub(super) struct Cold<P: Platform> {
     /// By worker index: what the monitor saw last.
     pub(super) seen: Vec<Seen>,
-    /// A worker is being started.
-    pub(super) starting: bool,
-    /// One more worker was wanted while one was being started.
-    pub(super) spare_missed: bool,
-    /// One more worker was wanted, and could not be had.
-    pub(super) spare_refused: bool,
-    pub(super) reserve: Reserve,
     pub(super) progress: Progress,
     /// Counts the runtime's workers.
     census: Arc<Census<P>>,
-    /// Workers go when there is nothing to do.
-    pub(super) stopping: bool,
     /// By worker index; a worker that went by itself leaves `None`.
     pub(super) threads: Vec<Option<P::Thread>>,
     /// Indices below `threads.len()` that no worker has.
@@ -92,36 +63,96 @@ pub(super) struct State<P: Platform> {
     pub(super) free_counters: u32,
     pub(super) counters: Counters,
 }
+fields!(Cold<P: Platform> { seen, progress, census, threads, free, free_counters, counters });
+
+/// All of it is `L:`. What whoever holds the lock needs most often comes first.
+#[repr(C)]
+pub(super) struct State<P: Platform> {
+    /// Workers that sleep and are named nowhere else, the latest last.
+    pub(super) idle: Vec<usize>,
+    /// The worker that is on the board (lock-free rung only). It sleeps, or the producer that
+    /// rang is waking it: then the next holder of the lock notices.
+    pub(super) sentinel: Option<usize>,
+    /// The idle worker that was kicked and has not run yet (coalesced rung only); it is still in
+    /// `idle`.
+    pub(super) kicked: Option<usize>,
+    pub(super) entry: Entry<P>,
+    /// Items that came in by the locked rung.
+    pub(super) queued: u64,
+    /// Workers that exist, or are being started.
+    pub(super) alive: usize,
+    /// Workers that wait for something else than work: as many as `aside` has.
+    pub(super) blocked: usize,
+    /// Wake-ups that were decided on, and those that were spared; see `PoolStats`.
+    pub(super) kicks: u64,
+    pub(super) coalesced_kicks: u64,
+    /// By worker index: who counts as blocked, and who said so.
+    pub(super) aside: Vec<Aside>,
+    /// Workers go when there is nothing to do.
+    pub(super) stopping: bool,
+    /// A worker is being started.
+    pub(super) starting: bool,
+    /// One more worker was wanted while one was being started.
+    pub(super) spare_missed: bool,
+    /// One more worker was wanted, and could not be had.
+    pub(super) spare_refused: bool,
+    pub(super) reserve: Reserve,
+    /// Where they run.
+    pub(super) whereabouts: Whereabouts,
+    cold: Box<Cold<P>>,
+}
 fields!(State<P: Platform> {
-    entry, queued, idle, sentinel, kicked, alive, blocked, aside, seen, starting, spare_missed,
-    stopping, threads, free, free_counters, counters,
+    idle, sentinel, kicked, entry, queued, alive, blocked, kicks, coalesced_kicks, aside, stopping, starting,
+    spare_missed, spare_refused, reserve, whereabouts, cold,
 });
 
 impl<P: Platform> State<P> {
     pub(super) fn new(entry: Entry<P>, census: Arc<Census<P>>) -> Self {
-        Self {
-            entry,
-            queued: 0,
-            idle: Vec::new(),
-            sentinel: None,
-            kicked: None,
-            alive: 0,
-            blocked: 0,
-            aside: Vec::new(),
-            whereabouts: Whereabouts::new(),
+        let cold = Cold {
             seen: Vec::new(),
-            starting: false,
-            spare_missed: false,
-            spare_refused: false,
-            reserve: Reserve::None,
             progress: Progress::default(),
             census,
-            stopping: false,
             threads: Vec::new(),
             free: Vec::new(),
             free_counters: (1 << TAIL_COUNTERS) - 1,
             counters: Counters::default(),
+        };
+        Self {
+            idle: Vec::new(),
+            sentinel: None,
+            kicked: None,
+            entry,
+            queued: 0,
+            alive: 0,
+            blocked: 0,
+            kicks: 0,
+            coalesced_kicks: 0,
+            aside: Vec::new(),
+            stopping: false,
+            starting: false,
+            spare_missed: false,
+            spare_refused: false,
+            reserve: Reserve::None,
+            whereabouts: Whereabouts::new(),
+            cold: Box::new(cold),
         }
+    }
+
+    /// What is seldom needed, to read.
+    pub(super) fn cold(&self) -> &Cold<P> {
+        P::touch_read(&raw const *self.cold);
+        &self.cold
+    }
+
+    /// What is seldom needed, to change.
+    pub(super) fn cold_mut(&mut self) -> &mut Cold<P> {
+        P::touch_write(&raw const *self.cold);
+        &mut self.cold
+    }
+
+    /// Names the fields of what is seldom needed to the platform.
+    pub(super) fn describe_cold(&self) {
+        P::describe(&raw const *self.cold);
     }
 
     pub(super) fn idle_count(&self) -> usize {
@@ -135,10 +166,10 @@ impl<P: Platform> State<P> {
 
     /// An index for one more worker, which counts as alive from here on.
     pub(super) fn reserve_worker(&mut self, pool: &Pool<P>) -> Option<usize> {
-        let index = if self.alive < pool.most_workers && self.census.enter() {
+        let index = if self.alive < pool.most_workers && self.cold_mut().census.enter() {
             let index = self.claim_index(pool);
             if index.is_none() {
-                self.census.leave();
+                self.cold_mut().census.leave();
             }
             index
         } else {
@@ -146,7 +177,7 @@ impl<P: Platform> State<P> {
         };
         if index.is_none() {
             self.spare_refused = true;
-            self.counters.refused_workers += 1;
+            self.cold_mut().counters.refused_workers += 1;
         }
         self.alive += usize::from(index.is_some());
         index
@@ -154,13 +185,13 @@ impl<P: Platform> State<P> {
 
     /// An index that no worker has, with its desk.
     pub(super) fn claim_index(&mut self, pool: &Pool<P>) -> Option<usize> {
-        let index = match self.free.pop() {
+        let index = match self.cold_mut().free.pop() {
             Some(index) => index,
-            None if self.threads.len() < MOST_WORKERS => {
-                self.threads.push(None);
+            None if self.cold_mut().threads.len() < MOST_WORKERS => {
+                self.cold_mut().threads.push(None);
                 self.aside.push(Aside::No);
-                self.seen.push(Seen::default());
-                self.threads.len() - 1
+                self.cold_mut().seen.push(Seen::default());
+                self.cold_mut().threads.len() - 1
             }
             None => return None,
         };
@@ -186,20 +217,40 @@ impl<P: Platform> State<P> {
             self.reserve = Reserve::StandsBy;
             return;
         }
-        self.census.leave();
+        self.cold_mut().census.leave();
         // The thread ends by itself; nobody waits for it any more.
-        self.threads[index] = None;
-        self.free.push(index);
+        self.cold_mut().threads[index] = None;
+        self.cold_mut().free.push(index);
         self.alive -= 1;
     }
 
     /// All threads but that of worker `but`, to be joined.
     pub(super) fn take_threads(&mut self, but: Option<usize>) -> Vec<P::Thread> {
-        self.threads
+        self.cold_mut()
+            .threads
             .iter_mut()
             .enumerate()
             .filter(|(index, _)| Some(*index) != but)
             .filter_map(|(_, thread)| thread.take())
             .collect()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::mem::{offset_of, size_of};
+
+    use coreshard_platform::{Host, LINE_PAIR_BYTES, Lock};
+
+    use super::*;
+
+    /// What each item and each wake-up needs comes with the lock, in two lines and a word or two; the rest
+    /// takes no more than as much again.
+    #[test]
+    fn what_is_needed_most_often_comes_with_the_lock() {
+        let last = offset_of!(State<Host>, coalesced_kicks) + size_of::<u64>();
+        let lock = size_of::<Lock<Host, u64>>() - size_of::<u64>();
+        assert!(lock + last <= LINE_PAIR_BYTES + 16, "{lock} + {last}");
+        assert!(size_of::<State<Host>>() <= 2 * LINE_PAIR_BYTES, "{}", size_of::<State<Host>>());
     }
 }

@@ -30,12 +30,12 @@ pub(super) struct Whereabouts {
     /// By index.
     workers: Vec<Worker>,
     /// Workers that run at a door.
-    running: [u16; MOST_DOORS],
+    running: Box<[u16; MOST_DOORS]>,
 }
 
 impl Whereabouts {
     pub(super) fn new() -> Self {
-        Self { workers: Vec::new(), running: [0; MOST_DOORS] }
+        Self { workers: Vec::new(), running: Box::new([0; MOST_DOORS]) }
     }
 
     /// The worker claims at this door.

@@ -156,12 +156,12 @@ impl<P: Platform> Pool<P> {
                 Ok(())
             }
             Ok(thread) => {
-                state.threads[index] = Some(thread);
+                state.cold_mut().threads[index] = Some(thread);
                 Ok(())
             }
             Err(error) => {
                 state.retire_worker(index);
-                state.counters.failed_worker_starts += 1;
+                state.cold_mut().counters.failed_worker_starts += 1;
                 Err(error)
             }
         }
@@ -375,7 +375,9 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let pool = self.pool;
         let mut state = pool.lock();
         state.rejoin(self.index);
-        state.counters.repatriated += std::mem::take(&mut self.repatriated);
+        if self.repatriated > 0 {
+            state.cold_mut().counters.repatriated += std::mem::take(&mut self.repatriated);
+        }
         self.excess = state.active() > pool.place.limit;
         if self.excess {
             return None;
@@ -458,7 +460,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             .find_map(|(_, range)| range.steal())?;
         let item = self.open(claim, true);
         let mut state = pool.lock();
-        state.counters.stolen += 1;
+        state.cold_mut().counters.stolen += 1;
         // Published before the lock was taken: whoever goes to sleep after this sees it.
         let left = state.can_kick(pool) && state.has_work(pool);
         let kick = state.pass_on(pool, left);

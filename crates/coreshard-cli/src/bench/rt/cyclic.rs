@@ -1,17 +1,14 @@
 //! `coreshard bench rt cyclic`.
 
 use std::num::{NonZeroU64, NonZeroUsize};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use coreshard::Host;
-use coreshard_bench::rt::{CyclicBench, CyclicResults, Footing};
+use coreshard_bench::rt::{CyclicBench, Footing};
 use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
-use super::super::destination::Destination;
-use super::super::queue::said;
-use super::{FootingArgs, OutputArgs, WhereArgs, each_rung};
+use super::RungsArgs;
 
 /// The options of `coreshard bench rt cyclic`.
 #[derive(Debug, clap::Args)]
@@ -32,26 +29,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "US", default_value_t = 500)]
     distance_us: u64,
 
-    /// Use the first N CPUs alone
-    #[arg(long, value_name = "N")]
-    cpus: Option<NonZeroUsize>,
-
-    /// Show N of the lines that CPUs take from one another
-    #[arg(long, value_name = "N", requires = "machine")]
-    c2c: Option<usize>,
-
     #[command(flatten)]
-    footing: FootingArgs,
-
-    #[command(flatten)]
-    place: WhereArgs,
-
-    #[command(flatten)]
-    output: OutputArgs,
-
-    /// Write a page with a picture of each thread's histogram
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    rungs: RungsArgs,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -62,27 +41,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         cycles: args.cycles,
         distance: Duration::from_micros(args.distance_us),
     };
-    let file = args.output.open()?;
-    let page = args.html.as_deref().map(Destination::open).transpose()?;
-    let runs: Vec<CyclicResults> = each_rung(
-        &args.place,
-        args.cpus.map(NonZeroUsize::get),
-        &args.footing,
-        args.c2c,
+    let output = args.rungs.output.open()?;
+    let runs = args.rungs.measure(
         |ground, footing| bench(footing).run::<Host>(ground),
         |ground, footing| bench(footing).run::<Sim>(ground),
-        |results, notes| drop(results.notes.splice(0..0, notes)),
     )?;
     let table = report::cyclic(&runs);
+    let page = || report::cyclic_page(&runs);
     match &runs[..] {
         // The very keys of cyclictest's file.
-        [one] => args.output.write(file, one, &table)?,
-        _ => args.output.write(file, &runs, &table)?,
+        [one] => output.write(one, &table, page),
+        _ => output.write(&runs, &table, page),
     }
-    if let Some(page) = page {
-        let path = page.path().to_owned();
-        page.write(|out| out.write_all(report::cyclic_page(&runs).as_bytes()))?;
-        said(&path);
-    }
-    Ok(())
 }

@@ -2,16 +2,15 @@
 
 use std::num::{NonZeroU64, NonZeroUsize};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use coreshard::Host;
-use coreshard_bench::rt::IndexBench;
-use coreshard_report::rt as table;
+use coreshard_bench::rt::{IndexBench, IndexResults};
+use coreshard_report::rt as report;
 use coreshard_rt::Rung;
 use coreshard_sim::Sim;
 
 use super::super::queue::rung;
-use super::{Bar, OutputArgs, Outside, WhereArgs, first_cpus, here, simulated};
-use crate::output;
+use super::{Bar, Output, OutputArgs, Outside, WhereArgs};
 
 /// The rounds of a simulated thread, and the runs, where nothing else is asked for.
 const SIMULATED_ROUNDS: NonZeroU64 = NonZeroU64::new(100).expect("it is not 0");
@@ -39,14 +38,6 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     runs: Option<NonZeroUsize>,
 
-    /// Use the first N CPUs alone
-    #[arg(long, value_name = "N")]
-    cpus: Option<NonZeroUsize>,
-
-    /// Show N of the lines that CPUs take from one another, of the last rung alone
-    #[arg(long, value_name = "N", requires = "machine")]
-    c2c: Option<usize>,
-
     #[command(flatten)]
     place: WhereArgs,
 
@@ -57,9 +48,8 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let defaults = IndexBench::default();
     let rungs = if args.rungs.is_empty() { Rung::ALL.to_vec() } else { args.rungs.clone() };
-    let cpus = args.cpus.map(NonZeroUsize::get);
     let Some(machine) = args.place.simulated()? else {
-        let (ground, notes) = here()?;
+        let (ground, notes) = args.place.here()?;
         let bench = IndexBench {
             rungs,
             threads: args.threads,
@@ -68,14 +58,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             runs: args.runs.unwrap_or(defaults.runs),
             seed: 0,
         };
-        let file = args.output.open()?;
+        let output = args.output.open()?;
         let mut bar = Bar::new()?;
-        let mut results = bench.run::<Host>(&first_cpus(ground, cpus)?, &mut bar)?;
+        let mut results = bench.run::<Host>(&ground, &mut bar)?;
         drop(bar);
         results.notes.splice(0..0, notes);
-        return finish(args, file, &results);
+        return finish(output, &results);
     };
-    if args.c2c.is_some() && rungs.len() > 1 {
+    if args.place.c2c.is_some() && rungs.len() > 1 {
         bail!("the lines of one rung can be shown at a time: give one with --rungs");
     }
     let bench = IndexBench {
@@ -86,30 +76,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         runs: args.runs.unwrap_or(NonZeroUsize::MIN),
         seed: args.place.seed,
     };
-    let file = args.output.open()?;
+    let output = args.output.open()?;
     let bar = Bar::new()?;
-    let ground = first_cpus(simulated::ground(&machine), cpus)?;
-    let simulation = args.place.simulation(&machine).record_lines(args.c2c.is_some());
-    let run = simulation.run(|| bench.run::<Sim>(&ground, &mut Outside(bar)))?;
+    let ground = args.place.ground(&machine)?;
+    let simulation = args.place.simulation(&machine);
+    let mut run = simulation.run(|| bench.run::<Sim>(&ground, &mut Outside(bar)))?;
     let note = args.place.note(&run);
+    let lines = args.place.lines(&mut run);
     let mut results = run.value?;
     results.notes.insert(0, note);
-    finish(args, file, &results)?;
-    if let Some(lines) = args.c2c {
-        let mut report = run.lines.context("the simulation has recorded no lines")?;
-        report.lines.truncate(lines);
-        output::print(&report.to_string())?;
-    }
-    Ok(())
+    finish(output, &results)?;
+    lines.map_or(Ok(()), |lines| args.output.show(&lines))
 }
 
-fn finish(
-    args: &Args,
-    file: Option<super::Destination>,
-    results: &coreshard_bench::rt::IndexResults,
-) -> anyhow::Result<()> {
+fn finish(output: Output, results: &IndexResults) -> anyhow::Result<()> {
     if results.results.is_empty() {
         bail!("nothing was measured");
     }
-    args.output.write(file, results, &table::index(results))
+    output.write(results, &report::index(results), || report::index_page(results))
 }

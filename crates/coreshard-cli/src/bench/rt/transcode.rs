@@ -8,7 +8,7 @@ use coreshard_bench::rt::{Compression, Computing, Footing, TranscodeBench};
 use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
-use super::{FootingArgs, OutputArgs, WhereArgs, each_rung};
+use super::RungsArgs;
 
 /// The stages of a simulated slice: as many as the real work has.
 const STAGES: usize = 4;
@@ -44,22 +44,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "US", default_value_t = 20)]
     stage_us: u64,
 
-    /// Use the first N CPUs alone
-    #[arg(long, value_name = "N")]
-    cpus: Option<NonZeroUsize>,
-
-    /// Show N of the lines that CPUs take from one another
-    #[arg(long, value_name = "N", requires = "machine")]
-    c2c: Option<usize>,
-
     #[command(flatten)]
-    footing: FootingArgs,
-
-    #[command(flatten)]
-    place: WhereArgs,
-
-    #[command(flatten)]
-    output: OutputArgs,
+    rungs: RungsArgs,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -71,13 +57,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         under_way: args.under_way,
         slices: args.slices,
     };
-    let file = args.output.open()?;
+    let output = args.rungs.output.open()?;
     let time = Duration::from_micros(args.stage_us);
-    let runs = each_rung(
-        &args.place,
-        args.cpus.map(NonZeroUsize::get),
-        &args.footing,
-        args.c2c,
+    let runs = args.rungs.measure(
         |ground, footing| {
             bench(footing).run::<Host, _>(ground, Compression { bytes: args.slice_bytes.get() })
         },
@@ -85,7 +67,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             let work = Computing { stages: STAGES, time, compute: Sim::compute };
             bench(footing).run::<Sim, _>(ground, work)
         },
-        |results, notes| drop(results.notes.splice(0..0, notes)),
     )?;
-    args.output.write(file, &runs, &report::transcode(&runs))
+    output.write(&runs, &report::transcode(&runs), || report::transcode_page(&runs))
 }
