@@ -6,7 +6,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use coreshard_platform::Host;
 use coreshard_topology::{CpuSet, Scope, Topology};
@@ -118,7 +118,12 @@ fn under_load(act: impl Fn(&Workqueue<Host>)) {
         let (accepted, ran) = (counts.accepted.load(SeqCst), counts.ran.load(SeqCst));
         assert_eq!(ran, accepted, "of {accepted} accepted");
         drop(runtime);
-        assert_eq!(Arc::strong_count(&counts), 1, "nobody holds what is over");
+        // The monitor may be looking at the queue's past pools just now.
+        let started = Instant::now();
+        while Arc::strong_count(&counts) > 1 {
+            assert!(started.elapsed() < Duration::from_secs(60), "somebody holds what is over");
+            thread::yield_now();
+        }
     }
 }
 
