@@ -84,7 +84,7 @@ impl<P: Platform> Worker<'_, P> {
             }
             Rest::Sleep => drop(state),
         }
-        let asleep_since = pool.may_spin.then(P::now);
+        let asleep_since = self.can_watch_others().then(P::now);
         let stays = self.park();
         if stays {
             self.learn_from_sleep(asleep_since);
@@ -140,6 +140,14 @@ impl<P: Platform> Worker<'_, P> {
         });
         self.spins = learn(self.spins, seen);
         seen
+    }
+
+    /// True if items may come from another CPU than the worker's, which can be seen. Where they come from its
+    /// own, whoever brings the next one needs the CPU; and on the locked rung a worker watches nothing but
+    /// its own permit, which does not tell.
+    fn can_watch_others(&self) -> bool {
+        let pool = self.pool;
+        pool.may_spin && pool.queue.is_some() && pool.place.home.len() > 1
     }
 
     /// After a short sleep: watches for longer the next time, by more than the watch before it took away.
