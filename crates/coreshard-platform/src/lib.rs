@@ -12,7 +12,8 @@
 //! 2. Protocol parts that every runtime needs, generic over the platform: [`Lock`] (spins briefly,
 //!    then parks), [`Parker`] (one permit per thread), [`PerCpuCounter`] (no shared line on write,
 //!    exact sum on read), [`Padded`] (a value on lines of its own).
-//! 3. [`Host`]: this machine, on Linux.
+//! 3. [`user`]: how users' code is called, in front of a net that catches its panics.
+//! 4. [`Host`]: this machine, on Linux.
 //!
 //! Most of Coreshard's unsafe code is in this crate, and each block says why it is sound.
 
@@ -30,6 +31,7 @@ mod padded;
 mod parker;
 mod platform;
 mod realtime;
+pub mod user;
 
 pub use atomic::{AtomicInt, AtomicPointer};
 pub use bytes::ByteAtomics;

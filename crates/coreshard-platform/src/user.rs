@@ -1,0 +1,147 @@
+//! Users' code, called in front of a net.
+//!
+//! A closure, a destructor, a hook, a waker, a probe or an executor that a user gave us may panic, and what
+//! it throws may panic once more as it is dropped. The threads that call it have others depending on
+//! them. So there is one way to call such code, [`call`], and what it throws arrives as a [`Thrown`],
+//! which may be dropped anywhere.
+//!
+//! Rules for callers:
+//!
+//! 1. No lock is held: the code may do anything, with this runtime too.
+//! 2. Nothing that others wait for is owed: counts are settled and messages sent before the call, or
+//!    by a guard that settles them whatever happens.
+//! 3. A value of a user's type that is not handed on is dropped by [`discard`], not by leaving scope.
+
+use std::any::Any;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::panic::{self, AssertUnwindSafe};
+
+/// Calls a user's code; what it throws comes back as an error.
+///
+/// What the closure owns is dropped inside, too.
+#[inline]
+pub fn call<T>(code: impl FnOnce() -> T) -> Result<T, Thrown> {
+    panic::catch_unwind(AssertUnwindSafe(code)).map_err(Thrown::new)
+}
+
+/// Drops a value whose destructor may be a user's; what that throws comes back as an error.
+#[inline]
+pub fn discard<T>(value: T) -> Result<(), Thrown> {
+    if std::mem::needs_drop::<T>() { call(|| drop(value)) } else { Ok(()) }
+}
+
+/// What a user's code threw.
+///
+/// Dropping it is safe anywhere: its destructor is called in front of the net as well, and what that
+/// throws, if it throws, is kept for good.
+#[must_use = "whoever catches a panic hands it on, or reports it and drops it"]
+pub struct Thrown {
+    payload: ManuallyDrop<Box<dyn Any + Send>>,
+}
+
+impl Thrown {
+    /// Takes charge of what was caught, or of what is to be thrown.
+    pub fn new(payload: Box<dyn Any + Send>) -> Self {
+        Self { payload: ManuallyDrop::new(payload) }
+    }
+
+    /// What was thrown, as [`std::panic::resume_unwind`] takes it.
+    #[allow(unsafe_code)]
+    pub fn into_payload(self) -> Box<dyn Any + Send> {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: taken once: `this` is never used again, nor dropped.
+        unsafe { ManuallyDrop::take(&mut this.payload) }
+    }
+
+    /// What was thrown, to look into.
+    pub fn payload(&self) -> &(dyn Any + Send) {
+        &**self.payload
+    }
+
+    /// Goes on with the panic in the caller.
+    pub fn resume(self) -> ! {
+        panic::resume_unwind(self.into_payload())
+    }
+
+    /// The panic's message, where it is a text.
+    pub fn message(&self) -> Option<&str> {
+        let payload = self.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+    }
+}
+
+impl Drop for Thrown {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        // SAFETY: taken once: the field is not used after its owner's destructor.
+        let payload = unsafe { ManuallyDrop::take(&mut self.payload) };
+        if let Err(again) = panic::catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(again);
+        }
+    }
+}
+
+impl fmt::Debug for Thrown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Thrown").field(&self.message().unwrap_or("(not a text)")).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    use super::*;
+
+    /// Panics each time that one is dropped.
+    struct Bomb(Arc<AtomicU32>);
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, SeqCst);
+            panic!("a destructor's panic");
+        }
+    }
+
+    #[test]
+    fn what_is_thrown_comes_back_and_may_be_dropped() {
+        let drops = Arc::new(AtomicU32::new(0));
+        let bomb = Bomb(Arc::clone(&drops));
+        let thrown = call(move || panic::panic_any(bomb)).unwrap_err();
+        assert!(thrown.payload().is::<Bomb>() && thrown.message().is_none());
+        drop(thrown);
+        assert_eq!(drops.load(SeqCst), 1);
+        let bomb = Bomb(Arc::clone(&drops));
+        assert_eq!(discard(bomb).unwrap_err().message(), Some("a destructor's panic"));
+        assert_eq!(drops.load(SeqCst), 2);
+        assert_eq!(call(|| 5).unwrap(), 5);
+    }
+
+    /// A destructor may call users' code while its thread unwinds.
+    #[test]
+    fn a_net_holds_while_the_thread_unwinds() {
+        struct Calls(Arc<AtomicU32>);
+        impl Drop for Calls {
+            fn drop(&mut self) {
+                drop(discard(Bomb(Arc::clone(&self.0))));
+            }
+        }
+        let drops = Arc::new(AtomicU32::new(0));
+        let calls = Calls(Arc::clone(&drops));
+        let thrown = call(move || {
+            let _calls = calls;
+            panic!("the first")
+        });
+        assert_eq!(thrown.unwrap_err().message(), Some("the first"));
+        assert_eq!(drops.load(SeqCst), 1);
+    }
+
+    #[test]
+    fn a_panic_goes_on_whole() {
+        let thrown = call(|| panic!("{}", 7)).unwrap_err();
+        assert_eq!(call(|| thrown.resume()).map(|(): ()| ()).unwrap_err().message(), Some("7"));
+    }
+}
