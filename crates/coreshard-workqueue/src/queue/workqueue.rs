@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use coreshard_platform::user::Thrown;
 use coreshard_platform::{Platform, ThreadSpec};
 use coreshard_topology::{CpuId, NodeId};
 
@@ -237,6 +238,11 @@ impl<P: Platform> Workqueue<P> {
 
     pub(crate) fn is_forked(&self) -> bool {
         self.shared().is_forked()
+    }
+
+    /// A panic that no handle will tell of.
+    pub(crate) fn on_panic(&self, thrown: Thrown) {
+        self.shared().on_panic(thrown);
     }
 
     pub(crate) fn timers(&self) -> &Arc<Timers<P>> {
