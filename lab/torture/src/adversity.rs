@@ -43,7 +43,7 @@ enum Adversity {
     AddressSpace,
     /// No further descriptor may be opened (`RLIMIT_NOFILE`).
     Descriptors,
-    /// Affinity, priority, scheduling, memory policy and io_uring are forbidden (seccomp).
+    /// Priority, scheduling, memory policy and io_uring are forbidden (seccomp).
     Denials,
     /// Stopped and continued, again and again.
     Stops,
@@ -193,8 +193,7 @@ impl Adversity {
 
 /// Forbids the calls that a container's profile may forbid, for this process and its children.
 fn deny() -> io::Result<()> {
-    const DENIED: [libc::c_long; 10] = [
-        libc::SYS_sched_setaffinity,
+    const DENIED: [libc::c_long; 9] = [
         libc::SYS_sched_setscheduler,
         libc::SYS_sched_setattr,
         libc::SYS_setpriority,

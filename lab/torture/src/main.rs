@@ -8,6 +8,7 @@
 //! It ends with 0 if every accepted item ran once or came back, and nothing hung.
 
 mod adversity;
+mod kth;
 mod ledger;
 mod load;
 
@@ -37,6 +38,8 @@ enum What {
     Run(LoadOptions),
     /// The mixed load in child processes, under an adversity.
     Under(adversity::Options),
+    /// A short load in child processes, of which the k-th call of a kind fails, for every k.
+    Kth(kth::Options),
 }
 
 #[derive(Args, Clone)]
@@ -59,6 +62,9 @@ pub(crate) struct LoadOptions {
     /// All but these operations.
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
+    /// Where runtime or queues cannot be made, all is well if they say so.
+    #[arg(long)]
+    setup_may_fail: bool,
     /// An operation that takes longer, in seconds, is a hang.
     #[arg(long, default_value_t = 60.0)]
     hang_after: f64,
@@ -82,6 +88,7 @@ fn main() -> Result<ExitCode> {
     match Command::parse().what {
         What::Run(options) => run(&options),
         What::Under(options) => adversity::run(&options),
+        What::Kth(options) => kth::run(&options),
     }
 }
 
@@ -89,7 +96,14 @@ fn main() -> Result<ExitCode> {
 fn run(options: &LoadOptions) -> Result<ExitCode> {
     let_signals_interrupt();
     let ledger = Arc::new(Ledger::default());
-    let operations = load::run(&options.plan(), &ledger)?;
+    let site = match load::Site::new(&ledger) {
+        Err(error) if options.setup_may_fail => {
+            println!("cannot be set up: {error:#}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        site => site?,
+    };
+    let operations = load::run(&options.plan(), site)?;
     let balance = ledger.balance();
     println!("{operations} operations; {balance}");
     match balance.verdict() {

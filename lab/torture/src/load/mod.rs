@@ -108,7 +108,7 @@ impl Plan {
 }
 
 impl Site {
-    fn new(ledger: &Arc<Ledger>) -> Result<Self> {
+    pub(crate) fn new(ledger: &Arc<Ledger>) -> Result<Self> {
         // Two caches with two cores each, laid over the CPUs there are: several pods on any machine.
         let topology = Topology::from_synthetic("package:1 l3:2 core:2 pu:1")?;
         let cpus = coreshard::runtime_builder()?.build()?.usable();
@@ -181,12 +181,11 @@ struct Progress {
 const OVER: u64 = u64::MAX;
 
 /// Runs the load. Returns how many operations were done.
-pub(crate) fn run(plan: &Plan, ledger: &Arc<Ledger>) -> Result<u64> {
+pub(crate) fn run(plan: &Plan, site: Site) -> Result<u64> {
     let operations = plan.operations()?;
     let weights: u32 = operations.iter().map(|(_, weight, _)| weight).sum();
     let done = AtomicU64::new(0);
     let over = AtomicBool::new(false);
-    let site = Site::new(ledger)?;
     // One more, for the end, which has not begun.
     let all: Vec<Progress> = (0..=plan.threads)
         .map(|at| Progress {
@@ -197,10 +196,12 @@ pub(crate) fn run(plan: &Plan, ledger: &Arc<Ledger>) -> Result<u64> {
     let names: Vec<_> = operations.iter().map(|(name, ..)| *name).collect();
     let start = Instant::now();
     thread::scope(|scope| -> Result<()> {
-        let watch = thread::Builder::new().name("hang-watch".into());
         let (all, over) = (&all, &over);
         let _watched = Until(over);
-        watch.spawn_scoped(scope, || watch_for_hangs(all, &names, over, plan.hang_after))?;
+        patiently(|| {
+            let watch = thread::Builder::new().name("hang-watch".into());
+            watch.spawn_scoped(scope, || watch_for_hangs(all, &names, over, plan.hang_after))
+        })?;
         thread::scope(|scope| -> Result<()> {
             let (operations, site, done) = (&operations, &site, &done);
             let thread = |thread: usize| {
