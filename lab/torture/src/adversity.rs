@@ -111,10 +111,17 @@ fn once(adversity: Adversity, seed: u64, load: &LoadOptions) -> Result<()> {
         command.args(["--without", &load.without.join(",")]);
     }
     adversity.prepare(&mut command, seed);
+    // In every second run the limit is the child's own, from the start, and stays: what a limit that comes
+    // and goes breaks, it mends as well.
+    let is_own = adversity == Adversity::Threads && !seed.is_multiple_of(2);
+    if is_own {
+        command.args(["--spare-threads", &(seed / 2 % 5).to_string()]);
+    }
+    let acts = if is_own { Adversity::None } else { adversity };
     let log = tempfile::NamedTempFile::new()?;
     command.stdin(Stdio::null()).stdout(log.reopen()?).stderr(log.reopen()?);
     let mut child = command.spawn().context("the child cannot be started")?;
-    let disturbed = Disturbance::new(adversity, child.id() as libc::pid_t, seed);
+    let disturbed = Disturbance::new(acts, child.id() as libc::pid_t, seed);
     let status = disturbed.and_then(|disturbance| {
         // The child tells of its hangs itself; this is for one that cannot.
         let longest = Duration::from_secs_f64(load.seconds + 2.0 * load.hang_after + 30.0);
@@ -250,7 +257,8 @@ impl Disturbance {
             adversity,
             child,
             rng: Rng::with_seed(seed),
-            next: Duration::from_millis(20),
+            // Not always before the first threads are there.
+            next: Duration::from_millis(20 + seed % 8 * 40),
             tight: false,
             wide: None,
             group,
@@ -271,7 +279,7 @@ impl Disturbance {
         match self.adversity {
             Adversity::Threads => {
                 let slack = self.rng.u64(..3);
-                self.limit(libc::RLIMIT_NPROC, |child| threads(child).map(|n| n as u64 + slack));
+                self.limit(libc::RLIMIT_NPROC, |child| threads(child).map(|now| now + slack));
             }
             Adversity::AddressSpace => {
                 let slack = self.rng.u64(..4) << 20;
@@ -282,8 +290,10 @@ impl Disturbance {
                 self.limit(libc::RLIMIT_NOFILE, |child| descriptors(child).map(|n| n + slack));
             }
             Adversity::Pids => {
-                let now = threads(self.child).unwrap_or(1) as u64 + self.rng.u64(..3);
-                let limit = if self.tight { now.to_string() } else { "max".to_owned() };
+                let slack = self.rng.i64(-6..3);
+                let now = threads(self.child).and_then(|now| now.checked_add_signed(slack));
+                let limit =
+                    if self.tight { now.unwrap_or(1).to_string() } else { "max".to_owned() };
                 if let Some(group) = &self.group {
                     let _ = group.write("pids.max", &limit);
                 }
@@ -366,14 +376,28 @@ impl Drop for Disturbance {
     }
 }
 
+/// Lets this process start so many threads more than it has, and no more.
+pub(crate) fn limit_threads(spare: u64) -> io::Result<()> {
+    let now = threads(std::process::id() as libc::pid_t).unwrap_or(1);
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the words are of this frame.
+    let done = unsafe {
+        libc::getrlimit(libc::RLIMIT_NPROC, &raw mut limit) == 0 && {
+            limit.rlim_cur = (now + spare).min(limit.rlim_max);
+            libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit) == 0
+        }
+    };
+    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 fn status_field(child: libc::pid_t, field: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{child}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     line.trim_start_matches(':').split_whitespace().next()?.parse().ok()
 }
 
-fn threads(child: libc::pid_t) -> Option<usize> {
-    status_field(child, "Threads").map(|n| n as usize)
+fn threads(child: libc::pid_t) -> Option<u64> {
+    status_field(child, "Threads")
 }
 
 /// In bytes.

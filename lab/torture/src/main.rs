@@ -11,6 +11,7 @@ mod adversity;
 mod kth;
 mod ledger;
 mod load;
+mod soak;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ enum What {
     Under(adversity::Options),
     /// A short load in child processes, of which the k-th call of a kind fails, for every k.
     Kth(kth::Options),
+    /// The mixed load for long, with memory, threads and descriptors watched.
+    Soak(LoadOptions),
 }
 
 #[derive(Args, Clone)]
@@ -62,6 +65,9 @@ pub(crate) struct LoadOptions {
     /// All but these operations.
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
+    /// Once all queues are there, no more threads than so many more may be started.
+    #[arg(long)]
+    spare_threads: Option<u64>,
     /// Where runtime or queues cannot be made, all is well if they say so.
     #[arg(long)]
     setup_may_fail: bool,
@@ -89,6 +95,10 @@ fn main() -> Result<ExitCode> {
         What::Run(options) => run(&options),
         What::Under(options) => adversity::run(&options),
         What::Kth(options) => kth::run(&options),
+        What::Soak(options) => {
+            let_signals_interrupt();
+            soak::run(&options)
+        }
     }
 }
 
@@ -103,6 +113,10 @@ fn run(options: &LoadOptions) -> Result<ExitCode> {
         }
         site => site?,
     };
+    if let Some(spare) = options.spare_threads {
+        // Its own threads come on top: those that do operations, and the one that looks for hangs.
+        adversity::limit_threads(spare + options.threads as u64 + 1)?;
+    }
     let operations = load::run(&options.plan(), site)?;
     let balance = ledger.balance();
     println!("{operations} operations; {balance}");
