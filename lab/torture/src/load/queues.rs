@@ -25,6 +25,10 @@ pub(super) fn queue(site: &Site, rng: &mut Rng) {
             site.ledger.accepted("queue, boxed", queue.queue(item));
         }
     }
+    // Who never waits can be ahead of the workers by any number of items.
+    if rng.u32(..4) == 0 {
+        site.ledger.succeeded("flush behind a burst", queue.flush());
+    }
 }
 
 pub(super) fn queue_somewhere(site: &Site, rng: &mut Rng) {
