@@ -17,6 +17,9 @@
 //!
 //! Most of Coreshard's unsafe code is in this crate, and each block says why it is sound.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("Coreshard runs on Linux alone: it is built on futexes, sched_setaffinity and /sys");
+
 mod atomic;
 mod bytes;
 mod cell;
