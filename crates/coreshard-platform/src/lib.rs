@@ -42,7 +42,7 @@ pub use cell::{DataCell, HostCell};
 pub use counter::PerCpuCounter;
 pub use host::{
     AffinityError, CpuClock, Host, HostThread, NodeMemory, NodeMemoryError, Placement,
-    ReleaseMemory, SpawnError, affinity, set_affinity, thread_cpu_time,
+    ReleaseMemory, SpawnError, affinity, is_privileged, set_affinity, thread_cpu_time,
 };
 pub use lock::{Lock, LockGuard};
 #[cfg(loom)]
