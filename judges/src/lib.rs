@@ -4,6 +4,9 @@
 //! Every test runs its body in [`judge`], so that a hang is a failure with the test's name. docs/JUDGES.md
 //! tells which tests of which suites are here, and which are not, and why.
 
+mod channel;
+
+use std::future::poll_fn;
 use std::panic::{self, AssertUnwindSafe};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -12,6 +15,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+pub use channel::{Receiver, Sender, channel, unbounded};
 use coreshard::{Builder, Runtime, RuntimeBuilder, Scope, Topology, Workqueue};
 
 /// For how long a test may run before it counts as hanging. The longest needs a second.
@@ -197,4 +201,47 @@ pub fn poll_once<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
 /// A future that is never ready and keeps no waker.
 pub fn pending<T>() -> std::future::Pending<T> {
     std::future::pending()
+}
+
+/// Both results, however the futures wait for one another.
+pub async fn both<A, B>(first: impl Future<Output = A>, second: impl Future<Output = B>) -> (A, B) {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    let (mut a, mut b) = (None, None);
+    poll_fn(|context| {
+        if a.is_none()
+            && let Poll::Ready(value) = first.as_mut().poll(context)
+        {
+            a = Some(value);
+        }
+        if b.is_none()
+            && let Poll::Ready(value) = second.as_mut().poll(context)
+        {
+            b = Some(value);
+        }
+        match (a.take(), b.take()) {
+            (Some(a), Some(b)) => Poll::Ready((a, b)),
+            (left, right) => {
+                (a, b) = (left, right);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+/// The future's result, or `None` if it takes longer: the future first, then the clock.
+pub async fn timeout<T>(
+    runtime: &Runtime,
+    limit: Duration,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    let mut future = pin!(future);
+    let mut sleep = runtime.sleep(limit).expect("a timekeeper can be had");
+    poll_fn(|context| {
+        if let Poll::Ready(value) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(value));
+        }
+        Pin::new(&mut sleep).poll(context).map(|()| None)
+    })
+    .await
 }
