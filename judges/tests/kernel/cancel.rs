@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 
 use coreshard::{Work, WorkErrorReason};
-use judges::{Counter, judge, ms, pool, sleep_ms, wait_until};
+use judges::{Counter, judge, ms, pool, runtime, sleep_ms, wait_until};
 
 use crate::work::{Gated, counting};
 
@@ -181,12 +181,14 @@ fn cancel_work_sync_inside_itself() {
 #[test]
 fn cancel_delayed_work_takes_the_timer_along() {
     judge(|| {
-        let queue = pool(1);
+        let runtime = runtime(1);
+        let queue = runtime.workqueue().build().unwrap();
         let (work, runs) = counting();
-        assert!(work.queue_after(&queue, ms(20)).unwrap());
+        assert!(work.queue_after(&queue, ms(3_600_000)).unwrap());
+        assert_eq!(runtime.delayed_items(), 1);
         assert!(work.cancel());
+        assert_eq!(runtime.delayed_items(), 0);
         assert!(!work.cancel());
-        sleep_ms(40);
         queue.flush().unwrap();
         assert_eq!(runs.get(), 0);
     });
