@@ -9,6 +9,7 @@ mod channel;
 use std::future::poll_fn;
 use std::panic::{self, AssertUnwindSafe};
 use std::pin::{Pin, pin};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
@@ -39,6 +40,29 @@ pub fn judge<F: FnOnce() + Send + 'static>(body: F) {
         Ok(Err(payload)) => panic::resume_unwind(payload),
         Err(_) => panic!("{name} hangs: it is not over after {DEADLINE:?}"),
     }
+}
+
+/// As [`judge`], in a process of its own: for what ends the process where it goes wrong.
+///
+/// # Panics
+/// Where that process is ended by a signal, or its body panics.
+pub fn judge_alone<F: FnOnce() + Send + 'static>(body: F) {
+    const ALONE: &str = "JUDGED_ALONE";
+    let name = std::any::type_name::<F>().trim_end_matches("::{{closure}}");
+    let (_crate, test) = name.split_once("::").expect("a test lies in its crate");
+    if std::env::var_os(ALONE).is_some() {
+        return judge(body);
+    }
+    let program = std::env::current_exe().expect("this program has a path");
+    let child = Command::new("sh")
+        .args(["-c", "ulimit -c 0; exec \"$0\" --include-ignored --exact \"$1\""])
+        .arg(program)
+        .arg(test)
+        .env(ALONE, "1")
+        .output()
+        .expect("a child can be started");
+    let said = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{name}, alone: {}\n{said}", child.status);
 }
 
 /// What `body` throws, as text; `None` if it throws nothing.
