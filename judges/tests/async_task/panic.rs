@@ -105,7 +105,7 @@ fn detach_during_run() {
 
 /// Nobody will await a task that was dropped while it was polled: its panic is not to be lost.
 #[test]
-#[ignore = "known defect: the panic of a task that is dropped while it is polled is lost"]
+#[ignore = "defect: the panic of a task that is dropped while it is polled is lost"]
 fn cancel_during_run_tells_the_handler() {
     judge(|| {
         let (mut stage, director) = Stage::with_director();
@@ -120,7 +120,7 @@ fn cancel_during_run_tells_the_handler() {
 
 /// A task that panicked, and whose handle is given away after that.
 #[test]
-#[ignore = "known defect: the panic of a task that is detached after it is lost"]
+#[ignore = "defect: the panic of a task that is detached after it is lost"]
 fn run_and_detach_tells_the_handler() {
     judge(|| {
         let mut stage = Stage::new();

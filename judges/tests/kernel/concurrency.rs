@@ -234,3 +234,17 @@ fn items_wait_for_items_sixty_deep() {
     }
     judge(|| assert_eq!(nested(&queue(1, |builder| builder), 60), 60));
 }
+
+/// As above, deeper than a pool may have workers.
+#[test]
+#[ignore = "defect: a chain of 600 items that wait for one another is stuck at 512 workers"]
+fn items_wait_for_items_six_hundred_deep() {
+    fn nested(queue: &coreshard::Workqueue, depth: usize) -> usize {
+        if depth == 0 {
+            return 0;
+        }
+        let inner = queue.clone();
+        1 + queue.submit(move || nested(&inner, depth - 1)).unwrap().join().unwrap()
+    }
+    judge(|| assert_eq!(nested(&pool(1), 600), 600));
+}

@@ -39,7 +39,7 @@ fn start_callback_called() {
 
 /// Hooks that wait for one another as the workers stop.
 #[test]
-#[ignore = "pools stop one after the other, so their hooks cannot meet; known"]
+#[ignore = "defect: pools stop one after the other, so their hooks cannot meet"]
 fn exit_callback_called() {
     const WORKERS: usize = 16;
     judge(|| {

@@ -250,7 +250,7 @@ fn hang_on_shutdown() {
 /// Of two futures that share a lock one wakes the other as it is dropped, with the lock held: the wake-up
 /// may not drop that one there and then, though its queue is gone.
 #[test]
-#[ignore = "new defect: a wake-up after the queue's end drops the future inside `wake`, under its caller's locks"]
+#[ignore = "defect: a wake-up after the queue's end drops the future inside `wake`, under its caller's locks"]
 fn wake_during_shutdown() {
     struct Shared {
         waker: Mutex<Option<Waker>>,
@@ -333,5 +333,23 @@ fn different_runtime_names() {
         let (first, second) = (named("first"), named("second"));
         let unnamed = runtime.workqueue().build().unwrap();
         assert_eq!((first.name(), second.name(), unnamed.name()), ("first", "second", "unnamed"));
+    });
+}
+
+/// `start_stop_callbacks_called`, where somebody still has a waker of a task that has ended.
+#[test]
+#[ignore = "defect: workers live on while a waker of an ended task does"]
+fn workers_stop_though_a_waker_is_kept() {
+    judge(|| {
+        let (started, stopped) = (Counter::new(), Counter::new());
+        let (start, stop) = (started.clone(), stopped.clone());
+        let hooks =
+            Hooks::new().on_start(move |_| start.add_one()).on_stop(move |_| stop.add_one());
+        let queue = queue(2, |builder| builder.hooks(hooks));
+        let keep = std::future::poll_fn(|context| Poll::Ready(context.waker().clone()));
+        let waker = block_on(queue.spawn(keep).unwrap());
+        drop(queue);
+        wait_until(|| started.get() > 0 && started.get() == stopped.get());
+        drop(waker);
     });
 }
