@@ -57,11 +57,6 @@ impl fmt::Display for Forked {
 
 impl std::error::Error for Forked {}
 
-/// Drops what was thrown.
-pub(crate) fn discard(payload: Box<dyn Any + Send>) {
-    drop(Thrown::new(payload));
-}
-
 pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
     payload
         .downcast_ref::<&str>()
