@@ -42,9 +42,7 @@ crates/coreshard-platform/src/user.rs             it is the net
 crates/coreshard-workqueue/src/task/yield_now.rs  wakes its own poller, inside its poll: what that throws is its own
 crates/coreshard-workqueue/src/work/core.rs       a work item's function: Token::run calls it through the net, the item's Drop drops it there
 crates/coreshard-workqueue/src/queue/change.rs    the closures are this file's own
-crates/coreshard-workqueue/src/attributes.rs      for now: hooks
-crates/coreshard-workqueue/src/machine.rs         for now: the probe
-crates/coreshard-workqueue/src/pool/              for now: items and hooks
+crates/coreshard-workqueue/src/pool/background.rs  its calls are the monitor's own; what is a user's in them is in front of the net
 crates/coreshard-block/                           for now: the whole crate
 crates/coreshard-rt/                              for now: the whole crate
 END

@@ -158,8 +158,7 @@ fn block_on(mut task: Task<u32>) -> u32 {
 /// Woken while it is polled, or before, or after: it is polled once more, and sees what was written before
 /// the wake. A second wake comes while the first is still inside the queue.
 ///
-/// Fails with `sent` that releases the queue though another sender is there, and with `wake` that does not
-/// write a word that has `SCHEDULED`.
+/// Fails with `wake` that does not write a word that has `SCHEDULED`.
 #[test]
 fn loom_a_wake_is_seen_by_a_later_poll_and_keeps_the_queue() {
     check(3, || {
@@ -232,7 +231,7 @@ fn loom_the_last_waker_closes_the_task() {
 
 /// The handle is dropped while the task ends: one of the two has the outcome.
 ///
-/// Fails with `finish` that does not look at `HANDLE` again when the word has changed.
+/// Fails with `let_go` that takes no notice of `DONE`.
 #[test]
 fn loom_a_task_that_is_cancelled_ends_once() {
     check(3, || {

@@ -37,6 +37,7 @@ use tracing::span::Id;
 use crate::error::Refused;
 use crate::insight::{self, Label};
 use crate::queue::{Shared, Unclaimed, Visitor};
+use crate::trouble::say;
 use cell::{Runnable, Schedule};
 use guests::Guest;
 
@@ -128,7 +129,7 @@ impl<T> Task<T> {
         let value = unsafe { (raw.table().let_go)(raw.task, cancels) };
         if let Err(thrown) = user::resume_unless_unwinding(user::discard(value)) {
             let panic = thrown.message().unwrap_or_default();
-            tracing::error!(panic, "a task's result panicked as it was dropped");
+            say(|| tracing::error!(panic, "a task's result panicked as it was dropped"));
         }
     }
 }
@@ -238,7 +239,7 @@ impl<P: Platform> Schedule<P> for Home<P> {
 
     fn woken(&self) {
         if let Some(span) = &self.span {
-            insight::task_woken(span);
+            say(|| insight::task_woken(span));
         }
     }
 
