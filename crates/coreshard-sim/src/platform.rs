@@ -152,6 +152,10 @@ impl Platform for Sim {
         engine::current().is_none_or(|core| engine::profile(core) == Profile::Futex)
     }
 
+    fn checks_rules() -> bool {
+        true
+    }
+
     fn queue_for_lock(word: &Self::AtomicU32, free: u32, contended: u32) -> bool {
         if Self::idlers_may_spin() {
             return false;

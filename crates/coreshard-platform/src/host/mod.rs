@@ -5,6 +5,7 @@ mod cpu;
 mod fork;
 mod futex;
 mod memory;
+mod privilege;
 mod realtime;
 mod thread;
 
@@ -18,6 +19,7 @@ use coreshard_topology::{CpuId, CpuSet, NodeId};
 pub use affinity::{AffinityError, affinity, set_affinity};
 pub use cpu::{CpuClock, thread_cpu_time};
 pub use memory::{NodeMemory, NodeMemoryError, Placement, ReleaseMemory};
+pub use privilege::is_privileged;
 pub use thread::{HostThread, SpawnError};
 
 use crate::{ForkHook, HostCell, LocalKey, Platform, ThreadId, ThreadSpec, Time, WaitOutcome};
