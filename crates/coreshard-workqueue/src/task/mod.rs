@@ -64,8 +64,11 @@ struct Raw<T> {
     table: NonNull<Table<T>>,
 }
 
+/// What came of a future; `None` where it was dropped before its end.
+type Ended<T> = Option<Result<T, Thrown>>;
+
 struct Table<T> {
-    poll: unsafe fn(NonNull<()>, &Context<'_>) -> Poll<Option<Result<T, Thrown>>>,
+    poll: unsafe fn(NonNull<()>, &Context<'_>) -> Poll<Ended<T>>,
     cancel: unsafe fn(NonNull<()>),
     is_done: unsafe fn(NonNull<()>) -> bool,
     /// Gives the handle's reference up; true cancels the task. A value that nobody took comes back.
@@ -112,7 +115,7 @@ impl<T> Task<T> {
         self.raw.as_ref().is_none_or(|raw| unsafe { (raw.table().is_done)(raw.task) })
     }
 
-    fn poll_result(&mut self, context: &Context<'_>) -> Poll<Option<Result<T, Thrown>>> {
+    fn poll_result(&mut self, context: &Context<'_>) -> Poll<Ended<T>> {
         let raw = self.raw.as_ref().expect("a task is not awaited after it has ended");
         // SAFETY: this is the handle.
         let result = unsafe { (raw.table().poll)(raw.task, context) };
