@@ -14,7 +14,7 @@ use super::reserve::RESERVE;
 use super::running::Frame;
 use super::state::Entry;
 use super::{Claim, Desk, LaneTag, Pool, Segment, SegmentQueue, Watches, idle};
-use crate::attributes::Place;
+use crate::attributes::{Hook, Place};
 use crate::item::Item;
 use crate::queue::Lane;
 use crate::trouble::say;
@@ -58,9 +58,9 @@ pub(super) fn index_in<P: Platform>(pool: &Pool<P>) -> Option<usize> {
 }
 
 /// A hook that panics costs its own work, not the worker.
-fn run_hook(hook: Option<&(dyn Fn(PodId) + Send + Sync)>, pod: PodId) {
+fn run_hook(hook: Option<&Hook>, pod: PodId) {
     if let Some(hook) = hook
-        && let Err(thrown) = user::call(|| hook(pod))
+        && let Err(thrown) = hook.call(|hook| hook(pod))
     {
         let panic = crate::handle::message_of(thrown.payload());
         say(|| tracing::error!(%pod, panic, "a hook panicked"));
