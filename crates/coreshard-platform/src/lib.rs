@@ -18,6 +18,9 @@
 //!
 //! Most of Coreshard's unsafe code is in this crate, and each block says why it is sound.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("Coreshard runs on Linux alone: it is built on futexes, sched_setaffinity and /sys");
+
 mod atomic;
 mod bytes;
 mod cell;
@@ -44,7 +47,7 @@ pub use counter::PerCpuCounter;
 pub use faulty::{Faults, Faulty, Start};
 pub use host::{
     AffinityError, CpuClock, Host, HostThread, NodeMemory, NodeMemoryError, Placement,
-    ReleaseMemory, SpawnError, affinity, set_affinity, thread_cpu_time,
+    ReleaseMemory, SpawnError, affinity, is_privileged, set_affinity, thread_cpu_time,
 };
 pub use lock::{Lock, LockGuard};
 #[cfg(loom)]

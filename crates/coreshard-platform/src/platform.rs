@@ -215,6 +215,15 @@ pub struct ThreadId(pub u32);
 pub enum LocalKey {
     /// The worker that runs on this thread.
     Worker,
+    /// The real-time executor whose thread this is.
+    Executor,
+    /// The ceilings of the locks that this thread holds.
+    Ceilings,
+}
+
+impl LocalKey {
+    /// How many there are; each is the index of its pointer, for a platform that keeps them in an array.
+    pub const COUNT: usize = 3;
 }
 
 /// A thread that was started on a platform.

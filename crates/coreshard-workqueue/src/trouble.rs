@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coreshard_platform::user;
+use coreshard_platform::user::{self, User};
 use coreshard_topology::{PodId, Scope};
 
 use crate::stats::PoolStats;
@@ -184,7 +184,7 @@ pub(crate) fn say(event: impl FnOnce()) {
     drop(user::call(event));
 }
 
-pub(crate) type TroubleHandler = Arc<dyn Fn(&Trouble) + Send + Sync>;
+pub(crate) type TroubleHandler = Arc<User<dyn Fn(&Trouble) + Send + Sync>>;
 
 /// What the monitor takes for trouble, and whom it tells.
 #[derive(Clone)]
@@ -215,7 +215,7 @@ impl Watch {
         });
         let Some(handler) = &self.on_trouble else { return };
         // What a handler throws was printed by the panic hook.
-        drop(user::call(|| handler(trouble)));
+        drop(handler.call(|handler| handler(trouble)));
     }
 }
 
