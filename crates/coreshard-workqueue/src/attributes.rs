@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use coreshard_platform::Platform;
+use coreshard_platform::user::User;
 use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope};
 
 use crate::intake::Intake;
@@ -13,9 +14,12 @@ use crate::wake::Wake;
 /// Functions that run on worker threads, first and last.
 #[derive(Clone, Default)]
 pub struct Hooks {
-    pub(crate) on_start: Option<Arc<dyn Fn(PodId) + Send + Sync>>,
-    pub(crate) on_stop: Option<Arc<dyn Fn(PodId) + Send + Sync>>,
+    pub(crate) on_start: Option<Hook>,
+    pub(crate) on_stop: Option<Hook>,
 }
+
+/// Called, and dropped, in front of the net.
+pub(crate) type Hook = Arc<User<dyn Fn(PodId) + Send + Sync>>;
 
 impl Hooks {
     /// No hooks.
@@ -26,7 +30,7 @@ impl Hooks {
     /// Runs on each worker's thread before its first item, with the worker's pod.
     #[must_use]
     pub fn on_start(mut self, hook: impl Fn(PodId) + Send + Sync + 'static) -> Self {
-        self.on_start = Some(Arc::new(hook));
+        self.on_start = Some(Arc::new(User::new(hook)));
         self
     }
 
@@ -34,7 +38,7 @@ impl Hooks {
     /// among those that run; the end of its pool waits for it.
     #[must_use]
     pub fn on_stop(mut self, hook: impl Fn(PodId) + Send + Sync + 'static) -> Self {
-        self.on_stop = Some(Arc::new(hook));
+        self.on_stop = Some(Arc::new(User::new(hook)));
         self
     }
 }
@@ -48,7 +52,7 @@ impl fmt::Debug for Hooks {
     }
 }
 
-fn same_hook<H: ?Sized>(one: &Option<Arc<H>>, other: &Option<Arc<H>>) -> bool {
+fn same_hook(one: &Option<Hook>, other: &Option<Hook>) -> bool {
     match (one, other) {
         (None, None) => true,
         (Some(one), Some(other)) => std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other)),

@@ -157,8 +157,7 @@ fn loom_a_worker_that_lay_down_for_a_failed_start_is_woken_coalesced() {
 }
 
 /// One worker in all, which blocks, and a reserve, which is called, runs the next item, and stands by when the
-/// worker has come back. Fails with `appoint_sentinel` taken out of `sleep` (nobody is told of the third
-/// item), and with the permit left in `stand_by` (a rule is broken: the reserve stands by on the board).
+/// worker has come back: the third item finds somebody.
 #[test]
 fn loom_a_reserve_leaves_somebody_who_is_told() {
     check(1, || {
