@@ -11,14 +11,14 @@ use crate::intake::Intake;
 use crate::queue::Priority;
 use crate::wake::Wake;
 
-/// A hook of a user's.
-pub(crate) type Hook = User<dyn Fn(PodId) + Send + Sync>;
+/// A user's hook.
+pub(crate) type Hook = Arc<User<dyn Fn(PodId) + Send + Sync>>;
 
 /// Functions that run on worker threads, first and last.
 #[derive(Clone, Default)]
 pub struct Hooks {
-    pub(crate) on_start: Option<Arc<Hook>>,
-    pub(crate) on_stop: Option<Arc<Hook>>,
+    pub(crate) on_start: Option<Hook>,
+    pub(crate) on_stop: Option<Hook>,
 }
 
 impl Hooks {
@@ -34,7 +34,8 @@ impl Hooks {
         self
     }
 
-    /// Runs on each worker's thread after its last item, with the worker's pod.
+    /// Runs on each worker's thread after its last item, with the worker's pod. The worker counts no more
+    /// among those that run; the end of its pool waits for it.
     #[must_use]
     pub fn on_stop(mut self, hook: impl Fn(PodId) + Send + Sync + 'static) -> Self {
         self.on_stop = Some(Arc::new(User::new(hook)));
@@ -51,7 +52,7 @@ impl fmt::Debug for Hooks {
     }
 }
 
-fn same_hook<H: ?Sized>(one: &Option<Arc<H>>, other: &Option<Arc<H>>) -> bool {
+fn same_hook(one: &Option<Hook>, other: &Option<Hook>) -> bool {
     match (one, other) {
         (None, None) => true,
         (Some(one), Some(other)) => std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other)),

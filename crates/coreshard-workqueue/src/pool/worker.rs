@@ -260,7 +260,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             // It stays at home: stricter than asked, and said.
             say(|| tracing::warn!(%pod, %error, "a worker may not leave its pod"));
         }
-        run_hook(pool.attributes.hooks.on_start.as_deref(), *pod);
+        run_hook(pool.attributes.hooks.on_start.as_ref(), *pod);
         let mut works = !self.is_reserve() || self.stand_by();
         while works {
             while let Some(item) = self.next_item() {
@@ -270,7 +270,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             works = self.sleep() || self.stand_by();
         }
         // The hook is a user's, and may fork: the desk is still this worker's.
-        run_hook(pool.attributes.hooks.on_stop.as_deref(), *pod);
+        run_hook(pool.attributes.hooks.on_stop.as_ref(), *pod);
         self.stop_forking();
         pool.close_account(self.index);
     }
