@@ -7,6 +7,7 @@ use coreshard_block::{Buffer, BufferPool, Completed, Device, Queue, QueueOptions
 use coreshard_platform::{Lock, Platform, Time};
 
 use super::job::{BlockJob, Pattern};
+use super::overwrite;
 use super::pattern;
 use super::tally::{DirectionTally, WINDOW_NS};
 use super::usage::Usage;
@@ -159,11 +160,24 @@ impl<P: Platform> Worker<P> {
                 .and_then(|places| BufferPool::new(places, job.bs as usize))
                 .and_then(|pool| queue.register(&pool).map(|_| pool))
                 .map_err(|error| {
-                    BenchError::bad_job(format!("fixedbufs: buffers cannot be registered: {error}"))
+                    let remedy = match error.kind() {
+                        std::io::ErrorKind::OutOfMemory => {
+                            "; this user may lock too little memory: raise that limit (ulimit -l), or \
+                             give a smaller iodepth, numjobs or bs, or fixedbufs=0"
+                        }
+                        _ => "",
+                    };
+                    BenchError::bad_job(format!(
+                        "fixedbufs: buffers cannot be registered: {error}{remedy}"
+                    ))
                 })?;
             buffers.extend((0..places).map(|_| pool.take()));
         } else {
             buffers.extend((0..places).map(|_| Some(Buffer::aligned(job.bs as usize))));
+        }
+        if job.rw.writes() {
+            // What is written, where it is not verified, is known as the benchmark's own later.
+            buffers.iter_mut().flatten().for_each(|buffer| overwrite::fill(buffer));
         }
         let engine = queue.describe();
         Ok(Self {
