@@ -50,6 +50,8 @@ struct Course {
     /// The order of blocks, each once, where what was written is verified.
     order: Option<Vec<u64>>,
     left: u64,
+    /// Buffers of a file are read into and written in turn.
+    is_mixed: bool,
 }
 
 impl Course {
@@ -78,7 +80,19 @@ impl Course {
         // Threads that go through the whole file begin at different places.
         let next = blocks.start + all * thread as u64 / u64::from(job.numjobs) % all.max(1);
         let next = if order.is_some() { 0 } else { next };
-        Self { pattern: job.rw, rwmixread: job.rwmixread, bs, blocks, next, dice, order, left }
+        let is_mixed =
+            matches!(job.rw, Pattern::Mixed | Pattern::RandMixed) && job.ioengine.has_file();
+        Self {
+            pattern: job.rw,
+            rwmixread: job.rwmixread,
+            bs,
+            blocks,
+            next,
+            dice,
+            order,
+            left,
+            is_mixed,
+        }
     }
 
     /// Whether to write, and where.
@@ -268,6 +282,9 @@ impl<P: Platform> Worker<P> {
         let writes = writes && !self.verifies;
         if writes && self.run.job.verify {
             pattern::fill(&mut buffer, offset, self.run.job.randseed);
+        } else if writes && self.course.is_mixed && !self.stamps[place as usize].writes {
+            // What was read into it belongs to another place, where it would not be known again.
+            overwrite::fill(&mut buffer);
         }
         let request =
             if writes { Request::write(offset, buffer) } else { Request::read(offset, buffer) };
