@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use coreshard_platform::Platform;
+use coreshard_platform::user::User;
 use coreshard_topology::{CpuSet, Scope, ShardSize};
 
-use super::lane::PanicHandler;
 use super::limiter::MaxActive;
+use super::panics::PanicHandler;
 use super::workqueue::Workqueue;
 use crate::attributes::Hooks;
 use crate::error::BuildError;
@@ -212,13 +213,14 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self
     }
 
-    /// Called on the worker's thread with what an item threw, unless the item's handle will tell
-    /// it. Default: an error through `tracing`. The worker goes on in any case.
+    /// Called with what an item threw, once, unless the item's handle tells it: on the worker's thread,
+    /// or on the one that dropped the handle. What destructors throw that run on the queue's behalf comes
+    /// here, too. Default: an error through `tracing`. The worker goes on in any case.
     pub fn panic_handler(
         mut self,
         handler: impl Fn(Box<dyn Any + Send>) + Send + Sync + 'static,
     ) -> Self {
-        self.request.panic_handler = Some(Arc::new(handler));
+        self.request.panic_handler = Some(Arc::new(User::new(handler)));
         self
     }
 
