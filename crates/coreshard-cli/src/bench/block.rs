@@ -160,6 +160,14 @@ pub(crate) struct Args {
     #[arg(long, requires = "machine")]
     interrupts_at_submitter: bool,
 
+    /// Write to the file or device though it holds what this benchmark did not put there: that is lost
+    #[arg(long, visible_alias = "allow_overwrite")]
+    allow_overwrite: bool,
+
+    /// Write to the device or file though it is mounted, or in use otherwise: that is destroyed
+    #[arg(long, visible_alias = "allow_mounted_write")]
+    allow_mounted_write: bool,
+
     /// Write the results as fio's JSON; with "-" to standard output, and nothing else there
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
@@ -194,6 +202,10 @@ impl Args {
             }
         };
         jobs.iter_mut().try_for_each(|job| self.job.apply(job))?;
+        for job in &mut jobs {
+            job.allow_overwrite |= self.allow_overwrite;
+            job.allow_mounted_write |= self.allow_mounted_write;
+        }
         Ok(jobs)
     }
 
@@ -245,6 +257,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let here = MachineArgs { machine: None, sysfs: None, hwloc_xml: None };
     let site = Site::new(&here)?;
     let destination = args.destination()?;
+    if let Some(destination) = &destination {
+        let inputs = bench.jobs.iter().filter_map(|job| job.filename.as_deref());
+        inputs.chain(args.job_file.as_deref()).try_for_each(|file| destination.is_not(file))?;
+    }
     let mut bar = Bar::new()?;
     let mut results = bench.run::<Host>(&site.ground, &mut bar).map_err(classed)?;
     drop(bar);

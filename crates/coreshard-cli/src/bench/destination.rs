@@ -52,6 +52,24 @@ impl Destination {
         written().with_context(|| format!("cannot write the report {}", self.path.display()))
     }
 
+    /// Fails where `file`, which the command reads or writes otherwise, is the same one, by whatever
+    /// name.
+    pub(crate) fn is_not(&self, file: &Path) -> anyhow::Result<()> {
+        use std::os::unix::fs::{FileTypeExt, MetadataExt};
+        let (Ok(one), Ok(other)) = (self.file.metadata(), fs::metadata(file)) else {
+            return Ok(());
+        };
+        let is_device = one.file_type().is_block_device() && one.rdev() == other.rdev();
+        if is_device || (one.dev(), one.ino()) == (other.dev(), other.ino()) {
+            let (own, file) = (self.path.display(), file.display());
+            let problem = format!(
+                "the report {own} is the same file as {file}, which it would replace; give another name"
+            );
+            return Err(bad_input(anyhow::Error::msg(problem)));
+        }
+        Ok(())
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
