@@ -16,6 +16,7 @@ use clap::Args as ClapArgs;
 use coreshard::insight::{InsightClient, InsightError, Snapshot};
 use terminal_size::{Width, terminal_size};
 
+use crate::number::whole;
 use crate::{failure, output};
 use rates::Rates;
 use screen::Screen;
@@ -38,7 +39,7 @@ Examples:
 pub(crate) struct Args {
     /// The process
     #[arg(value_name = "PID", required_unless_present = "socket", conflicts_with = "socket",
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = whole::<u32, 1, 4_294_967_295>)]
     pid: Option<u32>,
 
     /// The socket that the process serves, where it is not in its usual place
