@@ -37,7 +37,7 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(name = "coreshard", version, after_help = EXAMPLES)]
 struct Cli {
-    /// Let a report replace a file that is no report of this command's, and take the place of a link
+    /// Let reports take the place of files that this command did not make, and of links
     #[arg(long, global = true)]
     force: bool,
 
