@@ -13,7 +13,8 @@
 //!    then parks), [`Parker`] (one permit per thread), [`PerCpuCounter`] (no shared line on write,
 //!    exact sum on read), [`Padded`] (a value on lines of its own).
 //! 3. [`user`]: how users' code is called, in front of a net that catches its panics.
-//! 4. [`Host`]: this machine, on Linux.
+//! 4. [`Host`]: this machine, on Linux. With the feature `faulty`, `Faulty`: this machine, where starts of
+//!    threads fail as a test says.
 //!
 //! Most of Coreshard's unsafe code is in this crate, and each block says why it is sound.
 
@@ -24,6 +25,8 @@ mod atomic;
 mod bytes;
 mod cell;
 mod counter;
+#[cfg(feature = "faulty")]
+mod faulty;
 mod host;
 mod lock;
 #[cfg(loom)]
@@ -40,6 +43,8 @@ pub use atomic::{AtomicInt, AtomicPointer};
 pub use bytes::ByteAtomics;
 pub use cell::{DataCell, HostCell};
 pub use counter::PerCpuCounter;
+#[cfg(feature = "faulty")]
+pub use faulty::{Faults, Faulty, Start};
 pub use host::{
     AffinityError, CpuClock, Host, HostThread, NodeMemory, NodeMemoryError, Placement,
     ReleaseMemory, SpawnError, affinity, is_privileged, set_affinity, thread_cpu_time,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use coreshard_platform::user::User;
 use coreshard_platform::{Lock, Platform};
 use coreshard_topology::{CpuId, CpuSet, Topology};
 
@@ -133,15 +134,17 @@ impl<P: Platform> RuntimeBuilder<P> {
         self
     }
 
-    /// Called with every [`Trouble`], on the thread that notices it: it should be short, and not
-    /// wait. Default: `tracing` alone is told.
+    /// Called with every [`Trouble`], one after the other, on a thread of the runtime's that nothing else
+    /// depends on. While it is at one, nobody is told of the next, and the CPUs are not followed; more
+    /// than 64 that wait are not told. Default: `tracing` alone is told.
     pub fn on_trouble(mut self, handler: impl Fn(&Trouble) + Send + Sync + 'static) -> Self {
-        self.watch.on_trouble = Some(Arc::new(handler));
+        self.watch.on_trouble = Some(Arc::new(User::new(handler)));
         self
     }
 
     /// Asks `probe` about once a second, while there is work, which CPUs may be used, and follows
-    /// it as [`Runtime::set_usable`] does. `None` is no answer. Default: nothing is followed.
+    /// it as [`Runtime::set_usable`] does. `None` is no answer, and nor is a panic. It is called on the
+    /// thread of [`on_trouble`](Self::on_trouble). Default: nothing is followed.
     pub fn follow_cpus(
         mut self,
         probe: impl Fn() -> Option<CpuSet> + Send + Sync + 'static,

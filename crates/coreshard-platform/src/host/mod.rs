@@ -29,7 +29,10 @@ use crate::{ForkHook, HostCell, LocalKey, Platform, ThreadId, ThreadSpec, Time, 
 pub struct Host;
 
 thread_local! {
+    // Without a destructor: they can be asked for until the thread is gone, by users' destructors too.
     static WORKER: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
+    static EXECUTOR: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
+    static CEILINGS: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
 }
 
 impl Platform for Host {
@@ -119,12 +122,16 @@ impl Platform for Host {
     fn local(key: LocalKey) -> *mut () {
         match key {
             LocalKey::Worker => WORKER.get(),
+            LocalKey::Executor => EXECUTOR.get(),
+            LocalKey::Ceilings => CEILINGS.get(),
         }
     }
 
     fn set_local(key: LocalKey, value: *mut ()) {
         match key {
             LocalKey::Worker => WORKER.set(value),
+            LocalKey::Executor => EXECUTOR.set(value),
+            LocalKey::Ceilings => CEILINGS.set(value),
         }
     }
 }
