@@ -186,6 +186,26 @@ check_users_code() {
   fi
 }
 
+# What is read from outside, and what is written there, passes one place each.
+check_edges() {
+  local crate found
+  for crate in coreshard-topology coreshard-sim coreshard-report coreshard-cli; do
+    [ -d "crates/$crate/src" ] || continue
+    found=$(lines_with "$crate" '\bfs::read(_to_string)?\(|\bFile::open\b|\bread_to_(end|string)\(' |
+      grep -vE '^crates/coreshard-(topology/src/input|cli/src/bench/destination)\.rs:' || true)
+    if [ -n "$found" ]; then
+      breach "$crate reads a file without a bound" "$found" \
+        "use coreshard_topology::input, which refuses pipes and devices and says how long a file may be"
+    fi
+    found=$(lines_with "$crate" '\bfs::(write|rename|copy)\(|\bFile::create|\bOpenOptions\b' |
+      grep -vE '^crates/coreshard-cli/src/bench/(destination|rt/latency)\.rs:' || true)
+    if [ -n "$found" ]; then
+      breach "$crate writes a file on its own" "$found" \
+        "use Destination, which writes over nothing that the command did not make"
+    fi
+  done
+}
+
 # Bugs to plant are for the tests of those who search for bugs.
 check_canaries() {
   local crate found
@@ -223,6 +243,7 @@ check_seam
 check_quiet
 check_unsafe
 check_users_code
+check_edges
 check_canaries
 check_words
 

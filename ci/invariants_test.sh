@@ -140,6 +140,14 @@ sed -i 's|coreshard-workqueue" }|coreshard-workqueue", features = ["canaries"] }
 expect 'coreshard-cli is built with bugs that can be planted' "a planted bug in the command"
 
 build_house
+echo 'pub fn read() { std::fs::read_to_string("x").ok(); }' >>"$house/crates/coreshard-cli/src/lib.rs"
+expect 'coreshard-cli reads a file without a bound' "a file read without a bound"
+
+build_house
+echo 'pub fn write() { std::fs::write("x", "y").ok(); }' >>"$house/crates/coreshard-cli/src/lib.rs"
+expect 'coreshard-cli writes a file on its own' "a file written past the one place"
+
+build_house
 echo '' >"$house/crates/coreshard-topology/src/lib.rs"
 expect 'coreshard-topology may hold unsafe code' "unsafe code in pure data"
 
