@@ -3,7 +3,7 @@
 
 use std::io;
 
-use coreshard_platform::{AffinityError, SpawnError, ThreadSpec, user};
+use coreshard_platform::{AffinityError, LocalKey, SpawnError, ThreadSpec, user};
 use coreshard_topology::CpuSet;
 use corosensei::Coroutine;
 
@@ -81,7 +81,7 @@ impl Core {
             fifo_priority,
             used: 0,
             on_cpu: 0,
-            local: std::ptr::null_mut(),
+            locals: [std::ptr::null_mut(); LocalKey::COUNT],
             joiners: Vec::new(),
             deadline: None,
             timer_at: None,
