@@ -30,7 +30,8 @@ impl Hooks {
         self
     }
 
-    /// Runs on each worker's thread after its last item, with the worker's pod.
+    /// Runs on each worker's thread after its last item, with the worker's pod. The worker counts no more
+    /// among those that run; the end of its pool waits for it.
     #[must_use]
     pub fn on_stop(mut self, hook: impl Fn(PodId) + Send + Sync + 'static) -> Self {
         self.on_stop = Some(Arc::new(hook));
