@@ -3,19 +3,16 @@
 
 #![allow(clippy::print_stdout, reason = "a sweep says how many runs it took")]
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use coreshard_bench::{Record, Scenario, ScenarioTrial};
+use coreshard_platform::{Platform, ThreadHandle, ThreadSpec};
 use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
 use coreshard_sim::{Call, Failing, Lasts, Machine, Sim, SimAlloc, View};
-use coreshard_workqueue::canary::{Canary, plant};
 
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
-
-/// Canaries are planted in the whole process: one test at a time.
-static ALONE: Mutex<()> = Mutex::new(());
 
 const FOR_A_WHILE: Lasts = Lasts::For(Duration::from_millis(20));
 
@@ -67,14 +64,6 @@ fn sweep(
     Ok(runs)
 }
 
-/// What breaks a promise today, and how.
-const KNOWN: [(Scenario, Call, Lasts); 2] = [
-    // The worker that comes back lies down while the stand-in that is not to be had still counts.
-    (Scenario::Blocking, Call::Start, FOR_A_WHILE),
-    // The monitor and a worker are not to be had, and the worker there is waits: nobody tries again.
-    (Scenario::Scopes, Call::Start, FOR_A_WHILE),
-];
-
 fn ways() -> impl Iterator<Item = (Scenario, Call, Lasts)> {
     // The intake ends the process where it gets no memory, as the standard collections do.
     let calls = Call::ALL.into_iter().filter(|call| *call != Call::Memory);
@@ -91,10 +80,9 @@ fn ways() -> impl Iterator<Item = (Scenario, Call, Lasts)> {
 
 #[test]
 fn no_call_that_fails_breaks_a_promise() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let machine = Machine::pocket();
     let mut runs = 0;
-    for (scenario, call, lasts) in ways().filter(|way| !KNOWN.contains(way)) {
+    for (scenario, call, lasts) in ways() {
         match sweep(&machine, scenario, call, lasts) {
             Ok(more) => runs += more,
             Err((failing, failure)) => panic!(
@@ -108,40 +96,37 @@ fn no_call_that_fails_breaks_a_promise() {
     assert!(runs > 1_000, "{runs}");
 }
 
-#[test]
-#[ignore = "a pool stops for ever where threads cannot be started for a while"]
-fn starts_that_fail_for_a_while_break_no_promise() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    for (scenario, call, lasts) in KNOWN {
-        if let Err((failing, failure)) = sweep(&Machine::pocket(), scenario, call, lasts) {
-            panic!("{scenario}, {failing}: {failure}");
-        }
+/// A program that does not stand it if its third thread cannot be started.
+struct Fragile;
+
+impl Subject for Fragile {
+    fn run(&self) -> Result<(), String> {
+        let threads = (0..5).map(|_| Sim::spawn(ThreadSpec::default(), Box::new(|| ())));
+        let started: Vec<_> =
+            threads.map(|thread| thread.map(ThreadHandle::join).is_ok()).collect();
+        if started[2] { Ok(()) } else { Err(format!("started: {started:?}")) }
+    }
+
+    fn look(&self, _view: &View<'_>) -> Result<(), String> {
+        Ok(())
     }
 }
 
-/// With a bug planted, a sweep finds it, and what it prints brings it about again.
 #[test]
 fn a_failure_of_a_sweep_is_replayed_by_what_is_printed() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    plant(Some(Canary::CullRace));
     let machine = Machine::pocket();
-    let found =
-        [Call::Wake, Call::Wait, Call::Interrupt, Call::Start].into_iter().find_map(|call| {
-            Scenario::ALL.into_iter().find_map(|scenario| {
-                let failed = sweep(&machine, scenario, call, Lasts::Calls(1)).err();
-                failed.map(|(failing, failure)| (scenario, failing, failure))
-            })
-        });
-    let (scenario, failing, failure) = found.expect("a sweep finds the planted bug");
-    println!("{scenario}, {failing}: {failure}");
-    let (scenario, failing) = (scenario.to_string(), failing.to_string());
-    let replay: ReplaySeed = failure.replay.to_string().parse().unwrap();
-    let again = || {
-        let (scenario, failing) = (scenario.parse().unwrap(), failing.parse().unwrap());
-        step(&machine, scenario, replay.seed, failing)
-    };
-    assert_eq!(again().unwrap_err(), failure);
-    plant(None);
-    // It is the planted bug that was found.
-    assert!(again().is_ok());
+    let run = |seed, failing| attempt(&machine, Plan::of_failing(seed, failing), &Fragile);
+    for seed in 0..8 {
+        let at = |from| Failing { call: Call::Start, from, lasts: Lasts::Calls(1) };
+        let broken: Vec<_> = (1..7).filter_map(|from| run(seed, at(from)).err()).collect();
+        let [failure] = broken.as_slice() else { panic!("{broken:?}") };
+        // All that is printed of it.
+        let failing = failure.plan.faults.failing.unwrap().to_string();
+        assert_eq!(failing, "start:3:x1");
+        let replay: ReplaySeed = failure.replay.to_string().parse().unwrap();
+        let again = run(replay.seed, failing.parse().unwrap()).unwrap_err();
+        assert_eq!(&again, failure);
+        assert!(replay.trace_hash.is_some() && replay.trace_hash == again.replay.trace_hash);
+        assert!(failure.to_string().contains("calls that fail start:3:x1"), "{failure}");
+    }
 }
