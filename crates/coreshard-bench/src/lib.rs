@@ -34,6 +34,6 @@ pub use error::BenchError;
 pub use progress::{Progress, Unwatched};
 pub use queue::{Combination, Ground, QueueBench};
 pub use results::{Mode, QueueCell, QueueResults, ScalingCurve, ScalingPoint, WakeRatio};
-pub use trial::{Ledger, QueueTrial};
+pub use trial::{Bomb, Ledger, ParseScenarioError, QueueTrial, Record, Scenario, ScenarioTrial};
 pub use tune::{Candidate, Load, TuneEffort, Tuning};
 pub use usl::Usl;

@@ -111,13 +111,13 @@ fn a_search_says_what_it_tried_and_a_replay_whether_it_is_the_same_run() {
     );
     let replay = ["sim", "replay", "--machine", "pocket", "--seed"];
     let with = |seed: &str| coreshard(&[&replay[..], &[seed]].concat()).assert();
-    let first = with("2-9").success().get_output().stdout.clone();
+    let first = with("3-9").success().get_output().stdout.clone();
     let text = String::from_utf8(first.clone()).unwrap();
     assert!(text.starts_with("seed 9 breaks no promise"), "{text}");
     let trace = text.trim().rsplit(' ').next().unwrap();
-    let again = with(&format!("2-9-{trace}")).success();
+    let again = with(&format!("3-9-{trace}")).success();
     assert_eq!((&again.get_output().stdout, again.get_output().stderr.len()), (&first, 0));
-    with("2-9-0000000000000001").success().stderr(predicate::str::contains("this is not the run"));
+    with("3-9-0000000000000001").success().stderr(predicate::str::contains("this is not the run"));
 }
 
 #[test]
@@ -217,4 +217,26 @@ fn tuning_measures_this_machine_where_no_other_is_named() {
     coreshard(&["tune", "--items", "20", "--rounds", "2"]).assert().success().stdout(
         predicate::str::contains("measured").and(predicate::str::contains("Recommended: ")),
     );
+}
+
+#[test]
+fn a_sweep_says_what_it_did_and_its_steps_can_be_replayed() {
+    let sweep = ["sim", "search", "--kth", "wait", "--rounds", "1", "--seeds", "1"];
+    let some = [&sweep[..], &["--programs", "forks,freeze", "--up-to", "5"]].concat();
+    coreshard(&some)
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("freeze: up to call 5 of a kind").and(
+            predicate::str::contains("20 runs, in each of which a call fails, in 2 programs"),
+        ));
+    let replay = ["sim", "replay", "--program", "forks", "--kth", "wait:3:x1", "--seed"];
+    let with = |seed: &str| coreshard(&[&replay[..], &[seed]].concat()).assert();
+    let first = with("3-0").success().get_output().stdout.clone();
+    let first = String::from_utf8(first).unwrap();
+    let trace = first.trim().rsplit(' ').next().unwrap().to_owned();
+    with(&format!("3-0-{trace}")).success().stdout(first).stderr("");
+    let error = coreshard(&["sim", "search", "--kth", "stat"]).assert().code(2);
+    error.stderr(predicate::str::contains("\"stat\" is no kind of call that can fail"));
+    let alone = coreshard(&["sim", "replay", "--seed", "3-0", "--kth", "wait:3:x1"]).assert();
+    alone.code(2).stderr(predicate::str::contains("--program"));
 }

@@ -49,7 +49,7 @@ pub use host::{
     AffinityError, CpuClock, Host, HostThread, NodeMemory, NodeMemoryError, Placement,
     ReleaseMemory, SpawnError, affinity, is_privileged, set_affinity, thread_cpu_time,
 };
-pub use lock::{Lock, LockGuard};
+pub use lock::{Lock, LockGuard, SleepingLock};
 #[cfg(loom)]
 pub use loom_platform::{Loom, LoomAtomic, LoomCell, LoomThread};
 pub use padded::{LINE_PAIR_BYTES, Padded};

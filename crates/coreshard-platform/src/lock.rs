@@ -40,6 +40,7 @@ impl<P: Platform, T> Lock<P, T> {
 
     /// Takes the lock; spins briefly, then sleeps until it is free.
     #[inline]
+    #[track_caller]
     pub fn lock(&self) -> LockGuard<'_, P, T> {
         // Acquire pairs with the Release of the unlock: the last holder's writes are seen.
         if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
@@ -47,6 +48,7 @@ impl<P: Platform, T> Lock<P, T> {
         }
         // What the last holder wrote comes over with the lock.
         P::touch_write(self.data.get());
+        P::lock_is_taken::<T>(&raw const self.word);
         LockGuard { lock: self, _lends: PhantomData }
     }
 
@@ -62,11 +64,11 @@ impl<P: Platform, T> Lock<P, T> {
 
     /// Takes the lock if it is free.
     #[inline]
+    #[track_caller]
     pub fn try_lock(&self) -> Option<LockGuard<'_, P, T>> {
-        self.word
-            .compare_exchange(FREE, HELD, Acquire, Relaxed)
-            .is_ok()
-            .then(|| LockGuard { lock: self, _lends: PhantomData })
+        self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).ok()?;
+        P::lock_is_taken::<T>(&raw const self.word);
+        Some(LockGuard { lock: self, _lends: PhantomData })
     }
 
     /// The data, without locking: the borrow proves that nobody else is here.
@@ -76,9 +78,13 @@ impl<P: Platform, T> Lock<P, T> {
 
     #[cold]
     fn lock_slowly(&self) {
-        if P::queue_for_lock(&self.word, FREE, CONTENDED) {
-            return;
+        if !P::queue_for_lock(&self.word, FREE, CONTENDED) {
+            self.lock_asleep();
         }
+    }
+
+    #[cold]
+    fn lock_asleep(&self) {
         for _ in 0..SPINS {
             let seen = self.word.load(Relaxed);
             if seen == FREE && self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok() {
@@ -94,6 +100,30 @@ impl<P: Platform, T> Lock<P, T> {
         while self.word.swap(CONTENDED, Acquire) != FREE {
             P::wait(&self.word, CONTENDED, None);
         }
+    }
+}
+
+/// A lock whose holder may sleep, as one does who starts or joins threads: those who wait for it sleep,
+/// on every platform. For what is seldom changed and takes long; a kernel's mutex, where [`Lock`] is its
+/// spinning lock.
+#[derive(Debug)]
+pub struct SleepingLock<P: Platform, T> {
+    lock: Lock<P, T>,
+}
+
+impl<P: Platform, T> SleepingLock<P, T> {
+    /// A free lock over `data`.
+    pub fn new(data: T) -> Self {
+        Self { lock: Lock::new(data) }
+    }
+
+    /// Takes the lock; sleeps until it is free.
+    pub fn lock(&self) -> LockGuard<'_, P, T> {
+        if self.lock.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+            self.lock.lock_asleep();
+        }
+        P::touch_write(self.lock.data.get());
+        LockGuard { lock: &self.lock, _lends: PhantomData }
     }
 }
 
@@ -154,6 +184,7 @@ impl<P: Platform, T> Drop for LockGuard<'_, P, T> {
         if self.lock.word.swap(FREE, Release) == CONTENDED {
             P::wake_one(word);
         }
+        P::lock_is_freed(word);
     }
 }
 

@@ -99,6 +99,16 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
         false
     }
 
+    /// Says that the calling thread holds a lock over a `T` from here on. A platform on which whoever
+    /// holds a lock keeps its CPU, as in a kernel, sees to it; on all others it is empty.
+    #[inline(always)]
+    #[track_caller]
+    fn lock_is_taken<T>(_word: *const Self::AtomicU32) {}
+
+    /// Says that the calling thread has freed a lock. Reads nothing at that address.
+    #[inline(always)]
+    fn lock_is_freed(_word: *const Self::AtomicU32) {}
+
     /// Asks the CPU to fetch a line that will be written soon, for itself alone. A hint: the
     /// address may be anything.
     #[inline(always)]

@@ -64,7 +64,8 @@ mod space;
 
 pub use atomic::{SimAtomic, SimCell};
 pub use engine::{
-    Faults, Run, Schedule, SimError, Simulation, Stuck, Summary, View, WaitingThread,
+    Call, CallCounts, FailedStarts, Failing, Faults, Lasts, ParseCallError, ParseFailingError, Run,
+    Schedule, SimError, Simulation, Stuck, Summary, View, WaitingThread,
 };
 pub use machine::{MAX_CPUS, Machine, MachineError};
 pub use platform::{Sim, SimThread};

@@ -36,8 +36,9 @@ pub struct SimThread {
 }
 
 impl ThreadHandle for SimThread {
+    #[track_caller]
     fn join(self) {
-        engine::join(self.number);
+        engine::join(self.number, Location::caller());
     }
 }
 
@@ -128,8 +129,9 @@ impl Platform for Sim {
         Time::from_ns(unsafe { core.as_mut() }.read_clock() / NS)
     }
 
+    #[track_caller]
     fn sleep(duration: Duration) {
-        engine::sleep(duration);
+        engine::sleep(duration, Location::caller());
     }
 
     fn spin_hint() {
@@ -171,16 +173,30 @@ impl Platform for Sim {
         true
     }
 
-    fn yield_now() {
-        engine::yield_now();
+    #[track_caller]
+    fn lock_is_taken<T>(word: *const Self::AtomicU32) {
+        engine::lock_is_taken(word.addr(), std::any::type_name::<T>(), Location::caller());
     }
 
+    fn lock_is_freed(word: *const Self::AtomicU32) {
+        engine::lock_is_freed(word.addr());
+    }
+
+    #[track_caller]
+    fn yield_now() {
+        engine::yield_now(Location::caller());
+    }
+
+    #[track_caller]
     fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
-        engine::set_affinity(cpus)
+        engine::set_affinity(cpus, Location::caller())
     }
 
     fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {
         let mut core = current("memory is allocated");
+        if engine::call_fails(core, engine::Call::Memory) {
+            return Err(NodeMemoryError::new(bytes, io::ErrorKind::OutOfMemory.into()));
+        }
         let pages = bytes.max(1).checked_next_multiple_of(PAGE_BYTES);
         let layout = pages.and_then(|bytes| Layout::from_size_align(bytes, PAGE_BYTES).ok());
         // SAFETY: the arena belongs to the running simulation; the layout's size is not zero.

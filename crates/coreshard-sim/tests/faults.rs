@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Parker, Platform, ThreadHandle, ThreadSpec};
-use coreshard_sim::{
-    Faults, Machine, Profile, Schedule, Sim, SimAlloc, SimError, Simulation, View,
-};
+use coreshard_sim::{Faults, Machine, Profile, Schedule, Sim, SimAlloc, SimError, Simulation};
 use coreshard_topology::{CpuId, Scope};
 use coreshard_workqueue::{Intake, Runtime, Wake};
 use machines::TWO_SOCKETS;

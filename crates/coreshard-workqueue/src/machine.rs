@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use coreshard_platform::user::User;
-use coreshard_platform::{Lock, Platform};
+use coreshard_platform::{Lock, Platform, SleepingLock};
 use coreshard_topology::{CpuId, CpuSet, Pods, Scope, Topology};
 
 use crate::attributes::{Attributes, Place};
@@ -34,7 +34,7 @@ pub(crate) struct Machine<P: Platform> {
     pub(crate) event: Arc<Event<P>>,
     pub(crate) monitor: Arc<Monitor<P>>,
     pub(crate) timers: Arc<Timers<P>>,
-    pub(crate) registry: Lock<P, Registry<P>>,
+    pub(crate) registry: SleepingLock<P, Registry<P>>,
     pub(crate) probe: Option<Probe>,
     /// In which process, as [`Platform::forks`] counts them.
     pub(crate) forks: u32,

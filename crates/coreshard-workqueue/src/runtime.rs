@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coreshard_platform::user::User;
-use coreshard_platform::{Lock, Platform};
+use coreshard_platform::{Lock, Platform, SleepingLock};
 use coreshard_topology::{CpuId, CpuSet, Topology};
 
 use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
@@ -195,7 +195,11 @@ impl<P: Platform> RuntimeBuilder<P> {
             monitor: Arc::new(Monitor::new(self.watch, self.most_workers)),
             probe: self.probe,
             timers: Arc::new(Timers::new()),
-            registry: Lock::new(Registry { sets: Vec::new(), queues: Vec::new(), closed: false }),
+            registry: SleepingLock::new(Registry {
+                sets: Vec::new(),
+                queues: Vec::new(),
+                closed: false,
+            }),
             forks: P::forks(),
         };
         let machine = Arc::new(machine);

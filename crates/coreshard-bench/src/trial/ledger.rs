@@ -206,26 +206,22 @@ impl Ledger {
     }
 
     /// Whether nothing waits while a CPU that may run it rests. To be asked again and again during
-    /// a run, with the time, how many threads could not be started, and, for each CPU, for how many
+    /// a run, with the time, when a thread could last not be started, and, for each CPU, for how many
     /// nanoseconds it has rested; `None` where it does not.
     ///
-    /// A worker that could not be started is made up for by the monitor, and so is a monitor, by
-    /// whoever could not start the worker. Of three threads that are missing, one may be the worker and
-    /// two the monitor, and then an item may wait.
+    /// A wait counts from the last thread that could not be started: those that are missing are made up
+    /// for soon after.
     ///
     /// # Errors
     /// Which item waits, and which CPU rests; or another promise that was broken.
     pub fn look(
         &self,
         now_ns: u64,
-        missing_threads: usize,
+        last_failure_ns: Option<u64>,
         idle_ns: impl Fn(CpuId) -> Option<u64>,
     ) -> Result<(), String> {
         if let Some(broken) = self.broken.get() {
             return Err(broken.clone());
-        }
-        if missing_threads > 2 {
-            return Ok(());
         }
         // What waits for its turn is not to run.
         if self.max_active.is_some_and(|most| self.running.load(SeqCst) >= most) {
@@ -243,7 +239,7 @@ impl Ledger {
                 }
                 known => known - 1,
             };
-            let waits_ns = now_ns - since_ns;
+            let waits_ns = now_ns.saturating_sub(since_ns.max(last_failure_ns.unwrap_or(0)));
             if waits_ns <= self.bound_ns {
                 continue;
             }
@@ -317,7 +313,7 @@ mod tests {
         accept(&ledger, 0);
         accept(&ledger, 1);
         ledger.begin(0);
-        assert_eq!(ledger.look(0, 0, |_| None), Ok(()));
+        assert_eq!(ledger.look(0, None, |_| None), Ok(()));
         ledger.begin(1);
         assert!(ledger.verdict().unwrap_err().contains("2 items ran at once"));
     }
@@ -345,14 +341,14 @@ mod tests {
         let all = ledger(None);
         accept(&all, 0);
         let rests = |which: u32, ns| move |cpu: CpuId| (cpu.0 == which).then_some(ns);
-        assert_eq!(all.look(1_000, 0, rests(1, 5_000)), Ok(()), "seen for the first time");
-        assert_eq!(all.look(1_090, 0, rests(1, 5_000)), Ok(()), "not for long");
-        assert_eq!(all.look(1_500, 0, rests(1, 90)), Ok(()), "no CPU rests for long");
-        assert_eq!(all.look(1_500, 0, rests(2, 5_000)), Ok(()), "another's CPU");
-        assert_eq!(all.look(1_500, 3, rests(1, 5_000)), Ok(()), "threads are missing");
-        let broken = all.look(1_500, 0, rests(1, 5_000)).unwrap_err();
+        assert_eq!(all.look(1_000, None, rests(1, 5_000)), Ok(()), "seen for the first time");
+        assert_eq!(all.look(1_090, None, rests(1, 5_000)), Ok(()), "not for long");
+        assert_eq!(all.look(1_500, None, rests(1, 90)), Ok(()), "no CPU rests for long");
+        assert_eq!(all.look(1_500, None, rests(2, 5_000)), Ok(()), "another's CPU");
+        assert_eq!(all.look(1_500, Some(1_450), rests(1, 5_000)), Ok(()), "a thread is missing");
+        let broken = all.look(1_500, None, rests(1, 5_000)).unwrap_err();
         assert!(broken.contains("item 0, queued on CPU 0") && broken.contains("CPU 1"), "{broken}");
         all.begin(0);
-        assert_eq!(all.look(1_500, 0, rests(1, 5_000)), Ok(()));
+        assert_eq!(all.look(1_500, None, rests(1, 5_000)), Ok(()));
     }
 }

@@ -6,7 +6,10 @@
 //! with plain atomics of the language, apart from all that it judges.
 
 mod ledger;
+mod record;
+mod scenario;
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -17,6 +20,8 @@ use coreshard_topology::{CpuId, CpuSet, Scope, Topology};
 use coreshard_workqueue::{Intake, Runtime, Wake, Work, Workqueue, blocking, join};
 
 pub use ledger::Ledger;
+pub use record::{Bomb, Record};
+pub use scenario::{ParseScenarioError, Scenario, ScenarioTrial};
 
 /// How long an item may wait while a CPU that is allowed to run it rests. Longer than what faults
 /// of a simulation, and three looks of the monitor, take together.
@@ -50,7 +55,7 @@ enum Task {
 enum Way {
     /// Where its producer runs.
     Here,
-    /// At its producer's CPU, by name.
+    /// At its producer's CPU, or the one there is, by name.
     On,
     /// With a handle, on which its producer waits.
     Awaited,
@@ -76,6 +81,8 @@ struct Step {
 #[derive(Clone, Debug)]
 struct Program {
     cpu: CpuId,
+    /// What it queues by the name of a CPU, it queues on this one.
+    names: CpuId,
     steps: Vec<Step>,
 }
 
@@ -88,6 +95,10 @@ pub struct QueueTrial {
     wake: Wake,
     strict: bool,
     max_active: Option<usize>,
+    /// The only CPU that the runtime uses, where it is one.
+    one_cpu: Option<CpuId>,
+    /// Workers for the whole runtime, and a reserve in each pool, where there is a limit.
+    max_workers: Option<usize>,
     idle_timeout: Duration,
     producers: Vec<Program>,
 }
@@ -102,6 +113,12 @@ impl fmt::Display for QueueTrial {
         }
         if let Some(most) = self.max_active {
             write!(f, ", max_active {most}")?;
+        }
+        if let Some(cpu) = self.one_cpu {
+            write!(f, ", on CPU {cpu} alone")?;
+        }
+        if let Some(most) = self.max_workers {
+            write!(f, ", max_workers {most} and a rescuer")?;
         }
         write!(
             f,
@@ -136,17 +153,25 @@ impl QueueTrial {
         let idle_timeout = micros(&mut random, 1_000);
         let max_active = (random.u8(..4) == 0).then(|| random.usize(1..4));
         // One that keeps a CPU, where another CPU may run what waits behind it.
-        let may_hog = max_active.is_none() && random.u8(..3) == 0;
         let cpus = topology.cpus();
+        // Nobody but the monitor sees to one who takes a waiting worker's place.
+        let one_cpu = (random.u8(..5) == 0).then(|| cpus[random.usize(..cpus.len())].id);
+        let may_hog = max_active.is_none() && one_cpu.is_none() && random.u8(..3) == 0;
+        // Waits that are longer than the monitor takes to look, and to notice them.
+        let longest_wait = if random.u8(..3) == 0 { 12_000 } else { 500 };
         let mut producers: Vec<Program> = (0..random.usize(1..=5))
-            .map(|_| Program {
-                cpu: cpus[random.usize(..cpus.len())].id,
+            .map(|_| cpus[random.usize(..cpus.len())].id)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|cpu| Program {
+                cpu,
+                names: one_cpu.unwrap_or(cpu),
                 steps: (0..random.usize(2..=16))
                     .map(|_| Step {
                         task: match random.u8(..10) {
                             0 | 1 => Task::Queues,
-                            2 => Task::Sleeps(micros(&mut random, 500)),
-                            3 => Task::Blocks(micros(&mut random, 500)),
+                            2 => Task::Sleeps(micros(&mut random, longest_wait)),
+                            3 => Task::Blocks(micros(&mut random, longest_wait)),
                             4 | 5 => Task::Computes(random.u32(1..200)),
                             6 => Task::Forks(random.u32(1..=5)),
                             _ => Task::Nothing,
@@ -190,6 +215,13 @@ impl QueueTrial {
             wake: Wake::ALL[random.usize(..Wake::ALL.len())],
             strict: random.bool(),
             max_active,
+            one_cpu,
+            max_workers: (random.u8(..6) == 0).then(|| {
+                // Each pool has its first worker.
+                let pods: HashSet<String> =
+                    cpus.iter().map(|cpu| allowed(topology, scope, cpu.id).to_string()).collect();
+                pods.len() + random.usize(..2)
+            }),
             idle_timeout,
             producers,
         }
@@ -200,7 +232,15 @@ impl QueueTrial {
     pub fn ledger(&self) -> Arc<Ledger> {
         let items = self.producers.iter().map(|producer| producer.steps.len()).sum();
         let allowed = |cpu: CpuId| (cpu, allowed(&self.topology, self.scope, cpu));
-        let allowed = self.topology.online().iter().map(allowed).collect();
+        // Where workers are limited, an item may wait though a CPU rests.
+        let allowed = match (self.max_workers, self.one_cpu) {
+            (Some(_), _) => HashMap::new(),
+            (None, Some(one)) => {
+                let alone: CpuSet = [one].into_iter().collect();
+                self.topology.online().iter().map(|cpu| (cpu, alone.clone())).collect()
+            }
+            (None, None) => self.topology.online().iter().map(allowed).collect(),
+        };
         Arc::new(Ledger::new(items, REUSABLE, allowed, self.max_active, BOUND))
     }
 
@@ -217,15 +257,22 @@ impl QueueTrial {
     }
 
     fn use_a_queue<P: Platform>(&self, ledger: &Arc<Ledger>) -> Result<(), String> {
-        let runtime =
-            Runtime::<P>::builder(self.topology.clone()).idle_timeout(self.idle_timeout).build();
-        let runtime = runtime.map_err(|error| format!("no runtime: {error}"))?;
+        let mut builder =
+            Runtime::<P>::builder(self.topology.clone()).idle_timeout(self.idle_timeout);
+        if let Some(cpu) = self.one_cpu {
+            builder = builder.usable([cpu].into_iter().collect());
+        }
+        if let Some(most) = self.max_workers {
+            builder = builder.max_workers(most);
+        }
+        let runtime = builder.build().map_err(|error| format!("no runtime: {error}"))?;
         let mut builder = runtime
             .workqueue()
             .scope(self.scope)
             .intake(self.intake)
             .wake(self.wake)
-            .strict(self.strict);
+            .strict(self.strict)
+            .rescuer(self.max_workers.is_some());
         if let Some(most) = self.max_active {
             builder = builder.max_active(most);
         }
@@ -340,8 +387,8 @@ fn produce<P: Platform>(
                 ledger.answer(item, queue.queue(work).is_ok());
             }
             Way::On => {
-                ledger.offer(item, producer.cpu);
-                ledger.answer(item, queue.queue_on(producer.cpu, work).is_ok());
+                ledger.offer(item, producer.names);
+                ledger.answer(item, queue.queue_on(producer.names, work).is_ok());
             }
             Way::Reusable { which, after } => {
                 let turn = ledger.offer_reusable(which);

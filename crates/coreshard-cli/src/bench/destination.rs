@@ -108,15 +108,17 @@ impl Destination {
     }
 
     /// Fails where `file`, which the command reads or writes otherwise, is the same one, by whatever
-    /// name.
+    /// name, also if it is not there yet.
     pub(crate) fn is_not(&self, file: &Path) -> anyhow::Result<()> {
-        use std::os::unix::fs::{FileTypeExt, MetadataExt};
-        let (Ok(one), Ok(other)) = (self.file.metadata(), fs::metadata(file)) else {
-            return Ok(());
+        let is_same = match &self.place {
+            Place::Stream(stream) => is_one_file(stream.metadata(), fs::metadata(file)),
+            Place::File { folder, name } => {
+                is_one_file(fs::metadata(folder.join(name)), fs::metadata(file))
+                    || resolved(file).is_ok_and(|(its, other)| (folder, name) == (&its, &other))
+            }
         };
-        let is_device = one.file_type().is_block_device() && one.rdev() == other.rdev();
-        if is_device || (one.dev(), one.ino()) == (other.dev(), other.ino()) {
-            let (own, file) = (self.path.display(), file.display());
+        if is_same {
+            let (own, file) = (input::path(&self.path), input::path(file));
             let problem = format!(
                 "the report {own} is the same file as {file}, which it would replace; give another name"
             );
@@ -134,6 +136,23 @@ fn cannot(path: &Path) -> String {
     format!("the report {} cannot be written", input::path(path))
 }
 
+/// A path's folder, without links, and its name there.
+fn resolved(path: &Path) -> anyhow::Result<(PathBuf, OsString)> {
+    let name = path.file_name().ok_or_else(|| anyhow!("it names no file"))?.to_owned();
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    Ok((fs::canonicalize(folder)?, name))
+}
+
+/// True for two names of one file, or of one block device.
+fn is_one_file(one: io::Result<Metadata>, other: io::Result<Metadata>) -> bool {
+    let (Ok(one), Ok(other)) = (one, other) else { return false };
+    let is_device = one.file_type().is_block_device() && other.file_type().is_block_device();
+    is_device && one.rdev() == other.rdev() || (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
 /// What a report at `path` would be written to.
 fn place(path: &Path) -> anyhow::Result<Place> {
     let found = look(path)?;
@@ -145,12 +164,7 @@ fn place(path: &Path) -> anyhow::Result<Place> {
             return stream(path).map(Place::Stream);
         }
     }
-    let name = path.file_name().ok_or_else(|| anyhow!("it names no file"))?.to_owned();
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let folder = fs::canonicalize(folder)?;
+    let (folder, name) = resolved(path)?;
     if ["/dev", "/proc", "/sys"].iter().any(|own| folder.starts_with(own)) {
         return Err(anyhow!("it is in a folder of the system's; for standard output give -"));
     }

@@ -11,6 +11,7 @@ use coreshard_platform::{AffinityError, SpawnError, ThreadId, ThreadSpec, WaitOu
 use coreshard_topology::CpuSet;
 
 use super::core::{Core, Pause, Site, current};
+use super::failing::Call;
 use super::faults::Dice;
 use super::thread::{State, Wait};
 use crate::machine::{Costs, NS, Ps};
@@ -24,6 +25,11 @@ pub(super) fn ps(duration: Duration) -> Ps {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / NS).saturating_mul(NS).min(Ps::MAX / 4)
 }
 
+/// Counts a call of the running thread; true if it is to fail.
+pub(crate) fn call_fails(core: NonNull<Core>, call: Call) -> bool {
+    with(core, |core| core.call_fails(call))
+}
+
 /// Gives the host thread back to the engine, which resumes this virtual thread later.
 fn suspend(core: NonNull<Core>, pause: Pause) {
     // SAFETY: the core lives while simulated code runs, and no reference into it is held here: the
@@ -33,6 +39,12 @@ fn suspend(core: NonNull<Core>, pause: Pause) {
         let suspender = (*core.as_ptr()).suspender;
         (*suspender).suspend(());
     }
+}
+
+/// The running thread does what may take it off its CPU.
+fn may_sleep(core: NonNull<Core>, does: &str, site: Site) {
+    with(core, |core| core.may_sleep(does, site));
+    preemption_point(core);
 }
 
 /// Returns when it is the running CPU's turn.
@@ -100,9 +112,9 @@ pub(crate) fn charge(core: NonNull<Core>, cost: impl FnOnce(&Costs) -> Ps) {
     with(core, |core| core.now += cost(&core.costs));
 }
 
-/// A place where code of a kernel may be preempted.
+/// A place where code of a kernel may be preempted, unless it holds a lock.
 pub(crate) fn preemption_point(core: NonNull<Core>) {
-    let leaves = || with(core, |core| core.profile == Profile::InKernel && core.must_leave());
+    let leaves = || with(core, |core| core.may_be_preempted() && core.must_leave());
     if leaves() {
         in_turn(core);
         if leaves() {
@@ -126,10 +138,14 @@ pub(crate) fn wait(
     site: Site,
 ) -> WaitOutcome {
     let core = needed("a thread waits");
-    preemption_point(core);
+    may_sleep(core, "waits", site);
     enter_kernel(core, |costs| into_kernel(costs) + costs.futex);
     access(address, size_of::<u32>(), Access::Load, site);
-    let spurious = with(core, |core| core.dice.as_mut().and_then(Dice::wakes_spuriously));
+    // Drawn in any case: a run's other chances do not depend on it.
+    let spurious = with(core, |core| {
+        let by_chance = core.dice.as_mut().and_then(Dice::wakes_spuriously);
+        core.wait_is_cut_short().or(by_chance)
+    });
     // Nothing runs between the look and the sleep: as the kernel's lock has it.
     if read() != expected || spurious == Some(0) {
         charge(core, out_of_kernel);
@@ -206,11 +222,15 @@ pub(crate) fn this_thread(core: NonNull<Core>) -> ThreadId {
 fn look_at<R>(
     core: NonNull<Core>,
     thread: ThreadId,
+    call: Call,
     look: impl FnOnce(&Core, usize) -> R,
 ) -> Option<R> {
     enter_kernel(core, |costs| costs.syscall);
     in_turn(core);
     with(core, |core| {
+        if core.call_fails(call) {
+            return None;
+        }
         let number = (thread.0 as usize).checked_sub(1)?;
         let alive = core.threads.get(number).is_some_and(|thread| thread.state != State::Over);
         alive.then(|| look(core, number))
@@ -218,11 +238,12 @@ fn look_at<R>(
 }
 
 pub(crate) fn cpu_time_of(core: NonNull<Core>, thread: ThreadId) -> Option<Duration> {
-    look_at(core, thread, |core, number| Duration::from_nanos(core.cpu_time_of(number) / NS))
+    let look = |core: &Core, number| Duration::from_nanos(core.cpu_time_of(number) / NS);
+    look_at(core, thread, Call::CpuTime, look)
 }
 
 pub(crate) fn is_waiting(core: NonNull<Core>, thread: ThreadId) -> bool {
-    let waits = look_at(core, thread, |core, number| {
+    let waits = look_at(core, thread, Call::ThreadState, |core, number| {
         let state = core.threads[number].state;
         matches!(state, State::Waiting { wait, .. } if !matches!(wait, Wait::LockQueue { .. }))
     });
@@ -276,7 +297,8 @@ fn wake_sleepers(core: NonNull<Core>, address: usize, most: usize) {
             let place = core.place(address);
             for _ in 0..most {
                 let Some(thread) = core.futexes.pop(place) else { break };
-                match core.dice.as_mut().and_then(Dice::wakes_late) {
+                let by_chance = core.dice.as_mut().and_then(Dice::wakes_late);
+                match core.wake_is_late().or(by_chance) {
                     Some(delay) => core.delay_wakeup(thread, delay),
                     None => core.now = core.make_runnable(thread, core.now),
                 }
@@ -285,24 +307,26 @@ fn wake_sleepers(core: NonNull<Core>, address: usize, most: usize) {
     });
 }
 
-pub(crate) fn sleep(duration: Duration) {
+pub(crate) fn sleep(duration: Duration, site: Site) {
     let core = needed("a thread sleeps");
-    preemption_point(core);
+    may_sleep(core, "sleeps", site);
     enter_kernel(core, |costs| costs.syscall);
     in_turn(core);
     with(core, |core| core.begin_wait(Wait::Sleep, Some(duration)));
     finish_wait(core);
 }
 
-pub(crate) fn yield_now() {
+pub(crate) fn yield_now(site: Site) {
     let core = needed("a thread yields");
+    with(core, |core| core.may_sleep("yields", site));
     enter_kernel(core, |costs| costs.syscall);
     in_turn(core);
     suspend(core, Pause::Yields);
 }
 
-pub(crate) fn join(thread: usize) {
+pub(crate) fn join(thread: usize, site: Site) {
     let core = needed("a thread is joined");
+    with(core, |core| core.may_sleep("joins a thread", site));
     enter_kernel(core, |costs| costs.syscall);
     in_turn(core);
     let over = with(core, |core| {
@@ -318,12 +342,16 @@ pub(crate) fn join(thread: usize) {
     }
 }
 
-pub(crate) fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
+pub(crate) fn set_affinity(cpus: &CpuSet, site: Site) -> Result<(), AffinityError> {
     let core = needed("an affinity is set");
+    with(core, |core| core.may_sleep("changes its affinity", site));
     enter_kernel(core, |costs| costs.syscall);
     in_turn(core);
     let stays = with(core, |core| {
         in_host(|| {
+            if core.call_fails(Call::Affinity) {
+                return Err(AffinityError::refused(cpus.clone(), refusal()));
+            }
             let affinity = core.affinity(cpus)?;
             let cpu = core.cpu;
             let thread = &mut core.threads[core.thread];
@@ -349,25 +377,50 @@ pub(crate) fn spawn(
     in_turn(core);
     with(core, |core| {
         in_host(|| {
-            if core.dice.as_mut().is_some_and(Dice::fails_to_spawn) {
+            let thread = core
+                .refusal_to_start(&spec)
+                .map_or_else(|| core.new_thread(spec, fifo_priority, body), Err);
+            let thread = thread.inspect_err(|_| {
                 core.failed_spawns += 1;
-                let reason = io::Error::from(io::ErrorKind::WouldBlock);
-                return Err(SpawnError::refused(spec.name, reason));
-            }
-            let thread = match core.new_thread(spec, fifo_priority, body) {
-                Ok(thread) => thread,
-                Err(error) => {
-                    core.failed_spawns += 1;
-                    return Err(error);
-                }
-            };
+                core.failures.note(core.now);
+            })?;
             core.now = core.make_runnable(thread, core.now);
             Ok(thread)
         })
     })
 }
 
+/// What is said where a limit is reached.
+fn refusal() -> io::Error {
+    io::ErrorKind::WouldBlock.into()
+}
+
 impl Core {
+    /// Why a thread is not started, if that goes wrong.
+    fn refusal_to_start(&mut self, spec: &ThreadSpec) -> Option<SpawnError> {
+        let name = || spec.name.clone();
+        let now = self.now;
+        let by_chance = self.dice.as_mut().and_then(|dice| dice.fails_to_spawn(now));
+        if let Some(delay) = by_chance {
+            self.now += delay;
+            return Some(SpawnError::refused(name(), refusal()));
+        }
+        if self.call_fails(Call::Start) {
+            self.now += self.slowness_of_failure();
+            return Some(SpawnError::refused(name(), refusal()));
+        }
+        if spec.nice.is_some() && self.call_fails(Call::Nice) {
+            return Some(SpawnError::refused(name(), refusal()));
+        }
+        match &spec.affinity {
+            Some(cpus) if self.call_fails(Call::Affinity) => {
+                let refused = AffinityError::refused(cpus.clone(), refusal());
+                Some(SpawnError::affinity(name(), refused))
+            }
+            _ => None,
+        }
+    }
+
     fn begin_handover(&mut self, address: usize, value: u64) -> bool {
         let place = self.place(address);
         let Some(first) = self.lock_queues.first(place) else { return false };

@@ -11,6 +11,7 @@ use coreshard_topology::{CpuId, CpuSet};
 
 use super::calls::Inheritance;
 use super::events::{Events, What};
+use super::failing::Failures;
 use super::faults::Dice;
 use super::futex::Futexes;
 use super::scheduler::Cpu;
@@ -130,7 +131,11 @@ pub(crate) struct Core {
     pub(super) panicked: usize,
     /// Threads that could not be started.
     pub(super) failed_spawns: usize,
+    /// Calls that fail by their number.
+    pub(super) failures: Failures,
     pub(super) last_time: Ps,
+    /// A rule that the program has broken: the run ends.
+    pub(super) broken_rule: Option<String>,
 }
 
 impl Core {
@@ -195,7 +200,9 @@ impl Core {
             ipis: 0,
             panicked: 0,
             failed_spawns: 0,
+            failures: Failures::new(None),
             last_time: 0,
+            broken_rule: None,
         }
     }
 

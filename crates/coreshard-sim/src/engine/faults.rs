@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::failing::Failing;
 use crate::machine::{NS, Ps};
 use crate::random::{Random, mix};
 
@@ -22,6 +23,17 @@ pub enum Schedule {
         /// Turns of threads that a run is expected to have; the moments lie within.
         turns: u32,
     },
+}
+
+/// What becomes of the starts after one that failed. A limit that is reached stays for a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FailedStarts {
+    /// How many more fail in a row, at the most.
+    pub at_most: u32,
+    /// For how long all fail, at the most.
+    pub longest: Duration,
+    /// How long it takes until a start has failed, at the most: memory is sought first.
+    pub longest_try: Duration,
 }
 
 /// How often what goes wrong, in parts per million of the chances for it. The seed decides which.
@@ -45,8 +57,12 @@ pub struct Faults {
     pub delayed_wakeups_per_million: u32,
     /// How much later, at the most; and how late a wait returns that nobody ended.
     pub longest_delay: Duration,
-    /// A thread cannot be started.
+    /// A thread cannot be started,
     pub failed_spawns_per_million: u32,
+    /// nor can those after it, for so long.
+    pub failed_starts: FailedStarts,
+    /// These calls fail by their number.
+    pub failing: Option<Failing>,
     /// How long it is, on average, until a CPU goes offline; never where zero. Its threads move to
     /// the CPUs they may still use, or to any where there is none, as on Linux. One stays online.
     pub offline_every: Duration,
@@ -70,6 +86,12 @@ impl Faults {
         delayed_wakeups_per_million: 0,
         longest_delay: Duration::ZERO,
         failed_spawns_per_million: 0,
+        failed_starts: FailedStarts {
+            at_most: 0,
+            longest: Duration::ZERO,
+            longest_try: Duration::ZERO,
+        },
+        failing: None,
         offline_every: Duration::ZERO,
         longest_offline: Duration::ZERO,
         clock_jumps_per_million: 0,
@@ -104,6 +126,9 @@ pub(super) struct Dice {
     faults: Faults,
     random: Random,
     priorities: Option<Priorities>,
+    /// Starts that fail since one before them has.
+    starts_to_fail: u64,
+    starts_fail_until: Ps,
 }
 
 const MILLION: u64 = 1_000_000;
@@ -127,7 +152,7 @@ impl Dice {
                 Some(Priorities { of: Vec::new(), held_since, falls, turns: 0, lowest: 1 << 62 })
             }
         };
-        Self { faults, random, priorities }
+        Self { faults, random, priorities, starts_to_fail: 0, starts_fail_until: 0 }
     }
 
     fn falls(&mut self, per_million: u32) -> bool {
@@ -188,8 +213,19 @@ impl Dice {
         late.then(|| self.up_to(self.faults.longest_delay))
     }
 
-    pub(super) fn fails_to_spawn(&mut self) -> bool {
-        self.falls(self.faults.failed_spawns_per_million)
+    /// How long it takes until the start of a thread has failed, if it does.
+    pub(super) fn fails_to_spawn(&mut self, now: Ps) -> Option<Ps> {
+        let FailedStarts { at_most, longest, longest_try } = self.faults.failed_starts;
+        let lasts = self.starts_to_fail > 0 || now < self.starts_fail_until;
+        self.starts_to_fail = self.starts_to_fail.saturating_sub(1);
+        if !lasts {
+            if !self.falls(self.faults.failed_spawns_per_million) {
+                return None;
+            }
+            self.starts_to_fail = self.random.below(u64::from(at_most) + 1);
+            self.starts_fail_until = if longest.is_zero() { 0 } else { now + self.up_to(longest) };
+        }
+        Some(if longest_try.is_zero() { 0 } else { self.up_to(longest_try) })
     }
 
     /// How far the clock jumps, if it does.

@@ -12,8 +12,10 @@
 mod calls;
 mod core;
 mod events;
+mod failing;
 mod faults;
 mod futex;
+mod held_locks;
 mod hotplug;
 mod run;
 mod scheduler;
@@ -27,11 +29,13 @@ mod watch;
 
 pub(crate) use self::core::{Core, Site, current};
 pub(crate) use calls::{
-    access, charge, cpu_time_of, hands_over, is_waiting, join, lock_inheriting, preemption_point,
-    priority, profile, set_affinity, set_priority, sleep, spawn, spin_hint, spin_in_queue,
-    this_thread, unlock_inheriting, wait, wake, yield_now,
+    access, call_fails, charge, cpu_time_of, hands_over, is_waiting, join, lock_inheriting,
+    preemption_point, priority, profile, set_affinity, set_priority, sleep, spawn, spin_hint,
+    spin_in_queue, this_thread, unlock_inheriting, wait, wake, yield_now,
 };
-pub use faults::{Faults, Schedule};
+pub use failing::{Call, CallCounts, Failing, Lasts, ParseCallError, ParseFailingError};
+pub use faults::{FailedStarts, Faults, Schedule};
+pub(crate) use held_locks::{lock_is_freed, lock_is_taken};
 pub use simulation::{Run, Simulation, Summary};
 pub(crate) use store_buffer::{held_value, hold_store, let_own_stores_go};
 pub use stuck::{SimError, Stuck, WaitingThread};

@@ -12,6 +12,7 @@ use coreshard_platform::ThreadSpec;
 use super::calls::{ps, with};
 use super::core::{Core, current};
 use super::events::What;
+use super::failing::{CallCounts, Failures};
 use super::faults::{Dice, Faults};
 use super::run::step;
 use super::store_buffer::let_own_stores_go;
@@ -78,6 +79,8 @@ pub struct Summary {
     pub threads_left: usize,
     /// Lines that were touched.
     pub lines: u64,
+    /// Calls that can fail.
+    pub calls: CallCounts,
 }
 
 impl<'machine> Simulation<'machine> {
@@ -181,6 +184,7 @@ impl<'machine> Simulation<'machine> {
         let recorder = (self.record_lines || self.record_timeline)
             .then(|| Box::new(Recorder::new(self.record_lines, self.record_timeline)));
         let mut core = Box::new(Core::new(self.machine, arena, self.seed, self.profile, recorder));
+        core.failures = Failures::new(self.faults.failing);
         if self.faults != Faults::default() {
             core.dice = Some(Dice::new(self.faults, self.seed, core.cpus.len()));
             core.begin_faults();
@@ -316,6 +320,10 @@ impl Live {
                 // SAFETY: the core lives, and the reference to it is not used any more.
                 What::Cpu(cpu) => unsafe { step(self.core, cpu, time) },
             }
+            let core = self.core();
+            if let Some(rule) = core.broken_rule.take() {
+                return Err(SimError::Broken { rule, stuck: core.stuck(seed) });
+            }
         }
         Ok(root_end.unwrap_or(0) / NS)
     }
@@ -353,6 +361,7 @@ impl Core {
             panicked_threads: self.panicked,
             threads_left: self.alive,
             lines: self.memory.touched_lines(),
+            calls: self.failures.counts().clone(),
         }
     }
 }

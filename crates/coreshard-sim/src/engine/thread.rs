@@ -5,6 +5,7 @@ use coreshard_platform::LocalKey;
 use coreshard_topology::CpuSet;
 use corosensei::{Coroutine, Yielder};
 
+use super::held_locks::HeldLock;
 use crate::machine::Ps;
 use crate::memory::Place;
 use crate::space::Stack;
@@ -68,6 +69,8 @@ pub(super) struct Thread {
     pub(super) wakes_by_chance: bool,
     /// It has freed a lock, and is about to wake the first in its queue.
     pub(super) hands_lock_to: Option<usize>,
+    /// The locks that it holds, under the profile of a kernel; the latest last.
+    pub(super) held_locks: Vec<HeldLock>,
 }
 
 impl Thread {

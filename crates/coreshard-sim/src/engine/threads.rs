@@ -2,9 +2,8 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::panic::{self, AssertUnwindSafe};
 
-use coreshard_platform::{AffinityError, LocalKey, SpawnError, ThreadSpec};
+use coreshard_platform::{AffinityError, LocalKey, SpawnError, ThreadSpec, user};
 use coreshard_topology::CpuSet;
 use corosensei::Coroutine;
 
@@ -63,8 +62,8 @@ impl Core {
                 core.threads[number].suspender = suspender;
             });
             // A panic was printed by its hook; it ends this thread alone, as on the host.
-            if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(body)) {
-                drop(payload);
+            if let Err(thrown) = user::call(body) {
+                drop(thrown);
                 with(core, |core| core.panicked += 1);
             }
             // Its end is for others to see: not before its time.
@@ -89,6 +88,7 @@ impl Core {
             timed_out: false,
             wakes_by_chance: false,
             hands_lock_to: None,
+            held_locks: Vec::new(),
         });
         self.alive += 1;
         Ok(number)

@@ -42,6 +42,12 @@ impl View<'_> {
         self.core.failed_spawns
     }
 
+    /// When a call was last made to fail, in nanoseconds: by its number, or a start by chance.
+    #[must_use]
+    pub fn last_failure_ns(&self) -> Option<u64> {
+        self.core.failures.last().map(|last| last / NS)
+    }
+
     /// What each thread that is not over does or waits for, a line each.
     #[must_use]
     pub fn threads(&self) -> Vec<super::stuck::WaitingThread> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::engine::{Faults, Schedule, Simulation};
+use crate::engine::{FailedStarts, Failing, Faults, Schedule, Simulation};
 use crate::machine::Machine;
 use crate::profile::Profile;
 use crate::random::{Random, mix};
@@ -52,6 +52,15 @@ impl Plan {
         let clock_jumps_per_million = rate(&mut random, 20_000);
         let longest_jump = micros(&mut random, 3_000);
         let profile = Profile::ALL[random.below(2) as usize];
+        // A limit that is reached stays for a while, and it takes a while to see that it is.
+        let failed_starts = FailedStarts {
+            at_most: random.below(8) as u32,
+            longest: match random.below(2) {
+                0 => Duration::ZERO,
+                _ => micros(&mut random, 40_000),
+            },
+            longest_try: micros(&mut random, 400),
+        };
         let faults = Faults {
             schedule,
             stalls_per_million,
@@ -62,12 +71,35 @@ impl Plan {
             delayed_wakeups_per_million,
             longest_delay,
             failed_spawns_per_million,
+            failed_starts,
+            failing: None,
             offline_every: if goes_offline { offline_every } else { Duration::ZERO },
             longest_offline,
             clock_jumps_per_million,
             longest_jump,
         };
         Self { seed, profile, faults }
+    }
+
+    /// The plan of one step of a sweep: these calls fail. Seed 0 has the machine's own schedule, and
+    /// nothing else goes wrong; any other has the schedule, stalls, held stores and late wake-ups of that seed.
+    #[must_use]
+    pub fn of_failing(seed: u64, failing: Failing) -> Self {
+        let failing = Some(failing);
+        if seed == 0 {
+            let faults = Faults { failing, ..Faults::NONE };
+            return Self { seed, profile: Profile::Futex, faults };
+        }
+        let of_seed = Self::of_seed(seed);
+        let faults = Faults {
+            failing,
+            failed_spawns_per_million: 0,
+            spurious_wakeups_per_million: 0,
+            offline_every: Duration::ZERO,
+            clock_jumps_per_million: 0,
+            ..of_seed.faults
+        };
+        Self { faults, ..of_seed }
     }
 
     /// The simulation that runs by this plan.
@@ -98,6 +130,17 @@ impl fmt::Display for Plan {
         often(f, faults.spurious_wakeups_per_million, "spurious wake-ups", delay)?;
         often(f, faults.delayed_wakeups_per_million, "late wake-ups", delay)?;
         often(f, faults.failed_spawns_per_million, "threads that do not start", None)?;
+        if faults.failed_spawns_per_million > 0 {
+            let FailedStarts { at_most, longest, longest_try } = faults.failed_starts;
+            let (longest, longest_try) = (longest.as_micros(), longest_try.as_micros());
+            write!(
+                f,
+                " (and up to {at_most} more, or all for {longest} µs; each tries for up to {longest_try} µs)"
+            )?;
+        }
+        if let Some(failing) = faults.failing {
+            write!(f, ", calls that fail {failing}")?;
+        }
         often(f, faults.clock_jumps_per_million, "clock jumps", Some(faults.longest_jump))?;
         if !faults.offline_every.is_zero() {
             let (every, most) = (faults.offline_every, faults.longest_offline);

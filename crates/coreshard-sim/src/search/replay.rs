@@ -8,9 +8,9 @@ use coreshard_topology::input::quoted;
 /// Of this search. One more whenever the meaning of a seed changes: how plans and trials are drawn,
 /// or how the engine takes its chances. (A change of the runtime or of a machine changes runs, too;
 /// that is seen by the trace.)
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
-/// Names a run of a search: `VERSION-SEED-TRACE`, as in `2-42-9f3a6c01d2e4b587`.
+/// Names a run of a search: `VERSION-SEED-TRACE`, as in `3-42-9f3a6c01d2e4b587`.
 ///
 /// The last part is the run's trace hash, where it is known. A replay that ends with another one is
 /// not the same run: code or machine are others.
@@ -103,9 +103,9 @@ mod tests {
     #[test]
     fn a_seed_of_another_version_and_a_text_that_is_none_are_told_apart() {
         let error = |text: &str| text.parse::<ReplaySeed>().unwrap_err().to_string();
-        assert!(error("7-42").contains("is of version 7 of the search, and this is version 2"));
+        assert!(error("7-42").contains("is of version 7 of the search, and this is version 3"));
         assert!(error("0-42-00ff").contains("is of version 0"));
-        for text in ["", "42", "2-", "2-x", "2-42-xyz", "2-42-7-8", "one-42"] {
+        for text in ["", "42", "3-", "3-x", "3-42-xyz", "3-42-7-8", "one-42"] {
             assert!(error(text).contains("is no seed to replay"), "{text}");
         }
     }

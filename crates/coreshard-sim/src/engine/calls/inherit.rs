@@ -99,7 +99,7 @@ pub(crate) fn lock_inheriting(
     site: Site,
 ) -> Result<(), InheritError> {
     let core = needed("a lock is taken");
-    preemption_point(core);
+    super::may_sleep(core, "takes a lock that lends priority", site);
     enter_kernel(core, |costs| costs.syscall + costs.futex);
     let address = (&raw const *word).addr();
     super::access(address, size_of::<u32>(), Access::ReadModifyWrite, site);

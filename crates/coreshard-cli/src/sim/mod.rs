@@ -1,18 +1,21 @@
 //! `coreshard sim`: searches the workqueue for bugs on a simulated machine, and replays what was found.
 
+mod sweep;
+
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Subcommand;
-use coreshard_bench::{Ledger, QueueTrial};
+use coreshard_bench::{Ledger, QueueTrial, Scenario};
 use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
 use coreshard_sim::{Machine, Sim, Summary, View};
 
 use crate::bench::{Destination, simulated};
 use crate::number::{seed, whole};
 use crate::output;
+use sweep::{Kind, Kth, Step, Sweep};
 
 /// The options of `coreshard sim`.
 #[derive(Debug, clap::Args)]
@@ -23,9 +26,10 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Run small programs on random schedules with faults, seed by seed, until one breaks a promise
+    /// Run small programs on random schedules with faults, seed by seed, until one breaks a promise;
+    /// or with --kth, let each call of a kind fail in turn
     Search(SearchArgs),
-    /// Run one seed of a search again
+    /// Run one seed of a search again, or one step of a sweep
     Replay(ReplayArgs),
 }
 
@@ -35,13 +39,32 @@ struct SearchArgs {
     #[arg(long, value_name = "NAME|FILE", default_value = "pocket")]
     machine: String,
 
-    /// How many seeds to try
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = whole::<u64, 1, 1_000_000_000_000>)]
-    seeds: u64,
+    /// How many seeds to try: 1000; with --kth, for each call, 2 (the seed decides the rungs, and from 1
+    /// on the schedule)
+    #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 1_000_000_000_000>)]
+    seeds: Option<u64>,
 
     /// The first of them
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = seed)]
     from: u64,
+
+    /// Let the first call of this kind fail in one run, the second in the next, and so on: start, nice,
+    /// affinity, memory (which ends the process), wait, interrupt, wake, cpu-time, thread-state, panic,
+    /// or all but memory
+    #[arg(long, value_name = "KIND")]
+    kth: Option<Kind>,
+
+    /// The last call that is to fail; fewer where a program makes no more
+    #[arg(long, value_name = "K", default_value_t = 2_000, requires = "kth")]
+    up_to: u64,
+
+    /// The programs to sweep, as blocking,scopes; all by default
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "kth")]
+    programs: Vec<Scenario>,
+
+    /// How often each program does what it does
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "kth")]
+    rounds: usize,
 }
 
 #[derive(Debug, clap::Args)]
@@ -54,8 +77,20 @@ struct ReplayArgs {
     #[arg(long, value_name = "SEED")]
     seed: ReplaySeed,
 
+    /// Of a sweep: which calls fail, as it printed them
+    #[arg(long, value_name = "CALLS", requires = "program")]
+    kth: Option<Kth>,
+
+    /// Of a sweep: the program
+    #[arg(long, value_name = "NAME", requires = "kth")]
+    program: Option<Scenario>,
+
+    /// Of a sweep: how often the program does what it does
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "kth")]
+    rounds: usize,
+
     /// Write what each CPU ran when, for ui.perfetto.dev
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "kth")]
     trace: Option<PathBuf>,
 }
 
@@ -78,7 +113,7 @@ impl Subject for Trial {
     }
 
     fn look(&self, view: &View<'_>) -> Result<(), String> {
-        self.ledger.look(view.now_ns(), view.failed_spawns(), |cpu| view.idle_ns(cpu))
+        self.ledger.look(view.now_ns(), view.last_failure_ns(), |cpu| view.idle_ns(cpu))
     }
 }
 
@@ -102,19 +137,28 @@ fn tell(failure: &Failure, machine: &Machine, name: &str) -> anyhow::Result<Stri
 
 fn search(args: &SearchArgs) -> anyhow::Result<()> {
     let machine = simulated::machine(&args.machine)?;
+    if let Some(kind) = args.kth {
+        let scenarios = match args.programs.as_slice() {
+            [] => Scenario::ALL.to_vec(),
+            some => some.to_vec(),
+        };
+        let seeds = args.from..args.from.saturating_add(args.seeds.unwrap_or(2));
+        let sweep = Sweep { kind, up_to: args.up_to, scenarios, rounds: args.rounds, seeds };
+        return sweep.run(&machine, &args.machine);
+    }
+    let seeds = args.seeds.unwrap_or(1_000);
     let mut accesses = 0;
-    for seed in args.from..args.from.saturating_add(args.seeds) {
+    for seed in args.from..args.from.saturating_add(seeds) {
         match try_seed(&machine, seed) {
             Ok(summary) => accesses += summary.accesses,
             Err(failure) => {
                 output::print(&tell(&failure, &machine, &args.machine)?)?;
-                bail!("a bug was found, by seed {} of {}", seed - args.from + 1, args.seeds);
+                bail!("a bug was found, by seed {} of {}", seed - args.from + 1, seeds);
             }
         }
     }
     output::print(&format!(
-        "{} seeds from {} on, {} CPUs, {accesses} memory accesses: no promise was broken\n",
-        args.seeds,
+        "{seeds} seeds from {} on, {} CPUs, {accesses} memory accesses: no promise was broken\n",
         args.from,
         machine.topology().cpus().len(),
     ))
@@ -123,6 +167,12 @@ fn search(args: &SearchArgs) -> anyhow::Result<()> {
 fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     let machine = simulated::machine(&args.machine)?;
     let ReplaySeed { seed, trace_hash: expected } = args.seed;
+    let step = args.program.zip(args.kth).map(|(scenario, kth)| Step {
+        scenario,
+        rounds: args.rounds,
+        seed,
+        kth,
+    });
     let trace = args.trace.as_deref().map(Destination::open).transpose()?;
     if let Some(file) = trace {
         let trial = Trial::new(&machine, seed);
@@ -134,7 +184,10 @@ fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
             file.write(|out| out.write_all(timeline.to_trace_json().as_bytes()))?;
         }
     }
-    let outcome = try_seed(&machine, seed);
+    let outcome = match &step {
+        Some(step) => sweep::replay(step, &machine, &args.machine),
+        None => try_seed(&machine, seed),
+    };
     let hash = match &outcome {
         Ok(summary) => Some(summary.trace_hash),
         Err(failure) => failure.replay.trace_hash,
@@ -154,7 +207,11 @@ fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
             summary.virtual_ns, summary.accesses, summary.trace_hash
         )),
         Err(failure) => {
-            output::print(&tell(&failure, &machine, &args.machine)?)?;
+            let text = match &step {
+                Some(step) => step.tell(&failure, &args.machine),
+                None => tell(&failure, &machine, &args.machine)?,
+            };
+            output::print(&text)?;
             bail!("the seed breaks a promise")
         }
     }

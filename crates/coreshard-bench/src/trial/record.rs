@@ -1,0 +1,263 @@
+//! What became of each item of a [`Scenario`](super::Scenario), kept apart from the code that is judged;
+//! and which call of a user's code panics.
+
+use std::ops::Range;
+use std::panic;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+
+/// Items of a scenario, at the most.
+const MOST_ITEMS: usize = 8_192;
+
+/// How long an accepted item may wait, counted from when it was first seen to wait or from the last call that
+/// failed, whichever is later: some fifteen looks of the monitor.
+const BOUND_NS: u64 = 60_000_000;
+
+const OFFERED: u32 = 1;
+const ACCEPTED: u32 = 2;
+const REFUSED: u32 = 3;
+/// Accepted, and cancelled: it may have run or not.
+const CANCELLED: u32 = 4;
+
+#[derive(Debug, Default)]
+struct Entry {
+    answer: AtomicU32,
+    begun: AtomicU32,
+    ended: AtomicU32,
+    /// One more than the moment at which it was first seen to wait; 0 before.
+    waits_since_ns: AtomicU64,
+}
+
+/// What a call that panics throws: it panics once more as it is dropped.
+#[derive(Debug)]
+pub struct Bomb(());
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        // While a thread unwinds, the language would end the process.
+        if !std::thread::panicking() {
+            // Nothing that takes memory: who catches it keeps it for good, and a simulation's addresses
+            // are in use as long as any of its memory is.
+            panic::panic_any(());
+        }
+    }
+}
+
+/// What was promised of each item, and whether it was kept.
+#[derive(Debug)]
+pub struct Record {
+    entries: Box<[Entry]>,
+    offered: AtomicUsize,
+    /// Items are kept from running for a while, as was asked for.
+    held: AtomicBool,
+    calls: AtomicU64,
+    /// Which calls of a user's code panic, counted from 1.
+    panics: Range<u64>,
+    broken: OnceLock<String>,
+}
+
+/// An item that was offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Number(usize);
+
+impl Record {
+    /// An empty one. `panics` are the numbers of the calls of a user's code that panic, from 1 on: of a
+    /// function, a hook or a destructor.
+    #[must_use]
+    pub fn new(panics: Range<u64>) -> Self {
+        Self {
+            entries: (0..MOST_ITEMS).map(|_| Entry::default()).collect(),
+            offered: AtomicUsize::new(0),
+            held: AtomicBool::new(false),
+            calls: AtomicU64::new(0),
+            panics,
+            broken: OnceLock::new(),
+        }
+    }
+
+    /// Calls of a user's code so far.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.calls.load(SeqCst)
+    }
+
+    fn breaks(&self, rule: impl FnOnce() -> String) {
+        let _ = self.broken.get_or_init(rule);
+    }
+
+    /// A user's code is called.
+    pub(super) fn call(&self) {
+        let call = self.calls.fetch_add(1, SeqCst) + 1;
+        if self.panics.contains(&call) {
+            panic::panic_any(Bomb(()));
+        }
+    }
+
+    pub(super) fn offer(&self) -> Number {
+        let item = self.offered.fetch_add(1, SeqCst);
+        assert!(item < MOST_ITEMS, "a scenario has at most {MOST_ITEMS} items");
+        self.entries[item].answer.store(OFFERED, SeqCst);
+        Number(item)
+    }
+
+    pub(super) fn answer(&self, Number(item): Number, accepted: bool) {
+        self.entries[item].answer.store(if accepted { ACCEPTED } else { REFUSED }, SeqCst);
+    }
+
+    pub(super) fn cancel(&self, Number(item): Number) {
+        self.entries[item].answer.store(CANCELLED, SeqCst);
+    }
+
+    /// The item begins; it is over when what is returned is dropped.
+    pub(super) fn begin(self: &Arc<Self>, Number(item): Number) -> Running {
+        if self.entries[item].begun.fetch_add(1, SeqCst) > 0 {
+            self.breaks(|| format!("item {item} ran twice"));
+        }
+        Running { record: Arc::clone(self), item }
+    }
+
+    /// Items wait from here on, since they are told to, or no more.
+    pub(super) fn hold(&self, held: bool) {
+        if held {
+            self.held.store(true, SeqCst);
+        } else {
+            self.each(|_, entry| entry.waits_since_ns.store(0, SeqCst));
+            self.held.store(false, SeqCst);
+        }
+    }
+
+    fn each(&self, mut look: impl FnMut(usize, &Entry)) {
+        let offered = self.offered.load(SeqCst);
+        self.entries[..offered].iter().enumerate().for_each(|(item, entry)| look(item, entry));
+    }
+
+    /// Accepted items that are not over.
+    pub(super) fn unfinished(&self) -> usize {
+        let mut unfinished = 0;
+        self.each(|_, entry| {
+            let is_over = entry.ended.load(SeqCst) > 0;
+            unfinished += usize::from(entry.answer.load(SeqCst) == ACCEPTED && !is_over);
+        });
+        unfinished
+    }
+
+    /// Whether each item that was accepted ran exactly once, and none that was refused. To be asked when
+    /// all is over.
+    ///
+    /// # Errors
+    /// The first promise that was broken, in words.
+    pub fn verdict(&self) -> Result<(), String> {
+        self.each(|item, entry| {
+            let (begun, ended) = (entry.begun.load(SeqCst), entry.ended.load(SeqCst));
+            match entry.answer.load(SeqCst) {
+                ACCEPTED if begun != 1 || ended != 1 => self.breaks(|| {
+                    format!(
+                        "item {item} was accepted, and all is over, but it began {begun} times \
+                         and ended {ended} times"
+                    )
+                }),
+                REFUSED if begun > 0 => {
+                    self.breaks(|| format!("item {item} was refused, and ran {begun} times"));
+                }
+                _ => {}
+            }
+        });
+        self.broken.get().map_or(Ok(()), |broken| Err(broken.clone()))
+    }
+
+    /// Whether no accepted item waits for long, with nothing that fails. To be asked again and again, with the
+    /// time and when a call last failed.
+    ///
+    /// # Errors
+    /// Which item waits, or another promise that was broken.
+    pub fn look(&self, now_ns: u64, last_failure_ns: Option<u64>) -> Result<(), String> {
+        if !self.held.load(SeqCst) {
+            self.each(|item, entry| {
+                if entry.answer.load(SeqCst) != ACCEPTED || entry.begun.load(SeqCst) > 0 {
+                    return;
+                }
+                let since = entry.waits_since_ns.load(SeqCst).checked_sub(1).unwrap_or_else(|| {
+                    entry.waits_since_ns.store(now_ns + 1, SeqCst);
+                    now_ns
+                });
+                let waits_ns = now_ns - since.max(last_failure_ns.unwrap_or(0)).min(now_ns);
+                if waits_ns > BOUND_NS {
+                    self.breaks(|| {
+                        format!(
+                            "item {item} has waited for {} ms since it was accepted and since a \
+                             call last failed",
+                            waits_ns / 1_000_000
+                        )
+                    });
+                }
+            });
+        }
+        self.broken.get().map_or(Ok(()), |broken| Err(broken.clone()))
+    }
+}
+
+/// An item that runs.
+pub(super) struct Running {
+    record: Arc<Record>,
+    item: usize,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.record.entries[self.item].ended.fetch_add(1, SeqCst);
+    }
+}
+
+/// What a user's closure owns: its destructor is a user's code.
+pub(super) struct Owned(pub(super) Arc<Record>);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // As above.
+        if !std::thread::panicking() {
+            self.0.call();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coreshard_platform::user;
+
+    #[test]
+    fn an_accepted_item_runs_once_and_does_not_wait_for_long() {
+        let record = Arc::new(Record::new(0..0));
+        let item = record.offer();
+        record.answer(item, true);
+        assert_eq!(record.unfinished(), 1);
+        assert_eq!(record.look(5, None), Ok(()));
+        assert_eq!(record.look(BOUND_NS + 9, Some(10)), Ok(()), "something failed meanwhile");
+        record.hold(true);
+        assert_eq!(record.look(2 * BOUND_NS, None), Ok(()), "it is told to wait");
+        record.hold(false);
+        assert_eq!(record.look(2 * BOUND_NS, None), Ok(()), "no more, from here on");
+        drop(record.begin(item));
+        assert_eq!((record.unfinished(), record.verdict()), (0, Ok(())));
+        let waits = record.offer();
+        record.answer(waits, true);
+        assert_eq!(record.look(0, None), Ok(()));
+        let error = record.look(BOUND_NS + 1, None).unwrap_err();
+        assert!(error.contains("item 1 has waited for 60 ms"), "{error}");
+        let twice = Arc::new(Record::new(0..0));
+        let item = twice.offer();
+        drop((twice.begin(item), twice.begin(item)));
+        assert_eq!(twice.verdict(), Err("item 0 ran twice".to_owned()));
+    }
+
+    #[test]
+    fn the_kth_call_panics_and_so_does_what_it_throws() {
+        let record = Arc::new(Record::new(2..3));
+        record.call();
+        let thrown = user::call(|| drop(Owned(Arc::clone(&record)))).unwrap_err();
+        assert!(thrown.payload().is::<Bomb>());
+        assert!(user::discard(thrown.into_payload()).is_err());
+        record.call();
+        assert_eq!(record.calls(), 3);
+    }
+}

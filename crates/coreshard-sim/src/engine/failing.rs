@@ -1,0 +1,321 @@
+//! Calls that fail by their number: the k-th of a kind, and those that follow for a while.
+//!
+//! Chance finds what goes wrong often. What goes wrong at one place alone is found by counting: each
+//! call of a kind has a number in a run, and a sweep lets the first fail in one run, the second in the next,
+//! and so on, until there are no more. (SQLite tests running out of memory so.)
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::calls::ps;
+use super::core::Core;
+use crate::machine::{NS, Ps};
+
+/// A kind of call that can fail, or go another way than usual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// A thread cannot be started: a limit is reached.
+    Start,
+    /// The nice value that a new thread is to have is refused; those that ask for none do not count.
+    Nice,
+    /// A set of CPUs is refused, of a new thread or of the caller.
+    Affinity,
+    /// Memory of a node cannot be had.
+    Memory,
+    /// A wait on a futex returns at once, as after a signal (EINTR) or since the word has changed (EAGAIN).
+    Wait,
+    /// A wait on a futex returns after 30 µs, though nobody woke it.
+    Interrupt,
+    /// A wake-up comes 300 µs late.
+    Wake,
+    /// The CPU time of a thread cannot be told.
+    CpuTime,
+    /// Whether a thread waits cannot be told.
+    ThreadState,
+}
+
+/// How long an interrupted wait lasts.
+const INTERRUPTED_AFTER: Ps = 30_000 * NS;
+/// How late a late wake-up comes.
+const LATE_BY: Ps = 300_000 * NS;
+/// How much longer than others a start takes that fails for a while: memory is sought first.
+const SLOW_FAILURE: Ps = 100_000 * NS;
+
+impl Call {
+    /// All kinds.
+    pub const ALL: [Self; 9] = [
+        Self::Start,
+        Self::Nice,
+        Self::Affinity,
+        Self::Memory,
+        Self::Wait,
+        Self::Interrupt,
+        Self::Wake,
+        Self::CpuTime,
+        Self::ThreadState,
+    ];
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Start => "start",
+            Self::Nice => "nice",
+            Self::Affinity => "affinity",
+            Self::Memory => "memory",
+            Self::Wait => "wait",
+            Self::Interrupt => "interrupt",
+            Self::Wake => "wake",
+            Self::CpuTime => "cpu-time",
+            Self::ThreadState => "thread-state",
+        })
+    }
+}
+
+/// Why a text is no [`Call`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseCallError {
+    given: String,
+}
+
+impl fmt::Display for ParseCallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> = Call::ALL.iter().map(Call::to_string).collect();
+        write!(f, "{:?} is no kind of call that can fail; there are {}", self.given, all.join(", "))
+    }
+}
+
+impl std::error::Error for ParseCallError {}
+
+impl FromStr for Call {
+    type Err = ParseCallError;
+
+    fn from_str(text: &str) -> Result<Self, ParseCallError> {
+        let call = Self::ALL.into_iter().find(|call| call.to_string() == text);
+        call.ok_or_else(|| ParseCallError { given: text.to_owned() })
+    }
+}
+
+/// For how long calls fail from the first on that does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lasts {
+    /// So many in a row, of their kind.
+    Calls(u32),
+    /// All, until so much time is over: as a limit that is reached stays for a while. A start that
+    /// fails takes 100 µs longer than one that does not.
+    For(Duration),
+}
+
+impl fmt::Display for Lasts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Calls(calls) => write!(f, "x{calls}"),
+            Self::For(time) => write!(f, "{}us", time.as_micros()),
+        }
+    }
+}
+
+/// Which calls fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Failing {
+    /// Of this kind,
+    pub call: Call,
+    /// from this one on, counted from 1,
+    pub from: u64,
+    /// for so long.
+    pub lasts: Lasts,
+}
+
+impl fmt::Display for Failing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.call, self.from, self.lasts)
+    }
+}
+
+/// Why a text is no [`Failing`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseFailingError {
+    given: String,
+    kind: Option<ParseCallError>,
+}
+
+impl fmt::Display for ParseFailingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Some(error) => error.fmt(f),
+            None => write!(
+                f,
+                "{:?} does not say which calls fail; that looks like start:7:x3 (three from the \
+                 seventh on) or start:7:20000us (all from the seventh on, for 20 ms)",
+                self.given
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ParseFailingError {}
+
+impl FromStr for Lasts {
+    type Err = ParseFailingError;
+
+    fn from_str(text: &str) -> Result<Self, ParseFailingError> {
+        let calls = text.strip_prefix('x').and_then(|calls| calls.parse().ok()).map(Self::Calls);
+        let micros = text.strip_suffix("us").and_then(|micros| micros.parse().ok());
+        calls
+            .or_else(|| micros.map(|micros| Self::For(Duration::from_micros(micros))))
+            .ok_or_else(|| ParseFailingError { given: text.to_owned(), kind: None })
+    }
+}
+
+impl FromStr for Failing {
+    type Err = ParseFailingError;
+
+    fn from_str(text: &str) -> Result<Self, ParseFailingError> {
+        let wrong = |kind| ParseFailingError { given: text.to_owned(), kind };
+        let mut parts = text.split(':');
+        let call = parts.next().unwrap_or_default();
+        let (Some(from), Some(lasts), None) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(wrong(None));
+        };
+        let call = call.parse().map_err(|error| wrong(Some(error)))?;
+        let from = from.parse().ok().filter(|from| *from > 0).ok_or_else(|| wrong(None))?;
+        let lasts = lasts.parse().map_err(|_| wrong(None))?;
+        Ok(Self { call, from, lasts })
+    }
+}
+
+/// How many calls of each kind a run has made, and how they went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallCounts {
+    made: [u64; Call::ALL.len()],
+    failed: u64,
+}
+
+impl CallCounts {
+    /// Calls of this kind, those among them that failed.
+    #[must_use]
+    pub const fn made(&self, call: Call) -> u64 {
+        self.made[call as usize]
+    }
+
+    /// Calls that were made to fail by their number.
+    #[must_use]
+    pub const fn failed(&self) -> u64 {
+        self.failed
+    }
+}
+
+/// The calls of a run, and which of them fail.
+pub(super) struct Failures {
+    plan: Option<Failing>,
+    counts: CallCounts,
+    began: Option<Ps>,
+    /// When a call last failed, by its number or by chance.
+    last: Option<Ps>,
+}
+
+impl Failures {
+    pub(super) const fn new(plan: Option<Failing>) -> Self {
+        let counts = CallCounts { made: [0; Call::ALL.len()], failed: 0 };
+        Self { plan, counts, began: None, last: None }
+    }
+
+    pub(super) const fn counts(&self) -> &CallCounts {
+        &self.counts
+    }
+
+    /// When a call last failed.
+    pub(super) const fn last(&self) -> Option<Ps> {
+        self.last
+    }
+
+    /// A call failed for another reason, or by chance.
+    pub(super) fn note(&mut self, now: Ps) {
+        self.last = Some(now);
+    }
+
+    fn fails(&mut self, call: Call, now: Ps) -> bool {
+        let made = &mut self.counts.made[call as usize];
+        *made += 1;
+        let Some(plan) = self.plan.filter(|plan| plan.call == call && plan.from <= *made) else {
+            return false;
+        };
+        let began = *self.began.get_or_insert(now);
+        let fails = match plan.lasts {
+            Lasts::Calls(calls) => *made - plan.from < u64::from(calls),
+            Lasts::For(time) => now - began <= ps(time),
+        };
+        if fails {
+            self.counts.failed += 1;
+            self.last = Some(now);
+        }
+        fails
+    }
+}
+
+impl Core {
+    /// Counts a call of the running thread; true if it is to fail.
+    pub(super) fn call_fails(&mut self, call: Call) -> bool {
+        self.failures.fails(call, self.now)
+    }
+
+    /// How much longer a start takes that fails.
+    pub(super) fn slowness_of_failure(&self) -> Ps {
+        match self.failures.plan {
+            Some(Failing { lasts: Lasts::For(_), .. }) => SLOW_FAILURE,
+            _ => 0,
+        }
+    }
+
+    /// After how long a wait returns for nothing, if it does; 0: at once.
+    pub(super) fn wait_is_cut_short(&mut self) -> Option<Ps> {
+        // Both are counted at each wait.
+        let at_once = self.call_fails(Call::Wait).then_some(0);
+        let later = self.call_fails(Call::Interrupt).then_some(INTERRUPTED_AFTER);
+        at_once.or(later)
+    }
+
+    /// How late a wake-up comes, if it does.
+    pub(super) fn wake_is_late(&mut self) -> Option<Ps> {
+        self.call_fails(Call::Wake).then_some(LATE_BY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failing(plan: Failing, calls: &[(Call, Ps)]) -> Vec<bool> {
+        let mut failures = Failures::new(Some(plan));
+        calls.iter().map(|(call, now)| failures.fails(*call, *now)).collect()
+    }
+
+    #[test]
+    fn the_kth_call_of_a_kind_fails_and_as_many_as_are_to_follow() {
+        let plan = Failing { call: Call::Start, from: 2, lasts: Lasts::Calls(2) };
+        let calls =
+            [Call::Start, Call::Wait, Call::Start, Call::Start, Call::Start].map(|call| (call, 5));
+        assert_eq!(failing(plan, &calls), [false, false, true, true, false]);
+        let plan = Failing { lasts: Lasts::For(Duration::from_nanos(10)), ..plan };
+        let calls = [0, 3 * NS, 13 * NS, 14 * NS].map(|now| (Call::Start, now));
+        assert_eq!(failing(plan, &calls), [false, true, true, false]);
+    }
+
+    #[test]
+    fn kinds_are_read_as_they_are_written() {
+        for (at, call) in Call::ALL.into_iter().enumerate() {
+            assert_eq!(call.to_string().parse(), Ok(call));
+            assert_eq!(call as usize, at);
+        }
+        for text in ["start:7:x3", "cpu-time:1:20000us"] {
+            assert_eq!(text.parse::<Failing>().unwrap().to_string(), text);
+        }
+        for text in ["start", "start:0:x1", "start:1:7", "start:1:x1:2", "start:x:x1"] {
+            let error = text.parse::<Failing>().unwrap_err().to_string();
+            assert!(error.contains(text) && error.contains("start:7:x3"), "{error}");
+        }
+        let error = "stat".parse::<Call>().unwrap_err().to_string();
+        assert!(error.contains("\"stat\"") && error.contains("start, nice"), "{error}");
+    }
+}

@@ -1,0 +1,132 @@
+//! Each call that can fail does so once, by its number, in small programs that use one part of the workqueue
+//! each: the first in one run, the second in the next, until a program makes no more.
+
+#![allow(clippy::print_stdout, reason = "a sweep says how many runs it took")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coreshard_bench::{Record, Scenario, ScenarioTrial};
+use coreshard_platform::{Platform, ThreadHandle, ThreadSpec};
+use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
+use coreshard_sim::{Call, Failing, Lasts, Machine, Sim, SimAlloc, View};
+
+#[global_allocator]
+static ALLOCATOR: SimAlloc = SimAlloc;
+
+const FOR_A_WHILE: Lasts = Lasts::For(Duration::from_millis(20));
+
+struct Judged {
+    trial: ScenarioTrial,
+    record: Arc<Record>,
+}
+
+impl Subject for Judged {
+    fn run(&self) -> Result<(), String> {
+        self.trial.run::<Sim>(&self.record)
+    }
+
+    fn look(&self, view: &View<'_>) -> Result<(), String> {
+        self.record.look(view.now_ns(), view.last_failure_ns())
+    }
+}
+
+/// Runs a scenario in which these calls fail. Says whether any did.
+fn step(
+    machine: &Machine,
+    scenario: Scenario,
+    seed: u64,
+    failing: Failing,
+) -> Result<bool, Box<Failure>> {
+    let trial = ScenarioTrial::new(scenario, 1, seed, machine.topology());
+    let judged = Judged { trial, record: Arc::new(Record::new(0..0)) };
+    let summary = attempt(machine, Plan::of_failing(seed, failing), &judged)?;
+    Ok(summary.calls.failed() > 0)
+}
+
+/// Lets call after call fail. Returns how many runs it took, or the first that broke a promise.
+fn sweep(
+    machine: &Machine,
+    scenario: Scenario,
+    call: Call,
+    lasts: Lasts,
+) -> Result<u64, (Failing, Box<Failure>)> {
+    let mut runs = 0;
+    for seed in 0..2 {
+        for from in 1.. {
+            let failing = Failing { call, from, lasts };
+            if !step(machine, scenario, seed, failing).map_err(|failure| (failing, failure))? {
+                break;
+            }
+            runs += 1;
+        }
+    }
+    Ok(runs)
+}
+
+fn ways() -> impl Iterator<Item = (Scenario, Call, Lasts)> {
+    // The intake ends the process where it gets no memory, as the standard collections do.
+    let calls = Call::ALL.into_iter().filter(|call| *call != Call::Memory);
+    calls.flat_map(|call| {
+        let longest = match call {
+            Call::Wait | Call::Interrupt | Call::Wake => Lasts::Calls(3),
+            _ => FOR_A_WHILE,
+        };
+        [Lasts::Calls(1), longest].into_iter().flat_map(move |lasts| {
+            Scenario::ALL.into_iter().map(move |scenario| (scenario, call, lasts))
+        })
+    })
+}
+
+#[test]
+fn no_call_that_fails_breaks_a_promise() {
+    let machine = Machine::pocket();
+    let mut runs = 0;
+    for (scenario, call, lasts) in ways() {
+        match sweep(&machine, scenario, call, lasts) {
+            Ok(more) => runs += more,
+            Err((failing, failure)) => panic!(
+                "coreshard sim replay --machine pocket --seed {} --program {scenario} --rounds 1 \
+                 --kth {failing}\n{failure}",
+                failure.replay
+            ),
+        }
+    }
+    println!("{runs} runs");
+    assert!(runs > 1_000, "{runs}");
+}
+
+/// A program that does not stand it if its third thread cannot be started.
+struct Fragile;
+
+impl Subject for Fragile {
+    fn run(&self) -> Result<(), String> {
+        let threads = (0..5).map(|_| Sim::spawn(ThreadSpec::default(), Box::new(|| ())));
+        let started: Vec<_> =
+            threads.map(|thread| thread.map(ThreadHandle::join).is_ok()).collect();
+        if started[2] { Ok(()) } else { Err(format!("started: {started:?}")) }
+    }
+
+    fn look(&self, _view: &View<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_failure_of_a_sweep_is_replayed_by_what_is_printed() {
+    let machine = Machine::pocket();
+    let run = |seed, failing| attempt(&machine, Plan::of_failing(seed, failing), &Fragile);
+    for seed in 0..8 {
+        let at = |from| Failing { call: Call::Start, from, lasts: Lasts::Calls(1) };
+        let broken: Vec<_> = (1..7).filter_map(|from| run(seed, at(from)).err()).collect();
+        let [failure] = broken.as_slice() else { panic!("{broken:?}") };
+        // All that is printed of it.
+        let failing = failure.plan.faults.failing.unwrap().to_string();
+        assert_eq!(failing, "start:3:x1");
+        let replay: ReplaySeed = failure.replay.to_string().parse().unwrap();
+        let again = run(replay.seed, failing.parse().unwrap()).unwrap_err();
+        assert_eq!(&again, failure);
+        assert!(replay.trace_hash.is_some() && replay.trace_hash == again.replay.trace_hash);
+        assert!(failure.to_string().contains("calls that fail start:3:x1"), "{failure}");
+    }
+}
