@@ -298,7 +298,7 @@ impl<P: Platform> Pool<P> {
             )),
         };
         if started.is_err() {
-            self.stop();
+            Self::stop([self]);
         }
         started
     }
@@ -461,9 +461,17 @@ impl<P: Platform> Pool<P> {
         PoolGuard { state, since }
     }
 
-    /// Tells the workers to go when there is nothing left to do, and waits until they are gone;
-    /// a worker that calls this does not wait for itself.
-    pub(crate) fn stop(&self) {
+    /// Tells the workers of these pools to go when there is nothing left to do, and then waits until
+    /// all are gone; a worker that calls this does not wait for itself.
+    pub(crate) fn stop<'pools>(pools: impl IntoIterator<Item = &'pools Arc<Self>>) {
+        let threads: Vec<_> = pools.into_iter().flat_map(|pool| pool.tell_to_go()).collect();
+        for thread in threads {
+            coreshard_platform::ThreadHandle::join(thread);
+        }
+    }
+
+    /// Tells the workers to go; their threads are to be waited for.
+    fn tell_to_go(&self) -> Vec<P::Thread> {
         let mut state = self.lock();
         state.stopping = true;
         let mut sleepers = state.all_sleepers(self);
@@ -473,9 +481,7 @@ impl<P: Platform> Pool<P> {
         for worker in sleepers {
             self.wake(worker);
         }
-        for thread in threads {
-            coreshard_platform::ThreadHandle::join(thread);
-        }
+        threads
     }
 
     pub(crate) fn monitor(&self) -> Arc<Monitor<P>> {

@@ -300,7 +300,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
                 unsafe { &*self.tally.lane }.core.insight.tally.count_rescued(items);
             }
             // SAFETY: as in `execute`: these items are not yet told.
-            if unsafe { (*self.tally.lane).finish(items) } {
+            if unsafe { Lane::finish(self.tally.lane, items) } {
                 self.pool.event.notify();
             }
         }

@@ -127,9 +127,11 @@ impl<P: Platform> Entry<'_, P> {
         self.lane.pool.is_running()
     }
 
-    /// Gives the place up: nothing comes.
+    /// Gives the place up: nothing comes. The caller has a hold on the queue.
+    #[allow(unsafe_code)]
     pub(crate) fn abandon(self) {
-        if self.lane.finish(1) {
+        // SAFETY: the lane is here for as long as the caller's hold on the queue.
+        if unsafe { Lane::finish(self.lane, 1) } {
             self.lane.pool.event.notify();
         }
     }
@@ -275,22 +277,31 @@ impl<P: Platform> Lane<P> {
     }
 
     #[cold]
+    #[allow(unsafe_code)]
     fn take_count_back(&self, door: usize) {
         self.queued_word(door).fetch_sub(1, AcqRel);
         // An exchange, though nothing is added: either whoever waits for the lane to be empty has
         // set its flag before, and is told to look again; or sets it after, and sees the count
         // that was taken back. The lane is still here, since the caller's handle to the queue is.
-        if self.finish(0) {
+        // SAFETY: as just said.
+        if unsafe { Self::finish(self, 0) } {
             self.pool.event.notify();
         }
     }
 
     /// Counts items that are over. True if somebody waits to hear of it. The lane may be gone
-    /// when this returns.
+    /// when this returns, and even before: so it is given by its address, and nothing but the one
+    /// word is borrowed.
+    ///
+    /// # Safety
+    /// The lane lives until these items are counted.
+    #[allow(unsafe_code)]
     #[inline]
-    pub(crate) fn finish(&self, items: u64) -> bool {
+    pub(crate) unsafe fn finish(lane: *const Self, items: u64) -> bool {
+        // SAFETY: alive until the addition, by this function's contract.
+        let done: &P::AtomicU64 = unsafe { &(*lane).done };
         // AcqRel: whoever sees the lane empty sees all that its items did.
-        self.done.fetch_add(items, AcqRel) & FLAG != 0
+        done.fetch_add(items, AcqRel) & FLAG != 0
     }
 
     /// After each item, before it is counted: lets one that waits for its turn go on.

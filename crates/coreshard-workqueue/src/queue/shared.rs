@@ -119,6 +119,15 @@ impl<P: Platform> Shared<P> {
         self.switch.in_flight()
     }
 
+    /// The end of a queue whose last handle is gone: waits for the last item, and then for the
+    /// workers that nobody else needs. Nothing is left but memory, where tasks of the queue still
+    /// exist: those that have ended, whose handle or waker somebody keeps, and those that wait
+    /// for something, which are dropped when they are woken.
+    pub(super) fn end(&self) {
+        self.wait_empty(None).expect("a wait without a deadline does not time out");
+        self.switch.let_go();
+    }
+
     /// Waits until nothing is in flight, or until `deadline`.
     pub(crate) fn wait_empty(&self, deadline: Option<Time>) -> Result<(), ShutdownTimeout> {
         if self.is_forked() {
@@ -175,7 +184,7 @@ impl<P: Platform> Shared<P> {
     fn set_frozen(self: &Arc<Self>, is_frozen: bool) -> Result<(), BuildError> {
         self.refuse_forked()?;
         let _one_at_a_time = self.request.lock();
-        let lease = self.switch.lease();
+        let Some(lease) = self.switch.lease() else { return Ok(()) };
         self.switch
             .change(lease, &self.core, |limits| limits.set_frozen(is_frozen))
             .map_err(|NoRoom| self.error(BuildErrorKind::TooManyQueues))?;
@@ -201,7 +210,8 @@ impl<P: Platform> Shared<P> {
             checked.map_err(|kind| self.error(kind))?;
         }
         let attributes = self.machine.attributes(&wanted).map_err(|kind| self.error(kind))?;
-        let current = self.switch.lease();
+        // Where the queue is gone, nothing is left to change.
+        let Some(current) = self.switch.lease() else { return Ok(()) };
         let lease = if *current.set().attributes == attributes {
             current
         } else {

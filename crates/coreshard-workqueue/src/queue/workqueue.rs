@@ -334,16 +334,14 @@ impl<P: Platform> Drop for Handle<P> {
         self.shared.thaw_for_good();
         Guests::leave(&self.shared);
         if !self.leaves_waiting && !runs_item_of::<P>(|lane| self.shared.owns(lane)) {
-            self.shared.wait_empty(None).expect("a wait without a deadline does not time out");
+            self.shared.end();
             return;
         }
         // One of the queue's own items held the last handle, and cannot wait for itself; or the
         // timekeeper did, for whom others wait.
         let shared = Arc::clone(&self.shared);
         let spec = ThreadSpec { name: "cs-reaper".to_owned(), ..ThreadSpec::default() };
-        let reap = move || {
-            shared.wait_empty(None).expect("a wait without a deadline does not time out");
-        };
+        let reap = move || shared.end();
         if let Err(error) = P::spawn(spec, Box::new(reap)) {
             tracing::error!(
                 queue = %self.shared.name(), %error,
