@@ -103,7 +103,7 @@ impl<P: Platform> PoolSet<P> {
 
     /// True if the worker is of one of these pools.
     pub(crate) fn has(&self, seat: Seat<'_, P>) -> bool {
-        seat.pool_is(|pool| Arc::ptr_eq(&pool.attributes, &self.attributes))
+        Arc::ptr_eq(&seat.pool().attributes, &self.attributes)
     }
 
     /// Workers that may run at once.

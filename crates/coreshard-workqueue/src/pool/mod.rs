@@ -44,8 +44,12 @@ use state::{Entry, State};
 use whereabouts::FreeDoors;
 
 pub use blocking::blocking;
+pub(crate) use blocking::blocking_if_relieved;
 pub(crate) use forks::Seat;
-pub(crate) use running::{Frame, innermost, inside_forker, inside_work, runs_item_of, runs_work};
+pub(crate) use running::{
+    Frame, Inside, innermost, inside, inside_forker, inside_item, inside_work, runs_item_of,
+    runs_work,
+};
 
 /// Items in a segment of a pool's intake: 4 KiB of slots.
 #[cfg(not(loom))]
@@ -482,6 +486,16 @@ impl<P: Platform> Pool<P> {
             self.wake(worker);
         }
         threads
+    }
+
+    /// Names those workers that may run one another's items: of the pool where its set is strict, of
+    /// all the set else.
+    pub(crate) fn crew(&self) -> usize {
+        if self.attributes.strict {
+            std::ptr::from_ref(self).addr()
+        } else {
+            Arc::as_ptr(&self.attributes).addr()
+        }
     }
 
     pub(crate) fn monitor(&self) -> Arc<Monitor<P>> {

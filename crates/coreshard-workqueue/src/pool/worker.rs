@@ -31,6 +31,8 @@ pub(super) struct Context<P: Platform> {
     pub(super) forks: Forks<P>,
     /// What this thread is inside of, see `running`: never null.
     pub(super) frame: Cell<*const Frame<P>>,
+    /// Where the thread's stack begins, about.
+    pub(super) base: usize,
 }
 
 /// The context of the worker on this thread, if there is one. It is not `Sync`, so the reference
@@ -226,6 +228,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             index,
             desk: NonNull::from(pool.desk(index)),
             frame: Cell::new(&raw const inside),
+            base: (&raw const inside).addr(),
             forks: Forks::new(),
         };
         P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());

@@ -119,6 +119,10 @@ impl<P: Platform> Generation<P> {
         self.lanes.iter().map(Lane::queued).sum()
     }
 
+    pub(super) fn relayed(&self) -> u64 {
+        self.lanes.iter().map(Lane::relayed).sum()
+    }
+
     /// Items that were accepted and are not over. Exact at some moment during the call: `done` is
     /// read first, so an item that moves meanwhile can only make the answer larger.
     pub(super) fn in_flight(&self) -> u64 {

@@ -38,7 +38,7 @@ pub(crate) struct Core<P: Platform> {
     pub(crate) name: String,
     pub(super) panic_handler: Option<PanicHandler>,
     pub(super) panic_policy: PanicPolicy,
-    pub(super) is_ordered: bool,
+    pub(crate) is_ordered: bool,
     pub(super) timers: Arc<Timers<P>>,
     pub(crate) insight: Insight<P>,
     /// The queue, for an item that closes it; set once it has its place.
@@ -56,6 +56,8 @@ pub(crate) struct Lane<P: Platform> {
     door_counter: usize,
     own_queued: Padded<P::AtomicU64>,
     done: Padded<P::AtomicU64>,
+    /// Items that were counted in twice, see [`Self::count_relayed`].
+    relayed: P::AtomicU64,
     pub(crate) pool: Arc<Pool<P>>,
     pub(crate) core: Arc<Core<P>>,
     /// Where its items wait for their turn, if the queue has a limit.
@@ -138,7 +140,12 @@ impl<P: Platform> Entry<'_, P> {
 
     /// True if the item may have to wait for others of the queue before it is sent to the pool.
     pub(crate) fn waits_for_turn(&self) -> bool {
-        self.lane.limiter.is_some()
+        self.lane.takes_turns()
+    }
+
+    /// Where it was counted in: the lane, and the door.
+    pub(crate) fn place(&self) -> (&Lane<P>, usize) {
+        (self.lane, self.door)
     }
 
     /// The place that was counted in, to be sent to later; see [`Self::resume`].
@@ -178,6 +185,7 @@ impl<P: Platform> Lane<P> {
             door_counter: pool.take_counters().unwrap_or(NO_DOOR_COUNTER),
             own_queued: Padded::new(P::AtomicU64::new(0)),
             done: Padded::new(P::AtomicU64::new(0)),
+            relayed: P::AtomicU64::new(0),
             pool,
             core,
             limiter,
@@ -237,6 +245,16 @@ impl<P: Platform> Lane<P> {
         })
     }
 
+    /// True if its items may have to wait for others of the queue.
+    pub(crate) fn takes_turns(&self) -> bool {
+        self.limiter.is_some()
+    }
+
+    /// True if its limiter lets one item go at a time.
+    pub(crate) fn has_only_turn(&self) -> bool {
+        self.limiter.as_ref().is_some_and(|limiter| limiter.most() == 1)
+    }
+
     /// A name for the queue while it lives.
     pub(crate) fn queue_id(&self) -> u64 {
         Arc::as_ptr(&self.core).addr() as u64
@@ -274,6 +292,19 @@ impl<P: Platform> Lane<P> {
     pub(super) fn enter_closed(&self, door: usize) -> Entry<'_, P> {
         self.queued_word(door).fetch_add(1, AcqRel);
         Entry { lane: self, door }
+    }
+
+    /// Counts an item in once more: its place in the intake is gone before it is over, see
+    /// [`crate::claimable`]. The caller holds that place, so the lane is there, closed or not.
+    pub(crate) fn count_relayed(&self, door: usize) {
+        self.relayed.fetch_add(1, AcqRel);
+        self.queued_word(door).fetch_add(1, AcqRel);
+    }
+
+    /// Takes that back, before the place is told.
+    pub(crate) fn take_relayed_back(&self, door: usize) {
+        self.queued_word(door).fetch_sub(1, AcqRel);
+        self.relayed.fetch_sub(1, AcqRel);
     }
 
     #[cold]
@@ -365,6 +396,11 @@ impl<P: Platform> Lane<P> {
 
     pub(super) fn done(&self) -> u64 {
         self.done.load(Acquire) & !FLAG
+    }
+
+    /// Items that both counts have once more than there are, or will have.
+    pub(super) fn relayed(&self) -> u64 {
+        self.relayed.load(Acquire)
     }
 }
 

@@ -10,11 +10,12 @@ use super::lane::{Core, Entry, Lane};
 use super::limiter::MaxActive;
 pub(crate) use super::switch::{Closed, Visitor};
 use super::switch::{NoRoom, Switch};
+use crate::claimable::Waiter;
 use crate::error::{BuildError, BuildErrorKind, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::event::Event;
 use crate::insight::{Insight, QueueTally, Times};
 use crate::machine::Machine;
-use crate::pool::{Retiring, Seat, runs_item_of};
+use crate::pool::{Inside, Retiring, Seat, runs_item_of};
 use crate::pool_set::Lease;
 use crate::stats::QueueStats;
 use crate::task::Guests;
@@ -83,9 +84,20 @@ impl<P: Platform> Shared<P> {
         self.switch.enter_near(cpu, visitor)
     }
 
-    /// True if the worker is of one of the queue's pools.
-    pub(super) fn has_worker(&self, seat: Seat<'_, P>) -> bool {
-        self.switch.current().set.has(seat)
+    /// The worker on this thread, if there is one, as one that waits for items of this queue.
+    pub(super) fn waiter(&self) -> Option<Waiter> {
+        Waiter::here::<P>(Arc::as_ptr(&self.core).addr() as u64)
+    }
+
+    /// True if what that worker does is a part of an item of this queue, on one of its workers.
+    pub(super) fn is_part_of_item(&self, waiter: &Waiter) -> bool {
+        match waiter.place {
+            Inside::Here => true,
+            Inside::Elsewhere => {
+                Seat::<P>::here().is_some_and(|seat| self.switch.current().set.has(seat))
+            }
+            Inside::No => false,
+        }
     }
 
     /// Workers that may run at once.

@@ -307,17 +307,19 @@ impl<P: Platform> Switch<P> {
     /// Items that were queued and that are over, of all generations.
     pub(super) fn counts(&self) -> (u64, u64) {
         let inner = self.inner.lock();
-        // `done` first, so that it is never more than `queued`.
-        let done = inner.generations().map(|generation| generation.done()).sum();
-        (inner.generations().map(|generation| generation.queued()).sum(), done)
+        // `done` first, so that it is never more than `queued`; what is counted twice is counted as
+        // such before.
+        let done: u64 = inner.generations().map(|generation| generation.done()).sum();
+        let relayed: u64 = inner.generations().map(|generation| generation.relayed()).sum();
+        let queued: u64 = inner.generations().map(|generation| generation.queued()).sum();
+        (queued.saturating_sub(relayed), done.saturating_sub(relayed))
     }
 
     pub(super) fn in_flight(&self) -> u64 {
         if self.is_forked() {
             return self.current().in_flight();
         }
-        let (queued, done) = self.counts();
-        queued.saturating_sub(done)
+        self.inner.lock().generations().map(|generation| generation.in_flight()).sum()
     }
 
     /// Items with a turn and without, where the queue has a limit; and whether it is frozen.
