@@ -228,7 +228,7 @@ impl<P: Platform> Claimable<P> {
         let lane = self.lane.as_ptr();
         if let Err(thrown) = user::call(|| inside_item::<P, _>(lane, work)) {
             // SAFETY: the lane lives until the item is over and its place is gone.
-            unsafe { &*lane }.on_panic(thrown.into_payload());
+            unsafe { &*lane }.on_panic(thrown);
         }
         if self.end() {
             seat.pool().event.notify();

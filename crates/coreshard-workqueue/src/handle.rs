@@ -4,32 +4,32 @@
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::fmt;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use coreshard_platform::Platform;
+use coreshard_platform::user::{self, Thrown};
 
 use crate::claimable::{Claimable, PATIENCE, Wait};
 use crate::error::WouldDeadlock;
 use crate::insight::Label;
 use crate::latch::Latch;
 use crate::pool::{Seat, blocking, blocking_if_relieved};
-use crate::queue::Entry;
+use crate::queue::{Entry, Unclaimed};
 
 /// What an item threw.
 pub struct Panic {
-    payload: Box<dyn Any + Send>,
+    thrown: Thrown,
 }
 
 impl Panic {
     /// What was thrown, for [`std::panic::resume_unwind`] or to be looked into.
     pub fn into_payload(self) -> Box<dyn Any + Send> {
-        self.payload
+        self.thrown.into_payload()
     }
 
     /// The message, if what was thrown is a text.
     pub fn message(&self) -> &str {
-        message_of(self.payload.as_ref())
+        message_of(self.thrown.payload())
     }
 }
 
@@ -39,6 +39,12 @@ impl Panic {
 pub struct Forked;
 
 impl Forked {
+    /// Throws it.
+    #[cold]
+    pub(crate) fn throw() -> ! {
+        Thrown::new(Box::new(Self)).resume()
+    }
+
     fn as_str(&self) -> &str {
         "this process was forked from the one that runs the item, which never ends here; submit it \
          in this process, to a queue that was made after the fork"
@@ -53,12 +59,9 @@ impl fmt::Display for Forked {
 
 impl std::error::Error for Forked {}
 
-/// Drops what was thrown. That is its author's code too, and may throw again; what it throws then
-/// is kept for good.
+/// Drops what was thrown.
 pub(crate) fn discard(payload: Box<dyn Any + Send>) {
-    if let Err(thrown) = panic::catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        std::mem::forget(thrown);
-    }
+    drop(Thrown::new(payload));
 }
 
 pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
@@ -79,10 +82,11 @@ impl fmt::Debug for Panic {
 
 impl fmt::Display for Panic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(forked) = self.payload.downcast_ref::<Forked>() {
+        let payload = self.thrown.payload();
+        if let Some(forked) = payload.downcast_ref::<Forked>() {
             return forked.fmt(f);
         }
-        match self.payload.downcast_ref::<WouldDeadlock>() {
+        match payload.downcast_ref::<WouldDeadlock>() {
             Some(deadlock) => deadlock.fmt(f),
             None => write!(f, "the work item panicked: {}", self.message()),
         }
@@ -99,12 +103,12 @@ const SPINS: u32 = 200;
 pub(crate) struct Submitted<P: Platform, F, T> {
     claimable: Claimable<P>,
     over: Latch<P>,
-    slot: UnsafeCell<Slot<F, T>>,
+    slot: UnsafeCell<Slot<P, F, T>>,
 }
 
-enum Slot<F, T> {
+enum Slot<P: Platform, F, T> {
     Work(F),
-    Value(std::thread::Result<T>),
+    Value(Result<T, Unclaimed<P>>),
     Empty,
 }
 
@@ -123,31 +127,48 @@ pub(crate) trait Awaited<P: Platform, T> {
     ///
     /// # Safety
     /// The caller has claimed it, just now.
-    unsafe fn run(&self) -> std::thread::Result<T>;
+    unsafe fn run(&self) -> Result<T, Thrown>;
 
     /// What the worker has left.
     ///
     /// # Safety
     /// The latch was seen to be open, and this is called once.
-    unsafe fn take(&self) -> std::thread::Result<T>;
+    unsafe fn take(&self) -> Result<T, Thrown>;
 }
 
-impl<P: Platform, F: FnOnce() -> T, T> Submitted<P, F, T> {
+impl<P: Platform, F, T> Drop for Submitted<P, F, T> {
+    /// A result that nobody took. If its destructor panics, whoever drops the last reference is told: the
+    /// handle's owner, or the worker, and so the queue's panic handler.
+    fn drop(&mut self) {
+        if let Slot::Value(Ok(value)) = std::mem::replace(self.slot.get_mut(), Slot::Empty)
+            && let Err(thrown) = user::resume_unless_unwinding(user::discard(value))
+        {
+            tracing::error!(
+                panic = message_of(thrown.payload()),
+                "a result panicked as it was dropped"
+            );
+        }
+    }
+}
+
+impl<P: Platform, F, T> Submitted<P, F, T> {
     /// Takes what is there.
     ///
     /// # Safety
     /// Nobody else looks at it: see the rules at `Sync`.
-    unsafe fn replace(&self, by: Slot<F, T>) -> Slot<F, T> {
+    unsafe fn replace(&self, by: Slot<P, F, T>) -> Slot<P, F, T> {
         // SAFETY: by this function's contract.
         unsafe { self.slot.get().replace(by) }
     }
+}
 
+impl<P: Platform, F: FnOnce() -> T, T> Submitted<P, F, T> {
     /// # Safety
     /// The caller has claimed the item, just now.
-    unsafe fn call(&self) -> std::thread::Result<T> {
+    unsafe fn call(&self) -> Result<T, Thrown> {
         // SAFETY: by this function's contract, and the value is left later.
         match unsafe { self.replace(Slot::Empty) } {
-            Slot::Work(work) => panic::catch_unwind(AssertUnwindSafe(work)),
+            Slot::Work(work) => user::call(work),
             _ => unreachable!("an item that nobody has begun is there"),
         }
     }
@@ -162,17 +183,17 @@ impl<P: Platform, F: FnOnce() -> T, T> Awaited<P, T> for Submitted<P, F, T> {
         &self.over
     }
 
-    unsafe fn run(&self) -> std::thread::Result<T> {
+    unsafe fn run(&self) -> Result<T, Thrown> {
         let mut result = None;
         // SAFETY: by this function's contract.
         self.claimable.run(|| result = Some(unsafe { self.call() }));
         result.expect("it was run")
     }
 
-    unsafe fn take(&self) -> std::thread::Result<T> {
+    unsafe fn take(&self) -> Result<T, Thrown> {
         // SAFETY: by this function's contract.
         match unsafe { self.replace(Slot::Empty) } {
-            Slot::Value(value) => value,
+            Slot::Value(value) => value.map_err(Unclaimed::claim),
             _ => unreachable!("an item that is over has left its outcome"),
         }
     }
@@ -183,7 +204,7 @@ impl<P: Platform, F: FnOnce() -> T, T> Awaited<P, T> for Submitted<P, F, T> {
 pub(crate) fn wait_for<P: Platform, T>(
     item: &dyn Awaited<P, T>,
     wait: Wait,
-) -> Option<std::thread::Result<T>> {
+) -> Option<Result<T, Thrown>> {
     let over = item.over();
     if over.is_orphaned() {
         return None;
@@ -210,7 +231,8 @@ pub(crate) fn wait_for<P: Platform, T>(
     (is_open || blocking::<P, _>(|| over.wait())).then(|| unsafe { item.take() })
 }
 
-/// The right to the result of an item. Dropping it lets the item run all the same.
+/// The right to the result of an item. Dropping it lets the item run all the same; the queue's panic
+/// handler is told then what the item throws, or has thrown.
 #[must_use = "without its handle, an item's result is lost; `queue` needs none"]
 pub struct JoinHandle<P: Platform, T> {
     item: Arc<dyn Awaited<P, T> + Send + Sync>,
@@ -237,11 +259,11 @@ impl<P: Platform, T> JoinHandle<P, T> {
         let wait = self.item.claimable().wait();
         if wait == Wait::Never {
             let deadlock = self.item.claimable().deadlock();
-            return Err(Panic { payload: Box::new(deadlock) });
+            return Err(Panic { thrown: Thrown::new(Box::new(deadlock)) });
         }
         match wait_for(&*self.item, wait) {
-            Some(result) => result.map_err(|payload| Panic { payload }),
-            None => Err(Panic { payload: Box::new(Forked) }),
+            Some(result) => result.map_err(|thrown| Panic { thrown }),
+            None => Err(Panic { thrown: Thrown::new(Box::new(Forked)) }),
         }
     }
 }
@@ -288,17 +310,13 @@ where
 
 /// Leaves the result for the handle. If nobody holds that any more, a panic goes on to the
 /// queue's panic handler.
-fn leave<P: Platform, F: FnOnce() -> T, T>(
-    item: Arc<Submitted<P, F, T>>,
-    result: std::thread::Result<T>,
-) {
-    if Arc::strong_count(&item) == 1 {
-        match result {
-            Ok(value) => drop(value),
-            Err(payload) => panic::resume_unwind(payload),
-        }
-        return;
-    }
+fn leave<P: Platform, F, T>(item: Arc<Submitted<P, F, T>>, result: Result<T, Thrown>) {
+    let result = match result {
+        // Inside the item, so that the worker hears what it throws as it goes.
+        Ok(value) if Arc::strong_count(&item) == 1 => return drop(value),
+        Err(thrown) if Arc::strong_count(&item) == 1 => thrown.resume(),
+        result => result.map_err(Unclaimed::here),
+    };
     // SAFETY: the latch is not open yet, so the handle's holder does not look at the value.
     unsafe { item.replace(Slot::Value(result)) };
     // SAFETY: this Arc keeps it.

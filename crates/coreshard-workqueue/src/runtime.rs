@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use coreshard_platform::user::User;
 use coreshard_platform::{Lock, Platform};
 use coreshard_topology::{CpuId, CpuSet, Topology};
 
@@ -135,7 +136,7 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// Called with every [`Trouble`], on the thread that notices it: it should be short, and not
     /// wait. Default: `tracing` alone is told.
     pub fn on_trouble(mut self, handler: impl Fn(&Trouble) + Send + Sync + 'static) -> Self {
-        self.watch.on_trouble = Some(Arc::new(handler));
+        self.watch.on_trouble = Some(Arc::new(User::new(handler)));
         self
     }
 

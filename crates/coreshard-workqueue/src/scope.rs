@@ -6,18 +6,18 @@
 //! workers. Offers are under a lock of the scope's own, which workers that run the items do not take.
 #![allow(unsafe_code)]
 
-use std::any::Any;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
+use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
 use crate::claimable::{Claimable, PATIENCE, Wait, Waiter};
 use crate::error::{Refused, RefusedReason};
+use crate::handle::Forked;
 use crate::insight::Label;
 use crate::pool::{Seat, blocking, blocking_if_relieved};
 use crate::queue::{Entry, Workqueue};
@@ -29,7 +29,7 @@ struct Tally<P: Platform> {
     open: P::AtomicU64,
     caller: Parker<P>,
     /// What the first item that panicked threw.
-    thrown: Lock<P, Option<Box<dyn Any + Send>>>,
+    thrown: Lock<P, Option<Thrown>>,
     /// The caller, if it is a worker.
     waiter: Option<Waiter>,
     /// Items for the caller to run.
@@ -96,6 +96,16 @@ impl<P: Platform, F: FnOnce() + Send> Offer<P> for Offered<P, F> {
 }
 
 impl<P: Platform> Tally<P> {
+    /// Keeps what was thrown for the caller; gives it back if there is something already.
+    fn keep(&self, thrown: Thrown) -> Option<Thrown> {
+        let mut kept = self.thrown.lock();
+        if kept.is_some() {
+            return Some(thrown);
+        }
+        *kept = Some(thrown);
+        None
+    }
+
     /// One is over. AcqRel: the caller sees what all items did.
     fn one_is_over(&self) {
         if self.open.fetch_sub(1, AcqRel) == 1 {
@@ -238,10 +248,12 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
         }
         // The item outlives none of what it borrows: `run` does not return before it is over.
         let item = move || {
-            if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(work)) {
-                tally.thrown.lock().get_or_insert(payload);
-            }
+            let more = user::call(work).err().and_then(|thrown| tally.keep(thrown));
             tally.one_is_over();
+            // The caller hears of one. The queue's panic handler hears of this, from who runs the item.
+            if let Some(thrown) = more {
+                thrown.resume();
+            }
         };
         if wait == Some(Wait::Help) {
             self.tally.send_offered(entry, Label::item::<F>(), item);
@@ -277,15 +289,19 @@ pub(crate) fn run<'env, P: Platform, R>(
     });
     let scope =
         WorkScope { queue, tally: Arc::clone(&tally), scope: PhantomData, env: PhantomData };
-    let result = panic::catch_unwind(AssertUnwindSafe(|| body(&scope)));
+    let result = user::call(|| body(&scope));
     if tally.open.fetch_sub(1, AcqRel) != 1 && !tally.wait(forks) {
-        panic::resume_unwind(Box::new(crate::Forked));
+        Forked::throw();
     }
-    match result {
-        Err(payload) => panic::resume_unwind(payload),
-        Ok(value) => match tally.thrown.lock().take() {
-            Some(payload) => panic::resume_unwind(payload),
-            None => value,
-        },
+    let items = tally.thrown.lock().take();
+    // One goes on to the caller; of another the queue's panic handler is told.
+    let (thrown, other) = match (result, items) {
+        (Ok(value), None) => return value,
+        (Ok(value), Some(items)) => (items, user::discard(value).err()),
+        (Err(bodys), items) => (bodys, items),
+    };
+    if let Some(other) = other {
+        queue.on_panic(other);
     }
+    thrown.resume()
 }

@@ -3,10 +3,10 @@
 //! [`on_trouble`](crate::RuntimeBuilder::on_trouble).
 
 use std::fmt;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
+use coreshard_platform::user::User;
 use coreshard_topology::{PodId, Scope};
 
 use crate::stats::PoolStats;
@@ -150,7 +150,7 @@ impl fmt::Display for Stall {
     }
 }
 
-pub(crate) type TroubleHandler = Arc<dyn Fn(&Trouble) + Send + Sync>;
+pub(crate) type TroubleHandler = Arc<User<dyn Fn(&Trouble) + Send + Sync>>;
 
 /// What the monitor takes for trouble, and whom it tells.
 #[derive(Clone)]
@@ -180,9 +180,7 @@ impl Watch {
         }
         let Some(handler) = &self.on_trouble else { return };
         // A handler that panics must end neither the monitor nor a worker.
-        if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| handler(trouble))) {
-            crate::handle::discard(payload);
-        }
+        drop(handler.call(|handler| handler(trouble)));
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
+use coreshard_platform::user::Thrown;
 use coreshard_platform::{ForkHook, Lock, Platform, Time};
 use coreshard_topology::CpuId;
 
 use super::builder::Request;
 use super::lane::{Core, Entry, Lane};
 use super::limiter::MaxActive;
+use super::panics::Unclaimed;
 pub(crate) use super::switch::{Closed, Visitor};
 use super::switch::{NoRoom, Switch};
 use crate::claimable::Waiter;
@@ -62,6 +64,16 @@ impl<P: Platform> Shared<P> {
 
     pub(crate) fn name(&self) -> &str {
         &self.core.name
+    }
+
+    /// What was thrown, for whoever claims it; else for the panic handler.
+    pub(crate) fn unclaimed(&self, thrown: Thrown) -> Unclaimed<P> {
+        Unclaimed::of(&self.core, thrown)
+    }
+
+    /// A panic that no handle will tell of.
+    pub(crate) fn on_panic(&self, thrown: Thrown) {
+        self.core.on_panic(thrown);
     }
 
     pub(super) fn timers(&self) -> &Arc<Timers<P>> {
@@ -132,9 +144,8 @@ impl<P: Platform> Shared<P> {
     }
 
     /// The end of a queue whose last handle is gone: waits for the last item, and then for the
-    /// workers that nobody else needs. Nothing is left but memory, where tasks of the queue still
-    /// exist: those that have ended, whose handle or waker somebody keeps, and those that wait
-    /// for something, which are dropped when they are woken.
+    /// workers that nobody else needs. Nothing is left but memory, where tasks of the queue still wait for
+    /// something: those are dropped when they are woken.
     pub(super) fn end(&self) {
         self.wait_empty(None).expect("a wait without a deadline does not time out");
         self.switch.let_go();
