@@ -9,7 +9,7 @@ use std::time::Duration;
 use coreshard_platform::{Host, affinity};
 use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{
-    Builder, Forked, Intake, RefusedReason, Runtime, Workqueue, WouldDeadlock, blocking, join,
+    Builder, Intake, JoinHandle, RefusedReason, Runtime, Workqueue, WouldDeadlock, blocking, join,
 };
 
 /// Longer than any test needs; only a failure takes so long.
@@ -127,16 +127,15 @@ fn an_item_may_wait_for_items_behind_it() {
         let (give, given) = mpsc::channel();
         let first = queue.submit(move || {
             let handles: Vec<_> = blocking::<Host, _>(|| given.recv().unwrap());
-            handles.into_iter().map(|handle| handle_result(handle)).sum::<usize>()
+            handles
+                .into_iter()
+                .map(|handle: JoinHandle<Host, usize>| handle.join().unwrap())
+                .sum::<usize>()
         });
         let handles: Vec<_> = (0..1_000).map(|at| queue.submit(move || at).unwrap()).collect();
         give.send(handles).unwrap();
         assert_eq!(first.unwrap().join().unwrap(), 499_500);
     });
-}
-
-fn handle_result(handle: coreshard_workqueue::JoinHandle<Host, usize>) -> usize {
-    handle.join().unwrap()
 }
 
 /// A place in a scope that is opened while its caller sleeps is taken by somebody, too.
@@ -339,7 +338,6 @@ fn a_panic_of_an_item_that_its_waiter_runs_arrives() {
         });
         assert_eq!(message.unwrap().join().unwrap_err().message(), "thrown");
         assert!(handled.lock().unwrap().is_empty());
-        let _ = Forked;
     });
 }
 
