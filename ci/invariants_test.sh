@@ -34,6 +34,8 @@ END
   cat >"$house/crates/coreshard-workqueue/src/lib.rs" <<'END'
 //! Like [`std::thread::scope`], with `std::sync::Mutex` and Host in a comment.
 mod tests;
+pub struct Hooks { on_start: Arc<User<dyn Fn(u32) + Send>> } // not a bare dyn Fn()
+pub fn f(monitor: &Monitor) { monitor.wake() }
 pub type Outcome = std::thread::Result<()>; // not thread::spawn
 const _: () = assert!(std::mem::size_of::<Item<platform::Host>>() == 56);
 pub fn url() -> &'static str { "https://example.org/work/in/a/link" }
@@ -91,6 +93,21 @@ breaks_when "an argument" "$LOUD" crates/coreshard-topology/src/a.rs 'fn f() { s
 breaks_when "an exit" "$LOUD" crates/coreshard-topology/src/a.rs 'fn f() { std::process::exit(1); }'
 breaks_when "a path of somebody's machine" "a path of somebody's own machine" docs/guide.md 'see /home/me/notes'
 breaks_when "a merge that was not finished" 'a merge that was not finished' docs/guide.md '<<<<<<< ours'
+
+readonly WILD="users' code that goes another way than through the net"
+breaks_when "a panic caught by hand" "$WILD" $QUEUE/scope.rs 'fn f() { let _ = std::panic::catch_unwind(|| ()); }'
+breaks_when "a panic thrown on by hand" "$WILD" $QUEUE/scope.rs 'fn f(p: P) { panic::resume_unwind(p) }'
+breaks_when "a waker that is woken" "$WILD" $QUEUE/timers/mod.rs 'fn f(waker: Waker) { waker.wake() }'
+breaks_when "wakers that are woken by name" "$WILD" $QUEUE/timers/mod.rs 'fn f() { all.for_each(Waker::wake); }'
+breaks_when "a poller that is woken" "$WILD" $QUEUE/timers/mod.rs 'fn f(c: &C) { c.waker().wake_by_ref(); }'
+breaks_when "a handler that is kept bare" "$WILD" $QUEUE/lane.rs 'struct S { handler: Box<dyn Fn(u32) + Send> }'
+breaks_when "an exception that nothing needs" 'an exception that nothing needs' \
+  $QUEUE/task/yield_now.rs 'fn f() { /* nothing of a user here */ }'
+
+build_house
+mkdir -p "$house/$QUEUE/task"
+echo 'fn f(c: &C) { c.waker().wake_by_ref(); }' >"$house/$QUEUE/task/yield_now.rs"
+expect peace "an exception that is needed"
 
 build_house
 crate coreshard-platform coreshard-topology coreshard-report

@@ -4,17 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 
 use coreshard_platform::Platform;
+use coreshard_platform::user::User;
 use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope};
 
 use crate::intake::Intake;
 use crate::queue::Priority;
 use crate::wake::Wake;
 
+/// A hook of a user's.
+pub(crate) type Hook = User<dyn Fn(PodId) + Send + Sync>;
+
 /// Functions that run on worker threads, first and last.
 #[derive(Clone, Default)]
 pub struct Hooks {
-    pub(crate) on_start: Option<Arc<dyn Fn(PodId) + Send + Sync>>,
-    pub(crate) on_stop: Option<Arc<dyn Fn(PodId) + Send + Sync>>,
+    pub(crate) on_start: Option<Arc<Hook>>,
+    pub(crate) on_stop: Option<Arc<Hook>>,
 }
 
 impl Hooks {
@@ -26,14 +30,14 @@ impl Hooks {
     /// Runs on each worker's thread before its first item, with the worker's pod.
     #[must_use]
     pub fn on_start(mut self, hook: impl Fn(PodId) + Send + Sync + 'static) -> Self {
-        self.on_start = Some(Arc::new(hook));
+        self.on_start = Some(Arc::new(User::new(hook)));
         self
     }
 
     /// Runs on each worker's thread after its last item, with the worker's pod.
     #[must_use]
     pub fn on_stop(mut self, hook: impl Fn(PodId) + Send + Sync + 'static) -> Self {
-        self.on_stop = Some(Arc::new(hook));
+        self.on_stop = Some(Arc::new(User::new(hook)));
         self
     }
 }

@@ -15,6 +15,7 @@ use crate::insight::Label;
 use crate::latch::Latch;
 use crate::pool::{Seat, blocking, blocking_if_relieved};
 use crate::queue::{Entry, Unclaimed};
+use crate::trouble::say;
 
 /// What an item threw.
 pub struct Panic {
@@ -58,11 +59,6 @@ impl fmt::Display for Forked {
 }
 
 impl std::error::Error for Forked {}
-
-/// Drops what was thrown.
-pub(crate) fn discard(payload: Box<dyn Any + Send>) {
-    drop(Thrown::new(payload));
-}
 
 pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
     payload
@@ -143,10 +139,8 @@ impl<P: Platform, F, T> Drop for Submitted<P, F, T> {
         if let Slot::Value(Ok(value)) = std::mem::replace(self.slot.get_mut(), Slot::Empty)
             && let Err(thrown) = user::resume_unless_unwinding(user::discard(value))
         {
-            tracing::error!(
-                panic = message_of(thrown.payload()),
-                "a result panicked as it was dropped"
-            );
+            let panic = message_of(thrown.payload());
+            say(|| tracing::error!(panic, "a result panicked as it was dropped"));
         }
     }
 }

@@ -1,0 +1,271 @@
+//! What the ports of other people's test suites have in common: a deadline for each test, machines of
+//! any number of workers, and the little that a future needs outside a runtime.
+//!
+//! Every test runs its body in [`judge`], so that a hang is a failure with the test's name. docs/JUDGES.md
+//! tells which tests of which suites are here, and which are not, and why.
+
+mod channel;
+
+use std::future::poll_fn;
+use std::panic::{self, AssertUnwindSafe};
+use std::pin::{Pin, pin};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+pub use channel::{Receiver, Sender, channel, unbounded};
+use coreshard::{Builder, Runtime, RuntimeBuilder, Scope, Topology, Workqueue};
+
+/// For how long a test may run before it counts as hanging. The longest needs a second.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Runs a test's body on a thread of its own.
+///
+/// # Panics
+/// With what the body threw; or, with the test's name, if it is not over in a minute: then its thread
+/// is left behind.
+pub fn judge<F: FnOnce() + Send + 'static>(body: F) {
+    let name = std::any::type_name::<F>().trim_end_matches("::{{closure}}");
+    let (over, outcome) = mpsc::channel();
+    let run = move || {
+        let _ = over.send(panic::catch_unwind(AssertUnwindSafe(body)));
+    };
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+    let thread = thread.expect("a test needs a thread");
+    match outcome.recv_timeout(DEADLINE) {
+        Ok(Ok(())) => thread.join().expect("what the body threw was caught"),
+        Ok(Err(payload)) => panic::resume_unwind(payload),
+        Err(_) => panic!("{name} hangs: it is not over after {DEADLINE:?}"),
+    }
+}
+
+/// As [`judge`], in a process of its own: for what ends the process where it goes wrong.
+///
+/// # Panics
+/// Where that process is ended by a signal, or its body panics.
+pub fn judge_alone<F: FnOnce() + Send + 'static>(body: F) {
+    const ALONE: &str = "JUDGED_ALONE";
+    let name = std::any::type_name::<F>().trim_end_matches("::{{closure}}");
+    let (_crate, test) = name.split_once("::").expect("a test lies in its crate");
+    if std::env::var_os(ALONE).is_some() {
+        return judge(body);
+    }
+    let program = std::env::current_exe().expect("this program has a path");
+    let child = Command::new("sh")
+        .args(["-c", "ulimit -c 0; exec \"$0\" --include-ignored --exact \"$1\""])
+        .arg(program)
+        .arg(test)
+        .env(ALONE, "1")
+        .output()
+        .expect("a child can be started");
+    let said = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{name}, alone: {}\n{said}", child.status);
+}
+
+/// What `body` throws, as text; `None` if it throws nothing.
+pub fn thrown<R>(body: impl FnOnce() -> R) -> Option<String> {
+    let payload = panic::catch_unwind(AssertUnwindSafe(body)).err()?;
+    Some(text_of(payload.as_ref()))
+}
+
+/// What was thrown, as text.
+pub fn text_of(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+/// A runtime on a machine of one package with `workers` CPUs, laid over the CPUs that there are: a
+/// queue on it may have so many workers that run, whatever machine the tests run on.
+pub fn machine(workers: usize) -> RuntimeBuilder {
+    let topology = Topology::from_synthetic(&format!("package:1 l3:1 core:{workers} pu:1"));
+    let real = coreshard::runtime().expect("this machine can be read").usable();
+    Runtime::builder(topology.expect("the text is right")).laid_over(real)
+}
+
+/// A runtime as [`machine`] says, and nothing else.
+pub fn runtime(workers: usize) -> Runtime {
+    machine(workers).build().expect("the machine has CPUs")
+}
+
+/// A queue with one pool of `workers` workers, which nobody else has.
+pub fn pool(workers: usize) -> Workqueue {
+    queue(workers, |builder| builder)
+}
+
+/// A queue with one pool of `workers` workers, which nobody else has, and with what `more` asks for.
+pub fn queue(workers: usize, more: impl FnOnce(Builder<'_>) -> Builder<'_>) -> Workqueue {
+    let runtime = runtime(workers);
+    let builder = runtime.workqueue().name("judged").scope(Scope::System);
+    more(builder).build().expect("workers can be had")
+}
+
+/// A queue as most have it: on this machine, with the defaults.
+pub fn default_queue() -> Workqueue {
+    let builder = coreshard::workqueue().expect("this machine can be read");
+    builder.name("judged").build().expect("workers can be had")
+}
+
+/// Waits until something holds that nobody tells of. [`judge`] has the deadline.
+pub fn wait_until(holds: impl Fn() -> bool) {
+    while !holds() {
+        thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Waits for the others at a barrier; inside an item, another worker takes its place meanwhile.
+pub fn meet(barrier: &Barrier) {
+    coreshard::blocking(|| barrier.wait());
+}
+
+/// Sleeps; for tests that say in milliseconds what is to happen before what.
+pub fn sleep_ms(milliseconds: u64) {
+    thread::sleep(Duration::from_millis(milliseconds));
+}
+
+/// So many milliseconds.
+pub const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// What `body` yields, and how long it took.
+pub fn timed<R>(body: impl FnOnce() -> R) -> (R, Duration) {
+    let begin = Instant::now();
+    let result = body();
+    (result, begin.elapsed())
+}
+
+/// Counts, for whoever holds a clone.
+#[derive(Clone, Debug, Default)]
+pub struct Counter(Arc<AtomicUsize>);
+
+impl Counter {
+    /// At zero.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One more.
+    pub fn add_one(&self) {
+        self.next();
+    }
+
+    /// One more; what it was before.
+    pub fn next(&self) -> usize {
+        self.0.fetch_add(1, SeqCst)
+    }
+
+    /// One less.
+    pub fn take_one(&self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+
+    /// What it is now.
+    pub fn get(&self) -> usize {
+        self.0.load(SeqCst)
+    }
+
+    /// Waits until it is at least `count`.
+    pub fn wait_for(&self, count: usize) {
+        wait_until(|| self.get() >= count);
+    }
+
+    /// A value whose drop counts.
+    pub fn on_drop(&self) -> Dropped {
+        Dropped(self.clone())
+    }
+
+    /// How many clones there are, this one included.
+    pub fn holders(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+}
+
+/// Counts when it is dropped.
+#[derive(Debug)]
+pub struct Dropped(Counter);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.add_one();
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on this thread, to its end.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// Polls a future once, with a waker that wakes nobody.
+pub fn poll_once<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
+    match Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+/// A future that is never ready and keeps no waker.
+pub fn pending<T>() -> std::future::Pending<T> {
+    std::future::pending()
+}
+
+/// Both results, however the futures wait for one another.
+pub async fn both<A, B>(first: impl Future<Output = A>, second: impl Future<Output = B>) -> (A, B) {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    let (mut a, mut b) = (None, None);
+    poll_fn(|context| {
+        if a.is_none()
+            && let Poll::Ready(value) = first.as_mut().poll(context)
+        {
+            a = Some(value);
+        }
+        if b.is_none()
+            && let Poll::Ready(value) = second.as_mut().poll(context)
+        {
+            b = Some(value);
+        }
+        match (a.take(), b.take()) {
+            (Some(a), Some(b)) => Poll::Ready((a, b)),
+            (left, right) => {
+                (a, b) = (left, right);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+/// The future's result, or `None` if it takes longer: the future first, then the clock.
+pub async fn timeout<T>(
+    runtime: &Runtime,
+    limit: Duration,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    let mut future = pin!(future);
+    let mut sleep = runtime.sleep(limit).expect("a timekeeper can be had");
+    poll_fn(|context| {
+        if let Poll::Ready(value) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(value));
+        }
+        Pin::new(&mut sleep).poll(context).map(|()| None)
+    })
+    .await
+}

@@ -1,0 +1,107 @@
+//! `tests/waker_ready.rs`: a future that is ready when it is polled again; nobody awaits it.
+
+use judges::{judge, ms};
+
+use crate::stage::{READY_AT_SECOND, Stage};
+
+/// A detached task after its first poll.
+fn after_first_poll() -> Stage {
+    let mut stage = Stage::new();
+    stage.spawn(READY_AT_SECOND).detach();
+    stage.settle();
+    stage.assert(1, 0, 0);
+    assert_eq!(stage.scheduled(), 0);
+    stage
+}
+
+#[test]
+fn wake() {
+    judge(|| {
+        let stage = after_first_poll();
+        stage.waker().wake();
+        stage.settle();
+        stage.assert(2, 1, 1);
+        stage.waker().wake();
+        stage.settle();
+        stage.assert(2, 1, 1);
+        assert_eq!(stage.scheduled(), 1);
+    });
+}
+
+#[test]
+fn wake_by_ref() {
+    judge(|| {
+        let stage = after_first_poll();
+        stage.waker().wake_by_ref();
+        stage.settle();
+        stage.assert(2, 1, 1);
+        stage.waker().wake_by_ref();
+        stage.settle();
+        stage.assert(2, 1, 1);
+        assert_eq!(stage.scheduled(), 1);
+    });
+}
+
+#[test]
+fn clone() {
+    judge(|| {
+        let stage = after_first_poll();
+        let first = stage.waker();
+        let second = first.clone();
+        let third = second.clone();
+        assert!(first.will_wake(&third));
+        third.wake();
+        stage.settle();
+        stage.assert(2, 1, 1);
+        second.wake();
+        stage.settle();
+        assert_eq!(stage.scheduled(), 1);
+        drop(first);
+        stage.drop_waker();
+    });
+}
+
+/// Woken when its queue takes no more: it is dropped, once, and its wakers are harmless.
+#[test]
+fn wake_dropped() {
+    judge(|| {
+        let stage = after_first_poll();
+        let waker = stage.waker();
+        stage.queue.shutdown(ms(10_000)).unwrap();
+        waker.wake_by_ref();
+        stage.assert(1, 1, 0);
+        waker.wake();
+        stage.assert(1, 1, 0);
+    });
+}
+
+#[test]
+fn wake_completed() {
+    judge(|| {
+        let stage = after_first_poll();
+        let waker = stage.waker();
+        waker.wake_by_ref();
+        stage.settle();
+        stage.assert(2, 1, 1);
+        waker.wake();
+        stage.settle();
+        stage.assert(2, 1, 1);
+        assert_eq!(stage.scheduled(), 1);
+    });
+}
+
+/// Woken from many threads at once, it is polled once.
+#[test]
+fn wake_from_many_threads() {
+    judge(|| {
+        let stage = after_first_poll();
+        stage.hold();
+        let waker = stage.waker();
+        std::thread::scope(|threads| {
+            (0..8).for_each(|_| drop(threads.spawn(|| waker.wake_by_ref())));
+        });
+        stage.run();
+        stage.assert(2, 1, 1);
+        assert_eq!(stage.scheduled(), 1);
+    });
+}
