@@ -27,6 +27,9 @@ pub enum RefusedReason {
     NoSuchCpu(CpuId),
     /// No pod of the queue lies on this node.
     NoSuchNode(NodeId),
+    /// An item of the queue would wait for it, and it could not begin before that item is over: the
+    /// queue runs one at a time.
+    WouldDeadlock,
 }
 
 impl<F> Refused<F> {
@@ -63,6 +66,11 @@ impl fmt::Display for RefusedReason {
             ),
             Self::NoSuchCpu(cpu) => write!(f, "CPU {cpu} is none of the workqueue's CPUs"),
             Self::NoSuchNode(node) => write!(f, "no pod of the workqueue lies on node {node}"),
+            Self::WouldDeadlock => f.write_str(
+                "an item of the workqueue, which runs one at a time, would wait for it, though it \
+                 cannot begin before that item is over; call the closure there, queue it without \
+                 waiting, or use another queue",
+            ),
         }
     }
 }
@@ -218,40 +226,69 @@ impl std::error::Error for ParseRungError {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WouldDeadlock {
     queue: String,
-    what: &'static str,
-    forked: bool,
+    kind: DeadlockKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DeadlockKind {
+    /// Of the queue as a whole, which is to be that.
+    Inside(&'static str),
+    /// For an item of the queue that is behind the caller's.
+    Behind,
+    Forked(&'static str),
 }
 
 impl WouldDeadlock {
     pub(crate) fn inside(queue: &str, what: &'static str) -> Self {
-        Self { queue: queue.to_owned(), what, forked: false }
+        Self { queue: queue.to_owned(), kind: DeadlockKind::Inside(what) }
+    }
+
+    pub(crate) fn behind(queue: String) -> Self {
+        Self { queue, kind: DeadlockKind::Behind }
+    }
+
+    /// What it is, without the queue's name.
+    pub(crate) fn as_str(&self) -> &'static str {
+        match self.kind {
+            DeadlockKind::Forked(_) => "this process was forked from the one that has the workers",
+            DeadlockKind::Inside(_) => "an item of a workqueue waits for all of its items",
+            DeadlockKind::Behind => {
+                "an item of a workqueue that runs one at a time waits for one behind it"
+            }
+        }
     }
 
     pub(crate) fn forked(queue: &str, what: &'static str) -> Self {
-        Self { queue: queue.to_owned(), what, forked: true }
+        Self { queue: queue.to_owned(), kind: DeadlockKind::Forked(what) }
     }
 
     /// True if the reason is that this process was forked from the one with the workers.
     pub fn is_forked(&self) -> bool {
-        self.forked
+        matches!(self.kind, DeadlockKind::Forked(_))
     }
 }
 
 impl fmt::Display for WouldDeadlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { queue, what, forked } = self;
-        if *forked {
-            return write!(
+        let Self { queue, kind } = self;
+        match kind {
+            DeadlockKind::Forked(what) => write!(
                 f,
                 "workqueue {queue:?} cannot be {what} here: this process was forked from the one \
                  that has its workers; make a runtime and a queue after the fork"
-            );
+            ),
+            DeadlockKind::Inside(what) => write!(
+                f,
+                "workqueue {queue:?} cannot be {what} by one of its own items, which it would wait \
+                 for; wait outside the queue, or in an item of another one"
+            ),
+            DeadlockKind::Behind => write!(
+                f,
+                "an item of workqueue {queue:?}, which runs one at a time, waits for one behind it, \
+                 though that cannot begin before it is over itself; that one runs, but wait for it \
+                 outside the queue, or in an item of another one"
+            ),
         }
-        write!(
-            f,
-            "workqueue {queue:?} cannot be {what} by one of its own items, which it would wait \
-             for; wait outside the queue, or in an item of another one"
-        )
     }
 }
 

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 
+use crate::claimable::{Claimable, PATIENCE, Wait};
+use crate::error::WouldDeadlock;
 use crate::insight::Label;
 use crate::latch::Latch;
-use crate::pool::blocking;
+use crate::pool::{Seat, blocking, blocking_if_relieved};
 use crate::queue::{Entry, Unclaimed};
 use crate::trouble::say;
 
@@ -64,6 +66,7 @@ pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .or_else(|| payload.downcast_ref::<Forked>().map(Forked::as_str))
+        .or_else(|| payload.downcast_ref::<WouldDeadlock>().map(WouldDeadlock::as_str))
         .unwrap_or("(something that is not a text)")
 }
 
@@ -75,8 +78,12 @@ impl fmt::Debug for Panic {
 
 impl fmt::Display for Panic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.thrown.payload().downcast_ref::<Forked>() {
-            Some(forked) => forked.fmt(f),
+        let payload = self.thrown.payload();
+        if let Some(forked) = payload.downcast_ref::<Forked>() {
+            return forked.fmt(f);
+        }
+        match payload.downcast_ref::<WouldDeadlock>() {
+            Some(deadlock) => deadlock.fmt(f),
             None => write!(f, "the work item panicked: {}", self.message()),
         }
     }
@@ -87,24 +94,49 @@ impl std::error::Error for Panic {}
 /// Looks at a result that is not there before its waiter sleeps.
 const SPINS: u32 = 200;
 
-/// Where the worker leaves the outcome. The worker writes it before the latch opens, the handle's
-/// holder takes it after.
-struct Outcome<P: Platform, T> {
+/// An item, and later what has come of it, in one allocation. The item's place in the queue has one
+/// reference, whoever waits for it the other one.
+pub(crate) struct Submitted<P: Platform, F, T> {
+    claimable: Claimable<P>,
     over: Latch<P>,
-    value: UnsafeCell<Option<Result<T, Unclaimed<P>>>>,
+    slot: UnsafeCell<Slot<P, F, T>>,
 }
 
-// SAFETY: the value is written by one worker before the latch opens (release), and read by the one
-// holder of the handle after it saw that (acquire).
-unsafe impl<P: Platform, T: Send> Sync for Outcome<P, T> {}
-// SAFETY: as above.
-unsafe impl<P: Platform, T: Send> Send for Outcome<P, T> {}
+enum Slot<P: Platform, F, T> {
+    Work(F),
+    Value(Result<T, Unclaimed<P>>),
+    Empty,
+}
 
-impl<P: Platform, T> Drop for Outcome<P, T> {
+// SAFETY: who has claimed the item takes the work and, if that is a worker, leaves the value before the
+// latch opens (release); the one who waits takes that after it saw the latch open (acquire).
+unsafe impl<P: Platform, F: Send, T: Send> Sync for Submitted<P, F, T> {}
+// SAFETY: as above.
+unsafe impl<P: Platform, F: Send, T: Send> Send for Submitted<P, F, T> {}
+
+/// What whoever waits for an item sees of it.
+pub(crate) trait Awaited<P: Platform, T> {
+    fn claimable(&self) -> &Claimable<P>;
+    fn over(&self) -> &Latch<P>;
+
+    /// Runs the item here.
+    ///
+    /// # Safety
+    /// The caller has claimed it, just now.
+    unsafe fn run(&self) -> Result<T, Thrown>;
+
+    /// What the worker has left.
+    ///
+    /// # Safety
+    /// The latch was seen to be open, and this is called once.
+    unsafe fn take(&self) -> Result<T, Thrown>;
+}
+
+impl<P: Platform, F, T> Drop for Submitted<P, F, T> {
     /// A result that nobody took. If its destructor panics, whoever drops the last reference is told: the
     /// handle's owner, or the worker, and so the queue's panic handler.
     fn drop(&mut self) {
-        if let Some(Ok(value)) = self.value.get_mut().take()
+        if let Slot::Value(Ok(value)) = std::mem::replace(self.slot.get_mut(), Slot::Empty)
             && let Err(thrown) = user::resume_unless_unwinding(user::discard(value))
         {
             let panic = message_of(thrown.payload());
@@ -113,42 +145,120 @@ impl<P: Platform, T> Drop for Outcome<P, T> {
     }
 }
 
+impl<P: Platform, F, T> Submitted<P, F, T> {
+    /// Takes what is there.
+    ///
+    /// # Safety
+    /// Nobody else looks at it: see the rules at `Sync`.
+    unsafe fn replace(&self, by: Slot<P, F, T>) -> Slot<P, F, T> {
+        // SAFETY: by this function's contract.
+        unsafe { self.slot.get().replace(by) }
+    }
+}
+
+impl<P: Platform, F: FnOnce() -> T, T> Submitted<P, F, T> {
+    /// # Safety
+    /// The caller has claimed the item, just now.
+    unsafe fn call(&self) -> Result<T, Thrown> {
+        // SAFETY: by this function's contract, and the value is left later.
+        match unsafe { self.replace(Slot::Empty) } {
+            Slot::Work(work) => user::call(work),
+            _ => unreachable!("an item that nobody has begun is there"),
+        }
+    }
+}
+
+impl<P: Platform, F: FnOnce() -> T, T> Awaited<P, T> for Submitted<P, F, T> {
+    fn claimable(&self) -> &Claimable<P> {
+        &self.claimable
+    }
+
+    fn over(&self) -> &Latch<P> {
+        &self.over
+    }
+
+    unsafe fn run(&self) -> Result<T, Thrown> {
+        let mut result = None;
+        // SAFETY: by this function's contract.
+        self.claimable.run(|| result = Some(unsafe { self.call() }));
+        result.expect("it was run")
+    }
+
+    unsafe fn take(&self) -> Result<T, Thrown> {
+        // SAFETY: by this function's contract.
+        match unsafe { self.replace(Slot::Empty) } {
+            Slot::Value(value) => value.map_err(Unclaimed::claim),
+            _ => unreachable!("an item that is over has left its outcome"),
+        }
+    }
+}
+
+/// Waits for an item: runs it here where nobody has begun it and that may be, else sleeps until it is
+/// over. `None` in a process that was forked since.
+pub(crate) fn wait_for<P: Platform, T>(
+    item: &dyn Awaited<P, T>,
+    wait: Wait,
+) -> Option<Result<T, Thrown>> {
+    let over = item.over();
+    if over.is_orphaned() {
+        return None;
+    }
+    if wait == Wait::Help {
+        let claimable = item.claimable();
+        // On a stack that is used up, only if nobody else can go on. Others may fall asleep later, so it
+        // is asked again and again.
+        if !claimable.needs_lent_turn() && Seat::<P>::here().is_some_and(|seat| !seat.has_room()) {
+            let sleep = || over.wait_timeout(PATIENCE);
+            while claimable.is_queued() && blocking_if_relieved::<P, _>(sleep).is_some() {}
+        }
+        if claimable.claim() {
+            // SAFETY: claimed just now.
+            return Some(unsafe { item.run() });
+        }
+    }
+    let is_open = (0..SPINS).any(|_| {
+        P::spin_hint();
+        over.is_open()
+    });
+    // SAFETY: the latch was seen to be open, so the worker is done with the value; whoever calls this
+    // does so once.
+    (is_open || blocking::<P, _>(|| over.wait())).then(|| unsafe { item.take() })
+}
+
 /// The right to the result of an item. Dropping it lets the item run all the same; the queue's panic
 /// handler is told then what the item throws, or has thrown.
 #[must_use = "without its handle, an item's result is lost; `queue` needs none"]
 pub struct JoinHandle<P: Platform, T> {
-    outcome: Arc<Outcome<P, T>>,
+    item: Arc<dyn Awaited<P, T> + Send + Sync>,
 }
 
 impl<P: Platform, T> JoinHandle<P, T> {
     /// True once the item is over: then [`join`](Self::join) does not wait.
     pub fn is_finished(&self) -> bool {
-        self.outcome.over.is_open()
+        self.item.over().is_open()
     }
 
-    /// Waits until the item is over. Inside an item, another worker takes this one's place
-    /// meanwhile.
+    /// Waits until the item is over.
+    ///
+    /// Inside an item of a queue with the same attributes, an item that nobody has begun is run at
+    /// once, by this call; but that of a queue with a limit only inside another one of that queue,
+    /// which lends it its turn. Otherwise another worker takes this one's place meanwhile.
     ///
     /// # Errors
     /// What the item threw, if it panicked. [`Forked`], if it is an item of the process that this
-    /// one was forked from: it never ends here.
+    /// one was forked from: it never ends here. [`WouldDeadlock`], if it is behind the caller's own
+    /// item in a queue that runs one at a time: then it runs when its turn has come, unawaited.
+    /// [`Panic::into_payload`] holds them.
     pub fn join(self) -> Result<T, Panic> {
-        if !self.watch() && !blocking::<P, _>(|| self.outcome.over.wait()) {
-            return Err(Panic { thrown: Thrown::new(Box::new(Forked)) });
+        let wait = self.item.claimable().wait();
+        if wait == Wait::Never {
+            let deadlock = self.item.claimable().deadlock();
+            return Err(Panic { thrown: Thrown::new(Box::new(deadlock)) });
         }
-        // SAFETY: the latch was seen to be open, so the worker is done with the value; the handle is
-        // consumed, so it is taken once.
-        let value = unsafe { (*self.outcome.value.get()).take() };
-        value
-            .expect("an item that is over has left its outcome")
-            .map_err(|unclaimed| Panic { thrown: unclaimed.claim() })
-    }
-
-    fn watch(&self) -> bool {
-        (0..SPINS).any(|_| {
-            P::spin_hint();
-            self.is_finished()
-        })
+        match wait_for(&*self.item, wait) {
+            Some(result) => result.map_err(|thrown| Panic { thrown }),
+            None => Err(Panic { thrown: Thrown::new(Box::new(Forked)) }),
+        }
     }
 }
 
@@ -165,25 +275,44 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let outcome = Arc::new(Outcome::<P, T> { over: Latch::new(), value: UnsafeCell::new(None) });
-    let handle = JoinHandle { outcome: Arc::clone(&outcome) };
-    entry.send_as(Label::item::<F>, move || {
-        leave(outcome, user::call(work));
+    JoinHandle { item: send(entry, work) }
+}
+
+/// Sends `work`. What it and its result borrow must be there until it is over.
+#[track_caller]
+pub(crate) fn send<P, F, T>(entry: Entry<'_, P>, work: F) -> Arc<Submitted<P, F, T>>
+where
+    P: Platform,
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    let item = Arc::new(Submitted {
+        claimable: Claimable::new(&entry),
+        over: Latch::new(),
+        slot: UnsafeCell::new(Slot::Work(work)),
     });
-    handle
+    let placed = Arc::clone(&item);
+    entry.send_as(Label::item::<F>, move || {
+        if placed.claimable.begin() {
+            // SAFETY: claimed just now.
+            let result = unsafe { placed.call() };
+            leave(placed, result);
+        }
+    });
+    item
 }
 
 /// Leaves the result for the handle. If nobody holds that any more, a panic goes on to the
 /// queue's panic handler.
-fn leave<P: Platform, T>(outcome: Arc<Outcome<P, T>>, result: Result<T, Thrown>) {
+fn leave<P: Platform, F, T>(item: Arc<Submitted<P, F, T>>, result: Result<T, Thrown>) {
     let result = match result {
         // Inside the item, so that the worker hears what it throws as it goes.
-        Ok(value) if Arc::strong_count(&outcome) == 1 => return drop(value),
-        Err(thrown) if Arc::strong_count(&outcome) == 1 => thrown.resume(),
+        Ok(value) if Arc::strong_count(&item) == 1 => return drop(value),
+        Err(thrown) if Arc::strong_count(&item) == 1 => thrown.resume(),
         result => result.map_err(Unclaimed::here),
     };
     // SAFETY: the latch is not open yet, so the handle's holder does not look at the value.
-    unsafe { *outcome.value.get() = Some(result) };
+    unsafe { item.replace(Slot::Value(result)) };
     // SAFETY: this Arc keeps it.
-    unsafe { Latch::open(&raw const outcome.over) };
+    unsafe { Latch::open(&raw const item.over) };
 }

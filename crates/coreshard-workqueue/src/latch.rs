@@ -1,6 +1,7 @@
 //! A word that is set once, and that one or more threads wait for.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform};
 
@@ -45,17 +46,30 @@ impl<P: Platform> Latch<P> {
     /// Sleeps until it is open. False, at once, if it is not and this process was forked since it
     /// was made: who would open it is not here.
     pub(crate) fn wait(&self) -> bool {
+        self.await_for(None).is_some()
+    }
+
+    /// As [`wait`](Self::wait), but not for longer than about `timeout`: true where it is open by then.
+    pub(crate) fn wait_timeout(&self, timeout: Duration) -> bool {
+        self.await_for(Some(timeout)).unwrap_or(false)
+    }
+
+    /// Whether it is open; `None` where nobody here would open it.
+    fn await_for(&self, timeout: Option<Duration>) -> Option<bool> {
         let (closed, awaited) = (here::<P>(CLOSED), here::<P>(AWAITED));
         // Acquire: it may be open already.
         match self.state.compare_exchange(closed, awaited, Acquire, Acquire) {
-            Err(OPEN) => return true,
-            Err(seen) if seen != awaited => return false,
+            Err(OPEN) => return Some(true),
+            Err(seen) if seen != awaited => return None,
             _ => {}
         }
         while !self.is_open() {
-            P::wait(&self.state, awaited, None);
+            P::wait(&self.state, awaited, timeout);
+            if timeout.is_some() {
+                break;
+            }
         }
-        true
+        Some(self.is_open())
     }
 
     /// Opens it and wakes who sleeps. A waiter may free the latch as soon as it is open, so it is

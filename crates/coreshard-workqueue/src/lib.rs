@@ -23,6 +23,7 @@ mod canary;
 #[cfg(feature = "canaries")]
 #[doc(hidden)]
 pub mod canary;
+mod claimable;
 mod error;
 mod event;
 mod fork;

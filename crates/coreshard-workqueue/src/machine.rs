@@ -188,7 +188,7 @@ impl<P: Platform> Machine<P> {
             match Pool::start(place, attributes, self.settings, event, &self.monitor) {
                 Ok(pool) => pools.push(pool),
                 Err(error) => {
-                    pools.iter().for_each(|pool| pool.stop());
+                    Pool::stop(&pools);
                     return Err(BuildErrorKind::Worker(error));
                 }
             }

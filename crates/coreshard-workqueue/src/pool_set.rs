@@ -41,6 +41,8 @@ enum Users {
 /// While one is held, a set's workers run.
 pub(crate) struct Lease<P: Platform> {
     set: Arc<PoolSet<P>>,
+    /// It was given back: its end is nothing.
+    ended: bool,
 }
 
 impl<P: Platform> PoolSet<P> {
@@ -53,7 +55,7 @@ impl<P: Platform> PoolSet<P> {
         doors: Box<[u8]>,
     ) -> Lease<P> {
         let users = Lock::new(Users::Some(1));
-        Lease { set: Arc::new(Self { attributes, pods, pools, routes, doors, users }) }
+        Lease::of(Arc::new(Self { attributes, pods, pools, routes, doors, users }))
     }
 
     /// A lease, for which workers come back where there are none. `None` while the last user's
@@ -69,14 +71,30 @@ impl<P: Platform> PoolSet<P> {
             Users::None => {
                 for (at, pool) in self.pools.iter().enumerate() {
                     if let Err(error) = pool.restart() {
-                        self.pools[..at].iter().for_each(|pool| pool.stop());
+                        Pool::stop(self.pools[..at].iter());
                         return Err(error);
                     }
                 }
                 *users = Users::Some(1);
             }
         }
-        Ok(Some(Lease { set: Arc::clone(self) }))
+        Ok(Some(Lease::of(Arc::clone(self))))
+    }
+
+    /// One lease less. True if it was the last: the caller lets the workers go.
+    fn leave(&self) -> bool {
+        let mut users = self.users.lock();
+        match &mut *users {
+            Users::Some(1) => {
+                *users = Users::Leaving;
+                true
+            }
+            Users::Some(count) => {
+                *count -= 1;
+                false
+            }
+            Users::None | Users::Leaving => unreachable!("this lease was counted"),
+        }
     }
 
     pub(crate) fn pools(&self) -> impl Iterator<Item = &Arc<Pool<P>>> {
@@ -85,7 +103,7 @@ impl<P: Platform> PoolSet<P> {
 
     /// True if the worker is of one of these pools.
     pub(crate) fn has(&self, seat: Seat<'_, P>) -> bool {
-        seat.pool_is(|pool| Arc::ptr_eq(&pool.attributes, &self.attributes))
+        Arc::ptr_eq(&seat.pool().attributes, &self.attributes)
     }
 
     /// Workers that may run at once.
@@ -144,6 +162,25 @@ impl<P: Platform> PoolSet<P> {
 }
 
 impl<P: Platform> Lease<P> {
+    fn of(set: Arc<PoolSet<P>>) -> Self {
+        Self { set, ended: false }
+    }
+
+    /// Ends several at once. Whatever workers go, all are told so before one is waited for: what
+    /// they do last may take long, or need the others.
+    pub(crate) fn end(leases: impl IntoIterator<Item = Self>) {
+        let mut leaving = Vec::new();
+        for mut lease in leases {
+            lease.ended = true;
+            if lease.set.leave() {
+                leaving.push(Arc::clone(&lease.set));
+            }
+        }
+        // Not under a lock: an item may be waiting for it, and is waited for here.
+        Pool::stop(leaving.iter().flat_map(|set| &set.pools));
+        leaving.iter().for_each(|set| *set.users.lock() = Users::None);
+    }
+
     pub(crate) fn set(&self) -> &Arc<PoolSet<P>> {
         &self.set
     }
@@ -154,26 +191,15 @@ impl<P: Platform> Clone for Lease<P> {
         if let Users::Some(count) = &mut *self.set.users.lock() {
             *count += 1;
         }
-        Self { set: Arc::clone(&self.set) }
+        Self::of(Arc::clone(&self.set))
     }
 }
 
 impl<P: Platform> Drop for Lease<P> {
     fn drop(&mut self) {
-        {
-            let mut users = self.set.users.lock();
-            match &mut *users {
-                Users::Some(1) => *users = Users::Leaving,
-                Users::Some(count) => {
-                    *count -= 1;
-                    return;
-                }
-                Users::None | Users::Leaving => unreachable!("this lease was counted"),
-            }
+        if !std::mem::replace(&mut self.ended, true) {
+            Self::end([Self::of(Arc::clone(&self.set))]);
         }
-        // Not under the lock: an item may be waiting for it, and is waited for here.
-        self.set.pools.iter().for_each(|pool| pool.stop());
-        *self.set.users.lock() = Users::None;
     }
 }
 

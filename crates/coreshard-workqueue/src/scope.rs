@@ -1,18 +1,26 @@
 //! Work that borrows from its caller, which waits for all of it.
+//!
+//! Where the caller is a worker that may run the scope's items (see [`Wait::Help`]), each of them is also
+//! *offered* to it: while it waits, it runs those that nobody has begun, the latest first, and sleeps
+//! only when all others are begun. So scopes may nest as deep as there is stack, whatever the number of
+//! workers. Offers are under a lock of the scope's own, which workers that run the items do not take.
+#![allow(unsafe_code)]
 
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
-use crate::error::Refused;
+use crate::claimable::{Claimable, PATIENCE, Wait, Waiter};
+use crate::error::{Refused, RefusedReason};
 use crate::handle::Forked;
 use crate::insight::Label;
-use crate::pool::blocking;
-use crate::queue::Workqueue;
+use crate::pool::{Seat, blocking, blocking_if_relieved};
+use crate::queue::{Entry, Workqueue};
 use crate::work::Target;
 
 /// What the items and the waiting caller share; kept alive by whoever comes last.
@@ -22,6 +30,69 @@ struct Tally<P: Platform> {
     caller: Parker<P>,
     /// What the first item that panicked threw.
     thrown: Lock<P, Option<Thrown>>,
+    /// The caller, if it is a worker.
+    waiter: Option<Waiter>,
+    /// Items for the caller to run.
+    offers: Lock<P, Offers<P>>,
+}
+
+/// Offers that were taken are thrown out when there are so many, and each time that there are twice as
+/// many as were left then.
+const FEWEST_OFFERS: usize = 64;
+
+struct Offers<P: Platform> {
+    /// The latest last.
+    items: Vec<Arc<dyn Offer<P>>>,
+    /// Of how many `items` is to be rid of those that were taken.
+    full: usize,
+    /// The caller sleeps, or is about to, since there were none.
+    asleep: bool,
+    /// They wait for the caller's own turn: nobody else can run them.
+    lent: bool,
+}
+
+/// An item that the scope's caller may run.
+///
+/// It may be here when what its closure borrows is gone: then the closure is, too, and nothing of its type
+/// is touched any more.
+trait Offer<P: Platform>: Send + Sync {
+    fn claimable(&self) -> &Claimable<P>;
+
+    /// Runs it.
+    ///
+    /// # Safety
+    /// The caller has claimed it, just now.
+    unsafe fn run(&self);
+}
+
+struct Offered<P: Platform, F> {
+    claimable: Claimable<P>,
+    work: UnsafeCell<Option<F>>,
+}
+
+// SAFETY: the work is taken by who has claimed it, once, on whatever thread: it is `Send`.
+unsafe impl<P: Platform, F: Send> Sync for Offered<P, F> {}
+
+impl<P: Platform, F: FnOnce() + Send> Offered<P, F> {
+    /// # Safety
+    /// The caller has claimed it, just now.
+    unsafe fn take(&self) -> F {
+        // SAFETY: by this function's contract nobody else is here.
+        let work = unsafe { (*self.work.get()).take() };
+        work.expect("an item that nobody has begun is there")
+    }
+}
+
+impl<P: Platform, F: FnOnce() + Send> Offer<P> for Offered<P, F> {
+    fn claimable(&self) -> &Claimable<P> {
+        &self.claimable
+    }
+
+    unsafe fn run(&self) {
+        // SAFETY: by this function's contract.
+        let work = unsafe { self.take() };
+        self.claimable.run(work);
+    }
 }
 
 impl<P: Platform> Tally<P> {
@@ -41,6 +112,100 @@ impl<P: Platform> Tally<P> {
             self.caller.unpark();
         }
     }
+
+    /// Sends an item, and offers it to the caller.
+    #[track_caller]
+    fn send_offered<'scope>(
+        &self,
+        entry: Entry<'_, P>,
+        label: Label,
+        work: impl FnOnce() + Send + 'scope,
+    ) {
+        let item = Arc::new(Offered {
+            claimable: Claimable::new(&entry),
+            work: UnsafeCell::new(Some(work)),
+        });
+        let offer: Arc<dyn Offer<P> + 'scope> = Arc::clone(&item) as _;
+        // SAFETY: it is run before the scope ends, if at all, since the item is; what is left of it then
+        // is told at `Offer`.
+        let offer: Arc<dyn Offer<P>> =
+            unsafe { std::mem::transmute::<Arc<dyn Offer<P> + 'scope>, Arc<dyn Offer<P>>>(offer) };
+        let wakes = {
+            let mut offers = self.offers.lock();
+            if offers.items.len() >= offers.full {
+                offers.items.retain(|offer| offer.claimable().is_queued());
+                offers.full = (2 * offers.items.len()).max(FEWEST_OFFERS);
+            }
+            offers.lent |= offer.claimable().needs_lent_turn();
+            offers.items.push(offer);
+            std::mem::take(&mut offers.asleep)
+        };
+        entry.send_as(
+            || label,
+            move || {
+                if item.claimable.begin() {
+                    // SAFETY: claimed just now.
+                    let work = unsafe { item.take() };
+                    work();
+                }
+            },
+        );
+        if wakes {
+            self.caller.unpark();
+        }
+    }
+
+    /// The latest item that nobody has begun, claimed. `None` where there is none: the next one wakes
+    /// the caller.
+    fn claim_offer(&self) -> Option<Arc<dyn Offer<P>>> {
+        let mut offers = self.offers.lock();
+        while let Some(offer) = offers.items.pop() {
+            if offer.claimable().claim() {
+                return Some(offer);
+            }
+        }
+        offers.asleep = true;
+        None
+    }
+
+    /// True if there are items that nobody has begun, and that others may run: the next one wakes the
+    /// caller.
+    fn leaves_offers(&self) -> bool {
+        let mut offers = self.offers.lock();
+        while offers.items.pop_if(|offer| !offer.claimable().is_queued()).is_some() {}
+        offers.asleep = true;
+        !offers.lent && !offers.items.is_empty()
+    }
+
+    /// The caller waits for all items. False in a process that was forked since the scope began.
+    fn wait(&self, forks: u32) -> bool {
+        while self.open.load(Acquire) != 0 {
+            if P::forks() != forks {
+                return false;
+            }
+            let sleep = || self.caller.park();
+            if self.waiter.is_none() {
+                blocking::<P, _>(sleep);
+                continue;
+            }
+            // On a stack that is used up, items are run only if nobody else can go on. Others may fall
+            // asleep later, so it is asked again and again.
+            if Seat::<P>::here().is_some_and(|seat| !seat.has_room())
+                && self.leaves_offers()
+                && blocking_if_relieved::<P, _>(|| self.caller.park_timeout(PATIENCE)).is_some()
+            {
+                continue;
+            }
+            match self.claim_offer() {
+                // SAFETY: claimed just now.
+                Some(offer) => unsafe { offer.run() },
+                None => blocking::<P, _>(sleep),
+            }
+        }
+        // They hold the tally, if they were never run: only where the process was forked.
+        self.offers.lock().items.clear();
+        true
+    }
 }
 
 /// A scope in which work may borrow what lives outside it; see [`Workqueue::scope`].
@@ -56,7 +221,9 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
     /// Queues `work`, which may borrow from outside the scope, and queue more through it.
     ///
     /// # Errors
-    /// Hands `work` back if the queue is shut down.
+    /// Hands `work` back if the queue is shut down; or if the scope was opened inside an item of the
+    /// same queue, which runs one at a time: `work` could not begin before that item is over. (A queue
+    /// with a limit, but no order, has the scope's caller run it.)
     #[track_caller]
     pub fn queue<F>(&'scope self, work: F) -> Result<(), Refused<F>>
     where
@@ -73,15 +240,26 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
                 return Err(Refused::new(work, reason));
             }
         };
+        let wait = self.tally.waiter.as_ref().map(|waiter| waiter.wait_for(&entry));
+        if wait == Some(Wait::Never) {
+            entry.abandon();
+            tally.one_is_over();
+            return Err(Refused::new(work, RefusedReason::WouldDeadlock));
+        }
         // The item outlives none of what it borrows: `run` does not return before it is over.
-        entry.send_as(Label::item::<F>, move || {
+        let item = move || {
             let more = user::call(work).err().and_then(|thrown| tally.keep(thrown));
             tally.one_is_over();
-            // The caller hears of one. The queue's panic handler hears of this, from the worker.
+            // The caller hears of one. The queue's panic handler hears of this, from who runs the item.
             if let Some(thrown) = more {
                 thrown.resume();
             }
-        });
+        };
+        if wait == Some(Wait::Help) {
+            self.tally.send_offered(entry, Label::item::<F>(), item);
+        } else {
+            entry.send_as(Label::item::<F>, item);
+        }
         Ok(())
     }
 }
@@ -101,15 +279,19 @@ pub(crate) fn run<'env, P: Platform, R>(
         open: P::AtomicU64::new(1),
         caller: Parker::new(),
         thrown: Lock::new(None),
+        waiter: queue.waiter(),
+        offers: Lock::new(Offers {
+            items: Vec::new(),
+            full: FEWEST_OFFERS,
+            asleep: false,
+            lent: false,
+        }),
     });
     let scope =
         WorkScope { queue, tally: Arc::clone(&tally), scope: PhantomData, env: PhantomData };
     let result = user::call(|| body(&scope));
-    if tally.open.fetch_sub(1, AcqRel) != 1 {
-        if P::forks() != forks {
-            Forked::throw();
-        }
-        blocking::<P, _>(|| tally.caller.park());
+    if tally.open.fetch_sub(1, AcqRel) != 1 && !tally.wait(forks) {
+        Forked::throw();
     }
     let items = tally.thrown.lock().take();
     // One goes on to the caller; of another the queue's panic handler is told.

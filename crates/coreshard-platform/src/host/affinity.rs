@@ -67,14 +67,20 @@ impl std::error::Error for AffinityError {
 /// # Errors
 /// Where the kernel does not say.
 pub fn affinity() -> Result<CpuSet, AffinityError> {
+    affinity_of(0)
+}
+
+/// The CPUs that a thread of this process may run on; 0 means the calling one, and the process's id its
+/// main thread.
+pub(super) fn affinity_of(thread: libc::pid_t) -> Result<CpuSet, AffinityError> {
     let mut words = vec![0_u64; 16];
     loop {
-        // SAFETY: the buffer is live and as long as is said; 0 means the calling thread. The raw
-        // system call is used because it returns how many bytes the kernel filled.
+        // SAFETY: the buffer is live and as long as is said. The raw system call is used because it
+        // returns how many bytes the kernel filled.
         let rc = unsafe {
             libc::syscall(
                 libc::SYS_sched_getaffinity,
-                0,
+                thread,
                 words.len() * size_of::<u64>(),
                 words.as_mut_ptr(),
             )

@@ -4,6 +4,7 @@ mod affinity;
 mod cpu;
 mod fork;
 mod futex;
+mod inherited;
 mod memory;
 mod privilege;
 mod realtime;

@@ -1,9 +1,11 @@
-//! Threads with a name, an affinity, a nice value and a stack size, all of them read back.
+//! Threads with a name, an affinity, a nice value and a stack size, all of them read back. Of what is
+//! not asked for they have what the process has, not what their creator has: see `inherited`.
 #![allow(unsafe_code)]
 
 use std::sync::mpsc;
 use std::{fmt, io};
 
+use super::inherited::{Inherited, nice_of};
 use crate::{AffinityError, ThreadHandle, ThreadSpec, set_affinity};
 
 /// A thread of this process.
@@ -83,9 +85,11 @@ pub(super) fn spawn(
     if let Some(bytes) = stack_bytes {
         builder = builder.stack_size(bytes);
     }
+    let process = Inherited::of_process();
     let (report, outcome) = mpsc::sync_channel(1);
     let thread = builder
         .spawn(move || {
+            process.give(affinity.is_some(), nice.is_some());
             let prepared = prepare(affinity.as_ref(), nice);
             let ready = prepared.is_ok();
             // The creator waits for this message, so the channel is open.
@@ -122,10 +126,11 @@ fn set_nice(asked: i8) -> Result<(), Kind> {
     if rc != 0 {
         return Err(Kind::Nice { asked, found: Err(io::Error::last_os_error()) });
     }
-    // SAFETY: as above. The raw call answers 20 − nice, so that no answer looks like an error.
-    let found = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) };
-    let found = 20 - found as i32;
-    if found == i32::from(asked) { Ok(()) } else { Err(Kind::Nice { asked, found: Ok(found) }) }
+    match nice_of(0) {
+        Some(found) if found == i32::from(asked) => Ok(()),
+        Some(found) => Err(Kind::Nice { asked, found: Ok(found) }),
+        None => Err(Kind::Nice { asked, found: Err(io::Error::last_os_error()) }),
+    }
 }
 
 #[cfg(test)]

@@ -118,6 +118,11 @@ impl<P: Platform, T> Deque<P, T> {
 }
 
 impl Owner {
+    /// True if a job was pushed and is not off the stack.
+    pub(crate) fn has_jobs(&self) -> bool {
+        self.bottom.get() > 0
+    }
+
     /// Puts a job on the stack, and shares old ones where thieves have none or many are private.
     #[inline]
     pub(crate) fn push<P: Platform, T>(&self, deque: &Deque<P, T>, job: NonNull<T>) -> Pushed {

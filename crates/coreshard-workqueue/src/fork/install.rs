@@ -7,9 +7,10 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::Thrown;
 
 use super::{Header, Job, execute};
-use crate::handle::Forked;
+use crate::claimable::Wait;
+use crate::handle::{self, Forked};
 use crate::insight::Label;
-use crate::pool::{blocking, innermost};
+use crate::pool::{Frame, blocking, innermost, inside_forker};
 use crate::queue::Entry;
 
 /// Looks at a result that is not there before its waiter sleeps.
@@ -25,6 +26,37 @@ impl<P: Platform> Sent<P> {
     fn execute(self) {
         // SAFETY: `install` sends a job once, and keeps it until it is done.
         unsafe { execute(self.0) };
+    }
+}
+
+/// What the caller of `install` is inside of.
+struct Caller<P: Platform>(*const Frame<P>);
+
+// SAFETY: the caller waits for the item, and leaves none of the frames before it is over.
+unsafe impl<P: Platform> Send for Caller<P> {}
+
+impl<P: Platform> Caller<P> {
+    fn call<R>(self, work: impl FnOnce() -> R) -> R {
+        inside_forker(self.0, work)
+    }
+}
+
+/// As [`install`], on a worker that may run the item itself, if no other has begun it. One allocation:
+/// the item's place is in the queue when this has returned, and must lead somewhere.
+#[track_caller]
+pub(crate) fn install_helping<P, F, R>(entry: Entry<'_, P>, work: F) -> R
+where
+    P: Platform,
+    F: FnOnce() -> R + Send,
+    R: Send,
+{
+    let caller = Caller(innermost::<P>());
+    let item = handle::send(entry, move || caller.call(work));
+    match handle::wait_for(&*item, Wait::Help) {
+        Some(Ok(value)) => value,
+        Some(Err(thrown)) => thrown.resume(),
+        // Forked since: whoever has the item is in another process.
+        None => Forked::throw(),
     }
 }
 

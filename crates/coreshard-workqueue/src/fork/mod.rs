@@ -10,7 +10,7 @@ mod loom_tests;
 mod spread;
 
 pub(crate) use deque::{Deque, Owner, Popped, Pushed};
-pub(crate) use install::install;
+pub(crate) use install::{install, install_helping};
 pub(crate) use job::{Header, Job, execute};
 pub use join::join;
 use join::join_told;

@@ -19,6 +19,17 @@ pub fn blocking<P: Platform, R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// As [`blocking`], where another worker of the pool is there, or comes, to go on meanwhile. Else
+/// nothing is called.
+pub(crate) fn blocking_if_relieved<P: Platform, R>(work: impl FnOnce() -> R) -> Option<R> {
+    let seat = with_context::<P, _>(|context| (Arc::clone(&context.pool), context.index));
+    let stand_in = seat.and_then(|(pool, worker)| StandIn::begin(pool, worker));
+    if stand_in.as_ref().is_some_and(|stand_in| !stand_in.pool.lock().goes_on()) {
+        return None;
+    }
+    Some(work())
+}
+
 /// While it lives, this thread's worker counts as blocked.
 struct StandIn<P: Platform> {
     pool: Arc<Pool<P>>,
@@ -69,6 +80,11 @@ impl<P: Platform> State<P> {
         let kick = self.pass_on(pool, left);
         let spare = if kick.is_none() { self.reserve_spare(pool) } else { None };
         (kick.or_else(|| self.call_reserve()), spare)
+    }
+
+    /// True if a worker is there that does not wait inside an item, or is on its way.
+    fn goes_on(&self) -> bool {
+        self.active() > 0 || self.idle_count() > 0 || self.starting > 0
     }
 
     /// True if an item waits, in the intake or in a claim, or a forked job.

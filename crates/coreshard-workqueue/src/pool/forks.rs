@@ -25,6 +25,11 @@ const YIELDS: u32 = 16;
 /// slept there.
 const MOST_UNCALLED: u32 = 7;
 
+/// How much of its stack a worker uses, at most, when it begins a further item on top of those that it
+/// is inside of; a quarter of a stack that is not four times as large. What items themselves need is
+/// not known: they have the rest.
+const ROOM_FOR_ITEMS: usize = 256 << 10;
+
 /// The other pools of a set, the nearest first.
 pub(crate) type Neighbours<P> = Arc<[Arc<Pool<P>>]>;
 
@@ -82,9 +87,32 @@ impl<'thread, P: Platform> Seat<'thread, P> {
         self.context.frame.get()
     }
 
-    /// True if this worker's pool satisfies `is`.
-    pub(crate) fn pool_is(self, is: impl FnOnce(&Arc<Pool<P>>) -> bool) -> bool {
-        is(&self.context.pool)
+    /// This worker's pool.
+    pub(crate) fn pool(self) -> &'thread Arc<Pool<P>> {
+        &self.context.pool
+    }
+
+    /// See [`Pool::crew`].
+    pub(crate) fn crew(self) -> usize {
+        self.context.pool.crew()
+    }
+
+    /// True if this thread is inside a join: other threads may run a part of what it does.
+    pub(crate) fn has_forked(self) -> bool {
+        self.context.forks.owner.has_jobs()
+    }
+
+    /// Says that this worker begins something else inside its item.
+    pub(crate) fn begin_inside(self) {
+        self.desk().begin_inside();
+    }
+
+    /// True if so much of the stack is free that another item may be run on top of what is there.
+    pub(crate) fn has_room(self) -> bool {
+        let here = 0_u8;
+        let used = self.context.base.abs_diff((&raw const here).addr());
+        let stack = self.context.pool.attributes.stack_bytes;
+        used < stack.map_or(ROOM_FOR_ITEMS, |bytes| ROOM_FOR_ITEMS.min(bytes / 4))
     }
 
     /// Offers a job to thieves, sooner or later.

@@ -80,7 +80,7 @@ fn one_by_one(intake: Intake, wake: Wake, limit: usize) {
         lane.queue(0, tell).ok().expect("the lane is open");
         ran.park();
     }
-    pool.stop();
+    Pool::stop([&pool]);
     assert_eq!(lane.counts(), (2, 2), "each item is told once");
 }
 

@@ -46,8 +46,12 @@ use state::{Entry, State};
 use whereabouts::FreeDoors;
 
 pub use blocking::blocking;
+pub(crate) use blocking::blocking_if_relieved;
 pub(crate) use forks::Seat;
-pub(crate) use running::{Frame, innermost, inside_forker, inside_work, runs_item_of, runs_work};
+pub(crate) use running::{
+    Frame, Inside, innermost, inside, inside_forker, inside_item, inside_work, runs_item_of,
+    runs_work,
+};
 
 /// Items in a segment of a pool's intake: 4 KiB of slots.
 #[cfg(not(loom))]
@@ -323,7 +327,7 @@ impl<P: Platform> Pool<P> {
             self.start_spare(wanted);
         }
         if started.is_err() {
-            self.stop();
+            Self::stop([self]);
         }
         started
     }
@@ -490,25 +494,43 @@ impl<P: Platform> Pool<P> {
         PoolGuard { state, since, pool: self }
     }
 
-    /// Tells the workers to go when there is nothing left to do, and waits until they are gone;
-    /// a worker that calls this does not wait for itself.
-    pub(crate) fn stop(&self) {
+    /// Tells the workers of these pools to go when there is nothing left to do, and then waits until
+    /// all are gone; a worker that calls this does not wait for itself.
+    pub(crate) fn stop<'pools>(pools: impl IntoIterator<Item = &'pools Arc<Self>>) {
+        let pools: Vec<_> = pools.into_iter().collect();
+        pools.iter().for_each(|pool| pool.tell_to_go());
+        pools.iter().for_each(|pool| pool.wait_until_gone());
+    }
+
+    fn tell_to_go(&self) {
         let mut state = self.lock();
         state.stopping = true;
         let mut sleepers = state.all_sleepers(self);
         sleepers.extend(state.dismiss_reserve());
-        let is_starting = state.starting > 0;
         drop(state);
         for worker in sleepers {
             self.wake(worker);
         }
-        if is_starting {
+    }
+
+    fn wait_until_gone(&self) {
+        if self.lock().starting > 0 {
             // Whoever starts a worker leaves its thread to be waited for.
             self.event.wait_until(None, || self.lock().starting == 0);
         }
         let threads = self.lock().take_threads(worker::index_in(self));
         for thread in threads {
             coreshard_platform::ThreadHandle::join(thread);
+        }
+    }
+
+    /// Names those workers that may run one another's items: of the pool where its set is strict, of
+    /// all the set else.
+    pub(crate) fn crew(&self) -> usize {
+        if self.attributes.strict {
+            std::ptr::from_ref(self).addr()
+        } else {
+            Arc::as_ptr(&self.attributes).addr()
         }
     }
 

@@ -50,34 +50,45 @@ impl<P: Platform> Frame<P> {
         self.lane.set(lane);
     }
 
-    /// True if this frame, or one that is reached from it, satisfies `is`.
+    /// Where there is a frame that satisfies `is`, of those that are reached from this one.
     ///
     /// Jobs run in one another's waits, so there may be many ways to a frame: where a job came from
     /// is looked at once.
     ///
     /// # Safety
     /// `innermost` is null, or the innermost frame of this thread.
-    unsafe fn any(innermost: *const Self, mut is: impl FnMut(&Self) -> bool) -> bool {
+    unsafe fn find(innermost: *const Self, mut is: impl FnMut(&Self) -> bool) -> Inside {
         let (mut seen, mut forkers) = (BTreeSet::new(), Vec::new());
-        let mut frame = innermost;
+        let (mut frame, mut found) = (innermost, Inside::Here);
         loop {
             // SAFETY: frames are left in the opposite order, those of a forker after the job is
             // done; and the jobs that lead there are being run in the frames that carry them.
             while let Some(inside) = unsafe { frame.as_ref() } {
                 if is(inside) {
-                    return true;
+                    return found;
                 }
                 if !inside.forker.is_null() && seen.insert(inside.forker) {
                     forkers.push(inside.forker);
                 }
                 frame = inside.outer;
             }
+            found = Inside::Elsewhere;
             match forkers.pop() {
                 Some(forker) => frame = forker,
-                None => return false,
+                None => return Inside::No,
             }
         }
     }
+}
+
+/// Whether what this thread does is a part of something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inside {
+    /// This thread has begun it, and does nothing else of it meanwhile.
+    Here,
+    /// Another thread has begun it, and this one has a job of that.
+    Elsewhere,
+    No,
 }
 
 /// Calls `run` as the function of the item at `work`.
@@ -90,6 +101,12 @@ pub(crate) fn inside_work<P: Platform, R>(
     let _restore = Restore::<P> { outer_name, platform: std::marker::PhantomData };
     let Some(context) = context_here::<P>() else { return run() };
     context.inside(Frame { work, ..Frame::of_worker() }, run)
+}
+
+/// Calls `run` as an item of `lane`, inside what this thread is inside of.
+pub(crate) fn inside_item<P: Platform, R>(lane: *const Lane<P>, run: impl FnOnce() -> R) -> R {
+    let Some(context) = context_here::<P>() else { return run() };
+    context.inside(Frame { lane: Cell::new(lane), ..Frame::of_worker() }, run)
 }
 
 /// Calls `run`, which is a job of a thread that was inside `forker` then.
@@ -110,15 +127,20 @@ pub(crate) fn innermost<P: Platform>() -> *const Frame<P> {
 /// True if this thread is inside the function of the item at `work`.
 pub(crate) fn runs_work<P: Platform>(work: *const ()) -> bool {
     // SAFETY: it is the innermost one.
-    unsafe { Frame::any(innermost::<P>(), |frame| ptr::eq(frame.work, work)) }
+    unsafe { Frame::find(innermost::<P>(), |frame| ptr::eq(frame.work, work)) != Inside::No }
 }
 
 /// True if this thread is inside an item whose lane satisfies `of`.
-pub(crate) fn runs_item_of<P: Platform>(of: impl Fn(&Lane<P>) -> bool) -> bool {
+pub(crate) fn runs_item_of<P: Platform>(of: impl FnMut(&Lane<P>) -> bool) -> bool {
+    inside::<P>(of) != Inside::No
+}
+
+/// Whether this thread is inside an item whose lane satisfies `of`.
+pub(crate) fn inside<P: Platform>(mut of: impl FnMut(&Lane<P>) -> bool) -> Inside {
     // SAFETY: a lane outlives its items, and where a frame tells one, that item goes on.
-    let is = |frame: &Frame<P>| unsafe { frame.lane.get().as_ref() }.is_some_and(&of);
+    let is = |frame: &Frame<P>| unsafe { frame.lane.get().as_ref() }.is_some_and(&mut of);
     // SAFETY: it is the innermost one.
-    unsafe { Frame::any(innermost::<P>(), is) }
+    unsafe { Frame::find(innermost::<P>(), is) }
 }
 
 impl<P: Platform> Context<P> {

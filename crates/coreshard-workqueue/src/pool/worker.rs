@@ -31,6 +31,8 @@ pub(super) struct Context<P: Platform> {
     pub(super) forks: Forks<P>,
     /// What this thread is inside of, see `running`: never null.
     pub(super) frame: Cell<*const Frame<P>>,
+    /// Where the thread's stack begins, about.
+    pub(super) base: usize,
 }
 
 /// The context of the worker on this thread, if there is one. It is not `Sync`, so the reference
@@ -239,6 +241,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             index,
             desk: NonNull::from(pool.desk(index)),
             frame: Cell::new(&raw const inside),
+            base: (&raw const inside).addr(),
             forks: Forks::new(),
         };
         P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());
@@ -318,7 +321,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
                 unsafe { &*self.tally.lane }.core.insight.tally.count_rescued(items);
             }
             // SAFETY: as in `execute`: these items are not yet told.
-            if unsafe { (*self.tally.lane).finish(items) } {
+            if unsafe { Lane::finish(self.tally.lane, items) } {
                 self.pool.event.notify();
             }
         }

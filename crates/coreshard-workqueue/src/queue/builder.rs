@@ -130,8 +130,14 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self
     }
 
-    /// The nice value of the workers, −20 to 19. Default: that of the process. Values below it
-    /// need a privilege.
+    /// The nice value of the workers, −20 to 19. Default: that of the process, which is its main
+    /// thread's. Values below it need a privilege.
+    ///
+    /// Of the thread that builds the queue workers have nothing, whoever starts them later: scheduling
+    /// policy, signal mask and timer slack are the main thread's, too, as far as that is allowed. (Without
+    /// CAP_SYS_NICE or RLIMIT_NICE, workers that a niced thread starts stay as nice as it is.) So a
+    /// program that blocks signals in its main thread before all, to wait for them in one thread, finds
+    /// them blocked in every worker; and one that does not may have its handlers called on workers.
     pub fn nice(mut self, nice: i8) -> Self {
         self.request.nice = Some(nice);
         self

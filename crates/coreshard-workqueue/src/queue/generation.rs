@@ -7,7 +7,7 @@ use coreshard_platform::Platform;
 use super::lane::{Core, Entry, Lane};
 use super::limiter::{Limits, MaxActive};
 use crate::error::RefusedReason;
-use crate::pool_set::{Lease, PoolSet, Route};
+use crate::pool_set::{PoolSet, Route};
 use crate::work::Target;
 
 /// Which limiter the lanes of a generation lead through.
@@ -28,30 +28,24 @@ impl Passage {
     }
 }
 
-/// Rules: `I:` set when it is made; `L:` under the switch's lock.
+/// It is made once, behind an `Arc`, and then only read: producers and workers look at it at any time.
+/// What of a generation changes is kept under the switch's lock.
 pub(super) struct Generation<P: Platform> {
-    /// I: a copy of the set's, one step nearer.
+    /// A copy of the set's, one step nearer.
     routes: Arc<[Route]>,
-    /// I: by pod. A lane's own words are shared by producers and workers.
+    /// By pod. A lane's own words are shared by producers and workers.
     pub(super) lanes: Box<[Lane<P>]>,
-    /// I:
     pub(super) set: Arc<PoolSet<P>>,
-    /// I:
     pub(super) passage: Passage,
-    /// L: keeps the pools' workers while there are items.
-    pub(super) lease: Option<Lease<P>>,
-    /// L: callers that wait for its last item.
-    pub(super) waiters: usize,
 }
 
 impl<P: Platform> Generation<P> {
     /// Closed, until it is published. `None` where a pool serves as many queues as it can.
     pub(super) fn new(
-        lease: Lease<P>,
+        set: &Arc<PoolSet<P>>,
         core: &Arc<Core<P>>,
         limits: &mut Limits<P>,
-    ) -> Option<Self> {
-        let set = Arc::clone(lease.set());
+    ) -> Option<Arc<Self>> {
         let passage = Passage::of(limits);
         let lanes: Box<[Lane<P>]> = set
             .pools()
@@ -61,10 +55,13 @@ impl<P: Platform> Generation<P> {
                 Lane::new(Arc::clone(pool), Arc::clone(core), limiter)
             })
             .collect::<Option<_>>()?;
-        lanes.iter().for_each(Lane::settle);
-        lanes.iter().for_each(Lane::close);
-        let routes = Arc::clone(set.routes());
-        Some(Self { routes, lanes, set, passage, lease: Some(lease), waiters: 0 })
+        let (routes, set) = (Arc::clone(set.routes()), Arc::clone(set));
+        let made = Arc::new(Self { routes, lanes, set, passage });
+        // From the place where they stay: to move the box that they are in would make the pools'
+        // pointers to them stale, by the rules for boxes, though not their addresses.
+        made.lanes.iter().for_each(Lane::settle);
+        made.lanes.iter().for_each(Lane::close);
+        Some(made)
     }
 
     /// The pod and the door of the CPU that the caller runs on. CPUs that the set does not serve
@@ -120,6 +117,10 @@ impl<P: Platform> Generation<P> {
 
     pub(super) fn queued(&self) -> u64 {
         self.lanes.iter().map(Lane::queued).sum()
+    }
+
+    pub(super) fn relayed(&self) -> u64 {
+        self.lanes.iter().map(Lane::relayed).sum()
     }
 
     /// Items that were accepted and are not over. Exact at some moment during the call: `done` is

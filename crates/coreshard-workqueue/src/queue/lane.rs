@@ -37,7 +37,7 @@ pub(crate) struct Core<P: Platform> {
     pub(crate) name: String,
     pub(super) panic_handler: Option<PanicHandler>,
     pub(super) panic_policy: PanicPolicy,
-    pub(super) is_ordered: bool,
+    pub(crate) is_ordered: bool,
     pub(super) timers: Arc<Timers<P>>,
     pub(crate) insight: Insight<P>,
     /// The queue, for an item that closes it; set once it has its place.
@@ -55,6 +55,8 @@ pub(crate) struct Lane<P: Platform> {
     door_counter: usize,
     own_queued: Padded<P::AtomicU64>,
     done: Padded<P::AtomicU64>,
+    /// Items that were counted in twice, see [`Self::count_relayed`].
+    relayed: P::AtomicU64,
     pub(crate) pool: Arc<Pool<P>>,
     pub(crate) core: Arc<Core<P>>,
     /// Where its items wait for their turn, if the queue has a limit.
@@ -132,16 +134,23 @@ impl<P: Platform> Entry<'_, P> {
         Arc::clone(&self.lane.pool)
     }
 
-    /// Gives the place up: nothing comes.
+    /// Gives the place up: nothing comes. The caller has a hold on the queue.
+    #[allow(unsafe_code)]
     pub(crate) fn abandon(self) {
-        if self.lane.finish(1) {
+        // SAFETY: the lane is here for as long as the caller's hold on the queue.
+        if unsafe { Lane::finish(self.lane, 1) } {
             self.lane.pool.event.notify();
         }
     }
 
     /// True if the item may have to wait for others of the queue before it is sent to the pool.
     pub(crate) fn waits_for_turn(&self) -> bool {
-        self.lane.limiter.is_some()
+        self.lane.takes_turns()
+    }
+
+    /// Where it was counted in: the lane, and the door.
+    pub(crate) fn place(&self) -> (&Lane<P>, usize) {
+        (self.lane, self.door)
     }
 
     /// The place that was counted in, to be sent to later; see [`Self::resume`].
@@ -181,6 +190,7 @@ impl<P: Platform> Lane<P> {
             door_counter: pool.take_counters().unwrap_or(NO_DOOR_COUNTER),
             own_queued: Padded::new(P::AtomicU64::new(0)),
             done: Padded::new(P::AtomicU64::new(0)),
+            relayed: P::AtomicU64::new(0),
             pool,
             core,
             limiter,
@@ -240,6 +250,16 @@ impl<P: Platform> Lane<P> {
         })
     }
 
+    /// True if its items may have to wait for others of the queue.
+    pub(crate) fn takes_turns(&self) -> bool {
+        self.limiter.is_some()
+    }
+
+    /// True if its limiter lets one item go at a time.
+    pub(crate) fn has_only_turn(&self) -> bool {
+        self.limiter.as_ref().is_some_and(|limiter| limiter.most() == 1)
+    }
+
     /// A name for the queue while it lives.
     pub(crate) fn queue_id(&self) -> u64 {
         Arc::as_ptr(&self.core).addr() as u64
@@ -279,23 +299,45 @@ impl<P: Platform> Lane<P> {
         Entry { lane: self, door }
     }
 
+    /// Counts an item in once more: its place in the intake is gone before it is over, see
+    /// [`crate::claimable`]. The caller holds that place, so the lane is there, closed or not.
+    pub(crate) fn count_relayed(&self, door: usize) {
+        self.relayed.fetch_add(1, AcqRel);
+        self.queued_word(door).fetch_add(1, AcqRel);
+    }
+
+    /// Takes that back, before the place is told.
+    pub(crate) fn take_relayed_back(&self, door: usize) {
+        self.queued_word(door).fetch_sub(1, AcqRel);
+        self.relayed.fetch_sub(1, AcqRel);
+    }
+
     #[cold]
+    #[allow(unsafe_code)]
     fn take_count_back(&self, door: usize) {
         self.queued_word(door).fetch_sub(1, AcqRel);
         // An exchange, though nothing is added: either whoever waits for the lane to be empty has
         // set its flag before, and is told to look again; or sets it after, and sees the count
         // that was taken back. The lane is still here, since the caller's handle to the queue is.
-        if self.finish(0) {
+        // SAFETY: as just said.
+        if unsafe { Self::finish(self, 0) } {
             self.pool.event.notify();
         }
     }
 
     /// Counts items that are over. True if somebody waits to hear of it. The lane may be gone
-    /// when this returns.
+    /// when this returns, and even before: so it is given by its address, and nothing but the one
+    /// word is borrowed.
+    ///
+    /// # Safety
+    /// The lane lives until these items are counted.
+    #[allow(unsafe_code)]
     #[inline]
-    pub(crate) fn finish(&self, items: u64) -> bool {
+    pub(crate) unsafe fn finish(lane: *const Self, items: u64) -> bool {
+        // SAFETY: alive until the addition, by this function's contract.
+        let done: &P::AtomicU64 = unsafe { &(*lane).done };
         // AcqRel: whoever sees the lane empty sees all that its items did.
-        self.done.fetch_add(items, AcqRel) & FLAG != 0
+        done.fetch_add(items, AcqRel) & FLAG != 0
     }
 
     /// After each item, before it is counted: lets one that waits for its turn go on.
@@ -338,6 +380,11 @@ impl<P: Platform> Lane<P> {
 
     pub(super) fn done(&self) -> u64 {
         self.done.load(Acquire) & !FLAG
+    }
+
+    /// Items that both counts have once more than there are, or will have.
+    pub(super) fn relayed(&self) -> u64 {
+        self.relayed.load(Acquire)
     }
 }
 

@@ -11,7 +11,9 @@ use super::builder::{PanicPolicy, Priority};
 use super::lane::Core;
 use super::limiter::MaxActive;
 use super::switch::{Closed, Switch};
+use super::{Entry, Lane};
 use crate::attributes::{Attributes, Hooks, Place};
+use crate::claimable::Claimable;
 use crate::error::RefusedReason;
 use crate::event::Event;
 use crate::intake::Intake;
@@ -160,4 +162,72 @@ fn loom_what_is_accepted_beside_a_close_is_counted() {
         assert_eq!(model.switch.counts(), (u64::from(runs), u64::from(runs)));
         assert!(matches!(model.switch.enter(Target::Here).map(drop), Err(RefusedReason::ShutDown)));
     });
+}
+
+/// An item between the worker that comes to its place and the one that waits for it: one of the two runs it,
+/// and the lane, which counts it and no more in the end, is empty only when it is over and its place gone.
+///
+/// Fails with `pass` that counts nothing in (the lane is empty while the waiter runs the item), with
+/// `pass` that does not take its count back, and with `end` that stores instead of swapping and so never
+/// counts what was relayed.
+#[test]
+#[allow(unsafe_code)]
+fn loom_an_item_that_its_waiter_runs_is_in_flight_until_it_is_over() {
+    check(3, || {
+        let model = Model::new();
+        let entry = model.switch.enter_here().expect("the queue is open");
+        let item = Arc::new(Claimable::new(&entry));
+        let (lane, door) = entry.keep();
+        let place = Kept(lane, door);
+        let worker = {
+            let (model, item) = (Arc::clone(&model), Arc::clone(&item));
+            loom::thread::spawn(move || {
+                if item.begin() {
+                    model.run();
+                }
+                // SAFETY: kept above, and resumed once.
+                unsafe { place.resume() }.abandon();
+                model.check();
+            })
+        };
+        if item.claim() {
+            model.run();
+            item.end_in_model();
+            model.check();
+        }
+        worker.join().unwrap();
+        model.check();
+        assert_eq!(model.over.load(Acquire), 1);
+        assert_eq!(model.switch.in_flight(), 0);
+        assert_eq!(model.switch.counts(), (1, 1), "it is told as one");
+    });
+}
+
+/// Where an item was counted in, on its way to another thread.
+struct Kept(std::ptr::NonNull<Lane<Loom>>, usize);
+
+// SAFETY: a lane is shared between threads as it is.
+#[allow(unsafe_code)]
+unsafe impl Send for Kept {}
+
+impl Kept {
+    /// # Safety
+    /// It comes from [`Entry::keep`], and is resumed once.
+    #[allow(unsafe_code)]
+    unsafe fn resume<'lane>(self) -> Entry<'lane, Loom> {
+        // SAFETY: by this function's contract.
+        unsafe { Entry::resume(self.0, self.1) }
+    }
+}
+
+impl Model {
+    /// Runs the one item there is.
+    fn run(&self) {
+        assert_eq!(self.over.fetch_add(1, AcqRel), 0, "it runs once");
+    }
+
+    /// Nothing is in flight only where the item is over.
+    fn check(&self) {
+        assert!(self.switch.in_flight() > 0 || self.over.load(Acquire) == 1);
+    }
 }

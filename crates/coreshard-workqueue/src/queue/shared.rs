@@ -12,11 +12,12 @@ use super::limiter::MaxActive;
 use super::panics::Unclaimed;
 pub(crate) use super::switch::{Closed, Visitor};
 use super::switch::{NoRoom, Switch};
+use crate::claimable::Waiter;
 use crate::error::{BuildError, BuildErrorKind, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::event::Event;
 use crate::insight::{Insight, QueueTally, Times};
 use crate::machine::Machine;
-use crate::pool::{Retiring, Seat, runs_item_of};
+use crate::pool::{Inside, Retiring, Seat, runs_item_of};
 use crate::pool_set::Lease;
 use crate::stats::QueueStats;
 use crate::task::Guests;
@@ -95,9 +96,20 @@ impl<P: Platform> Shared<P> {
         self.switch.enter_near(cpu, visitor)
     }
 
-    /// True if the worker is of one of the queue's pools.
-    pub(super) fn has_worker(&self, seat: Seat<'_, P>) -> bool {
-        self.switch.current().set.has(seat)
+    /// The worker on this thread, if there is one, as one that waits for items of this queue.
+    pub(super) fn waiter(&self) -> Option<Waiter> {
+        Waiter::here::<P>(Arc::as_ptr(&self.core).addr() as u64)
+    }
+
+    /// True if what that worker does is a part of an item of this queue, on one of its workers.
+    pub(super) fn is_part_of_item(&self, waiter: &Waiter) -> bool {
+        match waiter.place {
+            Inside::Here => true,
+            Inside::Elsewhere => {
+                Seat::<P>::here().is_some_and(|seat| self.switch.current().set.has(seat))
+            }
+            Inside::No => false,
+        }
     }
 
     /// Workers that may run at once.
@@ -129,6 +141,14 @@ impl<P: Platform> Shared<P> {
 
     pub(super) fn in_flight(&self) -> u64 {
         self.switch.in_flight()
+    }
+
+    /// The end of a queue whose last handle is gone: waits for the last item, and then for the
+    /// workers that nobody else needs. Nothing is left but memory, where tasks of the queue still wait for
+    /// something: those are dropped when they are woken.
+    pub(super) fn end(&self) {
+        self.wait_empty(None).expect("a wait without a deadline does not time out");
+        self.switch.let_go();
     }
 
     /// Waits until nothing is in flight, or until `deadline`.
@@ -187,7 +207,7 @@ impl<P: Platform> Shared<P> {
     fn set_frozen(self: &Arc<Self>, is_frozen: bool) -> Result<(), BuildError> {
         self.refuse_forked()?;
         let _one_at_a_time = self.request.lock();
-        let lease = self.switch.lease();
+        let Some(lease) = self.switch.lease() else { return Ok(()) };
         self.switch
             .change(lease, &self.core, |limits| limits.set_frozen(is_frozen))
             .map_err(|NoRoom| self.error(BuildErrorKind::TooManyQueues))?;
@@ -213,7 +233,8 @@ impl<P: Platform> Shared<P> {
             checked.map_err(|kind| self.error(kind))?;
         }
         let attributes = self.machine.attributes(&wanted).map_err(|kind| self.error(kind))?;
-        let current = self.switch.lease();
+        // Where the queue is gone, nothing is left to change.
+        let Some(current) = self.switch.lease() else { return Ok(()) };
         let lease = if *current.set().attributes == attributes {
             current
         } else {

@@ -1,6 +1,7 @@
 //! Which of a queue's generations takes what is queued. `README.md` beside this file tells the
 //! protocol.
 
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -43,8 +44,12 @@ impl From<Closed> for RefusedReason {
 
 /// A queue's generations. They stay where they are until the queue is freed, so that a producer
 /// may hold on to one that is past: it finds that closed, and comes again.
+///
+/// What producers hold on to, they only ever see through shared references: a generation is not
+/// written to once it is made, but for its lanes' atomics. What changes of it is in [`Kept`], under the
+/// lock.
 pub(super) struct Switch<P: Platform> {
-    /// Read by every producer; written under the lock.
+    /// Read by every producer; written under the lock. It leads to one of `all`.
     current: P::AtomicPtr<Generation<P>>,
     /// 1 in the child of a fork: the lock may be held there by a thread that is no more.
     forked: P::AtomicU32,
@@ -53,17 +58,24 @@ pub(super) struct Switch<P: Platform> {
 
 /// All of it `L:`.
 struct Inner<P: Platform> {
-    /// The boxes' contents do not move.
-    all: Vec<*mut Generation<P>>,
+    /// Only ever grows.
+    all: Vec<Kept<P>>,
     limits: Limits<P>,
     closed: Option<Closed>,
     /// Callers inside `drain`.
     drainers: usize,
+    /// The queue is closed and empty, and has no workers any more.
+    gone: bool,
 }
 
-// SAFETY: the pointers are boxes of this switch's; generations are made to be shared.
-#[allow(unsafe_code)]
-unsafe impl<P: Platform> Send for Inner<P> {}
+/// A generation, and what of it changes.
+struct Kept<P: Platform> {
+    generation: Arc<Generation<P>>,
+    /// Keeps the pools' workers while there are items.
+    lease: Option<Lease<P>>,
+    /// Callers that wait for its last item.
+    waiters: usize,
+}
 
 /// A pool of the set serves as many queues as it can.
 #[derive(Debug)]
@@ -71,29 +83,26 @@ pub(super) struct NoRoom;
 
 /// What waits for the last item of some generations; see [`Switch::wait_for`].
 pub(super) struct Awaited<P: Platform> {
-    generations: Vec<*mut Generation<P>>,
+    generations: Vec<Arc<Generation<P>>>,
 }
 
 impl<P: Platform> Switch<P> {
     pub(super) fn new(lease: Lease<P>, core: &Arc<Core<P>>, asked: MaxActive) -> Option<Self> {
         let mut limits = Limits::new(asked);
-        let first = Generation::new(lease, core, &mut limits)?;
-        share_among_nodes(&mut limits, &first.set);
-        first.open();
-        let first = Box::into_raw(Box::new(first));
-        let inner = Inner { all: vec![first], limits, closed: None, drainers: 0 };
-        Some(Self {
-            current: P::AtomicPtr::new(first),
-            forked: P::AtomicU32::new(0),
-            inner: Lock::new(inner),
-        })
+        let generation = Generation::new(lease.set(), core, &mut limits)?;
+        share_among_nodes(&mut limits, &generation.set);
+        generation.open();
+        let current = P::AtomicPtr::new(Arc::as_ptr(&generation).cast_mut());
+        let first = Kept { generation, lease: Some(lease), waiters: 0 };
+        let inner = Inner { all: vec![first], limits, closed: None, drainers: 0, gone: false };
+        Some(Self { current, forked: P::AtomicU32::new(0), inner: Lock::new(inner) })
     }
 
     #[inline]
     #[allow(unsafe_code)]
     pub(super) fn current(&self) -> &Generation<P> {
-        // Acquire pairs with the Release in `publish`. SAFETY: generations are freed with the
-        // switch alone, and nobody has an exclusive reference to the fields that are not `L:`.
+        // Acquire pairs with the Release in `publish`. SAFETY: it is one of `all`, which are let go
+        // of with the switch alone, and nobody ever has an exclusive reference to one.
         unsafe { &*self.current.load(Acquire) }
     }
 
@@ -168,12 +177,18 @@ impl<P: Platform> Switch<P> {
         core: &Arc<Core<P>>,
         limits: impl FnOnce(&mut Limits<P>),
     ) -> Result<(), NoRoom> {
+        // What is left of it is dropped without the lock: it may be the last, whose workers are
+        // waited for.
+        let mut lease = Some(lease);
         let mut inner = self.inner.lock();
+        if inner.gone {
+            return Ok(());
+        }
         let before = (inner.limits.asked(), inner.limits.is_frozen());
         limits(&mut inner.limits);
-        match inner.prepare(lease, core, None) {
+        match inner.prepare(&mut lease, core, None) {
             Ok(next) => {
-                inner.publish(self, next);
+                inner.publish(self, &next);
                 Ok(())
             }
             Err(no_room) => {
@@ -184,11 +199,23 @@ impl<P: Platform> Switch<P> {
         }
     }
 
-    /// The lease of the current generation's pools.
-    pub(super) fn lease(&self) -> Lease<P> {
-        let _inner = self.inner.lock();
-        let lease = self.current().lease.clone();
-        lease.expect("the current generation's workers are there")
+    /// The lease of the current generation's pools; `None` once the queue is gone.
+    pub(super) fn lease(&self) -> Option<Lease<P>> {
+        let inner = self.inner.lock();
+        inner.kept(self.current()).lease.clone()
+    }
+
+    /// Lets all workers go: the queue is closed, and nothing is in flight. Nothing comes any more,
+    /// though tasks that it has had may be there for long, and with them its memory.
+    pub(super) fn let_go(&self) {
+        let leases: Vec<_> = {
+            let mut inner = self.inner.lock();
+            debug_assert!(inner.closed.is_some(), "nobody can queue");
+            inner.gone = true;
+            inner.all.iter_mut().filter_map(|kept| kept.lease.take()).collect()
+        };
+        // Workers are waited for: not under the lock.
+        Lease::end(leases);
     }
 
     pub(super) fn close(&self, closed: Closed) {
@@ -231,29 +258,30 @@ impl<P: Platform> Switch<P> {
     /// where nothing is left to wait for.
     pub(super) fn cut(&self, core: &Arc<Core<P>>) -> Result<Option<Awaited<P>>, NoRoom> {
         let mut inner = self.inner.lock();
-        let left: Vec<_> = inner.pointers().filter(|at| Self::at(*at).in_flight() > 0).collect();
+        let left: Vec<_> =
+            inner.generations().filter(|generation| generation.in_flight() > 0).cloned().collect();
         if left.is_empty() {
             return Ok(None);
         }
         // Asked once: what is waited for takes nothing from here on, though it may be empty by now.
-        if left.contains(&self.current.load(Acquire)) {
-            let lease = self.current().lease.clone();
-            let lease = lease.expect("the current generation's workers are there");
-            let next = inner.prepare(lease, core, Some(self.current.load(Acquire)))?;
-            inner.publish(self, next);
+        let current = self.current();
+        if left.iter().any(|generation| ptr::eq(&**generation, current)) {
+            let mut lease = inner.kept(current).lease.clone();
+            let next = inner.prepare(&mut lease, core, Some(current))?;
+            inner.publish(self, &next);
         }
         for generation in &left {
-            inner.waiters(*generation, 1);
+            inner.kept_mut(generation).waiters += 1;
         }
         Ok(Some(Awaited { generations: left }))
     }
 
     /// Waits until the last item of these generations is over.
     pub(super) fn wait_for(&self, awaited: &Awaited<P>, event: &Event<P>) {
-        wait_empty(event, None, || awaited.generations.iter().map(|at| Self::at(*at)));
+        wait_empty(event, None, &awaited.generations);
         let mut inner = self.inner.lock();
         for generation in &awaited.generations {
-            inner.waiters(*generation, -1);
+            inner.kept_mut(generation).waiters -= 1;
         }
     }
 
@@ -261,8 +289,8 @@ impl<P: Platform> Switch<P> {
     pub(super) fn wait_for_all(&self, deadline: Option<Time>, event: &Event<P>) -> bool {
         // A generation that is made meanwhile is empty, or looked at in the next round.
         loop {
-            let all: Vec<_> = self.inner.lock().all.clone();
-            if !wait_empty(event, deadline, || all.iter().map(|at| Self::at(*at))) {
+            let all: Vec<_> = self.inner.lock().generations().cloned().collect();
+            if !wait_empty(event, deadline, &all) {
                 return false;
             }
             if self.inner.lock().all.len() == all.len() {
@@ -279,17 +307,19 @@ impl<P: Platform> Switch<P> {
     /// Items that were queued and that are over, of all generations.
     pub(super) fn counts(&self) -> (u64, u64) {
         let inner = self.inner.lock();
-        // `done` first, so that it is never more than `queued`.
-        let done = inner.pointers().map(|at| Self::at(at).done()).sum();
-        (inner.pointers().map(|at| Self::at(at).queued()).sum(), done)
+        // `done` first, so that it is never more than `queued`; what is counted twice is counted as
+        // such before.
+        let done: u64 = inner.generations().map(|generation| generation.done()).sum();
+        let relayed: u64 = inner.generations().map(|generation| generation.relayed()).sum();
+        let queued: u64 = inner.generations().map(|generation| generation.queued()).sum();
+        (queued.saturating_sub(relayed), done.saturating_sub(relayed))
     }
 
     pub(super) fn in_flight(&self) -> u64 {
         if self.is_forked() {
             return self.current().in_flight();
         }
-        let (queued, done) = self.counts();
-        queued.saturating_sub(done)
+        self.inner.lock().generations().map(|generation| generation.in_flight()).sum()
     }
 
     /// Items with a turn and without, where the queue has a limit; and whether it is frozen.
@@ -302,17 +332,11 @@ impl<P: Platform> Switch<P> {
     /// Lets the workers of past generations go whose last item is over. True if some are left.
     pub(super) fn reap(&self) -> bool {
         let mut inner = self.inner.lock();
-        let (leases, left) = inner.reap(self.current.load(Acquire));
+        let (leases, left) = inner.reap(self.current());
         drop(inner);
         // Workers are waited for: not under the lock.
-        drop(leases);
+        Lease::end(leases);
         left
-    }
-
-    #[allow(unsafe_code)]
-    fn at<'switch>(at: *mut Generation<P>) -> &'switch Generation<P> {
-        // SAFETY: as in `current`; the callers' borrows of the switch keep it.
-        unsafe { &*at }
     }
 }
 
@@ -321,82 +345,83 @@ impl<P: Platform> Inner<P> {
         self.closed.is_none() && self.drainers == 0
     }
 
-    fn pointers(&self) -> impl Iterator<Item = *mut Generation<P>> {
-        self.all.iter().copied()
+    fn generations(&self) -> impl Iterator<Item = &Arc<Generation<P>>> {
+        self.all.iter().map(|kept| &kept.generation)
     }
 
-    #[allow(unsafe_code)]
-    fn waiters(&mut self, at: *mut Generation<P>, change: isize) {
-        // SAFETY: the field is `L:`, and this is the lock's holder.
-        let waiters = unsafe { &mut (*at).waiters };
-        *waiters = waiters.checked_add_signed(change).expect("each waiter leaves once");
+    fn kept(&self, generation: &Generation<P>) -> &Kept<P> {
+        let kept = self.all.iter().find(|kept| ptr::eq(&*kept.generation, generation));
+        kept.expect("generations stay")
+    }
+
+    fn kept_mut(&mut self, generation: &Generation<P>) -> &mut Kept<P> {
+        let kept = self.all.iter_mut().find(|kept| ptr::eq(&*kept.generation, generation));
+        kept.expect("generations stay")
     }
 
     /// A generation on the lease's pools: one from the past that nobody waits for, or a new one.
-    /// Where `but` is given it is another than that, and empty.
-    #[allow(unsafe_code)]
+    /// Where `but` is given it is another than that, and empty. The lease is taken if it is needed.
     fn prepare(
         &mut self,
-        lease: Lease<P>,
+        lease: &mut Option<Lease<P>>,
         core: &Arc<Core<P>>,
-        but: Option<*mut Generation<P>>,
-    ) -> Result<*mut Generation<P>, NoRoom> {
+        but: Option<&Generation<P>>,
+    ) -> Result<Arc<Generation<P>>, NoRoom> {
+        let set = Arc::clone(lease.as_ref().expect("a queue that goes on has workers").set());
         let passage = Passage::of(&self.limits);
-        let known = self.pointers().find(|at| {
-            let generation = Switch::at(*at);
-            Arc::ptr_eq(&generation.set, lease.set())
+        let known = self.all.iter_mut().find(|kept| {
+            let generation = &*kept.generation;
+            Arc::ptr_eq(&generation.set, &set)
                 && generation.passage == passage
-                && generation.waiters == 0
-                && but.is_none_or(|but| *at != but && generation.in_flight() == 0)
+                && kept.waiters == 0
+                && but.is_none_or(|but| !ptr::eq(generation, but) && generation.in_flight() == 0)
         });
         let next = match known {
-            Some(at) => {
-                // SAFETY: the field is `L:`, and this is the lock's holder.
-                unsafe { (*at).lease.get_or_insert(lease) };
-                at
+            Some(kept) => {
+                if kept.lease.is_none() {
+                    kept.lease = lease.take();
+                }
+                Arc::clone(&kept.generation)
             }
             None => {
-                let made = Generation::new(lease, core, &mut self.limits).ok_or(NoRoom)?;
-                let at = Box::into_raw(Box::new(made));
-                self.all.push(at);
-                at
+                let made = Generation::new(&set, core, &mut self.limits).ok_or(NoRoom)?;
+                let (generation, lease) = (Arc::clone(&made), lease.take());
+                self.all.push(Kept { generation, lease, waiters: 0 });
+                made
             }
         };
-        share_among_nodes(&mut self.limits, &Switch::at(next).set);
+        share_among_nodes(&mut self.limits, &set);
         Ok(next)
     }
 
     /// Makes `next` current and closes the one before it.
-    fn publish(&mut self, switch: &Switch<P>, next: *mut Generation<P>) {
-        let before = switch.current.load(Acquire);
-        if before == next {
+    fn publish(&mut self, switch: &Switch<P>, next: &Arc<Generation<P>>) {
+        let before = switch.current();
+        if ptr::eq(before, &**next) {
             return;
         }
         // Opened first: who finds the old one closed finds this one open.
         if self.takes_all() {
-            Switch::at(next).open();
+            next.open();
         }
         // Release: who reads the pointer sees the generation.
-        switch.current.store(next, Release);
-        Switch::at(before).close();
+        switch.current.store(Arc::as_ptr(next).cast_mut(), Release);
+        before.close();
     }
 
-    #[allow(unsafe_code)]
-    fn reap(&mut self, current: *mut Generation<P>) -> (Vec<Lease<P>>, bool) {
+    fn reap(&mut self, current: &Generation<P>) -> (Vec<Lease<P>>, bool) {
         let mut left = false;
         let mut leases = Vec::new();
-        for at in self.pointers() {
-            if at == current {
+        for kept in &mut self.all {
+            if ptr::eq(&*kept.generation, current) {
                 continue;
             }
-            let generation = Switch::at(at);
             // Closed, so once it is empty it stays so.
-            if generation.in_flight() > 0 {
-                left |= generation.lease.is_some();
+            if kept.generation.in_flight() > 0 {
+                left |= kept.lease.is_some();
                 continue;
             }
-            // SAFETY: the field is `L:`, and this is the lock's holder.
-            leases.extend(unsafe { (*at).lease.take() });
+            leases.extend(kept.lease.take());
         }
         (leases, left)
     }
@@ -411,37 +436,25 @@ fn share_among_nodes<P: Platform>(limits: &mut Limits<P>, set: &PoolSet<P>) {
 }
 
 /// Waits until these generations are empty, or until `deadline`.
-fn wait_empty<'queue, P: Platform, I>(
+fn wait_empty<P: Platform>(
     event: &Event<P>,
     deadline: Option<Time>,
-    generations: impl Fn() -> I,
-) -> bool
-where
-    I: Iterator<Item = &'queue Generation<P>>,
-{
+    generations: &[Arc<Generation<P>>],
+) -> bool {
     let in_flight = || {
         // All `done` first: an item that queues another and ends is not missed.
-        let done: u64 = generations().map(Generation::done).sum();
-        generations().map(Generation::queued).sum::<u64>().saturating_sub(done)
+        let done: u64 = generations.iter().map(|generation| generation.done()).sum();
+        let queued: u64 = generations.iter().map(|generation| generation.queued()).sum();
+        queued.saturating_sub(done)
     };
     let empty = || {
         // Before the counts are read: a worker that counts later sees the flag.
-        generations().for_each(Generation::watch);
+        generations.iter().for_each(|generation| generation.watch());
         in_flight() == 0
     };
     let reached = in_flight() == 0 || blocking::<P, _>(|| event.wait_until(deadline, empty));
-    generations().for_each(Generation::unwatch);
+    generations.iter().for_each(|generation| generation.unwatch());
     // Another waiter may have relied on the flags that were just taken down: it looks again.
     event.notify();
     reached
-}
-
-impl<P: Platform> Drop for Switch<P> {
-    #[allow(unsafe_code)]
-    fn drop(&mut self) {
-        for at in self.inner.get_mut().all.drain(..) {
-            // SAFETY: made by `Box::into_raw` here; nobody is left who could look at it.
-            drop(unsafe { Box::from_raw(at) });
-        }
-    }
 }

@@ -12,10 +12,11 @@ use coreshard_topology::{CpuId, NodeId};
 use super::change::Change;
 use super::lane::Entry;
 use super::shared::{Closed, Shared};
+use crate::claimable::{Wait, Waiter};
 use crate::error::{BuildError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
-use crate::fork::{install, spread};
+use crate::fork::{install, install_helping, spread};
 use crate::handle::{self, JoinHandle};
-use crate::pool::{Seat, runs_item_of};
+use crate::pool::runs_item_of;
 use crate::scope::{self, WorkScope};
 use crate::stats::QueueStats;
 use crate::task::{self, Guests, Task};
@@ -25,8 +26,9 @@ use crate::work::Target;
 /// A queue of work items, run by the pools of its affinity scope.
 ///
 /// Clones are handles to the same queue. When the last one is dropped, everything that was
-/// accepted is run to its end first; the drop waits for that (but for a drop inside one of the
-/// queue's own items, which leaves the waiting to a thread of its own).
+/// accepted is run to its end first; the drop waits for that, and for the end of the workers that no
+/// other queue needs (but for a drop inside one of the queue's own items, which leaves the waiting to a
+/// thread of its own).
 pub struct Workqueue<P: Platform> {
     handle: Arc<Handle<P>>,
 }
@@ -145,6 +147,10 @@ impl<P: Platform> Workqueue<P> {
     /// Calls `body` with a scope through which it can queue work that borrows from outside, and
     /// waits until all of it is over.
     ///
+    /// On a worker that may run them ([`JoinHandle::join`] tells which), the caller runs those of the
+    /// scope's items that nobody has begun: scopes may nest as deep as there is stack. An item that it
+    /// runs so finds what the caller has on its thread: locks that are held, cells that are borrowed.
+    ///
     /// # Panics
     /// With what `body` threw, or else with what the first of the scope's items threw, after all
     /// of them are over. With [`Forked`](crate::Forked) in a process that `body` forked, where the
@@ -157,11 +163,16 @@ impl<P: Platform> Workqueue<P> {
     }
 
     /// Runs `work` on one of the queue's workers and waits for its result: there,
-    /// [`join`](crate::join) finds others to help. On such a worker already, `work` is called at
-    /// once. Allocates nothing.
+    /// [`join`](crate::join) finds others to help.
+    ///
+    /// Inside an item of this queue, on one of its workers, `work` is a part of that item, and called
+    /// at once. Anywhere else it is an item like any other, which the queue's limit, order and state hold
+    /// for. Allocates nothing, but where it is called inside an item of another queue of the same
+    /// attributes: there it waits as [`JoinHandle::join`] does.
     ///
     /// # Errors
-    /// Hands `work` back if the queue is shut down.
+    /// Hands `work` back if the queue is shut down; or if it is called elsewhere for an item of this
+    /// queue, which runs one at a time: it could not begin before that item is over.
     ///
     /// # Panics
     /// With what `work` threw.
@@ -171,12 +182,21 @@ impl<P: Platform> Workqueue<P> {
         F: FnOnce() -> R + Send,
         R: Send,
     {
-        if Seat::<P>::here().is_some_and(|seat| self.shared().has_worker(seat)) {
+        let waiter = self.shared().waiter();
+        if waiter.as_ref().is_some_and(|waiter| self.shared().is_part_of_item(waiter)) {
             return Ok(work());
         }
-        match self.enter(Target::Here) {
-            Ok(entry) => Ok(install::<P, _, _>(entry, work)),
-            Err(reason) => Err(Refused::new(work, reason)),
+        let entry = match self.enter(Target::Here) {
+            Ok(entry) => entry,
+            Err(reason) => return Err(Refused::new(work, reason)),
+        };
+        match waiter.map_or(Wait::Sleep, |waiter| waiter.wait_for(&entry)) {
+            Wait::Help => Ok(install_helping::<P, _, _>(entry, work)),
+            Wait::Sleep => Ok(install::<P, _, _>(entry, work)),
+            Wait::Never => {
+                entry.abandon();
+                Err(Refused::new(work, RefusedReason::WouldDeadlock))
+            }
         }
     }
 
@@ -184,7 +204,7 @@ impl<P: Platform> Workqueue<P> {
     /// time, and waits for all of them. Who is late is relieved by those who are done.
     ///
     /// # Errors
-    /// Hands `body` back, uncalled, if the queue is shut down.
+    /// Hands `body` back, uncalled, where [`install`](Self::install) would.
     ///
     /// # Panics
     /// With what the first call of `body` to panic threw. Other elements may be done or not.
@@ -207,7 +227,7 @@ impl<P: Platform> Workqueue<P> {
     /// finds time.
     ///
     /// # Errors
-    /// Hands `body` back, uncalled, if the queue is shut down.
+    /// Hands `body` back, uncalled, where [`install`](Self::install) would.
     ///
     /// # Panics
     /// With what the first call of `body` to panic threw. Other ranges may be done or not.
@@ -232,6 +252,11 @@ impl<P: Platform> Workqueue<P> {
             Target::Here => self.shared().enter_here(),
             target => self.shared().enter(target),
         }
+    }
+
+    /// The worker on this thread, if there is one, as one that waits for items of this queue.
+    pub(crate) fn waiter(&self) -> Option<Waiter> {
+        self.shared().waiter()
     }
 
     pub(crate) fn is_forked(&self) -> bool {
@@ -336,15 +361,13 @@ impl<P: Platform> Drop for Handle<P> {
         self.shared.thaw_for_good();
         Guests::leave(&self.shared);
         if !runs_item_of::<P>(|lane| self.shared.owns(lane)) {
-            self.shared.wait_empty(None).expect("a wait without a deadline does not time out");
+            self.shared.end();
             return;
         }
         // One of the queue's own items held the last handle, and cannot wait for itself.
         let shared = Arc::clone(&self.shared);
         let spec = ThreadSpec { name: "cs-reaper".to_owned(), ..ThreadSpec::default() };
-        let reap = move || {
-            shared.wait_empty(None).expect("a wait without a deadline does not time out");
-        };
+        let reap = move || shared.end();
         if let Err(error) = P::spawn(spec, Box::new(reap)) {
             tracing::error!(
                 queue = %self.shared.name(), %error,

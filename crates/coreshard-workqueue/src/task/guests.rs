@@ -1,5 +1,10 @@
-//! Tasks of a queue that exist: they may be woken, and sent to its lanes, when nobody holds the
-//! queue any more.
+//! Tasks of a queue that exist: they may be woken when nobody holds the queue any more, and look
+//! at it then.
+//!
+//! What they keep is the queue's memory, and nothing else. A task that waits for something may exist for
+//! ever; the workers go when the queue's last handle is dropped and its last item is over
+//! (`Shared::end`): a task that is woken later finds the queue closed, and is dropped by whoever wakes
+//! it.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;

@@ -1,0 +1,197 @@
+//! What a thread inherits from the one that makes it, and gets from the process instead.
+//!
+//! On Linux a new thread has its creator's CPUs, nice value, scheduling policy, signal mask and timer slack.
+//! Ours are made by whoever happens to need one: by a thread that builds a queue, by a worker, by the
+//! monitor; and they serve others than their creator. So they get what the *process* has, and that is
+//! what its main thread has: what it was started with (nice, chrt, taskset, systemd), and what it has set
+//! for itself. A program whose main thread blocks a signal before all, so that one thread may wait for it,
+//! finds that all of ours block it.
+//!
+//! As far as that is allowed: without a privilege (CAP_SYS_NICE, RLIMIT_NICE, RLIMIT_RTPRIO), nobody gets
+//! more of the CPU than he has. A thread made by one that is nicer than the process, or runs by a
+//! higher priority's leave, keeps what it cannot change.
+#![allow(unsafe_code)]
+
+use std::mem::MaybeUninit;
+use std::{fs, ptr};
+
+use coreshard_topology::CpuSet;
+
+use super::affinity::{affinity_of, set_affinity_of};
+use crate::ThreadId;
+
+/// The calling thread, for calls that take a thread.
+const CALLER: libc::pid_t = 0;
+
+/// What the process has.
+pub(super) struct Inherited {
+    cpus: Option<CpuSet>,
+    nice: Option<i32>,
+    policy: Option<(i32, i32)>,
+    blocked: Option<libc::sigset_t>,
+    timer_slack: Option<u64>,
+}
+
+impl Inherited {
+    /// Asked by the creator, before it makes a thread. What is not told stays as it is inherited.
+    pub(super) fn of_process() -> Self {
+        // SAFETY: plain system calls without arguments.
+        let (process, here) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
+        let is_main = i64::from(process) == here;
+        let policy = policy_of(process);
+        Self {
+            cpus: affinity_of(process).ok(),
+            nice: nice_of(process).map(|nice| match policy {
+                Some((policy, _)) if is_reset(policy) => nice.max(0),
+                _ => nice,
+            }),
+            policy: policy.map(|(policy, priority)| {
+                let plain = policy & !libc::SCHED_RESET_ON_FORK;
+                // A deadline is nothing that several threads could have.
+                let is_given =
+                    !is_reset(policy) || !matches!(plain, libc::SCHED_FIFO | libc::SCHED_RR);
+                if is_given && plain != SCHED_DEADLINE {
+                    (plain, priority)
+                } else {
+                    (libc::SCHED_OTHER, 0)
+                }
+            }),
+            blocked: if is_main { blocked_here() } else { blocked_by_main() },
+            timer_slack: if is_main { timer_slack() } else { timer_slack_of_main() },
+        }
+    }
+
+    /// Gives it to the calling thread, which is new. `sets_cpus` and `sets_nice` say that it will get
+    /// these from elsewhere.
+    pub(super) fn give(&self, sets_cpus: bool, sets_nice: bool) {
+        if let Some(blocked) = &self.blocked {
+            // SAFETY: the set is live; the old one is not asked for.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, blocked, ptr::null_mut()) };
+        }
+        if let Some(wanted) = self.policy
+            && policy_of(CALLER) != Some(wanted)
+        {
+            let (policy, priority) = wanted;
+            // SAFETY: the structure is plain integers, and live.
+            unsafe {
+                let mut param: libc::sched_param = std::mem::zeroed();
+                param.sched_priority = priority;
+                libc::sched_setscheduler(CALLER, policy, &raw const param);
+            }
+        }
+        if let Some(nice) = self.nice.filter(|_| !sets_nice)
+            && nice_of(CALLER) != Some(nice)
+        {
+            // SAFETY: plain integers.
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, CALLER as libc::id_t, nice) };
+        }
+        if let Some(cpus) = self.cpus.as_ref().filter(|_| !sets_cpus)
+            && affinity_of(CALLER).ok().as_ref() != Some(cpus)
+        {
+            // Refused, it keeps its creator's.
+            set_affinity_of(ThreadId(0), cpus.iter());
+        }
+        if let Some(slack) = self.timer_slack
+            && timer_slack() != Some(slack)
+        {
+            // SAFETY: plain integers.
+            unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack) };
+        }
+    }
+}
+
+/// Not in every libc.
+const SCHED_DEADLINE: i32 = 6;
+
+fn is_reset(policy: i32) -> bool {
+    policy & libc::SCHED_RESET_ON_FORK != 0
+}
+
+/// A thread's policy, with its flag, and its fixed priority.
+fn policy_of(thread: libc::pid_t) -> Option<(i32, i32)> {
+    let mut param = MaybeUninit::<libc::sched_param>::uninit();
+    // SAFETY: the structure is live; the kernel writes it where it answers 0.
+    unsafe {
+        let policy = libc::sched_getscheduler(thread);
+        (policy >= 0 && libc::sched_getparam(thread, param.as_mut_ptr()) == 0)
+            .then(|| (policy, param.assume_init().sched_priority))
+    }
+}
+
+/// A thread's nice value.
+pub(super) fn nice_of(thread: libc::pid_t) -> Option<i32> {
+    // SAFETY: plain integers. The raw call answers 20 − nice, so that no answer looks like an error.
+    let answer = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, thread) };
+    (answer > 0).then(|| 20 - answer as i32)
+}
+
+fn blocked_here() -> Option<libc::sigset_t> {
+    let mut blocked = MaybeUninit::uninit();
+    // SAFETY: no set is given, and the place for the answer is live; it is written where 0 is returned.
+    unsafe {
+        let rc = libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), blocked.as_mut_ptr());
+        (rc == 0).then(|| blocked.assume_init())
+    }
+}
+
+/// The first two real-time signals are the C library's own, which nobody but the library blocks: for a
+/// moment, with all others, while it makes a thread or a process.
+const LIBRARYS_OWN: u64 = 0b11 << 31;
+/// How often to look again then.
+const LOOKS: u32 = 100;
+
+/// What another thread blocks is told by the file system alone.
+fn blocked_by_main() -> Option<libc::sigset_t> {
+    for _ in 0..LOOKS {
+        let bits = blocked_in(&fs::read_to_string("/proc/self/status").ok()?)?;
+        if bits & LIBRARYS_OWN == 0 {
+            let mut blocked = MaybeUninit::uninit();
+            // SAFETY: the set is live, and `sigemptyset` makes it one; the numbers are signals'.
+            return unsafe {
+                libc::sigemptyset(blocked.as_mut_ptr());
+                for bit in (0..u64::BITS).filter(|bit| bits >> bit & 1 == 1) {
+                    libc::sigaddset(blocked.as_mut_ptr(), bit as i32 + 1);
+                }
+                Some(blocked.assume_init())
+            };
+        }
+        std::thread::yield_now();
+    }
+    None
+}
+
+fn blocked_in(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+fn timer_slack() -> Option<u64> {
+    // SAFETY: plain integers.
+    let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
+    u64::try_from(slack).ok()
+}
+
+/// Told to the privileged alone.
+fn timer_slack_of_main() -> Option<u64> {
+    fs::read_to_string("/proc/self/timerslack_ns").ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mask_is_read_from_the_status() {
+        let status = "Name:\tx\nSigPnd:\t0000000000000000\nSigBlk:\t0000000000010002\nSigIgn:\t0\n";
+        assert_eq!(blocked_in(status), Some(0x1_0002));
+        assert_eq!(blocked_in("Name:\tx\n"), None);
+        assert_eq!(blocked_in("SigBlk:\tx\n"), None);
+    }
+
+    #[test]
+    fn what_the_process_has_is_told() {
+        let process = Inherited::of_process();
+        assert!(process.cpus.is_some() && process.nice.is_some() && process.policy.is_some());
+        assert!(process.blocked.is_some());
+    }
+}

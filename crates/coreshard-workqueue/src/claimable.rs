@@ -1,0 +1,251 @@
+//! An item that whoever waits for it may run instead of a worker.
+//!
+//! What lies in the intake is a pointer to a shared cell that holds the closure. A worker that comes to
+//! it *claims* the closure and runs it; a waiter that comes first claims it, and runs it on its own
+//! thread. So a wait inside an item needs no other worker, where that item has not begun: any number of
+//! items may wait for one another without as many threads.
+//!
+//! The state, and who moves it on:
+//!
+//! | state | meaning | moved on by |
+//! |---|---|---|
+//! | `QUEUED` | nobody has begun | a worker to `WORKER`, the waiter to `WAITER` |
+//! | `WORKER` | a worker has it, or has had it | – |
+//! | `WAITER` | the waiter runs it; its place in the queue is still there | the waiter to `OVER`, a worker to `RELAYED` |
+//! | `OVER` | the waiter has run it; its place is still there | – (a worker counts it as over when it comes by) |
+//! | `RELAYED` | the waiter runs it; its place is gone, and one more is counted in for it | – (the waiter counts that as over) |
+//!
+//! So the lane counts the item as in flight until both have happened: the item is over, and its place in
+//! the intake is gone. Whoever comes second counts it, and the lane lives until then.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::time::Duration;
+
+use coreshard_platform::{AtomicInt, Platform, user};
+
+use crate::error::WouldDeadlock;
+use crate::pool::{Inside, Seat, inside, inside_item};
+use crate::queue::{Entry, Lane};
+
+const QUEUED: u32 = 0;
+const WORKER: u32 = 1;
+const WAITER: u32 = 2;
+const OVER: u32 = 3;
+const RELAYED: u32 = 4;
+
+/// How long a waiter whose stack is used up leaves an item that nobody has begun to others, before it
+/// looks whether there are any that go on.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(10);
+
+/// Who has an item, and where it was queued.
+///
+/// Its words name things by their addresses, which may be gone once the item is over: they are compared
+/// with those of what is here for certain (this worker's pool, the items that this thread is inside
+/// of), and are what they say if the item is found not to have begun after that.
+pub(crate) struct Claimable<P: Platform> {
+    state: P::AtomicU32,
+    door: u32,
+    /// Counted the item in; good while the item is not over.
+    lane: NonNull<Lane<P>>,
+    /// Whose workers may run it, see [`Seat::crew`].
+    crew: usize,
+    /// See [`Lane::queue_id`].
+    queue: u64,
+    /// It waits for a turn before it goes to its pool.
+    takes_turns: bool,
+    /// Nothing of its queue may go before anything else.
+    is_ordered: bool,
+}
+
+// SAFETY: a lane is shared between threads as it is; the rest is plain, or atomic.
+unsafe impl<P: Platform> Send for Claimable<P> {}
+// SAFETY: as above.
+unsafe impl<P: Platform> Sync for Claimable<P> {}
+
+/// A worker that is to wait for items of a queue, as it is until then.
+pub(crate) struct Waiter {
+    /// See [`Seat::crew`].
+    crew: usize,
+    /// Whether it is inside an item of that queue.
+    pub(crate) place: Inside,
+    /// That item has a turn, and there is no other one.
+    turn: Turn,
+    /// Nobody else does anything of that item meanwhile.
+    is_alone: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    None,
+    /// One of several.
+    One,
+    Only,
+}
+
+impl Waiter {
+    /// The worker on this thread, if there is one; it is to wait for items of the queue with this
+    /// [`Lane::queue_id`].
+    pub(crate) fn here<P: Platform>(queue: u64) -> Option<Self> {
+        let seat = Seat::<P>::here()?;
+        let mut turn = Turn::None;
+        let place = inside::<P>(|lane| {
+            let of_queue = lane.queue_id() == queue;
+            if of_queue {
+                turn = match (lane.takes_turns(), lane.has_only_turn()) {
+                    (false, _) => Turn::None,
+                    (true, false) => Turn::One,
+                    (true, true) => Turn::Only,
+                };
+            }
+            of_queue
+        });
+        let is_alone = place == Inside::Here && !seat.has_forked();
+        Some(Self { crew: seat.crew(), place, turn, is_alone })
+    }
+
+    /// How it may wait for an item that was counted in.
+    pub(crate) fn wait_for<P: Platform>(&self, entry: &Entry<'_, P>) -> Wait {
+        let (lane, _) = entry.place();
+        let takes_turns = if lane.takes_turns() { Some(lane.core.is_ordered) } else { None };
+        self.wait(lane.pool.crew(), takes_turns)
+    }
+
+    /// `takes_turns` says whether the item waits for its turn, and if so, whether nothing may go before
+    /// what came before it.
+    ///
+    /// Who has a turn and does nothing but wait lends it to what it waits for, so there are never more
+    /// inside than may be.
+    fn wait(&self, crew: usize, takes_turns: Option<bool>) -> Wait {
+        match takes_turns {
+            None if crew == self.crew => Wait::Help,
+            None => Wait::Sleep,
+            Some(_) if self.turn == Turn::None => Wait::Sleep,
+            Some(false) if crew == self.crew && self.is_alone => Wait::Help,
+            Some(is_ordered) if is_ordered || self.turn == Turn::Only => Wait::Never,
+            Some(_) => Wait::Sleep,
+        }
+    }
+}
+
+/// How a worker may wait for an item that nobody has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// It may run the item itself.
+    Help,
+    /// Others have to.
+    Sleep,
+    /// It could never end: the item is behind one that this worker is inside of.
+    Never,
+}
+
+impl<P: Platform> Claimable<P> {
+    /// For the item that was counted in, and is sent next.
+    pub(crate) fn new(entry: &Entry<'_, P>) -> Self {
+        let (lane, door) = entry.place();
+        Self {
+            state: P::AtomicU32::new(QUEUED),
+            door: door as u32,
+            lane: NonNull::from(lane),
+            crew: lane.pool.crew(),
+            queue: lane.queue_id(),
+            takes_turns: lane.takes_turns(),
+            is_ordered: lane.core.is_ordered,
+        }
+    }
+
+    /// True if only another item's waiter can run it, while that one waits.
+    pub(crate) fn needs_lent_turn(&self) -> bool {
+        self.takes_turns
+    }
+
+    /// True if nobody has it.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.state.load(Relaxed) == QUEUED
+    }
+
+    /// How this thread may wait for it.
+    pub(crate) fn wait(&self) -> Wait {
+        if !self.is_queued() {
+            return Wait::Sleep;
+        }
+        let Some(waiter) = Waiter::here::<P>(self.queue) else { return Wait::Sleep };
+        let wait = waiter.wait(self.crew, self.takes_turns.then_some(self.is_ordered));
+        // If it has not begun by now, the addresses have been right.
+        if self.is_queued() { wait } else { Wait::Sleep }
+    }
+
+    /// What [`Wait::Never`] is, in words. The caller is inside an item of the queue.
+    pub(crate) fn deadlock(&self) -> WouldDeadlock {
+        let mut name = String::new();
+        inside::<P>(|lane| {
+            let of_queue = lane.queue_id() == self.queue;
+            if of_queue {
+                name.clone_from(&lane.core.name);
+            }
+            of_queue
+        });
+        WouldDeadlock::behind(name)
+    }
+
+    /// A worker has come to the item's place. True if it is to run it.
+    pub(crate) fn begin(&self) -> bool {
+        // Relaxed: what the item holds came with the item.
+        let claimed = self.state.compare_exchange(QUEUED, WORKER, Relaxed, Acquire);
+        if let Err(state) = claimed {
+            self.pass(state);
+        }
+        claimed.is_ok()
+    }
+
+    /// A worker has come to the place of what the waiter runs, or has run.
+    #[cold]
+    fn pass(&self, state: u32) {
+        if state == OVER {
+            return;
+        }
+        // SAFETY: this place is not counted as over before the worker has returned.
+        let lane = unsafe { self.lane.as_ref() };
+        lane.count_relayed(self.door as usize);
+        // Release: whoever counts it as over has seen it counted in. Acquire, where it is over: what
+        // the waiter did comes before what this worker counts.
+        if self.state.compare_exchange(WAITER, RELAYED, AcqRel, Acquire).is_err() {
+            lane.take_relayed_back(self.door as usize);
+        }
+    }
+
+    /// The waiter takes it. True if nobody has begun it: the caller calls [`Self::run`].
+    pub(crate) fn claim(&self) -> bool {
+        // Relaxed: what the item holds came with the handle.
+        self.state.compare_exchange(QUEUED, WAITER, Relaxed, Relaxed).is_ok()
+    }
+
+    /// After [`Self::claim`], on a worker: runs `work`, as the item.
+    pub(crate) fn run(&self, work: impl FnOnce()) {
+        let Some(seat) = Seat::<P>::here() else { unreachable!("a worker has claimed it") };
+        seat.begin_inside();
+        let lane = self.lane.as_ptr();
+        if let Err(thrown) = user::call(|| inside_item::<P, _>(lane, work)) {
+            // SAFETY: the lane lives until the item is over and its place is gone.
+            unsafe { &*lane }.on_panic(thrown);
+        }
+        if self.end() {
+            seat.pool().event.notify();
+        }
+    }
+
+    /// What the waiter runs is over. True if somebody waits to hear of it.
+    fn end(&self) -> bool {
+        // Release: whoever finds it over sees what it did. Acquire: the place that was counted in.
+        self.state.swap(OVER, AcqRel) == RELAYED
+            // SAFETY: what was counted in for it keeps the lane until here.
+            && unsafe { Lane::finish(self.lane.as_ptr(), 1) }
+    }
+
+    /// As [`Self::end`], for models.
+    #[cfg(all(test, loom))]
+    pub(crate) fn end_in_model(&self) {
+        self.end();
+    }
+}

@@ -1,0 +1,177 @@
+//! When worker threads go: with the last handle of the last queue that they serve, all at once.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::task::{Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use coreshard_platform::{Host, affinity};
+use coreshard_topology::{Scope, Topology};
+use coreshard_workqueue::{Hooks, Runtime, Workqueue};
+use futures_lite::future::block_on;
+
+/// Longer than any test needs; only a failure takes so long.
+const NEVER: Duration = Duration::from_secs(60);
+
+fn machine(synthetic: &str) -> Runtime<Host> {
+    let topology = Topology::from_synthetic(synthetic).unwrap();
+    Runtime::builder(topology).laid_over(affinity().unwrap()).build().unwrap()
+}
+
+/// Runs `test` on a thread of its own; panics where that does not end.
+fn within(time: Duration, test: impl FnOnce() + Send + 'static) {
+    let (tell, told) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        test();
+        tell.send(()).unwrap();
+    });
+    match told.recv_timeout(time) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        _ => thread.join().unwrap(),
+    }
+}
+
+/// Counts workers that have begun and not yet gone.
+fn counted(runtime: &Runtime<Host>, scope: Scope) -> (Workqueue<Host>, Arc<AtomicUsize>) {
+    let there = Arc::new(AtomicUsize::new(0));
+    let (come, go) = (Arc::clone(&there), Arc::clone(&there));
+    let hooks = Hooks::new()
+        .on_start(move |_| {
+            come.fetch_add(1, SeqCst);
+        })
+        .on_stop(move |_| {
+            go.fetch_sub(1, SeqCst);
+        });
+    (runtime.workqueue().scope(scope).hooks(hooks).build().unwrap(), there)
+}
+
+#[test]
+fn a_waker_of_an_ended_task_keeps_no_worker() {
+    let runtime = machine("package:1 l3:2 core:2 pu:1");
+    let (queue, there) = counted(&runtime, Scope::Cache);
+    let kept: Arc<Mutex<Option<Waker>>> = Arc::default();
+    let keeps = Arc::clone(&kept);
+    let mut polled = false;
+    let task = queue
+        .spawn(poll_fn(move |context| {
+            *keeps.lock().unwrap() = Some(context.waker().clone());
+            if std::mem::replace(&mut polled, true) {
+                return Poll::Ready(5);
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }))
+        .unwrap();
+    assert_eq!(block_on(task), 5);
+    drop(queue);
+    assert_eq!(there.load(SeqCst), 0, "the workers go with the queue's last handle");
+    let waker = kept.lock().unwrap().take().unwrap();
+    waker.wake_by_ref();
+    drop(waker);
+}
+
+#[test]
+fn the_handle_of_an_ended_task_keeps_no_worker_but_its_result() {
+    let runtime = machine("package:1 l3:2 core:2 pu:1");
+    let (queue, there) = counted(&runtime, Scope::Cache);
+    let task = queue.spawn(async { "kept" }).unwrap();
+    let started = Instant::now();
+    while !task.is_finished() {
+        assert!(started.elapsed() < NEVER, "the future ends");
+        thread::yield_now();
+    }
+    drop(queue);
+    assert_eq!(there.load(SeqCst), 0);
+    assert_eq!(block_on(task), "kept");
+}
+
+/// It will never be polled again: when it is woken, it is dropped by whoever wakes it.
+#[test]
+fn a_task_that_waits_keeps_no_worker_of_a_queue_that_is_gone() {
+    let runtime = machine("package:1 l3:2 core:2 pu:1");
+    let (queue, there) = counted(&runtime, Scope::Cache);
+    let kept: Arc<Mutex<Option<Waker>>> = Arc::default();
+    let keeps = Arc::clone(&kept);
+    let cargo = Arc::new(());
+    let mine = Arc::clone(&cargo);
+    let task = queue
+        .spawn(poll_fn(move |context| {
+            let _ = &mine;
+            *keeps.lock().unwrap() = Some(context.waker().clone());
+            Poll::<()>::Pending
+        }))
+        .unwrap();
+    task.detach();
+    queue.drain().unwrap();
+    drop(queue);
+    assert_eq!(there.load(SeqCst), 0);
+    // The runtime, with the queue's memory still there, goes on.
+    assert!(runtime.stats().pools.iter().all(|pool| pool.workers == 0));
+    runtime.set_usable(runtime.usable()).unwrap();
+    let waker = kept.lock().unwrap().take().unwrap();
+    waker.wake();
+    assert_eq!(Arc::strong_count(&cargo), 1, "woken, it is dropped");
+}
+
+/// The CPUs change while the memory of a queue that is gone is still there.
+#[test]
+fn a_queue_that_is_gone_does_not_follow_the_cpus() {
+    let runtime = machine("package:1 l3:2 core:2 pu:1");
+    let (queue, there) = counted(&runtime, Scope::Cache);
+    let task = queue.spawn(async { 1 }).unwrap();
+    queue.drain().unwrap();
+    drop(queue);
+    let some = runtime.usable().iter().take(2).collect();
+    runtime.set_usable(some).unwrap();
+    assert_eq!(there.load(SeqCst), 0);
+    assert_eq!(block_on(task), 1);
+}
+
+#[test]
+fn an_item_that_drops_the_last_handle_leaves_no_worker() {
+    let runtime = machine("package:1 l3:2 core:2 pu:1");
+    let (queue, there) = counted(&runtime, Scope::Cache);
+    let inner = queue.clone();
+    let (go, gone) = mpsc::channel::<()>();
+    queue
+        .queue(move || {
+            gone.recv().unwrap();
+            drop(inner);
+        })
+        .unwrap();
+    let task = queue.spawn(async { 1 }).unwrap();
+    drop(queue);
+    go.send(()).unwrap();
+    let started = Instant::now();
+    while there.load(SeqCst) > 0 {
+        assert!(started.elapsed() < NEVER, "the workers go");
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(block_on(task), 1);
+}
+
+/// All workers of a set are told to go before one is waited for: their hooks may need one another.
+#[test]
+fn pools_stop_together() {
+    within(NEVER, || {
+        const POOLS: usize = 16;
+        let runtime = machine("package:1 l3:1 core:16 pu:1");
+        let met = Arc::new((Mutex::new(0), Condvar::new()));
+        let meet = Arc::clone(&met);
+        let hooks = Hooks::new().on_stop(move |_| {
+            let (count, more) = &*meet;
+            let mut count = count.lock().unwrap();
+            *count += 1;
+            more.notify_all();
+            while *count < POOLS {
+                count = more.wait(count).unwrap();
+            }
+        });
+        let queue = runtime.workqueue().scope(Scope::Cpu).hooks(hooks).build().unwrap();
+        assert_eq!(queue.stats().pools.len(), POOLS);
+        drop(queue);
+        assert!(*met.0.lock().unwrap() >= POOLS);
+    });
+}

@@ -1,0 +1,392 @@
+//! Who waits inside an item, and for what: such a wait ends, or is an error. The table of all waits
+//! is in `src/queue/README.md`.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use coreshard_platform::{Host, affinity};
+use coreshard_topology::{Scope, Topology};
+use coreshard_workqueue::{
+    Builder, Intake, JoinHandle, RefusedReason, Runtime, Workqueue, WouldDeadlock, blocking, join,
+};
+
+/// Longer than any test needs; only a failure takes so long.
+const NEVER: Duration = Duration::from_secs(60);
+
+/// Workers that a pool may have, in these tests: so few that waits which do not help stand still.
+const FEW: usize = 4;
+
+fn machine(synthetic: &str, workers_per_pool: usize) -> Runtime<Host> {
+    let topology = Topology::from_synthetic(synthetic).unwrap();
+    let builder = Runtime::builder(topology).laid_over(affinity().unwrap());
+    builder.max_workers_per_pool(workers_per_pool).build().unwrap()
+}
+
+/// One pool of two CPUs.
+fn small(workers_per_pool: usize) -> Runtime<Host> {
+    machine("package:1 l3:1 core:2 pu:1", workers_per_pool)
+}
+
+/// Runs `test` on a thread of its own; panics where that does not end.
+fn ends(test: impl FnOnce() + Send + 'static) {
+    let (tell, told) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        test();
+        tell.send(()).unwrap();
+    });
+    match told.recv_timeout(NEVER) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        _ => thread.join().unwrap(),
+    }
+}
+
+/// On both rungs of the intake, with few workers and with as many as a pool may have at most.
+fn on_all_rungs(test: impl Fn(&dyn Fn() -> Builder<'static, Host>) + Send + Sync + 'static) {
+    ends(move || {
+        for intake in Intake::ALL {
+            for workers in [1, FEW, 512] {
+                let runtime: &'static _ = Box::leak(Box::new(small(workers)));
+                test(&|| runtime.workqueue().scope(Scope::System).intake(intake));
+            }
+        }
+    });
+}
+
+fn nest(queue: &Workqueue<Host>, depth: u32, width: u32, leaves: &AtomicUsize) {
+    if depth == 0 {
+        leaves.fetch_add(1, SeqCst);
+        return;
+    }
+    queue.scope(|scope| {
+        for _ in 0..width {
+            scope.queue(|| nest(queue, depth - 1, width, leaves)).unwrap();
+        }
+    });
+}
+
+#[test]
+fn scopes_nest_twelve_deep() {
+    on_all_rungs(|builder| {
+        let queue = builder().build().unwrap();
+        let leaves = AtomicUsize::new(0);
+        for _ in 0..20 {
+            nest(&queue, 12, 1, &leaves);
+        }
+        nest(&queue, 12, 2, &leaves);
+        nest(&queue, 6, 4, &leaves);
+        assert_eq!(leaves.load(SeqCst), 20 + 4_096 + 4_096);
+    });
+}
+
+#[test]
+fn scopes_nest_six_hundred_deep() {
+    on_all_rungs(|builder| {
+        let queue = builder().build().unwrap();
+        let leaves = AtomicUsize::new(0);
+        nest(&queue, 600, 1, &leaves);
+        assert_eq!(leaves.load(SeqCst), 1);
+    });
+}
+
+/// The number of items below this one, each of which waits for the next.
+fn chain(queue: &Workqueue<Host>, length: usize) -> usize {
+    if length == 0 {
+        return 0;
+    }
+    let next = queue.clone();
+    queue.submit(move || chain(&next, length - 1)).unwrap().join().unwrap() + 1
+}
+
+#[test]
+fn a_chain_of_six_hundred_items_that_wait_ends() {
+    on_all_rungs(|builder| {
+        assert_eq!(chain(&builder().build().unwrap(), 600), 600);
+        assert_eq!(chain(&builder().max_active(1).build().unwrap(), 600), 600);
+        assert_eq!(chain(&builder().max_active_by_node(2).build().unwrap(), 600), 600);
+    });
+}
+
+#[test]
+fn a_chain_of_installs_between_two_queues_ends() {
+    fn ping(one: &Workqueue<Host>, other: &Workqueue<Host>, length: usize) -> usize {
+        if length == 0 { 0 } else { one.install(|| ping(other, one, length - 1)).unwrap() + 1 }
+    }
+    on_all_rungs(|builder| {
+        let (one, other) = (builder().build().unwrap(), builder().build().unwrap());
+        assert_eq!(ping(&one, &other, 600), 600);
+    });
+}
+
+/// Items that another thread has brought, and whose handles an item waits for.
+#[test]
+fn an_item_may_wait_for_items_behind_it() {
+    on_all_rungs(|builder| {
+        let queue = builder().build().unwrap();
+        let (give, given) = mpsc::channel();
+        let first = queue.submit(move || {
+            let handles: Vec<_> = blocking::<Host, _>(|| given.recv().unwrap());
+            handles
+                .into_iter()
+                .map(|handle: JoinHandle<Host, usize>| handle.join().unwrap())
+                .sum::<usize>()
+        });
+        let handles: Vec<_> = (0..1_000).map(|at| queue.submit(move || at).unwrap()).collect();
+        give.send(handles).unwrap();
+        assert_eq!(first.unwrap().join().unwrap(), 499_500);
+    });
+}
+
+/// A place in a scope that is opened while its caller sleeps is taken by somebody, too.
+#[test]
+fn a_scope_whose_items_bring_more_ends() {
+    on_all_rungs(|builder| {
+        let queue = builder().build().unwrap();
+        for round in 0..50 {
+            let ran = AtomicUsize::new(0);
+            queue
+                .install(|| {
+                    queue.scope(|scope| {
+                        for _ in 0..4 {
+                            let (ran, queue) = (&ran, &queue);
+                            scope
+                                .queue(move || {
+                                    for _ in 0..8 {
+                                        let more = move || nest(queue, 2, 2, ran);
+                                        scope.queue(more).unwrap();
+                                    }
+                                    if round % 2 == 0 {
+                                        thread::yield_now();
+                                    }
+                                })
+                                .unwrap();
+                        }
+                    });
+                })
+                .unwrap();
+            assert_eq!(ran.load(SeqCst), 4 * 8 * 4);
+        }
+    });
+}
+
+/// Whose limit they are under, waits inside its items lend their turn to what they wait for.
+#[test]
+fn a_queue_full_of_items_that_wait_for_further_ones_goes_on() {
+    on_all_rungs(|builder| {
+        for limit in [1, 2, 3] {
+            let queue = builder().max_active(limit).build().unwrap();
+            let inside = Arc::new(AtomicUsize::new(0));
+            let leaves = Arc::new(AtomicUsize::new(0));
+            let handles: Vec<_> = (0..20)
+                .map(|_| {
+                    let (queue, leaves) = (queue.clone(), Arc::clone(&leaves));
+                    let inside = Arc::clone(&inside);
+                    let outer = queue.clone();
+                    let submitted = outer.submit(move || {
+                        let leaf = move || {
+                            let now = inside.fetch_add(1, SeqCst) + 1;
+                            thread::yield_now();
+                            inside.fetch_sub(1, SeqCst);
+                            now
+                        };
+                        nest(&queue, 2, 2, &leaves);
+                        queue.submit(leaf).unwrap().join().unwrap()
+                    });
+                    submitted.unwrap()
+                })
+                .collect();
+            for handle in handles {
+                assert!(handle.join().unwrap() <= limit, "the limit holds for those inside");
+            }
+            assert_eq!(leaves.load(SeqCst), 20 * 4);
+            queue.drain().unwrap();
+            let stats = queue.stats();
+            assert_eq!((stats.active, stats.waiting, stats.in_flight()), (0, 0, 0));
+        }
+    });
+}
+
+#[test]
+fn a_scope_inside_an_item_of_its_own_ordered_queue_is_refused() {
+    on_all_rungs(|builder| {
+        let queue = builder().ordered().build().unwrap();
+        let inner = queue.clone();
+        let ran = queue.submit(move || {
+            let mut here = Vec::new();
+            let text = String::from("back");
+            inner.scope(|scope| {
+                let refused = scope.queue(|| here.push(text.as_str())).unwrap_err();
+                assert_eq!(refused.reason(), RefusedReason::WouldDeadlock);
+                assert!(refused.to_string().contains("one at a time"), "{refused}");
+                refused.into_inner()();
+            });
+            here.join("")
+        });
+        assert_eq!(ran.unwrap().join().unwrap(), "back");
+        // From elsewhere it is a scope like any other.
+        let sum = AtomicUsize::new(0);
+        queue.scope(|scope| {
+            for at in 0..10 {
+                let sum = &sum;
+                scope
+                    .queue(move || {
+                        sum.fetch_add(at, SeqCst);
+                    })
+                    .unwrap();
+            }
+        });
+        assert_eq!(sum.load(SeqCst), 45);
+        queue.drain().unwrap();
+        assert_eq!(queue.stats().in_flight(), 0);
+    });
+}
+
+#[test]
+fn a_wait_for_an_item_behind_the_caller_in_an_ordered_queue_is_an_error() {
+    on_all_rungs(|builder| {
+        let queue = builder().name("in order").ordered().build().unwrap();
+        let inner = queue.clone();
+        let ran = Arc::new(AtomicUsize::new(0));
+        let runs = Arc::clone(&ran);
+        let outer = queue.submit(move || {
+            let behind = inner.submit(move || runs.fetch_add(1, SeqCst)).unwrap();
+            let error = behind.join().unwrap_err();
+            let text = error.to_string();
+            let deadlock = *error.into_payload().downcast::<WouldDeadlock>().unwrap();
+            assert!(!deadlock.is_forked());
+            (text, deadlock.to_string())
+        });
+        for text in <[String; 2]>::from(outer.unwrap().join().unwrap()) {
+            assert!(text.contains("\"in order\"") && text.contains("waits for"), "{text}");
+        }
+        queue.drain().unwrap();
+        assert_eq!(ran.load(SeqCst), 1, "it runs all the same, when its turn comes");
+    });
+}
+
+/// The half of an item that another worker runs has no turn of its own to lend.
+#[test]
+fn a_forked_half_that_waits_behind_its_own_item_is_an_error() {
+    on_all_rungs(|builder| {
+        let queue = builder().max_active(1).build().unwrap();
+        let inner = queue.clone();
+        let outer = queue.submit(move || {
+            let wait = || inner.submit(|| 1).unwrap().join().map_err(|panic| panic.to_string());
+            join::<Host, _, _>(wait, wait)
+        });
+        let (one, other) = outer.unwrap().join().unwrap();
+        for outcome in [one, other] {
+            assert!(outcome.as_ref().is_ok_and(|one| *one == 1) || outcome.is_err(), "{outcome:?}");
+        }
+        queue.drain().unwrap();
+        assert_eq!(queue.stats().run, 3);
+    });
+}
+
+/// An item that whoever waits for it runs is an item of its queue all the same.
+#[test]
+fn an_item_that_its_waiter_runs_counts_until_it_is_over() {
+    on_all_rungs(|builder| {
+        let (outer, queue) = (builder().build().unwrap(), builder().build().unwrap());
+        for _ in 0..50 {
+            let over = Arc::new(AtomicUsize::new(0));
+            let begun = Arc::new(Barrier::new(2));
+            let inside = queue.clone();
+            let (tells, meets) = (Arc::clone(&over), Arc::clone(&begun));
+            let handle = outer.submit(move || {
+                let queue = inside.clone();
+                let item = inside.submit(move || {
+                    let error = queue.flush().unwrap_err().to_string();
+                    assert!(error.contains("one of its own items"), "{error}");
+                    assert!(queue.drain().is_err());
+                    blocking::<Host, _>(|| meets.wait());
+                    thread::sleep(Duration::from_millis(1));
+                    tells.fetch_add(1, SeqCst);
+                });
+                item.unwrap().join().unwrap();
+            });
+            begun.wait();
+            queue.drain().unwrap();
+            assert_eq!(over.load(SeqCst), 1, "drained means over");
+            handle.unwrap().join().unwrap();
+            let stats = queue.stats();
+            assert_eq!(stats.queued, stats.run);
+        }
+        assert_eq!(queue.stats().run, 50, "each is counted once");
+    });
+}
+
+/// What panics in an item that its waiter runs arrives where it does otherwise.
+#[test]
+fn a_panic_of_an_item_that_its_waiter_runs_arrives() {
+    on_all_rungs(|builder| {
+        let handled = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&handled);
+        let queue = builder()
+            .panic_handler(move |payload| {
+                log.lock().unwrap().push(*payload.downcast::<&str>().unwrap());
+            })
+            .build()
+            .unwrap();
+        let inner = queue.clone();
+        let message = queue.submit(move || {
+            let throw = || -> () { std::panic::resume_unwind(Box::new("thrown")) };
+            let error = inner.submit(throw).unwrap().join().unwrap_err();
+            assert_eq!(error.message(), "thrown");
+            inner.scope(|scope| scope.queue(throw).unwrap());
+        });
+        assert_eq!(message.unwrap().join().unwrap_err().message(), "thrown");
+        assert!(handled.lock().unwrap().is_empty());
+    });
+}
+
+/// Everything at once, with few workers: each item runs once, and nothing stands still.
+#[test]
+fn items_that_wait_for_one_another_on_all_queues_run_once() {
+    ends(|| {
+        let runtime = machine("package:1 l3:2 core:2 pu:1", FEW);
+        let build = || runtime.workqueue().scope(Scope::Cache);
+        let queues: Arc<[Workqueue<Host>]> = Arc::new([
+            build().build().unwrap(),
+            build().build().unwrap(),
+            build().intake(Intake::Locked).build().unwrap(),
+        ]);
+        let ran = Arc::new(AtomicUsize::new(0));
+        fn grow(
+            queues: &Arc<[Workqueue<Host>]>,
+            which: usize,
+            depth: usize,
+            ran: &Arc<AtomicUsize>,
+        ) {
+            ran.fetch_add(1, SeqCst);
+            if depth == 0 {
+                return;
+            }
+            let queue = &queues[which];
+            let mine = (Arc::clone(queues), Arc::clone(ran));
+            let one = queue.submit(move || grow(&mine.0, which, depth - 1, &mine.1)).unwrap();
+            queue.scope(|scope| {
+                scope.queue(|| grow(queues, which, depth - 1, ran)).unwrap();
+            });
+            // The first two share their pools.
+            if which < 2 {
+                let sibling = 1 - which;
+                queues[sibling].install(|| grow(queues, sibling, depth - 1, ran)).unwrap();
+            }
+            one.join().unwrap();
+        }
+        for which in 0..3 {
+            ran.store(0, SeqCst);
+            let mine = (Arc::clone(&queues), Arc::clone(&ran));
+            queues[which].submit(move || grow(&mine.0, which, 6, &mine.1)).unwrap().join().unwrap();
+            let children: usize = if which < 2 { 3 } else { 2 };
+            let expected: usize = (0..=6).map(|level| children.pow(level)).sum();
+            assert_eq!(ran.load(SeqCst), expected);
+        }
+        for queue in &*queues {
+            queue.drain().unwrap();
+            assert_eq!(queue.stats().in_flight(), 0);
+        }
+    });
+}
