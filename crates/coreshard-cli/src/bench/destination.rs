@@ -127,7 +127,9 @@ fn place(path: &Path) -> anyhow::Result<Place> {
             return stream(path).map(Place::Stream);
         }
     }
-    let name = path.file_name().ok_or_else(|| anyhow!("it names no file"))?.to_owned();
+    let is_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let name = path.file_name().filter(|_| !is_folder);
+    let name = name.ok_or_else(|| anyhow!("it names no file"))?.to_owned();
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -361,6 +363,7 @@ mod tests {
         assert!(error(folder.path()).contains("it is a folder"));
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         assert!(error(&pipe).contains("a pipe that nobody reads"));
+        assert!(error(&folder.path().join("new/")).contains("it names no file"));
         assert!(error(Path::new("/dev/shm/../new-report")).contains("of the system's"));
         assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
         assert!(!folder.path().join("nowhere").exists());
