@@ -12,8 +12,11 @@ use std::path::{Component, Path};
 
 use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology, Usable, input};
 
+/// Takes any bytes.
+pub type Target = fn(&[u8]);
+
 /// All of them but the canary, by name.
-pub const TARGETS: [(&str, fn(&[u8])); 10] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("cpu_list", cpu_list),
     ("cpu_mask", cpu_mask),
     ("synthetic", synthetic),
