@@ -138,7 +138,9 @@ fn cannot(path: &Path) -> String {
 
 /// A path's folder, without links, and its name there.
 fn resolved(path: &Path) -> anyhow::Result<(PathBuf, OsString)> {
-    let name = path.file_name().ok_or_else(|| anyhow!("it names no file"))?.to_owned();
+    let is_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let name = path.file_name().filter(|_| !is_folder);
+    let name = name.ok_or_else(|| anyhow!("it names no file"))?.to_owned();
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -159,10 +161,9 @@ fn place(path: &Path) -> anyhow::Result<Place> {
     // What a link to a device or a pipe leads to, such as /dev/stdout, is meant.
     let behind =
         found.as_ref().filter(|found| found.is_symlink()).and_then(|_| fs::metadata(path).ok());
-    if let Some(kind) = behind.as_ref().or(found.as_ref()).map(Metadata::file_type) {
-        if kind.is_char_device() || kind.is_fifo() {
-            return stream(path).map(Place::Stream);
-        }
+    let kind = behind.as_ref().or(found.as_ref()).map(Metadata::file_type);
+    if kind.is_some_and(|kind| kind.is_char_device() || kind.is_fifo()) {
+        return stream(path).map(Place::Stream);
     }
     let (folder, name) = resolved(path)?;
     if ["/dev", "/proc", "/sys"].iter().any(|own| folder.starts_with(own)) {
@@ -376,7 +377,7 @@ mod tests {
         ] {
             let mut bytes = report.as_bytes().to_vec();
             mark(&mut bytes);
-            assert_eq!(String::from_utf8(bytes).unwrap(), marked.replace("\n    \"g", "\n    \"g"));
+            assert_eq!(String::from_utf8(bytes).unwrap(), marked);
         }
     }
 
@@ -393,6 +394,7 @@ mod tests {
         assert!(error(folder.path()).contains("it is a folder"));
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         assert!(error(&pipe).contains("a pipe that nobody reads"));
+        assert!(error(&folder.path().join("new/")).contains("it names no file"));
         assert!(error(Path::new("/dev/shm/../new-report")).contains("of the system's"));
         assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
         assert!(!folder.path().join("nowhere").exists());

@@ -134,7 +134,7 @@ mod tests {
     fn a_runtime_folder_that_is_not_absolute_or_not_there_is_passed_over() {
         let folders = |given: &str| folders_of(4_294_967_000, Some(given.into()));
         let last = PathBuf::from("/tmp/coreshard-4294967000");
-        assert_eq!(folders("relative"), [last.clone()]);
+        assert_eq!(folders("relative"), std::slice::from_ref(&last));
         assert_eq!(folders("/tmp"), [PathBuf::from("/tmp/coreshard"), last]);
     }
 }
