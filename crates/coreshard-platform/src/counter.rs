@@ -1,6 +1,6 @@
 //! A counter that CPUs add to without sharing a line.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::{AtomicInt, Padded, Platform};
 
@@ -27,6 +27,23 @@ impl<P: Platform> PerCpuCounter<P> {
     pub fn add(&self, n: u64) {
         let slot = P::current_cpu().index() % self.slots.len();
         self.slots[slot].fetch_add(n, Relaxed);
+    }
+
+    /// Adds `n`, and hands over what the caller did before to whoever sees it in
+    /// [`sum_acquired`](Self::sum_acquired).
+    #[inline]
+    pub fn add_released(&self, n: u64) {
+        let slot = P::current_cpu().index() % self.slots.len();
+        // Release pairs with the Acquire of `sum_acquired`. Later additions to the slot, relaxed ones
+        // too, go on from this one (a release sequence), so they hand it over as well.
+        self.slots[slot].fetch_add(n, Release);
+    }
+
+    /// The sum of all additions; what was done before those that were made by
+    /// [`add_released`](Self::add_released) is seen with it.
+    pub fn sum_acquired(&self) -> u64 {
+        // Acquire pairs with the Release of `add_released`.
+        self.slots.iter().fold(0, |sum, slot| sum.wrapping_add(slot.load(Acquire)))
     }
 
     /// The sum of all additions, wrapping at 2⁶⁴. Reads one line a CPU.

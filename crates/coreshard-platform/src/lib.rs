@@ -13,14 +13,20 @@
 //!    then parks), [`Parker`] (one permit per thread), [`PerCpuCounter`] (no shared line on write,
 //!    exact sum on read), [`Padded`] (a value on lines of its own).
 //! 3. [`user`]: how users' code is called, in front of a net that catches its panics.
-//! 4. [`Host`]: this machine, on Linux.
+//! 4. [`Host`]: this machine, on Linux. With the feature `faulty`, `Faulty`: this machine, where starts of
+//!    threads fail as a test says.
 //!
 //! Most of Coreshard's unsafe code is in this crate, and each block says why it is sound.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("Coreshard runs on Linux alone: it is built on futexes, sched_setaffinity and /sys");
 
 mod atomic;
 mod bytes;
 mod cell;
 mod counter;
+#[cfg(feature = "faulty")]
+mod faulty;
 mod host;
 mod lock;
 #[cfg(loom)]
@@ -37,9 +43,11 @@ pub use atomic::{AtomicInt, AtomicPointer};
 pub use bytes::ByteAtomics;
 pub use cell::{DataCell, HostCell};
 pub use counter::PerCpuCounter;
+#[cfg(feature = "faulty")]
+pub use faulty::{Faults, Faulty, Start};
 pub use host::{
     AffinityError, CpuClock, Host, HostThread, NodeMemory, NodeMemoryError, Placement,
-    ReleaseMemory, SpawnError, affinity, set_affinity, thread_cpu_time,
+    ReleaseMemory, SpawnError, affinity, is_privileged, set_affinity, thread_cpu_time,
 };
 pub use lock::{Lock, LockGuard};
 #[cfg(loom)]

@@ -2,6 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -46,7 +47,7 @@ impl<P: Platform, T> Lock<P, T> {
         }
         // What the last holder wrote comes over with the lock.
         P::touch_write(self.data.get());
-        LockGuard { lock: self }
+        LockGuard { lock: self, _lends: PhantomData }
     }
 
     /// Names the fields of the lock's word and of its data, where they have come to their final
@@ -65,7 +66,7 @@ impl<P: Platform, T> Lock<P, T> {
         self.word
             .compare_exchange(FREE, HELD, Acquire, Relaxed)
             .is_ok()
-            .then(|| LockGuard { lock: self })
+            .then(|| LockGuard { lock: self, _lends: PhantomData })
     }
 
     /// The data, without locking: the borrow proves that nobody else is here.
@@ -105,9 +106,24 @@ impl<P: Platform, T: fmt::Debug> fmt::Debug for Lock<P, T> {
     }
 }
 
-/// Proof that its thread holds the lock; gives it back when dropped.
+/// Proof that the lock is held; gives it back when dropped, on whatever thread.
+///
+/// It is shared among threads only where `T` may be, though the lock itself is for any `T: Send`:
+///
+/// ```compile_fail
+/// use coreshard_platform::{Host, Lock};
+///
+/// let lock = Lock::<Host, _>::new(std::cell::Cell::new(0));
+/// let guard = lock.lock();
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| guard.set(1)); // Two threads in one `Cell`.
+///     guard.set(2);
+/// });
+/// ```
 pub struct LockGuard<'lock, P: Platform, T> {
     lock: &'lock Lock<P, T>,
+    /// A guard is an exclusive borrow of the data, for the compiler too.
+    _lends: PhantomData<&'lock mut T>,
 }
 
 impl<P: Platform, T> Deref for LockGuard<'_, P, T> {

@@ -153,7 +153,8 @@ loom::lazy_static! {
 }
 
 loom::thread_local! {
-    static WORKER: std::cell::Cell<*mut ()> = std::cell::Cell::new(std::ptr::null_mut());
+    static LOCALS: std::cell::Cell<[*mut (); LocalKey::COUNT]> =
+        std::cell::Cell::new([std::ptr::null_mut(); LocalKey::COUNT]);
 }
 
 impl Platform for Loom {
@@ -222,15 +223,15 @@ impl Platform for Loom {
     }
 
     fn local(key: LocalKey) -> *mut () {
-        match key {
-            LocalKey::Worker => WORKER.with(std::cell::Cell::get),
-        }
+        LOCALS.with(std::cell::Cell::get)[key as usize]
     }
 
     fn set_local(key: LocalKey, value: *mut ()) {
-        match key {
-            LocalKey::Worker => WORKER.with(|slot| slot.set(value)),
-        }
+        LOCALS.with(|slots| {
+            let mut all = slots.get();
+            all[key as usize] = value;
+            slots.set(all);
+        });
     }
 }
 

@@ -122,6 +122,13 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
         false
     }
 
+    /// Whether runtimes look at their own rules wherever these must hold: each time that a lock is about to
+    /// be freed, for one. It costs time, but touches nothing that the platform models.
+    #[inline(always)]
+    fn checks_rules() -> bool {
+        cfg!(any(debug_assertions, loom))
+    }
+
     /// Has `hook` told in every process that is forked from this one, as long as it lives. A
     /// platform without processes tells nobody.
     fn on_fork(_hook: Weak<dyn ForkHook>) {}
@@ -208,6 +215,15 @@ pub struct ThreadId(pub u32);
 pub enum LocalKey {
     /// The worker that runs on this thread.
     Worker,
+    /// The real-time executor whose thread this is.
+    Executor,
+    /// The ceilings of the locks that this thread holds.
+    Ceilings,
+}
+
+impl LocalKey {
+    /// How many there are; each is the index of its pointer, for a platform that keeps them in an array.
+    pub const COUNT: usize = 3;
 }
 
 /// A thread that was started on a platform.

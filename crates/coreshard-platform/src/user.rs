@@ -11,11 +11,19 @@
 //! 2. Nothing that others wait for is owed: counts are settled and messages sent before the call, or
 //!    by a guard that settles them whatever happens.
 //! 3. A value of a user's type that is not handed on is dropped by [`discard`], not by leaving scope.
+//! 4. What is kept to be called later is kept as a [`User`]: it can be neither called nor dropped
+//!    but through the net, so that the compiler sees to the rules above. A waker is woken by [`wake`].
+//! 5. A thread that many depend on (a timekeeper, a monitor, a watchdog) calls and drops nothing of a
+//!    user's at all: the net catches what panics, not what never returns.
+//!
+//! Two users' codes are outside of this: the process's panic hook, and its `tracing` subscriber. Both run
+//! wherever something is told, locks held or not; neither may panic, nor wait for this runtime.
 
 use std::any::Any;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::panic::{self, AssertUnwindSafe};
+use std::task::Waker;
 
 /// Calls a user's code; what it throws comes back as an error.
 ///
@@ -29,6 +37,80 @@ pub fn call<T>(code: impl FnOnce() -> T) -> Result<T, Thrown> {
 #[inline]
 pub fn discard<T>(value: T) -> Result<(), Thrown> {
     if std::mem::needs_drop::<T>() { call(|| drop(value)) } else { Ok(()) }
+}
+
+/// Wakes somebody: a waker is its executor's code.
+#[inline]
+pub fn wake(waker: Waker) -> Result<(), Thrown> {
+    call(|| waker.wake())
+}
+
+/// Hands a panic on to the caller of a destructor: goes on with it, or, where this thread unwinds
+/// already and one more would end the process, gives it back to be told of elsewhere.
+#[inline]
+pub fn resume_unless_unwinding(outcome: Result<(), Thrown>) -> Result<(), Thrown> {
+    match outcome {
+        Err(thrown) if !std::thread::panicking() => thrown.resume(),
+        outcome => outcome,
+    }
+}
+
+/// A user's code that is kept: a closure, or anything with a destructor of the user's.
+///
+/// It is called by [`User::call`] alone, and dropped in front of the net, wherever its holder is dropped.
+pub struct User<F: ?Sized> {
+    code: ManuallyDrop<F>,
+}
+
+impl<F> User<F> {
+    /// Takes charge of a user's code.
+    pub fn new(code: F) -> Self {
+        Self { code: ManuallyDrop::new(code) }
+    }
+
+    /// Gives it up to be called where what it throws goes on to the caller by itself.
+    #[allow(unsafe_code)]
+    #[inline]
+    pub fn into_code(self) -> F {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: taken once: `this` is never used again, nor dropped.
+        unsafe { ManuallyDrop::take(&mut this.code) }
+    }
+
+    /// Calls it for the only time.
+    pub fn call_once<T>(self, with: impl FnOnce(F) -> T) -> Result<T, Thrown> {
+        call(move || with(self.into_code()))
+    }
+}
+
+impl<F: ?Sized> User<F> {
+    /// Calls it, by `with`.
+    #[inline]
+    pub fn call<T>(&self, with: impl FnOnce(&F) -> T) -> Result<T, Thrown> {
+        call(|| with(&self.code))
+    }
+
+    /// As [`call`](Self::call), for code that changes what it holds.
+    #[inline]
+    pub fn call_mut<T>(&mut self, with: impl FnOnce(&mut F) -> T) -> Result<T, Thrown> {
+        call(|| with(&mut self.code))
+    }
+}
+
+impl<F: ?Sized> Drop for User<F> {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        // SAFETY: dropped once: the field is not used after its owner's destructor.
+        let dropped = call(|| unsafe { ManuallyDrop::drop(&mut self.code) });
+        // It was told by the panic hook; there is no one else to tell.
+        drop(dropped);
+    }
+}
+
+impl<F: ?Sized> fmt::Debug for User<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("User(..)")
+    }
 }
 
 /// What a user's code threw.
@@ -69,6 +151,12 @@ impl Thrown {
         let payload = self.payload();
         let text = payload.downcast_ref::<&str>().copied();
         text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+    }
+}
+
+impl From<Box<dyn Any + Send>> for Thrown {
+    fn from(payload: Box<dyn Any + Send>) -> Self {
+        Self::new(payload)
     }
 }
 
@@ -118,6 +206,25 @@ mod tests {
         assert_eq!(discard(bomb).unwrap_err().message(), Some("a destructor's panic"));
         assert_eq!(drops.load(SeqCst), 2);
         assert_eq!(call(|| 5).unwrap(), 5);
+    }
+
+    #[test]
+    fn what_is_kept_is_called_and_dropped_in_front_of_the_net() {
+        let drops = Arc::new(AtomicU32::new(0));
+        let bomb = Bomb(Arc::clone(&drops));
+        let kept: Box<User<dyn FnMut(u32) -> u32 + Send>> = Box::new(User::new(move |number| {
+            let _held = &bomb;
+            assert_ne!(number, 7, "a call's panic");
+            number
+        }));
+        let mut kept = kept;
+        assert_eq!(kept.call_mut(|code| code(5)).unwrap(), 5);
+        assert!(kept.call_mut(|code| code(7)).is_err());
+        drop(kept);
+        assert_eq!(drops.load(SeqCst), 1);
+        let once = User::new(Bomb(Arc::clone(&drops)));
+        assert!(once.call_once(drop).is_err());
+        assert_eq!(drops.load(SeqCst), 2);
     }
 
     /// A destructor may call users' code while its thread unwinds.

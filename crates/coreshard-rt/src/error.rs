@@ -19,6 +19,7 @@ enum Kind {
     TooManyCpus { given: usize, most: usize },
     NoCpu,
     OutsideCpus { given: CpuSet, allowed: CpuSet },
+    ForeignChoice { allowed: CpuSet },
     Rung { given: String },
     Period,
     Deadline { given: Duration, period: Duration },
@@ -44,6 +45,10 @@ impl RtError {
 
     pub(crate) fn outside_cpus(given: &CpuSet, allowed: &CpuSet) -> Self {
         Self { kind: Kind::OutsideCpus { given: given.clone(), allowed: allowed.clone() } }
+    }
+
+    pub(crate) fn foreign_choice(allowed: &CpuSet) -> Self {
+        Self { kind: Kind::ForeignChoice { allowed: allowed.clone() } }
     }
 
     pub(crate) fn rung(given: &str) -> Self {
@@ -92,6 +97,11 @@ impl fmt::Display for RtError {
             Kind::OutsideCpus { given, allowed } => {
                 write!(f, "CPUs {given} are not among the allowed ones, which are {allowed}")
             }
+            Kind::ForeignChoice { allowed } => write!(
+                f,
+                "the choice of CPUs is of another index, and names more than this one has; allowed are \
+                 choices that the executor's own index makes, of CPUs {allowed}"
+            ),
             Kind::Rung { given } => {
                 write!(
                     f,

@@ -34,6 +34,11 @@ impl Priority {
         }
     }
 
+    /// The priority whose level this is; `None` for those of no priority.
+    pub(crate) fn of(level: Level) -> Option<Self> {
+        Self::new(level.get()).ok()
+    }
+
     /// The number, 1 to 99.
     pub const fn get(self) -> u8 {
         self.0

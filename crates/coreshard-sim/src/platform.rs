@@ -152,6 +152,10 @@ impl Platform for Sim {
         engine::current().is_none_or(|core| engine::profile(core) == Profile::Futex)
     }
 
+    fn checks_rules() -> bool {
+        true
+    }
+
     fn queue_for_lock(word: &Self::AtomicU32, free: u32, contended: u32) -> bool {
         if Self::idlers_may_spin() {
             return false;
@@ -206,19 +210,17 @@ impl Platform for Sim {
     }
 
     fn local(key: LocalKey) -> *mut () {
-        match (key, engine::current()) {
+        match engine::current() {
             // SAFETY: as in `current_cpu`.
-            (LocalKey::Worker, Some(mut core)) => *unsafe { core.as_mut() }.local(),
-            (LocalKey::Worker, None) => std::ptr::null_mut(),
+            Some(mut core) => *unsafe { core.as_mut() }.local(key),
+            None => std::ptr::null_mut(),
         }
     }
 
     fn set_local(key: LocalKey, value: *mut ()) {
         let mut core = current("a thread sets a local value");
-        match key {
-            // SAFETY: as in `current_cpu`.
-            LocalKey::Worker => *unsafe { core.as_mut() }.local() = value,
-        }
+        // SAFETY: as in `current_cpu`.
+        *unsafe { core.as_mut() }.local(key) = value;
     }
 
     fn touch_read<T>(data: *const T) {

@@ -12,6 +12,9 @@ use crate::{
     CoreId, Cpu, CpuId, CpuKind, CpuSet, Llc, LlcId, NodeId, PackageId, Topology, TopologyError,
 };
 
+/// CPUs that contradict the others of their core, each told in a note of its own.
+const MOST_CORE_NOTES: usize = 16;
+
 /// What a source says about one CPU. `core`, `llc` and `package` are any numbers that are equal for
 /// the CPUs that share the thing, over the whole machine.
 #[derive(Clone, Debug)]
@@ -38,6 +41,8 @@ pub(crate) struct Parts {
     /// By the `llc` of [`RawCpu`]: level, and size in bytes.
     pub(crate) caches: HashMap<u64, (Option<u32>, Option<u64>)>,
     pub(crate) notes: Vec<String>,
+    /// False where nothing but the CPUs is known.
+    pub(crate) is_described: bool,
 }
 
 impl Parts {
@@ -50,6 +55,7 @@ impl Parts {
             nodes: BTreeSet::new(),
             caches: HashMap::new(),
             notes: Vec::new(),
+            is_described: true,
         }
     }
 
@@ -97,6 +103,7 @@ impl Parts {
             nodes: nodes.into_iter().collect(),
             packages: packages.len(),
             notes: self.notes,
+            is_described: self.is_described,
             cpus,
         })
     }
@@ -104,6 +111,7 @@ impl Parts {
     /// Gives all CPUs of a core the LLC, node and package of its lowest CPU.
     fn unite_cores(&mut self) {
         let mut lowest: HashMap<u64, RawCpu> = HashMap::new();
+        let mut corrected = 0_usize;
         for cpu in &mut self.cpus {
             let first = lowest.entry(cpu.core).or_insert_with(|| cpu.clone());
             let mut differences = Vec::new();
@@ -117,14 +125,26 @@ impl Parts {
                 differences.push("package");
             }
             if !differences.is_empty() {
-                self.notes.push(format!(
-                    "CPUs {} and {} are one core but differ in {}; CPU {0}'s is taken for both",
-                    first.id,
-                    cpu.id,
-                    differences.join(" and ")
-                ));
+                corrected += 1;
+                if corrected <= MOST_CORE_NOTES {
+                    self.notes.push(format!(
+                        "CPUs {} and {} are one core but differ in {}; CPU {0}'s is taken for both",
+                        first.id,
+                        cpu.id,
+                        differences.join(" and ")
+                    ));
+                }
                 (cpu.llc, cpu.node, cpu.package) = (first.llc, first.node, first.package);
             }
+        }
+        self.note_more_cores(corrected);
+    }
+
+    /// The tail of `unite_cores`: what would be too much to read is counted.
+    fn note_more_cores(&mut self, corrected: usize) {
+        if corrected > MOST_CORE_NOTES {
+            let more = corrected - MOST_CORE_NOTES;
+            self.notes.push(format!("and so do {more} further pairs of CPUs of one core"));
         }
     }
 

@@ -18,8 +18,12 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::input::{NUMBER_BYTES, TABLE_BYTES, quoted};
 use crate::sysfs::file::Folder;
 use crate::{CpuSet, TopologyError};
+
+/// Hierarchies that are looked into: version 1 has about thirteen, and each may be mounted again.
+const MOST_MOUNTS: usize = 256;
 
 /// The part of CPU time that a control group may use.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,15 +121,15 @@ impl Mount {
 
 /// The hierarchies mounted, from `mountinfo`, or from `mounts` in recordings that lack it.
 fn mounts(root: &Path, proc: &Folder) -> Result<Vec<Mount>, TopologyError> {
-    if let Some(text) = proc.text("mountinfo")? {
-        return Ok(text.lines().filter_map(from_mountinfo).collect());
+    if let Some(text) = proc.table("mountinfo", TABLE_BYTES)? {
+        return Ok(text.lines().filter_map(from_mountinfo).take(MOST_MOUNTS).collect());
     }
-    let table = proc.text("mounts")?;
+    let table = proc.table("mounts", TABLE_BYTES)?;
     let table = match table {
         Some(table) => table,
-        None => Folder::new(root.join("proc")).text("mounts")?.unwrap_or_default(),
+        None => Folder::new(root.join("proc")).table("mounts", TABLE_BYTES)?.unwrap_or_default(),
     };
-    Ok(table.lines().filter_map(from_mounts).collect())
+    Ok(table.lines().filter_map(from_mounts).take(MOST_MOUNTS).collect())
 }
 
 /// `36 35 98:0 TOP POINT OPTIONS … - TYPE SOURCE SUPER-OPTIONS`
@@ -174,15 +178,15 @@ struct Groups {
 
 impl Groups {
     fn read(proc: &Folder) -> Result<Self, TopologyError> {
-        let text = proc.text("cgroup")?;
+        let text = proc.table("cgroup", TABLE_BYTES)?;
         // ID:CONTROLLERS:PATH, and a path may hold colons.
         let read = |line: &str| {
             let mut fields = line.splitn(3, ':').skip(1);
             Some((fields.next()?.to_owned(), fields.next()?.to_owned()))
         };
         let lines = text.as_deref().unwrap_or_default().lines().filter_map(read).collect();
-        let cpuset = if text.is_none() { proc.text("cpuset")? } else { None };
-        Ok(Self { lines, cpuset: cpuset.map(|path| path.trim().to_owned()) })
+        let cpuset = if text.is_none() { proc.word("cpuset")? } else { None };
+        Ok(Self { lines, cpuset })
     }
 
     /// The path of this process's group in a hierarchy.
@@ -217,7 +221,7 @@ fn cpuset(chain: &[Folder], version: Version) -> Result<Option<CgroupCpuset>, To
 
 /// `cpu.max`: `QUOTA PERIOD` in microseconds, or `max PERIOD`.
 fn quota_v2(folder: &Folder) -> Result<Option<CpuQuota>, TopologyError> {
-    let Some(text) = folder.text("cpu.max")? else { return Ok(None) };
+    let Some(text) = folder.text("cpu.max", NUMBER_BYTES)? else { return Ok(None) };
     let file = folder.path().join("cpu.max");
     let mut fields = text.split_ascii_whitespace();
     let quota = fields.next();
@@ -232,8 +236,10 @@ fn quota_v2(folder: &Folder) -> Result<Option<CpuQuota>, TopologyError> {
             Ok(Some(CpuQuota { cpus: share(quota, period), file }))
         }
         _ => {
-            let problem =
-                format!("expected \"QUOTA PERIOD\" or \"max PERIOD\", found {:?}", text.trim());
+            let problem = format!(
+                "expected \"QUOTA PERIOD\" or \"max PERIOD\", found {}",
+                quoted(text.trim())
+            );
             Err(TopologyError::file(&file, problem))
         }
     }

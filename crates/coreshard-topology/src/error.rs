@@ -1,9 +1,9 @@
 //! Why a machine could not be read.
 
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::input::{self, InputError, quoted};
 use crate::{CpuSet, MAX_CPU, ParseCpuSetError};
 
 /// Why no [`Topology`](crate::Topology) could be made, or no [`Usable`](crate::Usable) be told.
@@ -18,7 +18,8 @@ pub struct TopologyError {
 
 #[derive(Debug)]
 enum Kind {
-    Read { path: PathBuf, source: io::Error },
+    Input(InputError),
+    Folder { path: PathBuf, problem: String },
     File { path: PathBuf, line: Option<usize>, column: Option<usize>, problem: String },
     List { path: PathBuf, source: ParseCpuSetError },
     Synthetic { text: String, column: usize, problem: String },
@@ -30,8 +31,8 @@ enum Kind {
 }
 
 impl TopologyError {
-    pub(crate) fn read(path: &Path, source: io::Error) -> Self {
-        Kind::Read { path: path.to_owned(), source }.into()
+    pub(crate) fn folder(path: &Path, problem: impl Into<String>) -> Self {
+        Kind::Folder { path: path.to_owned(), problem: problem.into() }.into()
     }
 
     pub(crate) fn file(path: &Path, problem: impl Into<String>) -> Self {
@@ -92,11 +93,18 @@ impl TopologyError {
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match &*self.kind {
-            Kind::Read { path, .. } | Kind::File { path, .. } | Kind::List { path, .. } => {
+            Kind::Input(error) => Some(error.path()),
+            Kind::Folder { path, .. } | Kind::File { path, .. } | Kind::List { path, .. } => {
                 Some(path)
             }
             _ => None,
         }
+    }
+}
+
+impl From<InputError> for TopologyError {
+    fn from(error: InputError) -> Self {
+        Kind::Input(error).into()
     }
 }
 
@@ -109,9 +117,12 @@ impl From<Kind> for TopologyError {
 impl fmt::Display for TopologyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.kind {
-            Kind::Read { path, .. } => write!(f, "cannot read {}", path.display()),
+            Kind::Input(error) => error.fmt(f),
+            Kind::Folder { path, problem } => {
+                write!(f, "cannot read the folder {}: {problem}", input::path(path))
+            }
             Kind::File { path, line, column, problem } => {
-                write!(f, "{}", path.display())?;
+                write!(f, "{}", input::path(path))?;
                 if let Some(line) = line {
                     write!(f, ", line {line}")?;
                 }
@@ -120,16 +131,21 @@ impl fmt::Display for TopologyError {
                 }
                 write!(f, ": {problem}")
             }
-            Kind::List { path, .. } => write!(f, "{}", path.display()),
+            Kind::List { path, .. } => write!(f, "{}", input::path(path)),
             Kind::Synthetic { text, column, problem } => {
-                write!(f, "machine {text:?}, column {column}: {problem}")
+                write!(f, "machine {}, column {column}: {problem}", quoted(text))
             }
             Kind::UnknownMachine { name, presets } => {
-                write!(f, "no machine is called {name:?}; there are {}", presets.join(", "))?;
+                write!(
+                    f,
+                    "no machine is called {}; there are {}",
+                    quoted(name),
+                    presets.join(", ")
+                )?;
                 f.write_str(", and strings such as \"pack:2 numa:1 l3:1 core:8 pu:2\"")
             }
             Kind::Preset { name, problem } => write!(f, "preset {name}: {problem}"),
-            Kind::Malformed { name, problem } => write!(f, "machine {name:?}: {problem}"),
+            Kind::Malformed { name, problem } => write!(f, "machine {}: {problem}", quoted(name)),
             Kind::EmptyMask => f.write_str("the CPU mask is empty; it needs at least one CPU"),
             Kind::UnknownCpus { name, missing, online } => {
                 write!(
@@ -144,7 +160,6 @@ impl fmt::Display for TopologyError {
 impl std::error::Error for TopologyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.kind {
-            Kind::Read { source, .. } => Some(source),
             Kind::List { source, .. } => Some(source),
             _ => None,
         }

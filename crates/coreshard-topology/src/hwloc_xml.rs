@@ -5,6 +5,8 @@
 //! it `L3Cache`; and in version 2 a NUMA node is a leaf beside what it is local to. So NUMA nodes are
 //! read from their `cpuset`, which both have.
 
+mod bounds;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -12,33 +14,49 @@ use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::assembly::{Parts, RawCpu};
 use crate::error::beyond_max_cpu;
-use crate::sysfs::file;
+use crate::input::{self, NODES, XML_BYTES, XML_ELEMENTS, plain, quoted};
 use crate::{CpuId, CpuKind, CpuSet, MAX_CPU, NodeId, Topology, TopologyError};
 
-/// Enough for 65,536 CPUs with all their caches and infos, and an end to documents made to fill memory.
-const MOST_NODES: u32 = 16_000_000;
+/// Elements, and the texts between them.
+const MOST_NODES: u32 = 3 * XML_ELEMENTS as u32;
+
+/// Kinds of CPUs that a file may tell of; hwloc knows two or three.
+const MOST_KINDS: usize = 64;
 
 impl Topology {
     /// The machine in an XML file of hwloc.
     ///
     /// # Errors
-    /// Names the file, and the line and column of what is not understood.
+    /// Names the file, and the line and column of what is not understood, or what there is too much of:
+    /// the file may have 32 MiB, 500,000 elements and 64 attributes in each, and declare no entities.
     pub fn from_hwloc_xml(path: impl AsRef<Path>) -> Result<Self, TopologyError> {
         let path = path.as_ref();
-        let text = file::text(path)?;
-        let missing = || TopologyError::read(path, std::io::ErrorKind::NotFound.into());
-        let text = text.ok_or_else(missing)?;
+        Self::from_hwloc_xml_text(path, &input::text(path, XML_BYTES)?)
+    }
+
+    /// The machine in the text of such a file; `path` is for its name and for messages.
+    ///
+    /// # Errors
+    /// As [`from_hwloc_xml`](Self::from_hwloc_xml).
+    pub fn from_hwloc_xml_text(path: impl AsRef<Path>, text: &str) -> Result<Self, TopologyError> {
+        let path = path.as_ref();
+        let seen = bounds::look(text).map_err(|(byte, problem)| {
+            let before = &text[..byte];
+            let line = before.matches('\n').count() + 1;
+            let column = before.rsplit('\n').next().unwrap_or(before).chars().count() + 1;
+            TopologyError::file_at(path, Some(line), Some(column), problem)
+        })?;
         let options = ParsingOptions {
-            allow_dtd: true,
+            allow_dtd: seen.has_doctype,
             nodes_limit: MOST_NODES,
             ..ParsingOptions::default()
         };
-        let document = Document::parse_with_options(&text, options).map_err(|error| {
+        let document = Document::parse_with_options(text, options).map_err(|error| {
             let at = error.pos();
             // The library's message repeats the place at its end.
             let message = error.to_string();
             let message = message.split(" at ").next().unwrap_or(&message).to_owned();
-            file_at(path, (at.row, at.col), format!("this is not XML: {message}"))
+            file_at(path, (at.row, at.col), format!("this is not XML: {}", plain(&message)))
         })?;
         Reader { path, document: &document }.topology()
     }
@@ -73,11 +91,11 @@ impl Reader<'_, '_> {
     fn topology(&self) -> Result<Topology, TopologyError> {
         let root = self.document.root_element();
         if root.tag_name().name() != "topology" {
-            let problem = format!("expected <topology>, found <{}>", root.tag_name().name());
+            let problem = format!("expected <topology>, found <{}>", plain(root.tag_name().name()));
             return Err(self.fail(root, problem));
         }
         let name = self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy();
-        let mut parts = Parts::new(name.into_owned());
+        let mut parts = Parts::new(plain(&name));
         let mut locals = Vec::new();
         self.objects(root, &mut parts, &mut locals)?;
         if parts.cpus.is_empty() {
@@ -115,6 +133,10 @@ impl Reader<'_, '_> {
                         let number = self.os_index(object)?.map(NodeId);
                         let node = number.ok_or_else(|| self.lacks(object, "os_index"))?;
                         parts.nodes.insert(node);
+                        if locals.len() == NODES {
+                            let problem = format!("there are more than {NODES} NUMA nodes");
+                            return Err(self.fail(object, problem));
+                        }
                         let cpus = self.cpuset(object, "cpuset")?;
                         locals.push(Local { node, cpus: cpus.unwrap_or_default() });
                     }
@@ -188,10 +210,12 @@ impl Reader<'_, '_> {
     fn nodes(&self, parts: &mut Parts, mut locals: Vec<Local>) {
         locals.sort_by_key(|local| local.cpus.len());
         let mut node_of: BTreeMap<CpuId, NodeId> = BTreeMap::new();
+        // So that each CPU is looked at once, however many nodes it is local to.
+        let mut left: CpuSet = parts.cpus.iter().map(|cpu| cpu.id).collect();
         for local in &locals {
-            for cpu in &local.cpus {
-                node_of.entry(cpu).or_insert(local.node);
-            }
+            let first = &local.cpus & &left;
+            node_of.extend(first.iter().map(|cpu| (cpu, local.node)));
+            left = &left - &first;
         }
         let mut without = CpuSet::new();
         for cpu in &mut parts.cpus {
@@ -207,7 +231,12 @@ impl Reader<'_, '_> {
 
     /// `cpukind` elements of hwloc 2.4 and later.
     fn kinds(&self, root: Node<'_, '_>, parts: &mut Parts) -> Result<(), TopologyError> {
-        for element in root.children().filter(|node| node.has_tag_name("cpukind")) {
+        let elements = root.children().filter(|node| node.has_tag_name("cpukind"));
+        for (number, element) in elements.enumerate() {
+            if number == MOST_KINDS {
+                let problem = format!("there are more than {MOST_KINDS} kinds of CPUs");
+                return Err(self.fail(element, problem));
+            }
             let infos = element.children().filter(|node| node.has_tag_name("info"));
             let mut types = infos.filter(|info| info.attribute("name") == Some("CoreType"));
             let kind = match types.next().and_then(|info| info.attribute("value")) {
@@ -255,7 +284,7 @@ impl Reader<'_, '_> {
         let mut infos = package.children().filter(|node| node.has_tag_name("info"));
         let model = infos.find(|info| info.attribute("name") == Some("CPUModel"));
         if let (None, Some(text)) = (&parts.model, model.and_then(|info| info.attribute("value"))) {
-            parts.model = Some(text.trim().to_owned());
+            parts.model = Some(plain(text)).filter(|model| !model.is_empty());
         }
     }
 
@@ -271,9 +300,9 @@ impl Reader<'_, '_> {
 
     fn number(&self, object: Node<'_, '_>, name: &str) -> Result<Option<u64>, TopologyError> {
         let Some(text) = object.attribute(name) else { return Ok(None) };
-        text.parse()
-            .map(Some)
-            .map_err(|_| self.fail(object, format!("{name} is a whole number, found {text:?}")))
+        text.parse().map(Some).map_err(|_| {
+            self.fail(object, format!("{name} is a whole number, found {}", quoted(text)))
+        })
     }
 
     fn cpuset(&self, object: Node<'_, '_>, name: &str) -> Result<Option<CpuSet>, TopologyError> {
@@ -288,7 +317,7 @@ impl Reader<'_, '_> {
 
     fn lacks(&self, object: Node<'_, '_>, name: &str) -> TopologyError {
         let kind = object.attribute("type").unwrap_or_default();
-        self.fail(object, format!("the {kind} object lacks {name}"))
+        self.fail(object, format!("the {} object lacks {name}", plain(kind)))
     }
 
     fn fail(&self, node: Node<'_, '_>, problem: String) -> TopologyError {

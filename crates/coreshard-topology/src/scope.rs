@@ -69,7 +69,7 @@ pub struct ParseScopeError {
 
 impl fmt::Display for ParseScopeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no affinity scope is called {:?}; there are ", self.text)?;
+        write!(f, "no affinity scope is called {}; there are ", crate::input::quoted(&self.text))?;
         f.write_str(&Scope::ALL.map(Scope::name).join(", "))
     }
 }

@@ -5,10 +5,10 @@
 //!
 //! | what | from `sys/devices/system/` | if that is missing |
 //! |---|---|---|
-//! | CPUs online | `cpu/online` | `cpu/cpuN/online`; no such file means online |
+//! | CPUs online | `cpu/online`, and `cpu/cpuN/online` of those that it leaves out | `cpu/cpuN/online`; no such file means online |
 //! | core | `cpu/cpuN/topology/core_cpus_list`, `thread_siblings_list`, or their masks | package and `core_id`; else a core of its own |
 //! | package | `cpu/cpuN/topology/physical_package_id` | `package_cpus_list`, `core_siblings_list`, or their masks; else one package for all |
-//! | last-level cache | the highest unified (else data) `cpu/cpuN/cache/indexK` | the package stands in |
+//! | last-level cache | the highest unified (else data) `cpu/cpuN/cache/indexK`: its `shared_cpu_list` or mask, else its `id` | the package stands in, or its part on a node |
 //! | node | `node/nodeN/cpulist`, or its mask | unknown |
 //! | kind | `../cpu_core/cpus` and `../cpu_atom/cpus`; else `cpu_capacity`, else `cpufreq/base_frequency` | unknown |
 //!
@@ -24,6 +24,7 @@ mod node;
 use std::path::Path;
 
 use crate::assembly::Parts;
+use crate::input::{self, HEAD_BYTES};
 use crate::{CpuSet, Topology, TopologyError};
 use file::Folder;
 
@@ -32,10 +33,21 @@ impl Topology {
     ///
     /// What this process may use of it is told by [`Usable`](crate::Usable).
     ///
+    /// Where `/sys` is not there, or cannot be read, it is the CPUs that affinity and control groups
+    /// leave to this process, with one last-level cache for all; [`is_described`](Self::is_described)
+    /// is false then, and a note says why.
+    ///
     /// # Errors
-    /// When `/sys` is not there, or something in it cannot be read.
+    /// When there is no `/proc` either, or something in it cannot be read.
     pub fn host() -> Result<Self, TopologyError> {
-        let mut topology = Self::from_sysfs("/")?;
+        Self::host_at(Path::new("/"))
+    }
+
+    pub(crate) fn host_at(root: &Path) -> Result<Self, TopologyError> {
+        let mut topology = match Self::from_sysfs(root) {
+            Ok(topology) => topology,
+            Err(error) => return Self::without_sysfs(root, error),
+        };
         "host".clone_into(&mut topology.name);
         Ok(topology)
     }
@@ -55,14 +67,15 @@ impl Topology {
             return Err(TopologyError::file(root, problem));
         }
         let name = root.file_name().unwrap_or(root.as_os_str()).to_string_lossy();
-        let mut parts = Parts::new(name.into_owned());
+        let mut parts = Parts::new(input::plain(&name));
         parts.model = model(root)?;
 
         let folder = devices.folder("system/cpu");
         let online = cpu::online(&folder, &mut parts)?;
         cpu::read(&folder, &online, &mut parts)?;
-        cache::read(&folder, &online, &mut parts)?;
         node::read(&devices.folder("system/node"), &online, &mut parts)?;
+        // After the nodes, which tell what stands in for caches that are not told.
+        cache::read(&folder, &online, &mut parts)?;
         kind::read(&devices, &online, &mut parts)?;
         parts.assemble()
     }
@@ -70,16 +83,16 @@ impl Topology {
 
 /// The processor's or the machine's name, where one is told.
 fn model(root: &Path) -> Result<Option<String>, TopologyError> {
-    let folder = Folder::new(root.to_owned());
-    let info = folder.text("proc/cpuinfo")?.unwrap_or_default();
-    let named = info.lines().find_map(|line| {
+    // The first processors tell it; the whole file takes the kernel a second on some machines.
+    let info = file::present(input::head(&root.join("proc/cpuinfo"), HEAD_BYTES))?;
+    let named = info.unwrap_or_default().lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
-        (key.trim() == "model name").then(|| value.trim().to_owned())
+        (key.trim() == "model name").then(|| input::plain(value))
     });
-    let product = || folder.text("sys/devices/virtual/dmi/id/product_name");
+    let product = || Folder::new(root.to_owned()).word("sys/devices/virtual/dmi/id/product_name");
     let model = match named {
         Some(named) => Some(named),
-        None => product()?.map(|name| name.trim().to_owned()),
+        None => product()?.map(|name| input::plain(&name)),
     };
     Ok(model.filter(|name| !name.is_empty()))
 }

@@ -78,6 +78,7 @@ pub struct Topology {
     pub(crate) memory_only_nodes: Vec<NodeId>,
     pub(crate) packages: usize,
     pub(crate) notes: Vec<String>,
+    pub(crate) is_described: bool,
 }
 
 impl Topology {
@@ -85,6 +86,12 @@ impl Topology {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// False where nothing but the CPUs is known; see [`host`](Self::host).
+    #[must_use]
+    pub const fn is_described(&self) -> bool {
+        self.is_described
     }
 
     /// The processor's model, or a preset's title, where known.
@@ -196,6 +203,7 @@ impl Topology {
         parts.model.clone_from(&self.model);
         parts.offline = self.offline.clone();
         parts.notes.clone_from(&self.notes);
+        parts.is_described = self.is_described;
         for llc in &self.llcs {
             parts.caches.insert(u64::from(llc.id.0), (llc.level, llc.size_bytes));
         }

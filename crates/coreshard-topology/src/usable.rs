@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::cgroup::{self, CgroupCpuset, CpuQuota};
+use crate::input::LIST_BYTES;
 use crate::sysfs::file::Folder;
 use crate::{CpuSet, Topology, TopologyError};
 
@@ -111,10 +112,10 @@ impl Usable {
 }
 
 /// `Cpus_allowed_list` of `/proc/self/status`.
-fn affinity(root: &Path) -> Result<Option<CpuSet>, TopologyError> {
+pub(crate) fn affinity(root: &Path) -> Result<Option<CpuSet>, TopologyError> {
     const KEY: &str = "Cpus_allowed_list:";
     let proc = Folder::new(root.join("proc/self"));
-    let Some(status) = proc.text("status")? else { return Ok(None) };
+    let Some(status) = proc.table("status", LIST_BYTES)? else { return Ok(None) };
     let Some((number, line)) = (1..).zip(status.lines()).find(|(_, line)| line.starts_with(KEY))
     else {
         return Ok(None);

@@ -92,6 +92,7 @@ pub struct BuildError {
 pub(crate) enum BuildErrorKind {
     EmptyMask,
     CpusNotUsable { cpus: CpuSet, usable: CpuSet },
+    Quota(f64),
     MaxActiveZero,
     Pods(PodsError),
     Worker(SpawnError),
@@ -113,6 +114,12 @@ impl fmt::Display for BuildError {
         match &self.kind {
             BuildErrorKind::EmptyMask => {
                 f.write_str("its CPU mask is empty; at least one usable CPU is needed")
+            }
+            BuildErrorKind::Quota(cpus) => {
+                write!(
+                    f,
+                    "its CPU quota is {cpus}; a number of CPUs above 0 is needed, such as 0.5"
+                )
             }
             BuildErrorKind::CpusNotUsable { cpus, usable } => {
                 write!(f, "its CPU mask names CPUs {cpus}, but usable are only CPUs {usable}")

@@ -4,30 +4,30 @@
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::fmt;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use coreshard_platform::Platform;
+use coreshard_platform::user::{self, Thrown};
 
 use crate::insight::Label;
 use crate::latch::Latch;
 use crate::pool::blocking;
-use crate::queue::Entry;
+use crate::queue::{Entry, Unclaimed};
 
 /// What an item threw.
 pub struct Panic {
-    payload: Box<dyn Any + Send>,
+    thrown: Thrown,
 }
 
 impl Panic {
     /// What was thrown, for [`std::panic::resume_unwind`] or to be looked into.
     pub fn into_payload(self) -> Box<dyn Any + Send> {
-        self.payload
+        self.thrown.into_payload()
     }
 
     /// The message, if what was thrown is a text.
     pub fn message(&self) -> &str {
-        message_of(self.payload.as_ref())
+        message_of(self.thrown.payload())
     }
 }
 
@@ -37,6 +37,12 @@ impl Panic {
 pub struct Forked;
 
 impl Forked {
+    /// Throws it.
+    #[cold]
+    pub(crate) fn throw() -> ! {
+        Thrown::new(Box::new(Self)).resume()
+    }
+
     fn as_str(&self) -> &str {
         "this process was forked from the one that runs the item, which never ends here; submit it \
          in this process, to a queue that was made after the fork"
@@ -50,14 +56,6 @@ impl fmt::Display for Forked {
 }
 
 impl std::error::Error for Forked {}
-
-/// Drops what was thrown. That is its author's code too, and may throw again; what it throws then
-/// is kept for good.
-pub(crate) fn discard(payload: Box<dyn Any + Send>) {
-    if let Err(thrown) = panic::catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        std::mem::forget(thrown);
-    }
-}
 
 pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
     payload
@@ -76,7 +74,7 @@ impl fmt::Debug for Panic {
 
 impl fmt::Display for Panic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.payload.downcast_ref::<Forked>() {
+        match self.thrown.payload().downcast_ref::<Forked>() {
             Some(forked) => forked.fmt(f),
             None => write!(f, "the work item panicked: {}", self.message()),
         }
@@ -92,7 +90,7 @@ const SPINS: u32 = 200;
 /// holder takes it after.
 struct Outcome<P: Platform, T> {
     over: Latch<P>,
-    value: UnsafeCell<Option<std::thread::Result<T>>>,
+    value: UnsafeCell<Option<Result<T, Unclaimed<P>>>>,
 }
 
 // SAFETY: the value is written by one worker before the latch opens (release), and read by the one
@@ -101,7 +99,23 @@ unsafe impl<P: Platform, T: Send> Sync for Outcome<P, T> {}
 // SAFETY: as above.
 unsafe impl<P: Platform, T: Send> Send for Outcome<P, T> {}
 
-/// The right to the result of an item. Dropping it lets the item run all the same.
+impl<P: Platform, T> Drop for Outcome<P, T> {
+    /// A result that nobody took. If its destructor panics, whoever drops the last reference is told: the
+    /// handle's owner, or the worker, and so the queue's panic handler.
+    fn drop(&mut self) {
+        if let Some(Ok(value)) = self.value.get_mut().take()
+            && let Err(thrown) = user::resume_unless_unwinding(user::discard(value))
+        {
+            tracing::error!(
+                panic = message_of(thrown.payload()),
+                "a result panicked as it was dropped"
+            );
+        }
+    }
+}
+
+/// The right to the result of an item. Dropping it lets the item run all the same; the queue's panic
+/// handler is told then what the item throws, or has thrown.
 #[must_use = "without its handle, an item's result is lost; `queue` needs none"]
 pub struct JoinHandle<P: Platform, T> {
     outcome: Arc<Outcome<P, T>>,
@@ -121,14 +135,14 @@ impl<P: Platform, T> JoinHandle<P, T> {
     /// one was forked from: it never ends here.
     pub fn join(self) -> Result<T, Panic> {
         if !self.watch() && !blocking::<P, _>(|| self.outcome.over.wait()) {
-            return Err(Panic { payload: Box::new(Forked) });
+            return Err(Panic { thrown: Thrown::new(Box::new(Forked)) });
         }
         // SAFETY: the latch was seen to be open, so the worker is done with the value; the handle is
         // consumed, so it is taken once.
         let value = unsafe { (*self.outcome.value.get()).take() };
         value
             .expect("an item that is over has left its outcome")
-            .map_err(|payload| Panic { payload })
+            .map_err(|unclaimed| Panic { thrown: unclaimed.claim() })
     }
 
     fn watch(&self) -> bool {
@@ -155,22 +169,20 @@ where
     let outcome = Arc::new(Outcome::<P, T> { over: Latch::new(), value: UnsafeCell::new(None) });
     let handle = JoinHandle { outcome: Arc::clone(&outcome) };
     entry.send_as(Label::item::<F>, move || {
-        let result = panic::catch_unwind(AssertUnwindSafe(work));
-        leave(outcome, result);
+        leave(outcome, user::call(work));
     });
     handle
 }
 
 /// Leaves the result for the handle. If nobody holds that any more, a panic goes on to the
 /// queue's panic handler.
-fn leave<P: Platform, T>(outcome: Arc<Outcome<P, T>>, result: std::thread::Result<T>) {
-    if Arc::strong_count(&outcome) == 1 {
-        match result {
-            Ok(value) => drop(value),
-            Err(payload) => panic::resume_unwind(payload),
-        }
-        return;
-    }
+fn leave<P: Platform, T>(outcome: Arc<Outcome<P, T>>, result: Result<T, Thrown>) {
+    let result = match result {
+        // Inside the item, so that the worker hears what it throws as it goes.
+        Ok(value) if Arc::strong_count(&outcome) == 1 => return drop(value),
+        Err(thrown) if Arc::strong_count(&outcome) == 1 => thrown.resume(),
+        result => result.map_err(Unclaimed::here),
+    };
     // SAFETY: the latch is not open yet, so the handle's holder does not look at the value.
     unsafe { *outcome.value.get() = Some(result) };
     // SAFETY: this Arc keeps it.

@@ -59,6 +59,6 @@ pub use scope::WorkScope;
 pub use stats::{PoolId, PoolStats, QueueStats, RuntimeStats};
 pub use task::{Task, YieldNow, yield_now};
 pub use timers::{Sleep, SleepError};
-pub use trouble::{CpuHog, NoWorker, PoolReport, RunningItem, Stall, Trouble};
+pub use trouble::{Bug, CpuHog, NoWorker, PoolReport, RunningItem, Stall, Trouble};
 pub use wake::Wake;
 pub use work::{MissedTick, Periodic, Target, Work, WorkError, WorkErrorReason};

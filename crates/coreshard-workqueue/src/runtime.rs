@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use coreshard_platform::user::User;
 use coreshard_platform::{Lock, Platform};
 use coreshard_topology::{CpuId, CpuSet, Topology};
 
@@ -61,7 +62,8 @@ impl<P: Platform> RuntimeBuilder<P> {
     }
 
     /// How many CPUs' worth of time the process may use, as a cgroup's quota says. Pools then
-    /// have their share of so many workers, at least one each. Default: no quota.
+    /// have their share of so many workers, at least one each. It must be above 0, else
+    /// [`build`](Self::build) fails. Default: no quota.
     pub fn cpu_quota(mut self, cpus: f64) -> Self {
         self.cpu_quota = Some(cpus);
         self
@@ -132,15 +134,17 @@ impl<P: Platform> RuntimeBuilder<P> {
         self
     }
 
-    /// Called with every [`Trouble`], on the thread that notices it: it should be short, and not
-    /// wait. Default: `tracing` alone is told.
+    /// Called with every [`Trouble`], one after the other, on a thread of the runtime's that nothing else
+    /// depends on. While it is at one, nobody is told of the next, and the CPUs are not followed; more
+    /// than 64 that wait are not told. Default: `tracing` alone is told.
     pub fn on_trouble(mut self, handler: impl Fn(&Trouble) + Send + Sync + 'static) -> Self {
-        self.watch.on_trouble = Some(Arc::new(handler));
+        self.watch.on_trouble = Some(Arc::new(User::new(handler)));
         self
     }
 
     /// Asks `probe` about once a second, while there is work, which CPUs may be used, and follows
-    /// it as [`Runtime::set_usable`] does. `None` is no answer. Default: nothing is followed.
+    /// it as [`Runtime::set_usable`] does. `None` is no answer, and nor is a panic. It is called on the
+    /// thread of [`on_trouble`](Self::on_trouble). Default: nothing is followed.
     pub fn follow_cpus(
         mut self,
         probe: impl Fn() -> Option<CpuSet> + Send + Sync + 'static,
@@ -152,7 +156,8 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// Makes the runtime. Starts no thread: queues do.
     ///
     /// # Errors
-    /// Where there is no usable CPU, or one that is to be used does not exist.
+    /// Where there is no usable CPU, one that is to be used does not exist, or the quota is no number
+    /// above 0.
     pub fn build(self) -> Result<Runtime<P>, BuildError> {
         let what = || format!("runtime on {}", self.topology.name());
         let online = self.topology.online();
@@ -165,6 +170,9 @@ impl<P: Platform> RuntimeBuilder<P> {
             let cpus = usable.difference(online);
             let kind = BuildErrorKind::CpusNotUsable { cpus, usable: online.clone() };
             return Err(BuildError::new(what(), kind));
+        }
+        if let Some(cpus) = self.cpu_quota.filter(|cpus| cpus.is_nan() || *cpus <= 0.0) {
+            return Err(BuildError::new(what(), BuildErrorKind::Quota(cpus)));
         }
         let real_cpus = laid_over.as_ref().map_or(usable.len(), Vec::len);
         let settings = PoolSettings {

@@ -1,15 +1,15 @@
 //! Work that borrows from its caller, which waits for all of it.
 
-use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
+use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
 use crate::error::Refused;
+use crate::handle::Forked;
 use crate::insight::Label;
 use crate::pool::blocking;
 use crate::queue::Workqueue;
@@ -21,10 +21,20 @@ struct Tally<P: Platform> {
     open: P::AtomicU64,
     caller: Parker<P>,
     /// What the first item that panicked threw.
-    thrown: Lock<P, Option<Box<dyn Any + Send>>>,
+    thrown: Lock<P, Option<Thrown>>,
 }
 
 impl<P: Platform> Tally<P> {
+    /// Keeps what was thrown for the caller; gives it back if there is something already.
+    fn keep(&self, thrown: Thrown) -> Option<Thrown> {
+        let mut kept = self.thrown.lock();
+        if kept.is_some() {
+            return Some(thrown);
+        }
+        *kept = Some(thrown);
+        None
+    }
+
     /// One is over. AcqRel: the caller sees what all items did.
     fn one_is_over(&self) {
         if self.open.fetch_sub(1, AcqRel) == 1 {
@@ -65,10 +75,12 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
         };
         // The item outlives none of what it borrows: `run` does not return before it is over.
         entry.send_as(Label::item::<F>, move || {
-            if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(work)) {
-                tally.thrown.lock().get_or_insert(payload);
-            }
+            let more = user::call(work).err().and_then(|thrown| tally.keep(thrown));
             tally.one_is_over();
+            // The caller hears of one. The queue's panic handler hears of this, from the worker.
+            if let Some(thrown) = more {
+                thrown.resume();
+            }
         });
         Ok(())
     }
@@ -92,18 +104,22 @@ pub(crate) fn run<'env, P: Platform, R>(
     });
     let scope =
         WorkScope { queue, tally: Arc::clone(&tally), scope: PhantomData, env: PhantomData };
-    let result = panic::catch_unwind(AssertUnwindSafe(|| body(&scope)));
+    let result = user::call(|| body(&scope));
     if tally.open.fetch_sub(1, AcqRel) != 1 {
         if P::forks() != forks {
-            panic::resume_unwind(Box::new(crate::Forked));
+            Forked::throw();
         }
         blocking::<P, _>(|| tally.caller.park());
     }
-    match result {
-        Err(payload) => panic::resume_unwind(payload),
-        Ok(value) => match tally.thrown.lock().take() {
-            Some(payload) => panic::resume_unwind(payload),
-            None => value,
-        },
+    let items = tally.thrown.lock().take();
+    // One goes on to the caller; of another the queue's panic handler is told.
+    let (thrown, other) = match (result, items) {
+        (Ok(value), None) => return value,
+        (Ok(value), Some(items)) => (items, user::discard(value).err()),
+        (Err(bodys), items) => (bodys, items),
+    };
+    if let Some(other) = other {
+        queue.on_panic(other);
     }
+    thrown.resume()
 }

@@ -1,12 +1,12 @@
 //! What goes wrong without an error that somebody could be handed: a CPU hog, a pool that makes no
-//! progress, a worker that cannot be had. Told through `tracing`, and to the runtime's
+//! progress, a worker that cannot be had, a bug of ours. Told through `tracing`, and to the runtime's
 //! [`on_trouble`](crate::RuntimeBuilder::on_trouble).
 
 use std::fmt;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
+use coreshard_platform::user::{self, User};
 use coreshard_topology::{PodId, Scope};
 
 use crate::stats::PoolStats;
@@ -21,6 +21,8 @@ pub enum Trouble {
     Stall(Stall),
     /// A pool needs one more worker and cannot have it.
     NoWorker(NoWorker),
+    /// A pool's books do not agree with one another: a bug of Coreshard's.
+    Bug(Bug),
 }
 
 /// An item that used a CPU for longer than
@@ -89,12 +91,27 @@ pub struct NoWorker {
     pub reason: String,
 }
 
+/// A rule about a pool's workers that should always hold was found broken: a bug of Coreshard's, which
+/// its authors would like to hear of. Where work might have waited for ever, a worker was woken for it.
+/// Told at 1, 2, 4, 8 and so on times a pool.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Bug {
+    /// The pool's pod.
+    pub pod: PodId,
+    /// The rule that did not hold.
+    pub rule: &'static str,
+    /// What was known of the pool's workers, for those who look into it.
+    pub books: String,
+}
+
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CpuHog(hog) => hog.fmt(f),
             Self::Stall(stall) => stall.fmt(f),
             Self::NoWorker(no_worker) => no_worker.fmt(f),
+            Self::Bug(bug) => bug.fmt(f),
         }
     }
 }
@@ -113,6 +130,17 @@ impl fmt::Display for CpuHog {
 impl fmt::Display for NoWorker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pod {} is short of a worker: {}", self.pod, self.reason)
+    }
+}
+
+impl fmt::Display for Bug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "pod {}: a rule of its pool was found broken, which is a bug of Coreshard's; please report \
+             it: {} ({})",
+            self.pod, self.rule, self.books
+        )
     }
 }
 
@@ -150,7 +178,13 @@ impl fmt::Display for Stall {
     }
 }
 
-pub(crate) type TroubleHandler = Arc<dyn Fn(&Trouble) + Send + Sync>;
+/// Tells `tracing` something, whose subscriber is a user's.
+#[cold]
+pub(crate) fn say(event: impl FnOnce()) {
+    drop(user::call(event));
+}
+
+pub(crate) type TroubleHandler = Arc<User<dyn Fn(&Trouble) + Send + Sync>>;
 
 /// What the monitor takes for trouble, and whom it tells.
 #[derive(Clone)]
@@ -173,16 +207,15 @@ impl Default for Watch {
 }
 
 impl Watch {
+    /// Tells those who listen, who are users: on a thread that nobody depends on.
     pub(crate) fn tell(&self, trouble: &Trouble) {
-        match trouble {
-            Trouble::Stall(_) => tracing::error!("{trouble}"),
+        say(|| match trouble {
+            Trouble::Stall(_) | Trouble::Bug(_) => tracing::error!("{trouble}"),
             _ => tracing::warn!("{trouble}"),
-        }
+        });
         let Some(handler) = &self.on_trouble else { return };
-        // A handler that panics must end neither the monitor nor a worker.
-        if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| handler(trouble))) {
-            crate::handle::discard(payload);
-        }
+        // What a handler throws was printed by the panic hook.
+        drop(handler.call(|handler| handler(trouble)));
     }
 }
 

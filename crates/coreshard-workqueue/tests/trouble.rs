@@ -97,14 +97,16 @@ fn a_function_that_hogs_again_and_again_is_told_less_and_less_often() {
     queue.drain().unwrap();
     let hogs = queue.stats().total().cpu_hogs;
     assert!(hogs > 2, "{hogs}");
-    let heard = heard.lock().unwrap();
-    let times: Vec<u64> = heard
-        .iter()
-        .filter_map(|trouble| match trouble {
+    let times = || -> Vec<u64> {
+        let heard = heard.lock().unwrap();
+        let times = heard.iter().filter_map(|trouble| match trouble {
             Trouble::CpuHog(hog) => Some(hog.times),
             _ => None,
-        })
-        .collect();
+        });
+        times.collect()
+    };
+    wait_until("all are told", || times().len() as u32 > hogs.ilog2());
+    let times = times();
     assert!(times.iter().all(|times| times.is_power_of_two()), "{times:?}");
     assert_eq!(times.len() as u32, hogs.ilog2() + 1, "{times:?} of {hogs}");
 }
@@ -303,4 +305,101 @@ fn a_runtime_follows_a_probe_of_the_usable_cpus() {
     assert_eq!(cpus_of(&queue), all);
     *answer.lock().unwrap() = one.clone();
     wait_until("the queue has moved", || cpus_of(&queue) == one);
+}
+
+/// Items that wait for one another without saying so: without a monitor this never ends.
+fn has_a_monitor(queue: &Workqueue<Host>) {
+    let items = queue.stats().total().worker_limit + 2;
+    let (arrive, arrived) = mpsc::channel();
+    let release = Arc::new(AtomicBool::new(false));
+    for _ in 0..items {
+        let (arrive, release) = (arrive.clone(), Arc::clone(&release));
+        let wait = move || {
+            arrive.send(()).unwrap();
+            while !release.load(SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        queue.queue(wait).unwrap();
+    }
+    let all = (0..items).all(|_| arrived.recv_timeout(NEVER / 6).is_ok());
+    release.store(true, SeqCst);
+    assert!(all, "nobody looks whether workers wait");
+    queue.drain().unwrap();
+}
+
+/// What is a user's, and would end the monitor or keep it for ever, does neither.
+#[test]
+fn a_probe_that_panics_ends_nothing_and_is_asked_again() {
+    let all = real_cpus();
+    let one: CpuSet = all.iter().take(1).collect();
+    let (asked, answer) = (Arc::new(AtomicUsize::new(0)), one.clone());
+    let count = Arc::clone(&asked);
+    let probe = move || {
+        if count.fetch_add(1, SeqCst) < 2 {
+            std::panic::resume_unwind(Box::new("a probe's panic"));
+        }
+        Some(answer.clone())
+    };
+    let runtime = builder().follow_cpus(probe).build().unwrap();
+    let queue = runtime.workqueue().scope(Scope::System).strict(true).build().unwrap();
+    let work = || queue.submit(|| ()).unwrap().join().unwrap();
+    wait_until("it was asked", || {
+        work();
+        asked.load(SeqCst) >= 2
+    });
+    has_a_monitor(&queue);
+    wait_until("its answer is followed", || cpus_of(&queue) == one);
+}
+
+#[test]
+fn a_probe_that_never_answers_keeps_nobody_waiting() {
+    let (release, released) = mpsc::channel::<()>();
+    let (asked, released) = (Arc::new(AtomicBool::new(false)), Mutex::new(released));
+    let mark = Arc::clone(&asked);
+    let probe = move || {
+        mark.store(true, SeqCst);
+        let _ = released.lock().unwrap().recv_timeout(NEVER);
+        None
+    };
+    let runtime = builder().follow_cpus(probe).build().unwrap();
+    let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+    wait_until("it is asked", || {
+        queue.submit(|| ()).unwrap().join().unwrap();
+        asked.load(SeqCst)
+    });
+    has_a_monitor(&queue);
+    drop(release);
+}
+
+#[test]
+fn a_handler_that_never_returns_keeps_nobody_waiting() {
+    let (release, released) = mpsc::channel::<()>();
+    let (told, released) = (Arc::new(AtomicBool::new(false)), Mutex::new(released));
+    let mark = Arc::clone(&told);
+    let handler = move |_: &Trouble| {
+        mark.store(true, SeqCst);
+        let _ = released.lock().unwrap().recv_timeout(NEVER);
+    };
+    let builder = builder().stall_after(Duration::from_millis(10)).on_trouble(handler);
+    let runtime = builder.max_workers_per_pool(8).build().unwrap();
+    let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    for _ in 0..8 {
+        let stop = Arc::clone(&stop);
+        let wait = move || {
+            blocking::<Host, _>(|| {
+                while !stop.load(SeqCst) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+        };
+        queue.queue(wait).unwrap();
+    }
+    let behind = queue.submit(|| 7).unwrap();
+    wait_until("the handler is called", || told.load(SeqCst));
+    stop.store(true, SeqCst);
+    assert_eq!(behind.join().unwrap(), 7);
+    has_a_monitor(&queue);
+    drop(release);
 }

@@ -96,11 +96,22 @@ fn forked() -> Result<&'static Runtime, RuntimeError> {
 
 /// A builder of further runtimes on this machine, set to what this process may use.
 ///
+/// Where `/sys` cannot be read, the machine is taken for the CPUs that affinity and control groups leave
+/// to the process, with one last-level cache; a warning (`tracing`) says so.
+///
 /// # Errors
-/// Where the machine's description cannot be read.
+/// Where neither the machine's description nor the affinity can be read.
 pub fn runtime_builder() -> Result<RuntimeBuilder, RuntimeError> {
     let read = |error| RuntimeError { kind: Kind::Topology(error) };
-    let topology = Topology::host().map_err(read)?;
+    let topology = Topology::host().or_else(|error| match coreshard_platform::affinity() {
+        Ok(cpus) => Topology::of_cpus(&cpus, format!("the machine is not told: {error}")),
+        Err(_) => Err(error),
+    });
+    let topology = topology.map_err(read)?;
+    if !topology.is_described() {
+        let why = topology.notes().first().map_or("", String::as_str);
+        tracing::warn!(cpus = %topology.online(), "{why}");
+    }
     let usable = Usable::host(&topology).map_err(read)?;
     let known = topology.clone();
     let probe = move || {

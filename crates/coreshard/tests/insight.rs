@@ -238,3 +238,81 @@ fn another_users_connection_is_refused_by_its_credentials() {
     assert!(error.contains("user 0") && error.contains("65534"), "{error}");
     InsightClient::at(server.path()).snapshot().unwrap();
 }
+
+/// Runs `work` on a thread of its own, and gives up on it after a minute.
+fn within_a_minute(work: impl FnOnce() + Send + 'static) {
+    let (done, over) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        work();
+        done.send(()).unwrap();
+    });
+    over.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends, and without a panic");
+}
+
+/// A client that says a byte now and then, for as long as the test wants it to.
+fn slow_client(path: PathBuf, is_over: std::sync::Arc<std::sync::atomic::AtomicBool>) {
+    use std::sync::atomic::Ordering::SeqCst;
+    thread::spawn(move || {
+        while !is_over.load(SeqCst) {
+            let Ok(mut stream) = UnixStream::connect(&path) else { return };
+            let _ = stream.write_all(b"COSH\x01\0\0\0\0\x10\0\0");
+            while !is_over.load(SeqCst) && stream.write_all(b" ").is_ok() {
+                thread::sleep(std::time::Duration::from_millis(100));
+            }
+        }
+    });
+}
+
+/// With a time-out for each read, one of these kept everybody else out for half an hour, and the server
+/// from going.
+#[test]
+fn slow_clients_hold_up_neither_others_nor_the_end() {
+    let folder = Folder::new("slow");
+    let is_over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let server = InsightServer::bind_at(&runtime(), folder.socket()).unwrap();
+    for _ in 0..8 {
+        slow_client(folder.socket(), std::sync::Arc::clone(&is_over));
+    }
+    thread::sleep(std::time::Duration::from_millis(300));
+    within_a_minute(move || {
+        for _ in 0..5 {
+            InsightClient::at(server.path()).snapshot().unwrap();
+        }
+        // Those that are slow go on meanwhile.
+        drop(server);
+    });
+    is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+}
+
+/// Whoever answers a byte a second answers never.
+#[test]
+fn a_slow_server_is_given_up() {
+    let folder = Folder::new("drip");
+    let listener = UnixListener::bind(folder.socket()).unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.write_all(b"COSH\x01\0\0\0\0\0\x10\0");
+        while stream.write_all(b" ").is_ok() {
+            thread::sleep(std::time::Duration::from_millis(200));
+        }
+    });
+    let path = folder.socket();
+    within_a_minute(move || {
+        let error = InsightClient::at(path).snapshot().unwrap_err().to_string();
+        assert!(error.contains("no answer came"), "{error}");
+    });
+}
+
+#[test]
+fn a_server_that_goes_leaves_what_came_in_its_place() {
+    let folder = Folder::new("replaced");
+    let runtime = runtime();
+    let first = InsightServer::bind_at(&runtime, folder.socket()).unwrap();
+    fs::remove_file(folder.socket()).unwrap();
+    let second = InsightServer::bind_at(&runtime, folder.socket()).unwrap();
+    drop(first);
+    InsightClient::at(second.path()).snapshot().unwrap();
+    let left: Vec<_> =
+        fs::read_dir(&folder.0).unwrap().map(|one| one.unwrap().file_name()).collect();
+    assert_eq!(left, ["it.sock"]);
+}

@@ -1,12 +1,20 @@
 //! Commands done by other threads: where io_uring is forbidden.
+//!
+//! A command is in an [`Errand`], which the lane and the executor's job share. Whoever *claims* it, which
+//! one of them does and once, has the command's memory from there on, and tells the completion when done
+//! with it: the job that was run or dropped, or the lane that was asked to cancel it. So a buffer comes
+//! back from whoever had it, whatever the executor does with its jobs: panic, keep, drop or hand back.
 #![allow(unsafe_code)]
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use coreshard_platform::{Lock, Parker, Platform};
+use coreshard_platform::user::{self, Thrown};
+use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
 use super::immediate::{park, unparks};
 use super::sync::perform;
@@ -29,7 +37,7 @@ pub type Job = Box<dyn FnOnce() + Send>;
 /// # let _ = executor;
 /// ```
 pub trait Executor: Send + Sync {
-    /// Has `job` run on another thread.
+    /// Has `job` run on another thread. One that panics may have taken the job all the same.
     ///
     /// # Errors
     /// Hands the job back where that cannot be.
@@ -48,24 +56,71 @@ struct Board<P: Platform> {
     parker: Arc<Parker<P>>,
 }
 
-/// A command on its way through another thread. However it ends, its completion is told: also
-/// where the job is dropped without having been run.
+impl<P: Platform> Board<P> {
+    fn tell(&self, reaped: Reaped) {
+        self.done.lock().push(reaped);
+        self.parker.unpark();
+    }
+}
+
+/// Who has a command: nobody, until somebody claims it.
+struct Claim<P: Platform> {
+    /// 1 once it is claimed.
+    word: P::AtomicU32,
+}
+
+impl<P: Platform> Claim<P> {
+    fn new() -> Self {
+        Self { word: P::AtomicU32::new(0) }
+    }
+
+    /// True for one caller.
+    fn claim(&self) -> bool {
+        // Relaxed: that one of them gets 0 is all that is needed. The submitter's writes came to the job's
+        // thread with the job, and the claimer's go back with the board's lock; who loses touches nothing.
+        self.word.swap(1, Relaxed) == 0
+    }
+}
+
+/// A command on its way through another thread.
 struct Errand<P: Platform> {
+    claim: Claim<P>,
     board: Arc<Board<P>>,
     file: Arc<OwnedFd>,
     command: Command,
-    result: i32,
 }
 
-// SAFETY: the memory that the command names is nobody else's until the completion is told, and
-// the lane waits for that in its drop.
+// SAFETY: the memory that the command names is used by whoever claimed the errand, one thread, until it
+// tells the completion; the lane waits for that in its drop.
 unsafe impl<P: Platform> Send for Errand<P> {}
+// SAFETY: as above.
+unsafe impl<P: Platform> Sync for Errand<P> {}
 
-impl<P: Platform> Drop for Errand<P> {
+impl<P: Platform> Errand<P> {
+    fn run(&self) {
+        if self.claim.claim() {
+            self.tell(perform(self.file.as_raw_fd(), &self.command));
+        }
+    }
+
+    /// Ends it undone, where nobody has begun.
+    fn withdraw(&self) {
+        if self.claim.claim() {
+            self.tell(-libc::ECANCELED);
+        }
+    }
+
+    fn tell(&self, result: i32) {
+        self.board.tell(Reaped { id: self.command.id, result });
+    }
+}
+
+/// The executor's hold on an errand. A job that is dropped without having been run ends it, too.
+struct Carried<P: Platform>(Arc<Errand<P>>);
+
+impl<P: Platform> Drop for Carried<P> {
     fn drop(&mut self) {
-        let reaped = Reaped { id: self.command.id, result: self.result };
-        self.board.done.lock().push(reaped);
-        self.board.parker.unpark();
+        self.0.withdraw();
     }
 }
 
@@ -73,42 +128,55 @@ pub(super) struct PoolLane<P: Platform> {
     executor: Arc<dyn Executor>,
     file: Arc<OwnedFd>,
     board: Arc<Board<P>>,
-    in_flight: usize,
+    /// By the command's number; those whose completion was not seen yet.
+    errands: HashMap<u64, Arc<Errand<P>>>,
     why: String,
+    /// What the executor, or a job that it handed back, threw last.
+    thrown: Option<Thrown>,
 }
 
 impl<P: Platform> PoolLane<P> {
     pub(super) fn new(executor: Arc<dyn Executor>, file: Arc<OwnedFd>, why: String) -> Self {
         let board = Board { done: Lock::new(Vec::new()), parker: Arc::new(Parker::new()) };
-        Self { executor, file, board: Arc::new(board), in_flight: 0, why }
+        let (board, errands) = (Arc::new(board), HashMap::new());
+        Self { executor, file, board, errands, why, thrown: None }
     }
 }
 
-// SAFETY: a command's memory is used by its errand alone, which ends with the completion; the drop
-// waits for all errands.
+// SAFETY: a command's memory is used by who claimed its errand alone, which ends with the completion; the
+// drop waits for all errands.
 unsafe impl<P: Platform> Lane for PoolLane<P> {
     unsafe fn start(&mut self, command: &Command) -> bool {
-        let mut errand = Errand {
+        let errand = Arc::new(Errand {
+            claim: Claim::new(),
             board: Arc::clone(&self.board),
             file: Arc::clone(&self.file),
             command: *command,
-            result: -libc::ECANCELED,
-        };
-        self.in_flight += 1;
-        let job = Box::new(move || {
-            let errand = &mut errand;
-            errand.result = perform(errand.file.as_raw_fd(), &errand.command);
         });
-        if let Err(job) = self.executor.execute(job) {
-            // The executor is closed: better late than never.
-            job();
+        self.errands.insert(command.id, Arc::clone(&errand));
+        let carried = Carried(errand);
+        let job: Job = Box::new(move || {
+            let carried = &carried;
+            carried.0.run();
+        });
+        // Whatever comes of this, the errand tells the completion.
+        let executed = user::call(|| {
+            if let Err(job) = self.executor.execute(job) {
+                // The executor is closed: better late than never.
+                job();
+            }
+        });
+        if let Err(thrown) = executed {
+            self.thrown = Some(thrown);
         }
         true
     }
 
     fn reap(&mut self, into: &mut Vec<Reaped>) {
         let mut done = self.board.done.lock();
-        self.in_flight -= done.len();
+        for reaped in done.iter() {
+            self.errands.remove(&reaped.id);
+        }
         into.append(&mut done);
     }
 
@@ -119,14 +187,23 @@ unsafe impl<P: Platform> Lane for PoolLane<P> {
         Ok(())
     }
 
-    fn cancel(&mut self, _id: u64) {}
+    fn cancel(&mut self, id: u64) {
+        if let Some(errand) = self.errands.get(&id) {
+            errand.withdraw();
+        }
+    }
 
     fn waker(&self) -> Waker {
         unparks(&self.board.parker)
     }
 
     fn describe(&self) -> String {
-        format!("thread pool{}", self.why)
+        let mut text = format!("thread pool{}", self.why);
+        if let Some(thrown) = &self.thrown {
+            let message = thrown.message().unwrap_or("something that is not a text");
+            text.push_str(&format!(" (its executor panicked: {message})"));
+        }
+        text
     }
 }
 
@@ -135,10 +212,68 @@ impl<P: Platform> Drop for PoolLane<P> {
         let mut reaped = Vec::new();
         loop {
             self.reap(&mut reaped);
-            if self.in_flight == 0 {
+            if self.errands.is_empty() {
                 return;
             }
             self.board.parker.park();
         }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use std::sync::Arc;
+
+    use coreshard_platform::{DataCell, Lock, Loom, LoomCell, Parker};
+
+    use super::{Board, Claim, Reaped};
+
+    struct Model {
+        claim: Claim<Loom>,
+        board: Board<Loom>,
+        buffer: LoomCell<u32>,
+    }
+
+    // SAFETY: that the buffer is touched by one thread at a time is what the model checks.
+    unsafe impl Send for Model {}
+    // SAFETY: as above.
+    unsafe impl Sync for Model {}
+
+    impl Model {
+        fn run(&self) {
+            if self.claim.claim() {
+                // SAFETY: as above.
+                self.buffer.with_mut(|buffer| unsafe { *buffer += 1 });
+                self.board.tell(Reaped { id: 0, result: 1 });
+            }
+        }
+
+        fn withdraw(&self) {
+            if self.claim.claim() {
+                self.board.tell(Reaped { id: 0, result: 0 });
+            }
+        }
+    }
+
+    /// A job beside the lane, which cancels it, and whose user has the buffer as soon as the completion
+    /// was told. Fails (a race on the buffer) where the claim is a load and a store, and where a cancelled
+    /// command is told without a claim.
+    #[test]
+    fn loom_a_buffer_comes_back_from_who_had_it() {
+        loom::model(|| {
+            let board = Board { done: Lock::new(Vec::new()), parker: Arc::new(Parker::new()) };
+            let (claim, buffer) = (Claim::new(), LoomCell::new(0));
+            let model = Arc::new(Model { claim, board, buffer });
+            let of_job = Arc::clone(&model);
+            let job = loom::thread::spawn(move || of_job.run());
+            model.withdraw();
+            while model.board.done.lock().is_empty() {
+                model.board.parker.park();
+            }
+            // SAFETY: as above.
+            model.buffer.with_mut(|buffer| unsafe { *buffer += 10 });
+            job.join().unwrap();
+            assert_eq!(model.board.done.lock().len(), 1, "told once");
+        });
     }
 }

@@ -1,14 +1,15 @@
 //! The end of a queue: nothing is freed that the device may still touch.
 #![allow(unsafe_code)]
 
-use std::mem::{self, ManuallyDrop};
+use std::mem::ManuallyDrop;
+use std::thread;
 use std::time::Duration;
 
-use coreshard_platform::Platform;
+use coreshard_platform::{Platform, user};
 
 use super::Queue;
 use super::future::{Message, refused_completion};
-use super::slot::End;
+use super::slot::{End, Key, Then};
 use crate::error::ErrorClass;
 
 /// How long a queue that is dropped waits for its device before it gives the memory up.
@@ -18,47 +19,72 @@ impl<P: Platform> Queue<P> {
     /// Ends everything, and waits for the device. True if it is done with all memory.
     fn drain(&mut self) -> bool {
         self.closing = true;
-        while let Some(accepted) = self.pending.pop() {
-            self.give_up(accepted, ErrorClass::Cancelled, libc::ECANCELED);
-        }
-        for message in self.inbox.close() {
+        self.inbox.close(&mut self.letters);
+        while let Some(message) = self.letters.pop_front() {
             if let Message::Submit(request, cell) = message {
-                cell.complete(refused_completion(self.device.name(), request));
+                let refused = refused_completion(self.device.name(), request);
+                self.outbox.push_back((Then::Future(cell), refused));
             }
         }
-        let serials: Vec<u64> =
-            self.slots.iter().filter_map(|slot| Some(slot.flight.as_ref()?.serial)).collect();
-        serials.into_iter().for_each(|serial| self.end(serial, End::Cancelled));
+        let keys: Vec<Key> = self.slots.iter().map(|(key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.end(key, End::Cancelled));
+        self.tell();
         let give_up_at = P::now() + DRAIN_LIMIT;
         while self.at_device > 0 {
             if self.lane.wait(Some(Duration::from_millis(100))).is_err() || P::now() > give_up_at {
                 return false;
             }
-            self.poll();
+            self.look();
             // What was done but not told when it was cancelled first is told when it is again.
-            for index in 0..self.slots.len() {
-                let slot = &self.slots[index];
-                let id = slot.id(index);
-                if slot.flight.as_ref().is_some_and(|flight| flight.at_device) {
-                    self.lane.cancel(id);
+            let Self { slots, lane, .. } = self;
+            for (key, flight) in slots.iter() {
+                if flight.memory.is_lent() {
+                    lane.cancel(slots.command_id(key.index));
                 }
             }
         }
         true
     }
+
+    /// The device will never be done: whoever waits for a request that it has is told so, without the
+    /// buffers, which are leaked.
+    #[cold]
+    fn abandon(&mut self) {
+        self.device.set_offline();
+        let keys: Vec<Key> = self.slots.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            if self.slots.get(key.index).memory.is_lent() {
+                self.give_up(key);
+            } else {
+                self.finish(key.index, Err((ErrorClass::Gone, libc::ENODEV)));
+            }
+        }
+        self.tell();
+    }
 }
 
 /// Everything that was accepted ends: what waits as cancelled, what the device has when it is done
 /// with it. The drop waits for the device. Where that takes more than a minute, the memory that
-/// the device may still touch is leaked.
+/// the device may still touch is leaked, and the requests fail without it.
+///
+/// What callbacks throw meanwhile goes on when all of this is done, unless the thread panics already.
 impl<P: Platform> Drop for Queue<P> {
     fn drop(&mut self) {
-        if self.drain() {
-            // SAFETY: dropped once, here.
-            unsafe { ManuallyDrop::drop(&mut self.lane) };
-        } else {
-            mem::forget(mem::take(&mut self.slots));
-            self.device.set_offline();
+        let drained = user::call(|| self.drain());
+        let dropped = match drained {
+            // SAFETY: dropped once, here; the device has no memory any more.
+            Ok(true) => user::call(|| unsafe { ManuallyDrop::drop(&mut self.lane) }),
+            // A lane that panics is as one that never answers.
+            Ok(false) | Err(_) => {
+                self.abandon();
+                drained.map(drop)
+            }
+        };
+        if let Err(thrown) = dropped {
+            self.thrown.get_or_insert(thrown);
+        }
+        if !thread::panicking() {
+            self.pass_on();
         }
     }
 }

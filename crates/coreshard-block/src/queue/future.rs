@@ -1,12 +1,15 @@
 //! Futures of requests, and the way from other threads to a queue.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::task::{Context, Poll, Waker as TaskWaker};
 
+use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, Platform};
 
 use super::options::RequestId;
@@ -15,7 +18,12 @@ use crate::error::IoError;
 use crate::request::{Completed, Request};
 
 enum State {
-    Pending(Option<TaskWaker>),
+    Pending {
+        /// The poller's: cloned, woken and dropped outside of the lock.
+        waker: Option<TaskWaker>,
+        /// The request, once the queue has it.
+        id: Option<RequestId>,
+    },
     Over(Option<Box<Completed>>),
     /// Nobody waits for it any more.
     Abandoned,
@@ -24,40 +32,37 @@ enum State {
 /// What a future shares with the queue.
 pub(super) struct FutureCell<P: Platform> {
     state: Lock<P, State>,
-    /// The request's serial number once the queue has it, else 0.
-    serial: P::AtomicU64,
 }
 
 impl<P: Platform> FutureCell<P> {
     pub(super) fn new() -> Arc<Self> {
-        let state = Lock::new(State::Pending(None));
-        Arc::new(Self { state, serial: P::AtomicU64::new(0) })
+        Arc::new(Self { state: Lock::new(State::Pending { waker: None, id: None }) })
     }
 
-    /// The queue is about to take the request under this number. False where nobody waits for it any
-    /// more: then it need not.
-    pub(super) fn accepted(&self, serial: u64) -> bool {
-        // Both under the lock: whoever abandons the future later finds the number, to cancel by.
-        let state = self.state.lock();
-        self.serial.store(serial, Release);
-        !matches!(*state, State::Abandoned)
-    }
-
-    /// Leaves the completion, or drops it and its buffers where nobody waits.
-    pub(super) fn complete(&self, completed: Completed) {
-        let mut state = self.state.lock();
-        let waker = match &mut *state {
-            State::Pending(waker) => waker.take(),
-            State::Abandoned | State::Over(_) => {
-                drop(state);
-                drop(completed);
-                return;
+    /// The queue is about to take the request under this name. False where nobody waits for it any
+    /// more: then it need not, and the name is the next request's. So a future that is abandoned learns
+    /// its request's name from what it replaces, and from nowhere else.
+    pub(super) fn accepted(&self, named: RequestId) -> bool {
+        match &mut *self.state.lock() {
+            State::Pending { id, .. } => {
+                *id = Some(named);
+                true
             }
-        };
+            State::Over(_) | State::Abandoned => false,
+        }
+    }
+
+    /// Leaves the completion, or drops it and its buffers where nobody waits. What the waker threw, if it
+    /// did.
+    pub(super) fn complete(&self, completed: Completed) -> Result<(), Thrown> {
+        let mut state = self.state.lock();
+        let State::Pending { waker, .. } = &mut *state else { return Ok(()) };
+        let waker = waker.take();
         *state = State::Over(Some(Box::new(completed)));
         drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
+        match waker {
+            Some(waker) => user::call(|| waker.wake()),
+            None => Ok(()),
         }
     }
 }
@@ -83,16 +88,26 @@ impl<P: Platform> Future for IoFuture<P> {
     /// # Panics
     /// Where it is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completed> {
+        if !matches!(&*self.cell.state.lock(), State::Over(_)) {
+            let own = context.waker().clone();
+            let before = match &mut *self.cell.state.lock() {
+                State::Pending { waker, .. } => Ok(waker.replace(own)),
+                // It was completed meanwhile.
+                _ => Err(own),
+            };
+            match before {
+                Ok(before) => {
+                    drop(before);
+                    return Poll::Pending;
+                }
+                Err(own) => drop(own),
+            }
+        }
         let completed = match &mut *self.cell.state.lock() {
-            State::Pending(waker) => {
-                *waker = Some(context.waker().clone());
-                return Poll::Pending;
-            }
-            State::Over(completed) => {
-                completed.take().expect("a future is not polled after it was ready")
-            }
-            State::Abandoned => unreachable!("only the drop abandons"),
+            State::Over(completed) => completed.take(),
+            State::Pending { .. } | State::Abandoned => unreachable!("it is over for good"),
         };
+        let completed = completed.expect("a future is not polled after it was ready");
         self.is_over = true;
         Poll::Ready(*completed)
     }
@@ -103,14 +118,15 @@ impl<P: Platform> Drop for IoFuture<P> {
         if self.is_over {
             return;
         }
-        let was = std::mem::replace(&mut *self.cell.state.lock(), State::Abandoned);
-        if matches!(was, State::Pending(_)) {
-            let serial = self.cell.serial.load(Acquire);
-            // Without a number it is still in the inbox, where the queue sees that it is abandoned.
-            if serial != 0 {
-                self.inbox.send(Message::Cancel(RequestId(serial)));
-            }
+        let was = mem::replace(&mut *self.cell.state.lock(), State::Abandoned);
+        let State::Pending { waker, id } = was else { return };
+        // Without a name it is still in the inbox, where the queue sees that it is abandoned.
+        if let Some(id) = id {
+            // Where the queue is gone, so is the request.
+            drop(self.inbox.send(Message::Cancel(id)));
         }
+        // What a waker's destructor throws has no place to go to: its thread may be unwinding.
+        drop(user::discard(waker));
     }
 }
 
@@ -126,7 +142,7 @@ pub(super) enum Message<P: Platform> {
 }
 
 struct Letters<P: Platform> {
-    waiting: Vec<Message<P>>,
+    waiting: VecDeque<Message<P>>,
     /// The queue is gone: nobody reads any more.
     closed: bool,
 }
@@ -141,39 +157,42 @@ pub(super) struct Inbox<P: Platform> {
 
 impl<P: Platform> Inbox<P> {
     pub(super) fn new(waker: Waker) -> Arc<Self> {
-        let letters = Lock::new(Letters { waiting: Vec::new(), closed: false });
+        let letters = Lock::new(Letters { waiting: VecDeque::new(), closed: false });
         Arc::new(Self { letters, any: P::AtomicU32::new(0), waker })
     }
 
-    /// False where nobody reads any more; then the message is dropped.
-    fn send(&self, message: Message<P>) -> bool {
+    /// Hands the message back where nobody reads any more.
+    fn send(&self, message: Message<P>) -> Result<(), Message<P>> {
         {
             let mut letters = self.letters.lock();
             if letters.closed {
-                return false;
+                return Err(message);
             }
-            letters.waiting.push(message);
+            letters.waiting.push_back(message);
             // Under the lock, so that it is not taken down again for a message that is there.
             self.any.store(1, Release);
         }
-        (self.waker)();
-        true
+        // The lane may be a user's; what its waker throws is nothing to whoever sends.
+        drop(user::call(|| (self.waker)()));
+        Ok(())
     }
 
+    /// Whether there may be messages.
     #[inline]
-    pub(super) fn take(&self) -> Vec<Message<P>> {
-        if self.any.load(Relaxed) == 0 {
-            return Vec::new();
-        }
+    pub(super) fn has_any(&self) -> bool {
+        self.any.load(Relaxed) != 0
+    }
+
+    pub(super) fn take(&self, into: &mut VecDeque<Message<P>>) {
         let mut letters = self.letters.lock();
         self.any.store(0, Relaxed);
-        std::mem::take(&mut letters.waiting)
+        into.append(&mut letters.waiting);
     }
 
-    pub(super) fn close(&self) -> Vec<Message<P>> {
+    pub(super) fn close(&self, into: &mut VecDeque<Message<P>>) {
         let mut letters = self.letters.lock();
         letters.closed = true;
-        std::mem::take(&mut letters.waiting)
+        into.append(&mut letters.waiting);
     }
 }
 
@@ -195,21 +214,9 @@ impl<P: Platform> RemoteQueue<P> {
         let cell = FutureCell::new();
         let message = Message::Submit(request, Arc::clone(&cell));
         let future = IoFuture::new(cell, Arc::clone(&self.inbox));
-        let refused = {
-            let mut letters = self.inbox.letters.lock();
-            if letters.closed {
-                Some(message)
-            } else {
-                letters.waiting.push(message);
-                self.inbox.any.store(1, Release);
-                None
-            }
-        };
-        match refused {
-            Some(Message::Submit(request, cell)) => {
-                cell.complete(refused_completion(&self.name, request));
-            }
-            _ => (self.inbox.waker)(),
+        if let Err(Message::Submit(request, cell)) = self.inbox.send(message) {
+            // Nobody waits for it yet, so no waker is called.
+            drop(cell.complete(refused_completion(&self.name, request)));
         }
         future
     }

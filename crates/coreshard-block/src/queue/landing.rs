@@ -1,30 +1,41 @@
 //! From a completion to whoever takes it: what is tried again, what is over, and how it is told.
 
-use coreshard_platform::Platform;
+use coreshard_platform::{Platform, user};
 
 use super::Queue;
 use super::options::RetryPolicy;
-use super::slot::{Accepted, End, Flight, Then};
+use super::slot::{End, Flight, Key, Then};
 use super::timers::Timer;
 use crate::backend::Reaped;
 use crate::counters::Ended;
 use crate::error::{ErrorClass, IoError};
-use crate::request::{Completed, Op, Request};
+use crate::request::{Completed, Op, Payload};
+
+/// How a request ended that did not end well.
+pub(super) type Failure = (ErrorClass, i32);
 
 impl<P: Platform> Queue<P> {
+    /// Takes what the device has completed. Where a lane panics in between, the next look goes on with
+    /// what is left.
+    #[inline]
+    pub(super) fn reap(&mut self) {
+        self.lane.reap(&mut self.reaped);
+        while let Some(reaped) = self.reaped.get(self.landed).copied() {
+            self.landed += 1;
+            self.land(reaped);
+        }
+        self.reaped.clear();
+        self.landed = 0;
+    }
+
     /// A completion was seen.
     #[inline]
-    pub(super) fn land(&mut self, reaped: Reaped) {
-        let index = reaped.id as u32 as usize;
-        let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.id(index) == reaped.id)
-        else {
-            return;
-        };
-        let Some(flight) = slot.flight.as_mut().filter(|flight| flight.at_device) else { return };
-        flight.at_device = false;
+    fn land(&mut self, reaped: Reaped) {
+        let Some((index, flight)) = self.slots.at_device(reaped.id) else { return };
+        flight.memory.take_back();
         self.at_device -= 1;
         let Ok(moved) = usize::try_from(reaped.result) else {
-            return self.land_badly(index, -reaped.result);
+            return self.land_badly(index, reaped.result.saturating_neg());
         };
         match flight.op {
             Op::Read | Op::Write => {
@@ -44,12 +55,10 @@ impl<P: Platform> Queue<P> {
     }
 
     #[cold]
-    fn land_badly(&mut self, index: usize, errno: i32) {
+    fn land_badly(&mut self, index: u32, errno: i32) {
         let online = self.device.is_online();
         let RetryPolicy { transient, media, backoff } = self.options.retry;
-        let slot = &mut self.slots[index];
-        let id = slot.id(index);
-        let flight = slot.flight.as_mut().expect("it has just landed");
+        let flight = self.slots.get(index);
         let class = match (ErrorClass::of_errno(errno), flight.end) {
             (ErrorClass::Cancelled, End::TimedOut) => ErrorClass::Timeout,
             (class, _) => class,
@@ -67,8 +76,8 @@ impl<P: Platform> Queue<P> {
             && !self.closing
         {
             if class == ErrorClass::Transient {
-                let wait = backoff * (1 << (flight.attempts - 1).min(10));
-                self.set_timer(P::now() + wait, Timer::Retry(id));
+                let wait = backoff.saturating_mul(1 << (flight.attempts - 1).min(10));
+                self.set_timer(index, P::now() + wait, Timer::Retry);
             } else {
                 self.start(index);
             }
@@ -78,30 +87,37 @@ impl<P: Platform> Queue<P> {
         self.finish(index, Err((class, errno)));
     }
 
-    /// A request is over: its tag goes back, and its completion to whoever takes it.
+    /// A request is over: its tag goes back, and its completion to whoever takes it. A request that
+    /// stands in line is out of it already.
     #[inline]
-    pub(super) fn finish(&mut self, index: usize, result: Result<(), (ErrorClass, i32)>) {
-        let flight = self.slots[index].flight.take().expect("only requests in flight are over");
-        self.in_flight -= 1;
-        let Flight { permit, op, offset, bytes, payload, moved, attempts, then, .. } = flight;
-        let ended = match result {
-            Ok(()) => Ended::Well,
-            Err((ErrorClass::Timeout, _)) => Ended::TimedOut,
-            Err(_) => Ended::Failed,
-        };
-        self.counters.done(ended);
-        self.admission.put(permit);
+    pub(super) fn finish(&mut self, index: u32, result: Result<(), Failure>) {
+        let flight = self.slots.take(index);
+        self.timers.forget(flight.timers);
+        let Flight { permit, op, offset, bytes, memory, moved, attempts, then, .. } = flight;
+        if let Some(permit) = permit {
+            self.in_flight -= 1;
+            self.counters.done(match result {
+                Ok(()) => Ended::Well,
+                Err((ErrorClass::Timeout, _)) => Ended::TimedOut,
+                Err(_) => Ended::Failed,
+            });
+            self.admission.put(permit);
+        }
         let result = result.map(|()| moved).map_err(|(class, errno)| {
             IoError::new(self.device.name(), op, offset, bytes, moved, class, errno, attempts)
         });
+        let payload = memory.into_payload();
         self.deliver(then, Completed { result, payload, op, offset, cookie: 0 });
     }
 
-    /// Ends a request that has no tag.
-    pub(super) fn give_up(&mut self, accepted: Accepted<P>, class: ErrorClass, errno: i32) {
-        let Accepted { request, then, .. } = accepted;
-        let Request { op, offset, bytes, payload, .. } = request;
-        let error = IoError::new(self.device.name(), op, offset, bytes, 0, class, errno, 0);
+    /// A request that the device has, and will never be done with: its tag and its buffers are given up.
+    pub(super) fn give_up(&mut self, key: Key) {
+        let flight = self.slots.take(key.index);
+        self.timers.forget(flight.timers);
+        let Flight { op, offset, bytes, moved, attempts, then, .. } = flight;
+        let (class, errno, name) = (ErrorClass::Gone, libc::ENODEV, self.device.name());
+        let error = IoError::new(name, op, offset, bytes, moved, class, errno, attempts);
+        let payload = Payload::None;
         self.deliver(then, Completed { result: Err(error), payload, op, offset, cookie: 0 });
     }
 
@@ -113,37 +129,56 @@ impl<P: Platform> Queue<P> {
                 completed.cookie = cookie;
                 self.done.push_back(completed);
             }
-            Then::Call(call) => call(completed),
-            Then::Future(cell) => cell.complete(completed),
+            // What is a user's is called when everything here is settled.
+            then => self.outbox.push_back((then, completed)),
         }
     }
 
-    /// Has a request end before its time, wherever it is.
+    /// Tells callbacks and futures, each in front of a net: what one of them throws is kept, and the
+    /// others are told all the same.
+    pub(super) fn tell(&mut self) {
+        while let Some((then, completed)) = self.outbox.pop_front() {
+            let told = match then {
+                Then::Call(call) => user::call(|| call(completed)),
+                Then::Future(cell) => cell.complete(completed),
+                Then::Cookie(_) => unreachable!("it is in the list of what is done"),
+            };
+            if let Err(thrown) = told {
+                self.thrown.get_or_insert(thrown);
+            }
+        }
+    }
+
+    /// Has a request end before its time, wherever it is. Of one that is over, and of another queue's, it
+    /// finds nothing.
     #[cold]
-    pub(super) fn end(&mut self, serial: u64, end: End) {
-        let (class, errno) = match end {
+    pub(super) fn end(&mut self, key: Key, end: End) {
+        let failure = match end {
             End::TimedOut => (ErrorClass::Timeout, libc::ETIMEDOUT),
             _ => (ErrorClass::Cancelled, libc::ECANCELED),
         };
-        if let Some(accepted) = self.pending.remove(serial) {
-            return self.give_up(accepted, class, errno);
+        if self.slots.find(key).is_none() {
+            return;
         }
-        let found = self.slots.iter_mut().enumerate().find_map(|(index, slot)| {
-            let id = slot.id(index);
-            let flight = slot.flight.as_mut().filter(|flight| flight.serial == serial)?;
-            Some((index, id, flight))
-        });
-        let Some((index, id, flight)) = found else { return };
+        let index = key.index;
+        let id = self.slots.command_id(index);
+        let flight = self.slots.get_mut(index);
+        if flight.permit.is_none() {
+            let priority = flight.priority;
+            self.finish(index, Err(failure));
+            let Self { pending, slots, .. } = self;
+            pending.one_left(priority, |key| slots.is_in_line(key));
+            return;
+        }
         if flight.end == End::Natural {
             flight.end = end;
         }
-        if flight.at_device {
+        if flight.memory.is_lent() {
             self.lane.cancel(id);
             self.staged += 1;
         } else {
-            // It waits for a retry, or for room.
-            self.stalled.retain(|stalled| *stalled != index);
-            self.finish(index, Err((class, errno)));
+            // It waits for a retry, or for room; whoever gets to it there passes over it.
+            self.finish(index, Err(failure));
         }
     }
 }

@@ -2,10 +2,14 @@
 //!
 //! 1. A queue belongs to the thread that made it, and everything of a request happens there: its
 //!    submission, its retries, its completion. Other threads send messages ([`RemoteQueue`]).
-//! 2. A request waits in line (`pending`) until it has a tag; from then on it has a slot, which keeps
-//!    its buffers. `at_device` is set from [`Lane::start`](crate::Lane::start) until the
-//!    completion was seen; while it is, nobody touches or frees the buffers.
+//! 2. A request has a slot from its acceptance to its end, and waits in line (`pending`) until it has a
+//!    tag. Its buffers are lent to the device (`loan`) from before [`Lane::start`](crate::Lane::start)
+//!    until the completion was seen; meanwhile nobody touches or frees them, whatever panics.
 //! 3. Deadlines, and retries that are put off, are in one heap, looked at when the queue is polled.
+//! 4. Users' callbacks and wakers are called when the queue's state is settled (`tell`), each in front of
+//!    a net; what the first one throws goes on in whoever polled, after all of them.
+//! 5. A lane may be a user's as well, and panics in whoever called the queue. So before each call of a
+//!    lane the state is whole, and what was taken up so far is in a field, where the next look finds it.
 #![allow(unsafe_code)]
 
 mod admission;
@@ -14,6 +18,9 @@ mod admission_tests;
 mod drain;
 mod future;
 mod landing;
+mod loan;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod options;
 mod pending;
 mod slot;
@@ -22,17 +29,18 @@ mod submission;
 mod tests;
 mod timers;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::mem::{self, ManuallyDrop};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake};
 use std::time::Duration;
 
-use coreshard_platform::{Platform, Time};
+use coreshard_platform::Platform;
+use coreshard_platform::user::Thrown;
 
 use crate::backend::{Lane, Reaped, Waker};
 use crate::buffer::BufferPool;
@@ -47,9 +55,12 @@ use future::{FutureCell, Inbox, Message};
 pub use future::{IoFuture, RemoteQueue};
 pub use options::{QueueOptions, RequestId, RetryPolicy};
 use pending::Pending;
-use slot::{End, Slot, Then};
+use slot::{End, Key, Slots, Then};
 use submission::MOST_STAGED;
-use timers::Timer;
+use timers::Timers;
+
+/// Tells the queues of a process apart.
+static QUEUES: AtomicU64 = AtomicU64::new(0);
 
 /// A thread's queue to a device. Not to be sent to another thread; see [`RemoteQueue`].
 ///
@@ -78,11 +89,11 @@ pub struct Queue<P: Platform> {
     admission: Admission<P>,
     counters: CounterLane<P>,
     options: QueueOptions,
-    /// By the host's tag.
-    slots: Vec<Slot<P>>,
-    pending: Pending<P>,
-    /// Slots whose lane had no room.
-    stalled: VecDeque<usize>,
+    number: u64,
+    slots: Slots<P>,
+    pending: Pending,
+    /// Requests whose lane had no room; some may be over.
+    stalled: VecDeque<Key>,
     /// Requests that have a tag.
     in_flight: u32,
     /// Of those: requests that the device has.
@@ -93,12 +104,20 @@ pub struct Queue<P: Platform> {
     /// device has them early; many where it is behind, so that each costs less.
     batch: u32,
     reaped: Vec<Reaped>,
-    timers: BinaryHeap<Reverse<(Time, Timer)>>,
+    /// So many of those have been dealt with.
+    landed: usize,
+    timers: Timers,
     done: VecDeque<Completed>,
+    /// Completions for callbacks and futures that were not told yet.
+    outbox: VecDeque<(Then<P>, Completed)>,
+    /// What the first of them threw that did.
+    thrown: Option<Thrown>,
     delivered: usize,
     serial: u64,
     pool: Option<BufferPool>,
     inbox: Arc<Inbox<P>>,
+    /// Taken out of the inbox, to be obeyed.
+    letters: VecDeque<Message<P>>,
     closing: bool,
 }
 
@@ -118,7 +137,8 @@ impl<P: Platform> Queue<P> {
             admission: Admission::new(tags, target_tags, &waker),
             counters,
             options: QueueOptions { depth: options.depth.max(1), ..options },
-            slots: Vec::new(),
+            number: QUEUES.fetch_add(1, Relaxed),
+            slots: Slots::new(),
             pending: Pending::new(options.best_effort_share, options.idle_share),
             stalled: VecDeque::new(),
             in_flight: 0,
@@ -126,12 +146,16 @@ impl<P: Platform> Queue<P> {
             staged: 0,
             batch: 1,
             reaped: Vec::new(),
-            timers: BinaryHeap::new(),
+            landed: 0,
+            timers: Timers::default(),
             done: VecDeque::new(),
+            outbox: VecDeque::new(),
+            thrown: None,
             delivered: 0,
             serial: 0,
             pool: None,
             inbox: Inbox::new(waker),
+            letters: VecDeque::new(),
             closing: false,
         }
     }
@@ -182,7 +206,9 @@ impl<P: Platform> Queue<P> {
         }
     }
 
-    /// As [`submit`](Self::submit), with a callback, called when the queue is polled.
+    /// As [`submit`](Self::submit), with a callback, called when the queue is polled, or the request
+    /// cancelled. A callback may panic: all others are called nevertheless, and then the first one's panic
+    /// goes on in whoever polled.
     ///
     /// # Errors
     /// As [`submit`](Self::submit); then the callback is not called.
@@ -201,33 +227,46 @@ impl<P: Platform> Queue<P> {
     /// poll the queue: [`block_on`](Self::block_on) does.
     pub fn send(&mut self, request: Request) -> IoFuture<P> {
         let cell = FutureCell::new();
-        self.send_to(request, Arc::clone(&cell));
+        if let Some(refused) = self.send_to(request, &cell) {
+            // Nobody waits for it yet, so no waker is called.
+            drop(cell.complete(refused));
+        }
         IoFuture::new(cell, Arc::clone(&self.inbox))
     }
 
-    fn send_to(&mut self, request: Request, cell: Arc<FutureCell<P>>) {
+    /// Submits a future's request; where it is refused, its completion.
+    fn send_to(&mut self, request: Request, cell: &Arc<FutureCell<P>>) -> Option<Completed> {
         match self.check(&request) {
-            Ok(()) if cell.accepted(self.serial + 1) => {
-                self.accept(request, Then::Future(cell));
+            Ok(()) => {
+                if cell.accepted(self.next_id()) {
+                    self.accept(request, Then::Future(Arc::clone(cell)));
+                }
+                None
             }
-            Ok(()) => {}
             Err(why) => {
                 let Refused { request, error } = self.refuse(request, why);
                 let Request { op, offset, payload, .. } = request;
-                cell.complete(Completed { result: Err(error), payload, op, offset, cookie: 0 });
+                Some(Completed { result: Err(error), payload, op, offset, cookie: 0 })
             }
         }
     }
 
     /// Asks that a request end soon. It completes in any case: as cancelled, or as done where it
-    /// was too late.
+    /// was too late. Of a request that is over, and of another queue's, nothing comes.
     pub fn cancel(&mut self, id: RequestId) {
-        self.end(id.0, End::Cancelled);
-        self.flush();
+        if id.queue == self.number {
+            self.end(id.key, End::Cancelled);
+            self.flush();
+            self.tell();
+            self.pass_on();
+        }
     }
 
     /// Looks what was completed, retries, starts what waits, and hands it to the device. Returns
     /// how many requests came to their end; does not wait.
+    ///
+    /// # Panics
+    /// Where a callback does, or a future's waker, after all that came to their end were told.
     #[inline]
     pub fn poll(&mut self) -> usize {
         self.look();
@@ -237,35 +276,44 @@ impl<P: Platform> Queue<P> {
         if self.staged > 0 {
             self.flush();
         }
+        self.pass_on();
         mem::take(&mut self.delivered)
     }
 
-    /// As `poll`, without handing anything to the device.
+    /// As `poll`, without handing anything to the device. What users' code throws is kept.
     #[inline]
     fn look(&mut self) {
-        for message in self.inbox.take() {
-            self.obey(message);
+        if self.inbox.has_any() || !self.letters.is_empty() {
+            self.obey();
         }
         if !self.timers.is_empty() {
             self.fire_timers();
         }
-        let mut reaped = mem::take(&mut self.reaped);
-        self.lane.reap(&mut reaped);
-        for one in reaped.drain(..) {
-            self.land(one);
-        }
-        self.reaped = reaped;
-        for _ in 0..self.stalled.len() {
-            let index = self.stalled.pop_front().expect("as many as were counted");
-            self.start(index);
+        self.reap();
+        if !self.stalled.is_empty() {
+            self.start_stalled();
         }
         if !self.pending.is_empty() || self.admission.is_waiting() {
             self.dispatch();
+        }
+        if !self.outbox.is_empty() {
+            self.tell();
+        }
+    }
+
+    /// Goes on with what a user's code threw, in whoever polled.
+    #[inline]
+    fn pass_on(&mut self) {
+        if let Some(thrown) = self.thrown.take() {
+            thrown.resume();
         }
     }
 
     /// As [`poll`](Self::poll), but sleeps until a request comes to its end, somebody sends a
     /// message, or for `timeout`. Returns at once where nothing is outstanding.
+    ///
+    /// # Panics
+    /// As [`poll`](Self::poll).
     pub fn wait(&mut self, timeout: Option<Duration>) -> usize {
         self.look();
         if self.delivered == 0 && self.outstanding() > 0 {
@@ -279,11 +327,12 @@ impl<P: Platform> Queue<P> {
         if self.staged > 0 {
             self.flush();
         }
+        self.pass_on();
         mem::take(&mut self.delivered)
     }
 
     fn sleep(&mut self, timeout: Option<Duration>) {
-        let due = self.timers.peek().map(|Reverse((at, _))| *at - P::now());
+        let due = self.timers.next_due().map(|at| at - P::now());
         let timeout = match (timeout, due) {
             (Some(timeout), Some(due)) => Some(timeout.min(due)),
             (timeout, due) => timeout.or(due),
@@ -331,10 +380,19 @@ impl<P: Platform> Queue<P> {
         }
     }
 
-    fn obey(&mut self, message: Message<P>) {
-        match message {
-            Message::Cancel(RequestId(serial)) => self.end(serial, End::Cancelled),
-            Message::Submit(request, cell) => self.send_to(request, cell),
+    /// Does what the inbox says.
+    #[cold]
+    fn obey(&mut self) {
+        self.inbox.take(&mut self.letters);
+        while let Some(message) = self.letters.pop_front() {
+            match message {
+                Message::Cancel(id) => self.end(id.key, End::Cancelled),
+                Message::Submit(request, cell) => {
+                    if let Some(refused) = self.send_to(request, &cell) {
+                        self.outbox.push_back((Then::Future(cell), refused));
+                    }
+                }
+            }
         }
     }
 }
@@ -353,6 +411,8 @@ impl<P: Platform> fmt::Debug for Queue<P> {
             .field("device", &self.device.name())
             .field("lane", &self.lane.describe())
             .field("outstanding", &self.outstanding())
+            .field("line_looks", &self.pending.looks())
+            .field("timer_looks", &self.timers.looks())
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! A request on its way: where its buffers are kept until the device is done with them.
+//! The requests that a queue has accepted, each in a slot from then to its end.
 
 use std::sync::Arc;
 
@@ -6,9 +6,10 @@ use coreshard_platform::Platform;
 
 use super::admission::Permit;
 use super::future::FutureCell;
-use crate::backend::{Command, Data};
+use super::loan::Loan;
+use crate::backend::Command;
 use crate::buffer::BufferPool;
-use crate::request::{Completed, Op, Payload, Request};
+use crate::request::{Completed, Op, Priority, Request};
 
 /// Who takes the completion.
 pub(super) enum Then<P: Platform> {
@@ -18,13 +19,6 @@ pub(super) enum Then<P: Platform> {
     Call(Box<dyn FnOnce(Completed)>),
     /// A future, on whichever thread.
     Future(Arc<FutureCell<P>>),
-}
-
-/// A request that the queue has accepted.
-pub(super) struct Accepted<P: Platform> {
-    pub(super) request: Request,
-    pub(super) serial: u64,
-    pub(super) then: Then<P>,
 }
 
 /// Whether somebody wants a request to end before its time.
@@ -38,90 +32,162 @@ pub(super) enum End {
     TimedOut,
 }
 
-/// A request that has a tag.
+/// Names a request of a queue, for good: no other request of the queue ever has its serial number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) serial: u64,
+    /// Its slot.
+    pub(super) index: u32,
+}
+
+/// A request that the queue has accepted.
 pub(super) struct Flight<P: Platform> {
-    pub(super) permit: Permit,
+    /// The right to be at the device. `None`: it stands in line for that.
+    pub(super) permit: Option<Permit>,
     pub(super) serial: u64,
     pub(super) op: Op,
+    pub(super) priority: Priority,
     pub(super) offset: u64,
     pub(super) bytes: usize,
-    pub(super) payload: Payload,
-    pub(super) ioprio: u16,
+    pub(super) memory: Loan,
     pub(super) moved: usize,
     pub(super) attempts: u32,
+    /// So many timers name it.
+    pub(super) timers: u32,
     pub(super) end: End,
-    /// The device has it: its buffers are not touched by anybody else.
-    pub(super) at_device: bool,
-    pub(super) pieces: Vec<libc::iovec>,
     pub(super) then: Then<P>,
 }
 
 impl<P: Platform> Flight<P> {
-    pub(super) fn new(permit: Permit, accepted: Accepted<P>) -> Self {
-        let Accepted { request, serial, then } = accepted;
+    #[inline]
+    pub(super) fn new(
+        permit: Option<Permit>,
+        serial: u64,
+        request: Request,
+        then: Then<P>,
+    ) -> Self {
         let Request { op, offset, bytes, payload, priority, timeout: _ } = request;
         Self {
             permit,
             serial,
             op,
+            priority,
             offset,
             bytes,
-            payload,
-            ioprio: priority.ioprio(),
+            memory: Loan::new(payload),
             moved: 0,
             attempts: 0,
+            timers: 0,
             end: End::Natural,
-            at_device: false,
-            pieces: Vec::new(),
             then,
         }
     }
 
-    /// What is left to do, as a command.
-    pub(super) fn command(&mut self, id: u64, pool: Option<&BufferPool>) -> Command {
-        let data = match &self.payload {
-            Payload::None => Data::None,
-            Payload::One(buffer) => Data::One {
-                start: buffer.start().wrapping_add(self.moved),
-                bytes: self.bytes - self.moved,
-                registered: buffer.index_in(pool),
-            },
-            Payload::Many(buffers) => {
-                let mut skip = self.moved;
-                self.pieces.clear();
-                for buffer in buffers {
-                    let skipped = skip.min(buffer.len());
-                    skip -= skipped;
-                    if skipped < buffer.len() {
-                        self.pieces.push(libc::iovec {
-                            iov_base: buffer.start().wrapping_add(skipped).cast(),
-                            iov_len: buffer.len() - skipped,
-                        });
-                    }
-                }
-                Data::Many { pieces: self.pieces.as_ptr(), count: self.pieces.len() as u32 }
-            }
-        };
+    /// What is left to do, as a command. From here on the device has the buffers.
+    #[inline]
+    pub(super) fn lend(&mut self, id: u64, pool: Option<&BufferPool>) -> Command {
         Command {
             id,
             op: self.op,
             offset: self.offset + self.moved as u64,
             bytes: self.bytes as u64,
-            data,
-            ioprio: self.ioprio,
+            data: self.memory.lend(self.moved, self.bytes, pool),
+            ioprio: self.priority.ioprio(),
         }
     }
 }
 
-/// A place for a request, one a tag. Its generation tells a completion from that of an earlier
-/// request at the same place.
-pub(super) struct Slot<P: Platform> {
-    pub(super) generation: u32,
-    pub(super) flight: Option<Flight<P>>,
+/// A place for a request. Its generation tells a completion from that of an earlier request at the same
+/// place.
+struct Slot<P: Platform> {
+    generation: u32,
+    flight: Option<Flight<P>>,
 }
 
-impl<P: Platform> Slot<P> {
-    pub(super) fn id(&self, index: usize) -> u64 {
-        u64::from(self.generation) << 32 | index as u64
+/// All of a queue's requests. Whoever has a [`Key`] finds its request, or finds that it is over, with one
+/// look.
+pub(super) struct Slots<P: Platform> {
+    slots: Vec<Slot<P>>,
+    /// Slots without a request, the last one used last.
+    free: Vec<u32>,
+}
+
+impl<P: Platform> Slots<P> {
+    pub(super) fn new() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// The slot that the next request will have.
+    #[inline]
+    pub(super) fn next(&self) -> u32 {
+        self.free.last().copied().unwrap_or(self.slots.len() as u32)
+    }
+
+    #[inline]
+    pub(super) fn put(&mut self, flight: Flight<P>) -> u32 {
+        let Some(index) = self.free.pop() else {
+            let index =
+                u32::try_from(self.slots.len()).expect("memory for fewer than 2³² requests");
+            self.slots.push(Slot { generation: 0, flight: Some(flight) });
+            return index;
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.generation = (slot.generation + 1) & (u32::MAX >> 1);
+        slot.flight = Some(flight);
+        index
+    }
+
+    /// Takes a request out.
+    #[inline]
+    pub(super) fn take(&mut self, index: u32) -> Flight<P> {
+        let flight = self.slots[index as usize].flight.take();
+        self.free.push(index);
+        flight.expect("only requests that are not over end")
+    }
+
+    #[inline]
+    pub(super) fn get(&self, index: u32) -> &Flight<P> {
+        self.slots[index as usize].flight.as_ref().expect("the request is not over")
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, index: u32) -> &mut Flight<P> {
+        self.slots[index as usize].flight.as_mut().expect("the request is not over")
+    }
+
+    /// The request of this key, unless it is over.
+    #[inline]
+    pub(super) fn find(&self, key: Key) -> Option<&Flight<P>> {
+        let slot = self.slots.get(key.index as usize)?;
+        slot.flight.as_ref().filter(|flight| flight.serial == key.serial)
+    }
+
+    pub(super) fn is_in_line(&self, key: Key) -> bool {
+        self.find(key).is_some_and(|flight| flight.permit.is_none())
+    }
+
+    /// What a command for the request in this slot is called.
+    #[inline]
+    pub(super) fn command_id(&self, index: u32) -> u64 {
+        u64::from(self.slots[index as usize].generation) << 32 | u64::from(index)
+    }
+
+    /// The request that the device has under this name, and its slot.
+    #[inline]
+    pub(super) fn at_device(&mut self, id: u64) -> Option<(u32, &mut Flight<P>)> {
+        let (generation, index) = ((id >> 32) as u32, id as u32);
+        let slot = self.slots.get_mut(index as usize)?;
+        if slot.generation != generation {
+            return None;
+        }
+        let flight = slot.flight.as_mut().filter(|flight| flight.memory.is_lent())?;
+        Some((index, flight))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Flight<P>)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let flight = slot.flight.as_ref()?;
+            Some((Key { serial: flight.serial, index: index as u32 }, flight))
+        })
     }
 }

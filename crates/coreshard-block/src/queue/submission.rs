@@ -5,7 +5,7 @@ use coreshard_platform::Platform;
 
 use super::Queue;
 use super::options::RequestId;
-use super::slot::{Accepted, Flight, Slot, Then};
+use super::slot::{Flight, Key, Slots, Then};
 use super::timers::Timer;
 use crate::error::{ErrorClass, IoError, Refused};
 use crate::request::{Op, Payload, Request};
@@ -43,61 +43,88 @@ impl<P: Platform> Queue<P> {
         Refused::new(request, error)
     }
 
+    /// What the request will be called that is accepted next.
+    #[inline]
+    pub(super) fn next_id(&self) -> RequestId {
+        let key = Key { serial: self.serial + 1, index: self.slots.next() };
+        RequestId { queue: self.number, key }
+    }
+
     #[inline]
     pub(super) fn accept(&mut self, request: Request, then: Then<P>) -> RequestId {
+        let id = self.next_id();
         self.serial += 1;
-        let serial = self.serial;
-        if let Some(timeout) = request.timeout {
-            self.set_timer(P::now() + timeout, Timer::Deadline(serial));
+        let (timeout, priority) = (request.timeout, request.priority);
+        let permit = if self.pending.is_empty() && self.in_flight < self.options.depth {
+            self.admission.get()
+        } else {
+            None
+        };
+        let has_permit = permit.is_some();
+        let index = self.slots.put(Flight::new(permit, self.serial, request, then));
+        if let Some(timeout) = timeout {
+            self.set_timer(index, P::now() + timeout, Timer::Deadline);
         }
-        let accepted = Accepted { request, serial, then };
-        if self.pending.is_empty()
-            && self.in_flight < self.options.depth
-            && let Some(permit) = self.admission.get()
-        {
-            self.take_off(Flight::new(permit, accepted));
+        if has_permit {
+            self.take_off(index);
             if self.staged >= (self.at_device / 2).clamp(1, self.batch) {
                 self.flush();
             }
         } else {
-            self.pending.push(accepted);
+            self.pending.push(priority, id.key);
         }
-        RequestId(serial)
+        id
     }
 
-    /// Gives a request with a tag its slot, and hands it to the lane.
+    /// Hands a request that has got its permit to the lane.
     #[inline]
-    fn take_off(&mut self, flight: Flight<P>) {
-        let index = flight.permit.host.index();
-        while self.slots.len() <= index {
-            self.slots.push(Slot { generation: 0, flight: None });
-        }
-        let slot = &mut self.slots[index];
-        debug_assert!(slot.flight.is_none(), "a tag has one holder");
-        slot.generation = (slot.generation + 1) & (u32::MAX >> 1);
-        slot.flight = Some(flight);
+    fn take_off(&mut self, index: u32) {
         self.in_flight += 1;
         self.counters.issued();
         self.start(index);
     }
 
-    /// Hands what is left of a request to the lane.
+    /// Hands what is left of a request to the lane, or puts it aside until that has room.
     #[inline]
-    pub(super) fn start(&mut self, index: usize) {
-        let slot = &mut self.slots[index];
-        let id = slot.id(index);
-        let flight = slot.flight.as_mut().expect("only requests in flight are started");
-        let command = flight.command(id, self.pool.as_ref());
-        // SAFETY: the command's memory is the payload's, which stays in the slot, untouched, until
-        // the completion was seen (`at_device`). Where the queue is dropped before, it is leaked,
-        // and the lane with it. The pieces are in the slot's Vec, on the heap.
+    pub(super) fn start(&mut self, index: u32) {
+        if !self.try_start(index) {
+            let serial = self.slots.get(index).serial;
+            self.stalled.push_back(Key { serial, index });
+        }
+    }
+
+    /// As `start`; false where the lane has no room.
+    #[inline]
+    fn try_start(&mut self, index: u32) -> bool {
+        let id = self.slots.command_id(index);
+        let flight = self.slots.get_mut(index);
+        // Lent before the lane sees them: where it panics, nobody knows whether the device has them, and
+        // so it has, until it says otherwise.
+        let command = flight.lend(id, self.pool.as_ref());
+        flight.attempts += 1;
+        self.at_device += 1;
+        // SAFETY: the command's memory is lent, so it is neither touched nor freed until the completion
+        // was seen, even where the queue is gone by then. The pieces are on the heap.
         if unsafe { self.lane.start(&command) } {
-            flight.at_device = true;
-            flight.attempts += 1;
-            self.at_device += 1;
             self.staged += 1;
-        } else {
-            self.stalled.push_back(index);
+            return true;
+        }
+        let flight = self.slots.get_mut(index);
+        flight.memory.take_back();
+        flight.attempts -= 1;
+        self.at_device -= 1;
+        false
+    }
+
+    /// Starts what was put aside, as far as the lane has room now.
+    #[cold]
+    pub(super) fn start_stalled(&mut self) {
+        while let Some(key) = self.stalled.front().copied() {
+            let waits = self.slots.find(key).is_some_and(|flight| !flight.memory.is_lent());
+            if waits && !self.try_start(key.index) {
+                return;
+            }
+            self.stalled.pop_front();
         }
     }
 
@@ -112,15 +139,17 @@ impl<P: Platform> Queue<P> {
 
     /// Hands tags to those who wait for one.
     pub(super) fn dispatch(&mut self) {
+        let waits = |slots: &Slots<P>, key| slots.is_in_line(key);
         if !self.device.is_online() {
-            while let Some(accepted) = self.pending.pop() {
-                self.give_up(accepted, ErrorClass::Gone, libc::ENODEV);
+            while let Some(key) = self.pending.pop(|key| waits(&self.slots, key)) {
+                self.finish(key.index, Err((ErrorClass::Gone, libc::ENODEV)));
             }
         }
         while !self.pending.is_empty() && self.in_flight < self.options.depth {
             let Some(permit) = self.admission.get_in_line() else { return };
-            let accepted = self.pending.pop().expect("it is not empty");
-            self.take_off(Flight::new(permit, accepted));
+            let key = self.pending.pop(|key| waits(&self.slots, key)).expect("it is not empty");
+            self.slots.get_mut(key.index).permit = Some(permit);
+            self.take_off(key.index);
         }
         // Nobody here waits any more, so others may have it.
         self.admission.leave();

@@ -403,6 +403,69 @@ fn a_sleeping_queue_is_woken_by_a_message() {
     }
 }
 
+/// What deadlines and cancels cost does not grow with the line: each request is looked at a few times,
+/// however many there are.
+#[test]
+fn deadlines_and_cancels_cost_the_same_however_long_the_line_is() {
+    fn looks(queue: &Queue<Host>) -> (u64, u64) {
+        let text = format!("{queue:?}");
+        let number = |name: &str| -> u64 {
+            let (_, rest) = text.split_once(name).unwrap();
+            rest.split([',', ' ']).next().unwrap().parse().unwrap()
+        };
+        (number("line_looks: "), number("timer_looks: "))
+    }
+    fn read(timeout: Duration) -> Request {
+        Request::read(0, vec![0; 512]).timeout(timeout)
+    }
+    fn all_told(queue: &mut Queue<Host>, requests: u64) {
+        for _ in 0..requests {
+            queue.wait_for_one().unwrap();
+        }
+    }
+    let lossy = FaultPlan { lost: 1_000_000, ..FaultPlan::default() };
+    for requests in [1_000, 20_000] {
+        let few = |queue: &Queue<Host>, what: &str| {
+            let (line, timers) = looks(queue);
+            assert!(line <= 5 * requests + 100, "{what}: {line} looks at {requests} in line");
+            assert!(timers <= 5 * requests + 100, "{what}: {timers} looks at {requests} timers");
+        };
+        // All are done long before their deadlines.
+        let device = device_on(memory(FaultPlan::default()), 4);
+        let mut queue = device.queue(0, QueueOptions::default()).unwrap();
+        for cookie in 0..requests {
+            queue.submit(read(Duration::from_secs(3_600)), cookie).unwrap();
+        }
+        all_told(&mut queue, requests);
+        few(&queue, "done");
+        // All are ended by their deadlines, in line or at the device.
+        for depth in [1, 20_000] {
+            let device = device_on(memory(lossy), depth);
+            let options = QueueOptions { depth, ..QueueOptions::default() };
+            let mut queue = device.queue(0, options).unwrap();
+            for cookie in 0..requests {
+                queue.submit(read(Duration::from_nanos(1 + cookie)), cookie).unwrap();
+            }
+            all_told(&mut queue, requests);
+            few(&queue, "timed out");
+        }
+        // All are cancelled, the last one first, while new ones come.
+        let mut queue = device_on(memory(lossy), 1).queue(0, QueueOptions::default()).unwrap();
+        let mut ids: Vec<RequestId> = (0..requests / 2)
+            .map(|cookie| queue.submit(read(Duration::from_secs(3_600)), cookie).unwrap())
+            .collect();
+        for cookie in 0..requests / 2 {
+            queue.cancel(ids.pop().unwrap());
+            let new = queue.submit(read(Duration::from_secs(3_600)), cookie).unwrap();
+            ids.insert(ids.len() / 2, new);
+        }
+        ids.into_iter().for_each(|id| queue.cancel(id));
+        all_told(&mut queue, requests);
+        few(&queue, "cancelled");
+        assert_eq!(queue.outstanding(), 0);
+    }
+}
+
 #[test]
 fn real_time_requests_go_first_and_shares_hold() {
     let device = device_on(memory(FaultPlan::default()), 1);

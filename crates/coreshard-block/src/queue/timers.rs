@@ -1,67 +1,97 @@
 //! Deadlines, and retries that are put off: one heap, looked at when the queue is polled.
+//!
+//! A timer of a request that is over stays in the heap until its time, or until more than half of the
+//! heap are such: then they are taken out together, so that each costs a few looks in all.
 
 use std::cmp::Reverse;
-use std::mem;
+use std::collections::BinaryHeap;
 
 use coreshard_platform::{Platform, Time};
 
 use super::Queue;
-use super::slot::End;
+use super::slot::{End, Key};
 use crate::error::ErrorClass;
 
-/// Something that happens at a time. The order of the fields is that of the heap.
+/// What happens at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    Deadline(u64),
-    Retry(u64),
+    Deadline,
+    Retry,
+}
+
+/// The heap; the order of what it holds is that of time.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    heap: BinaryHeap<Reverse<(Time, Key, Timer)>>,
+    /// Of them, timers of requests that are not over.
+    live: usize,
+    /// Timers looked at so far: what the heap costs, but for the sorting.
+    looks: u64,
+}
+
+impl Timers {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+
+    pub(super) fn next_due(&self) -> Option<Time> {
+        self.heap.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    pub(super) fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    /// A request with so many timers is over.
+    #[inline]
+    pub(super) fn forget(&mut self, timers: u32) {
+        self.live -= timers as usize;
+    }
+
+    fn set(&mut self, at: Time, key: Key, timer: Timer, is_live: impl Fn(Key) -> bool) {
+        if self.heap.len() > 2 * self.live + 64 {
+            self.looks += self.heap.len() as u64;
+            self.heap.retain(|Reverse((_, key, _))| is_live(*key));
+        }
+        self.heap.push(Reverse((at, key, timer)));
+        self.live += 1;
+    }
+
+    fn pop(&mut self, now: Time) -> Option<(Key, Timer)> {
+        let Reverse((at, key, timer)) = *self.heap.peek()?;
+        if at > now {
+            return None;
+        }
+        self.looks += 1;
+        self.heap.pop();
+        Some((key, timer))
+    }
 }
 
 impl<P: Platform> Queue<P> {
-    pub(super) fn set_timer(&mut self, at: Time, timer: Timer) {
-        if self.timers.len() > 64 + 4 * self.outstanding() {
-            // Most are of requests that are over.
-            let timers = mem::take(&mut self.timers);
-            let live = |timer: Timer| match timer {
-                Timer::Retry(_) => true,
-                Timer::Deadline(serial) => {
-                    // Only those in flight are cheap to look up; of the others all are kept.
-                    let oldest = self
-                        .slots
-                        .iter()
-                        .filter_map(|slot| Some(slot.flight.as_ref()?.serial))
-                        .min();
-                    !self.pending.is_empty() || oldest.is_some_and(|oldest| serial >= oldest)
-                }
-            };
-            self.timers = timers.into_iter().filter(|Reverse((_, timer))| live(*timer)).collect();
-        }
-        self.timers.push(Reverse((at, timer)));
+    /// For a request that is not over.
+    pub(super) fn set_timer(&mut self, index: u32, at: Time, timer: Timer) {
+        let flight = self.slots.get_mut(index);
+        flight.timers += 1;
+        let key = Key { serial: flight.serial, index };
+        let Self { timers, slots, .. } = self;
+        timers.set(at, key, timer, |key| slots.find(key).is_some());
     }
 
     pub(super) fn fire_timers(&mut self) {
         let now = P::now();
-        while let Some(Reverse((at, timer))) = self.timers.peek().copied()
-            && at <= now
-        {
-            self.timers.pop();
-            match timer {
-                Timer::Deadline(serial) => self.end(serial, End::TimedOut),
-                Timer::Retry(id) => self.retry(id),
+        while let Some((key, timer)) = self.timers.pop(now) {
+            if self.slots.find(key).is_none() {
+                continue;
             }
-        }
-    }
-
-    fn retry(&mut self, id: u64) {
-        let index = id as u32 as usize;
-        let slot = &self.slots[index];
-        let waits = slot.flight.as_ref().is_some_and(|flight| !flight.at_device);
-        if slot.id(index) != id || !waits {
-            return;
-        }
-        if self.device.is_online() {
-            self.start(index);
-        } else {
-            self.finish(index, Err((ErrorClass::Gone, libc::ENODEV)));
+            self.slots.get_mut(key.index).timers -= 1;
+            self.timers.forget(1);
+            match timer {
+                Timer::Deadline => self.end(key, End::TimedOut),
+                Timer::Retry if self.device.is_online() => self.start(key.index),
+                Timer::Retry => self.finish(key.index, Err((ErrorClass::Gone, libc::ENODEV))),
+            }
         }
     }
 }

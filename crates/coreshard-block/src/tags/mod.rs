@@ -19,12 +19,14 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use coreshard_platform::{
-    AtomicInt, Lock, NodeMemoryError, Padded, Parker, Placement, Platform, Time, fields,
+    AtomicInt, Lock, NodeMemoryError, Padded, Parker, Placement, Platform, Time, fields, user,
 };
 use coreshard_topology::NodeId;
 
@@ -42,6 +44,13 @@ const COUNT_WAITED: u32 = 1 << 31;
 pub const MOST_TAGS: u32 = 1 << 20;
 /// The most reserved tags of a set.
 pub const MOST_RESERVED_TAGS: u32 = 63;
+
+/// A number that no other set or port of the process ever has. Not the platform's: nothing is decided by
+/// how large it is.
+fn next_number() -> NonZeroU64 {
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    NonZeroU64::new(NUMBERS.fetch_add(1, Relaxed)).expect("fewer than 2⁶⁴ sets and ports were made")
+}
 
 /// What a [`TagSet`] is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,6 +226,8 @@ struct Registry<P: Platform> {
 /// # Ok::<(), coreshard_block::TagSetError>(())
 /// ```
 pub struct TagSet<P: Platform> {
+    /// For messages.
+    number: u32,
     spec: TagSetSpec,
     bitmap: Bitmap<P>,
     /// A bit set is a reserved tag in use.
@@ -246,6 +257,7 @@ impl<P: Platform> TagSet<P> {
         let registry =
             Registry { users: Vec::new(), waiting: VecDeque::new(), looked_at: P::now() };
         Ok(Self {
+            number: next_number().get() as u32,
             bitmap: Bitmap::new(spec.depth, spec.threads, spec.node)?,
             reserved: Padded::new(P::AtomicU64::new(0)),
             registry: Padded::new(Lock::new(registry)),
@@ -466,7 +478,8 @@ fn wake<P: Platform>(ports: Vec<Arc<PortLine<P>>>) {
     for port in ports {
         let waker = port.waker.lock().clone();
         match waker {
-            Some(waker) => waker(),
+            // Others are to be woken after this one, on whose account nobody else's thread panics.
+            Some(waker) => drop(user::call(move || waker())),
             None => {
                 port.parker.unpark();
             }

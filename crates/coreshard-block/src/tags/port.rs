@@ -1,23 +1,41 @@
 //! One thread's way to the tags of a set.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
 use super::policy::Window;
-use super::{COUNT_WAITED, PortLine, TagPolicy, TagSet, TagUser, UserPlace, Waiting};
+use super::{COUNT_WAITED, PortLine, TagPolicy, TagSet, TagUser, UserPlace, Waiting, next_number};
 
-/// The right to have one request in flight. Given back through a port of the set it is from.
+/// The right to have one request in flight. Given back through the port that it was taken through.
 #[derive(Debug, PartialEq, Eq, Hash)]
 #[must_use = "a tag that is not given back is lost to its set"]
-pub struct Tag(u32);
+pub struct Tag {
+    number: u32,
+    home: Home,
+}
 
 impl Tag {
     /// Its number: from 0 to below the set's depth, and from there on for reserved tags.
     pub fn index(&self) -> usize {
-        self.0 as usize
+        self.number as usize
+    }
+}
+
+/// Where a tag belongs: no two ports of a process ever have the same, whichever set they are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Home {
+    port: NonZeroU64,
+    /// The set's number, for messages; the port's tells it already.
+    set: u32,
+}
+
+impl fmt::Display for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "port {} of tag set {}", self.port, self.set)
     }
 }
 
@@ -25,6 +43,7 @@ impl Tag {
 /// first, so that a thread that meets nobody touches one line of the bitmap.
 pub struct TagPort<P: Platform> {
     set: Arc<TagSet<P>>,
+    home: Home,
     user: usize,
     place: Arc<UserPlace<P>>,
     line: Arc<PortLine<P>>,
@@ -50,6 +69,7 @@ impl<P: Platform> TagUser<P> {
         let depth = self.set.spec.depth;
         TagPort {
             set: Arc::clone(&self.set),
+            home: Home { port: next_number(), set: self.set.number },
             user: self.index,
             place: Arc::clone(&self.place),
             line,
@@ -100,7 +120,7 @@ impl<P: Platform> TagPort<P> {
         // Plain additions: no other thread writes here.
         self.line.held.store(self.line.held.load(Relaxed) + 1, Relaxed);
         self.line.taken.store(self.line.taken.load(Relaxed).wrapping_add(1), Relaxed);
-        Tag(tag)
+        Tag { number: tag, home: self.home }
     }
 
     /// A reserved tag, if one is free.
@@ -115,7 +135,7 @@ impl<P: Platform> TagPort<P> {
             let bit = free.trailing_zeros();
             seen = self.set.reserved.fetch_or(1 << bit, Acquire);
             if seen & (1 << bit) == 0 {
-                return Some(Tag(self.depth + bit));
+                return Some(Tag { number: self.depth + bit, home: self.home });
             }
         }
     }
@@ -123,10 +143,14 @@ impl<P: Platform> TagPort<P> {
     /// Gives a tag back, and hands it on where somebody waits for it.
     ///
     /// # Panics
-    /// Where the tag is none of this set's that are taken, or was taken through another port.
+    /// Where the tag was taken through another port, of this set or of another one. Then nothing is
+    /// given back.
     #[inline]
     pub fn put(&mut self, tag: Tag) {
-        let Tag(tag) = tag;
+        let Tag { number: tag, home } = tag;
+        if home.port != self.home.port {
+            strayed(tag, home, self.home);
+        }
         if tag >= self.depth {
             let bit = 1 << (tag - self.depth);
             let before = self.set.reserved.fetch_and(!bit, Release);
@@ -147,9 +171,11 @@ impl<P: Platform> TagPort<P> {
     }
 
     /// Has `waker` called when a tag is handed to this port while it waits, instead of waking the
-    /// thread inside [`wait`](Self::wait). It is called on the thread that gave the tag back.
+    /// thread inside [`wait`](Self::wait). It is called on the thread that gave the tag back;
+    /// what it throws is dropped there.
     pub fn set_waker(&mut self, waker: Arc<dyn Fn() + Send + Sync>) {
-        *self.line.waker.lock() = Some(waker);
+        let before = self.line.waker.lock().replace(waker);
+        drop(before);
     }
 
     /// Waits in line without sleeping: a tag at once if there is one, else one is handed to the
@@ -224,6 +250,15 @@ impl<P: Platform> TagPort<P> {
     pub fn held(&self) -> u32 {
         self.line.held.load(Relaxed)
     }
+}
+
+#[cold]
+#[inline(never)]
+fn strayed(tag: u32, from: Home, to: Home) -> ! {
+    panic!(
+        "tag {tag} was taken through {from}, and given back through {to}; give it back through the \
+         port that it was taken through"
+    )
 }
 
 impl<P: Platform> Drop for TagPort<P> {

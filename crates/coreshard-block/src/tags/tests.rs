@@ -243,7 +243,7 @@ fn what_cannot_be_made_is_told() {
 }
 
 #[test]
-#[should_panic(expected = "was not taken")]
+#[should_panic(expected = "and given back through port")]
 fn a_tag_of_another_set_is_refused() {
     let (one, other) = (set(4, TagPolicy::None), set(4, TagPolicy::None));
     let (mut one, mut other) = (one.add_user().unwrap().port(), other.add_user().unwrap().port());

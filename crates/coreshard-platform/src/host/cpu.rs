@@ -1,6 +1,8 @@
 //! The current CPU and the clocks.
 #![allow(unsafe_code)]
 
+use std::fs::File;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use coreshard_topology::CpuId;
@@ -47,10 +49,26 @@ fn try_clock(clock: libc::clockid_t) -> Option<Duration> {
 
 /// The state letter of proc_pid_stat(5) comes after the name, which is in parentheses and may
 /// hold any character.
+///
+/// Allocates nothing: a watchdog that asks may not wait for an allocator's lock, whose holder is kept from
+/// running by just what the watchdog is to find.
 pub(super) fn is_waiting(ThreadId(thread): ThreadId) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
-    let state = |stat: &str| stat.rsplit_once(')').and_then(|(_, rest)| rest.trim().chars().next());
-    matches!(stat.as_deref().map(state), Ok(Some('S' | 'D')))
+    // (The standard library keeps short paths on the stack, too.)
+    let mut path = [0; 40];
+    let room = path.len();
+    let mut rest = &mut path[..];
+    if write!(rest, "/proc/self/task/{thread}/stat").is_err() {
+        return false;
+    }
+    let written = room - rest.len();
+    // Number, name (15 bytes, but the kernel's own threads may have up to 64) and state.
+    let mut stat = [0; 128];
+    let path = std::str::from_utf8(&path[..written]).unwrap_or_default();
+    let read = File::open(path).and_then(|mut file| file.read(&mut stat));
+    let Some(stat) = read.ok().map(|bytes| &stat[..bytes]) else { return false };
+    let name_ends = stat.iter().rposition(|byte| *byte == b')');
+    let state = name_ends.and_then(|at| stat[at + 1..].trim_ascii_start().first());
+    matches!(state, Some(b'S' | b'D'))
 }
 
 fn read_clock(clock: libc::clockid_t) -> Duration {

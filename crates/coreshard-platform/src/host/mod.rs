@@ -5,6 +5,7 @@ mod cpu;
 mod fork;
 mod futex;
 mod memory;
+mod privilege;
 mod realtime;
 mod thread;
 
@@ -18,6 +19,7 @@ use coreshard_topology::{CpuId, CpuSet, NodeId};
 pub use affinity::{AffinityError, affinity, set_affinity};
 pub use cpu::{CpuClock, thread_cpu_time};
 pub use memory::{NodeMemory, NodeMemoryError, Placement, ReleaseMemory};
+pub use privilege::is_privileged;
 pub use thread::{HostThread, SpawnError};
 
 use crate::{ForkHook, HostCell, LocalKey, Platform, ThreadId, ThreadSpec, Time, WaitOutcome};
@@ -27,7 +29,10 @@ use crate::{ForkHook, HostCell, LocalKey, Platform, ThreadId, ThreadSpec, Time, 
 pub struct Host;
 
 thread_local! {
+    // Without a destructor: they can be asked for until the thread is gone, by users' destructors too.
     static WORKER: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
+    static EXECUTOR: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
+    static CEILINGS: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
 }
 
 impl Platform for Host {
@@ -117,12 +122,16 @@ impl Platform for Host {
     fn local(key: LocalKey) -> *mut () {
         match key {
             LocalKey::Worker => WORKER.get(),
+            LocalKey::Executor => EXECUTOR.get(),
+            LocalKey::Ceilings => CEILINGS.get(),
         }
     }
 
     fn set_local(key: LocalKey, value: *mut ()) {
         match key {
             LocalKey::Worker => WORKER.set(value),
+            LocalKey::Executor => EXECUTOR.set(value),
+            LocalKey::Ceilings => CEILINGS.set(value),
         }
     }
 }

@@ -118,8 +118,14 @@ fn set_policy(thread: u32, policy: Policy) -> Result<(), PolicyError> {
     Err(PolicyError::read_back(policy, found.policy()))
 }
 
+/// What names a limit: glibc has an unsigned type of its own for it, musl takes an int.
+#[cfg(target_env = "gnu")]
+type Resource = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+type Resource = libc::c_int;
+
 /// The limit in force; `None` for no limit.
-fn soft_limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
+fn soft_limit(resource: Resource) -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is live for the kernel to fill.
     let rc = unsafe { libc::getrlimit(resource, &raw mut limit) };

@@ -10,7 +10,7 @@ use super::Shared;
 use super::cpu::{CpuState, Lane};
 use super::waiting::Task;
 use crate::index::CpuChoice;
-use crate::level::Level;
+use crate::level::{Level, Priority};
 
 /// What a lane does after a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,10 +165,17 @@ impl<P: RealTime> Shared<P> {
         if let Some(own) = own {
             let lanes = &mut state.lanes[level.index()];
             let Some(lane) = lanes.iter_mut().find(|lane| Arc::ptr_eq(&lane.lane, own)) else {
-                // The watchdog has put another one in its place, and has counted the task out.
+                // The keeper has put another one in its place, and has counted the task out.
                 return LaneGoes::Home;
             };
-            lane.running = None;
+            let task = lane.running.take();
+            if self.has_priorities
+                && task.is_some_and(|task| task.demoted)
+                && let Some(priority) = Priority::of(level)
+            {
+                // No other lane was had meanwhile. To be what it was when it began was granted once.
+                let _ = P::set_policy(P::this_thread(), self.policy_of(priority));
+            }
         }
         state.leave(level);
         let woken = self.next_here(place, &mut state, own);

@@ -5,18 +5,20 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coreshard_platform::{
-    AtomicInt, Lock, Padded, PerCpuCounter, Policy, RealTime, ThreadHandle, ThreadSpec,
-};
+use coreshard_platform::{AtomicInt, Lock, Padded, Policy, RealTime, ThreadHandle, ThreadSpec};
 use coreshard_topology::{CpuSet, Topology};
 
 use super::admission::Admitted;
 use super::cpu::Cpu;
+use super::incident::Incidents;
+use super::keeper::Keeper;
+use super::tally::Tally;
 use super::timer::Timers;
 use super::{Executor, Shared};
 use crate::error::RtError;
 use crate::index::{PriorityIndex, Rung};
 use crate::level::Priority;
+use crate::lock::InheritMutex;
 
 /// What is left to normal threads where real-time ones are not limited otherwise: as the Linux kernel's
 /// default.
@@ -32,6 +34,8 @@ pub(super) struct Options {
     pub(super) budget: Option<Duration>,
     pub(super) watchdog_period: Option<Duration>,
     pub(super) utilisation_limit: f64,
+    /// The highest priority that was tried.
+    pub(super) highest: Priority,
 }
 
 /// Something of real time that the machine does not grant, and how the executor runs without it.
@@ -91,6 +95,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
                 budget: None,
                 watchdog_period: Some(Duration::from_millis(10)),
                 utilisation_limit: share.min(UTILISATION_LIMIT),
+                highest: Priority::MIN,
             },
             _platform: std::marker::PhantomData,
         }
@@ -183,11 +188,12 @@ impl<P: RealTime> ExecutorBuilder<P> {
     /// # Errors
     /// Where the CPUs cannot be used, or threads cannot be had even at normal priority.
     pub fn build_degraded(self) -> Result<(Executor<P>, Vec<Degradation>), RtError> {
-        let Self { topology, cpus, rung, lock_memory, priorities, options, .. } = self;
+        let Self { topology, cpus, rung, lock_memory, priorities, mut options, .. } = self;
         let cpus = cpus.unwrap_or_else(|| topology.online().clone());
         let (index, seats) = PriorityIndex::new(rung, &topology, &cpus)?;
         let mut degradations = Vec::new();
         let highest = priorities.iter().max().copied().unwrap_or(Priority::MIN);
+        options.highest = highest;
         let granted = grants::<P>(Policy::Fifo(highest.get()));
         let has_priorities = granted.is_ok();
         degradations.extend(granted.err().map(Degradation::Priorities));
@@ -212,19 +218,19 @@ impl<P: RealTime> ExecutorBuilder<P> {
             has_priorities,
             prepared: std::array::from_fn(|_| P::AtomicU64::new(0)),
             preparing: Lock::new(()),
-            threads: Lock::new(Vec::new()),
+            keeper: Keeper::new(),
             next_ids: (0..=cpus.len()).map(|_| Padded::new(P::AtomicU64::new(0))).collect(),
             most_tries: P::AtomicU32::new(0),
-            accepted: PerCpuCounter::new(last + 1),
-            finished: PerCpuCounter::new(last + 1),
+            tally: Tally::new(last + 1),
             ends: P::AtomicU32::new(0),
             timers: Timers::new(),
             periodics: Lock::new(Vec::new()),
             admitted: Lock::new(admitted),
-            incidents: Lock::new(Vec::new()),
+            incidents: InheritMutex::new(Incidents::new()),
         });
+        let keeper = shared.start_keeper(memory)?;
         // From here on a failure ends what was started.
-        let executor = Executor { shared, _memory: memory };
+        let executor = Executor { shared, keeper: Lock::new(Some(keeper)) };
         for priority in priorities {
             executor.prepare(priority)?;
         }
@@ -235,7 +241,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
 }
 
 /// Whether a thread may have a policy: one tries.
-pub(super) fn grants<P: RealTime>(policy: Policy) -> Result<(), RtError> {
+fn grants<P: RealTime>(policy: Policy) -> Result<(), RtError> {
     let spec = ThreadSpec { name: "rt-try".to_owned(), ..ThreadSpec::default() };
     P::spawn_as(spec, policy, Box::new(|| {})).map(ThreadHandle::join).map_err(RtError::thread)
 }

@@ -19,7 +19,12 @@ pub(super) struct Lane<P: RealTime> {
     pub(super) order: Lock<P, Order>,
     /// 0 until it runs.
     thread: P::AtomicU32,
+    /// The CPU time of its thread when the task that it has, and that has a budget, began: in
+    /// nanoseconds, or [`NOT_BEGUN`]. Reset under the CPU's lock, by whoever gives it the task.
+    task_began: P::AtomicU64,
 }
+
+const NOT_BEGUN: u64 = u64::MAX;
 
 /// What a lane is to do when it wakes up.
 pub(super) enum Order {
@@ -34,6 +39,7 @@ impl<P: RealTime> Lane<P> {
             parker: Parker::new(),
             order: Lock::new(Order::Rest),
             thread: P::AtomicU32::new(0),
+            task_began: P::AtomicU64::new(NOT_BEGUN),
         })
     }
 
@@ -47,6 +53,19 @@ impl<P: RealTime> Lane<P> {
         Some(ThreadId(self.thread.load(Relaxed))).filter(|thread| thread.0 != 0)
     }
 
+    /// The calling thread is the lane's, and begins a task that has a budget.
+    pub(super) fn begins_task(&self) {
+        let used = P::cpu_time_of(P::this_thread()).unwrap_or_default();
+        self.task_began.store(u64::try_from(used.as_nanos()).unwrap_or(NOT_BEGUN), Relaxed);
+    }
+
+    /// The CPU time of the lane's thread when its task began; for a task that has a budget, under the CPU's
+    /// lock.
+    pub(super) fn task_began(&self) -> Option<Duration> {
+        let began = self.task_began.load(Relaxed);
+        (began != NOT_BEGUN).then(|| Duration::from_nanos(began))
+    }
+
     pub(super) fn end(&self) {
         *self.order.lock() = Order::End;
         self.parker.unpark();
@@ -58,6 +77,9 @@ impl<P: RealTime> Lane<P> {
 pub(super) struct Running {
     pub(super) id: u64,
     pub(super) budget: Option<Duration>,
+    /// It has used more than that, and the watchdog has set its thread to normal priority. It counts, and
+    /// keeps its lane's place, until the keeper has a fresh lane for that.
+    pub(super) demoted: bool,
 }
 
 /// A lane in its place, and what it runs.
@@ -119,6 +141,8 @@ pub(super) struct Cpu<P: RealTime> {
     /// when it comes down. One set for the whole machine would be a line that all CPUs write.
     pub(super) peers: Padded<Box<[P::AtomicU64]>>,
     turns: Option<Turns<P>>,
+    /// 1 where the watchdog has demoted something. Written under the lock.
+    pub(super) needs_keeper: P::AtomicU32,
 }
 
 impl<P: RealTime> Cpu<P> {
@@ -142,6 +166,7 @@ impl<P: RealTime> Cpu<P> {
             top_waiting: Padded::new(P::AtomicU32::new(0)),
             peers: Padded::new((0..cpus.div_ceil(64)).map(|_| P::AtomicU64::new(0)).collect()),
             turns,
+            needs_keeper: P::AtomicU32::new(0),
         }
     }
 
@@ -149,6 +174,11 @@ impl<P: RealTime> Cpu<P> {
     pub(super) fn turns_taken(&self) -> usize {
         // SeqCst: after what the caller published, as a search of the index.
         self.turns.as_ref().map_or(usize::MAX, |turns| turns.load(SeqCst) as usize)
+    }
+
+    /// For who may not wait.
+    pub(super) fn try_lock(&self) -> Option<InheritGuard<'_, P, CpuState<P>>> {
+        self.state.try_lock().map_or_else(|error| error.into_guard(), Some)
     }
 
     #[track_caller]
@@ -236,8 +266,11 @@ impl<P: RealTime> CpuState<P> {
         self.enter(level);
         self.stats.started += 1;
         let place = &mut self.lanes[level.index()][free];
-        place.running = Some(Running { id: task.id, budget: task.budget });
+        place.running = Some(Running { id: task.id, budget: task.budget, demoted: false });
         let lane = Arc::clone(&place.lane);
+        if task.budget.is_some() {
+            lane.task_began.store(NOT_BEGUN, Relaxed);
+        }
         *lane.order.lock() = Order::Run(task);
         lane
     }

@@ -2,33 +2,28 @@
 
 use std::any::Any;
 use std::fmt;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
+use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, RealTime};
 
 const PENDING: u32 = 0;
 const DONE: u32 = 1;
 
-/// What a task threw.
-pub struct TaskPanic(Box<dyn Any + Send>);
+/// What a task threw. It may be dropped anywhere, whatever its destructor does.
+pub struct TaskPanic(Thrown);
 
 impl TaskPanic {
     /// What was thrown, to be thrown on.
     pub fn into_payload(self) -> Box<dyn Any + Send> {
-        self.0
-    }
-
-    fn text(&self) -> &str {
-        let text = self.0.downcast_ref::<&str>().copied();
-        text.or_else(|| self.0.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
+        self.0.into_payload()
     }
 }
 
 impl fmt::Display for TaskPanic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the task panicked: {}", self.text())
+        write!(f, "the task panicked: {}", self.0.message().unwrap_or("no text"))
     }
 }
 
@@ -84,7 +79,7 @@ pub(super) fn told<P: RealTime, T: Send + 'static>(
     let outcome = Arc::new(Outcome { state: P::AtomicU32::new(PENDING), value: Lock::new(None) });
     let teller = Teller { outcome: Some(Arc::clone(&outcome)) };
     let run = move || {
-        let value = panic::catch_unwind(AssertUnwindSafe(body));
+        let value = user::call(body);
         teller.tell(value.map_err(TaskPanic));
     };
     (Box::new(run), TaskHandle { outcome })
@@ -111,6 +106,6 @@ impl<P: RealTime, T> Teller<P, T> {
 
 impl<P: RealTime, T> Drop for Teller<P, T> {
     fn drop(&mut self) {
-        self.set(Err(TaskPanic(Box::new("it was dropped before it began"))));
+        self.set(Err(TaskPanic(Thrown::new(Box::new("it was dropped before it began")))));
     }
 }

@@ -1,11 +1,10 @@
-//! The threads of an executor: one for each CPU and priority in use.
+//! The threads that run tasks: one for each CPU and priority in use.
 
 use std::num::NonZeroUsize;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use coreshard_platform::{AtomicInt, Policy, RealTime, ThreadSpec};
+use coreshard_platform::{AtomicInt, Policy, RealTime, user};
 
 use super::Shared;
 use super::balance::LaneGoes;
@@ -57,24 +56,11 @@ impl<P: RealTime> Shared<P> {
         }
     }
 
-    /// Starts a thread that is joined when the executor ends.
-    pub(super) fn start_thread(
-        &self,
-        name: String,
-        place: Option<usize>,
-        policy: Policy,
-        body: Box<dyn FnOnce() + Send>,
-    ) -> Result<(), RtError> {
-        let affinity = place.map(|place| [self.cpus[place].id].into_iter().collect());
-        let spec = ThreadSpec {
-            name,
-            affinity,
-            stack_bytes: Some(self.options.stack_bytes),
-            ..ThreadSpec::default()
-        };
-        let thread = P::spawn_as(spec, policy, body).map_err(RtError::thread)?;
-        self.threads.lock().push(thread);
-        Ok(())
+    /// How a thread is scheduled that is to come before all tasks, as far as that is granted.
+    pub(super) fn highest_policy(&self) -> Policy {
+        let granted = Priority::new(P::real_time_limits().priority.min(Priority::MAX.get()));
+        // The priorities were tried, whatever the limits say.
+        self.policy_of(granted.map_or(self.options.highest, |it| it.max(self.options.highest)))
     }
 
     /// The life of a lane.
@@ -90,10 +76,14 @@ impl<P: RealTime> Shared<P> {
                     Order::End => return,
                     Order::Run(task) => task,
                 };
-                // What a task throws is its handle's; this is for one whose handle throws.
-                drop(panic::catch_unwind(AssertUnwindSafe(task.run)));
+                let owed = self.tally.owed();
+                if task.budget.is_some() {
+                    lane.begins_task();
+                }
+                // What a task throws is its handle's; this is what came after: a destructor's.
+                drop(user::call(task.run));
                 let goes = self.leave(place, level, Some(lane));
-                self.finished.add(1);
+                drop(owed);
                 match goes {
                     LaneGoes::On => {}
                     LaneGoes::ToSleep => break,

@@ -7,7 +7,11 @@
 //! 2. A CPU's seat in the index lies under its lock, so the index has one writer for each CPU.
 //! 3. Each CPU's `top_waiting` is written under its lock and read by anybody. A bit of a CPU's `peers` is
 //!    set under the lock of the CPU that it stands for, and stays.
-//! 4. A lane is a thread of one CPU and one priority. The kernel preempts among the lanes of a CPU; the
+//! 4. Users' code (tasks, activations, hooks, and what their destructors do) is called by
+//!    [`user::call`](coreshard_platform::user::call), on lanes, on the threads of periodic tasks, and on
+//!    the thread that drops the executor.
+//! 5. Threads are started by who needs them, but joined by the keeper alone (`keeper.rs`).
+//! 6. A lane is a thread of one CPU and one priority. The kernel preempts among the lanes of a CPU; the
 //!    executor only says which task is begun where.
 //!
 //! `README.md` tells why no task waits for a CPU that it might have.
@@ -18,35 +22,42 @@ mod builder;
 mod cpu;
 mod deadlines;
 mod handle;
+mod incident;
+mod keeper;
 mod lanes;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod periodic;
+mod tally;
 mod timer;
 mod waiting;
 mod watchdog;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
-use coreshard_platform::{
-    AtomicInt, Lock, LockedMemory, Padded, PerCpuCounter, RealTime, ThreadHandle, ThreadSpec,
-};
+use coreshard_platform::{AtomicInt, Lock, Padded, RealTime, ThreadHandle};
 use coreshard_topology::{CpuId, CpuSet};
 
 use crate::error::RtError;
 use crate::index::{CpuChoice, PriorityIndex};
 use crate::level::{Level, Priority};
+use crate::lock::InheritMutex;
 use builder::Options;
 pub use builder::{Degradation, ExecutorBuilder};
 use cpu::Cpu;
 pub use cpu::CpuStats;
 pub use deadlines::DeadlineHeap;
 pub use handle::{TaskHandle, TaskPanic};
+pub use incident::Incident;
+use incident::Incidents;
+use keeper::Keeper;
 pub use periodic::{Activation, Overrun, Periodic, PeriodicHandle, PeriodicStats, Urgency};
+use tally::Tally;
 pub use timer::TimerHandle;
 use waiting::Task;
-pub use watchdog::Incident;
 
 struct Shared<P: RealTime> {
     index: Arc<PriorityIndex<P>>,
@@ -60,20 +71,20 @@ struct Shared<P: RealTime> {
     prepared: [P::AtomicU64; 2],
     /// Held by who starts lanes.
     preparing: Lock<P, ()>,
-    threads: Lock<P, Vec<P::Thread>>,
+    keeper: Keeper<P>,
     /// By the place of the CPU that a task is begun on: the next task's number there. One counter for
     /// all would be a line that every CPU writes.
     next_ids: Box<[Padded<P::AtomicU64>]>,
     most_tries: P::AtomicU32,
     /// Tasks that were given to CPUs, and those that are over.
-    accepted: PerCpuCounter<P>,
-    finished: PerCpuCounter<P>,
+    tally: Tally<P>,
     /// 1 from the end on.
     ends: P::AtomicU32,
     timers: timer::Timers<P>,
     periodics: Lock<P, Vec<Arc<periodic::Control<P>>>>,
     admitted: Lock<P, admission::Admitted>,
-    incidents: Lock<P, Vec<Incident>>,
+    /// It lends priority, since the watchdog takes it, beside whoever asks.
+    incidents: InheritMutex<P, Incidents>,
 }
 
 /// Runs tasks of fixed priorities on some CPUs.
@@ -99,10 +110,14 @@ struct Shared<P: RealTime> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Dropped, it runs what was accepted, ends its threads, and unlocks what it locked.
+/// Dropped, it drops the timers that are set, runs what was accepted, ends its threads, and unlocks what it
+/// locked; and returns when that is done. Dropped on one of its own threads (by a task, a periodic body or
+/// hook, or a destructor of one), it returns at once, and all that is done once the thread is no longer
+/// needed for it. No thread has to be had for either.
 pub struct Executor<P: RealTime> {
     shared: Arc<Shared<P>>,
-    _memory: Option<LockedMemory>,
+    /// In a lock, so that an executor can be shared whatever a platform's handle is.
+    keeper: Lock<P, Option<P::Thread>>,
 }
 
 /// What a CPU does, as [`Executor::snapshot`] finds it.
@@ -158,8 +173,10 @@ impl<P: RealTime> Shared<P> {
 
     /// Takes a task on.
     fn accept(&self, task: Task) {
-        self.accepted.add(1);
+        let owed = self.tally.accept();
         self.place(task, P::current_cpu());
+        // To the lane that runs it.
+        owed.hand_over();
     }
 
     fn has_ended(&self) -> bool {
@@ -227,7 +244,8 @@ impl<P: RealTime> Executor<P> {
     /// [`index`](Self::index).
     ///
     /// # Errors
-    /// As [`spawn`](Self::spawn).
+    /// As [`spawn`](Self::spawn), and where the set is empty, or of another index and has CPUs that this
+    /// one has not.
     pub fn spawn_in<T: Send + 'static>(
         &self,
         priority: Priority,
@@ -235,6 +253,7 @@ impl<P: RealTime> Executor<P> {
         budget: Option<Duration>,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<TaskHandle<P, T>, RtError> {
+        self.shared.index.check(&allowed)?;
         self.shared.prepare(priority)?;
         let (run, handle) = handle::told(body);
         let task = self.shared.new_task(priority, allowed, budget, run);
@@ -295,60 +314,22 @@ impl<P: RealTime> Executor<P> {
         self.shared.most_tries.load(Relaxed)
     }
 
-    /// What the watchdog has found since the last call.
+    /// What the watchdog has found since the last call, in its order. The latest 256 are kept; where there
+    /// were more, the first one is an [`Incident::Dropped`] that says how many are gone.
     pub fn take_incidents(&self) -> Vec<Incident> {
-        std::mem::take(&mut *self.shared.incidents.lock())
-    }
-}
-
-impl<P: RealTime> Shared<P> {
-    /// Lets what was accepted run to its end, and ends all threads.
-    fn end(&self) {
-        self.timers.end();
-        self.stop_periodics();
-        // What waits for a CPU that was taken out gets it back now.
-        (0..self.cpus.len()).for_each(|place| self.bring_online(place));
-        // Finished first: then no task that came in between is counted as finished alone.
-        while {
-            let finished = self.finished.sum();
-            finished != self.accepted.sum()
-        } {
-            P::sleep(Duration::from_millis(1));
-        }
-        self.ends.fetch_or(1, AcqRel);
-        P::wake_all(&raw const self.ends);
-        for cpu in &*self.cpus {
-            let lanes: Vec<_> = cpu.lock().lanes.iter_mut().flat_map(std::mem::take).collect();
-            lanes.iter().for_each(|place| place.lane.end());
-        }
-        loop {
-            let threads = std::mem::take(&mut *self.threads.lock());
-            if threads.is_empty() {
-                return;
-            }
-            threads.into_iter().for_each(ThreadHandle::join);
-        }
+        self.shared.take_incidents()
     }
 }
 
 impl<P: RealTime> Drop for Executor<P> {
     fn drop(&mut self) {
-        let this = P::this_thread();
-        let is_own = self.shared.cpus.iter().any(|cpu| {
-            let state = cpu.lock();
-            state.lanes.iter().flatten().any(|place| place.lane.thread() == Some(this))
-                || state.jobs.iter().any(|job| job.thread == this)
-        });
-        let shared = Arc::clone(&self.shared);
-        // A task that drops the last handle cannot wait for its own thread's end.
-        let ended = is_own
-            && P::spawn(
-                ThreadSpec { name: "rt-end".to_owned(), ..ThreadSpec::default() },
-                Box::new(move || shared.end()),
-            )
-            .is_ok();
-        if !ended {
-            self.shared.end();
+        // On this thread, since users' destructors are called.
+        self.shared.timers.discard();
+        self.shared.keeper.end();
+        let keeper = self.keeper.get_mut().take();
+        // Whoever is joined by the keeper does not wait for it.
+        if !self.shared.is_own_thread() {
+            keeper.into_iter().for_each(ThreadHandle::join);
         }
     }
 }

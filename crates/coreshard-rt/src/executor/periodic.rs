@@ -1,12 +1,11 @@
 //! Periodic tasks: each is a thread of its own, pinned to its CPU.
 
 use std::fmt;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Policy, RealTime, ThreadId, Time};
+use coreshard_platform::{AtomicInt, Policy, RealTime, ThreadId, Time, user};
 use coreshard_topology::{CpuId, CpuSet};
 
 use super::cpu::CpuState;
@@ -140,6 +139,8 @@ pub(super) struct Control<P: RealTime> {
     stops: P::AtomicU32,
     /// 1 once its thread is done.
     over: P::AtomicU32,
+    /// Its thread, from when that runs.
+    thread: P::AtomicU32,
     counts: [P::AtomicU64; 4],
 }
 
@@ -162,10 +163,14 @@ impl<P: RealTime> PeriodicHandle<P> {
         PeriodicStats { activations, late, skipped, panics }
     }
 
-    /// Ends it after the activation at hand, and waits for that.
+    /// Ends it after the activation at hand, and waits for that, and until what it owns is dropped. Called
+    /// by the task itself (its body, its hook, or a destructor of theirs), it does not wait.
     pub fn stop(self) -> PeriodicStats {
         self.control.stop();
-        while self.control.over.load(Acquire) == 0 {
+        // While it is not over, nobody else has its thread's number.
+        let is_itself = self.control.thread.load(Relaxed) == P::this_thread().0;
+        // Acquire pairs with the Release in `Ends::drop`.
+        while !is_itself && self.control.over.load(Acquire) == 0 {
             P::wait(&self.control.over, 0, None);
         }
         self.stats()
@@ -214,6 +219,8 @@ pub(super) struct Job {
     pub(super) thread: ThreadId,
     pub(super) level: Level,
     pub(super) budget: Option<Duration>,
+    /// The CPU time of its thread when it began; where it has a budget.
+    pub(super) began: Duration,
     /// Of a task by deadline.
     deadline: Option<Time>,
     /// The watchdog has counted it out.
@@ -253,41 +260,57 @@ impl<P: RealTime> Executor<P> {
                 found.map_or(places[0], |(cpu, _)| shared.place_of(cpu))
             }
         };
-        let release = move |shared: &Shared<P>| {
-            if let Some(density) = density {
-                shared.admitted.lock().release(place, density, ns(deadline));
-            }
-        };
         let control = Arc::new(Control {
             stops: P::AtomicU32::new(0),
             over: P::AtomicU32::new(0),
+            thread: P::AtomicU32::new(0),
             counts: std::array::from_fn(|_| P::AtomicU64::new(0)),
         });
+        shared.periodics.lock().push(Arc::clone(&control));
+        // From here on a failure undoes all this.
+        let ends = Ends {
+            shared: Arc::clone(shared),
+            control: Arc::clone(&control),
+            admitted: density.map(|density| (place, density, ns(deadline))),
+        };
         let cpu = shared.cpus[place].id;
         let priority = match task.urgency {
             Urgency::Fixed(priority) => priority.get(),
             Urgency::Deadline => WAKES,
         };
         let policy = shared.policy_of(Priority::new(priority)?);
-        let (theirs, ours) = (Arc::clone(&control), Arc::clone(shared));
         let life = move || {
-            Life { shared: &ours, place, policy, deadline, control: &theirs }.run(task, body);
-            release(&ours);
-            theirs.over.store(1, Release);
-            P::wake_all(&raw const theirs.over);
+            let Ends { shared, control, .. } = &ends;
+            control.thread.store(P::this_thread().0, Relaxed);
+            let (mut task, mut body) = (task, body);
+            Life { shared, place, policy, deadline, control }.run(&mut task, &mut body);
+            drop(user::discard(body));
+            drop(user::discard(task));
+            drop(ends);
         };
-        {
-            let mut periodics = shared.periodics.lock();
-            periodics.retain(|control| control.over.load(Relaxed) == 0);
-            periodics.push(Arc::clone(&control));
-        }
-        let started =
-            shared.start_thread(format!("rt-every-{cpu}"), Some(place), policy, Box::new(life));
-        if let Err(error) = started {
-            release(shared);
-            return Err(error);
-        }
+        shared.start_thread(format!("rt-every-{cpu}"), Some(place), policy, Box::new(life))?;
         Ok(PeriodicHandle { control, cpu })
+    }
+}
+
+/// Says that a periodic task is over, when its thread is done with it, or could not be had.
+struct Ends<P: RealTime> {
+    shared: Arc<Shared<P>>,
+    control: Arc<Control<P>>,
+    /// What it was promised: of which CPU, how much of it, and by when.
+    admitted: Option<(usize, f64, u64)>,
+}
+
+impl<P: RealTime> Drop for Ends<P> {
+    fn drop(&mut self) {
+        let Self { shared, control, admitted } = self;
+        if let Some((place, density, deadline_ns)) = *admitted {
+            shared.admitted.lock().release(place, density, deadline_ns);
+        }
+        shared.periodics.lock().retain(|known| !Arc::ptr_eq(known, control));
+        // Release pairs with the Acquire of `stop`.
+        control.over.store(1, Release);
+        P::wake_all(&raw const control.over);
     }
 }
 
@@ -301,15 +324,15 @@ struct Life<'a, P: RealTime> {
 }
 
 impl<P: RealTime> Life<'_, P> {
-    fn run(&self, mut task: Periodic, mut body: impl FnMut(&Activation)) {
+    fn run(&self, task: &mut Periodic, body: &mut impl FnMut(&Activation)) {
         let thread = P::this_thread();
         let mut wanted = P::now() + task.phase;
         let mut number = 0;
         while self.control.sleep_to(wanted) {
             let woke = P::now();
             let activation = Activation { number, wanted, woke, deadline: wanted + self.deadline };
-            let id = self.begin(&task, thread, activation.deadline);
-            if panic::catch_unwind(AssertUnwindSafe(|| body(&activation))).is_err() {
+            let id = self.begin(task, thread, activation.deadline);
+            if user::call(|| body(&activation)).is_err() {
                 self.control.count(3, 1);
             }
             self.end(id);
@@ -322,7 +345,7 @@ impl<P: RealTime> Life<'_, P> {
                 continue;
             }
             if let Overrun::Call(call) = &mut task.overrun
-                && panic::catch_unwind(AssertUnwindSafe(|| call(&activation))).is_err()
+                && user::call(|| call(&activation)).is_err()
             {
                 self.control.count(3, 1);
             }
@@ -343,9 +366,11 @@ impl<P: RealTime> Life<'_, P> {
             Urgency::Deadline => (Level::from_index(RUNS.into()), Some(deadline)),
         };
         let id = self.shared.new_id();
+        let began = task.budget.and_then(|_| P::cpu_time_of(thread)).unwrap_or_default();
         let mut state = self.shared.cpus[self.place].lock();
         let before = state.nearest_job();
-        state.jobs.push(Job { id, thread, level, budget: task.budget, deadline, demoted: false });
+        let demoted = false;
+        state.jobs.push(Job { id, thread, level, budget: task.budget, began, deadline, demoted });
         state.enter(level);
         state.publish();
         if deadline.is_some() {
@@ -399,6 +424,7 @@ impl<P: RealTime> CpuState<P> {
 
 impl<P: RealTime> Shared<P> {
     pub(super) fn stop_periodics(&self) {
-        self.periodics.lock().drain(..).for_each(|control| control.stop());
+        let running = self.periodics.lock().clone();
+        running.iter().for_each(|control| control.stop());
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, RealTime, Time};
+use coreshard_platform::{AtomicInt, Lock, RealTime, Time, user};
 
 use super::handle::{self, TaskHandle};
 use super::waiting::Task;
@@ -59,11 +59,17 @@ impl<P: RealTime> Timers<P> {
         }
     }
 
-    /// Drops the timers that are set, and ends the thread. Afterwards each task that was due is accepted:
-    /// one that came later would find no lane.
-    pub(super) fn end(&self) {
+    /// Drops the timers that are set, and what their tasks own.
+    pub(super) fn discard(&self) {
         let dropped = std::mem::take(&mut *self.pending.lock());
-        drop(dropped);
+        // Each of them for itself: what one throws is no reason to keep the others. Nobody hears of it,
+        // as of what any destructor of a task throws that is over.
+        dropped.into_values().for_each(|task| drop(user::discard(task)));
+    }
+
+    /// Ends the thread. Afterwards each task that was due is accepted: one that came later would find no
+    /// lane.
+    pub(super) fn end(&self) {
         self.ends.store(1, Release);
         self.tell();
         let is_started = *self.is_started.lock();
@@ -114,7 +120,7 @@ impl<P: RealTime> Shared<P> {
         if !*is_started {
             let shared = Arc::clone(self);
             // Above all tasks: it only hands them on.
-            let policy = self.policy_of(Priority::MAX);
+            let policy = self.highest_policy();
             let body = move || shared.run_timers();
             self.start_thread("rt-timers".to_owned(), None, policy, Box::new(body))?;
             *is_started = true;

@@ -1,273 +1,259 @@
 //! Looks after tasks that run away, and threads that are kept from running.
+//!
+//! It is above all tasks, and only that helps where tasks of the highest priority run away on all CPUs at
+//! once. So between two CPUs' looks it does nothing that can wait:
+//!
+//! 1. It starts no thread, joins none, and allocates nothing: a thread of normal priority, which does not
+//!    get a CPU just then, may hold what that needs. The keeper does all that, once a CPU is free.
+//! 2. CPUs whose lock is held are looked at last. It lends priority, and nobody runs a user's code under it.
+//! 3. What a task is demoted by is one system call, under its CPU's lock: the task cannot end meanwhile.
 
-use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use coreshard_platform::{Policy, RealTime, ThreadId, Throttle};
+use coreshard_platform::{AtomicInt, Policy, RealTime, ThreadId, Throttle, Time};
 use coreshard_topology::CpuId;
 
 use super::Shared;
-use super::builder::grants;
-use super::cpu::{Place, Running};
+use super::cpu::CpuState;
+use super::incident::{Incident, Incidents, MOST_KEPT};
 use crate::error::RtError;
-use crate::level::{Level, Priority};
+use crate::level::Level;
+use crate::lock::InheritGuard;
 
 /// How much of a look's time the watchdog may use: it is above all tasks, so this is their bound on it.
 const SHARE_OF_PERIOD: u32 = 10;
 
-/// What the watchdog has found.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Incident {
-    /// A task has used more CPU time than its budget, and goes on at normal priority.
-    Demoted {
-        /// Where.
-        cpu: CpuId,
-        /// The priority it had; of a task by deadline, its band's.
-        priority: u8,
-        /// The budget.
-        budget: Duration,
-        /// What it had used when it was found.
-        used: Duration,
-    },
-    /// The most important task of a CPU could run, and did not for a long time: the kernel has throttled
-    /// real-time threads, or something above all priorities runs.
-    Throttled {
-        /// Where.
-        cpu: CpuId,
-        /// The priority of the task.
-        priority: u8,
-        /// How long it was kept from running, within the last period of throttling.
-        lost: Duration,
-        /// The limit that the kernel enforces, if it says one.
-        limit: Option<Throttle>,
-    },
-}
-
-impl fmt::Display for Incident {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Demoted { cpu, priority, budget, used } => write!(
-                f,
-                "a task of priority {priority} on CPU {cpu} has used {} µs of its budget of {} µs, and \
-                 goes on at normal priority",
-                used.as_micros(),
-                budget.as_micros()
-            ),
-            Self::Throttled { cpu, priority, lost, limit } => {
-                write!(
-                    f,
-                    "a task of priority {priority} on CPU {cpu} could run and was kept from it for \
-                     {} ms",
-                    lost.as_millis()
-                )?;
-                match limit {
-                    Some(Throttle { runtime, period }) => write!(
-                        f,
-                        "; real-time threads may run {} of {} ms (sched_rt_runtime_us)",
-                        runtime.as_millis(),
-                        period.as_millis()
-                    ),
-                    None => Ok(()),
-                }
-            }
-        }
-    }
-}
-
-/// What the watchdog remembers of a task.
+/// The most important task of a CPU, alone at its level.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
-    /// The CPU time of its thread at the first look.
-    at_first: Duration,
+struct Top {
+    id: u64,
+    thread: ThreadId,
+    level: Level,
+}
+
+/// How the most important task of a CPU fared.
+#[derive(Clone, Copy, Debug)]
+struct Fared {
+    id: u64,
+    /// The CPU time of its thread at the last look.
     at_last: Duration,
     /// How long it was kept from running, in the period of throttling that began at `since`.
     lost: Duration,
     since: Duration,
-    look: u64,
 }
 
-/// A task as a look finds it.
-struct Found {
-    id: u64,
-    thread: ThreadId,
-    level: Level,
-    budget: Option<Duration>,
-    /// It is the most important one of its CPU, alone.
-    is_top: bool,
-    is_job: bool,
+/// What the watchdog knows of a CPU.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    top: Option<Top>,
+    fared: Option<Fared>,
+    /// Its lock was held when it was looked for.
+    is_held: bool,
 }
 
 impl<P: RealTime> Shared<P> {
     /// Starts the watchdog. An error inside is one that it can live with: it is not above all tasks.
     pub(super) fn start_watchdog(self: &Arc<Self>) -> Result<Option<RtError>, RtError> {
         let Some(period) = self.options.watchdog_period else { return Ok(None) };
-        let above = Policy::Deadline { runtime: period / SHARE_OF_PERIOD, period };
-        let mut lacking = None;
-        let policy = if !self.has_priorities {
-            Policy::Normal
-        } else {
-            match grants::<P>(above) {
-                Ok(()) => above,
-                Err(error) => {
-                    lacking = Some(error);
-                    self.policy_of(Priority::MAX)
-                }
-            }
+        let start = |policy| {
+            let shared = Arc::clone(self);
+            let body = move || shared.watch(period);
+            self.start_thread("rt-watchdog".to_owned(), None, policy, Box::new(body))
         };
-        let shared = Arc::clone(self);
-        let body = move || shared.watch(period);
-        self.start_thread("rt-watchdog".to_owned(), None, policy, Box::new(body))?;
-        Ok(lacking)
+        if !self.has_priorities {
+            return start(Policy::Normal).map(|()| None);
+        }
+        // Not tried beforehand: the kernel grants a share of the machine, which another program may have
+        // taken in between.
+        let above = Policy::Deadline { runtime: period / SHARE_OF_PERIOD, period };
+        match start(above) {
+            Ok(()) => Ok(None),
+            Err(lacking) => start(self.highest_policy()).map(|()| Some(lacking)),
+        }
     }
 
-    fn watch(self: &Arc<Self>, period: Duration) {
-        let limit = P::real_time_limits().throttle;
-        let mut seen: HashMap<u64, Seen> = HashMap::new();
+    fn watch(&self, period: Duration) {
+        let known = Known { top: None, fared: None, is_held: false };
+        let mut watchdog = Watchdog {
+            shared: self,
+            limit: P::real_time_limits().throttle,
+            known: vec![known; self.cpus.len()].into(),
+            found: Vec::with_capacity(MOST_KEPT),
+            has_demoted: false,
+        };
         let mut last = P::now();
-        let mut look = 0;
         while !self.has_ended() {
             P::wait(&self.ends, 0, Some(period));
-            let now = P::now();
-            let elapsed = now - last;
-            last = now;
-            look += 1;
-            for place in 0..self.cpus.len() {
-                for task in self.found_at(place) {
-                    self.look_at(place, &task, &mut seen, (elapsed, look, limit));
+            watchdog.look(&mut last);
+        }
+    }
+
+    /// What the watchdog has found and nobody has taken.
+    pub(super) fn take_incidents(&self) -> Vec<Incident> {
+        let mut taken = Incidents::new();
+        taken.take_from(&mut self.lock_incidents());
+        taken.into_vec()
+    }
+
+    fn lock_incidents(&self) -> InheritGuard<'_, P, Incidents> {
+        // No code of a user's runs under the lock, so nobody panics, and nobody takes it twice.
+        match self.incidents.lock() {
+            Ok(guard) => guard,
+            Err(error) => error.into_guard().expect("a lock is not taken twice"),
+        }
+    }
+}
+
+struct Watchdog<'a, P: RealTime> {
+    shared: &'a Shared<P>,
+    limit: Option<Throttle>,
+    /// By place.
+    known: Box<[Known]>,
+    /// In this look, and no more of them than are kept.
+    found: Vec<Incident>,
+    has_demoted: bool,
+}
+
+impl<P: RealTime> Watchdog<'_, P> {
+    fn look(&mut self, last: &mut Time) {
+        let now = P::now();
+        let elapsed = now - *last;
+        *last = now;
+        for (place, cpu) in self.shared.cpus.iter().enumerate() {
+            let state = cpu.try_lock();
+            self.known[place].is_held = state.is_none();
+            if let Some(state) = state {
+                self.look_at(place, state);
+            }
+        }
+        for (place, cpu) in self.shared.cpus.iter().enumerate() {
+            if std::mem::take(&mut self.known[place].is_held) {
+                self.look_at(place, cpu.lock());
+            }
+        }
+        if self.shared.has_priorities {
+            (0..self.known.len()).for_each(|place| self.look_for_throttling(place, elapsed));
+        }
+        if !self.found.is_empty() {
+            let mut incidents = self.shared.lock_incidents();
+            self.found.drain(..).for_each(|incident| incidents.push(incident));
+        }
+        // After what has been found was told: whoever is let go on by the keeper finds it there.
+        if std::mem::take(&mut self.has_demoted) {
+            self.shared.keeper.call();
+        }
+    }
+
+    fn tell(&mut self, incident: Incident) {
+        // With more CPUs than that, running away all at once, the rest is not told.
+        if self.found.len() < self.found.capacity() {
+            self.found.push(incident);
+        }
+    }
+
+    /// Demotes the tasks of a CPU that have used more than their budgets.
+    fn look_at(&mut self, place: usize, mut state: InheritGuard<'_, P, CpuState<P>>) {
+        let cpu = self.shared.cpus[place].id;
+        let mut has_demoted = false;
+        for level in 1..Level::COUNT {
+            for lane in &mut state.lanes[level] {
+                let Some(running) = lane.running.as_mut().filter(|it| !it.demoted) else {
+                    continue;
+                };
+                let Some(budget) = running.budget else { continue };
+                let (Some(thread), Some(start)) = (lane.lane.thread(), lane.lane.task_began())
+                else {
+                    continue;
+                };
+                if let Some(used) = self.overused(thread, start, budget) {
+                    running.demoted = true;
+                    has_demoted = true;
+                    self.tell(Incident::Demoted { cpu, priority: level as u8, budget, used });
                 }
             }
-            seen.retain(|_, seen| seen.look == look);
         }
-    }
-
-    fn found_at(&self, place: usize) -> Vec<Found> {
-        let state = self.cpus[place].lock();
-        let top = state.level();
-        let levels = state.lanes.iter().enumerate();
-        let lanes = levels.flat_map(|(level, lanes)| lanes.iter().map(move |lane| (level, lane)));
-        let lanes = lanes.filter_map(|(level, lane)| {
-            let running = lane.running?;
-            let level = Level::from_index(level);
-            Some(Found {
-                id: running.id,
-                thread: lane.lane.thread()?,
-                level,
-                budget: running.budget,
-                is_top: level == top && state.is_alone(level),
-                is_job: false,
-            })
-        });
-        let jobs = state.jobs.iter().filter(|job| !job.demoted).map(|job| Found {
-            id: job.id,
-            thread: job.thread,
-            level: job.level,
-            budget: job.budget,
-            // Several may be at one level, and one of them runs.
-            is_top: false,
-            is_job: true,
-        });
-        lanes.chain(jobs).collect()
-    }
-
-    fn look_at(
-        self: &Arc<Self>,
-        place: usize,
-        task: &Found,
-        seen: &mut HashMap<u64, Seen>,
-        (elapsed, look, limit): (Duration, u64, Option<Throttle>),
-    ) {
-        let Some(cpu_time) = P::cpu_time_of(task.thread) else { return };
-        let is_new = !seen.contains_key(&task.id);
-        let known = seen.entry(task.id).or_insert(Seen {
-            at_first: cpu_time,
-            at_last: cpu_time,
-            lost: Duration::ZERO,
-            since: Duration::ZERO,
-            look,
-        });
-        known.look = look;
-        if is_new {
-            return;
-        }
-        let ran = cpu_time.saturating_sub(known.at_last);
-        known.at_last = cpu_time;
-        let used = cpu_time.saturating_sub(known.at_first);
-        let cpu = self.cpus[place].id;
-        let priority = task.level.get();
-        if let Some(budget) = task.budget.filter(|budget| used > *budget) {
-            if self.demote(place, task) {
-                self.incidents.lock().push(Incident::Demoted { cpu, priority, budget, used });
-            }
-            return;
-        }
-        if !task.is_top || !self.has_priorities {
-            return;
-        }
-        // A task that waits is not kept from running.
-        if P::is_waiting(task.thread) {
-            known.lost = Duration::ZERO;
-            known.since = Duration::ZERO;
-            return;
-        }
-        known.lost += elapsed.saturating_sub(ran);
-        known.since += elapsed;
-        let period = limit.map_or(Duration::from_secs(1), |limit| limit.period);
-        if known.since >= period {
-            let kept = limit.map_or(period / 20, |limit| limit.period - limit.runtime);
-            // Half of what throttling takes: looks do not begin and end with its periods.
-            if known.lost >= kept / 2 {
-                let lost = known.lost;
-                self.incidents.lock().push(Incident::Throttled { cpu, priority, lost, limit });
-            }
-            known.lost = Duration::ZERO;
-            known.since = Duration::ZERO;
-        }
-    }
-
-    /// Lets a task that has run away go on at normal priority, and its CPU take other work. False where
-    /// it was over just then.
-    fn demote(self: &Arc<Self>, place: usize, task: &Found) -> bool {
-        // First of all the CPU is freed; everything else can wait for this thread.
-        let demoted = !self.has_priorities || P::set_policy(task.thread, Policy::Normal).is_ok();
-        let Ok(priority) = Priority::new(task.level.get()) else { return false };
-        if task.is_job {
-            let mut state = self.cpus[place].lock();
-            let job = state.jobs.iter_mut().find(|job| job.id == task.id && !job.demoted);
-            let Some(job) = job else { return false };
+        let mut is_lower = false;
+        for at in 0..state.jobs.len() {
+            let job = &mut state.jobs[at];
+            let Some(budget) = job.budget.filter(|_| !job.demoted) else { continue };
+            let Some(used) = self.overused(job.thread, job.began, budget) else { continue };
             job.demoted = true;
-            state.leave(task.level);
+            let level = job.level;
+            state.leave(level);
+            is_lower = true;
+            self.tell(Incident::Demoted { cpu, priority: level.get(), budget, used });
+        }
+        if is_lower {
             state.publish();
-            drop(state);
-            self.take_waiting(place);
-            return demoted;
         }
-        let fresh = self.new_lane(place, priority);
-        let level = task.level.index();
-        let mut state = self.cpus[place].lock();
-        let is_task = |running: Running| running.id == task.id;
-        let runs = |place: &&mut Place<P>| place.running.is_some_and(is_task);
-        match (fresh, state.lanes[level].iter_mut().find(runs)) {
-            (Ok(lane), Some(place_of_task)) => {
-                // The old one goes home after its task.
-                *place_of_task = Place::new(lane);
-                state.leave(task.level);
-                state.publish();
-                drop(state);
-                self.take_waiting(place);
-                demoted
-            }
-            (fresh, _) => {
-                drop(state);
-                // Over just then, or there is no lane to take its place: it stays what it was.
-                let _ = P::set_policy(task.thread, self.policy_of(priority));
-                if let Ok(lane) = fresh {
-                    lane.end();
-                }
-                false
-            }
+        if has_demoted || is_lower {
+            // The keeper replaces lanes, and begins what waits.
+            self.shared.cpus[place].needs_keeper.store(1, Relaxed);
+            self.has_demoted = true;
         }
+        self.known[place].top = state.top();
+    }
+
+    /// What a task has used, where that is more than its budget, and it was demoted.
+    fn overused(&self, thread: ThreadId, began: Duration, budget: Duration) -> Option<Duration> {
+        let used = P::cpu_time_of(thread)?.saturating_sub(began);
+        let demotes =
+            || !self.shared.has_priorities || P::set_policy(thread, Policy::Normal).is_ok();
+        (used > budget && demotes()).then_some(used)
+    }
+
+    /// Whether the most important task of a CPU was kept from running.
+    fn look_for_throttling(&mut self, place: usize, elapsed: Duration) {
+        let known = &mut self.known[place];
+        let Some(top) = known.top else {
+            known.fared = None;
+            return;
+        };
+        let Some(cpu_time) = P::cpu_time_of(top.thread) else { return };
+        let Some(fared) = known.fared.as_mut().filter(|fared| fared.id == top.id) else {
+            let [lost, since] = [Duration::ZERO; 2];
+            known.fared = Some(Fared { id: top.id, at_last: cpu_time, lost, since });
+            return;
+        };
+        let ran = cpu_time.saturating_sub(fared.at_last);
+        fared.at_last = cpu_time;
+        // A task that waits is not kept from running.
+        if P::is_waiting(top.thread) {
+            (fared.lost, fared.since) = (Duration::ZERO, Duration::ZERO);
+            return;
+        }
+        fared.lost += elapsed.saturating_sub(ran);
+        fared.since += elapsed;
+        let limit = self.limit;
+        let period = limit.map_or(Duration::from_secs(1), |limit| limit.period);
+        if fared.since < period {
+            return;
+        }
+        let kept = limit.map_or(period / 20, |limit| limit.period - limit.runtime);
+        let lost = std::mem::take(&mut fared.lost);
+        fared.since = Duration::ZERO;
+        // Half of what throttling takes: looks do not begin and end with its periods.
+        if lost >= kept / 2 {
+            let cpu: CpuId = self.shared.cpus[place].id;
+            self.tell(Incident::Throttled { cpu, priority: top.level.get(), lost, limit });
+        }
+    }
+}
+
+impl<P: RealTime> CpuState<P> {
+    /// The most important task, where it is alone at its level, and a lane's: of several, or of
+    /// activations, another one may run.
+    fn top(&self) -> Option<Top> {
+        let level = self.level();
+        if !self.is_alone(level) {
+            return None;
+        }
+        let mut running = self.lanes[level.index()].iter().filter_map(|lane| {
+            let running = lane.running.filter(|running| !running.demoted)?;
+            Some(Top { id: running.id, thread: lane.lane.thread()?, level })
+        });
+        running.next()
     }
 }

@@ -198,6 +198,18 @@ impl<P: ByteAtomics> PriorityIndex<P> {
         Ok(choice)
     }
 
+    /// Says what is wrong with a choice that this index may not have made. (One of another index of as
+    /// many CPUs cannot be told from one of its own.)
+    pub(crate) fn check(&self, choice: &CpuChoice) -> Result<(), RtError> {
+        if choice.is_empty() {
+            return Err(RtError::no_cpu());
+        }
+        if !choice.is_within(self.places.len()) {
+            return Err(RtError::foreign_choice(self.cpus()));
+        }
+        Ok(())
+    }
+
     /// Whether a CPU is among those of a choice.
     #[inline]
     pub fn is_allowed(&self, choice: &CpuChoice, cpu: CpuId) -> bool {

@@ -127,6 +127,11 @@ impl CpuChoice {
         self.words[place / 64] |= 1 << (place % 64);
     }
 
+    /// Whether all of its places are among the first `places`.
+    pub(crate) fn is_within(&self, places: usize) -> bool {
+        self.words_in(places.min(MAX_INDEX_CPUS)..MAX_INDEX_CPUS).all(|(_, bits)| bits == 0)
+    }
+
     /// Whether all of `other` are among its CPUs.
     pub(crate) fn contains(&self, other: &Self) -> bool {
         self.words.iter().zip(&other.words).all(|(these, those)| those & !these == 0)

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
 
+use coreshard_platform::LocalKey;
 use coreshard_topology::{CpuId, CpuSet};
 
 use super::calls::Inheritance;
@@ -209,8 +210,8 @@ impl Core {
         self.cpus[self.cpu].id
     }
 
-    pub(crate) fn local(&mut self) -> &mut *mut () {
-        &mut self.threads[self.thread].local
+    pub(crate) fn local(&mut self, key: LocalKey) -> &mut *mut () {
+        &mut self.threads[self.thread].locals[key as usize]
     }
 
     pub(crate) fn arena(&self) -> *mut Arena {

@@ -1,6 +1,7 @@
 //! A virtual thread.
 #![allow(unsafe_code)]
 
+use coreshard_platform::LocalKey;
 use coreshard_topology::CpuSet;
 use corosensei::{Coroutine, Yielder};
 
@@ -55,7 +56,8 @@ pub(super) struct Thread {
     pub(super) used: Ps,
     /// How long it was on CPUs, while it is on none.
     pub(super) on_cpu: Ps,
-    pub(super) local: *mut (),
+    /// By key.
+    pub(super) locals: [*mut (); LocalKey::COUNT],
     pub(super) joiners: Vec<usize>,
     /// When its wait is over at the latest.
     pub(super) deadline: Option<Ps>,

@@ -4,7 +4,7 @@
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 
-use coreshard_platform::{AffinityError, SpawnError, ThreadSpec};
+use coreshard_platform::{AffinityError, LocalKey, SpawnError, ThreadSpec};
 use coreshard_topology::CpuSet;
 use corosensei::Coroutine;
 
@@ -82,7 +82,7 @@ impl Core {
             fifo_priority,
             used: 0,
             on_cpu: 0,
-            local: std::ptr::null_mut(),
+            locals: [std::ptr::null_mut(); LocalKey::COUNT],
             joiners: Vec::new(),
             deadline: None,
             timer_at: None,

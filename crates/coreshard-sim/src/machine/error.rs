@@ -1,10 +1,9 @@
 //! Why a machine cannot be simulated.
 
 use std::fmt;
-use std::io;
-use std::path::PathBuf;
 
 use coreshard_topology::TopologyError;
+use coreshard_topology::input::{InputError, plain};
 
 /// Why a machine's file cannot be used. Its text is a sentence that names the machine or file, the
 /// line and the key where there is one, what was found and what is allowed.
@@ -17,7 +16,7 @@ pub struct MachineError {
 
 #[derive(Debug)]
 pub(super) enum Kind {
-    Read(PathBuf, io::Error),
+    Input(InputError),
     Topology(TopologyError),
     Problem(String),
 }
@@ -40,12 +39,12 @@ impl MachineError {
 
 impl fmt::Display for MachineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "machine {}", self.machine)?;
+        write!(f, "machine {}", plain(&self.machine))?;
         if let Some(line) = self.line {
             write!(f, ", line {line}")?;
         }
         match &self.kind {
-            Kind::Read(path, error) => write!(f, ": {} cannot be read: {error}", path.display()),
+            Kind::Input(error) => write!(f, ": {error}"),
             Kind::Topology(error) => write!(f, ": {error}"),
             Kind::Problem(problem) => write!(f, ": {problem}"),
         }
@@ -57,7 +56,7 @@ impl std::error::Error for MachineError {
         // The text has what these say themselves already.
         match &self.kind {
             Kind::Topology(error) => error.source(),
-            Kind::Read(..) | Kind::Problem(_) => None,
+            Kind::Input(_) | Kind::Problem(_) => None,
         }
     }
 }

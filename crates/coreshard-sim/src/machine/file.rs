@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use coreshard_topology::Topology;
+use coreshard_topology::input::{MACHINE_BYTES, plain, quoted};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::costs::{Costs, IdleState, KEYS, NS, Need, Ps};
 use super::error::{Kind, MachineError};
-use super::{DEFAULT_LINE_BYTES, LINE_BYTES};
+use super::{DEFAULT_LINE_BYTES, LINE_BYTES, MAX_CPUS};
 
 /// No cost is longer: a second. It keeps sums of costs far from overflow.
 const LONGEST_NS: f64 = 1e9;
@@ -84,7 +85,8 @@ impl Reader<'_> {
         let ns = table.get("ns").ok_or_else(|| self.wrong(at, format!("{key} has no ns")))?;
         for (other, place) in table.iter().map(|(other, _)| (other.get_ref(), other.span())) {
             if !["ns", "source"].contains(&other.as_ref()) {
-                let problem = format!("{key} has a key {other:?}; allowed are ns and source");
+                let problem =
+                    format!("{key} has a key {}; allowed are ns and source", quoted(other));
                 return Err(self.wrong(place.start, problem));
             }
         }
@@ -162,16 +164,20 @@ impl Reader<'_> {
     }
 
     fn read(&self, topology: Option<Topology>) -> Result<File, MachineError> {
+        if self.text.len() as u64 > MACHINE_BYTES {
+            let problem = format!("its text has more than {MACHINE_BYTES} bytes, the most allowed");
+            return Err(MachineError::new(self.name, Kind::Problem(problem)));
+        }
         let root = DeTable::parse(self.text).map_err(|error| {
-            self.wrong(error.span().map_or(0, |span| span.start), error.message().to_owned())
+            self.wrong(error.span().map_or(0, |span| span.start), plain(error.message()))
         })?;
         let root = root.get_ref();
         for key in root.keys() {
             if !["title", "synthetic", "source", "costs"].contains(&key.get_ref().as_ref()) {
                 let problem = format!(
-                    "{:?} is no key of a machine's file; there are title, synthetic, source and \
-                     the table costs",
-                    key.get_ref()
+                    "{} is no key of a machine's file; there are title, synthetic, source and the \
+                     table costs",
+                    quoted(key.get_ref())
                 );
                 return Err(self.wrong(key.span().start, problem));
             }
@@ -184,6 +190,12 @@ impl Reader<'_> {
                     .map_err(|error| MachineError::new(self.name, Kind::Topology(error)))?
             }
         };
+        // Before anything is made for each pair of them.
+        let cpus = topology.cpus().len();
+        if cpus > MAX_CPUS {
+            let problem = format!("it has {cpus} CPUs; at most {MAX_CPUS} can be simulated");
+            return Err(MachineError::new(self.name, Kind::Problem(problem)));
+        }
         let Some((key, table)) = root.get_key_value("costs") else {
             return Err(MachineError::new(
                 self.name,
@@ -237,7 +249,8 @@ impl Reader<'_> {
                     let Some((_, _, place)) = KEYS.iter().find(|(known, ..)| *known == name) else {
                         let known: Vec<_> = KEYS.iter().map(|(known, ..)| *known).collect();
                         let problem = format!(
-                            "{name:?} is no cost; there are line_bytes, idle, latency_matrix, {}",
+                            "{} is no cost; there are line_bytes, idle, latency_matrix, {}",
+                            quoted(name),
                             known.join(", ")
                         );
                         return Err(self.wrong(key.span().start, problem));

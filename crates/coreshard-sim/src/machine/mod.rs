@@ -9,7 +9,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use coreshard_topology::{CpuId, Preset, Topology};
+use coreshard_topology::{CpuId, Preset, Topology, input};
 
 pub(crate) use costs::{Costs, NS, Ps};
 use error::Kind;
@@ -66,8 +66,8 @@ impl Machine {
     /// Where it cannot be read or is wrong; the text names line and key.
     pub fn from_file(path: &Path) -> Result<Self, MachineError> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| MachineError::new(&name, Kind::Read(path.to_owned(), error)))?;
+        let text = input::text(path, input::MACHINE_BYTES)
+            .map_err(|error| MachineError::new(&name, Kind::Input(error)))?;
         Self::from_toml(&name, &text)
     }
 
@@ -81,11 +81,6 @@ impl Machine {
 
     fn read(name: &str, text: &str, topology: Option<Topology>) -> Result<Self, MachineError> {
         let file = file::read(name, text, topology)?;
-        let cpus = file.topology.cpus().len();
-        if cpus > MAX_CPUS {
-            let problem = format!("it has {cpus} CPUs; at most {MAX_CPUS} can be simulated");
-            return Err(MachineError::new(name, Kind::Problem(problem)));
-        }
         let latency = file.matrix.unwrap_or_else(|| by_distance(&file.topology, &file.costs));
         Ok(Self {
             topology: file.topology,

@@ -158,7 +158,28 @@ fn a_machine_that_is_too_large_and_a_file_that_is_not_there_are_told() {
     let error = error_of(&text).to_string();
     assert!(error.contains("1600 CPUs; at most 1024"), "{error}");
     let error = Machine::from_file(Path::new("/nowhere/m.toml")).unwrap_err().to_string();
-    assert!(error.contains("/nowhere/m.toml cannot be read"), "{error}");
+    assert!(error.contains("cannot read /nowhere/m.toml"), "{error}");
     let error = Machine::named("graec").unwrap_err().to_string();
     assert!(error.contains("grace"), "{error}");
+}
+
+/// The first asked for 32 GiB at once; the others waited, or came back whole in their error.
+#[test]
+fn a_machines_file_costs_no_more_than_a_machine_does() {
+    let rows = vec!["[]"; 65_536].join(",");
+    let huge =
+        format!("synthetic='pu:65536'\n[costs]\nlatency_matrix={{ns=[{rows}],source='x'}}\n");
+    assert!(error_of(&huge).to_string().contains("65536 CPUs; at most 1024"));
+    let numa = format!("synthetic='{} pu:1'\n[costs]\n", "[numa]".repeat(5_000));
+    assert!(error_of(&numa).to_string().contains("more than 4096 NUMA nodes"));
+    let long = " ".repeat((16 << 20) + 1);
+    assert!(error_of(&long).to_string().contains("more than 16777216 bytes"));
+    let key = format!("\"{}\\u001b\" = 1\n", "k".repeat(100_000));
+    let error = error_of(&key).to_string();
+    assert!(error.contains("kkk…\" is no key") && error.len() < 400, "{error}");
+    let pipe = std::env::temp_dir().join(format!("coreshard-machine-{}.toml", std::process::id()));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let error = Machine::from_file(&pipe).unwrap_err().to_string();
+    std::fs::remove_file(&pipe).unwrap();
+    assert!(error.contains("is a pipe; a regular file is needed"), "{error}");
 }

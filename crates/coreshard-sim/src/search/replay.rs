@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use coreshard_topology::input::quoted;
+
 /// Of this search. One more whenever the meaning of a seed changes: how plans and trials are drawn,
 /// or how the engine takes its chances. (A change of the runtime or of a machine changes runs, too;
 /// that is seen by the trace.)
@@ -48,13 +50,15 @@ impl fmt::Display for ParseReplaySeedError {
         match version {
             Some(version) => write!(
                 f,
-                "the seed {given:?} is of version {version} of the search, and this is version \
-                 {VERSION}, in which it means another run: replay it with the program that printed it"
+                "the seed {} is of version {version} of the search, and this is version \
+                 {VERSION}, in which it means another run: replay it with the program that printed it",
+                quoted(given)
             ),
             None => write!(
                 f,
-                "{given:?} is no seed to replay; one looks like {VERSION}-42 or \
-                 {VERSION}-42-9f3a6c01d2e4b587, as a search prints it"
+                "{} is no seed to replay; one looks like {VERSION}-42 or \
+                 {VERSION}-42-9f3a6c01d2e4b587, as a search prints it",
+                quoted(given)
             ),
         }
     }

@@ -117,3 +117,22 @@ proptest! {
         let _ = CpuSet::from_mask(&text);
     }
 }
+
+#[test]
+fn zeros_at_the_end_of_a_recorded_file_are_passed_over() {
+    assert_eq!(set("0-3\n\0").to_string(), "0-3");
+    assert_eq!(set("\n\0\0"), CpuSet::new());
+    assert_eq!(CpuSet::from_mask("0000000f\n\0").unwrap().to_string(), "0-3");
+    assert!("0\0-3".parse::<CpuSet>().is_err());
+}
+
+/// A megabyte of `0-65535,` took minutes, and its whole text came back in the error.
+#[test]
+fn a_list_names_so_many_cpus_in_all_and_its_error_stays_short() {
+    assert_eq!(set(&vec!["0-65535"; 16].join(",")).len(), 65_536);
+    let error = "0-65535,".repeat(131_072).parse::<CpuSet>().unwrap_err().to_string();
+    assert!(error.contains("at most 1048576 CPUs") && error.len() < 300, "{error}");
+    let error = "0-65535:1/2,".repeat(90_000).parse::<CpuSet>().unwrap_err();
+    assert!(error.to_string().contains("column 193: "), "{error}");
+    assert!("0-\u{1b}[2J".parse::<CpuSet>().unwrap_err().to_string().contains("\\u{1b}[2J"));
+}

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{CpuSet, MAX_CPU};
+use super::{CpuSet, MAX_CPU, Word};
 use crate::CpuId;
+use crate::input::{LISTED_CPUS, quoted};
 
 impl fmt::Display for CpuSet {
     /// The kernel's list format: ranges and single numbers, ascending, parted by commas.
@@ -34,19 +35,24 @@ impl FromStr for CpuSet {
 
     /// Reads the kernel's list format: numbers and ranges parted by commas, and ranges with a
     /// stride (`0-10:2/4` is the first 2 of every 4). White space around an item, and a trailing
-    /// newline, are allowed; so is the empty string, which is the empty set.
+    /// newline, are allowed, and zeros at the end, with which some recordings pad their files; so is
+    /// the empty string, which is the empty set.
+    ///
+    /// Takes time in proportion to the text and to the CPUs that it names, which may be
+    /// [`LISTED_CPUS`] in all.
     ///
     /// # Errors
     /// Names the column of the first thing that is not such a list, or that names a CPU beyond
-    /// [`MAX_CPU`].
+    /// [`MAX_CPU`] or too many of them.
     fn from_str(text: &str) -> Result<Self, ParseCpuSetError> {
         let mut set = Self::new();
+        let text = unpadded(text);
         if text.trim().is_empty() {
             return Ok(set);
         }
-        let mut at = 0;
+        let (mut at, mut left) = (0, LISTED_CPUS);
         for item in text.split(',') {
-            Cursor::new(text, at, item).range(&mut set)?;
+            Cursor::new(text, at, item).range(&mut set, &mut left)?;
             at += item.len() + 1;
         }
         Ok(set)
@@ -61,32 +67,42 @@ impl CpuSet {
     /// # Errors
     /// Names the column of the first thing that is not such a mask, or the CPU beyond [`MAX_CPU`].
     pub fn from_mask(text: &str) -> Result<Self, ParseCpuSetError> {
-        let body = text.trim_end();
-        let words: Vec<&str> = body.split(',').collect();
-        let count = words.len();
-        let mut set = Self::new();
+        let body = unpadded(text);
+        let mut words = Vec::new();
         let mut at = 0;
-        for (index, word) in words.into_iter().enumerate() {
+        let is_one = !body.contains(',');
+        for word in body.split(',') {
             let digits = word.strip_prefix("0x").unwrap_or(word);
             let fail = |problem| ParseCpuSetError::at(text, at, problem);
-            let skippable = word.is_empty() && count > 1;
-            let bits = if skippable {
+            let bits = if word.is_empty() && !is_one {
                 0
             } else if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
                 return Err(fail(Problem::NotHexadecimal));
             } else {
                 u32::from_str_radix(digits, 16).map_err(|_| fail(Problem::WordTooLong))?
             };
-            let base = u64::try_from(count - 1 - index).unwrap_or(u64::MAX).saturating_mul(32);
-            for bit in (0..32).filter(|bit| bits & (1 << bit) != 0) {
-                let cpu = base.saturating_add(bit);
-                let cpu = u32::try_from(cpu).ok().filter(|cpu| *cpu <= MAX_CPU.0);
-                set.insert(CpuId(cpu.ok_or_else(|| fail(Problem::TooHigh))?));
-            }
+            words.push((bits, at));
             at += word.len() + 1;
         }
-        Ok(set)
+        // From the lowest on, two to a word of the set's.
+        let most = MAX_CPU.index() / 32;
+        let beyond =
+            words.iter().rev().enumerate().find(|(place, word)| *place > most && word.0 > 0);
+        if let Some((_, (_, at))) = beyond {
+            return Err(ParseCpuSetError::at(text, *at, Problem::TooHigh));
+        }
+        let lowest: Vec<u32> = words.iter().rev().take(most + 1).map(|(bits, _)| *bits).collect();
+        let pairs = lowest
+            .chunks(2)
+            .map(|pair| u64::from(pair[0]) | u64::from(pair.get(1).copied().unwrap_or(0)) << 32);
+        let words = (0..).zip(pairs).map(|(place, bits)| Word { place, bits });
+        Ok(Self { words: words.filter(|word| word.bits != 0).collect() })
     }
+}
+
+/// Without line feeds and zeros at the end.
+fn unpadded(text: &str) -> &str {
+    text.trim_end_matches(|letter: char| letter == '\0' || letter.is_whitespace())
 }
 
 /// Reads one item of a list; remembers where in the whole text it stands.
@@ -102,7 +118,8 @@ impl<'a> Cursor<'a> {
         Self { text, at: at + leading, end: at + leading + item.trim().len() }
     }
 
-    fn range(mut self, set: &mut CpuSet) -> Result<(), ParseCpuSetError> {
+    /// `left` is how many CPUs the list may name yet.
+    fn range(mut self, set: &mut CpuSet, left: &mut u64) -> Result<(), ParseCpuSetError> {
         let start_at = self.at;
         let start = self.number(Problem::ExpectedCpu)?;
         let mut end = start;
@@ -127,6 +144,10 @@ impl<'a> Cursor<'a> {
         if self.at < self.end {
             return Err(self.fail(Problem::Unexpected));
         }
+        let named = u64::from(end - start) + 1;
+        *left = left
+            .checked_sub(named)
+            .ok_or_else(|| ParseCpuSetError::at(self.text, start_at, Problem::TooMany))?;
         set.extend((start..=end).filter(|cpu| (cpu - start) % group < used).map(CpuId));
         Ok(())
     }
@@ -159,7 +180,8 @@ impl<'a> Cursor<'a> {
 /// Why a text is not a set of CPUs, and at which column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseCpuSetError {
-    text: String,
+    /// The text, escaped and cut: a whole file may have been given.
+    shown: String,
     column: usize,
     problem: Problem,
 }
@@ -172,6 +194,7 @@ enum Problem {
     BadStride,
     Backwards,
     TooHigh,
+    TooMany,
     Unexpected,
     NotHexadecimal,
     WordTooLong,
@@ -180,7 +203,7 @@ enum Problem {
 impl ParseCpuSetError {
     fn at(text: &str, byte: usize, problem: Problem) -> Self {
         let column = text.char_indices().take_while(|(at, _)| *at < byte).count() + 1;
-        Self { text: text.trim_end().to_owned(), column, problem }
+        Self { shown: quoted(unpadded(text)).to_string(), column, problem }
     }
 
     /// The column of the first wrong character, counted in characters from 1.
@@ -196,7 +219,7 @@ impl fmt::Display for ParseCpuSetError {
             Problem::NotHexadecimal | Problem::WordTooLong => "CPU mask",
             _ => "CPU list",
         };
-        write!(f, "{form} {:?}, column {}: ", abbreviated(&self.text), self.column)?;
+        write!(f, "{form} {}, column {}: ", self.shown, self.column)?;
         match self.problem {
             Problem::ExpectedCpu => f.write_str("expected a CPU number, as in \"0-3,8\""),
             Problem::ExpectedRangeEnd => f.write_str("expected the last CPU of the range"),
@@ -208,6 +231,10 @@ impl fmt::Display for ParseCpuSetError {
             }
             Problem::Backwards => f.write_str("the range ends before it starts"),
             Problem::TooHigh => write!(f, "CPU numbers go up to {MAX_CPU}"),
+            Problem::TooMany => write!(
+                f,
+                "a list names at most {LISTED_CPUS} CPUs, counting each as often as it is named"
+            ),
             Problem::Unexpected => f.write_str("expected a comma or the end of the list"),
             Problem::NotHexadecimal => f.write_str("expected hexadecimal digits"),
             Problem::WordTooLong => f.write_str("a word of a mask has at most 32 bits"),
@@ -216,12 +243,3 @@ impl fmt::Display for ParseCpuSetError {
 }
 
 impl std::error::Error for ParseCpuSetError {}
-
-/// The text, cut so that a message stays readable when a whole file was given.
-fn abbreviated(text: &str) -> String {
-    const LONGEST: usize = 60;
-    if text.chars().count() <= LONGEST {
-        return text.to_owned();
-    }
-    text.chars().take(LONGEST).chain("…".chars()).collect()
-}

@@ -182,3 +182,67 @@ proptest! {
         let _ = read(&format!("{}{put}{}", &text[..at], &text[end..]));
     }
 }
+
+fn error_in(text: &str) -> String {
+    let error = Topology::from_hwloc_xml_text("it.xml", text).unwrap_err().to_string();
+    assert!(error.len() < 400, "{error}");
+    error
+}
+
+fn document(objects: &str) -> String {
+    format!(
+        "<topology><object type=\"Machine\">{objects}<object type=\"PU\" os_index=\"0\"/></object></topology>"
+    )
+}
+
+/// Each of these took minutes, or gigabytes.
+#[test]
+fn a_document_costs_no_more_than_a_machine_does() {
+    let entities = format!("<!DOCTYPE topology [<!ENTITY a '{}'>]>", "x".repeat(100_000));
+    let attributes: String = (0..20_000).map(|n| format!(" a{n}='&a;'")).collect();
+    let error = error_in(&(entities + &document(&format!("<object{attributes}/>"))));
+    assert!(error.contains("declares things of its own"), "{error}");
+    let error = error_in(&document(&format!("<object{attributes}/>")));
+    assert!(
+        error.contains("line 1, column 34: an element has 20000 attributes; at most 64"),
+        "{error}"
+    );
+    let error = error_in(&document(&"<a/>".repeat(500_000)));
+    assert!(error.contains("more than 500000 elements"), "{error}");
+    let node = "<object type='NUMANode' os_index='1'/>";
+    let error = error_in(&document(&node.repeat(5_000)));
+    assert!(error.contains("more than 4096 NUMA nodes"), "{error}");
+    let kind = "<cpukind cpuset='0x1'><info name='CoreType' value='IntelCore'/></cpukind>";
+    let error = error_in(&document("").replace("</topology>", &(kind.repeat(100) + "</topology>")));
+    assert!(error.contains("more than 64 kinds"), "{error}");
+    assert!(error_in(&" ".repeat((32 << 20) + 1)).contains("more than 33554432 bytes"));
+    // What is allowed is read soon: many nodes that are each local to 65,536 CPUs, and a deep document.
+    let all = vec!["0xffffffff"; 2_048].join(",");
+    let node = format!("<object type='NUMANode' os_index='1' cpuset='{all}'/>");
+    Topology::from_hwloc_xml_text("it.xml", &document(&node.repeat(300))).unwrap();
+    let deep = "<object type='Group'>".repeat(20_000) + &"</object>".repeat(20_000);
+    Topology::from_hwloc_xml_text("it.xml", &document(&deep)).unwrap();
+}
+
+#[test]
+fn quotes_comments_and_other_sections_hide_no_attributes() {
+    let many = " a='1'".repeat(100);
+    for hidden in [
+        format!("<!-- < --><object b='>'{many}/>"),
+        format!("<![CDATA[ <a ]]><object b=\"'>\" {many}/>"),
+        format!("<?a b?><object{many}/>"),
+    ] {
+        assert!(error_in(&document(&hidden)).contains("at most 64"), "{hidden}");
+    }
+    let harmless = format!("<!--{many}--><a>{many}</a><![CDATA[<{many}>]]>");
+    Topology::from_hwloc_xml_text("it.xml", &document(&harmless)).unwrap();
+}
+
+#[test]
+fn foreign_words_in_a_document_are_shown_harmlessly() {
+    let error = error_in(&document("<object type='PU' os_index='\u{9b}2J'/>"));
+    assert!(error.contains("found \"\\u{9b}2J\""), "{error}");
+    let model = "<object type='Package'><info name='CPUModel' value='&#x202e;A&#x86;'/></object>";
+    let machine = Topology::from_hwloc_xml_text("a\u{1b}.xml", &document(model)).unwrap();
+    assert_eq!((machine.model(), machine.name()), (Some("\u{fffd}A\u{fffd}"), "a\u{fffd}.xml"));
+}

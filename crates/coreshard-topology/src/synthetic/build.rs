@@ -3,6 +3,7 @@
 use super::indexes;
 use super::level::{Level, Machine, Type};
 use crate::assembly::{Parts, RawCpu};
+use crate::input;
 use crate::{CpuId, CpuKind, NodeId, Topology, TopologyError};
 
 pub(super) fn topology(machine: &Machine) -> Result<Topology, TopologyError> {
@@ -17,7 +18,7 @@ pub(super) fn topology(machine: &Machine) -> Result<Topology, TopologyError> {
         indexes::numbers(machine, indexes_of(level), level.width)?;
     }
 
-    let mut parts = Parts::new(machine.text.trim().to_owned());
+    let mut parts = Parts::new(input::plain(&machine.text));
     let package = machine.level(Type::Package);
     let core = machine.level(Type::Core);
     let cache = machine.last_cache();

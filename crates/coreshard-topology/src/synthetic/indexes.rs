@@ -1,7 +1,11 @@
 //! `indexes=`: the numbers that the objects of a level bear.
 
 use super::level::{Level, Machine, Type};
+use crate::input::quoted;
 use crate::{MAX_CPU, TopologyError};
+
+/// As many loops as there may be levels.
+const MOST_LOOPS: usize = 128;
 
 /// One loop of an interleaving: the number grows by one whenever `step` objects have been passed, and
 /// starts anew after `count` of them.
@@ -59,6 +63,9 @@ impl<'a> Reader<'a> {
     fn explicit_loops(&self) -> Result<Vec<Loop>, TopologyError> {
         let mut loops = Vec::new();
         for (item, at) in self.parts(':') {
+            if loops.len() == MOST_LOOPS {
+                return Err(self.fail(at, format!("there are at most {MOST_LOOPS} loops")));
+            }
             let number = |text: &str| text.parse::<usize>().ok().filter(|number| *number > 0);
             let pair = item.split_once('*').and_then(|(a, b)| Some((number(a)?, number(b)?)));
             let (step, count) = pair
@@ -72,8 +79,9 @@ impl<'a> Reader<'a> {
     fn loops_of_types(&self) -> Result<Vec<Loop>, TopologyError> {
         let mut levels: Vec<(usize, &Level)> = Vec::new();
         for (item, at) in self.parts(':') {
-            let kind = Type::named(item)
-                .ok_or_else(|| self.fail(at, format!("no type of level is called {item:?}")))?;
+            let kind = Type::named(item).ok_or_else(|| {
+                self.fail(at, format!("no type of level is called {}", quoted(item)))
+            })?;
             if kind == Type::Pu {
                 return Err(self.fail(at, "pu is left out, as it is always the innermost loop"));
             }

@@ -1,6 +1,7 @@
 //! Reads the text of a description into levels.
 
 use super::level::{Attributes, CacheHolds, Level, Machine, Type};
+use crate::input::{DESCRIPTION_BYTES, NODES, quoted};
 use crate::{MAX_CPU, TopologyError};
 
 /// As many levels as hwloc allows.
@@ -27,6 +28,10 @@ struct Draft {
 
 impl<'a> Parser<'a> {
     fn machine(mut self) -> Result<Machine, TopologyError> {
+        if self.text.len() > DESCRIPTION_BYTES {
+            let problem = format!("a description has at most {DESCRIPTION_BYTES} bytes");
+            return Err(self.fail_at(0, problem));
+        }
         let mut root = Self::root();
         self.skip_blanks();
         if self.peek() == Some('(') {
@@ -34,15 +39,22 @@ impl<'a> Parser<'a> {
         }
         let mut drafts = vec![Draft { kind: Some(Type::Machine), level: root }];
         let mut attached_indexes = None;
+        let mut nodes = 0;
         loop {
             self.skip_blanks();
             match self.peek() {
                 None => break,
                 Some('[') => {
+                    let at = self.at;
                     let indexes = self.attached()?;
                     attached_indexes = indexes.or(attached_indexes);
                     if let Some(draft) = drafts.last_mut() {
                         draft.level.attached += 1;
+                        nodes += draft.level.width;
+                    }
+                    if nodes > NODES {
+                        let problem = format!("this makes more than {NODES} NUMA nodes");
+                        return Err(self.fail_at(at, problem));
                     }
                 }
                 Some(_) => {
@@ -134,7 +146,7 @@ impl<'a> Parser<'a> {
         let kind = Type::named(name).ok_or_else(|| {
             let found =
                 if name.is_empty() { rest.chars().take(1).collect() } else { name.to_owned() };
-            self.fail(format!("no type of level is called {found:?}; there are {TYPES}"))
+            self.fail(format!("no type of level is called {}; there are {TYPES}", quoted(&found)))
         })?;
         self.at += length;
         Ok(kind)
@@ -191,7 +203,7 @@ impl<'a> Parser<'a> {
             "tib" => 1 << 40,
             _ => {
                 let units = "units are kB, KiB, MB, MiB, GB, GiB, TB and TiB";
-                return Err(self.fail(format!("{unit:?} is no unit of size; {units}")));
+                return Err(self.fail(format!("{} is no unit of size; {units}", quoted(&unit))));
             }
         };
         self.at += length;
@@ -260,6 +272,10 @@ impl<'a> Parser<'a> {
                 return Err(
                     self.fail_at(level.at, format!("there is a {} level already", level.kind))
                 );
+            }
+            if level.kind == Type::Numa && level.width > NODES {
+                let problem = format!("this makes more than {NODES} NUMA nodes");
+                return Err(self.fail_at(level.at, problem));
             }
             if level.attached > 0 && machine.level(Type::Numa).is_some() {
                 let problem = "NUMA nodes are either a level or attached in brackets, not both";

@@ -210,3 +210,21 @@ proptest! {
         }
     }
 }
+
+/// Each of these took minutes, or gigabytes.
+#[test]
+fn a_description_costs_no_more_than_a_machine_does() {
+    for (text, bound) in [
+        ("[numa]".repeat(5_000) + " pu:1", "more than 4096 NUMA nodes"),
+        ("core:65536 [numa] pu:1".to_owned(), "more than 4096 NUMA nodes"),
+        ("numa:65536 pu:1".to_owned(), "more than 4096 NUMA nodes"),
+        (format!("pu:65536(indexes={}1*1)", "1*1:".repeat(200_000)), "at most 128 loops"),
+        ("pu:1".to_owned() + &" ".repeat(1 << 20), "at most 1048576 bytes"),
+        ("\u{1b}".repeat(100_000), "found"),
+    ] {
+        let error = error(&text).to_string();
+        assert!(error.contains(bound) || bound == "found", "{error}");
+        assert!(error.len() < 500 && !error.contains('\u{1b}'), "{error}");
+    }
+    assert_eq!(machine("pack:1\n l3:1\tcore:2 pu:1").name(), "pack:1  l3:1 core:2 pu:1");
+}

@@ -7,17 +7,31 @@ use super::cpu::note_disagreement;
 use super::cpus;
 use super::file::Folder;
 use crate::assembly::Parts;
-use crate::{CpuId, CpuSet, TopologyError};
+use crate::input::quoted;
+use crate::{CpuId, CpuSet, NodeId, TopologyError};
 
 /// Keys of packages that stand in for a cache have this bit, so that no cache is taken for one.
 const PACKAGE: u64 = 1 << 63;
+
+/// Keys made of a cache's own number, in place of the lowest of its CPUs.
+const BY_ID: u64 = 1 << 62;
+
+/// The highest level of a cache that is believed, far from the bits above.
+const MOST_LEVELS: u32 = 255;
 
 /// A cache, as one of its CPUs tells of it.
 struct Cache {
     level: u32,
     is_unified: bool,
-    cpus: CpuSet,
+    sharers: Sharers,
     folder: Folder,
+}
+
+/// Who shares a cache: the CPUs themselves, or a number that is the same for all of them and for no other
+/// cache of this level.
+enum Sharers {
+    Cpus(CpuSet),
+    Id(u32),
 }
 
 /// Gives each CPU in `parts` its last-level cache.
@@ -29,27 +43,43 @@ pub(super) fn read(
     let mut said: HashMap<CpuId, Option<CpuSet>> = HashMap::new();
     let mut without = CpuSet::new();
     let mut unsized_caches = CpuSet::new();
+    let mut stand_ins: HashMap<(u64, Option<NodeId>), u64> = HashMap::new();
+    let mut divided = false;
     for cpu in &mut parts.cpus {
         let Some(cache) = last_level(&folder.folder(format!("cpu{}/cache", cpu.id)))? else {
             without.insert(cpu.id);
-            cpu.llc = PACKAGE | cpu.package;
+            // No cache spans nodes, so a package that does has several.
+            let key = stand_ins.len() as u64;
+            cpu.llc = PACKAGE | *stand_ins.entry((cpu.package, cpu.node)).or_insert(key);
+            let other = |(package, node): &(u64, _)| *package == cpu.package && *node != cpu.node;
+            divided |= stand_ins.len() as u64 > key && stand_ins.keys().any(other);
             continue;
         };
-        let sharers = &cache.cpus & online;
-        let lowest = sharers.first().map_or(cpu.id, |lowest| lowest.min(cpu.id));
-        cpu.llc = u64::from(cache.level) << 32 | u64::from(lowest.0);
+        let level = u64::from(cache.level) << 32;
+        cpu.llc = match cache.sharers {
+            Sharers::Id(id) => BY_ID | level | u64::from(id),
+            Sharers::Cpus(cpus) => {
+                let sharers = &cpus & online;
+                let lowest = sharers.first().map_or(cpu.id, |lowest| lowest.min(cpu.id));
+                said.insert(cpu.id, Some(sharers));
+                level | u64::from(lowest.0)
+            }
+        };
         if let Entry::Vacant(entry) = parts.caches.entry(cpu.llc) {
-            let text = cache.folder.text("size")?;
+            let text = cache.folder.word("size")?;
             let size_bytes = text.as_deref().and_then(size_bytes);
             if text.is_some() && size_bytes.is_none() {
                 unsized_caches.insert(cpu.id);
             }
             entry.insert((Some(cache.level), size_bytes));
         }
-        said.insert(cpu.id, Some(sharers));
     }
     if !without.is_empty() {
-        let note = "without a cache; their package is taken as their last-level cache";
+        let note = if divided {
+            "without a cache; their package's part on their node is taken as their last-level cache"
+        } else {
+            "without a cache; their package is taken as their last-level cache"
+        };
         parts.notes.push(format!("{} {note}", cpus(&without)));
     }
     if !unsized_caches.is_empty() {
@@ -68,22 +98,31 @@ fn last_level(folder: &Folder) -> Result<Option<Cache>, TopologyError> {
     for index in folder.numbered("index")? {
         let folder = folder.folder(format!("index{index}"));
         let Some(level) = folder.number("level")? else { continue };
-        let Some(kind) = folder.text("type")? else { continue };
-        let is_unified = match kind.trim() {
+        if level > MOST_LEVELS {
+            let problem = format!("expected a level of at most {MOST_LEVELS}, found {level}");
+            return Err(TopologyError::file(&folder.path().join("level"), problem));
+        }
+        let Some(kind) = folder.word("type")? else { continue };
+        let is_unified = match kind.as_str() {
             "Unified" => true,
             "Data" => false,
             "Instruction" => continue,
             other => {
-                let problem = format!("expected Unified, Data or Instruction, found {other:?}");
+                let problem =
+                    format!("expected Unified, Data or Instruction, found {}", quoted(other));
                 return Err(TopologyError::file(&folder.path().join("type"), problem));
             }
         };
-        let Some(cpus) = folder.first_set(&["shared_cpu_list", "shared_cpu_map"])? else {
-            continue;
+        let sharers = match folder.first_set(&["shared_cpu_list", "shared_cpu_map"])? {
+            Some(cpus) => Sharers::Cpus(cpus),
+            None => match folder.number("id")? {
+                Some(id) => Sharers::Id(id),
+                None => continue,
+            },
         };
         let rank = (is_unified, level);
         if best.as_ref().is_none_or(|best| (best.is_unified, best.level) < rank) {
-            best = Some(Cache { level, is_unified, cpus, folder });
+            best = Some(Cache { level, is_unified, sharers, folder });
         }
     }
     Ok(best)

@@ -18,13 +18,32 @@ pub(super) fn online(folder: &Folder, parts: &mut Parts) -> Result<CpuSet, Topol
         return Err(TopologyError::file(folder.path(), beyond_max_cpu(number)));
     }
     let mut there: CpuSet = numbers.into_iter().map(CpuId).collect();
-    let online = match folder.list("online")? {
-        Some(online) => online,
+    // A recording may hold the file without anything in it.
+    let listed = folder.list("online")?.filter(|listed| !listed.is_empty());
+    let own_word = |cpu| folder.number(format!("cpu{cpu}/online"));
+    let online = match listed {
+        Some(mut online) => {
+            let mut left_out = CpuSet::new();
+            for cpu in &(&there - &online) {
+                if own_word(cpu)? == Some(1) {
+                    left_out.insert(cpu);
+                }
+            }
+            // Containers may show their own CPUs in the list. What the machine has is asked here; what of
+            // it may be used is another question, with other files.
+            if !left_out.is_empty() {
+                online = &online | &left_out;
+                let note =
+                    "online by their own files, though the list of CPUs online leaves them out";
+                parts.notes.push(format!("{} {note}", cpus(&left_out)));
+            }
+            online
+        }
         None => {
             let mut online = CpuSet::new();
             for cpu in &there {
                 // CPU 0 of many machines cannot go offline, and has no such file.
-                if folder.number(format!("cpu{cpu}/online"))? != Some(0) {
+                if own_word(cpu)? != Some(0) {
                     online.insert(cpu);
                 }
             }

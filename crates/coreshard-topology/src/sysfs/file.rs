@@ -2,13 +2,11 @@
 //! read, or that holds something else than it should, is an error that names it.
 
 use std::fs;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use crate::input::{self, FOLDER_ENTRIES, InputError, LIST_BYTES, NUMBER_BYTES, quoted};
 use crate::{CpuSet, TopologyError};
-
-/// Far more than any file read here holds: `/proc/cpuinfo` of 8,192 CPUs is about 16 MB.
-const MOST_BYTES: u64 = 64 << 20;
 
 /// A folder to read files from.
 #[derive(Clone, Debug)]
@@ -29,23 +27,44 @@ impl Folder {
         Self { path: self.path.join(name) }
     }
 
-    /// The whole text of a file.
-    pub(crate) fn text(&self, name: impl AsRef<Path>) -> Result<Option<String>, TopologyError> {
-        text(&self.path.join(name))
+    /// The whole text of a file, which has at most `most_bytes` bytes.
+    pub(crate) fn text(
+        &self,
+        name: impl AsRef<Path>,
+        most_bytes: u64,
+    ) -> Result<Option<String>, TopologyError> {
+        present(input::text(&self.path.join(name), most_bytes))
     }
 
-    /// A whole number; a negative one is how the kernel says "not known".
+    /// As [`text`](Self::text), of a table that holds names which anybody may give, in any bytes.
+    pub(crate) fn table(
+        &self,
+        name: impl AsRef<Path>,
+        most_bytes: u64,
+    ) -> Result<Option<String>, TopologyError> {
+        present(input::lossy(&self.path.join(name), most_bytes))
+    }
+
+    /// The one word of a file; `None` also where it is empty.
+    pub(crate) fn word(&self, name: impl AsRef<Path>) -> Result<Option<String>, TopologyError> {
+        let text = self.text(name, NUMBER_BYTES)?;
+        let word = text.as_deref().map(trimmed).filter(|word| !word.is_empty());
+        Ok(word.map(str::to_owned))
+    }
+
+    /// A whole number; a negative one is how the kernel says "not known", and nothing at all is how
+    /// recordings do.
     pub(crate) fn number(&self, name: impl AsRef<Path>) -> Result<Option<u32>, TopologyError> {
         let name = name.as_ref();
-        let Some(text) = self.text(name)? else { return Ok(None) };
-        match text.trim().parse::<i64>() {
+        let Some(word) = self.word(name)? else { return Ok(None) };
+        match word.parse::<i64>() {
             Ok(number) if number < 0 => Ok(None),
             Ok(number) => u32::try_from(number).map(Some).map_err(|_| {
                 let problem = format!("expected a number of at most 32 bits, found {number}");
                 TopologyError::file(&self.path.join(name), problem)
             }),
             Err(_) => {
-                let problem = format!("expected a whole number, found {:?}", text.trim());
+                let problem = format!("expected a whole number, found {}", quoted(&word));
                 Err(TopologyError::file(&self.path.join(name), problem))
             }
         }
@@ -62,7 +81,8 @@ impl Folder {
         for name in names {
             let is_list = name.ends_with("list");
             let set = self.set(name.as_ref(), if is_list { str::parse } else { CpuSet::from_mask });
-            if let Some(set) = set? {
+            // One that is empty tells nothing: no thing of a machine is shared by nobody.
+            if let Some(set) = set?.filter(|set| !set.is_empty()) {
                 return Ok(Some(set));
             }
         }
@@ -74,49 +94,54 @@ impl Folder {
         name: &Path,
         parse: impl Fn(&str) -> Result<CpuSet, crate::ParseCpuSetError>,
     ) -> Result<Option<CpuSet>, TopologyError> {
-        let Some(text) = self.text(name)? else { return Ok(None) };
-        let set =
-            parse(&text).map_err(|error| TopologyError::list(&self.path.join(name), error))?;
+        let Some(text) = self.text(name, LIST_BYTES)? else { return Ok(None) };
+        let text = trimmed(&text);
+        if text.is_empty() {
+            return Ok(Some(CpuSet::new()));
+        }
+        let set = parse(text).map_err(|error| TopologyError::list(&self.path.join(name), error))?;
         Ok(Some(set))
     }
 
     /// The numbers N of the entries called `prefixN`, ascending; none if the folder is missing.
     pub(crate) fn numbered(&self, prefix: &str) -> Result<Vec<u32>, TopologyError> {
-        let fail = |error| TopologyError::read(&self.path, error);
+        let fail = |error: std::io::Error| TopologyError::folder(&self.path, error.to_string());
         let entries = match fs::read_dir(&self.path) {
             Ok(entries) => entries,
-            Err(error) if is_missing(&error) => return Ok(Vec::new()),
+            Err(error) if is_missing(error.kind()) => return Ok(Vec::new()),
             Err(error) => return Err(fail(error)),
         };
         let mut numbers = Vec::new();
-        for entry in entries {
+        for (looked_at, entry) in entries.enumerate() {
+            if looked_at == FOLDER_ENTRIES {
+                let problem = format!("it has more than {FOLDER_ENTRIES} entries");
+                return Err(TopologyError::folder(&self.path, problem));
+            }
             let name = entry.map_err(fail)?.file_name();
-            let number = name.to_str().and_then(|name| name.strip_prefix(prefix));
-            numbers.extend(number.and_then(|number| number.parse::<u32>().ok()));
+            let digits = name.to_str().and_then(|name| name.strip_prefix(prefix));
+            let number = digits.and_then(|digits| digits.parse::<u32>().ok());
+            // As the kernel writes it: `cpu01` and `cpu+1` are no other names of `cpu1`.
+            numbers.extend(number.filter(|number| digits == Some(number.to_string().as_str())));
         }
         numbers.sort_unstable();
         Ok(numbers)
     }
 }
 
-/// The whole text of a file.
-pub(crate) fn text(path: &Path) -> Result<Option<String>, TopologyError> {
-    let mut bytes = Vec::new();
-    let read = fs::File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes));
+/// What was read, or `None` where there is nothing to read.
+pub(crate) fn present(read: Result<String, InputError>) -> Result<Option<String>, TopologyError> {
     match read {
-        Ok(_) => {}
-        Err(error) if is_missing(&error) => return Ok(None),
-        Err(error) => return Err(TopologyError::read(path, error)),
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.is_missing() => Ok(None),
+        Err(error) => Err(error.into()),
     }
-    let text = String::from_utf8(bytes);
-    text.map(Some).map_err(|_| TopologyError::file(path, "expected text, found other bytes"))
 }
 
-/// A file that is not there, or that the kernel has no answer for (`ENODEV`, and `ENXIO` from files
-/// of a CPU that went offline meanwhile).
-fn is_missing(error: &std::io::Error) -> bool {
-    const ENXIO: i32 = 6;
-    const ENODEV: i32 = 19;
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
-        || matches!(error.raw_os_error(), Some(ENXIO | ENODEV))
+/// Without white space, and without the zeros that some recordings end in.
+fn trimmed(text: &str) -> &str {
+    text.trim_matches(|letter: char| letter == '\0' || letter.is_whitespace())
+}
+
+fn is_missing(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory)
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::cpus;
 use super::file::Folder;
 use crate::assembly::Parts;
+use crate::input::NODES;
 use crate::{CpuId, CpuSet, NodeId, TopologyError};
 
 /// Gives each CPU in `parts` its node; CPUs that no node lists keep none.
@@ -13,17 +14,24 @@ pub(super) fn read(
     online: &CpuSet,
     parts: &mut Parts,
 ) -> Result<(), TopologyError> {
+    let numbers = folder.numbered("node")?;
+    if numbers.len() > NODES {
+        let problem = format!("it has {} nodes; at most {NODES} are read", numbers.len());
+        return Err(TopologyError::folder(folder.path(), problem));
+    }
     let mut node_of: HashMap<CpuId, NodeId> = HashMap::new();
+    // So that each CPU is looked at once, however many nodes list it.
+    let mut unlisted = online.clone();
     let mut listed_twice = CpuSet::new();
-    for number in folder.numbered("node")? {
+    for number in numbers {
         let node = NodeId(number);
         parts.nodes.insert(node);
         let list = folder.folder(format!("node{number}")).first_set(&["cpulist", "cpumap"])?;
-        for cpu in &(&list.unwrap_or_default() & online) {
-            if *node_of.entry(cpu).or_insert(node) != node {
-                listed_twice.insert(cpu);
-            }
-        }
+        let list = &list.unwrap_or_default() & online;
+        listed_twice = &listed_twice | &(&list - &unlisted);
+        let first = &list & &unlisted;
+        node_of.extend(first.iter().map(|cpu| (cpu, node)));
+        unlisted = &unlisted - &first;
     }
     for cpu in &mut parts.cpus {
         cpu.node = node_of.get(&cpu.id).copied();
@@ -33,7 +41,6 @@ pub(super) fn read(
         let note = "in several NUMA nodes; the lowest is taken as theirs";
         parts.notes.push(format!("{} {note}", cpus(&listed_twice)));
     }
-    let unlisted: CpuSet = online.iter().filter(|cpu| !node_of.contains_key(cpu)).collect();
     if !unlisted.is_empty() {
         parts.notes.push(format!("{} without a NUMA node; it stays unknown", cpus(&unlisted)));
     }

@@ -72,6 +72,108 @@ fn counts(topology: &Topology) -> [usize; 5] {
     ]
 }
 
+/// Recordings are made by tools that copy whole buffers.
+#[test]
+fn files_that_end_in_zeros_are_read() {
+    let recording = two_packages();
+    for (name, text) in [("online", "0-7\n\0"), ("present", "0-7\0\0")] {
+        let path = recording.root.path().join("sys/devices/system/cpu").join(name);
+        fs::write(path, text).unwrap();
+    }
+    let path = |name: &str| recording.root.path().join("sys/devices/system/cpu/cpu5").join(name);
+    fs::write(path("topology/core_cpus_list"), "4-5\n\0").unwrap();
+    fs::write(path("topology/physical_package_id"), "1\n\0").unwrap();
+    fs::write(path("cache/index3/type"), "Unified\n\0").unwrap();
+    let machine = recording.read();
+    assert_eq!(counts(&machine), [2, 2, 4, 8, 2]);
+    assert_eq!(machine.notes(), [""; 0]);
+}
+
+#[test]
+fn an_empty_list_of_the_cpus_online_tells_nothing() {
+    let recording = two_packages();
+    recording.file("system/cpu/online", "").cpu(7, "online", "0").cpu(6, "online", "");
+    let machine = recording.read();
+    assert_eq!((machine.online().to_string(), machine.offline().to_string()), s("0-6", "7"));
+    recording.cpu(3, "cache/index3/shared_cpu_list", "");
+    recording.cpu(3, "cache/index3/shared_cpu_map", "0000000f");
+    assert_eq!(counts(&recording.read()), [2, 2, 4, 7, 2]);
+}
+
+fn s(one: &str, other: &str) -> (String, String) {
+    (one.to_owned(), other.to_owned())
+}
+
+/// As containers show it that put a file of their own over the kernel's.
+#[test]
+fn the_machine_has_the_cpus_that_say_so_though_the_list_has_only_a_cgroups() {
+    let recording = two_packages();
+    recording.file("system/cpu/online", "2-3");
+    for cpu in 1..8 {
+        recording.cpu(cpu, "online", if cpu == 7 { "0" } else { "1" });
+    }
+    let machine = recording.read();
+    assert_eq!((machine.online().to_string(), machine.offline().to_string()), s("1-6", "0,7"));
+    assert!(machine.notes()[0].contains("CPUs 1,4-6 online by their own files"));
+}
+
+/// Eight caches that give their numbers and not their CPUs, and eight nodes of one package where no cache is
+/// told: one cache for all would send each wake-up across the machine.
+#[test]
+fn caches_without_a_list_of_cpus_are_told_apart_by_their_numbers_or_nodes() {
+    let recording = Recording::new();
+    recording.file("system/cpu/online", "0-15");
+    for cpu in 0..16 {
+        recording.cpu(cpu, "topology/core_id", &cpu.to_string());
+        recording.cpu(cpu, "topology/physical_package_id", "0");
+        recording.file(&format!("system/node/node{}/cpulist", cpu / 2), &two(cpu));
+    }
+    let machine = recording.read();
+    assert_eq!(counts(&machine), [1, 8, 16, 16, 8]);
+    assert!(machine.notes()[0].contains("their package's part on their node"));
+    for cpu in 0..16 {
+        recording.cpu(cpu, "cache/index3/level", "3").cpu(cpu, "cache/index3/type", "Unified");
+        recording.cpu(cpu, "cache/index3/id", &(cpu / 4).to_string());
+    }
+    let machine = recording.read();
+    assert_eq!(counts(&machine), [1, 4, 16, 16, 8]);
+    assert_eq!(machine.llc(LlcId(1)).unwrap().cpus.to_string(), "4-7");
+}
+
+fn two(cpu: u32) -> String {
+    format!("{}-{}", cpu / 2 * 2, cpu / 2 * 2 + 1)
+}
+
+#[test]
+fn a_file_that_is_too_long_or_never_ends_is_an_error_that_tells_the_bound() {
+    let recording = two_packages();
+    recording.cpu(0, "topology/core_id", &"7".repeat(5_000));
+    let error = recording.error();
+    assert!(error.contains("longer than the 4096 bytes") && error.len() < 400, "{error}");
+    recording.cpu(0, "topology/core_id", &"x\u{1b}]".repeat(1_000));
+    let error = recording.error();
+    assert!(error.contains("found \"x\\u{1b}]") && error.len() < 500, "{error}");
+    recording.cpu(0, "topology/core_id", "0").file("system/cpu/online", &"0-7,".repeat(300_000));
+    assert!(recording.error().contains("longer than the 1048576 bytes"));
+    recording.file("system/cpu/online", &"0-65535,".repeat(100_000));
+    let error = recording.error();
+    assert!(error.contains("names at most 1048576 CPUs"), "{error}");
+    let online = recording.root.path().join("sys/devices/system/cpu/online");
+    fs::remove_file(&online).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&online).status().unwrap().success());
+    assert!(recording.error().contains("is a pipe; a regular file is needed"));
+}
+
+#[test]
+fn what_a_machine_is_called_steers_no_terminal() {
+    let recording = two_packages();
+    let info = recording.root.path().join("proc/cpuinfo");
+    fs::create_dir_all(info.parent().unwrap()).unwrap();
+    fs::write(info, b"processor\t: 0\nmodel name\t: Evil\x1b]0;owned\x07\x9b \xff CPU\n").unwrap();
+    let machine = recording.read();
+    assert_eq!(machine.model(), Some("Evil\u{fffd}]0;owned\u{fffd}\u{fffd} \u{fffd} CPU"));
+}
+
 fn two_packages() -> Recording {
     let recording = Recording::new();
     recording.file("system/cpu/online", "0-7").file("system/cpu/present", "0-7");
@@ -281,7 +383,6 @@ fn malformed_files_are_named_with_what_was_found() {
             "0-x",
             "/sys/devices/system/cpu/online: CPU list \"0-x\", column 3: ",
         ),
-        ("system/cpu/online", "", "/sys/devices/system/cpu: no CPU is online"),
         ("system/cpu/online", "0-4294967295", "column 3: CPU numbers go up to 65535"),
         (
             "system/cpu/cpu1/topology/core_id",

@@ -67,3 +67,23 @@ fn this_process_can_use_what_the_standard_library_says() {
         "{ours} workers, {theirs} by the standard library"
     );
 }
+
+/// Whoever may name a process or make a mount may put any bytes into these tables.
+#[test]
+fn names_in_other_bytes_than_text_hide_no_limit() {
+    let root = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &[u8]| {
+        let path = root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("proc/self/status", b"Name:\t\xff\xfe\nCpus_allowed_list:\t0-5\n");
+    write("proc/self/cgroup", b"1:name=\xff:/\xfe\n0::/\n");
+    write(
+        "proc/self/mountinfo",
+        b"9 2 0:3 / /\xff rw - tmpfs x rw\n1 2 0:3 / /cg rw - cgroup2 cgroup2 rw\n",
+    );
+    write("cg/cpuset.cpus.effective", b"2-31\n\0");
+    let machine = Topology::from_synthetic("pack:1 l3:1 core:8 pu:1").unwrap();
+    assert_eq!(Usable::from_root(root.path(), &machine).unwrap().cpus().to_string(), "2-5");
+}

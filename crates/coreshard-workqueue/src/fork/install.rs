@@ -1,10 +1,10 @@
 //! From any thread to a worker and back.
 #![allow(unsafe_code)]
 
-use std::panic;
 use std::ptr::NonNull;
 
 use coreshard_platform::Platform;
+use coreshard_platform::user::Thrown;
 
 use super::{Header, Job, execute};
 use crate::handle::Forked;
@@ -46,11 +46,8 @@ where
     });
     if !seen && !blocking::<P, _>(|| done.wait()) {
         // Forked since: whoever has the job is in another process.
-        panic::resume_unwind(Box::new(Forked));
+        Forked::throw();
     }
     // SAFETY: executed, the latch was seen to be open, and this is the one reader.
-    match unsafe { job.take_result() } {
-        Ok(value) => value,
-        Err(payload) => panic::resume_unwind(payload),
-    }
+    unsafe { job.take_result() }.unwrap_or_else(|thrown: Thrown| thrown.resume())
 }

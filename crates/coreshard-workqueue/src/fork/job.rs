@@ -3,10 +3,10 @@
 
 use std::cell::UnsafeCell;
 use std::mem::{ManuallyDrop, MaybeUninit};
-use std::panic::{self, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 
 use coreshard_platform::Platform;
+use coreshard_platform::user::{self, Thrown};
 
 use crate::latch::Latch;
 use crate::pool::{Frame, inside_forker};
@@ -25,7 +25,7 @@ pub(crate) struct Header<P: Platform> {
 pub(crate) struct Job<P: Platform, F, R> {
     header: Header<P>,
     work: UnsafeCell<ManuallyDrop<F>>,
-    result: UnsafeCell<MaybeUninit<std::thread::Result<R>>>,
+    result: UnsafeCell<MaybeUninit<Result<R, Thrown>>>,
 }
 
 impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
@@ -63,7 +63,7 @@ impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
     ///
     /// # Safety
     /// The job was run by [`execute`], its latch was seen to be open, and this is called once.
-    pub(crate) unsafe fn take_result(&self) -> std::thread::Result<R> {
+    pub(crate) unsafe fn take_result(&self) -> Result<R, Thrown> {
         // SAFETY: by this function's contract the result is written, and read once.
         unsafe { (*self.result.get()).assume_init_read() }
     }
@@ -86,7 +86,7 @@ unsafe fn run<P: Platform, F: FnOnce(bool) -> R, R>(header: *const Header<P>) {
     let job = header.cast::<Job<P, F, R>>();
     // SAFETY: the job lives until its latch opens, and the closure is taken once.
     let work = unsafe { (*job).take_work() };
-    let result = panic::catch_unwind(AssertUnwindSafe(|| work(true)));
+    let result = user::call(|| work(true));
     // SAFETY: the owner looks at the result only after the latch opened.
     unsafe { ptr::write((*job).result.get(), MaybeUninit::new(result)) };
     // SAFETY: alive until it is open; not touched after.

@@ -1,13 +1,13 @@
 //! Two closures at once, if somebody has time for the second.
 #![allow(unsafe_code)]
 
-use std::panic;
-
 use coreshard_platform::Platform;
+use coreshard_platform::user::{self, User};
 
 use super::{Job, Popped, Pushed};
 use crate::handle::Forked;
 use crate::pool::Seat;
+use crate::queue::report_here;
 
 /// Runs `a` and `b` and returns both results.
 ///
@@ -22,7 +22,8 @@ use crate::pool::Seat;
 ///
 /// # Panics
 /// With what `a` threw, else with what `b` threw, when neither runs any more. If `a` throws while
-/// nobody has taken `b`, `b` is dropped and not run. With [`Forked`](crate::Forked) in a process
+/// nobody has taken `b`, `b` is dropped and not run. What else is thrown then (by `b`, or by a destructor
+/// of its) goes to the panic handler of the queue whose worker calls. With [`Forked`](crate::Forked) in a process
 /// that `a` forked and returns in, where whoever has taken `b` is not.
 ///
 /// # Examples
@@ -54,15 +55,14 @@ pub(crate) fn join_told<P: Platform, A, B>(
 where
     B: Send,
 {
-    let Some(seat) = Seat::<P>::here() else { return (a(), b(false)) };
+    let Some(seat) = Seat::<P>::here() else { return one_by_one(a, b) };
     let job = Job::new(b, seat.frame());
     match seat.push(job.header()) {
         Pushed::Private => {}
         Pushed::Shared => seat.call_thieves(),
         Pushed::Full => {
             // SAFETY: it was not pushed.
-            let work = unsafe { job.take_work() };
-            return (a(), work(false));
+            return one_by_one(a, unsafe { job.take_work() });
         }
     }
     let unwinding = Unwinding { seat, job: &job };
@@ -76,16 +76,21 @@ where
         }
         Popped::Stolen => {
             if !seat.wait_for(job.done()) {
-                panic::resume_unwind(Box::new(Forked));
+                Forked::throw();
             }
             // SAFETY: stolen, executed, and the latch was seen to be open.
-            match unsafe { job.take_result() } {
-                Ok(value) => value,
-                Err(payload) => panic::resume_unwind(payload),
-            }
+            unsafe { job.take_result() }.unwrap_or_else(|thrown| thrown.resume())
         }
     };
     (first, second)
+}
+
+/// Where `a` throws, `b` is dropped in front of the net: one panic more would end the process.
+#[inline]
+fn one_by_one<A, B>(a: impl FnOnce() -> A, b: impl FnOnce(bool) -> B) -> (A, B) {
+    let b = User::new(b);
+    let first = a();
+    (first, b.into_code()(false))
 }
 
 /// Dropped when `a` throws: nobody may have the job when its frame goes.
@@ -105,15 +110,18 @@ impl<P: Platform, F: FnOnce(bool) -> R, R> Drop for Unwinding<'_, P, F, R> {
 #[cold]
 #[inline(never)]
 fn abandon<P: Platform, F: FnOnce(bool) -> R, R>(seat: Seat<'_, P>, job: &Job<P, F, R>) {
-    match seat.pop() {
+    let over = match seat.pop() {
         // SAFETY: it was popped, and is not run.
-        Popped::Own => drop(unsafe { job.take_work() }),
-        Popped::Stolen => {
-            if seat.wait_for(job.done()) {
-                // SAFETY: stolen, executed, and the latch was seen to be open.
-                drop(unsafe { job.take_result() });
-            }
-            // Else the thief is in another process, and nobody here has the job.
+        Popped::Own => user::discard(unsafe { job.take_work() }),
+        Popped::Stolen if seat.wait_for(job.done()) => {
+            // SAFETY: stolen, executed, and the latch was seen to be open.
+            unsafe { job.take_result() }.and_then(user::discard)
         }
+        // The thief is in another process, and nobody here has the job.
+        Popped::Stolen => Ok(()),
+    };
+    // The caller is told what `a` threw.
+    if let Err(thrown) = over {
+        report_here::<P>(thrown);
     }
 }

@@ -28,16 +28,21 @@ struct StandIn<P: Platform> {
 }
 
 impl<P: Platform> StandIn<P> {
-    /// `None` where the worker counts as blocked already: the outermost call answers for it.
+    /// `None` where the worker is not counted among those that run: the outermost call answers for it,
+    /// or it is inside a hook, first or last.
     fn begin(pool: Arc<Pool<P>>, worker: usize) -> Option<Self> {
         let mut state = pool.lock();
-        if state.aside[worker] == Aside::Declared {
+        if matches!(state.aside[worker], Aside::Declared | Aside::Leaving)
+            || state.stands_by(worker)
+        {
             return None;
         }
         state.put_aside(worker, Aside::Declared);
         state.cold_mut().counters.hand_overs += 1;
         let (kick, spare) = state.find_stand_in(&pool);
         pool.unlock_and_kick(state, kick);
+        // Perhaps nobody is left to do what comes.
+        pool.monitor.notice_work();
         pool.count_hand_over(worker);
         if let Some(spare) = spare {
             pool.start_spare(spare);

@@ -9,6 +9,7 @@ use super::state::{Aside, Entry, State};
 use super::worker::Worker;
 use super::{Doors, Pool, PoolGuard, Watches};
 use crate::canary::{Canary, planted};
+use crate::trouble::say;
 
 /// Looks at the next item's slot before a worker sleeps, at first, at least and at most. A look
 /// that succeeds saves two system calls and a context switch, and doubles the next budget; one
@@ -59,27 +60,30 @@ impl<P: Platform> State<P> {
         if !wanted {
             return None;
         }
-        if self.starting {
+        if self.starting > 0 {
             // The one that is being started may be what this caller waits beside: whoever starts
             // it looks again when it is done.
             self.spare_missed = true;
             return None;
         }
         let index = self.reserve_worker(pool)?;
-        self.starting = true;
+        self.starting += 1;
         Some(index)
     }
 }
 
 impl<P: Platform> Worker<'_, P> {
-    /// Sleeps until there may be work. False if the worker is to leave: it is off all lists then.
+    /// Sleeps until there may be work. False if the worker is let go: it is off all lists then.
     pub(super) fn sleep(&mut self) -> bool {
         let pool = self.pool;
         let mut state = pool.lock();
         match self.lie_down(&mut state) {
             Rest::None => return true,
             Rest::Leave => {
-                state.retire_worker(self.index);
+                state.let_go(self.index);
+                // A reserve leaves its pool to those who sleep: one of them is told of what comes.
+                let kick = state.appoint_sentinel(pool);
+                pool.unlock_and_kick(state, kick);
                 return false;
             }
             Rest::Sleep => drop(state),
@@ -256,7 +260,7 @@ impl<P: Platform> Worker<'_, P> {
             if state.recall_sentinel(pool).is_none() {
                 return false;
             }
-            state.retire_worker(self.index);
+            state.let_go(self.index);
             let kick = state.appoint_sentinel(pool);
             pool.unlock_and_kick(state, kick);
             return true;
@@ -267,7 +271,7 @@ impl<P: Platform> Worker<'_, P> {
             return false;
         }
         state.idle.retain(|idle| *idle != self.index);
-        state.retire_worker(self.index);
+        state.let_go(self.index);
         true
     }
 
@@ -282,7 +286,9 @@ impl<P: Platform> Worker<'_, P> {
         match moved {
             Ok(()) => self.repatriated += 1,
             Err(error) => {
-                tracing::warn!(pod = %place.pod, %error, "a worker cannot be brought home");
+                say(|| {
+                    tracing::warn!(pod = %place.pod, %error, "a worker cannot be brought home");
+                });
             }
         }
     }

@@ -6,13 +6,17 @@
 //! and another worker is woken or started. When it comes back and looks for work, it counts again.
 //!
 //! Where a worker could not be started, for want of memory or since a CPU of the pod went offline, and
-//! items wait that one more worker might run, each look tries again.
+//! items wait that one more worker might run, each look tries again. While nobody runs or sleeps, the next
+//! look comes whether items wait or not.
+//!
+//! A look also sees whether a rule of the pool's is broken, which is a bug of ours; where work may wait for ever,
+//! it sees to it that somebody comes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Platform, Time};
+use coreshard_platform::{AtomicInt, Platform, SpawnError, Time};
 
 use super::monitor::LOOK_EVERY;
 use super::state::{Aside, State};
@@ -63,6 +67,8 @@ pub(super) struct Findings {
     pub(super) stalled_for: Option<Duration>,
     pub(super) hogs: Vec<(&'static str, Duration)>,
     pub(super) refused: Option<u64>,
+    /// A rule that was broken, and how the pool looked then.
+    pub(super) broken: Option<(&'static str, String)>,
 }
 
 impl<P: Platform> Pool<P> {
@@ -74,12 +80,23 @@ impl<P: Platform> Pool<P> {
             self.charge();
         }
         let mut state = self.lock();
+        if let Some(rule) = state.broken_rule() {
+            found.broken = state.note_broken().then(|| (rule, state.books()));
+            if state.is_stranded() {
+                let left = state.has_work(self);
+                let kick = state.pass_on(self, left);
+                self.unlock_and_kick(state, kick);
+                found.is_busy = true;
+                return found;
+            }
+        }
         if state.active() == 0 && state.idle_count() > 0 {
             state.cold_mut().progress = Progress::default();
             return found;
         }
         let has_work = state.has_work(self);
-        found.is_busy = has_work || state.active() > 0;
+        // Whoever has nobody to be told of the next item has the monitor.
+        found.is_busy = has_work || state.active() > 0 || state.is_unattended();
         let now = P::now();
         found.stalled_for = state.note_progress(self, has_work, now, watch.stall_after);
         let may_run_one_more = state.active() < self.place.limit && state.idle_count() == 0;
@@ -137,18 +154,13 @@ impl<P: Platform> Pool<P> {
         found
     }
 
-    /// A worker could not be started: tells of it, and calls the reserve.
+    /// A worker could not be started: tells of it, less and less often.
     #[cold]
-    pub(super) fn miss_worker(&self, reason: &str) {
-        let mut state = self.lock();
-        let failures = state.cold().counters.failed_worker_starts;
-        state.spare_refused = true;
-        let kick = state.call_reserve();
-        self.unlock_and_kick(state, kick);
-        self.monitor.is_needed();
+    pub(super) fn tell_of_missing(&self, error: &SpawnError) {
+        let failures = self.lock().cold().counters.failed_worker_starts;
         if failures.is_power_of_two() {
-            let (pod, reason) = (self.place.pod, format!("{reason} (failure {failures})"));
-            self.monitor.watch.tell(&Trouble::NoWorker(NoWorker { pod, reason }));
+            let (pod, reason) = (self.place.pod, format!("{error} (failure {failures})"));
+            self.monitor.tell(Trouble::NoWorker(NoWorker { pod, reason }));
         }
     }
 
@@ -178,9 +190,21 @@ impl<P: Platform> Pool<P> {
 }
 
 impl<P: Platform> State<P> {
-    /// True if the worker sleeps, stands by, or does not exist.
+    /// True if nobody runs, sleeps, or is on the way: all workers are put aside.
+    fn is_unattended(&self) -> bool {
+        !self.stopping && self.alive > 0 && self.active() == 0 && self.idle_count() == 0
+    }
+
+    /// Counts a rule that was found broken. True if it is to be told of: less and less often.
+    fn note_broken(&mut self) -> bool {
+        self.cold_mut().broken_rules += 1;
+        self.cold().broken_rules.is_power_of_two()
+    }
+
+    /// True if the worker sleeps, stands by, leaves, or does not exist.
     fn rests(&self, worker: usize) -> bool {
         self.idle.contains(&worker)
+            || self.aside[worker] == Aside::Leaving
             || self.sentinel == Some(worker)
             || self.cold().free.contains(&worker)
             || self.stands_by(worker)

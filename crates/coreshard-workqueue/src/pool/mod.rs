@@ -6,7 +6,9 @@
 //! - `A:` atomic, see the field.
 
 mod accounts;
+mod background;
 mod blocking;
+mod check;
 mod forks;
 mod idle;
 mod kick;
@@ -216,7 +218,7 @@ impl<P: Platform> Pool<P> {
         !self.lock().stopping
     }
 
-    /// A pool with its first worker, which is running when this returns.
+    /// A pool with its first worker, which is running when this returns, and with a monitor.
     pub(crate) fn start(
         place: Place,
         attributes: Arc<Attributes>,
@@ -225,8 +227,8 @@ impl<P: Platform> Pool<P> {
         monitor: &Arc<Monitor<P>>,
     ) -> Result<Arc<Self>, SpawnError> {
         let pool = Self::unmanned(place, attributes, settings, event, monitor);
+        monitor.watch(&pool)?;
         pool.man()?;
-        monitor.watch(&pool);
         Ok(pool)
     }
 
@@ -279,24 +281,47 @@ impl<P: Platform> Pool<P> {
 
     /// After [`Self::stop`]: has a worker again, which is running when this returns.
     pub(crate) fn restart(self: &Arc<Self>) -> Result<(), SpawnError> {
-        self.lock().stopping = false;
         self.man()
     }
 
-    /// Starts the reserve, if the pool has one, and a worker.
+    /// Starts a worker, and the reserve, if the pool is to have one.
     fn man(self: &Arc<Self>) -> Result<(), SpawnError> {
-        self.start_reserve()?;
-        let reserved = self.lock().reserve_worker(self);
-        let started = match reserved {
-            Some(index) => self.start_worker(index),
-            None => Err(SpawnError::refused(
+        let (worker, reserve) = {
+            let mut state = self.lock();
+            let mut reserve = state.reserve_the_reserve(self);
+            let worker = state.reserve_worker(self);
+            state.stopping = worker.is_none();
+            match worker {
+                Some(_) => state.starting += 1 + u16::from(reserve.is_some()),
+                None => reserve.take().into_iter().for_each(|at| state.put_handle(at, None)),
+            }
+            (worker, reserve)
+        };
+        let Some(worker) = worker else {
+            return Err(SpawnError::refused(
                 format!("worker of pod {}", self.place.pod),
                 std::io::Error::other(
                     "the runtime has as many workers as it may have; allow it more with \
                      max_workers, or drop a queue",
                 ),
-            )),
+            ));
         };
+        let (mut started, mut wanted) = self.start_worker(worker);
+        match reserve {
+            Some(reserve) if started.is_ok() => {
+                // Nothing is wanted meanwhile: this one is still to come.
+                (started, wanted) = self.start_worker(reserve);
+            }
+            Some(reserve) => {
+                let mut state = self.lock();
+                state.put_handle(reserve, None);
+                state.starting -= 1;
+            }
+            None => {}
+        }
+        if let Some(wanted) = wanted {
+            self.start_spare(wanted);
+        }
         if started.is_err() {
             self.stop();
         }
@@ -396,7 +421,11 @@ impl<P: Platform> Pool<P> {
         act();
         // At once: it is where it should be, and from there the kernel may do as it likes.
         if narrowed && !P::set_affinity_of(thread, self.place.roam.iter()) {
-            tracing::warn!(pod = %self.place.pod, worker, "a worker may not run in all of its pod");
+            // Not here: the lock may be held, and whoever listens is a user's.
+            let pod = self.place.pod;
+            self.monitor.later(move || {
+                tracing::warn!(%pod, worker, "a worker may not run in all of its pod");
+            });
         }
     }
 
@@ -458,7 +487,7 @@ impl<P: Platform> Pool<P> {
         if state.sentinel.is_some() {
             state.notice_sentinel(self);
         }
-        PoolGuard { state, since }
+        PoolGuard { state, since, pool: self }
     }
 
     /// Tells the workers to go when there is nothing left to do, and waits until they are gone;
@@ -467,12 +496,17 @@ impl<P: Platform> Pool<P> {
         let mut state = self.lock();
         state.stopping = true;
         let mut sleepers = state.all_sleepers(self);
-        sleepers.extend(state.stands_by(reserve::RESERVE).then_some(reserve::RESERVE));
-        let threads = state.take_threads(worker::index_in(self));
+        sleepers.extend(state.dismiss_reserve());
+        let is_starting = state.starting > 0;
         drop(state);
         for worker in sleepers {
             self.wake(worker);
         }
+        if is_starting {
+            // Whoever starts a worker leaves its thread to be waited for.
+            self.event.wait_until(None, || self.lock().starting == 0);
+        }
+        let threads = self.lock().take_threads(worker::index_in(self));
         for thread in threads {
             coreshard_platform::ThreadHandle::join(thread);
         }
@@ -537,6 +571,7 @@ impl<P: Platform> Drop for Pool<P> {
 struct PoolGuard<'pool, P: Platform> {
     state: LockGuard<'pool, P, State<P>>,
     since: Option<Time>,
+    pool: &'pool Pool<P>,
 }
 
 impl<P: Platform> std::ops::Deref for PoolGuard<'_, P> {
@@ -552,9 +587,25 @@ impl<P: Platform> std::ops::DerefMut for PoolGuard<'_, P> {
     }
 }
 
+impl<P: Platform> PoolGuard<'_, P> {
+    /// Panics where the pool is left with a rule broken: a bug of ours.
+    #[cold]
+    fn check(&self) {
+        if let Some(rule) = self.state.broken_rule()
+            && !std::thread::panicking()
+        {
+            let (pod, books) = (self.pool.place.pod, self.state.books());
+            panic!("the pool of pod {pod} is left with a rule broken: {rule} ({books})");
+        }
+    }
+}
+
 impl<P: Platform> Drop for PoolGuard<'_, P> {
     #[inline]
     fn drop(&mut self) {
+        if P::checks_rules() {
+            self.check();
+        }
         if let Some(since) = self.since {
             let held_ns = P::now().ns_since(since);
             let counters = &mut self.state.cold_mut().counters;

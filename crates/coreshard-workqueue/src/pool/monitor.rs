@@ -5,16 +5,21 @@
 //! nothing on it. A look at a pool that has an idle worker, or no waiting item, is one short hold
 //! of its lock.
 //!
+//! Pools rely on it: there is none without a monitor. So it calls nothing of a user's, and waits for
+//! no worker: what does goes to the [`Background`].
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, Padded, Parker, Platform, ThreadSpec, Time, fields};
+use coreshard_platform::{
+    AtomicInt, Lock, Padded, Parker, Platform, SpawnError, ThreadSpec, fields,
+};
 
 use super::Pool;
+use super::background::Background;
 use super::look::Findings;
-use crate::trouble::{CpuHog, NoWorker, Stall, Trouble, Watch};
+use crate::trouble::{Bug, CpuHog, NoWorker, Stall, Trouble, Watch};
 
 /// Time between two looks. Two of them pass before a worker is presumed blocked.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(4);
@@ -23,8 +28,6 @@ const QUIET_LOOKS: u32 = 2;
 
 const ASLEEP: u32 = 0;
 const AWAKE: u32 = 1;
-/// Its thread could not be started: tried again by whoever has work.
-const MISSING: u32 = 2;
 
 /// How often whoever follows the machine looks at it, at most.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
@@ -57,7 +60,7 @@ impl<P: Platform> Census<P> {
 
 /// What keeps up with a machine whose CPUs come and go.
 pub(crate) trait Follower: Send + Sync {
-    /// Called by the monitor now and then, while there is work.
+    /// Called now and then, while there is work, on a thread that nobody waits for.
     fn follow(&self);
 }
 
@@ -67,7 +70,11 @@ pub(crate) struct Monitor<P: Platform> {
     state: Padded<P::AtomicU32>,
     parker: Parker<P>,
     watched: Lock<P, Watched<P>>,
-    pub(super) watch: Watch,
+    watch: Arc<Watch>,
+    background: Arc<Background<P>>,
+    /// 1 while a call of the follower is on its way, and one that reaps.
+    follows: P::AtomicU32,
+    reaps: P::AtomicU32,
     pub(super) census: Arc<Census<P>>,
     /// By function: how often its items were found to hog a CPU.
     hogs: Lock<P, BTreeMap<&'static str, u64>>,
@@ -86,89 +93,44 @@ struct Watched<P: Platform> {
     retiring: Vec<Weak<dyn Retiring>>,
     /// The thread runs; it ends when no pool is left.
     running: bool,
-    /// How often it could not be started since it ran last, and when that was.
-    failures: u64,
-    failed: Option<Time>,
 }
 
 impl<P: Platform> Monitor<P> {
     pub(crate) fn new(watch: Watch, most_workers: usize) -> Self {
         Self {
-            watch,
+            watch: Arc::new(watch),
+            background: Arc::new(Background::new()),
+            follows: P::AtomicU32::new(0),
+            reaps: P::AtomicU32::new(0),
             census: Arc::new(Census::new(most_workers)),
             hogs: Lock::new(BTreeMap::new()),
             follower: OnceLock::new(),
             state: Padded::new(P::AtomicU32::new(AWAKE)),
             parker: Parker::new(),
-            watched: Lock::new(Watched {
-                pools: Vec::new(),
-                retiring: Vec::new(),
-                running: false,
-                failures: 0,
-                failed: None,
-            }),
+            watched: Lock::new(Watched { pools: Vec::new(), retiring: Vec::new(), running: false }),
         }
     }
 
-    /// Watches over a pool. Without a thread, nobody is presumed blocked; that is said, and who has
-    /// work tries again.
-    pub(crate) fn watch(self: &Arc<Self>, pool: &Arc<Pool<P>>) {
-        if P::cpu_time_of(P::this_thread()).is_none() {
-            return;
+    /// Watches over a pool.
+    ///
+    /// # Errors
+    /// Where there is no monitor, and its thread cannot be started.
+    pub(crate) fn watch(self: &Arc<Self>, pool: &Arc<Pool<P>>) -> Result<(), SpawnError> {
+        // A model has none: it looks itself, where it wants to.
+        if cfg!(loom) {
+            return Ok(());
         }
         let mut watched = self.watched.lock();
+        if !watched.running {
+            // The one before may have ended as it was about to sleep.
+            self.state.swap(AWAKE, AcqRel);
+            let monitor = Arc::clone(self);
+            let spec = ThreadSpec { name: "cs-monitor".to_owned(), ..ThreadSpec::default() };
+            P::spawn(spec, Box::new(move || monitor.run()))?;
+            watched.running = true;
+        }
         watched.pools.push(Arc::downgrade(pool));
-        self.start(&mut watched);
-    }
-
-    /// Starts the thread, unless it runs.
-    fn start(self: &Arc<Self>, watched: &mut Watched<P>) {
-        if watched.running {
-            return;
-        }
-        let monitor = Arc::clone(self);
-        let spec = ThreadSpec { name: "cs-monitor".to_owned(), ..ThreadSpec::default() };
-        match P::spawn(spec, Box::new(move || monitor.run())) {
-            Ok(_detached) => {
-                watched.running = true;
-                watched.failures = 0;
-            }
-            Err(error) => {
-                watched.failures += 1;
-                watched.failed = Some(P::now());
-                if watched.failures.is_power_of_two() {
-                    let failures = watched.failures;
-                    tracing::warn!(%error, failures, "blocked workers are not noticed for now");
-                }
-                // Under the lock, so that it is never said of a thread that runs. Nobody has said
-                // anything else to one that does not.
-                self.state.swap(MISSING, AcqRel);
-            }
-        }
-    }
-
-    /// Tries again to start a thread that could not be, if the last time is not just over.
-    #[cold]
-    fn start_again(self: &Arc<Self>) {
-        let mut watched = self.watched.lock();
-        if !watched.running && watched.failed.is_some_and(|failed| P::now() - failed < LOOK_EVERY) {
-            self.state.swap(MISSING, AcqRel);
-            return;
-        }
-        self.start(&mut watched);
-    }
-
-    /// A worker could not be started, which the monitor makes up for: it must be there.
-    #[cold]
-    pub(super) fn is_needed(self: &Arc<Self>) {
-        if self.state.load(Acquire) == MISSING {
-            let mut watched = self.watched.lock();
-            // One that was started meanwhile may be asleep by now, and is to be woken as such.
-            if !watched.running {
-                self.state.swap(AWAKE, AcqRel);
-                self.start(&mut watched);
-            }
-        }
+        Ok(())
     }
 
     /// Whoever follows the machine, from here on.
@@ -177,7 +139,7 @@ impl<P: Platform> Monitor<P> {
     }
 
     /// Looks now and then whether `queue` can let go of something.
-    pub(crate) fn retire(self: &Arc<Self>, queue: Weak<dyn Retiring>) {
+    pub(crate) fn retire(&self, queue: Weak<dyn Retiring>) {
         let mut watched = self.watched.lock();
         if !watched.retiring.iter().any(|known| known.ptr_eq(&queue)) {
             watched.retiring.push(queue);
@@ -188,7 +150,7 @@ impl<P: Platform> Monitor<P> {
 
     /// Called by a worker that has work. Wakes the monitor if it sleeps.
     #[inline]
-    pub(super) fn notice_work(self: &Arc<Self>) {
+    pub(super) fn notice_work(&self) {
         if self.state.load(Relaxed) != AWAKE {
             self.wake();
         }
@@ -196,32 +158,35 @@ impl<P: Platform> Monitor<P> {
 
     /// Called when pools go: the monitor looks whether any is left.
     #[cold]
-    pub(crate) fn wake(self: &Arc<Self>) {
-        match self.state.swap(AWAKE, AcqRel) {
-            ASLEEP => {
-                self.parker.unpark();
-            }
-            MISSING => self.start_again(),
-            _ => {}
+    pub(crate) fn wake(&self) {
+        if self.state.swap(AWAKE, AcqRel) == ASLEEP {
+            self.parker.unpark();
         }
     }
 
-    fn run(&self) {
+    /// Calls `call` soon, on a thread that nobody waits for.
+    pub(super) fn later(&self, call: impl FnOnce() + Send + 'static) {
+        self.background.offer(call);
+    }
+
+    /// Tells of trouble, soon.
+    pub(super) fn tell(&self, trouble: Trouble) {
+        let watch = Arc::clone(&self.watch);
+        self.later(move || watch.tell(&trouble));
+    }
+
+    fn run(self: &Arc<Self>) {
         let mut quiet_looks = 0;
         let mut look = 0;
         let mut followed = P::now();
         loop {
             P::sleep(LOOK_EVERY);
             look += 1;
-            if let Some(follower) = self.follower.get()
-                && P::now() - followed >= FOLLOW_EVERY
-            {
+            if self.follower.get().is_some() && P::now() - followed >= FOLLOW_EVERY {
                 followed = P::now();
-                if let Some(follower) = follower.upgrade() {
-                    follower.follow();
-                }
+                self.follow();
             }
-            let Some(busy) = self.look(look) else { return };
+            let Some(busy) = self.look(look) else { break };
             quiet_looks = if busy { 0 } else { quiet_looks + 1 };
             if quiet_looks < QUIET_LOOKS {
                 continue;
@@ -230,7 +195,7 @@ impl<P: Platform> Monitor<P> {
             // active after that look takes the lock after it, and so sees the flag.
             self.state.swap(ASLEEP, AcqRel);
             match self.look(look) {
-                None => return,
+                None => break,
                 Some(true) => self.state.store(AWAKE, Relaxed),
                 Some(false) => {
                     while self.state.load(Acquire) == ASLEEP {
@@ -240,27 +205,46 @@ impl<P: Platform> Monitor<P> {
             }
             quiet_looks = 0;
         }
+        self.background.end();
     }
 
-    /// True if something is left that a queue may let go of later.
-    fn reap(&self) -> bool {
-        let retiring = std::mem::take(&mut self.watched.lock().retiring);
-        if retiring.is_empty() {
-            return false;
+    /// Has the follower look at the machine, unless it is still at it: it may ask a user.
+    fn follow(self: &Arc<Self>) {
+        if self.follows.swap(1, AcqRel) != 0 {
+            return;
         }
-        // Not under the lock: workers are waited for.
-        let left: Vec<_> = retiring
-            .into_iter()
-            .filter(|queue| queue.upgrade().is_some_and(|queue| queue.reap()))
-            .collect();
-        let retires = !left.is_empty();
-        self.watched.lock().retiring.extend(left);
-        retires
+        let monitor = Arc::clone(self);
+        self.background.call(move || {
+            let over = Over { monitor, flag: |monitor| &monitor.follows };
+            // Perhaps the last that holds it: it ends here, too.
+            let follower = over.monitor.follower.get().and_then(Weak::upgrade);
+            follower.iter().for_each(|follower| follower.follow());
+        });
+    }
+
+    /// Has queues let go of what they can. True if something may be left that is let go of later.
+    fn reap(self: &Arc<Self>) -> bool {
+        let reaps = self.reaps.load(Acquire) != 0;
+        if reaps || self.watched.lock().retiring.is_empty() {
+            return reaps;
+        }
+        self.reaps.store(1, Relaxed);
+        let monitor = Arc::clone(self);
+        // Workers are waited for, and their last hooks.
+        self.background.call(move || {
+            let over = Over { monitor, flag: |monitor| &monitor.reaps };
+            let retiring = std::mem::take(&mut over.monitor.watched.lock().retiring);
+            for queue in retiring {
+                if queue.upgrade().is_some_and(|queue| queue.reap()) {
+                    over.monitor.watched.lock().retiring.push(queue);
+                }
+            }
+        });
+        true
     }
 
     /// Looks at all pools. True if any is busy; `None` when no pool is left: the thread ends.
-    fn look(&self, look: u64) -> Option<bool> {
-        let retires = self.reap();
+    fn look(self: &Arc<Self>, look: u64) -> Option<bool> {
         let pools: Vec<_> = {
             let mut watched = self.watched.lock();
             watched.pools.retain(|pool| pool.strong_count() > 0);
@@ -270,17 +254,23 @@ impl<P: Platform> Monitor<P> {
             }
             watched.pools.iter().filter_map(Weak::upgrade).collect()
         };
-        let mut busy = retires;
+        let mut busy = self.reap();
         for pool in &pools {
             let found = pool.look(look, &self.watch);
             busy |= found.is_busy;
-            self.tell(pool, found, &pools);
+            self.report(pool, found, &pools);
         }
-        Some(busy)
+        for pool in pools {
+            // The last that holds it: its hooks are a user's, and end with it.
+            if let Some(pool) = Arc::into_inner(pool) {
+                self.background.call(move || drop(pool));
+            }
+        }
+        Some(busy | self.background.is_missing())
     }
 
-    /// Tells of what a look found, without a lock.
-    fn tell(&self, pool: &Pool<P>, found: Findings, pools: &[Arc<Pool<P>>]) {
+    /// Tells of what a look found.
+    fn report(&self, pool: &Pool<P>, found: Findings, pools: &[Arc<Pool<P>>]) {
         let pod = pool.place.pod;
         for (function, cpu_time) in found.hogs {
             let times = {
@@ -290,7 +280,7 @@ impl<P: Platform> Monitor<P> {
                 *times
             };
             if times.is_power_of_two() {
-                self.watch.tell(&Trouble::CpuHog(CpuHog { pod, function, cpu_time, times }));
+                self.tell(Trouble::CpuHog(CpuHog { pod, function, cpu_time, times }));
             }
         }
         if let Some(times) = found.refused.filter(|times| times.is_power_of_two()) {
@@ -298,11 +288,27 @@ impl<P: Platform> Monitor<P> {
                 "the pool or the runtime has as many workers as it may have (wanted {times} \
                  times); allow more with max_workers or max_workers_per_pool"
             );
-            self.watch.tell(&Trouble::NoWorker(NoWorker { pod, reason }));
+            self.tell(Trouble::NoWorker(NoWorker { pod, reason }));
+        }
+        if let Some((rule, books)) = found.broken {
+            self.tell(Trouble::Bug(Bug { pod, rule, books }));
         }
         if let Some(stalled_for) = found.stalled_for {
             let pools = pools.iter().map(|pool| pool.report()).collect();
-            self.watch.tell(&Trouble::Stall(Stall { pod, stalled_for, pools }));
+            self.tell(Trouble::Stall(Stall { pod, stalled_for, pools }));
         }
+    }
+}
+
+/// Takes a flag back, also where what it stood for has panicked.
+struct Over<P: Platform> {
+    monitor: Arc<Monitor<P>>,
+    flag: fn(&Monitor<P>) -> &P::AtomicU32,
+}
+
+impl<P: Platform> Drop for Over<P> {
+    fn drop(&mut self) {
+        // Release pairs with the Acquire of the next look: it sees what is left.
+        (self.flag)(&self.monitor).store(0, Release);
     }
 }

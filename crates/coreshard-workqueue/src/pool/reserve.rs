@@ -2,11 +2,11 @@
 //! pool needs one more and cannot have it. Then it is a worker like all others, until one of these
 //! sleeps: the pool has somebody again. After the kernel's rescuer.
 
-use coreshard_platform::{Platform, SpawnError};
+use coreshard_platform::Platform;
 
 use super::Pool;
 use super::kick::Kick;
-use super::state::State;
+use super::state::{Handle, State};
 use super::worker::Worker;
 
 /// The reserve's index, in the pools that have one.
@@ -15,11 +15,16 @@ pub(super) const RESERVE: usize = 0;
 /// Whether a pool has a reserve, and where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reserve {
+    /// The pool is to have none, or was never started.
     None,
+    /// Its thread is not there.
+    Gone,
     /// It waits to be called, and counts as no worker.
     StandsBy,
     /// It works.
     Called,
+    /// It ends, and counts as no worker; its desk is still its own.
+    Leaving,
 }
 
 impl<P: Platform> State<P> {
@@ -35,27 +40,40 @@ impl<P: Platform> State<P> {
         Some(Kick { worker: RESERVE, steer_to: None })
     }
 
-    /// True if this index is the reserve's, and it stands by.
-    pub(super) fn stands_by(&self, worker: usize) -> bool {
-        worker == RESERVE && self.reserve == Reserve::StandsBy
-    }
-}
-
-impl<P: Platform> Pool<P> {
-    /// Starts the reserve of a pool without workers.
-    pub(super) fn start_reserve(self: &std::sync::Arc<Self>) -> Result<(), SpawnError> {
-        if self.attributes.rescuer.is_none() {
-            return Ok(());
+    /// Lets a reserve go that stands by: the caller wakes it.
+    pub(super) fn dismiss_reserve(&mut self) -> Option<usize> {
+        if self.reserve != Reserve::StandsBy {
+            return None;
         }
-        {
-            let mut state = self.lock();
-            if state.cold().threads.is_empty() {
-                let index = state.claim_index(self);
+        self.reserve = Reserve::Leaving;
+        Some(RESERVE)
+    }
+
+    /// True if this index is the reserve's, and it counts as no worker.
+    pub(super) fn stands_by(&self, worker: usize) -> bool {
+        worker == RESERVE && !matches!(self.reserve, Reserve::None | Reserve::Called)
+    }
+
+    /// True if this index is the reserve's, and it counts as a worker.
+    pub(super) fn is_called(&self, worker: usize) -> bool {
+        worker == RESERVE && self.reserve == Reserve::Called
+    }
+
+    /// A place for the reserve of a pool that starts, if it is to have one and that is not there. The
+    /// first index is the reserve's.
+    pub(super) fn reserve_the_reserve(&mut self, pool: &Pool<P>) -> Option<usize> {
+        pool.attributes.rescuer?;
+        match self.reserve {
+            Reserve::None => {
+                let index = self.claim_index(pool);
                 assert_eq!(index, Some(RESERVE), "the first index is the reserve's");
             }
-            state.reserve = Reserve::StandsBy;
+            Reserve::Gone => self.cold_mut().threads[RESERVE] = Handle::Coming,
+            // Of a former life of the pool, which it has ended itself: it is still at it.
+            Reserve::StandsBy | Reserve::Called | Reserve::Leaving => return None,
         }
-        self.start_worker(RESERVE)
+        self.reserve = Reserve::StandsBy;
+        Some(RESERVE)
     }
 }
 
@@ -69,17 +87,16 @@ impl<P: Platform> Worker<'_, P> {
         if !self.is_reserve() {
             return false;
         }
-        loop {
-            {
-                let state = self.pool.lock();
-                match state.reserve {
-                    Reserve::Called => return true,
-                    Reserve::StandsBy if state.stopping => return false,
-                    Reserve::StandsBy => {}
-                    Reserve::None => return false,
-                }
+        {
+            let mut state = self.pool.lock();
+            if state.reserve == Reserve::StandsBy && state.stopping {
+                state.reserve = Reserve::Leaving;
+                return false;
             }
-            self.desk.parker.park();
         }
+        // One permit for each that calls or dismisses it, and each is taken here: one that was left would
+        // end a later sleep, of which nobody else knows.
+        self.desk.parker.park();
+        self.pool.lock().reserve == Reserve::Called
     }
 }

@@ -23,6 +23,34 @@ pub(super) enum Aside {
     Presumed,
     /// The monitor found it inside an item, using a CPU for long.
     Hog,
+    /// It goes for good: nothing is left to it but its last hook. It still has its desk.
+    Leaving,
+}
+
+/// The thread of a worker, as its starter leaves it for whoever stops the pool.
+#[derive(Debug)]
+pub(super) enum Handle<T> {
+    /// No worker has the index.
+    None,
+    /// The worker's starter brings it.
+    Coming,
+    Here(T),
+    /// Whoever stops the pool waits for it.
+    Taken,
+    /// The worker went before its handle came; the index is free when that has come.
+    Late,
+}
+
+impl<T> Handle<T> {
+    fn take(&mut self) -> Option<T> {
+        match std::mem::replace(self, Self::Taken) {
+            Self::Here(thread) => Some(thread),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
 }
 
 /// The taker's side of the intake.
@@ -55,12 +83,16 @@ pub(super) struct Cold<P: Platform> {
     pub(super) progress: Progress,
     /// Counts the runtime's workers.
     census: Arc<Census<P>>,
-    /// By worker index; a worker that went by itself leaves `None`.
-    pub(super) threads: Vec<Option<P::Thread>>,
+    /// How many of them are this pool's.
+    pub(super) counted: usize,
+    /// By worker index.
+    pub(super) threads: Vec<Handle<P::Thread>>,
     /// Indices below `threads.len()` that no worker has.
     pub(super) free: Vec<usize>,
     /// Bits of the intake's counters that no lane has.
     pub(super) free_counters: u32,
+    /// How often the monitor found a rule broken.
+    pub(super) broken_rules: u64,
     pub(super) counters: Counters,
 }
 fields!(Cold<P: Platform> { seen, progress, census, threads, free, free_counters, counters });
@@ -81,7 +113,7 @@ pub(super) struct State<P: Platform> {
     pub(super) queued: u64,
     /// Workers that exist, or are being started.
     pub(super) alive: usize,
-    /// Workers that wait for something else than work: as many as `aside` has.
+    /// Workers that are not counted among those that run: as many as `aside` has.
     pub(super) blocked: usize,
     /// Wake-ups that were decided on, and those that were spared; see `PoolStats`.
     pub(super) kicks: u64,
@@ -90,8 +122,8 @@ pub(super) struct State<P: Platform> {
     pub(super) aside: Vec<Aside>,
     /// Workers go when there is nothing to do.
     pub(super) stopping: bool,
-    /// A worker is being started.
-    pub(super) starting: bool,
+    /// Workers that are being started.
+    pub(super) starting: u16,
     /// One more worker was wanted while one was being started.
     pub(super) spare_missed: bool,
     /// One more worker was wanted, and could not be had.
@@ -112,9 +144,11 @@ impl<P: Platform> State<P> {
             seen: Vec::new(),
             progress: Progress::default(),
             census,
+            counted: 0,
             threads: Vec::new(),
             free: Vec::new(),
             free_counters: (1 << TAIL_COUNTERS) - 1,
+            broken_rules: 0,
             counters: Counters::default(),
         };
         Self {
@@ -129,7 +163,7 @@ impl<P: Platform> State<P> {
             coalesced_kicks: 0,
             aside: Vec::new(),
             stopping: false,
-            starting: false,
+            starting: 0,
             spare_missed: false,
             spare_refused: false,
             reserve: Reserve::None,
@@ -141,6 +175,11 @@ impl<P: Platform> State<P> {
     /// What is seldom needed, to read.
     pub(super) fn cold(&self) -> &Cold<P> {
         P::touch_read(&raw const *self.cold);
+        &self.cold
+    }
+
+    /// The same, for whoever is no part of what a platform measures.
+    pub(super) fn cold_unseen(&self) -> &Cold<P> {
         &self.cold
     }
 
@@ -180,6 +219,7 @@ impl<P: Platform> State<P> {
             self.cold_mut().counters.refused_workers += 1;
         }
         self.alive += usize::from(index.is_some());
+        self.cold_mut().counted += usize::from(index.is_some());
         index
     }
 
@@ -188,13 +228,14 @@ impl<P: Platform> State<P> {
         let index = match self.cold_mut().free.pop() {
             Some(index) => index,
             None if self.cold_mut().threads.len() < MOST_WORKERS => {
-                self.cold_mut().threads.push(None);
+                self.cold_mut().threads.push(Handle::None);
                 self.aside.push(Aside::No);
                 self.cold_mut().seen.push(Seen::default());
                 self.cold_mut().threads.len() - 1
             }
             None => return None,
         };
+        self.cold_mut().threads[index] = Handle::Coming;
         pool.ensure_desk(index);
         Some(index)
     }
@@ -209,19 +250,60 @@ impl<P: Platform> State<P> {
         self.aside[worker] = aside;
     }
 
-    /// Undoes a reservation, or sees a worker off.
-    pub(super) fn retire_worker(&mut self, index: usize) {
-        if index == RESERVE && self.reserve != Reserve::None {
-            // Its thread stays.
-            self.alive -= usize::from(self.reserve == Reserve::Called);
+    /// A worker that is on no list has nothing more to do. It goes, or stands by if it is the reserve.
+    ///
+    /// Its desk is its own until [`Self::retire_worker`]: a user's code runs on it before that.
+    pub(super) fn let_go(&mut self, worker: usize) {
+        if self.is_called(worker) {
             self.reserve = Reserve::StandsBy;
+            self.alive -= 1;
+        } else {
+            self.put_aside(worker, Aside::Leaving);
+        }
+    }
+
+    /// Sees a worker off: nothing runs on its thread from here on that knows of its desk. Or undoes a
+    /// reservation.
+    pub(super) fn retire_worker(&mut self, index: usize) {
+        let is_reserve = index == RESERVE && self.reserve != Reserve::None;
+        if is_reserve {
+            self.alive -= usize::from(self.reserve == Reserve::Called);
+            self.reserve = Reserve::Gone;
+        } else {
+            self.put_aside(index, Aside::No);
+            self.alive -= 1;
+            self.cold_mut().counted -= 1;
+            self.cold_mut().census.leave();
+        }
+        let cold = self.cold_mut();
+        if matches!(cold.threads[index], Handle::Coming) {
+            // Not given out again before: its handle would be taken for the next one's.
+            cold.threads[index] = Handle::Late;
             return;
         }
-        self.cold_mut().census.leave();
-        // The thread ends by itself; nobody waits for it any more.
-        self.cold_mut().threads[index] = None;
-        self.cold_mut().free.push(index);
-        self.alive -= 1;
+        // The thread ends by itself; nobody waits for it any more, or somebody does.
+        cold.threads[index] = Handle::None;
+        if !is_reserve {
+            cold.free.push(index);
+        }
+    }
+
+    /// The starter of a worker has its handle; or `None`, and nobody was started.
+    pub(super) fn put_handle(&mut self, index: usize, thread: Option<P::Thread>) {
+        if thread.is_none() {
+            self.retire_worker(index);
+        }
+        let is_reserve = index == RESERVE && self.reserve != Reserve::None;
+        let cold = self.cold_mut();
+        match (&cold.threads[index], thread) {
+            (Handle::Coming, Some(thread)) => cold.threads[index] = Handle::Here(thread),
+            _ => {
+                cold.threads[index] = Handle::None;
+                if !is_reserve {
+                    cold.free.push(index);
+                }
+            }
+        }
     }
 
     /// All threads but that of worker `but`, to be joined.

@@ -1,12 +1,11 @@
 //! A worker: takes items, runs them, and tells the lanes.
 
 use std::cell::Cell;
-use std::panic::{self, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use coreshard_platform::{AtomicInt, LocalKey, Platform, SpawnError, ThreadSpec, Time};
+use coreshard_platform::{AtomicInt, LocalKey, Platform, SpawnError, ThreadSpec, Time, user};
 use coreshard_topology::{PodId, Scope};
 
 use super::accounts::WeighedVisits;
@@ -18,6 +17,7 @@ use super::{Claim, Desk, LaneTag, Pool, Segment, SegmentQueue, Watches, idle};
 use crate::attributes::Place;
 use crate::item::Item;
 use crate::queue::Lane;
+use crate::trouble::say;
 
 /// The most items a worker claims at once: enough to make the lock's cost small per item, and few
 /// enough to be copied to a thief's cache in good time.
@@ -39,7 +39,7 @@ pub(super) struct Context<P: Platform> {
 #[allow(unsafe_code)]
 pub(super) fn context_here<'item, P: Platform>() -> Option<&'item Context<P>> {
     let context = P::local(LocalKey::Worker).cast::<Context<P>>();
-    // SAFETY: the pointer is set by `Worker::run` to a context on its own stack, for as long as it
+    // SAFETY: the pointer is set by `Worker::start` to a context on its own stack, for as long as it
     // lives, on this very thread; it is null elsewhere.
     unsafe { context.as_ref() }
 }
@@ -60,10 +60,10 @@ pub(super) fn index_in<P: Platform>(pool: &Pool<P>) -> Option<usize> {
 /// A hook that panics costs its own work, not the worker.
 fn run_hook(hook: Option<&(dyn Fn(PodId) + Send + Sync)>, pod: PodId) {
     if let Some(hook) = hook
-        && let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| hook(pod)))
+        && let Err(thrown) = user::call(|| hook(pod))
     {
-        tracing::error!(%pod, panic = crate::handle::message_of(payload.as_ref()), "a hook panicked");
-        crate::handle::discard(payload);
+        let panic = crate::handle::message_of(thrown.payload());
+        say(|| tracing::error!(%pod, panic, "a hook panicked"));
     }
 }
 
@@ -135,9 +135,16 @@ pub(super) struct Worker<'pool, P: Platform> {
 }
 
 impl<P: Platform> Pool<P> {
-    /// Starts the worker whose index was reserved. If it cannot be had, the pool goes on with the
-    /// workers it has, and counts the failure.
-    pub(super) fn start_worker(self: &Arc<Self>, index: usize) -> Result<(), SpawnError> {
+    /// Starts the worker whose index was reserved. Returns an index to go on with: that of a worker that was
+    /// wanted meanwhile, and left to whoever starts this one.
+    ///
+    /// While a start is on its way it counts as a worker that runs, so others may have lain down for
+    /// it. One that fails leaves the pool as if it had never been on its way: somebody who sleeps takes
+    /// its place, or the reserve, or else the monitor tries again.
+    pub(super) fn start_worker(
+        self: &Arc<Self>,
+        index: usize,
+    ) -> (Result<(), SpawnError>, Option<usize>) {
         let spec = ThreadSpec {
             name: thread_name(self.attributes.scope, self.place.pod, index),
             affinity: Some(self.place.home.clone()),
@@ -145,26 +152,34 @@ impl<P: Platform> Pool<P> {
             stack_bytes: self.attributes.stack_bytes,
         };
         let pool = Arc::clone(self);
-        let started = P::spawn(spec, Box::new(move || Worker::start(&pool, index)));
+        let (thread, outcome) = match P::spawn(spec, Box::new(move || Worker::start(&pool, index)))
+        {
+            Ok(thread) => (Some(thread), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
         let mut state = self.lock();
-        state.starting = false;
-        match started {
-            Ok(thread) if state.stopping => {
-                drop(state);
-                // Nobody else will wait for it.
-                coreshard_platform::ThreadHandle::join(thread);
-                Ok(())
-            }
-            Ok(thread) => {
-                state.cold_mut().threads[index] = Some(thread);
-                Ok(())
-            }
-            Err(error) => {
-                state.retire_worker(index);
-                state.cold_mut().counters.failed_worker_starts += 1;
-                Err(error)
-            }
+        state.put_handle(index, thread);
+        let mut kick = None;
+        if outcome.is_err() {
+            state.cold_mut().counters.failed_worker_starts += 1;
+            // Its first worker: the pool is not there.
+            state.stopping |= state.alive == 0;
+            state.spare_refused = true;
+            let left = state.has_work(self);
+            kick = state.pass_on(self, left);
         }
+        state.starting -= 1;
+        let wanted = std::mem::take(&mut state.spare_missed);
+        let next = if wanted { state.reserve_spare(self) } else { None };
+        let kick = kick.or_else(|| state.call_reserve());
+        let is_awaited = state.stopping;
+        self.unlock_and_kick(state, kick);
+        if is_awaited {
+            self.event.notify();
+        }
+        // Perhaps nobody is left to do what comes.
+        self.monitor.notice_work();
+        (outcome, next)
     }
 
     /// Starts the worker whose index was reserved, and those that were wanted meanwhile: a worker
@@ -172,13 +187,11 @@ impl<P: Platform> Pool<P> {
     pub(super) fn start_spare(self: &Arc<Self>, index: usize) {
         let mut next = Some(index);
         while let Some(index) = next {
-            if let Err(error) = self.start_worker(index) {
-                self.miss_worker(&error.to_string());
+            let (started, wanted) = self.start_worker(index);
+            if let Err(error) = started {
+                self.tell_of_missing(&error);
             }
-            let mut state = self.lock();
-            next = std::mem::take(&mut state.spare_missed)
-                .then(|| state.reserve_spare(self))
-                .flatten();
+            next = wanted;
         }
     }
 }
@@ -230,7 +243,10 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         };
         P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());
         Worker::new(&context, &inside).run();
+        // What a user still runs on this thread, such as the destructors of thread-local values, finds no
+        // worker here. Only then may another one have the index.
         P::set_local(LocalKey::Worker, ptr::null_mut());
+        pool.lock().retire_worker(index);
     }
 
     fn run(mut self) {
@@ -242,7 +258,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             && let Err(error) = P::set_affinity(roam)
         {
             // It stays at home: stricter than asked, and said.
-            tracing::warn!(%pod, %error, "a worker may not leave its pod");
+            say(|| tracing::warn!(%pod, %error, "a worker may not leave its pod"));
         }
         run_hook(pool.attributes.hooks.on_start.as_deref(), *pod);
         let mut works = !self.is_reserve() || self.stand_by();
@@ -253,7 +269,9 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             self.settle();
             works = self.sleep() || self.stand_by();
         }
+        // The hook is a user's, and may fork: the desk is still this worker's.
         run_hook(pool.attributes.hooks.on_stop.as_deref(), *pod);
+        self.stop_forking();
         pool.close_account(self.index);
     }
 
@@ -272,14 +290,14 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         }
         self.inside.set_lane(self.tally.lane);
         self.desk.begin(item.kind());
-        let outcome = panic::catch_unwind(AssertUnwindSafe(|| item.run()));
+        let outcome = user::call(|| item.run());
         if P::forks() != self.forks {
             self.end_in_fork();
         }
         // SAFETY: a lane lives until its items are told to it, and this one is not yet.
         let lane = unsafe { &*self.tally.lane };
-        if let Err(payload) = outcome {
-            lane.on_panic(payload);
+        if let Err(thrown) = outcome {
+            drop(user::call(|| lane.on_panic(thrown.into_payload())));
         }
         self.inside.set_lane(ptr::null());
         self.tally.items += 1;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use coreshard_platform::Platform;
+use coreshard_platform::user::User;
 use coreshard_topology::{CpuSet, Scope, ShardSize};
 
-use super::lane::PanicHandler;
 use super::limiter::MaxActive;
+use super::panics::PanicHandler;
 use super::workqueue::Workqueue;
 use crate::attributes::Hooks;
 use crate::error::BuildError;
@@ -218,7 +219,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         mut self,
         handler: impl Fn(Box<dyn Any + Send>) + Send + Sync + 'static,
     ) -> Self {
-        self.request.panic_handler = Some(Arc::new(handler));
+        self.request.panic_handler = Some(Arc::new(User::new(handler)));
         self
     }
 

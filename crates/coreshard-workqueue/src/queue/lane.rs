@@ -10,17 +10,18 @@
 //! its count back. A worker counts, and may look at nothing of the lane after that: the last
 //! count lets the queue be freed. That is why the bit is in the same word.
 
-use std::any::Any;
-use std::panic::{self, AssertUnwindSafe, Location};
+use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::{Arc, OnceLock, Weak};
 
+use coreshard_platform::user::Thrown;
 use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 
 use super::builder::PanicPolicy;
 use super::limiter::Limiter;
-use super::shared::{Closed, Shared};
+use super::panics::PanicHandler;
+use super::shared::Shared;
 use crate::insight::{Insight, Label, TaskSpan};
 use crate::item::Item;
 use crate::pool::{LaneTag, Pool};
@@ -30,8 +31,6 @@ pub(crate) const FLAG: u64 = 1 << 63;
 
 /// Beyond all counters: one comparison tells both that there is none and that one is there.
 const NO_DOOR_COUNTER: usize = usize::MAX;
-
-pub(crate) type PanicHandler = Arc<dyn Fn(Box<dyn Any + Send>) + Send + Sync>;
 
 /// What all lanes of a queue share, and only read.
 pub(crate) struct Core<P: Platform> {
@@ -125,6 +124,12 @@ impl<P: Platform> Entry<'_, P> {
     #[cfg(all(test, loom))]
     pub(crate) fn has_workers(&self) -> bool {
         self.lane.pool.is_running()
+    }
+
+    /// Keeps the pool that the item is sent to, for a caller that does not hold the queue: it may be gone
+    /// before the sending is over.
+    pub(crate) fn pool(&self) -> Arc<Pool<P>> {
+        Arc::clone(&self.lane.pool)
     }
 
     /// Gives the place up: nothing comes.
@@ -303,29 +308,8 @@ impl<P: Platform> Lane<P> {
 
     /// A panic that no handle will tell of.
     #[cold]
-    pub(crate) fn on_panic(&self, payload: Box<dyn Any + Send>) {
-        if self.core.panic_policy == PanicPolicy::CloseQueue
-            && let Some(shared) = self.core.shared.get().and_then(Weak::upgrade)
-        {
-            shared.close(Closed::Panicked);
-        }
-        match &self.core.panic_handler {
-            Some(handler) => {
-                // A handler that panics must not end the worker; its panic was printed.
-                let outcome = panic::catch_unwind(AssertUnwindSafe(|| handler(payload)));
-                if let Err(payload) = outcome {
-                    crate::handle::discard(payload);
-                }
-            }
-            None => {
-                tracing::error!(
-                    queue = %self.core.name,
-                    panic = crate::handle::message_of(payload.as_ref()),
-                    "a work item panicked"
-                );
-                crate::handle::discard(payload);
-            }
-        }
+    pub(crate) fn on_panic(&self, thrown: impl Into<Thrown>) {
+        self.core.on_panic(thrown.into());
     }
 
     pub(super) fn close(&self) {

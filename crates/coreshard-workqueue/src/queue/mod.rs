@@ -8,6 +8,7 @@ mod lane;
 mod limiter;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod panics;
 mod shared;
 mod switch;
 mod workqueue;
@@ -16,5 +17,6 @@ pub(crate) use builder::Request;
 pub use builder::{Builder, PanicPolicy, Priority};
 pub use change::Change;
 pub(crate) use lane::{Entry, FLAG, Lane};
+pub(crate) use panics::{Unclaimed, report_here};
 pub(crate) use shared::{Closed, Shared, Visitor};
 pub use workqueue::Workqueue;

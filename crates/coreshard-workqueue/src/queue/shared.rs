@@ -2,12 +2,14 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
+use coreshard_platform::user::Thrown;
 use coreshard_platform::{ForkHook, Lock, Platform, Time};
 use coreshard_topology::CpuId;
 
 use super::builder::Request;
 use super::lane::{Core, Entry, Lane};
 use super::limiter::MaxActive;
+use super::panics::Unclaimed;
 pub(crate) use super::switch::{Closed, Visitor};
 use super::switch::{NoRoom, Switch};
 use crate::error::{BuildError, BuildErrorKind, RefusedReason, ShutdownTimeout, WouldDeadlock};
@@ -61,6 +63,16 @@ impl<P: Platform> Shared<P> {
 
     pub(crate) fn name(&self) -> &str {
         &self.core.name
+    }
+
+    /// What was thrown, for whoever claims it; else for the panic handler.
+    pub(crate) fn unclaimed(&self, thrown: Thrown) -> Unclaimed<P> {
+        Unclaimed::of(&self.core, thrown)
+    }
+
+    /// A panic that no handle will tell of.
+    pub(crate) fn on_panic(&self, thrown: Thrown) {
+        self.core.on_panic(thrown);
     }
 
     pub(super) fn timers(&self) -> &Arc<Timers<P>> {

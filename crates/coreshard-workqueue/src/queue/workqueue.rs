@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use coreshard_platform::user::Thrown;
 use coreshard_platform::{Platform, ThreadSpec};
 use coreshard_topology::{CpuId, NodeId};
 
@@ -32,13 +33,11 @@ pub struct Workqueue<P: Platform> {
 
 struct Handle<P: Platform> {
     shared: Arc<Shared<P>>,
-    /// The last drop leaves the waiting to another thread.
-    leaves_waiting: bool,
 }
 
 impl<P: Platform> Workqueue<P> {
     pub(crate) fn from_shared(shared: Arc<Shared<P>>) -> Self {
-        Self { handle: Arc::new(Handle { shared, leaves_waiting: false }) }
+        Self { handle: Arc::new(Handle { shared }) }
     }
 
     #[inline]
@@ -239,15 +238,18 @@ impl<P: Platform> Workqueue<P> {
         self.shared().is_forked()
     }
 
+    /// A panic that no handle will tell of.
+    pub(crate) fn on_panic(&self, thrown: Thrown) {
+        self.shared().on_panic(thrown);
+    }
+
     pub(crate) fn timers(&self) -> &Arc<Timers<P>> {
         self.shared().timers()
     }
 
-    /// Lets go of this handle; if it was the last, without waiting.
-    pub(crate) fn release(self) {
-        if let Some(mut handle) = Arc::into_inner(self.handle) {
-            handle.leaves_waiting = true;
-        }
+    /// Lets go of this handle, without waiting; gives it back if it is the last, whose drop waits.
+    pub(crate) fn release(self) -> Option<Self> {
+        Arc::into_inner(self.handle).map(|last| Self { handle: Arc::new(last) })
     }
 
     /// Waits until nothing that was accepted is left, including what items of this queue queue
@@ -333,12 +335,11 @@ impl<P: Platform> Drop for Handle<P> {
         self.shared.close(Closed::ShutDown);
         self.shared.thaw_for_good();
         Guests::leave(&self.shared);
-        if !self.leaves_waiting && !runs_item_of::<P>(|lane| self.shared.owns(lane)) {
+        if !runs_item_of::<P>(|lane| self.shared.owns(lane)) {
             self.shared.wait_empty(None).expect("a wait without a deadline does not time out");
             return;
         }
-        // One of the queue's own items held the last handle, and cannot wait for itself; or the
-        // timekeeper did, for whom others wait.
+        // One of the queue's own items held the last handle, and cannot wait for itself.
         let shared = Arc::clone(&self.shared);
         let spec = ThreadSpec { name: "cs-reaper".to_owned(), ..ThreadSpec::default() };
         let reap = move || {

@@ -1,94 +1,146 @@
-//! Futures on a workqueue.
+//! Futures on a workqueue. `README.md` beside this file tells the protocol.
 //!
-//! A task is a future with its waker, in one allocation (the `async-task` crate's). Each poll is an
+//! A task is a future with its state and its way to the queue, in one allocation. Each poll is an
 //! item of the queue: it enters by the intake like any other, counts for `max_active`, for `drain`
 //! and for the statistics, and may call `blocking` and `join`. While the future waits for
 //! something, nothing of it is in the queue.
 //!
 //! A task stays in the pod that it was spawned in: whoever wakes it, its next poll is sent there,
 //! where its memory is in the cache.
+//!
+//! What is reached by an address here, and why it is alive: a task is freed by whoever takes its last
+//! reference when no sender is left; its *queue* is held by a [`Guest`], which is there until the task is done
+//! and no thread is inside `Home::send` any more. A waker may outlive the queue: it leads to the task alone.
 #![allow(unsafe_code)]
 
+mod cell;
 mod executors;
 mod guests;
+#[cfg(all(test, loom))]
+mod loom_tests;
+mod state;
 mod yield_now;
 
 use std::fmt;
-use std::panic::{self, AssertUnwindSafe};
+use std::future::poll_fn;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use coreshard_platform::Platform;
+use coreshard_platform::user::{self, Thrown};
 use coreshard_topology::CpuId;
 use tracing::span::Id;
 
 use crate::error::Refused;
-use crate::insight::{self, Label, TaskSpan};
-use crate::queue::{Shared, Visitor};
+use crate::insight::{self, Label};
+use crate::queue::{Shared, Unclaimed, Visitor};
+use cell::{Runnable, Schedule};
 use guests::Guest;
+
+pub(crate) use cell::{Leftover, wake_own};
 pub(crate) use guests::Guests;
-
 pub use yield_now::{YieldNow, yield_now};
-
-type Runnable = async_task::Runnable<Shown>;
-type Spawned<T> = async_task::FallibleTask<std::thread::Result<T>, Shown>;
-
-/// What the future sees of its handle.
-#[derive(Debug)]
-struct Shown {
-    /// Nobody will look at the result.
-    detached: AtomicBool,
-    /// Its span, as wake-ups name it; `None` without.
-    span: Option<Id>,
-}
 
 /// A future that was spawned, and the right to its result.
 ///
 /// Awaiting it waits for the future to end, under any executor; dropping it cancels the future: it
 /// is polled no more, and dropped. [`detach`](Self::detach) lets it run without.
+///
+/// What a future throws goes to whoever awaits it; where nobody does, and where a destructor throws, to
+/// the queue's panic handler.
 #[must_use = "dropping a task cancels it; `detach` lets it run"]
 pub struct Task<T> {
-    spawned: Option<Spawned<T>>,
-    /// In the task's allocation, which lives at least as long as `spawned`.
-    shown: NonNull<Shown>,
+    raw: Option<Raw<T>>,
 }
 
-// SAFETY: what the pointer leads to is `Sync`, and lives with the task, which may be sent.
+/// The handle's reference, and what can be done with it. `T` alone is known of the task.
+struct Raw<T> {
+    task: NonNull<()>,
+    /// A `'static` one, which a reference could not be for every `T`.
+    table: NonNull<Table<T>>,
+}
+
+struct Table<T> {
+    poll: unsafe fn(NonNull<()>, &Context<'_>) -> Poll<Option<Result<T, Thrown>>>,
+    cancel: unsafe fn(NonNull<()>),
+    is_done: unsafe fn(NonNull<()>) -> bool,
+    /// Gives the handle's reference up; true cancels the task. A value that nobody took comes back.
+    let_go: unsafe fn(NonNull<()>, bool) -> Option<T>,
+}
+
+// SAFETY: the handle is a reference to a task that was made to be shared, and the right to its result.
 unsafe impl<T: Send> Send for Task<T> {}
 // SAFETY: as above; nothing is done with a shared handle but to ask whether the task has ended.
 unsafe impl<T: Send> Sync for Task<T> {}
+// What it leads to is changed by read-modify-writes of whole steps alone.
+impl<T> UnwindSafe for Task<T> {}
+impl<T> RefUnwindSafe for Task<T> {}
+
+impl<T> Raw<T> {
+    fn table(&self) -> &Table<T> {
+        // SAFETY: it is a constant's.
+        unsafe { self.table.as_ref() }
+    }
+}
 
 impl<T> Task<T> {
     /// Lets the future run to its end without this handle. If it panics, the queue's panic
     /// handler is told.
     pub fn detach(mut self) {
-        if let Some(spawned) = self.spawned.take() {
-            // SAFETY: `spawned` is here, so the allocation is.
-            unsafe { self.shown.as_ref() }.detached.store(true, Relaxed);
-            spawned.detach();
-        }
+        self.let_go(false);
     }
 
-    /// Cancels the future and waits until it is dropped; the result, if it had ended before.
+    /// Cancels the future and waits until it is dropped; the result, if it has ended before.
     ///
     /// # Panics
     /// With what the future threw, if it had.
     pub async fn cancel(mut self) -> Option<T> {
-        let spawned = self.spawned.take()?;
-        spawned.cancel().await.map(give)
+        if let Some(raw) = &self.raw {
+            // SAFETY: this is the handle.
+            unsafe { (raw.table().cancel)(raw.task) };
+        }
+        poll_fn(|context| self.poll_result(context)).await.map(give)
     }
 
     /// True once the future has ended, or was dropped: then awaiting it does not wait.
     pub fn is_finished(&self) -> bool {
-        self.spawned.as_ref().is_none_or(|spawned| spawned.is_finished())
+        // SAFETY: this is the handle.
+        self.raw.as_ref().is_none_or(|raw| unsafe { (raw.table().is_done)(raw.task) })
+    }
+
+    fn poll_result(&mut self, context: &Context<'_>) -> Poll<Option<Result<T, Thrown>>> {
+        let raw = self.raw.as_ref().expect("a task is not awaited after it has ended");
+        // SAFETY: this is the handle.
+        let result = unsafe { (raw.table().poll)(raw.task, context) };
+        if result.is_ready() {
+            self.let_go(false);
+        }
+        result
+    }
+
+    /// Gives the handle up. If a value that nobody took panics as it is dropped, the caller is told.
+    fn let_go(&mut self, cancels: bool) {
+        let Some(raw) = self.raw.take() else { return };
+        // SAFETY: this was the handle.
+        let value = unsafe { (raw.table().let_go)(raw.task, cancels) };
+        if let Err(thrown) = user::resume_unless_unwinding(user::discard(value)) {
+            let panic = thrown.message().unwrap_or_default();
+            tracing::error!(panic, "a task's result panicked as it was dropped");
+        }
     }
 }
 
-fn give<T>(result: std::thread::Result<T>) -> T {
-    result.unwrap_or_else(|payload| panic::resume_unwind(payload))
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.let_go(true);
+    }
+}
+
+fn give<T>(result: Result<T, Thrown>) -> T {
+    result.unwrap_or_else(|thrown| thrown.resume())
 }
 
 impl<T> Future for Task<T> {
@@ -98,8 +150,7 @@ impl<T> Future for Task<T> {
     /// With what the future threw; or if the future was dropped because its queue was shut down
     /// while it waited.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let spawned = self.spawned.as_mut().expect("a task is not awaited after it was detached");
-        Pin::new(spawned).poll(context).map(|result| {
+        self.poll_result(context).map(|result| {
             give(result.expect("the task's workqueue was shut down before the task had ended"))
         })
     }
@@ -111,58 +162,88 @@ impl<T> fmt::Debug for Task<T> {
     }
 }
 
+/// The handle's side of a task of this kind.
+struct Handles<P, F, S>(std::marker::PhantomData<(P, F, S)>);
+
+impl<P, F, S> Handles<P, F, S>
+where
+    P: Platform,
+    F: Future + Send,
+    F::Output: Send,
+    S: Schedule<P>,
+{
+    const TABLE: Table<F::Output> = Table {
+        poll: Self::poll,
+        cancel: Self::cancel,
+        is_done: Self::is_done,
+        let_go: Self::let_go,
+    };
+
+    /// The handle of a task.
+    ///
+    /// # Safety
+    /// It is the only one, and stands for the reference that was made for it.
+    unsafe fn handle(task: NonNull<cell::Task<P, F, S>>) -> Task<F::Output> {
+        let table = NonNull::from(const { &Self::TABLE });
+        Task { raw: Some(Raw { task: task.cast(), table }) }
+    }
+
+    unsafe fn poll(
+        task: NonNull<()>,
+        context: &Context<'_>,
+    ) -> Poll<Option<Result<F::Output, Thrown>>> {
+        // SAFETY: called by the handle.
+        let outcome = unsafe { cell::Task::<P, F, S>::poll_outcome(task.cast(), context) };
+        outcome.map(|outcome| Some(outcome?.map_err(Unclaimed::claim)))
+    }
+
+    unsafe fn cancel(task: NonNull<()>) {
+        // SAFETY: called by the handle.
+        unsafe { cell::cancel::<P>(task.cast()) };
+    }
+
+    unsafe fn is_done(task: NonNull<()>) -> bool {
+        // SAFETY: called by the handle, which is a reference.
+        unsafe { task.cast::<cell::Head<P>>().as_ref() }.state.load() & state::DONE != 0
+    }
+
+    unsafe fn let_go(task: NonNull<()>, cancels: bool) -> Option<F::Output> {
+        // SAFETY: called by the handle, once.
+        let outcome = unsafe { cell::Task::<P, F, S>::let_go(task.cast(), cancels) };
+        // What was thrown and is not claimed goes to the queue's panic handler.
+        outcome?.ok()
+    }
+}
+
 /// Sends polls to the queue.
 struct Home<P: Platform> {
     guest: Guest<P>,
     cpu: CpuId,
+    /// The future's span, as wake-ups name it; `None` without.
+    span: Option<Id>,
 }
 
-impl<P: Platform> Home<P> {
-    /// The next poll; where the queue is closed, the end of the task.
+impl<P: Platform> Schedule<P> for Home<P> {
+    /// The next poll; it comes back where the queue is closed.
     #[inline]
-    fn send(&self, runnable: Runnable) {
-        if let Some(span) = &runnable.metadata().span {
-            insight::task_woken(span);
-        }
-        if let Ok(entry) = self.guest.queue().enter_near(self.cpu, Visitor::Guest) {
-            entry.send_as(
-                || Label::Part,
-                move || {
-                    runnable.run();
-                },
-            );
+    fn send(&self, runnable: Runnable<P>) -> Option<Runnable<P>> {
+        match self.guest.queue().enter_near(self.cpu, Visitor::Guest) {
+            Ok(entry) => {
+                entry.send_as(|| Label::Part, move || runnable.run());
+                None
+            }
+            Err(_closed) => Some(runnable),
         }
     }
-}
 
-/// A future whose panics go to whoever awaits it, or else to the queue's panic handler.
-struct Caught<F> {
-    future: F,
-    shown: NonNull<Shown>,
-    /// Closed when the future is dropped.
-    span: TaskSpan,
-}
-
-// SAFETY: the pointer leads to the task's own metadata, which is `Sync`.
-unsafe impl<F: Send> Send for Caught<F> {}
-
-impl<F: Future> Future for Caught<F> {
-    type Output = std::thread::Result<F::Output>;
-
-    #[inline]
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: the future is not moved out of the pinned struct.
-        let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: as above; it is pinned where the struct is.
-        let future = unsafe { Pin::new_unchecked(&mut this.future) };
-        match panic::catch_unwind(AssertUnwindSafe(|| this.span.poll(|| future.poll(context)))) {
-            Ok(poll) => poll.map(Ok),
-            // SAFETY: the metadata lies in the task's allocation, as the future does.
-            Err(payload) if unsafe { this.shown.as_ref() }.detached.load(Relaxed) => {
-                panic::resume_unwind(payload)
-            }
-            Err(payload) => Poll::Ready(Err(payload)),
+    fn woken(&self) {
+        if let Some(span) = &self.span {
+            insight::task_woken(span);
         }
+    }
+
+    fn unclaimed(&self, thrown: Thrown) -> Unclaimed<P> {
+        self.guest.queue().unclaimed(thrown)
     }
 }
 
@@ -179,24 +260,10 @@ where
         Ok(entry) => entry,
         Err(reason) => return Err(Refused::new(future, reason)),
     };
-    let home = Home { guest: Guest::new(shared, cpu.index()), cpu };
     let span = entry.task_span::<F>();
-    let shown = Shown { detached: AtomicBool::new(false), span: span.id() };
-    let builder = async_task::Builder::new().metadata(shown);
-    // SAFETY: future and schedule function are 'static and Send, by the bounds here, but for the
-    // pointer to the metadata, which lives as long as they do; the schedule function is Sync.
-    let (runnable, task) = unsafe {
-        builder.spawn_unchecked(
-            |shown| Caught { future, shown: NonNull::from(shown), span },
-            move |runnable| home.send(runnable),
-        )
-    };
-    entry.send_as(
-        || Label::Part,
-        move || {
-            runnable.run();
-        },
-    );
-    let shown = NonNull::from(task.metadata());
-    Ok(Task { spawned: Some(task.fallible()), shown })
+    let home = Home { guest: Guest::new(shared, cpu.index()), cpu, span: span.id() };
+    let (task, runnable) = cell::Task::new(future, span, home);
+    entry.send_as(|| Label::Part, move || runnable.run());
+    // SAFETY: made just now, with a reference for its handle.
+    Ok(unsafe { Handles::<P, F, Home<P>>::handle(task) })
 }

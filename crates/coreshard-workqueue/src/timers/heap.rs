@@ -54,9 +54,11 @@ impl<T> Heap<T> {
         self.nodes.len()
     }
 
-    /// Adds an entry; `None`, and the entry is dropped, where 2³² − 1 are there.
-    pub(crate) fn insert(&mut self, deadline: Time, entry: T) -> Option<Key> {
-        let at = u32::try_from(self.nodes.len()).ok().filter(|at| *at != u32::MAX)?;
+    /// Adds an entry; it comes back where 2³² − 1 are there.
+    pub(crate) fn insert(&mut self, deadline: Time, entry: T) -> Result<Key, T> {
+        let Some(at) = u32::try_from(self.nodes.len()).ok().filter(|at| *at != u32::MAX) else {
+            return Err(entry);
+        };
         let place = match self.free.pop() {
             Some(place) => place,
             None => {
@@ -70,7 +72,7 @@ impl<T> Heap<T> {
         self.turn += 1;
         self.nodes.push(Node { deadline, turn: self.turn, place });
         self.rise(at as usize);
-        Some(key)
+        Ok(key)
     }
 
     /// Takes an entry out; `None` where it is gone.

@@ -7,23 +7,28 @@
 //! Rules:
 //!
 //! 1. Entries, and whether the timekeeper runs, are under the lock. No code of a user, and no
-//!    other lock, is taken under it.
+//!    other lock, is taken under it; an entry that is refused comes back and is dropped after it.
 //! 2. What is due is taken out under the lock and fired after it, by the timekeeper. Firing puts
 //!    an item into a pool, and never waits for one.
+//! 3. The timekeeper calls and drops nothing of a user's. It wakes the tasks of this crate, which comes
+//!    to a push; other executors' wakers, and what would be dropped, go to `callbacks`.
 
+mod callbacks;
 mod heap;
 mod sleep;
 
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use coreshard_platform::{Lock, LockGuard, Padded, Parker, Platform, SpawnError, ThreadSpec, Time};
 
+pub(crate) use callbacks::Callback;
 pub(crate) use heap::Key;
 
+use crate::task;
 use crate::work::Delayed;
+use callbacks::{Callbacks, PATIENCE};
 use heap::Heap;
 pub(crate) use sleep::sleep;
 pub use sleep::{Sleep, SleepError};
@@ -41,6 +46,7 @@ pub(crate) struct Timers<P: Platform> {
 struct Clock<P: Platform> {
     waiting: Padded<Lock<P, Waiting<P>>>,
     keeper: Parker<P>,
+    callbacks: Arc<Callbacks<P>>,
 }
 
 /// What waits for its time.
@@ -59,19 +65,15 @@ impl<P: Platform> Due<P> {
         }
     }
 
-    fn fire(self) {
+    fn fire(self, callbacks: &Arc<Callbacks<P>>) {
         match self {
             Self::Item(delayed) => delayed.fire(),
-            Self::Future(waker) => wake(waker),
+            Self::Future(waker) => match task::wake_own::<P>(waker) {
+                Ok(None) => {}
+                Ok(Some(leftover)) => callbacks.add(Callback::Task(leftover)),
+                Err(foreign) => callbacks.add(Callback::Wake(foreign)),
+            },
         }
-    }
-}
-
-/// A waker is another executor's code: its panic must not end the timekeeper.
-fn wake(waker: Waker) {
-    if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-        tracing::error!(panic = crate::handle::message_of(payload.as_ref()), "a waker panicked");
-        crate::handle::discard(payload);
     }
 }
 
@@ -93,7 +95,11 @@ pub(crate) enum TimerError {
 impl<P: Platform> Timers<P> {
     pub(crate) fn new() -> Self {
         let waiting = Waiting { heap: Heap::new(), keeper_runs: false, stopping: false };
-        let clock = Clock { waiting: Padded::new(Lock::new(waiting)), keeper: Parker::new() };
+        let clock = Clock {
+            waiting: Padded::new(Lock::new(waiting)),
+            keeper: Parker::new(),
+            callbacks: Arc::new(Callbacks::new()),
+        };
         Self { clock: Arc::new(clock), forks: P::forks() }
     }
 
@@ -122,16 +128,27 @@ impl<P: Platform> Timers<P> {
         Ok(waiting)
     }
 
-    /// Adds what is to be fired at `deadline`.
-    pub(crate) fn add(&self, deadline: Time, due: Due<P>) -> Result<Key, TimerError> {
-        let mut waiting = self.with_keeper().map_err(TimerError::Keeper)?;
+    /// Adds what is to be fired at `deadline`; what is refused comes back.
+    pub(crate) fn add(&self, deadline: Time, due: Due<P>) -> Result<Key, (TimerError, Due<P>)> {
+        let mut waiting = match self.with_keeper() {
+            Ok(waiting) => waiting,
+            Err(error) => return Err((TimerError::Keeper(error), due)),
+        };
         let is_first = waiting.heap.first().is_none_or(|first| deadline < first);
-        let key = waiting.heap.insert(deadline, due).ok_or(TimerError::Full)?;
+        let added = waiting.heap.insert(deadline, due);
         drop(waiting);
+        let key = added.map_err(|due| (TimerError::Full, due))?;
         if is_first {
             self.clock.keeper.unpark();
         }
         Ok(key)
+    }
+
+    /// Has users' code called that is not to be called here.
+    pub(crate) fn call(&self, callback: Callback<P>) {
+        self.clock.callbacks.add(callback);
+        // It looks after what waits.
+        self.clock.keeper.unpark();
     }
 
     /// Takes an entry out, if it was not fired.
@@ -156,6 +173,7 @@ impl<P: Platform> Drop for Timers<P> {
             return;
         }
         self.clock.waiting.lock().stopping = true;
+        self.clock.callbacks.stop();
         self.clock.keeper.unpark();
     }
 }
@@ -166,23 +184,25 @@ impl<P: Platform> Clock<P> {
         let mut now = P::now();
         let mut due = Vec::with_capacity(MOST_FIRED);
         loop {
-            let next = {
+            let (next, is_stopping) = {
                 let mut waiting = self.waiting.lock();
                 while due.len() < MOST_FIRED
                     && let Some(entry) = waiting.heap.pop_due(now)
                 {
                     due.push(entry);
                 }
-                if due.is_empty() && waiting.stopping {
-                    return;
-                }
-                waiting.heap.first()
+                (waiting.heap.first(), waiting.stopping)
             };
             if !due.is_empty() {
-                due.drain(..).for_each(Due::fire);
+                due.drain(..).for_each(|due| due.fire(&self.callbacks));
                 continue;
             }
-            now = self.wait_for(next);
+            let has_callbacks = self.callbacks.look();
+            if is_stopping && !has_callbacks {
+                return;
+            }
+            let look = has_callbacks.then(|| P::now() + PATIENCE);
+            now = self.wait_for(next.into_iter().chain(look).min());
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Platform, SpawnError, Time};
 
 use super::{Due, Key, TimerError, Timers};
@@ -75,6 +76,7 @@ pub(crate) fn sleep<P: Platform>(
 }
 
 impl<P: Platform> Sleep<P> {
+    /// Takes it out of the timers. A waker that panics as it is dropped may do so while its owner unwinds.
     fn leave(&mut self) {
         if let Some((key, waker)) = self.waiting.take() {
             if self.timers.is_forked() {
@@ -82,7 +84,11 @@ impl<P: Platform> Sleep<P> {
                 std::mem::forget(waker);
                 return;
             }
-            drop(self.timers.remove(key));
+            let dropped = [user::discard(self.timers.remove(key)), user::discard(waker)];
+            dropped.into_iter().filter_map(Result::err).for_each(|thrown: Thrown| {
+                let panic = thrown.message().unwrap_or_default();
+                tracing::error!(panic, "a waker panicked as it was dropped");
+            });
         }
     }
 }
@@ -106,7 +112,10 @@ impl<P: Platform> Future for Sleep<P> {
         match self.timers.add(self.deadline, Due::Future(waker.clone())) {
             Ok(key) => self.waiting = Some((key, waker)),
             // All 2³² − 1 places are taken (the timekeeper runs): it asks again until one is free.
-            Err(TimerError::Full | TimerError::Keeper(_)) => waker.wake(),
+            Err((TimerError::Full | TimerError::Keeper(_), due)) => {
+                drop(due);
+                drop(user::wake(waker));
+            }
         }
         Poll::Pending
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use coreshard_platform::user;
 use coreshard_platform::{AtomicInt, DataCell, Lock, Platform};
 use coreshard_topology::{CpuId, NodeId};
 
@@ -19,7 +20,8 @@ use crate::pool::{blocking, runs_item_of, runs_work};
 use crate::queue::{Entry, Workqueue};
 use crate::timers::{Due, TimerError, Timers};
 
-type Function<P> = Box<dyn FnMut(&Work<P>) + Send>;
+/// Called in front of the net, by `Token::run`, and dropped there; or by whoever drops the last handle.
+pub(super) type Function<P> = Box<dyn FnMut(&Work<P>) + Send>;
 
 /// Where in a queue an item is to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -58,7 +60,8 @@ pub(super) struct Core<P: Platform> {
     pub(super) state: StateWord<P>,
     /// The limiter that it was to pass last, by its address; 0 for none.
     limiter: P::AtomicU64,
-    call: P::Cell<Function<P>>,
+    /// There until the last handle goes.
+    call: P::Cell<Option<Function<P>>>,
     /// The type name of its function, for the monitor.
     pub(super) name: &'static Name,
     /// Tells those who wait for it.
@@ -95,8 +98,16 @@ impl<P: Platform> Core<P> {
     pub(super) unsafe fn call(&self, work: &Work<P>) {
         self.call.with_mut(|call| {
             // SAFETY: by this function's contract nobody else is here.
-            unsafe { (*call)(work) }
+            let function = unsafe { (*call).as_mut() };
+            function.expect("the function goes with the last handle")(work);
         });
+    }
+
+    /// Takes the function out: the borrow proves that nobody runs it, nor will.
+    #[allow(unsafe_code)]
+    fn take_function(&mut self) -> Option<Function<P>> {
+        // SAFETY: by the exclusive borrow nobody else is here.
+        self.call.with_mut(|call| unsafe { (*call).take() })
     }
 
     /// After a queueing was made void: nobody fires it, and who waits for it is told.
@@ -121,6 +132,21 @@ impl<P: Platform> Core<P> {
     }
 }
 
+impl<P: Platform> Drop for Core<P> {
+    /// If what the function holds panics, whoever drops the last handle is told.
+    fn drop(&mut self) {
+        let function = self.take_function();
+        if let Err(thrown) = user::resume_unless_unwinding(user::discard(function)) {
+            let panic = thrown.message().unwrap_or_default();
+            tracing::error!(
+                work = self.function,
+                panic,
+                "what a work item held panicked as it was dropped"
+            );
+        }
+    }
+}
+
 impl<P: Platform> Work<P> {
     /// An item that calls `function` with a handle to itself. Queued nowhere.
     #[track_caller]
@@ -138,7 +164,7 @@ impl<P: Platform> Work<P> {
             made_at: Location::caller(),
             name: Name::of::<F>(),
             forks: P::forks(),
-            call: P::Cell::new(call),
+            call: P::Cell::new(Some(call)),
         };
         Self { core: Arc::new(core) }
     }
@@ -410,7 +436,7 @@ impl<P: Platform> Work<P> {
     ) -> Result<(), WorkError> {
         match queue.enter(target) {
             Ok(entry) => {
-                self.dispatch(claimed, entry);
+                self.clone().dispatch(claimed, entry);
                 Ok(())
             }
             Err(reason) => {
@@ -427,11 +453,16 @@ impl<P: Platform> Work<P> {
         }
     }
 
+    /// Lets go of this handle; if it was the last, the function is left.
+    pub(super) fn into_function(self) -> Option<Function<P>> {
+        Arc::into_inner(self.core)?.take_function()
+    }
+
     /// Brings a claimed queueing to its place in a queue.
     #[inline]
-    pub(super) fn dispatch(&self, claimed: Claimed, entry: Entry<'_, P>) {
+    pub(super) fn dispatch(self, claimed: Claimed, entry: Entry<'_, P>) {
         self.core.limiter.store(entry.limiter_id(), Relaxed);
-        let token = Token { core: Arc::clone(&self.core), number: claimed.number };
+        let token = Token { core: self.core, number: claimed.number };
         if claimed.running {
             token.send_while_running(entry);
         } else {
@@ -467,9 +498,10 @@ impl<P: Platform> Work<P> {
                 stale.into_iter().for_each(Delayed::discard);
                 Ok(())
             }
-            Err(error) => {
+            Err((error, due)) => {
                 drop(slot);
                 self.give_up(number);
+                due.into_item().into_iter().for_each(Delayed::discard);
                 Err(self.error(Kind::Timer(error)))
             }
         }

@@ -19,4 +19,4 @@ mod loom_tests;
 pub use self::core::{Target, Work};
 pub use error::{WorkError, WorkErrorReason};
 pub use periodic::{MissedTick, Periodic};
-pub(crate) use token::Delayed;
+pub(crate) use token::{Delayed, Leftover};

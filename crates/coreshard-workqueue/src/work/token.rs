@@ -1,4 +1,12 @@
 //! A queueing on its way: in a pool, in a place that is kept for it, or with the timers.
+//!
+//! What is reached by an address here, and why it is alive:
+//!
+//! - the *lane* of a place that is kept: it has counted the queueing in, and a queue is not freed before
+//!   all that it counted in is over. That may be as soon as the token is in the lane's pool, so whoever
+//!   sends it holds on to the *pool* (`Parked::send`), and touches nothing of the lane after that;
+//! - everything else is held: the item by its token, the queue of a delayed queueing by its handle, and
+//!   the queue that something is queued on by whoever queues it, until that call returns.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -6,14 +14,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coreshard_platform::Platform;
+use coreshard_platform::user::{self, Thrown};
 
-use super::core::{Core, Target, Work};
+use super::core::{Core, Function, Target, Work};
 use super::state::{Begin, Number};
 use crate::error::RefusedReason;
 use crate::insight::Label;
 use crate::pool::{blocking, inside_work};
-use crate::queue::{Entry, Lane, Workqueue};
-use crate::timers::{Due, Key, Timers};
+use crate::queue::{Entry, Lane, Workqueue, report_here};
+use crate::timers::{Callback, Due, Key, Timers};
 
 /// How long a delayed item waits whose queue is being drained when its time has come.
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);
@@ -35,6 +44,19 @@ pub(super) struct Parked<P: Platform> {
 // SAFETY: a lane is shared between threads as it is.
 unsafe impl<P: Platform> Send for Parked<P> {}
 
+impl<P: Platform> Parked<P> {
+    /// Brings the queueing to its place, now that the run is over.
+    fn send(self, core: &Arc<Core<P>>) {
+        let token = Token { core: Arc::clone(core), number: self.number };
+        // SAFETY: the lane counted this queueing in, and lives until it is over.
+        let entry = unsafe { Entry::resume(self.lane, self.door) };
+        // It may be over, and its queue and pools freed, while this thread is still inside the pool that
+        // it brings the token to.
+        let _pool = entry.pool();
+        token.send(entry);
+    }
+}
+
 /// An entry with the timers.
 pub(super) struct Armed<P: Platform> {
     pub(super) timers: Arc<Timers<P>>,
@@ -52,23 +74,33 @@ pub(crate) struct Delayed<P: Platform> {
 }
 
 impl<P: Platform> Delayed<P> {
-    /// Its time has come.
+    /// Its time has come. Neither calls nor drops anything of a user's.
     pub(crate) fn fire(self) {
-        match self.queue.enter(self.target) {
-            Ok(entry) => match self.work.core.state.fire(self.number) {
-                Some(claimed) => self.work.dispatch(claimed, entry),
-                None => entry.abandon(),
+        let Self { work, number, queue, target } = self;
+        let unsent = match queue.enter(target) {
+            Ok(entry) => match work.core.state.fire(number) {
+                Some(claimed) => {
+                    work.dispatch(claimed, entry);
+                    None
+                }
+                None => {
+                    entry.abandon();
+                    Some(work)
+                }
             },
-            Err(RefusedReason::Draining) => return self.wait_for_drain(),
+            Err(RefusedReason::Draining) => {
+                return Self { work, number, queue, target }.wait_for_drain();
+            }
             Err(reason) => {
                 tracing::warn!(
-                    queue = self.queue.name(), work = self.work.function(), %reason,
+                    queue = queue.name(), work = work.function(), %reason,
                     "a delayed work item is lost"
                 );
-                self.work.give_up(self.number);
+                work.give_up(number);
+                Some(work)
             }
-        }
-        self.discard();
+        };
+        let_go(unsent, queue);
     }
 
     /// The drain is not to wait for it, nor it to be lost: it comes again a little later.
@@ -76,19 +108,56 @@ impl<P: Platform> Delayed<P> {
         let (work, number) = (self.work.clone(), self.number);
         let timers = Arc::clone(self.queue.timers());
         let mut slot = work.core.slot.lock();
-        if let Ok(key) = timers.add(P::now() + DRAIN_PAUSE, Due::Item(self)) {
-            if let Some(armed) = slot.armed.as_mut().filter(|armed| armed.number == number) {
-                armed.key = key;
-            }
-        } else {
-            drop(slot);
+        let added = timers.add(P::now() + DRAIN_PAUSE, Due::Item(self));
+        if let Ok(key) = &added
+            && let Some(armed) = slot.armed.as_mut().filter(|armed| armed.number == number)
+        {
+            armed.key = *key;
+        }
+        drop(slot);
+        if let Err((_, due)) = added {
             work.give_up(number);
+            due.into_item().into_iter().for_each(Self::discard);
+        }
+        // Everybody else may have let go of it meanwhile.
+        if let Some(function) = work.into_function() {
+            timers.call(Callback::LetGo(Leftover { function: Some(function), queue: None }));
         }
     }
 
-    /// Lets go of the queue, without waiting for it if this was its last handle.
+    /// Lets go of the item and the queue, without waiting, and without running anything of a user's.
     pub(super) fn discard(self) {
-        self.queue.release();
+        let_go(Some(self.work), self.queue);
+    }
+}
+
+/// Lets go of handles; the last one of an item or a queue goes to the timers, which have threads for
+/// that: the one's drop runs a user's code, the other's waits for all that the queue has.
+fn let_go<P: Platform>(work: Option<Work<P>>, queue: Workqueue<P>) {
+    let timers = Arc::clone(queue.timers());
+    let function = work.and_then(Work::into_function);
+    let queue = if function.is_some() { Some(queue) } else { queue.release() };
+    if function.is_some() || queue.is_some() {
+        timers.call(Callback::LetGo(Leftover { function, queue }));
+    }
+}
+
+/// What a delayed queueing leaves behind that nobody else has.
+pub(crate) struct Leftover<P: Platform> {
+    function: Option<Function<P>>,
+    queue: Option<Workqueue<P>>,
+}
+
+impl<P: Platform> Leftover<P> {
+    /// Drops it; a panic goes to the queue's panic handler, or comes back where the queue is not known.
+    pub(crate) fn discard(self) -> Result<(), Thrown> {
+        match (user::discard(self.function), self.queue) {
+            (Err(thrown), Some(queue)) => {
+                queue.on_panic(thrown);
+                user::discard(queue)
+            }
+            (outcome, queue) => outcome.and(user::discard(queue)),
+        }
     }
 }
 
@@ -128,30 +197,29 @@ impl<P: Platform> Token<P> {
                 }
             }
         }
-        let run = Run { core: &self.core };
-        let work = Work { core: Arc::clone(run.core) };
-        // SAFETY: `begin` has set RUNNING, and `run` clears it when it is dropped.
-        inside_work::<P, _>(Arc::as_ptr(run.core).cast(), run.core.name, || unsafe {
-            run.core.call(&work)
+        let work = Work { core: Arc::clone(&self.core) };
+        let called = user::call(|| {
+            // SAFETY: `begin` has set RUNNING, and `end` clears it below.
+            inside_work::<P, _>(Arc::as_ptr(&work.core).cast(), core.name, || unsafe {
+                core.call(&work)
+            });
         });
+        drop(work);
+        self.end();
+        let Err(thrown) = called else { return };
+        // If this is the last handle, what the function holds goes as well, and may panic, too.
+        if let Err(again) = user::discard(self) {
+            report_here::<P>(again);
+        }
+        thrown.resume();
     }
-}
 
-/// While it lives, this worker is inside the item's function.
-struct Run<'token, P: Platform> {
-    core: &'token Arc<Core<P>>,
-}
-
-impl<P: Platform> Drop for Run<'_, P> {
-    /// Also where the function panicked.
-    fn drop(&mut self) {
+    /// The run is over.
+    fn end(&self) {
         let ended = self.core.state.end();
         if ended.parked {
             let parked = self.core.slot.lock().parked.take();
-            let Parked { lane, door, number } = parked.expect("a place is kept before it is told");
-            let token = Token { core: Arc::clone(self.core), number };
-            // SAFETY: the lane counted this queueing in, and lives until it is over.
-            token.send(unsafe { Entry::resume(lane, door) });
+            parked.expect("a place is kept before it is told").send(&self.core);
         }
         if ended.awaited {
             self.core.over.notify();

@@ -5,6 +5,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
 use super::error::{InsightError, Kind};
 
 /// The user that this process acts for.
@@ -15,10 +18,18 @@ pub(super) fn own_user() -> u32 {
 /// Where sockets may be, the best place first: the user's own runtime folder (the XDG base directory
 /// specification), else one in /tmp.
 pub(super) fn folders() -> Vec<PathBuf> {
-    let user = own_user();
+    // With more rights than its caller has, the process would make a folder where the caller says.
+    let given = if coreshard_platform::is_privileged() {
+        None
+    } else {
+        std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)
+    };
+    folders_of(own_user(), given)
+}
+
+fn folders_of(user: u32, given: Option<PathBuf>) -> Vec<PathBuf> {
     // The specification has paths that are not absolute ignored.
-    let given =
-        std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let given = given.filter(|dir| dir.is_absolute());
     let runtime = given.into_iter().chain([PathBuf::from(format!("/run/user/{user}"))]);
     let mut folders: Vec<PathBuf> =
         runtime.filter(|dir| dir.is_dir()).map(|dir| dir.join("coreshard")).collect();
@@ -52,15 +63,31 @@ pub(super) fn private_folder(folder: &Path) -> Result<(), InsightError> {
 
 /// Removes the sockets of processes that are no more. What cannot be removed stays: it is only in
 /// nobody's way.
+///
+/// That there is no process of a socket's number proves nothing: its process may be in another container,
+/// with numbers of its own. That nobody listens at it does: a socket has its name only while somebody
+/// listens (see [`super::server`]).
 pub(super) fn sweep(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.strip_suffix(".sock")?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !is_alive(pid)) {
+        if pid.is_some_and(|pid| !is_alive(pid)) && is_abandoned(&entry.path()) {
             let _ = fs::remove_file(entry.path());
         }
     }
+}
+
+/// True if it is a socket at which nobody listens. Does not wait, however many wait there already.
+pub(super) fn is_abandoned(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let refused = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        net::connect(&socket, &SocketAddrUnix::new(path)?)
+    };
+    is_socket && refused() == Err(Errno::CONNREFUSED)
 }
 
 /// True if there is a process with this id.
@@ -73,4 +100,41 @@ pub(super) fn process(pid: u32) -> io::Result<(String, u32)> {
     let folder = Path::new("/proc").join(pid.to_string());
     let name = fs::read_to_string(folder.join("comm"))?.trim_end().to_owned();
     Ok((name, fs::metadata(folder)?.uid()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    /// A process of another container has a number that means nothing here.
+    #[test]
+    fn only_a_socket_at_which_nobody_listens_is_swept() {
+        let folder = std::env::temp_dir().join(format!("coreshard-sweep-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let [live, full, dead, file, other] =
+            ["4294967201", "4294967202", "4294967203", "4294967204", "none"]
+                .map(|name| folder.join(format!("{name}.sock")));
+        let _listening = UnixListener::bind(&live).unwrap();
+        // A connection more than its listener's line has room for would wait.
+        let _busy = UnixListener::bind(&full).unwrap();
+        rustix::net::listen(&_busy, 0).unwrap();
+        let _waiting = UnixStream::connect(&full).unwrap();
+        drop(UnixListener::bind(&dead).unwrap());
+        drop(UnixListener::bind(&other).unwrap());
+        fs::write(&file, "precious").unwrap();
+        sweep(&folder);
+        let left = [&live, &full, &dead, &file, &other].map(|path| path.exists());
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(left, [true, true, false, true, true]);
+    }
+
+    #[test]
+    fn a_runtime_folder_that_is_not_absolute_or_not_there_is_passed_over() {
+        let folders = |given: &str| folders_of(4_294_967_000, Some(given.into()));
+        let last = PathBuf::from("/tmp/coreshard-4294967000");
+        assert_eq!(folders("relative"), [last.clone()]);
+        assert_eq!(folders("/tmp"), [PathBuf::from("/tmp/coreshard"), last]);
+    }
 }

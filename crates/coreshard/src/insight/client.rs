@@ -1,9 +1,9 @@
 //! The side that asks.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
 
@@ -14,6 +14,29 @@ use super::snapshot::Snapshot;
 
 /// How long a client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Reads for so long in all, however the bytes are dealt out.
+struct Until<'a> {
+    stream: &'a UnixStream,
+    until: Instant,
+}
+
+impl<'a> Until<'a> {
+    fn new(stream: &'a UnixStream, patience: Duration) -> Self {
+        Self { stream, until: Instant::now() + patience }
+    }
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(buffer)
+    }
+}
 
 /// Asks a process about its queues and pools.
 #[derive(Clone, Debug)]
@@ -81,7 +104,7 @@ impl InsightClient {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             asked => asked.map_err(no_answer)?,
         }
-        let answer = protocol::read(&mut stream, LONGEST_ANSWER);
+        let answer = protocol::read(&mut Until::new(&stream, PATIENCE), LONGEST_ANSWER);
         Err(InsightError::new(match answer {
             Ok(Answer::Snapshot(snapshot)) => return Ok(snapshot),
             Ok(Answer::Refused(reason)) => Kind::Refused { path: path(), reason },

@@ -1,13 +1,13 @@
 //! What a running process tells of its queues and pools, to its own user.
 //!
 //! A process that calls [`serve_insight`] has a socket in a folder that only its user can enter. A
-//! client connects, asks one thing, has one answer, and is hung up on: so the one thread that serves has no
-//! state but the listening socket, sleeps in `accept` while nobody asks, and cannot be held up by a
-//! client for longer than its time-out.
+//! client connects, asks one thing, has one answer, and is hung up on, a second after it came at the latest.
+//! The one thread that serves (`desk`) waits for nobody in particular: it sleeps in `poll` while nobody
+//! asks, serves sixteen clients side by side, and ends at once when it is told to.
 //!
 //! | who | checks |
 //! |---|---|
-//! | server | the folder is its user's own, with mode 0700, and no link; the socket gets mode 0600; the client's user, by the kernel's word (`SO_PEERCRED`), is its own |
+//! | server | the environment names the folder only where the process has no more rights than its caller (`AT_SECURE`); the folder is its user's own, with mode 0700, and no link; the socket gets mode 0600; the client's user, by the kernel's word (`SO_PEERCRED`), is its own |
 //! | client | the server's user is its own, and its process the one that was asked for |
 //!
 //! On the wire, both ways: the four bytes `COSH`, the protocol's version and the length of what
@@ -17,6 +17,7 @@
 
 mod address;
 mod client;
+mod desk;
 mod error;
 mod protocol;
 mod server;

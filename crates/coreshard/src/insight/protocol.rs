@@ -17,6 +17,8 @@ const HEADER_BYTES: usize = 12;
 /// queue or a pool takes about half a KiB, so this is some hundred thousand of them.
 pub(super) const LONGEST_REQUEST: u32 = 4 << 10;
 pub(super) const LONGEST_ANSWER: u32 = 64 << 20;
+/// A request with its header.
+pub(super) const LONGEST_FRAME: usize = LONGEST_REQUEST as usize + HEADER_BYTES;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -1,28 +1,18 @@
 //! The side that answers.
 
 use std::fs::{self, Permissions};
-use std::io::{self, ErrorKind, Read};
-use std::net::Shutdown;
-use std::os::unix::fs::PermissionsExt;
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
-
-use rustix::net::sockopt::socket_peercred;
 
 use super::address;
+use super::desk::Desk;
 use super::error::{InsightError, Kind};
-use super::protocol::{self, Answer, FrameError, LONGEST_REQUEST, PROTOCOL_VERSION, Request};
-use super::snapshot::Snapshot;
 use crate::Runtime;
-
-/// How long a client may keep the server waiting.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How long the server waits when no connection can be accepted (too many open files).
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// Serves the process's runtime to `coreshard top`, until what is returned is dropped.
 ///
@@ -49,6 +39,8 @@ pub fn serve_insight() -> Result<InsightServer, InsightError> {
 #[must_use = "it serves until it is dropped"]
 pub struct InsightServer {
     path: PathBuf,
+    /// Device and number of the socket: another may have come in its place.
+    file: Option<(u64, u64)>,
     /// A child of a fork has the value, but not the thread.
     pid: u32,
     listener: Arc<UnixListener>,
@@ -77,30 +69,25 @@ impl InsightServer {
     pub fn bind_at(runtime: &Runtime, path: impl Into<PathBuf>) -> Result<Self, InsightError> {
         let path = path.into();
         let bind = |error| InsightError::new(Kind::Bind { path: path.clone(), error });
-        match UnixStream::connect(&path) {
-            Ok(_) => return Err(InsightError::new(Kind::Served { path })),
-            // Left behind by a process that was killed.
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused && is_socket(&path) => {
-                fs::remove_file(&path).map_err(bind)?;
-            }
-            Err(_) => {}
+        // Left behind by a process that was killed.
+        if address::is_abandoned(&path) {
+            fs::remove_file(&path).map_err(bind)?;
+        } else if UnixStream::connect(&path).is_ok() {
+            return Err(InsightError::new(Kind::Served { path }));
         }
-        let listener = UnixListener::bind(&path).map_err(bind)?;
-        if let Err(error) = fs::set_permissions(&path, Permissions::from_mode(0o600)) {
-            let _ = fs::remove_file(&path);
-            return Err(bind(error));
-        }
+        let listener = listen(&path).map_err(bind)?;
+        let file = identity(&path);
         let (listener, is_over) = (Arc::new(listener), Arc::new(AtomicBool::new(false)));
         let thread = {
             let (listener, is_over) = (Arc::clone(&listener), Arc::clone(&is_over));
             let runtime = runtime.clone();
-            let serve = move || serve(&runtime, &listener, &is_over);
+            let serve = move || Desk::new(&runtime, &listener, &is_over).serve();
             thread::Builder::new().name("cs-insight".to_owned()).spawn(serve)
         };
         match thread {
             Ok(thread) => {
                 let pid = std::process::id();
-                Ok(Self { path, pid, listener, is_over, thread: Some(thread) })
+                Ok(Self { path, file, pid, listener, is_over, thread: Some(thread) })
             }
             Err(error) => {
                 let _ = fs::remove_file(&path);
@@ -122,8 +109,10 @@ impl Drop for InsightServer {
             return;
         }
         self.is_over.store(true, SeqCst);
-        let _ = fs::remove_file(&self.path);
-        // On Linux this wakes a thread inside `accept`.
+        if self.file == identity(&self.path) {
+            let _ = fs::remove_file(&self.path);
+        }
+        // On Linux this wakes a thread that waits for clients.
         let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -131,53 +120,37 @@ impl Drop for InsightServer {
     }
 }
 
-fn is_socket(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-fn serve(runtime: &Runtime, listener: &UnixListener, is_over: &AtomicBool) {
-    loop {
-        let accepted = listener.accept();
-        if is_over.load(SeqCst) {
-            return;
-        }
-        match accepted {
-            // A client that goes away, or never asks, is no trouble of this process's.
-            Ok((stream, _)) => drop(answer(runtime, stream)),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => thread::sleep(PAUSE),
-        }
-    }
-}
-
-fn answer(runtime: &Runtime, mut stream: UnixStream) -> io::Result<()> {
-    if socket_peercred(&stream)?.uid.as_raw() != address::own_user() {
-        return Ok(());
-    }
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let answer = match protocol::read(&mut stream, LONGEST_REQUEST) {
-        Ok(Request::Snapshot) => Answer::Snapshot(Snapshot::of(runtime)),
-        Err(FrameError::Io(error)) => return Err(error),
-        // Told in a frame of this version, from whose header the client sees what is wrong.
-        Err(FrameError::Foreign) => Answer::Refused("this is not the protocol's frame".to_owned()),
-        Err(FrameError::Version(theirs)) => Answer::Refused(format!(
-            "it speaks version {PROTOCOL_VERSION} of the protocol, and was asked in version {theirs}"
-        )),
-        Err(FrameError::TooLong(bytes)) => Answer::Refused(format!(
-            "a request of {bytes} bytes, and at most {LONGEST_REQUEST} are read"
-        )),
-        Err(FrameError::Json(error)) => {
-            Answer::Refused(format!("the request cannot be read: {error}"))
-        }
+/// A listening socket at `path`, for its user alone, where nothing may be yet.
+///
+/// It is made under another name and gets its own when it listens: whoever finds a socket at which nobody
+/// listens knows that it was left behind.
+fn listen(path: &Path) -> std::io::Result<UnixListener> {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let owned = |listener: UnixListener, path: &Path| {
+        fs::set_permissions(path, Permissions::from_mode(0o600))?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
     };
-    protocol::write(&mut stream, &answer)?;
-    if matches!(answer, Answer::Refused(_)) {
-        // What is left unread when a socket is closed resets the connection, and the client may
-        // lose the answer by that.
-        stream.shutdown(Shutdown::Write)?;
-        io::copy(&mut (&mut stream).take(u64::from(LONGEST_REQUEST)), &mut io::sink())?;
-    }
-    Ok(())
+    let name = format!(".{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
+    let aside = path.with_file_name(name);
+    let _ = fs::remove_file(&aside);
+    let listener = match UnixListener::bind(&aside) {
+        Ok(listener) => listener,
+        // The name may be longer than the kernel takes where `path` itself is not.
+        Err(error) if error.kind() == ErrorKind::InvalidInput => {
+            let listener = UnixListener::bind(path)?;
+            return owned(listener, path).inspect_err(|_| drop(fs::remove_file(path)));
+        }
+        Err(error) => return Err(error),
+    };
+    let named = owned(listener, &aside).and_then(|listener| {
+        fs::hard_link(&aside, path)?;
+        Ok(listener)
+    });
+    let _ = fs::remove_file(&aside);
+    named
 }

@@ -1,0 +1,122 @@
+//! A request's buffers, and who has them.
+//!
+//! They are the queue's until [`Loan::lend`], and the device's from there on, until
+//! [`Loan::take_back`]. In between nothing here reads, hands out or frees them: a loan that is dropped
+//! while the device has its buffers leaks them, however it came to be dropped.
+#![allow(unsafe_code)]
+
+use std::mem::ManuallyDrop;
+
+use crate::backend::Data;
+use crate::buffer::BufferPool;
+use crate::request::Payload;
+
+pub(super) struct Loan {
+    payload: ManuallyDrop<Payload>,
+    /// Start and length of each piece of a payload of several: the device reads them.
+    pieces: ManuallyDrop<Vec<libc::iovec>>,
+    lent: bool,
+}
+
+impl Loan {
+    #[inline]
+    pub(super) fn new(payload: Payload) -> Self {
+        let pieces = ManuallyDrop::new(Vec::new());
+        Self { payload: ManuallyDrop::new(payload), pieces, lent: false }
+    }
+
+    /// Whether the device has them.
+    #[inline]
+    pub(super) fn is_lent(&self) -> bool {
+        self.lent
+    }
+
+    /// What is left of them from byte `from` on, of `bytes` in all, for the device.
+    #[inline]
+    pub(super) fn lend(&mut self, from: usize, bytes: usize, pool: Option<&BufferPool>) -> Data {
+        assert!(!self.lent, "a device has these buffers already");
+        self.lent = true;
+        match &*self.payload {
+            Payload::None => Data::None,
+            Payload::One(buffer) => Data::One {
+                start: buffer.start().wrapping_add(from),
+                bytes: bytes - from,
+                registered: buffer.index_in(pool),
+            },
+            Payload::Many(buffers) => {
+                let mut skip = from;
+                self.pieces.clear();
+                for buffer in buffers {
+                    let skipped = skip.min(buffer.len());
+                    skip -= skipped;
+                    if skipped < buffer.len() {
+                        self.pieces.push(libc::iovec {
+                            iov_base: buffer.start().wrapping_add(skipped).cast(),
+                            iov_len: buffer.len() - skipped,
+                        });
+                    }
+                }
+                Data::Many { pieces: self.pieces.as_ptr(), count: self.pieces.len() as u32 }
+            }
+        }
+    }
+
+    /// The device is done with them: it has said so, or never took them.
+    #[inline]
+    pub(super) fn take_back(&mut self) {
+        self.lent = false;
+    }
+
+    /// The buffers, for their user.
+    ///
+    /// # Panics
+    /// Where the device has them: that is a bug of ours.
+    #[inline]
+    pub(super) fn into_payload(self) -> Payload {
+        assert!(!self.lent, "the device has these buffers");
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: each is taken once, since `this` is neither used again nor dropped.
+        unsafe {
+            ManuallyDrop::drop(&mut this.pieces);
+            ManuallyDrop::take(&mut this.payload)
+        }
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if !self.lent {
+            // SAFETY: each is dropped once, here; nobody else has them.
+            unsafe {
+                ManuallyDrop::drop(&mut self.pieces);
+                ManuallyDrop::drop(&mut self.payload);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lent_is_never_freed() {
+        let pool = BufferPool::new(3, 512).unwrap();
+        let loan = || Loan::new(Payload::One(pool.take().unwrap()));
+        drop(loan());
+        let mut back = loan();
+        back.lend(0, 512, None);
+        back.take_back();
+        assert_eq!(back.into_payload().bytes(), 512);
+        assert_eq!(pool.taken(), 0);
+        let mut lent = loan();
+        lent.lend(0, 512, None);
+        drop(lent);
+        assert_eq!(pool.taken(), 1, "it is leaked");
+        let mut lent = loan();
+        lent.lend(0, 512, None);
+        let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lent.into_payload()));
+        assert!(taken.is_err());
+        assert_eq!(pool.taken(), 2);
+    }
+}

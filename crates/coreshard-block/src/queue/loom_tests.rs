@@ -1,0 +1,78 @@
+//! Models of what a future shares with the queue.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
+
+use coreshard_platform::{Loom, Parker};
+
+use super::future::{FutureCell, Inbox, IoFuture, Message};
+use super::options::RequestId;
+use super::slot::Key;
+use crate::request::{Completed, Op, Payload};
+
+fn inbox() -> Arc<Inbox<Loom>> {
+    Inbox::new(Arc::new(|| {}))
+}
+
+fn completed() -> Completed {
+    Completed { result: Ok(0), payload: Payload::None, op: Op::Read, offset: 0, cookie: 0 }
+}
+
+/// A future from another thread is dropped while the queue takes its request. Where the queue does not
+/// take it, the next request has the name that it would have had; nobody may cancel that one. Fails where
+/// the name is kept beside the state and read after the future was abandoned (another request is
+/// cancelled), and where `accepted` does not leave it (nothing is cancelled).
+#[test]
+fn loom_a_dropped_future_cancels_its_own_request_alone() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let (cell, inbox) = (FutureCell::new(), inbox());
+        let future = IoFuture::new(Arc::clone(&cell), Arc::clone(&inbox));
+        let dropper = loom::thread::spawn(move || drop(future));
+        let name = RequestId { queue: 1, key: Key { serial: 7, index: 0 } };
+        let accepted = cell.accepted(name);
+        dropper.join().unwrap();
+        let mut letters = VecDeque::new();
+        inbox.close(&mut letters);
+        let cancelled: Vec<RequestId> = letters
+            .into_iter()
+            .filter_map(|letter| match letter {
+                Message::Cancel(id) => Some(id),
+                Message::Submit(..) => None,
+            })
+            .collect();
+        assert_eq!(cancelled, if accepted { vec![name] } else { Vec::new() });
+    });
+}
+
+struct Sleeper(Parker<Loom>);
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// A future is polled while its request is completed: it is ready, or its waker is woken. Fails (the
+/// poller sleeps for ever) where `poll` does not look again when it leaves its waker.
+#[test]
+fn loom_no_completion_is_missed() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let cell = FutureCell::new();
+        let mut future = pin!(IoFuture::new(Arc::clone(&cell), inbox()));
+        let queue = loom::thread::spawn(move || cell.complete(completed()).unwrap());
+        let sleeper = Arc::new(Sleeper(Parker::new()));
+        let waker = Arc::clone(&sleeper).into();
+        let mut context = Context::from_waker(&waker);
+        while let Poll::Pending = future.as_mut().poll(&mut context) {
+            sleeper.0.park();
+        }
+        queue.join().unwrap();
+    });
+}

@@ -1,0 +1,203 @@
+//! This machine, on which starts of threads fail as a test says. With the feature `faulty`, for tests.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use coreshard_topology::{CpuId, CpuSet, NodeId};
+
+use crate::{
+    AffinityError, ForkHook, Host, LocalKey, NodeMemory, NodeMemoryError, Platform, SpawnError,
+    ThreadId, ThreadSpec, Time, WaitOutcome,
+};
+
+/// [`Host`], where a test decides of each thread whether it is started; see [`Faulty::decide`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Faulty;
+
+type Decide = dyn Fn(&Start<'_>) -> io::Result<()> + Send + Sync;
+
+/// What decides, and how many starts it was asked for.
+struct Script {
+    decide: Box<Decide>,
+    starts: AtomicU64,
+}
+
+/// Who decides now; nobody: all threads start.
+static SCRIPT: Mutex<Option<Arc<Script>>> = Mutex::new(None);
+/// One test of a process at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A thread that is about to be started.
+#[derive(Debug)]
+pub struct Start<'spec> {
+    /// How many starts there were since the faults began, with this one.
+    pub number: u64,
+    /// What is to be started.
+    pub spec: &'spec ThreadSpec,
+}
+
+/// While it lives, its test decides of starts; other tests of the process that want to wait.
+#[must_use = "starts fail while this lives"]
+pub struct Faults {
+    script: Arc<Script>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl std::fmt::Debug for Faults {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Faults").field("starts", &self.starts()).finish_non_exhaustive()
+    }
+}
+
+impl Faulty {
+    /// Has `decide` called before each start of a thread on this platform, on the thread that wants it: an
+    /// error is what the start fails with. It may wait, as the kernel may before it refuses.
+    pub fn decide(decide: impl Fn(&Start<'_>) -> io::Result<()> + Send + Sync + 'static) -> Faults {
+        // A test that failed with faults going on is no reason for the next not to run.
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let script = Arc::new(Script { decide: Box::new(decide), starts: AtomicU64::new(0) });
+        *SCRIPT.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&script));
+        Faults { script, _turn: turn }
+    }
+
+    /// Lets these starts fail, counted from 1 from here on, as where too many threads are there already.
+    pub fn fail_starts(which: impl Fn(u64) -> bool + Send + Sync + 'static) -> Faults {
+        Self::decide(move |start| if which(start.number) { Err(Self::refusal()) } else { Ok(()) })
+    }
+
+    /// What the kernel says where there are too many threads.
+    #[must_use]
+    pub fn refusal() -> io::Error {
+        io::ErrorKind::WouldBlock.into()
+    }
+}
+
+impl Faults {
+    /// Starts that there were since the faults began, those that failed among them.
+    #[must_use]
+    pub fn starts(&self) -> u64 {
+        self.script.starts.load(SeqCst)
+    }
+}
+
+impl Drop for Faults {
+    fn drop(&mut self) {
+        *SCRIPT.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl Platform for Faulty {
+    type AtomicU32 = <Host as Platform>::AtomicU32;
+    type AtomicU64 = <Host as Platform>::AtomicU64;
+    type AtomicPtr<T> = <Host as Platform>::AtomicPtr<T>;
+    type Cell<T> = <Host as Platform>::Cell<T>;
+    type Thread = <Host as Platform>::Thread;
+
+    fn current_cpu() -> CpuId {
+        Host::current_cpu()
+    }
+
+    fn spawn(spec: ThreadSpec, body: Box<dyn FnOnce() + Send>) -> Result<Self::Thread, SpawnError> {
+        // Not under the lock: whoever decides may wait.
+        let script = SCRIPT.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(script) = script {
+            let number = script.starts.fetch_add(1, SeqCst) + 1;
+            if let Err(reason) = (script.decide)(&Start { number, spec: &spec }) {
+                return Err(SpawnError::refused(spec.name, reason));
+            }
+        }
+        Host::spawn(spec, body)
+    }
+
+    fn wait(word: &Self::AtomicU32, expected: u32, timeout: Option<Duration>) -> WaitOutcome {
+        Host::wait(word, expected, timeout)
+    }
+
+    fn wake_one(word: *const Self::AtomicU32) {
+        Host::wake_one(word);
+    }
+
+    fn wake_all(word: *const Self::AtomicU32) {
+        Host::wake_all(word);
+    }
+
+    fn now() -> Time {
+        Host::now()
+    }
+
+    fn sleep(duration: Duration) {
+        Host::sleep(duration);
+    }
+
+    fn spin_hint() {
+        Host::spin_hint();
+    }
+
+    fn yield_now() {
+        Host::yield_now();
+    }
+
+    fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
+        Host::set_affinity(cpus)
+    }
+
+    fn set_affinity_of(thread: ThreadId, cpus: impl Iterator<Item = CpuId>) -> bool {
+        Host::set_affinity_of(thread, cpus)
+    }
+
+    fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {
+        Host::allocate(bytes, node)
+    }
+
+    fn local(key: LocalKey) -> *mut () {
+        Host::local(key)
+    }
+
+    fn set_local(key: LocalKey, value: *mut ()) {
+        Host::set_local(key, value);
+    }
+
+    fn prefetch_write<T>(place: *const T) {
+        Host::prefetch_write(place);
+    }
+
+    fn this_thread() -> ThreadId {
+        Host::this_thread()
+    }
+
+    fn cpu_time_of(thread: ThreadId) -> Option<Duration> {
+        Host::cpu_time_of(thread)
+    }
+
+    fn is_waiting(thread: ThreadId) -> bool {
+        Host::is_waiting(thread)
+    }
+
+    fn on_fork(hook: Weak<dyn ForkHook>) {
+        Host::on_fork(hook);
+    }
+
+    fn forks() -> u32 {
+        Host::forks()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ThreadHandle;
+
+    #[test]
+    fn the_starts_that_a_test_names_fail_and_all_others_do_not() {
+        let start = || {
+            Faulty::spawn(ThreadSpec { name: "x".into(), ..Default::default() }, Box::new(|| ()))
+        };
+        let faults = Faulty::fail_starts(|number| number == 2);
+        let started: Vec<bool> = (0..3).map(|_| start().map(ThreadHandle::join).is_ok()).collect();
+        assert_eq!((started, faults.starts()), (vec![true, false, true], 3));
+        drop(faults);
+        start().unwrap().join();
+    }
+}

@@ -1,0 +1,127 @@
+//! The rules of a pool's books, in one place; `README.md` beside this file says why each holds.
+//!
+//! They hold whenever the lock is free: so they are looked at each time that it is about to be, where the
+//! platform asks for that ([`Platform::checks_rules`]: debug builds, models, simulations), and by the
+//! monitor, each time that it looks, everywhere.
+//!
+//! Nothing here allocates, touches an atomic or tells the platform of an access, unless a rule is broken: a run that is checked is
+//! the same run.
+
+use coreshard_platform::Platform;
+
+use super::MOST_WORKERS;
+use super::reserve::RESERVE;
+use super::state::{Aside, Entry, Handle, State};
+
+/// Workers, by index.
+struct Marks([u64; MOST_WORKERS.div_ceil(64)]);
+
+impl Marks {
+    const fn none() -> Self {
+        Self([0; MOST_WORKERS.div_ceil(64)])
+    }
+
+    /// Adds a worker. False if it was there.
+    fn add(&mut self, worker: usize) -> bool {
+        let (word, bit) = (&mut self.0[worker / 64], 1 << (worker % 64));
+        let was_there = *word & bit != 0;
+        *word |= bit;
+        !was_there
+    }
+}
+
+impl<P: Platform> State<P> {
+    /// The rule that does not hold, in words.
+    pub(super) fn broken_rule(&self) -> Option<&'static str> {
+        self.broken_count().or_else(|| {
+            self.is_stranded()
+                .then_some("where workers sleep and none runs, one is told of what comes")
+        })
+    }
+
+    /// True if work may wait for ever: nobody runs or is on its way, and of those who sleep nobody is told
+    /// of an item.
+    ///
+    /// Where nobody sleeps either, all workers are put aside. That is not looked at here: the monitor stays
+    /// awake then, and starts one more as soon as there is work.
+    pub(super) fn is_stranded(&self) -> bool {
+        let nobody_runs = !self.stopping && self.active() == 0 && self.idle_count() > 0;
+        nobody_runs
+            && self.sentinel.is_none()
+            && self.kicked.is_none()
+            && match &self.entry {
+                Entry::LockFree(_) => true,
+                // Whoever brings the next item chooses somebody, under the lock.
+                Entry::Locked(list) => !list.is_empty(),
+            }
+    }
+
+    fn broken_count(&self) -> Option<&'static str> {
+        let cold = self.cold_unseen();
+        let workers = cold.threads.len();
+        // What is not there, and what counts as no worker.
+        let mut absent = Marks::none();
+        let mut absentees = 0;
+        for worker in 0..workers {
+            if matches!(cold.threads[worker], Handle::Late) || self.stands_by(worker) {
+                absent.add(worker);
+                absentees += 1;
+            }
+        }
+        if !cold.free.iter().all(|worker| *worker < workers && absent.add(*worker)) {
+            return Some("an index is free once, and nobody has it");
+        }
+        if self.alive + absentees + cold.free.len() != workers {
+            return Some(
+                "`alive` is the workers that have an index, without a reserve that is not called",
+            );
+        }
+        let mut resting = absent;
+        let sleepers = self.idle.iter().chain(&self.sentinel);
+        if !sleepers.clone().all(|worker| *worker < workers && resting.add(*worker)) {
+            return Some("who sleeps is a worker, and listed once");
+        }
+        let mut aside = 0;
+        for (worker, _) in self.aside.iter().enumerate().filter(|(_, why)| **why != Aside::No) {
+            aside += 1;
+            if !resting.add(worker) {
+                return Some("who is put aside is a worker, and does not sleep");
+            }
+        }
+        if aside != self.blocked {
+            return Some("`blocked` is the workers that are put aside");
+        }
+        if self.blocked + self.idle_count() > self.alive {
+            return Some("there are as many workers as sleep and are put aside, or more");
+        }
+        if self.kicked.is_some_and(|kicked| !self.idle.contains(&kicked)) {
+            return Some("who was kicked is listed until it runs");
+        }
+        if cold.counted + usize::from(self.is_called(RESERVE)) != self.alive {
+            return Some("the runtime counts the pool's workers, without its reserve");
+        }
+        if self.spare_missed && self.starting == 0 {
+            return Some("who missed a worker while one was started was seen to");
+        }
+        if self.stopping && self.idle_count() > 0 {
+            return Some("nobody sleeps in a pool that stops");
+        }
+        if !self.stopping && workers > 0 && self.alive == 0 {
+            return Some("a pool that was started and not stopped has a worker");
+        }
+        None
+    }
+
+    /// The books, for whoever looks into why a rule is broken.
+    pub(super) fn books(&self) -> String {
+        let Self { idle, sentinel, kicked, alive, blocked, aside, stopping, starting, .. } = self;
+        let Self { spare_missed, reserve, .. } = self;
+        let cold = self.cold_unseen();
+        format!(
+            "idle {idle:?}, sentinel {sentinel:?}, kicked {kicked:?}, alive {alive}, blocked {blocked}, \
+             aside {aside:?}, stopping {stopping}, starting {starting}, missed {spare_missed}, reserve \
+             {reserve:?}, free {:?}, counted {}, threads {:?}",
+            cold.free, cold.counted, cold.threads
+        )
+    }
+}

@@ -1,0 +1,82 @@
+//! Who is told of a panic: the owner of the handle, or, where no handle tells of it, the queue's panic
+//! handler; each panic once. What a worker catches, it brings to [`Core::on_panic`] itself; what a handle
+//! is to tell waits in an [`Unclaimed`].
+
+use std::any::Any;
+use std::cell::Cell;
+use std::sync::{Arc, Weak};
+
+use coreshard_platform::Platform;
+use coreshard_platform::user::{Thrown, User};
+
+use super::builder::PanicPolicy;
+use super::lane::Core;
+use super::shared::Closed;
+use crate::handle::message_of;
+use crate::pool::runs_item_of;
+
+pub(crate) type PanicHandler = Arc<User<dyn Fn(Box<dyn Any + Send>) + Send + Sync>>;
+
+impl<P: Platform> Core<P> {
+    /// A panic that no handle will tell of. The caller holds no lock.
+    #[cold]
+    pub(crate) fn on_panic(&self, thrown: Thrown) {
+        if self.panic_policy == PanicPolicy::CloseQueue
+            && let Some(shared) = self.shared.get().and_then(Weak::upgrade)
+        {
+            shared.close(Closed::Panicked);
+        }
+        let Some(handler) = &self.panic_handler else {
+            let panic = message_of(thrown.payload());
+            tracing::error!(queue = %self.name, panic, "a work item panicked");
+            return;
+        };
+        // A handler that panics must not end the worker; its panic was printed.
+        drop(handler.call(|handler| handler(thrown.into_payload())));
+    }
+}
+
+/// What an item threw, for the owner of its handle; if nobody claims it, the queue's panic handler is
+/// told.
+pub(crate) struct Unclaimed<P: Platform> {
+    thrown: Option<Thrown>,
+    core: Option<Arc<Core<P>>>,
+}
+
+impl<P: Platform> Unclaimed<P> {
+    /// Thrown by the item that this worker runs.
+    #[cold]
+    pub(crate) fn here(thrown: Thrown) -> Self {
+        let core = Cell::new(None);
+        let _ = runs_item_of::<P>(|lane| {
+            core.set(Some(Arc::clone(&lane.core)));
+            true
+        });
+        Self { thrown: Some(thrown), core: core.into_inner() }
+    }
+
+    /// Thrown by something of this queue.
+    #[cold]
+    pub(crate) fn of(core: &Arc<Core<P>>, thrown: Thrown) -> Self {
+        Self { thrown: Some(thrown), core: Some(Arc::clone(core)) }
+    }
+
+    /// Takes it over: the caller tells of it.
+    pub(crate) fn claim(mut self) -> Thrown {
+        self.thrown.take().expect("it is claimed once")
+    }
+}
+
+impl<P: Platform> Drop for Unclaimed<P> {
+    fn drop(&mut self) {
+        if let (Some(thrown), Some(core)) = (self.thrown.take(), &self.core) {
+            core.on_panic(thrown);
+        }
+    }
+}
+
+/// Tells the panic handler of the queue whose item this worker is inside of.
+#[cold]
+pub(crate) fn report_here<P: Platform>(thrown: Thrown) {
+    drop(Unclaimed::<P>::here(thrown));
+}

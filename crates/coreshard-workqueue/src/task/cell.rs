@@ -1,0 +1,404 @@
+//! A task: a future, its state and its place among its queue's items, in one allocation.
+//!
+//! Rules:
+//!
+//! 1. The state word decides everything.
+//! 2. The future is touched by the worker that has set `RUNNING` alone, and is dropped by it.
+//! 3. The outcome is written before `DONE`, by that worker; after it, it is the handle's.
+//! 4. The schedule function is there until the task is done and no sender is inside it: it holds the queue.
+//! 5. The future, its outcome, and the waker of whoever awaits it are a user's: called and dropped in front
+//!    of the net, with nothing owed. What they throw goes to the handle, or to the queue's panic handler.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+
+use coreshard_platform::user::{self, Thrown};
+use coreshard_platform::{DataCell, Lock, Platform};
+
+use super::state::{AWAITED, DONE, Next, StateWord, has_senders};
+use crate::insight::TaskSpan;
+use crate::queue::Unclaimed;
+
+/// How a task comes to a worker, and whom it tells of panics.
+pub(super) trait Schedule<P: Platform>: Send + Sync {
+    /// Sends it, to be run once; it comes back where nobody would run it.
+    fn send(&self, runnable: Runnable<P>) -> Option<Runnable<P>>;
+    /// It was woken, and is to be sent.
+    fn woken(&self) {}
+    /// Keeps what was thrown for whoever is to be told.
+    fn unclaimed(&self, thrown: Thrown) -> Unclaimed<P>;
+}
+
+/// What became of a future; `None` where it was dropped before its end, or the outcome was taken.
+pub(super) type Outcome<P, T> = Option<Result<T, Unclaimed<P>>>;
+
+/// The part that does not depend on the future; wakers lead here.
+pub(super) struct Head<P: Platform> {
+    pub(super) state: StateWord<P>,
+    table: &'static Table<P>,
+    /// What the handle's owner is woken by.
+    awaiter: Lock<P, Option<Waker>>,
+}
+
+/// What depends on the future.
+struct Table<P: Platform> {
+    run: unsafe fn(NonNull<Head<P>>),
+    /// Sends it; gives it back where nobody would run it.
+    send: unsafe fn(NonNull<Head<P>>) -> Option<Runnable<P>>,
+    release: unsafe fn(NonNull<Head<P>>),
+    free: unsafe fn(NonNull<Head<P>>),
+}
+
+/// The head comes first, so that its address is the task's.
+#[repr(C)]
+pub(super) struct Task<P: Platform, F: Future, S> {
+    pub(super) head: Head<P>,
+    schedule: UnsafeCell<ManuallyDrop<S>>,
+    body: P::Cell<Body<P, F>>,
+}
+
+enum Body<P: Platform, F: Future> {
+    Future(F, TaskSpan),
+    Outcome(Outcome<P, F::Output>),
+}
+
+/// The right to poll a task once, or to close it: a reference, with `SCHEDULED` set. It has no
+/// destructor: whoever loses it leaks the task.
+#[must_use]
+pub(crate) struct Runnable<P: Platform>(NonNull<Head<P>>);
+
+// SAFETY: a task is made of a future that is `Send` and of what is made to be shared.
+unsafe impl<P: Platform> Send for Runnable<P> {}
+
+impl<P: Platform> Runnable<P> {
+    /// Polls it, on a worker; or closes it, anywhere.
+    pub(super) fn run(self) {
+        // SAFETY: this is a reference, and its one use.
+        unsafe { (self.0.as_ref().table.run)(self.0) };
+    }
+}
+
+/// What is left of a task for a thread that may run users' code.
+pub(crate) enum Leftover<P: Platform> {
+    /// It cannot be sent to its queue: its future is to be dropped.
+    Unsent(Runnable<P>),
+    /// It is done, and its last sender is to let go of the queue, which may be the last to do so.
+    Sender(Sender<P>),
+}
+
+/// A thread that counts as one of a task's senders.
+pub(crate) struct Sender<P: Platform>(NonNull<Head<P>>);
+
+// SAFETY: as of `Runnable`.
+unsafe impl<P: Platform> Send for Sender<P> {}
+
+impl<P: Platform> Leftover<P> {
+    pub(crate) fn discard(self) {
+        match self {
+            Self::Unsent(runnable) => close(runnable),
+            // SAFETY: it counts as a sender, and is one no more.
+            Self::Sender(Sender(task)) => unsafe { sent(task) },
+        }
+    }
+}
+
+/// Nobody would run it: it is closed here.
+#[cold]
+fn close<P: Platform>(runnable: Runnable<P>) {
+    // SAFETY: a runnable is a reference.
+    let next = unsafe { runnable.0.as_ref() }.state.cancel();
+    debug_assert_eq!(next, Next::Nothing, "an item is on its way: this one");
+    runnable.run();
+}
+
+/// The way that wakers of this crate's tasks on this platform are known by.
+struct Wakers<P>(PhantomData<P>);
+
+impl<P: Platform> Wakers<P> {
+    const TABLE: RawWakerVTable = RawWakerVTable::new(
+        // SAFETY: made by `waker` here, from a task's head, as the others.
+        |data| unsafe { clone_waker::<P>(data) },
+        // SAFETY: as above; by value, so that the reference is handed over.
+        |data| unsafe { settle(head::<P>(data), head::<P>(data).as_ref().state.wake(true)) },
+        // SAFETY: as above.
+        |data| unsafe { settle(head::<P>(data), head::<P>(data).as_ref().state.wake(false)) },
+        // SAFETY: as above.
+        |data| unsafe { settle(head::<P>(data), head::<P>(data).as_ref().state.drop_reference()) },
+    );
+}
+
+/// # Safety
+/// `data` is a task's head.
+unsafe fn head<P: Platform>(data: *const ()) -> NonNull<Head<P>> {
+    // SAFETY: by this function's contract it is not null.
+    unsafe { NonNull::new_unchecked(data.cast_mut().cast()) }
+}
+
+/// # Safety
+/// `data` is a task's head, of which the caller holds a reference.
+unsafe fn clone_waker<P: Platform>(data: *const ()) -> RawWaker {
+    // SAFETY: by this function's contract.
+    unsafe { head::<P>(data).as_ref() }.state.add_reference();
+    RawWaker::new(data, &Wakers::<P>::TABLE)
+}
+
+/// Wakes a task of this crate without running anything of a user's; another executor's waker comes back.
+/// What is left of the task where its queue is gone is for another thread.
+pub(crate) fn wake_own<P: Platform>(waker: Waker) -> Result<Option<Leftover<P>>, Waker> {
+    if *waker.vtable() != Wakers::<P>::TABLE {
+        return Err(waker);
+    }
+    let waker = ManuallyDrop::new(waker);
+    // SAFETY: the table says what the data is.
+    let task = unsafe { head::<P>(waker.data()) };
+    // SAFETY: the waker is a reference, and is handed over.
+    let next = unsafe { task.as_ref() }.state.wake(true);
+    if next != Next::Send {
+        // SAFETY: as `wake` said. A task that is done holds nothing of a user's.
+        unsafe { settle(task, next) };
+        return Ok(None);
+    }
+    // SAFETY: this caller counts as a sender, so the task is there.
+    let Head { table, state, .. } = unsafe { task.as_ref() };
+    // SAFETY: as above.
+    let unsent = unsafe { (table.send)(task) };
+    if state.sent_unless_last() {
+        return Ok(unsent.map(Leftover::Unsent));
+    }
+    Ok(Some(Leftover::Sender(Sender(task))))
+}
+
+/// Does what a change of the state asks for.
+///
+/// # Safety
+/// `next` is what that change said, and this is called once for it.
+unsafe fn settle<P: Platform>(task: NonNull<Head<P>>, next: Next) {
+    match next {
+        Next::Nothing => {}
+        Next::Send => {
+            // SAFETY: this caller counts as a sender, so the task is there until it says that it is back.
+            let unsent = unsafe { (task.as_ref().table.send)(task) };
+            // SAFETY: as above.
+            unsafe { sent(task) };
+            unsent.into_iter().for_each(close);
+        }
+        // SAFETY: `Free` is said to one, when nobody else reaches the task.
+        Next::Free => unsafe { (task.as_ref().table.free)(task) },
+        Next::Close => unreachable!("only a worker that runs it is told to close it"),
+    }
+}
+
+/// A sender is back.
+///
+/// # Safety
+/// The caller counts as one.
+#[inline]
+unsafe fn sent<P: Platform>(task: NonNull<Head<P>>) {
+    // SAFETY: a sender keeps the task; the last one of a task that is done releases the queue, once.
+    let next = unsafe {
+        let head = task.as_ref();
+        head.state.sent(|| (head.table.release)(task))
+    };
+    if next == Next::Free {
+        // SAFETY: nobody else reaches the task.
+        unsafe { (task.as_ref().table.free)(task) };
+    }
+}
+
+impl<P: Platform, F, S> Task<P, F, S>
+where
+    F: Future + Send,
+    F::Output: Send,
+    S: Schedule<P>,
+{
+    const TABLE: Table<P> =
+        Table { run: Self::run, send: Self::send, release: Self::release, free: Self::free };
+
+    /// A task, and the right to poll it first; the caller has a reference as its handle.
+    pub(super) fn new(future: F, span: TaskSpan, schedule: S) -> (NonNull<Self>, Runnable<P>) {
+        let head = Head {
+            state: StateWord::new(),
+            table: const { &Self::TABLE },
+            awaiter: Lock::new(None),
+        };
+        let task = Box::new(Self {
+            head,
+            schedule: UnsafeCell::new(ManuallyDrop::new(schedule)),
+            body: P::Cell::new(Body::Future(future, span)),
+        });
+        let task = NonNull::from(Box::leak(task));
+        (task, Runnable(task.cast()))
+    }
+
+    unsafe fn send(head: NonNull<Head<P>>) -> Option<Runnable<P>> {
+        // SAFETY: the caller counts as a sender: the schedule function is there.
+        let schedule = unsafe { &*head.cast::<Self>().as_ref().schedule.get() };
+        schedule.woken();
+        schedule.send(Runnable(head))
+    }
+
+    unsafe fn release(head: NonNull<Head<P>>) {
+        // SAFETY: called once, when the task is done and no sender is left.
+        let dropped = user::call(|| unsafe {
+            ManuallyDrop::drop(&mut *head.cast::<Self>().as_ref().schedule.get());
+        });
+        drop(dropped);
+    }
+
+    unsafe fn free(head: NonNull<Head<P>>) {
+        // SAFETY: nobody else reaches the task, which `new` has made.
+        drop(unsafe { Box::from_raw(head.cast::<Self>().as_ptr()) });
+    }
+
+    unsafe fn run(head: NonNull<Head<P>>) {
+        // SAFETY: the caller's reference keeps it until this is over.
+        let task = unsafe { head.cast::<Self>().as_ref() };
+        if !task.head.state.begin() {
+            // SAFETY: RUNNING is set, by `begin`.
+            return unsafe { Self::finish(head, None) };
+        }
+        let waker = RawWaker::new(head.as_ptr().cast_const().cast(), &Wakers::<P>::TABLE);
+        // SAFETY: the caller's reference outlives this waker, which is never dropped.
+        let waker = ManuallyDrop::new(unsafe { Waker::from_raw(waker) });
+        let polled = user::call(|| {
+            // SAFETY: RUNNING is set: nobody else touches the body, which does not move.
+            task.body.with_mut(|body| match unsafe { &mut *body } {
+                Body::Future(future, span) => {
+                    // SAFETY: as above.
+                    let future = unsafe { Pin::new_unchecked(future) };
+                    span.poll(|| future.poll(&mut Context::from_waker(&waker)))
+                }
+                Body::Outcome(_) => unreachable!("a task that is done is not polled"),
+            })
+        });
+        // SAFETY: RUNNING is set.
+        let schedule = || unsafe { &*task.schedule.get() };
+        let outcome = match polled {
+            Ok(Poll::Ready(value)) => Some(Ok(value)),
+            Err(thrown) => Some(Err(schedule().unclaimed(thrown))),
+            Ok(Poll::Pending) => match task.head.state.suspend() {
+                Next::Close => None,
+                // SAFETY: as `suspend` said.
+                next => return unsafe { settle(head, next) },
+            },
+        };
+        // SAFETY: RUNNING is set.
+        unsafe { Self::finish(head, outcome) };
+    }
+
+    /// Drops the future and leaves the outcome.
+    ///
+    /// # Safety
+    /// The caller has set `RUNNING`, and gives its reference.
+    unsafe fn finish(head: NonNull<Head<P>>, outcome: Outcome<P, F::Output>) {
+        // SAFETY: the caller's reference.
+        let task = unsafe { head.cast::<Self>().as_ref() };
+        // SAFETY: not done, so it is there.
+        let report = |thrown| drop(unsafe { &*task.schedule.get() }.unclaimed(thrown));
+        // SAFETY: RUNNING is set; the future is dropped where it is, once, and its place is written anew.
+        task.body.with_mut(|body| unsafe {
+            let dropped = user::call(|| std::ptr::drop_in_place(body));
+            std::ptr::write(body, Body::Outcome(outcome));
+            dropped.err().into_iter().for_each(report);
+        });
+        let seen = task.head.state.finish(|| {
+            // SAFETY: RUNNING is still set, and there is no handle.
+            if let Some(Ok(value)) = unsafe { Self::take_outcome(head) } {
+                user::discard(value).err().into_iter().for_each(report);
+            }
+        });
+        if seen & AWAITED != 0 {
+            let awaiter = task.head.awaiter.lock().take();
+            // This is a sender, so the queue is there.
+            let woken = awaiter.map_or(Ok(()), user::wake);
+            woken.err().into_iter().for_each(report);
+            // SAFETY: counted by `finish`.
+            unsafe { sent(head) };
+        } else if !has_senders(seen) {
+            // SAFETY: it is done, and no sender is left, nor comes.
+            unsafe { Self::release(head) };
+        }
+        // SAFETY: the caller's reference.
+        unsafe { settle(head, task.head.state.drop_reference()) };
+    }
+
+    /// # Safety
+    /// The caller has set `RUNNING` and written the outcome, or is the handle of a task that is done.
+    pub(super) unsafe fn take_outcome(head: NonNull<Head<P>>) -> Outcome<P, F::Output> {
+        // SAFETY: by this function's contract nobody else is here.
+        let task = unsafe { head.cast::<Self>().as_ref() };
+        // SAFETY: as above.
+        task.body.with_mut(|body| match unsafe { &mut *body } {
+            Body::Outcome(outcome) => outcome.take(),
+            Body::Future(..) => unreachable!("a task that is done has no future"),
+        })
+    }
+
+    /// Asks for the outcome; whoever polls is woken when it is there.
+    ///
+    /// # Safety
+    /// The caller is the handle.
+    pub(super) unsafe fn poll_outcome(
+        head: NonNull<Head<P>>,
+        context: &Context<'_>,
+    ) -> Poll<Outcome<P, F::Output>> {
+        // SAFETY: the handle is a reference.
+        let Head { state, awaiter, .. } = unsafe { head.as_ref() };
+        if state.load() & DONE == 0 {
+            let is_known = |known: &Waker| known.will_wake(context.waker());
+            if !awaiter.lock().as_ref().is_some_and(is_known) {
+                let waker = context.waker().clone();
+                let before = awaiter.lock().replace(waker);
+                drop(before);
+            }
+            if !state.await_end() {
+                return Poll::Pending;
+            }
+        }
+        forget_awaiter(awaiter, state);
+        // SAFETY: it is done, and the caller is the handle.
+        Poll::Ready(unsafe { Self::take_outcome(head) })
+    }
+
+    /// The handle goes. The outcome, if it is there.
+    ///
+    /// # Safety
+    /// The caller is the handle, and is no more.
+    pub(super) unsafe fn let_go(head: NonNull<Head<P>>, cancels: bool) -> Outcome<P, F::Output> {
+        // SAFETY: the handle is a reference.
+        let Head { state, awaiter, .. } = unsafe { head.as_ref() };
+        forget_awaiter(awaiter, state);
+        if let Some(next) = state.let_go(cancels) {
+            // SAFETY: as `let_go` said.
+            unsafe { settle(head, next) };
+            return None;
+        }
+        // SAFETY: it is done, and the caller is the handle.
+        let outcome = unsafe { Self::take_outcome(head) };
+        // SAFETY: the handle's reference.
+        unsafe { settle(head, state.drop_reference()) };
+        outcome
+    }
+}
+
+/// Drops the waker of whoever awaited the task.
+fn forget_awaiter<P: Platform>(awaiter: &Lock<P, Option<Waker>>, state: &StateWord<P>) {
+    if state.load() & AWAITED != 0 {
+        let waker = awaiter.lock().take();
+        drop(user::discard(waker));
+    }
+}
+
+/// Asks that the task be polled no more.
+///
+/// # Safety
+/// The caller is the handle.
+pub(super) unsafe fn cancel<P: Platform>(head: NonNull<Head<P>>) {
+    // SAFETY: by this function's contract; and as `cancel` said.
+    unsafe { settle(head, head.as_ref().state.cancel()) };
+}

@@ -1,0 +1,224 @@
+//! The state word of a task. `README.md` beside this file tells the protocol.
+//!
+//! | bits | name | set by | cleared by |
+//! |---|---|---|---|
+//! | 0 | `SCHEDULED`: it is to be polled or closed; an item that does so is on its way, unless `RUNNING` | who spawns, wakes, or cancels it | the item that begins |
+//! | 1 | `RUNNING`: a worker polls it, or closes it | that worker | that worker |
+//! | 2 | `DONE`: the future is gone, the outcome is there | that worker, with `RUNNING` cleared | – |
+//! | 3 | `CANCELLED`: it is polled no more | its handle; who drops the last reference | – |
+//! | 4 | `HANDLE`: its handle exists, and the outcome is that one's | spawn | the handle |
+//! | 5 | `AWAITED`: the handle's owner has left a waker | the handle | – |
+//! | 8–23 | senders: threads inside the schedule function | who schedules it | the same |
+//! | 24–63 | references: the item on its way, the handle, each waker | | |
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+
+use coreshard_platform::{AtomicInt, Platform};
+
+pub(super) const SCHEDULED: u64 = 1 << 0;
+pub(super) const RUNNING: u64 = 1 << 1;
+pub(super) const DONE: u64 = 1 << 2;
+pub(super) const CANCELLED: u64 = 1 << 3;
+pub(super) const HANDLE: u64 = 1 << 4;
+pub(super) const AWAITED: u64 = 1 << 5;
+pub(super) const ONE_SENDER: u64 = 1 << 8;
+pub(super) const ONE_REFERENCE: u64 = 1 << 24;
+const SENDERS: u64 = ONE_REFERENCE - ONE_SENDER;
+
+/// No waker is on its way to the queue: what it needs there may go when the task is done.
+pub(super) fn has_senders(word: u64) -> bool {
+    word & SENDERS != 0
+}
+
+pub(super) fn references(word: u64) -> u64 {
+    word / ONE_REFERENCE
+}
+
+/// Nobody reaches the task any more.
+fn is_left(word: u64) -> bool {
+    !has_senders(word) && references(word) == 0
+}
+
+/// What whoever made a change must do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Nothing,
+    /// Send it: the caller counts as a sender, and a reference is the item's.
+    Send,
+    /// Close it: the caller, who has `RUNNING`, drops the future.
+    Close,
+    /// Free it: nobody else reaches it.
+    Free,
+}
+
+pub(super) struct StateWord<P: Platform> {
+    word: P::AtomicU64,
+}
+
+impl<P: Platform> StateWord<P> {
+    /// A task that is sent by whoever spawns it, with its handle.
+    pub(super) fn new() -> Self {
+        Self { word: P::AtomicU64::new(SCHEDULED | HANDLE | 2 * ONE_REFERENCE) }
+    }
+
+    pub(super) fn load(&self) -> u64 {
+        self.word.load(Acquire)
+    }
+
+    /// Changes the word to what `step` makes of it; `None` leaves it. Tells what it was.
+    ///
+    /// AcqRel, since almost every pair of steps hands something over: wake → poll (what the waker's caller
+    /// wrote), poll → poll (the future), done → handle (the outcome), last reference → free (everything).
+    #[inline]
+    fn change<R>(&self, mut step: impl FnMut(u64) -> (u64, R)) -> R {
+        let mut seen = self.word.load(Acquire);
+        loop {
+            let (next, result) = step(seen);
+            match self.word.compare_exchange(seen, next, AcqRel, Acquire) {
+                Ok(_) => return result,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// A waker is cloned.
+    pub(super) fn add_reference(&self) {
+        // AcqRel costs nothing here; the count cannot overflow: it has 40 bits.
+        self.word.fetch_add(ONE_REFERENCE, AcqRel);
+    }
+
+    /// Somebody wakes it. `by_value` hands the caller's reference over. Writes the word in any case but
+    /// that it is done: the poll to come sees what the caller wrote before.
+    #[inline]
+    pub(super) fn wake(&self, by_value: bool) -> Next {
+        let gives = |seen: u64| if by_value { seen - ONE_REFERENCE } else { seen };
+        self.change(|seen| {
+            if seen & (DONE | SCHEDULED | RUNNING) == 0 {
+                let item = if by_value { 0 } else { ONE_REFERENCE };
+                return ((seen | SCHEDULED) + item + ONE_SENDER, Next::Send);
+            }
+            if seen & DONE != 0 {
+                let next = gives(seen);
+                return (next, if is_left(next) { Next::Free } else { Next::Nothing });
+            }
+            // An item is on its way, or a worker runs it: each holds a reference.
+            (gives(seen) | SCHEDULED, Next::Nothing)
+        })
+    }
+
+    /// A reference goes: a waker's, or the item's. If it was the last of a task that is not done, nobody
+    /// can ever wake it: it is to be closed.
+    pub(super) fn drop_reference(&self) -> Next {
+        self.change(|seen| {
+            if references(seen) == 1 && seen & DONE == 0 {
+                return ((seen | SCHEDULED | CANCELLED) + ONE_SENDER, Next::Send);
+            }
+            let next = seen - ONE_REFERENCE;
+            (next, if is_left(next) { Next::Free } else { Next::Nothing })
+        })
+    }
+
+    /// The item that was on its way has come to a worker. False if the future is to be closed, not polled.
+    #[inline]
+    pub(super) fn begin(&self) -> bool {
+        // SCHEDULED off, RUNNING on.
+        self.word.fetch_add(RUNNING - SCHEDULED, AcqRel) & CANCELLED == 0
+    }
+
+    /// The poll has left the future waiting.
+    #[inline]
+    pub(super) fn suspend(&self) -> Next {
+        self.change(|seen| {
+            // The last reference is the worker's: nobody can ever wake it.
+            if seen & CANCELLED != 0 || references(seen) == 1 {
+                (seen, Next::Close)
+            } else if seen & SCHEDULED != 0 {
+                (seen - RUNNING + ONE_SENDER, Next::Send)
+            } else {
+                (seen - RUNNING - ONE_REFERENCE, Next::Nothing)
+            }
+        })
+    }
+
+    /// The future is gone, the outcome is there. `unwanted` is called first, once, if there is no handle.
+    /// Tells what the word was; where it was `AWAITED`, the caller counts as a sender.
+    pub(super) fn finish(&self, mut unwanted: impl FnMut()) -> u64 {
+        let mut was_told = false;
+        let mut seen = self.word.load(Acquire);
+        loop {
+            if seen & HANDLE == 0 && !was_told {
+                unwanted();
+                was_told = true;
+            }
+            let sender = if seen & AWAITED != 0 { ONE_SENDER } else { 0 };
+            match self.word.compare_exchange(seen, seen - RUNNING + DONE + sender, AcqRel, Acquire)
+            {
+                Ok(_) => return seen,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// A sender is back. The last of a task that is done calls `release` first: none comes after it.
+    #[inline]
+    pub(super) fn sent(&self, mut release: impl FnMut()) -> Next {
+        let mut was_told = false;
+        let mut seen = self.word.load(Acquire);
+        loop {
+            let next = seen - ONE_SENDER;
+            if seen & DONE != 0 && !has_senders(next) && !was_told {
+                release();
+                was_told = true;
+            }
+            match self.word.compare_exchange(seen, next, AcqRel, Acquire) {
+                Ok(_) if is_left(next) => return Next::Free,
+                Ok(_) => return Next::Nothing,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// As [`Self::sent`]; false, and nothing changed, for the last sender of a task that is done.
+    pub(super) fn sent_unless_last(&self) -> bool {
+        self.change(|seen| {
+            let next = seen - ONE_SENDER;
+            if seen & DONE != 0 && !has_senders(next) { (seen, false) } else { (next, true) }
+        })
+    }
+
+    /// The handle's owner has left a waker. True if the outcome is there already.
+    pub(super) fn await_end(&self) -> bool {
+        self.word.fetch_or(AWAITED, AcqRel) & DONE != 0
+    }
+
+    /// The handle asks that it be polled no more, and stays.
+    pub(super) fn cancel(&self) -> Next {
+        self.change(|seen| {
+            if seen & (DONE | CANCELLED) != 0 {
+                (seen, Next::Nothing)
+            } else if seen & (SCHEDULED | RUNNING) == 0 {
+                ((seen | SCHEDULED | CANCELLED) + ONE_REFERENCE + ONE_SENDER, Next::Send)
+            } else {
+                (seen | CANCELLED, Next::Nothing)
+            }
+        })
+    }
+
+    /// The handle goes; a task that is not done is polled no more, or goes on without. `None` where it is
+    /// done: the outcome, and the reference, are still the handle's.
+    pub(super) fn let_go(&self, cancels: bool) -> Option<Next> {
+        self.change(|seen| {
+            if seen & DONE != 0 {
+                return (seen, None);
+            }
+            let is_idle = seen & (SCHEDULED | RUNNING) == 0;
+            let next = seen & !HANDLE;
+            if is_idle && (cancels || references(seen) == 1) {
+                // The handle's reference is the item's.
+                return ((next | SCHEDULED | CANCELLED) + ONE_SENDER, Some(Next::Send));
+            }
+            let cancelled = if cancels { CANCELLED } else { 0 };
+            ((next | cancelled) - ONE_REFERENCE, Some(Next::Nothing))
+        })
+    }
+}

@@ -1,0 +1,186 @@
+//! Users' code that is owed when a time has come: another executor's waker, the destructor of an item
+//! that is not to run, the last handle of a queue, whose drop waits.
+//!
+//! None of it is called by the timekeeper, for whom all others wait: such code may block, for ever too.
+//! It is called by threads of its own, one of which is enough until one does not come back: the timekeeper
+//! looks every [`PATIENCE`] while something waits here, and where nothing was begun since its last look, one
+//! thread more takes over. So code that blocks costs a thread, and delays others by two looks at most.
+//!
+//! Rules:
+//!
+//! 1. The list and the counts are under the lock; nothing is called or dropped under it.
+//! 2. A thread that finds nothing sleeps on the event, counted as idle, and ends after [`IDLE_TIME`]; it
+//!    looks at the list once more under the lock before it ends. Who adds something notifies the event after.
+//! 3. Where a thread cannot be started, the list is left as it is, and the timekeeper's next look tries again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use coreshard_platform::user::{self, Thrown};
+use coreshard_platform::{Lock, Platform, ThreadSpec, Time};
+
+use crate::event::Event;
+use crate::task;
+use crate::work::Leftover;
+
+/// Between two of the timekeeper's looks, while something waits to be called.
+pub(super) const PATIENCE: Duration = Duration::from_millis(2);
+
+/// How long a thread waits for something to call before it ends.
+const IDLE_TIME: Duration = Duration::from_secs(1);
+
+/// Threads that may be stuck in users' code; with so many, the others wait for one to come back.
+const MOST_THREADS: usize = 256;
+
+/// Users' code to be run.
+pub(crate) enum Callback<P: Platform> {
+    /// Another executor's code.
+    Wake(Waker),
+    /// What a queueing leaves behind that is not sent.
+    LetGo(Leftover<P>),
+    /// What a task leaves behind that cannot be sent to its queue.
+    Task(task::Leftover<P>),
+}
+
+impl<P: Platform> Callback<P> {
+    fn call(self) -> Result<(), Thrown> {
+        match self {
+            Self::Wake(waker) => user::wake(waker),
+            Self::LetGo(leftover) => leftover.discard(),
+            Self::Task(leftover) => user::call(|| leftover.discard()),
+        }
+    }
+}
+
+/// What is to be called, and the threads that do.
+pub(super) struct Callbacks<P: Platform> {
+    state: Lock<P, State<P>>,
+    /// Something was added, or all is over.
+    changed: Event<P>,
+}
+
+struct State<P: Platform> {
+    waiting: VecDeque<Callback<P>>,
+    threads: usize,
+    idle: usize,
+    /// Callbacks that were begun.
+    begun: u64,
+    /// While something waits: since when the timekeeper has seen none begun, and how many were begun then.
+    stuck: Option<(Time, u64)>,
+    stopping: bool,
+}
+
+impl<P: Platform> State<P> {
+    fn take(&mut self) -> Option<Callback<P>> {
+        let next = self.waiting.pop_front()?;
+        self.begun += 1;
+        Some(next)
+    }
+}
+
+impl<P: Platform> Callbacks<P> {
+    pub(super) fn new() -> Self {
+        let state = State {
+            waiting: VecDeque::new(),
+            threads: 0,
+            idle: 0,
+            begun: 0,
+            stuck: None,
+            stopping: false,
+        };
+        Self { state: Lock::new(state), changed: Event::new() }
+    }
+
+    /// Has something called soon, elsewhere.
+    pub(super) fn add(self: &Arc<Self>, callback: Callback<P>) {
+        let mut state = self.state.lock();
+        state.waiting.push_back(callback);
+        let (has_idle, has_none) = (state.idle > 0, state.threads == 0);
+        state.threads += usize::from(has_none);
+        drop(state);
+        if has_idle {
+            self.changed.notify();
+        } else if has_none {
+            self.start_thread();
+        }
+    }
+
+    /// The timekeeper's look: sees to it that something gets on. True if something waits.
+    pub(super) fn look(self: &Arc<Self>) -> bool {
+        let mut state = self.state.lock();
+        if state.waiting.is_empty() {
+            state.stuck = None;
+            return false;
+        }
+        let now = P::now();
+        let begun = state.begun;
+        let starts = match state.stuck {
+            Some((since, then)) if then == begun && now - since < PATIENCE => return true,
+            // Idle ones were notified, and are on their way.
+            Some((_, then)) if then == begun => state.idle == 0 && state.threads < MOST_THREADS,
+            _ => false,
+        };
+        state.stuck = Some((now, begun));
+        state.threads += usize::from(starts);
+        drop(state);
+        if starts {
+            self.start_thread();
+        }
+        true
+    }
+
+    /// The threads end when nothing is left to call.
+    pub(super) fn stop(&self) {
+        self.state.lock().stopping = true;
+        self.changed.notify();
+    }
+
+    /// Starts a thread that was counted.
+    fn start_thread(self: &Arc<Self>) {
+        let callbacks = Arc::clone(self);
+        let spec = ThreadSpec { name: "cs-callbacks".to_owned(), ..ThreadSpec::default() };
+        if let Err(error) = P::spawn(spec, Box::new(move || callbacks.run())) {
+            self.state.lock().threads -= 1;
+            tracing::warn!(%error, "wakers and destructors wait for a thread");
+        }
+    }
+
+    fn run(&self) {
+        while let Some(callback) = self.next() {
+            if let Err(thrown) = callback.call() {
+                let panic = thrown.message().unwrap_or("(something that is not a text)");
+                tracing::error!(panic, "a waker or a destructor panicked");
+            }
+        }
+    }
+
+    /// The next to be called; `None` for the thread's end, which is counted.
+    fn next(&self) -> Option<Callback<P>> {
+        loop {
+            let mut state = self.state.lock();
+            if let Some(next) = state.take() {
+                return Some(next);
+            }
+            if state.stopping {
+                state.threads -= 1;
+                return None;
+            }
+            state.idle += 1;
+            drop(state);
+            let deadline = P::now() + IDLE_TIME;
+            let something = || {
+                let state = self.state.lock();
+                !state.waiting.is_empty() || state.stopping
+            };
+            let has_something = self.changed.wait_until(Some(deadline), something);
+            let mut state = self.state.lock();
+            state.idle -= 1;
+            if !has_something && state.waiting.is_empty() {
+                state.threads -= 1;
+                return None;
+            }
+        }
+    }
+}

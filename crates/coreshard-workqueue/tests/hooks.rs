@@ -1,0 +1,176 @@
+//! What a user runs on a worker's thread beside items: hooks, first and last, and the destructors of
+//! thread-local values. The worker's desk is its own meanwhile, and nobody waits for them but who must.
+
+use std::cell::RefCell;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use coreshard_platform::Host;
+use coreshard_topology::{CpuSet, Scope, Topology, Usable};
+use coreshard_workqueue::{Hooks, Intake, Runtime, RuntimeBuilder, Workqueue, blocking, join};
+
+/// Longer than any test needs; only a failure takes so long.
+const NEVER: Duration = Duration::from_secs(60);
+
+fn usable() -> CpuSet {
+    Usable::host(&Topology::host().unwrap()).unwrap().cpus().clone()
+}
+
+fn builder() -> RuntimeBuilder<Host> {
+    Runtime::builder(Topology::host().unwrap()).usable(usable())
+}
+
+/// Runs a test in a process of its own, which it may ruin, or keep for ever.
+fn in_a_process(name: &str, test: impl FnOnce()) {
+    const CHILD: &str = "CORESHARD_TEST_CHILD";
+    if std::env::var_os(CHILD).is_some_and(|child| child == name) {
+        return test();
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(CHILD, name);
+    let mut child = child.spawn().unwrap();
+    let started = Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break Some(status),
+            None if started.elapsed() > NEVER => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                break None;
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let status = status.unwrap_or_else(|| panic!("{name}: the process hangs"));
+    assert!(status.success(), "{name}: the process ended with {status}");
+}
+
+fn sum(from: u64, to: u64) -> u64 {
+    if to - from <= 4 {
+        return (from..to).sum();
+    }
+    let middle = from.midpoint(to);
+    let (one, other) = join::<Host, _, _>(|| sum(from, middle), || sum(middle, to));
+    one + other
+}
+
+/// Several workers at once, which then go, again and again, while others come.
+fn come_and_go(queue: &Workqueue<Host>, rounds: usize) {
+    for round in 0..rounds {
+        let wait = || {
+            let nap = || blocking::<Host, _>(|| std::thread::sleep(Duration::from_micros(300)));
+            queue.submit(nap).unwrap()
+        };
+        let waits: Vec<_> = (0..4).map(|_| wait()).collect();
+        assert_eq!(queue.install(|| sum(0, 2_000)).unwrap(), 1_999_000);
+        waits.into_iter().for_each(|wait| wait.join().unwrap());
+        std::thread::sleep(Duration::from_micros(700 + round as u64 * 37 % 900));
+    }
+}
+
+#[test]
+fn a_last_hook_may_fork_while_other_workers_come() {
+    in_a_process("a_last_hook_may_fork_while_other_workers_come", || {
+        for intake in Intake::ALL {
+            let stopped = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&stopped);
+            let hooks = Hooks::new().on_stop(move |_| {
+                for _ in 0..20 {
+                    assert_eq!(sum(0, 3_000), 4_498_500);
+                    std::thread::yield_now();
+                }
+                count.fetch_add(1, SeqCst);
+            });
+            let runtime = builder().idle_timeout(Duration::from_millis(1)).build().unwrap();
+            let builder = runtime.workqueue().scope(Scope::System).intake(intake).hooks(hooks);
+            let queue = builder.build().unwrap();
+            come_and_go(&queue, 150);
+            drop(queue);
+            assert!(stopped.load(SeqCst) > 10, "workers went");
+        }
+    });
+}
+
+/// A worker whose last hook takes long does not count: the others go on, and the queue's end waits for it.
+#[test]
+fn a_last_hook_that_takes_long_keeps_nobody_waiting_but_the_end() {
+    in_a_process("a_last_hook_that_takes_long_keeps_nobody_waiting_but_the_end", || {
+        let one: CpuSet = usable().iter().take(1).collect();
+        let runtime = builder().usable(one).idle_timeout(Duration::from_millis(1)).build().unwrap();
+        let (inside, release) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (entered, left) = (Arc::clone(&inside), Arc::new(AtomicUsize::new(0)));
+        let (go, count) = (Arc::clone(&release), Arc::clone(&left));
+        let hooks = Hooks::new().on_stop(move |_| {
+            entered.fetch_add(1, SeqCst);
+            // It says so, though it counts as no worker that runs.
+            blocking::<Host, _>(|| {
+                let since = Instant::now();
+                while !go.load(SeqCst) && since.elapsed() < NEVER {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+            count.fetch_add(1, SeqCst);
+        });
+        let queue = runtime.workqueue().scope(Scope::System).hooks(hooks).build().unwrap();
+        let since = Instant::now();
+        while inside.load(SeqCst) < 2 {
+            assert!(since.elapsed() < NEVER);
+            come_and_go(&queue, 1);
+        }
+        assert_eq!(queue.submit(|| 4).unwrap().join().unwrap(), 4, "others run");
+        release.store(true, SeqCst);
+        drop(queue);
+        assert_eq!(inside.load(SeqCst), left.load(SeqCst), "the end waits for the hooks");
+    });
+}
+
+/// A hook that blocks on a worker that counts as none: the reserve, before it is called and after.
+#[test]
+fn a_reserves_hooks_may_block() {
+    in_a_process("a_reserves_hooks_may_block", || {
+        for _ in 0..20 {
+            let nap = |_| blocking::<Host, _>(|| std::thread::sleep(Duration::from_millis(1)));
+            let hooks = Hooks::new().on_start(nap).on_stop(nap);
+            let runtime = builder().max_workers_per_pool(1).build().unwrap();
+            let builder = runtime.workqueue().scope(Scope::System).rescuer(true).hooks(hooks);
+            let queue = builder.build().unwrap();
+            for _ in 0..3 {
+                let (tell, told) = mpsc::channel();
+                let wait = move || blocking::<Host, _>(|| told.recv_timeout(NEVER));
+                let first = queue.submit(wait).unwrap();
+                queue.queue(move || tell.send(7).unwrap()).unwrap();
+                assert_eq!(first.join().unwrap(), Ok(7));
+            }
+        }
+    });
+}
+
+struct Last;
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        // There is no worker on this thread any more: both halves are run here.
+        assert_eq!(sum(0, 500), 124_750);
+        blocking::<Host, _>(std::thread::yield_now);
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn destructors_of_thread_local_values_may_fork_after_the_worker() {
+    in_a_process("destructors_of_thread_local_values_may_fork_after_the_worker", || {
+        let runtime = builder().idle_timeout(Duration::from_millis(1)).build().unwrap();
+        let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+        for _ in 0..60 {
+            let keep = |_| queue.submit(|| LAST.set(Some(Last))).unwrap();
+            let kept: Vec<_> = (0..4).map(keep).collect();
+            come_and_go(&queue, 2);
+            kept.into_iter().for_each(|kept| kept.join().unwrap());
+        }
+    });
+}
