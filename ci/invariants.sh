@@ -31,6 +31,30 @@ readonly BEHIND_THE_SEAM='coreshard-workqueue coreshard-block coreshard-rt cores
 # Crates without a line of unsafe code.
 readonly WITHOUT_UNSAFE='coreshard-topology coreshard-bench coreshard-report'
 
+# Crates that call users' code: closures, destructors, hooks, handlers, wakers, payloads, probes.
+readonly CALLS_USERS='coreshard-platform coreshard-workqueue coreshard-block coreshard-rt'
+
+# Where users' code is called or kept another way than through coreshard_platform::user, and why that is
+# right. A path that ends in / stands for all below it. A file that does not need its line is a breach, too.
+another_way() {
+  cat <<'END'
+crates/coreshard-platform/src/user.rs             it is the net
+crates/coreshard-workqueue/src/task/yield_now.rs  wakes its own poller, inside its poll: what that throws is its own
+crates/coreshard-workqueue/src/work/core.rs       a work item's function: Token::run calls it through the net, the item's Drop drops it there
+crates/coreshard-workqueue/src/queue/change.rs    the closures are this file's own
+crates/coreshard-workqueue/src/pool/background.rs  its calls are the monitor's own; what is a user's in them is in front of the net
+crates/coreshard-block/src/backend/mod.rs          a lane's waker: each caller of it is in front of the net, or is the lane's own thread
+crates/coreshard-block/src/backend/pool.rs         a pool's job: its code is this crate's, and the executor that takes it is in front of the net
+crates/coreshard-block/src/queue/slot.rs           a callback: landing calls it through the net, and nobody drops it uncalled
+crates/coreshard-block/src/tags/                   the waker of a port: a lane's, called through the net
+crates/coreshard-rt/src/executor/handle.rs         makes a task's body, which calls the user's through the net
+crates/coreshard-rt/src/executor/keeper.rs         the bodies of our own threads
+crates/coreshard-rt/src/executor/mod.rs            a task's body, made in handle.rs: lanes call it through the net
+crates/coreshard-rt/src/executor/waiting.rs        as in mod.rs
+crates/coreshard-rt/src/executor/periodic.rs       a period's function: called and dropped through the net, here
+END
+}
+
 breaches=0
 
 # breach WHAT WHERE REMEDY
@@ -139,6 +163,56 @@ check_unsafe() {
   done
 }
 
+# A panic that is caught by hand is lost, or thrown twice, or its payload panics where nobody expects it.
+check_users_code() {
+  local crate found='' path reason
+  local nets='\b(catch_unwind|resume_unwind)\b'
+  local wakers='\.wake_by_ref\(|\bWaker::wake(_by_ref)?\b|[Ww]aker[A-Za-z_]*(\(\))?\.wake\(\)'
+  local kept='\bdyn Fn(Mut|Once)?\b'
+  for crate in $CALLS_USERS; do
+    [ -d "crates/$crate/src" ] || continue
+    found+=$(lines_with "$crate" "$nets|$wakers")$'\n'
+    # The platform keeps no closures but the bodies of our own threads.
+    [ "$crate" = coreshard-platform ] && continue
+    found+=$(lines_with "$crate" "$kept" | grep -vE "\bUser<dyn Fn" || true)$'\n'
+  done
+  found=$(grep . <<<"$found" || true)
+  while read -r path reason; do
+    [ -e "$path" ] || continue
+    if [ -f "$path" ] && ! grep -qF -- "$path:" <<<"$found"; then
+      breach "an exception that nothing needs" "$path  $reason" "take its line out of another_way() in ci/invariants.sh"
+    fi
+    case "$path" in
+      */) found=$(grep -vF -- "$path" <<<"$found" || true) ;;
+      *) found=$(grep -vF -- "$path:" <<<"$found" || true) ;;
+    esac
+  done < <(another_way)
+  if [ -n "$found" ]; then
+    breach "users' code that goes another way than through the net" "$found" \
+      "call it by coreshard_platform::user::call, wake by user::wake, drop by user::discard, rethrow by Thrown::resume, keep it as a user::User; or say in another_way() why this is right"
+  fi
+}
+
+# What is read from outside, and what is written there, passes one place each.
+check_edges() {
+  local crate found
+  for crate in coreshard-topology coreshard-sim coreshard-report coreshard-cli; do
+    [ -d "crates/$crate/src" ] || continue
+    found=$(lines_with "$crate" '\bfs::read(_to_string)?\(|\bFile::open\b|\bread_to_(end|string)\(' |
+      grep -vE '^crates/coreshard-(topology/src/input|cli/src/bench/destination)\.rs:' || true)
+    if [ -n "$found" ]; then
+      breach "$crate reads a file without a bound" "$found" \
+        "use coreshard_topology::input, which refuses pipes and devices and says how long a file may be"
+    fi
+    found=$(lines_with "$crate" '\bfs::(write|rename|copy)\(|\bFile::create|\bOpenOptions\b' |
+      grep -vE '^crates/coreshard-cli/src/bench/(destination|rt/latency)\.rs:' || true)
+    if [ -n "$found" ]; then
+      breach "$crate writes a file on its own" "$found" \
+        "use Destination, which writes over nothing that the command did not make"
+    fi
+  done
+}
+
 # Bugs to plant are for the tests of those who search for bugs.
 check_canaries() {
   local crate found
@@ -175,6 +249,8 @@ check_arrows
 check_seam
 check_quiet
 check_unsafe
+check_users_code
+check_edges
 check_canaries
 check_words
 

@@ -34,6 +34,8 @@ END
   cat >"$house/crates/coreshard-workqueue/src/lib.rs" <<'END'
 //! Like [`std::thread::scope`], with `std::sync::Mutex` and Host in a comment.
 mod tests;
+pub struct Hooks { on_start: Arc<User<dyn Fn(u32) + Send>> } // not a bare dyn Fn()
+pub fn f(monitor: &Monitor) { monitor.wake() }
 pub type Outcome = std::thread::Result<()>; // not thread::spawn
 const _: () = assert!(std::mem::size_of::<Item<platform::Host>>() == 56);
 pub fn url() -> &'static str { "https://example.org/work/in/a/link" }
@@ -92,6 +94,21 @@ breaks_when "an exit" "$LOUD" crates/coreshard-topology/src/a.rs 'fn f() { std::
 breaks_when "a path of somebody's machine" "a path of somebody's own machine" docs/guide.md 'see /home/me/notes'
 breaks_when "a merge that was not finished" 'a merge that was not finished' docs/guide.md '<<<<<<< ours'
 
+readonly WILD="users' code that goes another way than through the net"
+breaks_when "a panic caught by hand" "$WILD" $QUEUE/scope.rs 'fn f() { let _ = std::panic::catch_unwind(|| ()); }'
+breaks_when "a panic thrown on by hand" "$WILD" $QUEUE/scope.rs 'fn f(p: P) { panic::resume_unwind(p) }'
+breaks_when "a waker that is woken" "$WILD" $QUEUE/timers/mod.rs 'fn f(waker: Waker) { waker.wake() }'
+breaks_when "wakers that are woken by name" "$WILD" $QUEUE/timers/mod.rs 'fn f() { all.for_each(Waker::wake); }'
+breaks_when "a poller that is woken" "$WILD" $QUEUE/timers/mod.rs 'fn f(c: &C) { c.waker().wake_by_ref(); }'
+breaks_when "a handler that is kept bare" "$WILD" $QUEUE/lane.rs 'struct S { handler: Box<dyn Fn(u32) + Send> }'
+breaks_when "an exception that nothing needs" 'an exception that nothing needs' \
+  $QUEUE/task/yield_now.rs 'fn f() { /* nothing of a user here */ }'
+
+build_house
+mkdir -p "$house/$QUEUE/task"
+echo 'fn f(c: &C) { c.waker().wake_by_ref(); }' >"$house/$QUEUE/task/yield_now.rs"
+expect peace "an exception that is needed"
+
 build_house
 crate coreshard-platform coreshard-topology coreshard-report
 crate coreshard-report
@@ -121,6 +138,14 @@ build_house
 printf '[features]\ncanaries = []\n' >>"$house/crates/coreshard-workqueue/Cargo.toml"
 sed -i 's|coreshard-workqueue" }|coreshard-workqueue", features = ["canaries"] }|' "$house/crates/coreshard-cli/Cargo.toml"
 expect 'coreshard-cli is built with bugs that can be planted' "a planted bug in the command"
+
+build_house
+echo 'pub fn read() { std::fs::read_to_string("x").ok(); }' >>"$house/crates/coreshard-cli/src/lib.rs"
+expect 'coreshard-cli reads a file without a bound' "a file read without a bound"
+
+build_house
+echo 'pub fn write() { std::fs::write("x", "y").ok(); }' >>"$house/crates/coreshard-cli/src/lib.rs"
+expect 'coreshard-cli writes a file on its own' "a file written past the one place"
 
 build_house
 echo '' >"$house/crates/coreshard-topology/src/lib.rs"

@@ -130,11 +130,12 @@ impl std::error::Error for BenchError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
             Kind::NoRungs { .. } | Kind::CpuCount { .. } | Kind::Job { .. } | Kind::Task(_) => None,
-            Kind::Open(error) => Some(error),
-            Kind::Io(error) => Some(error),
-            Kind::Pods(error) => Some(error),
-            Kind::Workqueue(error) => Some(error),
-            Kind::RealTime(error) => Some(error),
+            // This error's text is theirs, so what comes next is what is below them.
+            Kind::Open(error) => error.source(),
+            Kind::Io(error) => error.source(),
+            Kind::Pods(error) => error.source(),
+            Kind::Workqueue(error) => error.source(),
+            Kind::RealTime(error) => error.source(),
             Kind::Producer(error) => Some(error),
         }
     }

@@ -13,6 +13,12 @@ pub trait Progress {
     /// A step is about to begin; `what` says which. On [`ControlFlow::Break`] it is left out, and so
     /// are those after it: the benchmark ends with what was measured so far.
     fn step(&mut self, what: &dyn fmt::Display) -> ControlFlow<()>;
+
+    /// Whether the benchmark is to end, asked now and then within a step that takes long and measures
+    /// nothing, such as making a file.
+    fn is_over(&mut self) -> bool {
+        false
+    }
 }
 
 /// Nobody watches: the benchmark runs to its end.

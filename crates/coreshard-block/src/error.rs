@@ -180,7 +180,7 @@ pub(crate) enum OpenErrorKind {
     File { path: PathBuf, reason: io::Error, writing: bool, direct: bool },
     NoSize { path: PathBuf },
     Folder { path: PathBuf },
-    Ring { name: String, steps: Vec<String> },
+    Ring { name: String, steps: Vec<String>, errno: Option<i32> },
     Lane { name: String, reason: io::Error },
     NoThread { name: String, thread: usize, threads: usize },
     Tags(TagSetError),
@@ -219,7 +219,14 @@ impl fmt::Display for OpenError {
                 let verb = if *writing { "opened for reading and writing" } else { "opened" };
                 write!(f, "{} cannot be {verb}: {reason}; ", path.display())?;
                 match (reason.kind(), direct) {
+                    (io::ErrorKind::NotFound, _) if path.starts_with("/dev") => {
+                        f.write_str("name a device that is there (lsblk lists them)")
+                    }
                     (io::ErrorKind::NotFound, _) => f.write_str("create it, or give a size"),
+                    (io::ErrorKind::ResourceBusy, _) => f.write_str(
+                        "it is mounted, here or in another namespace, or in use by another program; \
+                         give another one",
+                    ),
                     (io::ErrorKind::PermissionDenied, _) => f.write_str("give this user the right"),
                     (io::ErrorKind::InvalidInput, true) => {
                         f.write_str("its file system has no direct I/O: do without (direct=0)")
@@ -235,12 +242,27 @@ impl fmt::Display for OpenError {
             OpenErrorKind::Folder { path } => {
                 write!(f, "{} is a folder; give a file or a block device", path.display())
             }
-            OpenErrorKind::Ring { name, steps } => write!(
-                f,
-                "{name}: no io_uring can be had ({}); allow it (sysctl kernel.io_uring_disabled=0, \
-                 and the container's seccomp profile), or use another engine (sync, threads)",
-                steps.join("; ")
-            ),
+            OpenErrorKind::Ring { name, steps, errno } => {
+                let remedy = match *errno {
+                    Some(libc::ENOMEM) => {
+                        "this user may lock too little memory for it: raise that limit (ulimit -l, \
+                         RLIMIT_MEMLOCK), have fewer requests in flight"
+                    }
+                    Some(libc::EMFILE | libc::ENFILE) => {
+                        "too many files are open: raise that limit (ulimit -n, RLIMIT_NOFILE)"
+                    }
+                    _ => {
+                        "allow it (sysctl kernel.io_uring_disabled=0, and the container's seccomp \
+                         profile)"
+                    }
+                };
+                write!(
+                    f,
+                    "{name}: no io_uring can be had ({}); {remedy}, or use another engine (sync, \
+                     threads)",
+                    steps.join("; ")
+                )
+            }
             OpenErrorKind::Lane { name, reason } => {
                 write!(f, "{name}: no queue can be had: {reason}")
             }
@@ -257,10 +279,10 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // The texts of the other kinds have their reasons in them: told once is enough.
         match &self.kind {
-            OpenErrorKind::File { reason, .. } | OpenErrorKind::Lane { reason, .. } => Some(reason),
-            OpenErrorKind::Tags(error) => Some(error),
-            OpenErrorKind::Memory(error) => Some(error),
+            OpenErrorKind::Tags(error) => error.source(),
+            OpenErrorKind::Memory(error) => error.source(),
             _ => None,
         }
     }

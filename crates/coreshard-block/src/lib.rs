@@ -1,7 +1,7 @@
 //! A block layer without false sharing: hosts, targets, devices, shared tags, node-local state.
 //!
-//! The way of a request: [`Queue::submit`] → checked against the device's [`Geometry`] → a tag of
-//! the host's set, or a place in line for one → a slot, which keeps its buffers → the lane of this
+//! The way of a request: [`Queue::submit`] → checked against the device's [`Geometry`] → a slot, which
+//! keeps its buffers → a tag of the host's set, or a place in line for one → the lane of this
 //! thread (an io_uring, other threads, memory, nothing) → completed on this thread → the tag goes
 //! back, or on to whoever waits → a future, a callback, or the queue's list.
 //!

@@ -396,7 +396,10 @@ fn an_executor_that_drops_or_refuses_its_jobs_with_a_panic_loses_none() {
             Arc::new(move |job: Job| match turn.fetch_add(1, SeqCst) % 4 {
                 0 => panic!("with the job on its stack"),
                 1 => Err(job),
-                2 => Ok(drop(job)),
+                2 => {
+                    drop(job);
+                    Ok(())
+                }
                 _ => {
                     drop(std::thread::spawn(job));
                     Ok(())

@@ -1,14 +1,17 @@
 //! Everything goes wrong at once: errors, delays, lost and torn requests, timeouts, cancels, dropped
-//! futures, and still every buffer comes back once, the counters agree, and nothing is said to be
+//! futures, callbacks that panic, and still every buffer comes back once, the counters agree, and nothing is said to be
 //! done that is not.
 //!
 //! `CORESHARD_BLOCK_REQUESTS` says how many requests (10,000 by default); `docs/results/block.md` has
 //! the long campaign.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -55,8 +58,20 @@ struct Seen {
     dropped: u64,
 }
 
+/// Thrown by callbacks, without a word: there are many.
+struct Thrown;
+
+/// Waits; what callbacks throw is let go.
+fn wait(queue: &mut Queue<Host>, timeout: Option<Duration>) {
+    if let Err(thrown) = catch_unwind(AssertUnwindSafe(|| queue.wait(timeout)))
+        && !thrown.is::<Thrown>()
+    {
+        resume_unwind(thrown);
+    }
+}
+
 /// One thread's requests. Futures that are kept are polled to their end; others are dropped at some
-/// moment, or their requests cancelled.
+/// moment, or their requests cancelled. Every other callback panics.
 fn hammer(device: &Arc<Device<Host>>, thread: usize, requests: u64) -> Seen {
     let pool = BufferPool::new(IN_FLIGHT, BLOCK_BYTES).unwrap();
     let options = QueueOptions {
@@ -71,6 +86,8 @@ fn hammer(device: &Arc<Device<Host>>, thread: usize, requests: u64) -> Seen {
     let mut futures: Vec<IoFuture<Host>> = Vec::new();
     let mut ids = Vec::new();
     let mut cookies = 0;
+    let called: Rc<RefCell<Vec<Completed>>> = Rc::default();
+    let mut calls = 0;
     while seen.submitted < requests {
         while seen.submitted < requests
             && let Some(buffer) = pool.take()
@@ -88,26 +105,47 @@ fn hammer(device: &Arc<Device<Host>>, thread: usize, requests: u64) -> Seen {
             seen.submitted += 1;
             if dice.bool() {
                 futures.push(queue.send(request));
+            } else if dice.bool() {
+                let (called, panics) = (Rc::clone(&called), dice.bool());
+                let then = move |completed| {
+                    called.borrow_mut().push(completed);
+                    if panics {
+                        // As a panic, but without the hook's message.
+                        resume_unwind(Box::new(Thrown));
+                    }
+                };
+                queue.call(request, then).unwrap();
+                calls += 1;
             } else {
                 ids.push(queue.submit(request, seen.submitted).unwrap());
                 cookies += 1;
             }
         }
         if !ids.is_empty() && dice.u8(..8) == 0 {
-            queue.cancel(ids.swap_remove(dice.usize(..ids.len())));
+            let id = ids.swap_remove(dice.usize(..ids.len()));
+            queue.cancel(id);
         }
         if !futures.is_empty() && dice.u8(..8) == 0 {
             drop(futures.swap_remove(dice.usize(..futures.len())));
             seen.dropped += 1;
         }
-        queue.wait(Some(Duration::from_millis(1)));
+        wait(&mut queue, Some(Duration::from_millis(1)));
         ids.truncate(64);
         collect(&mut queue, &mut futures, &mut seen, &mut cookies);
+        called.borrow_mut().drain(..).for_each(|completed| {
+            calls -= 1;
+            count(&completed, &mut seen);
+        });
     }
     while queue.outstanding() > 0 {
-        queue.wait(None);
+        wait(&mut queue, None);
         collect(&mut queue, &mut futures, &mut seen, &mut cookies);
     }
+    called.borrow_mut().drain(..).for_each(|completed| {
+        calls -= 1;
+        count(&completed, &mut seen);
+    });
+    assert_eq!(calls, 0, "each callback was called once");
     assert_eq!((cookies, futures.len()), (0, 0), "each completion was told once");
     assert_eq!(seen.completed + seen.dropped, seen.submitted);
     assert_eq!(pool.taken(), 0, "every buffer came back");

@@ -135,6 +135,20 @@ fn without_io_uring_there_is_a_remedy_or_another_engine() {
     }
 }
 
+/// Where it is no rule that forbids the ring, the remedy is another one.
+#[test]
+fn a_limit_is_not_taken_for_a_rule() {
+    for (errno, remedy) in [(libc::ENOMEM, "ulimit -l"), (libc::EMFILE, "ulimit -n")] {
+        forbidden((libc::SYS_io_uring_setup, None), errno, move || {
+            let folder = folder();
+            let engine = Engine::IoUring;
+            let options = FileOptions { engine, ..Default::default() };
+            let error = queue(&folder.path().join("file"), options).unwrap_err();
+            assert!(error.contains(remedy) && !error.contains("sysctl"), "{error}");
+        });
+    }
+}
+
 #[test]
 fn without_ring_messages_an_event_wakes() {
     // From linux/io_uring.h. A kernel before 6.13 answers so to what it does not know.

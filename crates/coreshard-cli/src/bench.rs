@@ -9,8 +9,9 @@ pub(crate) mod simulated;
 
 use clap::Subcommand;
 
-pub(crate) use destination::Destination;
+pub(crate) use destination::{Destination, force};
 pub(crate) use progress::Bar;
+pub(crate) use queue::kernel;
 
 /// The options of `coreshard bench`.
 #[derive(Debug, clap::Args)]

@@ -1,16 +1,16 @@
 //! `coreshard c2c`: which cache lines a workqueue's CPUs take from one another, on a simulated machine.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::num::{NonZeroU64, NonZeroUsize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use coreshard::{Intake, Scope, Wake};
 use coreshard_bench::{QueueBench, Unwatched};
 use coreshard_sim::{LineReport, Profile, Sim, Simulation};
 
-use crate::bench::simulated;
+use crate::bench::{Destination, simulated};
+use crate::number::{few, many, seed};
 use crate::output;
 
 /// The options of `coreshard c2c`.
@@ -33,11 +33,11 @@ pub(crate) struct Args {
     intake: Intake,
 
     /// Items that each producer queues
-    #[arg(long, value_name = "N", default_value = "200")]
+    #[arg(long, value_name = "N", default_value = "200", value_parser = many::<NonZeroU64>)]
     items: NonZeroU64,
 
     /// Settles ties between simulated CPUs
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = seed)]
     seed: u64,
 
     /// Whose costs apply: futex or in-kernel
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     costs: Profile,
 
     /// How many lines to show, the costliest first
-    #[arg(long, value_name = "N", default_value = "10")]
+    #[arg(long, value_name = "N", default_value = "10", value_parser = few)]
     lines: NonZeroUsize,
 
     /// Write all rows as JSON; with "-" to standard output, and nothing else there
@@ -60,6 +60,8 @@ pub(crate) struct Args {
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let machine = simulated::machine(&args.machine)?;
+    let json_file = args.json.as_deref().filter(|path| *path != Path::new("-"));
+    let [json, trace] = Destination::open_all([json_file, args.trace.as_deref()])?;
     let bench = QueueBench {
         scopes: vec![args.scope],
         wakes: vec![args.wake],
@@ -78,16 +80,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let run = simulation.run(|| bench.run::<Sim>(&ground, &mut Unwatched))?;
     drop(run.value?);
     let report = run.lines.context("the simulation has recorded no lines")?;
-    if let (Some(path), Some(timeline)) = (&args.trace, &run.timeline) {
-        let written = fs::write(path, timeline.to_trace_json());
-        written.with_context(|| format!("{} cannot be written", path.display()))?;
+    if let (Some(file), Some(timeline)) = (trace, &run.timeline) {
+        file.write(|out| out.write_all(timeline.to_trace_json().as_bytes()))?;
     }
-    match &args.json {
-        Some(path) if path.as_os_str() == "-" => {
-            return output::print(&(report.rows_json() + "\n"));
-        }
-        Some(path) => fs::write(path, report.rows_json())
-            .with_context(|| format!("{} cannot be written", path.display()))?,
+    match json {
+        Some(file) => file.write(|out| out.write_all(report.rows_json().as_bytes()))?,
+        None if args.json.is_some() => return output::print(&(report.rows_json() + "\n")),
         None => {}
     }
     output::print(&text(args, &report)?)

@@ -10,10 +10,11 @@ use anyhow::Context;
 use coreshard::{Host, Topology};
 use coreshard_bench::{Calibration, Effort, Figure, calibrate, item_chains};
 use coreshard_sim::{Machine, Sim, Simulation};
-use coreshard_topology::Usable;
+use coreshard_topology::{Usable, input};
 
 use crate::bench::{Bar, Destination};
 use crate::failure::interrupted;
+use crate::number::whole;
 use crate::output;
 use file::Compute;
 
@@ -26,7 +27,7 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 
     /// Rounds; each figure is measured once in each, and its median is taken
-    #[arg(long, value_name = "N", default_value = "15", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value = "15", value_parser = whole::<u32, 1, 10_000>)]
     rounds: u32,
 }
 
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     // What is written can be read: it is read here.
     read_back(&text)?;
     let Some(destination) = destination else { return output::print(&text) };
-    let path = destination.path().display().to_string();
+    let path = input::path(destination.path()).to_string();
     destination.write(|out| out.write_all(text.as_bytes()))?;
     output::print(&table(&measured, compute)?)?;
     output::warn(&format!("machine written to {path}; use it with --sim --machine {path}"));

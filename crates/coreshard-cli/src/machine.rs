@@ -28,8 +28,8 @@ pub(crate) struct MachineArgs {
 pub(crate) struct Machine {
     /// Of the usable CPUs alone.
     pub(crate) topology: Topology,
-    /// The CPUs online, usable or not.
-    pub(crate) online: CpuSet,
+    /// Of all CPUs online, usable or not: what the machine has.
+    pub(crate) whole: Topology,
     /// What limits a process on it: for this machine, and for recorded ones as far as was recorded.
     pub(crate) usable: Option<Usable>,
 }
@@ -67,21 +67,20 @@ impl MachineArgs {
             let read = || {
                 let topology = Topology::from_sysfs(root)?;
                 let usable = Usable::from_root(root, &topology)?;
-                cut(&topology, usable)
+                cut(topology, usable)
             };
             return read().map_err(bad_input);
         }
         let topology = Topology::host()?;
         let usable = Usable::host(&topology)?;
-        Ok(cut(&topology, usable)?)
+        Ok(cut(topology, usable)?)
     }
 }
 
 fn whole(topology: Topology) -> Machine {
-    Machine { online: topology.online().clone(), topology, usable: None }
+    Machine { whole: topology.clone(), topology, usable: None }
 }
 
-fn cut(topology: &Topology, usable: Usable) -> Result<Machine, TopologyError> {
-    let online = topology.online().clone();
-    Ok(Machine { topology: topology.restrict(usable.cpus())?, online, usable: Some(usable) })
+fn cut(whole: Topology, usable: Usable) -> Result<Machine, TopologyError> {
+    Ok(Machine { topology: whole.restrict(usable.cpus())?, whole, usable: Some(usable) })
 }

@@ -9,6 +9,7 @@ mod c2c;
 mod calibrate;
 mod failure;
 mod machine;
+mod number;
 mod output;
 mod sim;
 mod top;
@@ -34,8 +35,12 @@ Examples:
 
 /// Runs work on many-core machines along their caches, and shows what that is worth.
 #[derive(Debug, Parser)]
-#[command(name = "coreshard", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+#[command(name = "coreshard", version, after_help = EXAMPLES)]
 struct Cli {
+    /// Let reports take the place of files that this command did not make, and of links
+    #[arg(long, global = true)]
+    force: bool,
+
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -59,7 +64,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let Cli { force, command } = Cli::parse();
+    if force {
+        bench::force();
+    }
+    let done = match command {
         Some(Command::Topo(args)) => topo::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Tune(args)) => tune::run(&args),
@@ -72,5 +81,47 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::report(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every option of every subcommand, with the words that lead to it.
+    fn options(command: &clap::Command, words: &[String], found: &mut Vec<(Vec<String>, String)>) {
+        for option in command.get_arguments() {
+            if let (Some(long), true) = (option.get_long(), option.get_action().takes_values()) {
+                found.push((words.to_vec(), long.to_owned()));
+            }
+        }
+        for inner in command.get_subcommands() {
+            let words = [words, &[inner.get_name().to_owned()]].concat();
+            options(inner, &words, found);
+        }
+    }
+
+    /// The standard library's words for a wrong number name neither what is allowed nor where.
+    #[test]
+    fn no_option_answers_in_a_parsers_own_words() {
+        let mut found = Vec::new();
+        options(&Cli::command(), &["coreshard".to_owned()], &mut found);
+        assert!(found.len() > 60, "{found:?}");
+        for (words, option) in found {
+            for value in ["x", "0", "-1", "1.5", "", "99999999999999999999999999"] {
+                let given = words.iter().cloned().chain([format!("--{option}={value}")]);
+                let Err(error) = Cli::try_parse_from(given) else { continue };
+                let error = error.to_string();
+                for raw in [
+                    "invalid digit",
+                    "non-zero type",
+                    "too large to fit",
+                    "empty string",
+                    "is not in",
+                ] {
+                    assert!(!error.contains(raw), "{words:?} --{option}={value}: {error}");
+                }
+            }
+        }
     }
 }

@@ -1,13 +1,15 @@
 //! The only place that writes to the terminal.
 
+use std::borrow::Cow;
 use std::io::{ErrorKind, Write, stderr, stdout};
 
 use anyhow::Context;
+use coreshard_topology::input;
 
 /// Writes to standard output. A reader that went away (`coreshard topo | head`) is no failure.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(harmless(text).as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         done => done.context("cannot write to standard output"),
     }
@@ -15,5 +17,15 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 
 /// Writes a line to standard error. That this fails cannot be told anywhere, so it is let go.
 pub(crate) fn warn(line: &str) {
-    let _ = writeln!(stderr().lock(), "{line}");
+    let _ = writeln!(stderr().lock(), "{}", harmless(line));
+}
+
+/// The text without what steers a terminal: names of machines, CPUs and queues come from outside.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let is_harmless = |letter| matches!(letter, '\n' | '\t') || input::is_plain(letter);
+    if text.chars().all(is_harmless) {
+        return Cow::Borrowed(text);
+    }
+    let replaced = |letter| if is_harmless(letter) { letter } else { char::REPLACEMENT_CHARACTER };
+    Cow::Owned(text.chars().map(replaced).collect())
 }

@@ -1,17 +1,17 @@
 //! `coreshard sim`: searches the workqueue for bugs on a simulated machine, and replays what was found.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Subcommand;
 use coreshard_bench::{Ledger, QueueTrial};
 use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
 use coreshard_sim::{Machine, Sim, Summary, View};
 
-use crate::bench::simulated;
+use crate::bench::{Destination, simulated};
+use crate::number::{seed, whole};
 use crate::output;
 
 /// The options of `coreshard sim`.
@@ -36,11 +36,11 @@ struct SearchArgs {
     machine: String,
 
     /// How many seeds to try
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = whole::<u64, 1, 1_000_000_000_000>)]
     seeds: u64,
 
     /// The first of them
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = seed)]
     from: u64,
 }
 
@@ -123,15 +123,15 @@ fn search(args: &SearchArgs) -> anyhow::Result<()> {
 fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     let machine = simulated::machine(&args.machine)?;
     let ReplaySeed { seed, trace_hash: expected } = args.seed;
-    if let Some(path) = &args.trace {
+    let trace = args.trace.as_deref().map(Destination::open).transpose()?;
+    if let Some(file) = trace {
         let trial = Trial::new(&machine, seed);
         let simulation = Plan::of_seed(seed).simulation(&machine).record_timeline(true);
         // Where it ends early there is no timeline of it, and the failure below says why.
         if let Ok(run) = simulation.run(|| trial.run())
             && let Some(timeline) = run.timeline
         {
-            fs::write(path, timeline.to_trace_json())
-                .with_context(|| format!("{} cannot be written", path.display()))?;
+            file.write(|out| out.write_all(timeline.to_trace_json().as_bytes()))?;
         }
     }
     let outcome = try_seed(&machine, seed);

@@ -14,8 +14,10 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use coreshard::insight::{InsightClient, InsightError, Snapshot};
+use coreshard_topology::input;
 use terminal_size::{Width, terminal_size};
 
+use crate::number::whole;
 use crate::{failure, output};
 use rates::Rates;
 use screen::Screen;
@@ -38,7 +40,7 @@ Examples:
 pub(crate) struct Args {
     /// The process
     #[arg(value_name = "PID", required_unless_present = "socket", conflicts_with = "socket",
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = process)]
     pid: Option<u32>,
 
     /// The socket that the process serves, where it is not in its usual place
@@ -60,6 +62,13 @@ pub(crate) struct Args {
     /// Print JSON, for scripts
     #[arg(long, requires = "once")]
     json: bool,
+}
+
+fn process(text: &str) -> Result<u32, String> {
+    whole::<u32, 1, { u32::MAX as u64 }>(text).map_err(|_| {
+        let shown = input::quoted(text).to_string();
+        format!("{} is not in 1..={}, the numbers of processes", shown.trim_matches('"'), u32::MAX)
+    })
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

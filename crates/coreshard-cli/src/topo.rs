@@ -8,6 +8,7 @@ mod table;
 use coreshard_topology::{CpuKind, CpuSet, Pods, Scope, ShardSize, Topology};
 
 use crate::machine::{Machine, MachineArgs};
+use crate::number::whole;
 use crate::output;
 
 /// The options of `coreshard topo`.
@@ -17,7 +18,8 @@ pub(crate) struct Args {
     machine: MachineArgs,
 
     /// Wanted number of cores in a cache shard [default: 8]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = whole::<usize, 0, 65_536>)]
     shard_size: Option<usize>,
 
     /// How to show it

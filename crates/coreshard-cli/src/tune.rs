@@ -11,6 +11,7 @@ use coreshard_topology::Usable;
 
 use crate::bench::{Bar, simulated};
 use crate::failure::interrupted;
+use crate::number::{seed, whole};
 use crate::output;
 
 /// The options of `coreshard tune`.
@@ -21,15 +22,15 @@ pub(crate) struct Args {
     machine: Option<String>,
 
     /// Items that each CPU queues [default: 2000; simulated 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 1_000_000_000>)]
     items: Option<u64>,
 
     /// Rounds, in each of which every candidate has its turn [default: 5; simulated 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32, 1, 10_000>)]
     rounds: Option<u32>,
 
     /// Settles ties between simulated CPUs
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "machine")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "machine", value_parser = seed)]
     seed: u64,
 
     /// Whose costs apply: futex or in-kernel

@@ -18,6 +18,8 @@ pub struct Loom;
 std::thread_local! {
     /// Whether sequentially consistent accesses are taken for acquiring and releasing ones.
     static WEAKENED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    /// How many more threads can be started.
+    static STARTS_LEFT: std::cell::Cell<usize> = const { std::cell::Cell::new(usize::MAX) };
 }
 
 impl Loom {
@@ -35,6 +37,13 @@ impl Loom {
         // Modelled threads run on the thread that checks them.
         let _restore = Restore(WEAKENED.replace(true));
         check()
+    }
+}
+
+impl Loom {
+    /// Lets so many more threads start, and no further one. A model says so first, in each of its runs.
+    pub fn start_at_most(threads: usize) {
+        STARTS_LEFT.set(threads);
     }
 }
 
@@ -168,10 +177,13 @@ impl Platform for Loom {
         CpuId(0)
     }
 
-    fn spawn(
-        _spec: ThreadSpec,
-        body: Box<dyn FnOnce() + Send>,
-    ) -> Result<Self::Thread, SpawnError> {
+    fn spawn(spec: ThreadSpec, body: Box<dyn FnOnce() + Send>) -> Result<Self::Thread, SpawnError> {
+        let Some(left) = STARTS_LEFT.get().checked_sub(1) else {
+            // The kernel takes its time to refuse: others go on meanwhile.
+            loom::thread::yield_now();
+            return Err(SpawnError::refused(spec.name, std::io::ErrorKind::WouldBlock.into()));
+        };
+        STARTS_LEFT.set(left);
         Ok(LoomThread(loom::thread::spawn(body)))
     }
 

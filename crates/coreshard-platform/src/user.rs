@@ -16,8 +16,9 @@
 //! 5. A thread that many depend on (a timekeeper, a monitor, a watchdog) calls and drops nothing of a
 //!    user's at all: the net catches what panics, not what never returns.
 //!
-//! Two users' codes are outside of this: the process's panic hook, and its `tracing` subscriber. Both run
-//! wherever something is told, locks held or not; neither may panic, nor wait for this runtime.
+//! The process's panic hook is a user's too, and is out of reach: it runs wherever something panics. It may
+//! neither panic, which ends the process, nor wait for this runtime. A `tracing` subscriber that panics
+//! is caught where others depend on the thread; it may not wait for this runtime, either.
 
 use std::any::Any;
 use std::fmt;

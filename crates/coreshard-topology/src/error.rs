@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::input::{self, InputError, quoted};
+use crate::input::{self, InputError, plain, quoted};
 use crate::{CpuSet, MAX_CPU, ParseCpuSetError};
 
 /// Why no [`Topology`](crate::Topology) could be made, or no [`Usable`](crate::Usable) be told.
@@ -150,7 +150,10 @@ impl fmt::Display for TopologyError {
             Kind::UnknownCpus { name, missing, online } => {
                 write!(
                     f,
-                    "the CPU mask holds {missing}, but the CPUs online in {name} are {online}"
+                    "the CPU mask holds {}, but the CPUs online in {} are {}",
+                    plain(&missing.to_string()),
+                    plain(name),
+                    plain(&online.to_string())
                 )
             }
         }

@@ -225,7 +225,10 @@ impl Reader<'_, '_> {
             }
         }
         if !without.is_empty() {
-            parts.notes.push(format!("CPUs {without} without a NUMA node; it stays unknown"));
+            parts.notes.push(format!(
+                "CPUs {} without a NUMA node; it stays unknown",
+                plain(&without.to_string())
+            ));
         }
     }
 
@@ -264,11 +267,11 @@ impl Reader<'_, '_> {
             all.iter().filter(|cpu| cpu.package == 0).map(|cpu| cpu.id).collect();
         if !packageless.is_empty() {
             let note = "without a package; they are taken as one package";
-            parts.notes.push(format!("CPUs {packageless} {note}"));
+            parts.notes.push(format!("CPUs {} {note}", plain(&packageless.to_string())));
         }
         if !cacheless.is_empty() {
             let note = "without a cache; their package is taken as their last-level cache";
-            parts.notes.push(format!("CPUs {cacheless} {note}"));
+            parts.notes.push(format!("CPUs {} {note}", plain(&cacheless.to_string())));
         }
     }
 

@@ -43,6 +43,8 @@ const SHOWN_CHARS: usize = 60;
 const SHOWN_PATH_CHARS: usize = 400;
 /// Characters of a name that is shown wherever the thing is.
 const PLAIN_CHARS: usize = 200;
+/// Characters of a sentence in which other parsers have their say.
+const SENTENCE_CHARS: usize = 1_000;
 
 /// The whole text of a regular file.
 ///
@@ -219,13 +221,23 @@ pub fn is_plain(letter: char) -> bool {
 /// and tabs become blanks, and what is longer than 200 characters is cut.
 #[must_use]
 pub fn plain(name: &str) -> String {
+    plain_within(name, PLAIN_CHARS)
+}
+
+/// A sentence with foreign words in it, as [`plain`], cut after 1,000 characters.
+#[must_use]
+pub fn sentence(text: &str) -> String {
+    plain_within(text, SENTENCE_CHARS)
+}
+
+fn plain_within(text: &str, most: usize) -> String {
     let plain = |letter| match letter {
         '\n' | '\r' | '\t' => ' ',
         letter if is_plain(letter) => letter,
         _ => char::REPLACEMENT_CHARACTER,
     };
-    let mut letters = name.trim().chars();
-    let mut kept: String = letters.by_ref().take(PLAIN_CHARS).map(plain).collect();
+    let mut letters = text.trim().chars();
+    let mut kept: String = letters.by_ref().take(most).map(plain).collect();
     if letters.next().is_some() {
         kept.push('…');
     }

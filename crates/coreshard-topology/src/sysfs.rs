@@ -100,7 +100,7 @@ fn model(root: &Path) -> Result<Option<String>, TopologyError> {
 /// `CPU 3` or `CPUs 0-3`, to start a note with.
 fn cpus(set: &CpuSet) -> String {
     let noun = if set.len() == 1 { "CPU" } else { "CPUs" };
-    format!("{noun} {set}")
+    format!("{noun} {}", input::plain(&set.to_string()))
 }
 
 #[cfg(test)]

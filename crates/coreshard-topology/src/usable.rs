@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::cgroup::{self, CgroupCpuset, CpuQuota};
-use crate::input::LIST_BYTES;
+use crate::input::{LIST_BYTES, plain};
 use crate::sysfs::file::Folder;
 use crate::{CpuSet, Topology, TopologyError};
 
@@ -56,7 +56,10 @@ impl Usable {
             cpus = &cpus & allowed;
         }
         if cpus.is_empty() {
-            let problem = format!("none of its CPUs ({online}) is allowed to this process");
+            let problem = format!(
+                "none of its CPUs ({}) is allowed to this process",
+                plain(&online.to_string())
+            );
             return Err(TopologyError::malformed(topology.name(), problem));
         }
         Ok(Self { cpus, online, affinity, cpusets: limits.cpusets, quota: limits.quota })

@@ -4,17 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 
 use coreshard_platform::Platform;
+use coreshard_platform::user::User;
 use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope};
 
 use crate::intake::Intake;
 use crate::queue::Priority;
 use crate::wake::Wake;
 
+/// A user's hook.
+pub(crate) type Hook = Arc<User<dyn Fn(PodId) + Send + Sync>>;
+
 /// Functions that run on worker threads, first and last.
 #[derive(Clone, Default)]
 pub struct Hooks {
-    pub(crate) on_start: Option<Arc<dyn Fn(PodId) + Send + Sync>>,
-    pub(crate) on_stop: Option<Arc<dyn Fn(PodId) + Send + Sync>>,
+    pub(crate) on_start: Option<Hook>,
+    pub(crate) on_stop: Option<Hook>,
 }
 
 impl Hooks {
@@ -26,14 +30,15 @@ impl Hooks {
     /// Runs on each worker's thread before its first item, with the worker's pod.
     #[must_use]
     pub fn on_start(mut self, hook: impl Fn(PodId) + Send + Sync + 'static) -> Self {
-        self.on_start = Some(Arc::new(hook));
+        self.on_start = Some(Arc::new(User::new(hook)));
         self
     }
 
-    /// Runs on each worker's thread after its last item, with the worker's pod.
+    /// Runs on each worker's thread after its last item, with the worker's pod. The worker counts no more
+    /// among those that run; the end of its pool waits for it.
     #[must_use]
     pub fn on_stop(mut self, hook: impl Fn(PodId) + Send + Sync + 'static) -> Self {
-        self.on_stop = Some(Arc::new(hook));
+        self.on_stop = Some(Arc::new(User::new(hook)));
         self
     }
 }
@@ -47,7 +52,7 @@ impl fmt::Debug for Hooks {
     }
 }
 
-fn same_hook<H: ?Sized>(one: &Option<Arc<H>>, other: &Option<Arc<H>>) -> bool {
+fn same_hook(one: &Option<Hook>, other: &Option<Hook>) -> bool {
     match (one, other) {
         (None, None) => true,
         (Some(one), Some(other)) => std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other)),

@@ -13,6 +13,7 @@ use crate::insight::Label;
 use crate::latch::Latch;
 use crate::pool::blocking;
 use crate::queue::{Entry, Unclaimed};
+use crate::trouble::say;
 
 /// What an item threw.
 pub struct Panic {
@@ -106,10 +107,8 @@ impl<P: Platform, T> Drop for Outcome<P, T> {
         if let Some(Ok(value)) = self.value.get_mut().take()
             && let Err(thrown) = user::resume_unless_unwinding(user::discard(value))
         {
-            tracing::error!(
-                panic = message_of(thrown.payload()),
-                "a result panicked as it was dropped"
-            );
+            let panic = message_of(thrown.payload());
+            say(|| tracing::error!(panic, "a result panicked as it was dropped"));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use coreshard_platform::user::User;
 use coreshard_platform::{Lock, Platform};
 use coreshard_topology::{CpuId, CpuSet, Pods, Scope, Topology};
 
@@ -17,7 +18,7 @@ use crate::queue::{Priority, Request, Shared};
 use crate::timers::Timers;
 
 /// Tells which CPUs may be used now.
-pub(crate) type Probe = Box<dyn Fn() -> Option<CpuSet> + Send + Sync>;
+pub(crate) type Probe = Box<User<dyn Fn() -> Option<CpuSet> + Send + Sync>>;
 
 /// The nice value of high-priority queues' workers, as the kernel's (`HIGHPRI_NICE_LEVEL`).
 const HIGH_PRIORITY_NICE: i8 = -20;
@@ -265,7 +266,9 @@ fn doors(pods: &Pods, highest_cpu: usize) -> Box<[u8]> {
 
 impl<P: Platform> Follower for Machine<P> {
     fn follow(&self) {
-        let Some(cpus) = self.probe.as_ref().and_then(|probe| probe()) else { return };
+        // A probe that panics gives no answer; its panic was printed.
+        let Some(probe) = &self.probe else { return };
+        let Ok(Some(cpus)) = probe.call(|probe| probe()) else { return };
         let cpus = cpus.intersection(self.topology.online());
         if cpus.is_empty() || *self.usable.lock() == cpus {
             return;

@@ -149,7 +149,7 @@ impl<P: Platform> RuntimeBuilder<P> {
         mut self,
         probe: impl Fn() -> Option<CpuSet> + Send + Sync + 'static,
     ) -> Self {
-        self.probe = Some(Box::new(probe));
+        self.probe = Some(Box::new(User::new(probe)));
         self
     }
 

@@ -127,7 +127,7 @@ pub struct PoolStats {
     /// Workers that sleep.
     pub idle_workers: usize,
     /// Workers that were put aside: they wait inside an item, and said so or were found by the
-    /// monitor; or they hog a CPU.
+    /// monitor; or they hog a CPU; or they are at their last hook.
     pub blocked_workers: usize,
     /// Items that came in, of all queues that share the pool.
     pub queued: u64,

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use coreshard_platform::{Faulty, Host, Platform};
 use coreshard_topology::{CpuSet, Scope, Topology, Usable};
-use coreshard_workqueue::{Intake, Runtime, RuntimeBuilder, Wake, Workqueue, blocking};
+use coreshard_workqueue::{Intake, Runtime, RuntimeBuilder, Wake, Workqueue, blocking, join};
 
 /// Longer than any test needs; only a failure takes so long.
-const NEVER: Duration = Duration::from_secs(4);
+const NEVER: Duration = Duration::from_secs(20);
 
 /// Runs a test on a thread of its own: a pool that is dead keeps whoever drops its queue for ever.
 fn in_time(test: impl FnOnce() + Send + 'static) {
@@ -18,7 +18,7 @@ fn in_time(test: impl FnOnce() + Send + 'static) {
         test();
         tell.send(()).unwrap();
     });
-    match told.recv_timeout(3 * NEVER) {
+    match told.recv_timeout(6 * NEVER) {
         Ok(()) => runs.join().unwrap(),
         Err(mpsc::RecvTimeoutError::Disconnected) => {
             std::panic::resume_unwind(runs.join().unwrap_err())
@@ -177,4 +177,76 @@ fn the_reserve_stands_by() {
             }
         }
     }
+}
+
+/// Without a monitor, or without a first worker, a queue is not made; and made when threads can be had.
+#[test]
+fn a_queue_whose_threads_cannot_be_had_is_not_made_and_says_which() {
+    for (number, thread) in [(1, "cs-monitor"), (2, "cs-sys0:0")] {
+        let faults = Faulty::fail_starts(move |start| start == number);
+        let runtime = one_cpu::<Faulty>().build().unwrap();
+        let error = runtime.workqueue().scope(Scope::System).build().unwrap_err().to_string();
+        assert!(error.contains(thread), "{error}");
+        let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+        assert_eq!(queue.submit(|| 4).unwrap().join().unwrap(), 4);
+        drop(queue);
+        drop(faults);
+    }
+}
+
+fn sum(from: u64, to: u64) -> u64 {
+    if to - from <= 4 {
+        return (from..to).sum();
+    }
+    let middle = from.midpoint(to);
+    let (one, other) = join::<Faulty, _, _>(|| sum(from, middle), || sum(middle, to));
+    one + other
+}
+
+/// Waits that are told of and waits that are not, for items behind them; forks; and workers that leave.
+fn mixed_load(queue: &Workqueue<Faulty>) {
+    let mut handles = Vec::new();
+    for round in 0..6 {
+        let (tell, told) = mpsc::channel();
+        let wait = move || told.recv_timeout(NEVER).unwrap();
+        let is_told = round % 3 > 0;
+        let waits = move || if is_told { blocking::<Faulty, _>(wait) } else { wait() };
+        handles.push(queue.submit(waits).unwrap());
+        handles.push(queue.submit(|| assert_eq!(sum(0, 300), 44_850)).unwrap());
+        handles.push(queue.submit(move || tell.send(()).unwrap()).unwrap());
+        if round % 2 > 0 {
+            std::thread::sleep(Duration::from_micros(1_500));
+        }
+    }
+    handles.into_iter().for_each(|handle| handle.join().unwrap());
+}
+
+/// One start fails, each of the first in turn; then, three in a row.
+fn each_start_fails_in_turn() {
+    let topology = Topology::host().unwrap();
+    let usable = Usable::host(&topology).unwrap().cpus().clone();
+    for (at, (intake, wake)) in rungs().enumerate() {
+        for first in 1..=24 {
+            let last = first + if at % 2 == 0 { 0 } else { 2 };
+            let faults = Faulty::fail_starts(move |start| (first..=last).contains(&start));
+            let builder = match first % 2 {
+                0 => one_cpu(),
+                _ => Runtime::<Faulty>::builder(topology.clone()).usable(usable.clone()),
+            };
+            let runtime = builder.idle_timeout(Duration::from_millis(1)).build().unwrap();
+            let builder = runtime.workqueue().scope(Scope::System).intake(intake).wake(wake);
+            let Ok(queue) = builder.rescuer(first % 3 == 0).build() else {
+                assert!(first <= 3, "of start {first} there is nothing to say");
+                continue;
+            };
+            mixed_load(&queue);
+            drop(queue);
+            drop(faults);
+        }
+    }
+}
+
+#[test]
+fn whichever_start_fails_every_item_runs() {
+    in_time(each_start_fails_in_turn);
 }

@@ -496,3 +496,13 @@ fn a_queue_on_a_node_that_is_not_its_own_is_refused_after_a_change_too() {
     queue.queue_on(CpuId(2), || ()).unwrap();
     queue.drain().unwrap();
 }
+
+#[test]
+fn a_quota_that_is_no_number_above_zero_is_refused() {
+    let build = |cpus| Runtime::<Host>::builder(Topology::host().unwrap()).cpu_quota(cpus).build();
+    for wrong in [f64::NAN, -1.0, 0.0, f64::NEG_INFINITY] {
+        let error = build(wrong).unwrap_err().to_string();
+        assert!(error.contains("CPU quota is") && error.contains("above 0"), "{error}");
+    }
+    assert_eq!(build(0.5).unwrap().cpu_quota(), Some(0.5));
+}

@@ -42,7 +42,7 @@ pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
-    BuildError, CpuHog, Forked, Hooks, Intake, MissedTick, NoWorker, Panic, PanicPolicy,
+    Bug, BuildError, CpuHog, Forked, Hooks, Intake, MissedTick, NoWorker, Panic, PanicPolicy,
     ParseRungError, PoolId, PoolReport, PoolStats, Priority, QueueStats, QueueTally, QueueTimes,
     Refused, RefusedReason, RunningItem, RuntimeStats, Sampling, ShutdownTimeout, SleepError,
     Stall, Target, Task, TimeHistogram, Trouble, Wake, WorkError, WorkErrorReason, WouldDeadlock,

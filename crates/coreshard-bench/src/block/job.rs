@@ -144,6 +144,11 @@ pub struct BlockJob {
     pub counters: CounterLayout,
     /// `memory`: where state lies.
     pub memory: DeviceMemory,
+    /// `allow_overwrite`: what the file or device holds may be lost, though this benchmark did not make
+    /// it.
+    pub allow_overwrite: bool,
+    /// `allow_mounted_write`: it may be written though it is mounted, or in use otherwise.
+    pub allow_mounted_write: bool,
 }
 
 impl Default for BlockJob {
@@ -171,6 +176,8 @@ impl Default for BlockJob {
             tag_depth: None,
             counters: CounterLayout::default(),
             memory: DeviceMemory::default(),
+            allow_overwrite: false,
+            allow_mounted_write: false,
         }
     }
 }
@@ -201,6 +208,8 @@ pub const JOB_KEYS: &[&str] = &[
     "tag_depth",
     "counters",
     "memory",
+    "allow_overwrite",
+    "allow_mounted_write",
     // What this benchmark does in any case, so that job files need not be changed.
     "time_based",
     "thread",
@@ -248,12 +257,35 @@ impl BlockJob {
             "tag_depth" => self.tag_depth = Some(number(value, 1, 1 << 20)? as u32),
             "counters" => self.counters = value.parse().map_err(|error| format!("{error}"))?,
             "memory" => self.memory = value.parse().map_err(|error| format!("{error}"))?,
+            "allow_overwrite" => self.allow_overwrite = switch(value)?,
+            "allow_mounted_write" => self.allow_mounted_write = switch(value)?,
             "time_based" | "thread" | "group_reporting" | "norandommap" | "registerfiles"
             | "stonewall" => {
                 switch(value)?;
             }
             "cpus_allowed_policy" => named(&[("split", ())], value)?,
             _ => return Err(format!("there is no such key; known are {}", JOB_KEYS.join(", "))),
+        }
+        Ok(())
+    }
+
+    /// Whether the words go together.
+    ///
+    /// # Errors
+    /// Which ones do not, as a sentence.
+    pub fn check(&self) -> Result<(), String> {
+        if self.verify && !self.rw.writes() {
+            return Err(format!(
+                "job {}: verify=pattern reads back what the job wrote, but rw={} writes nothing; give \
+                 rw=write or randwrite, or leave verify out",
+                self.name, self.rw
+            ));
+        }
+        if self.ioengine.has_file() && self.filename.is_none() {
+            return Err(format!(
+                "job {}: no file was named; give a filename, or ioengine null or memory",
+                self.name
+            ));
         }
         Ok(())
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use coreshard_topology::input::{self, quoted};
+
 use super::job::BlockJob;
 
 /// What is wrong with a job file. Its text names the line.
@@ -49,7 +51,8 @@ pub fn parse_job_file(text: &str, defaults: &BlockJob) -> Result<Vec<BlockJob>, 
     let mut jobs: Vec<BlockJob> = Vec::new();
     let mut section: Option<&str> = None;
     for (at, line) in text.lines().enumerate() {
-        let error = |problem: String| JobFileError { line: at + 1, problem };
+        let error =
+            |problem: String| JobFileError { line: at + 1, problem: input::sentence(&problem) };
         let line = line.trim();
         if line.is_empty() || line.starts_with(['#', ';']) {
             continue;
@@ -57,7 +60,7 @@ pub fn parse_job_file(text: &str, defaults: &BlockJob) -> Result<Vec<BlockJob>, 
         if let Some(name) = line.strip_prefix('[') {
             let name = name.strip_suffix(']').map(str::trim).filter(|name| !name.is_empty());
             let name =
-                name.ok_or_else(|| error(format!("{line:?} is no section; write [name]")))?;
+                name.ok_or_else(|| error(format!("{} is no section; write [name]", quoted(line))))?;
             section = Some(name);
             if name != "global" {
                 jobs.push(BlockJob { name: name.to_owned(), ..global.clone() });
@@ -67,11 +70,14 @@ pub fn parse_job_file(text: &str, defaults: &BlockJob) -> Result<Vec<BlockJob>, 
         let (key, value) = line.split_once('=').unwrap_or((line, ""));
         let (key, value) = (key.trim(), value.trim());
         let job = match section {
-            None => return Err(error(format!("{key:?} stands before the first [section]"))),
+            None => {
+                return Err(error(format!("{} stands before the first [section]", quoted(key))));
+            }
             Some("global") => &mut global,
             Some(_) => jobs.last_mut().expect("a section has a job"),
         };
-        job.set(key, value).map_err(|problem| error(format!("{key}: {problem}")))?;
+        job.set(key, value)
+            .map_err(|problem| error(format!("{}: {problem}", input::plain(key))))?;
     }
     if jobs.is_empty() {
         let problem = "there is no job: a section other than [global] is needed".to_owned();

@@ -13,6 +13,8 @@ mod hba;
 mod job;
 mod job_file;
 mod ladder;
+mod need;
+mod overwrite;
 mod pattern;
 mod results;
 mod run;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ use coreshard_topology::CpuId;
 use coreshard_workqueue::Runtime;
 
 use super::job::{BlockJob, IoEngine};
+use super::need;
+use super::overwrite::{self, Consent, LaidOut};
 use super::results::{BlockResults, Direction, JobResult, LittlesLaw, Repeats};
 use super::tally::DirectionTally;
 use super::usage::Usage;
@@ -52,7 +55,11 @@ impl BlockBench {
         ground: &Ground,
         progress: &mut dyn Progress,
     ) -> Result<BlockResults, BenchError> {
+        for job in &self.jobs {
+            job.check().map_err(BenchError::bad_job)?;
+        }
         let repeat = self.repeat.get();
+        let mut laid_out = LaidOut::default();
         progress.begin(self.jobs.len() * repeat);
         let mut last: Vec<Option<JobResult>> = self.jobs.iter().map(|_| None).collect();
         let mut iops: Vec<Vec<f64>> = vec![Vec::new(); self.jobs.len()];
@@ -63,7 +70,12 @@ impl BlockBench {
                     notes.push("ended early".to_owned());
                     break 'runs;
                 }
-                let result = run_job::<P>(job, ground)?;
+                let ControlFlow::Continue(result) =
+                    run_job::<P>(job, ground, progress, &mut laid_out)?
+                else {
+                    notes.push("ended early".to_owned());
+                    break 'runs;
+                };
                 iops[at].push(result.read.iops + result.write.iops);
                 notes.extend(note_on(&result));
                 last[at] = Some(result);
@@ -95,27 +107,43 @@ fn note_on(result: &JobResult) -> Option<String> {
 }
 
 /// A device's medium, and the bytes of it that are used.
+type Used<P> = (Arc<dyn Medium<P>>, u64);
+
+/// What a job reads and writes; a break where `progress` ended the run.
 fn medium<P: Platform>(
     job: &BlockJob,
     ground: &Ground,
-) -> Result<(Arc<dyn Medium<P>>, u64), BenchError> {
+    progress: &mut dyn Progress,
+    laid_out: &mut LaidOut,
+) -> Result<ControlFlow<(), Used<P>>, BenchError> {
     let in_memory = job.size.unwrap_or(DEFAULT_MEMORY_BYTES);
+    let is_host = ground.platform == "host";
+    let enough = |size| if is_host { need::check(job, size) } else { Ok(()) };
     let engine = match job.ioengine {
-        IoEngine::Null => return Ok((Arc::new(Null::new(in_memory)), in_memory)),
-        IoEngine::Memory => return Ok((Arc::new(Memory::new(in_memory)), in_memory)),
+        IoEngine::Null => {
+            enough(in_memory).map_err(BenchError::bad_job)?;
+            return Ok(ControlFlow::Continue((Arc::new(Null::new(in_memory)), in_memory)));
+        }
+        IoEngine::Memory => {
+            enough(in_memory).map_err(BenchError::bad_job)?;
+            return Ok(ControlFlow::Continue((Arc::new(Memory::new(in_memory)), in_memory)));
+        }
         IoEngine::Auto => Engine::Auto,
         IoEngine::IoUring => Engine::IoUring,
         IoEngine::Sync => Engine::Sync,
         IoEngine::Threads => Engine::Threads,
     };
-    let path = job.filename.as_deref().ok_or_else(|| {
-        BenchError::bad_job(format!(
-            "job {}: no file was named; give a filename, or ioengine null or memory",
-            job.name
-        ))
-    })?;
-    if let Some(size) = job.size {
-        lay_out(path, size)?;
+    let path = job.filename.as_deref().expect("the job was checked");
+    let write = job.rw.writes();
+    let consent = Consent { overwrite: job.allow_overwrite, mounted: job.allow_mounted_write };
+    if write {
+        overwrite::check(path, consent, laid_out).map_err(BenchError::bad_job)?;
+    }
+    enough(job.size.unwrap_or(0)).map_err(BenchError::bad_job)?;
+    if let Some(size) = job.size
+        && lay_out(path, size, progress, laid_out)?.is_break()
+    {
+        return Ok(ControlFlow::Break(()));
     }
     let executor = match job.ioengine {
         IoEngine::Auto | IoEngine::Threads => Some(executor::<P>(ground)?),
@@ -126,8 +154,10 @@ fn medium<P: Platform>(
         iopoll: job.hipri,
         ..RingOptions::default()
     };
-    let (write, direct) = (job.rw.writes(), job.direct);
-    let file = File::open(path, FileOptions { write, direct, engine, ring, executor })?;
+    // The kernel grants a device to one exclusive user, so that nobody mounts it meanwhile.
+    let exclusive = write && overwrite::is_device(path) && !consent.mounted;
+    let options = FileOptions { write, direct: job.direct, exclusive, engine, ring, executor };
+    let file = File::open(path, options)?;
     let bytes = Medium::<P>::geometry(&file).bytes;
     let size = job.size.unwrap_or(bytes);
     if size > bytes {
@@ -136,31 +166,29 @@ fn medium<P: Platform>(
             path.display()
         )));
     }
-    Ok((Arc::new(file), size))
+    enough(size).map_err(BenchError::bad_job)?;
+    Ok(ControlFlow::Continue((Arc::new(file), size)))
 }
 
-/// Makes a file that is not there, as fio does; a file that is too small is the user's own.
-fn lay_out(path: &Path, size: u64) -> Result<(), BenchError> {
+/// Makes a file that is not there, as fio does; a file that is too small is the user's own. A break where
+/// `progress` ended the run; then the file is gone again.
+fn lay_out(
+    path: &Path,
+    size: u64,
+    progress: &mut dyn Progress,
+    laid_out: &mut LaidOut,
+) -> Result<ControlFlow<()>, BenchError> {
     if path.exists() {
-        return Ok(());
+        return Ok(ControlFlow::Continue(()));
     }
-    let write = || -> io::Result<()> {
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).open(path)?;
-        let block = vec![0xA5; LAYOUT_BYTES];
-        let mut left = size;
-        while left > 0 {
-            let length = left.min(LAYOUT_BYTES as u64) as usize;
-            file.write_all(&block[..length])?;
-            left -= length as u64;
-        }
-        file.sync_all()
-    };
-    write().map_err(|error| {
-        // Half a file is of no use to anybody.
-        let _ = fs::remove_file(path);
+    let failed = |error: &io::Error| {
         let remedy = match error.kind() {
             io::ErrorKind::StorageFull => "free space, or give a smaller size",
             io::ErrorKind::NotFound => "make its folder first",
+            // It is not there, and yet its name is taken.
+            io::ErrorKind::AlreadyExists => {
+                "it is a link to what is not there: make that, or remove the link"
+            }
             _ => "name a file that may be written",
         };
         let problem =
@@ -169,7 +197,45 @@ fn lay_out(path: &Path, size: u64) -> Result<(), BenchError> {
             io::ErrorKind::StorageFull => BenchError::failed_job(problem),
             _ => BenchError::bad_job(problem),
         }
-    })
+    };
+    if is_among_devices(path) {
+        return Err(BenchError::bad_job(format!(
+            "{} is not there, and among devices no file is made; name a device that is there (lsblk \
+             lists them), or a file elsewhere",
+            path.display()
+        )));
+    }
+    let made = fs::OpenOptions::new().write(true).create_new(true).open(path);
+    let mut file = made.map_err(|error| failed(&error))?;
+    let mut write = || -> io::Result<ControlFlow<()>> {
+        laid_out.add(&file)?;
+        let mut block = vec![0; LAYOUT_BYTES];
+        overwrite::fill(&mut block);
+        let mut left = size;
+        while left > 0 {
+            if progress.is_over() {
+                return Ok(ControlFlow::Break(()));
+            }
+            let length = left.min(LAYOUT_BYTES as u64) as usize;
+            file.write_all(&block[..length])?;
+            left -= length as u64;
+        }
+        file.sync_all()?;
+        Ok(ControlFlow::Continue(()))
+    };
+    let written = write();
+    if !matches!(written, Ok(ControlFlow::Continue(()))) {
+        // Half a file is of no use to anybody. It is ours: it was made above.
+        let _ = fs::remove_file(path);
+    }
+    written.map_err(|error| failed(&error))
+}
+
+/// Whether a file there would be beside the system's devices.
+fn is_among_devices(path: &Path) -> bool {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = fs::canonicalize(folder.unwrap_or(Path::new("."))).unwrap_or_default();
+    folder.starts_with("/dev") && !folder.starts_with("/dev/shm")
 }
 
 fn executor<P: Platform>(ground: &Ground) -> Result<Arc<dyn Executor>, BenchError> {
@@ -185,8 +251,16 @@ fn executor<P: Platform>(ground: &Ground) -> Result<Arc<dyn Executor>, BenchErro
     }))
 }
 
-fn run_job<P: Platform>(job: &BlockJob, ground: &Ground) -> Result<JobResult, BenchError> {
-    let (medium, size) = medium::<P>(job, ground)?;
+fn run_job<P: Platform>(
+    job: &BlockJob,
+    ground: &Ground,
+    progress: &mut dyn Progress,
+    laid_out: &mut LaidOut,
+) -> Result<ControlFlow<(), JobResult>, BenchError> {
+    let (medium, size) = match medium::<P>(job, ground, progress, laid_out)? {
+        ControlFlow::Continue(used) => used,
+        ControlFlow::Break(()) => return Ok(ControlFlow::Break(())),
+    };
     if size < u64::from(job.bs) {
         return Err(BenchError::bad_job(format!(
             "{} has {size} bytes, which is less than one block of {} (bs); give a smaller bs, or a \
@@ -239,7 +313,7 @@ fn run_job<P: Platform>(job: &BlockJob, ground: &Ground) -> Result<JobResult, Be
     spawned.into_iter().for_each(ThreadHandle::join);
     let found: Result<Vec<Found>, BenchError> =
         std::mem::take(&mut *run.found.lock()).into_iter().collect();
-    Ok(summary(&run, &found?, used))
+    Ok(ControlFlow::Continue(summary(&run, &found?, used)))
 }
 
 fn spawn<P: Platform>(run: &Arc<Run<P>>, pins: &[CpuId]) -> Result<Vec<P::Thread>, BenchError> {

@@ -7,6 +7,7 @@ use coreshard_block::{Buffer, BufferPool, Completed, Device, Queue, QueueOptions
 use coreshard_platform::{Lock, Platform, Time};
 
 use super::job::{BlockJob, Pattern};
+use super::overwrite;
 use super::pattern;
 use super::tally::{DirectionTally, WINDOW_NS};
 use super::usage::Usage;
@@ -49,6 +50,8 @@ struct Course {
     /// The order of blocks, each once, where what was written is verified.
     order: Option<Vec<u64>>,
     left: u64,
+    /// Buffers of a file are read into and written in turn.
+    is_mixed: bool,
 }
 
 impl Course {
@@ -77,7 +80,19 @@ impl Course {
         // Threads that go through the whole file begin at different places.
         let next = blocks.start + all * thread as u64 / u64::from(job.numjobs) % all.max(1);
         let next = if order.is_some() { 0 } else { next };
-        Self { pattern: job.rw, rwmixread: job.rwmixread, bs, blocks, next, dice, order, left }
+        let is_mixed =
+            matches!(job.rw, Pattern::Mixed | Pattern::RandMixed) && job.ioengine.has_file();
+        Self {
+            pattern: job.rw,
+            rwmixread: job.rwmixread,
+            bs,
+            blocks,
+            next,
+            dice,
+            order,
+            left,
+            is_mixed,
+        }
     }
 
     /// Whether to write, and where.
@@ -159,11 +174,24 @@ impl<P: Platform> Worker<P> {
                 .and_then(|places| BufferPool::new(places, job.bs as usize))
                 .and_then(|pool| queue.register(&pool).map(|_| pool))
                 .map_err(|error| {
-                    BenchError::bad_job(format!("fixedbufs: buffers cannot be registered: {error}"))
+                    let remedy = match error.kind() {
+                        std::io::ErrorKind::OutOfMemory => {
+                            "; this user may lock too little memory: raise that limit (ulimit -l), or \
+                             give a smaller iodepth, numjobs or bs, or fixedbufs=0"
+                        }
+                        _ => "",
+                    };
+                    BenchError::bad_job(format!(
+                        "fixedbufs: buffers cannot be registered: {error}{remedy}"
+                    ))
                 })?;
             buffers.extend((0..places).map(|_| pool.take()));
         } else {
             buffers.extend((0..places).map(|_| Some(Buffer::aligned(job.bs as usize))));
+        }
+        if job.rw.writes() {
+            // What is written, where it is not verified, is known as the benchmark's own later.
+            buffers.iter_mut().flatten().for_each(|buffer| overwrite::fill(buffer));
         }
         let engine = queue.describe();
         Ok(Self {
@@ -254,6 +282,9 @@ impl<P: Platform> Worker<P> {
         let writes = writes && !self.verifies;
         if writes && self.run.job.verify {
             pattern::fill(&mut buffer, offset, self.run.job.randseed);
+        } else if writes && self.course.is_mixed && !self.stamps[place as usize].writes {
+            // What was read into it belongs to another place, where it would not be known again.
+            overwrite::fill(&mut buffer);
         }
         let request =
             if writes { Request::write(offset, buffer) } else { Request::read(offset, buffer) };

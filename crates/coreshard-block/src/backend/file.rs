@@ -12,7 +12,7 @@ use std::sync::Arc;
 use coreshard_platform::Platform;
 
 use super::pool::PoolLane;
-use super::ring::RingLane;
+use super::ring::{Refusals, RingLane};
 use super::sync;
 use super::{Executor, Geometry, Lane, Medium, RingOptions};
 use crate::error::{OpenError, OpenErrorKind};
@@ -41,6 +41,9 @@ pub struct FileOptions {
     pub write: bool,
     /// Past the page cache (O_DIRECT).
     pub direct: bool,
+    /// As a block device's only exclusive user (O_EXCL): it is not opened where it is mounted or in use
+    /// otherwise, and not mounted while it is open. Of no meaning for files.
+    pub exclusive: bool,
     /// How its requests are done.
     pub engine: Engine,
     /// How its rings are to be.
@@ -72,6 +75,9 @@ impl File {
         let mut flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
         if options.direct {
             flags |= libc::O_DIRECT;
+        }
+        if options.exclusive && is_block_device(path) {
+            flags |= libc::O_EXCL;
         }
         if path.is_dir() {
             return Err(OpenError::new(OpenErrorKind::Folder { path: path.to_owned() }));
@@ -123,6 +129,10 @@ impl File {
     }
 }
 
+fn is_block_device(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
 fn device_bytes(file: &std::fs::File) -> Option<u64> {
     // SAFETY: asks for the position of an open descriptor's end; nothing reads by position.
     u64::try_from(unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_END) }).ok()
@@ -163,9 +173,10 @@ impl<P: Platform> Medium<P> for File {
     fn lane(&self, depth: u32) -> Result<Box<dyn Lane>, OpenError> {
         let file = || Arc::clone(&self.descriptor);
         let executor = self.options.executor.as_ref();
-        let refused = |steps| {
+        let refused = |refusals: Refusals| {
             let name = self.name.clone();
-            OpenError::new(OpenErrorKind::Ring { name, steps })
+            let errno = refusals.errno();
+            OpenError::new(OpenErrorKind::Ring { name, steps: refusals.texts(), errno })
         };
         let ring = || RingLane::<P>::new(file(), depth, self.options.ring);
         match (&self.options.engine, executor) {
@@ -176,12 +187,12 @@ impl<P: Platform> Medium<P> for File {
             }
             (Engine::Auto, executor) => match (ring(), executor) {
                 (Ok(lane), _) => Ok(Box::new(lane)),
-                (Err(steps), Some(executor)) => {
-                    let why = format!(" (no io_uring: {})", steps.join("; "));
+                (Err(refusals), Some(executor)) => {
+                    let why = format!(" (no io_uring: {})", refusals.texts().join("; "));
                     Ok(Box::new(PoolLane::<P>::new(Arc::clone(executor), file(), why)))
                 }
-                (Err(steps), None) => {
-                    let why = format!(" (no io_uring: {})", steps.join("; "));
+                (Err(refusals), None) => {
+                    let why = format!(" (no io_uring: {})", refusals.texts().join("; "));
                     Ok(Box::new(sync::lane::<P>(file(), depth, &why)))
                 }
             },

@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use std::mem::ManuallyDrop;
-use std::thread;
 use std::time::Duration;
 
 use coreshard_platform::{Platform, user};
@@ -83,7 +82,7 @@ impl<P: Platform> Drop for Queue<P> {
         if let Err(thrown) = dropped {
             self.thrown.get_or_insert(thrown);
         }
-        if !thread::panicking() {
+        if !std::thread::panicking() {
             self.pass_on();
         }
     }

@@ -61,7 +61,7 @@ impl<P: Platform> FutureCell<P> {
         *state = State::Over(Some(Box::new(completed)));
         drop(state);
         match waker {
-            Some(waker) => user::call(|| waker.wake()),
+            Some(waker) => user::wake(waker),
             None => Ok(()),
         }
     }

@@ -172,6 +172,14 @@ impl<P: Platform> Slots<P> {
         u64::from(self.slots[index as usize].generation) << 32 | u64::from(index)
     }
 
+    /// As `get_mut`, with what a command for it is called.
+    #[inline]
+    pub(super) fn get_named(&mut self, index: u32) -> (u64, &mut Flight<P>) {
+        let slot = &mut self.slots[index as usize];
+        let id = u64::from(slot.generation) << 32 | u64::from(index);
+        (id, slot.flight.as_mut().expect("the request is not over"))
+    }
+
     /// The request that the device has under this name, and its slot.
     #[inline]
     pub(super) fn at_device(&mut self, id: u64) -> Option<(u32, &mut Flight<P>)> {

@@ -96,8 +96,7 @@ impl<P: Platform> Queue<P> {
     /// As `start`; false where the lane has no room.
     #[inline]
     fn try_start(&mut self, index: u32) -> bool {
-        let id = self.slots.command_id(index);
-        let flight = self.slots.get_mut(index);
+        let (id, flight) = self.slots.get_named(index);
         // Lent before the lane sees them: where it panics, nobody knows whether the device has them, and
         // so it has, until it says otherwise.
         let command = flight.lend(id, self.pool.as_ref());

@@ -1,6 +1,5 @@
 //! `coreshard bench block`: the block layer, in fio's words.
 
-use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,6 +11,7 @@ use coreshard_bench::{
 };
 use coreshard_report::fio;
 use coreshard_sim::{Profile, Sim, Simulation};
+use coreshard_topology::input;
 
 use super::destination::Destination;
 use super::progress::Bar;
@@ -19,6 +19,7 @@ use super::queue::Site;
 use super::simulated::{self, Outside};
 use crate::failure::{bad_input, interrupted};
 use crate::machine::MachineArgs;
+use crate::number::{few, seed, whole};
 use crate::output;
 
 /// Declares the options that are words of a job, with the one place that knows what they mean:
@@ -136,7 +137,7 @@ pub(crate) struct Args {
     job: JobArgs,
 
     /// Run the jobs so often; shown are the average, the range and the spread (max - min) / max
-    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, value_parser = whole::<NonZeroUsize, 1, 10_000>)]
     repeat: NonZeroUsize,
 
     /// Climb the ladders of counters and of shared tags instead of running a job
@@ -149,16 +150,24 @@ pub(crate) struct Args {
     machine: Option<String>,
 
     /// With --machine: decides what each run draws; equal seeds give equal results
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "machine")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "machine", value_parser = seed)]
     seed: u64,
 
     /// With --machine: the devices that the jobs share [default: 4]
-    #[arg(long, value_name = "N", requires = "machine")]
+    #[arg(long, value_name = "N", requires = "machine", value_parser = few)]
     devices: Option<NonZeroUsize>,
 
     /// With --machine: interrupts come on the CPU that submitted, not on the adapter's node
     #[arg(long, requires = "machine")]
     interrupts_at_submitter: bool,
+
+    /// Write to the file or device though it holds what this benchmark did not put there: that is lost
+    #[arg(long, visible_alias = "allow_overwrite")]
+    allow_overwrite: bool,
+
+    /// Write to the device or file though it is mounted, or in use otherwise: that is destroyed
+    #[arg(long, visible_alias = "allow_mounted_write")]
+    allow_mounted_write: bool,
 
     /// Write the results as fio's JSON; with "-" to standard output, and nothing else there
     #[arg(long, value_name = "FILE|-")]
@@ -185,8 +194,8 @@ impl Args {
         let mut jobs = match &self.job_file {
             None => vec![BlockJob::default()],
             Some(path) => {
-                let text = fs::read_to_string(path)
-                    .with_context(|| format!("the job file {} cannot be read", path.display()))
+                let text = input::text(path, input::JOBS_BYTES)
+                    .with_context(|| format!("the job file {} cannot be read", input::path(path)))
                     .map_err(bad_input)?;
                 parse_job_file(&text, &BlockJob::default())
                     .with_context(|| path.display().to_string())
@@ -194,6 +203,10 @@ impl Args {
             }
         };
         jobs.iter_mut().try_for_each(|job| self.job.apply(job))?;
+        for job in &mut jobs {
+            job.allow_overwrite |= self.allow_overwrite;
+            job.allow_mounted_write |= self.allow_mounted_write;
+        }
         Ok(jobs)
     }
 
@@ -245,6 +258,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let here = MachineArgs { machine: None, sysfs: None, hwloc_xml: None };
     let site = Site::new(&here)?;
     let destination = args.destination()?;
+    if let Some(destination) = &destination {
+        let inputs = bench.jobs.iter().filter_map(|job| job.filename.as_deref());
+        inputs.chain(args.job_file.as_deref()).try_for_each(|file| destination.is_not(file))?;
+    }
     let mut bar = Bar::new()?;
     let mut results = bench.run::<Host>(&site.ground, &mut bar).map_err(classed)?;
     drop(bar);

@@ -1,55 +1,128 @@
-//! Where results go.
+//! Where results go: the one place of the command that writes files.
+//!
+//! 1. Nothing is written over that the command did not make, unless `--force` says so. What it made is
+//!    known by what is in it (see [`is_ours`]), not by its name.
+//! 2. No link is followed to a file: with `--force` the report takes the link's place.
+//! 3. A report is written beside its place and moved there whole: what was there stays until then, also
+//!    where the disk is full.
+//! 4. That a report can be written is found out before anything is measured, and leaves nothing behind.
+//! 5. A device or a pipe, such as `/dev/null` or a shell's `>(…)`, is written to as it is; never a disk.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
+use coreshard_topology::input;
 
 use crate::failure::bad_input;
 
-/// A file that was found to be writable before the benchmark, and is written after it.
-///
-/// Until then a file that was there keeps what it holds, and one that was not is removed again if
-/// nothing comes of the benchmark.
+/// The last object of each JSON document that is written has this key.
+const JSON_MARK: &str = "\"generator\": \"coreshard\"";
+/// In the head of each page.
+const HTML_MARK: &str = "<meta name=\"generator\" content=\"coreshard\">";
+/// The first columns of each table.
+const CSV_MARK: &str =
+    "machine,platform,virtual_topology,mode,threads,outstanding,items_per_thread,";
+/// In each machine's file.
+const TOML_MARK: &str = "source = [\"coreshard calibrate, on the machine itself\"]";
+/// How much of a file's ends is looked at.
+const LOOKED_AT: u64 = 4 << 10;
+
+/// Whether `--force` was given; a decision of the user's for the whole command.
+static IS_FORCED: AtomicBool = AtomicBool::new(false);
+
+/// From now on, files that are not ours and links are replaced.
+pub(crate) fn force() {
+    IS_FORCED.store(true, Relaxed);
+}
+
+/// A place that was found fit before the benchmark, and is written to after it.
 #[derive(Debug)]
 pub(crate) struct Destination {
     path: PathBuf,
-    file: File,
-    is_new: bool,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// A file in a folder; the folder's name is resolved.
+    File { folder: PathBuf, name: OsString },
+    /// A device or a pipe.
+    Stream(File),
 }
 
 impl Destination {
-    /// Opens `path` for writing.
+    /// Finds out whether a report can be written to `path`.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
-        let open = |new: bool| OpenOptions::new().write(true).create_new(new).open(path);
-        let (opened, is_new) = match open(true) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => (open(false), false),
-            opened => (opened, true),
-        };
-        let file = opened
-            .with_context(|| format!("the report {} cannot be written", path.display()))
-            .map_err(bad_input)?;
-        Ok(Self { path: path.to_owned(), file, is_new })
+        let place = place(path).with_context(|| cannot(path)).map_err(bad_input)?;
+        Ok(Self { path: path.to_owned(), place })
     }
 
-    /// Replaces what the file holds.
-    pub(crate) fn write(
-        mut self,
-        write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
-    ) -> anyhow::Result<()> {
-        // Whatever comes of it, something of worth may be in it from here on.
-        self.is_new = false;
-        let written = || {
-            // A device or a pipe has no length.
-            if self.file.metadata()?.is_file() {
-                self.file.set_len(0)?;
+    /// Opens a place for each report, and sees that no two are the same.
+    pub(crate) fn open_all<const N: usize>(
+        paths: [Option<&Path>; N],
+    ) -> anyhow::Result<[Option<Self>; N]> {
+        let mut all = [const { None }; N];
+        for (at, path) in paths.into_iter().enumerate() {
+            let Some(path) = path else { continue };
+            let new = Self::open(path)?;
+            if all[..at].iter().flatten().any(|other: &Self| other.is_same(&new)) {
+                return Err(bad_input(anyhow!(
+                    "two reports are to go to {}; give each its own",
+                    input::path(path)
+                )));
             }
-            let mut out = BufWriter::new(&self.file);
-            write(&mut out)?;
-            out.flush()
+            all[at] = Some(new);
+        }
+        Ok(all)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        match (&self.place, &other.place) {
+            (Place::File { folder, name }, Place::File { folder: its, name: other }) => {
+                folder == its && name == other
+            }
+            _ => false,
+        }
+    }
+
+    /// Writes the report.
+    pub(crate) fn write(
+        self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
+        let written = || -> anyhow::Result<()> {
+            let mut report = Vec::new();
+            write(&mut report)?;
+            mark(&mut report);
+            match &self.place {
+                Place::Stream(stream) => Ok((&mut &*stream).write_all(&report)?),
+                Place::File { folder, name } => replace(folder, name, &report),
+            }
         };
-        written().with_context(|| format!("cannot write the report {}", self.path.display()))
+        written().with_context(|| format!("cannot write the report {}", input::path(&self.path)))
+    }
+
+    /// Fails where `file`, which the command reads or writes otherwise, is the same one, by whatever
+    /// name.
+    pub(crate) fn is_not(&self, file: &Path) -> anyhow::Result<()> {
+        use std::os::unix::fs::{FileTypeExt, MetadataExt};
+        let (Ok(one), Ok(other)) = (self.file.metadata(), fs::metadata(file)) else {
+            return Ok(());
+        };
+        let is_device = one.file_type().is_block_device() && one.rdev() == other.rdev();
+        if is_device || (one.dev(), one.ino()) == (other.dev(), other.ino()) {
+            let (own, file) = (self.path.display(), file.display());
+            let problem = format!(
+                "the report {own} is the same file as {file}, which it would replace; give another name"
+            );
+            return Err(bad_input(anyhow::Error::msg(problem)));
+        }
+        Ok(())
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -57,39 +130,286 @@ impl Destination {
     }
 }
 
-impl Drop for Destination {
-    fn drop(&mut self) {
-        if self.is_new {
-            // Nothing is lost with an empty file, and nobody could be told of a failure here.
-            let _ = fs::remove_file(&self.path);
+fn cannot(path: &Path) -> String {
+    format!("the report {} cannot be written", input::path(path))
+}
+
+/// What a report at `path` would be written to.
+fn place(path: &Path) -> anyhow::Result<Place> {
+    let found = look(path)?;
+    // What a link to a device or a pipe leads to, such as /dev/stdout, is meant.
+    let behind =
+        found.as_ref().filter(|found| found.is_symlink()).and_then(|_| fs::metadata(path).ok());
+    if let Some(kind) = behind.as_ref().or(found.as_ref()).map(Metadata::file_type) {
+        if kind.is_char_device() || kind.is_fifo() {
+            return stream(path).map(Place::Stream);
         }
     }
+    let name = path.file_name().ok_or_else(|| anyhow!("it names no file"))?.to_owned();
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let folder = fs::canonicalize(folder)?;
+    if ["/dev", "/proc", "/sys"].iter().any(|own| folder.starts_with(own)) {
+        return Err(anyhow!("it is in a folder of the system's; for standard output give -"));
+    }
+    may_be_replaced(&folder.join(&name))?;
+    // That it can be made is tried, and leaves nothing.
+    let (trial, _) = beside(&folder)?;
+    fs::remove_file(trial)?;
+    Ok(Place::File { folder, name })
+}
+
+fn look(path: &Path) -> anyhow::Result<Option<Metadata>> {
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Says why not, where a report must not take the place of what is there.
+fn may_be_replaced(path: &Path) -> anyhow::Result<()> {
+    let Some(found) = look(path)? else { return Ok(()) };
+    let kind = found.file_type();
+    if kind.is_dir() {
+        return Err(anyhow!("it is a folder"));
+    }
+    if kind.is_block_device() || kind.is_socket() {
+        return Err(anyhow!("it is a disk or a socket, and no place for a report"));
+    }
+    if IS_FORCED.load(Relaxed) {
+        return Ok(());
+    }
+    if kind.is_symlink() {
+        return Err(anyhow!(
+            "it is a link, and what it leads to may be another's; give that file itself, or --force \
+             to put the report in the link's place"
+        ));
+    }
+    if !is_ours(path)? {
+        return Err(anyhow!(
+            "it is there already and is no report of this command's; give another name, or --force to \
+             replace it"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the command made a file, by what is in it; or nothing is.
+fn is_ours(path: &Path) -> anyhow::Result<bool> {
+    /// See `open(2)`: what is put in the file's place meanwhile makes nobody wait.
+    const O_NONBLOCK: i32 = 0o4000;
+    let mut file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Ok(false);
+    }
+    let mut part = |from: u64| {
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(from))?;
+        Read::by_ref(&mut file).take(LOOKED_AT).read_to_end(&mut bytes)?;
+        io::Result::Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let head = part(0)?;
+    let tail = part(found.len().saturating_sub(LOOKED_AT))?;
+    let last_key = tail.rsplit_once(JSON_MARK).map(|(_, rest)| rest.trim());
+    Ok(head.trim().is_empty() && found.len() < LOOKED_AT
+        || head.trim() == "[]"
+        || head.contains(HTML_MARK)
+        || head.starts_with(CSV_MARK)
+        || head.lines().any(|line| line == TOML_MARK)
+        || (head.starts_with(['{', '['])
+            && last_key.is_some_and(|rest| matches!(rest, "}" | "}]" | "}\n]"))))
+}
+
+/// Gives the last object of a JSON document the key that marks it as ours. Other documents have their marks
+/// from where they are made.
+fn mark(report: &mut Vec<u8>) {
+    let text = report.trim_ascii_end();
+    let object = match (text.first(), text.last()) {
+        (Some(b'{'), Some(b'}')) => text,
+        (Some(b'['), Some(b']')) => text[..text.len() - 1].trim_ascii_end(),
+        _ => return,
+    };
+    let Some(inside) = object.strip_suffix(b"}").map(<[u8]>::trim_ascii_end) else { return };
+    let comma = if inside.ends_with(b"{") { "" } else { "," };
+    // As it is written: on one line, or on lines with blanks before them.
+    let end = inside.len();
+    let between = object[end..object.len() - 1].to_vec();
+    let mut key = comma.as_bytes().to_vec();
+    key.extend_from_slice(&between);
+    if between.contains(&b'\n') {
+        key.extend_from_slice(b"  ");
+    }
+    key.extend_from_slice(JSON_MARK.as_bytes());
+    report.splice(end..end, key);
+}
+
+/// A new file in the folder.
+fn beside(folder: &Path) -> anyhow::Result<(PathBuf, File)> {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let name = format!(".coreshard-{}-{}.tmp", std::process::id(), MADE.fetch_add(1, Relaxed));
+    let path = folder.join(name);
+    let file = OpenOptions::new().write(true).create_new(true).open(&path);
+    let file = file.with_context(|| format!("no file can be made in {}", input::path(folder)))?;
+    Ok((path, file))
+}
+
+/// Puts a file with these bytes into the place of what is there.
+fn replace(folder: &Path, name: &OsString, report: &[u8]) -> anyhow::Result<()> {
+    let path = folder.join(name);
+    let (aside, mut file) = beside(folder)?;
+    let mut moved = || -> anyhow::Result<()> {
+        file.write_all(report)?;
+        // Until then the disk may be full without a word.
+        file.sync_all()?;
+        // Once more: hours may have passed.
+        may_be_replaced(&path)?;
+        match look(&path)?.filter(|found| !found.is_symlink()) {
+            Some(old) => {
+                // Whoever could read it can still; its owner is kept where that is granted.
+                fs::set_permissions(&aside, old.permissions())?;
+                let _ = std::os::unix::fs::chown(&aside, Some(old.uid()), Some(old.gid()));
+                fs::rename(&aside, &path)?;
+            }
+            None => match fs::hard_link(&aside, &path) {
+                Ok(()) => fs::remove_file(&aside)?,
+                // A link to be replaced, or a file system without hard links; both were looked at above.
+                Err(error)
+                    if error.kind() == ErrorKind::AlreadyExists && !IS_FORCED.load(Relaxed) =>
+                {
+                    return Err(error.into());
+                }
+                Err(_) => fs::rename(&aside, &path)?,
+            },
+        }
+        Ok(())
+    };
+    let moved = moved();
+    if moved.is_err() {
+        // What was begun is of no use, and of a failure here nobody could be told.
+        let _ = fs::remove_file(&aside);
+    }
+    moved
+}
+
+/// Opens a device, or a pipe that somebody reads.
+fn stream(path: &Path) -> anyhow::Result<File> {
+    const O_NONBLOCK: i32 = 0o4000;
+    const ENXIO: i32 = 6;
+    // Opening a pipe would wait until somebody reads it: for ever, maybe.
+    let trial = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(path);
+    let _trial = trial.map_err(|error| match error.raw_os_error() {
+        Some(ENXIO) => anyhow!("it is a pipe that nobody reads"),
+        _ => error.into(),
+    })?;
+    Ok(OpenOptions::new().write(true).open(path)?)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
+    fn write(path: &Path, report: &str) -> anyhow::Result<()> {
+        Destination::open(path)?.write(|out| out.write_all(report.as_bytes()))
+    }
+
+    fn error(path: &Path) -> String {
+        let error = Destination::open(path).unwrap_err();
+        format!("{error:#}")
+    }
+
     #[test]
-    fn what_was_there_stays_until_something_is_written() {
+    fn what_the_command_made_is_replaced_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report");
         drop(Destination::open(&path).unwrap());
-        assert!(!path.exists(), "made for nothing, and removed");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+        let html = format!("<html>{HTML_MARK}</html>");
+        let csv = format!("{CSV_MARK}runs\n");
+        let toml = format!("title = \"x\"\n{TOML_MARK}\n");
+        let json =
+            ["{}", "{\n  \"a\": 1\n}\n", "[\n  {\n    \"a\": []\n  }\n]", "[{\"a\":1}]", "[]"];
+        for report in [html.as_str(), &csv, &toml].into_iter().chain(json) {
+            write(&path, report).unwrap();
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        for precious in
+            ["my notes", "{\"generator\": \"coreshard\", \"mine\": 1}", "machine,platform\n"]
+        {
+            fs::write(&path, precious).unwrap();
+            assert!(error(&path).contains("is no report of this command's"), "{precious}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), precious);
+        }
+    }
 
-        let destination = Destination::open(&path).unwrap();
-        destination.write(|out| out.write_all(b"a long first report")).unwrap();
-        drop(Destination::open(&path).unwrap());
-        assert_eq!(fs::read(&path).unwrap(), b"a long first report");
+    #[test]
+    fn json_stays_json_with_its_mark() {
+        for (report, marked) in [
+            ("{}\n", "{\"generator\": \"coreshard\"}\n"),
+            ("{\n  \"a\": 1\n}\n", "{\n  \"a\": 1,\n  \"generator\": \"coreshard\"\n}\n"),
+            (
+                "[\n  {\n    \"a\": 1\n  }\n]",
+                "[\n  {\n    \"a\": 1,\n    \"generator\": \"coreshard\"\n  }\n]",
+            ),
+            ("[{\"a\":1}]", "[{\"a\":1,\"generator\": \"coreshard\"}]"),
+            ("[1]", "[1]"),
+            ("a,b\n", "a,b\n"),
+        ] {
+            let mut bytes = report.as_bytes().to_vec();
+            mark(&mut bytes);
+            assert_eq!(String::from_utf8(bytes).unwrap(), marked.replace("\n    \"g", "\n    \"g"));
+        }
+    }
 
-        let destination = Destination::open(&path).unwrap();
-        destination.write(|out| out.write_all(b"second")).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"second");
+    #[test]
+    fn links_folders_and_pipes_without_a_reader_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link, dangling, pipe] =
+            ["file", "link", "dangling", "pipe"].map(|name| folder.path().join(name));
+        fs::write(&file, "precious").unwrap();
+        symlink(&file, &link).unwrap();
+        symlink("nowhere", &dangling).unwrap();
+        assert!(error(&link).contains("it is a link"));
+        assert!(error(&dangling).contains("it is a link"));
+        assert!(error(folder.path()).contains("it is a folder"));
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(error(&pipe).contains("a pipe that nobody reads"));
+        assert!(error(Path::new("/dev/shm/../new-report")).contains("of the system's"));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
+        assert!(!folder.path().join("nowhere").exists());
+    }
+
+    #[test]
+    fn a_failure_leaves_the_old_report_and_a_new_one_keeps_its_mode() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report");
+        write(&path, "{}").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let failed = Destination::open(&path).unwrap().write(|out| {
+            out.write_all(b"half of")?;
+            Err(io::Error::other("no more"))
+        });
+        assert!(failed.is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"generator\": \"coreshard\"}");
+        write(&path, "{\"a\":1}").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
+        // What has come meanwhile is not written over.
+        let new = folder.path().join("new");
+        let destination = Destination::open(&new).unwrap();
+        fs::write(&new, "somebody's").unwrap();
+        destination.write(|out| out.write_all(b"{}")).unwrap_err();
+        assert_eq!(fs::read_to_string(&new).unwrap(), "somebody's");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]
     fn a_device_can_be_written() {
-        let destination = Destination::open(Path::new("/dev/null")).unwrap();
-        destination.write(|out| out.write_all(b"gone")).unwrap();
+        write(Path::new("/dev/null"), "gone").unwrap();
     }
 }

@@ -51,6 +51,10 @@ impl Progress for Bar {
         self.bar.inc(1);
         ControlFlow::Continue(())
     }
+
+    fn is_over(&mut self) -> bool {
+        Self::was_interrupted()
+    }
 }
 
 impl Drop for Bar {

@@ -1,6 +1,5 @@
 //! `coreshard bench queue`: how each affinity scope, wake-up policy and intake performs.
 
-use std::fs;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -9,13 +8,14 @@ use anyhow::bail;
 use coreshard::{CpuSet, Host, Intake, Scope, Topology, Wake};
 use coreshard_bench::{Ground, QueueBench, QueueResults};
 use coreshard_report::{csv, html, json, table};
-use coreshard_topology::{ShardSize, Usable};
+use coreshard_topology::{ShardSize, Usable, input};
 
 use super::destination::Destination;
 use super::progress::Bar;
 use super::simulated::{self, SimArgs};
 use crate::failure::{bad_input, interrupted};
 use crate::machine::{Machine, MachineArgs};
+use crate::number::{many, whole};
 use crate::output;
 
 /// Where the page goes if nothing was said of where results go.
@@ -29,12 +29,12 @@ const COLUMNS_OF_A_FILE: usize = 200;
 pub(crate) struct Args {
     /// Producers, each pinned to a CPU; more than CPUs share them [default: one for each CPU; with a
     /// virtual machine one for each virtual CPU, but at most 4 for each real one]
-    #[arg(long, value_name = "N", value_parser = count::<65_536>)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 65_536>)]
     threads: Option<u64>,
 
     /// Items that each producer queues in a run [default: 6000, in a flood 200000; less where
     /// producers outnumber CPUs]
-    #[arg(long, value_name = "N", value_parser = count::<1_000_000_000_000>)]
+    #[arg(long, value_name = "N", value_parser = many::<u64>)]
     items: Option<u64>,
 
     /// Affinity scopes: cpu, smt, cache_shard, cache, numa, system [default: all]
@@ -50,11 +50,11 @@ pub(crate) struct Args {
     intake: Vec<Intake>,
 
     /// Runs of each combination, interleaved [default: 7, simulated 3]
-    #[arg(long, value_name = "N", value_parser = count::<10_000>)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 10_000>)]
     runs: Option<u64>,
 
     /// Flood: producers do not wait for each item, but keep at most N of theirs in flight
-    #[arg(long, value_name = "N", value_parser = count::<1_000_000_000_000>)]
+    #[arg(long, value_name = "N", value_parser = many::<u64>)]
     outstanding: Option<u64>,
 
     /// Measure on 1, 2, 4 … CPUs, a producer on each, and fit the universal scalability law: a list of
@@ -70,7 +70,8 @@ pub(crate) struct Args {
     simulated: SimArgs,
 
     /// Wanted number of cores in a cache shard
-    #[arg(long, value_name = "N", default_value_t = ShardSize::DEFAULT.cores())]
+    #[arg(long, value_name = "N", default_value_t = ShardSize::DEFAULT.cores(),
+          value_parser = whole::<usize, 0, 65_536>)]
     shard_size: usize,
 
     /// Write the results as JSON; with "-" to standard output, and nothing else there
@@ -101,7 +102,7 @@ impl FromStr for CpuCounts {
         if text == "auto" {
             return Ok(Self::Auto);
         }
-        let number = |word: &str| count::<65_536>(word.trim()).map(|number| number as usize);
+        let number = |word: &str| whole::<usize, 1, 65_536>(word.trim());
         text.split(',').map(number).collect::<Result<_, _>>().map(Self::List)
     }
 }
@@ -116,16 +117,6 @@ impl CpuCounts {
                 powers.chain([cpus]).collect()
             }
         }
-    }
-}
-
-/// A number of things, from 1 to `MOST`.
-pub(super) fn count<const MOST: u64>(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(0) => Err("at least 1 is needed".to_owned()),
-        Ok(number) if number <= MOST => Ok(number),
-        Ok(_) => Err(format!("at most {MOST} are possible")),
-        Err(error) => Err(format!("a whole number from 1 to {MOST} is needed: {error}")),
     }
 }
 
@@ -186,17 +177,8 @@ impl Destinations {
         if args.json.is_none() && csv.is_none() && html.is_none() {
             html = Some(Path::new(DEFAULT_PAGE));
         }
-        for (one, other) in [(json, csv), (json, html), (csv, html)] {
-            if let (Some(one), Some(other)) = (one, other)
-                && one == other
-            {
-                let twice =
-                    format!("two reports are to go to {}; give each its own", one.display());
-                return Err(bad_input(anyhow::Error::msg(twice)));
-            }
-        }
-        let open = |path: Option<&Path>| path.map(Destination::open).transpose();
-        Ok(Self { json: open(json)?, json_to_stdout, csv: open(csv)?, html: open(html)? })
+        let [json, csv, html] = Destination::open_all([json, csv, html])?;
+        Ok(Self { json, json_to_stdout, csv, html })
     }
 
     fn write(self, results: &QueueResults) -> anyhow::Result<()> {
@@ -227,7 +209,7 @@ impl Destinations {
 }
 
 pub(super) fn said(path: &Path) {
-    output::warn(&format!("report written to {}", path.display()));
+    output::warn(&format!("report written to {}", input::path(path)));
 }
 
 fn columns() -> usize {
@@ -302,7 +284,7 @@ fn limits(usable: &Usable) -> Option<String> {
 
 /// What else ran before the benchmark began, where that is more than a little: it is in the figures.
 pub(super) fn other_load(cpus: usize) -> Option<String> {
-    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    let text = input::text(Path::new("/proc/loadavg"), input::NUMBER_BYTES).ok()?;
     let load: f64 = text.split_whitespace().next()?.parse().ok()?;
     (load > 0.25 * cpus as f64).then(|| {
         format!(
@@ -313,9 +295,9 @@ pub(super) fn other_load(cpus: usize) -> Option<String> {
 }
 
 /// The kernel's name and release.
-pub(super) fn kernel() -> Option<String> {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
-    Some(format!("Linux {}", release.trim()))
+pub(crate) fn kernel() -> Option<String> {
+    let release = input::text(Path::new("/proc/sys/kernel/osrelease"), input::NUMBER_BYTES).ok()?;
+    Some(format!("Linux {}", input::plain(&release)))
 }
 
 /// Runs the subcommand.

@@ -22,6 +22,7 @@ use super::progress::Bar;
 use super::queue::{Site, other_load, rung, said};
 use super::simulated;
 use crate::machine::MachineArgs;
+use crate::number::{few, seed, whole};
 use crate::output;
 
 /// The options of `coreshard bench rt`.
@@ -57,7 +58,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 #[derive(Debug, clap::Args)]
 struct WhereArgs {
     /// Use the first N CPUs alone
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = few)]
     cpus: Option<NonZeroUsize>,
 
     /// Simulate a machine: a preset's name (such as xeon-hcc-2s), or a file (.toml)
@@ -65,7 +66,7 @@ struct WhereArgs {
     machine: Option<String>,
 
     /// Settles ties between simulated CPUs; equal seeds give equal results
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "machine")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "machine", value_parser = seed)]
     seed: u64,
 
     /// Whose costs apply: futex (a program on that machine), or in-kernel (no system calls)
@@ -73,7 +74,8 @@ struct WhereArgs {
     costs: Profile,
 
     /// Show N of the lines that simulated CPUs take from one another
-    #[arg(long, value_name = "N", requires = "machine")]
+    #[arg(long, value_name = "N", requires = "machine",
+          value_parser = whole::<usize, 0, 1_000_000>)]
     c2c: Option<usize>,
 }
 
@@ -279,12 +281,9 @@ impl OutputArgs {
     /// Finds out whether the files can be written, before anything is measured.
     fn open(&self) -> anyhow::Result<Output> {
         let is_stdout = self.is_stdout();
-        let open = |path: Option<&Path>| path.map(Destination::open).transpose();
-        Ok(Output {
-            is_stdout,
-            json: open(self.json.as_deref().filter(|_| !is_stdout))?,
-            html: open(self.html.as_deref())?,
-        })
+        let json = self.json.as_deref().filter(|_| !is_stdout);
+        let [json, html] = Destination::open_all([json, self.html.as_deref()])?;
+        Ok(Output { is_stdout, json, html })
     }
 }
 

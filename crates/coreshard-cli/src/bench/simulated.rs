@@ -11,6 +11,7 @@ use coreshard_sim::{Machine, Profile, Sim, Simulation};
 use crate::bench::progress::Bar;
 use crate::failure::bad_input;
 use crate::machine::MachineArgs;
+use crate::number::seed;
 
 /// Items of a producer and runs, where nothing else is asked for. Virtual time has no noise to
 /// average out, and a simulated item takes about ten times a real one.
@@ -26,7 +27,7 @@ pub(crate) struct SimArgs {
     pub(crate) sim: bool,
 
     /// Settles ties between simulated CPUs; equal seeds give equal results
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "sim")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "sim", value_parser = seed)]
     pub(crate) seed: u64,
 
     /// Whose costs apply: futex (a program on that machine), or in-kernel (no system calls, locks

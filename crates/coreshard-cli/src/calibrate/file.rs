@@ -1,10 +1,13 @@
 //! A machine's file, with the source of each number.
 
 use std::fmt::Write as _;
-use std::fs;
+use std::path::Path;
 
 use coreshard::Topology;
 use coreshard_bench::{Calibration, Figure};
+use coreshard_topology::input;
+
+use crate::bench::kernel;
 
 /// Rest after which a CPU is in its deeper idle state: those that were measured lie on both sides.
 const DEEP_AFTER_NS: u32 = 1_000_000;
@@ -29,9 +32,8 @@ pub(super) fn write(
     compute: Option<Compute>,
 ) -> anyhow::Result<String> {
     let model = topology.model().unwrap_or_else(|| topology.name());
-    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut text = String::new();
-    let place = format!("{model}, Linux {}", kernel.trim());
+    let place = format!("{model}, {}", kernel().unwrap_or_else(|| "Linux".to_owned()));
     writeln!(text, "title = {}", quoted(&place))?;
     writeln!(text, "synthetic = {}", quoted(synthetic))?;
     writeln!(text, "source = [\"coreshard calibrate, on the machine itself\"]")?;
@@ -124,7 +126,7 @@ pub(super) fn write(
 
 /// A clock cycle, by the kernel's word where it has one.
 fn cycle(measured: &Calibration) -> (f64, String) {
-    let mhz = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+    let mhz = input::head(Path::new("/proc/cpuinfo"), input::HEAD_BYTES).ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("cpu MHz"))?;
         line.rsplit(':').next()?.trim().parse::<f64>().ok()
     });

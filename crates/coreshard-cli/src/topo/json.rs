@@ -30,6 +30,17 @@ struct Document<'a> {
     cpu_quota: Option<f64>,
     worker_limit: usize,
     notes: &'a [String],
+    /// What the machine has, usable or not.
+    machine_has: Counts,
+}
+
+#[derive(Serialize)]
+struct Counts {
+    cpus: usize,
+    cores: usize,
+    llcs: usize,
+    nodes: usize,
+    packages: usize,
 }
 
 #[derive(Serialize)]
@@ -47,6 +58,7 @@ struct PodEntry {
 pub(super) fn render(view: &View) -> anyhow::Result<String> {
     let topology = view.topology();
     let usable = view.machine.usable.as_ref();
+    let whole = &view.machine.whole;
     let mut scopes = Map::new();
     for pods in &view.scopes {
         scopes.insert(pods.scope().name().to_owned(), serde_json::to_value(scope_entry(pods))?);
@@ -62,7 +74,7 @@ pub(super) fn render(view: &View) -> anyhow::Result<String> {
         scopes,
         model: topology.model(),
         shard_size: view.shard_size.cores(),
-        online: view.machine.online.to_string(),
+        online: view.machine.whole.online().to_string(),
         offline: topology.offline().to_string(),
         usable: view.machine.usable_cpus().to_string(),
         performance: view.cpus_of_kind(CpuKind::Performance).to_string(),
@@ -72,6 +84,13 @@ pub(super) fn render(view: &View) -> anyhow::Result<String> {
         cpu_quota: usable.and_then(|usable| usable.quota_cpus()),
         worker_limit: view.machine.worker_limit(),
         notes: &view.notes,
+        machine_has: Counts {
+            cpus: whole.cpus().len(),
+            cores: whole.cores(),
+            llcs: whole.llcs(),
+            nodes: whole.nodes(),
+            packages: whole.packages(),
+        },
     };
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }

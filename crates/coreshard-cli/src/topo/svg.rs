@@ -288,7 +288,7 @@ impl Header {
             counted(topology.cpus().len(), "CPU"),
         ]
         .join(" · ");
-        let online = view.machine.online.len();
+        let online = view.machine.whole.cpus().len();
         if online > topology.cpus().len() {
             subtitle = format!("{subtitle} usable of {online} online");
         }

@@ -30,25 +30,26 @@ fn row(text: &mut String, line: &str) {
 fn summary(view: &View, text: &mut String) {
     let topology = view.topology();
     let mut line = |name: &str, value: &str| row(text, &format!("  {name:<9} {value}"));
-    line("packages", &topology.packages().to_string());
+    let whole = &view.machine.whole;
+    line("packages", &part(topology.packages(), whole.packages()));
     let memory_only = match topology.memory_only_nodes() {
         [] => String::new(),
         nodes => format!(", and {} with memory only", nodes.len()),
     };
     let nodes = match topology.nodes() {
         0 => "unknown".to_owned(),
-        nodes => nodes.to_string(),
+        nodes => part(nodes, whole.nodes()),
     };
     line("nodes", &format!("{nodes}{memory_only}"));
-    line("LLCs", &format!("{}{}", topology.llcs(), cache_kinds(view)));
-    line("cores", &topology.cores().to_string());
+    line("LLCs", &format!("{}{}", part(topology.llcs(), whole.llcs()), cache_kinds(view)));
+    line("cores", &part(topology.cores(), whole.cores()));
     let per_core = topology.cpus().len() as f64 / topology.cores() as f64;
     let per_core = if per_core.fract() == 0.0 {
         format!("{per_core:.0}")
     } else {
         format!("{per_core:.1} on average")
     };
-    let cpus = topology.cpus().len();
+    let cpus = part(topology.cpus().len(), whole.cpus().len());
     line("CPUs", &format!("{cpus} ({per_core} per core): {}", topology.online()));
     let kinds = [(CpuKind::Performance, "performance"), (CpuKind::Efficiency, "efficiency")];
     let kinds = kinds.map(|(kind, word)| (view.cpus_of_kind(kind), word));
@@ -68,6 +69,11 @@ fn summary(view: &View, text: &mut String) {
         let workers = counted(usable.worker_limit(), "worker");
         line("workers", &format!("at most {workers} running at once"));
     }
+}
+
+/// `6 of 32`, where a process may use a part of what the machine has.
+fn part(usable: usize, whole: usize) -> String {
+    if usable == whole { whole.to_string() } else { format!("{usable} of {whole}") }
 }
 
 /// ` (L3, 32 MiB)`, with every kind there is.

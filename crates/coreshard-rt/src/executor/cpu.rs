@@ -183,14 +183,7 @@ impl<P: RealTime> Cpu<P> {
 
     #[track_caller]
     pub(super) fn lock(&self) -> InheritGuard<'_, P, CpuState<P>> {
-        match self.state.lock() {
-            Ok(guard) => guard,
-            // No code of a user's runs under the lock; what is there is as whole as it was.
-            Err(error) => match error.into_guard() {
-                Some(guard) => guard,
-                None => unreachable!("nobody takes a CPU's lock twice"),
-            },
-        }
+        self.state.lock_own()
     }
 }
 

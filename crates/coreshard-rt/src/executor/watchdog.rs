@@ -93,16 +93,8 @@ impl<P: RealTime> Shared<P> {
     /// What the watchdog has found and nobody has taken.
     pub(super) fn take_incidents(&self) -> Vec<Incident> {
         let mut taken = Incidents::new();
-        taken.take_from(&mut self.lock_incidents());
+        taken.take_from(&mut self.incidents.lock_own());
         taken.into_vec()
-    }
-
-    fn lock_incidents(&self) -> InheritGuard<'_, P, Incidents> {
-        // No code of a user's runs under the lock, so nobody panics, and nobody takes it twice.
-        match self.incidents.lock() {
-            Ok(guard) => guard,
-            Err(error) => error.into_guard().expect("a lock is not taken twice"),
-        }
     }
 }
 
@@ -137,7 +129,7 @@ impl<P: RealTime> Watchdog<'_, P> {
             (0..self.known.len()).for_each(|place| self.look_for_throttling(place, elapsed));
         }
         if !self.found.is_empty() {
-            let mut incidents = self.shared.lock_incidents();
+            let mut incidents = self.shared.incidents.lock_own();
             self.found.drain(..).for_each(|incident| incidents.push(incident));
         }
         // After what has been found was told: whoever is let go on by the keeper finds it there.

@@ -1,11 +1,12 @@
 //! A mutex whose holder runs at the highest priority of all who may take it.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use coreshard_platform::{Policy, RealTime, Time};
+use coreshard_platform::{RealTime, Time};
 
-use super::{InheritGuard, InheritMutex, LockError};
+use super::{InheritGuard, InheritMutex, LockError, ceilings};
 use crate::level::Priority;
 
 /// A mutual-exclusion lock over `T` with a *ceiling*: whoever takes it is raised to that priority
@@ -13,9 +14,16 @@ use crate::level::Priority;
 /// and where all takers run on one CPU, none ever waits (the immediate ceiling protocol;
 /// PTHREAD_PRIO_PROTECT).
 ///
-/// Raising and lowering are two system calls for each lock. Takers on other CPUs wait with
-/// inheritance, as in [`InheritMutex`]. A holder that is scheduled normally, on a machine that
-/// grants no priority, gets [`LockError::NotRaised`].
+/// A thread that holds several runs at the highest of their ceilings, or at its own priority where that is
+/// higher, and may give them back in any order. Its own priority is the one it had before the first of
+/// them; if it is set to another one meanwhile, by whomever, it runs at that until it next takes or gives
+/// back such a lock, which then counts its ceilings anew. (So it is no lock for tasks of
+/// [`Urgency::Deadline`](crate::Urgency::Deadline), whose priorities change as others come and go.)
+///
+/// Raising and lowering are a few system calls for each lock, and a small record is allocated for a thread
+/// that holds none yet. Takers on other CPUs wait with inheritance, as in [`InheritMutex`]. A holder that is
+/// scheduled normally, on a machine that grants no priority, gets [`LockError::NotRaised`], and so does one
+/// that is scheduled SCHED_DEADLINE.
 pub struct CeilingMutex<P: RealTime, T> {
     ceiling: Priority,
     inner: InheritMutex<P, T>,
@@ -35,7 +43,7 @@ impl<P: RealTime, T> CeilingMutex<P, T> {
     /// Takes the lock; sleeps until it is free.
     ///
     /// # Errors
-    /// As [`InheritMutex::lock`], and where the caller's priority is above the ceiling, or the
+    /// As [`InheritMutex::lock`], and where the caller's own priority is above the ceiling, or the
     /// platform refuses to raise it.
     #[track_caller]
     pub fn lock(&self) -> Result<CeilingGuard<'_, P, T>, LockError<CeilingGuard<'_, P, T>>> {
@@ -91,31 +99,23 @@ impl<P: RealTime, T> fmt::Debug for CeilingMutex<P, T> {
     }
 }
 
-/// While it lives, its thread runs at a ceiling.
+/// While it lives, its thread runs at a ceiling, or above.
 struct Raise<P: RealTime> {
-    before: Policy,
-    _platform: std::marker::PhantomData<fn(P)>,
+    ceiling: Priority,
+    /// It stays on the thread that it has raised.
+    _of_its_thread: PhantomData<*const P>,
 }
 
 impl<P: RealTime> Raise<P> {
     fn to<G>(ceiling: Priority) -> Result<Self, LockError<G>> {
-        let before = P::policy();
-        let ceiling = ceiling.get();
-        if let Some(priority) = before.priority().filter(|priority| *priority > ceiling) {
-            return Err(LockError::AboveCeiling { priority, ceiling });
-        }
-        if before.priority() != Some(ceiling) {
-            P::set_policy(P::this_thread(), Policy::Fifo(ceiling))
-                .map_err(|error| LockError::NotRaised(error.to_string()))?;
-        }
-        Ok(Self { before, _platform: std::marker::PhantomData })
+        ceilings::raise::<P, G>(ceiling)?;
+        Ok(Self { ceiling, _of_its_thread: PhantomData })
     }
 }
 
 impl<P: RealTime> Drop for Raise<P> {
     fn drop(&mut self) {
-        // To lower oneself is always allowed.
-        let _ = P::set_policy(P::this_thread(), self.before);
+        ceilings::lower::<P>(self.ceiling);
     }
 }
 

@@ -9,12 +9,16 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, InheritError, RealTime, Time};
 
 use super::LockError;
 
 const FREE: u32 = 0;
+
+/// How often a lock is asked for where waiters cannot sleep on it.
+const FORBIDDEN_RETRY: Duration = Duration::from_micros(50);
 
 /// A mutual-exclusion lock over `T` that lends the priority of its most important waiter to its
 /// holder, and is handed to that waiter. It poisons.
@@ -70,6 +74,20 @@ impl<P: RealTime, T> InheritMutex<P, T> {
         moment: Time,
     ) -> Result<InheritGuard<'_, P, T>, LockError<InheritGuard<'_, P, T>>> {
         self.lock_by(Some(moment))
+    }
+
+    /// Takes a lock of the executor's own: under those no code of a user's runs, so none is ever half
+    /// changed, and nobody takes one twice. Where the platform has no inheritance after all (it may be
+    /// forbidden to a process), it is asked for until it is free.
+    #[track_caller]
+    pub(crate) fn lock_own(&self) -> InheritGuard<'_, P, T> {
+        loop {
+            match self.lock() {
+                Ok(guard) | Err(LockError::Poisoned(guard)) => return guard,
+                Err(LockError::Unsupported) => P::sleep(FORBIDDEN_RETRY),
+                Err(error) => unreachable!("one of the executor's own locks: {error}"),
+            }
+        }
     }
 
     /// Takes the lock if it is free.

@@ -6,6 +6,7 @@
 //! and Lehoczky, "Priority Inheritance Protocols", 1990).
 
 mod ceiling;
+mod ceilings;
 mod inherit;
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -125,3 +125,61 @@ impl<P: Platform> State<P> {
         )
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::time::{Duration, Instant};
+
+    use coreshard_platform::Host;
+    use coreshard_topology::{CpuSet, Scope, Topology, Usable};
+
+    use super::super::{Doors, Pool, Seat};
+    use crate::{Runtime, Trouble};
+
+    /// Longer than the test needs; only a failure takes so long.
+    const NEVER: Duration = Duration::from_secs(30);
+
+    /// Takes the sleeper off the board, and tells nobody: what a bug of ours might do. False where there is none.
+    fn strand(pool: &Pool<Host>) -> bool {
+        // Not by the guard that checks.
+        let mut state = pool.state.lock();
+        let Some(worker) = state.sentinel.take() else { return false };
+        let taken = pool.queue.as_ref().and_then(Doors::recall);
+        assert_eq!(taken, Some(worker), "nothing was queued");
+        state.idle.push(worker);
+        assert!(state.is_stranded() && state.broken_rule().is_some());
+        true
+    }
+
+    #[test]
+    fn a_pool_that_nobody_would_come_for_is_kicked_by_the_monitor_and_told_of() {
+        let (tell, told) = mpsc::channel();
+        let topology = Topology::host().unwrap();
+        let usable = Usable::host(&topology).unwrap().cpus().clone();
+        let one: CpuSet = usable.iter().take(1).collect();
+        let builder = Runtime::<Host>::builder(topology).usable(one);
+        let runtime = builder.on_trouble(move |it| tell.send(it.clone()).unwrap()).build().unwrap();
+        let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+        let find = || {
+            let mut found = None;
+            Seat::<Host>::here().unwrap().pool_is(|pool| {
+                found = Some(Arc::clone(pool));
+                true
+            });
+            found.unwrap()
+        };
+        let pool = queue.submit(find).unwrap().join().unwrap();
+        let since = Instant::now();
+        while !strand(&pool) {
+            assert!(since.elapsed() < NEVER, "the worker sleeps");
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        // As whoever leaves a pool so has, since it had work.
+        pool.monitor.notice_work();
+        assert_eq!(queue.submit(|| 7).unwrap().join().unwrap(), 7);
+        let Ok(Trouble::Bug(bug)) = told.recv_timeout(NEVER) else { panic!("it is told of") };
+        assert!(bug.rule.contains("told of what comes"), "{}", bug.rule);
+        assert!(Trouble::Bug(bug).to_string().contains("idle [0]"));
+    }
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use coreshard_platform::Parker;
 use coreshard_topology::{CpuId, CpuSet, PodId, Scope};
 
-use super::{MOST_WORKERS, Monitor, Pool, PoolSettings};
+use super::{MOST_WORKERS, Monitor, Pool, PoolSettings, blocking};
 use crate::attributes::{Attributes, Hooks, Place};
 use crate::event::Event;
 use crate::intake::Intake;
@@ -22,6 +22,17 @@ fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
 }
 
 fn pool(intake: Intake, wake: Wake, limit: usize) -> Arc<Pool<Loom>> {
+    Loom::start_at_most(usize::MAX);
+    pool_of(intake, wake, limit, MOST_WORKERS, None)
+}
+
+fn pool_of(
+    intake: Intake,
+    wake: Wake,
+    limit: usize,
+    most_workers: usize,
+    rescuer: Option<u64>,
+) -> Arc<Pool<Loom>> {
     let cpus: CpuSet = [CpuId(0)].into_iter().collect();
     let attributes = Attributes {
         scope: Scope::System,
@@ -33,7 +44,7 @@ fn pool(intake: Intake, wake: Wake, limit: usize) -> Arc<Pool<Loom>> {
         wake,
         intake,
         stack_bytes: None,
-        rescuer: None,
+        rescuer,
         hooks: Hooks::default(),
     };
     let place = Place {
@@ -50,9 +61,9 @@ fn pool(intake: Intake, wake: Wake, limit: usize) -> Arc<Pool<Loom>> {
         Arc::new(attributes),
         PoolSettings::for_models(),
         Arc::new(Event::new()),
-        &Arc::new(Monitor::new(Watch::default(), MOST_WORKERS)),
+        &Arc::new(Monitor::new(Watch::default(), most_workers)),
     )
-    .expect("a modelled thread always starts")
+    .expect("so many threads start")
 }
 
 /// Two items, one after the other was seen to run: the worker sleeps in between, or is about to,
@@ -98,4 +109,76 @@ fn loom_a_chosen_worker_is_not_culled() {
 #[test]
 fn loom_the_last_sleeper_stays_lock_free() {
     check(1, || one_by_one(Intake::LockFree, Wake::Coalesced, 2));
+}
+
+/// The monitor starts a stand-in for a worker that blocks, and cannot; meanwhile the worker comes back, finds
+/// the pool full, and lies down. Fails with `pass_on` taken out of `start_worker`: the item behind is
+/// stranded.
+fn a_stand_in_does_not_start(intake: Intake, wake: Wake) {
+    Loom::start_at_most(1);
+    let pool = pool_of(intake, wake, 1, MOST_WORKERS, None);
+    let lane = Lane::bare(Arc::clone(&pool));
+    let blocks = Arc::new(Parker::<Loom>::new());
+    let ends = Arc::new(Parker::<Loom>::new());
+    let (inside, wakes) = (Arc::clone(&ends), Arc::clone(&blocks));
+    let wait = move || {
+        blocking::<Loom, _>(|| {
+            inside.unpark();
+            wakes.park();
+        });
+    };
+    lane.queue(0, wait).ok().expect("the lane is open");
+    ends.park();
+    let told = Arc::clone(&ends);
+    let tell = move || {
+        told.unpark();
+    };
+    lane.queue(0, tell).ok().expect("the lane is open");
+    blocks.unpark();
+    pool.look(1, &Watch::default());
+    ends.park();
+    pool.stop();
+    assert_eq!(lane.counts(), (2, 2), "each item is told once");
+}
+
+#[test]
+fn loom_a_worker_that_lay_down_for_a_failed_start_is_woken_lock_free() {
+    check(2, || a_stand_in_does_not_start(Intake::LockFree, Wake::AfterUnlock));
+}
+
+#[test]
+fn loom_a_worker_that_lay_down_for_a_failed_start_is_woken_locked() {
+    check(2, || a_stand_in_does_not_start(Intake::Locked, Wake::AfterUnlock));
+}
+
+#[test]
+fn loom_a_worker_that_lay_down_for_a_failed_start_is_woken_coalesced() {
+    check(2, || a_stand_in_does_not_start(Intake::LockFree, Wake::Coalesced));
+}
+
+/// One worker in all, which blocks, and a reserve, which is called, runs the next item, and stands by when the
+/// worker has come back: the third item finds somebody.
+#[test]
+fn loom_a_reserve_leaves_somebody_who_is_told() {
+    check(1, || {
+        Loom::start_at_most(usize::MAX);
+        let pool = pool_of(Intake::LockFree, Wake::AfterUnlock, 1, 1, Some(1));
+        let lane = Lane::bare(Arc::clone(&pool));
+        let (blocks, ran) = (Arc::new(Parker::<Loom>::new()), Arc::new(Parker::<Loom>::new()));
+        let wakes = Arc::clone(&blocks);
+        let wait = move || blocking::<Loom, _>(|| wakes.park());
+        lane.queue(0, wait).ok().expect("the lane is open");
+        let wake = move || {
+            blocks.unpark();
+        };
+        lane.queue(0, wake).ok().expect("the lane is open");
+        let told = Arc::clone(&ran);
+        let tell = move || {
+            told.unpark();
+        };
+        lane.queue(0, tell).ok().expect("the lane is open");
+        ran.park();
+        pool.stop();
+        assert_eq!(lane.counts(), (3, 3), "each item is told once");
+    });
 }

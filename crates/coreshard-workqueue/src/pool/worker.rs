@@ -14,7 +14,7 @@ use super::reserve::RESERVE;
 use super::running::Frame;
 use super::state::Entry;
 use super::{Claim, Desk, LaneTag, Pool, Segment, SegmentQueue, Watches, idle};
-use crate::attributes::Place;
+use crate::attributes::{Hook, Place};
 use crate::item::Item;
 use crate::queue::Lane;
 use crate::trouble::say;
@@ -58,9 +58,9 @@ pub(super) fn index_in<P: Platform>(pool: &Pool<P>) -> Option<usize> {
 }
 
 /// A hook that panics costs its own work, not the worker.
-fn run_hook(hook: Option<&(dyn Fn(PodId) + Send + Sync)>, pod: PodId) {
+fn run_hook(hook: Option<&Hook>, pod: PodId) {
     if let Some(hook) = hook
-        && let Err(thrown) = user::call(|| hook(pod))
+        && let Err(thrown) = hook.call(|hook| hook(pod))
     {
         let panic = crate::handle::message_of(thrown.payload());
         say(|| tracing::error!(%pod, panic, "a hook panicked"));
@@ -260,7 +260,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             // It stays at home: stricter than asked, and said.
             say(|| tracing::warn!(%pod, %error, "a worker may not leave its pod"));
         }
-        run_hook(pool.attributes.hooks.on_start.as_deref(), *pod);
+        run_hook(pool.attributes.hooks.on_start.as_ref(), *pod);
         let mut works = !self.is_reserve() || self.stand_by();
         while works {
             while let Some(item) = self.next_item() {
@@ -270,7 +270,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             works = self.sleep() || self.stand_by();
         }
         // The hook is a user's, and may fork: the desk is still this worker's.
-        run_hook(pool.attributes.hooks.on_stop.as_deref(), *pod);
+        run_hook(pool.attributes.hooks.on_stop.as_ref(), *pod);
         self.stop_forking();
         pool.close_account(self.index);
     }

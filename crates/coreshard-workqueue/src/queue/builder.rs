@@ -213,8 +213,9 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self
     }
 
-    /// Called on the worker's thread with what an item threw, unless the item's handle will tell
-    /// it. Default: an error through `tracing`. The worker goes on in any case.
+    /// Called with what an item threw, once, unless the item's handle tells it: on the worker's thread,
+    /// or on the one that dropped the handle. What destructors throw that run on the queue's behalf comes
+    /// here, too. Default: an error through `tracing`. The worker goes on in any case.
     pub fn panic_handler(
         mut self,
         handler: impl Fn(Box<dyn Any + Send>) + Send + Sync + 'static,

@@ -14,6 +14,7 @@ use super::lane::Core;
 use super::shared::Closed;
 use crate::handle::message_of;
 use crate::pool::runs_item_of;
+use crate::trouble::say;
 
 pub(crate) type PanicHandler = Arc<User<dyn Fn(Box<dyn Any + Send>) + Send + Sync>>;
 
@@ -28,7 +29,7 @@ impl<P: Platform> Core<P> {
         }
         let Some(handler) = &self.panic_handler else {
             let panic = message_of(thrown.payload());
-            tracing::error!(queue = %self.name, panic, "a work item panicked");
+            say(|| tracing::error!(queue = %self.name, panic, "a work item panicked"));
             return;
         };
         // A handler that panics must not end the worker; its panic was printed.

@@ -1,1 +1,267 @@
+//! Models of a task: wakes, its last references, its handle and its end against one another. The queue
+//! is a list under a lock. Each was seen to fail when what its comment names was changed.
+#![allow(unsafe_code)]
 
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::task::{Context, Poll, Wake, Waker};
+
+use coreshard_platform::user::Thrown;
+use coreshard_platform::{AtomicInt, DataCell, Lock, Loom, Parker, Platform};
+
+use super::cell::{self, Runnable, Schedule};
+use super::{Handles, Task};
+use crate::insight::TaskSpan;
+use crate::queue::Unclaimed;
+
+type Word = <Loom as Platform>::AtomicU32;
+
+fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+/// A queue: what was sent and not run.
+struct Queue {
+    sent: Lock<Loom, Vec<Runnable<Loom>>>,
+    /// Plain memory, as a queue's: loom reports a send beside the release.
+    held: <Loom as Platform>::Cell<bool>,
+    releases: Word,
+    /// Futures that were dropped.
+    drops: Word,
+}
+
+// SAFETY: what the models show: nobody releases the queue while somebody sends.
+unsafe impl Sync for Queue {}
+
+impl Queue {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            sent: Lock::new(Vec::new()),
+            held: DataCell::new(true),
+            releases: Word::new(0),
+            drops: Word::new(0),
+        })
+    }
+
+    fn run_one(&self) -> bool {
+        let runnable = self.sent.lock().pop();
+        runnable.map(Runnable::run).is_some()
+    }
+
+    /// All is over: each future was dropped, and each task has let go of the queue, once.
+    fn expect_end(&self, tasks: u32) {
+        while self.run_one() {}
+        assert_eq!(self.drops.load(SeqCst), tasks, "a future is dropped once");
+        assert_eq!(self.releases.load(SeqCst), tasks, "the queue is released once");
+    }
+}
+
+struct Home(Arc<Queue>);
+
+impl Schedule<Loom> for Home {
+    fn send(&self, runnable: Runnable<Loom>) -> Option<Runnable<Loom>> {
+        self.0.sent.lock().push(runnable);
+        // Whoever sends looks at the queue after the item is there, as a push does that wakes a worker.
+        // SAFETY: what the model shows: nobody releases it meanwhile.
+        assert!(self.0.held.with(|held| unsafe { *held }));
+        None
+    }
+
+    fn unclaimed(&self, _: Thrown) -> Unclaimed<Loom> {
+        unreachable!("nothing panics here")
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        self.0.held.with_mut(|held| unsafe { *held = false });
+        self.0.releases.fetch_add(1, SeqCst);
+    }
+}
+
+/// Waits until it is asked to end; leaves a waker, or not.
+struct Future {
+    queue: Arc<Queue>,
+    left: Arc<Lock<Loom, Option<Waker>>>,
+    ends: Arc<Word>,
+    leaves: bool,
+    polls: u32,
+}
+
+impl std::future::Future for Future {
+    type Output = u32;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<u32> {
+        self.polls += 1;
+        if self.leaves {
+            *self.left.lock() = Some(context.waker().clone());
+        }
+        if self.ends.load(Relaxed) == 1 { Poll::Ready(self.polls) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Future {
+    fn drop(&mut self) {
+        self.queue.drops.fetch_add(1, SeqCst);
+    }
+}
+
+struct Spawned {
+    queue: Arc<Queue>,
+    left: Arc<Lock<Loom, Option<Waker>>>,
+    ends: Arc<Word>,
+    task: Option<Task<u32>>,
+}
+
+fn spawn(leaves: bool) -> Spawned {
+    let queue = Queue::new();
+    let (left, ends) = (Arc::new(Lock::new(None)), Arc::new(Word::new(0)));
+    let future = Future {
+        queue: Arc::clone(&queue),
+        left: Arc::clone(&left),
+        ends: Arc::clone(&ends),
+        leaves,
+        polls: 0,
+    };
+    let (task, runnable) = cell::Task::new(future, TaskSpan::off(), Home(Arc::clone(&queue)));
+    queue.sent.lock().push(runnable);
+    // SAFETY: made just now.
+    let task = Some(unsafe { Handles::<Loom, Future, Home>::handle(task) });
+    Spawned { queue, left, ends, task }
+}
+
+/// Wakes whoever awaits.
+struct Unpark(Parker<Loom>);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Awaits the task on this thread.
+fn block_on(mut task: Task<u32>) -> u32 {
+    let parker = Arc::new(Unpark(Parker::new()));
+    let waker = Waker::from(Arc::clone(&parker));
+    loop {
+        let polled = Pin::new(&mut task).poll(&mut Context::from_waker(&waker));
+        match polled {
+            Poll::Ready(value) => return value,
+            Poll::Pending => parker.0.park(),
+        }
+    }
+}
+
+/// Woken while it is polled, or before, or after: it is polled once more, and sees what was written before
+/// the wake. A second wake comes while the first is still inside the queue.
+///
+/// Fails with `wake` that does not write a word that has `SCHEDULED`.
+#[test]
+fn loom_a_wake_is_seen_by_a_later_poll_and_keeps_the_queue() {
+    check(3, || {
+        let Spawned { queue, left, ends, mut task } = spawn(true);
+        queue.run_one();
+        let waker = left.lock().take().expect("it has left its waker");
+        let waker_thread = {
+            let (ends, second) = (Arc::clone(&ends), waker.clone());
+            loom::thread::spawn(move || {
+                second.wake_by_ref();
+                ends.store(1, Relaxed);
+                second.wake();
+            })
+        };
+        let worker = {
+            let queue = Arc::clone(&queue);
+            loom::thread::spawn(move || while queue.run_one() {})
+        };
+        drop(waker);
+        waker_thread.join().unwrap();
+        worker.join().unwrap();
+        while queue.run_one() {}
+        assert!(task.as_ref().is_some_and(Task::is_finished), "a wake is lost");
+        drop(task.take());
+        left.lock().take();
+        queue.expect_end(1);
+    });
+}
+
+/// A future that waits without a waker is let go of while it is polled: nobody can ever wake it, so it is
+/// dropped.
+///
+/// Fails with `suspend` that drops the last reference without a look.
+#[test]
+fn loom_a_task_that_nobody_can_wake_is_dropped() {
+    check(3, || {
+        let Spawned { queue, task, .. } = spawn(false);
+        let worker = {
+            let queue = Arc::clone(&queue);
+            loom::thread::spawn(move || while queue.run_one() {})
+        };
+        task.unwrap().detach();
+        worker.join().unwrap();
+        queue.expect_end(1);
+    });
+}
+
+/// The last waker goes while the future is let go of, or polled.
+///
+/// Fails with `drop_reference` that frees a task that is not done.
+#[test]
+fn loom_the_last_waker_closes_the_task() {
+    check(3, || {
+        let Spawned { queue, left, task, .. } = spawn(true);
+        let worker = {
+            let queue = Arc::clone(&queue);
+            loom::thread::spawn(move || while queue.run_one() {})
+        };
+        let dropper = {
+            let left = Arc::clone(&left);
+            loom::thread::spawn(move || drop(left.lock().take()))
+        };
+        task.unwrap().detach();
+        worker.join().unwrap();
+        dropper.join().unwrap();
+        drop(left.lock().take());
+        queue.expect_end(1);
+    });
+}
+
+/// The handle is dropped while the task ends: one of the two has the outcome.
+///
+/// Fails with `let_go` that takes no notice of `DONE`.
+#[test]
+fn loom_a_task_that_is_cancelled_ends_once() {
+    check(3, || {
+        let Spawned { queue, left, ends, task } = spawn(true);
+        ends.store(1, Relaxed);
+        let worker = {
+            let queue = Arc::clone(&queue);
+            loom::thread::spawn(move || while queue.run_one() {})
+        };
+        drop(task);
+        worker.join().unwrap();
+        drop(left.lock().take());
+        queue.expect_end(1);
+    });
+}
+
+/// Awaited while it ends: whoever awaits is woken, or finds the outcome.
+///
+/// Fails with `poll_outcome` that leaves its waker without looking for `DONE` after.
+#[test]
+fn loom_whoever_awaits_a_task_hears_of_its_end() {
+    check(3, || {
+        let Spawned { queue, ends, task, .. } = spawn(false);
+        ends.store(1, Relaxed);
+        let worker = {
+            let queue = Arc::clone(&queue);
+            loom::thread::spawn(move || while queue.run_one() {})
+        };
+        assert_eq!(block_on(task.unwrap()), 1);
+        worker.join().unwrap();
+        queue.expect_end(1);
+    });
+}

@@ -37,6 +37,7 @@ use tracing::span::Id;
 use crate::error::Refused;
 use crate::insight::{self, Label};
 use crate::queue::{Shared, Unclaimed, Visitor};
+use crate::trouble::say;
 use cell::{Runnable, Schedule};
 use guests::Guest;
 
@@ -63,8 +64,11 @@ struct Raw<T> {
     table: NonNull<Table<T>>,
 }
 
+/// What came of a future; `None` where it was dropped before its end.
+type Ended<T> = Option<Result<T, Thrown>>;
+
 struct Table<T> {
-    poll: unsafe fn(NonNull<()>, &Context<'_>) -> Poll<Option<Result<T, Thrown>>>,
+    poll: unsafe fn(NonNull<()>, &Context<'_>) -> Poll<Ended<T>>,
     cancel: unsafe fn(NonNull<()>),
     is_done: unsafe fn(NonNull<()>) -> bool,
     /// Gives the handle's reference up; true cancels the task. A value that nobody took comes back.
@@ -111,7 +115,7 @@ impl<T> Task<T> {
         self.raw.as_ref().is_none_or(|raw| unsafe { (raw.table().is_done)(raw.task) })
     }
 
-    fn poll_result(&mut self, context: &Context<'_>) -> Poll<Option<Result<T, Thrown>>> {
+    fn poll_result(&mut self, context: &Context<'_>) -> Poll<Ended<T>> {
         let raw = self.raw.as_ref().expect("a task is not awaited after it has ended");
         // SAFETY: this is the handle.
         let result = unsafe { (raw.table().poll)(raw.task, context) };
@@ -128,7 +132,7 @@ impl<T> Task<T> {
         let value = unsafe { (raw.table().let_go)(raw.task, cancels) };
         if let Err(thrown) = user::resume_unless_unwinding(user::discard(value)) {
             let panic = thrown.message().unwrap_or_default();
-            tracing::error!(panic, "a task's result panicked as it was dropped");
+            say(|| tracing::error!(panic, "a task's result panicked as it was dropped"));
         }
     }
 }
@@ -238,7 +242,7 @@ impl<P: Platform> Schedule<P> for Home<P> {
 
     fn woken(&self) {
         if let Some(span) = &self.span {
-            insight::task_woken(span);
+            say(|| insight::task_woken(span));
         }
     }
 

@@ -58,7 +58,7 @@ pub(super) struct StateWord<P: Platform> {
 impl<P: Platform> StateWord<P> {
     /// A task that is sent by whoever spawns it, with its handle.
     pub(super) fn new() -> Self {
-        Self { word: P::AtomicU64::new(SCHEDULED | HANDLE | 2 * ONE_REFERENCE) }
+        Self { word: P::AtomicU64::new(SCHEDULED | HANDLE | (2 * ONE_REFERENCE)) }
     }
 
     pub(super) fn load(&self) -> u64 {

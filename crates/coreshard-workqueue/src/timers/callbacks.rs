@@ -23,6 +23,7 @@ use coreshard_platform::{Lock, Platform, ThreadSpec, Time};
 
 use crate::event::Event;
 use crate::task;
+use crate::trouble::say;
 use crate::work::Leftover;
 
 /// Between two of the timekeeper's looks, while something waits to be called.
@@ -143,7 +144,7 @@ impl<P: Platform> Callbacks<P> {
         let spec = ThreadSpec { name: "cs-callbacks".to_owned(), ..ThreadSpec::default() };
         if let Err(error) = P::spawn(spec, Box::new(move || callbacks.run())) {
             self.state.lock().threads -= 1;
-            tracing::warn!(%error, "wakers and destructors wait for a thread");
+            say(|| tracing::warn!(%error, "wakers and destructors wait for a thread"));
         }
     }
 
@@ -151,7 +152,7 @@ impl<P: Platform> Callbacks<P> {
         while let Some(callback) = self.next() {
             if let Err(thrown) = callback.call() {
                 let panic = thrown.message().unwrap_or("(something that is not a text)");
-                tracing::error!(panic, "a waker or a destructor panicked");
+                say(|| tracing::error!(panic, "a waker or a destructor panicked"));
             }
         }
     }

@@ -10,6 +10,7 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Platform, SpawnError, Time};
 
 use super::{Due, Key, TimerError, Timers};
+use crate::trouble::say;
 
 /// Ends when its time has come; see [`Runtime::sleep`](crate::Runtime::sleep). It wakes under any
 /// executor. Dropping it takes it out of the timers.
@@ -87,7 +88,7 @@ impl<P: Platform> Sleep<P> {
             let dropped = [user::discard(self.timers.remove(key)), user::discard(waker)];
             dropped.into_iter().filter_map(Result::err).for_each(|thrown: Thrown| {
                 let panic = thrown.message().unwrap_or_default();
-                tracing::error!(panic, "a waker panicked as it was dropped");
+                say(|| tracing::error!(panic, "a waker panicked as it was dropped"));
             });
         }
     }

@@ -19,6 +19,7 @@ use crate::item::Name;
 use crate::pool::{blocking, runs_item_of, runs_work};
 use crate::queue::{Entry, Workqueue};
 use crate::timers::{Due, TimerError, Timers};
+use crate::trouble::say;
 
 /// Called in front of the net, by `Token::run`, and dropped there; or by whoever drops the last handle.
 pub(super) type Function<P> = Box<dyn FnMut(&Work<P>) + Send>;
@@ -138,11 +139,10 @@ impl<P: Platform> Drop for Core<P> {
         let function = self.take_function();
         if let Err(thrown) = user::resume_unless_unwinding(user::discard(function)) {
             let panic = thrown.message().unwrap_or_default();
-            tracing::error!(
-                work = self.function,
-                panic,
-                "what a work item held panicked as it was dropped"
-            );
+            let work = self.function;
+            say(|| {
+                tracing::error!(work, panic, "what a work item held panicked as it was dropped")
+            });
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::insight::Label;
 use crate::pool::{blocking, inside_work};
 use crate::queue::{Entry, Lane, Workqueue, report_here};
 use crate::timers::{Callback, Due, Key, Timers};
+use crate::trouble::say;
 
 /// How long a delayed item waits whose queue is being drained when its time has come.
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);
@@ -92,10 +93,11 @@ impl<P: Platform> Delayed<P> {
                 return Self { work, number, queue, target }.wait_for_drain();
             }
             Err(reason) => {
-                tracing::warn!(
-                    queue = queue.name(), work = work.function(), %reason,
-                    "a delayed work item is lost"
-                );
+                let names = (queue.name(), work.function());
+                say(|| {
+                    let (queue, work) = names;
+                    tracing::warn!(queue, work, %reason, "a delayed work item is lost");
+                });
                 work.give_up(number);
                 Some(work)
             }

@@ -98,7 +98,7 @@ pub(super) fn is_alive(pid: u32) -> bool {
 /// The name and the user of a process.
 pub(super) fn process(pid: u32) -> io::Result<(String, u32)> {
     let folder = Path::new("/proc").join(pid.to_string());
-    let name = fs::read_to_string(folder.join("comm"))?.trim_end().to_owned();
+    let name = String::from_utf8_lossy(&fs::read(folder.join("comm"))?).trim_end().to_owned();
     Ok((name, fs::metadata(folder)?.uid()))
 }
 

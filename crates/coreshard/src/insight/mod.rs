@@ -28,3 +28,11 @@ pub use error::InsightError;
 pub use protocol::PROTOCOL_VERSION;
 pub use server::{InsightServer, serve_insight};
 pub use snapshot::{PoolSnapshot, Quantiles, QueueSnapshot, Snapshot, TimesSnapshot};
+
+/// Reads bytes as a server does a request and as a client does an answer. For fuzzing: no bytes make it
+/// panic, wait or take more memory than they have themselves.
+#[doc(hidden)]
+pub fn read_any_frame(bytes: &[u8]) {
+    drop(protocol::read::<protocol::Request>(&mut &bytes[..], protocol::LONGEST_REQUEST));
+    drop(protocol::read::<protocol::Answer>(&mut &bytes[..], protocol::LONGEST_ANSWER));
+}

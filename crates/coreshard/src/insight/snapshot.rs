@@ -150,8 +150,11 @@ impl Snapshot {
         let stats: RuntimeStats = runtime.stats();
         Self {
             pid: std::process::id(),
-            program: std::fs::read_to_string("/proc/self/comm")
-                .map_or_else(|_| String::new(), |name| name.trim_end().to_owned()),
+            // Anybody may name a process, in any bytes.
+            program: std::fs::read("/proc/self/comm").map_or_else(
+                |_| String::new(),
+                |name| String::from_utf8_lossy(&name).trim_end().to_owned(),
+            ),
             release: env!("CARGO_PKG_VERSION").to_owned(),
             machine: runtime.topology().name().to_owned(),
             taken_ns: Host::now().as_ns(),

@@ -26,8 +26,9 @@ use crate::buffer::BufferPool;
 use crate::request::Op;
 
 use doorbell::Doorbell;
-use rungs::{Refusals, Rung, build, never_at_once, probe, probe_message, reopened, rungs};
+pub(super) use rungs::Refusals;
 pub use rungs::{RingOptions, RingWake};
+use rungs::{Rung, build, never_at_once, probe, probe_message, reopened, rungs};
 
 /// Completions that are no command's.
 const WOKEN: u64 = u64::MAX;
@@ -105,7 +106,7 @@ impl<P: Platform> RingLane<P> {
         file: Arc<OwnedFd>,
         depth: u32,
         options: RingOptions,
-    ) -> Result<Self, Vec<String>> {
+    ) -> Result<Self, Refusals> {
         let mut refused = Refusals::default();
         for rung in rungs(options) {
             let made = build(rung, depth)
@@ -121,7 +122,7 @@ impl<P: Platform> RingLane<P> {
                 Err(error) => refused.push(rung.name(), &error),
             }
         }
-        Err(refused.texts())
+        Err(refused)
     }
 
     fn with_ring(

@@ -63,24 +63,35 @@ impl Rung {
 
 /// What could not be had, and why, for people.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Vec<(String, String)>);
+pub(in crate::backend) struct Refusals {
+    /// What, and why.
+    refused: Vec<(String, String)>,
+    /// The last one's number, where the kernel gave one.
+    errno: Option<i32>,
+}
 
 impl Refusals {
     /// What is refused for the same reason as the last is told with it.
     pub(super) fn push(&mut self, what: String, why: &io::Error) {
+        self.errno = why.raw_os_error();
         let why = why.to_string();
-        match self.0.last_mut() {
+        match self.refused.last_mut() {
             Some((before, same)) if *same == why => *before += &format!(", {what}"),
-            _ => self.0.push((what, why)),
+            _ => self.refused.push((what, why)),
         }
     }
 
     pub(super) fn append(&mut self, mut other: Self) {
-        self.0.append(&mut other.0);
+        self.refused.append(&mut other.refused);
     }
 
-    pub(super) fn texts(self) -> Vec<String> {
-        self.0.into_iter().map(|(what, why)| format!("{what}: {why}")).collect()
+    /// What the kernel said last: of a ladder, to its simplest rung.
+    pub(in crate::backend) fn errno(&self) -> Option<i32> {
+        self.errno
+    }
+
+    pub(in crate::backend) fn texts(self) -> Vec<String> {
+        self.refused.into_iter().map(|(what, why)| format!("{what}: {why}")).collect()
     }
 }
 

@@ -19,8 +19,8 @@ fn lane(file: &Arc<OwnedFd>, options: RingOptions) -> Option<RingLane<Host>> {
     // A sandbox may forbid io_uring.
     match RingLane::new(Arc::clone(file), 8, options) {
         Ok(lane) => Some(lane),
-        Err(steps) => {
-            eprintln!("left out, since there is no io_uring: {}", steps.join("; "));
+        Err(refusals) => {
+            eprintln!("left out, since there is no io_uring: {}", refusals.texts().join("; "));
             None
         }
     }

@@ -9,24 +9,25 @@ use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
 use super::RungsArgs;
+use crate::number::{few, many, microseconds};
 
 /// The options of `coreshard bench rt cyclic`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Threads, one for each of the first CPUs [default: all CPUs]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = few)]
     threads: Option<NonZeroUsize>,
 
     /// From one wake-up of a thread to the next, in microseconds
-    #[arg(long, value_name = "US", default_value = "1000")]
+    #[arg(long, value_name = "US", default_value = "1000", value_parser = microseconds::<NonZeroU64, 1>)]
     interval_us: NonZeroU64,
 
     /// Wake-ups of each thread
-    #[arg(long, value_name = "N", default_value = "10000")]
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = many::<NonZeroU64>)]
     cycles: NonZeroU64,
 
     /// By how much a thread's wake-ups are after the thread's before it, in microseconds
-    #[arg(long, value_name = "US", default_value_t = 500)]
+    #[arg(long, value_name = "US", default_value_t = 500, value_parser = microseconds::<u64, 0>)]
     distance_us: u64,
 
     #[command(flatten)]

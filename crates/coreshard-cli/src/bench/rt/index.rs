@@ -10,6 +10,8 @@ use coreshard_rt::Rung;
 use coreshard_sim::Sim;
 
 use super::super::queue::rung;
+use crate::number::{few, many, whole};
+
 use super::{Bar, Output, OutputArgs, Outside, WhereArgs};
 
 /// The rounds of a simulated thread, and the runs, where nothing else is asked for.
@@ -23,19 +25,19 @@ pub(super) struct Args {
     rungs: Vec<Rung>,
 
     /// Threads, one for each of the first CPUs [default: all CPUs]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = few)]
     threads: Option<NonZeroUsize>,
 
     /// How often each thread sets and searches in a run [default: 200000, simulated 100]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = many::<NonZeroU64>)]
     rounds: Option<NonZeroU64>,
 
     /// Search among N neighbouring CPUs, as programs do that are pinned to some [default: all CPUs]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = few)]
     group: Option<NonZeroUsize>,
 
     /// Runs of each rung, interleaved [default: 7, simulated 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<NonZeroUsize, 1, 10_000>)]
     runs: Option<NonZeroUsize>,
 
     #[command(flatten)]

@@ -8,16 +8,17 @@ use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
 use super::RungsArgs;
+use crate::number::{few, many};
 
 /// The options of `coreshard bench rt pi`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Groups of three tasks, one for each of the first CPUs [default: all CPUs]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = few)]
     groups: Option<NonZeroUsize>,
 
     /// Inversions of each group
-    #[arg(long, value_name = "N", default_value = "2000")]
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = many::<NonZeroU64>)]
     rounds: NonZeroU64,
 
     #[command(flatten)]

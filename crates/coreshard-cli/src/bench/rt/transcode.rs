@@ -9,6 +9,7 @@ use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
 use super::RungsArgs;
+use crate::number::{few, many, microseconds, whole};
 
 /// The stages of a simulated slice: as many as the real work has.
 const STAGES: usize = 4;
@@ -17,31 +18,31 @@ const STAGES: usize = 4;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// CPUs of an instance
-    #[arg(long, value_name = "N", default_value = "8")]
+    #[arg(long, value_name = "N", default_value = "8", value_parser = few)]
     instance_cpus: NonZeroUsize,
 
     /// Instances [default: as many as there are CPUs for]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = few)]
     instances: Option<NonZeroUsize>,
 
     /// Frames of each instance
-    #[arg(long, value_name = "N", default_value = "200")]
+    #[arg(long, value_name = "N", default_value = "200", value_parser = many::<NonZeroU64>)]
     frames: NonZeroU64,
 
     /// Frames of an instance that are under way at once
-    #[arg(long, value_name = "N", default_value = "2")]
+    #[arg(long, value_name = "N", default_value = "2", value_parser = few)]
     under_way: NonZeroUsize,
 
     /// Slices of a frame, each with a task for each of its four stages
-    #[arg(long, value_name = "N", default_value = "8")]
+    #[arg(long, value_name = "N", default_value = "8", value_parser = few)]
     slices: NonZeroUsize,
 
     /// Bytes of a slice, on this machine
-    #[arg(long, value_name = "N", default_value = "16384")]
+    #[arg(long, value_name = "N", default_value = "16384", value_parser = whole::<NonZeroUsize, 1, 1_073_741_824>)]
     slice_bytes: NonZeroUsize,
 
     /// How long a simulated stage computes, in microseconds
-    #[arg(long, value_name = "US", default_value_t = 20)]
+    #[arg(long, value_name = "US", default_value_t = 20, value_parser = microseconds::<u64, 0>)]
     stage_us: u64,
 
     #[command(flatten)]

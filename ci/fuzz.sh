@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Fuzzes every parser, one after the other, with libFuzzer; proves first that a planted bug is found.
+#
+# Usage: ci/fuzz.sh [SECONDS] [TARGET...]    SECONDS for each target, 60 by default; all targets by default.
+#        RUNS=10000000 ci/fuzz.sh 0          so many inputs each in place of a time
+#
+# With a nightly toolchain the address sanitizer watches, else coverage alone guides. Where libFuzzer cannot
+# be built, the workspace's own test runs a million mutated inputs on each target. What breaks a promise is
+# left in fuzz/target/found/TARGET: mend it, and keep it in fuzz/crashes/TARGET.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly SECONDS_EACH=${1:-60}
+shift || true
+readonly RUNS=${RUNS:--1}
+# Per input: seconds and MiB. A parser that needs more is broken; the sanitizer's own memory is within.
+readonly LIMITS=(-timeout=20 -rss_limit_mb=2048 -max_len=65536)
+
+host=$(rustc -vV | sed -n 's/^host: //p')
+flags='-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
+  -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
+  -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=4 --cfg fuzzing'
+toolchain=()
+if command -v rustup >/dev/null && rustup run nightly rustc --version >/dev/null 2>&1; then
+  toolchain=(+nightly)
+  flags="$flags -Zsanitizer=address"
+else
+  echo "ci/fuzz.sh: no nightly toolchain, so no sanitizer (rustup toolchain install nightly)" >&2
+fi
+
+# Flags for the target alone: build scripts and macros are not what is fuzzed.
+if ! RUSTFLAGS="$flags" cargo "${toolchain[@]}" build --quiet --release --target "$host" --manifest-path fuzz/Cargo.toml --bins; then
+  echo "ci/fuzz.sh: libFuzzer cannot be built here; a million mutated inputs run without it" >&2
+  CORESHARD_FUZZ_INPUTS=1000000 cargo test --release -p coreshard-cli --test fuzz_corpus
+  exit
+fi
+readonly PROGRAMS=fuzz/target/$host/release
+
+# run TARGET OPTION...
+run() {
+  local target=$1 folder
+  shift
+  mkdir -p "fuzz/target/grown/$target" "fuzz/target/found/$target" "fuzz/crashes/$target"
+  local folders=("fuzz/target/grown/$target" "fuzz/corpus/$target")
+  # git keeps no empty folder
+  folder=fuzz/crashes/$target
+  if [ -n "$(ls -A "$folder")" ]; then folders+=("$folder"); else rmdir "$folder"; fi
+  "$PROGRAMS/$target" "${LIMITS[@]}" -artifact_prefix="fuzz/target/found/$target/" -print_final_stats=1 \
+    "$@" "${folders[@]}"
+}
+
+if run canary -max_total_time=120 >fuzz/target/canary.log 2>&1 || ! grep -q 'the canary was found' fuzz/target/canary.log; then
+  echo "ci/fuzz.sh: the planted bug was not found, so nothing would be; see fuzz/target/canary.log" >&2
+  exit 1
+fi
+rm -rf fuzz/target/found/canary
+
+targets=("$@")
+if [ ${#targets[@]} -eq 0 ]; then
+  mapfile -t targets < <(sed -n 's/^name = "\([a-z_]*\)"$/\1/p' fuzz/Cargo.toml | grep -v canary)
+fi
+failed=()
+for target in "${targets[@]}"; do
+  log=fuzz/target/$target.log
+  if run "$target" -max_total_time="$SECONDS_EACH" -runs="$RUNS" >"$log" 2>&1; then
+    inputs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    peak=$(sed -n 's/^stat::peak_rss_mb: *//p' "$log")
+    echo "$target: $inputs inputs, at most $peak MiB: no promise was broken"
+  else
+    failed+=("$target")
+    tail -n 40 "$log" >&2
+    echo "ci/fuzz.sh: $target breaks a promise; the input is in fuzz/target/found/$target" >&2
+  fi
+done
+[ ${#failed[@]} -eq 0 ]

@@ -1,0 +1,3 @@
+//! What libFuzzer runs; see the README.
+
+pub mod targets;

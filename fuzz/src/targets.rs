@@ -1,0 +1,216 @@
+//! One function for each parser: it takes any bytes, and panics where the parser breaks a promise.
+//!
+//! The promises: no input makes a parser panic, hang or take much memory (libFuzzer's limits, and a
+//! watchdog in the workspace's test, see to the latter two); what is read can be written and read again;
+//! and an error is a short text that steers no terminal.
+//!
+//! This file is compiled twice: by the fuzz workspace, and by a test of the main one, which runs the corpus
+//! and some mutated inputs wherever the tests run.
+
+use std::fmt::Display;
+use std::path::{Component, Path};
+
+use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology, Usable, input};
+
+/// All of them but the canary, by name.
+pub const TARGETS: [(&str, fn(&[u8])); 10] = [
+    ("cpu_list", cpu_list),
+    ("cpu_mask", cpu_mask),
+    ("synthetic", synthetic),
+    ("hwloc_xml", hwloc_xml),
+    ("machine_folder", machine_folder),
+    ("machine_file", machine_file),
+    ("words", words),
+    ("job_file", job_file),
+    ("insight_frame", insight_frame),
+    ("queue_results", queue_results),
+];
+
+/// An error's text is short, and nothing but text.
+fn told(error: impl Display) {
+    let text = error.to_string();
+    assert!(!text.is_empty() && text.len() < 3_000, "{} bytes: {text:?}", text.len());
+    let wrong = |letter| letter != '\n' && !input::is_plain(letter);
+    assert!(!text.contains(wrong), "{text:?}");
+}
+
+fn text(data: &[u8]) -> Option<&str> {
+    std::str::from_utf8(data).ok()
+}
+
+pub fn cpu_list(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    match text.parse::<CpuSet>() {
+        Ok(set) => assert_eq!(set.to_string().parse::<CpuSet>().as_ref(), Ok(&set)),
+        Err(error) => told(error),
+    }
+}
+
+pub fn cpu_mask(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    match CpuSet::from_mask(text) {
+        Ok(set) => assert_eq!(set.to_string().parse::<CpuSet>().as_ref(), Ok(&set)),
+        Err(error) => told(error),
+    }
+}
+
+/// What holds of every machine, whatever was read.
+fn is_sound(machine: &Topology) {
+    assert!(!machine.cpus().is_empty());
+    assert_eq!(machine.cpus().len(), machine.online().len());
+    assert!(machine.online().is_disjoint(machine.offline()));
+    assert!(machine.cores() <= machine.cpus().len() && machine.llcs() <= machine.cores());
+    for text in
+        machine.notes().iter().map(String::as_str).chain([machine.name()]).chain(machine.model())
+    {
+        assert!(text.chars().all(input::is_plain), "{text:?}");
+    }
+    // The rest takes its time on large machines, and is the same.
+    if machine.cpus().len() > 300 {
+        return;
+    }
+    for scope in Scope::ALL {
+        let pods = Pods::new(machine, machine.online(), scope, ShardSize::DEFAULT).unwrap();
+        let mut all = CpuSet::new();
+        for pod in pods.iter() {
+            assert!(all.is_disjoint(&pod.cpus) && !pod.cpus.is_empty());
+            all = all.union(&pod.cpus);
+        }
+        assert_eq!(&all, machine.online());
+    }
+    let first: CpuSet = machine.online().first().into_iter().collect();
+    assert_eq!(machine.restrict(&first).unwrap().cpus().len(), 1);
+}
+
+pub fn synthetic(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    match Topology::parse_machine(text) {
+        Ok(machine) => is_sound(&machine),
+        Err(error) => told(error),
+    }
+}
+
+pub fn hwloc_xml(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    match Topology::from_hwloc_xml_text("machine.xml", text) {
+        Ok(machine) => is_sound(&machine),
+        Err(error) => told(error),
+    }
+}
+
+/// A recorded machine: lines that begin with `=` name a file of it, those that follow are in it.
+pub fn machine_folder(data: &[u8]) {
+    let folder = Folder::new();
+    let mut files: Vec<(&Path, Vec<u8>)> = Vec::new();
+    for line in data.split(|byte| *byte == b'\n') {
+        if let Some(name) = line.strip_prefix(b"=") {
+            let Some(path) = text(name).map(Path::new) else { continue };
+            let is_inside = path.components().all(|part| matches!(part, Component::Normal(_)));
+            if is_inside && path.components().count() < 12 && files.len() < 200 {
+                files.push((path, Vec::new()));
+            }
+        } else if let Some((_, bytes)) = files.last_mut() {
+            bytes.extend_from_slice(line);
+            bytes.push(b'\n');
+        }
+    }
+    for (path, bytes) in files {
+        let path = folder.0.join(path);
+        // A name may be too long, or a folder's already.
+        let _ = path.parent().map(std::fs::create_dir_all);
+        let _ = std::fs::write(path, bytes);
+    }
+    match Topology::from_sysfs(&folder.0) {
+        Ok(machine) => {
+            is_sound(&machine);
+            match Usable::from_root(&folder.0, &machine) {
+                Ok(usable) => {
+                    assert!(usable.cpus().is_subset(machine.online()));
+                    assert!((1..=usable.cpus().len()).contains(&usable.worker_limit()));
+                }
+                Err(error) => told(error),
+            }
+        }
+        Err(error) => told(error),
+    }
+}
+
+/// A folder of this thread's, in memory where there is such a place.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let memory = Path::new("/dev/shm");
+        let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let folder = place.join(format!("coreshard-fuzz-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for the machine can be made");
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn machine_file(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    match coreshard_sim::Machine::from_toml("machine.toml", text) {
+        Ok(machine) => is_sound(machine.topology()),
+        Err(error) => told(error),
+    }
+}
+
+/// The words that options take.
+pub fn words(data: &[u8]) {
+    fn word<T: std::str::FromStr<Err: Display> + ToString>(text: &str) {
+        match text.parse::<T>() {
+            Ok(value) => assert!(value.to_string().parse::<T>().is_ok()),
+            Err(error) => told(error),
+        }
+    }
+    let Some(text) = text(data) else { return };
+    word::<Scope>(text);
+    word::<coreshard_sim::Profile>(text);
+    word::<coreshard_sim::search::ReplaySeed>(text);
+    word::<coreshard::Wake>(text);
+    word::<coreshard::Intake>(text);
+    word::<coreshard_rt::Rung>(text);
+}
+
+pub fn job_file(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    if let Err(error) = coreshard_bench::parse_job_file(text, &Default::default()) {
+        told(error);
+    }
+}
+
+pub fn insight_frame(data: &[u8]) {
+    coreshard::insight::read_any_frame(data);
+}
+
+/// Results that were written, and may have been changed since, in every form there is.
+pub fn queue_results(data: &[u8]) {
+    let Ok(results) = serde_json::from_slice::<coreshard_bench::QueueResults>(data) else { return };
+    let page = coreshard_report::html::queue_page(&results);
+    let drawing = coreshard_report::svg::queue_throughput(&results).unwrap_or_default();
+    let table = coreshard_report::table::queue(&results, 100);
+    for text in [page, drawing, table] {
+        let wrong = |letter: char| letter.is_control() && letter != '\n';
+        assert!(!text.contains(wrong), "{text:?}");
+    }
+    coreshard_report::csv::write_queue(&results, std::io::sink()).unwrap();
+    let mut again = Vec::new();
+    coreshard_report::json::write_queue(&results, &mut again).unwrap();
+    serde_json::from_slice::<serde_json::Value>(&again).unwrap();
+}
+
+/// Must fail: what does not find this finds nothing.
+pub fn canary(data: &[u8]) {
+    if let Some([b'c', b'a', b'n', second, ..]) =
+        data.windows(4).find(|part| part.starts_with(b"can"))
+    {
+        assert!(*second != b'!', "the canary was found");
+    }
+}
