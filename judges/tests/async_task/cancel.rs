@@ -32,6 +32,8 @@ fn cancel_and_run() {
     });
 }
 
+/// There the result of a poll that goes on is dropped. Here a cancel means that it is polled no more; where
+/// that poll was the last, its result goes to whoever waits for the cancel.
 #[test]
 fn cancel_during_run() {
     judge(|| {
@@ -42,7 +44,7 @@ fn cancel_during_run() {
         assert!(poll_once(&mut cancel).is_none());
         stage.assert(1, 0, 0);
         director.go_on();
-        assert!(block_on(cancel).is_none(), "it was cancelled before it ended");
+        assert!(block_on(cancel).is_some(), "the poll that went on was its last");
         stage.settle();
         stage.assert(1, 1, 1);
     });
@@ -56,6 +58,22 @@ fn cancel_while_it_waits() {
         let task = stage.spawn(PENDING);
         stage.settle();
         assert!(block_on(task.cancel()).is_none());
+        stage.assert(1, 1, 0);
+    });
+}
+
+/// Cancelled in the middle of a poll that is not the last: it is polled no more.
+#[test]
+fn cancel_during_run_of_what_waits() {
+    judge(|| {
+        let (mut stage, director) = Stage::with_director();
+        let task = stage.spawn_directed(PENDING);
+        director.wait_until_begun();
+        let mut cancel = Box::pin(task.cancel());
+        assert!(poll_once(&mut cancel).is_none());
+        director.go_on();
+        assert!(block_on(cancel).is_none());
+        stage.settle();
         stage.assert(1, 1, 0);
     });
 }

@@ -127,7 +127,6 @@ fn drop_last_task() {
 
 /// Detached before its first poll, which leaves nobody who could wake it.
 #[test]
-#[ignore = "defect: the future of a task that is detached before its poll, and waits without a waker, is leaked"]
 fn detached_before_its_poll_without_a_waker() {
     judge(|| {
         let stage = Stage::new();

@@ -105,3 +105,43 @@ fn wake_from_many_threads() {
         assert_eq!(stage.scheduled(), 1);
     });
 }
+
+/// Woken in the middle of its poll, by the only waker there is: it is polled again, though nobody else
+/// could wake it any more.
+#[test]
+#[ignore = "defect: a detached task that is woken in the middle of its poll is dropped"]
+fn wake_during_run() {
+    judge(|| {
+        let (mut stage, director) = Stage::with_director();
+        stage.spawn_directed(READY_AT_SECOND).detach();
+        director.wait_until_begun();
+        stage.waker().wake();
+        director.go_on();
+        director.wait_until_begun();
+        director.go_on();
+        stage.settle();
+        stage.assert(2, 1, 1);
+        stage.drop_waker();
+    });
+}
+
+/// The same by itself, as `yield_now` does.
+#[test]
+#[ignore = "defect: a detached task that is woken in the middle of its poll is dropped"]
+fn wake_by_itself_during_run() {
+    judge(|| {
+        let stage = Stage::new();
+        let (over, reached) = (judges::Counter::new(), judges::Counter::new());
+        let (guard, count) = (over.on_drop(), reached.clone());
+        let yields = async move {
+            let _guard = guard;
+            for _ in 0..3 {
+                coreshard::yield_now().await;
+            }
+            count.add_one();
+        };
+        stage.queue.spawn(yields).unwrap().detach();
+        over.wait_for(1);
+        assert_eq!(reached.get(), 1, "it was dropped before its end");
+    });
+}

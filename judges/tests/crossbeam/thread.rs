@@ -121,7 +121,6 @@ fn panic_many() {
 
 /// A second panic whose payload panics as it is dropped.
 #[test]
-#[ignore = "defect: a scope never returns where a second panic's payload panics as it is dropped"]
 fn panic_twice_with_a_payload_that_panics() {
     struct Payload;
     impl Drop for Payload {

@@ -1,6 +1,7 @@
 //! `ThreadPoolExecutorTest.cpp`: workers that come and go, handles, failures to start a worker.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 
@@ -77,9 +78,18 @@ fn dynamic_threads_test() {
         let runtime = machine(1).idle_timeout(ms(10)).build().unwrap();
         let queue = runtime.workqueue().build().unwrap();
         assert_eq!(queue.stats().total().workers, 1);
-        let all = Barrier::new(8);
-        queue.scope(|scope| (0..8).for_each(|_| scope.queue(|| meet(&all)).unwrap()));
-        assert!(queue.stats().total().workers >= 2);
+        let (all, fewest) = (Barrier::new(8), AtomicUsize::new(usize::MAX));
+        queue.scope(|scope| {
+            for _ in 0..8 {
+                let count = || {
+                    meet(&all);
+                    fewest.fetch_min(queue.stats().total().workers, SeqCst);
+                    meet(&all);
+                };
+                scope.queue(count).unwrap();
+            }
+        });
+        assert!(fewest.into_inner() >= 8, "eight items were inside at once");
         wait_until(|| queue.stats().total().workers == 1);
     });
 }

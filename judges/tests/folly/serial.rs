@@ -1,7 +1,7 @@
 //! `SerialExecutorTest.cpp`, `StrandExecutorTest.cpp`, `SequencedExecutorTest.cpp`, and of
 //! `MeteredExecutorTest.cpp` what does not need one pool with levels inside.
 
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
@@ -191,15 +191,15 @@ fn thread_safety_test() {
 /// Whether items that are queued one after the other, from different threads, run so.
 fn is_sequenced(queue: &Workqueue) -> bool {
     let producer = serial(4);
-    let (next, in_order) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(true)));
+    let (next, in_order) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
     for number in 0..5_000 {
         let (queue, next, in_order) = (queue.clone(), Arc::clone(&next), Arc::clone(&in_order));
         let produce = move || {
             let item = move || {
                 let seen = next.load(SeqCst);
                 thread::yield_now();
-                *in_order.lock().unwrap() &=
-                    seen == number && next.swap(number + 1, SeqCst) == number;
+                let alone = seen == number && next.swap(number + 1, SeqCst) == number;
+                in_order.fetch_and(alone, SeqCst);
             };
             queue.queue(item).unwrap();
         };
@@ -207,8 +207,7 @@ fn is_sequenced(queue: &Workqueue) -> bool {
     }
     producer.drain().unwrap();
     queue.drain().unwrap();
-    let in_order = *in_order.lock().unwrap();
-    in_order
+    in_order.load(SeqCst)
 }
 
 /// `SequencedExecutor`: an ordered queue is one; a pool of several workers is none.

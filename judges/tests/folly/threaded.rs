@@ -112,7 +112,7 @@ fn handle_long_sleeping_thread() {
             let _ = work.queue_after(&inner, ms(3_600_000_000));
         });
         work.queue(&queue).unwrap();
-        data.wait_for(1);
+        judges::wait_until(|| data.get() == 1 && work.is_pending());
         assert!(work.disable_and_wait().unwrap(), "it waits for its next call");
         drop(queue);
         assert_eq!(data.get(), 1);

@@ -8,6 +8,7 @@
 
 mod blocking;
 mod join_set;
+mod rt_basic;
 mod rt_common;
 mod rt_threaded;
 mod task;

