@@ -50,7 +50,7 @@ fn map_sum() {
     judge(|| {
         let numbers = range(1024);
         let sum = pool(4).install(|| map_reduce(&numbers, &|| 0, &|n| n + 1, &|a, b| a + b));
-        assert_eq!(sum.unwrap(), numbers.iter().map(|n| n + 1).sum());
+        assert_eq!(sum.unwrap(), numbers.iter().map(|n| n + 1).sum::<usize>());
     });
 }
 
