@@ -40,8 +40,7 @@ fn clock_is_read_under_a_lock() -> u32 {
         })
         .collect();
     threads.into_iter().for_each(ThreadHandle::join);
-    let count = *lock.lock();
-    count
+    *lock.lock()
 }
 
 #[test]

@@ -187,7 +187,7 @@ fn zerosize() {
     judge(|| {
         let queue = pool(1);
         assert_eq!(block_on(queue.spawn(async { ZeroSize }).unwrap()), ZeroSize);
-        assert_eq!(block_on(queue.spawn(async { [0_u8; 0] }).unwrap()), []);
+        assert_eq!(block_on(queue.spawn(async { [0_u8; 0] }).unwrap()), [0_u8; 0]);
         assert_eq!(queue.submit(|| ZeroSize).unwrap().join().unwrap(), ZeroSize);
         assert_eq!(queue.install(|| ZeroSize).unwrap(), ZeroSize);
     });

@@ -75,8 +75,7 @@ pub(crate) fn run(options: &LoadOptions) -> Result<ExitCode> {
         // Without what was sampled while everything was dropped.
         let load: Vec<u64> =
             samples.iter().filter(|sample| sample.at < plan.time).map(value).collect();
-        let quarters: Vec<u64> =
-            load.chunks(load.len().div_ceil(4).max(1)).map(|quarter| median(quarter)).collect();
+        let quarters: Vec<u64> = load.chunks(load.len().div_ceil(4).max(1)).map(median).collect();
         let most = load.iter().max().copied().unwrap_or(0);
         let shown = quarters.iter().map(|median| format!("{median:>10}")).collect::<String>();
         println!("{name:<14}{:>10}  {shown:>40}{most:>10}", value(&before));

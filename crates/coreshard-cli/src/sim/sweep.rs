@@ -78,9 +78,12 @@ fn durations(call: Call) -> &'static [Lasts] {
     }
 }
 
+/// What goes wrong in the step of a number.
+type Way = Box<dyn Fn(u64) -> Kth>;
+
 impl Kind {
     /// What goes wrong first, second, and so on: a function of the step for each way.
-    fn ways(self) -> Vec<(String, Box<dyn Fn(u64) -> Kth>)> {
+    fn ways(self) -> Vec<(String, Way)> {
         match self {
             // The workqueue's intake ends the process where it gets no memory, as the standard collections
             // do: an item that was accepted cannot be handed back from there.
@@ -93,14 +96,14 @@ impl Kind {
                 .into_iter()
                 .map(|calls| {
                     let at = move |from| Kth::Panic(from, calls);
-                    (format!("panic x{calls}"), Box::new(at) as Box<dyn Fn(u64) -> Kth>)
+                    (format!("panic x{calls}"), Box::new(at) as Way)
                 })
                 .collect(),
             Self::Call(call) => durations(call)
                 .iter()
                 .map(|lasts| {
                     let at = move |from| Kth::Calls(Failing { call, from, lasts: *lasts });
-                    (format!("{call} {lasts}"), Box::new(at) as Box<dyn Fn(u64) -> Kth>)
+                    (format!("{call} {lasts}"), Box::new(at) as Way)
                 })
                 .collect(),
         }
@@ -143,7 +146,10 @@ const ENDS_THE_PROCESS: [&str; 3] =
 /// was tried. To be called before the first simulation.
 fn tell_of_fatal_panics_alone() {
     std::panic::set_hook(Box::new(|info| {
-        let text = info.payload_as_str().unwrap_or_default();
+        let payload = info.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or_default();
         if ENDS_THE_PROCESS.iter().any(|fatal| text.starts_with(fatal)) {
             let tried = TRIED.lock().unwrap_or_else(PoisonError::into_inner);
             output::warn(&format!("coreshard: {text}\nto replay it: {tried}"));

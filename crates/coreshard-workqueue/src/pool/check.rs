@@ -161,14 +161,7 @@ mod tests {
         let builder = Runtime::<Host>::builder(topology).usable(one);
         let runtime = builder.on_trouble(move |it| tell.send(it.clone()).unwrap()).build().unwrap();
         let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
-        let find = || {
-            let mut found = None;
-            Seat::<Host>::here().unwrap().pool_is(|pool| {
-                found = Some(Arc::clone(pool));
-                true
-            });
-            found.unwrap()
-        };
+        let find = || Arc::clone(Seat::<Host>::here().unwrap().pool());
         let pool = queue.submit(find).unwrap().join().unwrap();
         let since = Instant::now();
         while !strand(&pool) {

@@ -75,7 +75,7 @@ pub(super) fn sleep(site: &Site, rng: &mut Rng) {
     let Some(task) = site.ledger.accepted("spawn", spawned) else { return };
     match rng.u32(..3) {
         0 => drop(task),
-        1 => drop(block_on(task)),
+        1 => block_on(task),
         _ => task.detach(),
     }
 }
