@@ -109,7 +109,6 @@ fn wake_from_many_threads() {
 /// Woken in the middle of its poll, by the only waker there is: it is polled again, though nobody else
 /// could wake it any more.
 #[test]
-#[ignore = "defect: a detached task that is woken in the middle of its poll is dropped"]
 fn wake_during_run() {
     judge(|| {
         let (mut stage, director) = Stage::with_director();
@@ -127,7 +126,6 @@ fn wake_during_run() {
 
 /// The same by itself, as `yield_now` does.
 #[test]
-#[ignore = "defect: a detached task that is woken in the middle of its poll is dropped"]
 fn wake_by_itself_during_run() {
     judge(|| {
         let stage = Stage::new();

@@ -30,7 +30,6 @@ fn asynch_fifo() {
 
 /// `fifo::synch_fifo`: receivers that take turns get the values in order.
 #[test]
-#[ignore = "defect: a detached task that is woken in the middle of its poll is dropped"]
 fn synch_fifo() {
     judge(|| {
         let queue = pool(2);
@@ -58,7 +57,6 @@ fn synch_fifo() {
 
 /// `goroutines`: a chain of tasks that hand a value from the right to the left.
 #[test]
-#[ignore = "defect: a detached task that is woken in the middle of its poll is dropped"]
 fn goroutines() {
     judge(|| {
         let queue = pool(2);
@@ -80,7 +78,6 @@ fn goroutines() {
 
 /// `doubleselect`: a value that is sent into any of several channels arrives once.
 #[test]
-#[ignore = "defect: a detached task that is woken in the middle of its poll is dropped"]
 fn doubleselect() {
     const ITERATIONS: usize = 10_000;
     judge(|| {
@@ -144,7 +141,6 @@ fn select4() {
 
 /// `sieve1`: the primes below a hundred, each with a task that filters its multiples.
 #[test]
-#[ignore = "defect: a detached task that is woken in the middle of its poll is dropped"]
 fn sieve1() {
     async fn generate(out: Sender<u32>) {
         let mut number = 2;
@@ -196,7 +192,6 @@ fn zerosize() {
 /// `chan_test::test_chan`: a receive of what is empty waits, a send to what is full waits, the end of the
 /// senders wakes who waits, and many values come in order.
 #[test]
-#[ignore = "defect: a detached task that is woken in the middle of its poll is dropped"]
 fn test_chan() {
     judge(|| {
         let queue = pool(2);
@@ -293,7 +288,6 @@ fn test_select_stress() {
 
 /// `chan_test::test_multi_consumer`: what many send through many goes through once.
 #[test]
-#[ignore = "defect: a detached task that is woken in the middle of its poll is dropped"]
 fn test_multi_consumer() {
     const WORKERS: usize = 23;
     const ITEMS: usize = 10_000;

@@ -32,7 +32,6 @@ fn many_oneshot_futures() {
 
 /// Rings of tasks that pass a message on, several times around.
 #[test]
-#[ignore = "defect: a detached task that is woken in the middle of its poll is dropped"]
 fn many_multishot_futures() {
     const CHAIN: usize = 100;
     const CYCLES: usize = 5;

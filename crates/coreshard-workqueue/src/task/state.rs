@@ -129,11 +129,14 @@ impl<P: Platform> StateWord<P> {
     #[inline]
     pub(super) fn suspend(&self) -> Next {
         self.change(|seen| {
-            // The last reference is the worker's: nobody can ever wake it.
-            if seen & CANCELLED != 0 || references(seen) == 1 {
+            if seen & CANCELLED != 0 {
                 (seen, Next::Close)
             } else if seen & SCHEDULED != 0 {
+                // It was woken meanwhile; who did so may have had the last reference but the worker's.
                 (seen - RUNNING + ONE_SENDER, Next::Send)
+            } else if references(seen) == 1 {
+                // The last reference is the worker's: nobody can ever wake it.
+                (seen, Next::Close)
             } else {
                 (seen - RUNNING - ONE_REFERENCE, Next::Nothing)
             }
