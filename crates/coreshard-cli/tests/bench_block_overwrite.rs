@@ -89,7 +89,8 @@ fn a_report_that_is_an_input_too_is_refused() {
     symlink(&path, &soft).unwrap();
     fs::hard_link(&path, &hard).unwrap();
     for report in [&path, &soft, &hard] {
-        let text = refusal(bench(&path, &["--rw=read", "--json", report.to_str().unwrap()]));
+        let text =
+            refusal(bench(&path, &["--rw=read", "--force", "--json", report.to_str().unwrap()]));
         assert!(text.contains("is the same file as"), "{text}");
         assert_eq!(fs::read(&path).unwrap(), before);
     }

@@ -87,7 +87,7 @@ fn every_form_is_known_again_and_every_command_keeps_to_the_rule() {
     let commands: [&[&str]; 5] = [
         &["c2c", "--machine", "pocket", "--json", "mine"],
         &["c2c", "--machine", "pocket", "--trace", "mine"],
-        &["sim", "replay", "--seed", "2-1", "--trace", "mine"],
+        &["sim", "replay", "--seed", "3-1", "--trace", "mine"],
         &["calibrate", "--output", "mine"],
         &["bench", "rt", "pi", "--rounds", "1000000000", "--html", "mine"],
     ];

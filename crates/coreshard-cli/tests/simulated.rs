@@ -58,7 +58,7 @@ fn the_lines_of_a_simulated_queue_are_shown_with_functions_and_as_json() {
     coreshard(&c2c)
         .assert()
         .success()
-        .stdout(predicate::str::contains("line 0 ").and(predicate::str::contains("lock_slowly")));
+        .stdout(predicate::str::contains("line 0 ").and(predicate::str::contains("lock_asleep")));
     let text = coreshard(&c2c).output().unwrap().stdout;
     let text = String::from_utf8(text).unwrap();
     let first = text.lines().find(|line| line.starts_with("line 0 ")).unwrap();

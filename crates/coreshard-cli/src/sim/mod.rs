@@ -13,7 +13,7 @@ use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
 use coreshard_sim::{Machine, Sim, Summary, View};
 
 use crate::bench::{Destination, simulated};
-use crate::number::{seed, whole};
+use crate::number::{many, seed, whole};
 use crate::output;
 use sweep::{Kind, Kth, Step, Sweep};
 
@@ -41,7 +41,7 @@ struct SearchArgs {
 
     /// How many seeds to try: 1000; with --kth, for each call, 2 (the seed decides the rungs, and from 1
     /// on the schedule)
-    #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 1_000_000_000_000>)]
+    #[arg(long, value_name = "N", value_parser = many::<u64>)]
     seeds: Option<u64>,
 
     /// The first of them
@@ -55,7 +55,7 @@ struct SearchArgs {
     kth: Option<Kind>,
 
     /// The last call that is to fail; fewer where a program makes no more
-    #[arg(long, value_name = "K", default_value_t = 2_000, requires = "kth")]
+    #[arg(long, value_name = "K", default_value_t = 2_000, requires = "kth", value_parser = many::<u64>)]
     up_to: u64,
 
     /// The programs to sweep, as blocking,scopes; all by default
@@ -63,7 +63,7 @@ struct SearchArgs {
     programs: Vec<Scenario>,
 
     /// How often each program does what it does
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "kth")]
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "kth", value_parser = whole::<usize, 1, 1_000>)]
     rounds: usize,
 }
 
@@ -86,7 +86,7 @@ struct ReplayArgs {
     program: Option<Scenario>,
 
     /// Of a sweep: how often the program does what it does
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "kth")]
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "kth", value_parser = whole::<usize, 1, 1_000>)]
     rounds: usize,
 
     /// Write what each CPU ran when, for ui.perfetto.dev

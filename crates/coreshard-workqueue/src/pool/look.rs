@@ -111,6 +111,12 @@ impl<P: Platform> Pool<P> {
             }
             return found;
         }
+        if has_work && state.can_kick(self) && state.kicked.is_none() {
+            // Whoever left it behind saw nobody to send, or a kick on its way that took something else.
+            let kick = state.pass_on(self, true);
+            self.unlock_and_kick(state, kick);
+            return found;
+        }
         if self.has_forks() {
             drop(state);
             // Whoever fell asleep in another pool just before may have been missed.

@@ -439,8 +439,10 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         };
         self.yielded = false;
         self.learn_to_gather(left);
-        // Looking at the doors takes lines from their producers: only if somebody can be sent.
-        left |= state.can_kick(pool) && state.has_queued(pool);
+        // Looking at the doors takes lines from their producers: only if somebody can be sent. At the claims
+        // of others, too: one kick may have stood for two who were put aside, and what they have claimed is
+        // left to whoever came.
+        left |= state.can_kick(pool) && state.has_work(pool);
         let kick = state.pass_on(pool, left).or_else(|| state.call_reserve());
         pool.unlock_and_kick(state, kick);
         // After the lock was held: see the monitor's `run`.
