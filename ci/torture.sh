@@ -7,7 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-length=${1:-short}
+length=${1:-${CORESHARD_NIGHTLY:+full}}
+length=${length:-short}
 export RUST_BACKTRACE=0
 ulimit -c 0
 case "$length" in

@@ -43,7 +43,6 @@ fn counter() {
 
 /// With a stack of a few bytes: one that is large enough for the worker itself is taken.
 #[test]
-#[ignore = "defect: `stack_bytes` takes what is too small for the worker itself, and the process aborts"]
 fn counter_builder() {
     judge_alone(|| {
         let counter = AtomicUsize::new(0);

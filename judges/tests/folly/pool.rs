@@ -275,7 +275,6 @@ fn no_thread_priority_inheritance() {
 
 /// The same of a queue that a niced thread makes.
 #[test]
-#[ignore = "defect: the default nice value is the building thread's, and stays with the shared pool"]
 fn no_thread_priority_inheritance_at_the_start() {
     judge(|| {
         let before = nice_of_this_thread();

@@ -237,7 +237,6 @@ fn items_wait_for_items_sixty_deep() {
 
 /// As above, deeper than a pool may have workers.
 #[test]
-#[ignore = "defect: a chain of 600 items that wait for one another is stuck at 512 workers"]
 fn items_wait_for_items_six_hundred_deep() {
     fn nested(queue: &coreshard::Workqueue, depth: usize) -> usize {
         if depth == 0 {

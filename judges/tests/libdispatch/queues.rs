@@ -262,7 +262,6 @@ fn sync_through_three_queues() {
 /// `dispatch_sync` to a serial queue that is busy, from an item of a queue with the same attributes: it
 /// waits for its turn, as it would from anywhere.
 #[test]
-#[ignore = "defect: an install from an item of a sibling queue runs beside the ordered queue's item"]
 fn sync_to_a_busy_serial_queue_from_a_sibling() {
     judge(|| {
         let runtime = runtime(2);
@@ -319,7 +318,6 @@ fn suspend_and_resume_under_load() {
 /// `dispatch_sync` to the queue that the caller is an item of can never be: an error or a panic, where a
 /// silent wait would be for ever.
 #[test]
-#[ignore = "defect: a scope inside an item of its own ordered queue waits for ever, without a word"]
 fn sync_to_the_own_serial_queue() {
     judge(|| {
         let queue = queue(2, |builder| builder.ordered());

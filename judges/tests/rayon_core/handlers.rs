@@ -39,7 +39,6 @@ fn start_callback_called() {
 
 /// Hooks that wait for one another as the workers stop.
 #[test]
-#[ignore = "defect: pools stop one after the other, so their hooks cannot meet"]
 fn exit_callback_called() {
     const WORKERS: usize = 16;
     judge(|| {

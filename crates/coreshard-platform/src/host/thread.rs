@@ -85,6 +85,7 @@ pub(super) fn spawn(
     if let Some(bytes) = stack_bytes {
         builder = builder.stack_size(bytes);
     }
+    has_room_for(stack_bytes.unwrap_or(STACK_BYTES)).map_err(|error| fail(Kind::Create(error)))?;
     let process = Inherited::of_process();
     let (report, outcome) = mpsc::sync_channel(1);
     let thread = builder
@@ -107,6 +108,30 @@ pub(super) fn spawn(
         }
         Err(mpsc::RecvError) => Err(fail(Kind::Create(io::Error::other("it ended at its start")))),
     }
+}
+
+/// The standard library's default, where `RUST_MIN_STACK` does not say otherwise.
+const STACK_BYTES: usize = 2 << 20;
+
+/// What a thread takes beside its stack at its start, with room to spare: guard pages, its name, and a stack for
+/// signals, without which the standard library ends the process.
+const BESIDE_STACK_BYTES: usize = 256 << 10;
+
+/// An error where a thread could not be given its memory. The C library may have a used stack at hand, and start the
+/// thread all the same; what that needs then, and does not get, would end the process.
+fn has_room_for(stack_bytes: usize) -> io::Result<()> {
+    let bytes = stack_bytes.saturating_add(BESIDE_STACK_BYTES);
+    // SAFETY: asks for new memory, at no address of anybody's; it is not touched.
+    let memory = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0)
+    };
+    if memory == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: mapped just now, and used by nobody.
+    unsafe { libc::munmap(memory, bytes) };
+    Ok(())
 }
 
 fn prepare(affinity: Option<&coreshard_topology::CpuSet>, nice: Option<i8>) -> Result<(), Kind> {

@@ -18,6 +18,9 @@ use crate::intake::Intake;
 use crate::runtime::Runtime;
 use crate::wake::Wake;
 
+/// What a worker needs for itself, with room for small items: a debug build's overflows 24 KiB.
+const MIN_STACK_BYTES: usize = 64 << 10;
+
 /// What was asked of a queue, before it is held against the machine.
 #[derive(Clone)]
 pub(crate) struct Request {
@@ -203,9 +206,10 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self
     }
 
-    /// The size of the workers' stacks, in bytes. Default: the platform's.
+    /// The size of the workers' stacks, in bytes; less than 64 KiB, which a worker needs for itself, is taken for
+    /// that. Default: the platform's.
     pub fn stack_bytes(mut self, bytes: usize) -> Self {
-        self.request.stack_bytes = Some(bytes);
+        self.request.stack_bytes = Some(bytes.max(MIN_STACK_BYTES));
         self
     }
 
