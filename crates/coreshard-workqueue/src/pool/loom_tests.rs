@@ -137,7 +137,7 @@ fn a_stand_in_does_not_start(intake: Intake, wake: Wake) {
     blocks.unpark();
     pool.look(1, &Watch::default());
     ends.park();
-    pool.stop();
+    Pool::stop([&pool]);
     assert_eq!(lane.counts(), (2, 2), "each item is told once");
 }
 
@@ -178,7 +178,7 @@ fn loom_a_reserve_leaves_somebody_who_is_told() {
         };
         lane.queue(0, tell).ok().expect("the lane is open");
         ran.park();
-        pool.stop();
+        Pool::stop([&pool]);
         assert_eq!(lane.counts(), (3, 3), "each item is told once");
     });
 }
