@@ -117,7 +117,12 @@ fn another_thread_is_demoted() {
     assert_eq!(policy_of(id.0).unwrap().policy(), Policy::Normal);
     drop(stop);
     thread.join();
-    assert!(Host::set_policy(id, Policy::Normal).is_err(), "it is gone");
+    // The kernel tells of a thread's end a moment before the thread is gone.
+    let since = std::time::Instant::now();
+    while Host::set_policy(id, Policy::Normal).is_ok() {
+        assert!(since.elapsed() < Duration::from_secs(30), "it is gone");
+        std::thread::yield_now();
+    }
 }
 
 #[test]
