@@ -399,8 +399,9 @@ pub(crate) fn limit_threads(spare: u64) -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn status_field(child: libc::pid_t, field: &str) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{child}/status")).ok()?;
+/// A number of a process's `/proc/PID/status`.
+pub(crate) fn status_field(process: libc::pid_t, field: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     line.trim_start_matches(':').split_whitespace().next()?.parse().ok()
 }
@@ -414,7 +415,7 @@ fn address_space(child: libc::pid_t) -> Option<u64> {
     status_field(child, "VmSize").map(|kib| kib * 1024)
 }
 
-fn descriptors(child: libc::pid_t) -> Option<u64> {
+pub(crate) fn descriptors(child: libc::pid_t) -> Option<u64> {
     Some(std::fs::read_dir(format!("/proc/{child}/fd")).ok()?.count() as u64)
 }
 

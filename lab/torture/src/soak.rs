@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::LoadOptions;
+use crate::adversity::{descriptors, status_field};
 use crate::ledger::Ledger;
 use crate::load;
 
@@ -23,16 +24,13 @@ struct Sample {
 
 impl Sample {
     fn take(begin: Instant) -> Result<Self> {
-        let status = std::fs::read_to_string("/proc/self/status")?;
-        let field = |name: &str| -> Option<u64> {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            line.trim_start_matches(':').split_whitespace().next()?.parse().ok()
-        };
+        let own = std::process::id() as libc::pid_t;
+        let field = |name| status_field(own, name);
         Ok(Self {
             at: begin.elapsed(),
             memory_kib: field("VmRSS").context("/proc/self/status has no VmRSS")?,
             threads: field("Threads").context("/proc/self/status has no Threads")?,
-            descriptors: std::fs::read_dir("/proc/self/fd")?.count() as u64,
+            descriptors: descriptors(own).context("/proc/self/fd cannot be read")?,
         })
     }
 }
