@@ -151,6 +151,18 @@ impl Platform for Faulty {
         Host::allocate(bytes, node)
     }
 
+    fn begin_reading() -> *const () {
+        Host::begin_reading()
+    }
+
+    fn end_reading(thread: *const ()) {
+        Host::end_reading(thread);
+    }
+
+    fn try_grace_period() -> bool {
+        Host::try_grace_period()
+    }
+
     fn local(key: LocalKey) -> *mut () {
         Host::local(key)
     }

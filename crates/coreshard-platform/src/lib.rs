@@ -11,7 +11,8 @@
 //! 1. [`Platform`] and the two traits of its atomics ([`AtomicInt`], [`AtomicPointer`]).
 //! 2. Protocol parts that every runtime needs, generic over the platform: [`Lock`] (spins briefly,
 //!    then parks), [`Parker`] (one permit per thread), [`PerCpuCounter`] (no shared line on write,
-//!    exact sum on read), [`Padded`] (a value on lines of its own).
+//!    exact sum on read), [`Padded`] (a value on lines of its own), [`Reading`] (what is read is not freed
+//!    meanwhile).
 //! 3. [`user`]: how users' code is called, in front of a net that catches its panics.
 //! 4. [`Host`]: this machine, on Linux. With the feature `faulty`, `Faulty`: this machine, where starts of
 //!    threads fail as a test says.
@@ -36,6 +37,7 @@ mod loom_tests;
 mod padded;
 mod parker;
 mod platform;
+mod reading;
 mod realtime;
 pub mod user;
 
@@ -57,6 +59,7 @@ pub use parker::Parker;
 pub use platform::{
     Fields, ForkHook, LocalKey, Platform, ThreadHandle, ThreadId, ThreadSpec, Time, WaitOutcome,
 };
+pub use reading::Reading;
 pub use realtime::{
     InheritError, LockedMemory, MemoryLockError, Policy, PolicyError, RealTime, RealTimeLimits,
     Throttle,

@@ -1,8 +1,10 @@
-//! Models of the parker and of the lock. A lost wake-up is a deadlock, which loom reports.
+//! Models of the parker, of the lock and of reading what others take away. A lost wake-up is a deadlock,
+//! which loom reports.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use crate::reading::Sections;
 use crate::{AtomicInt, Lock, Loom, Parker, Platform};
 
 type Word = <Loom as Platform>::AtomicU32;
@@ -76,4 +78,50 @@ fn loom_a_lock_excludes_and_wakes_whoever_waits() {
         adders.into_iter().for_each(|adder| adder.join().expect("adders do not panic"));
         assert_eq!(sum.load(Relaxed), 3, "no addition is lost");
     });
+}
+
+/// A pointer that leads to one of two places, and what is in the first: 0 once it was taken away.
+struct Published {
+    /// 0 or 1: the place that it leads to.
+    current: Word,
+    first: Word,
+    reader: Sections<Loom>,
+}
+
+/// A reader against whoever takes away what it may be looking at. `barrier` is what both pass, the reader
+/// as it enters, the other between its two words.
+fn model_of_reading(barrier: fn()) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let published = Arc::new(Published {
+            current: Word::new(0),
+            first: Word::new(1),
+            reader: Sections::of(Word::new(0)),
+        });
+        let reading = Arc::clone(&published);
+        let reader = loom::thread::spawn(move || {
+            reading.reader.enter(barrier);
+            if reading.current.load(Relaxed) == 0 {
+                assert_eq!(reading.first.load(Relaxed), 1, "it was freed while it was read");
+            }
+            reading.reader.leave();
+        });
+        published.current.store(1, Relaxed);
+        barrier();
+        if published.reader.is_outside() {
+            published.first.store(0, Relaxed);
+        }
+        reader.join().expect("what is read is there");
+    }
+}
+
+#[test]
+fn loom_what_is_read_is_not_taken_away_meanwhile() {
+    check(3, model_of_reading(|| loom::sync::atomic::fence(SeqCst)));
+}
+
+/// The model sees it where the barriers are left out.
+#[test]
+#[should_panic(expected = "it was freed while it was read")]
+fn loom_what_is_read_is_taken_away_without_the_barriers() {
+    check(3, model_of_reading(|| ()));
 }

@@ -150,6 +150,25 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
         0
     }
 
+    /// The calling thread is inside a read-side section from here on; see [`Reading`](crate::Reading), which
+    /// is what callers use. Whoever takes away what such threads may be looking at frees it after a
+    /// [grace period](Self::try_grace_period). What comes back is for [`end_reading`](Self::end_reading).
+    #[inline(always)]
+    fn begin_reading() -> *const () {
+        std::ptr::null()
+    }
+
+    /// The section that has given `thread` ends, on the same thread.
+    #[inline(always)]
+    fn end_reading(_thread: *const ()) {}
+
+    /// True if every read-side section that had begun before this call has ended. False if one goes on, or
+    /// the platform cannot tell: then nothing is to be freed now, and it may be asked again later. Waits
+    /// for nobody.
+    fn try_grace_period() -> bool {
+        false
+    }
+
     /// Reports a read of plain data to a platform that models memory. Empty on the host.
     #[inline(always)]
     #[track_caller]

@@ -239,6 +239,19 @@ impl Platform for Sim {
         *unsafe { core.as_mut() }.local(key) = value;
     }
 
+    fn begin_reading() -> *const () {
+        engine::begin_reading();
+        std::ptr::null()
+    }
+
+    fn end_reading(_thread: *const ()) {
+        engine::end_reading();
+    }
+
+    fn try_grace_period() -> bool {
+        engine::try_grace_period()
+    }
+
     fn touch_read<T>(data: *const T) {
         touch(data.addr(), size_of::<T>(), Access::Load);
     }

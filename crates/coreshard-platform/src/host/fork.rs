@@ -73,6 +73,7 @@ extern "C" fn in_child() {
     FORKS.fetch_add(1, Relaxed);
     // Whatever pool this thread worked for is not here.
     super::Host::set_local(LocalKey::Worker, std::ptr::null_mut());
+    super::readers::forked();
     if let Some(Forking { list, living }) = FORKING.take() {
         drop(list);
         living.iter().for_each(|hook| hook.forked());

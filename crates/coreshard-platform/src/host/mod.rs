@@ -7,6 +7,7 @@ mod futex;
 mod inherited;
 mod memory;
 mod privilege;
+mod readers;
 mod realtime;
 mod thread;
 
@@ -117,6 +118,20 @@ impl Platform for Host {
     #[inline(always)]
     fn forks() -> u32 {
         fork::count()
+    }
+
+    #[inline(always)]
+    fn begin_reading() -> *const () {
+        readers::begin()
+    }
+
+    #[inline(always)]
+    fn end_reading(thread: *const ()) {
+        readers::end(thread);
+    }
+
+    fn try_grace_period() -> bool {
+        readers::try_grace_period()
     }
 
     #[inline(always)]

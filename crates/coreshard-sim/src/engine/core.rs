@@ -134,6 +134,8 @@ pub(crate) struct Core {
     /// Calls that fail by their number.
     pub(super) failures: Failures,
     pub(super) last_time: Ps,
+    /// Read-side sections that threads are inside of.
+    pub(super) readings: u64,
     /// A rule that the program has broken: the run ends.
     pub(super) broken_rule: Option<String>,
 }
@@ -202,6 +204,7 @@ impl Core {
             failed_spawns: 0,
             failures: Failures::new(None),
             last_time: 0,
+            readings: 0,
             broken_rule: None,
         }
     }

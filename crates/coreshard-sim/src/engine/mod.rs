@@ -17,6 +17,7 @@ mod faults;
 mod futex;
 mod held_locks;
 mod hotplug;
+mod reading;
 mod run;
 mod scheduler;
 mod simulation;
@@ -36,6 +37,7 @@ pub(crate) use calls::{
 pub use failing::{Call, CallCounts, Failing, Lasts, ParseCallError, ParseFailingError};
 pub use faults::{FailedStarts, Faults, Schedule};
 pub(crate) use held_locks::{lock_is_freed, lock_is_taken};
+pub(crate) use reading::{begin_reading, end_reading, try_grace_period};
 pub use simulation::{Run, Simulation, Summary};
 pub(crate) use store_buffer::{held_value, hold_store, let_own_stores_go};
 pub use stuck::{SimError, Stuck, WaitingThread};

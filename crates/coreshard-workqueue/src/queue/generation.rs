@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
-use super::lane::{Core, Entry, Lane};
+use super::lane::{Core, Lane};
 use super::limiter::{Limits, MaxActive};
 use crate::error::RefusedReason;
 use crate::pool_set::{PoolSet, Route};
@@ -84,15 +84,10 @@ impl<P: Platform> Generation<P> {
         }
     }
 
-    /// Counts an item in; `Ok(None)` where the generation is closed.
-    pub(super) fn enter(&self, target: Target) -> Result<Option<Entry<'_, P>>, RefusedReason> {
+    /// The lane and the door that lead to `target`.
+    pub(super) fn way_to(&self, target: Target) -> Result<(&Lane<P>, usize), RefusedReason> {
         let (pod, door) = self.route(target)?;
-        Ok(self.lanes[pod].enter(door))
-    }
-
-    pub(super) fn enter_closed(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
-        let (pod, door) = self.route(target)?;
-        Ok(self.lanes[pod].enter_closed(door))
+        Ok((&self.lanes[pod], door))
     }
 
     pub(super) fn close(&self) {

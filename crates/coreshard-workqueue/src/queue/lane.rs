@@ -10,13 +10,14 @@
 //! its count back. A worker counts, and may look at nothing of the lane after that: the last
 //! count lets the queue be freed. That is why the bit is in the same word.
 
+use std::marker::PhantomData;
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::{Arc, OnceLock, Weak};
 
 use coreshard_platform::user::Thrown;
-use coreshard_platform::{AtomicInt, Padded, Platform, fields};
+use coreshard_platform::{AtomicInt, Padded, Platform, Reading, fields};
 
 use super::builder::PanicPolicy;
 use super::limiter::Limiter;
@@ -65,13 +66,35 @@ pub(crate) struct Lane<P: Platform> {
 fields!(Lane<P: Platform> { tag, door_counter, own_queued, done, pool, core, limiter });
 
 /// Proof that an item was counted in: it must be sent, or the queue waits for it for ever.
+///
+/// The item may be over, and its queue changed, while this thread is still inside the pool that it sends
+/// the item to. So the lane and its pool are read within a section, which ends when the sending does.
 #[must_use]
-pub(crate) struct Entry<'lane, P: Platform> {
-    lane: &'lane Lane<P>,
+pub(crate) struct Entry<'queue, P: Platform> {
+    lane: NonNull<Lane<P>>,
     door: usize,
+    _reading: Reading<P>,
+    _queue: PhantomData<&'queue Lane<P>>,
 }
 
 impl<P: Platform> Entry<'_, P> {
+    /// For an item that was counted in.
+    ///
+    /// # Safety
+    /// The lane is there for as long as `reading` goes on.
+    #[allow(unsafe_code)]
+    #[inline(always)]
+    pub(super) unsafe fn new(lane: NonNull<Lane<P>>, door: usize, reading: Reading<P>) -> Self {
+        Self { lane, door, _reading: reading, _queue: PhantomData }
+    }
+
+    #[allow(unsafe_code)]
+    #[inline(always)]
+    fn lane(&self) -> &Lane<P> {
+        // SAFETY: by `Self::new` and `Self::resume`.
+        unsafe { self.lane.as_ref() }
+    }
+
     /// Sends a closure.
     #[inline]
     #[track_caller]
@@ -83,7 +106,7 @@ impl<P: Platform> Entry<'_, P> {
     #[inline]
     #[track_caller]
     pub(crate) fn send_as<F: FnOnce() + Send>(self, label: impl FnOnce() -> Label, work: F) {
-        let lane = self.lane;
+        let lane = self.lane();
         if lane.is_direct {
             lane.pool.push(self.door, Item::new(work), lane.tag);
             return;
@@ -99,7 +122,7 @@ impl<P: Platform> Entry<'_, P> {
     #[inline(never)]
     #[track_caller]
     fn send_indirectly<F: FnOnce() + Send>(self, drawn: bool, label: Label, work: F) {
-        let lane = self.lane;
+        let lane = self.lane();
         let item = if lane.core.insight.is_off() {
             Item::new(work)
         } else {
@@ -114,7 +137,7 @@ impl<P: Platform> Entry<'_, P> {
     /// The span of a future of type `F` on this queue.
     #[track_caller]
     pub(crate) fn task_span<F>(&self) -> TaskSpan {
-        let core = &self.lane.core;
+        let core = &self.lane().core;
         if core.insight.spans {
             TaskSpan::on::<F>(&core.name, Location::caller())
         } else {
@@ -125,37 +148,37 @@ impl<P: Platform> Entry<'_, P> {
     /// True if the pool was not stopped.
     #[cfg(all(test, loom))]
     pub(crate) fn has_workers(&self) -> bool {
-        self.lane.pool.is_running()
+        self.lane().pool.is_running()
     }
 
     /// Keeps the pool that the item is sent to, for a caller that does not hold the queue: it may be gone
     /// before the sending is over.
     pub(crate) fn pool(&self) -> Arc<Pool<P>> {
-        Arc::clone(&self.lane.pool)
+        Arc::clone(&self.lane().pool)
     }
 
     /// Gives the place up: nothing comes. The caller has a hold on the queue.
     #[allow(unsafe_code)]
     pub(crate) fn abandon(self) {
-        // SAFETY: the lane is here for as long as the caller's hold on the queue.
-        if unsafe { Lane::finish(self.lane, 1) } {
-            self.lane.pool.event.notify();
+        // SAFETY: the lane is here until the end of this section.
+        if unsafe { Lane::finish(self.lane.as_ptr(), 1) } {
+            self.lane().pool.event.notify();
         }
     }
 
     /// True if the item may have to wait for others of the queue before it is sent to the pool.
     pub(crate) fn waits_for_turn(&self) -> bool {
-        self.lane.takes_turns()
+        self.lane().takes_turns()
     }
 
     /// Where it was counted in: the lane, and the door.
     pub(crate) fn place(&self) -> (&Lane<P>, usize) {
-        (self.lane, self.door)
+        (self.lane(), self.door)
     }
 
     /// The place that was counted in, to be sent to later; see [`Self::resume`].
     pub(crate) fn keep(self) -> (NonNull<Lane<P>>, usize) {
-        (NonNull::from(self.lane), self.door)
+        (self.lane, self.door)
     }
 
     /// A place that was kept.
@@ -164,14 +187,14 @@ impl<P: Platform> Entry<'_, P> {
     /// It comes from [`Self::keep`], and each is resumed once.
     #[allow(unsafe_code)]
     pub(crate) unsafe fn resume(lane: NonNull<Lane<P>>, door: usize) -> Self {
-        // SAFETY: the lane lives until the item that it counted in is over, which it is not
-        // before it is sent.
-        Self { lane: unsafe { lane.as_ref() }, door }
+        // SAFETY: the lane lives until the item that it counted in is over, which it is not before it is
+        // sent. So it is not taken away before this section has begun.
+        unsafe { Self::new(lane, door, Reading::begin()) }
     }
 
     /// Names the limiter that the item must pass; 0 for none.
     pub(crate) fn limiter_id(&self) -> u64 {
-        self.lane.limiter.as_ref().map_or(0, |limiter| Arc::as_ptr(limiter).addr() as u64)
+        self.lane().limiter.as_ref().map_or(0, |limiter| Arc::as_ptr(limiter).addr() as u64)
     }
 }
 
@@ -273,30 +296,30 @@ impl<P: Platform> Lane<P> {
 
     /// Brings work in by a door of the pool; gives it back if the lane is closed.
     #[cfg(all(test, loom))]
+    #[allow(unsafe_code)]
     pub(crate) fn queue<F: FnOnce() + Send>(&self, door: usize, work: F) -> Result<(), F> {
-        match self.enter(door) {
-            Some(entry) => {
-                entry.send(work);
-                Ok(())
-            }
-            None => Err(work),
+        let reading = Reading::begin();
+        if !self.count_in(door) {
+            return Err(work);
         }
+        // SAFETY: the model keeps the lane.
+        unsafe { Entry::new(NonNull::from(self), door, reading) }.send(work);
+        Ok(())
     }
 
-    /// Counts an item in, unless the lane is closed.
+    /// Counts an item in. False if the lane is closed: then it is not counted.
     #[inline]
-    pub(crate) fn enter(&self, door: usize) -> Option<Entry<'_, P>> {
+    pub(super) fn count_in(&self, door: usize) -> bool {
         if self.queued_word(door).fetch_add(1, AcqRel) & FLAG != 0 {
             self.take_count_back(door);
-            return None;
+            return false;
         }
-        Some(Entry { lane: self, door })
+        true
     }
 
     /// Counts an item in, closed or not; the caller knows that the pool's workers are there.
-    pub(super) fn enter_closed(&self, door: usize) -> Entry<'_, P> {
+    pub(super) fn count_in_closed(&self, door: usize) {
         self.queued_word(door).fetch_add(1, AcqRel);
-        Entry { lane: self, door }
     }
 
     /// Counts an item in once more: its place in the intake is gone before it is over, see
@@ -318,7 +341,7 @@ impl<P: Platform> Lane<P> {
         self.queued_word(door).fetch_sub(1, AcqRel);
         // An exchange, though nothing is added: either whoever waits for the lane to be empty has
         // set its flag before, and is told to look again; or sets it after, and sees the count
-        // that was taken back. The lane is still here, since the caller's handle to the queue is.
+        // that was taken back. The lane is still here, since it was found in a section that goes on.
         // SAFETY: as just said.
         if unsafe { Self::finish(self, 0) } {
             self.pool.event.notify();

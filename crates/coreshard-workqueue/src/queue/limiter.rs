@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use coreshard_platform::{Lock, Platform, fields};
+use coreshard_platform::{Lock, Platform, Reading, fields};
 use coreshard_topology::NodeId;
 
 use super::lane::Lane;
@@ -150,6 +150,8 @@ unsafe impl<P: Platform> Send for LanePointer<P> {}
 impl<P: Platform> LanePointer<P> {
     #[allow(unsafe_code)]
     fn send(&self, item: Item) {
+        // It may be over, and the lane's pool of the past, while this thread is still inside of that.
+        let _reading = Reading::<P>::begin();
         // SAFETY: the lane lives until all items that it counted in are over, and this one has
         // not even begun.
         unsafe { self.0.as_ref() }.send(item);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use coreshard_platform::user::Thrown;
-use coreshard_platform::{ForkHook, Lock, Platform, Time};
+use coreshard_platform::{ForkHook, Lock, Platform, Reading, Time};
 use coreshard_topology::CpuId;
 
 use super::builder::Request;
@@ -54,7 +54,7 @@ impl<P: Platform> Shared<P> {
         let switch = Switch::new(lease, &core, request.max_active)?;
         let event = Arc::clone(&machine.event);
         let request = Lock::new(request);
-        let guests = Guests::new(switch.current().lanes.len());
+        let guests = Guests::new(switch.set().pools().count());
         let shared = Arc::new(Self { core, switch, event, machine, request, guests });
         let _ = shared.core.shared.set(Arc::downgrade(&shared));
         let hook: Weak<Self> = Arc::downgrade(&shared);
@@ -105,16 +105,15 @@ impl<P: Platform> Shared<P> {
     pub(super) fn is_part_of_item(&self, waiter: &Waiter) -> bool {
         match waiter.place {
             Inside::Here => true,
-            Inside::Elsewhere => {
-                Seat::<P>::here().is_some_and(|seat| self.switch.current().set.has(seat))
-            }
+            Inside::Elsewhere => Seat::<P>::here()
+                .is_some_and(|seat| self.switch.current(&Reading::begin()).set.has(seat)),
             Inside::No => false,
         }
     }
 
     /// Workers that may run at once.
     pub(super) fn worker_limit(&self) -> usize {
-        self.switch.current().set.worker_limit()
+        self.switch.current(&Reading::begin()).set.worker_limit()
     }
 
     pub(super) fn enter(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
@@ -268,7 +267,8 @@ impl<P: Platform> Shared<P> {
 
     pub(crate) fn stats(&self) -> QueueStats {
         if self.is_forked() {
-            let current = self.switch.current();
+            let reading = Reading::begin();
+            let current = self.switch.current(&reading);
             return QueueStats {
                 name: self.name().to_owned(),
                 scope: current.set.attributes.scope,
@@ -283,7 +283,7 @@ impl<P: Platform> Shared<P> {
             };
         }
         // First, since it brings the queue's CPU time up to date.
-        let set = &self.switch.current().set;
+        let set = self.switch.set();
         let pools = set.pools().map(|pool| pool.stats()).collect();
         let insight = &self.core.insight;
         let (queued, run) = self.switch.counts();

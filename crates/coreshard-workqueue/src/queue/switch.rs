@@ -1,11 +1,11 @@
 //! Which of a queue's generations takes what is queued. `README.md` beside this file tells the
 //! protocol.
 
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use coreshard_platform::{AtomicInt, AtomicPointer, Lock, Platform, Time};
+use coreshard_platform::{AtomicInt, AtomicPointer, Lock, Platform, Reading, Time};
 use coreshard_topology::CpuId;
 
 use super::generation::{Generation, Passage};
@@ -42,8 +42,12 @@ impl From<Closed> for RefusedReason {
     }
 }
 
-/// A queue's generations. They stay where they are until the queue is freed, so that a producer
-/// may hold on to one that is past: it finds that closed, and comes again.
+/// Generations of the past that a queue keeps though they are empty, the last that were current, to be
+/// current again: what `freeze`, `flush` and a change back need is there.
+const KEPT_EMPTY: usize = 4;
+
+/// A queue's generations. One of the past is freed after a grace period, so a producer may hold on to it
+/// for as long as it is inside a section: it finds that closed, and comes again.
 ///
 /// What producers hold on to, they only ever see through shared references: a generation is not
 /// written to once it is made, but for its lanes' atomics. What changes of it is in [`Kept`], under the
@@ -58,14 +62,28 @@ pub(super) struct Switch<P: Platform> {
 
 /// All of it `L:`.
 struct Inner<P: Platform> {
-    /// Only ever grows.
+    /// Those that were current last stand last.
     all: Vec<Kept<P>>,
+    /// Out of `all`; producers may still hold on to them.
+    removed: Vec<Arc<Generation<P>>>,
+    /// What those that are out of `all` have counted.
+    past: Counts,
+    /// How often a generation was made.
+    made: u64,
     limits: Limits<P>,
     closed: Option<Closed>,
     /// Callers inside `drain`.
     drainers: usize,
     /// The queue is closed and empty, and has no workers any more.
     gone: bool,
+}
+
+/// Items of a generation, or of several.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    queued: u64,
+    done: u64,
+    relayed: u64,
 }
 
 /// A generation, and what of it changes.
@@ -94,58 +112,97 @@ impl<P: Platform> Switch<P> {
         generation.open();
         let current = P::AtomicPtr::new(Arc::as_ptr(&generation).cast_mut());
         let first = Kept { generation, lease: Some(lease), waiters: 0 };
-        let inner = Inner { all: vec![first], limits, closed: None, drainers: 0, gone: false };
+        let inner = Inner {
+            all: vec![first],
+            removed: Vec::new(),
+            past: Counts::default(),
+            made: 1,
+            limits,
+            closed: None,
+            drainers: 0,
+            gone: false,
+        };
         Some(Self { current, forked: P::AtomicU32::new(0), inner: Lock::new(inner) })
     }
 
+    /// The current generation, which stays while `reading` goes on.
     #[inline]
     #[allow(unsafe_code)]
-    pub(super) fn current(&self) -> &Generation<P> {
-        // Acquire pairs with the Release in `publish`. SAFETY: it is one of `all`, which are let go
-        // of with the switch alone, and nobody ever has an exclusive reference to one.
+    pub(super) fn current<'a>(&'a self, _reading: &'a Reading<P>) -> &'a Generation<P> {
+        // Acquire pairs with the Release in `publish`. SAFETY: it is one of `all`, or was when the section
+        // had begun: it is let go of with the switch, or after a grace period from then on. Nobody ever
+        // has an exclusive reference to one.
         unsafe { &*self.current.load(Acquire) }
+    }
+
+    /// As [`Self::current`], for as long as the caller holds the lock: it stays the current one.
+    #[allow(unsafe_code)]
+    fn current_of<'a>(&self, _inner: &'a Inner<P>) -> &'a Generation<P> {
+        // SAFETY: only under the lock another one becomes current, and this one is not let go of before.
+        unsafe { &*self.current.load(Acquire) }
+    }
+
+    /// The pools of the current generation.
+    pub(super) fn set(&self) -> Arc<PoolSet<P>> {
+        Arc::clone(&self.current(&Reading::begin()).set)
     }
 
     /// Counts an item in at the caller's pod, where the queue takes any.
     #[inline(always)]
+    #[allow(unsafe_code)]
     pub(super) fn enter_here(&self) -> Result<Entry<'_, P>, RefusedReason> {
-        let current = self.current();
+        let reading = Reading::begin();
+        let current = self.current(&reading);
         let (pod, door) = current.route_here();
-        match current.lanes[pod].enter(door) {
-            Some(entry) => Ok(entry),
-            None => self.enter_slowly(Target::Here, Visitor::Stranger),
+        let lane = &current.lanes[pod];
+        if !lane.count_in(door) {
+            return self.enter_slowly(Target::Here, Visitor::Stranger);
         }
+        let lane = NonNull::from(lane);
+        // SAFETY: what is found in a section stays while it goes on.
+        Ok(unsafe { Entry::new(lane, door, reading) })
     }
 
     /// Counts an item in at the pod of `cpu`, by the caller's own door if it is there, too.
     #[inline]
+    #[allow(unsafe_code)]
     pub(super) fn enter_near(
         &self,
         cpu: CpuId,
         visitor: Visitor,
     ) -> Result<Entry<'_, P>, RefusedReason> {
-        let current = self.current();
+        let reading = Reading::begin();
+        let current = self.current(&reading);
         let here = current.route_here();
         let (pod, door) = match current.set.route_to(cpu) {
             Some(there) if there.0 != here.0 => there,
             _ => here,
         };
-        match current.lanes[pod].enter(door) {
-            Some(entry) => Ok(entry),
-            None => self.enter_slowly(Target::Here, visitor),
+        let lane = &current.lanes[pod];
+        if !lane.count_in(door) {
+            return self.enter_slowly(Target::Here, visitor);
         }
+        let lane = NonNull::from(lane);
+        // SAFETY: as in `enter_here`.
+        Ok(unsafe { Entry::new(lane, door, reading) })
     }
 
     /// Counts an item in, where the queue takes any.
+    #[allow(unsafe_code)]
     pub(super) fn enter(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
-        match self.current().enter(target)? {
-            Some(entry) => Ok(entry),
-            None => self.enter_slowly(target, Visitor::Stranger),
+        let reading = Reading::begin();
+        let (lane, door) = self.current(&reading).way_to(target)?;
+        if !lane.count_in(door) {
+            return self.enter_slowly(target, Visitor::Stranger);
         }
+        let lane = NonNull::from(lane);
+        // SAFETY: as in `enter_here`.
+        Ok(unsafe { Entry::new(lane, door, reading) })
     }
 
     /// The generation was closed: it is past, or the queue takes nothing at the moment.
     #[cold]
+    #[allow(unsafe_code)]
     fn enter_slowly(
         &self,
         target: Target,
@@ -154,11 +211,12 @@ impl<P: Platform> Switch<P> {
         if self.is_forked() {
             return Err(RefusedReason::Forked);
         }
+        let reading = Reading::begin();
         let inner = self.inner.lock();
         if let Some(closed) = inner.closed {
             return Err(closed.into());
         }
-        let current = self.current();
+        let current = self.current_of(&inner);
         if inner.drainers > 0 && visitor == Visitor::Stranger {
             let queue = current.lanes[0].queue_id();
             if !runs_item_of::<P>(|lane| lane.queue_id() == queue) {
@@ -166,7 +224,10 @@ impl<P: Platform> Switch<P> {
             }
         }
         // Under the lock it stays current, so its workers are there.
-        current.enter_closed(target)
+        let (lane, door) = current.way_to(target)?;
+        lane.count_in_closed(door);
+        // SAFETY: as in `enter_here`; it is not taken away before the lock is freed.
+        Ok(unsafe { Entry::new(NonNull::from(lane), door, reading) })
     }
 
     /// Changes the limits, and makes a generation on the lease's pools current. Items that came
@@ -202,7 +263,7 @@ impl<P: Platform> Switch<P> {
     /// The lease of the current generation's pools; `None` once the queue is gone.
     pub(super) fn lease(&self) -> Option<Lease<P>> {
         let inner = self.inner.lock();
-        inner.kept(self.current()).lease.clone()
+        inner.kept(self.current_of(&inner)).lease.clone()
     }
 
     /// Lets all workers go: the queue is closed, and nothing is in flight. Nothing comes any more,
@@ -225,13 +286,13 @@ impl<P: Platform> Switch<P> {
         }
         let mut inner = self.inner.lock();
         inner.closed.get_or_insert(closed);
-        self.current().close();
+        self.current_of(&inner).close();
     }
 
     /// In the child of a fork: without the lock.
     pub(super) fn close_in_fork(&self) {
         self.forked.store(1, Release);
-        self.current().close();
+        self.current(&Reading::begin()).close();
     }
 
     /// True in the child of a fork: nobody is there to run anything.
@@ -243,14 +304,14 @@ impl<P: Platform> Switch<P> {
     pub(super) fn begin_drain(&self) {
         let mut inner = self.inner.lock();
         inner.drainers += 1;
-        self.current().close();
+        self.current_of(&inner).close();
     }
 
     pub(super) fn end_drain(&self) {
         let mut inner = self.inner.lock();
         inner.drainers -= 1;
         if inner.takes_all() {
-            self.current().open();
+            self.current_of(&inner).open();
         }
     }
 
@@ -264,14 +325,14 @@ impl<P: Platform> Switch<P> {
             return Ok(None);
         }
         // Asked once: what is waited for takes nothing from here on, though it may be empty by now.
-        let current = self.current();
+        let current = ptr::from_ref(self.current_of(&inner));
         if left.iter().any(|generation| ptr::eq(&**generation, current)) {
             let mut lease = inner.kept(current).lease.clone();
             let next = inner.prepare(&mut lease, core, Some(current))?;
             inner.publish(self, &next);
         }
         for generation in &left {
-            inner.kept_mut(generation).waiters += 1;
+            inner.kept_mut(Arc::as_ptr(generation)).waiters += 1;
         }
         Ok(Some(Awaited { generations: left }))
     }
@@ -281,7 +342,7 @@ impl<P: Platform> Switch<P> {
         wait_empty(event, None, &awaited.generations);
         let mut inner = self.inner.lock();
         for generation in &awaited.generations {
-            inner.kept_mut(generation).waiters -= 1;
+            inner.kept_mut(Arc::as_ptr(generation)).waiters -= 1;
         }
     }
 
@@ -289,11 +350,14 @@ impl<P: Platform> Switch<P> {
     pub(super) fn wait_for_all(&self, deadline: Option<Time>, event: &Event<P>) -> bool {
         // A generation that is made meanwhile is empty, or looked at in the next round.
         loop {
-            let all: Vec<_> = self.inner.lock().generations().cloned().collect();
+            let (all, made): (Vec<_>, _) = {
+                let inner = self.inner.lock();
+                (inner.generations().cloned().collect(), inner.made)
+            };
             if !wait_empty(event, deadline, &all) {
                 return false;
             }
-            if self.inner.lock().all.len() == all.len() {
+            if self.inner.lock().made == made {
                 return true;
             }
         }
@@ -307,17 +371,14 @@ impl<P: Platform> Switch<P> {
     /// Items that were queued and that are over, of all generations.
     pub(super) fn counts(&self) -> (u64, u64) {
         let inner = self.inner.lock();
-        // `done` first, so that it is never more than `queued`; what is counted twice is counted as
-        // such before.
-        let done: u64 = inner.generations().map(|generation| generation.done()).sum();
-        let relayed: u64 = inner.generations().map(|generation| generation.relayed()).sum();
-        let queued: u64 = inner.generations().map(|generation| generation.queued()).sum();
-        (queued.saturating_sub(relayed), done.saturating_sub(relayed))
+        let mut counts = inner.past;
+        inner.generations().for_each(|generation| counts.add(generation));
+        (counts.queued.saturating_sub(counts.relayed), counts.done.saturating_sub(counts.relayed))
     }
 
     pub(super) fn in_flight(&self) -> u64 {
         if self.is_forked() {
-            return self.current().in_flight();
+            return self.current(&Reading::begin()).in_flight();
         }
         self.inner.lock().generations().map(|generation| generation.in_flight()).sum()
     }
@@ -329,14 +390,33 @@ impl<P: Platform> Switch<P> {
         (active, waiting, inner.limits.is_frozen())
     }
 
-    /// Lets the workers of past generations go whose last item is over. True if some are left.
+    /// Lets the workers of past generations go whose last item is over, and what nobody needs any more.
+    /// True if some workers are left.
     pub(super) fn reap(&self) -> bool {
-        let mut inner = self.inner.lock();
-        let (leases, left) = inner.reap(self.current());
-        drop(inner);
+        let (leases, left, removed) = {
+            let mut inner = self.inner.lock();
+            let current = ptr::from_ref(self.current_of(&inner));
+            let (leases, left) = inner.reap(current);
+            inner.remove_empty(current);
+            (leases, left, std::mem::take(&mut inner.removed))
+        };
         // Workers are waited for: not under the lock.
         Lease::end(leases);
+        if !removed.is_empty() && !P::try_grace_period() {
+            // Some producer may still hold on to one: another time.
+            self.inner.lock().removed.extend(removed);
+        }
         left
+    }
+}
+
+impl Counts {
+    /// `done` first, so that it is never more than `queued`; what is counted twice is counted as such
+    /// before.
+    fn add<P: Platform>(&mut self, generation: &Generation<P>) {
+        self.done += generation.done();
+        self.relayed += generation.relayed();
+        self.queued += generation.queued();
     }
 }
 
@@ -349,14 +429,14 @@ impl<P: Platform> Inner<P> {
         self.all.iter().map(|kept| &kept.generation)
     }
 
-    fn kept(&self, generation: &Generation<P>) -> &Kept<P> {
+    fn kept(&self, generation: *const Generation<P>) -> &Kept<P> {
         let kept = self.all.iter().find(|kept| ptr::eq(&*kept.generation, generation));
-        kept.expect("generations stay")
+        kept.expect("what is current or waited for stays")
     }
 
-    fn kept_mut(&mut self, generation: &Generation<P>) -> &mut Kept<P> {
+    fn kept_mut(&mut self, generation: *const Generation<P>) -> &mut Kept<P> {
         let kept = self.all.iter_mut().find(|kept| ptr::eq(&*kept.generation, generation));
-        kept.expect("generations stay")
+        kept.expect("what is current or waited for stays")
     }
 
     /// A generation on the lease's pools: one from the past that nobody waits for, or a new one.
@@ -365,7 +445,7 @@ impl<P: Platform> Inner<P> {
         &mut self,
         lease: &mut Option<Lease<P>>,
         core: &Arc<Core<P>>,
-        but: Option<&Generation<P>>,
+        but: Option<*const Generation<P>>,
     ) -> Result<Arc<Generation<P>>, NoRoom> {
         let set = Arc::clone(lease.as_ref().expect("a queue that goes on has workers").set());
         let passage = Passage::of(&self.limits);
@@ -387,6 +467,7 @@ impl<P: Platform> Inner<P> {
                 let made = Generation::new(&set, core, &mut self.limits).ok_or(NoRoom)?;
                 let (generation, lease) = (Arc::clone(&made), lease.take());
                 self.all.push(Kept { generation, lease, waiters: 0 });
+                self.made += 1;
                 made
             }
         };
@@ -396,8 +477,8 @@ impl<P: Platform> Inner<P> {
 
     /// Makes `next` current and closes the one before it.
     fn publish(&mut self, switch: &Switch<P>, next: &Arc<Generation<P>>) {
-        let before = switch.current();
-        if ptr::eq(before, &**next) {
+        let before = Arc::clone(&self.kept(switch.current_of(self)).generation);
+        if Arc::ptr_eq(&before, next) {
             return;
         }
         // Opened first: who finds the old one closed finds this one open.
@@ -407,9 +488,11 @@ impl<P: Platform> Inner<P> {
         // Release: who reads the pointer sees the generation.
         switch.current.store(Arc::as_ptr(next).cast_mut(), Release);
         before.close();
+        // Stable: the others keep their order.
+        self.all.sort_by_key(|kept| Arc::ptr_eq(&kept.generation, next));
     }
 
-    fn reap(&mut self, current: &Generation<P>) -> (Vec<Lease<P>>, bool) {
+    fn reap(&mut self, current: *const Generation<P>) -> (Vec<Lease<P>>, bool) {
         let mut left = false;
         let mut leases = Vec::new();
         for kept in &mut self.all {
@@ -424,6 +507,30 @@ impl<P: Platform> Inner<P> {
             leases.extend(kept.lease.take());
         }
         (leases, left)
+    }
+
+    /// Takes out what is empty, closed and past, but for the last of it. Nothing can come any more, and
+    /// nobody but a producer that is on its way back looks at it.
+    fn remove_empty(&mut self, current: *const Generation<P>) {
+        let is_empty = |kept: &Kept<P>| {
+            let generation = &*kept.generation;
+            let is_past = !ptr::eq(generation, current) && kept.waiters == 0;
+            is_past && kept.lease.is_none() && generation.in_flight() == 0
+        };
+        let mut most = self.all.iter().filter(|kept| is_empty(kept)).count();
+        most = most.saturating_sub(KEPT_EMPTY);
+        let empty: Vec<_> = self
+            .all
+            .extract_if(.., |kept| {
+                let is_out = most > 0 && is_empty(kept);
+                most -= usize::from(is_out);
+                is_out
+            })
+            .collect();
+        for kept in empty {
+            self.past.add(&kept.generation);
+            self.removed.push(kept.generation);
+        }
     }
 }
 

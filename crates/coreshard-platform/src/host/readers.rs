@@ -1,0 +1,232 @@
+//! This process's threads as readers of what others may free; see `../reading.rs`.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::hint;
+use std::ptr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicPtr, AtomicU32, compiler_fence, fence};
+
+use super::{Host, fork};
+use crate::Padded;
+use crate::reading::Sections;
+
+/// Looks at a thread that is inside a section before it is taken for one that was preempted there. A
+/// section takes nanoseconds, a system call now and then.
+const LOOKS: u32 = 1_000;
+
+/// A thread's word. It stays for good, and another thread takes it over when its own has ended: so there
+/// are as many as there were threads at once.
+struct Reader {
+    sections: Sections<Host>,
+    /// One more than the count of forks where its thread lives; 0 while it has none.
+    process: AtomicU32,
+    next: *const Padded<Reader>,
+}
+
+// SAFETY: `next` is written before others see the reader, and leads to one that stays for good.
+unsafe impl Sync for Reader {}
+
+/// The list of all readers. It only grows.
+static FIRST: AtomicPtr<Padded<Reader>> = AtomicPtr::new(ptr::null_mut());
+
+/// Sections of threads that have no reader: their thread-local values are gone already.
+static STRAGGLERS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    static READER: Cell<*const Padded<Reader>> = const { Cell::new(ptr::null()) };
+    static LEAVING: Leaving = const { Leaving };
+}
+
+/// Gives the reader back when its thread ends.
+struct Leaving;
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let reader = READER.replace(ptr::null());
+        // SAFETY: null, or one of the list, which stays.
+        if let Some(reader) = unsafe { reader.as_ref() } {
+            reader.process.store(0, Release);
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn begin() -> *const () {
+    let reader = READER.get();
+    // SAFETY: null, or one of the list, which stays.
+    let Some(words) = (unsafe { reader.as_ref() }) else { return begin_first() };
+    // The other half is the reclaimer's membarrier.
+    words.sections.enter(|| compiler_fence(SeqCst));
+    reader.cast()
+}
+
+#[inline(always)]
+pub(super) fn end(thread: *const ()) {
+    // SAFETY: null, or from `begin`.
+    match unsafe { thread.cast::<Padded<Reader>>().as_ref() } {
+        Some(words) => words.sections.leave(),
+        None => end_straggling(),
+    }
+}
+
+/// On a thread that has no reader.
+#[cold]
+fn begin_first() -> *const () {
+    if LEAVING.try_with(|_| ()).is_ok() {
+        READER.set(take());
+        return begin();
+    }
+    STRAGGLERS.fetch_add(1, Relaxed);
+    // Pairs with the reclaimer's: see `../reading.rs`.
+    fence(SeqCst);
+    ptr::null()
+}
+
+#[cold]
+fn end_straggling() {
+    // Release: what was read is not freed before it was read.
+    STRAGGLERS.fetch_sub(1, Release);
+}
+
+/// A reader that no thread has; a new one, if there is none.
+fn take() -> *const Padded<Reader> {
+    let process = fork::count() + 1;
+    // Acquire: who had it before is outside of all sections.
+    let free = |reader: &&Padded<Reader>| {
+        reader.process.compare_exchange(0, process, AcqRel, Relaxed).is_ok()
+    };
+    if let Some(reader) = readers().find(free) {
+        return reader;
+    }
+    let mut made = Box::new(Padded::new(Reader {
+        sections: Sections::of(AtomicU32::new(0)),
+        process: AtomicU32::new(process),
+        next: FIRST.load(Relaxed),
+    }));
+    loop {
+        let next = made.next;
+        let reader = Box::into_raw(made);
+        // Release: who finds it finds what is in it.
+        match FIRST.compare_exchange_weak(next.cast_mut(), reader, Release, Relaxed) {
+            Ok(_) => return reader,
+            Err(first) => {
+                // SAFETY: made above; nobody else knows of it.
+                made = unsafe { Box::from_raw(reader) };
+                made.next = first;
+            }
+        }
+    }
+}
+
+fn readers() -> impl Iterator<Item = &'static Padded<Reader>> {
+    // SAFETY: readers are never freed, and are complete before they are in the list.
+    let at = |reader: *const Padded<Reader>| unsafe { reader.as_ref() };
+    std::iter::successors(at(FIRST.load(Acquire)), move |reader| at(reader.next))
+}
+
+/// True if every section that began before this call has ended. False where that cannot be told: a thread
+/// is in one for long, or the kernel has no membarrier(2) for us.
+///
+/// A thread whose reader is not in the list yet, or is nobody's, has not begun its section when the barrier
+/// is over, and so sees what was published before it.
+pub(super) fn try_grace_period() -> bool {
+    if !barrier_on_all_cpus() {
+        return false;
+    }
+    let is_over = |reader: &Padded<Reader>| {
+        (0..LOOKS).any(|_| {
+            reader.sections.is_outside() || {
+                hint::spin_loop();
+                false
+            }
+        })
+    };
+    let process = fork::count() + 1;
+    STRAGGLERS.load(Acquire) == 0
+        && readers().filter(|reader| reader.process.load(Relaxed) == process).all(is_over)
+}
+
+/// Every CPU that runs a thread of this process passes a memory barrier, and so does the caller.
+fn barrier_on_all_cpus() -> bool {
+    // <linux/membarrier.h>
+    const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+    const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
+    // SAFETY: the call takes no pointers.
+    let membarrier =
+        |command: libc::c_int| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } == 0;
+    // A process has to say once that it is going to (and a forked one again): EPERM until then.
+    membarrier(PRIVATE_EXPEDITED)
+        || (membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
+}
+
+/// In the child of a fork, on its only thread: the others' readers are nobody's any more.
+pub(super) fn forked() {
+    READER.set(ptr::null());
+    STRAGGLERS.store(0, Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use crate::{Host, Platform, Reading};
+
+    /// One at a time: a section of another test is one too many.
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+    #[test]
+    fn a_grace_period_is_not_over_before_each_section_that_is_there() {
+        let _turn = TURN.lock();
+        if !Host::try_grace_period() {
+            eprintln!("skipped: no membarrier(2) here");
+            return;
+        }
+        let (say, hear) = mpsc::channel();
+        let (stop, stopped) = mpsc::channel::<()>();
+        let reader = thread::spawn(move || {
+            let outer = Reading::<Host>::begin();
+            drop(Reading::<Host>::begin());
+            say.send(()).unwrap();
+            stopped.recv().unwrap_err();
+            drop(outer);
+            say.send(()).unwrap();
+        });
+        hear.recv().unwrap();
+        assert!(!Host::try_grace_period(), "a thread is inside a section");
+        drop(stop);
+        hear.recv().unwrap();
+        assert!(Host::try_grace_period(), "it has left");
+        reader.join().unwrap();
+    }
+
+    #[test]
+    fn a_section_in_a_destructor_of_a_thread_that_ends_counts_too() {
+        struct Late(mpsc::Sender<bool>);
+        impl Drop for Late {
+            fn drop(&mut self) {
+                let reading = Reading::<Host>::begin();
+                self.0.send(Host::try_grace_period()).unwrap();
+                drop(reading);
+            }
+        }
+        std::thread_local! {
+            static LATE: std::cell::RefCell<Option<Late>> = const { std::cell::RefCell::new(None) };
+        }
+        let _turn = TURN.lock();
+        let (say, hear) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            // Its destructor is there first, and so runs last.
+            LATE.set(Some(Late(say)));
+            drop(Reading::<Host>::begin());
+        });
+        assert!(!hear.recv().unwrap(), "the thread itself was reading");
+        thread.join().unwrap();
+        if Host::try_grace_period() {
+            // Threads that come and go leave nothing that is taken for a section.
+            (0..100).for_each(|_| thread::spawn(|| drop(Reading::<Host>::begin())).join().unwrap());
+            assert!(Host::try_grace_period());
+        }
+    }
+}
