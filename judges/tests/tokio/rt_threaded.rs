@@ -250,7 +250,6 @@ fn hang_on_shutdown() {
 /// Of two futures that share a lock one wakes the other as it is dropped, with the lock held: the wake-up
 /// may not drop that one there and then, though its queue is gone.
 #[test]
-#[ignore = "defect: a wake-up after the queue's end drops the future inside `wake`, under its caller's locks"]
 fn wake_during_shutdown() {
     struct Shared {
         waker: Mutex<Option<Waker>>,

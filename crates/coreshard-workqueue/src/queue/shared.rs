@@ -76,7 +76,7 @@ impl<P: Platform> Shared<P> {
         self.core.on_panic(thrown);
     }
 
-    pub(super) fn timers(&self) -> &Arc<Timers<P>> {
+    pub(crate) fn timers(&self) -> &Arc<Timers<P>> {
         &self.core.timers
     }
 
@@ -144,7 +144,7 @@ impl<P: Platform> Shared<P> {
 
     /// The end of a queue whose last handle is gone: waits for the last item, and then for the
     /// workers that nobody else needs. Nothing is left but memory, where tasks of the queue still wait for
-    /// something: those are dropped when they are woken.
+    /// something: those are dropped once they are woken.
     pub(super) fn end(&self) {
         self.wait_empty(None).expect("a wait without a deadline does not time out");
         self.switch.let_go();

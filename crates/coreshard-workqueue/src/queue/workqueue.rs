@@ -131,7 +131,7 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// Each poll is an item of the queue. A future that waits is in no queue: `drain`, `shutdown`
     /// and the drop of the last handle do not wait for it; when it is woken after that, it is
-    /// dropped.
+    /// dropped, soon, on a thread of the runtime's: whoever wakes it runs none of its code.
     ///
     /// # Errors
     /// Hands `future` back if the queue is shut down.

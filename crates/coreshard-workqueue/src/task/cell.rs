@@ -15,6 +15,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use coreshard_platform::user::{self, Thrown};
@@ -23,6 +24,7 @@ use coreshard_platform::{DataCell, Lock, Platform};
 use super::state::{AWAITED, DONE, Next, StateWord, has_senders};
 use crate::insight::TaskSpan;
 use crate::queue::Unclaimed;
+use crate::timers::{Callback, Timers};
 
 /// How a task comes to a worker, and whom it tells of panics.
 pub(super) trait Schedule<P: Platform>: Send + Sync {
@@ -30,6 +32,10 @@ pub(super) trait Schedule<P: Platform>: Send + Sync {
     fn send(&self, runnable: Runnable<P>) -> Option<Runnable<P>>;
     /// It was woken, and is to be sent.
     fn woken(&self) {}
+    /// Whose threads may run what is left of the task; `None` where there are none.
+    fn callbacks(&self) -> Option<Arc<Timers<P>>> {
+        None
+    }
     /// Keeps what was thrown for whoever is to be told.
     fn unclaimed(&self, thrown: Thrown) -> Unclaimed<P>;
 }
@@ -50,6 +56,7 @@ struct Table<P: Platform> {
     run: unsafe fn(NonNull<Head<P>>),
     /// Sends it; gives it back where nobody would run it.
     send: unsafe fn(NonNull<Head<P>>) -> Option<Runnable<P>>,
+    callbacks: unsafe fn(NonNull<Head<P>>) -> Option<Arc<Timers<P>>>,
     release: unsafe fn(NonNull<Head<P>>),
     free: unsafe fn(NonNull<Head<P>>),
 }
@@ -124,9 +131,9 @@ impl<P: Platform> Wakers<P> {
         // SAFETY: made by `waker` here, from a task's head, as the others.
         |data| unsafe { clone_waker::<P>(data) },
         // SAFETY: as above; by value, so that the reference is handed over.
-        |data| unsafe { settle(head::<P>(data), head::<P>(data).as_ref().state.wake(true)) },
+        |data| unsafe { wake(head::<P>(data), true) },
         // SAFETY: as above.
-        |data| unsafe { settle(head::<P>(data), head::<P>(data).as_ref().state.wake(false)) },
+        |data| unsafe { wake(head::<P>(data), false) },
         // SAFETY: as above.
         |data| unsafe { settle(head::<P>(data), head::<P>(data).as_ref().state.drop_reference()) },
     );
@@ -154,23 +161,46 @@ pub(crate) fn wake_own<P: Platform>(waker: Waker) -> Result<Option<Leftover<P>>,
         return Err(waker);
     }
     let waker = ManuallyDrop::new(waker);
-    // SAFETY: the table says what the data is.
-    let task = unsafe { head::<P>(waker.data()) };
-    // SAFETY: the waker is a reference, and is handed over.
-    let next = unsafe { task.as_ref() }.state.wake(true);
+    // SAFETY: the table says what the data is; the waker is a reference, and is handed over.
+    Ok(unsafe { wake_leaving(head::<P>(waker.data()), true) })
+}
+
+/// By a waker. Runs nothing of a user's here, if others can: whoever wakes may hold a lock that the
+/// future's destructor takes.
+///
+/// # Safety
+/// The caller holds a reference, which it hands over if `consumes`.
+unsafe fn wake<P: Platform>(task: NonNull<Head<P>>, consumes: bool) {
+    // SAFETY: by this function's contract.
+    if let Some(leftover) = unsafe { wake_leaving(task, consumes) } {
+        // SAFETY: what is left keeps the task, and the schedule function with it.
+        match unsafe { (task.as_ref().table.callbacks)(task) } {
+            Some(timers) => timers.call(Callback::Task(leftover)),
+            None => leftover.discard(),
+        }
+    }
+}
+
+/// What is left of the task, if its queue is gone, is for a thread that may run users' code.
+///
+/// # Safety
+/// As of [`wake`].
+unsafe fn wake_leaving<P: Platform>(task: NonNull<Head<P>>, consumes: bool) -> Option<Leftover<P>> {
+    // SAFETY: by this function's contract.
+    let next = unsafe { task.as_ref() }.state.wake(consumes);
     if next != Next::Send {
         // SAFETY: as `wake` said. A task that is done holds nothing of a user's.
         unsafe { settle(task, next) };
-        return Ok(None);
+        return None;
     }
     // SAFETY: this caller counts as a sender, so the task is there.
     let Head { table, state, .. } = unsafe { task.as_ref() };
     // SAFETY: as above.
     let unsent = unsafe { (table.send)(task) };
     if state.sent_unless_last() {
-        return Ok(unsent.map(Leftover::Unsent));
+        return unsent.map(Leftover::Unsent);
     }
-    Ok(Some(Leftover::Sender(Sender(task))))
+    Some(Leftover::Sender(Sender(task)))
 }
 
 /// Does what a change of the state asks for.
@@ -216,8 +246,13 @@ where
     F::Output: Send,
     S: Schedule<P>,
 {
-    const TABLE: Table<P> =
-        Table { run: Self::run, send: Self::send, release: Self::release, free: Self::free };
+    const TABLE: Table<P> = Table {
+        run: Self::run,
+        send: Self::send,
+        callbacks: Self::callbacks,
+        release: Self::release,
+        free: Self::free,
+    };
 
     /// A task, and the right to poll it first; the caller has a reference as its handle.
     pub(super) fn new(future: F, span: TaskSpan, schedule: S) -> (NonNull<Self>, Runnable<P>) {
@@ -240,6 +275,12 @@ where
         let schedule = unsafe { &*head.cast::<Self>().as_ref().schedule.get() };
         schedule.woken();
         schedule.send(Runnable(head))
+    }
+
+    unsafe fn callbacks(head: NonNull<Head<P>>) -> Option<Arc<Timers<P>>> {
+        // SAFETY: the caller counts as a sender, or has what closes the task: the schedule function is
+        // there.
+        unsafe { &*head.cast::<Self>().as_ref().schedule.get() }.callbacks()
     }
 
     unsafe fn release(head: NonNull<Head<P>>) {

@@ -37,6 +37,7 @@ use tracing::span::Id;
 use crate::error::Refused;
 use crate::insight::{self, Label};
 use crate::queue::{Shared, Unclaimed, Visitor};
+use crate::timers::Timers;
 use crate::trouble::say;
 use cell::{Runnable, Schedule};
 use guests::Guest;
@@ -244,6 +245,13 @@ impl<P: Platform> Schedule<P> for Home<P> {
         if let Some(span) = &self.span {
             say(|| insight::task_woken(span));
         }
+    }
+
+    fn callbacks(&self) -> Option<Arc<Timers<P>>> {
+        let queue = self.guest.queue();
+        let timers = (!queue.is_forked()).then(|| Arc::clone(queue.timers()))?;
+        // It sees to it that a thread is there for what waits.
+        timers.start_keeper().is_ok().then_some(timers)
     }
 
     fn unclaimed(&self, thrown: Thrown) -> Unclaimed<P> {
