@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use coreshard_platform::Host;
+use coreshard_platform::{Host, Platform};
 use coreshard_topology::{CpuId, CpuSet, NodeId, Scope, Topology, Usable};
 use coreshard_workqueue::{
     Intake, PanicPolicy, Priority, RefusedReason, Runtime, Work, Workqueue, blocking,
@@ -381,6 +381,51 @@ fn changing_an_ordered_queue_keeps_its_order() {
     let items = producer.join().unwrap();
     queue.drain().unwrap();
     assert!(order.lock().unwrap().iter().copied().eq(0..items), "{items} items");
+}
+
+/// 36 shapes, each with pools of its own, while others queue.
+#[test]
+fn a_queue_keeps_few_of_the_shapes_that_it_has_had() {
+    let runtime = virtual_machine();
+    let queue = runtime.workqueue().build().unwrap();
+    let ran = Arc::new(AtomicU64::new(0));
+    let stop = Arc::new(AtomicBool::new(false));
+    let producers = [0, 1].map(|_| {
+        let (queue, ran, stop) = (queue.clone(), Arc::clone(&ran), Arc::clone(&stop));
+        std::thread::spawn(move || {
+            let mut queued = 0;
+            while !stop.load(SeqCst) {
+                let ran = Arc::clone(&ran);
+                let count = move || {
+                    ran.fetch_add(1, SeqCst);
+                };
+                queue.queue(count).unwrap();
+                queued += 1;
+            }
+            queued
+        })
+    });
+    let change = |at: usize| {
+        let change = queue.change().scope(Scope::ALL[at % 6]).strict(at / 6 % 2 == 0);
+        change.shard_size(at / 12 % 3).apply().unwrap();
+    };
+    (0..108).for_each(change);
+    stop.store(true, SeqCst);
+    let queued: u64 = producers.into_iter().map(|producer| producer.join().unwrap()).sum();
+    queue.drain().unwrap();
+    assert_eq!(ran.load(SeqCst), queued);
+    if !Host::try_grace_period() {
+        eprintln!("skipped: no membarrier(2) here, so what a queue was stays");
+        return;
+    }
+    // What the producers may have been looking at is freed with a later change.
+    wait_until("past shapes are freed", || {
+        (0..6).for_each(change);
+        let (stats, total) = (runtime.stats(), queue.stats());
+        assert_eq!((total.queued, total.run), (queued, queued));
+        // The current one and four of the past, of 16 pools at most.
+        stats.pools.len() <= 5 * 16
+    });
 }
 
 #[test]

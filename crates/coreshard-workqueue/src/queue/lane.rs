@@ -105,33 +105,18 @@ impl<P: Platform> Entry<'_, P> {
     /// Sends an item; `label` is asked only where the queue wants to know.
     #[inline]
     #[track_caller]
+    #[allow(unsafe_code)]
     pub(crate) fn send_as<F: FnOnce() + Send>(self, label: impl FnOnce() -> Label, work: F) {
-        let lane = self.lane();
+        // In pieces, so that it stays in registers.
+        let Self { lane, door, _reading: reading, .. } = self;
+        // SAFETY: by `Self::new` and `Self::resume`, while `reading` goes on: to the end of this function.
+        let lane = unsafe { lane.as_ref() };
         if lane.is_direct {
-            lane.pool.push(self.door, Item::new(work), lane.tag);
-            return;
-        }
-        let drawn = lane.draws(self.door);
-        if lane.is_direct_unless_drawn && !drawn {
-            lane.pool.push_indirectly(self.door, Item::new(work), lane.tag);
+            lane.pool.push(door, Item::new(work), lane.tag);
         } else {
-            self.send_indirectly(drawn, label(), work);
+            lane.send_indirectly(door, label, work);
         }
-    }
-
-    #[inline(never)]
-    #[track_caller]
-    fn send_indirectly<F: FnOnce() + Send>(self, drawn: bool, label: Label, work: F) {
-        let lane = self.lane();
-        let item = if lane.core.insight.is_off() {
-            Item::new(work)
-        } else {
-            lane.pack(drawn, label, work)
-        };
-        match &lane.limiter {
-            None => lane.pool.push_indirectly(self.door, item, lane.tag),
-            Some(limiter) => limiter.push(item, lane),
-        }
+        drop(reading);
     }
 
     /// The span of a future of type `F` on this queue.
@@ -218,6 +203,30 @@ impl<P: Platform> Lane<P> {
             core,
             limiter,
         })
+    }
+
+    /// Sends an item that was counted in, and that may have to wait or is measured.
+    #[inline(never)]
+    #[track_caller]
+    fn send_indirectly<F: FnOnce() + Send>(
+        &self,
+        door: usize,
+        label: impl FnOnce() -> Label,
+        work: F,
+    ) {
+        let drawn = self.draws(door);
+        if self.is_direct_unless_drawn && !drawn {
+            return self.pool.push_indirectly(door, Item::new(work), self.tag);
+        }
+        let item = if self.core.insight.is_off() {
+            Item::new(work)
+        } else {
+            self.pack(drawn, label(), work)
+        };
+        match &self.limiter {
+            None => self.pool.push_indirectly(door, item, self.tag),
+            Some(limiter) => limiter.push(item, self),
+        }
     }
 
     /// Tells the pool where the lane is. It does not move from here on.
