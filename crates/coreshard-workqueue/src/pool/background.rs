@@ -5,7 +5,8 @@
 //! and ends with the monitor. Nobody waits for that thread. A call that takes long keeps those behind
 //! it waiting, and nothing else; one that panics ends nothing.
 //!
-//! Where the thread cannot be started, the calls stay on their list, and the monitor tries again.
+//! Where the thread cannot be started, the calls stay on their list, and the monitor tries again; as it ends,
+//! it calls them itself, since by then nothing depends on it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -75,9 +76,20 @@ impl<P: Platform> Background<P> {
         !list.running
     }
 
-    /// Whoever hands calls over is gone.
+    /// Whoever hands calls over is gone. What waits since no thread could be had is called here: nobody else
+    /// would, and what it holds would never be freed.
     pub(super) fn end(&self) {
-        self.list.lock().ending = true;
+        loop {
+            let call = {
+                let mut list = self.list.lock();
+                list.ending = true;
+                if list.running { None } else { list.calls.pop_front() }
+            };
+            match call {
+                Some(call) => drop(user::call(call)),
+                None => break,
+            }
+        }
         self.parker.unpark();
     }
 

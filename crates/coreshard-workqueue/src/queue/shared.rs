@@ -145,7 +145,7 @@ impl<P: Platform> Shared<P> {
     /// The end of a queue whose last handle is gone: waits for the last item, and then for the
     /// workers that nobody else needs. Nothing is left but memory, where tasks of the queue still wait for
     /// something: those are dropped once they are woken.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.wait_empty(None).expect("a wait without a deadline does not time out");
         self.switch.let_go();
     }
@@ -255,6 +255,12 @@ impl<P: Platform> Shared<P> {
             let queue: Weak<Self> = Arc::downgrade(self);
             self.machine.monitor.retire(queue);
         }
+    }
+
+    /// Has the timekeeper started by the monitor, which tries until it can be.
+    pub(super) fn keep_timers_going(&self) {
+        let timers: Weak<Timers<P>> = Arc::downgrade(self.timers());
+        self.machine.monitor.retire(timers);
     }
 
     fn refuse_forked(&self) -> Result<(), BuildError> {

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use coreshard_platform::Platform;
 use coreshard_platform::user::Thrown;
-use coreshard_platform::{Platform, ThreadSpec};
 use coreshard_topology::{CpuId, NodeId};
 
 use super::change::Change;
@@ -20,7 +20,8 @@ use crate::pool::runs_item_of;
 use crate::scope::{self, WorkScope};
 use crate::stats::QueueStats;
 use crate::task::{self, Guests, Task};
-use crate::timers::Timers;
+use crate::timers::{Callback, Timers};
+use crate::trouble::say;
 use crate::work::Target;
 
 /// A queue of work items, run by the pools of its affinity scope.
@@ -365,15 +366,12 @@ impl<P: Platform> Drop for Handle<P> {
             return;
         }
         // One of the queue's own items held the last handle, and cannot wait for itself.
-        let shared = Arc::clone(&self.shared);
-        let spec = ThreadSpec { name: "cs-reaper".to_owned(), ..ThreadSpec::default() };
-        let reap = move || shared.end();
-        if let Err(error) = P::spawn(spec, Box::new(reap)) {
-            tracing::error!(
-                queue = %self.shared.name(), %error,
-                "a queue that was dropped inside its own item is never freed"
-            );
-            std::mem::forget(Arc::clone(&self.shared));
+        let timers = Arc::clone(self.shared.timers());
+        timers.call(Callback::EndQueue(Arc::clone(&self.shared)));
+        if let Err(error) = timers.start_keeper() {
+            let name = self.shared.name();
+            say(|| tracing::warn!(queue = %name, %error, "the end of a queue waits for a thread"));
+            self.shared.keep_timers_going();
         }
     }
 }

@@ -12,6 +12,7 @@
 //! 2. A thread that finds nothing sleeps on the event, counted as idle, and ends after [`IDLE_TIME`]; it
 //!    looks at the list once more under the lock before it ends. Who adds something notifies the event after.
 //! 3. Where a thread cannot be started, the list is left as it is, and the timekeeper's next look tries again.
+//!    What is left at the end of it all, since no thread could be had, is called by whoever ends it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Lock, Platform, ThreadSpec, Time};
 
 use crate::event::Event;
+use crate::queue::Shared;
 use crate::task;
 use crate::trouble::say;
 use crate::work::Leftover;
@@ -43,6 +45,8 @@ pub(crate) enum Callback<P: Platform> {
     LetGo(Leftover<P>),
     /// What a task leaves behind that cannot be sent to its queue.
     Task(task::Leftover<P>),
+    /// A queue whose last handle went inside one of its own items: its end waits for that.
+    EndQueue(Arc<Shared<P>>),
 }
 
 impl<P: Platform> Callback<P> {
@@ -51,6 +55,17 @@ impl<P: Platform> Callback<P> {
             Self::Wake(waker) => user::wake(waker),
             Self::LetGo(leftover) => leftover.discard(),
             Self::Task(leftover) => user::call(|| leftover.discard()),
+            Self::EndQueue(queue) => user::call(|| {
+                queue.end();
+                drop(queue);
+            }),
+        }
+    }
+
+    fn call_and_report(self) {
+        if let Err(thrown) = self.call() {
+            let panic = thrown.message().unwrap_or("(something that is not a text)");
+            say(|| tracing::error!(panic, "a waker or a destructor panicked"));
         }
     }
 }
@@ -60,6 +75,8 @@ pub(super) struct Callbacks<P: Platform> {
     state: Lock<P, State<P>>,
     /// Something was added, or all is over.
     changed: Event<P>,
+    /// In which process, as [`Platform::forks`] counts them.
+    forks: u32,
 }
 
 struct State<P: Platform> {
@@ -91,7 +108,7 @@ impl<P: Platform> Callbacks<P> {
             stuck: None,
             stopping: false,
         };
-        Self { state: Lock::new(state), changed: Event::new() }
+        Self { state: Lock::new(state), changed: Event::new(), forks: P::forks() }
     }
 
     /// Has something called soon, elsewhere.
@@ -150,10 +167,7 @@ impl<P: Platform> Callbacks<P> {
 
     fn run(&self) {
         while let Some(callback) = self.next() {
-            if let Err(thrown) = callback.call() {
-                let panic = thrown.message().unwrap_or("(something that is not a text)");
-                say(|| tracing::error!(panic, "a waker or a destructor panicked"));
-            }
+            callback.call_and_report();
         }
     }
 
@@ -182,6 +196,20 @@ impl<P: Platform> Callbacks<P> {
                 state.threads -= 1;
                 return None;
             }
+        }
+    }
+}
+
+impl<P: Platform> Drop for Callbacks<P> {
+    fn drop(&mut self) {
+        // Nobody else is here; in a forked process somebody may have been who is no more. What is called
+        // adds nothing to the list: it would hold on to this.
+        let left = self.state.try_lock().map(|mut state| std::mem::take(&mut state.waiting));
+        if P::forks() == self.forks {
+            left.into_iter().flatten().for_each(Callback::call_and_report);
+        } else {
+            // The other process's to be called.
+            std::mem::forget(left);
         }
     }
 }

@@ -26,6 +26,7 @@ use coreshard_platform::{Lock, LockGuard, Padded, Parker, Platform, SpawnError, 
 pub(crate) use callbacks::Callback;
 pub(crate) use heap::Key;
 
+use crate::pool::Retiring;
 use crate::task;
 use crate::work::Delayed;
 use callbacks::{Callbacks, PATIENCE};
@@ -164,6 +165,13 @@ impl<P: Platform> Timers<P> {
     /// Entries that wait.
     pub(crate) fn len(&self) -> usize {
         self.clock.waiting.lock().heap.len()
+    }
+}
+
+/// Something waits for the timekeeper, who could not be started.
+impl<P: Platform> Retiring for Timers<P> {
+    fn reap(&self) -> bool {
+        self.start_keeper().is_err()
     }
 }
 
