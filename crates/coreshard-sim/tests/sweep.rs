@@ -130,3 +130,28 @@ fn a_failure_of_a_sweep_is_replayed_by_what_is_printed() {
         assert!(failure.to_string().contains("calls that fail start:3:x1"), "{failure}");
     }
 }
+
+/// A program that forgets what it has allocated.
+struct Leaks(bool);
+
+impl Subject for Leaks {
+    fn run(&self) -> Result<(), String> {
+        let boxed = Box::new([0_u8; 100]);
+        if self.0 {
+            std::mem::forget(std::hint::black_box(boxed));
+        }
+        Ok(())
+    }
+
+    fn look(&self, _: &View<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_program_does_not_free_is_a_broken_promise() {
+    let machine = Machine::pocket();
+    attempt(&machine, Plan::of_seed(0), &Leaks(false)).unwrap();
+    let failure = attempt(&machine, Plan::of_seed(0), &Leaks(true)).unwrap_err();
+    assert!(failure.to_string().contains("not freed"), "{failure}");
+}

@@ -47,6 +47,9 @@ pub struct Run<R> {
     pub lines: Option<LineReport>,
     /// What each CPU ran when, if that was recorded.
     pub timeline: Option<Timeline>,
+    /// Something that the program has allocated is not freed: it is leaked, or held by a thread that still
+    /// waits, or by `value`.
+    pub left_memory: bool,
 }
 
 /// Figures of a run.
@@ -219,7 +222,10 @@ impl<'machine> Simulation<'machine> {
                 recorder.finish(core.memory.line_bytes(), self.machine, names, cpus)
             }
         };
-        Ok(Run { value, summary, lines, timeline })
+        // SAFETY: the simulation's hold goes with `live`.
+        let loan = unsafe { live.arena.as_ref() }.loan();
+        drop(live);
+        Ok(Run { value, summary, lines, timeline, left_memory: loan.is_open() })
     }
 }
 

@@ -77,6 +77,11 @@ pub fn attempt(
                 let what = format!("{} threads panicked", run.summary.panicked_threads);
                 Err(failure(Some(run.summary.trace_hash), what))
             }
+            // As under memory checkers, but for each schedule and each fault.
+            Ok(()) if run.left_memory => {
+                let what = "memory that the program has allocated is not freed at its end".into();
+                Err(failure(Some(run.summary.trace_hash), what))
+            }
             Ok(()) => Ok(run.summary),
             Err(what) => Err(failure(Some(run.summary.trace_hash), what)),
         },

@@ -10,7 +10,7 @@
 use std::alloc::Layout;
 use std::io;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use corosensei::stack::StackPointer;
 
@@ -30,6 +30,27 @@ const WINDOW_START: usize = 1 << 45;
 const ARENAS: usize = 256;
 
 static IN_USE: [AtomicPtr<Arena>; ARENAS] = [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS];
+
+/// Which arena each range was given to last, counted from 1; 0 once it was given back.
+static LENT_TO: [AtomicU64; ARENAS] = [const { AtomicU64::new(0) }; ARENAS];
+
+/// Arenas that there were.
+static ARENAS_MADE: AtomicU64 = AtomicU64::new(0);
+
+/// Names the range of an arena's addresses, also when the arena is gone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loan {
+    number: usize,
+    arena: u64,
+}
+
+impl Loan {
+    /// True while anything of the arena is in use: after the simulation's end, what the program has
+    /// allocated and not freed.
+    pub(crate) fn is_open(self) -> bool {
+        LENT_TO[self.number].load(Ordering::Acquire) == self.arena
+    }
+}
 
 pub(crate) struct Arena {
     start: usize,
@@ -78,7 +99,11 @@ impl Arena {
                 slot.compare_exchange(ptr::null_mut(), arena, Ordering::AcqRel, Ordering::Relaxed);
             let mapped = if won.is_ok() { Some(map(start)) } else { None };
             match mapped {
-                Some(Ok(())) => return Ok(NonNull::new(arena).expect("a box is not null")),
+                Some(Ok(())) => {
+                    let made = ARENAS_MADE.fetch_add(1, Ordering::Relaxed) + 1;
+                    LENT_TO[number].store(made, Ordering::Release);
+                    return Ok(NonNull::new(arena).expect("a box is not null"));
+                }
                 Some(Err(error)) => {
                     slot.store(ptr::null_mut(), Ordering::Release);
                     // SAFETY: made above, and taken out of the table again.
@@ -90,6 +115,10 @@ impl Arena {
             }
         }
         Err(io::Error::other(format!("all {ARENAS} address ranges for simulations are in use")))
+    }
+
+    pub(crate) fn loan(&self) -> Loan {
+        Loan { number: self.number, arena: LENT_TO[self.number].load(Ordering::Acquire) }
     }
 
     pub(crate) fn start(&self) -> usize {
@@ -158,6 +187,7 @@ impl Arena {
         unsafe { libc::munmap(start as *mut libc::c_void, ARENA_BYTES) };
         // SAFETY: made by `reserve`; the last hold is gone.
         drop(unsafe { Box::from_raw(arena) });
+        LENT_TO[number].store(0, Ordering::Release);
         IN_USE[number].store(ptr::null_mut(), Ordering::Release);
     }
 
