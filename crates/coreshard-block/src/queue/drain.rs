@@ -55,7 +55,7 @@ impl<P: Platform> Queue<P> {
             if self.slots.get(key.index).memory.is_lent() {
                 self.give_up(key);
             } else {
-                self.finish(key.index, Err((ErrorClass::Gone, libc::ENODEV)));
+                self.fail(key.index, (ErrorClass::Gone, libc::ENODEV));
             }
         }
         self.tell();
