@@ -120,10 +120,11 @@ impl<P: Platform> Queue<P> {
         self.finish(index, Err(failure));
     }
 
-    /// A request that the device has, and will never be done with: its tag and its buffers are given up.
+    /// A request that the device has, and will never be done with: its buffers are given up. Its tag goes back,
+    /// so that other devices do not wait for this one: nothing is named by it, at the device or here.
     pub(super) fn give_up(&mut self, key: Key) {
-        self.slots.get_mut(key.index).give_up();
-        self.fail(key.index, (ErrorClass::Gone, libc::ENODEV));
+        self.slots.get_mut(key.index).give_up_memory();
+        self.fail(key.index, (ErrorClass::Gone, libc::ETIMEDOUT));
     }
 
     #[inline]

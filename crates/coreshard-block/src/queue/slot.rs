@@ -97,10 +97,9 @@ impl<P: Platform> Flight<P> {
         }
     }
 
-    /// The device has its tag and its buffers for good: the buffers are leaked.
-    pub(super) fn give_up(&mut self) {
+    /// The device has its buffers for good: they are leaked.
+    pub(super) fn give_up_memory(&mut self) {
         self.memory = Loan::new(Payload::None);
-        self.permit = None;
     }
 
     /// Its parts, where it is over. What is left owns nothing.
