@@ -331,11 +331,11 @@ fn what_was_told_to_be_written_is_there_after_a_kill() {
     // In the build folder, and not in memory: direct I/O wants a disk.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut ledgers: Vec<Option<Ledger>> = Vec::new();
-    for way in 0..WAYS.len() {
+    for (number, way) in WAYS.iter().enumerate() {
         let mut bytes = vec![0; BLOCKS * BLOCK_BYTES];
         fill(&mut bytes, 0, 0);
-        fs::write(folder.path().join(way.to_string()), bytes).unwrap();
-        ledgers.push(Some(Ledger::new(matches!(WAYS[way], Way::RingFaulty))));
+        fs::write(folder.path().join(number.to_string()), bytes).unwrap();
+        ledgers.push(Some(Ledger::new(matches!(way, Way::RingFaulty))));
     }
     for kill in 0..kills() {
         let way = kill % WAYS.len();

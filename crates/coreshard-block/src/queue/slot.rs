@@ -165,7 +165,7 @@ impl<P: Platform> Slots<P> {
         let slot = &mut self.slots[index as usize];
         slot.generation = (slot.generation + 1) & (u32::MAX >> 1);
         // A slot that is free has none: so that there is nothing to drop is known here, not to the compiler.
-        mem::forget(mem::replace(&mut slot.flight, Some(make())));
+        mem::forget(slot.flight.replace(make()));
         index
     }
 
