@@ -126,6 +126,11 @@ impl fmt::Display for IoError {
                 "; with direct I/O, offset, length and buffer are multiples of the block size",
             ),
             (_, libc::EBADF | libc::EROFS | libc::EPERM) => f.write_str("; open it for writing"),
+            // See `Queue::give_up`.
+            (ErrorClass::Gone, libc::ETIMEDOUT) => f.write_str(
+                "; the device never answered: it keeps the request's buffers for good, and is offline \
+                 from here on",
+            ),
             (ErrorClass::Gone, _) => f.write_str("; the device is offline from here on"),
             _ => Ok(()),
         }

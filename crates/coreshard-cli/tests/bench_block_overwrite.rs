@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
@@ -24,6 +25,46 @@ fn refusal(mut command: Command) -> String {
     let text = String::from_utf8(output).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");
     text
+}
+
+/// One that leads to the benchmark's own file when it is looked at, and may lead to the user's when it is opened.
+#[test]
+fn a_path_that_is_exchanged_all_the_time_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, ours, diary, next] =
+        ["path", "ours", "diary", "next"].map(|name| folder.path().join(name));
+    bench(&ours, &["--rw=write", "--size=64k"]).assert().success();
+    let text = b"Dear diary, my file goes in and out.\n".repeat(2_000);
+    fs::write(&diary, &text).unwrap();
+    fs::hard_link(&ours, &path).unwrap();
+    let is_over = AtomicBool::new(false);
+    let (mut written, mut refused) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for file in [&diary, &ours].into_iter().cycle() {
+                fs::hard_link(file, &next).unwrap();
+                fs::rename(&next, &path).unwrap();
+                // A link to the same file stays where it is.
+                let _ = fs::remove_file(&next);
+                if is_over.load(Relaxed) {
+                    break;
+                }
+            }
+        });
+        for _ in 0..30 {
+            // Nothing panics before the other thread knows that it is over.
+            let output = bench(&path, &["--rw=write", "--number_ios=1"]).output();
+            match output.ok().and_then(|output| output.status.code()) {
+                Some(0) => written += 1,
+                Some(2) => refused += 1,
+                _ => {}
+            }
+        }
+        is_over.store(true, Relaxed);
+    });
+    assert_eq!(fs::read(&diary).unwrap(), text);
+    assert_eq!(written + refused, 30);
+    eprintln!("{written} runs have written, {refused} were refused");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use coreshard_workqueue::Runtime;
 
 use super::job::{BlockJob, IoEngine};
 use super::need;
-use super::overwrite::{self, Consent, LaidOut};
+use super::overwrite::{self, Consent, Held, LaidOut};
 use super::results::{BlockResults, Direction, JobResult, LittlesLaw, Repeats};
 use super::tally::DirectionTally;
 use super::usage::Usage;
@@ -136,9 +137,10 @@ fn medium<P: Platform>(
     let path = job.filename.as_deref().expect("the job was checked");
     let write = job.rw.writes();
     let consent = Consent { overwrite: job.allow_overwrite, mounted: job.allow_mounted_write };
-    if write {
-        overwrite::check(path, consent, laid_out).map_err(BenchError::bad_job)?;
-    }
+    let found = match write {
+        true => overwrite::check(path, consent, laid_out).map_err(BenchError::bad_job)?,
+        false => None,
+    };
     enough(job.size.unwrap_or(0)).map_err(BenchError::bad_job)?;
     if let Some(size) = job.size
         && lay_out(path, size, progress, laid_out)?.is_break()
@@ -155,9 +157,14 @@ fn medium<P: Platform>(
         ..RingOptions::default()
     };
     // The kernel grants a device to one exclusive user, so that nobody mounts it meanwhile.
-    let exclusive = write && overwrite::is_device(path) && !consent.mounted;
+    let exclusive = found.as_ref().is_some_and(Held::is_device) && !consent.mounted;
     let options = FileOptions { write, direct: job.direct, exclusive, engine, ring, executor };
     let file = File::open(path, options)?;
+    if write {
+        // Opened, but not written yet.
+        overwrite::confirm(path, file.as_fd(), found.as_ref(), laid_out)
+            .map_err(BenchError::bad_job)?;
+    }
     let bytes = Medium::<P>::geometry(&file).bytes;
     let size = job.size.unwrap_or(bytes);
     if size > bytes {
@@ -225,8 +232,10 @@ fn lay_out(
     };
     let written = write();
     if !matches!(written, Ok(ControlFlow::Continue(()))) {
-        // Half a file is of no use to anybody. It is ours: it was made above.
-        let _ = fs::remove_file(path);
+        // Half a file is of no use to anybody. It is ours: it was made above, unless another one has come since.
+        if Held::new(file).is_ok_and(|made| made.is_at(path)) {
+            let _ = fs::remove_file(path);
+        }
     }
     written.map_err(|error| failed(&error))
 }

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,16 +76,28 @@ impl File {
         if options.direct {
             flags |= libc::O_DIRECT;
         }
-        if options.exclusive && is_block_device(path) {
+        // The flag has no meaning for files, and the system promises nothing where it is given all the same.
+        let takes = options.exclusive && is_block_device(path);
+        if takes {
             flags |= libc::O_EXCL;
         }
-        if path.is_dir() {
-            return Err(OpenError::new(OpenErrorKind::Folder { path: path.to_owned() }));
-        }
+        let folder = || OpenError::new(OpenErrorKind::Folder { path: path.to_owned() });
         let opened =
             OpenOptions::new().read(true).write(options.write).custom_flags(flags).open(path);
-        let file = opened.map_err(failed)?;
+        let file = opened.map_err(|reason| match reason.kind() {
+            io::ErrorKind::IsADirectory => folder(),
+            _ => failed(reason),
+        })?;
+        // From here on what was opened counts, whatever the path may lead to by now.
         let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            return Err(folder());
+        }
+        if options.exclusive && !takes && metadata.file_type().is_block_device() {
+            return Err(failed(io::Error::other(
+                "a device has taken the place of a file just now",
+            )));
+        }
         let no_size = || OpenError::new(OpenErrorKind::NoSize { path: path.to_owned() });
         // Nonblocking was for the opening of what turns out to be a pipe.
         // SAFETY: sets flags of an open descriptor.
@@ -158,6 +170,13 @@ fn direct_alignment(file: &std::fs::File) -> (u32, u32) {
         (answer.stx_dio_offset_align, answer.stx_dio_mem_align.max(1))
     } else {
         (512, 512)
+    }
+}
+
+/// What was opened, for whoever wants to know more of it than its path.
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 }
 

@@ -12,7 +12,7 @@ use super::slot::{End, Key, Then};
 use crate::error::ErrorClass;
 
 /// How long a queue that is dropped waits for its device before it gives the memory up.
-const DRAIN_LIMIT: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 impl<P: Platform> Queue<P> {
     /// Ends everything, and waits for the device. True if it is done with all memory.
@@ -28,12 +28,14 @@ impl<P: Platform> Queue<P> {
         let keys: Vec<Key> = self.slots.iter().map(|(key, _)| key).collect();
         keys.into_iter().for_each(|key| self.end(key, End::Cancelled));
         self.tell();
-        let give_up_at = P::now() + DRAIN_LIMIT;
+        let give_up_at = P::now() + self.patience;
         while self.at_device > 0 {
-            if self.lane.wait(Some(Duration::from_millis(100))).is_err() || P::now() > give_up_at {
+            let waited = self.lane.wait(Some(Duration::from_millis(100)));
+            // What was told until now was told in time.
+            self.look();
+            if self.at_device > 0 && (waited.is_err() || P::now() > give_up_at) {
                 return false;
             }
-            self.look();
             // What was done but not told when it was cancelled first is told when it is again.
             let Self { slots, lane, .. } = self;
             for (key, flight) in slots.iter() {
@@ -55,7 +57,7 @@ impl<P: Platform> Queue<P> {
             if self.slots.get(key.index).memory.is_lent() {
                 self.give_up(key);
             } else {
-                self.finish(key.index, Err((ErrorClass::Gone, libc::ENODEV)));
+                self.fail(key.index, (ErrorClass::Gone, libc::ENODEV));
             }
         }
         self.tell();

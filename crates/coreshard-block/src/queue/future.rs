@@ -24,7 +24,7 @@ enum State {
         /// The request, once the queue has it.
         id: Option<RequestId>,
     },
-    Over(Option<Box<Completed>>),
+    Over(Option<Completed>),
     /// Nobody waits for it any more.
     Abandoned,
 }
@@ -58,7 +58,7 @@ impl<P: Platform> FutureCell<P> {
         let mut state = self.state.lock();
         let State::Pending { waker, .. } = &mut *state else { return Ok(()) };
         let waker = waker.take();
-        *state = State::Over(Some(Box::new(completed)));
+        *state = State::Over(Some(completed));
         drop(state);
         match waker {
             Some(waker) => user::wake(waker),
@@ -73,12 +73,14 @@ impl<P: Platform> FutureCell<P> {
 pub struct IoFuture<P: Platform> {
     cell: Arc<FutureCell<P>>,
     inbox: Arc<Inbox<P>>,
+    /// It has left a waker, or found that it needs none.
+    waits: bool,
     is_over: bool,
 }
 
 impl<P: Platform> IoFuture<P> {
     pub(super) fn new(cell: Arc<FutureCell<P>>, inbox: Arc<Inbox<P>>) -> Self {
-        Self { cell, inbox, is_over: false }
+        Self { cell, inbox, waits: false, is_over: false }
     }
 }
 
@@ -88,28 +90,39 @@ impl<P: Platform> Future for IoFuture<P> {
     /// # Panics
     /// Where it is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completed> {
-        if !matches!(&*self.cell.state.lock(), State::Over(_)) {
-            let own = context.waker().clone();
-            let before = match &mut *self.cell.state.lock() {
-                State::Pending { waker, .. } => Ok(waker.replace(own)),
-                // It was completed meanwhile.
-                _ => Err(own),
-            };
-            match before {
-                Ok(before) => {
+        // At first it is seldom over, and then it is: so each look mostly finds what it is prepared for.
+        let mut own = (!self.waits).then(|| context.waker().clone());
+        loop {
+            let mut state = self.cell.state.lock();
+            match (&mut *state, own.take()) {
+                (State::Pending { waker, .. }, Some(own)) => {
+                    let before = waker.replace(own);
+                    drop(state);
+                    self.waits = true;
                     drop(before);
                     return Poll::Pending;
                 }
-                Err(own) => drop(own),
+                (State::Pending { .. }, None) => {
+                    drop(state);
+                    own = Some(context.waker().clone());
+                }
+                (State::Over(completed), None) => {
+                    let completed = completed.take();
+                    drop(state);
+                    self.is_over = true;
+                    return Poll::Ready(
+                        completed.expect("a future is not polled after it was ready"),
+                    );
+                }
+                // Dropped before the completion is taken, which would be lost where that panics.
+                (State::Over(_), Some(own)) => {
+                    drop(state);
+                    self.waits = true;
+                    drop(own);
+                }
+                (State::Abandoned, _) => unreachable!("it is polled, so not dropped"),
             }
         }
-        let completed = match &mut *self.cell.state.lock() {
-            State::Over(completed) => completed.take(),
-            State::Pending { .. } | State::Abandoned => unreachable!("it is over for good"),
-        };
-        let completed = completed.expect("a future is not polled after it was ready");
-        self.is_over = true;
-        Poll::Ready(*completed)
     }
 }
 

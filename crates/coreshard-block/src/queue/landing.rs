@@ -4,12 +4,12 @@ use coreshard_platform::{Platform, user};
 
 use super::Queue;
 use super::options::RetryPolicy;
-use super::slot::{End, Flight, Key, Then};
+use super::slot::{End, Key, Over, Then};
 use super::timers::Timer;
 use crate::backend::Reaped;
 use crate::counters::Ended;
 use crate::error::{ErrorClass, IoError};
-use crate::request::{Completed, Op, Payload};
+use crate::request::{Completed, Op};
 
 /// How a request ended that did not end well.
 pub(super) type Failure = (ErrorClass, i32);
@@ -37,20 +37,24 @@ impl<P: Platform> Queue<P> {
         let Ok(moved) = usize::try_from(reaped.result) else {
             return self.land_badly(index, reaped.result.saturating_neg());
         };
-        match flight.op {
+        let is_whole = match flight.op {
             Op::Read | Op::Write => {
                 flight.moved += moved;
-                if flight.moved >= flight.bytes || moved == 0 && flight.op == Op::Read {
-                    self.finish(index, Ok(()));
-                } else if moved == 0 {
-                    self.land_badly(index, libc::EIO);
-                } else if flight.end != End::Natural || self.closing {
-                    self.land_badly(index, libc::ECANCELED);
-                } else {
-                    self.start(index);
-                }
+                flight.moved >= flight.bytes || moved == 0 && flight.op == Op::Read
             }
-            _ => self.finish(index, Ok(())),
+            _ => true,
+        };
+        if is_whole { self.finish(index, Ok(())) } else { self.land_short(index, moved) }
+    }
+
+    #[cold]
+    fn land_short(&mut self, index: u32, moved: usize) {
+        if moved == 0 {
+            self.land_badly(index, libc::EIO);
+        } else if self.slots.get(index).end != End::Natural || self.closing {
+            self.land_badly(index, libc::ECANCELED);
+        } else {
+            self.start_again(index);
         }
     }
 
@@ -79,21 +83,21 @@ impl<P: Platform> Queue<P> {
                 let wait = backoff.saturating_mul(1 << (flight.attempts - 1).min(10));
                 self.set_timer(index, P::now() + wait, Timer::Retry);
             } else {
-                self.start(index);
+                self.start_again(index);
             }
             return;
         }
         let errno = if class == ErrorClass::Timeout { libc::ETIMEDOUT } else { errno };
-        self.finish(index, Err((class, errno)));
+        self.fail(index, (class, errno));
     }
 
     /// A request is over: its tag goes back, and its completion to whoever takes it. A request that
     /// stands in line is out of it already.
     #[inline]
-    pub(super) fn finish(&mut self, index: u32, result: Result<(), Failure>) {
-        let flight = self.slots.take(index);
-        self.timers.forget(flight.timers);
-        let Flight { permit, op, offset, bytes, memory, moved, attempts, then, .. } = flight;
+    fn finish(&mut self, index: u32, result: Result<(), Failure>) {
+        let Over { payload, permit, op, offset, bytes, moved, attempts, timers, then } =
+            self.slots.take(index);
+        self.timers.forget(timers);
         if let Some(permit) = permit {
             self.in_flight -= 1;
             self.counters.done(match result {
@@ -106,19 +110,21 @@ impl<P: Platform> Queue<P> {
         let result = result.map(|()| moved).map_err(|(class, errno)| {
             IoError::new(self.device.name(), op, offset, bytes, moved, class, errno, attempts)
         });
-        let payload = memory.into_payload();
         self.deliver(then, Completed { result, payload, op, offset, cookie: 0 });
     }
 
-    /// A request that the device has, and will never be done with: its tag and its buffers are given up.
+    /// As `finish`, for a request that did not end well.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn fail(&mut self, index: u32, failure: Failure) {
+        self.finish(index, Err(failure));
+    }
+
+    /// A request that the device has, and will never be done with: its buffers are given up. Its tag goes back,
+    /// so that other devices do not wait for this one: nothing is named by it, at the device or here.
     pub(super) fn give_up(&mut self, key: Key) {
-        let flight = self.slots.take(key.index);
-        self.timers.forget(flight.timers);
-        let Flight { op, offset, bytes, moved, attempts, then, .. } = flight;
-        let (class, errno, name) = (ErrorClass::Gone, libc::ENODEV, self.device.name());
-        let error = IoError::new(name, op, offset, bytes, moved, class, errno, attempts);
-        let payload = Payload::None;
-        self.deliver(then, Completed { result: Err(error), payload, op, offset, cookie: 0 });
+        self.slots.get_mut(key.index).give_up_memory();
+        self.fail(key.index, (ErrorClass::Gone, libc::ETIMEDOUT));
     }
 
     #[inline]
@@ -165,7 +171,7 @@ impl<P: Platform> Queue<P> {
         let flight = self.slots.get_mut(index);
         if flight.permit.is_none() {
             let priority = flight.priority;
-            self.finish(index, Err(failure));
+            self.fail(index, failure);
             let Self { pending, slots, .. } = self;
             pending.one_left(priority, |key| slots.is_in_line(key));
             return;
@@ -178,7 +184,7 @@ impl<P: Platform> Queue<P> {
             self.staged += 1;
         } else {
             // It waits for a retry, or for room; whoever gets to it there passes over it.
-            self.finish(index, Err(failure));
+            self.fail(index, failure);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! while the device has its buffers leaks them, however it came to be dropped.
 #![allow(unsafe_code)]
 
-use std::mem::ManuallyDrop;
+use std::mem::{self, ManuallyDrop};
 
 use crate::backend::Data;
 use crate::buffer::BufferPool;
@@ -67,19 +67,17 @@ impl Loan {
         self.lent = false;
     }
 
-    /// The buffers, for their user.
+    /// The buffers, for their user. Nothing is left here.
     ///
     /// # Panics
     /// Where the device has them: that is a bug of ours.
     #[inline]
-    pub(super) fn into_payload(self) -> Payload {
+    pub(super) fn take(&mut self) -> Payload {
         assert!(!self.lent, "the device has these buffers");
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: each is taken once, since `this` is neither used again nor dropped.
-        unsafe {
-            ManuallyDrop::drop(&mut this.pieces);
-            ManuallyDrop::take(&mut this.payload)
+        if self.pieces.capacity() > 0 {
+            drop(mem::take(&mut *self.pieces));
         }
+        mem::take(&mut *self.payload)
     }
 }
 
@@ -107,7 +105,7 @@ mod tests {
         let mut back = loan();
         back.lend(0, 512, None);
         back.take_back();
-        assert_eq!(back.into_payload().bytes(), 512);
+        assert_eq!(back.take().bytes(), 512);
         assert_eq!(pool.taken(), 0);
         let mut lent = loan();
         lent.lend(0, 512, None);
@@ -115,7 +113,7 @@ mod tests {
         assert_eq!(pool.taken(), 1, "it is leaked");
         let mut lent = loan();
         lent.lend(0, 512, None);
-        let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lent.into_payload()));
+        let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lent.take()));
         assert!(taken.is_err());
         assert_eq!(pool.taken(), 2);
     }

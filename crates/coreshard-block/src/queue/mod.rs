@@ -16,6 +16,8 @@ mod admission;
 #[cfg(all(test, not(loom)))]
 mod admission_tests;
 mod drain;
+#[cfg(all(test, not(loom)))]
+mod drain_tests;
 mod future;
 mod landing;
 mod loan;
@@ -119,6 +121,8 @@ pub struct Queue<P: Platform> {
     /// Taken out of the inbox, to be obeyed.
     letters: VecDeque<Message<P>>,
     closing: bool,
+    /// How long the drop waits for the device.
+    patience: Duration,
 }
 
 impl<P: Platform> Queue<P> {
@@ -157,6 +161,7 @@ impl<P: Platform> Queue<P> {
             inbox: Inbox::new(waker),
             letters: VecDeque::new(),
             closing: false,
+            patience: drain::PATIENCE,
         }
     }
 

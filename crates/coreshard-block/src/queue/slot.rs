@@ -1,5 +1,6 @@
 //! The requests that a queue has accepted, each in a slot from then to its end.
 
+use std::mem;
 use std::sync::Arc;
 
 use coreshard_platform::Platform;
@@ -9,7 +10,7 @@ use super::future::FutureCell;
 use super::loan::Loan;
 use crate::backend::Command;
 use crate::buffer::BufferPool;
-use crate::request::{Completed, Op, Priority, Request};
+use crate::request::{Completed, Op, Payload, Priority, Request};
 
 /// Who takes the completion.
 pub(super) enum Then<P: Platform> {
@@ -58,6 +59,19 @@ pub(super) struct Flight<P: Platform> {
     pub(super) then: Then<P>,
 }
 
+/// What is left of a request that is over.
+pub(super) struct Over<P: Platform> {
+    pub(super) payload: Payload,
+    pub(super) permit: Option<Permit>,
+    pub(super) op: Op,
+    pub(super) offset: u64,
+    pub(super) bytes: usize,
+    pub(super) moved: usize,
+    pub(super) attempts: u32,
+    pub(super) timers: u32,
+    pub(super) then: Then<P>,
+}
+
 impl<P: Platform> Flight<P> {
     #[inline]
     pub(super) fn new(
@@ -80,6 +94,27 @@ impl<P: Platform> Flight<P> {
             timers: 0,
             end: End::Natural,
             then,
+        }
+    }
+
+    /// The device has its buffers for good: they are leaked.
+    pub(super) fn give_up_memory(&mut self) {
+        self.memory = Loan::new(Payload::None);
+    }
+
+    /// Its parts, where it is over. What is left owns nothing.
+    #[inline]
+    fn take(&mut self) -> Over<P> {
+        Over {
+            payload: self.memory.take(),
+            permit: self.permit.take(),
+            op: self.op,
+            offset: self.offset,
+            bytes: self.bytes,
+            moved: self.moved,
+            attempts: self.attempts,
+            timers: self.timers,
+            then: mem::replace(&mut self.then, Then::Cookie(0)),
         }
     }
 
@@ -123,26 +158,35 @@ impl<P: Platform> Slots<P> {
         self.free.last().copied().unwrap_or(self.slots.len() as u32)
     }
 
+    /// Gives a request the slot that [`next`](Self::next) told, and tells its number.
     #[inline]
-    pub(super) fn put(&mut self, flight: Flight<P>) -> u32 {
-        let Some(index) = self.free.pop() else {
-            let index =
-                u32::try_from(self.slots.len()).expect("memory for fewer than 2³² requests");
-            self.slots.push(Slot { generation: 0, flight: Some(flight) });
-            return index;
-        };
+    pub(super) fn put(&mut self, make: impl FnOnce() -> Flight<P>) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| self.grow());
         let slot = &mut self.slots[index as usize];
         slot.generation = (slot.generation + 1) & (u32::MAX >> 1);
-        slot.flight = Some(flight);
+        // A slot that is free has none: so that there is nothing to drop is known here, not to the compiler.
+        mem::forget(slot.flight.replace(make()));
         index
     }
 
-    /// Takes a request out.
-    #[inline]
-    pub(super) fn take(&mut self, index: u32) -> Flight<P> {
-        let flight = self.slots[index as usize].flight.take();
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        let index = u32::try_from(self.slots.len()).expect("memory for fewer than 2³² requests");
+        self.slots.push(Slot { generation: 0, flight: None });
+        index
+    }
+
+    /// Takes out a request whose buffers the device does not have.
+    #[inline(always)]
+    pub(super) fn take(&mut self, index: u32) -> Over<P> {
+        let slot = &mut self.slots[index as usize];
+        let flight = slot.flight.as_mut().expect("only requests that are not over end");
+        let over = flight.take();
+        // All that owns something was taken out of it: so that there is nothing to drop is known here, not
+        // to the compiler.
+        mem::forget(slot.flight.take());
         self.free.push(index);
-        flight.expect("only requests that are not over end")
+        over
     }
 
     #[inline]

@@ -52,8 +52,8 @@ impl<P: Platform> Queue<P> {
 
     #[inline]
     pub(super) fn accept(&mut self, request: Request, then: Then<P>) -> RequestId {
-        let id = self.next_id();
         self.serial += 1;
+        let serial = self.serial;
         let (timeout, priority) = (request.timeout, request.priority);
         let permit = if self.pending.is_empty() && self.in_flight < self.options.depth {
             self.admission.get()
@@ -61,7 +61,8 @@ impl<P: Platform> Queue<P> {
             None
         };
         let has_permit = permit.is_some();
-        let index = self.slots.put(Flight::new(permit, self.serial, request, then));
+        let index = self.slots.put(|| Flight::new(permit, serial, request, then));
+        let key = Key { serial, index };
         if let Some(timeout) = timeout {
             self.set_timer(index, P::now() + timeout, Timer::Deadline);
         }
@@ -71,13 +72,13 @@ impl<P: Platform> Queue<P> {
                 self.flush();
             }
         } else {
-            self.pending.push(priority, id.key);
+            self.pending.push(priority, key);
         }
-        id
+        RequestId { queue: self.number, key }
     }
 
     /// Hands a request that has got its permit to the lane.
-    #[inline]
+    #[inline(always)]
     fn take_off(&mut self, index: u32) {
         self.in_flight += 1;
         self.counters.issued();
@@ -86,15 +87,21 @@ impl<P: Platform> Queue<P> {
 
     /// Hands what is left of a request to the lane, or puts it aside until that has room.
     #[inline]
-    pub(super) fn start(&mut self, index: u32) {
+    fn start(&mut self, index: u32) {
         if !self.try_start(index) {
             let serial = self.slots.get(index).serial;
             self.stalled.push_back(Key { serial, index });
         }
     }
 
+    /// As `start`, for a request that the device had before.
+    #[cold]
+    pub(super) fn start_again(&mut self, index: u32) {
+        self.start(index);
+    }
+
     /// As `start`; false where the lane has no room.
-    #[inline]
+    #[inline(always)]
     fn try_start(&mut self, index: u32) -> bool {
         let (id, flight) = self.slots.get_named(index);
         // Lent before the lane sees them: where it panics, nobody knows whether the device has them, and
@@ -141,7 +148,7 @@ impl<P: Platform> Queue<P> {
         let waits = |slots: &Slots<P>, key| slots.is_in_line(key);
         if !self.device.is_online() {
             while let Some(key) = self.pending.pop(|key| waits(&self.slots, key)) {
-                self.finish(key.index, Err((ErrorClass::Gone, libc::ENODEV)));
+                self.fail(key.index, (ErrorClass::Gone, libc::ENODEV));
             }
         }
         while !self.pending.is_empty() && self.in_flight < self.options.depth {

@@ -89,8 +89,8 @@ impl<P: Platform> Queue<P> {
             self.timers.forget(1);
             match timer {
                 Timer::Deadline => self.end(key, End::TimedOut),
-                Timer::Retry if self.device.is_online() => self.start(key.index),
-                Timer::Retry => self.finish(key.index, Err((ErrorClass::Gone, libc::ENODEV))),
+                Timer::Retry if self.device.is_online() => self.start_again(key.index),
+                Timer::Retry => self.fail(key.index, (ErrorClass::Gone, libc::ENODEV)),
             }
         }
     }

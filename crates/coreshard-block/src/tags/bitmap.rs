@@ -68,6 +68,7 @@ impl<P: Platform> Bitmap<P> {
         (range.start >> self.shift) as usize..last as usize
     }
 
+    #[inline]
     fn take_in(&self, word: usize, mask: u64, first_bit: u32) -> Found {
         let mut seen = self.words[word].load(Relaxed);
         loop {
@@ -93,6 +94,20 @@ impl<P: Platform> Bitmap<P> {
     /// Takes a free tag of `range`, looking at `hint` first, unless somebody waits for it.
     #[inline]
     pub(super) fn take(&self, range: Range<u32>, hint: u32) -> Option<u32> {
+        let hinted = (hint >> self.shift) as usize;
+        let first = hint & !(self.word_tags() - 1);
+        // Most often all tags of the hint's word are in the range, and one of them is free.
+        if range.start <= first && first + self.word_tags() <= range.end.min(self.depth) {
+            let mask = (1 << self.word_tags()) - 1;
+            if let Found::Tag(tag) = self.take_in(hinted, mask, hint - first) {
+                return Some(tag);
+            }
+        }
+        self.take_anywhere(range, hint)
+    }
+
+    #[inline(never)]
+    fn take_anywhere(&self, range: Range<u32>, hint: u32) -> Option<u32> {
         if range.is_empty() {
             return None;
         }

@@ -8,34 +8,73 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
 use super::policy::Window;
-use super::{COUNT_WAITED, PortLine, TagPolicy, TagSet, TagUser, UserPlace, Waiting, next_number};
+use super::{
+    COUNT_WAITED, MOST_RESERVED_TAGS, MOST_TAGS, PortLine, TagPolicy, TagSet, TagUser, UserPlace,
+    Waiting, next_number,
+};
+
+/// A tag's number lies in so many lower bits; all numbers of a set do, reserved ones included.
+const NUMBER_BITS: u32 = 21;
+const _: () = assert!(MOST_TAGS + MOST_RESERVED_TAGS <= 1 << NUMBER_BITS);
 
 /// The right to have one request in flight. Given back through the port that it was taken through.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash)]
 #[must_use = "a tag that is not given back is lost to its set"]
 pub struct Tag {
-    number: u32,
-    home: Home,
+    /// Its number, and above it that of its port.
+    word: NonZeroU64,
 }
 
 impl Tag {
     /// Its number: from 0 to below the set's depth, and from there on for reserved tags.
     pub fn index(&self) -> usize {
-        self.number as usize
+        self.number() as usize
+    }
+
+    #[inline]
+    fn number(&self) -> u32 {
+        self.word.get() as u32 & ((1 << NUMBER_BITS) - 1)
+    }
+
+    #[inline]
+    fn port(&self) -> u64 {
+        self.word.get() >> NUMBER_BITS
     }
 }
 
-/// Where a tag belongs: no two ports of a process ever have the same, whichever set they are of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Home {
-    port: NonZeroU64,
-    /// The set's number, for messages; the port's tells it already.
-    set: u32,
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tag").field("number", &self.number()).field("port", &self.port()).finish()
+    }
 }
 
-impl fmt::Display for Home {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "port {} of tag set {}", self.port, self.set)
+/// What tells a port's tags from all others: no two ports of a process ever have the same, whichever set
+/// they are of.
+#[derive(Clone, Copy, Debug)]
+struct Home {
+    /// The port's number, above where tags have theirs.
+    mark: NonZeroU64,
+}
+
+impl Home {
+    fn new() -> Self {
+        let mark = next_number().get().checked_mul(1 << NUMBER_BITS).and_then(NonZeroU64::new);
+        Self { mark: mark.expect("fewer than 2⁴³ sets and ports were made") }
+    }
+
+    #[inline]
+    fn tag(self, number: u32) -> Tag {
+        Tag { word: self.mark | u64::from(number) }
+    }
+
+    #[inline]
+    fn has(self, tag: &Tag) -> bool {
+        tag.port() == self.port()
+    }
+
+    #[inline]
+    fn port(self) -> u64 {
+        self.mark.get() >> NUMBER_BITS
     }
 }
 
@@ -69,7 +108,7 @@ impl<P: Platform> TagUser<P> {
         let depth = self.set.spec.depth;
         TagPort {
             set: Arc::clone(&self.set),
-            home: Home { port: next_number(), set: self.set.number },
+            home: Home::new(),
             user: self.index,
             place: Arc::clone(&self.place),
             line,
@@ -120,7 +159,7 @@ impl<P: Platform> TagPort<P> {
         // Plain additions: no other thread writes here.
         self.line.held.store(self.line.held.load(Relaxed) + 1, Relaxed);
         self.line.taken.store(self.line.taken.load(Relaxed).wrapping_add(1), Relaxed);
-        Tag { number: tag, home: self.home }
+        self.home.tag(tag)
     }
 
     /// A reserved tag, if one is free.
@@ -135,7 +174,7 @@ impl<P: Platform> TagPort<P> {
             let bit = free.trailing_zeros();
             seen = self.set.reserved.fetch_or(1 << bit, Acquire);
             if seen & (1 << bit) == 0 {
-                return Some(Tag { number: self.depth + bit, home: self.home });
+                return Some(self.home.tag(self.depth + bit));
             }
         }
     }
@@ -147,10 +186,10 @@ impl<P: Platform> TagPort<P> {
     /// given back.
     #[inline]
     pub fn put(&mut self, tag: Tag) {
-        let Tag { number: tag, home } = tag;
-        if home.port != self.home.port {
-            strayed(tag, home, self.home);
+        if !self.home.has(&tag) {
+            strayed(&tag, self.home, self.set.number);
         }
+        let tag = tag.number();
         if tag >= self.depth {
             let bit = 1 << (tag - self.depth);
             let before = self.set.reserved.fetch_and(!bit, Release);
@@ -254,10 +293,13 @@ impl<P: Platform> TagPort<P> {
 
 #[cold]
 #[inline(never)]
-fn strayed(tag: u32, from: Home, to: Home) -> ! {
+fn strayed(tag: &Tag, home: Home, set: u32) -> ! {
     panic!(
-        "tag {tag} was taken through {from}, and given back through {to}; give it back through the \
-         port that it was taken through"
+        "tag {} was taken through port {}, and given back through port {} of tag set {set}; give it back \
+         through the port that it was taken through",
+        tag.number(),
+        tag.port(),
+        home.port(),
     )
 }
 

@@ -6,7 +6,9 @@
 //! 3. A report is written beside its place and moved there whole: what was there stays until then, also
 //!    where the disk is full.
 //! 4. That a report can be written is found out before anything is measured, and leaves nothing behind.
-//! 5. A device or a pipe, such as `/dev/null` or a shell's `>(…)`, is written to as it is; never a disk.
+//! 5. What counts is what a place holds when it is written, not what it held when it was looked at: an old report
+//!    is taken out of its place and looked at then, and put back where it is none.
+//! 6. A device or a pipe, such as `/dev/null` or a shell's `>(…)`, is written to as it is; never a disk.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -17,6 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use anyhow::{Context, anyhow};
 use coreshard_topology::input;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 use crate::failure::bad_input;
 
@@ -161,8 +165,7 @@ fn place(path: &Path) -> anyhow::Result<Place> {
     // What a link to a device or a pipe leads to, such as /dev/stdout, is meant.
     let behind =
         found.as_ref().filter(|found| found.is_symlink()).and_then(|_| fs::metadata(path).ok());
-    let kind = behind.as_ref().or(found.as_ref()).map(Metadata::file_type);
-    if kind.is_some_and(|kind| kind.is_char_device() || kind.is_fifo()) {
+    if behind.as_ref().or(found.as_ref()).is_some_and(is_stream) {
         return stream(path).map(Place::Stream);
     }
     let (folder, name) = resolved(path)?;
@@ -287,7 +290,7 @@ fn replace(folder: &Path, name: &OsString, report: &[u8]) -> anyhow::Result<()> 
                 // Whoever could read it can still; its owner is kept where that is granted.
                 fs::set_permissions(&aside, old.permissions())?;
                 let _ = std::os::unix::fs::chown(&aside, Some(old.uid()), Some(old.gid()));
-                fs::rename(&aside, &path)?;
+                exchange(&aside, &path)?;
             }
             None => match fs::hard_link(&aside, &path) {
                 Ok(()) => fs::remove_file(&aside)?,
@@ -303,11 +306,29 @@ fn replace(folder: &Path, name: &OsString, report: &[u8]) -> anyhow::Result<()> 
         Ok(())
     };
     let moved = moved();
-    if moved.is_err() {
-        // What was begun is of no use, and of a failure here nobody could be told.
+    if moved.is_err() && is_one_file(file.metadata(), fs::symlink_metadata(&aside)) {
+        // What was begun is of no use, and of a failure here nobody could be told. It lies there itself, not what
+        // was taken out of its place and could not be put back.
         let _ = fs::remove_file(&aside);
     }
     moved
+}
+
+/// Puts the file `aside` into the place of what is at `path`, which is removed: after it was taken out, and
+/// looked at there, so that nothing that came in between is lost.
+fn exchange(aside: &Path, path: &Path) -> anyhow::Result<()> {
+    let swap = || renameat_with(CWD, aside, CWD, path, RenameFlags::EXCHANGE);
+    match swap() {
+        Ok(()) => {}
+        // Not every file system can. What is there was looked at a moment ago.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => return Ok(fs::rename(aside, path)?),
+        Err(error) => return Err(error.into()),
+    }
+    if let Err(why) = may_be_replaced(aside) {
+        swap()?;
+        return Err(why);
+    }
+    Ok(fs::remove_file(aside)?)
 }
 
 /// Opens a device, or a pipe that somebody reads.
@@ -316,11 +337,22 @@ fn stream(path: &Path) -> anyhow::Result<File> {
     const ENXIO: i32 = 6;
     // Opening a pipe would wait until somebody reads it: for ever, maybe.
     let trial = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(path);
-    let _trial = trial.map_err(|error| match error.raw_os_error() {
+    let trial = trial.map_err(|error| match error.raw_os_error() {
         Some(ENXIO) => anyhow!("it is a pipe that nobody reads"),
         _ => error.into(),
     })?;
-    Ok(OpenOptions::new().write(true).open(path)?)
+    let stream = OpenOptions::new().write(true).open(path)?;
+    // Each time the path may have led elsewhere: what was opened counts.
+    let is_fit = is_stream(&stream.metadata()?);
+    if !is_fit || !is_one_file(trial.metadata(), stream.metadata()) {
+        return Err(anyhow!("it was exchanged while it was looked at"));
+    }
+    Ok(stream)
+}
+
+fn is_stream(found: &Metadata) -> bool {
+    let kind = found.file_type();
+    kind.is_char_device() || kind.is_fifo()
 }
 
 #[cfg(test)]
@@ -422,6 +454,27 @@ mod tests {
         destination.write(|out| out.write_all(b"{}")).unwrap_err();
         assert_eq!(fs::read_to_string(&new).unwrap(), "somebody's");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    /// It comes after the look, and before the report is moved to its place.
+    #[test]
+    fn what_came_since_the_look_is_put_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, aside, link] = ["report", "aside", "link"].map(|name| folder.path().join(name));
+        for (there, is_fit) in [("{\"generator\": \"coreshard\"}", true), ("my notes", false)] {
+            fs::write(&path, there).unwrap();
+            fs::write(&aside, "{}").unwrap();
+            assert_eq!(exchange(&aside, &path).is_ok(), is_fit, "{there}");
+            let left = fs::read_to_string(&path).unwrap();
+            assert_eq!(left, if is_fit { "{}" } else { there });
+            assert_eq!(aside.exists(), !is_fit, "whoever made it removes it");
+        }
+        symlink(&path, &link).unwrap();
+        exchange(&aside, &link).unwrap_err();
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+        // A file is no pipe by the time that it is opened.
+        assert!(stream(&path).unwrap_err().to_string().contains("exchanged"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "my notes");
     }
 
     #[test]

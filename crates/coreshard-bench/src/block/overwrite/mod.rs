@@ -6,13 +6,18 @@
 //! where every sample of it is what the benchmark writes. Lists may be incomplete (a mount in another
 //! namespace is in none of ours), so a device is opened for exclusive use as well, which the kernel grants to
 //! one.
+//!
+//! A path may lead elsewhere from one moment to the next. So what is looked at is held open ([`Held`]), and
+//! what is opened to be written is compared with it ([`confirm`]): it is that, or was laid out in this run, or
+//! nothing is written.
 
 mod contents;
 mod system;
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 pub(super) use contents::fill;
@@ -54,49 +59,114 @@ struct Facts {
     uses: Vec<Use>,
 }
 
-/// The files that were laid out in this run.
+/// The files that were laid out in this run. Held open, so that no other one gets the number of one that is gone.
 #[derive(Debug, Default)]
-pub(super) struct LaidOut(Vec<Identity>);
+pub(super) struct LaidOut(Vec<Held>);
 
 impl LaidOut {
     /// Remembers a file that was just made.
     pub(super) fn add(&mut self, file: &File) -> io::Result<()> {
-        self.0.push(Identity::of_metadata(&file.metadata()?));
+        self.0.push(Held::new(file.try_clone()?)?);
         Ok(())
+    }
+
+    fn has(&self, identity: &Identity) -> bool {
+        self.0.iter().any(|found| found.identity == *identity)
     }
 }
 
-/// Whether `path` is a block device.
-pub(super) fn is_device(path: &Path) -> bool {
-    path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
+/// What was looked at. Held open: until then nothing else has its number.
+#[derive(Debug)]
+pub(super) struct Held {
+    identity: Identity,
+    file: File,
 }
 
-/// Whether a job may write to what is at `path`.
+impl Held {
+    /// A file that is open.
+    pub(super) fn new(file: File) -> io::Result<Self> {
+        Ok(Self { identity: Identity::of_metadata(&file.metadata()?), file })
+    }
+
+    /// What is at `path`; `None` for what is neither a file nor a block device, or cannot be opened.
+    fn at(path: &Path) -> Option<Self> {
+        /// See `open(2)`: a pipe makes nobody wait.
+        const O_NONBLOCK: i32 = 0o4000;
+        // Courtesy: some devices take being opened for a request.
+        if !is_fit(&path.metadata().ok()?) {
+            return None;
+        }
+        let file = File::options().read(true).custom_flags(O_NONBLOCK).open(path).ok()?;
+        is_fit(&file.metadata().ok()?).then_some(())?;
+        Self::new(file).ok()
+    }
+
+    /// Whether it is a block device.
+    pub(super) fn is_device(&self) -> bool {
+        matches!(self.identity, Identity::Device(_))
+    }
+
+    /// Whether `path` itself leads to it, not through a link.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        path.symlink_metadata().is_ok_and(|found| Identity::of_metadata(&found) == self.identity)
+    }
+}
+
+fn is_fit(metadata: &Metadata) -> bool {
+    metadata.is_file() || metadata.file_type().is_block_device()
+}
+
+/// Whether a job may write to what is at `path`, and what that is.
 ///
 /// # Errors
 /// Why not, and what would be needed, as a sentence. What cannot be opened is let through: whoever
 /// opens it says why.
-pub(super) fn check(path: &Path, consent: Consent, laid_out: &LaidOut) -> Result<(), String> {
-    let kind = path.metadata().map(|metadata| metadata.file_type());
-    // A pipe is not even opened: that would wait for its other end.
-    if !kind.is_ok_and(|kind| kind.is_file() || kind.is_block_device()) {
-        return Ok(());
-    }
-    let (Some(identity), Ok(file)) = (Identity::of(path), File::open(path)) else { return Ok(()) };
-    if laid_out.0.contains(&identity) {
-        return Ok(());
+pub(super) fn check(
+    path: &Path,
+    consent: Consent,
+    laid_out: &LaidOut,
+) -> Result<Option<Held>, String> {
+    let Some(found) = Held::at(path) else { return Ok(None) };
+    if laid_out.has(&found.identity) {
+        return Ok(Some(found));
     }
     let system = System {
         sys: Path::new("/sys"),
         proc: Path::new("/proc"),
         identity: &|path: &Path| Identity::of(path),
     };
-    let is_device = is_device(path);
+    let (is_device, file) = (found.is_device(), &found.file);
     // What cannot be read may be anything.
-    let holds = if is_device { device_holds(&file) } else { file_holds(&file) };
-    let facts =
-        Facts { is_device, holds: holds.unwrap_or(Holds::Data), uses: system.uses(&identity) };
-    verdict(&facts, consent).map_err(|problem| format!("{} {problem}", path.display()))
+    let holds = if is_device { device_holds(file) } else { file_holds(file) };
+    let uses = system.uses(&found.identity);
+    let facts = Facts { is_device, holds: holds.unwrap_or(Holds::Data), uses };
+    verdict(&facts, consent).map_err(|problem| format!("{} {problem}", path.display()))?;
+    Ok(Some(found))
+}
+
+/// Whether what was opened at `path`, to be written, is what [`check`] has found there, or was laid out since.
+///
+/// # Errors
+/// It is not, as a sentence.
+pub(super) fn confirm(
+    path: &Path,
+    opened: BorrowedFd<'_>,
+    found: Option<&Held>,
+    laid_out: &LaidOut,
+) -> Result<(), String> {
+    let opened = opened.try_clone_to_owned().and_then(|opened| Held::new(opened.into()));
+    let is_known = opened.is_ok_and(|opened| {
+        found.is_some_and(|found| found.identity == opened.identity)
+            || laid_out.has(&opened.identity)
+    });
+    if is_known {
+        return Ok(());
+    }
+    Err(format!(
+        "{} was exchanged while it was looked at, and is another file now; nothing was written. Give a \
+         file that nobody else replaces",
+        path.display()
+    ))
 }
 
 fn verdict(facts: &Facts, consent: Consent) -> Result<(), String> {
@@ -232,7 +302,7 @@ mod tests {
         fill(&mut ours);
         let check = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
-            check(&path, NONE, &LaidOut::default())
+            check(&path, NONE, &LaidOut::default()).map(drop)
         };
         check(&ours).unwrap();
         check(&ours[..5_001]).unwrap();
@@ -251,5 +321,32 @@ mod tests {
         std::fs::rename(&path, folder.path().join("other")).unwrap();
         std::fs::write(&path, b"my diary").unwrap();
         assert!(super::check(&path, NONE, &laid_out).is_err());
+    }
+
+    #[test]
+    fn what_was_exchanged_since_it_was_looked_at_is_not_written() {
+        use std::os::fd::AsFd;
+        let folder = tempfile::tempdir().unwrap();
+        let [path, diary] = ["file", "diary"].map(|name| folder.path().join(name));
+        let mut ours = vec![0; 8192];
+        fill(&mut ours);
+        std::fs::write(&path, &ours).unwrap();
+        std::fs::write(&diary, b"my diary").unwrap();
+        let mut laid_out = LaidOut::default();
+        let found = check(&path, NONE, &laid_out).unwrap();
+        let opened = |path| File::options().read(true).write(true).open(path).unwrap();
+        let confirm = |opened: &File, found: Option<&Held>, laid_out: &LaidOut| {
+            confirm(&path, opened.as_fd(), found, laid_out)
+        };
+        confirm(&opened(&path), found.as_ref(), &laid_out).unwrap();
+        assert!(found.as_ref().unwrap().is_at(&path));
+        std::fs::rename(&diary, &path).unwrap();
+        assert!(!found.as_ref().unwrap().is_at(&path));
+        let problem = confirm(&opened(&path), found.as_ref(), &laid_out).unwrap_err();
+        assert!(problem.contains("exchanged"), "{problem}");
+        // Nothing was there when it was looked at.
+        assert!(confirm(&opened(&path), None, &laid_out).is_err());
+        laid_out.add(&opened(&path)).unwrap();
+        confirm(&opened(&path), None, &laid_out).unwrap();
     }
 }

@@ -1,0 +1,293 @@
+//! Devices that never answer: what they have stays theirs, and whoever waits is told.
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker as TaskWaker};
+use std::time::Duration;
+
+use coreshard_platform::Host;
+
+use crate::*;
+
+const REQUEST_BYTES: usize = 4096;
+
+/// A device that takes commands and keeps them.
+#[derive(Debug, Default)]
+struct Silent {
+    /// The name, address and length of each piece of what it has.
+    has: Mutex<Vec<(u64, usize, usize)>>,
+    /// So many commands it still answers, the oldest first, when somebody waits for it.
+    answers: AtomicUsize,
+    /// It cannot even be waited for.
+    is_broken: AtomicBool,
+    lane_is_dropped: AtomicBool,
+    cancels: AtomicUsize,
+}
+
+impl Silent {
+    /// Writes into all that it has, as hardware does that was only slow.
+    fn write_late(&self) {
+        for (_, start, bytes) in self.has.lock().unwrap().iter() {
+            // SAFETY: the device has never told that it is done with this memory, so it is lent to it.
+            unsafe {
+                std::ptr::with_exposed_provenance_mut::<u8>(*start).write_bytes(0xEE, *bytes);
+            }
+        }
+    }
+}
+
+struct SilentLane {
+    device: Arc<Silent>,
+    reaped: Vec<Reaped>,
+}
+
+// SAFETY: a command's memory is written by `write_late` alone, and there only of what was not told.
+unsafe impl Lane for SilentLane {
+    unsafe fn start(&mut self, command: &Command) -> bool {
+        let mut has = self.device.has.lock().unwrap();
+        match command.data {
+            Data::None => has.push((command.id, 0, 0)),
+            Data::One { start, bytes, .. } => {
+                has.push((command.id, start.expose_provenance(), bytes))
+            }
+            Data::Many { pieces, count } => {
+                // SAFETY: they live as long as the command.
+                let pieces = unsafe { std::slice::from_raw_parts(pieces, count as usize) };
+                for piece in pieces {
+                    has.push((command.id, piece.iov_base.expose_provenance(), piece.iov_len));
+                }
+            }
+        }
+        true
+    }
+
+    fn reap(&mut self, into: &mut Vec<Reaped>) {
+        into.append(&mut self.reaped);
+    }
+
+    fn wait(&mut self, _timeout: Option<Duration>) -> io::Result<()> {
+        let mut has = self.device.has.lock().unwrap();
+        while self.device.answers.load(SeqCst) > 0 && !has.is_empty() {
+            self.device.answers.fetch_sub(1, SeqCst);
+            let (id, _, bytes) = has.remove(0);
+            self.reaped.push(Reaped { id, result: bytes as i32 });
+        }
+        match self.device.is_broken.load(SeqCst) {
+            true => Err(io::Error::other("broken")),
+            false => Ok(()),
+        }
+    }
+
+    fn cancel(&mut self, _id: u64) {
+        self.device.cancels.fetch_add(1, SeqCst);
+    }
+
+    fn waker(&self) -> Waker {
+        Arc::new(|| {})
+    }
+
+    fn describe(&self) -> String {
+        "silent".to_owned()
+    }
+}
+
+impl Drop for SilentLane {
+    fn drop(&mut self) {
+        self.device.lane_is_dropped.store(true, SeqCst);
+    }
+}
+
+#[derive(Debug)]
+struct SilentMedium(Arc<Silent>);
+
+impl Medium<Host> for SilentMedium {
+    fn name(&self) -> &str {
+        "silent"
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry { bytes: 1 << 20, block_bytes: 1, memory_align: 1, writable: true }
+    }
+
+    fn lane(&self, _depth: u32) -> Result<Box<dyn Lane>, OpenError> {
+        Ok(Box::new(SilentLane { device: Arc::clone(&self.0), reaped: Vec::new() }))
+    }
+}
+
+fn host(depth: u32) -> Arc<HostAdapter<Host>> {
+    HostAdapter::new(HostOptions { depth, ..HostOptions::default() }).unwrap()
+}
+
+/// A queue that is not patient, so that nobody waits for a minute here.
+fn queue_on(host: &Arc<HostAdapter<Host>>, silent: &Arc<Silent>) -> Queue<Host> {
+    let device = host.target("t").device(Arc::new(SilentMedium(Arc::clone(silent)))).unwrap();
+    let mut queue = device.queue(0, QueueOptions::default()).unwrap();
+    assert_eq!(queue.patience, Duration::from_secs(60));
+    queue.patience = Duration::ZERO;
+    queue
+}
+
+fn vec_of(byte: u8) -> Vec<u8> {
+    vec![byte; REQUEST_BYTES]
+}
+
+fn ready(future: &mut IoFuture<Host>) -> Completed {
+    match Pin::new(future).poll(&mut Context::from_waker(TaskWaker::noop())) {
+        Poll::Ready(completed) => completed,
+        Poll::Pending => panic!("nobody was told"),
+    }
+}
+
+/// What whoever waits for a request gets that the device keeps.
+fn is_given_up(completed: &Completed) {
+    let error = completed.result.as_ref().unwrap_err();
+    assert_eq!((error.class(), error.errno()), (ErrorClass::Gone, libc::ETIMEDOUT));
+    let text = error.to_string();
+    for word in ["silent: ", "never answered", "buffers", "offline"] {
+        assert!(text.contains(word), "{word:?} is not in {text}");
+    }
+    assert_eq!(completed.payload.bytes(), 0, "the device has them");
+}
+
+#[test]
+fn what_a_silent_device_has_stays_its_own_and_all_others_are_told() {
+    for is_broken in [false, true] {
+        let silent = Arc::new(Silent::default());
+        silent.is_broken.store(is_broken, SeqCst);
+        let host = host(5);
+        let pool = BufferPool::new(4, REQUEST_BYTES).unwrap();
+        let mut queue = queue_on(&host, &silent);
+        let (device, remote) = (Arc::clone(queue.device()), queue.remote());
+        // The device gets five: as many as there are tags.
+        queue.submit(Request::write(0, vec_of(1)), 7).unwrap();
+        let told: Rc<RefCell<Vec<Completed>>> = Rc::default();
+        let called = Rc::clone(&told);
+        let then = move |completed| called.borrow_mut().push(completed);
+        queue.call(Request::read(0, pool.take().unwrap()), then).unwrap();
+        let parts = vec![Buffer::from(vec_of(2)), pool.take().unwrap()];
+        let mut kept = [
+            queue.send(Request::write_vectored(0, parts)),
+            queue.send(Request::read(4096, vec_of(3))),
+            queue.send(Request::fsync()),
+        ];
+        // The others wait: for a tag, and in the inbox.
+        let mut in_line = queue.send(Request::read(0, pool.take().unwrap()));
+        let mut in_inbox = remote.send(Request::write(0, vec_of(5)));
+        assert_eq!((host.tags().in_use(), pool.taken()), (5, 3));
+        drop(queue);
+        for future in [&mut in_line, &mut in_inbox] {
+            let completed = ready(future);
+            assert_eq!(completed.result.unwrap_err().class(), ErrorClass::Cancelled);
+            assert_eq!(completed.payload.bytes(), REQUEST_BYTES, "handed back");
+        }
+        is_given_up(&told.borrow_mut().pop().unwrap());
+        assert!(told.borrow().is_empty(), "told once");
+        kept.iter_mut().for_each(|future| is_given_up(&ready(future)));
+        assert!(silent.cancels.load(SeqCst) >= 5, "it was asked to end them");
+        assert!(!silent.lane_is_dropped.load(SeqCst), "the device may use its lane");
+        // What it writes now goes nowhere else.
+        assert_eq!(pool.taken(), 2, "those that it has");
+        let others: Vec<Vec<u8>> = (0..64).map(|_| vec![0; REQUEST_BYTES]).collect();
+        let of_pool: Vec<Buffer> = std::iter::from_fn(|| pool.take()).collect();
+        assert_eq!(of_pool.len(), 2);
+        silent.write_late();
+        assert!(others.iter().all(|other| other.iter().all(|byte| *byte == 0)));
+        assert!(of_pool.iter().all(|buffer| buffer.iter().all(|byte| *byte == 0)));
+        // The device is out of use; the tags of what it has are not.
+        assert!(!device.is_online());
+        assert_eq!(host.tags().in_use(), 0);
+        let counts = device.counts();
+        assert_eq!((counts.issued, counts.done, counts.errors), (5, 5, 5));
+        let mut again = device.queue(0, QueueOptions::default()).unwrap();
+        let refused = again.submit(Request::read(0, vec_of(6)), 8).unwrap_err();
+        assert_eq!(refused.error().class(), ErrorClass::Gone);
+    }
+}
+
+#[test]
+fn what_it_answers_until_the_end_counts() {
+    // All, in the last look: then nothing is given up.
+    let silent = Arc::new(Silent::default());
+    silent.answers.store(4, SeqCst);
+    let host = host(8);
+    let mut queue = queue_on(&host, &silent);
+    let device = Arc::clone(queue.device());
+    let mut futures: Vec<_> = (0..4).map(|_| queue.send(Request::read(0, vec_of(1)))).collect();
+    drop(queue);
+    for future in &mut futures {
+        let completed = ready(future);
+        assert_eq!(completed.result.unwrap(), REQUEST_BYTES);
+        assert_eq!(completed.payload.bytes(), REQUEST_BYTES);
+    }
+    assert!(device.is_online() && silent.lane_is_dropped.load(SeqCst));
+    assert_eq!(host.tags().in_use(), 0);
+    // Some.
+    let silent = Arc::new(Silent::default());
+    silent.answers.store(3, SeqCst);
+    let mut queue = queue_on(&host, &silent);
+    let mut futures: Vec<_> = (0..4).map(|_| queue.send(Request::read(0, vec_of(1)))).collect();
+    drop(queue);
+    let mut last = futures.pop().unwrap();
+    for future in &mut futures {
+        assert_eq!(ready(future).result.unwrap(), REQUEST_BYTES);
+    }
+    is_given_up(&ready(&mut last));
+}
+
+/// A silent device that has all tags of its host, and of its target, takes none of them with it.
+#[test]
+fn its_neighbours_go_on() {
+    for tags in TagPolicy::ALL {
+        let host =
+            HostAdapter::new(HostOptions { depth: 4, tags, ..HostOptions::default() }).unwrap();
+        let target = host.target_with_limit("t", 3).unwrap();
+        let silent = Arc::new(Silent::default());
+        let device = target.device(Arc::new(SilentMedium(Arc::clone(&silent)))).unwrap();
+        let other = target.device(Arc::new(Null::<Host>::new(1 << 20))).unwrap();
+        let mut queue = device.queue(0, QueueOptions::default()).unwrap();
+        queue.patience = Duration::ZERO;
+        let mut neighbour = other.queue(0, QueueOptions::default()).unwrap();
+        for number in 0..20 {
+            queue.submit(Request::read(0, vec_of(1)), number).unwrap();
+        }
+        let waits = neighbour.submit(Request::read(0, vec_of(1)), 0).unwrap();
+        neighbour.poll();
+        drop(queue);
+        for number in 1..100 {
+            neighbour.submit(Request::read(0, vec_of(1)), number).unwrap();
+        }
+        let done = std::iter::from_fn(|| neighbour.wait_for_one()).count();
+        assert_eq!(done, 100, "{tags}, after {waits:?} has waited");
+        assert_eq!(host.tags().in_use(), 0, "{tags}");
+        silent.write_late();
+    }
+}
+
+/// Each of them is told, and what the first one throws goes on when that is done.
+#[test]
+fn callbacks_that_panic_as_they_are_told_of_the_end_stop_nothing() {
+    let silent = Arc::new(Silent::default());
+    let mut queue = queue_on(&host(8), &silent);
+    let told = Rc::new(RefCell::new(0));
+    for _ in 0..6 {
+        let told = Rc::clone(&told);
+        let then = move |completed: Completed| {
+            is_given_up(&completed);
+            *told.borrow_mut() += 1;
+            std::panic::resume_unwind(Box::new(*told.borrow()));
+        };
+        queue.call(Request::read(0, vec_of(1)), then).unwrap();
+    }
+    let thrown = catch_unwind(AssertUnwindSafe(|| drop(queue))).unwrap_err();
+    assert_eq!(thrown.downcast_ref::<i32>(), Some(&1), "the first one's");
+    assert_eq!(*told.borrow(), 6);
+    assert!(!silent.lane_is_dropped.load(SeqCst));
+    silent.write_late();
+}
