@@ -51,6 +51,8 @@ pub(crate) struct Claimable<P: Platform> {
     lane: NonNull<Lane<P>>,
     /// Whose workers may run it, see [`Seat::crew`].
     crew: usize,
+    /// See [`Seat::set`].
+    set: usize,
     /// See [`Lane::queue_id`].
     queue: u64,
     /// It waits for a turn before it goes to its pool.
@@ -68,6 +70,8 @@ unsafe impl<P: Platform> Sync for Claimable<P> {}
 pub(crate) struct Waiter {
     /// See [`Seat::crew`].
     crew: usize,
+    /// See [`Seat::set`].
+    set: usize,
     /// Whether it is inside an item of that queue.
     pub(crate) place: Inside,
     /// That item has a turn, and there is no other one.
@@ -102,14 +106,14 @@ impl Waiter {
             of_queue
         });
         let is_alone = place == Inside::Here && !seat.has_forked();
-        Some(Self { crew: seat.crew(), place, turn, is_alone })
+        Some(Self { crew: seat.crew(), set: seat.set(), place, turn, is_alone })
     }
 
     /// How it may wait for an item that was counted in.
     pub(crate) fn wait_for<P: Platform>(&self, entry: &Entry<'_, P>) -> Wait {
         let (lane, _) = entry.place();
         let takes_turns = if lane.takes_turns() { Some(lane.core.is_ordered) } else { None };
-        self.wait(lane.pool.crew(), takes_turns)
+        self.wait(lane.pool.crew(), lane.pool.set(), takes_turns)
     }
 
     /// `takes_turns` says whether the item waits for its turn, and if so, whether nothing may go before
@@ -117,9 +121,14 @@ impl Waiter {
     ///
     /// Who has a turn and does nothing but wait lends it to what it waits for, so there are never more
     /// inside than may be.
-    fn wait(&self, crew: usize, takes_turns: Option<bool>) -> Wait {
+    ///
+    /// Where the queue has moved to other pools since the waiter's item began, the item may run with that
+    /// one, which is still where the queue was: items of the past and of the present could else wait for one
+    /// another until no worker is left on either side.
+    fn wait(&self, crew: usize, set: usize, takes_turns: Option<bool>) -> Wait {
+        let has_moved = self.place != Inside::No && set != self.set;
         match takes_turns {
-            None if crew == self.crew => Wait::Help,
+            None if crew == self.crew || has_moved => Wait::Help,
             None => Wait::Sleep,
             Some(_) if self.turn == Turn::None => Wait::Sleep,
             Some(false) if crew == self.crew && self.is_alone => Wait::Help,
@@ -149,6 +158,7 @@ impl<P: Platform> Claimable<P> {
             door: door as u32,
             lane: NonNull::from(lane),
             crew: lane.pool.crew(),
+            set: lane.pool.set(),
             queue: lane.queue_id(),
             takes_turns: lane.takes_turns(),
             is_ordered: lane.core.is_ordered,
@@ -171,7 +181,7 @@ impl<P: Platform> Claimable<P> {
             return Wait::Sleep;
         }
         let Some(waiter) = Waiter::here::<P>(self.queue) else { return Wait::Sleep };
-        let wait = waiter.wait(self.crew, self.takes_turns.then_some(self.is_ordered));
+        let wait = waiter.wait(self.crew, self.set, self.takes_turns.then_some(self.is_ordered));
         // If it has not begun by now, the addresses have been right.
         if self.is_queued() { wait } else { Wait::Sleep }
     }

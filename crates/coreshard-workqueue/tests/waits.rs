@@ -390,3 +390,50 @@ fn items_that_wait_for_one_another_on_all_queues_run_once() {
         }
     });
 }
+
+/// Of two items, each begun in other pools of one worker, each waits for one that lies in the other's.
+#[test]
+fn items_of_a_queue_that_moves_wait_for_one_another_without_further_workers() {
+    ends(|| {
+        let runtime = small(1);
+        let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+        let leaves = Arc::new(AtomicUsize::new(0));
+        let (mut goes, mut begun) = (Vec::new(), Vec::new());
+        for nice in [Some(1), None] {
+            let ((go, wait), (say, hear)) = (mpsc::channel::<()>(), mpsc::channel());
+            let (inner, count) = (queue.clone(), Arc::clone(&leaves));
+            let item = move || {
+                say.send(()).unwrap();
+                // Told to the pool or not: there is no other worker.
+                wait.recv().unwrap();
+                inner.scope(|scope| {
+                    let leaf = || {
+                        count.fetch_add(1, SeqCst);
+                    };
+                    scope.queue(leaf).unwrap();
+                    say.send(()).unwrap();
+                    wait.recv().unwrap();
+                });
+                let leaf = inner.submit(move || count.fetch_add(1, SeqCst)).unwrap();
+                leaf.join().unwrap();
+                say.send(()).unwrap();
+            };
+            queue.queue(item).unwrap();
+            hear.recv().unwrap();
+            goes.push(go);
+            begun.push(hear);
+            queue.change().nice(nice).apply().unwrap();
+        }
+        // The queue is where the first began: the second's item lies there, then the first's where
+        // the second began.
+        goes[1].send(()).unwrap();
+        begun[1].recv().unwrap();
+        queue.change().nice(Some(1)).apply().unwrap();
+        goes[0].send(()).unwrap();
+        begun[0].recv().unwrap();
+        goes.iter().for_each(|go| go.send(()).unwrap());
+        begun.iter().for_each(|over| over.recv().unwrap());
+        queue.drain().unwrap();
+        assert_eq!(leaves.load(SeqCst), 4);
+    });
+}

@@ -97,6 +97,11 @@ impl<'thread, P: Platform> Seat<'thread, P> {
         self.context.pool.crew()
     }
 
+    /// See [`Pool::set`].
+    pub(crate) fn set(self) -> usize {
+        self.context.pool.set()
+    }
+
     /// True if this thread is inside a join: other threads may run a part of what it does.
     pub(crate) fn has_forked(self) -> bool {
         self.context.forks.owner.has_jobs()

@@ -527,11 +527,12 @@ impl<P: Platform> Pool<P> {
     /// Names those workers that may run one another's items: of the pool where its set is strict, of
     /// all the set else.
     pub(crate) fn crew(&self) -> usize {
-        if self.attributes.strict {
-            std::ptr::from_ref(self).addr()
-        } else {
-            Arc::as_ptr(&self.attributes).addr()
-        }
+        if self.attributes.strict { std::ptr::from_ref(self).addr() } else { self.set() }
+    }
+
+    /// Names the pools of the same set.
+    pub(crate) fn set(&self) -> usize {
+        Arc::as_ptr(&self.attributes).addr()
     }
 
     pub(crate) fn monitor(&self) -> Arc<Monitor<P>> {
