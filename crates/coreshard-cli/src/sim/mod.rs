@@ -49,8 +49,7 @@ struct SearchArgs {
     from: u64,
 
     /// Let the first call of this kind fail in one run, the second in the next, and so on: start, nice,
-    /// affinity, memory (which ends the process), wait, interrupt, wake, cpu-time, thread-state, panic,
-    /// or all but memory
+    /// affinity, memory, wait, interrupt, wake, cpu-time, thread-state, panic, or all
     #[arg(long, value_name = "KIND")]
     kth: Option<Kind>,
 

@@ -1,6 +1,7 @@
 //! Memory on a chosen NUMA node: mmap, mbind, touch, verify.
 #![allow(unsafe_code)]
 
+use std::alloc::{self, Layout};
 use std::ptr::{self, NonNull};
 use std::{fmt, io};
 
@@ -141,6 +142,22 @@ impl NodeMemory {
         Ok(memory)
     }
 
+    /// Zeroed memory of the program's allocator, wherever it lies: for where nothing can be mapped, though the
+    /// allocator has something left.
+    ///
+    /// # Errors
+    /// Where the allocator has nothing left either.
+    pub fn on_heap(bytes: usize) -> Result<Self, NodeMemoryError> {
+        let error =
+            || NodeMemoryError { bytes, reason: io::Error::from_raw_os_error(libc::ENOMEM) };
+        let rounded = bytes.max(1).checked_next_multiple_of(page_bytes()).ok_or_else(error)?;
+        let layout = Layout::from_size_align(rounded, page_bytes()).map_err(|_| error())?;
+        // SAFETY: the layout's size is not zero.
+        let start = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(error)?;
+        // SAFETY: allocated just now, zeroed, and given back with the same layout.
+        Ok(unsafe { Self::adopt(start, rounded, Placement::Unasked, release_to_heap) })
+    }
+
     /// Memory that another platform has laid out on a node of its own, and takes back by `release`.
     ///
     /// # Safety
@@ -241,6 +258,15 @@ impl Drop for NodeMemory {
     }
 }
 
+/// # Safety
+/// As of [`ReleaseMemory`], for what [`NodeMemory::on_heap`] has allocated.
+unsafe fn release_to_heap(start: NonNull<u8>, bytes: usize) {
+    if let Ok(layout) = Layout::from_size_align(bytes, page_bytes()) {
+        // SAFETY: by this function's contract.
+        unsafe { alloc::dealloc(start.as_ptr(), layout) };
+    }
+}
+
 fn page_bytes() -> usize {
     // SAFETY: takes an integer, answers one.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
@@ -250,6 +276,18 @@ fn page_bytes() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_of_the_heap_is_zeroed_writable_and_given_back() {
+        let memory = NodeMemory::on_heap(5_000).unwrap();
+        assert!(memory.len() >= 5_000 && memory.as_ptr().addr().is_multiple_of(page_bytes()));
+        // SAFETY: it is live, zeroed, and this test's alone.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), memory.len()) };
+        assert!(bytes.iter().all(|byte| *byte == 0));
+        bytes.fill(1);
+        assert!(!memory.give_back_pages());
+        assert!(NodeMemory::on_heap(usize::MAX).is_err());
+    }
 
     #[test]
     fn memory_is_zeroed_writable_and_says_where_it_lies() {

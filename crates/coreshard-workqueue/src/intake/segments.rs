@@ -7,6 +7,7 @@
 //! - `I:` written by the segment's installer before it is linked; stable until it is recycled.
 #![allow(unsafe_code)]
 
+use std::alloc::Layout;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -549,12 +550,17 @@ impl<P: Platform, T, const LEN: usize> Store<P, T, LEN> {
         }
         let have: usize = self.chunks.iter().map(|chunk| chunk.segments).sum();
         let segments = have.clamp(FIRST_CHUNK_SEGMENTS, LARGEST_CHUNK_SEGMENTS);
-        let bytes = segments * size_of::<Segment<P, T, LEN>>();
-        let memory = P::allocate(bytes, node).unwrap_or_else(|_| {
-            // As the standard collections do when memory is at its end: an item that was accepted
-            // cannot be handed back from here.
-            std::alloc::handle_alloc_error(std::alloc::Layout::new::<Segment<P, T, LEN>>())
-        });
+        let bytes = |segments| segments * size_of::<Segment<P, T, LEN>>();
+        let (memory, segments) = match P::allocate(bytes(segments), node) {
+            Ok(memory) => (memory, segments),
+            // Nothing can be mapped; the program's allocator may have something left.
+            Err(_) => match NodeMemory::on_heap(bytes(FIRST_CHUNK_SEGMENTS)) {
+                Ok(memory) => (memory, FIRST_CHUNK_SEGMENTS),
+                // As the standard collections do when memory is at its end: an item that was accepted
+                // cannot be handed back from here.
+                Err(_) => std::alloc::handle_alloc_error(Layout::new::<Segment<P, T, LEN>>()),
+            },
+        };
         let chunk = Chunk { memory, segments, cold: false, _of: std::marker::PhantomData };
         for segment in chunk.segments() {
             // SAFETY: the mapping is page-aligned, long enough for this many segments, and new.
