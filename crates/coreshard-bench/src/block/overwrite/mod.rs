@@ -15,6 +15,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
+use coreshard_topology::input;
+
 pub(super) use contents::fill;
 use contents::{SAMPLE_BYTES, is_ours, signature};
 use system::{Identity, System, Use};
@@ -96,7 +98,7 @@ pub(super) fn check(path: &Path, consent: Consent, laid_out: &LaidOut) -> Result
     let holds = if is_device { device_holds(&file) } else { file_holds(&file) };
     let facts =
         Facts { is_device, holds: holds.unwrap_or(Holds::Data), uses: system.uses(&identity) };
-    verdict(&facts, consent).map_err(|problem| format!("{} {problem}", path.display()))
+    verdict(&facts, consent).map_err(|problem| format!("{} {problem}", input::path(path)))
 }
 
 fn verdict(facts: &Facts, consent: Consent) -> Result<(), String> {
