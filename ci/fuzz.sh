@@ -5,12 +5,22 @@
 #        RUNS=10000000 ci/fuzz.sh 0          so many inputs each in place of a time
 #        RUNS=10000000 ci/fuzz.sh 900        so many inputs each, or as many as 900 seconds give
 #        SANITIZER=none ci/fuzz.sh           without the address sanitizer: several times the inputs
+#        CORESHARD_NIGHTLY=1 ci/fuzz.sh      at night: both, see below
 #
 # With a nightly toolchain the address sanitizer watches, else coverage alone guides. Where libFuzzer cannot
 # be built, the workspace's own test runs a million mutated inputs on each target. What breaks a promise is
 # left in fuzz/target/found/TARGET: mend it, and keep it in fuzz/crashes/TARGET.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+# At night: a minute each under the sanitizer, then ten million inputs each without it, or as many as two
+# hours give (where an input is a folder full of files).
+if [ -n "${CORESHARD_NIGHTLY:-}" ] && [ $# -eq 0 ]; then
+  status=0
+  ci/fuzz.sh 60 || status=1
+  RUNS=10000000 SANITIZER=none ci/fuzz.sh 7200 || status=1
+  exit "$status"
+fi
 
 readonly SECONDS_EACH=${1:-60}
 shift || true
