@@ -3,6 +3,9 @@
 #
 # Usage: ci/fuzz.sh [SECONDS] [TARGET...]    SECONDS for each target, 60 by default; all targets by default.
 #        RUNS=10000000 ci/fuzz.sh 0          so many inputs each in place of a time
+#        RUNS=10000000 ci/fuzz.sh 900        so many inputs each, or as many as 900 seconds give
+#        SANITIZER=none ci/fuzz.sh           without the address sanitizer: several times the inputs
+#        CORESHARD_NIGHTLY=1 ci/fuzz.sh      at night: both, see below
 #
 # With a nightly toolchain the address sanitizer watches, else coverage alone guides. Where libFuzzer cannot
 # be built, the workspace's own test runs a million mutated inputs on each target. What breaks a promise is
@@ -10,9 +13,19 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# At night: a minute each under the sanitizer, then ten million inputs each without it, or as many as two
+# hours give (where an input is a folder full of files).
+if [ -n "${CORESHARD_NIGHTLY:-}" ] && [ $# -eq 0 ]; then
+  status=0
+  ci/fuzz.sh 60 || status=1
+  RUNS=10000000 SANITIZER=none ci/fuzz.sh 7200 || status=1
+  exit "$status"
+fi
+
 readonly SECONDS_EACH=${1:-60}
 shift || true
 readonly RUNS=${RUNS:--1}
+readonly SANITIZER=${SANITIZER:-address}
 # Per input: seconds and MiB. A parser that needs more is broken; the sanitizer's own memory is within.
 readonly LIMITS=(-timeout=20 -rss_limit_mb=2048 -max_len=65536)
 
@@ -20,8 +33,25 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 flags='-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
   -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=4 --cfg fuzzing'
+if ! [[ $SECONDS_EACH =~ ^[0-9]+$ && $RUNS =~ ^(-1|[0-9]+)$ && $SANITIZER =~ ^(address|none)$ ]]; then
+  echo "ci/fuzz.sh: SECONDS is '$SECONDS_EACH', RUNS is '$RUNS', SANITIZER is '$SANITIZER'; the first two" \
+    "are whole numbers, the last is address or none" >&2
+  exit 2
+fi
+mapfile -t all < <(sed -n 's/^name = "\([a-z_]*\)"$/\1/p' fuzz/Cargo.toml | grep -v canary)
+targets=("$@")
+[ $# -gt 0 ] || targets=("${all[@]}")
+for target in "${targets[@]}"; do
+  if [[ " ${all[*]} " != *" $target "* ]]; then
+    echo "ci/fuzz.sh: there is no target '$target'; the targets are: ${all[*]}" >&2
+    exit 2
+  fi
+done
+
 toolchain=()
-if command -v rustup >/dev/null && rustup run nightly rustc --version >/dev/null 2>&1; then
+if [ "$SANITIZER" = none ]; then
+  :
+elif command -v rustup >/dev/null && rustup run nightly rustc --version >/dev/null 2>&1; then
   toolchain=(+nightly)
   flags="$flags -Zsanitizer=address"
 else
@@ -55,17 +85,14 @@ if run canary -max_total_time=120 >fuzz/target/canary.log 2>&1 || ! grep -q 'the
 fi
 rm -rf fuzz/target/found/canary
 
-targets=("$@")
-if [ ${#targets[@]} -eq 0 ]; then
-  mapfile -t targets < <(sed -n 's/^name = "\([a-z_]*\)"$/\1/p' fuzz/Cargo.toml | grep -v canary)
-fi
 failed=()
 for target in "${targets[@]}"; do
   log=fuzz/target/$target.log
+  started=$SECONDS
   if run "$target" -max_total_time="$SECONDS_EACH" -runs="$RUNS" >"$log" 2>&1; then
     inputs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     peak=$(sed -n 's/^stat::peak_rss_mb: *//p' "$log")
-    echo "$target: $inputs inputs, at most $peak MiB: no promise was broken"
+    echo "$target: $inputs inputs in $((SECONDS - started)) s, at most $peak MiB: no promise was broken"
   else
     failed+=("$target")
     tail -n 40 "$log" >&2

@@ -195,7 +195,7 @@ check_users_code() {
 
 # What is read from outside, and what is written there, passes one place each.
 check_edges() {
-  local crate found
+  local crate found line parsed
   for crate in coreshard-topology coreshard-sim coreshard-report coreshard-cli; do
     [ -d "crates/$crate/src" ] || continue
     found=$(lines_with "$crate" '\bfs::read(_to_string)?\(|\bFile::open\b|\bread_to_(end|string)\(' |
@@ -211,6 +211,17 @@ check_edges() {
         "use Destination, which writes over nothing that the command did not make"
     fi
   done
+  # Who reads words is fuzzed: its errors are short and steer no terminal, whatever the word.
+  found=''
+  while IFS= read -r crate; do
+    while IFS= read -r line; do
+      parsed=$(sed -E 's/.*\bFromStr for ([A-Za-z]+).*/\1/' <<<"$line")
+      grep -qw -- "$parsed" fuzz/src/targets.rs 2>/dev/null || found+=$line$'\n'
+    done < <(lines_with "$crate" '\bFromStr for ')
+  done < <(find crates -mindepth 1 -maxdepth 1 -type d -not -name coreshard-cli -exec basename {} \; | sort)
+  if [ -n "$found" ]; then
+    breach "words that are parsed but not fuzzed" "${found%$'\n'}" "add the type to words() in fuzz/src/targets.rs"
+  fi
 }
 
 # Bugs to plant are for the tests of those who search for bugs.

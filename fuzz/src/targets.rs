@@ -165,7 +165,7 @@ pub fn machine_file(data: &[u8]) {
     }
 }
 
-/// The words that options take.
+/// The words that options take: whatever is `FromStr`, but for what has a target of its own.
 pub fn words(data: &[u8]) {
     fn word<T: std::str::FromStr<Err: Display> + ToString>(text: &str) {
         match text.parse::<T>() {
@@ -173,14 +173,20 @@ pub fn words(data: &[u8]) {
             Err(error) => told(error),
         }
     }
-    // Errors of the rungs give back the whole word, however long; an option's word is short.
-    let Some(text) = text(data).filter(|text| text.len() < 400) else { return };
+    let Some(text) = text(data) else { return };
     word::<Scope>(text);
     word::<coreshard_sim::Profile>(text);
     word::<coreshard_sim::search::ReplaySeed>(text);
     word::<coreshard::Wake>(text);
     word::<coreshard::Intake>(text);
+    word::<coreshard::block::CounterLayout>(text);
+    word::<coreshard::block::DeviceMemory>(text);
+    word::<coreshard::block::TagPolicy>(text);
+    word::<coreshard_bench::Scenario>(text);
     word::<coreshard_rt::Rung>(text);
+    word::<coreshard_sim::Call>(text);
+    word::<coreshard_sim::Failing>(text);
+    word::<coreshard_sim::Lasts>(text);
 }
 
 pub fn job_file(data: &[u8]) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, NodeMemoryError, Padded, Platform, fields};
-use coreshard_topology::NodeId;
+use coreshard_topology::{NodeId, input::quoted};
 
 use crate::node_slice::NodeSlice;
 
@@ -42,12 +42,13 @@ impl fmt::Display for CounterLayout {
 /// Why a text is no [`CounterLayout`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseCounterLayoutError {
+    /// As it is shown: in quotes, shortened.
     given: String,
 }
 
 impl fmt::Display for ParseCounterLayoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no counter layout; there are packed, padded and per-cpu", self.given)
+        write!(f, "{} is no counter layout; there are packed, padded and per-cpu", self.given)
     }
 }
 
@@ -60,7 +61,7 @@ impl FromStr for CounterLayout {
         Self::ALL
             .into_iter()
             .find(|layout| layout.to_string() == text)
-            .ok_or_else(|| ParseCounterLayoutError { given: text.to_owned() })
+            .ok_or_else(|| ParseCounterLayoutError { given: quoted(text).to_string() })
     }
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use coreshard_platform::NodeMemoryError;
+use coreshard_topology::input;
 
 use crate::request::{Op, Request};
 use crate::tags::TagSetError;
@@ -222,7 +223,7 @@ impl fmt::Display for OpenError {
         match &self.kind {
             OpenErrorKind::File { path, reason, writing, direct } => {
                 let verb = if *writing { "opened for reading and writing" } else { "opened" };
-                write!(f, "{} cannot be {verb}: {reason}; ", path.display())?;
+                write!(f, "{} cannot be {verb}: {reason}; ", input::path(path))?;
                 match (reason.kind(), direct) {
                     (io::ErrorKind::NotFound, _) if path.starts_with("/dev") => {
                         f.write_str("name a device that is there (lsblk lists them)")
@@ -242,10 +243,10 @@ impl fmt::Display for OpenError {
             OpenErrorKind::NoSize { path } => write!(
                 f,
                 "{} has no size that can be found out; give a regular file or a block device",
-                path.display()
+                input::path(path)
             ),
             OpenErrorKind::Folder { path } => {
-                write!(f, "{} is a folder; give a file or a block device", path.display())
+                write!(f, "{} is a folder; give a file or a block device", input::path(path))
             }
             OpenErrorKind::Ring { name, steps, errno } => {
                 let remedy = match *errno {

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Padded, Placement, Platform};
-use coreshard_topology::NodeId;
+use coreshard_topology::{NodeId, input::quoted};
 
 use crate::backend::{Geometry, Medium};
 use crate::counters::{CounterLayout, Counts, DeviceCounters};
@@ -47,12 +47,13 @@ impl fmt::Display for DeviceMemory {
 /// Why a text is no [`DeviceMemory`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseDeviceMemoryError {
+    /// As it is shown: in quotes, shortened.
     given: String,
 }
 
 impl fmt::Display for ParseDeviceMemoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no device memory; there are any-node and node-local", self.given)
+        write!(f, "{} is no device memory; there are any-node and node-local", self.given)
     }
 }
 
@@ -65,7 +66,7 @@ impl FromStr for DeviceMemory {
         Self::ALL
             .into_iter()
             .find(|memory| memory.to_string() == text)
-            .ok_or_else(|| ParseDeviceMemoryError { given: text.to_owned() })
+            .ok_or_else(|| ParseDeviceMemoryError { given: quoted(text).to_string() })
     }
 }
 

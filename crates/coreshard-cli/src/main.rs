@@ -18,7 +18,9 @@ mod tune;
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
+use coreshard_topology::input::quoted;
 
 /// A simulated program's memory comes from its simulation, so that equal runs are equal; everybody
 /// else's from the system.
@@ -63,8 +65,23 @@ enum Command {
     Sim(sim::Args),
 }
 
+/// Shortens what was given, and escapes what steers a terminal: clap gives it back as it is.
+fn bounded(mut error: clap::Error) -> clap::Error {
+    let given = |(kind, value): (ContextKind, &ContextValue)| match value {
+        ContextValue::String(text) => Some((kind, quoted(text).to_string())),
+        _ => None,
+    };
+    let texts: Vec<_> = error.context().filter_map(given).collect();
+    for (kind, text) in texts {
+        // Clap has quotes of its own.
+        let text = text[1..text.len() - 1].to_owned();
+        error.insert(kind, ContextValue::String(text));
+    }
+    error
+}
+
 fn main() -> ExitCode {
-    let Cli { force, command } = Cli::parse();
+    let Cli { force, command } = Cli::try_parse().unwrap_or_else(|error| bounded(error).exit());
     if force {
         bench::force();
     }
@@ -122,6 +139,22 @@ mod tests {
                     assert!(!error.contains(raw), "{words:?} --{option}={value}: {error}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn no_option_gives_back_a_text_of_any_length() {
+        let mut found = Vec::new();
+        options(&Cli::command(), &["coreshard".to_owned()], &mut found);
+        let long = "\u{1b}[2J".repeat(2_000);
+        let as_value =
+            found.into_iter().map(|(words, option)| (words, format!("--{option}={long}")));
+        let alone = [long.clone(), format!("--{long}"), format!("-{long}")];
+        let alone = alone.map(|word| (vec!["coreshard".to_owned()], word));
+        for (words, given) in as_value.chain(alone) {
+            let Err(error) = Cli::try_parse_from([&words[..], &[given]].concat()) else { continue };
+            let error = bounded(error).to_string();
+            assert!(error.len() < 3_000 && !error.contains('\u{1b}'), "{words:?}: {error}");
         }
     }
 }

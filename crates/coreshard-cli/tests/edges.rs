@@ -140,6 +140,27 @@ fn input_that_never_ends_or_is_too_large_is_refused_with_the_bound() {
 }
 
 /// A recorded machine of 4 CPUs, two of which a control group allows, with a name that steers terminals.
+/// 16,384 CPUs that each name all of them: their sets, kept, would take 64 MiB.
+#[test]
+fn a_recorded_machine_takes_no_more_memory_for_what_its_cpus_say_of_one_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let cpus = folder.path().join("sys/devices/system/cpu");
+    let cpu = folder.path().join("cpu/topology");
+    fs::create_dir_all(&cpus).unwrap();
+    fs::create_dir_all(&cpu).unwrap();
+    fs::write(cpu.join("core_cpus_list"), "0-16383").unwrap();
+    for number in 0..16_384 {
+        symlink(folder.path().join("cpu"), cpus.join(format!("cpu{number}"))).unwrap();
+    }
+    Command::new("sh")
+        .args(["-c", "ulimit -v 65536 && exec \"$0\" topo --sysfs \"$1\""])
+        .args([Path::new(env!("CARGO_BIN_EXE_coreshard")), folder.path()])
+        .timeout(Duration::from_secs(120))
+        .assert()
+        .success()
+        .stdout(contains("16384"));
+}
+
 #[test]
 fn a_recorded_machine_is_told_whole_and_steers_no_terminal() {
     let folder = tempfile::tempdir().unwrap();

@@ -88,9 +88,12 @@ pub(crate) fn printable_results(results: &QueueResults) -> QueueResults {
     let of_curves = results.curves.iter_mut();
     let of_curves =
         of_curves.flat_map(|curve| [&mut curve.scope, &mut curve.wake, &mut curve.intake]);
-    for text in
-        texts.into_iter().chain(optional).chain(&mut results.notes).chain(of_cells).chain(of_curves)
-    {
+    let of_ratios = results
+        .wake_ratios
+        .iter_mut()
+        .flat_map(|ratio| [&mut ratio.scope, &mut ratio.intake, &mut ratio.wake, &mut ratio.over]);
+    let of_all = texts.into_iter().chain(optional).chain(&mut results.notes);
+    for text in of_all.chain(of_cells).chain(of_curves).chain(of_ratios) {
         *text = printable(text);
     }
     results

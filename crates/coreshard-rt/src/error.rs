@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use coreshard_platform::{MemoryLockError, SpawnError};
-use coreshard_topology::CpuSet;
+use coreshard_topology::{CpuSet, input::quoted};
 
 /// Why something cannot be had as asked for.
 #[derive(Debug)]
@@ -15,17 +15,39 @@ pub struct RtError {
 
 #[derive(Debug)]
 enum Kind {
-    Priority { given: u8 },
-    TooManyCpus { given: usize, most: usize },
+    Priority {
+        given: u8,
+    },
+    TooManyCpus {
+        given: usize,
+        most: usize,
+    },
     NoCpu,
-    OutsideCpus { given: CpuSet, allowed: CpuSet },
-    ForeignChoice { allowed: CpuSet },
-    Rung { given: String },
+    OutsideCpus {
+        given: CpuSet,
+        allowed: CpuSet,
+    },
+    ForeignChoice {
+        allowed: CpuSet,
+    },
+    /// `given` as it is shown: in quotes, shortened.
+    Rung {
+        given: String,
+    },
     Period,
-    Deadline { given: Duration, period: Duration },
-    Budget { given: Duration, deadline: Duration },
+    Deadline {
+        given: Duration,
+        period: Duration,
+    },
+    Budget {
+        given: Duration,
+        deadline: Duration,
+    },
     NoBudget,
-    Utilisation { sum: f64, limit: f64 },
+    Utilisation {
+        sum: f64,
+        limit: f64,
+    },
     Thread(SpawnError),
     MemoryLock(MemoryLockError),
 }
@@ -52,7 +74,7 @@ impl RtError {
     }
 
     pub(crate) fn rung(given: &str) -> Self {
-        Self { kind: Kind::Rung { given: given.to_owned() } }
+        Self { kind: Kind::Rung { given: quoted(given).to_string() } }
     }
 
     pub(crate) fn period() -> Self {
@@ -105,7 +127,7 @@ impl fmt::Display for RtError {
             Kind::Rung { given } => {
                 write!(
                     f,
-                    "{given:?} is no rung of the priority index; \
+                    "{given} is no rung of the priority index; \
                      there are packed, padded, split and per-llc"
                 )
             }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use coreshard_topology::input::quoted;
+
 use crate::machine::Costs;
 
 /// Which costs apply.
@@ -45,12 +47,13 @@ impl fmt::Display for Profile {
 /// Why a text is no [`Profile`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseProfileError {
+    /// As it is shown: in quotes, shortened.
     given: String,
 }
 
 impl fmt::Display for ParseProfileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no cost profile; there are futex and in-kernel", self.given)
+        write!(f, "{} is no cost profile; there are futex and in-kernel", self.given)
     }
 }
 
@@ -63,6 +66,6 @@ impl FromStr for Profile {
         Self::ALL
             .into_iter()
             .find(|profile| profile.to_string() == text)
-            .ok_or_else(|| ParseProfileError { given: text.to_owned() })
+            .ok_or_else(|| ParseProfileError { given: quoted(text).to_string() })
     }
 }

@@ -58,15 +58,20 @@ impl CpuSet {
     /// Adds a CPU; true if it was not there before. Cheapest when CPUs come in ascending order.
     pub fn insert(&mut self, cpu: CpuId) -> bool {
         let (place, bit) = position(cpu);
-        match self.find(place) {
+        self.insert_word(Word { place, bits: bit }) & bit == 0
+    }
+
+    /// Adds the CPUs of a word, which is not empty; gives those of that place that were there before.
+    fn insert_word(&mut self, word: Word) -> u64 {
+        match self.find(word.place) {
             Ok(at) => {
-                let was_absent = self.words[at].bits & bit == 0;
-                self.words[at].bits |= bit;
-                was_absent
+                let before = self.words[at].bits;
+                self.words[at].bits |= word.bits;
+                before
             }
             Err(at) => {
-                self.words.insert(at, Word { place, bits: bit });
-                true
+                self.words.insert(at, word);
+                0
             }
         }
     }

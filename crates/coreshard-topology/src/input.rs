@@ -210,11 +210,13 @@ impl std::error::Error for InputError {}
 /// around or cannot be seen. XML has no way to hold most of these either.
 #[must_use]
 pub fn is_plain(letter: char) -> bool {
-    !(letter.is_control()
-        || matches!(letter,
-            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}'
-            | '\u{e0000}'..='\u{e007f}'))
+    // Most are among the first.
+    matches!(letter, ' '..='~')
+        || !(letter.is_control()
+            || matches!(letter,
+                '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+                | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}'
+                | '\u{e0000}'..='\u{e007f}'))
 }
 
 /// A name from outside, to be kept and shown: other characters than plain ones become U+FFFD, line feeds

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use coreshard_platform::SpawnError;
-use coreshard_topology::{CpuId, CpuSet, NodeId, PodsError};
+use coreshard_topology::{CpuId, CpuSet, NodeId, PodsError, input::quoted};
 
 /// A closure that was refused, handed back to the caller.
 pub struct Refused<F> {
@@ -195,6 +195,7 @@ impl std::error::Error for ShutdownTimeout {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseRungError {
     ladder: &'static str,
+    /// As it is shown: in quotes, shortened.
     given: String,
     allowed: String,
 }
@@ -207,7 +208,7 @@ impl ParseRungError {
     ) -> Result<R, Self> {
         rungs.iter().copied().find(|rung| rung.to_string() == text).ok_or_else(|| Self {
             ladder,
-            given: text.to_owned(),
+            given: quoted(text).to_string(),
             allowed: rungs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         })
     }
@@ -215,7 +216,7 @@ impl ParseRungError {
 
 impl fmt::Display for ParseRungError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no {} rung; allowed are {}", self.given, self.ladder, self.allowed)
+        write!(f, "{} is no {} rung; allowed are {}", self.given, self.ladder, self.allowed)
     }
 }
 

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use coreshard_block::{CounterLayout, DeviceMemory, TagPolicy};
-use coreshard_topology::CpuSet;
+use coreshard_topology::{
+    CpuSet,
+    input::{self, quoted},
+};
 
 /// What a job reads and writes, as fio's `rw`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -278,13 +281,14 @@ impl BlockJob {
             return Err(format!(
                 "job {}: verify=pattern reads back what the job wrote, but rw={} writes nothing; give \
                  rw=write or randwrite, or leave verify out",
-                self.name, self.rw
+                input::plain(&self.name),
+                self.rw
             ));
         }
         if self.ioengine.has_file() && self.filename.is_none() {
             return Err(format!(
                 "job {}: no file was named; give a filename, or ioengine null or memory",
-                self.name
+                input::plain(&self.name)
             ));
         }
         Ok(())
@@ -299,7 +303,7 @@ fn named<T: Copy>(names: &[(&str, T)], value: &str) -> Result<T, String> {
     let found = names.iter().find(|(name, _)| *name == value).map(|(_, named)| *named);
     found.ok_or_else(|| {
         let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-        format!("{value:?} is none of {}", names.join(", "))
+        format!("{} is none of {}", quoted(value), names.join(", "))
     })
 }
 
@@ -309,14 +313,17 @@ fn switch(value: &str) -> Result<bool, String> {
 }
 
 fn number(value: &str, least: u64, most: u64) -> Result<u64, String> {
-    let wanted = || format!("{value:?} is no whole number from {least} to {most}");
+    let wanted = || format!("{} is no whole number from {least} to {most}", quoted(value));
     value.parse().ok().filter(|number| (least..=most).contains(number)).ok_or_else(wanted)
 }
 
 /// A number of bytes with fio's suffixes: k, m, g, t are powers of 1024, with or without b or ib.
 fn bytes_between(value: &str, least: u64, most: u64) -> Result<u64, String> {
     let wanted = || {
-        format!("{value:?} is no number of bytes from {least} to {most}, such as 4096, 4k or 1g")
+        format!(
+            "{} is no number of bytes from {least} to {most}, such as 4096, 4k or 1g",
+            quoted(value)
+        )
     };
     let lower = value.to_ascii_lowercase();
     let digits = lower.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -338,7 +345,7 @@ fn bytes_between(value: &str, least: u64, most: u64) -> Result<u64, String> {
 
 /// A time with fio's suffixes; seconds where there is none.
 fn duration(value: &str) -> Result<Duration, String> {
-    let wanted = || format!("{value:?} is no time such as 10, 10s, 500ms or 2m, above 0");
+    let wanted = || format!("{} is no time such as 10, 10s, 500ms or 2m, above 0", quoted(value));
     let digits = value.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit_ns: u64 = match &value[digits.len()..] {
         "us" => 1_000,

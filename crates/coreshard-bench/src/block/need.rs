@@ -3,6 +3,8 @@
 
 use std::fs;
 
+use coreshard_topology::input;
+
 use super::job::{BlockJob, IoEngine};
 
 /// What a request needs beside its buffer: its slot, its stamp, its completion.
@@ -49,7 +51,7 @@ fn verdict(job: &BlockJob, size: u64, available: u64) -> Result<(), String> {
     Err(format!(
         "job {}: it needs {} MiB of memory, most of it for {largest}, but {} MiB can be had; give smaller \
          ones",
-        job.name,
+        input::plain(&job.name),
         needed >> 20,
         available >> 20
     ))

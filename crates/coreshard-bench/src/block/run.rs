@@ -14,7 +14,7 @@ use coreshard_block::{
     RingOptions, node_of_file,
 };
 use coreshard_platform::{Lock, Platform, ThreadHandle, ThreadSpec};
-use coreshard_topology::CpuId;
+use coreshard_topology::{CpuId, input};
 use coreshard_workqueue::Runtime;
 
 use super::job::{BlockJob, IoEngine};
@@ -170,7 +170,7 @@ fn medium<P: Platform>(
     if size > bytes {
         return Err(BenchError::bad_job(format!(
             "{} has {bytes} bytes, but size={size}; give a smaller size",
-            path.display()
+            input::path(path)
         )));
     }
     enough(size).map_err(BenchError::bad_job)?;
@@ -198,8 +198,10 @@ fn lay_out(
             }
             _ => "name a file that may be written",
         };
-        let problem =
-            format!("{} cannot be laid out with {size} bytes: {error}; {remedy}", path.display());
+        let problem = format!(
+            "{} cannot be laid out with {size} bytes: {error}; {remedy}",
+            input::path(path)
+        );
         match error.kind() {
             io::ErrorKind::StorageFull => BenchError::failed_job(problem),
             _ => BenchError::bad_job(problem),
@@ -209,7 +211,7 @@ fn lay_out(
         return Err(BenchError::bad_job(format!(
             "{} is not there, and among devices no file is made; name a device that is there (lsblk \
              lists them), or a file elsewhere",
-            path.display()
+            input::path(path)
         )));
     }
     let made = fs::OpenOptions::new().write(true).create_new(true).open(path);

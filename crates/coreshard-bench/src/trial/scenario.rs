@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use coreshard_platform::{Platform, ThreadHandle, ThreadSpec, user};
-use coreshard_topology::{CpuSet, Scope, Topology};
+use coreshard_topology::{CpuSet, Scope, Topology, input::quoted};
 use coreshard_workqueue::{
     Builder, Hooks, Intake, MissedTick, Periodic, Runtime, RuntimeBuilder, Wake, Work, Workqueue,
     blocking, join, yield_now,
@@ -113,13 +113,14 @@ impl fmt::Display for Scenario {
 /// Why a text is no [`Scenario`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseScenarioError {
+    /// As it is shown: in quotes, shortened.
     given: String,
 }
 
 impl fmt::Display for ParseScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all: Vec<String> = Scenario::ALL.iter().map(Scenario::to_string).collect();
-        write!(f, "{:?} is no program of a sweep; there are {}", self.given, all.join(", "))
+        write!(f, "{} is no program of a sweep; there are {}", self.given, all.join(", "))
     }
 }
 
@@ -130,7 +131,7 @@ impl FromStr for Scenario {
 
     fn from_str(text: &str) -> Result<Self, ParseScenarioError> {
         let found = Self::ALL.into_iter().find(|scenario| scenario.to_string() == text);
-        found.ok_or_else(|| ParseScenarioError { given: text.to_owned() })
+        found.ok_or_else(|| ParseScenarioError { given: quoted(text).to_string() })
     }
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
+use coreshard_topology::input::quoted;
+
 /// No active user's limit is below this, as in Linux' `hctx_may_queue` (block/blk-mq.h).
 pub(super) const LEAST_SHARE: u32 = if cfg!(loom) { 1 } else { 4 };
 
@@ -60,6 +62,7 @@ impl fmt::Display for TagPolicy {
 /// Why a text is no [`TagPolicy`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseTagPolicyError {
+    /// As it is shown: in quotes, shortened.
     given: String,
 }
 
@@ -67,7 +70,7 @@ impl fmt::Display for ParseTagPolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no tag policy; there are packed, padded, windowed:PERCENT (0 to 100, of the \
+            "{} is no tag policy; there are packed, padded, windowed:PERCENT (0 to 100, of the \
              tags that are common) and none",
             self.given
         )
@@ -91,7 +94,7 @@ impl FromStr for TagPolicy {
                 .filter(|pct| *pct <= 100)
                 .map(|shared_pct| Self::Windowed { shared_pct }),
         }
-        .ok_or_else(|| ParseTagPolicyError { given: text.to_owned() })
+        .ok_or_else(|| ParseTagPolicyError { given: quoted(text).to_string() })
     }
 }
 

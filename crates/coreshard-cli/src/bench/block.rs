@@ -198,7 +198,7 @@ impl Args {
                     .with_context(|| format!("the job file {} cannot be read", input::path(path)))
                     .map_err(bad_input)?;
                 parse_job_file(&text, &BlockJob::default())
-                    .with_context(|| path.display().to_string())
+                    .with_context(|| input::path(path).to_string())
                     .map_err(bad_input)?
             }
         };
@@ -240,7 +240,7 @@ impl Args {
         if let Some(file) = destination {
             let path = file.path().to_owned();
             file.write(write_json)?;
-            output::warn(&format!("report written to {}", path.display()));
+            output::warn(&format!("report written to {}", input::path(&path)));
         }
         if Bar::was_interrupted() {
             return Err(interrupted("interrupted: the results hold what was measured until then"));

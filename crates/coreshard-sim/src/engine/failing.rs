@@ -8,6 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use coreshard_topology::input::quoted;
+
 use super::calls::ps;
 use super::core::Core;
 use crate::machine::{NS, Ps};
@@ -76,13 +78,14 @@ impl fmt::Display for Call {
 /// Why a text is no [`Call`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseCallError {
+    /// As it is shown: in quotes, shortened.
     given: String,
 }
 
 impl fmt::Display for ParseCallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all: Vec<String> = Call::ALL.iter().map(Call::to_string).collect();
-        write!(f, "{:?} is no kind of call that can fail; there are {}", self.given, all.join(", "))
+        write!(f, "{} is no kind of call that can fail; there are {}", self.given, all.join(", "))
     }
 }
 
@@ -93,7 +96,7 @@ impl FromStr for Call {
 
     fn from_str(text: &str) -> Result<Self, ParseCallError> {
         let call = Self::ALL.into_iter().find(|call| call.to_string() == text);
-        call.ok_or_else(|| ParseCallError { given: text.to_owned() })
+        call.ok_or_else(|| ParseCallError { given: quoted(text).to_string() })
     }
 }
 
@@ -136,6 +139,7 @@ impl fmt::Display for Failing {
 /// Why a text is no [`Failing`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseFailingError {
+    /// As it is shown: in quotes, shortened.
     given: String,
     kind: Option<ParseCallError>,
 }
@@ -146,7 +150,7 @@ impl fmt::Display for ParseFailingError {
             Some(error) => error.fmt(f),
             None => write!(
                 f,
-                "{:?} does not say which calls fail; that looks like start:7:x3 (three from the \
+                "{} does not say which calls fail; that looks like start:7:x3 (three from the \
                  seventh on) or start:7:20000us (all from the seventh on, for 20 ms)",
                 self.given
             ),
@@ -164,7 +168,7 @@ impl FromStr for Lasts {
         let micros = text.strip_suffix("us").and_then(|micros| micros.parse().ok());
         calls
             .or_else(|| micros.map(|micros| Self::For(Duration::from_micros(micros))))
-            .ok_or_else(|| ParseFailingError { given: text.to_owned(), kind: None })
+            .ok_or_else(|| ParseFailingError { given: quoted(text).to_string(), kind: None })
     }
 }
 
@@ -172,7 +176,7 @@ impl FromStr for Failing {
     type Err = ParseFailingError;
 
     fn from_str(text: &str) -> Result<Self, ParseFailingError> {
-        let wrong = |kind| ParseFailingError { given: text.to_owned(), kind };
+        let wrong = |kind| ParseFailingError { given: quoted(text).to_string(), kind };
         let mut parts = text.split(':');
         let call = parts.next().unwrap_or_default();
         let (Some(from), Some(lasts), None) = (parts.next(), parts.next(), parts.next()) else {

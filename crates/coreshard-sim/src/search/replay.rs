@@ -40,6 +40,7 @@ impl fmt::Display for ReplaySeed {
 /// Why a text names no run of this search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseReplaySeedError {
+    /// As it is shown: in quotes, shortened.
     given: String,
     version: Option<u32>,
 }
@@ -50,15 +51,13 @@ impl fmt::Display for ParseReplaySeedError {
         match version {
             Some(version) => write!(
                 f,
-                "the seed {} is of version {version} of the search, and this is version \
-                 {VERSION}, in which it means another run: replay it with the program that printed it",
-                quoted(given)
+                "the seed {given} is of version {version} of the search, and this is version \
+                 {VERSION}, in which it means another run: replay it with the program that printed it"
             ),
             None => write!(
                 f,
-                "{} is no seed to replay; one looks like {VERSION}-42 or \
-                 {VERSION}-42-9f3a6c01d2e4b587, as a search prints it",
-                quoted(given)
+                "{given} is no seed to replay; one looks like {VERSION}-42 or \
+                 {VERSION}-42-9f3a6c01d2e4b587, as a search prints it"
             ),
         }
     }
@@ -70,7 +69,7 @@ impl FromStr for ReplaySeed {
     type Err = ParseReplaySeedError;
 
     fn from_str(text: &str) -> Result<Self, ParseReplaySeedError> {
-        let wrong = |version| ParseReplaySeedError { given: text.to_owned(), version };
+        let wrong = |version| ParseReplaySeedError { given: quoted(text).to_string(), version };
         let mut parts = text.trim().split('-');
         let version: u32 =
             parts.next().and_then(|part| part.parse().ok()).ok_or_else(|| wrong(None))?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{CpuSet, MAX_CPU, Word};
+use super::{BITS, CpuSet, MAX_CPU, Word};
 use crate::CpuId;
 use crate::input::{LISTED_CPUS, quoted};
 
@@ -148,7 +148,17 @@ impl<'a> Cursor<'a> {
         *left = left
             .checked_sub(named)
             .ok_or_else(|| ParseCpuSetError::at(self.text, start_at, Problem::TooMany))?;
-        set.extend((start..=end).filter(|cpu| (cpu - start) % group < used).map(CpuId));
+        if used < group {
+            set.extend((start..=end).filter(|cpu| (cpu - start) % group < used).map(CpuId));
+            return Ok(());
+        }
+        // Word by word: a recorded machine may name all of its CPUs in the files of each.
+        for place in start / BITS..=end / BITS {
+            let from = start.max(place * BITS) % BITS;
+            let to = end.min(place * BITS + (BITS - 1)) % BITS;
+            let bits = u64::MAX >> (BITS - 1 - (to - from)) << from;
+            set.insert_word(Word { place, bits });
+        }
         Ok(())
     }
 

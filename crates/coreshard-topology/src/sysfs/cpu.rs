@@ -1,6 +1,7 @@
 //! Which CPUs are online, and the core and package of each.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::cpus;
 use super::file::Folder;
@@ -70,7 +71,7 @@ pub(super) fn read(
     online: &CpuSet,
     parts: &mut Parts,
 ) -> Result<(), TopologyError> {
-    let mut core_of: HashMap<CpuId, Option<CpuSet>> = HashMap::new();
+    let mut said: HashMap<CpuId, Said> = HashMap::new();
     let mut core_by_number: HashMap<(u64, Option<u32>, u32), u64> = HashMap::new();
     let (mut coreless, mut packageless) = (CpuSet::new(), CpuSet::new());
     for id in online {
@@ -106,7 +107,7 @@ pub(super) fn read(
                 u64::from(id.0)
             }
         };
-        core_of.insert(id, siblings);
+        said.extend(siblings.map(|siblings| (id, Said::new(&siblings))));
         parts.cpus.push(RawCpu {
             id,
             core,
@@ -129,15 +130,28 @@ pub(super) fn read(
         parts.notes.push(note);
     }
     let cores = parts.cpus.iter().map(|cpu| (cpu.id, cpu.core));
-    note_disagreement("core", cores, &core_of, &mut parts.notes);
+    note_disagreement("core", cores, &said, &mut parts.notes);
     Ok(())
+}
+
+/// Which CPUs share a thing, as one of them says: a hash of the set, since the sets of many CPUs that name many
+/// would take a GiB. Two sets of one hash would keep a note from being written, and no more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Said(u64);
+
+impl Said {
+    pub(super) fn new(set: &CpuSet) -> Self {
+        let mut hasher = DefaultHasher::new();
+        set.hash(&mut hasher);
+        Self(hasher.finish())
+    }
 }
 
 /// Notes the CPUs that say they share a thing with others than those they came to share it with.
 pub(super) fn note_disagreement(
     what: &str,
     keys: impl Iterator<Item = (CpuId, u64)>,
-    said: &HashMap<CpuId, Option<CpuSet>>,
+    said: &HashMap<CpuId, Said>,
     notes: &mut Vec<String>,
 ) {
     let keys: Vec<(CpuId, u64)> = keys.collect();
@@ -145,9 +159,10 @@ pub(super) fn note_disagreement(
     for (cpu, key) in &keys {
         together.entry(*key).or_default().insert(*cpu);
     }
-    let disagree = |(cpu, key): &&(CpuId, u64)| {
-        said.get(cpu).and_then(Option::as_ref).is_some_and(|said| *said != together[key])
-    };
+    let together: HashMap<u64, Said> =
+        together.into_iter().map(|(key, set)| (key, Said::new(&set))).collect();
+    let disagree =
+        |(cpu, key): &&(CpuId, u64)| said.get(cpu).is_some_and(|said| *said != together[key]);
     let wrong: CpuSet = keys.iter().filter(disagree).map(|(cpu, _)| *cpu).collect();
     if !wrong.is_empty() {
         notes.push(format!(

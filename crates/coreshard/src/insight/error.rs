@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use coreshard_topology::input;
+
 use super::protocol::PROTOCOL_VERSION;
 
 /// Why insight cannot be served or had. Its text says what was found, and what to do.
@@ -59,29 +61,29 @@ impl fmt::Display for InsightError {
                 f,
                 "the folder {} for the socket cannot be had: {error}; set XDG_RUNTIME_DIR to a \
                  folder of your own",
-                folder.display()
+                input::path(folder)
             ),
             Kind::OpenFolder { folder, is_folder: false, .. } => write!(
                 f,
                 "{} is not a folder, so no socket can be put there; remove it, or set \
                  XDG_RUNTIME_DIR to a folder of your own",
-                folder.display()
+                input::path(folder)
             ),
             Kind::OpenFolder { folder, owner, mode, .. } => write!(
                 f,
                 "the folder {} belongs to user {owner} with mode {mode:04o}, and must be this \
                  user's own with mode 0700; remove it, or set XDG_RUNTIME_DIR to a folder of your \
                  own",
-                folder.display()
+                input::path(folder)
             ),
             Kind::Bind { path, error } => {
-                write!(f, "the socket {} cannot be made: {error}", path.display())
+                write!(f, "the socket {} cannot be made: {error}", input::path(path))
             }
             Kind::Served { path } => write!(
                 f,
                 "the socket {} is served already; keep the first server, or give this one another \
                  path",
-                path.display()
+                input::path(path)
             ),
             Kind::Thread { error } => {
                 write!(f, "the thread that serves insight cannot be started: {error}")
@@ -102,58 +104,58 @@ impl fmt::Display for InsightError {
                 f,
                 "there is no socket {}; the process may have ended, or not serve insight: it must \
                  call coreshard::serve_insight()",
-                path.display()
+                input::path(path)
             ),
             Kind::Stale { path } => write!(
                 f,
                 "nobody listens at the socket {}: its process has ended without removing it, and \
                  the file may be removed",
-                path.display()
+                input::path(path)
             ),
             Kind::Connect { path, error } => write!(
                 f,
                 "the socket {} cannot be opened: {error}; only the user that it belongs to may",
-                path.display()
+                input::path(path)
             ),
             Kind::StrangeServer { path, user, own } => write!(
                 f,
                 "the socket {} is served by user {user} and you are user {own}; what it says is \
                  not believed: run this as user {user}",
-                path.display()
+                input::path(path)
             ),
             Kind::OtherProcess { path, pid, asked } => write!(
                 f,
                 "the socket {} is served by process {pid}, not by {asked}; look at process {pid}, \
                  or remove the file",
-                path.display()
+                input::path(path)
             ),
             Kind::Foreign { path } => write!(
                 f,
                 "whoever serves {} is not a Coreshard process, or its client is not: it does not \
                  speak the protocol; give the socket that coreshard::serve_insight() made",
-                path.display()
+                input::path(path)
             ),
             Kind::Version { path, theirs } => write!(
                 f,
                 "{} speaks version {theirs} of the protocol, and this release speaks version \
                  {PROTOCOL_VERSION}; use the command `coreshard` of the release that the process \
                  was built with",
-                path.display()
+                input::path(path)
             ),
             Kind::Broken { path, what } => write!(
                 f,
                 "the answer from {} cannot be read: {what}; use the command `coreshard` of the \
                  release that the process was built with",
-                path.display()
+                input::path(path)
             ),
             Kind::NoAnswer { path, error } => write!(
                 f,
                 "no answer came from {}: {error}; the process may be stopped, or about to end: try \
                  again",
-                path.display()
+                input::path(path)
             ),
             Kind::Refused { path, reason } => {
-                write!(f, "whoever serves {} refuses: {reason}", path.display())
+                write!(f, "whoever serves {} refuses: {reason}", input::path(path))
             }
         }
     }

@@ -20,6 +20,8 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
+use coreshard_topology::input;
+
 pub(super) use contents::fill;
 use contents::{SAMPLE_BYTES, is_ours, signature};
 use system::{Identity, System, Use};
@@ -140,7 +142,7 @@ pub(super) fn check(
     let holds = if is_device { device_holds(file) } else { file_holds(file) };
     let uses = system.uses(&found.identity);
     let facts = Facts { is_device, holds: holds.unwrap_or(Holds::Data), uses };
-    verdict(&facts, consent).map_err(|problem| format!("{} {problem}", path.display()))?;
+    verdict(&facts, consent).map_err(|problem| format!("{} {problem}", input::path(path)))?;
     Ok(Some(found))
 }
 
@@ -165,7 +167,7 @@ pub(super) fn confirm(
     Err(format!(
         "{} was exchanged while it was looked at, and is another file now; nothing was written. Give a \
          file that nobody else replaces",
-        path.display()
+        input::path(path)
     ))
 }
 
