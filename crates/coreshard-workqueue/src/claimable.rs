@@ -126,7 +126,7 @@ impl Waiter {
     /// one, which is still where the queue was: items of the past and of the present could else wait for one
     /// another until no worker is left on either side.
     fn wait(&self, crew: usize, set: usize, takes_turns: Option<bool>) -> Wait {
-        let has_moved = self.place != Inside::No && set != self.set;
+        let has_moved = self.place == Inside::Here && set != self.set;
         match takes_turns {
             None if crew == self.crew || has_moved => Wait::Help,
             None => Wait::Sleep,

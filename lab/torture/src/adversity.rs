@@ -55,6 +55,9 @@ enum Adversity {
     Cpus,
 }
 
+/// The child's heap takes so much at its start, where the address space is limited.
+const HEAP_ROOM_BYTES: u64 = 512 << 20;
+
 impl Adversity {
     fn name(self) -> String {
         self.to_possible_value().expect("each has a name").get_name().to_owned()
@@ -193,7 +196,7 @@ impl Adversity {
             Self::AddressSpace => {
                 // The heap has room for good, so that the limit meets stacks and other mappings; out of
                 // memory on the heap ends the process, as in any Rust program.
-                command.env("MALLOC_TOP_PAD_", (512 << 20).to_string());
+                command.env("MALLOC_TOP_PAD_", HEAP_ROOM_BYTES.to_string());
                 command.env("MALLOC_TRIM_THRESHOLD_", (1_usize << 40).to_string());
                 command.env("MALLOC_MMAP_THRESHOLD_", (1_usize << 40).to_string());
                 command.env("MALLOC_ARENA_MAX", "1");
@@ -291,6 +294,11 @@ impl Disturbance {
                 self.limit(libc::RLIMIT_NPROC, |child| threads(child).map(|now| now + slack));
             }
             Adversity::AddressSpace => {
+                // The heap's room is taken with its first use: not before that.
+                if address_space(self.child).is_none_or(|bytes| bytes < HEAP_ROOM_BYTES) {
+                    self.tight = false;
+                    return;
+                }
                 let slack = self.rng.u64(..4) << 20;
                 self.limit(libc::RLIMIT_AS, |child| address_space(child).map(|n| n + slack));
             }
