@@ -20,6 +20,7 @@
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ use coreshard_platform::{AtomicInt, Platform, user};
 
 use crate::error::WouldDeadlock;
 use crate::pool::{Inside, Seat, inside, inside_item};
-use crate::queue::{Entry, Lane};
+use crate::queue::{Entry, Lane, Limiter};
 
 const QUEUED: u32 = 0;
 const WORKER: u32 = 1;
@@ -55,8 +56,10 @@ pub(crate) struct Claimable<P: Platform> {
     set: usize,
     /// See [`Lane::queue_id`].
     queue: u64,
-    /// It waits for a turn before it goes to its pool.
+    /// It waits for a turn before it goes to its pool, and there are not turns for all.
     takes_turns: bool,
+    /// Its queue was frozen: it may not begin before the thaw.
+    freeze: Option<Arc<Limiter<P>>>,
     /// Nothing of its queue may go before anything else.
     is_ordered: bool,
 }
@@ -112,7 +115,8 @@ impl Waiter {
     /// How it may wait for an item that was counted in.
     pub(crate) fn wait_for<P: Platform>(&self, entry: &Entry<'_, P>) -> Wait {
         let (lane, _) = entry.place();
-        let takes_turns = if lane.takes_turns() { Some(lane.core.is_ordered) } else { None };
+        let takes_turns = lane.takes_turns() && lane.freeze().is_none();
+        let takes_turns = takes_turns.then_some(lane.core.is_ordered);
         self.wait(lane.pool.crew(), lane.pool.set(), takes_turns)
     }
 
@@ -153,6 +157,7 @@ impl<P: Platform> Claimable<P> {
     /// For the item that was counted in, and is sent next.
     pub(crate) fn new(entry: &Entry<'_, P>) -> Self {
         let (lane, door) = entry.place();
+        let freeze = lane.freeze().cloned();
         Self {
             state: P::AtomicU32::new(QUEUED),
             door: door as u32,
@@ -160,7 +165,8 @@ impl<P: Platform> Claimable<P> {
             crew: lane.pool.crew(),
             set: lane.pool.set(),
             queue: lane.queue_id(),
-            takes_turns: lane.takes_turns(),
+            takes_turns: lane.takes_turns() && freeze.is_none(),
+            freeze,
             is_ordered: lane.core.is_ordered,
         }
     }
@@ -168,6 +174,11 @@ impl<P: Platform> Claimable<P> {
     /// True if only another item's waiter can run it, while that one waits.
     pub(crate) fn needs_lent_turn(&self) -> bool {
         self.takes_turns
+    }
+
+    /// True while its queue is frozen: nobody may begin it.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.freeze.as_ref().is_some_and(|limiter| limiter.holds_back())
     }
 
     /// True if nobody has it.
@@ -225,7 +236,8 @@ impl<P: Platform> Claimable<P> {
         }
     }
 
-    /// The waiter takes it. True if nobody has begun it: the caller calls [`Self::run`].
+    /// The waiter takes it. True if nobody has begun it: the caller calls [`Self::run`]. Not while it
+    /// [is frozen](Self::is_frozen).
     pub(crate) fn claim(&self) -> bool {
         // Relaxed: what the item holds came with the handle.
         self.state.compare_exchange(QUEUED, WAITER, Relaxed, Relaxed).is_ok()

@@ -205,6 +205,10 @@ pub(crate) fn wait_for<P: Platform, T>(
     }
     if wait == Wait::Help {
         let claimable = item.claimable();
+        // Nobody tells of a thaw.
+        while claimable.is_queued() && claimable.is_frozen() {
+            blocking::<P, _>(|| over.wait_timeout(PATIENCE));
+        }
         // On a stack that is used up, only if nobody else can go on. Others may fall asleep later, so it
         // is asked again and again.
         if !claimable.needs_lent_turn() && Seat::<P>::here().is_some_and(|seat| !seat.has_room()) {

@@ -155,17 +155,24 @@ impl<P: Platform> Tally<P> {
         }
     }
 
-    /// The latest item that nobody has begun, claimed. `None` where there is none: the next one wakes
-    /// the caller.
-    fn claim_offer(&self) -> Option<Arc<dyn Offer<P>>> {
+    /// The latest item that nobody has begun, claimed. Where there is none, `Err`, with whether some are
+    /// frozen: the next one wakes the caller, but a thaw does not.
+    fn claim_offer(&self) -> Result<Arc<dyn Offer<P>>, bool> {
         let mut offers = self.offers.lock();
-        while let Some(offer) = offers.items.pop() {
+        let mut has_frozen = false;
+        for at in (0..offers.items.len()).rev() {
+            let claimable = offers.items[at].claimable();
+            if claimable.is_queued() && claimable.is_frozen() {
+                has_frozen = true;
+                continue;
+            }
+            let offer = offers.items.remove(at);
             if offer.claimable().claim() {
-                return Some(offer);
+                return Ok(offer);
             }
         }
         offers.asleep = true;
-        None
+        Err(has_frozen)
     }
 
     /// True if there are items that nobody has begun, and that others may run: the next one wakes the
@@ -198,8 +205,11 @@ impl<P: Platform> Tally<P> {
             }
             match self.claim_offer() {
                 // SAFETY: claimed just now.
-                Some(offer) => unsafe { offer.run() },
-                None => blocking::<P, _>(sleep),
+                Ok(offer) => unsafe { offer.run() },
+                Err(false) => blocking::<P, _>(sleep),
+                Err(true) => {
+                    blocking::<P, _>(|| self.caller.park_timeout(PATIENCE));
+                }
             }
         }
         // They hold the tally, if they were never run: only where the process was forked.

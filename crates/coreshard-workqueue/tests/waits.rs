@@ -437,3 +437,44 @@ fn items_of_a_queue_that_moves_wait_for_one_another_without_further_workers() {
         assert_eq!(leaves.load(SeqCst), 4);
     });
 }
+
+/// What a scope and a join wait for was queued while their queue was frozen; no other worker is there when it
+/// is thawed.
+#[test]
+fn what_was_queued_while_its_queue_was_frozen_is_helped_with_after_the_thaw() {
+    ends(|| {
+        let runtime = small(1);
+        for in_scope in [false, true] {
+            let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+            let (go, wait) = mpsc::channel::<()>();
+            let (say, hear) = mpsc::channel();
+            let inner = queue.clone();
+            let item = move || {
+                say.send(0).unwrap();
+                wait.recv().unwrap();
+                let leaf = || say.send(2).unwrap();
+                if in_scope {
+                    inner.scope(|scope| {
+                        scope.queue(leaf).unwrap();
+                        say.send(1).unwrap();
+                    });
+                } else {
+                    let told = say.clone();
+                    let handle = inner.submit(move || told.send(2).unwrap()).unwrap();
+                    say.send(1).unwrap();
+                    handle.join().unwrap();
+                }
+                say.send(3).unwrap();
+            };
+            queue.queue(item).unwrap();
+            assert_eq!(hear.recv(), Ok(0));
+            queue.freeze().unwrap();
+            go.send(()).unwrap();
+            assert_eq!(hear.recv(), Ok(1));
+            let early = hear.recv_timeout(Duration::from_millis(30));
+            assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout), "begun while it was frozen");
+            queue.thaw().unwrap();
+            assert_eq!((hear.recv(), hear.recv()), (Ok(2), Ok(3)));
+        }
+    });
+}

@@ -287,6 +287,11 @@ impl<P: Platform> Lane<P> {
         self.limiter.is_some()
     }
 
+    /// The limiter of a queue without a limit, which was frozen when this lane was made.
+    pub(crate) fn freeze(&self) -> Option<&Arc<Limiter<P>>> {
+        self.limiter.as_ref().filter(|limiter| limiter.only_freezes())
+    }
+
     /// True if its limiter lets one item go at a time.
     pub(crate) fn has_only_turn(&self) -> bool {
         self.limiter.as_ref().is_some_and(|limiter| limiter.most() == 1)

@@ -111,7 +111,7 @@ impl<P: Platform> Limits<P> {
                 (MaxActive::Total(most), _) | (MaxActive::ByNode(most), None) => most,
                 (MaxActive::ByNode(most), Some(_)) => share_of(most, *cpus, all_cpus),
             };
-            limiter.set_most(most);
+            limiter.set_most(most, self.asked == MaxActive::Unlimited);
         }
     }
 
@@ -128,13 +128,15 @@ impl<P: Platform> Limits<P> {
 
 /// All items of a limited queue (or of its pods on a node) pass one lock, in and out: the count is
 /// exact, and items wait in the order in which they came. A queue without a limit has none of it.
-pub(super) struct Limiter<P: Platform> {
+pub(crate) struct Limiter<P: Platform> {
     turns: Lock<P, Turns<P>>,
 }
 fields!(Limiter<P: Platform> { turns });
 
 struct Turns<P: Platform> {
     most: usize,
+    /// No limit is asked for: the items wait for a thaw, and for nothing else.
+    only_freezes: bool,
     active: usize,
     waiting: VecDeque<(Item, LanePointer<P>)>,
 }
@@ -172,7 +174,14 @@ impl<P: Platform> Turns<P> {
 
 impl<P: Platform> Limiter<P> {
     fn new() -> Self {
-        Self { turns: Lock::new(Turns { most: 0, active: 0, waiting: VecDeque::new() }) }
+        Self {
+            turns: Lock::new(Turns {
+                most: 0,
+                only_freezes: false,
+                active: 0,
+                waiting: VecDeque::new(),
+            }),
+        }
     }
 
     /// Names its fields, where it has come to its final place.
@@ -208,8 +217,21 @@ impl<P: Platform> Limiter<P> {
         self.turns.lock().most
     }
 
-    fn set_most(&self, most: usize) {
-        self.turns.lock().most = most;
+    /// True if its queue has no limit: it is there for a freeze alone.
+    pub(crate) fn only_freezes(&self) -> bool {
+        self.turns.lock().only_freezes
+    }
+
+    /// True if nothing may begin, or not all that would.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.turns.lock().most != usize::MAX
+    }
+
+    fn set_most(&self, most: usize, only_freezes: bool) {
+        {
+            let mut turns = self.turns.lock();
+            (turns.most, turns.only_freezes) = (most, only_freezes);
+        }
         loop {
             let next = self.turns.lock().next();
             let Some((item, lane)) = next else { return };

@@ -17,6 +17,7 @@ pub(crate) use builder::Request;
 pub use builder::{Builder, PanicPolicy, Priority};
 pub use change::Change;
 pub(crate) use lane::{Entry, FLAG, Lane};
+pub(crate) use limiter::Limiter;
 pub(crate) use panics::{Unclaimed, report_here};
 pub(crate) use shared::{Closed, Shared, Visitor};
 pub use workqueue::Workqueue;
