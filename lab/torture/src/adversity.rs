@@ -350,6 +350,10 @@ impl Disturbance {
     }
 
     fn interrupt_a_thread(&mut self) {
+        // Not before it has its handler.
+        if !catches(self.child, libc::SIGUSR1) {
+            return;
+        }
         let all = thread_ids(self.child);
         if let Some(thread) = self.rng.choice(all) {
             // SAFETY: as in `signal`; the kernel checks that the thread is the child's.
@@ -412,6 +416,14 @@ pub(crate) fn status_field(process: libc::pid_t, field: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     line.trim_start_matches(':').split_whitespace().next()?.parse().ok()
+}
+
+/// True if a process has a handler for a signal.
+fn catches(process: libc::pid_t, signal: libc::c_int) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 fn threads(child: libc::pid_t) -> Option<u64> {
