@@ -8,8 +8,19 @@ use coreshard_platform::user::User;
 use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope};
 
 use crate::intake::Intake;
-use crate::queue::Priority;
 use crate::wake::Wake;
+
+/// Whose pools serve a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Priority {
+    /// The common ones.
+    #[default]
+    Normal,
+    /// Pools of their own, whose workers have nice −20 unless the queue says otherwise, so that
+    /// items neither wait behind normal ones nor for their CPU time. As the kernel's
+    /// `WQ_HIGHPRI`.
+    High,
+}
 
 /// A user's hook.
 pub(crate) type Hook = Arc<User<dyn Fn(PodId) + Send + Sync>>;

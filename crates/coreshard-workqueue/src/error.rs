@@ -1,8 +1,10 @@
 //! What can go wrong, each with the thing, what was given and what is allowed.
 
+use std::any::Any;
 use std::fmt;
 
 use coreshard_platform::SpawnError;
+use coreshard_platform::user::Thrown;
 use coreshard_topology::{CpuId, CpuSet, NodeId, PodsError, input::quoted};
 
 /// A closure that was refused, handed back to the caller.
@@ -294,3 +296,40 @@ impl fmt::Display for WouldDeadlock {
 }
 
 impl std::error::Error for WouldDeadlock {}
+
+/// What a wait for an item yields in a process that was forked from the item's: it never ends
+/// there. [`Panic::into_payload`] holds it; [`join`](crate::join), `install` and `scope` throw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forked;
+
+impl Forked {
+    /// Throws it.
+    #[cold]
+    pub(crate) fn throw() -> ! {
+        Thrown::new(Box::new(Self)).resume()
+    }
+
+    fn as_str(&self) -> &str {
+        "this process was forked from the one that runs the item, which never ends here; submit it \
+         in this process, to a queue that was made after the fork"
+    }
+}
+
+impl fmt::Display for Forked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::error::Error for Forked {}
+
+/// What was thrown, in words, if it is a text or one of ours.
+pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
+    payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .or_else(|| payload.downcast_ref::<Forked>().map(Forked::as_str))
+        .or_else(|| payload.downcast_ref::<WouldDeadlock>().map(WouldDeadlock::as_str))
+        .unwrap_or("(something that is not a text)")
+}

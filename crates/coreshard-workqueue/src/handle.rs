@@ -10,7 +10,7 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 
 use crate::claimable::{Claimable, PATIENCE, Wait};
-use crate::error::WouldDeadlock;
+use crate::error::{Forked, WouldDeadlock, message_of};
 use crate::insight::Label;
 use crate::latch::Latch;
 use crate::pool::{Seat, blocking, blocking_if_relieved};
@@ -32,42 +32,6 @@ impl Panic {
     pub fn message(&self) -> &str {
         message_of(self.thrown.payload())
     }
-}
-
-/// What a wait for an item yields in a process that was forked from the item's: it never ends
-/// there. [`Panic::into_payload`] holds it; [`join`](crate::join), `install` and `scope` throw it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forked;
-
-impl Forked {
-    /// Throws it.
-    #[cold]
-    pub(crate) fn throw() -> ! {
-        Thrown::new(Box::new(Self)).resume()
-    }
-
-    fn as_str(&self) -> &str {
-        "this process was forked from the one that runs the item, which never ends here; submit it \
-         in this process, to a queue that was made after the fork"
-    }
-}
-
-impl fmt::Display for Forked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl std::error::Error for Forked {}
-
-pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
-    payload
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .or_else(|| payload.downcast_ref::<Forked>().map(Forked::as_str))
-        .or_else(|| payload.downcast_ref::<WouldDeadlock>().map(WouldDeadlock::as_str))
-        .unwrap_or("(something that is not a text)")
 }
 
 impl fmt::Debug for Panic {

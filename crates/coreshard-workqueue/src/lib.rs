@@ -39,27 +39,29 @@ mod queue;
 mod runtime;
 mod scope;
 mod stats;
+mod target;
 mod task;
 mod timers;
 mod trouble;
 mod wake;
 mod work;
 
-pub use attributes::Hooks;
+pub use attributes::{Hooks, Priority};
 pub use error::{
-    BuildError, ParseRungError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock,
+    BuildError, Forked, ParseRungError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock,
 };
 pub use fork::join;
-pub use handle::{Forked, JoinHandle, Panic};
+pub use handle::{JoinHandle, Panic};
 pub use insight::{QueueTally, QueueTimes, Sampling, TimeHistogram};
 pub use intake::Intake;
 pub use pool::blocking;
-pub use queue::{Builder, Change, PanicPolicy, Priority, Workqueue};
+pub use queue::{Builder, Change, PanicPolicy, Workqueue};
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use scope::WorkScope;
 pub use stats::{PoolId, PoolStats, QueueStats, RuntimeStats};
+pub use target::Target;
 pub use task::{Task, YieldNow, yield_now};
 pub use timers::{Sleep, SleepError};
 pub use trouble::{Bug, CpuHog, NoWorker, PoolReport, RunningItem, Stall, Trouble};
 pub use wake::Wake;
-pub use work::{MissedTick, Periodic, Target, Work, WorkError, WorkErrorReason};
+pub use work::{MissedTick, Periodic, Work, WorkError, WorkErrorReason};

@@ -6,7 +6,7 @@ use coreshard_platform::user::User;
 use coreshard_platform::{Lock, Platform, SleepingLock};
 use coreshard_topology::{CpuId, CpuSet, Pods, Scope, Topology};
 
-use crate::attributes::{Attributes, Place};
+use crate::attributes::{Attributes, Place, Priority};
 use crate::canary::{Canary, planted};
 use crate::error::{BuildError, BuildErrorKind};
 use crate::event::Event;
@@ -14,7 +14,7 @@ use crate::insight::Wanted;
 use crate::intake::MOST_DOORS;
 use crate::pool::{Follower, Monitor, Pool, PoolSettings};
 use crate::pool_set::{Lease, PoolSet, Route};
-use crate::queue::{Priority, Request, Shared};
+use crate::queue::{Request, Shared};
 use crate::timers::Timers;
 
 /// Tells which CPUs may be used now.

@@ -16,12 +16,12 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
 use crate::claimable::{Claimable, PATIENCE, Wait, Waiter};
+use crate::error::Forked;
 use crate::error::{Refused, RefusedReason};
-use crate::handle::Forked;
 use crate::insight::Label;
 use crate::pool::{Seat, blocking, blocking_if_relieved};
 use crate::queue::{Entry, Workqueue};
-use crate::work::Target;
+use crate::target::Target;
 
 /// What the items and the waiting caller share; kept alive by whoever comes last.
 struct Tally<P: Platform> {

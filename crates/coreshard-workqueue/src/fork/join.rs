@@ -4,9 +4,8 @@
 use coreshard_platform::Platform;
 use coreshard_platform::user::{self, User};
 
-use super::{Job, Popped, Pushed};
-use crate::handle::Forked;
-use crate::pool::Seat;
+use crate::error::Forked;
+use crate::pool::{Job, Popped, Pushed, Seat};
 use crate::queue::report_here;
 
 /// Runs `a` and `b` and returns both results.

@@ -12,7 +12,6 @@
 //! A queue that asks for neither times nor spans is *direct*: its lanes say so in one byte, which
 //! the producer looks at instead of looking for a limit; nothing else is on the way.
 
-mod observed;
 mod sampling;
 mod spans;
 mod tally;
@@ -22,7 +21,7 @@ use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
-pub(crate) use spans::{Label, TaskSpan, task_woken};
+pub(crate) use spans::{Kind, Label, TaskSpan, span, task_woken};
 pub(crate) use tally::Tally;
 pub(crate) use times::Times;
 

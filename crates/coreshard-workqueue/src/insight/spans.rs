@@ -52,7 +52,7 @@ impl Label {
 static NEXT_TASK: AtomicU64 = AtomicU64::new(1);
 
 /// A span for work on `queue`; none where nobody listens.
-pub(super) fn span(
+pub(crate) fn span(
     queue: &str,
     kind: Kind,
     name: &'static str,

@@ -49,7 +49,7 @@ impl<P: Platform> Times<P> {
     }
 
     /// Of an item that was queued, begun, and ended at these moments.
-    pub(super) fn record(&self, queued: Time, begun: Time, ended: Time) {
+    pub(crate) fn record(&self, queued: Time, begun: Time, ended: Time) {
         let slot = &self.by_cpu[P::current_cpu().index() % self.by_cpu.len()];
         let mut recorded = slot.lock();
         let recorded = recorded.get_or_insert_with(|| Box::new(Recorded::new()));

@@ -11,9 +11,10 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use coreshard_platform::{AtomicInt, Platform};
 
+use super::deque::{Owner, Popped, Pushed};
+use super::job::{Header, execute};
 use super::worker::{Context, Worker, context_here};
 use super::{Desk, Frame, Pool, blocking};
-use crate::fork::{Header, Owner, Popped, Pushed, execute};
 use crate::latch::Latch;
 
 /// Looks for other forked work while a stolen job is not done, before the CPU is given to others,

@@ -7,10 +7,10 @@ use coreshard_platform::Parker;
 use coreshard_topology::{CpuId, CpuSet, PodId, Scope};
 
 use super::{MOST_WORKERS, Monitor, Pool, PoolSettings, blocking};
-use crate::attributes::{Attributes, Hooks, Place};
+use crate::attributes::{Attributes, Hooks, Place, Priority};
 use crate::event::Event;
 use crate::intake::Intake;
-use crate::queue::{Lane, Priority};
+use crate::queue::Lane;
 use crate::trouble::Watch;
 use crate::wake::Wake;
 use coreshard_platform::Loom;

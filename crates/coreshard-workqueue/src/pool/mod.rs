@@ -9,8 +9,12 @@ mod accounts;
 mod background;
 mod blocking;
 mod check;
+mod deque;
+#[cfg(all(test, loom))]
+mod deque_loom_tests;
 mod forks;
 mod idle;
+mod job;
 mod kick;
 mod lanes;
 mod look;
@@ -33,11 +37,11 @@ use coreshard_platform::{
 
 use crate::attributes::{Attributes, Place};
 use crate::event::Event;
-use crate::fork::{Deque, Header};
 use crate::intake::{self, Intake};
 use crate::item::{Item, Kind, Name};
 use crate::stats::{PoolId, PoolStats};
 use accounts::Accounts;
+use deque::Deque;
 use forks::Neighbours;
 use kick::Kick;
 pub(crate) use lanes::{LaneTag, Lanes};
@@ -47,7 +51,9 @@ use whereabouts::FreeDoors;
 
 pub use blocking::blocking;
 pub(crate) use blocking::blocking_if_relieved;
+pub(crate) use deque::{Popped, Pushed};
 pub(crate) use forks::Seat;
+pub(crate) use job::{Header, Job, execute};
 pub(crate) use running::{
     Frame, Inside, innermost, inside, inside_forker, inside_item, inside_work, runs_item_of,
     runs_work,
@@ -85,7 +91,7 @@ struct Desk<P: Platform> {
     parker: Padded<Parker<P>>,
     /// A: what it has claimed, see `intake::Range`.
     range: Padded<Range<P>>,
-    /// A: jobs that it has forked, see `fork::Deque`.
+    /// A: jobs that it has forked, see `deque`.
     deque: Deque<P, Header<P>>,
     /// A: one more than the tag of the lane of the item that the worker had last, 0 before its
     /// first; written by the worker alone.

@@ -64,7 +64,7 @@ fn run_hook(hook: Option<&Hook>, pod: PodId) {
     if let Some(hook) = hook
         && let Err(thrown) = hook.call(|hook| hook(pod))
     {
-        let panic = crate::handle::message_of(thrown.payload());
+        let panic = crate::error::message_of(thrown.payload());
         say(|| tracing::error!(%pod, panic, "a hook panicked"));
     }
 }

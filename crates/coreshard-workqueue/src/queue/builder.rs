@@ -11,7 +11,7 @@ use coreshard_topology::{CpuSet, Scope, ShardSize};
 use super::limiter::MaxActive;
 use super::panics::PanicHandler;
 use super::workqueue::Workqueue;
-use crate::attributes::Hooks;
+use crate::attributes::{Hooks, Priority};
 use crate::error::BuildError;
 use crate::insight::{Sampling, Wanted};
 use crate::intake::Intake;
@@ -42,18 +42,6 @@ pub(crate) struct Request {
     pub(crate) panic_handler: Option<PanicHandler>,
     pub(crate) panic_policy: PanicPolicy,
     pub(crate) insight: Wanted,
-}
-
-/// Whose pools serve a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Priority {
-    /// The common ones.
-    #[default]
-    Normal,
-    /// Pools of their own, whose workers have nice −20 unless the queue says otherwise, so that
-    /// items neither wait behind normal ones nor for their CPU time. As the kernel's
-    /// `WQ_HIGHPRI`.
-    High,
 }
 
 /// What becomes of a queue when an item panics and no handle tells of it.

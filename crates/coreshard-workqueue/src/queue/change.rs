@@ -6,9 +6,10 @@ use std::sync::Arc;
 use coreshard_platform::Platform;
 use coreshard_topology::{CpuSet, Scope, ShardSize};
 
-use super::builder::{Priority, Request};
+use super::builder::Request;
 use super::limiter::MaxActive;
 use super::shared::Shared;
+use crate::attributes::Priority;
 use crate::error::BuildError;
 
 /// A change of a live queue, see [`Workqueue::change`](crate::Workqueue::change). What is not

@@ -8,7 +8,7 @@ use super::lane::{Core, Lane};
 use super::limiter::{Limits, MaxActive};
 use crate::error::RefusedReason;
 use crate::pool_set::{PoolSet, Route};
-use crate::work::Target;
+use crate::target::Target;
 
 /// Which limiter the lanes of a generation lead through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ use crate::item::Item;
 use crate::pool::{LaneTag, Pool};
 use crate::timers::Timers;
 
-pub(crate) const FLAG: u64 = 1 << 63;
+pub(super) const FLAG: u64 = 1 << 63;
 
 /// Beyond all counters: one comparison tells both that there is none and that one is there.
 const NO_DOOR_COUNTER: usize = usize::MAX;

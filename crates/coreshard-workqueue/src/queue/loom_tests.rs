@@ -7,11 +7,12 @@ use std::sync::{Arc, OnceLock};
 use coreshard_platform::{AtomicInt, Platform};
 use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology};
 
-use super::builder::{PanicPolicy, Priority};
+use super::builder::PanicPolicy;
 use super::lane::Core;
 use super::limiter::MaxActive;
 use super::switch::{Closed, Switch};
 use super::{Entry, Lane};
+use crate::attributes::Priority;
 use crate::attributes::{Attributes, Hooks, Place};
 use crate::claimable::Claimable;
 use crate::error::RefusedReason;
@@ -19,10 +20,10 @@ use crate::event::Event;
 use crate::intake::Intake;
 use crate::pool::{Monitor, Pool, PoolSettings};
 use crate::pool_set::{Lease, PoolSet, Route};
+use crate::target::Target;
 use crate::timers::Timers;
 use crate::trouble::Watch;
 use crate::wake::Wake;
-use crate::work::Target;
 use coreshard_platform::Loom;
 
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {

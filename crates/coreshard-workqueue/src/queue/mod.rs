@@ -4,19 +4,21 @@
 mod builder;
 mod change;
 mod generation;
+mod install;
 mod lane;
 mod limiter;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod observed;
 mod panics;
 mod shared;
 mod switch;
 mod workqueue;
 
 pub(crate) use builder::Request;
-pub use builder::{Builder, PanicPolicy, Priority};
+pub use builder::{Builder, PanicPolicy};
 pub use change::Change;
-pub(crate) use lane::{Entry, FLAG, Lane};
+pub(crate) use lane::{Entry, Lane};
 pub(crate) use limiter::Limiter;
 pub(crate) use panics::{Unclaimed, report_here};
 pub(crate) use shared::{Closed, Shared, Visitor};

@@ -12,7 +12,7 @@ use coreshard_platform::user::{Thrown, User};
 use super::builder::PanicPolicy;
 use super::lane::Core;
 use super::shared::Closed;
-use crate::handle::message_of;
+use crate::error::message_of;
 use crate::pool::runs_item_of;
 use crate::trouble::say;
 

@@ -20,9 +20,9 @@ use crate::machine::Machine;
 use crate::pool::{Inside, Retiring, Seat, runs_item_of};
 use crate::pool_set::Lease;
 use crate::stats::QueueStats;
+use crate::target::Target;
 use crate::task::Guests;
 use crate::timers::Timers;
-use crate::work::Target;
 
 /// It is freed when no handle is left and all its items are over.
 pub(crate) struct Shared<P: Platform> {

@@ -15,7 +15,7 @@ use crate::error::RefusedReason;
 use crate::event::Event;
 use crate::pool::{blocking, runs_item_of};
 use crate::pool_set::{Lease, PoolSet};
-use crate::work::Target;
+use crate::target::Target;
 
 /// Why a queue takes nothing more, for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,19 +10,20 @@ use coreshard_platform::user::Thrown;
 use coreshard_topology::{CpuId, NodeId};
 
 use super::change::Change;
+use super::install::{install, install_helping};
 use super::lane::Entry;
 use super::shared::{Closed, Shared};
 use crate::claimable::{Wait, Waiter};
 use crate::error::{BuildError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
-use crate::fork::{install, install_helping, spread};
+use crate::fork::spread;
 use crate::handle::{self, JoinHandle};
 use crate::pool::runs_item_of;
 use crate::scope::{self, WorkScope};
 use crate::stats::QueueStats;
+use crate::target::Target;
 use crate::task::{self, Guests, Task};
 use crate::timers::{Callback, Timers};
 use crate::trouble::say;
-use crate::work::Target;
 
 /// A queue of work items, run by the pools of its affinity scope.
 ///

@@ -18,24 +18,12 @@ use crate::event::Event;
 use crate::item::Name;
 use crate::pool::{blocking, runs_item_of, runs_work};
 use crate::queue::{Entry, Workqueue};
+use crate::target::Target;
 use crate::timers::{Due, TimerError, Timers};
 use crate::trouble::say;
 
 /// Called in front of the net, by `Token::run`, and dropped there; or by whoever drops the last handle.
 pub(super) type Function<P> = Box<dyn FnMut(&Work<P>) + Send>;
-
-/// Where in a queue an item is to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Target {
-    /// In the pod of the CPU that the caller runs on; of a delayed item, the timekeeper.
-    #[default]
-    Here,
-    /// In the pod of this CPU.
-    Cpu(CpuId),
-    /// In a pod on this node.
-    Node(NodeId),
-}
 
 /// A work item that is allocated once and queued any number of times, without an allocation.
 ///

@@ -16,7 +16,7 @@ mod token;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
-pub use self::core::{Target, Work};
+pub use self::core::Work;
 pub use error::{WorkError, WorkErrorReason};
 pub use periodic::{MissedTick, Periodic};
 pub(crate) use token::{Delayed, Leftover};

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, Time};
 
-use super::core::{Target, Work};
+use super::core::Work;
 use super::error::{Kind, WorkError, WorkErrorReason};
 use crate::queue::Workqueue;
+use crate::target::Target;
 use crate::timers::Timers;
 
 /// What becomes of the ticks whose time comes while an earlier one still runs, or waits.

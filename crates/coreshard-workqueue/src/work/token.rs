@@ -16,12 +16,13 @@ use std::time::Duration;
 use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 
-use super::core::{Core, Function, Target, Work};
+use super::core::{Core, Function, Work};
 use super::state::{Begin, Number};
 use crate::error::RefusedReason;
 use crate::insight::Label;
 use crate::pool::{blocking, inside_work};
 use crate::queue::{Entry, Lane, Workqueue, report_here};
+use crate::target::Target;
 use crate::timers::{Callback, Due, Key, Timers};
 use crate::trouble::say;
 

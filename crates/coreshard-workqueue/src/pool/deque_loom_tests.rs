@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use coreshard_platform::{DataCell, Platform};
 
-use super::{Deque, Owner, Popped};
+use super::deque::{Deque, Owner, Popped};
 use crate::latch::Latch;
 use coreshard_platform::Loom;
 

@@ -8,8 +8,8 @@ use std::ptr::{self, NonNull};
 use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 
+use super::running::{Frame, inside_forker};
 use crate::latch::Latch;
-use crate::pool::{Frame, inside_forker};
 
 /// What a thief needs to know of a job.
 pub(crate) struct Header<P: Platform> {

@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use coreshard_platform::{AtomicInt, Platform, Time};
 use tracing::Span;
 
-use super::spans::{Kind, Label, span};
+use super::lane::{FLAG, Lane};
+use crate::insight::{Kind, Label, span};
 use crate::item::Item;
-use crate::queue::Lane;
 
 /// The lane that counted the item in.
 struct LanePointer<P: Platform>(NonNull<Lane<P>>);
@@ -26,7 +26,7 @@ impl<P: Platform> Lane<P> {
         self.core.insight.times.as_ref().is_some_and(|times| {
             // The caller has just counted its item there; whoever else did since makes the draw
             // no worse.
-            let count = self.queued_word(door).load(Relaxed) & !crate::queue::FLAG;
+            let count = self.queued_word(door).load(Relaxed) & !FLAG;
             times.sampling.draws(count.saturating_sub(1))
         })
     }

@@ -6,12 +6,12 @@ use std::ptr::NonNull;
 use coreshard_platform::Platform;
 use coreshard_platform::user::Thrown;
 
-use super::{Header, Job, execute};
+use super::lane::Entry;
 use crate::claimable::Wait;
-use crate::handle::{self, Forked};
+use crate::error::Forked;
+use crate::handle;
 use crate::insight::Label;
-use crate::pool::{Frame, blocking, innermost, inside_forker};
-use crate::queue::Entry;
+use crate::pool::{Frame, Header, Job, blocking, execute, innermost, inside_forker};
 
 /// Looks at a result that is not there before its waiter sleeps.
 const LOOKS: u32 = 200;
