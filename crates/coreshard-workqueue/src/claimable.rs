@@ -27,8 +27,8 @@ use std::time::Duration;
 use coreshard_platform::{AtomicInt, Platform, user};
 
 use crate::error::WouldDeadlock;
-use crate::pool::{Inside, Seat, inside, inside_item};
-use crate::queue::{Entry, Lane, Limiter};
+use crate::pool::{Inside, Seat, inside_item};
+use crate::queue::{Entry, Lane, Limiter, inside};
 
 const QUEUED: u32 = 0;
 const WORKER: u32 = 1;
@@ -247,10 +247,10 @@ impl<P: Platform> Claimable<P> {
     pub(crate) fn run(&self, work: impl FnOnce()) {
         let Some(seat) = Seat::<P>::here() else { unreachable!("a worker has claimed it") };
         seat.begin_inside();
-        let lane = self.lane.as_ptr();
-        if let Err(thrown) = user::call(|| inside_item::<P, _>(lane, work)) {
+        let lane = self.lane;
+        if let Err(thrown) = user::call(|| inside_item::<P, _>(lane.cast(), work)) {
             // SAFETY: the lane lives until the item is over and its place is gone.
-            unsafe { &*lane }.on_panic(thrown);
+            unsafe { lane.as_ref() }.on_panic(thrown);
         }
         if self.end() {
             seat.pool().event.notify();
@@ -262,7 +262,7 @@ impl<P: Platform> Claimable<P> {
         // Release: whoever finds it over sees what it did. Acquire: the place that was counted in.
         self.state.swap(OVER, AcqRel) == RELAYED
             // SAFETY: what was counted in for it keeps the lane until here.
-            && unsafe { Lane::finish(self.lane.as_ptr(), 1) }
+            && unsafe { Lane::finish(self.lane, 1) }
     }
 
     /// As [`Self::end`], for models.

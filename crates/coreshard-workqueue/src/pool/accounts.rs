@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Lock, Platform, ThreadId};
 
-use super::{LaneTag, Pool};
+use super::{LinkTag, Pool};
 use crate::insight::Tally;
 
 pub(super) struct Accounts<P: Platform> {
@@ -84,7 +84,7 @@ impl<P: Platform> Accounts<P> {
 }
 
 impl<P: Platform> Book<P> {
-    fn charge(&mut self, at: usize, latest: Option<LaneTag>, items_begun: u64) {
+    fn charge(&mut self, at: usize, latest: Option<LinkTag>, items_begun: u64) {
         let account = &mut self.workers[at];
         let Some(used) = P::cpu_time_of(account.thread) else { return };
         let added = used.saturating_sub(account.counted);
@@ -103,7 +103,7 @@ impl<P: Platform> Book<P> {
         }
     }
 
-    fn weigh(&mut self, LaneTag(tag): LaneTag, ns: u64) {
+    fn weigh(&mut self, LinkTag(tag): LinkTag, ns: u64) {
         let Some(Some(lane)) = self.lanes.get_mut(usize::from(tag)) else { return };
         lane.weight_ns += ns;
         if self.lanes.iter().flatten().map(|lane| lane.weight_ns).sum::<u64>() > MOST_WEIGHT_NS {
@@ -111,18 +111,18 @@ impl<P: Platform> Book<P> {
         }
     }
 
-    fn tally(&self, tag: LaneTag) -> Option<Arc<Tally<P>>> {
+    fn tally(&self, tag: LinkTag) -> Option<Arc<Tally<P>>> {
         self.lane(tag).map(|lane| Arc::clone(&lane.tally))
     }
 
-    fn lane(&self, LaneTag(tag): LaneTag) -> Option<&Charged<P>> {
+    fn lane(&self, LinkTag(tag): LinkTag) -> Option<&Charged<P>> {
         self.lanes.get(usize::from(tag))?.as_ref()
     }
 }
 
 impl<P: Platform> Pool<P> {
     /// Says whose the items of the lane with this tag are.
-    pub(crate) fn open_tally(&self, LaneTag(tag): LaneTag, tally: &Arc<Tally<P>>) {
+    pub(crate) fn open_tally(&self, LinkTag(tag): LinkTag, tally: &Arc<Tally<P>>) {
         let tag = usize::from(tag);
         let mut book = self.accounts.book.lock();
         if book.lanes.len() <= tag {
@@ -132,7 +132,7 @@ impl<P: Platform> Pool<P> {
     }
 
     /// The lane goes.
-    pub(crate) fn close_tally(&self, LaneTag(tag): LaneTag) {
+    pub(crate) fn close_tally(&self, LinkTag(tag): LinkTag) {
         // Its last items' CPU time is still its own.
         self.charge();
         self.accounts.book.lock().lanes[usize::from(tag)] = None;
@@ -163,7 +163,7 @@ impl<P: Platform> Pool<P> {
 
     /// A visit to a lane took so long.
     #[cold]
-    pub(super) fn weigh_visit(&self, tag: LaneTag, ns: u64) {
+    pub(super) fn weigh_visit(&self, tag: LinkTag, ns: u64) {
         self.accounts.book.lock().weigh(tag, ns);
     }
 
@@ -196,9 +196,9 @@ impl<P: Platform> Pool<P> {
     }
 
     /// The lane of the item that the worker had last, and how many it has begun.
-    fn latest(&self, worker: usize) -> (Option<LaneTag>, u64) {
+    fn latest(&self, worker: usize) -> (Option<LinkTag>, u64) {
         let desk = self.desk(worker);
-        let tag = desk.lane.load(Relaxed).checked_sub(1).map(|tag| LaneTag(tag as u16));
+        let tag = desk.lane.load(Relaxed).checked_sub(1).map(|tag| LinkTag(tag as u16));
         (tag, desk.begun.load(Relaxed))
     }
 }

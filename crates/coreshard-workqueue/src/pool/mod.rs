@@ -16,7 +16,8 @@ mod forks;
 mod idle;
 mod job;
 mod kick;
-mod lanes;
+mod link;
+mod links;
 mod look;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -44,7 +45,8 @@ use accounts::Accounts;
 use deque::Deque;
 use forks::Neighbours;
 use kick::Kick;
-pub(crate) use lanes::{LaneTag, Lanes};
+pub(crate) use link::{Link, QueueSide};
+pub(crate) use links::{LinkTag, Links};
 pub(crate) use monitor::{Follower, Monitor, Retiring};
 use state::{Entry, State};
 use whereabouts::FreeDoors;
@@ -55,8 +57,7 @@ pub(crate) use deque::{Popped, Pushed};
 pub(crate) use forks::Seat;
 pub(crate) use job::{Header, Job, execute};
 pub(crate) use running::{
-    Frame, Inside, innermost, inside, inside_forker, inside_item, inside_work, runs_item_of,
-    runs_work,
+    Frame, Inside, innermost, inside, inside_forker, inside_item, inside_work, runs_work,
 };
 
 /// Items in a segment of a pool's intake: 4 KiB of slots.
@@ -187,8 +188,8 @@ pub(crate) struct Pool<P: Platform> {
     neighbours: Lock<P, Option<Neighbours<P>>>,
     /// A: 1 while a worker watches for work before it sleeps.
     watchers: Padded<P::AtomicU32>,
-    /// A: the lanes of the queues that this pool serves, by tag.
-    pub(crate) lanes: Lanes<P>,
+    /// A: the links of the queues that this pool serves, by tag.
+    pub(crate) links: Links<P>,
     /// A: items that workers have run.
     ran: Padded<P::AtomicU64>,
     /// A: futex calls that wake-ups took.
@@ -199,7 +200,7 @@ pub(crate) struct Pool<P: Platform> {
 }
 fields!(Pool<P: Platform> {
     place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, queue, desks,
-    desk_count, open_claims, watchers, lanes, ran, wakeups, state,
+    desk_count, open_claims, watchers, links, ran, wakeups, state,
 });
 
 /// How pools of a runtime behave; see `RuntimeBuilder`.
@@ -274,7 +275,7 @@ impl<P: Platform> Pool<P> {
             forking: Padded::new(P::AtomicU32::new(0)),
             neighbours: Lock::new(None),
             watchers: Padded::new(P::AtomicU32::new(0)),
-            lanes: Lanes::new(),
+            links: Links::new(),
             ran: Padded::new(P::AtomicU64::new(0)),
             wakeups: Padded::new(P::AtomicU64::new(0)),
             accounts: Accounts::new(),
@@ -340,7 +341,7 @@ impl<P: Platform> Pool<P> {
 
     /// Brings an accepted item of the lane with this tag in, by the door of the caller's CPU, and wakes a worker if one should be.
     #[inline(always)]
-    pub(crate) fn push(&self, door: usize, item: Item, lane: LaneTag) {
+    pub(crate) fn push(&self, door: usize, item: Item, lane: LinkTag) {
         match &self.queue {
             Some(queue) => {
                 if let Some(worker) = queue.push(door, item, lane.0) {
@@ -354,7 +355,7 @@ impl<P: Platform> Pool<P> {
     /// As [`Self::push`], for callers to whom a call more or less is nothing: so that those to whom
     /// it is something have it inline.
     #[inline(never)]
-    pub(crate) fn push_indirectly(&self, door: usize, item: Item, lane: LaneTag) {
+    pub(crate) fn push_indirectly(&self, door: usize, item: Item, lane: LinkTag) {
         self.push(door, item, lane);
     }
 
@@ -390,7 +391,7 @@ impl<P: Platform> Pool<P> {
         self.queue.as_ref()?.counter(door, at)
     }
 
-    fn push_locked(&self, item: Item, lane: LaneTag) {
+    fn push_locked(&self, item: Item, lane: LinkTag) {
         let mut state = self.lock();
         state.queued += 1;
         match &mut state.entry {

@@ -9,22 +9,22 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use coreshard_platform::Platform;
 
+use super::link::Link;
 use super::worker::{Context, context_here, with_context};
 use crate::item::Name;
-use crate::queue::Lane;
 
 /// Something that a thread is inside of.
 ///
 /// A job carries the address of its forker's innermost frame to the thief, who reads it and all
 /// behind it from another thread. That is sound since the forker does not leave any of them, nor
-/// changes `lane`, before the job is done: it waits for that where it has forked.
+/// changes `link`, before the job is done: it waits for that where it has forked.
 pub(crate) struct Frame<P: Platform> {
-    /// The lane of the worker's item. Changed by the worker between items, where no job is left.
-    lane: Cell<*const Lane<P>>,
+    /// The link of the worker's item. Changed by the worker between items, where no job is left.
+    link: Cell<*const Link<P>>,
     /// The reusable item whose function was called.
     work: *const (),
     /// What this thread was inside of before.
@@ -37,17 +37,17 @@ impl<P: Platform> Frame<P> {
     /// That of a worker, which is the outermost of its thread: it is inside no item yet.
     pub(super) const fn of_worker() -> Self {
         Self {
-            lane: Cell::new(ptr::null()),
+            link: Cell::new(ptr::null()),
             work: ptr::null(),
             outer: ptr::null(),
             forker: ptr::null(),
         }
     }
 
-    /// The worker runs an item of `lane`, or none.
+    /// The worker runs an item of `link`, or none.
     #[inline]
-    pub(super) fn set_lane(&self, lane: *const Lane<P>) {
-        self.lane.set(lane);
+    pub(super) fn set_link(&self, link: *const Link<P>) {
+        self.link.set(link);
     }
 
     /// Where there is a frame that satisfies `is`, of those that are reached from this one.
@@ -103,10 +103,10 @@ pub(crate) fn inside_work<P: Platform, R>(
     context.inside(Frame { work, ..Frame::of_worker() }, run)
 }
 
-/// Calls `run` as an item of `lane`, inside what this thread is inside of.
-pub(crate) fn inside_item<P: Platform, R>(lane: *const Lane<P>, run: impl FnOnce() -> R) -> R {
+/// Calls `run` as an item of `link`, inside what this thread is inside of.
+pub(crate) fn inside_item<P: Platform, R>(link: NonNull<Link<P>>, run: impl FnOnce() -> R) -> R {
     let Some(context) = context_here::<P>() else { return run() };
-    context.inside(Frame { lane: Cell::new(lane), ..Frame::of_worker() }, run)
+    context.inside(Frame { link: Cell::new(link.as_ptr()), ..Frame::of_worker() }, run)
 }
 
 /// Calls `run`, which is a job of a thread that was inside `forker` then.
@@ -130,15 +130,10 @@ pub(crate) fn runs_work<P: Platform>(work: *const ()) -> bool {
     unsafe { Frame::find(innermost::<P>(), |frame| ptr::eq(frame.work, work)) != Inside::No }
 }
 
-/// True if this thread is inside an item whose lane satisfies `of`.
-pub(crate) fn runs_item_of<P: Platform>(of: impl FnMut(&Lane<P>) -> bool) -> bool {
-    inside::<P>(of) != Inside::No
-}
-
-/// Whether this thread is inside an item whose lane satisfies `of`.
-pub(crate) fn inside<P: Platform>(mut of: impl FnMut(&Lane<P>) -> bool) -> Inside {
-    // SAFETY: a lane outlives its items, and where a frame tells one, that item goes on.
-    let is = |frame: &Frame<P>| unsafe { frame.lane.get().as_ref() }.is_some_and(&mut of);
+/// Whether this thread is inside an item whose link satisfies `of`. The link is there while `of` looks at it.
+pub(crate) fn inside<P: Platform>(mut of: impl FnMut(NonNull<Link<P>>) -> bool) -> Inside {
+    // A link outlives its items, and where a frame tells one, that item goes on.
+    let is = |frame: &Frame<P>| NonNull::new(frame.link.get().cast_mut()).is_some_and(&mut of);
     // SAFETY: it is the innermost one.
     unsafe { Frame::find(innermost::<P>(), is) }
 }

@@ -9,7 +9,7 @@ use super::look::{Progress, Seen};
 use super::monitor::Census;
 use super::reserve::{RESERVE, Reserve};
 use super::whereabouts::Whereabouts;
-use super::{LaneTag, MOST_WORKERS, Pool, Takers};
+use super::{LinkTag, MOST_WORKERS, Pool, Takers};
 use crate::intake::TAIL_COUNTERS;
 use crate::item::Item;
 
@@ -55,7 +55,7 @@ impl<T> Handle<T> {
 
 /// The taker's side of the intake.
 pub(super) enum Entry<P: Platform> {
-    Locked(VecDeque<(Item, LaneTag)>),
+    Locked(VecDeque<(Item, LinkTag)>),
     LockFree(Takers<P>),
 }
 

@@ -1,4 +1,4 @@
-//! A worker: takes items, runs them, and tells the lanes.
+//! A worker: takes items, runs them, and counts them.
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -10,13 +10,13 @@ use coreshard_topology::{PodId, Scope};
 
 use super::accounts::WeighedVisits;
 use super::forks::Forks;
+use super::link::Link;
 use super::reserve::RESERVE;
 use super::running::Frame;
 use super::state::Entry;
-use super::{Claim, Desk, LaneTag, Pool, Segment, SegmentQueue, Watches, idle};
+use super::{Claim, Desk, LinkTag, Pool, Segment, SegmentQueue, Watches, idle};
 use crate::attributes::{Hook, Place};
 use crate::item::Item;
-use crate::queue::Lane;
 use crate::trouble::say;
 
 /// The most items a worker claims at once: enough to make the lock's cost small per item, and few
@@ -82,21 +82,21 @@ fn thread_name(scope: Scope, pod: PodId, index: usize) -> String {
     format!("cs-{scope}{pod}:{index}")
 }
 
-/// An item, and its lane's tag.
-type Work = (Item, LaneTag);
+/// An item, and its link's tag.
+type Work = (Item, LinkTag);
 
-/// Items of one lane that were run and not yet told.
+/// Items of one link that were run and not yet counted.
 struct Tally<P: Platform> {
-    tag: Option<LaneTag>,
-    lane: *const Lane<P>,
+    tag: Option<LinkTag>,
+    link: *mut Link<P>,
     items: u64,
-    /// When the first was begun, where this visit to the lane is weighed.
+    /// When the first was begun, where this visit to the link is weighed.
     weighed_since: Option<Time>,
 }
 
 impl<P: Platform> Tally<P> {
     const fn none() -> Self {
-        Self { tag: None, lane: ptr::null(), items: 0, weighed_since: None }
+        Self { tag: None, link: ptr::null_mut(), items: 0, weighed_since: None }
     }
 }
 
@@ -117,7 +117,7 @@ pub(super) struct Worker<'pool, P: Platform> {
     taken: u32,
     segment: *mut Segment<P>,
     tally: Tally<P>,
-    /// Visits to lanes until one is weighed; `None` where CPU time cannot be told.
+    /// Visits to links until one is weighed; `None` where CPU time cannot be told.
     visits: Option<WeighedVisits>,
     /// Where the next items will be seen first.
     pub(super) next_slots: Option<Watches<P>>,
@@ -281,54 +281,55 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     #[allow(unsafe_code)]
     fn execute(&mut self, (item, tag): Work) {
         if self.tally.tag != Some(tag) {
-            self.tell_lane();
+            self.count_run();
             // Only this worker writes it.
             self.desk.lane.store(u32::from(tag.0) + 1, Relaxed);
             self.tally = Tally {
                 tag: Some(tag),
-                lane: self.pool.lanes.lane(tag).as_ptr(),
+                link: self.pool.links.link(tag).as_ptr(),
                 items: 0,
                 weighed_since: self.weigh_visit(),
             };
         }
-        self.inside.set_lane(self.tally.lane);
+        self.inside.set_link(self.tally.link);
         self.desk.begin(item.kind());
         let outcome = user::call(|| item.run());
         if P::forks() != self.forks {
             self.end_in_fork();
         }
-        // SAFETY: a lane lives until its items are told to it, and this one is not yet.
-        let lane = unsafe { &*self.tally.lane };
+        let Some(link) = NonNull::new(self.tally.link) else { unreachable!("set above") };
         if let Err(thrown) = outcome {
-            drop(user::call(|| lane.on_panic(thrown.into_payload())));
+            // SAFETY: a link lives until its items are counted, and this one is not yet.
+            drop(user::call(|| unsafe { Link::on_panic(link, thrown) }));
         }
-        self.inside.set_lane(ptr::null());
+        self.inside.set_link(ptr::null());
         self.tally.items += 1;
-        lane.item_is_over();
+        // SAFETY: as above.
+        unsafe { Link::item_is_over(link) };
     }
 
-    /// Tells the lane how many of its items were run. The lane may be gone right after.
+    /// Tells the queue how many of its items were run. The link may be gone right after.
     #[allow(unsafe_code)]
-    fn tell_lane(&mut self) {
+    fn count_run(&mut self) {
         let items = std::mem::take(&mut self.tally.items);
-        if items > 0 {
+        if let Some(link) = NonNull::new(self.tally.link).filter(|_| items > 0) {
             if let (Some(since), Some(tag)) = (self.tally.weighed_since, self.tally.tag) {
                 self.pool.weigh_visit(tag, P::now().ns_since(since));
             }
             self.pool.ran.fetch_add(items, Relaxed);
             if self.index == RESERVE && self.pool.attributes.rescuer.is_some() {
                 // SAFETY: as below.
-                unsafe { &*self.tally.lane }.core.insight.tally.count_rescued(items);
+                unsafe { Link::rescued(link, items) };
             }
             // SAFETY: as in `execute`: these items are not yet told.
-            if unsafe { Lane::finish(self.tally.lane, items) } {
+            if unsafe { Link::finish(link, items) } {
                 self.pool.event.notify();
             }
         }
         self.tally = Tally::none();
     }
 
-    /// When a visit to a lane begins that is to be weighed: the first one, and then one of so many.
+    /// When a visit to a link begins that is to be weighed: the first one, and then one of so many.
     fn weigh_visit(&mut self) -> Option<Time> {
         let visits = self.visits.as_mut()?;
         visits.is_weighed().then(P::now)
@@ -361,14 +362,14 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         None
     }
 
-    /// Tells the lane and the intake what was done, before this worker rests.
+    /// Tells the queue and the intake what was done, before this worker rests.
     fn settle(&mut self) {
         self.settle_items();
         self.stop_forking();
     }
 
     pub(super) fn settle_items(&mut self) {
-        self.tell_lane();
+        self.count_run();
         self.release_taken();
     }
 
@@ -388,7 +389,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         // SAFETY: the place was claimed or stolen by this worker, from this segment, and each
         // place is given out once; it is released in `next_item`, later.
         let (item, tag) = unsafe { SegmentQueue::<P>::take(self.segment, at) };
-        (item, LaneTag(tag))
+        (item, LinkTag(tag))
     }
 
     /// Takes items out of the intake, under the lock; lets others know of what is left.

@@ -25,7 +25,7 @@ use super::panics::PanicHandler;
 use super::shared::Shared;
 use crate::insight::{Insight, Label, TaskSpan};
 use crate::item::Item;
-use crate::pool::{LaneTag, Pool};
+use crate::pool::{self, Inside, Link, LinkTag, Pool, QueueSide};
 use crate::timers::Timers;
 
 pub(super) const FLAG: u64 = 1 << 63;
@@ -45,17 +45,19 @@ pub(crate) struct Core<P: Platform> {
     pub(super) shared: OnceLock<Weak<Shared<P>>>,
 }
 
+#[repr(C)]
 pub(crate) struct Lane<P: Platform> {
+    /// What the pool knows of it. First: its address is the lane's.
+    link: Link<P>,
+    own_queued: Padded<P::AtomicU64>,
     /// What stands for this lane in the slots of the pool's intake.
-    tag: LaneTag,
+    tag: LinkTag,
     /// Items go to the pool as they are: the queue has no limit, and looks at none of them.
     is_direct: bool,
     /// As `is_direct`, but for items that are drawn to be measured.
     is_direct_unless_drawn: bool,
     /// Where `queued` is counted: on the lines of the doors' tails, if there was room, else here.
     door_counter: usize,
-    own_queued: Padded<P::AtomicU64>,
-    done: Padded<P::AtomicU64>,
     /// Items that were counted in twice, see [`Self::count_relayed`].
     relayed: P::AtomicU64,
     pub(crate) pool: Arc<Pool<P>>,
@@ -63,7 +65,7 @@ pub(crate) struct Lane<P: Platform> {
     /// Where its items wait for their turn, if the queue has a limit.
     limiter: Option<Arc<Limiter<P>>>,
 }
-fields!(Lane<P: Platform> { tag, door_counter, own_queued, done, pool, core, limiter });
+fields!(Lane<P: Platform> { tag, door_counter, own_queued, pool, core, limiter });
 
 /// Proof that an item was counted in: it must be sent, or the queue waits for it for ever.
 ///
@@ -146,7 +148,7 @@ impl<P: Platform> Entry<'_, P> {
     #[allow(unsafe_code)]
     pub(crate) fn abandon(self) {
         // SAFETY: the lane is here until the end of this section.
-        if unsafe { Lane::finish(self.lane.as_ptr(), 1) } {
+        if unsafe { Lane::finish(self.lane, 1) } {
             self.lane().pool.event.notify();
         }
     }
@@ -192,12 +194,12 @@ impl<P: Platform> Lane<P> {
         limiter: Option<Arc<Limiter<P>>>,
     ) -> Option<Self> {
         Some(Self {
-            tag: pool.lanes.reserve()?,
+            tag: pool.links.reserve()?,
             is_direct: limiter.is_none() && core.insight.is_off(),
             is_direct_unless_drawn: limiter.is_none() && !core.insight.spans,
             door_counter: pool.take_counters().unwrap_or(NO_DOOR_COUNTER),
+            link: Link::new(&Self::QUEUE_SIDE, limiter.is_some()),
             own_queued: Padded::new(P::AtomicU64::new(0)),
-            done: Padded::new(P::AtomicU64::new(0)),
             relayed: P::AtomicU64::new(0),
             pool,
             core,
@@ -232,8 +234,9 @@ impl<P: Platform> Lane<P> {
     /// Tells the pool where the lane is. It does not move from here on.
     pub(crate) fn settle(&self) {
         P::describe(&raw const *self);
+        P::describe(&raw const self.link);
         self.limiter.iter().for_each(|limiter| limiter.describe());
-        self.pool.lanes.set(self.tag, self);
+        self.pool.links.set(self.tag, NonNull::from(self).cast());
         self.pool.open_tally(self.tag, &self.core.insight.tally);
     }
 
@@ -357,29 +360,37 @@ impl<P: Platform> Lane<P> {
         // set its flag before, and is told to look again; or sets it after, and sees the count
         // that was taken back. The lane is still here, since it was found in a section that goes on.
         // SAFETY: as just said.
-        if unsafe { Self::finish(self, 0) } {
+        if unsafe { Self::finish(NonNull::from(self), 0) } {
             self.pool.event.notify();
         }
     }
 
-    /// Counts items that are over. True if somebody waits to hear of it. The lane may be gone
-    /// when this returns, and even before: so it is given by its address, and nothing but the one
-    /// word is borrowed.
+    /// See [`Link::finish`].
     ///
     /// # Safety
     /// The lane lives until these items are counted.
     #[allow(unsafe_code)]
     #[inline]
-    pub(crate) unsafe fn finish(lane: *const Self, items: u64) -> bool {
-        // SAFETY: alive until the addition, by this function's contract.
-        let done: &P::AtomicU64 = unsafe { &(*lane).done };
-        // AcqRel: whoever sees the lane empty sees all that its items did.
-        done.fetch_add(items, AcqRel) & FLAG != 0
+    pub(crate) unsafe fn finish(lane: NonNull<Self>, items: u64) -> bool {
+        // SAFETY: by this function's contract; the link lies at the lane's start.
+        unsafe { Link::finish(lane.cast::<Link<P>>(), items) }
     }
 
+    /// What pools tell.
+    #[allow(unsafe_code)]
+    const QUEUE_SIDE: QueueSide<P> = QueueSide {
+        // SAFETY: a pool's link is the start of a lane, which lives while its items are not counted.
+        on_panic: |link, thrown| unsafe { link.cast::<Self>().as_ref() }.on_panic(thrown),
+        // SAFETY: as above.
+        item_is_over: |link| unsafe { link.cast::<Self>().as_ref() }.item_is_over(),
+        rescued: |link, items| {
+            // SAFETY: as above.
+            unsafe { link.cast::<Self>().as_ref() }.core.insight.tally.count_rescued(items);
+        },
+    };
+
     /// After each item, before it is counted: lets one that waits for its turn go on.
-    #[inline]
-    pub(crate) fn item_is_over(&self) {
+    fn item_is_over(&self) {
         if let Some(limiter) = &self.limiter {
             limiter.one_is_over();
         }
@@ -404,11 +415,11 @@ impl<P: Platform> Lane<P> {
     }
 
     pub(super) fn watch(&self) {
-        self.done.fetch_or(FLAG, AcqRel);
+        self.link.watch();
     }
 
     pub(super) fn unwatch(&self) {
-        self.done.fetch_and(!FLAG, AcqRel);
+        self.link.unwatch();
     }
 
     pub(super) fn queued(&self) -> u64 {
@@ -416,7 +427,7 @@ impl<P: Platform> Lane<P> {
     }
 
     pub(super) fn done(&self) -> u64 {
-        self.done.load(Acquire) & !FLAG
+        self.link.done()
     }
 
     /// Items that both counts have once more than there are, or will have.
@@ -428,9 +439,21 @@ impl<P: Platform> Lane<P> {
 impl<P: Platform> Drop for Lane<P> {
     fn drop(&mut self) {
         self.pool.close_tally(self.tag);
-        self.pool.lanes.release(self.tag);
+        self.pool.links.release(self.tag);
         if self.door_counter != NO_DOOR_COUNTER {
             self.pool.return_counters(self.door_counter);
         }
     }
+}
+
+/// Whether this thread is inside an item whose lane satisfies `of`.
+#[allow(unsafe_code)]
+pub(crate) fn inside<P: Platform>(mut of: impl FnMut(&Lane<P>) -> bool) -> Inside {
+    // SAFETY: links are the start of lanes, and are there while they are looked at.
+    pool::inside::<P>(|link| of(unsafe { link.cast::<Lane<P>>().as_ref() }))
+}
+
+/// True if this thread is inside an item whose lane satisfies `of`.
+pub(crate) fn runs_item_of<P: Platform>(of: impl FnMut(&Lane<P>) -> bool) -> bool {
+    inside::<P>(of) != Inside::No
 }

@@ -18,7 +18,7 @@ mod workqueue;
 pub(crate) use builder::Request;
 pub use builder::{Builder, PanicPolicy};
 pub use change::Change;
-pub(crate) use lane::{Entry, Lane};
+pub(crate) use lane::{Entry, Lane, inside, runs_item_of};
 pub(crate) use limiter::Limiter;
 pub(crate) use panics::{Unclaimed, report_here};
 pub(crate) use shared::{Closed, Shared, Visitor};

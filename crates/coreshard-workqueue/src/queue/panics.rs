@@ -10,10 +10,9 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::{Thrown, User};
 
 use super::builder::PanicPolicy;
-use super::lane::Core;
+use super::lane::{Core, runs_item_of};
 use super::shared::Closed;
 use crate::error::message_of;
-use crate::pool::runs_item_of;
 use crate::trouble::say;
 
 pub(crate) type PanicHandler = Arc<User<dyn Fn(Box<dyn Any + Send>) + Send + Sync>>;

@@ -7,7 +7,7 @@ use coreshard_platform::{ForkHook, Lock, Platform, Reading, Time};
 use coreshard_topology::CpuId;
 
 use super::builder::Request;
-use super::lane::{Core, Entry, Lane};
+use super::lane::{Core, Entry, Lane, runs_item_of};
 use super::limiter::MaxActive;
 use super::panics::Unclaimed;
 pub(crate) use super::switch::{Closed, Visitor};
@@ -17,7 +17,7 @@ use crate::error::{BuildError, BuildErrorKind, RefusedReason, ShutdownTimeout, W
 use crate::event::Event;
 use crate::insight::{Insight, QueueTally, Times};
 use crate::machine::Machine;
-use crate::pool::{Inside, Retiring, Seat, runs_item_of};
+use crate::pool::{Inside, Retiring, Seat};
 use crate::pool_set::Lease;
 use crate::stats::QueueStats;
 use crate::target::Target;

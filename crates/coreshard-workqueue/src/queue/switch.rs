@@ -9,11 +9,11 @@ use coreshard_platform::{AtomicInt, AtomicPointer, Lock, Platform, Reading, Time
 use coreshard_topology::CpuId;
 
 use super::generation::{Generation, Passage};
-use super::lane::{Core, Entry};
+use super::lane::{Core, Entry, runs_item_of};
 use super::limiter::{Limits, MaxActive};
 use crate::error::RefusedReason;
 use crate::event::Event;
-use crate::pool::{blocking, runs_item_of};
+use crate::pool::blocking;
 use crate::pool_set::{Lease, PoolSet};
 use crate::target::Target;
 

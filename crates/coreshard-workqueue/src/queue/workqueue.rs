@@ -11,13 +11,12 @@ use coreshard_topology::{CpuId, NodeId};
 
 use super::change::Change;
 use super::install::{install, install_helping};
-use super::lane::Entry;
+use super::lane::{Entry, runs_item_of};
 use super::shared::{Closed, Shared};
 use crate::claimable::{Wait, Waiter};
 use crate::error::{BuildError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::fork::spread;
 use crate::handle::{self, JoinHandle};
-use crate::pool::runs_item_of;
 use crate::scope::{self, WorkScope};
 use crate::stats::QueueStats;
 use crate::target::Target;

@@ -1,0 +1,97 @@
+//! A pool's side of its link with a queue, as `struct pool_workqueue` is the kernel's: the pool counts items
+//! that are over there, and tells the queue what it needs to know. What a queue is, it does not know.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+
+use coreshard_platform::user::Thrown;
+use coreshard_platform::{AtomicInt, Padded, Platform, fields};
+
+/// Somebody waits for the count of items that are over to change.
+const WATCHED: u64 = 1 << 63;
+
+/// It lies at the start of what the queue keeps for the pool, so that its address leads there.
+#[repr(C)]
+pub(crate) struct Link<P: Platform> {
+    /// Items that are over, and refusals; and [`WATCHED`]. Written by workers of the pool.
+    done: Padded<P::AtomicU64>,
+    queue: &'static QueueSide<P>,
+    /// The queue is told of each item that is over.
+    takes_turns: bool,
+}
+fields!(Link<P: Platform> { done, queue });
+
+/// What a queue does about what a pool tells it. Each is called with a link of that queue's, which is
+/// there while an item of it is not counted as over.
+pub(crate) struct QueueSide<P: Platform> {
+    /// An item threw, and no handle will tell of it.
+    pub(crate) on_panic: unsafe fn(NonNull<Link<P>>, Thrown),
+    /// An item is over, and not counted yet: one that waits for its turn goes on.
+    pub(crate) item_is_over: unsafe fn(NonNull<Link<P>>),
+    /// The pool's rescuer has run so many items.
+    pub(crate) rescued: unsafe fn(NonNull<Link<P>>, u64),
+}
+
+impl<P: Platform> Link<P> {
+    pub(crate) fn new(queue: &'static QueueSide<P>, takes_turns: bool) -> Self {
+        Self { done: Padded::new(P::AtomicU64::new(0)), queue, takes_turns }
+    }
+
+    /// # Safety
+    /// An item of the link is not counted as over.
+    #[cold]
+    pub(super) unsafe fn on_panic(link: NonNull<Self>, thrown: Thrown) {
+        // SAFETY: by this function's contract.
+        unsafe { (link.as_ref().queue.on_panic)(link, thrown) };
+    }
+
+    /// After each item, before it is counted.
+    ///
+    /// # Safety
+    /// As of [`Self::on_panic`].
+    #[inline]
+    pub(super) unsafe fn item_is_over(link: NonNull<Self>) {
+        // SAFETY: by this function's contract.
+        let Self { queue, takes_turns, .. } = unsafe { link.as_ref() };
+        if *takes_turns {
+            // SAFETY: as above.
+            unsafe { (queue.item_is_over)(link) };
+        }
+    }
+
+    /// # Safety
+    /// As of [`Self::on_panic`].
+    #[cold]
+    pub(super) unsafe fn rescued(link: NonNull<Self>, items: u64) {
+        // SAFETY: by this function's contract.
+        unsafe { (link.as_ref().queue.rescued)(link, items) };
+    }
+
+    /// Counts items that are over. True if somebody waits to hear of it. The link may be gone
+    /// when this returns, and even before: so it is given by its address, and nothing but the one
+    /// word is borrowed.
+    ///
+    /// # Safety
+    /// The link lives until these items are counted.
+    #[inline]
+    pub(crate) unsafe fn finish(link: NonNull<Self>, items: u64) -> bool {
+        // SAFETY: alive until the addition, by this function's contract.
+        let done: &P::AtomicU64 = unsafe { &(*link.as_ptr()).done };
+        // AcqRel: whoever sees all items over sees all that they did.
+        done.fetch_add(items, AcqRel) & WATCHED != 0
+    }
+
+    pub(crate) fn watch(&self) {
+        self.done.fetch_or(WATCHED, AcqRel);
+    }
+
+    pub(crate) fn unwatch(&self) {
+        self.done.fetch_and(!WATCHED, AcqRel);
+    }
+
+    /// Items that are over.
+    pub(crate) fn done(&self) -> u64 {
+        self.done.load(Acquire) & !WATCHED
+    }
+}
