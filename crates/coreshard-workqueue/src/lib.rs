@@ -23,21 +23,17 @@ mod canary;
 #[cfg(feature = "canaries")]
 #[doc(hidden)]
 pub mod canary;
-mod claimable;
 mod error;
 mod event;
 mod fork;
-mod handle;
 mod insight;
 mod intake;
 mod item;
 mod latch;
 mod machine;
 mod pool;
-mod pool_set;
 mod queue;
 mod runtime;
-mod scope;
 mod stats;
 mod target;
 mod task;
@@ -51,13 +47,11 @@ pub use error::{
     BuildError, Forked, ParseRungError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock,
 };
 pub use fork::join;
-pub use handle::{JoinHandle, Panic};
 pub use insight::{QueueTally, QueueTimes, Sampling, TimeHistogram};
 pub use intake::Intake;
 pub use pool::blocking;
-pub use queue::{Builder, Change, PanicPolicy, Workqueue};
+pub use queue::{Builder, Change, JoinHandle, Panic, PanicPolicy, WorkScope, Workqueue};
 pub use runtime::{Runtime, RuntimeBuilder};
-pub use scope::WorkScope;
 pub use stats::{PoolId, PoolStats, QueueStats, RuntimeStats};
 pub use target::Target;
 pub use task::{Task, YieldNow, yield_now};

@@ -13,7 +13,7 @@ use crate::event::Event;
 use crate::insight::Wanted;
 use crate::intake::MOST_DOORS;
 use crate::pool::{Follower, Monitor, Pool, PoolSettings};
-use crate::pool_set::{Lease, PoolSet, Route};
+use crate::pool::{Lease, PoolSet, Route};
 use crate::queue::{Request, Shared};
 use crate::timers::Timers;
 

@@ -24,6 +24,7 @@ mod loom_tests;
 mod monitor;
 mod reserve;
 mod running;
+mod set;
 mod state;
 mod whereabouts;
 mod worker;
@@ -59,6 +60,7 @@ pub(crate) use job::{Header, Job, execute};
 pub(crate) use running::{
     Frame, Inside, innermost, inside, inside_forker, inside_item, inside_work, runs_work,
 };
+pub(crate) use set::{Lease, PoolSet, Route};
 
 /// Items in a segment of a pool's intake: 4 KiB of slots.
 #[cfg(not(loom))]

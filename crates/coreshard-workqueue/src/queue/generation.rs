@@ -7,7 +7,7 @@ use coreshard_platform::Platform;
 use super::lane::{Core, Lane};
 use super::limiter::{Limits, MaxActive};
 use crate::error::RefusedReason;
-use crate::pool_set::{PoolSet, Route};
+use crate::pool::{PoolSet, Route};
 use crate::target::Target;
 
 /// Which limiter the lanes of a generation lead through.

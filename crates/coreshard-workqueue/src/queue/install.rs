@@ -6,10 +6,10 @@ use std::ptr::NonNull;
 use coreshard_platform::Platform;
 use coreshard_platform::user::Thrown;
 
+use super::claimable::Wait;
+use super::handle;
 use super::lane::Entry;
-use crate::claimable::Wait;
 use crate::error::Forked;
-use crate::handle;
 use crate::insight::Label;
 use crate::pool::{Frame, Header, Job, blocking, execute, innermost, inside_forker};
 

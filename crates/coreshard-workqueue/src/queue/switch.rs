@@ -14,7 +14,7 @@ use super::limiter::{Limits, MaxActive};
 use crate::error::RefusedReason;
 use crate::event::Event;
 use crate::pool::blocking;
-use crate::pool_set::{Lease, PoolSet};
+use crate::pool::{Lease, PoolSet};
 use crate::target::Target;
 
 /// Why a queue takes nothing more, for good.

@@ -10,14 +10,14 @@ use coreshard_platform::user::Thrown;
 use coreshard_topology::{CpuId, NodeId};
 
 use super::change::Change;
+use super::claimable::{Wait, Waiter};
+use super::handle::{self, JoinHandle};
 use super::install::{install, install_helping};
 use super::lane::{Entry, runs_item_of};
+use super::scope::{self, WorkScope};
 use super::shared::{Closed, Shared};
-use crate::claimable::{Wait, Waiter};
 use crate::error::{BuildError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::fork::spread;
-use crate::handle::{self, JoinHandle};
-use crate::scope::{self, WorkScope};
 use crate::stats::QueueStats;
 use crate::target::Target;
 use crate::task::{self, Guests, Task};

@@ -26,9 +26,10 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, user};
 
+use super::lane::{Entry, Lane, inside};
+use super::limiter::Limiter;
 use crate::error::WouldDeadlock;
 use crate::pool::{Inside, Seat, inside_item};
-use crate::queue::{Entry, Lane, Limiter, inside};
 
 const QUEUED: u32 = 0;
 const WORKER: u32 = 1;

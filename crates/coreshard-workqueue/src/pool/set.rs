@@ -9,8 +9,8 @@ use std::sync::Arc;
 use coreshard_platform::{Lock, Platform, SpawnError};
 use coreshard_topology::{CpuId, NodeId, Pods, Topology};
 
+use super::{Pool, Seat};
 use crate::attributes::Attributes;
-use crate::pool::{Pool, Seat};
 
 pub(crate) struct PoolSet<P: Platform> {
     pub(crate) attributes: Arc<Attributes>,

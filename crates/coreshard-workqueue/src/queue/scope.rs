@@ -15,12 +15,12 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
-use crate::claimable::{Claimable, PATIENCE, Wait, Waiter};
-use crate::error::Forked;
-use crate::error::{Refused, RefusedReason};
+use super::claimable::{Claimable, PATIENCE, Wait, Waiter};
+use super::lane::Entry;
+use super::workqueue::Workqueue;
+use crate::error::{Forked, Refused, RefusedReason};
 use crate::insight::Label;
 use crate::pool::{Seat, blocking, blocking_if_relieved};
-use crate::queue::{Entry, Workqueue};
 use crate::target::Target;
 
 /// What the items and the waiting caller share; kept alive by whoever comes last.

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 
-use crate::claimable::{Claimable, PATIENCE, Wait};
+use super::claimable::{Claimable, PATIENCE, Wait};
+use super::lane::Entry;
+use super::panics::Unclaimed;
 use crate::error::{Forked, WouldDeadlock, message_of};
 use crate::insight::Label;
 use crate::latch::Latch;
 use crate::pool::{Seat, blocking, blocking_if_relieved};
-use crate::queue::{Entry, Unclaimed};
 use crate::trouble::say;
 
 /// What an item threw.
