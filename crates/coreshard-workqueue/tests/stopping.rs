@@ -113,7 +113,7 @@ fn a_task_that_waits_keeps_no_worker_of_a_queue_that_is_gone() {
     let waker = kept.lock().unwrap().take().unwrap();
     waker.wake();
     // On a thread for that: whoever wakes it may hold a lock that its destructor takes.
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     while Arc::strong_count(&cargo) > 1 {
         assert!(started.elapsed().as_secs() < 60, "woken, it is dropped");
         std::thread::yield_now();

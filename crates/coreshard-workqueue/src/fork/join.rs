@@ -5,8 +5,7 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::{self, User};
 
 use crate::error::Forked;
-use crate::pool::{Job, Popped, Pushed, Seat};
-use crate::queue::report_here;
+use crate::pool::{Job, Popped, Pushed, Seat, report_here};
 
 /// Runs `a` and `b` and returns both results.
 ///

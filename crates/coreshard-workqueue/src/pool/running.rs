@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::ptr::{self, NonNull};
 
 use coreshard_platform::Platform;
+use coreshard_platform::user::Thrown;
 
 use super::link::Link;
 use super::worker::{Context, context_here, with_context};
@@ -136,6 +137,20 @@ pub(crate) fn inside<P: Platform>(mut of: impl FnMut(NonNull<Link<P>>) -> bool) 
     let is = |frame: &Frame<P>| NonNull::new(frame.link.get().cast_mut()).is_some_and(&mut of);
     // SAFETY: it is the innermost one.
     unsafe { Frame::find(innermost::<P>(), is) }
+}
+
+/// Tells the queue whose item this worker is inside of of a panic that no handle will tell of.
+#[cold]
+pub(crate) fn report_here<P: Platform>(thrown: Thrown) {
+    let mut innermost = None;
+    let _ = inside::<P>(|link| {
+        innermost = Some(link);
+        true
+    });
+    if let Some(link) = innermost {
+        // SAFETY: this thread is inside an item of that link, which goes on.
+        unsafe { Link::on_panic(link, thrown) };
+    }
 }
 
 impl<P: Platform> Context<P> {

@@ -74,9 +74,3 @@ impl<P: Platform> Drop for Unclaimed<P> {
         }
     }
 }
-
-/// Tells the panic handler of the queue whose item this worker is inside of.
-#[cold]
-pub(crate) fn report_here<P: Platform>(thrown: Thrown) {
-    drop(Unclaimed::<P>::here(thrown));
-}

@@ -8,6 +8,7 @@ use coreshard_topology::CpuId;
 
 use super::builder::Request;
 use super::claimable::Waiter;
+use super::guests::Guests;
 use super::lane::{Core, Entry, Lane, runs_item_of};
 use super::limiter::MaxActive;
 use super::panics::Unclaimed;
@@ -21,7 +22,6 @@ use crate::pool::Lease;
 use crate::pool::{Inside, Retiring, Seat};
 use crate::stats::QueueStats;
 use crate::target::Target;
-use crate::task::Guests;
 use crate::timers::Timers;
 
 /// It is freed when no handle is left and all its items are over.

@@ -11,6 +11,7 @@ use coreshard_topology::{CpuId, NodeId};
 
 use super::change::Change;
 use super::claimable::{Wait, Waiter};
+use super::guests::Guests;
 use super::handle::{self, JoinHandle};
 use super::install::{install, install_helping};
 use super::lane::{Entry, runs_item_of};
@@ -20,7 +21,6 @@ use crate::error::{BuildError, Refused, RefusedReason, ShutdownTimeout, WouldDea
 use crate::fork::spread;
 use crate::stats::QueueStats;
 use crate::target::Target;
-use crate::task::{self, Guests, Task};
 use crate::timers::{Callback, Timers};
 use crate::trouble::say;
 
@@ -44,7 +44,7 @@ impl<P: Platform> Workqueue<P> {
     }
 
     #[inline]
-    fn shared(&self) -> &Arc<Shared<P>> {
+    pub(crate) fn shared(&self) -> &Arc<Shared<P>> {
         &self.handle.shared
     }
 
@@ -125,24 +125,6 @@ impl<P: Platform> Workqueue<P> {
             Ok(entry) => Ok(handle::submit(entry, work)),
             Err(reason) => Err(Refused::new(work, reason)),
         }
-    }
-
-    /// Runs a future on the queue's workers, in the pod of the CPU that the caller runs on. One
-    /// allocation, for the task.
-    ///
-    /// Each poll is an item of the queue. A future that waits is in no queue: `drain`, `shutdown`
-    /// and the drop of the last handle do not wait for it; when it is woken after that, it is
-    /// dropped, soon, on a thread of the runtime's: whoever wakes it runs none of its code.
-    ///
-    /// # Errors
-    /// Hands `future` back if the queue is shut down.
-    #[track_caller]
-    pub fn spawn<F>(&self, future: F) -> Result<Task<F::Output>, Refused<F>>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        task::spawn(&self.handle.shared, future)
     }
 
     /// Calls `body` with a scope through which it can queue work that borrows from outside, and

@@ -15,7 +15,6 @@
 
 mod cell;
 mod executors;
-mod guests;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod state;
@@ -36,14 +35,12 @@ use tracing::span::Id;
 
 use crate::error::Refused;
 use crate::insight::{self, Label};
-use crate::queue::{Shared, Unclaimed, Visitor};
+use crate::queue::{Guest, Shared, Unclaimed, Visitor, Workqueue};
 use crate::timers::Timers;
 use crate::trouble::say;
 use cell::{Runnable, Schedule};
-use guests::Guest;
 
 pub(crate) use cell::{Leftover, wake_own};
-pub(crate) use guests::Guests;
 pub use yield_now::{YieldNow, yield_now};
 
 /// A future that was spawned, and the right to its result.
@@ -259,8 +256,28 @@ impl<P: Platform> Schedule<P> for Home<P> {
     }
 }
 
+impl<P: Platform> Workqueue<P> {
+    /// Runs a future on the queue's workers, in the pod of the CPU that the caller runs on. One
+    /// allocation, for the task.
+    ///
+    /// Each poll is an item of the queue. A future that waits is in no queue: `drain`, `shutdown`
+    /// and the drop of the last handle do not wait for it; when it is woken after that, it is
+    /// dropped, soon, on a thread of the runtime's: whoever wakes it runs none of its code.
+    ///
+    /// # Errors
+    /// Hands `future` back if the queue is shut down.
+    #[track_caller]
+    pub fn spawn<F>(&self, future: F) -> Result<Task<F::Output>, Refused<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        spawn(self.shared(), future)
+    }
+}
+
 #[track_caller]
-pub(crate) fn spawn<P, F>(shared: &Arc<Shared<P>>, future: F) -> Result<Task<F::Output>, Refused<F>>
+fn spawn<P, F>(shared: &Arc<Shared<P>>, future: F) -> Result<Task<F::Output>, Refused<F>>
 where
     P: Platform,
     F: Future + Send + 'static,

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use coreshard_platform::{AtomicInt, Padded, Platform};
 
-use crate::queue::Shared;
+use super::shared::Shared;
 
 /// Nobody holds the queue any more: the last guest of this count lets go of it.
 const LEFT: u64 = 1 << 63;
