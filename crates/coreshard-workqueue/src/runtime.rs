@@ -15,6 +15,7 @@ use crate::machine::{Machine, Probe, Registry};
 use crate::pool::{MOST_WORKERS, Monitor, PoolSettings};
 use crate::queue::{Builder, Closed, Request, Shared, Workqueue};
 use crate::stats::RuntimeStats;
+use crate::task;
 use crate::timers::{self, Sleep, SleepError, Timers};
 use crate::trouble::{Trouble, Watch};
 
@@ -194,7 +195,7 @@ impl<P: Platform> RuntimeBuilder<P> {
             event: Arc::new(Event::new()),
             monitor: Arc::new(Monitor::new(self.watch, self.most_workers)),
             probe: self.probe,
-            timers: Arc::new(Timers::new()),
+            timers: Arc::new(Timers::new(task::wake_own::<P>)),
             registry: SleepingLock::new(Registry {
                 sets: Vec::new(),
                 queues: Vec::new(),

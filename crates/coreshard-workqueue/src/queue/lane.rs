@@ -267,7 +267,7 @@ impl<P: Platform> Lane<P> {
             panic_handler: None,
             panic_policy: PanicPolicy::default(),
             is_ordered: false,
-            timers: Arc::new(Timers::new()),
+            timers: Arc::new(Timers::new(Err)),
             shared: OnceLock::new(),
             insight: Insight::new(crate::insight::Wanted::default(), 1),
         };

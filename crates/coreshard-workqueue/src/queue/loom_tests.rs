@@ -84,7 +84,7 @@ impl Model {
             panic_handler: None,
             panic_policy: PanicPolicy::default(),
             is_ordered: false,
-            timers: Arc::new(Timers::new()),
+            timers: Arc::new(Timers::new(Err)),
             shared: OnceLock::new(),
             insight: crate::insight::Insight::new(crate::insight::Wanted::default(), 1),
         });

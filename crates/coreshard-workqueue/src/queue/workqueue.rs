@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coreshard_platform::Platform;
-use coreshard_platform::user::Thrown;
+use coreshard_platform::user::{self, Thrown};
 use coreshard_topology::{CpuId, NodeId};
 
 use super::change::Change;
@@ -349,7 +349,13 @@ impl<P: Platform> Drop for Handle<P> {
         }
         // One of the queue's own items held the last handle, and cannot wait for itself.
         let timers = Arc::clone(self.shared.timers());
-        timers.call(Callback::EndQueue(Arc::clone(&self.shared)));
+        let queue = Arc::clone(&self.shared);
+        timers.call(Callback::new(move || {
+            user::call(|| {
+                queue.end();
+                drop(queue);
+            })
+        }));
         if let Err(error) = timers.start_keeper() {
             let name = self.shared.name();
             say(|| tracing::warn!(queue = %name, %error, "the end of a queue waits for a thread"));

@@ -91,7 +91,7 @@ impl<P: Platform> Runnable<P> {
 }
 
 /// What is left of a task for a thread that may run users' code.
-pub(crate) enum Leftover<P: Platform> {
+enum Leftover<P: Platform> {
     /// It cannot be sent to its queue: its future is to be dropped.
     Unsent(Runnable<P>),
     /// It is done, and its last sender is to let go of the queue, which may be the last to do so.
@@ -99,13 +99,17 @@ pub(crate) enum Leftover<P: Platform> {
 }
 
 /// A thread that counts as one of a task's senders.
-pub(crate) struct Sender<P: Platform>(NonNull<Head<P>>);
+struct Sender<P: Platform>(NonNull<Head<P>>);
 
 // SAFETY: as of `Runnable`.
 unsafe impl<P: Platform> Send for Sender<P> {}
 
 impl<P: Platform> Leftover<P> {
-    pub(crate) fn discard(self) {
+    fn into_callback(self) -> Callback {
+        Callback::new(move || user::call(|| self.discard()))
+    }
+
+    fn discard(self) {
         match self {
             Self::Unsent(runnable) => close(runnable),
             // SAFETY: it counts as a sender, and is one no more.
@@ -156,13 +160,14 @@ unsafe fn clone_waker<P: Platform>(data: *const ()) -> RawWaker {
 
 /// Wakes a task of this crate without running anything of a user's; another executor's waker comes back.
 /// What is left of the task where its queue is gone is for another thread.
-pub(crate) fn wake_own<P: Platform>(waker: Waker) -> Result<Option<Leftover<P>>, Waker> {
+pub(crate) fn wake_own<P: Platform>(waker: Waker) -> Result<Option<Callback>, Waker> {
     if *waker.vtable() != Wakers::<P>::TABLE {
         return Err(waker);
     }
     let waker = ManuallyDrop::new(waker);
     // SAFETY: the table says what the data is; the waker is a reference, and is handed over.
-    Ok(unsafe { wake_leaving(head::<P>(waker.data()), true) })
+    let left = unsafe { wake_leaving(head::<P>(waker.data()), true) };
+    Ok(left.map(Leftover::into_callback))
 }
 
 /// By a waker. Runs nothing of a user's here, if others can: whoever wakes may hold a lock that the
@@ -175,7 +180,7 @@ unsafe fn wake<P: Platform>(task: NonNull<Head<P>>, consumes: bool) {
     if let Some(leftover) = unsafe { wake_leaving(task, consumes) } {
         // SAFETY: what is left keeps the task, and the schedule function with it.
         match unsafe { (task.as_ref().table.callbacks)(task) } {
-            Some(timers) => timers.call(Callback::Task(leftover)),
+            Some(timers) => timers.call(leftover.into_callback()),
             None => leftover.discard(),
         }
     }

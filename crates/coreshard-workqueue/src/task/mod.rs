@@ -40,7 +40,7 @@ use crate::timers::Timers;
 use crate::trouble::say;
 use cell::{Runnable, Schedule};
 
-pub(crate) use cell::{Leftover, wake_own};
+pub(crate) use cell::wake_own;
 pub use yield_now::{YieldNow, yield_now};
 
 /// A future that was spawned, and the right to its result.

@@ -22,11 +22,9 @@ use std::time::Duration;
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Lock, Platform, ThreadSpec, Time};
 
+use super::WakeOwn;
 use crate::event::Event;
-use crate::queue::Shared;
-use crate::task;
 use crate::trouble::say;
-use crate::work::Leftover;
 
 /// Between two of the timekeeper's looks, while something waits to be called.
 pub(super) const PATIENCE: Duration = Duration::from_millis(2);
@@ -38,27 +36,22 @@ const IDLE_TIME: Duration = Duration::from_secs(1);
 const MOST_THREADS: usize = 256;
 
 /// Users' code to be run.
-pub(crate) enum Callback<P: Platform> {
+pub(crate) enum Callback {
     /// Another executor's code.
     Wake(Waker),
-    /// What a queueing leaves behind that is not sent.
-    LetGo(Leftover<P>),
-    /// What a task leaves behind that cannot be sent to its queue.
-    Task(task::Leftover<P>),
-    /// A queue whose last handle went inside one of its own items: its end waits for that.
-    EndQueue(Arc<Shared<P>>),
+    /// What something leaves behind; a panic comes back.
+    Call(Box<dyn FnOnce() -> Result<(), Thrown> + Send>),
 }
 
-impl<P: Platform> Callback<P> {
+impl Callback {
+    pub(crate) fn new(call: impl FnOnce() -> Result<(), Thrown> + Send + 'static) -> Self {
+        Self::Call(Box::new(call))
+    }
+
     fn call(self) -> Result<(), Thrown> {
         match self {
             Self::Wake(waker) => user::wake(waker),
-            Self::LetGo(leftover) => leftover.discard(),
-            Self::Task(leftover) => user::call(|| leftover.discard()),
-            Self::EndQueue(queue) => user::call(|| {
-                queue.end();
-                drop(queue);
-            }),
+            Self::Call(call) => user::call(call).and_then(|outcome| outcome),
         }
     }
 
@@ -71,16 +64,17 @@ impl<P: Platform> Callback<P> {
 }
 
 /// What is to be called, and the threads that do.
-pub(super) struct Callbacks<P: Platform> {
-    state: Lock<P, State<P>>,
+pub(crate) struct Callbacks<P: Platform> {
+    state: Lock<P, State>,
     /// Something was added, or all is over.
     changed: Event<P>,
+    wake_own: WakeOwn,
     /// In which process, as [`Platform::forks`] counts them.
     forks: u32,
 }
 
-struct State<P: Platform> {
-    waiting: VecDeque<Callback<P>>,
+struct State {
+    waiting: VecDeque<Callback>,
     threads: usize,
     idle: usize,
     /// Callbacks that were begun.
@@ -90,8 +84,8 @@ struct State<P: Platform> {
     stopping: bool,
 }
 
-impl<P: Platform> State<P> {
-    fn take(&mut self) -> Option<Callback<P>> {
+impl State {
+    fn take(&mut self) -> Option<Callback> {
         let next = self.waiting.pop_front()?;
         self.begun += 1;
         Some(next)
@@ -99,7 +93,7 @@ impl<P: Platform> State<P> {
 }
 
 impl<P: Platform> Callbacks<P> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(wake_own: WakeOwn) -> Self {
         let state = State {
             waiting: VecDeque::new(),
             threads: 0,
@@ -108,11 +102,20 @@ impl<P: Platform> Callbacks<P> {
             stuck: None,
             stopping: false,
         };
-        Self { state: Lock::new(state), changed: Event::new(), forks: P::forks() }
+        Self { state: Lock::new(state), changed: Event::new(), wake_own, forks: P::forks() }
+    }
+
+    /// Wakes, on the timekeeper.
+    pub(super) fn wake(self: &Arc<Self>, waker: Waker) {
+        match (self.wake_own)(waker) {
+            Ok(None) => {}
+            Ok(Some(left)) => self.add(left),
+            Err(foreign) => self.add(Callback::Wake(foreign)),
+        }
     }
 
     /// Has something called soon, elsewhere.
-    pub(super) fn add(self: &Arc<Self>, callback: Callback<P>) {
+    pub(super) fn add(self: &Arc<Self>, callback: Callback) {
         let mut state = self.state.lock();
         state.waiting.push_back(callback);
         let (has_idle, has_none) = (state.idle > 0, state.threads == 0);
@@ -172,7 +175,7 @@ impl<P: Platform> Callbacks<P> {
     }
 
     /// The next to be called; `None` for the thread's end, which is counted.
-    fn next(&self) -> Option<Callback<P>> {
+    fn next(&self) -> Option<Callback> {
         loop {
             let mut state = self.state.lock();
             if let Some(next) = state.take() {

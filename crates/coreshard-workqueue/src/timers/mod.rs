@@ -14,6 +14,7 @@
 //!    to a push; other executors' wakers, and what would be dropped, go to `callbacks`.
 
 mod callbacks;
+mod due;
 mod heap;
 mod sleep;
 
@@ -23,13 +24,12 @@ use std::time::Duration;
 
 use coreshard_platform::{Lock, LockGuard, Padded, Parker, Platform, SpawnError, ThreadSpec, Time};
 
-pub(crate) use callbacks::Callback;
+pub(crate) use callbacks::{Callback, Callbacks};
+pub(crate) use due::{Due, Timed};
 pub(crate) use heap::Key;
 
 use crate::pool::Retiring;
-use crate::task;
-use crate::work::Delayed;
-use callbacks::{Callbacks, PATIENCE};
+use callbacks::PATIENCE;
 use heap::Heap;
 pub(crate) use sleep::sleep;
 pub use sleep::{Sleep, SleepError};
@@ -50,33 +50,9 @@ struct Clock<P: Platform> {
     callbacks: Arc<Callbacks<P>>,
 }
 
-/// What waits for its time.
-pub(crate) enum Due<P: Platform> {
-    /// An item, to be queued.
-    Item(Delayed<P>),
-    /// A future, to be polled.
-    Future(Waker),
-}
-
-impl<P: Platform> Due<P> {
-    pub(crate) fn into_item(self) -> Option<Delayed<P>> {
-        match self {
-            Self::Item(delayed) => Some(delayed),
-            Self::Future(_) => None,
-        }
-    }
-
-    fn fire(self, callbacks: &Arc<Callbacks<P>>) {
-        match self {
-            Self::Item(delayed) => delayed.fire(),
-            Self::Future(waker) => match task::wake_own::<P>(waker) {
-                Ok(None) => {}
-                Ok(Some(leftover)) => callbacks.add(Callback::Task(leftover)),
-                Err(foreign) => callbacks.add(Callback::Wake(foreign)),
-            },
-        }
-    }
-}
+/// Wakes a task of this crate's without running anything of a user's: what is left to be called comes
+/// back, or the waker, if it is another executor's.
+pub(crate) type WakeOwn = fn(Waker) -> Result<Option<Callback>, Waker>;
 
 struct Waiting<P: Platform> {
     heap: Heap<Due<P>>,
@@ -94,12 +70,12 @@ pub(crate) enum TimerError {
 }
 
 impl<P: Platform> Timers<P> {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(wake_own: WakeOwn) -> Self {
         let waiting = Waiting { heap: Heap::new(), keeper_runs: false, stopping: false };
         let clock = Clock {
             waiting: Padded::new(Lock::new(waiting)),
             keeper: Parker::new(),
-            callbacks: Arc::new(Callbacks::new()),
+            callbacks: Arc::new(Callbacks::new(wake_own)),
         };
         Self { clock: Arc::new(clock), forks: P::forks() }
     }
@@ -146,7 +122,7 @@ impl<P: Platform> Timers<P> {
     }
 
     /// Has users' code called that is not to be called here.
-    pub(crate) fn call(&self, callback: Callback<P>) {
+    pub(crate) fn call(&self, callback: Callback) {
         self.clock.callbacks.add(callback);
         // It looks after what waits.
         self.clock.keeper.unpark();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Platform, SpawnError, Time};
 
-use super::{Due, Key, TimerError, Timers};
+use super::{Callbacks, Due, Key, Timed, TimerError, Timers};
 use crate::trouble::say;
 
 /// Ends when its time has come; see [`Runtime::sleep`](crate::Runtime::sleep). It wakes under any
@@ -19,6 +19,15 @@ pub struct Sleep<P: Platform> {
     timers: Arc<Timers<P>>,
     deadline: Time,
     waiting: Option<(Key, Waker)>,
+}
+
+/// A future that is to be polled.
+struct Sleeper(Waker);
+
+impl<P: Platform> Timed<P> for Sleeper {
+    fn fire(self, callbacks: &Arc<Callbacks<P>>) {
+        callbacks.wake(self.0);
+    }
 }
 
 const FORKED: &str = "this process was forked from the one whose timekeeper would end the sleep; sleep \
@@ -110,7 +119,7 @@ impl<P: Platform> Future for Sleep<P> {
         }
         self.leave();
         let waker = context.waker().clone();
-        match self.timers.add(self.deadline, Due::Future(waker.clone())) {
+        match self.timers.add(self.deadline, Due::new(Sleeper(waker.clone()))) {
             Ok(key) => self.waiting = Some((key, waker)),
             // All 2³² − 1 places are taken (the timekeeper runs): it asks again until one is free.
             Err((TimerError::Full | TimerError::Keeper(_), due)) => {

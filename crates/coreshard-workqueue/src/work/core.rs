@@ -117,7 +117,7 @@ impl<P: Platform> Core<P> {
     fn disarm(&self, number: Number) -> Option<Delayed<P>> {
         let mut slot = self.slot.lock();
         let armed = slot.armed.take_if(|armed| armed.number == number)?;
-        armed.timers.remove(armed.key)?.into_item()
+        armed.timers.remove(armed.key)?.take()
     }
 }
 
@@ -258,7 +258,7 @@ impl<P: Platform> Work<P> {
         if self.core.state.is_delayed()
             && let Some(delayed) = self.core.disarm(number)
         {
-            delayed.fire();
+            delayed.queue_now();
         }
         if self.core.state.is_pending() && self.waits_behind_caller() {
             return Err(self.error(Kind::BehindCaller));
@@ -475,13 +475,13 @@ impl<P: Platform> Work<P> {
             delayed.discard();
             return Ok(());
         }
-        let added = queue.timers().add(deadline, Due::Item(delayed));
+        let added = queue.timers().add(deadline, Due::new(delayed));
         match added {
             Ok(key) => {
                 let armed = Armed { timers: Arc::clone(queue.timers()), key, number };
                 let before = slot.armed.replace(armed);
                 // An entry of an earlier queueing, void by now: its canceller is on the way.
-                let stale = before.and_then(|armed| armed.timers.remove(armed.key)?.into_item());
+                let stale = before.and_then(|armed| armed.timers.remove(armed.key)?.take());
                 drop(slot);
                 stale.into_iter().for_each(Delayed::discard);
                 Ok(())
@@ -489,7 +489,7 @@ impl<P: Platform> Work<P> {
             Err((error, due)) => {
                 drop(slot);
                 self.give_up(number);
-                due.into_item().into_iter().for_each(Delayed::discard);
+                due.take().into_iter().for_each(Delayed::discard);
                 Err(self.error(Kind::Timer(error)))
             }
         }

@@ -19,4 +19,3 @@ mod loom_tests;
 pub use self::core::Work;
 pub use error::{WorkError, WorkErrorReason};
 pub use periodic::{MissedTick, Periodic};
-pub(crate) use token::{Delayed, Leftover};

@@ -23,7 +23,7 @@ use crate::insight::Label;
 use crate::pool::{blocking, inside_work, report_here};
 use crate::queue::{Entry, Lane, Workqueue};
 use crate::target::Target;
-use crate::timers::{Callback, Due, Key, Timers};
+use crate::timers::{Callback, Callbacks, Due, Key, Timed, Timers};
 use crate::trouble::say;
 
 /// How long a delayed item waits whose queue is being drained when its time has come.
@@ -75,9 +75,15 @@ pub(crate) struct Delayed<P: Platform> {
     pub(super) target: Target,
 }
 
+impl<P: Platform> Timed<P> for Delayed<P> {
+    fn fire(self, _: &Arc<Callbacks<P>>) {
+        self.queue_now();
+    }
+}
+
 impl<P: Platform> Delayed<P> {
     /// Its time has come. Neither calls nor drops anything of a user's.
-    pub(crate) fn fire(self) {
+    pub(super) fn queue_now(self) {
         let Self { work, number, queue, target } = self;
         let unsent = match queue.enter(target) {
             Ok(entry) => match work.core.state.fire(number) {
@@ -111,7 +117,7 @@ impl<P: Platform> Delayed<P> {
         let (work, number) = (self.work.clone(), self.number);
         let timers = Arc::clone(self.queue.timers());
         let mut slot = work.core.slot.lock();
-        let added = timers.add(P::now() + DRAIN_PAUSE, Due::Item(self));
+        let added = timers.add(P::now() + DRAIN_PAUSE, Due::new(self));
         if let Ok(key) = &added
             && let Some(armed) = slot.armed.as_mut().filter(|armed| armed.number == number)
         {
@@ -120,11 +126,12 @@ impl<P: Platform> Delayed<P> {
         drop(slot);
         if let Err((_, due)) = added {
             work.give_up(number);
-            due.into_item().into_iter().for_each(Self::discard);
+            due.take().into_iter().for_each(Self::discard);
         }
         // Everybody else may have let go of it meanwhile.
         if let Some(function) = work.into_function() {
-            timers.call(Callback::LetGo(Leftover { function: Some(function), queue: None }));
+            let left = Leftover::<P> { function: Some(function), queue: None };
+            timers.call(Callback::new(|| left.discard()));
         }
     }
 
@@ -141,19 +148,20 @@ fn let_go<P: Platform>(work: Option<Work<P>>, queue: Workqueue<P>) {
     let function = work.and_then(Work::into_function);
     let queue = if function.is_some() { Some(queue) } else { queue.release() };
     if function.is_some() || queue.is_some() {
-        timers.call(Callback::LetGo(Leftover { function, queue }));
+        let left = Leftover { function, queue };
+        timers.call(Callback::new(|| left.discard()));
     }
 }
 
 /// What a delayed queueing leaves behind that nobody else has.
-pub(crate) struct Leftover<P: Platform> {
+struct Leftover<P: Platform> {
     function: Option<Function<P>>,
     queue: Option<Workqueue<P>>,
 }
 
 impl<P: Platform> Leftover<P> {
     /// Drops it; a panic goes to the queue's panic handler, or comes back where the queue is not known.
-    pub(crate) fn discard(self) -> Result<(), Thrown> {
+    fn discard(self) -> Result<(), Thrown> {
         match (user::discard(self.function), self.queue) {
             (Err(thrown), Some(queue)) => {
                 queue.on_panic(thrown);

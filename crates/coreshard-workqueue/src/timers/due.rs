@@ -1,0 +1,92 @@
+//! What waits for its time: a value of whoever waits, kept in place, of whose kind the timers know nothing.
+#![allow(unsafe_code)]
+
+use std::any::TypeId;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::sync::Arc;
+
+use coreshard_platform::Platform;
+
+use super::callbacks::Callbacks;
+
+/// Words that a value may have: a delayed item's.
+const WORDS: usize = 6;
+
+/// A value whose time may come.
+pub(crate) trait Timed<P: Platform>: Send + Sized + 'static {
+    /// Its time has come. On the timekeeper: users' code goes to `callbacks`.
+    fn fire(self, callbacks: &Arc<Callbacks<P>>);
+}
+
+/// A [`Timed`] value, without an allocation of its own.
+pub(crate) struct Due<P: Platform> {
+    kind: &'static Kind<P>,
+    value: [MaybeUninit<usize>; WORDS],
+}
+
+// SAFETY: the value is `Send`, by `Timed`.
+unsafe impl<P: Platform> Send for Due<P> {}
+
+/// What is known of a value's type.
+struct Kind<P: Platform> {
+    type_id: fn() -> TypeId,
+    fire: unsafe fn(*mut (), &Arc<Callbacks<P>>),
+    drop: unsafe fn(*mut ()),
+}
+
+struct KindOf<T>(std::marker::PhantomData<T>);
+
+impl<T> KindOf<T> {
+    const FITS: () = assert!(
+        size_of::<T>() <= WORDS * size_of::<usize>() && align_of::<T>() <= align_of::<usize>(),
+        "a value that waits for its time is kept in place"
+    );
+}
+
+impl<P: Platform> Due<P> {
+    pub(crate) fn new<T: Timed<P>>(value: T) -> Self {
+        const { KindOf::<T>::FITS };
+        let kind = const {
+            &Kind {
+                type_id: TypeId::of::<T>,
+                // SAFETY: called once, with the address of a `T` that is not used after that.
+                fire: |value, callbacks| unsafe { value.cast::<T>().read() }.fire(callbacks),
+                // SAFETY: as above.
+                drop: |value| unsafe { value.cast::<T>().drop_in_place() },
+            }
+        };
+        let mut due = Self { kind, value: [MaybeUninit::uninit(); WORDS] };
+        // SAFETY: it fits, which is checked above.
+        unsafe { due.place().cast::<T>().write(value) };
+        due
+    }
+
+    fn place(&mut self) -> *mut () {
+        self.value.as_mut_ptr().cast()
+    }
+
+    /// The value, if it is a `T`.
+    pub(crate) fn take<T: Timed<P>>(self) -> Option<T> {
+        if (self.kind.type_id)() != TypeId::of::<T>() {
+            return None;
+        }
+        let mut due = ManuallyDrop::new(self);
+        // SAFETY: it is a `T`, and not dropped here.
+        Some(unsafe { due.place().cast::<T>().read() })
+    }
+
+    pub(super) fn fire(self, callbacks: &Arc<Callbacks<P>>) {
+        // It is not dropped here, whatever `fire` does with it.
+        let mut due = ManuallyDrop::new(self);
+        let place = due.place();
+        // SAFETY: this is the value's one use.
+        unsafe { (due.kind.fire)(place, callbacks) };
+    }
+}
+
+impl<P: Platform> Drop for Due<P> {
+    fn drop(&mut self) {
+        // SAFETY: the value is there, and not used after that.
+        unsafe { (self.kind.drop)(self.place()) };
+    }
+}
