@@ -271,8 +271,7 @@ fn an_item_that_returns_in_a_process_that_it_forked_is_told_of_and_no_other_item
     inside_an_item(|| match fork() {
         Side::Parent(child) => child.outcome().unwrap(),
         Side::Child => std::panic::set_hook(Box::new(|panic| {
-            let text = panic.payload_as_str().unwrap_or_default();
-            let is_told = text.contains("has returned in a process that it forked");
+            let is_told = panic.to_string().contains("has returned in a process that it forked");
             end(if is_told { Ok(()) } else { Err("it was told something else") });
         })),
     });
