@@ -273,12 +273,15 @@ fn workers_are_made_on_demand_up_to_the_pods_cpus() {
             queue.queue(work).unwrap();
         }
         release.wait();
-        assert_eq!(workers(&queue), 4);
+        let made = workers(&queue);
         released.wait();
+        // One more for each that was taken for blocked while another was on its way to the last item.
+        let most = || 4 + queue.stats().total().presumed_blocked as usize;
+        assert!((4..=most()).contains(&made), "{made} workers, {} may be", most());
         for _ in 0..100 {
             queue.queue(std::thread::yield_now).unwrap();
         }
         queue.drain().unwrap();
-        assert_eq!(workers(&queue), 4, "and not more");
+        assert!(workers(&queue) <= most(), "and not more");
     }
 }
