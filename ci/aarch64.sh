@@ -20,10 +20,12 @@ readonly ROOT=${AARCH64_ROOT:-/usr/aarch64-linux-gnu}
 readonly LOGS=target/aarch64/logs
 
 export CARGO_TARGET_DIR=target/aarch64 CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
-# Each test is a program that is linked and loaded by the emulator: without types and variables it is a tenth as long.
+# Each test is a program that is linked and loaded by the emulator: without types and variables it is far shorter.
 export CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_INCREMENTAL=0
 # Where the emulator finds the C library.
 export QEMU_LD_PREFIX=$ROOT
+# As few items as there can be: a thread takes a millisecond to start there.
+export CORESHARD_STRESS_ITEMS=${CORESHARD_STRESS_ITEMS:-1}
 
 # install PACKAGE...: where this is root on Debian.
 install() {
@@ -126,6 +128,7 @@ mkdir -p "$LOGS"
 if [ $# -eq 0 ]; then
   step build timeout --kill-after=10 1800 "${cargo[@]}" build --workspace "${options[@]}"
 fi
+# shellcheck disable=SC2048 # the packages are words
 for package in ${*:-$LIBRARIES}; do
   step "$package" tests emulated "$package" 1800
 done
