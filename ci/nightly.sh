@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly STEPS='memcheck kills sweep search fuzz sanitizers torture'
+readonly STEPS='memcheck kills sweep search fuzz sanitizers aarch64 msrv torture'
 
 # Steps that a change runs, too, in short, are long at night.
 export CORESHARD_NIGHTLY=1

@@ -89,11 +89,13 @@ fn model(root: &Path) -> Result<Option<String>, TopologyError> {
         let (key, value) = line.split_once(':')?;
         (key.trim() == "model name").then(|| input::plain(value))
     });
-    let product = || Folder::new(root.to_owned()).word("sys/devices/virtual/dmi/id/product_name");
-    let model = match named {
-        Some(named) => Some(named),
-        None => product()?.map(|name| input::plain(&name)),
-    };
+    let mut model = named;
+    // Arm's processors have no names there. Servers' firmware names the machine, boards' device tree does.
+    for file in ["sys/devices/virtual/dmi/id/product_name", "sys/firmware/devicetree/base/model"] {
+        if model.is_none() {
+            model = Folder::new(root.to_owned()).word(file)?.map(|name| input::plain(&name));
+        }
+    }
     Ok(model.filter(|name| !name.is_empty()))
 }
 

@@ -2,10 +2,11 @@
 //! the parent.
 #![allow(unsafe_code)]
 
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
@@ -81,6 +82,17 @@ impl Child {
     }
 }
 
+/// Whether a process that was forked can start threads where the other one had some, older and younger than the
+/// one that forked: not every emulator lets it.
+fn forked_processes_have_threads() -> bool {
+    let (stop, stopped) = mpsc::channel::<()>();
+    let younger = std::thread::spawn(move || stopped.recv().unwrap_err());
+    let outcome = forked(|| std::thread::spawn(|| ()).join().map_err(|_| "it panicked"));
+    drop(stop);
+    younger.join().unwrap();
+    outcome.is_ok()
+}
+
 /// Each promise by its name, in the child.
 fn in_the_child(
     queue: Workqueue<Host>,
@@ -124,6 +136,12 @@ fn in_the_child(
 
 #[test]
 fn a_forked_child_gets_errors_and_hangs_nowhere() {
+    if !forked_processes_have_threads() {
+        // Past the harness, which keeps what a test that passes has printed to itself.
+        let line = "SKIPPED a_forked_child_gets_errors_and_hangs_nowhere: a forked process has no threads here\n";
+        std::io::stderr().write_all(line.as_bytes()).unwrap();
+        return;
+    }
     let runtime = runtime();
     let stop = Arc::new(AtomicBool::new(false));
     let (queue, ran) = (runtime.workqueue().build().unwrap(), Arc::new(AtomicU64::new(0)));
@@ -271,8 +289,7 @@ fn an_item_that_returns_in_a_process_that_it_forked_is_told_of_and_no_other_item
     inside_an_item(|| match fork() {
         Side::Parent(child) => child.outcome().unwrap(),
         Side::Child => std::panic::set_hook(Box::new(|panic| {
-            let text = panic.payload_as_str().unwrap_or_default();
-            let is_told = text.contains("has returned in a process that it forked");
+            let is_told = panic.to_string().contains("has returned in a process that it forked");
             end(if is_told { Ok(()) } else { Err("it was told something else") });
         })),
     });

@@ -51,18 +51,24 @@ fn a_cpu_hog_is_taken_out_of_the_count_and_reported_with_its_function() {
     let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
     let other = runtime.workqueue().scope(Scope::System).build().unwrap();
     let limit = queue.stats().total().worker_limit;
-    let stop = Arc::new(AtomicBool::new(false));
-    let own = Arc::clone(&stop);
-    let hog = Work::new(move |_| spin_until(&own));
-    hog.queue(&queue).unwrap();
-    for _ in 1..limit {
-        let stop = Arc::clone(&stop);
-        queue.queue(move || spin_until(&stop)).unwrap();
+    let since = Instant::now();
+    // A thread that spins may have to wait all the same, as for a translation where its processor is emulated;
+    // then it is taken for blocked.
+    while queue.stats().total().cpu_hogs == 0 {
+        let total = queue.stats().total();
+        assert!(since.elapsed() < NEVER, "nobody hogs: {total:?}");
+        let stop = Arc::new(AtomicBool::new(false));
+        let own = Arc::clone(&stop);
+        let hog = Work::new(move |_| spin_until(&own));
+        hog.queue(&queue).unwrap();
+        for _ in 1..limit {
+            let stop = Arc::clone(&stop);
+            queue.queue(move || spin_until(&stop)).unwrap();
+        }
+        let end = Arc::clone(&stop);
+        queue.submit(move || end.store(true, SeqCst)).unwrap().join().unwrap();
+        queue.drain().unwrap();
     }
-    let end = Arc::clone(&stop);
-    queue.submit(move || end.store(true, SeqCst)).unwrap().join().unwrap();
-    queue.drain().unwrap();
-    assert!(queue.stats().total().cpu_hogs >= 1);
     // Told of the queue, and not of another one on the same pool.
     assert_eq!(queue.stats().tally.cpu_hogs, queue.stats().total().cpu_hogs);
     assert_eq!(other.stats().tally.cpu_hogs, 0);
@@ -108,7 +114,8 @@ fn a_function_that_hogs_again_and_again_is_told_less_and_less_often() {
     wait_until("all are told", || times().len() as u32 > hogs.ilog2());
     let times = times();
     assert!(times.iter().all(|times| times.is_power_of_two()), "{times:?}");
-    assert_eq!(times.len() as u32, hogs.ilog2() + 1, "{times:?} of {hogs}");
+    let heard = heard.lock().unwrap();
+    assert_eq!(times.len() as u32, hogs.ilog2() + 1, "{heard:?} of {hogs}");
 }
 
 /// All workers wait, said or not, and no further one may be had.
@@ -127,20 +134,20 @@ fn a_pool_without_progress_is_told_with_all_that_runs() {
         queue.queue(wait).unwrap();
     }
     let waiting = queue.submit(|| 1).unwrap();
+    // A slow machine may have told of one before, while the workers were on their way.
+    let stall_of_two = |trouble: &Trouble| match trouble {
+        Trouble::Stall(stall) if stall.pools[0].running.len() == 2 => Some(stall.clone()),
+        _ => None,
+    };
     wait_until("the stall is told", || {
-        heard.lock().unwrap().iter().any(|trouble| matches!(trouble, Trouble::Stall(_)))
+        heard.lock().unwrap().iter().find_map(stall_of_two).is_some()
     });
     {
         let heard = heard.lock().unwrap();
-        let stall = heard.iter().find_map(|trouble| match trouble {
-            Trouble::Stall(stall) => Some(stall),
-            _ => None,
-        });
-        let stall = stall.unwrap();
+        let stall = heard.iter().find_map(stall_of_two).unwrap();
         assert!(stall.stalled_for >= stall_after);
         assert_eq!(stall.pools.len(), 1);
         assert!(stall.pools[0].has_waiting_items);
-        assert_eq!(stall.pools[0].running.len(), 2);
         for item in &stall.pools[0].running {
             assert!(item.is_put_aside);
             assert!(item.function.contains("a_pool_without_progress"), "{}", item.function);

@@ -210,7 +210,7 @@ fn affinity_on(queue: &Workqueue<Host>, cpu: coreshard_topology::CpuId) -> CpuSe
 #[test]
 fn workers_have_the_nice_value_and_the_stack_that_were_asked_for() {
     let runtime = builder().build().unwrap();
-    let queue = runtime.workqueue().nice(7).stack_bytes(24 << 20).build().unwrap();
+    let queue = runtime.workqueue().nice(19).stack_bytes(24 << 20).build().unwrap();
     let found = queue.submit(|| {
         // Deeper than the 2 MiB that a thread has by default.
         let deep = std::hint::black_box([1_u8; 6 << 20]);
@@ -219,7 +219,7 @@ fn workers_have_the_nice_value_and_the_stack_that_were_asked_for() {
         let nice = after_name.split_whitespace().nth(16).unwrap().parse::<i32>().unwrap();
         (nice, deep[deep.len() - 1])
     });
-    assert_eq!(found.unwrap().join().unwrap(), (7, 1));
+    assert_eq!(found.unwrap().join().unwrap(), (19, 1));
 }
 
 #[test]
@@ -273,12 +273,15 @@ fn workers_are_made_on_demand_up_to_the_pods_cpus() {
             queue.queue(work).unwrap();
         }
         release.wait();
-        assert_eq!(workers(&queue), 4);
+        let made = workers(&queue);
         released.wait();
+        // One more for each that was taken for blocked while another was on its way to the last item.
+        let most = || 4 + queue.stats().total().presumed_blocked as usize;
+        assert!((4..=most()).contains(&made), "{made} workers, {} may be", most());
         for _ in 0..100 {
             queue.queue(std::thread::yield_now).unwrap();
         }
         queue.drain().unwrap();
-        assert_eq!(workers(&queue), 4, "and not more");
+        assert!(workers(&queue) <= most(), "and not more");
     }
 }

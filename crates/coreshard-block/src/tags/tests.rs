@@ -82,7 +82,7 @@ fn no_limit_is_below_four() {
 
 #[test]
 fn an_idle_user_loses_its_share_after_the_grace_period() {
-    let grace = Duration::from_millis(1);
+    let grace = Duration::from_millis(50);
     let spec = TagSetSpec { depth: 8, policy: TagPolicy::Padded, grace, ..TagSetSpec::default() };
     let set = Arc::new(TagSet::<Host>::new(spec).unwrap());
     let mut idle = set.add_user().unwrap().port();

@@ -177,6 +177,7 @@ mod tests {
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
     #[test]
+    #[expect(clippy::print_stderr, reason = "a test that leaves something out says so")]
     fn a_grace_period_is_not_over_before_each_section_that_is_there() {
         let _turn = TURN.lock();
         if !Host::try_grace_period() {

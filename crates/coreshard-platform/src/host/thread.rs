@@ -169,7 +169,8 @@ mod tests {
         let spec = ThreadSpec {
             name: "coreshard-test".into(),
             affinity: Some(cpu.clone()),
-            nice: Some(5),
+            // What everybody may ask for.
+            nice: Some(19),
             stack_bytes: Some(256 << 10),
         };
         let (report, seen) = mpsc::channel();

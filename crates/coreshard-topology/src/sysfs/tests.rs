@@ -429,6 +429,10 @@ fn a_folder_without_sys_is_named() {
 #[test]
 fn the_model_is_told_by_cpuinfo_or_else_by_firmware() {
     let recording = two_packages();
+    let tree = recording.root.path().join("sys/firmware/devicetree/base");
+    fs::create_dir_all(&tree).unwrap();
+    fs::write(tree.join("model"), "Raspberry Pi 5 Model B Rev 1.0\0").unwrap();
+    assert_eq!(recording.read().model(), Some("Raspberry Pi 5 Model B Rev 1.0"));
     recording.file("virtual/dmi/id/product_name", "NVIDIA_DGX_Spark");
     assert_eq!(recording.read().model(), Some("NVIDIA_DGX_Spark"));
     let proc = recording.root.path().join("proc");

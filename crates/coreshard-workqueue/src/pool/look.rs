@@ -292,7 +292,8 @@ impl<P: Platform> State<P> {
         match watch.cpu_intensive {
             Some(threshold) if used >= threshold => {
                 self.cold_mut().seen[worker].hog_told = true;
-                Verdict::Hog { cpu_time: used, is_news: !hog_told }
+                // Who has begun nothing yet has no function to be told of.
+                Verdict::Hog { cpu_time: used, is_news: begun != 0 && !hog_told }
             }
             _ => Verdict::Fine,
         }

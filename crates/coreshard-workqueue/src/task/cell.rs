@@ -51,12 +51,14 @@ pub(super) struct Head<P: Platform> {
     awaiter: Lock<P, Option<Waker>>,
 }
 
+type FindTimers<P> = unsafe fn(NonNull<Head<P>>) -> Option<Arc<Timers<P>>>;
+
 /// What depends on the future.
 struct Table<P: Platform> {
     run: unsafe fn(NonNull<Head<P>>),
     /// Sends it; gives it back where nobody would run it.
     send: unsafe fn(NonNull<Head<P>>) -> Option<Runnable<P>>,
-    callbacks: unsafe fn(NonNull<Head<P>>) -> Option<Arc<Timers<P>>>,
+    callbacks: FindTimers<P>,
     release: unsafe fn(NonNull<Head<P>>),
     free: unsafe fn(NonNull<Head<P>>),
 }
