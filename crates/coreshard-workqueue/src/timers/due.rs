@@ -10,7 +10,7 @@ use coreshard_platform::Platform;
 use super::callbacks::Callbacks;
 
 /// Words that a value may have: a delayed item's.
-const WORDS: usize = 6;
+const WORDS: usize = 5;
 
 /// A value whose time may come.
 pub(crate) trait Timed<P: Platform>: Send + Sized + 'static {
