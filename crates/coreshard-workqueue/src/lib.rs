@@ -14,8 +14,8 @@
 //! 3. What a worker has claimed is in its range, open to thieves of the same pool.
 //! 4. A lane lives until every item that was accepted through it is done.
 //!
-//! `intake/README.md`, `pool/README.md`, `task/README.md`, `timers/README.md` and `work/README.md` tell the protocols: states, steps, and why no item
-//! and no wake-up is lost.
+//! `README.md` in `intake`, `pool`, `queue`, `task`, `timers` and `work`, and `pool/FORKS.md` tell the
+//! protocols: states, steps, and why no item and no wake-up is lost.
 
 mod attributes;
 #[cfg(not(feature = "canaries"))]

@@ -1,5 +1,4 @@
-//! Fork and join inside an item, and loops made of them. `README.md` beside this file tells the
-//! protocol.
+//! Fork and join inside an item, and loops made of them. `pool/FORKS.md` tells the protocol.
 
 mod join;
 mod spread;

@@ -6,7 +6,7 @@
 //! | shared | `top` to `split` | thieves the oldest, by moving `top`; the owner the youngest, by moving `split` back |
 //! | private | `split` to `bottom` | the owner alone, with plain loads and stores |
 //!
-//! `README.md` beside this file tells why that is enough.
+//! `FORKS.md` beside this file tells why that is enough.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
