@@ -298,7 +298,7 @@ impl fmt::Display for WouldDeadlock {
 impl std::error::Error for WouldDeadlock {}
 
 /// What a wait for an item yields in a process that was forked from the item's: it never ends
-/// there. [`Panic::into_payload`] holds it; [`join`](crate::join), `install` and `scope` throw it.
+/// there. [`Panic::into_payload`](crate::Panic::into_payload) holds it; [`join`](crate::join), `install` and `scope` throw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forked;
 
