@@ -3,18 +3,19 @@
 use std::sync::{Arc, Weak};
 
 use coreshard_platform::user::User;
-use coreshard_platform::{Lock, Platform, SleepingLock};
+use coreshard_platform::{Lock, Platform, SleepingLock, Time};
 use coreshard_topology::{CpuId, CpuSet, Pods, Scope, Topology};
 
 use crate::attributes::{Attributes, Place, Priority};
 use crate::canary::{Canary, planted};
-use crate::error::{BuildError, BuildErrorKind};
+use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::event::Event;
 use crate::insight::Wanted;
 use crate::intake::MOST_DOORS;
 use crate::pool::{Follower, Monitor, Pool, PoolSettings};
 use crate::pool::{Lease, PoolSet, Route};
-use crate::queue::{Request, Shared};
+use crate::request::Request;
+use crate::stats::QueueStats;
 use crate::timers::Timers;
 
 /// Tells which CPUs may be used now.
@@ -40,9 +41,20 @@ pub(crate) struct Machine<P: Platform> {
     pub(crate) forks: u32,
 }
 
+/// A queue of this machine's.
+pub(crate) trait Queue: Send + Sync {
+    /// Other CPUs may be used than when it was made, or changed.
+    fn follow_cpus(self: Arc<Self>) -> Result<(), BuildError>;
+    /// It takes nothing more.
+    fn shut_down(&self);
+    /// Waits until nothing is in flight, or until `deadline`.
+    fn wait_empty(&self, deadline: Option<Time>) -> Result<(), ShutdownTimeout>;
+    fn stats(&self) -> QueueStats;
+}
+
 pub(crate) struct Registry<P: Platform> {
     pub(crate) sets: Vec<Weak<PoolSet<P>>>,
-    pub(crate) queues: Vec<Weak<Shared<P>>>,
+    pub(crate) queues: Vec<Weak<dyn Queue>>,
     pub(crate) closed: bool,
 }
 
@@ -87,7 +99,7 @@ impl<P: Platform> Machine<P> {
         }
         tracing::info!(%before, now = %cpus, "the usable CPUs have changed");
         let queues: Vec<_> = self.registry.lock().queues.iter().filter_map(Weak::upgrade).collect();
-        let results: Vec<_> = queues.iter().map(|queue| queue.change(|_| ())).collect();
+        let results: Vec<_> = queues.into_iter().map(Queue::follow_cpus).collect();
         results.into_iter().collect()
     }
 

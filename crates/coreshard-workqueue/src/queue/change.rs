@@ -6,11 +6,10 @@ use std::sync::Arc;
 use coreshard_platform::Platform;
 use coreshard_topology::{CpuSet, Scope, ShardSize};
 
-use super::builder::Request;
-use super::limiter::MaxActive;
 use super::shared::Shared;
 use crate::attributes::Priority;
 use crate::error::BuildError;
+use crate::request::{MaxActive, Request};
 
 /// A change of a live queue, see [`Workqueue::change`](crate::Workqueue::change). What is not
 /// named stays as it is.

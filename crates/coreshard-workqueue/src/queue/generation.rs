@@ -5,9 +5,10 @@ use std::sync::Arc;
 use coreshard_platform::Platform;
 
 use super::lane::{Core, Lane};
-use super::limiter::{Limits, MaxActive};
+use super::limiter::Limits;
 use crate::error::RefusedReason;
 use crate::pool::{PoolSet, Route};
+use crate::request::MaxActive;
 use crate::target::Target;
 
 /// Which limiter the lanes of a generation lead through.

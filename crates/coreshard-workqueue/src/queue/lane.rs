@@ -19,13 +19,12 @@ use std::sync::{Arc, OnceLock, Weak};
 use coreshard_platform::user::Thrown;
 use coreshard_platform::{AtomicInt, Padded, Platform, Reading, fields};
 
-use super::builder::PanicPolicy;
 use super::limiter::Limiter;
-use super::panics::PanicHandler;
 use super::shared::Shared;
 use crate::insight::{Insight, Label, TaskSpan};
 use crate::item::Item;
 use crate::pool::{self, Inside, Link, LinkTag, Pool, QueueSide};
+use crate::request::{PanicHandler, PanicPolicy};
 use crate::timers::Timers;
 
 pub(super) const FLAG: u64 = 1 << 63;

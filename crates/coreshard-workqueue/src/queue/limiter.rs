@@ -9,29 +9,11 @@ use coreshard_topology::NodeId;
 
 use super::lane::Lane;
 use crate::item::Item;
+use crate::request::MaxActive;
 
 /// Items that may wait for one another get a worker each, up to so many, wherever a limit is
 /// split (the kernel's `WQ_DFL_MIN_ACTIVE`).
 const FEWEST_SPLIT: usize = 8;
-
-/// A queue's limit, as it was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MaxActive {
-    /// None.
-    Unlimited,
-    /// So many items in all pools together.
-    Total(usize),
-    /// One at a time, in the order of their queueing; cannot be changed.
-    Ordered,
-    /// Split among the nodes, as the kernel does it.
-    ByNode(usize),
-}
-
-impl MaxActive {
-    pub(crate) fn is_zero(self) -> bool {
-        matches!(self, Self::Total(0) | Self::ByNode(0))
-    }
-}
 
 /// A node's share of a limit: as its share of the queue's CPUs, rounded up; but enough for
 /// min(limit, 8) items that wait for one another, wherever they were queued, and no more than the

@@ -7,10 +7,8 @@ use std::sync::{Arc, OnceLock};
 use coreshard_platform::{AtomicInt, Platform};
 use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology};
 
-use super::builder::PanicPolicy;
 use super::claimable::Claimable;
 use super::lane::Core;
-use super::limiter::MaxActive;
 use super::switch::{Closed, Switch};
 use super::{Entry, Lane};
 use crate::attributes::Priority;
@@ -20,6 +18,7 @@ use crate::event::Event;
 use crate::intake::Intake;
 use crate::pool::{Lease, PoolSet, Route};
 use crate::pool::{Monitor, Pool, PoolSettings};
+use crate::request::{MaxActive, PanicPolicy};
 use crate::target::Target;
 use crate::timers::Timers;
 use crate::trouble::Watch;

@@ -1,7 +1,6 @@
 //! A workqueue: a name, attributes, and a lane to each pool. `README.md` beside this file tells how
 //! it changes while it is used.
 
-mod builder;
 mod change;
 mod claimable;
 mod generation;
@@ -19,13 +18,11 @@ mod shared;
 mod switch;
 mod workqueue;
 
-pub(crate) use builder::Request;
-pub use builder::{Builder, PanicPolicy};
 pub use change::Change;
 pub(crate) use guests::Guest;
 pub use handle::{JoinHandle, Panic};
 pub(crate) use lane::{Entry, Lane, runs_item_of};
 pub(crate) use panics::Unclaimed;
 pub use scope::WorkScope;
-pub(crate) use shared::{Closed, Shared, Visitor};
+pub(crate) use shared::{Shared, Visitor};
 pub use workqueue::Workqueue;

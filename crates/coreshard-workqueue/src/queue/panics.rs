@@ -2,20 +2,17 @@
 //! handler; each panic once. What a worker catches, it brings to [`Core::on_panic`] itself; what a handle
 //! is to tell waits in an [`Unclaimed`].
 
-use std::any::Any;
 use std::cell::Cell;
 use std::sync::{Arc, Weak};
 
 use coreshard_platform::Platform;
-use coreshard_platform::user::{Thrown, User};
+use coreshard_platform::user::Thrown;
 
-use super::builder::PanicPolicy;
 use super::lane::{Core, runs_item_of};
 use super::shared::Closed;
 use crate::error::message_of;
+use crate::request::PanicPolicy;
 use crate::trouble::say;
-
-pub(crate) type PanicHandler = Arc<User<dyn Fn(Box<dyn Any + Send>) + Send + Sync>>;
 
 impl<P: Platform> Core<P> {
     /// A panic that no handle will tell of. The caller holds no lock.

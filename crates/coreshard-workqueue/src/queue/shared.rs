@@ -6,20 +6,19 @@ use coreshard_platform::user::Thrown;
 use coreshard_platform::{ForkHook, Lock, Platform, Reading, Time};
 use coreshard_topology::CpuId;
 
-use super::builder::Request;
 use super::claimable::Waiter;
 use super::guests::Guests;
 use super::lane::{Core, Entry, Lane, runs_item_of};
-use super::limiter::MaxActive;
 use super::panics::Unclaimed;
 pub(crate) use super::switch::{Closed, Visitor};
 use super::switch::{NoRoom, Switch};
 use crate::error::{BuildError, BuildErrorKind, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::event::Event;
 use crate::insight::{Insight, QueueTally, Times};
-use crate::machine::Machine;
+use crate::machine::{Machine, Queue};
 use crate::pool::Lease;
 use crate::pool::{Inside, Retiring, Seat};
+use crate::request::{MaxActive, Request};
 use crate::stats::QueueStats;
 use crate::target::Target;
 use crate::timers::Timers;
@@ -312,6 +311,24 @@ impl<P: Platform> Shared<P> {
 impl<P: Platform> ForkHook for Shared<P> {
     fn forked(&self) {
         self.switch.close_in_fork();
+    }
+}
+
+impl<P: Platform> Queue for Shared<P> {
+    fn follow_cpus(self: Arc<Self>) -> Result<(), BuildError> {
+        self.change(|_| ())
+    }
+
+    fn shut_down(&self) {
+        self.close(Closed::ShutDown);
+    }
+
+    fn wait_empty(&self, deadline: Option<Time>) -> Result<(), ShutdownTimeout> {
+        Self::wait_empty(self, deadline)
+    }
+
+    fn stats(&self) -> QueueStats {
+        Self::stats(self)
     }
 }
 

@@ -10,11 +10,12 @@ use coreshard_topology::CpuId;
 
 use super::generation::{Generation, Passage};
 use super::lane::{Core, Entry, runs_item_of};
-use super::limiter::{Limits, MaxActive};
+use super::limiter::Limits;
 use crate::error::RefusedReason;
 use crate::event::Event;
 use crate::pool::blocking;
 use crate::pool::{Lease, PoolSet};
+use crate::request::MaxActive;
 use crate::target::Target;
 
 /// Why a queue takes nothing more, for good.

@@ -8,51 +8,17 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::User;
 use coreshard_topology::{CpuSet, Scope, ShardSize};
 
-use super::limiter::MaxActive;
-use super::panics::PanicHandler;
-use super::workqueue::Workqueue;
+use super::Runtime;
 use crate::attributes::{Hooks, Priority};
 use crate::error::BuildError;
-use crate::insight::{Sampling, Wanted};
+use crate::insight::Sampling;
 use crate::intake::Intake;
-use crate::runtime::Runtime;
+use crate::queue::Workqueue;
+use crate::request::{MaxActive, PanicPolicy, Request};
 use crate::wake::Wake;
 
 /// What a worker needs for itself, with room for small items: a debug build's overflows 24 KiB.
 const MIN_STACK_BYTES: usize = 64 << 10;
-
-/// What was asked of a queue, before it is held against the machine.
-#[derive(Clone)]
-pub(crate) struct Request {
-    pub(crate) name: String,
-    pub(crate) scope: Scope,
-    pub(crate) shard_size: ShardSize,
-    pub(crate) strict: bool,
-    pub(crate) mask: Option<CpuSet>,
-    pub(crate) nice: Option<i8>,
-    pub(crate) priority: Priority,
-    pub(crate) max_active: MaxActive,
-    /// Asked for both an order and a limit.
-    pub(crate) is_contradictory: bool,
-    pub(crate) wake: Wake,
-    pub(crate) intake: Intake,
-    pub(crate) hooks: Hooks,
-    pub(crate) stack_bytes: Option<usize>,
-    pub(crate) rescuer: Option<u64>,
-    pub(crate) panic_handler: Option<PanicHandler>,
-    pub(crate) panic_policy: PanicPolicy,
-    pub(crate) insight: Wanted,
-}
-
-/// What becomes of a queue when an item panics and no handle tells of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum PanicPolicy {
-    /// The panic handler is told, and the queue goes on.
-    #[default]
-    GoOn,
-    /// The queue takes no more work, before the panic handler is told; what was accepted runs.
-    CloseQueue,
-}
 
 /// Makes a [`Workqueue`]. Queues with equal attributes share their pools and worker threads; the
 /// name, `max_active` and the panic handler are a queue's own.

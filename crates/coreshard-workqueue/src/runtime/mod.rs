@@ -1,5 +1,7 @@
 //! A machine as a program uses it: topology, limits and settings.
 
+mod builder;
+
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,13 +13,15 @@ use coreshard_topology::{CpuId, CpuSet, Topology};
 use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::event::Event;
 use crate::insight::{Sampling, Wanted};
-use crate::machine::{Machine, Probe, Registry};
+use crate::machine::{Machine, Probe, Queue, Registry};
 use crate::pool::{MOST_WORKERS, Monitor, PoolSettings};
-use crate::queue::{Builder, Closed, Request, Shared, Workqueue};
+use crate::queue::{Shared, Workqueue};
+use crate::request::Request;
 use crate::stats::RuntimeStats;
 use crate::task;
 use crate::timers::{self, Sleep, SleepError, Timers};
 use crate::trouble::{Trouble, Watch};
+pub use builder::Builder;
 
 /// A topology, limits and settings, and the pools that the queues made here share.
 ///
@@ -310,7 +314,7 @@ impl<P: Platform> Runtime<P> {
             registry.closed = true;
             registry.queues.iter().filter_map(Weak::upgrade).collect()
         };
-        queues.iter().for_each(|queue| queue.close(Closed::ShutDown));
+        queues.iter().for_each(|queue| queue.shut_down());
         let left = queues
             .iter()
             .filter_map(|queue| queue.wait_empty(Some(deadline)).err())
@@ -353,7 +357,8 @@ impl<P: Platform> Runtime<P> {
             return Err(fail(BuildErrorKind::ShutDown));
         }
         registry.queues.retain(|queue| queue.strong_count() > 0);
-        registry.queues.push(Arc::downgrade(&shared));
+        let queue: Weak<dyn Queue> = Arc::downgrade(&shared) as _;
+        registry.queues.push(queue);
         drop(registry);
         Ok(Workqueue::from_shared(shared))
     }
