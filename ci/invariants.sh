@@ -121,6 +121,35 @@ check_arrows() {
   done
 }
 
+# Modules of the workqueue, from the bottom up: each uses those before it alone.
+readonly WORKQUEUE_MODULES='canary error wake item latch event intake insight stats target attributes request trouble
+  pool fork timers machine queue task work runtime'
+
+check_modules() {
+  local folder=crates/coreshard-workqueue/src module above file found
+  [ -d "$folder" ] || return 0
+  for file in "$folder"/*; do
+    module=$(basename "$file" .rs)
+    case "$module" in lib | README.md | *tests | loom_*) continue ;; esac
+    if ! grep -qw -- "$module" <<<"$WORKQUEUE_MODULES"; then
+      breach "a module of the workqueue has no place" "$file" \
+        "say in WORKQUEUE_MODULES of ci/invariants.sh above which others it stands"
+    fi
+  done
+  above=" $(tr -s '[:space:]' ' ' <<<"$WORKQUEUE_MODULES") "
+  for module in $WORKQUEUE_MODULES; do
+    above=${above#* "$module" }
+    found=$(find "$folder/$module.rs" "$folder/$module" -name '*.rs' ! -name '*tests.rs' 2>/dev/null |
+      while read -r file; do code_of "$file"; done |
+      grep -E "\\bcrate::($(sed 's/ *$//; s/ /|/g' <<<"${above:-none}"))\\b" || true)
+    if [ -n "$found" ] && [ -n "${above// /}" ]; then
+      breach "$module uses a module above it" "$found" \
+        "move what is needed down, or pass it in through a trait, a table of functions or a value; arrows point down only"
+    fi
+    above=" $above"
+  done
+}
+
 check_seam() {
   local crate found
   local threads='thread_local!|\bthread::(spawn|Builder|scope|park|sleep|yield_now|current|JoinHandle)|use std::thread\b'
@@ -131,7 +160,7 @@ check_seam() {
     found=$(lines_with "$crate" "$threads|$locks|$clocks")
     if [ -n "$found" ]; then
       breach "$crate uses a thread, lock or clock of std" "$found" \
-        "take it from the platform (P::spawn, P::RawMutex, P::Local, P::now, P::wait), else a simulated machine cannot run this code"
+        "take it from the platform (P::spawn, Lock, P::local, P::now, P::wait), else a simulated machine cannot run this code"
     fi
     [ "$crate" = coreshard-bench ] && continue
     # A layout may be measured on a platform: that is an assertion of the compiler's, not code that runs.
@@ -258,6 +287,7 @@ check_words() {
 }
 
 check_arrows
+check_modules
 check_seam
 check_quiet
 check_unsafe

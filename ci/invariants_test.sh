@@ -87,6 +87,8 @@ breaks_when "a lock" "$STD" $QUEUE/pool.rs 'static L: std::sync::Mutex<()> = x()
 breaks_when "a lock among imports" "$STD" $QUEUE/pool.rs 'use std::sync::{Arc, Condvar};'
 breaks_when "a clock" "$STD" $QUEUE/pool.rs 'fn f() { let _ = Instant::now(); }'
 breaks_when "a platform by name" 'coreshard-workqueue names one platform' $QUEUE/pool.rs 'type Q = Queue<Host>;'
+breaks_when "a module that uses one above it" 'pool uses a module above it' $QUEUE/pool/worker.rs 'use crate::queue::Lane;'
+breaks_when "a module that nobody placed" 'a module of the workqueue has no place' $QUEUE/novel.rs 'fn f() {}'
 readonly LOUD='coreshard-topology prints, reads arguments or ends the process'
 breaks_when "a print" "$LOUD" crates/coreshard-topology/src/lib.rs 'fn f() { eprintln!("x"); }'
 breaks_when "an argument" "$LOUD" crates/coreshard-topology/src/a.rs 'fn f() { std::env::args_os(); }'
@@ -95,12 +97,12 @@ breaks_when "a path of somebody's machine" "a path of somebody's own machine" do
 breaks_when "a merge that was not finished" 'a merge that was not finished' docs/guide.md '<<<<<<< ours'
 
 readonly WILD="users' code that goes another way than through the net"
-breaks_when "a panic caught by hand" "$WILD" $QUEUE/scope.rs 'fn f() { let _ = std::panic::catch_unwind(|| ()); }'
-breaks_when "a panic thrown on by hand" "$WILD" $QUEUE/scope.rs 'fn f(p: P) { panic::resume_unwind(p) }'
+breaks_when "a panic caught by hand" "$WILD" $QUEUE/queue/scope.rs 'fn f() { let _ = std::panic::catch_unwind(|| ()); }'
+breaks_when "a panic thrown on by hand" "$WILD" $QUEUE/queue/scope.rs 'fn f(p: P) { panic::resume_unwind(p) }'
 breaks_when "a waker that is woken" "$WILD" $QUEUE/timers/mod.rs 'fn f(waker: Waker) { waker.wake() }'
 breaks_when "wakers that are woken by name" "$WILD" $QUEUE/timers/mod.rs 'fn f() { all.for_each(Waker::wake); }'
 breaks_when "a poller that is woken" "$WILD" $QUEUE/timers/mod.rs 'fn f(c: &C) { c.waker().wake_by_ref(); }'
-breaks_when "a handler that is kept bare" "$WILD" $QUEUE/lane.rs 'struct S { handler: Box<dyn Fn(u32) + Send> }'
+breaks_when "a handler that is kept bare" "$WILD" $QUEUE/queue/lane.rs 'struct S { handler: Box<dyn Fn(u32) + Send> }'
 breaks_when "an exception that nothing needs" 'an exception that nothing needs' \
   $QUEUE/task/yield_now.rs 'fn f() { /* nothing of a user here */ }'
 
