@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::mpsc;
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
@@ -343,6 +344,9 @@ impl RealTime for Host {
         if until.is_none() && locked.as_ref().is_err_and(is_old) {
             locked = futex_inheriting(word, libc::FUTEX_LOCK_PI, None);
         }
+        // The kernel has written the word, and ordered what came before; this says so to whoever looks at
+        // programs alone (sanitizers). Pairs with the one in `unlock_inheriting`.
+        word.load(Acquire);
         locked.map_err(|error| match error.raw_os_error() {
             Some(libc::ETIMEDOUT) => InheritError::TimedOut,
             Some(libc::EDEADLK) => InheritError::WouldDeadlock,
@@ -351,6 +355,8 @@ impl RealTime for Host {
     }
 
     fn unlock_inheriting(word: &AtomicU32) {
+        // Changes nothing: see `lock_inheriting`.
+        word.fetch_or(0, Release);
         // Refused only where the caller does not hold it, which its guard rules out.
         let _ = futex_inheriting(word, libc::FUTEX_UNLOCK_PI, None);
     }
