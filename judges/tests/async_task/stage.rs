@@ -163,6 +163,13 @@ impl Stage {
         self.queue.stats().queued - self.asked
     }
 
+    /// As [`Self::assert`], of what another thread is about to do.
+    #[track_caller]
+    pub(crate) fn assert_soon(&self, polls: usize, futures: usize, outputs: usize) {
+        let counts = || (self.polls.get(), self.futures.get(), self.outputs.get());
+        wait_until(|| counts() == (polls, futures, outputs));
+    }
+
     /// Polls, dropped futures, dropped outputs.
     #[track_caller]
     pub(crate) fn assert(&self, polls: usize, futures: usize, outputs: usize) {
