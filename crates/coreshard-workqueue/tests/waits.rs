@@ -9,7 +9,8 @@ use std::time::Duration;
 use coreshard_platform::{Host, affinity};
 use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{
-    Builder, Intake, JoinHandle, RefusedReason, Runtime, Workqueue, WouldDeadlock, blocking, join,
+    Builder, Intake, JoinHandle, RefusedReason, Runtime, Work, Workqueue, WouldDeadlock, blocking,
+    join,
 };
 
 /// Longer than any test needs; only a failure takes so long.
@@ -475,6 +476,43 @@ fn what_was_queued_while_its_queue_was_frozen_is_helped_with_after_the_thaw() {
             assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout), "begun while it was frozen");
             queue.thaw().unwrap();
             assert_eq!((hear.recv(), hear.recv()), (Ok(2), Ok(3)));
+        }
+    });
+}
+
+/// A reusable item is queued elsewhere from inside itself: its next run there waits for this one, so this
+/// one can wait neither for all items there, nor for one behind it.
+#[test]
+fn a_wait_for_a_queue_that_waits_for_the_callers_own_item_is_an_error() {
+    ends(|| {
+        let runtime = small(FEW);
+        let here = runtime.workqueue().scope(Scope::System).build().unwrap();
+        for ordered in [false, true] {
+            let builder = runtime.workqueue().scope(Scope::System);
+            let there = if ordered { builder.ordered() } else { builder }.build().unwrap();
+            let (say, hear) = mpsc::channel();
+            let mut first = Some(there);
+            let work = Work::new(move |work: &Work<Host>| {
+                // The second run is the one that was waited for.
+                let Some(there) = first.take() else { return say.send(Ok(())).unwrap() };
+                assert!(work.queue(&there).unwrap());
+                assert!(there.flush().is_err() && there.drain().is_err());
+                if ordered {
+                    let joined = there.submit(|| ()).unwrap().join().unwrap_err();
+                    assert!(joined.into_payload().is::<WouldDeadlock>());
+                    let refused = there.install(|| ()).unwrap_err();
+                    assert_eq!(refused.reason(), RefusedReason::WouldDeadlock);
+                    there.scope(|scope| assert!(scope.queue(|| ()).is_err()));
+                } else {
+                    there.submit(|| ()).unwrap().join().unwrap();
+                }
+                // Somebody else waits for its end.
+                drop(there);
+                say.send(Err(())).unwrap();
+            });
+            assert!(work.queue(&here).unwrap());
+            assert_eq!((hear.recv(), hear.recv()), (Ok(Err(())), Ok(Ok(()))));
+            work.flush().unwrap();
         }
     });
 }

@@ -58,8 +58,8 @@ pub(crate) use deque::{Popped, Pushed};
 pub(crate) use forks::Seat;
 pub(crate) use job::{Header, Job, execute};
 pub(crate) use running::{
-    Frame, Inside, innermost, inside, inside_forker, inside_item, inside_work, report_here,
-    runs_work,
+    Frame, Inside, innermost, inside, inside_forker, inside_item, inside_work, is_waited_for_by,
+    report_here, runs_work,
 };
 pub(crate) use set::{Lease, PoolSet, Route};
 

@@ -10,9 +10,10 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering::Relaxed;
 
-use coreshard_platform::Platform;
 use coreshard_platform::user::Thrown;
+use coreshard_platform::{AtomicInt, Platform};
 
 use super::link::Link;
 use super::worker::{Context, context_here, with_context};
@@ -28,6 +29,8 @@ pub(crate) struct Frame<P: Platform> {
     link: Cell<*const Link<P>>,
     /// The reusable item whose function was called.
     work: *const (),
+    /// Where that says of which queue it has been queued meanwhile: there its next run waits for this one.
+    behind: *const P::AtomicU64,
     /// What this thread was inside of before.
     outer: *const Frame<P>,
     /// What the thread was inside of whose job is run.
@@ -40,6 +43,7 @@ impl<P: Platform> Frame<P> {
         Self {
             link: Cell::new(ptr::null()),
             work: ptr::null(),
+            behind: ptr::null(),
             outer: ptr::null(),
             forker: ptr::null(),
         }
@@ -92,16 +96,18 @@ pub(crate) enum Inside {
     No,
 }
 
-/// Calls `run` as the function of the item at `work`.
+/// Calls `run` as the function of the item at `work`, which says in `behind` of which queue it has been
+/// queued meanwhile.
 pub(crate) fn inside_work<P: Platform, R>(
     work: *const (),
     name: &'static Name,
+    behind: &P::AtomicU64,
     run: impl FnOnce() -> R,
 ) -> R {
     let outer_name = set_function::<P>(name);
     let _restore = Restore::<P> { outer_name, platform: std::marker::PhantomData };
     let Some(context) = context_here::<P>() else { return run() };
-    context.inside(Frame { work, ..Frame::of_worker() }, run)
+    context.inside(Frame { work, behind, ..Frame::of_worker() }, run)
 }
 
 /// Calls `run` as an item of `link`, inside what this thread is inside of.
@@ -129,6 +135,17 @@ pub(crate) fn innermost<P: Platform>() -> *const Frame<P> {
 pub(crate) fn runs_work<P: Platform>(work: *const ()) -> bool {
     // SAFETY: it is the innermost one.
     unsafe { Frame::find(innermost::<P>(), |frame| ptr::eq(frame.work, work)) != Inside::No }
+}
+
+/// True if the queue of this name has an item that cannot begin before this thread is back: a reusable one
+/// that this thread is inside of.
+pub(crate) fn is_waited_for_by<P: Platform>(queue: u64) -> bool {
+    // SAFETY: what a frame leads to is there while this thread is inside of it.
+    let is = |frame: &Frame<P>| {
+        unsafe { frame.behind.as_ref() }.is_some_and(|behind| behind.load(Relaxed) == queue)
+    };
+    // SAFETY: it is the innermost one.
+    unsafe { Frame::find(innermost::<P>(), is) != Inside::No }
 }
 
 /// Whether this thread is inside an item whose link satisfies `of`. The link is there while `of` looks at it.

@@ -29,7 +29,7 @@ use coreshard_platform::{AtomicInt, Platform, user};
 use super::lane::{Entry, Lane, inside};
 use super::limiter::Limiter;
 use crate::error::WouldDeadlock;
-use crate::pool::{Inside, Seat, inside_item};
+use crate::pool::{Inside, Seat, inside_item, is_waited_for_by};
 
 const QUEUED: u32 = 0;
 const WORKER: u32 = 1;
@@ -82,6 +82,8 @@ pub(crate) struct Waiter {
     turn: Turn,
     /// Nobody else does anything of that item meanwhile.
     is_alone: bool,
+    /// It is inside a reusable item whose next run is in that queue, and waits for this one to end.
+    is_waited_for: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +112,8 @@ impl Waiter {
             of_queue
         });
         let is_alone = place == Inside::Here && !seat.has_forked();
-        Some(Self { crew: seat.crew(), set: seat.set(), place, turn, is_alone })
+        let is_waited_for = is_waited_for_by::<P>(queue);
+        Some(Self { crew: seat.crew(), set: seat.set(), place, turn, is_alone, is_waited_for })
     }
 
     /// How it may wait for an item that was counted in.
@@ -135,6 +138,7 @@ impl Waiter {
         match takes_turns {
             None if crew == self.crew || has_moved => Wait::Help,
             None => Wait::Sleep,
+            Some(true) if self.is_waited_for => Wait::Never,
             Some(_) if self.turn == Turn::None => Wait::Sleep,
             Some(false) if crew == self.crew && self.is_alone => Wait::Help,
             Some(is_ordered) if is_ordered || self.turn == Turn::Only => Wait::Never,

@@ -178,6 +178,11 @@ impl<P: Platform> Entry<'_, P> {
         unsafe { Self::new(lane, door, Reading::begin()) }
     }
 
+    /// See [`Lane::queue_id`].
+    pub(crate) fn queue_id(&self) -> u64 {
+        self.lane().queue_id()
+    }
+
     /// Names the limiter that the item must pass; 0 for none.
     pub(crate) fn limiter_id(&self) -> u64 {
         self.lane().limiter.as_ref().map_or(0, |limiter| Arc::as_ptr(limiter).addr() as u64)

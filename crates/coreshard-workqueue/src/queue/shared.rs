@@ -17,7 +17,7 @@ use crate::event::Event;
 use crate::insight::{Insight, QueueTally, Times};
 use crate::machine::{Machine, Queue};
 use crate::pool::Lease;
-use crate::pool::{Inside, Retiring, Seat};
+use crate::pool::{Inside, Retiring, Seat, is_waited_for_by};
 use crate::request::{MaxActive, Request};
 use crate::stats::QueueStats;
 use crate::target::Target;
@@ -165,10 +165,17 @@ impl<P: Platform> Shared<P> {
         if self.is_forked() {
             return Err(WouldDeadlock::forked(self.name(), what));
         }
-        if runs_item_of::<P>(|lane| self.owns(lane)) {
+        if self.waits_for_caller() {
             return Err(WouldDeadlock::inside(self.name(), what));
         }
         Ok(())
+    }
+
+    /// True if an item of the queue cannot be over before the caller is back: the caller is inside it, or
+    /// inside a reusable one that was queued here meanwhile.
+    pub(super) fn waits_for_caller(&self) -> bool {
+        let id = Arc::as_ptr(&self.core).addr() as u64;
+        runs_item_of::<P>(|lane| self.owns(lane)) || is_waited_for_by::<P>(id)
     }
 
     pub(super) fn drain(&self) -> Result<(), WouldDeadlock> {

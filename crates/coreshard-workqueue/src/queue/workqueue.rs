@@ -14,7 +14,7 @@ use super::claimable::{Wait, Waiter};
 use super::guests::Guests;
 use super::handle::{self, JoinHandle};
 use super::install::{install, install_helping};
-use super::lane::{Entry, runs_item_of};
+use super::lane::Entry;
 use super::scope::{self, WorkScope};
 use super::shared::{Closed, Shared};
 use crate::error::{BuildError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
@@ -343,7 +343,7 @@ impl<P: Platform> Drop for Handle<P> {
         self.shared.close(Closed::ShutDown);
         self.shared.thaw_for_good();
         Guests::leave(&self.shared);
-        if !runs_item_of::<P>(|lane| self.shared.owns(lane)) {
+        if !self.shared.waits_for_caller() {
             self.shared.end();
             return;
         }

@@ -49,6 +49,8 @@ pub(super) struct Core<P: Platform> {
     pub(super) state: StateWord<P>,
     /// The limiter that it was to pass last, by its address; 0 for none.
     limiter: P::AtomicU64,
+    /// The queue, by its name, of a queueing that waits for the run that goes on; 0 for none.
+    pub(super) behind: P::AtomicU64,
     /// There until the last handle goes.
     call: P::Cell<Option<Function<P>>>,
     /// The type name of its function, for the monitor.
@@ -101,6 +103,7 @@ impl<P: Platform> Core<P> {
 
     /// After a queueing was made void: nobody fires it, and who waits for it is told.
     pub(super) fn see_off(&self, voided: Voided) {
+        self.behind.store(0, Relaxed);
         // In a forked process the timers' lock may be held by nobody who is here.
         if voided.delayed
             && P::forks() == self.forks
@@ -148,6 +151,7 @@ impl<P: Platform> Work<P> {
             over: Event::new(),
             slot: Lock::new(Slot { parked: None, armed: None }),
             limiter: P::AtomicU64::new(0),
+            behind: P::AtomicU64::new(0),
             function: std::any::type_name::<F>(),
             made_at: Location::caller(),
             name: Name::of::<F>(),
@@ -452,6 +456,7 @@ impl<P: Platform> Work<P> {
         self.core.limiter.store(entry.limiter_id(), Relaxed);
         let token = Token { core: self.core, number: claimed.number };
         if claimed.running {
+            token.core.behind.store(entry.queue_id(), Relaxed);
             token.send_while_running(entry);
         } else {
             token.send(entry);

@@ -11,10 +11,11 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
+use coreshard_platform::{AtomicInt, Platform};
 
 use super::core::{Core, Function, Work};
 use super::state::{Begin, Number};
@@ -211,9 +212,12 @@ impl<P: Platform> Token<P> {
         let work = Work { core: Arc::clone(&self.core) };
         let called = user::call(|| {
             // SAFETY: `begin` has set RUNNING, and `end` clears it below.
-            inside_work::<P, _>(Arc::as_ptr(&work.core).cast(), core.name, || unsafe {
-                core.call(&work)
-            });
+            inside_work::<P, _>(
+                Arc::as_ptr(&work.core).cast(),
+                core.name,
+                &core.behind,
+                || unsafe { core.call(&work) },
+            );
         });
         drop(work);
         self.end();
@@ -227,6 +231,10 @@ impl<P: Platform> Token<P> {
 
     /// The run is over.
     fn end(&self) {
+        // From here on nothing waits for it.
+        if self.core.behind.load(Relaxed) != 0 {
+            self.core.behind.store(0, Relaxed);
+        }
         let ended = self.core.state.end();
         if ended.parked {
             let parked = self.core.slot.lock().parked.take();
