@@ -140,8 +140,8 @@ pub(crate) fn runs_work<P: Platform>(work: *const ()) -> bool {
 /// True if the queue of this name has an item that cannot begin before this thread is back: a reusable one
 /// that this thread is inside of.
 pub(crate) fn is_waited_for_by<P: Platform>(queue: u64) -> bool {
-    // SAFETY: what a frame leads to is there while this thread is inside of it.
     let is = |frame: &Frame<P>| {
+        // SAFETY: what a frame leads to is there while this thread is inside of it.
         unsafe { frame.behind.as_ref() }.is_some_and(|behind| behind.load(Relaxed) == queue)
     };
     // SAFETY: it is the innermost one.
