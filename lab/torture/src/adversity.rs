@@ -411,18 +411,22 @@ pub(crate) fn limit_threads(spare: u64) -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A number of a process's `/proc/PID/status`.
-pub(crate) fn status_field(process: libc::pid_t, field: &str) -> Option<u64> {
+/// A field of a process's `/proc/PID/status`, up to its first blank.
+fn status_word(process: libc::pid_t, field: &str) -> Option<String> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
-    line.trim_start_matches(':').split_whitespace().next()?.parse().ok()
+    line.trim_start_matches(':').split_whitespace().next().map(str::to_owned)
+}
+
+/// A number of a process's `/proc/PID/status`.
+pub(crate) fn status_field(process: libc::pid_t, field: &str) -> Option<u64> {
+    status_word(process, field)?.parse().ok()
 }
 
 /// True if a process has a handler for a signal.
 fn catches(process: libc::pid_t, signal: libc::c_int) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let mask = status_word(process, "SigCgt");
+    let mask = mask.and_then(|mask| u64::from_str_radix(&mask, 16).ok());
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 

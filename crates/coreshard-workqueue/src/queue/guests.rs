@@ -3,8 +3,8 @@
 //!
 //! What they keep is the queue's memory, and nothing else. A task that waits for something may exist for
 //! ever; the workers go when the queue's last handle is dropped and its last item is over
-//! (`Shared::end`): a task that is woken later finds the queue closed, and is dropped by whoever wakes
-//! it.
+//! (`Shared::end`): a task that is woken later finds the queue closed, and is dropped by a thread of
+//! the timers', which has that for users' code.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;

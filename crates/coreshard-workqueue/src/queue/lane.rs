@@ -3,7 +3,7 @@
 //! | word | bits 0–62 | bit 63 | written by |
 //! |---|---|---|---|
 //! | `queued` | items that came in, and refusals | `CLOSED`: further items are refused | producers of the pod |
-//! | `done` | items that are over, and refusals | `WATCHED`: somebody waits for it to change | workers of the pod |
+//! | `done`, in its `Link` | items that are over, and refusals | `WATCHED`: somebody waits for it to change | workers of the pod |
 //!
 //! A producer counts first and then looks at the bit that the same instruction brought back: so
 //! either whoever closes the lane sees its count and waits for it, or it sees the bit and takes
@@ -27,7 +27,7 @@ use crate::pool::{self, Inside, Link, LinkTag, Pool, QueueSide};
 use crate::request::{PanicHandler, PanicPolicy};
 use crate::timers::Timers;
 
-pub(super) const FLAG: u64 = 1 << 63;
+pub(super) const CLOSED: u64 = 1 << 63;
 
 /// Beyond all counters: one comparison tells both that there is none and that one is there.
 const NO_DOOR_COUNTER: usize = usize::MAX;
@@ -65,6 +65,13 @@ pub(crate) struct Lane<P: Platform> {
     limiter: Option<Arc<Limiter<P>>>,
 }
 fields!(Lane<P: Platform> { tag, door_counter, own_queued, pool, core, limiter });
+
+impl<P: Platform> Core<P> {
+    /// A name for the queue while it lives.
+    pub(super) fn queue_id(self: &Arc<Self>) -> u64 {
+        Arc::as_ptr(self).addr() as u64
+    }
+}
 
 /// Proof that an item was counted in: it must be sent, or the queue waits for it for ever.
 ///
@@ -306,7 +313,7 @@ impl<P: Platform> Lane<P> {
 
     /// A name for the queue while it lives.
     pub(crate) fn queue_id(&self) -> u64 {
-        Arc::as_ptr(&self.core).addr() as u64
+        self.core.queue_id()
     }
 
     /// Items that came in, and that are over.
@@ -331,7 +338,7 @@ impl<P: Platform> Lane<P> {
     /// Counts an item in. False if the lane is closed: then it is not counted.
     #[inline]
     pub(super) fn count_in(&self, door: usize) -> bool {
-        if self.queued_word(door).fetch_add(1, AcqRel) & FLAG != 0 {
+        if self.queued_word(door).fetch_add(1, AcqRel) & CLOSED != 0 {
             self.take_count_back(door);
             return false;
         }
@@ -344,7 +351,7 @@ impl<P: Platform> Lane<P> {
     }
 
     /// Counts an item in once more: its place in the intake is gone before it is over, see
-    /// [`crate::claimable`]. The caller holds that place, so the lane is there, closed or not.
+    /// [`super::claimable`]. The caller holds that place, so the lane is there, closed or not.
     pub(crate) fn count_relayed(&self, door: usize) {
         self.relayed.fetch_add(1, AcqRel);
         self.queued_word(door).fetch_add(1, AcqRel);
@@ -408,13 +415,13 @@ impl<P: Platform> Lane<P> {
 
     pub(super) fn close(&self) {
         for word in self.queued_words() {
-            word.fetch_or(FLAG, AcqRel);
+            word.fetch_or(CLOSED, AcqRel);
         }
     }
 
     pub(super) fn open(&self) {
         for word in self.queued_words() {
-            word.fetch_and(!FLAG, AcqRel);
+            word.fetch_and(!CLOSED, AcqRel);
         }
     }
 
@@ -427,7 +434,7 @@ impl<P: Platform> Lane<P> {
     }
 
     pub(super) fn queued(&self) -> u64 {
-        self.queued_words().map(|word| word.load(Acquire) & !FLAG).sum()
+        self.queued_words().map(|word| word.load(Acquire) & !CLOSED).sum()
     }
 
     pub(super) fn done(&self) -> u64 {

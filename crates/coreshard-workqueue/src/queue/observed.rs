@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use coreshard_platform::{AtomicInt, Platform, Time};
 use tracing::Span;
 
-use super::lane::{FLAG, Lane};
+use super::lane::{CLOSED, Lane};
 use crate::insight::{Kind, Label, span};
 use crate::item::Item;
 
@@ -26,7 +26,7 @@ impl<P: Platform> Lane<P> {
         self.core.insight.times.as_ref().is_some_and(|times| {
             // The caller has just counted its item there; whoever else did since makes the draw
             // no worse.
-            let count = self.queued_word(door).load(Relaxed) & !FLAG;
+            let count = self.queued_word(door).load(Relaxed) & !CLOSED;
             times.sampling.draws(count.saturating_sub(1))
         })
     }

@@ -97,7 +97,7 @@ impl<P: Platform> Shared<P> {
 
     /// The worker on this thread, if there is one, as one that waits for items of this queue.
     pub(super) fn waiter(&self) -> Option<Waiter> {
-        Waiter::here::<P>(Arc::as_ptr(&self.core).addr() as u64)
+        Waiter::here::<P>(self.core.queue_id())
     }
 
     /// True if what that worker does is a part of an item of this queue, on one of its workers.
@@ -174,8 +174,7 @@ impl<P: Platform> Shared<P> {
     /// True if an item of the queue cannot be over before the caller is back: the caller is inside it, or
     /// inside a reusable one that was queued here meanwhile.
     pub(super) fn waits_for_caller(&self) -> bool {
-        let id = Arc::as_ptr(&self.core).addr() as u64;
-        runs_item_of::<P>(|lane| self.owns(lane)) || is_waited_for_by::<P>(id)
+        runs_item_of::<P>(|lane| self.owns(lane)) || is_waited_for_by::<P>(self.core.queue_id())
     }
 
     pub(super) fn drain(&self) -> Result<(), WouldDeadlock> {
