@@ -42,8 +42,8 @@ crates/coreshard-platform/src/user.rs             it is the net
 crates/coreshard-workqueue/src/task/yield_now.rs  wakes its own poller, inside its poll: what that throws is its own
 crates/coreshard-workqueue/src/work/core.rs       a work item's function: Token::run calls it through the net, the item's Drop drops it there
 crates/coreshard-workqueue/src/queue/change.rs    the closures are this file's own
-crates/coreshard-workqueue/src/timers/callbacks.rs  what is left to be called: through the net, here
-crates/coreshard-workqueue/src/pool/background.rs  its calls are the monitor's own; what is a user's in them is in front of the net
+crates/coreshard-workqueue/src/callbacks.rs        what is left to be called: through the net, here
+crates/coreshard-workqueue/src/pool/monitor.rs     makes calls for callbacks.rs, which calls them through the net
 crates/coreshard-block/src/backend/mod.rs          a lane's waker: each caller of it is in front of the net, or is the lane's own thread
 crates/coreshard-block/src/backend/pool.rs         a pool's job: its code is this crate's, and the executor that takes it is in front of the net
 crates/coreshard-block/src/queue/slot.rs           a callback: landing calls it through the net, and nobody drops it uncalled
@@ -122,7 +122,7 @@ check_arrows() {
 }
 
 # Modules of the workqueue, from the bottom up: each uses those before it alone.
-readonly WORKQUEUE_MODULES='canary error wake item latch event intake insight stats target attributes request trouble
+readonly WORKQUEUE_MODULES='canary error wake item latch event intake insight stats target attributes request trouble callbacks
   pool fork timers machine queue task work runtime'
 
 check_modules() {

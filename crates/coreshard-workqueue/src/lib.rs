@@ -18,6 +18,7 @@
 //! protocols: states, steps, and why no item and no wake-up is lost.
 
 mod attributes;
+mod callbacks;
 #[cfg(not(feature = "canaries"))]
 mod canary;
 #[cfg(feature = "canaries")]

@@ -94,10 +94,9 @@ impl<P: Platform> Machine<P> {
             return Err(BuildError::new(what(), kind));
         }
         let before = std::mem::replace(&mut *self.usable.lock(), cpus.clone());
-        if before == cpus {
-            return Ok(());
+        if before != cpus {
+            tracing::info!(%before, now = %cpus, "the usable CPUs have changed");
         }
-        tracing::info!(%before, now = %cpus, "the usable CPUs have changed");
         let queues: Vec<_> = self.registry.lock().queues.iter().filter_map(Weak::upgrade).collect();
         let results: Vec<_> = queues.into_iter().map(Queue::follow_cpus).collect();
         results.into_iter().collect()
@@ -146,13 +145,15 @@ impl<P: Platform> Machine<P> {
         attributes: Attributes,
         request: &Request,
     ) -> Result<Lease<P>, BuildErrorKind> {
+        // Dropped without the lock: with the last one go hooks, which are a user's.
+        let known: Vec<_>;
         let mut registry = self.registry.lock();
         if registry.closed {
             return Err(BuildErrorKind::ShutDown);
         }
         registry.sets.retain(|set| set.strong_count() > 0);
-        let known = registry.sets.iter().filter_map(Weak::upgrade);
-        for set in known.filter(|set| *set.attributes == attributes) {
+        known = registry.sets.iter().filter_map(Weak::upgrade).collect();
+        for set in known.iter().filter(|set| *set.attributes == attributes) {
             if let Some(lease) = set.lease().map_err(BuildErrorKind::Worker)? {
                 return Ok(lease);
             }
@@ -200,7 +201,7 @@ impl<P: Platform> Machine<P> {
             match Pool::start(place, attributes, self.settings, event, &self.monitor) {
                 Ok(pool) => pools.push(pool),
                 Err(error) => {
-                    Pool::stop(&pools);
+                    pools.iter().for_each(|pool| pool.tell_to_go());
                     return Err(BuildErrorKind::Worker(error));
                 }
             }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use coreshard_platform::{Host, affinity};
 use coreshard_topology::{Scope, Topology};
-use coreshard_workqueue::{Hooks, Runtime, Workqueue};
+use coreshard_workqueue::{Hooks, Runtime, Workqueue, blocking};
 use futures_lite::future::block_on;
 
 /// Longer than any test needs; only a failure takes so long.
@@ -178,5 +178,127 @@ fn pools_stop_together() {
         assert_eq!(queue.stats().pools.len(), POOLS);
         drop(queue);
         assert!(*met.0.lock().unwrap() >= POOLS);
+    });
+}
+
+/// Keeps what a hook does going until it is opened.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<(usize, usize)>, Condvar)>);
+
+impl Gate {
+    /// Waits inside until the gate is opened.
+    fn pass(&self) {
+        let (state, changed) = &*self.0;
+        let mut state = state.lock().unwrap();
+        state.0 += 1;
+        changed.notify_all();
+        let shut = |state: &mut (usize, usize)| state.1 == 0;
+        let (_state, timeout) = changed.wait_timeout_while(state, NEVER, shut).unwrap();
+        assert!(!timeout.timed_out(), "the gate is opened");
+    }
+
+    fn inside(&self) -> usize {
+        self.0.0.lock().unwrap().0
+    }
+
+    fn open(&self) {
+        self.0.0.lock().unwrap().1 = 1;
+        self.0.1.notify_all();
+    }
+}
+
+/// Waits until `holds` does.
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < NEVER, "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A hook may take for ever: whoever changes a queue does not wait for the workers that it needs no more.
+#[test]
+fn a_change_waits_for_no_hook() {
+    within(2 * NEVER, || {
+        for at_start in [false, true] {
+            let runtime = machine("package:1 l3:2 core:2 pu:1");
+            let (gate, over) = (Gate::default(), Arc::new(AtomicUsize::new(0)));
+            let (begins, ends) = (gate.clone(), gate.clone());
+            let count = Arc::clone(&over);
+            let hooks = Hooks::new();
+            let hooks = if at_start {
+                hooks.on_start(move |_| begins.pass())
+            } else {
+                hooks.on_stop(move |_| {
+                    ends.pass();
+                    count.fetch_add(1, SeqCst);
+                })
+            };
+            let queue = runtime.workqueue().scope(Scope::Cache).hooks(hooks).build().unwrap();
+            for scope in [Scope::System, Scope::Cache, Scope::System, Scope::Cpu] {
+                queue.change().scope(scope).apply().unwrap();
+                assert_eq!(queue.stats().scope, scope);
+                if !at_start {
+                    assert_eq!(queue.submit(|| 3).unwrap().join().unwrap(), 3);
+                }
+            }
+            until("they are inside", || gate.inside() >= 3);
+            assert_eq!(over.load(SeqCst), 0, "nobody has left");
+            gate.open();
+            drop(queue);
+            let (inside, over) = (gate.inside(), over.load(SeqCst));
+            assert!(at_start || inside == over, "{inside} began to go, and {over} were waited for");
+        }
+    });
+}
+
+/// One queue whose hook never ends keeps no other from following, and a second call has the same effect.
+#[test]
+fn other_cpus_reach_every_queue() {
+    within(2 * NEVER, || {
+        let runtime = machine("package:1 l3:2 core:2 pu:1");
+        let gate = Gate::default();
+        let ends = gate.clone();
+        let hooks = Hooks::new().on_stop(move |_| ends.pass());
+        let builder = || runtime.workqueue().scope(Scope::Cpu);
+        let queues = [builder().hooks(hooks).build().unwrap(), builder().build().unwrap()];
+        let (all, one) = (runtime.usable(), runtime.usable().iter().take(1).collect());
+        for cpus in [&one, &one, &all, &one] {
+            runtime.set_usable(cpus.clone()).unwrap();
+            for queue in &queues {
+                assert_eq!(queue.stats().pools.len(), cpus.len());
+                assert_eq!(queue.submit(|| 5).unwrap().join().unwrap(), 5);
+            }
+        }
+        gate.open();
+    });
+}
+
+/// Who tells of trouble may never come back: workers of the past go all the same.
+#[test]
+fn a_stuck_handler_keeps_no_worker_of_the_past() {
+    within(2 * NEVER, || {
+        let (told, opens) = (Gate::default(), Gate::default());
+        let (handler, item) = (told.clone(), opens.clone());
+        let topology = Topology::from_synthetic("package:1 l3:1 core:2 pu:1").unwrap();
+        let builder = Runtime::builder(topology).laid_over(affinity().unwrap());
+        let builder = builder.stall_after(Duration::from_millis(10));
+        let runtime = builder.on_trouble(move |_| handler.pass()).max_workers_per_pool(2);
+        let runtime = runtime.build().unwrap();
+        let (queue, there) = counted(&runtime, Scope::System);
+        let waits: Vec<_> = (0..3)
+            .map(|_| {
+                let item = item.clone();
+                queue.submit(move || blocking::<Host, _>(|| item.pass())).unwrap()
+            })
+            .collect();
+        until("it is told of the stall", || told.inside() > 0);
+        queue.change().scope(Scope::Cpu).apply().unwrap();
+        let before = there.load(SeqCst);
+        assert!(before >= 4, "the old ones are there beside the new ones: {before}");
+        opens.open();
+        waits.into_iter().for_each(|wait| wait.join().unwrap());
+        until("the old ones go", || there.load(SeqCst) <= 2);
+        told.open();
     });
 }

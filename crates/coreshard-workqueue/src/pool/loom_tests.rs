@@ -80,7 +80,8 @@ fn one_by_one(intake: Intake, wake: Wake, limit: usize) {
         lane.queue(0, tell).ok().expect("the lane is open");
         ran.park();
     }
-    Pool::stop([&pool]);
+    pool.tell_to_go();
+    pool.wait_until_gone();
     assert_eq!(lane.counts(), (2, 2), "each item is told once");
 }
 
@@ -137,7 +138,8 @@ fn a_stand_in_does_not_start(intake: Intake, wake: Wake) {
     blocks.unpark();
     pool.look(1, &Watch::default());
     ends.park();
-    Pool::stop([&pool]);
+    pool.tell_to_go();
+    pool.wait_until_gone();
     assert_eq!(lane.counts(), (2, 2), "each item is told once");
 }
 
@@ -178,7 +180,8 @@ fn loom_a_reserve_leaves_somebody_who_is_told() {
         };
         lane.queue(0, tell).ok().expect("the lane is open");
         ran.park();
-        Pool::stop([&pool]);
+        pool.tell_to_go();
+        pool.wait_until_gone();
         assert_eq!(lane.counts(), (3, 3), "each item is told once");
     });
 }

@@ -6,7 +6,6 @@
 //! - `A:` atomic, see the field.
 
 mod accounts;
-mod background;
 mod blocking;
 mod check;
 mod deque;
@@ -337,7 +336,7 @@ impl<P: Platform> Pool<P> {
             self.start_spare(wanted);
         }
         if started.is_err() {
-            Self::stop([self]);
+            self.tell_to_go();
         }
         started
     }
@@ -504,15 +503,14 @@ impl<P: Platform> Pool<P> {
         PoolGuard { state, since, pool: self }
     }
 
-    /// Tells the workers of these pools to go when there is nothing left to do, and then waits until
-    /// all are gone; a worker that calls this does not wait for itself.
-    pub(crate) fn stop<'pools>(pools: impl IntoIterator<Item = &'pools Arc<Self>>) {
-        let pools: Vec<_> = pools.into_iter().collect();
-        pools.iter().for_each(|pool| pool.tell_to_go());
-        pools.iter().for_each(|pool| pool.wait_until_gone());
+    /// True once the workers were told to go, and all are gone.
+    fn is_gone(&self) -> bool {
+        let state = self.lock();
+        state.stopping && state.starting == 0 && state.alive == 0 && state.has_no_reserve()
     }
 
-    fn tell_to_go(&self) {
+    /// Tells the workers to go when there is nothing left to do.
+    pub(crate) fn tell_to_go(&self) {
         let mut state = self.lock();
         state.stopping = true;
         let mut sleepers = state.all_sleepers(self);
@@ -523,6 +521,7 @@ impl<P: Platform> Pool<P> {
         }
     }
 
+    /// After [`Self::tell_to_go`]: waits until all are gone; a worker that calls this does not wait for itself.
     fn wait_until_gone(&self) {
         if self.lock().starting > 0 {
             // Whoever starts a worker leaves its thread to be waited for.
@@ -543,10 +542,6 @@ impl<P: Platform> Pool<P> {
     /// Names the pools of the same set.
     pub(crate) fn set(&self) -> usize {
         Arc::as_ptr(&self.attributes).addr()
-    }
-
-    pub(crate) fn monitor(&self) -> Arc<Monitor<P>> {
-        Arc::clone(&self.monitor)
     }
 
     pub(crate) fn stats(&self) -> PoolStats {
@@ -589,6 +584,8 @@ impl<P: Platform> Pool<P> {
 impl<P: Platform> Drop for Pool<P> {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
+        // It goes with the last pool.
+        self.monitor.wake();
         for desk in &self.desks {
             let desk = desk.load(Relaxed);
             if !desk.is_null() {

@@ -6,19 +6,21 @@
 //! of its lock.
 //!
 //! Pools rely on it: there is none without a monitor. So it calls nothing of a user's, and waits for
-//! no worker: what does goes to the [`Background`].
+//! no worker: handlers of trouble, the probe of the CPUs, queues that let go of what they were, and the end of
+//! a pool's memory, with which a user's hooks end, are called by other threads ([`Callbacks`]).
+
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use coreshard_platform::{
-    AtomicInt, Lock, Padded, Parker, Platform, SpawnError, ThreadSpec, fields,
+    AtomicInt, Lock, Padded, Parker, Platform, SpawnError, ThreadSpec, fields, user,
 };
 
 use super::Pool;
-use super::background::Background;
 use super::look::Findings;
+use crate::callbacks::{Callback, Callbacks, Threads};
 use crate::trouble::{Bug, CpuHog, NoWorker, Stall, Trouble, Watch};
 
 /// Time between two looks. Two of them pass before a worker is presumed blocked.
@@ -28,6 +30,14 @@ const QUIET_LOOKS: u32 = 2;
 
 const ASLEEP: u32 = 0;
 const AWAKE: u32 = 1;
+
+/// Who tells of trouble: a handler that never returns is waited for by those that come after it.
+const TELLERS: Threads = Threads { name: "cs-trouble", most: 1 };
+/// What is told and not yet heard, at most: a handler that never returns must not fill the memory.
+const MOST_TOLD: usize = 64;
+
+/// Who does what else the monitor must not: for each thing one thread may be stuck.
+const HELPERS: Threads = Threads { name: "cs-background", most: 4 };
 
 /// How often whoever follows the machine looks at it, at most.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
@@ -71,7 +81,8 @@ pub(crate) struct Monitor<P: Platform> {
     parker: Parker<P>,
     watched: Lock<P, Watched<P>>,
     watch: Arc<Watch>,
-    background: Arc<Background<P>>,
+    tells: Arc<Callbacks<P>>,
+    helps: Arc<Callbacks<P>>,
     /// 1 while a call of the follower is on its way, and one that reaps.
     follows: P::AtomicU32,
     reaps: P::AtomicU32,
@@ -99,7 +110,8 @@ impl<P: Platform> Monitor<P> {
     pub(crate) fn new(watch: Watch, most_workers: usize) -> Self {
         Self {
             watch: Arc::new(watch),
-            background: Arc::new(Background::new()),
+            tells: Arc::new(Callbacks::new(TELLERS)),
+            helps: Arc::new(Callbacks::new(HELPERS)),
             follows: P::AtomicU32::new(0),
             reaps: P::AtomicU32::new(0),
             census: Arc::new(Census::new(most_workers)),
@@ -128,6 +140,8 @@ impl<P: Platform> Monitor<P> {
             let spec = ThreadSpec { name: "cs-monitor".to_owned(), ..ThreadSpec::default() };
             P::spawn(spec, Box::new(move || monitor.run()))?;
             watched.running = true;
+            self.tells.resume();
+            self.helps.resume();
         }
         watched.pools.push(Arc::downgrade(pool));
         Ok(())
@@ -164,15 +178,27 @@ impl<P: Platform> Monitor<P> {
         }
     }
 
-    /// Calls `call` soon, on a thread that nobody waits for.
+    /// Calls `call` soon, on another thread, unless too much is to be told already.
     pub(super) fn later(&self, call: impl FnOnce() + Send + 'static) {
-        self.background.offer(call);
+        // A model has no such thread, nor what it would be for.
+        if cfg!(loom) {
+            return;
+        }
+        let refused = self.tells.offer(call_back(call), MOST_TOLD);
+        drop(user::discard(refused));
     }
 
     /// Tells of trouble, soon.
     pub(super) fn tell(&self, trouble: Trouble) {
         let watch = Arc::clone(&self.watch);
         self.later(move || watch.tell(&trouble));
+    }
+
+    /// Calls `call` soon, on another thread.
+    fn help(&self, call: impl FnOnce() + Send + 'static) {
+        if !cfg!(loom) {
+            self.helps.add(call_back(call));
+        }
     }
 
     fn run(self: &Arc<Self>) {
@@ -205,7 +231,8 @@ impl<P: Platform> Monitor<P> {
             }
             quiet_looks = 0;
         }
-        self.background.end();
+        self.tells.finish();
+        self.helps.finish();
     }
 
     /// Has the follower look at the machine, unless it is still at it: it may ask a user.
@@ -214,7 +241,7 @@ impl<P: Platform> Monitor<P> {
             return;
         }
         let monitor = Arc::clone(self);
-        self.background.call(move || {
+        self.help(move || {
             let over = Over { monitor, flag: |monitor| &monitor.follows };
             // Perhaps the last that holds it: it ends here, too.
             let follower = over.monitor.follower.get().and_then(Weak::upgrade);
@@ -230,8 +257,8 @@ impl<P: Platform> Monitor<P> {
         }
         self.reaps.store(1, Relaxed);
         let monitor = Arc::clone(self);
-        // Workers are waited for, and their last hooks.
-        self.background.call(move || {
+        // What ends may be a user's.
+        self.help(move || {
             let over = Over { monitor, flag: |monitor| &monitor.reaps };
             let retiring = std::mem::take(&mut over.monitor.watched.lock().retiring);
             for queue in retiring {
@@ -263,10 +290,11 @@ impl<P: Platform> Monitor<P> {
         for pool in pools {
             // The last that holds it: its hooks are a user's, and end with it.
             if let Some(pool) = Arc::into_inner(pool) {
-                self.background.call(move || drop(pool));
+                self.help(move || drop(pool));
             }
         }
-        Some(busy | self.background.is_missing())
+        let is_left = self.tells.look() | self.helps.look();
+        Some(busy | is_left)
     }
 
     /// Tells of what a look found.
@@ -298,6 +326,13 @@ impl<P: Platform> Monitor<P> {
             self.tell(Trouble::Stall(Stall { pod, stalled_for, pools }));
         }
     }
+}
+
+fn call_back(call: impl FnOnce() + Send + 'static) -> Callback {
+    Callback::new(move || {
+        call();
+        Ok(())
+    })
 }
 
 /// Takes a flag back, also where what it stood for has panicked.

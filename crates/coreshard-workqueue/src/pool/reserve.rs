@@ -54,6 +54,11 @@ impl<P: Platform> State<P> {
         worker == RESERVE && !matches!(self.reserve, Reserve::None | Reserve::Called)
     }
 
+    /// True if no reserve's thread is there.
+    pub(super) fn has_no_reserve(&self) -> bool {
+        matches!(self.reserve, Reserve::None | Reserve::Gone)
+    }
+
     /// True if this index is the reserve's, and it counts as a worker.
     pub(super) fn is_called(&self, worker: usize) -> bool {
         worker == RESERVE && self.reserve == Reserve::Called

@@ -34,8 +34,11 @@ pub(crate) struct Route {
 enum Users {
     None,
     Some(usize),
-    /// The last lease has just ended: workers are going.
-    Leaving,
+    /// The last lease has ended: workers are going.
+    Leaving {
+        /// Somebody waits for them, who says when they are gone.
+        awaited: bool,
+    },
 }
 
 /// While one is held, a set's workers run.
@@ -58,20 +61,21 @@ impl<P: Platform> PoolSet<P> {
         Lease::of(Arc::new(Self { attributes, pods, pools, routes, doors, users }))
     }
 
-    /// A lease, for which workers come back where there are none. `None` while the last user's
-    /// workers are going.
+    /// A lease, for which workers come back where there are none. `None` while some are still going.
     ///
     /// # Errors
-    /// Where a worker cannot be started; then the set is as it was.
+    /// Where a worker cannot be started; those that were are told to go.
     pub(crate) fn lease(self: &Arc<Self>) -> Result<Option<Lease<P>>, SpawnError> {
         let mut users = self.users.lock();
+        self.see_who_is_gone(&mut users);
         match &mut *users {
-            Users::Leaving => return Ok(None),
+            Users::Leaving { .. } => return Ok(None),
             Users::Some(count) => *count += 1,
             Users::None => {
                 for (at, pool) in self.pools.iter().enumerate() {
                     if let Err(error) = pool.restart() {
-                        Pool::stop(self.pools[..at].iter());
+                        self.pools[..at].iter().for_each(|pool| pool.tell_to_go());
+                        *users = Users::Leaving { awaited: false };
                         return Err(error);
                     }
                 }
@@ -81,19 +85,52 @@ impl<P: Platform> PoolSet<P> {
         Ok(Some(Lease::of(Arc::clone(self))))
     }
 
-    /// One lease less. True if it was the last: the caller lets the workers go.
+    /// One lease less. True if it was the last: the workers were told to go. Nobody waits for them here.
     fn leave(&self) -> bool {
         let mut users = self.users.lock();
         match &mut *users {
-            Users::Some(1) => {
-                *users = Users::Leaving;
-                true
-            }
+            Users::Some(1) => *users = Users::Leaving { awaited: false },
             Users::Some(count) => {
                 *count -= 1;
-                false
+                return false;
             }
-            Users::None | Users::Leaving => unreachable!("this lease was counted"),
+            Users::None | Users::Leaving { .. } => unreachable!("this lease was counted"),
+        }
+        drop(users);
+        self.pools.iter().for_each(|pool| pool.tell_to_go());
+        true
+    }
+
+    /// After [`Lease::end`]: waits until the workers are gone, unless somebody needs them again. Not to be
+    /// called under a lock: an item may be waiting for it, and is waited for here. A worker that calls this
+    /// does not wait for itself.
+    pub(crate) fn wait_until_gone(&self) {
+        let waits_here = match &mut *self.users.lock() {
+            Users::Leaving { awaited } => !std::mem::replace(awaited, true),
+            Users::None | Users::Some(_) => return,
+        };
+        let event = &self.pools[0].event;
+        if waits_here {
+            self.pools.iter().for_each(|pool| pool.wait_until_gone());
+            *self.users.lock() = Users::None;
+            event.notify();
+        } else {
+            event.wait_until(None, || !matches!(*self.users.lock(), Users::Leaving { .. }));
+        }
+    }
+
+    /// True while workers are going.
+    pub(crate) fn is_leaving(&self) -> bool {
+        let mut users = self.users.lock();
+        self.see_who_is_gone(&mut users);
+        matches!(*users, Users::Leaving { .. })
+    }
+
+    fn see_who_is_gone(&self, users: &mut Users) {
+        if matches!(users, Users::Leaving { awaited: false })
+            && self.pools.iter().all(|pool| pool.is_gone())
+        {
+            *users = Users::None;
         }
     }
 
@@ -166,19 +203,11 @@ impl<P: Platform> Lease<P> {
         Self { set, ended: false }
     }
 
-    /// Ends several at once. Whatever workers go, all are told so before one is waited for: what
-    /// they do last may take long, or need the others.
-    pub(crate) fn end(leases: impl IntoIterator<Item = Self>) {
-        let mut leaving = Vec::new();
-        for mut lease in leases {
-            lease.ended = true;
-            if lease.set.leave() {
-                leaving.push(Arc::clone(&lease.set));
-            }
-        }
-        // Not under a lock: an item may be waiting for it, and is waited for here.
-        Pool::stop(leaving.iter().flat_map(|set| &set.pools));
-        leaving.iter().for_each(|set| *set.users.lock() = Users::None);
+    /// Ends it. If it was the last, workers are told to go, and the set comes back: see
+    /// [`PoolSet::wait_until_gone`].
+    pub(crate) fn end(mut self) -> Option<Arc<PoolSet<P>>> {
+        self.ended = true;
+        self.set.leave().then(|| Arc::clone(&self.set))
     }
 
     pub(crate) fn set(&self) -> &Arc<PoolSet<P>> {
@@ -197,8 +226,8 @@ impl<P: Platform> Clone for Lease<P> {
 
 impl<P: Platform> Drop for Lease<P> {
     fn drop(&mut self) {
-        if !std::mem::replace(&mut self.ended, true) {
-            Self::end([Self::of(Arc::clone(&self.set))]);
+        if !self.ended {
+            self.set.leave();
         }
     }
 }
@@ -207,11 +236,5 @@ impl<P: Platform> Drop for PoolSet<P> {
     fn drop(&mut self) {
         // They hold one another.
         self.pools.iter().for_each(|pool| pool.set_neighbours(None));
-        let monitor = self.pools.first().map(|pool| pool.monitor());
-        self.pools = Box::default();
-        // It goes with the last pool.
-        if let Some(monitor) = monitor {
-            monitor.wake();
-        }
     }
 }

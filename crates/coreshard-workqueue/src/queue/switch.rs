@@ -67,6 +67,8 @@ struct Inner<P: Platform> {
     all: Vec<Kept<P>>,
     /// Out of `all`; producers may still hold on to them.
     removed: Vec<Arc<Generation<P>>>,
+    /// Their workers were told to go, and may still be there.
+    leaving: Vec<Arc<PoolSet<P>>>,
     /// What those that are out of `all` have counted.
     past: Counts,
     /// How often a generation was made.
@@ -116,6 +118,7 @@ impl<P: Platform> Switch<P> {
         let inner = Inner {
             all: vec![first],
             removed: Vec::new(),
+            leaving: Vec::new(),
             past: Counts::default(),
             made: 1,
             limits,
@@ -239,8 +242,7 @@ impl<P: Platform> Switch<P> {
         core: &Arc<Core<P>>,
         limits: impl FnOnce(&mut Limits<P>),
     ) -> Result<(), NoRoom> {
-        // What is left of it is dropped without the lock: it may be the last, whose workers are
-        // waited for.
+        // What is left of it is dropped without the lock: it may be the last.
         let mut lease = Some(lease);
         let mut inner = self.inner.lock();
         if inner.gone {
@@ -267,17 +269,19 @@ impl<P: Platform> Switch<P> {
         inner.kept(self.current_of(&inner)).lease.clone()
     }
 
-    /// Lets all workers go: the queue is closed, and nothing is in flight. Nothing comes any more,
+    /// Lets all workers go, and waits for them: the queue is closed, and nothing is in flight. Nothing comes any more,
     /// though tasks that it has had may be there for long, and with them its memory.
     pub(super) fn let_go(&self) {
-        let leases: Vec<_> = {
+        let (leases, mut leaving): (Vec<_>, _) = {
             let mut inner = self.inner.lock();
             debug_assert!(inner.closed.is_some(), "nobody can queue");
             inner.gone = true;
-            inner.all.iter_mut().filter_map(|kept| kept.lease.take()).collect()
+            let leases = inner.all.iter_mut().filter_map(|kept| kept.lease.take()).collect();
+            (leases, std::mem::take(&mut inner.leaving))
         };
-        // Workers are waited for: not under the lock.
-        Lease::end(leases);
+        // All are told before one is waited for: what they do last may take long, or need the others.
+        leaving.extend(leases.into_iter().filter_map(Lease::end));
+        leaving.iter().for_each(|set| set.wait_until_gone());
     }
 
     pub(super) fn close(&self, closed: Closed) {
@@ -392,17 +396,19 @@ impl<P: Platform> Switch<P> {
     }
 
     /// Lets the workers of past generations go whose last item is over, and what nobody needs any more.
-    /// True if some workers are left.
+    /// True if some workers are still needed. Nobody waits for those that go: what a user does on them may
+    /// never end.
     pub(super) fn reap(&self) -> bool {
-        let (leases, left, removed) = {
+        let (leases, left, removed, _gone) = {
             let mut inner = self.inner.lock();
             let current = ptr::from_ref(self.current_of(&inner));
             let (leases, left) = inner.reap(current);
             inner.remove_empty(current);
-            (leases, left, std::mem::take(&mut inner.removed))
+            let gone: Vec<_> = inner.leaving.extract_if(.., |set| !set.is_leaving()).collect();
+            (leases, left, std::mem::take(&mut inner.removed), gone)
         };
-        // Workers are waited for: not under the lock.
-        Lease::end(leases);
+        let leaving: Vec<_> = leases.into_iter().filter_map(Lease::end).collect();
+        self.inner.lock().leaving.extend(leaving);
         if !removed.is_empty() && !P::try_grace_period() {
             // Some producer may still hold on to one: another time.
             self.inner.lock().removed.extend(removed);

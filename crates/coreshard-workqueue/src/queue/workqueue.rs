@@ -17,11 +17,12 @@ use super::install::{install, install_helping};
 use super::lane::Entry;
 use super::scope::{self, WorkScope};
 use super::shared::{Closed, Shared};
+use crate::callbacks::Callback;
 use crate::error::{BuildError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::fork::spread;
 use crate::stats::QueueStats;
 use crate::target::Target;
-use crate::timers::{Callback, Timers};
+use crate::timers::Timers;
 use crate::trouble::say;
 
 /// A queue of work items, run by the pools of its affinity scope.

@@ -22,9 +22,10 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{DataCell, Lock, Platform};
 
 use super::state::{AWAITED, DONE, Next, StateWord, has_senders};
+use crate::callbacks::Callback;
 use crate::insight::TaskSpan;
 use crate::queue::Unclaimed;
-use crate::timers::{Callback, Timers};
+use crate::timers::Timers;
 
 /// How a task comes to a worker, and whom it tells of panics.
 pub(super) trait Schedule<P: Platform>: Send + Sync {

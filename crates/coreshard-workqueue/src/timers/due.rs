@@ -3,19 +3,18 @@
 
 use std::any::TypeId;
 use std::mem::{ManuallyDrop, MaybeUninit};
-use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
-use super::callbacks::Callbacks;
+use super::Owed;
 
 /// Words that a value may have: a delayed item's.
 const WORDS: usize = 5;
 
 /// A value whose time may come.
 pub(crate) trait Timed<P: Platform>: Send + Sized + 'static {
-    /// Its time has come. On the timekeeper: users' code goes to `callbacks`.
-    fn fire(self, callbacks: &Arc<Callbacks<P>>);
+    /// Its time has come. On the timekeeper: users' code is left to `owed`.
+    fn fire(self, owed: &Owed<P>);
 }
 
 /// A [`Timed`] value, without an allocation of its own.
@@ -30,7 +29,7 @@ unsafe impl<P: Platform> Send for Due<P> {}
 /// What is known of a value's type.
 struct Kind<P: Platform> {
     type_id: fn() -> TypeId,
-    fire: unsafe fn(*mut (), &Arc<Callbacks<P>>),
+    fire: unsafe fn(*mut (), &Owed<P>),
     drop: unsafe fn(*mut ()),
 }
 
@@ -50,7 +49,7 @@ impl<P: Platform> Due<P> {
             &Kind {
                 type_id: TypeId::of::<T>,
                 // SAFETY: called once, with the address of a `T` that is not used after that.
-                fire: |value, callbacks| unsafe { value.cast::<T>().read() }.fire(callbacks),
+                fire: |value, owed| unsafe { value.cast::<T>().read() }.fire(owed),
                 // SAFETY: as above.
                 drop: |value| unsafe { value.cast::<T>().drop_in_place() },
             }
@@ -75,12 +74,12 @@ impl<P: Platform> Due<P> {
         Some(unsafe { due.place().cast::<T>().read() })
     }
 
-    pub(super) fn fire(self, callbacks: &Arc<Callbacks<P>>) {
+    pub(super) fn fire(self, owed: &Owed<P>) {
         // It is not dropped here, whatever `fire` does with it.
         let mut due = ManuallyDrop::new(self);
         let place = due.place();
         // SAFETY: this is the value's one use.
-        unsafe { (due.kind.fire)(place, callbacks) };
+        unsafe { (due.kind.fire)(place, owed) };
     }
 }
 

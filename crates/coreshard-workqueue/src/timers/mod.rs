@@ -13,7 +13,6 @@
 //! 3. The timekeeper calls and drops nothing of a user's. It wakes the tasks of this crate, which comes
 //!    to a push; other executors' wakers, and what would be dropped, go to `callbacks`.
 
-mod callbacks;
 mod due;
 mod heap;
 mod sleep;
@@ -24,18 +23,20 @@ use std::time::Duration;
 
 use coreshard_platform::{Lock, LockGuard, Padded, Parker, Platform, SpawnError, ThreadSpec, Time};
 
-pub(crate) use callbacks::{Callback, Callbacks};
 pub(crate) use due::{Due, Timed};
 pub(crate) use heap::Key;
 
+use crate::callbacks::{Callback, Callbacks, PATIENCE, Threads};
 use crate::pool::Retiring;
-use callbacks::PATIENCE;
 use heap::Heap;
 pub(crate) use sleep::sleep;
 pub use sleep::{Sleep, SleepError};
 
 /// What is due is fired in batches of so many, so that others can have the lock in between.
 const MOST_FIRED: usize = 64;
+
+/// The threads that call what the timekeeper owes.
+const THREADS: Threads = Threads { name: "cs-callbacks", most: 256 };
 
 /// The right to use a runtime's timers; the timekeeper ends with the last one.
 pub(crate) struct Timers<P: Platform> {
@@ -47,7 +48,13 @@ pub(crate) struct Timers<P: Platform> {
 struct Clock<P: Platform> {
     waiting: Padded<Lock<P, Waiting<P>>>,
     keeper: Parker<P>,
+    owed: Owed<P>,
+}
+
+/// Where what the timekeeper fires leaves users' code to be called.
+pub(crate) struct Owed<P: Platform> {
     callbacks: Arc<Callbacks<P>>,
+    wake_own: WakeOwn,
 }
 
 /// Wakes a task of this crate's without running anything of a user's: what is left to be called comes
@@ -75,7 +82,7 @@ impl<P: Platform> Timers<P> {
         let clock = Clock {
             waiting: Padded::new(Lock::new(waiting)),
             keeper: Parker::new(),
-            callbacks: Arc::new(Callbacks::new(wake_own)),
+            owed: Owed { callbacks: Arc::new(Callbacks::new(THREADS)), wake_own },
         };
         Self { clock: Arc::new(clock), forks: P::forks() }
     }
@@ -123,7 +130,7 @@ impl<P: Platform> Timers<P> {
 
     /// Has users' code called that is not to be called here.
     pub(crate) fn call(&self, callback: Callback) {
-        self.clock.callbacks.add(callback);
+        self.clock.owed.callbacks.add(callback);
         // It looks after what waits.
         self.clock.keeper.unpark();
     }
@@ -157,8 +164,19 @@ impl<P: Platform> Drop for Timers<P> {
             return;
         }
         self.clock.waiting.lock().stopping = true;
-        self.clock.callbacks.stop();
+        self.clock.owed.callbacks.stop();
         self.clock.keeper.unpark();
+    }
+}
+
+impl<P: Platform> Owed<P> {
+    /// Wakes a future, on the timekeeper.
+    fn wake(&self, waker: Waker) {
+        match (self.wake_own)(waker) {
+            Ok(None) => {}
+            Ok(Some(left)) => self.callbacks.add(left),
+            Err(foreign) => self.callbacks.add(Callback::Wake(foreign)),
+        }
     }
 }
 
@@ -178,10 +196,10 @@ impl<P: Platform> Clock<P> {
                 (waiting.heap.first(), waiting.stopping)
             };
             if !due.is_empty() {
-                due.drain(..).for_each(|due| due.fire(&self.callbacks));
+                due.drain(..).for_each(|due| due.fire(&self.owed));
                 continue;
             }
-            let has_callbacks = self.callbacks.look();
+            let has_callbacks = self.owed.callbacks.look();
             if is_stopping && !has_callbacks {
                 return;
             }

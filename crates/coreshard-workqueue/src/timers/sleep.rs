@@ -9,7 +9,7 @@ use std::time::Duration;
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Platform, SpawnError, Time};
 
-use super::{Callbacks, Due, Key, Timed, TimerError, Timers};
+use super::{Due, Key, Owed, Timed, TimerError, Timers};
 use crate::trouble::say;
 
 /// Ends when its time has come; see [`Runtime::sleep`](crate::Runtime::sleep). It wakes under any
@@ -25,8 +25,8 @@ pub struct Sleep<P: Platform> {
 struct Sleeper(Waker);
 
 impl<P: Platform> Timed<P> for Sleeper {
-    fn fire(self, callbacks: &Arc<Callbacks<P>>) {
-        callbacks.wake(self.0);
+    fn fire(self, owed: &Owed<P>) {
+        owed.wake(self.0);
     }
 }
 

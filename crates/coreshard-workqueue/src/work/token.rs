@@ -19,12 +19,13 @@ use coreshard_platform::{AtomicInt, Platform};
 
 use super::core::{Core, Function, Work};
 use super::state::{Begin, Number};
+use crate::callbacks::Callback;
 use crate::error::RefusedReason;
 use crate::insight::Label;
 use crate::pool::{blocking, inside_work, report_here};
 use crate::queue::{Entry, Lane, Workqueue};
 use crate::target::Target;
-use crate::timers::{Callback, Callbacks, Due, Key, Timed, Timers};
+use crate::timers::{Due, Key, Owed, Timed, Timers};
 use crate::trouble::say;
 
 /// How long a delayed item waits whose queue is being drained when its time has come.
@@ -77,7 +78,7 @@ pub(crate) struct Delayed<P: Platform> {
 }
 
 impl<P: Platform> Timed<P> for Delayed<P> {
-    fn fire(self, _: &Arc<Callbacks<P>>) {
+    fn fire(self, _: &Owed<P>) {
         self.queue_now();
     }
 }

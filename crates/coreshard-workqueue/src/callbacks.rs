@@ -1,17 +1,18 @@
-//! Users' code that is owed when a time has come: another executor's waker, the destructor of an item
-//! that is not to run, the last handle of a queue, whose drop waits.
+//! Users' code that a thread of the library owes a call, and must not wait for: a handler of trouble, another
+//! executor's waker, the destructor of an item that is not to run, the last handle of a queue, whose drop waits.
 //!
-//! None of it is called by the timekeeper, for whom all others wait: such code may block, for ever too.
-//! It is called by threads of its own, one of which is enough until one does not come back: the timekeeper
-//! looks every [`PATIENCE`] while something waits here, and where nothing was begun since its last look, one
-//! thread more takes over. So code that blocks costs a thread, and delays others by two looks at most.
+//! It is not called by who owes it (the timekeeper, the monitor), for whom all others wait: such code may
+//! block, for ever too. It is called by threads of its own, one of which is enough until one does not come
+//! back: who owes looks every few milliseconds while something waits here, and where nothing was begun since
+//! the last look, one thread more takes over, up to a limit. So code that blocks costs a thread, and delays
+//! others by two looks at most.
 //!
 //! Rules:
 //!
 //! 1. The list and the counts are under the lock; nothing is called or dropped under it.
 //! 2. A thread that finds nothing sleeps on the event, counted as idle, and ends after [`IDLE_TIME`]; it
 //!    looks at the list once more under the lock before it ends. Who adds something notifies the event after.
-//! 3. Where a thread cannot be started, the list is left as it is, and the timekeeper's next look tries again.
+//! 3. Where a thread cannot be started, the list is left as it is, and the next look tries again.
 //!    What is left at the end of it all, since no thread could be had, is called by whoever ends it.
 
 use std::collections::VecDeque;
@@ -22,18 +23,14 @@ use std::time::Duration;
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Lock, Platform, ThreadSpec, Time};
 
-use super::WakeOwn;
 use crate::event::Event;
 use crate::trouble::say;
 
-/// Between two of the timekeeper's looks, while something waits to be called.
-pub(super) const PATIENCE: Duration = Duration::from_millis(2);
+/// Between two looks, while something waits to be called.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(2);
 
 /// How long a thread waits for something to call before it ends.
 const IDLE_TIME: Duration = Duration::from_secs(1);
-
-/// Threads that may be stuck in users' code; with so many, the others wait for one to come back.
-const MOST_THREADS: usize = 256;
 
 /// Users' code to be run.
 pub(crate) enum Callback {
@@ -58,7 +55,7 @@ impl Callback {
     fn call_and_report(self) {
         if let Err(thrown) = self.call() {
             let panic = thrown.message().unwrap_or("(something that is not a text)");
-            say(|| tracing::error!(panic, "a waker or a destructor panicked"));
+            say(|| tracing::error!(panic, "a handler, waker or destructor panicked"));
         }
     }
 }
@@ -68,9 +65,17 @@ pub(crate) struct Callbacks<P: Platform> {
     state: Lock<P, State>,
     /// Something was added, or all is over.
     changed: Event<P>,
-    wake_own: WakeOwn,
+    threads: Threads,
     /// In which process, as [`Platform::forks`] counts them.
     forks: u32,
+}
+
+/// The threads that call.
+#[derive(Clone, Copy)]
+pub(crate) struct Threads {
+    pub(crate) name: &'static str,
+    /// As many may be stuck in users' code; the others wait for one to come back.
+    pub(crate) most: usize,
 }
 
 struct State {
@@ -79,7 +84,7 @@ struct State {
     idle: usize,
     /// Callbacks that were begun.
     begun: u64,
-    /// While something waits: since when the timekeeper has seen none begun, and how many were begun then.
+    /// While something waits: since when a look has seen none begun, and how many were begun then.
     stuck: Option<(Time, u64)>,
     stopping: bool,
 }
@@ -93,7 +98,7 @@ impl State {
 }
 
 impl<P: Platform> Callbacks<P> {
-    pub(super) fn new(wake_own: WakeOwn) -> Self {
+    pub(crate) fn new(threads: Threads) -> Self {
         let state = State {
             waiting: VecDeque::new(),
             threads: 0,
@@ -102,21 +107,20 @@ impl<P: Platform> Callbacks<P> {
             stuck: None,
             stopping: false,
         };
-        Self { state: Lock::new(state), changed: Event::new(), wake_own, forks: P::forks() }
-    }
-
-    /// Wakes, on the timekeeper.
-    pub(super) fn wake(self: &Arc<Self>, waker: Waker) {
-        match (self.wake_own)(waker) {
-            Ok(None) => {}
-            Ok(Some(left)) => self.add(left),
-            Err(foreign) => self.add(Callback::Wake(foreign)),
-        }
+        Self { state: Lock::new(state), changed: Event::new(), threads, forks: P::forks() }
     }
 
     /// Has something called soon, elsewhere.
-    pub(super) fn add(self: &Arc<Self>, callback: Callback) {
+    pub(crate) fn add(self: &Arc<Self>, callback: Callback) {
+        drop(self.offer(callback, usize::MAX));
+    }
+
+    /// As [`Self::add`], unless `most` wait already: then it comes back.
+    pub(crate) fn offer(self: &Arc<Self>, callback: Callback, most: usize) -> Result<(), Callback> {
         let mut state = self.state.lock();
+        if state.waiting.len() >= most {
+            return Err(callback);
+        }
         state.waiting.push_back(callback);
         let (has_idle, has_none) = (state.idle > 0, state.threads == 0);
         state.threads += usize::from(has_none);
@@ -126,10 +130,12 @@ impl<P: Platform> Callbacks<P> {
         } else if has_none {
             self.start_thread();
         }
+        Ok(())
     }
 
-    /// The timekeeper's look: sees to it that something gets on. True if something waits.
-    pub(super) fn look(self: &Arc<Self>) -> bool {
+    /// Sees to it that something gets on. True if something waits: then the caller looks again, after
+    /// [`PATIENCE`] or a little more.
+    pub(crate) fn look(self: &Arc<Self>) -> bool {
         let mut state = self.state.lock();
         if state.waiting.is_empty() {
             state.stuck = None;
@@ -140,7 +146,9 @@ impl<P: Platform> Callbacks<P> {
         let starts = match state.stuck {
             Some((since, then)) if then == begun && now - since < PATIENCE => return true,
             // Idle ones were notified, and are on their way.
-            Some((_, then)) if then == begun => state.idle == 0 && state.threads < MOST_THREADS,
+            Some((_, then)) if then == begun => {
+                state.idle == 0 && state.threads < self.threads.most
+            }
             _ => false,
         };
         state.stuck = Some((now, begun));
@@ -153,18 +161,36 @@ impl<P: Platform> Callbacks<P> {
     }
 
     /// The threads end when nothing is left to call.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.state.lock().stopping = true;
         self.changed.notify();
+    }
+
+    /// After [`Self::stop`] or [`Self::finish`]: threads wait for more again.
+    pub(crate) fn resume(&self) {
+        self.state.lock().stopping = false;
+    }
+
+    /// As [`Self::stop`], by the last who looks: what waits since no thread could be had is called here.
+    /// Nobody else would, and what it holds would never be freed.
+    pub(crate) fn finish(&self) {
+        let left = || {
+            let mut state = self.state.lock();
+            if state.threads == 0 { state.take() } else { None }
+        };
+        while let Some(callback) = left() {
+            callback.call_and_report();
+        }
+        self.stop();
     }
 
     /// Starts a thread that was counted.
     fn start_thread(self: &Arc<Self>) {
         let callbacks = Arc::clone(self);
-        let spec = ThreadSpec { name: "cs-callbacks".to_owned(), ..ThreadSpec::default() };
+        let spec = ThreadSpec { name: self.threads.name.to_owned(), ..ThreadSpec::default() };
         if let Err(error) = P::spawn(spec, Box::new(move || callbacks.run())) {
             self.state.lock().threads -= 1;
-            say(|| tracing::warn!(%error, "wakers and destructors wait for a thread"));
+            say(|| tracing::warn!(%error, "handlers, wakers and destructors wait for a thread"));
         }
     }
 
