@@ -43,7 +43,6 @@ crates/coreshard-workqueue/src/task/yield_now.rs  wakes its own poller, inside i
 crates/coreshard-workqueue/src/work/core.rs       a work item's function: Token::run calls it through the net, the item's Drop drops it there
 crates/coreshard-workqueue/src/queue/change.rs    the closures are this file's own
 crates/coreshard-workqueue/src/callbacks.rs        what is left to be called: through the net, here
-crates/coreshard-workqueue/src/pool/monitor.rs     makes calls for callbacks.rs, which calls them through the net
 crates/coreshard-block/src/backend/mod.rs          a lane's waker: each caller of it is in front of the net, or is the lane's own thread
 crates/coreshard-block/src/backend/pool.rs         a pool's job: its code is this crate's, and the executor that takes it is in front of the net
 crates/coreshard-block/src/queue/slot.rs           a callback: landing calls it through the net, and nobody drops it uncalled

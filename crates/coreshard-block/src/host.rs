@@ -184,7 +184,7 @@ impl<P: Platform> HostAdapter<P> {
     /// the same policy.
     ///
     /// # Errors
-    /// Where the limit is 0 or more than [`MOST_TAGS`](crate::MOST_TAGS), or there is no memory.
+    /// Where the limit is 0 or more than [`MAX_TAGS`](crate::MAX_TAGS), or there is no memory.
     pub fn target_with_limit(
         self: &Arc<Self>,
         name: &str,

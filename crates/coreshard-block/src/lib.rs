@@ -65,6 +65,6 @@ pub use host::{
 pub use queue::{IoFuture, Queue, QueueOptions, RemoteQueue, RequestId, RetryPolicy};
 pub use request::{Completed, Op, Payload, Priority, Request};
 pub use tags::{
-    MOST_RESERVED_TAGS, MOST_TAGS, ParseTagPolicyError, Tag, TagPolicy, TagPort, TagSet,
-    TagSetError, TagSetSpec, TagUser,
+    MAX_RESERVED_TAGS, MAX_TAGS, ParseTagPolicyError, Tag, TagPolicy, TagPort, TagSet, TagSetError,
+    TagSetSpec, TagUser,
 };

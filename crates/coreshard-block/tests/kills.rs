@@ -35,9 +35,9 @@ const BLOCK_BYTES: usize = 4096;
 const SECTORS: usize = BLOCK_BYTES / SECTOR_BYTES;
 const BLOCKS: usize = 64;
 const IN_FLIGHT: usize = 16;
-const MOST_BLOCKS: usize = 4;
+const MAX_BLOCKS: usize = 4;
 /// Records that a writer gets to tell before it is killed, at most.
-const MOST_RECORDS: u64 = 1500;
+const MAX_RECORDS: u64 = 1500;
 /// What the writer gets in its environment.
 const ORDER: &str = "CORESHARD_KILLS_WRITE";
 
@@ -149,7 +149,7 @@ fn write(mut queue: Queue<Host>, first_version: u64, mut pipe: StdFile) {
                 busy[block..block + count].fill(false);
             }
         }
-        let (block, count) = (dice.usize(..BLOCKS), dice.usize(1..=MOST_BLOCKS));
+        let (block, count) = (dice.usize(..BLOCKS), dice.usize(1..=MAX_BLOCKS));
         let count = count.min(BLOCKS - block);
         // Two writes to a block at a time could come to lie there in either order.
         let (request, count) = if dice.u8(..16) == 0 || busy[block..block + count].contains(&true) {
@@ -299,7 +299,7 @@ fn kill_one(way: usize, path: &Path, ledger: &mut Ledger, dice: &mut fastrand::R
     let mut writer = Writer(child);
     let mut pipe = BufReader::new(writer.0.stdout.take().unwrap());
     // Mostly in the midst of its work; else while it begins.
-    let mut left = if dice.u8(..8) > 0 { dice.u64(..MOST_RECORDS) } else { 0 };
+    let mut left = if dice.u8(..8) > 0 { dice.u64(..MAX_RECORDS) } else { 0 };
     if left == 0 {
         std::thread::sleep(Duration::from_micros(dice.u64(..8_000)));
         writer.0.kill().unwrap();

@@ -104,7 +104,7 @@ fn table(measured: &Calibration, compute: Compute) -> anyhow::Result<String> {
     row("spin hint", measured.spin_hint)?;
     row("reading the clock", measured.clock_read)?;
     let pairs = (0..measured.cpus.len()).flat_map(|one| (0..one).map(move |other| (one, other)));
-    for (one, other) in pairs.take(MOST_PAIRS) {
+    for (one, other) in pairs.take(MAX_PAIRS) {
         if let Some(figure) = measured.latency[one][other] {
             let (one, other) = (measured.cpus[one], measured.cpus[other]);
             row(&format!("line from CPU {one} to CPU {other}, one way"), figure)?;
@@ -134,4 +134,4 @@ fn table(measured: &Calibration, compute: Compute) -> anyhow::Result<String> {
 }
 
 /// Pairs of CPUs in the table; the file has all.
-const MOST_PAIRS: usize = 10;
+const MAX_PAIRS: usize = 10;

@@ -191,8 +191,8 @@ impl Platform for Faulty {
         Host::on_fork(hook);
     }
 
-    fn forks() -> u32 {
-        Host::forks()
+    fn process_generation() -> u32 {
+        Host::process_generation()
     }
 }
 

@@ -146,7 +146,7 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// How many forks lie between the process that first asked (or hooked) and this one. What was
     /// made under another number has its threads in another process.
     #[inline(always)]
-    fn forks() -> u32 {
+    fn process_generation() -> u32 {
         0
     }
 
@@ -204,6 +204,17 @@ pub trait Fields {
 /// bounds that the struct itself has. A constant parameter stands last, behind a semicolon:
 /// `fields!(Segment<P: Platform, T; const LEN: usize> { slots })`.
 ///
+/// All fields must be named: a list that lacks one does not compile, so what is measured by field cannot
+/// drift from the struct.
+///
+/// ```compile_fail,E0027
+/// struct Pair {
+///     issued: u64,
+///     done: u64,
+/// }
+/// coreshard_platform::fields!(Pair { issued });
+/// ```
+///
 /// ```
 /// use coreshard_platform::{AtomicInt, Fields, Platform, fields};
 ///
@@ -231,6 +242,15 @@ macro_rules! fields {
             const NAME: &'static str = stringify!($name);
             const FIELDS: &'static [(&'static str, usize)] =
                 &[$((stringify!($field), ::core::mem::offset_of!(Self, $field))),+];
+        }
+        impl $(<$($param $(: $bound)?),+ $(, const $constant: $type)?>)?
+            $name $(<$($param),+ $(, $constant)?>)?
+        {
+            /// Compiles only where the list above names every field of the struct.
+            #[allow(dead_code)]
+            fn names_every_field(&self) {
+                let Self { $($field: _),+ } = self;
+            }
         }
     };
 }

@@ -16,7 +16,7 @@ fn mappings() -> usize {
 }
 
 /// How many may be added: those of the allocator, and stacks that the C library keeps for the next threads.
-const MOST_ADDED: usize = 80;
+const MAX_ADDED: usize = 80;
 
 #[test]
 fn threads_are_joined_as_they_end() {
@@ -37,7 +37,7 @@ fn threads_are_joined_as_they_end() {
         let before = mappings();
         starts_and_stops(1_000);
         let grown = mappings().saturating_sub(before);
-        assert!(grown < MOST_ADDED, "1,000 periodic tasks that were stopped keep {grown} mappings");
+        assert!(grown < MAX_ADDED, "1,000 periodic tasks that were stopped keep {grown} mappings");
 
         // Each demoted task leaves its lane's place to a fresh one; its own ends with it.
         let one = cpus.iter().take(1).collect();
@@ -62,7 +62,7 @@ fn threads_are_joined_as_they_end() {
         let before = mappings();
         demoted(100);
         let grown = mappings().saturating_sub(before);
-        assert!(grown < MOST_ADDED, "100 lanes of demoted tasks keep {grown} mappings");
+        assert!(grown < MAX_ADDED, "100 lanes of demoted tasks keep {grown} mappings");
         let incidents = executor.take_incidents();
         assert_eq!(incidents.len(), 120);
         assert!(incidents.iter().all(|it| matches!(it, Incident::Demoted { priority: 30, .. })));

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// CPUs that contradict the others of their core, each told in a note of its own.
-const MOST_CORE_NOTES: usize = 16;
+const MAX_CORE_NOTES: usize = 16;
 
 /// What a source says about one CPU. `core`, `llc` and `package` are any numbers that are equal for
 /// the CPUs that share the thing, over the whole machine.
@@ -126,7 +126,7 @@ impl Parts {
             }
             if !differences.is_empty() {
                 corrected += 1;
-                if corrected <= MOST_CORE_NOTES {
+                if corrected <= MAX_CORE_NOTES {
                     self.notes.push(format!(
                         "CPUs {} and {} are one core but differ in {}; CPU {0}'s is taken for both",
                         first.id,
@@ -142,8 +142,8 @@ impl Parts {
 
     /// The tail of `unite_cores`: what would be too much to read is counted.
     fn note_more_cores(&mut self, corrected: usize) {
-        if corrected > MOST_CORE_NOTES {
-            let more = corrected - MOST_CORE_NOTES;
+        if corrected > MAX_CORE_NOTES {
+            let more = corrected - MAX_CORE_NOTES;
             self.notes.push(format!("and so do {more} further pairs of CPUs of one core"));
         }
     }

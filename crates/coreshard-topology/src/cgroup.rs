@@ -23,7 +23,7 @@ use crate::sysfs::file::Folder;
 use crate::{CpuSet, TopologyError};
 
 /// Hierarchies that are looked into: version 1 has about thirteen, and each may be mounted again.
-const MOST_MOUNTS: usize = 256;
+const MAX_MOUNTS: usize = 256;
 
 /// The part of CPU time that a control group may use.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,14 +122,14 @@ impl Mount {
 /// The hierarchies mounted, from `mountinfo`, or from `mounts` in recordings that lack it.
 fn mounts(root: &Path, proc: &Folder) -> Result<Vec<Mount>, TopologyError> {
     if let Some(text) = proc.table("mountinfo", TABLE_BYTES)? {
-        return Ok(text.lines().filter_map(from_mountinfo).take(MOST_MOUNTS).collect());
+        return Ok(text.lines().filter_map(from_mountinfo).take(MAX_MOUNTS).collect());
     }
     let table = proc.table("mounts", TABLE_BYTES)?;
     let table = match table {
         Some(table) => table,
         None => Folder::new(root.join("proc")).table("mounts", TABLE_BYTES)?.unwrap_or_default(),
     };
-    Ok(table.lines().filter_map(from_mounts).take(MOST_MOUNTS).collect())
+    Ok(table.lines().filter_map(from_mounts).take(MAX_MOUNTS).collect())
 }
 
 /// `36 35 98:0 TOP POINT OPTIONS … - TYPE SOURCE SUPER-OPTIONS`

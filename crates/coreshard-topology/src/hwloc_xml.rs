@@ -18,10 +18,10 @@ use crate::input::{self, NODES, XML_BYTES, XML_ELEMENTS, plain, quoted};
 use crate::{CpuId, CpuKind, CpuSet, MAX_CPU, NodeId, Topology, TopologyError};
 
 /// Elements, and the texts between them.
-const MOST_NODES: u32 = 3 * XML_ELEMENTS as u32;
+const MAX_NODES: u32 = 3 * XML_ELEMENTS as u32;
 
 /// Kinds of CPUs that a file may tell of; hwloc knows two or three.
-const MOST_KINDS: usize = 64;
+const MAX_KINDS: usize = 64;
 
 impl Topology {
     /// The machine in an XML file of hwloc.
@@ -48,7 +48,7 @@ impl Topology {
         })?;
         let options = ParsingOptions {
             allow_dtd: seen.has_doctype,
-            nodes_limit: MOST_NODES,
+            nodes_limit: MAX_NODES,
             ..ParsingOptions::default()
         };
         let document = Document::parse_with_options(text, options).map_err(|error| {
@@ -236,8 +236,8 @@ impl Reader<'_, '_> {
     fn kinds(&self, root: Node<'_, '_>, parts: &mut Parts) -> Result<(), TopologyError> {
         let elements = root.children().filter(|node| node.has_tag_name("cpukind"));
         for (number, element) in elements.enumerate() {
-            if number == MOST_KINDS {
-                let problem = format!("there are more than {MOST_KINDS} kinds of CPUs");
+            if number == MAX_KINDS {
+                let problem = format!("there are more than {MAX_KINDS} kinds of CPUs");
                 return Err(self.fail(element, problem));
             }
             let infos = element.children().filter(|node| node.has_tag_name("info"));

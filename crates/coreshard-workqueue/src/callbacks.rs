@@ -66,8 +66,8 @@ pub(crate) struct Callbacks<P: Platform> {
     /// Something was added, or all is over.
     changed: Event<P>,
     threads: Threads,
-    /// In which process, as [`Platform::forks`] counts them.
-    forks: u32,
+    /// In which process, as [`Platform::process_generation`] counts them.
+    process_generation: u32,
 }
 
 /// The threads that call.
@@ -107,7 +107,12 @@ impl<P: Platform> Callbacks<P> {
             stuck: None,
             stopping: false,
         };
-        Self { state: Lock::new(state), changed: Event::new(), threads, forks: P::forks() }
+        Self {
+            state: Lock::new(state),
+            changed: Event::new(),
+            threads,
+            process_generation: P::process_generation(),
+        }
     }
 
     /// Has something called soon, elsewhere.
@@ -234,7 +239,7 @@ impl<P: Platform> Drop for Callbacks<P> {
         // Nobody else is here; in a forked process somebody may have been who is no more. What is called
         // adds nothing to the list: it would hold on to this.
         let left = self.state.try_lock().map(|mut state| std::mem::take(&mut state.waiting));
-        if P::forks() == self.forks {
+        if P::process_generation() == self.process_generation {
             left.into_iter().flatten().for_each(Callback::call_and_report);
         } else {
             // The other process's to be called.

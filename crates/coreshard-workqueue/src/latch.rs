@@ -11,11 +11,11 @@ const CLOSED: u32 = 0;
 const AWAITED: u32 = 1;
 const OPEN: u32 = 2;
 const STATES: u32 = 3;
-const FORKS_SHIFT: u32 = 2;
+const PROCESS_SHIFT: u32 = 2;
 
 /// A state, in this process.
 fn here<P: Platform>(state: u32) -> u32 {
-    P::forks() << FORKS_SHIFT | state
+    P::process_generation() << PROCESS_SHIFT | state
 }
 
 /// Opened once, by whoever finishes what others wait for.

@@ -11,7 +11,7 @@ use crate::canary::{Canary, planted};
 use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::event::Event;
 use crate::insight::Wanted;
-use crate::intake::MOST_DOORS;
+use crate::intake::MAX_DOORS;
 use crate::pool::{Follower, Monitor, Pool, PoolSettings};
 use crate::pool::{Lease, PoolSet, Route};
 use crate::request::Request;
@@ -37,8 +37,8 @@ pub(crate) struct Machine<P: Platform> {
     pub(crate) timers: Arc<Timers<P>>,
     pub(crate) registry: SleepingLock<P, Registry<P>>,
     pub(crate) probe: Option<Probe>,
-    /// In which process, as [`Platform::forks`] counts them.
-    pub(crate) forks: u32,
+    /// In which process, as [`Platform::process_generation`] counts them.
+    pub(crate) process_generation: u32,
 }
 
 /// A queue of this machine's.
@@ -61,7 +61,7 @@ pub(crate) struct Registry<P: Platform> {
 impl<P: Platform> Machine<P> {
     /// True in the child of a fork: the runtime's threads are not here.
     pub(crate) fn is_forked(&self) -> bool {
-        P::forks() != self.forks
+        P::process_generation() != self.process_generation
     }
 
     /// Refuses a mask that names CPUs which cannot be used.
@@ -271,7 +271,7 @@ fn doors(pods: &Pods, highest_cpu: usize) -> Box<[u8]> {
     let mut doors = vec![0; highest_cpu + 1];
     for pod in pods.iter() {
         for (at, cpu) in pod.cpus.iter().enumerate() {
-            doors[cpu.index()] = (at % MOST_DOORS) as u8;
+            doors[cpu.index()] = (at % MAX_DOORS) as u8;
         }
     }
     doors.into()

@@ -56,13 +56,17 @@ static MADE_IN: AtomicU32 = AtomicU32::new(0);
 /// Where the machine's description cannot be read. A later call tries again.
 pub fn runtime() -> Result<&'static Runtime, RuntimeError> {
     if let Some(runtime) = PROCESS.get() {
-        return if Host::forks() == MADE_IN.load(Acquire) { Ok(runtime) } else { forked() };
+        return if Host::process_generation() == MADE_IN.load(Acquire) {
+            Ok(runtime)
+        } else {
+            forked()
+        };
     }
     let runtime =
         runtime_builder()?.build().map_err(|error| RuntimeError { kind: Kind::Build(error) })?;
     // Where two threads come here at once, the first one's is kept.
     Ok(PROCESS.get_or_init(|| {
-        MADE_IN.store(Host::forks(), Release);
+        MADE_IN.store(Host::process_generation(), Release);
         runtime
     }))
 }
@@ -71,18 +75,18 @@ pub fn runtime() -> Result<&'static Runtime, RuntimeError> {
 #[cold]
 #[allow(unsafe_code)]
 fn forked() -> Result<&'static Runtime, RuntimeError> {
-    let forks = Host::forks();
+    let process_generation = Host::process_generation();
     let mut known = FORKED.load(Acquire);
     loop {
         // SAFETY: made by `Box::into_raw` below, and never freed.
         if let Some((made_in, runtime)) = unsafe { known.as_ref() }
-            && *made_in == forks
+            && *made_in == process_generation
         {
             return Ok(runtime);
         }
         let build = runtime_builder()?.build();
         let runtime = build.map_err(|error| RuntimeError { kind: Kind::Build(error) })?;
-        let made = Box::into_raw(Box::new((forks, runtime)));
+        let made = Box::into_raw(Box::new((process_generation, runtime)));
         match FORKED.compare_exchange(known, made, AcqRel, Acquire) {
             Ok(_) => known = made,
             Err(now) => {

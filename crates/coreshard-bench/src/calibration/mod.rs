@@ -271,7 +271,7 @@ pub fn calibrate<P: Platform>(
         for (pair, into) in pairs.iter().zip(&mut latency) {
             into.push(pairs::ping_pong_ns::<P>(list[pair.0], list[pair.1], repeats)?);
         }
-        for threads in 2..=list.len().min(MOST_CONTENDERS) {
+        for threads in 2..=list.len().min(MAX_CONTENDERS) {
             let [add, exchange] = pairs::contended_ns::<P>(&list[..threads], repeats)?;
             samples.contended.entry(threads).or_default().push([add, exchange]);
         }
@@ -282,7 +282,7 @@ pub fn calibrate<P: Platform>(
 }
 
 /// Threads that contend for one word, at most.
-const MOST_CONTENDERS: usize = 8;
+const MAX_CONTENDERS: usize = 8;
 
 #[derive(Default)]
 struct Samples {

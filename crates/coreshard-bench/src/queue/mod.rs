@@ -44,9 +44,9 @@ use producer::{Findings, Pace, Producer, Run, Seat};
 use station::{Station, stations};
 use tally::{Measured, Tally};
 
-/// One item of so many is timed in a flood, at most [`MOST_FLOOD_SAMPLES`] a producer and run.
+/// One item of so many is timed in a flood, at most [`MAX_FLOOD_SAMPLES`] a producer and run.
 const FLOOD_SAMPLED_EVERY: u64 = 64;
-const MOST_FLOOD_SAMPLES: u64 = 1 << 16;
+const MAX_FLOOD_SAMPLES: u64 = 1 << 16;
 
 /// Items that each CPU queues in a run by default, closed and in a flood: about 50 ms on the slowest
 /// rungs of a machine with two CPUs.
@@ -253,7 +253,7 @@ impl QueueBench {
         let samples = match pace {
             Pace::Closed => 0,
             Pace::Flood { sampled_every, .. } => {
-                items.div_ceil(sampled_every).min(MOST_FLOOD_SAMPLES)
+                items.div_ceil(sampled_every).min(MAX_FLOOD_SAMPLES)
             }
         };
         let seats = match &ground.laid_over {

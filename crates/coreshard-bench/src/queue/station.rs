@@ -20,8 +20,8 @@ const NEVER: u64 = u64::MAX;
 /// succeeds doubles it and one that fails halves it, so a producer whose worker needs this very CPU
 /// hands it over almost at once.
 const FIRST_LOOKS: u32 = 64;
-const FEWEST_LOOKS: u32 = 4;
-const MOST_LOOKS: u32 = 1024;
+const MIN_LOOKS: u32 = 4;
+const MAX_LOOKS: u32 = 1024;
 
 struct Bell<P: Platform> {
     /// I: items that ran, ever.
@@ -173,11 +173,8 @@ impl<P: Platform> Waiter<P> {
             }
             done
         });
-        self.looks = if seen {
-            (self.looks * 2).min(MOST_LOOKS)
-        } else {
-            (self.looks / 2).max(FEWEST_LOOKS)
-        };
+        self.looks =
+            if seen { (self.looks * 2).min(MAX_LOOKS) } else { (self.looks / 2).max(MIN_LOOKS) };
         seen
     }
 }

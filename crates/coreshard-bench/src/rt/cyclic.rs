@@ -22,7 +22,7 @@ use crate::error::BenchError;
 use crate::queue::Ground;
 
 /// The largest latency that is told apart; later ones count as this one.
-const MOST_NS: u64 = 10_000_000_000;
+const MAX_NS: u64 = 10_000_000_000;
 
 /// A benchmark of wake-ups, ready to be run.
 #[derive(Clone, Debug)]
@@ -120,8 +120,7 @@ impl CyclicBench {
         let cycles = self.cycles.get();
         let mut running = Vec::with_capacity(threads);
         for (number, cpu) in ground.usable.iter().cycle().take(threads).enumerate() {
-            let histogram =
-                Histogram::new_with_bounds(1, MOST_NS, 3).expect("the bounds are sound");
+            let histogram = Histogram::new_with_bounds(1, MAX_NS, 3).expect("the bounds are sound");
             let seen = Arc::new(Seen::<P> {
                 histogram: Lock::new(histogram),
                 is_done: P::AtomicU32::new(0),

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// The longest spell that is told apart; longer ones count as this one.
-const MOST_NS: u64 = 60_000_000_000;
+const MAX_NS: u64 = 60_000_000_000;
 
 /// The distribution of how long something took.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct Spells {
 impl Spells {
     /// What a benchmark records into.
     pub(super) fn recorder() -> Histogram<u64> {
-        Histogram::new_with_bounds(1, MOST_NS, 2).expect("the bounds are sound")
+        Histogram::new_with_bounds(1, MAX_NS, 2).expect("the bounds are sound")
     }
 
     pub(super) fn of(recorded: &Histogram<u64>) -> Self {
@@ -57,7 +57,7 @@ mod tests {
         let spells = Spells::of(&all);
         let near = |found: u64, ns: u64| found >= ns && found - ns <= ns / 50;
         assert_eq!(spells.number, 5);
-        assert!(near(spells.p50_ns, 1_500) && near(spells.max_ns, MOST_NS), "{spells:?}");
+        assert!(near(spells.p50_ns, 1_500) && near(spells.max_ns, MAX_NS), "{spells:?}");
         assert_eq!(spells.by_ns.values().copied().collect::<Vec<_>>(), [1, 2, 1, 1]);
     }
 }

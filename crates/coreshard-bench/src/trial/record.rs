@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use std::sync::{Arc, OnceLock};
 
 /// Items of a scenario, at the most.
-const MOST_ITEMS: usize = 8_192;
+const MAX_ITEMS: usize = 8_192;
 
 /// How long an accepted item may wait, counted from when it was first seen to wait or from the last call that
 /// failed, whichever is later: some fifteen looks of the monitor.
@@ -66,7 +66,7 @@ impl Record {
     #[must_use]
     pub fn new(panics: Range<u64>) -> Self {
         Self {
-            entries: (0..MOST_ITEMS).map(|_| Entry::default()).collect(),
+            entries: (0..MAX_ITEMS).map(|_| Entry::default()).collect(),
             offered: AtomicUsize::new(0),
             held: AtomicBool::new(false),
             calls: AtomicU64::new(0),
@@ -95,7 +95,7 @@ impl Record {
 
     pub(super) fn offer(&self) -> Number {
         let item = self.offered.fetch_add(1, SeqCst);
-        assert!(item < MOST_ITEMS, "a scenario has at most {MOST_ITEMS} items");
+        assert!(item < MAX_ITEMS, "a scenario has at most {MAX_ITEMS} items");
         self.entries[item].answer.store(OFFERED, SeqCst);
         Number(item)
     }

@@ -58,7 +58,7 @@ pub use future::{IoFuture, RemoteQueue};
 pub use options::{QueueOptions, RequestId, RetryPolicy};
 use pending::Pending;
 use slot::{End, Key, Slots, Then};
-use submission::MOST_STAGED;
+use submission::MAX_STAGED;
 use timers::Timers;
 
 /// Tells the queues of a process apart.
@@ -276,7 +276,7 @@ impl<P: Platform> Queue<P> {
     pub fn poll(&mut self) -> usize {
         self.look();
         if self.delivered > 0 {
-            self.batch = (self.batch * 2).min(MOST_STAGED);
+            self.batch = (self.batch * 2).min(MAX_STAGED);
         }
         if self.staged > 0 {
             self.flush();
@@ -327,7 +327,7 @@ impl<P: Platform> Queue<P> {
             self.sleep(timeout);
             self.look();
         } else {
-            self.batch = (self.batch * 2).min(MOST_STAGED);
+            self.batch = (self.batch * 2).min(MAX_STAGED);
         }
         if self.staged > 0 {
             self.flush();

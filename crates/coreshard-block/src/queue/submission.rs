@@ -11,7 +11,7 @@ use crate::error::{ErrorClass, IoError, Refused};
 use crate::request::{Op, Payload, Request};
 
 /// The most requests that are handed to the device at once without being asked to.
-pub(super) const MOST_STAGED: u32 = 32;
+pub(super) const MAX_STAGED: u32 = 32;
 
 impl<P: Platform> Queue<P> {
     /// Whether the request can succeed; if not, what it fails with.

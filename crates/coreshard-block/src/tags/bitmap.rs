@@ -13,7 +13,7 @@ use crate::node_slice::NodeSlice;
 const WAITED: u64 = 1 << 63;
 
 /// A word holds at most 2⁵ tags, so that there are several words to spread over.
-const MOST_SHIFT: u32 = 5;
+const MAX_SHIFT: u32 = 5;
 
 /// What came of a look for a free bit.
 enum Found {
@@ -40,7 +40,7 @@ impl<P: Platform> Bitmap<P> {
         node: Option<NodeId>,
     ) -> Result<Self, NodeMemoryError> {
         let spread = spread.clamp(4, depth.max(4));
-        let shift = (0..=MOST_SHIFT).rev().find(|shift| spread << shift <= depth).unwrap_or(0);
+        let shift = (0..=MAX_SHIFT).rev().find(|shift| spread << shift <= depth).unwrap_or(0);
         let words = depth.div_ceil(1 << shift) as usize;
         let words = NodeSlice::new::<P>(words, node, |_| Padded::new(P::AtomicU64::new(0)))?;
         Ok(Self { words, shift, depth })

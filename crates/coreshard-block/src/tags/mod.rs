@@ -41,9 +41,9 @@ use crate::node_slice::NodeSlice;
 const COUNT_WAITED: u32 = 1 << 31;
 
 /// The most tags of a set.
-pub const MOST_TAGS: u32 = 1 << 20;
+pub const MAX_TAGS: u32 = 1 << 20;
 /// The most reserved tags of a set.
-pub const MOST_RESERVED_TAGS: u32 = 63;
+pub const MAX_RESERVED_TAGS: u32 = 63;
 
 /// A number that no other set or port of the process ever has. Not the platform's: nothing is decided by
 /// how large it is.
@@ -55,10 +55,10 @@ fn next_number() -> NonZeroU64 {
 /// What a [`TagSet`] is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TagSetSpec {
-    /// Tags for ordinary requests, 1 to [`MOST_TAGS`].
+    /// Tags for ordinary requests, 1 to [`MAX_TAGS`].
     pub depth: u32,
     /// Further tags for requests that may not wait for others, such as a flush before power-off; at
-    /// most [`MOST_RESERVED_TAGS`].
+    /// most [`MAX_RESERVED_TAGS`].
     pub reserved: u32,
     /// How tags are accounted to users.
     pub policy: TagPolicy,
@@ -101,11 +101,11 @@ impl fmt::Display for TagSetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             ErrorKind::Depth(given) => {
-                write!(f, "a tag set of depth {given} was asked for; 1 to {MOST_TAGS} are possible")
+                write!(f, "a tag set of depth {given} was asked for; 1 to {MAX_TAGS} are possible")
             }
             ErrorKind::Reserved(given) => write!(
                 f,
-                "{given} reserved tags were asked for; at most {MOST_RESERVED_TAGS} are possible"
+                "{given} reserved tags were asked for; at most {MAX_RESERVED_TAGS} are possible"
             ),
             ErrorKind::Memory(error) => write!(f, "no memory for a tag set: {error}"),
         }
@@ -248,10 +248,10 @@ impl<P: Platform> TagSet<P> {
     /// # Errors
     /// Where `depth` or `reserved` are out of range, or there is no memory.
     pub fn new(spec: TagSetSpec) -> Result<Self, TagSetError> {
-        if !(1..=MOST_TAGS).contains(&spec.depth) {
+        if !(1..=MAX_TAGS).contains(&spec.depth) {
             return Err(TagSetError { kind: ErrorKind::Depth(spec.depth) });
         }
-        if spec.reserved > MOST_RESERVED_TAGS {
+        if spec.reserved > MAX_RESERVED_TAGS {
             return Err(TagSetError { kind: ErrorKind::Reserved(spec.reserved) });
         }
         let registry =

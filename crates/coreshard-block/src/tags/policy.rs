@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_window_is_one_word() {
-        let most = crate::tags::MOST_TAGS;
+        let most = crate::tags::MAX_TAGS;
         let window = Window::from_word(Window::new(17..most, most - 1).word());
         assert_eq!((window.slice(), window.common()), (17..most, most - 1));
     }

@@ -9,13 +9,13 @@ use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
 use super::policy::Window;
 use super::{
-    COUNT_WAITED, MOST_RESERVED_TAGS, MOST_TAGS, PortLine, TagPolicy, TagSet, TagUser, UserPlace,
+    COUNT_WAITED, MAX_RESERVED_TAGS, MAX_TAGS, PortLine, TagPolicy, TagSet, TagUser, UserPlace,
     Waiting, next_number,
 };
 
 /// A tag's number lies in so many lower bits; all numbers of a set do, reserved ones included.
 const NUMBER_BITS: u32 = 21;
-const _: () = assert!(MOST_TAGS + MOST_RESERVED_TAGS <= 1 << NUMBER_BITS);
+const _: () = assert!(MAX_TAGS + MAX_RESERVED_TAGS <= 1 << NUMBER_BITS);
 
 /// The right to have one request in flight. Given back through the port that it was taken through.
 #[derive(PartialEq, Eq, Hash)]

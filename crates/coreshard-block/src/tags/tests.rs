@@ -238,7 +238,7 @@ fn what_cannot_be_made_is_told() {
         TagSet::<Host>::new(TagSetSpec { depth, reserved, ..TagSetSpec::default() })
     };
     assert!(made(0, 0).unwrap_err().to_string().contains("1 to 1048576"));
-    assert!(made(MOST_TAGS + 1, 0).is_err());
+    assert!(made(MAX_TAGS + 1, 0).is_err());
     assert!(made(1, 64).unwrap_err().to_string().contains("at most 63"));
 }
 

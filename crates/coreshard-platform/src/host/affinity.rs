@@ -8,8 +8,8 @@ use coreshard_topology::{CpuId, CpuSet};
 use crate::ThreadId;
 
 /// Masks grow until the kernel is content; no kernel has more CPUs than this.
-const MOST_CPUS: usize = 1 << 20;
-const MOST_CPUS_UNALLOCATED: usize = 4_096;
+const MAX_CPUS: usize = 1 << 20;
+const MAX_CPUS_UNALLOCATED: usize = 4_096;
 const WORD_BITS: usize = u64::BITS as usize;
 
 /// Why an affinity could not be had.
@@ -89,7 +89,7 @@ pub(super) fn affinity_of(thread: libc::pid_t) -> Result<CpuSet, AffinityError> 
             return Ok(cpus_of(&words));
         }
         let error = io::Error::last_os_error();
-        if error.raw_os_error() != Some(libc::EINVAL) || words.len() * WORD_BITS >= MOST_CPUS {
+        if error.raw_os_error() != Some(libc::EINVAL) || words.len() * WORD_BITS >= MAX_CPUS {
             return Err(AffinityError { asked: None, kind: Kind::Refused(error) });
         }
         let longer = words.len() * 2;
@@ -117,7 +117,7 @@ pub fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
 /// Asks that a thread of this process run on `cpus` only. False where the kernel refuses, or one of
 /// them is beyond what is asked for without allocating.
 pub(super) fn set_affinity_of(thread: ThreadId, cpus: impl Iterator<Item = CpuId>) -> bool {
-    let mut words = [0; MOST_CPUS_UNALLOCATED / WORD_BITS];
+    let mut words = [0; MAX_CPUS_UNALLOCATED / WORD_BITS];
     for cpu in cpus {
         let Some(word) = words.get_mut(cpu.index() / WORD_BITS) else { return false };
         *word |= 1 << (cpu.index() % WORD_BITS);

@@ -116,7 +116,7 @@ impl Platform for Host {
     }
 
     #[inline(always)]
-    fn forks() -> u32 {
+    fn process_generation() -> u32 {
         fork::count()
     }
 

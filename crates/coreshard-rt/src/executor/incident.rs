@@ -9,7 +9,7 @@ use coreshard_topology::CpuId;
 
 /// How many incidents are kept for whoever asks: the latest. Room for them is there from the start, so
 /// that the watchdog allocates nothing.
-pub(super) const MOST_KEPT: usize = if cfg!(loom) { 2 } else { 256 };
+pub(super) const MAX_KEPT: usize = if cfg!(loom) { 2 } else { 256 };
 
 /// What the watchdog has found.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +74,7 @@ impl fmt::Display for Incident {
             }
             Self::Dropped { count } => write!(
                 f,
-                "{count} older incidents were dropped, since nobody took them: the latest {MOST_KEPT} are \
+                "{count} older incidents were dropped, since nobody took them: the latest {MAX_KEPT} are \
                  kept"
             ),
         }
@@ -89,12 +89,12 @@ pub(super) struct Incidents {
 
 impl Incidents {
     pub(super) fn new() -> Self {
-        Self { kept: VecDeque::with_capacity(MOST_KEPT), dropped: 0 }
+        Self { kept: VecDeque::with_capacity(MAX_KEPT), dropped: 0 }
     }
 
     /// Keeps one more, and drops the oldest where there is no room. Allocates nothing.
     pub(super) fn push(&mut self, incident: Incident) {
-        if self.kept.len() == MOST_KEPT {
+        if self.kept.len() == MAX_KEPT {
             self.kept.pop_front();
             self.dropped += 1;
         }
@@ -125,15 +125,15 @@ mod tests {
     #[test]
     fn the_latest_are_kept_and_the_others_are_counted() {
         let mut incidents = Incidents::new();
-        (0..MOST_KEPT + 3).for_each(|number| incidents.push(found(number)));
+        (0..MAX_KEPT + 3).for_each(|number| incidents.push(found(number)));
         let mut taken = Incidents::new();
         taken.take_from(&mut incidents);
         let taken = taken.into_vec();
-        assert_eq!(taken.len(), MOST_KEPT + 1);
+        assert_eq!(taken.len(), MAX_KEPT + 1);
         assert_eq!(taken[0], Incident::Dropped { count: 3 });
         assert!(taken[0].to_string().starts_with("3 older incidents were dropped"));
-        assert_eq!((&taken[1], taken.last()), (&found(3), Some(&found(MOST_KEPT + 2))));
-        assert!(incidents.kept.capacity() >= MOST_KEPT);
+        assert_eq!((&taken[1], taken.last()), (&found(3), Some(&found(MAX_KEPT + 2))));
+        assert!(incidents.kept.capacity() >= MAX_KEPT);
         assert_eq!(incidents.into_vec(), []);
     }
 }

@@ -17,7 +17,7 @@ use coreshard_topology::CpuId;
 
 use super::Shared;
 use super::cpu::CpuState;
-use super::incident::{Incident, Incidents, MOST_KEPT};
+use super::incident::{Incident, Incidents, MAX_KEPT};
 use crate::error::RtError;
 use crate::level::Level;
 use crate::lock::InheritGuard;
@@ -80,7 +80,7 @@ impl<P: RealTime> Shared<P> {
             shared: self,
             limit: P::real_time_limits().throttle,
             known: vec![known; self.cpus.len()].into(),
-            found: Vec::with_capacity(MOST_KEPT),
+            found: Vec::with_capacity(MAX_KEPT),
             has_demoted: false,
         };
         let mut last = P::now();

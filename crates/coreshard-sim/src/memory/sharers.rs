@@ -20,7 +20,7 @@ struct Ring {
 
 /// With more distances than this the rings are coarsened no further, but the farthest sharer is
 /// looked for one by one: such machines were measured pair by pair, and are small.
-const MOST_RINGS: usize = 8;
+const MAX_RINGS: usize = 8;
 
 pub(super) fn words(cpus: usize) -> usize {
     cpus.div_ceil(64)
@@ -70,7 +70,7 @@ impl Neighbours {
     /// The latency to the farthest of the sharers; 0 if there is none but `cpu` itself.
     pub(super) fn farthest(&self, cpu: usize, sharers: &[u64], latency: &[Ps]) -> Ps {
         let rings = self.rings_of(cpu);
-        if rings.len() <= MOST_RINGS {
+        if rings.len() <= MAX_RINGS {
             let meets = |ring: &&Ring| ring.members.iter().zip(sharers).any(|(a, b)| a & b != 0);
             return rings.iter().rev().find(meets).map_or(0, |ring| ring.latency);
         }

@@ -5,7 +5,7 @@ use crate::input::quoted;
 use crate::{MAX_CPU, TopologyError};
 
 /// As many loops as there may be levels.
-const MOST_LOOPS: usize = 128;
+const MAX_LOOPS: usize = 128;
 
 /// One loop of an interleaving: the number grows by one whenever `step` objects have been passed, and
 /// starts anew after `count` of them.
@@ -63,8 +63,8 @@ impl<'a> Reader<'a> {
     fn explicit_loops(&self) -> Result<Vec<Loop>, TopologyError> {
         let mut loops = Vec::new();
         for (item, at) in self.parts(':') {
-            if loops.len() == MOST_LOOPS {
-                return Err(self.fail(at, format!("there are at most {MOST_LOOPS} loops")));
+            if loops.len() == MAX_LOOPS {
+                return Err(self.fail(at, format!("there are at most {MAX_LOOPS} loops")));
             }
             let number = |text: &str| text.parse::<usize>().ok().filter(|number| *number > 0);
             let pair = item.split_once('*').and_then(|(a, b)| Some((number(a)?, number(b)?)));

@@ -5,7 +5,7 @@ use crate::input::{DESCRIPTION_BYTES, NODES, quoted};
 use crate::{MAX_CPU, TopologyError};
 
 /// As many levels as hwloc allows.
-const MOST_LEVELS: usize = 128;
+const MAX_LEVELS: usize = 128;
 
 /// What may stand at a level, for messages.
 const TYPES: &str = "package, die, group, numa, l1 to l5, l1i to l3i, core, pu";
@@ -59,8 +59,8 @@ impl<'a> Parser<'a> {
                 }
                 Some(_) => {
                     let above = drafts.last().map_or(1, |draft| draft.level.width);
-                    if drafts.len() >= MOST_LEVELS {
-                        return Err(self.fail(format!("there are at most {MOST_LEVELS} levels")));
+                    if drafts.len() >= MAX_LEVELS {
+                        return Err(self.fail(format!("there are at most {MAX_LEVELS} levels")));
                     }
                     drafts.push(self.level(above)?);
                 }

@@ -17,7 +17,7 @@ const PACKAGE: u64 = 1 << 63;
 const BY_ID: u64 = 1 << 62;
 
 /// The highest level of a cache that is believed, far from the bits above.
-const MOST_LEVELS: u32 = 255;
+const MAX_LEVELS: u32 = 255;
 
 /// A cache, as one of its CPUs tells of it.
 struct Cache {
@@ -98,8 +98,8 @@ fn last_level(folder: &Folder) -> Result<Option<Cache>, TopologyError> {
     for index in folder.numbered("index")? {
         let folder = folder.folder(format!("index{index}"));
         let Some(level) = folder.number("level")? else { continue };
-        if level > MOST_LEVELS {
-            let problem = format!("expected a level of at most {MOST_LEVELS}, found {level}");
+        if level > MAX_LEVELS {
+            let problem = format!("expected a level of at most {MAX_LEVELS}, found {level}");
             return Err(TopologyError::file(&folder.path().join("level"), problem));
         }
         let Some(kind) = folder.word("type")? else { continue };

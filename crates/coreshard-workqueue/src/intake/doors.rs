@@ -9,15 +9,15 @@ use coreshard_topology::NodeId;
 use super::segments::{Claim, Segment, SegmentQueue, Taker, Watch};
 
 /// Doors of a pool at most. Pods with more CPUs share doors.
-pub(crate) const MOST_DOORS: usize = 32;
+pub(crate) const MAX_DOORS: usize = 32;
 
-const DOORS: u64 = (1 << MOST_DOORS) - 1;
+const DOORS: u64 = (1 << MAX_DOORS) - 1;
 
 /// How many doors a worker watches before it sleeps.
-const MOST_WATCHED: usize = 4;
+const MAX_WATCHED: usize = 4;
 
 /// Doors that are watched, and where.
-pub(crate) type Watches<P, T, const LEN: usize> = [Option<(usize, Watch<P, T, LEN>)>; MOST_WATCHED];
+pub(crate) type Watches<P, T, const LEN: usize> = [Option<(usize, Watch<P, T, LEN>)>; MAX_WATCHED];
 
 /// The board:
 ///
@@ -42,10 +42,10 @@ pub(crate) struct Takers<P: Platform, T, const LEN: usize> {
 
 /// Claims in a row that a worker may make at its own CPU's door, where the items are in its
 /// cache, while others have open doors too.
-const MOST_HOME_CLAIMS: u32 = 16;
+const MAX_HOME_CLAIMS: u32 = 16;
 
 fn sentinel_of(board: u64) -> Option<usize> {
-    (board >> MOST_DOORS).checked_sub(1).map(|worker| worker as usize)
+    (board >> MAX_DOORS).checked_sub(1).map(|worker| worker as usize)
 }
 
 fn open_doors(board: u64) -> impl Iterator<Item = usize> {
@@ -62,7 +62,7 @@ fn open_doors(board: u64) -> impl Iterator<Item = usize> {
 impl<P: Platform, T, const LEN: usize> Doors<P, T, LEN> {
     /// `doors` empty queues with their memory on `node`, and the right to take from them.
     pub(crate) fn new(node: Option<NodeId>, doors: usize) -> (Self, Takers<P, T, LEN>) {
-        let doors = doors.clamp(1, MOST_DOORS);
+        let doors = doors.clamp(1, MAX_DOORS);
         let (queues, takers) = (0..doors as u32)
             .map(|door| SegmentQueue::new(node, door))
             .unzip::<_, _, Vec<_>, Vec<_>>();
@@ -114,7 +114,7 @@ impl<P: Platform, T, const LEN: usize> Doors<P, T, LEN> {
     ) -> Option<Claim<P, T, LEN>> {
         let open = self.board.load(Acquire) & DOORS;
         let (at_home, away) = (open & 1 << home, open & !(1 << home));
-        if at_home != 0 && takers.home_claims < MOST_HOME_CLAIMS {
+        if at_home != 0 && takers.home_claims < MAX_HOME_CLAIMS {
             let claim = self.queues[home].claim(&mut takers.takers[home], most);
             if claim.is_some() {
                 takers.home_claims += u32::from(away != 0);
@@ -162,7 +162,7 @@ impl<P: Platform, T, const LEN: usize> Doors<P, T, LEN> {
             // From a board without open doors only: a bell that rang since has opened one.
             // Release pairs with the Acquire of `ring`; SeqCst: see `sentinel`.
             let closed = seen & !DOORS;
-            let posted = (worker as u64 + 1) << MOST_DOORS;
+            let posted = (worker as u64 + 1) << MAX_DOORS;
             match self.board.compare_exchange(closed, posted, SeqCst, Acquire) {
                 Ok(before) => return Ok(sentinel_of(before)),
                 Err(now) => seen = now,

@@ -8,7 +8,7 @@ mod segments;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
-pub(crate) use doors::{Doors, ItemWaits, MOST_DOORS, Takers, Watches};
+pub(crate) use doors::{Doors, ItemWaits, MAX_DOORS, Takers, Watches};
 pub(crate) use range::Range;
 pub(crate) use segments::{Claim, Segment, SegmentQueue, TAIL_COUNTERS};
 

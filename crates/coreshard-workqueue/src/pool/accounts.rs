@@ -52,7 +52,7 @@ impl WeighedVisits {
 }
 
 /// When a pool's queues weigh more than this together, all lose half: so weights are those of late.
-const MOST_WEIGHT_NS: u64 = 1_000_000_000;
+const MAX_WEIGHT_NS: u64 = 1_000_000_000;
 
 struct Book<P: Platform> {
     workers: Vec<Account>,
@@ -106,7 +106,7 @@ impl<P: Platform> Book<P> {
     fn weigh(&mut self, LinkTag(tag): LinkTag, ns: u64) {
         let Some(Some(lane)) = self.lanes.get_mut(usize::from(tag)) else { return };
         lane.weight_ns += ns;
-        if self.lanes.iter().flatten().map(|lane| lane.weight_ns).sum::<u64>() > MOST_WEIGHT_NS {
+        if self.lanes.iter().flatten().map(|lane| lane.weight_ns).sum::<u64>() > MAX_WEIGHT_NS {
             self.lanes.iter_mut().flatten().for_each(|lane| lane.weight_ns /= 2);
         }
     }

@@ -35,7 +35,7 @@ struct StandIn<P: Platform> {
     pool: Arc<Pool<P>>,
     worker: usize,
     /// In which process it counts.
-    forks: u32,
+    process_generation: u32,
 }
 
 impl<P: Platform> StandIn<P> {
@@ -58,13 +58,13 @@ impl<P: Platform> StandIn<P> {
         if let Some(spare) = spare {
             pool.start_spare(spare);
         }
-        Some(Self { pool, worker, forks: P::forks() })
+        Some(Self { pool, worker, process_generation: P::process_generation() })
     }
 }
 
 impl<P: Platform> Drop for StandIn<P> {
     fn drop(&mut self) {
-        if P::forks() != self.forks {
+        if P::process_generation() != self.process_generation {
             // The wait forked: whoever holds the pool's lock may not be here.
             return;
         }

@@ -9,16 +9,16 @@
 
 use coreshard_platform::Platform;
 
-use super::MOST_WORKERS;
+use super::MAX_WORKERS;
 use super::reserve::RESERVE;
 use super::state::{Aside, Entry, Handle, State};
 
 /// Workers, by index.
-struct Marks([u64; MOST_WORKERS.div_ceil(64)]);
+struct Marks([u64; MAX_WORKERS.div_ceil(64)]);
 
 impl Marks {
     const fn none() -> Self {
-        Self([0; MOST_WORKERS.div_ceil(64)])
+        Self([0; MAX_WORKERS.div_ceil(64)])
     }
 
     /// Adds a worker. False if it was there.

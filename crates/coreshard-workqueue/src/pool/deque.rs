@@ -21,7 +21,7 @@ pub(crate) const CAPACITY: usize = 256;
 pub(crate) const CAPACITY: usize = 3;
 
 /// Private jobs that an owner may keep, at most.
-const MOST_PRIVATE: u32 = 16;
+const MAX_PRIVATE: u32 = 16;
 
 const SPLIT: u32 = 32;
 
@@ -153,7 +153,7 @@ impl Owner {
     /// Allows so many private jobs; none if there was a theft since.
     fn learn(&self, top: u32, allowed: u32) {
         let theft = self.seen_top.replace(top) != top;
-        self.allowed.set(if theft { 0 } else { allowed.min(MOST_PRIVATE) });
+        self.allowed.set(if theft { 0 } else { allowed.min(MAX_PRIVATE) });
     }
 
     /// Takes the youngest job off, if no thief has it.

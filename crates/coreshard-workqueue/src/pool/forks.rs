@@ -24,7 +24,7 @@ const YIELDS: u32 = 16;
 
 /// Times that a job is shared without looking for a sleeper in other pools, at most, after nobody
 /// slept there.
-const MOST_UNCALLED: u32 = 7;
+const MAX_UNCALLED: u32 = 7;
 
 /// How much of its stack a worker uses, at most, when it begins a further item on top of those that it
 /// is inside of; a quarter of a stack that is not four times as large. What items themselves need is
@@ -157,7 +157,7 @@ impl<'thread, P: Platform> Seat<'thread, P> {
             return;
         }
         let called = self.neighbours().iter().any(|pool| pool.call_thief());
-        let after = if called { 0 } else { (after * 2 + 1).min(MOST_UNCALLED) };
+        let after = if called { 0 } else { (after * 2 + 1).min(MAX_UNCALLED) };
         forks.uncalled.set((after, after));
     }
 

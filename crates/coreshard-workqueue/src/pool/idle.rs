@@ -15,18 +15,18 @@ use crate::trouble::say;
 /// that succeeds saves two system calls and a context switch, and doubles the next budget; one
 /// that fails halves it, so that a quiet pool spends next to nothing.
 pub(super) const FIRST_SPINS: u32 = 64;
-const FEWEST_SPINS: u32 = 16;
-const MOST_SPINS: u32 = 2048;
+const MIN_SPINS: u32 = 16;
+const MAX_SPINS: u32 = 2048;
 
 /// A sleep that is over sooner than this should have been a watch: about as long as the longest watch takes,
 /// and as what going to sleep and being woken cost in a virtual machine.
 const SHORT_SLEEP: Duration = Duration::from_micros(50);
 
 /// How long a worker keeps its eyes off a burst, at most, so that it claims many items at once.
-const MOST_GATHER_SPINS: u32 = 32;
+const MAX_GATHER_SPINS: u32 = 32;
 
 fn learn(spins: u32, seen: bool) -> u32 {
-    if seen { (spins * 2).min(MOST_SPINS) } else { (spins / 2).max(FEWEST_SPINS) }
+    if seen { (spins * 2).min(MAX_SPINS) } else { (spins / 2).max(MIN_SPINS) }
 }
 
 /// What a worker does when it found no item.
@@ -161,7 +161,7 @@ impl<P: Platform> Worker<'_, P> {
     /// between any two of them for ever.
     fn learn_from_sleep(&mut self, since: Option<Time>) {
         if since.is_some_and(|since| P::now() - since < SHORT_SLEEP) {
-            self.spins = (self.spins * 4).min(MOST_SPINS);
+            self.spins = (self.spins * 4).min(MAX_SPINS);
         }
     }
 
@@ -173,7 +173,7 @@ impl<P: Platform> Worker<'_, P> {
     pub(super) fn learn_to_gather(&mut self, came_in_company: bool) {
         if std::mem::take(&mut self.watched) {
             self.gather_spins = if came_in_company {
-                (self.gather_spins * 2).clamp(1, MOST_GATHER_SPINS)
+                (self.gather_spins * 2).clamp(1, MAX_GATHER_SPINS)
             } else {
                 self.gather_spins / 2
             };

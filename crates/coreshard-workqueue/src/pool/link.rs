@@ -20,7 +20,7 @@ pub(crate) struct Link<P: Platform> {
     /// The queue is told of each item that is over.
     takes_turns: bool,
 }
-fields!(Link<P: Platform> { done, queue });
+fields!(Link<P: Platform> { done, queue, takes_turns });
 
 /// What a queue does about what a pool tells it. Each is called with a link of that queue's, which is
 /// there while an item of it is not counted as over.

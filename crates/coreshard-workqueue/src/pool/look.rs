@@ -30,7 +30,7 @@ const CHARGE_EVERY: u64 = 4;
 
 /// A pool whose workers hog as many CPUs as it has gets one more all the same where it has begun
 /// nothing for so many times the threshold.
-const MOST_HOGGED: u32 = 10;
+const MAX_HOGGED: u32 = 10;
 
 /// What a look saw of a worker.
 #[derive(Clone, Copy, Debug, Default)]
@@ -249,11 +249,7 @@ impl<P: Platform> State<P> {
         let hogs = self.aside.iter().filter(|aside| **aside == Aside::Hog).count();
         let Some(threshold) = watch.cpu_intensive else { return false };
         hogs < pool.place.limit
-            || self
-                .cold()
-                .progress
-                .since
-                .is_some_and(|since| now - since >= threshold * MOST_HOGGED)
+            || self.cold().progress.since.is_some_and(|since| now - since >= threshold * MAX_HOGGED)
     }
 
     /// Blocked: it was inside the same item at the last look too, and used next to no CPU time

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use coreshard_platform::Parker;
 use coreshard_topology::{CpuId, CpuSet, PodId, Scope};
 
-use super::{MOST_WORKERS, Monitor, Pool, PoolSettings, blocking};
+use super::{MAX_WORKERS, Monitor, Pool, PoolSettings, blocking};
 use crate::attributes::{Attributes, Hooks, Place, Priority};
 use crate::event::Event;
 use crate::intake::Intake;
@@ -23,7 +23,7 @@ fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
 
 fn pool(intake: Intake, wake: Wake, limit: usize) -> Arc<Pool<Loom>> {
     Loom::start_at_most(usize::MAX);
-    pool_of(intake, wake, limit, MOST_WORKERS, None)
+    pool_of(intake, wake, limit, MAX_WORKERS, None)
 }
 
 fn pool_of(
@@ -117,7 +117,7 @@ fn loom_the_last_sleeper_stays_lock_free() {
 /// stranded.
 fn a_stand_in_does_not_start(intake: Intake, wake: Wake) {
     Loom::start_at_most(1);
-    let pool = pool_of(intake, wake, 1, MOST_WORKERS, None);
+    let pool = pool_of(intake, wake, 1, MAX_WORKERS, None);
     let lane = Lane::bare(Arc::clone(&pool));
     let blocks = Arc::new(Parker::<Loom>::new());
     let ends = Arc::new(Parker::<Loom>::new());

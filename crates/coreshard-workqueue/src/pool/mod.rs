@@ -70,9 +70,9 @@ const SEGMENT_ITEMS: usize = 2;
 
 /// Workers a pool may have when all but its limit are blocked.
 #[cfg(not(loom))]
-pub(crate) const MOST_WORKERS: usize = 512;
+pub(crate) const MAX_WORKERS: usize = 512;
 #[cfg(loom)]
-pub(crate) const MOST_WORKERS: usize = 3;
+pub(crate) const MAX_WORKERS: usize = 3;
 
 type Doors<P> = intake::Doors<P, Item, SEGMENT_ITEMS>;
 type SegmentQueue<P> = intake::SegmentQueue<P, Item, SEGMENT_ITEMS>;
@@ -107,7 +107,7 @@ struct Desk<P: Platform> {
     /// A: the worker's thread, for its CPU time; 0 before it runs.
     thread: P::AtomicU32,
 }
-fields!(Desk<P: Platform> { parker, range, begun, function, thread });
+fields!(Desk<P: Platform> { parker, range, deque, lane, begun, function, thread });
 
 impl<P: Platform> Desk<P> {
     /// The worker begins an item. Only it writes the word: no locked instruction.
@@ -200,10 +200,7 @@ pub(crate) struct Pool<P: Platform> {
     accounts: Accounts<P>,
     state: Padded<Lock<P, State<P>>>,
 }
-fields!(Pool<P: Platform> {
-    place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, queue, desks,
-    desk_count, open_claims, watchers, links, ran, wakeups, state,
-});
+fields!(Pool<P: Platform> { id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers, queue, desks, desk_count, open_claims, forking, neighbours, watchers, links, ran, wakeups, accounts, state });
 
 /// How pools of a runtime behave; see `RuntimeBuilder`.
 #[derive(Clone, Copy, Debug)]
@@ -211,7 +208,7 @@ pub(crate) struct PoolSettings {
     pub(crate) measure_lock: bool,
     pub(crate) idle_timeout: std::time::Duration,
     pub(crate) may_spin: bool,
-    /// Workers that a pool may have, at most [`MOST_WORKERS`].
+    /// Workers that a pool may have, at most [`MAX_WORKERS`].
     pub(crate) most_workers: usize,
 }
 
@@ -220,7 +217,7 @@ impl PoolSettings {
     #[cfg(all(test, loom))]
     pub(crate) fn for_models() -> Self {
         let idle_timeout = std::time::Duration::from_secs(1);
-        Self { measure_lock: false, idle_timeout, may_spin: false, most_workers: MOST_WORKERS }
+        Self { measure_lock: false, idle_timeout, may_spin: false, most_workers: MAX_WORKERS }
     }
 }
 
@@ -271,7 +268,7 @@ impl<P: Platform> Pool<P> {
             may_spin: settings.may_spin,
             most_workers: settings.most_workers,
             queue,
-            desks: (0..MOST_WORKERS).map(|_| P::AtomicPtr::new(std::ptr::null_mut())).collect(),
+            desks: (0..MAX_WORKERS).map(|_| P::AtomicPtr::new(std::ptr::null_mut())).collect(),
             desk_count: P::AtomicU32::new(0),
             open_claims: Padded::new(P::AtomicU32::new(0)),
             forking: Padded::new(P::AtomicU32::new(0)),

@@ -34,7 +34,7 @@ const AWAKE: u32 = 1;
 /// Who tells of trouble: a handler that never returns is waited for by those that come after it.
 const TELLERS: Threads = Threads { name: "cs-trouble", most: 1 };
 /// What is told and not yet heard, at most: a handler that never returns must not fill the memory.
-const MOST_TOLD: usize = 64;
+const MAX_TOLD: usize = 64;
 
 /// Who does what else the monitor must not: for each thing one thread may be stuck.
 const HELPERS: Threads = Threads { name: "cs-background", most: 4 };
@@ -91,7 +91,7 @@ pub(crate) struct Monitor<P: Platform> {
     hogs: Lock<P, BTreeMap<&'static str, u64>>,
     follower: OnceLock<Weak<dyn Follower>>,
 }
-fields!(Monitor<P: Platform> { state, parker, watched });
+fields!(Monitor<P: Platform> { state, parker, watched, watch, tells, helps, follows, reaps, census, hogs, follower });
 
 /// What has something to let go of when its last item is over.
 pub(crate) trait Retiring: Send + Sync {
@@ -184,7 +184,7 @@ impl<P: Platform> Monitor<P> {
         if cfg!(loom) {
             return;
         }
-        let refused = self.tells.offer(call_back(call), MOST_TOLD);
+        let refused = self.tells.offer(call_back(call), MAX_TOLD);
         drop(user::discard(refused));
     }
 

@@ -9,7 +9,7 @@ use super::look::{Progress, Seen};
 use super::monitor::Census;
 use super::reserve::{RESERVE, Reserve};
 use super::whereabouts::Whereabouts;
-use super::{LinkTag, MOST_WORKERS, Pool, Takers};
+use super::{LinkTag, MAX_WORKERS, Pool, Takers};
 use crate::intake::TAIL_COUNTERS;
 use crate::item::Item;
 
@@ -95,7 +95,7 @@ pub(super) struct Cold<P: Platform> {
     pub(super) broken_rules: u64,
     pub(super) counters: Counters,
 }
-fields!(Cold<P: Platform> { seen, progress, census, threads, free, free_counters, counters });
+fields!(Cold<P: Platform> { seen, progress, census, counted, threads, free, free_counters, broken_rules, counters });
 
 /// All of it is `L:`. What whoever holds the lock needs most often comes first.
 #[repr(C)]
@@ -227,7 +227,7 @@ impl<P: Platform> State<P> {
     pub(super) fn claim_index(&mut self, pool: &Pool<P>) -> Option<usize> {
         let index = match self.cold_mut().free.pop() {
             Some(index) => index,
-            None if self.cold_mut().threads.len() < MOST_WORKERS => {
+            None if self.cold_mut().threads.len() < MAX_WORKERS => {
                 self.cold_mut().threads.push(Handle::None);
                 self.aside.push(Aside::No);
                 self.cold_mut().seen.push(Seen::default());

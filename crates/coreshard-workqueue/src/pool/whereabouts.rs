@@ -15,7 +15,7 @@
 use coreshard_topology::CpuId;
 
 use crate::attributes::Place;
-use crate::intake::MOST_DOORS;
+use crate::intake::MAX_DOORS;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Worker {
@@ -30,12 +30,12 @@ pub(super) struct Whereabouts {
     /// By index.
     workers: Vec<Worker>,
     /// Workers that run at a door.
-    running: Box<[u16; MOST_DOORS]>,
+    running: Box<[u16; MAX_DOORS]>,
 }
 
 impl Whereabouts {
     pub(super) fn new() -> Self {
-        Self { workers: Vec::new(), running: Box::new([0; MOST_DOORS]) }
+        Self { workers: Vec::new(), running: Box::new([0; MAX_DOORS]) }
     }
 
     /// The worker claims at this door.
@@ -81,7 +81,7 @@ impl Whereabouts {
     fn elsewhere(&self, worker: usize) -> Option<FreeDoors> {
         let Worker { now, last } = *self.workers.get(worker)?;
         let others = self.running[usize::from(last?)] - u16::from(now.is_some());
-        let free = (0..MOST_DOORS).filter(|door| self.running[*door] == 0);
+        let free = (0..MAX_DOORS).filter(|door| self.running[*door] == 0);
         (others > 0).then(|| FreeDoors(free.fold(0, |doors, door| doors | 1 << door)))
     }
 }

@@ -21,7 +21,7 @@ use crate::trouble::say;
 
 /// The most items a worker claims at once: enough to make the lock's cost small per item, and few
 /// enough to be copied to a thief's cache in good time.
-const MOST_CLAIMED: usize = 32;
+const MAX_CLAIMED: usize = 32;
 
 /// What code on a worker's thread may ask about it; reached through the platform's local pointer.
 pub(super) struct Context<P: Platform> {
@@ -133,7 +133,7 @@ pub(super) struct Worker<'pool, P: Platform> {
     pub(super) just_woke: bool,
     pub(super) repatriated: u64,
     /// In which process it runs items.
-    forks: u32,
+    process_generation: u32,
 }
 
 impl<P: Platform> Pool<P> {
@@ -221,7 +221,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             yielded: false,
             just_woke: false,
             repatriated: 0,
-            forks: P::forks(),
+            process_generation: P::process_generation(),
         }
     }
 
@@ -294,7 +294,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         self.inside.set_link(self.tally.link);
         self.desk.begin(item.kind());
         let outcome = user::call(|| item.run());
-        if P::forks() != self.forks {
+        if P::process_generation() != self.process_generation {
             self.end_in_fork();
         }
         let Some(link) = NonNull::new(self.tally.link) else { unreachable!("set above") };
@@ -433,7 +433,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             Some(claim) => {
                 let items = claim.end - claim.start;
                 self.claim_items =
-                    if items == self.claim_items { (items * 2).min(MOST_CLAIMED) } else { items };
+                    if items == self.claim_items { (items * 2).min(MAX_CLAIMED) } else { items };
                 // While this worker starts another, its items are open to all.
                 (self.open(claim, spare.is_none()), items > 1)
             }

@@ -64,7 +64,7 @@ pub(crate) struct Lane<P: Platform> {
     /// Where its items wait for their turn, if the queue has a limit.
     limiter: Option<Arc<Limiter<P>>>,
 }
-fields!(Lane<P: Platform> { tag, door_counter, own_queued, pool, core, limiter });
+fields!(Lane<P: Platform> { link, own_queued, tag, is_direct, is_direct_unless_drawn, door_counter, relayed, pool, core, limiter });
 
 impl<P: Platform> Core<P> {
     /// A name for the queue while it lives.

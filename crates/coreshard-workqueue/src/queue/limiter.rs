@@ -13,7 +13,7 @@ use crate::request::MaxActive;
 
 /// Items that may wait for one another get a worker each, up to so many, wherever a limit is
 /// split (the kernel's `WQ_DFL_MIN_ACTIVE`).
-const FEWEST_SPLIT: usize = 8;
+const MIN_SPLIT: usize = 8;
 
 /// A node's share of a limit: as its share of the queue's CPUs, rounded up; but enough for
 /// min(limit, 8) items that wait for one another, wherever they were queued, and no more than the
@@ -21,7 +21,7 @@ const FEWEST_SPLIT: usize = 8;
 /// `wq_update_node_max_active`.)
 fn share_of(limit: usize, node_cpus: usize, all_cpus: usize) -> usize {
     let share = limit.saturating_mul(node_cpus).div_ceil(all_cpus.max(1));
-    share.clamp(limit.min(FEWEST_SPLIT), limit)
+    share.clamp(limit.min(MIN_SPLIT), limit)
 }
 
 /// A queue's limiters: one, or one a node.
@@ -122,7 +122,7 @@ struct Turns<P: Platform> {
     active: usize,
     waiting: VecDeque<(Item, LanePointer<P>)>,
 }
-fields!(Turns<P: Platform> { active, waiting });
+fields!(Turns<P: Platform> { most, only_freezes, active, waiting });
 
 /// The lane that counted a waiting item in, and so lives until that item is over.
 struct LanePointer<P: Platform>(NonNull<Lane<P>>);

@@ -38,7 +38,7 @@ struct Tally<P: Platform> {
 
 /// Offers that were taken are thrown out when there are so many, and each time that there are twice as
 /// many as were left then.
-const FEWEST_OFFERS: usize = 64;
+const MIN_OFFERS: usize = 64;
 
 struct Offers<P: Platform> {
     /// The latest last.
@@ -134,7 +134,7 @@ impl<P: Platform> Tally<P> {
             let mut offers = self.offers.lock();
             if offers.items.len() >= offers.full {
                 offers.items.retain(|offer| offer.claimable().is_queued());
-                offers.full = (2 * offers.items.len()).max(FEWEST_OFFERS);
+                offers.full = (2 * offers.items.len()).max(MIN_OFFERS);
             }
             offers.lent |= offer.claimable().needs_lent_turn();
             offers.items.push(offer);
@@ -185,9 +185,9 @@ impl<P: Platform> Tally<P> {
     }
 
     /// The caller waits for all items. False in a process that was forked since the scope began.
-    fn wait(&self, forks: u32) -> bool {
+    fn wait(&self, process_generation: u32) -> bool {
         while self.open.load(Acquire) != 0 {
-            if P::forks() != forks {
+            if P::process_generation() != process_generation {
                 return false;
             }
             let sleep = || self.caller.park();
@@ -284,7 +284,7 @@ pub(crate) fn run<'env, P: Platform, R>(
     queue: &'env Workqueue<P>,
     body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
 ) -> R {
-    let forks = P::forks();
+    let process_generation = P::process_generation();
     let tally = Arc::new(Tally::<P> {
         open: P::AtomicU64::new(1),
         caller: Parker::new(),
@@ -292,7 +292,7 @@ pub(crate) fn run<'env, P: Platform, R>(
         waiter: queue.waiter(),
         offers: Lock::new(Offers {
             items: Vec::new(),
-            full: FEWEST_OFFERS,
+            full: MIN_OFFERS,
             asleep: false,
             lent: false,
         }),
@@ -300,7 +300,7 @@ pub(crate) fn run<'env, P: Platform, R>(
     let scope =
         WorkScope { queue, tally: Arc::clone(&tally), scope: PhantomData, env: PhantomData };
     let result = user::call(|| body(&scope));
-    if tally.open.fetch_sub(1, AcqRel) != 1 && !tally.wait(forks) {
+    if tally.open.fetch_sub(1, AcqRel) != 1 && !tally.wait(process_generation) {
         Forked::throw();
     }
     let items = tally.thrown.lock().take();

@@ -14,7 +14,7 @@ use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::event::Event;
 use crate::insight::{Sampling, Wanted};
 use crate::machine::{Machine, Probe, Queue, Registry};
-use crate::pool::{MOST_WORKERS, Monitor, PoolSettings};
+use crate::pool::{MAX_WORKERS, Monitor, PoolSettings};
 use crate::queue::{Shared, Workqueue};
 use crate::request::Request;
 use crate::stats::RuntimeStats;
@@ -120,7 +120,7 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// How many workers a pool may have where most of them are put aside, at least 1 and at most
     /// 512. Default: 512.
     pub fn max_workers_per_pool(mut self, workers: usize) -> Self {
-        self.most_workers_per_pool = workers.clamp(1, MOST_WORKERS);
+        self.most_workers_per_pool = workers.clamp(1, MAX_WORKERS);
         self
     }
 
@@ -205,7 +205,7 @@ impl<P: Platform> RuntimeBuilder<P> {
                 queues: Vec::new(),
                 closed: false,
             }),
-            forks: P::forks(),
+            process_generation: P::process_generation(),
         };
         let machine = Arc::new(machine);
         if machine.probe.is_some() {
@@ -228,7 +228,7 @@ impl<P: Platform> Runtime<P> {
             idle_timeout: Duration::from_secs(10),
             insight: Wanted::default(),
             most_workers: usize::MAX,
-            most_workers_per_pool: MOST_WORKERS,
+            most_workers_per_pool: MAX_WORKERS,
             watch: Watch::default(),
             probe: None,
             _platform: std::marker::PhantomData,
@@ -261,7 +261,7 @@ impl<P: Platform> Runtime<P> {
 
     /// What all queues and pools of the runtime have done so far.
     pub fn stats(&self) -> RuntimeStats {
-        if P::forks() != self.machine.forks {
+        if P::process_generation() != self.machine.process_generation {
             // The workers are not here, and nor is whoever held a lock when the process forked.
             return RuntimeStats { queues: Vec::new(), pools: Vec::new() };
         }

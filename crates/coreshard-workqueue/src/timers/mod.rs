@@ -33,7 +33,7 @@ pub(crate) use sleep::sleep;
 pub use sleep::{Sleep, SleepError};
 
 /// What is due is fired in batches of so many, so that others can have the lock in between.
-const MOST_FIRED: usize = 64;
+const MAX_FIRED: usize = 64;
 
 /// The threads that call what the timekeeper owes.
 const THREADS: Threads = Threads { name: "cs-callbacks", most: 256 };
@@ -42,7 +42,7 @@ const THREADS: Threads = Threads { name: "cs-callbacks", most: 256 };
 pub(crate) struct Timers<P: Platform> {
     clock: Arc<Clock<P>>,
     /// In which process the timekeeper is.
-    forks: u32,
+    process_generation: u32,
 }
 
 struct Clock<P: Platform> {
@@ -84,7 +84,7 @@ impl<P: Platform> Timers<P> {
             keeper: Parker::new(),
             owed: Owed { callbacks: Arc::new(Callbacks::new(THREADS)), wake_own },
         };
-        Self { clock: Arc::new(clock), forks: P::forks() }
+        Self { clock: Arc::new(clock), process_generation: P::process_generation() }
     }
 
     /// The moment `delay` from now; `Err` with the longest delay that there is, where the clock
@@ -142,7 +142,7 @@ impl<P: Platform> Timers<P> {
 
     /// True in a process that was forked from that of the timekeeper, who may hold the lock.
     fn is_forked(&self) -> bool {
-        P::forks() != self.forks
+        P::process_generation() != self.process_generation
     }
 
     /// Entries that wait.
@@ -184,11 +184,11 @@ impl<P: Platform> Clock<P> {
     /// The timekeeper.
     fn keep(&self) {
         let mut now = P::now();
-        let mut due = Vec::with_capacity(MOST_FIRED);
+        let mut due = Vec::with_capacity(MAX_FIRED);
         loop {
             let (next, is_stopping) = {
                 let mut waiting = self.waiting.lock();
-                while due.len() < MOST_FIRED
+                while due.len() < MAX_FIRED
                     && let Some(entry) = waiting.heap.pop_due(now)
                 {
                     due.push(entry);

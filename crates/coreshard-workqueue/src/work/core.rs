@@ -58,7 +58,7 @@ pub(super) struct Core<P: Platform> {
     /// Tells those who wait for it.
     pub(super) over: Event<P>,
     /// In which process it was made: in one forked from it, what was pending never runs.
-    forks: u32,
+    process_generation: u32,
     pub(super) slot: Lock<P, Slot<P>>,
     /// The type name of its function.
     pub(super) function: &'static str,
@@ -106,7 +106,7 @@ impl<P: Platform> Core<P> {
         self.behind.store(0, Relaxed);
         // In a forked process the timers' lock may be held by nobody who is here.
         if voided.delayed
-            && P::forks() == self.forks
+            && P::process_generation() == self.process_generation
             && let Some(delayed) = self.disarm(voided.number)
         {
             delayed.discard();
@@ -155,7 +155,7 @@ impl<P: Platform> Work<P> {
             function: std::any::type_name::<F>(),
             made_at: Location::caller(),
             name: Name::of::<F>(),
-            forks: P::forks(),
+            process_generation: P::process_generation(),
             call: P::Cell::new(Some(call)),
         };
         Self { core: Arc::new(core) }
@@ -363,7 +363,7 @@ impl<P: Platform> Work<P> {
 
     #[cold]
     fn refuse_forked(&self) -> Result<(), WorkError> {
-        if P::forks() != self.core.forks {
+        if P::process_generation() != self.core.process_generation {
             return Err(self.error(Kind::Refused(RefusedReason::Forked)));
         }
         Ok(())

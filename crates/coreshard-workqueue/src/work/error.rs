@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use coreshard_platform::SpawnError;
 
-use super::state::MOST_DISABLES;
+use super::state::MAX_DISABLES;
 use crate::error::RefusedReason;
 use crate::timers::TimerError;
 
@@ -102,7 +102,7 @@ impl fmt::Display for WorkError {
                 f.write_str("it is not disabled, so it cannot be enabled; pair the calls")
             }
             Kind::TooManyDisables => {
-                write!(f, "it is disabled {MOST_DISABLES} times, and no more can be counted")
+                write!(f, "it is disabled {MAX_DISABLES} times, and no more can be counted")
             }
         }
     }

@@ -24,7 +24,7 @@ const DISABLES: u64 = 0xffff_ff00;
 const NUMBER_SHIFT: u32 = 32;
 
 /// How deep `disable` nests at most.
-pub(crate) const MOST_DISABLES: u32 = (1 << 24) - 1;
+pub(crate) const MAX_DISABLES: u32 = (1 << 24) - 1;
 
 /// The number of a queueing. Numbers wrap; two are compared by the sign of their distance.
 pub(crate) type Number = u32;

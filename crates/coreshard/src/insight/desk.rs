@@ -2,7 +2,7 @@
 //!
 //! 1. No call of this thread waits but `poll`: sockets are non-blocking.
 //! 2. A client has [`PATIENCE`] in all, from its accept to its last byte, however it deals the bytes out.
-//! 3. There are at most [`MOST_CLIENTS`]; one more takes the place of the one that is here longest.
+//! 3. There are at most [`MAX_CLIENTS`]; one more takes the place of the one that is here longest.
 //! 4. The thread ends as soon as `is_over` is set and the listening socket is shut down, in this order.
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -25,7 +25,7 @@ use crate::Runtime;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long no connection is accepted after one could not be (too many open files).
 const PAUSE: Duration = Duration::from_millis(200);
-const MOST_CLIENTS: usize = 16;
+const MAX_CLIENTS: usize = 16;
 
 /// Who is being served, and by whom.
 pub(super) struct Desk<'a> {
@@ -104,7 +104,7 @@ impl<'a> Desk<'a> {
                 let own = address::own_user();
                 let is_own = socket_peercred(&stream).is_ok_and(|who| who.uid.as_raw() == own);
                 if is_own && stream.set_nonblocking(true).is_ok() {
-                    if self.clients.len() == MOST_CLIENTS {
+                    if self.clients.len() == MAX_CLIENTS {
                         self.clients.remove(0);
                     }
                     let stage = Stage::Asks(Vec::new());
