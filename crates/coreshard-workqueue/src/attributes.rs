@@ -109,20 +109,20 @@ pub(crate) struct Place {
     pub(crate) roam: CpuSet,
     /// How many workers may run at once.
     pub(crate) limit: usize,
-    /// The intake's door of each of the platform's CPUs, by id; shared by all pools of a set.
-    pub(crate) door_by_cpu: Arc<[u8]>,
+    /// The intake's injector of each of the platform's CPUs, by id; shared by all pools of a set.
+    pub(crate) injector_by_cpu: Arc<[u8]>,
 }
 
 impl Place {
-    /// The door of the CPU that the caller runs on.
+    /// The injector of the CPU that the caller runs on.
     #[inline]
-    pub(crate) fn door_here<P: Platform>(&self) -> usize {
-        self.door_of(P::current_cpu())
+    pub(crate) fn injector_here<P: Platform>(&self) -> usize {
+        self.injector_of(P::current_cpu())
     }
 
-    /// The door of one of the platform's CPUs.
+    /// The injector of one of the platform's CPUs.
     #[inline]
-    pub(crate) fn door_of(&self, cpu: CpuId) -> usize {
-        self.door_by_cpu.get(cpu.index()).map_or(0, |door| usize::from(*door))
+    pub(crate) fn injector_of(&self, cpu: CpuId) -> usize {
+        self.injector_by_cpu.get(cpu.index()).map_or(0, |injector| usize::from(*injector))
     }
 }

@@ -11,7 +11,7 @@ use crate::canary::{Canary, planted};
 use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::event::Event;
 use crate::insight::Wanted;
-use crate::intake::MAX_DOORS;
+use crate::intake::MAX_INJECTORS;
 use crate::pool::{Follower, Monitor, Pool, PoolSettings};
 use crate::pool::{Lease, PoolSet, Route};
 use crate::request::Request;
@@ -176,10 +176,10 @@ impl<P: Platform> Machine<P> {
         let pods = Pods::new(&self.topology, mask, scope, request.shard_size)
             .map_err(BuildErrorKind::Pods)?;
         let roam = self.platform_cpus(mask);
-        let doors = doors(&pods, self.highest_cpu());
+        let injectors = injectors(&pods, self.highest_cpu());
         let attributes = Arc::new(attributes);
-        let routes = self.routes(&pods, &doors);
-        let door_by_cpu: Arc<[u8]> = routes.iter().map(|route| route.door as u8).collect();
+        let routes = self.routes(&pods, &injectors);
+        let injector_by_cpu: Arc<[u8]> = routes.iter().map(|route| route.injector as u8).collect();
         let mut pools: Vec<Arc<Pool<P>>> = Vec::with_capacity(pods.len());
         for pod in pods.iter() {
             let home = self.platform_cpus(&pod.cpus);
@@ -190,7 +190,7 @@ impl<P: Platform> Machine<P> {
                 roam: if attributes.strict { home.clone() } else { roam.clone() },
                 home,
                 limit: self.worker_limit(pod.cpus.len()),
-                door_by_cpu: Arc::clone(&door_by_cpu),
+                injector_by_cpu: Arc::clone(&injector_by_cpu),
             };
             tracing::info!(
                 scope = %attributes.scope, pod = %pod.id, cpus = %pod.cpus,
@@ -206,7 +206,7 @@ impl<P: Platform> Machine<P> {
                 }
             }
         }
-        let lease = PoolSet::lease_new(attributes, pods, pools.into(), routes, doors);
+        let lease = PoolSet::lease_new(attributes, pods, pools.into(), routes, injectors);
         lease.set().introduce(&self.topology);
         Ok(lease)
     }
@@ -228,7 +228,7 @@ impl<P: Platform> Machine<P> {
         }
     }
 
-    fn routes(&self, pods: &Pods, doors: &[u8]) -> Arc<[Route]> {
+    fn routes(&self, pods: &Pods, injectors: &[u8]) -> Arc<[Route]> {
         let mut routes = vec![None; 1 + self.highest_cpu()];
         for cpu in self.topology.cpus() {
             let Some(pod) = pods.pod_of(cpu.id) else { continue };
@@ -236,15 +236,15 @@ impl<P: Platform> Machine<P> {
                 None => cpu.id,
                 Some(real) => real[cpu.id.index() % real.len()],
             };
-            let door = u32::from(doors[cpu.id.index()]);
-            routes[real.index()].get_or_insert(Route { pod: pod.0, door });
+            let injector = u32::from(injectors[cpu.id.index()]);
+            routes[real.index()].get_or_insert(Route { pod: pod.0, injector });
         }
         // A CPU outside the mask goes to the pod of the nearest CPU that is inside.
         (0..routes.len())
             .map(|at| {
                 let pod =
                     || self.nearest_pod(CpuId(at as u32), pods).unwrap_or((at % pods.len()) as u32);
-                routes[at].unwrap_or_else(|| Route { pod: pod(), door: 0 })
+                routes[at].unwrap_or_else(|| Route { pod: pod(), injector: 0 })
             })
             .collect()
     }
@@ -266,15 +266,15 @@ impl<P: Platform> Machine<P> {
     }
 }
 
-/// The door of each CPU in its pod's pool: as many doors as CPUs, up to a limit, then in turn.
-fn doors(pods: &Pods, highest_cpu: usize) -> Box<[u8]> {
-    let mut doors = vec![0; highest_cpu + 1];
+/// The injector of each CPU in its pod's pool: as many injectors as CPUs, up to a limit, then in turn.
+fn injectors(pods: &Pods, highest_cpu: usize) -> Box<[u8]> {
+    let mut injectors = vec![0; highest_cpu + 1];
     for pod in pods.iter() {
         for (at, cpu) in pod.cpus.iter().enumerate() {
-            doors[cpu.index()] = (at % MAX_DOORS) as u8;
+            injectors[cpu.index()] = (at % MAX_INJECTORS) as u8;
         }
     }
-    doors.into()
+    injectors.into()
 }
 
 impl<P: Platform> Follower for Machine<P> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use coreshard_platform::Parker;
 
-use super::{Claim, Doors, Range, SegmentQueue, Takers};
+use super::{Claim, Injectors, Range, SegmentQueue, Takers};
 use coreshard_platform::Loom;
 
 type Queue = SegmentQueue<Loom, Box<u32>, 2>;
@@ -26,29 +26,29 @@ fn take_all(claim: &Claim<Loom, Box<u32>, 2>) -> Vec<u32> {
         .collect()
 }
 
-/// A pool without its lock: doors, and one worker who sleeps.
+/// A pool without its lock: injectors, and one worker who sleeps.
 struct Model {
-    doors: Doors<Loom, Box<u32>, 2>,
+    injectors: Injectors<Loom, Box<u32>, 2>,
     worker: Parker<Loom>,
 }
 
 impl Model {
-    fn new(doors: usize) -> (Arc<Self>, Takers<Loom, Box<u32>, 2>) {
-        let (doors, takers) = Doors::new(None, doors);
-        (Arc::new(Self { doors, worker: Parker::new() }), takers)
+    fn new(injectors: usize) -> (Arc<Self>, Takers<Loom, Box<u32>, 2>) {
+        let (injectors, takers) = Injectors::new(None, injectors);
+        (Arc::new(Self { injectors, worker: Parker::new() }), takers)
     }
 
-    fn push(&self, door: usize, item: u32) {
-        if self.doors.push(door, Box::new(item), 7).is_some() {
+    fn push(&self, injector: usize, item: u32) {
+        if self.injectors.push(injector, Box::new(item), 7).is_some() {
             self.worker.unpark();
         }
     }
 
     fn claim(&self, takers: &mut Takers<Loom, Box<u32>, 2>) -> Option<Vec<u32>> {
-        let claim = self.doors.claim(takers, 2, 0)?;
+        let claim = self.injectors.claim(takers, 2, 0)?;
         let items = take_all(&claim);
         // SAFETY: these items were taken.
-        unsafe { self.doors.release(claim.segment, items.len() as u32) };
+        unsafe { self.injectors.release(claim.segment, items.len() as u32) };
         Some(items)
     }
 
@@ -58,7 +58,7 @@ impl Model {
         while seen.len() < wanted {
             match self.claim(takers) {
                 Some(items) => seen.extend(items),
-                None if self.doors.post(takers, 0).is_ok() => self.worker.park(),
+                None if self.injectors.post(takers, 0).is_ok() => self.worker.park(),
                 None => {}
             }
         }
@@ -66,11 +66,11 @@ impl Model {
     }
 }
 
-/// Two producers at one door, three items, a worker that sleeps in between: every item arrives
+/// Two producers at one injector, three items, a worker that sleeps in between: every item arrives
 /// once, and no wake-up is lost (a lost one is a deadlock, which loom reports).
 ///
 /// Fails with `push`'s swap of the state weakened to `Acquire` (the item is read unpublished), and
-/// with the swap made a load and a store (the bell is overwritten unheard).
+/// with the swap made a load and a store (what was armed is overwritten unseen).
 #[test]
 fn loom_items_arrive_once_and_wake_the_worker() {
     check(2, || {
@@ -91,19 +91,19 @@ fn loom_items_arrive_once_and_wake_the_worker() {
     });
 }
 
-/// Two producers at doors of their own: one of them rings while the worker goes round the doors.
+/// Two producers at injectors of their own: one of them signals while the worker goes round the injectors.
 ///
-/// Fails with `post` made to put the sentinel on the board without looking whether a door was
-/// opened, with the bit cleared after the bell is armed instead of before, and with a ring that
-/// wakes nobody if a door was open.
+/// Fails with `post` made to put the designated waiter on the wake word without looking whether an injector was
+/// marked, with the bit cleared after the slot is armed instead of before, and with a signal that
+/// wakes nobody if an injector was marked.
 #[test]
-fn loom_a_bell_at_either_door_wakes_the_worker() {
+fn loom_an_armed_slot_of_either_injector_wakes_the_worker() {
     check(2, || {
         let (model, mut takers) = Model::new(2);
         let producers: Vec<_> = (0..2)
-            .map(|door| {
+            .map(|injector| {
                 let model = Arc::clone(&model);
-                loom::thread::spawn(move || model.push(door, door as u32))
+                loom::thread::spawn(move || model.push(injector, injector as u32))
             })
             .collect();
         let mut seen = model.work(&mut takers, 2);

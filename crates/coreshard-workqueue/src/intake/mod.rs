@@ -1,14 +1,14 @@
 //! How items enter a pool: the *intake* ladder. `README.md` beside this file tells the lock-free
 //! rung's protocol.
 
-mod doors;
+mod injectors;
 mod range;
 mod segments;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
 
-pub(crate) use doors::{Doors, ItemWaits, MAX_DOORS, Takers, Watches};
+pub(crate) use injectors::{Injectors, ItemWaits, MAX_INJECTORS, Takers, Watches};
 pub(crate) use range::Range;
 pub(crate) use segments::{Claim, Segment, SegmentQueue, TAIL_COUNTERS};
 

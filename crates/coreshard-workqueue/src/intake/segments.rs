@@ -17,7 +17,7 @@ use coreshard_platform::{
 };
 use coreshard_topology::NodeId;
 
-/// A slot's state while its bell is armed: whoever fills it tells a worker.
+/// A slot's state while it is armed: whoever fills it tells a worker.
 const ARMED: u64 = 1 << 63;
 
 /// The low bits of a filled slot's state are the item's tag; the segment's number is above.
@@ -51,10 +51,10 @@ struct Links<P: Platform, T, const LEN: usize> {
     next: P::AtomicPtr<Segment<P, T, LEN>>,
     /// I: the segment before this one, null for the first.
     previous: P::AtomicPtr<Segment<P, T, LEN>>,
-    /// I: the door of the queue that the segment belongs to.
-    door: P::AtomicU32,
+    /// I: the injector of the queue that the segment belongs to.
+    injector: P::AtomicU32,
 }
-fields!(Links<P: Platform, T; const LEN: usize> { number, next, previous, door });
+fields!(Links<P: Platform, T; const LEN: usize> { number, next, previous, injector });
 
 /// What decides when a segment is recycled, on lines that takers write.
 struct Holds<P: Platform> {
@@ -80,7 +80,7 @@ impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
                 number: P::AtomicU64::new(0),
                 next: P::AtomicPtr::new(ptr::null_mut()),
                 previous: P::AtomicPtr::new(ptr::null_mut()),
-                door: P::AtomicU32::new(0),
+                injector: P::AtomicU32::new(0),
             }),
             holds: Padded::new(Holds { taken: P::AtomicU32::new(0), holds: P::AtomicU32::new(0) }),
             slots: std::array::from_fn(|_| Slot {
@@ -100,8 +100,8 @@ impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
         self.slots.iter().for_each(|slot| P::describe(&raw const *slot));
     }
 
-    pub(super) fn door(&self) -> usize {
-        self.links.door.load(Relaxed) as usize
+    pub(super) fn injector(&self) -> usize {
+        self.links.injector.load(Relaxed) as usize
     }
 }
 
@@ -126,11 +126,11 @@ fields!(Tail<P: Platform, T; const LEN: usize> { ticket, last, counters });
 /// Segments that wait to be used, and the memory of all of them. Segments are never unmapped
 /// before the queue is dropped, so a stale pointer to one is safe to read through.
 struct Store<P: Platform, T, const LEN: usize> {
-    door: u32,
+    injector: u32,
     free: Vec<*mut Segment<P, T, LEN>>,
     chunks: Vec<Chunk<P, T, LEN>>,
 }
-fields!(Store<P: Platform, T; const LEN: usize> { door, free, chunks });
+fields!(Store<P: Platform, T; const LEN: usize> { injector, free, chunks });
 
 struct Chunk<P: Platform, T, const LEN: usize> {
     memory: NodeMemory,
@@ -231,8 +231,8 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     }
 
     /// An empty queue with its memory on `node`, and the right to take from it.
-    pub(crate) fn new(node: Option<NodeId>, door: u32) -> (Self, Taker<P, T, LEN>) {
-        let mut store: Store<P, T, LEN> = Store { door, free: Vec::new(), chunks: Vec::new() };
+    pub(crate) fn new(node: Option<NodeId>, injector: u32) -> (Self, Taker<P, T, LEN>) {
+        let mut store: Store<P, T, LEN> = Store { injector, free: Vec::new(), chunks: Vec::new() };
         let segment = store.take(node);
         let queue = Self {
             tail: Padded::new(Tail {
@@ -255,7 +255,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         self.store.describe();
     }
 
-    /// Adds an item. True if the bell of its slot was armed: the caller must tell a worker.
+    /// Adds an item. True if its slot was armed: the caller must tell a worker.
     #[inline]
     #[must_use]
     pub(crate) fn push(&self, value: T, tag: u16) -> bool {
@@ -283,8 +283,8 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
             unsafe { (*place).write(value) };
         });
         // Release publishes the item to the taker's Acquire in `claim`. A swap, not a store: it
-        // is the moment at which either the taker sees the item before it arms the bell, or this
-        // call hears the bell. Acquire pairs with the Release of `arm`.
+        // is the moment at which either the taker sees the item before it arms the slot, or this
+        // call finds it armed. Acquire pairs with the Release of `arm`.
         slot.state.swap(number << TAG_BITS | u64::from(tag), AcqRel) == ARMED
     }
 
@@ -422,7 +422,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         self.enter_segment(taker) && is_filled(self.head_state(taker).load(Acquire), number)
     }
 
-    /// Arms the bell of the next item's slot. False if that item is there already.
+    /// Arms the next item's slot. False if that item is there already.
     pub(crate) fn arm(&self, taker: &mut Taker<P, T, LEN>) -> bool {
         let number = Self::number_of(taker.head);
         if !self.enter_segment(taker) {
@@ -432,7 +432,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         let state = self.head_state(taker);
         let mut seen = state.load(Acquire);
         while !is_filled(seen, number) {
-            // Release pairs with the swap in `push`: what was done before the bell was armed is
+            // Release pairs with the swap in `push`: what was done before the slot was armed is
             // seen by whoever hears it.
             match state.compare_exchange(seen, ARMED, AcqRel, Acquire) {
                 Ok(_) => return true,
@@ -536,7 +536,7 @@ impl<P: Platform, T, const LEN: usize> Store<P, T, LEN> {
         // SAFETY: segments of the store are live and in nobody's use; stale readers may look at
         // their atomics.
         let words = unsafe { &*segment };
-        words.links.door.store(self.door, Relaxed);
+        words.links.injector.store(self.injector, Relaxed);
         // The first segment of a queue is not installed after another, so it is set here.
         words.holds.holds.store(2, Relaxed);
         segment

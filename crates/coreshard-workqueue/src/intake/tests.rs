@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use coreshard_platform::Host;
 
-use super::{Claim, Doors, ItemWaits, Range, SegmentQueue};
+use super::{Claim, Injectors, ItemWaits, Range, SegmentQueue};
 
 const LEN: usize = 4;
 type Queue = SegmentQueue<Host, Box<u64>, LEN>;
@@ -29,7 +29,7 @@ fn items_come_out_as_they_went_in_and_memory_is_used_again() {
     let (queue, mut taker) = Queue::new(None, 0);
     for round in 0..1_000 {
         for item in 0..7 {
-            assert!(!queue.push(Box::new(round * 7 + item), 7), "no bell is armed");
+            assert!(!queue.push(Box::new(round * 7 + item), 7), "nothing is armed");
         }
         let mut seen = Vec::new();
         while let Some(claim) = queue.claim(&mut taker, 3) {
@@ -65,7 +65,7 @@ fn memory_that_a_burst_needed_is_given_back_and_taken_again() {
 }
 
 #[test]
-fn the_producer_of_the_next_item_hears_the_bell() {
+fn the_producer_of_the_next_item_finds_its_slot_armed() {
     let (queue, mut taker) = Queue::new(None, 0);
     // Also across the end of a segment, where the next one must be installed for it.
     for item in 0..2 * LEN as u64 {
@@ -83,43 +83,47 @@ fn the_producer_of_the_next_item_hears_the_bell() {
 }
 
 #[test]
-fn a_board_opens_the_door_that_rang_and_names_the_sentinel_once() {
-    let (doors, mut takers) = Doors::<Host, Box<u64>, LEN>::new(None, 3);
-    assert_eq!(doors.push(2, Box::new(1), 7), None, "no bell is armed at first");
-    assert_eq!(doors.post(&mut takers, 5), Err(ItemWaits));
-    assert!(doors.claim(&mut takers, 9, 0).is_some());
-    assert_eq!(doors.post(&mut takers, 5), Ok(None));
-    assert_eq!(doors.post(&mut takers, 6), Ok(Some(5)), "the latest sleeper replaces the other");
-    assert_eq!(doors.sentinel(), Some(6));
-    assert!(!doors.ready(&mut takers), "all doors are closed");
-    assert_eq!(doors.push(1, Box::new(2), 7), Some(6));
-    assert_eq!(doors.push(0, Box::new(3), 7), None, "one wake-up is on its way");
-    assert_eq!(doors.recall(), None, "a producer has taken the sentinel");
+fn the_wake_word_marks_the_injector_that_signalled_and_names_the_waiter_once() {
+    let (injectors, mut takers) = Injectors::<Host, Box<u64>, LEN>::new(None, 3);
+    assert_eq!(injectors.push(2, Box::new(1), 7), None, "nothing is armed at first");
+    assert_eq!(injectors.post(&mut takers, 5), Err(ItemWaits));
+    assert!(injectors.claim(&mut takers, 9, 0).is_some());
+    assert_eq!(injectors.post(&mut takers, 5), Ok(None));
+    assert_eq!(
+        injectors.post(&mut takers, 6),
+        Ok(Some(5)),
+        "the latest sleeper replaces the other"
+    );
+    assert_eq!(injectors.designated(), Some(6));
+    assert!(!injectors.ready(&mut takers), "all injectors are closed");
+    assert_eq!(injectors.push(1, Box::new(2), 7), Some(6));
+    assert_eq!(injectors.push(0, Box::new(3), 7), None, "one wake-up is on its way");
+    assert_eq!(injectors.recall(), None, "a producer has taken the designated");
     let mut claims = 0;
-    while let Some(claim) = doors.claim(&mut takers, 9, 2) {
+    while let Some(claim) = injectors.claim(&mut takers, 9, 2) {
         claims += 1;
         assert_eq!(claim.end - claim.start, 1);
     }
-    assert_eq!(claims, 2, "both doors are open");
-    assert_eq!(doors.post(&mut takers, 0), Ok(None));
-    assert_eq!(doors.recall(), Some(0));
-    assert_eq!(doors.push(1, Box::new(4), 7), None, "nobody is posted");
-    assert!(doors.ready(&mut takers));
+    assert_eq!(claims, 2, "both injectors are open");
+    assert_eq!(injectors.post(&mut takers, 0), Ok(None));
+    assert_eq!(injectors.recall(), Some(0));
+    assert_eq!(injectors.push(1, Box::new(4), 7), None, "nobody is posted");
+    assert!(injectors.ready(&mut takers));
 }
 
 #[test]
 fn a_worker_is_served_at_home_but_not_for_ever() {
-    let (doors, mut takers) = Doors::<Host, Box<u64>, LEN>::new(None, 2);
+    let (injectors, mut takers) = Injectors::<Host, Box<u64>, LEN>::new(None, 2);
     for item in 0..200 {
-        assert_eq!(doors.push(item as usize % 2, Box::new(item), 7), None);
+        assert_eq!(injectors.push(item as usize % 2, Box::new(item), 7), None);
     }
     let mut served = [0; 2];
     for _ in 0..80 {
-        let claim = doors.claim(&mut takers, 1, 1).expect("200 items are there");
+        let claim = injectors.claim(&mut takers, 1, 1).expect("200 items are there");
         // SAFETY: claimed just now, taken once, released below.
         let item = *unsafe { Queue::take(claim.segment, claim.start) }.0;
         // SAFETY: taken just now.
-        unsafe { doors.release(claim.segment, 1) };
+        unsafe { injectors.release(claim.segment, 1) };
         served[item as usize % 2] += 1;
     }
     assert!(served[1] > served[0] && served[0] >= 4, "{served:?}");

@@ -47,7 +47,7 @@ impl<P: Platform> State<P> {
     pub(super) fn is_stranded(&self) -> bool {
         let nobody_runs = !self.stopping && self.active() == 0 && self.idle_count() > 0;
         nobody_runs
-            && self.sentinel.is_none()
+            && self.designated.is_none()
             && self.kicked.is_none()
             && match &self.entry {
                 Entry::LockFree(_) => true,
@@ -77,7 +77,7 @@ impl<P: Platform> State<P> {
             );
         }
         let mut resting = absent;
-        let sleepers = self.idle.iter().chain(&self.sentinel);
+        let sleepers = self.idle.iter().chain(&self.designated);
         if !sleepers.clone().all(|worker| *worker < workers && resting.add(*worker)) {
             return Some("who sleeps is a worker, and listed once");
         }
@@ -114,11 +114,11 @@ impl<P: Platform> State<P> {
 
     /// The books, for whoever looks into why a rule is broken.
     pub(super) fn books(&self) -> String {
-        let Self { idle, sentinel, kicked, alive, blocked, aside, stopping, starting, .. } = self;
+        let Self { idle, designated, kicked, alive, blocked, aside, stopping, starting, .. } = self;
         let Self { spare_missed, reserve, .. } = self;
         let cold = self.cold_unseen();
         format!(
-            "idle {idle:?}, sentinel {sentinel:?}, kicked {kicked:?}, alive {alive}, blocked {blocked}, \
+            "idle {idle:?}, designated {designated:?}, kicked {kicked:?}, alive {alive}, blocked {blocked}, \
              aside {aside:?}, stopping {stopping}, starting {starting}, missed {spare_missed}, reserve \
              {reserve:?}, free {:?}, counted {}, threads {:?}",
             cold.free, cold.counted, cold.threads
@@ -134,18 +134,18 @@ mod tests {
     use coreshard_platform::Host;
     use coreshard_topology::{CpuSet, Scope, Topology, Usable};
 
-    use super::super::{Doors, Pool, Seat};
+    use super::super::{Injectors, Pool, Seat};
     use crate::{Runtime, Trouble};
 
     /// Longer than the test needs; only a failure takes so long.
     const NEVER: Duration = Duration::from_secs(30);
 
-    /// Takes the sleeper off the board, and tells nobody: what a bug of ours might do. False where there is none.
+    /// Takes the sleeper off the wake word, and tells nobody: what a bug of ours might do. False where there is none.
     fn strand(pool: &Pool<Host>) -> bool {
         // Not by the guard that checks.
         let mut state = pool.state.lock();
-        let Some(worker) = state.sentinel.take() else { return false };
-        let taken = pool.queue.as_ref().and_then(Doors::recall);
+        let Some(worker) = state.designated.take() else { return false };
+        let taken = pool.queue.as_ref().and_then(Injectors::recall);
         assert_eq!(taken, Some(worker), "nothing was queued");
         state.idle.push(worker);
         assert!(state.is_stranded() && state.broken_rule().is_some());

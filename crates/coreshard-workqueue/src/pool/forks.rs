@@ -138,7 +138,7 @@ impl<'thread, P: Platform> Seat<'thread, P> {
     pub(crate) fn call_thieves(self) {
         let Context { pool, forks, .. } = self.context;
         if !forks.counted.replace(true) {
-            // SeqCst: before the boards are read, see `Pool::has_forks`.
+            // SeqCst: before the wake words are read, see `Pool::has_forks`.
             pool.forking.fetch_add(1, SeqCst);
         }
         self.call_one();
@@ -272,8 +272,8 @@ impl<P: Platform> Pool<P> {
 
     /// True if a worker has forked jobs that a thief could take.
     ///
-    /// SeqCst on both words: a worker that posts itself as the sentinel and then finds nothing
-    /// here is found on the board by the worker that shares a job later.
+    /// SeqCst on both words: a worker that posts itself as the designated waiter and then finds nothing
+    /// here is found on the wake word by the worker that shares a job later.
     #[inline]
     pub(super) fn has_forks(&self) -> bool {
         self.forking.load(SeqCst) > 0 && self.any_shares()
@@ -309,7 +309,7 @@ impl<P: Platform> Pool<P> {
     fn call_thief(&self) -> bool {
         match &self.queue {
             Some(queue) => {
-                let sleeper = queue.sentinel().and_then(|_| queue.recall());
+                let sleeper = queue.designated().and_then(|_| queue.recall());
                 if let Some(worker) = sleeper {
                     self.wake(worker);
                 }

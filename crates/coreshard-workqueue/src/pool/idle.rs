@@ -7,7 +7,7 @@ use coreshard_platform::{AtomicInt, Platform, Time};
 
 use super::state::{Aside, Entry, State};
 use super::worker::Worker;
-use super::{Doors, Pool, PoolGuard, Watches};
+use super::{Injectors, Pool, PoolGuard, Watches};
 use crate::canary::{Canary, planted};
 use crate::trouble::say;
 
@@ -82,7 +82,7 @@ impl<P: Platform> Worker<'_, P> {
             Rest::Leave => {
                 state.let_go(self.index);
                 // A reserve leaves its pool to those who sleep: one of them is told of what comes.
-                let kick = state.appoint_sentinel(pool);
+                let kick = state.appoint_designated(pool);
                 pool.unlock_and_kick(state, kick);
                 return false;
             }
@@ -137,7 +137,7 @@ impl<P: Platform> Worker<'_, P> {
 
     /// Watches the stacks of those who fork, as well; everybody who has nothing to do does so, for
     /// the next job may be shared at any moment.
-    fn watch_for_forks(&mut self, queue: &Doors<P>, places: &Watches<P>) -> bool {
+    fn watch_for_forks(&mut self, queue: &Injectors<P>, places: &Watches<P>) -> bool {
         let seen = (0..self.spins).any(|_| {
             P::spin_hint();
             self.pool.has_forks() || queue.seen(places)
@@ -202,13 +202,13 @@ impl<P: Platform> Worker<'_, P> {
             (Entry::LockFree(takers), Some(queue)) => {
                 let Ok(before) = queue.post(takers, self.index) else { return Rest::None };
                 // The latest sleeper is the first to be woken; who was, sleeps on unposted. (If
-                // that one is gone from the board, its producer has woken it.)
-                state.sentinel = Some(self.index);
+                // that one is gone from the wake word, its producer has woken it.)
+                state.designated = Some(self.index);
                 state.idle.extend(before);
                 // A job that was shared since the look at `has_work`, by a worker that saw no
-                // sentinel yet: it calls nobody. If another call was quicker, that one brings
+                // designated waiter yet: it calls nobody. If another call was quicker, that one brings
                 // the permit, and the look.
-                if pool.has_forks() && state.recall_sentinel(pool).is_some() {
+                if pool.has_forks() && state.recall_designated(pool).is_some() {
                     return Rest::None;
                 }
             }
@@ -237,7 +237,7 @@ impl<P: Platform> Worker<'_, P> {
             return true;
         }
         // Nobody needed this worker for a while: nor, perhaps, the memory of the last burst.
-        pool.queue.iter().for_each(Doors::trim);
+        pool.queue.iter().for_each(Injectors::trim);
         let state = pool.lock();
         if self.may_leave(state) {
             return false;
@@ -252,22 +252,22 @@ impl<P: Platform> Worker<'_, P> {
         let pool = self.pool;
         let others_sleep =
             state.idle.iter().any(|idle| *idle != self.index && state.kicked != Some(*idle));
-        if state.sentinel == Some(self.index) {
+        if state.designated == Some(self.index) {
             if !others_sleep {
                 return false;
             }
             // Another takes the place, if no producer has read the name yet.
-            if state.recall_sentinel(pool).is_none() {
+            if state.recall_designated(pool).is_none() {
                 return false;
             }
             state.let_go(self.index);
-            let kick = state.appoint_sentinel(pool);
+            let kick = state.appoint_designated(pool);
             pool.unlock_and_kick(state, kick);
             return true;
         }
         let listed = state.idle.contains(&self.index) && state.kicked != Some(self.index)
             || planted(Canary::CullRace);
-        if !listed || !(others_sleep || state.sentinel.is_some()) {
+        if !listed || !(others_sleep || state.designated.is_some()) {
             return false;
         }
         state.idle.retain(|idle| *idle != self.index);

@@ -3,7 +3,7 @@
 use coreshard_platform::Platform;
 
 use super::state::{Entry, State};
-use super::{Doors, FreeDoors, Pool};
+use super::{FreeCpus, Injectors, Pool};
 use crate::intake::ItemWaits;
 use crate::wake::Wake;
 
@@ -12,7 +12,7 @@ use crate::wake::Wake;
 pub(super) struct Kick {
     pub(super) worker: usize,
     /// Where it should wake up, if not where it slept; see `whereabouts`.
-    pub(super) steer_to: Option<FreeDoors>,
+    pub(super) steer_to: Option<FreeCpus>,
 }
 
 impl Kick {
@@ -44,7 +44,7 @@ impl<P: Platform> State<P> {
         if self.active() >= pool.place.limit {
             return None;
         }
-        if let Some(kick) = self.recall_sentinel(pool) {
+        if let Some(kick) = self.recall_designated(pool) {
             return Some(kick);
         }
         if pool.attributes.wake == Wake::Coalesced {
@@ -69,41 +69,41 @@ impl<P: Platform> State<P> {
             // Whoever passes work on goes on with its own, on this CPU.
             kick.steer_to = self.whereabouts.send_elsewhere(kick.worker, &pool.place);
         }
-        kick.or_else(|| self.appoint_sentinel(pool))
+        kick.or_else(|| self.appoint_designated(pool))
     }
 
-    /// Takes the sentinel off the board, to wake it for other work. Where a producer was quicker,
+    /// Takes the designated waiter off the wake word, to wake it for other work. Where a producer was quicker,
     /// it is awake anyway.
-    pub(super) fn recall_sentinel(&mut self, pool: &Pool<P>) -> Option<Kick> {
-        let worker = self.sentinel.take()?;
+    pub(super) fn recall_designated(&mut self, pool: &Pool<P>) -> Option<Kick> {
+        let worker = self.designated.take()?;
         self.kicks += 1;
-        let taken = pool.queue.as_ref().and_then(Doors::recall);
+        let taken = pool.queue.as_ref().and_then(Injectors::recall);
         debug_assert!(taken.is_none_or(|taken| taken == worker), "only this one was posted");
         taken.map(Kick::new)
     }
 
-    /// A sentinel that is not on the board any more was woken by a producer, and is active.
-    pub(super) fn notice_sentinel(&mut self, pool: &Pool<P>) {
-        if pool.queue.as_ref().and_then(Doors::sentinel) != self.sentinel {
-            self.sentinel = None;
+    /// A designated waiter that is not on the wake word any more was woken by a producer, and is active.
+    pub(super) fn notice_designated(&mut self, pool: &Pool<P>) {
+        if pool.queue.as_ref().and_then(Injectors::designated) != self.designated {
+            self.designated = None;
             self.kicks += 1;
         }
     }
 
-    /// Posts an idle worker as the sentinel, if one more may run. If an item came meanwhile, a
+    /// Posts an idle worker as the designated waiter, if one more may run. If an item came meanwhile, a
     /// worker is to be kicked.
-    pub(super) fn appoint_sentinel(&mut self, pool: &Pool<P>) -> Option<Kick> {
+    pub(super) fn appoint_designated(&mut self, pool: &Pool<P>) -> Option<Kick> {
         let Some(queue) = &pool.queue else { return None };
-        if self.sentinel.is_some() || self.active() >= pool.place.limit {
+        if self.designated.is_some() || self.active() >= pool.place.limit {
             return None;
         }
         let Entry::LockFree(takers) = &mut self.entry else { return None };
         let worker = *self.idle.iter().rev().find(|worker| self.kicked != Some(**worker))?;
         match queue.post(takers, worker) {
             Ok(before) => {
-                debug_assert_eq!(before, None, "there was no sentinel");
+                debug_assert_eq!(before, None, "there was no designated");
                 self.idle.retain(|idle| *idle != worker);
-                self.sentinel = Some(worker);
+                self.designated = Some(worker);
                 None
             }
             Err(ItemWaits) => self.choose_kick(pool),
@@ -117,7 +117,7 @@ impl<P: Platform> State<P> {
         if let Some(kicked) = self.kicked.take() {
             sleepers.retain(|worker| *worker != kicked);
         }
-        sleepers.extend(self.recall_sentinel(pool).map(|kick| kick.worker));
+        sleepers.extend(self.recall_designated(pool).map(|kick| kick.worker));
         sleepers
     }
 }

@@ -211,7 +211,7 @@ impl<P: Platform> State<P> {
     fn rests(&self, worker: usize) -> bool {
         self.idle.contains(&worker)
             || self.aside[worker] == Aside::Leaving
-            || self.sentinel == Some(worker)
+            || self.designated == Some(worker)
             || self.cold().free.contains(&worker)
             || self.stands_by(worker)
     }

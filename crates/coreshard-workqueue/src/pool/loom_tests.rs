@@ -54,7 +54,7 @@ fn pool_of(
         home: cpus.clone(),
         roam: cpus,
         limit,
-        door_by_cpu: Arc::new([0]),
+        injector_by_cpu: Arc::new([0]),
     };
     Pool::start(
         place,
@@ -85,7 +85,7 @@ fn one_by_one(intake: Intake, wake: Wake, limit: usize) {
     assert_eq!(lane.counts(), (2, 2), "each item is told once");
 }
 
-/// Fails with the sentinel not posted in `lie_down` (nobody is told of the item).
+/// Fails with the designated waiter not posted in `lie_down` (nobody is told of the item).
 #[test]
 fn loom_a_sleeping_worker_is_woken_lock_free() {
     check(2, || one_by_one(Intake::LockFree, Wake::AfterUnlock, 1));
@@ -106,7 +106,7 @@ fn loom_a_chosen_worker_is_not_culled() {
 }
 
 /// With two workers, one of which may be culled while the other is chosen or named.
-/// Fails with `appoint_sentinel` taken out of `may_leave`.
+/// Fails with `appoint_designated` taken out of `may_leave`.
 #[test]
 fn loom_the_last_sleeper_stays_lock_free() {
     check(1, || one_by_one(Intake::LockFree, Wake::Coalesced, 2));

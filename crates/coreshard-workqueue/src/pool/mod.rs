@@ -49,7 +49,7 @@ pub(crate) use link::{Link, QueueSide};
 pub(crate) use links::{LinkTag, Links};
 pub(crate) use monitor::{Follower, Monitor, Retiring};
 use state::{Entry, State};
-use whereabouts::FreeDoors;
+use whereabouts::FreeCpus;
 
 pub use blocking::blocking;
 pub(crate) use blocking::blocking_if_relieved;
@@ -74,7 +74,7 @@ pub(crate) const MAX_WORKERS: usize = 512;
 #[cfg(loom)]
 pub(crate) const MAX_WORKERS: usize = 3;
 
-type Doors<P> = intake::Doors<P, Item, SEGMENT_ITEMS>;
+type Injectors<P> = intake::Injectors<P, Item, SEGMENT_ITEMS>;
 type SegmentQueue<P> = intake::SegmentQueue<P, Item, SEGMENT_ITEMS>;
 type Takers<P> = intake::Takers<P, Item, SEGMENT_ITEMS>;
 type Range<P> = intake::Range<P, Item, SEGMENT_ITEMS>;
@@ -174,8 +174,8 @@ pub(crate) struct Pool<P: Platform> {
     may_spin: bool,
     /// I:
     most_workers: usize,
-    /// I (the doors have their own rules): the lock-free intake, if that is the rung.
-    queue: Option<Doors<P>>,
+    /// I (the injectors have their own rules): the lock-free intake, if that is the rung.
+    queue: Option<Injectors<P>>,
     /// A: set once each, under the lock, before the index is used.
     desks: Box<[P::AtomicPtr<Desk<P>>]>,
     /// A: indices below have a desk. Written under the lock.
@@ -253,7 +253,7 @@ impl<P: Platform> Pool<P> {
         let (queue, entry) = match attributes.intake {
             Intake::Locked => (None, Entry::Locked(Default::default())),
             Intake::LockFree => {
-                let (queue, takers) = Doors::new(place.node, place.cpus.len());
+                let (queue, takers) = Injectors::new(place.node, place.cpus.len());
                 (Some(queue), Entry::LockFree(takers))
             }
         };
@@ -285,7 +285,7 @@ impl<P: Platform> Pool<P> {
         P::describe(Arc::as_ptr(&pool.monitor));
         pool.state.describe();
         pool.lock().describe_cold();
-        pool.queue.iter().for_each(Doors::describe);
+        pool.queue.iter().for_each(Injectors::describe);
         pool
     }
 
@@ -338,12 +338,12 @@ impl<P: Platform> Pool<P> {
         started
     }
 
-    /// Brings an accepted item of the lane with this tag in, by the door of the caller's CPU, and wakes a worker if one should be.
+    /// Brings an accepted item of the lane with this tag in, by the injector of the caller's CPU, and wakes a worker if one should be.
     #[inline(always)]
-    pub(crate) fn push(&self, door: usize, item: Item, lane: LinkTag) {
+    pub(crate) fn push(&self, injector: usize, item: Item, lane: LinkTag) {
         match &self.queue {
             Some(queue) => {
-                if let Some(worker) = queue.push(door, item, lane.0) {
+                if let Some(worker) = queue.push(injector, item, lane.0) {
                     self.wake(worker);
                 }
             }
@@ -354,16 +354,16 @@ impl<P: Platform> Pool<P> {
     /// As [`Self::push`], for callers to whom a call more or less is nothing: so that those to whom
     /// it is something have it inline.
     #[inline(never)]
-    pub(crate) fn push_indirectly(&self, door: usize, item: Item, lane: LinkTag) {
-        self.push(door, item, lane);
+    pub(crate) fn push_indirectly(&self, injector: usize, item: Item, lane: LinkTag) {
+        self.push(injector, item, lane);
     }
 
-    /// Doors of the intake; 1 on the locked rung.
-    pub(crate) fn doors(&self) -> usize {
-        self.queue.as_ref().map_or(1, Doors::len)
+    /// Injectors of the intake; 1 on the locked rung.
+    pub(crate) fn injectors(&self) -> usize {
+        self.queue.as_ref().map_or(1, Injectors::len)
     }
 
-    /// A counter a door for a lane, at zero, on the lines that producers fetch anyway; `None`
+    /// A counter an injector for a lane, at zero, on the lines that producers fetch anyway; `None`
     /// where all are taken, or the rung has no such line.
     pub(crate) fn take_counters(&self) -> Option<usize> {
         let queue = self.queue.as_ref()?;
@@ -373,8 +373,8 @@ impl<P: Platform> Pool<P> {
             return None;
         }
         state.cold_mut().free_counters &= !(1 << at);
-        (0..queue.len()).for_each(|door| {
-            queue.counter(door, at).into_iter().for_each(|counter| counter.store(0, Relaxed))
+        (0..queue.len()).for_each(|injector| {
+            queue.counter(injector, at).into_iter().for_each(|counter| counter.store(0, Relaxed))
         });
         Some(at)
     }
@@ -384,10 +384,10 @@ impl<P: Platform> Pool<P> {
         self.lock().cold_mut().free_counters |= 1 << at;
     }
 
-    /// The counter at a door that [`Self::take_counters`] gave; `None` for any other.
+    /// The counter at an injector that [`Self::take_counters`] gave; `None` for any other.
     #[inline]
-    pub(crate) fn counter(&self, door: usize, at: usize) -> Option<&P::AtomicU64> {
-        self.queue.as_ref()?.counter(door, at)
+    pub(crate) fn counter(&self, injector: usize, at: usize) -> Option<&P::AtomicU64> {
+        self.queue.as_ref()?.counter(injector, at)
     }
 
     fn push_locked(&self, item: Item, lane: LinkTag) {
@@ -419,15 +419,15 @@ impl<P: Platform> Pool<P> {
     fn wake_kicked(&self, Kick { worker, steer_to }: Kick) {
         // It cannot end before it was woken, so the thread is its own.
         match steer_to {
-            Some(doors) => self.steer(worker, doors, || self.wake(worker)),
+            Some(injectors) => self.steer(worker, injectors, || self.wake(worker)),
             None => self.wake(worker),
         }
     }
 
-    /// Calls `act` while the worker, which is not running, may be placed at these doors only.
-    fn steer(&self, worker: usize, doors: FreeDoors, act: impl FnOnce()) {
+    /// Calls `act` while the worker, which is not running, may be placed at these injectors only.
+    fn steer(&self, worker: usize, injectors: FreeCpus, act: impl FnOnce()) {
         let thread = self.desk(worker).thread_id();
-        let narrowed = P::set_affinity_of(thread, doors.cpus(&self.place));
+        let narrowed = P::set_affinity_of(thread, injectors.cpus(&self.place));
         act();
         // At once: it is where it should be, and from there the kernel may do as it likes.
         if narrowed && !P::set_affinity_of(thread, self.place.roam.iter()) {
@@ -494,8 +494,8 @@ impl<P: Platform> Pool<P> {
     fn lock(&self) -> PoolGuard<'_, P> {
         let mut state = self.state.lock();
         let since = self.measure_lock.then(P::now);
-        if state.sentinel.is_some() {
-            state.notice_sentinel(self);
+        if state.designated.is_some() {
+            state.notice_designated(self);
         }
         PoolGuard { state, since, pool: self }
     }
@@ -545,7 +545,7 @@ impl<P: Platform> Pool<P> {
         let cpu_time = self.charge();
         let state = self.lock();
         let counters = &state.cold().counters;
-        let queued = self.queue.as_ref().map_or(state.queued, Doors::pushed);
+        let queued = self.queue.as_ref().map_or(state.queued, Injectors::pushed);
         PoolStats {
             id: self.id,
             scope: self.attributes.scope,
@@ -573,7 +573,7 @@ impl<P: Platform> Pool<P> {
             lock_holds: counters.lock_holds,
             lock_hold_ns: counters.lock_hold_ns,
             lock_hold_max_ns: counters.lock_hold_max_ns,
-            intake_bytes: self.queue.as_ref().map_or(0, Doors::held_bytes),
+            intake_bytes: self.queue.as_ref().map_or(0, Injectors::held_bytes),
         }
     }
 }

@@ -18,16 +18,16 @@ pub(crate) struct PoolSet<P: Platform> {
     pools: Box<[Arc<Pool<P>>]>,
     /// Where an item goes that is queued on one of the platform's CPUs, by its id.
     routes: Arc<[Route]>,
-    /// The door of each of the topology's CPUs, by its id.
-    doors: Box<[u8]>,
+    /// The injector of each of the topology's CPUs, by its id.
+    injectors: Box<[u8]>,
     users: Lock<P, Users>,
 }
 
-/// A pod, and a door of its pool.
+/// A pod, and an injector of its pool.
 #[derive(Clone, Copy)]
 pub(crate) struct Route {
     pub(crate) pod: u32,
-    pub(crate) door: u32,
+    pub(crate) injector: u32,
 }
 
 /// Who has a lease.
@@ -55,10 +55,10 @@ impl<P: Platform> PoolSet<P> {
         pods: Pods,
         pools: Box<[Arc<Pool<P>>]>,
         routes: Arc<[Route]>,
-        doors: Box<[u8]>,
+        injectors: Box<[u8]>,
     ) -> Lease<P> {
         let users = Lock::new(Users::Some(1));
-        Lease::of(Arc::new(Self { attributes, pods, pools, routes, doors, users }))
+        Lease::of(Arc::new(Self { attributes, pods, pools, routes, injectors, users }))
     }
 
     /// A lease, for which workers come back where there are none. `None` while some are still going.
@@ -177,24 +177,26 @@ impl<P: Platform> PoolSet<P> {
         &self.routes
     }
 
-    /// The pod that `cpu` belongs to, and its door there.
+    /// The pod that `cpu` belongs to, and its injector there.
     pub(crate) fn route_to(&self, cpu: CpuId) -> Option<(usize, usize)> {
         let pod = self.pods.pod_of(cpu)?;
-        Some((pod.index(), usize::from(self.doors[cpu.index()])))
+        Some((pod.index(), usize::from(self.injectors[cpu.index()])))
     }
 
-    /// A pod on `node`, and a door there.
+    /// A pod on `node`, and an injector there.
     pub(crate) fn route_to_node(&self, node: NodeId) -> Option<(usize, usize)> {
         let cpu = P::current_cpu().index();
-        let (here, door) =
-            self.routes.get(cpu).map_or((0, 0), |route| (route.pod as usize, route.door as usize));
+        let (here, injector) = self
+            .routes
+            .get(cpu)
+            .map_or((0, 0), |route| (route.pod as usize, route.injector as usize));
         if self.pools[here].place.node == Some(node) {
-            return Some((here, door));
+            return Some((here, injector));
         }
         let on_node =
             || (0..self.pools.len()).filter(|pod| self.pools[*pod].place.node == Some(node));
         let pod = on_node().nth(cpu % on_node().count().max(1))?;
-        Some((pod, cpu % self.pools[pod].doors()))
+        Some((pod, cpu % self.pools[pod].injectors()))
     }
 }
 

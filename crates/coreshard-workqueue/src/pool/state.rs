@@ -102,9 +102,9 @@ fields!(Cold<P: Platform> { seen, progress, census, counted, threads, free, free
 pub(super) struct State<P: Platform> {
     /// Workers that sleep and are named nowhere else, the latest last.
     pub(super) idle: Vec<usize>,
-    /// The worker that is on the board (lock-free rung only). It sleeps, or the producer that
-    /// rang is waking it: then the next holder of the lock notices.
-    pub(super) sentinel: Option<usize>,
+    /// The worker that is on the wake word (lock-free rung only). It sleeps, or the producer that
+    /// signalled is waking it: then the next holder of the lock notices.
+    pub(super) designated: Option<usize>,
     /// The idle worker that was kicked and has not run yet (coalesced rung only); it is still in
     /// `idle`.
     pub(super) kicked: Option<usize>,
@@ -134,7 +134,7 @@ pub(super) struct State<P: Platform> {
     cold: Box<Cold<P>>,
 }
 fields!(State<P: Platform> {
-    idle, sentinel, kicked, entry, queued, alive, blocked, kicks, coalesced_kicks, aside, stopping, starting,
+    idle, designated, kicked, entry, queued, alive, blocked, kicks, coalesced_kicks, aside, stopping, starting,
     spare_missed, spare_refused, reserve, whereabouts, cold,
 });
 
@@ -153,7 +153,7 @@ impl<P: Platform> State<P> {
         };
         Self {
             idle: Vec::new(),
-            sentinel: None,
+            designated: None,
             kicked: None,
             entry,
             queued: 0,
@@ -195,7 +195,7 @@ impl<P: Platform> State<P> {
     }
 
     pub(super) fn idle_count(&self) -> usize {
-        self.idle.len() + usize::from(self.sentinel.is_some())
+        self.idle.len() + usize::from(self.designated.is_some())
     }
 
     /// Workers that run items, look for some, or are on their way to.

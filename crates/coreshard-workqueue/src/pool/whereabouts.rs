@@ -15,7 +15,7 @@
 use coreshard_topology::CpuId;
 
 use crate::attributes::Place;
-use crate::intake::MAX_DOORS;
+use crate::intake::MAX_INJECTORS;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Worker {
@@ -24,76 +24,77 @@ struct Worker {
     last: Option<u8>,
 }
 
-/// CPUs are named by their doors; in a pod of more CPUs than doors, several share a name.
+/// CPUs are named by their injectors; in a pod of more CPUs than injectors, several share a name.
 #[derive(Debug)]
 pub(super) struct Whereabouts {
     /// By index.
     workers: Vec<Worker>,
-    /// Workers that run at a door.
-    running: Box<[u16; MAX_DOORS]>,
+    /// Workers that run at an injector.
+    running: Box<[u16; MAX_INJECTORS]>,
 }
 
 impl Whereabouts {
     pub(super) fn new() -> Self {
-        Self { workers: Vec::new(), running: Box::new([0; MAX_DOORS]) }
+        Self { workers: Vec::new(), running: Box::new([0; MAX_INJECTORS]) }
     }
 
-    /// The worker claims at this door.
+    /// The worker claims at this injector.
     #[inline]
-    pub(super) fn runs_at(&mut self, worker: usize, door: usize) {
-        let door = door as u8;
-        if self.workers.get(worker).and_then(|worker| worker.now) == Some(door) {
+    pub(super) fn runs_at(&mut self, worker: usize, injector: usize) {
+        let injector = injector as u8;
+        if self.workers.get(worker).and_then(|worker| worker.now) == Some(injector) {
             return;
         }
         self.rests(worker);
         if worker >= self.workers.len() {
             self.workers.resize(worker + 1, Worker::default());
         }
-        self.workers[worker] = Worker { now: Some(door), last: Some(door) };
-        self.running[usize::from(door)] += 1;
+        self.workers[worker] = Worker { now: Some(injector), last: Some(injector) };
+        self.running[usize::from(injector)] += 1;
     }
 
     /// The worker runs nowhere for now.
     pub(super) fn rests(&mut self, worker: usize) {
-        if let Some(door) = self.workers.get_mut(worker).and_then(|worker| worker.now.take()) {
-            self.running[usize::from(door)] -= 1;
+        if let Some(injector) = self.workers.get_mut(worker).and_then(|worker| worker.now.take()) {
+            self.running[usize::from(injector)] -= 1;
         }
     }
 
     /// The CPUs where a worker should run (or wake up), if others run where it does (or did). It
     /// counts as being at one of them from here on, so that two who meet do not both leave.
-    pub(super) fn send_elsewhere(&mut self, worker: usize, place: &Place) -> Option<FreeDoors> {
+    pub(super) fn send_elsewhere(&mut self, worker: usize, place: &Place) -> Option<FreeCpus> {
         let free = self.elsewhere(worker)?;
         let first = free.cpus(place).next()?;
-        self.runs_at(worker, place.door_of(first));
+        self.runs_at(worker, place.injector_of(first));
         Some(free)
     }
 
-    /// Another worker that is recorded at this door.
-    pub(super) fn other_at(&self, worker: usize, door: usize) -> Option<usize> {
-        if self.running[door] < 2 {
+    /// Another worker that is recorded at this injector.
+    pub(super) fn other_at(&self, worker: usize, injector: usize) -> Option<usize> {
+        if self.running[injector] < 2 {
             return None;
         }
-        let is_there = |at: &Worker| at.now.is_some_and(|now| usize::from(now) == door);
+        let is_there = |at: &Worker| at.now.is_some_and(|now| usize::from(now) == injector);
         (0..self.workers.len()).find(|other| *other != worker && is_there(&self.workers[*other]))
     }
 
-    fn elsewhere(&self, worker: usize) -> Option<FreeDoors> {
+    fn elsewhere(&self, worker: usize) -> Option<FreeCpus> {
         let Worker { now, last } = *self.workers.get(worker)?;
         let others = self.running[usize::from(last?)] - u16::from(now.is_some());
-        let free = (0..MAX_DOORS).filter(|door| self.running[*door] == 0);
-        (others > 0).then(|| FreeDoors(free.fold(0, |doors, door| doors | 1 << door)))
+        let free = (0..MAX_INJECTORS).filter(|injector| self.running[*injector] == 0);
+        (others > 0)
+            .then(|| FreeCpus(free.fold(0, |injectors, injector| injectors | 1 << injector)))
     }
 }
 
-/// Doors at whose CPUs no worker of the pool runs.
+/// Injectors at whose CPUs no worker of the pool runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FreeDoors(u64);
+pub(super) struct FreeCpus(u64);
 
-impl FreeDoors {
+impl FreeCpus {
     /// The CPUs there.
     pub(super) fn cpus(self, place: &Place) -> impl Iterator<Item = CpuId> {
-        place.home.iter().filter(move |cpu| self.0 & (1 << place.door_of(*cpu)) != 0)
+        place.home.iter().filter(move |cpu| self.0 & (1 << place.injector_of(*cpu)) != 0)
     }
 }
 
@@ -117,7 +118,7 @@ mod tests {
             home: cpus(4..8),
             roam: cpus(4..8),
             limit: 4,
-            door_by_cpu: Arc::new([0, 0, 0, 0, 0, 1, 2, 3]),
+            injector_by_cpu: Arc::new([0, 0, 0, 0, 0, 1, 2, 3]),
         }
     }
 

@@ -404,7 +404,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         if self.excess {
             return None;
         }
-        let home = pool.place.door_here::<P>();
+        let home = pool.place.injector_here::<P>();
         state.whereabouts.runs_at(self.index, home);
         if std::mem::take(&mut self.just_woke)
             && let Some(other) = state.whereabouts.other_at(self.index, home)
@@ -440,7 +440,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         };
         self.yielded = false;
         self.learn_to_gather(left);
-        // Looking at the doors takes lines from their producers: only if somebody can be sent. At the claims
+        // Looking at the injectors takes lines from their producers: only if somebody can be sent. At the claims
         // of others, too: one kick may have stood for two who were put aside, and what they have claimed is
         // left to whoever came.
         left |= state.can_kick(pool) && state.has_work(pool);

@@ -48,7 +48,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(10);
 /// of), and are what they say if the item is found not to have begun after that.
 pub(crate) struct Claimable<P: Platform> {
     state: P::AtomicU32,
-    door: u32,
+    injector: u32,
     /// Counted the item in; good while the item is not over.
     lane: NonNull<Lane<P>>,
     /// Whose workers may run it, see [`Seat::crew`].
@@ -161,11 +161,11 @@ pub(crate) enum Wait {
 impl<P: Platform> Claimable<P> {
     /// For the item that was counted in, and is sent next.
     pub(crate) fn new(entry: &Entry<'_, P>) -> Self {
-        let (lane, door) = entry.place();
+        let (lane, injector) = entry.place();
         let freeze = lane.freeze().cloned();
         Self {
             state: P::AtomicU32::new(QUEUED),
-            door: door as u32,
+            injector: injector as u32,
             lane: NonNull::from(lane),
             crew: lane.pool.crew(),
             set: lane.pool.set(),
@@ -233,11 +233,11 @@ impl<P: Platform> Claimable<P> {
         }
         // SAFETY: this place is not counted as over before the worker has returned.
         let lane = unsafe { self.lane.as_ref() };
-        lane.count_relayed(self.door as usize);
+        lane.count_relayed(self.injector as usize);
         // Release: whoever counts it as over has seen it counted in. Acquire, where it is over: what
         // the waiter did comes before what this worker counts.
         if self.state.compare_exchange(WAITER, RELAYED, AcqRel, Acquire).is_err() {
-            lane.take_relayed_back(self.door as usize);
+            lane.take_relayed_back(self.injector as usize);
         }
     }
 

@@ -65,14 +65,14 @@ impl<P: Platform> Generation<P> {
         Some(made)
     }
 
-    /// The pod and the door of the CPU that the caller runs on. CPUs that the set does not serve
+    /// The pod and the injector of the CPU that the caller runs on. CPUs that the set does not serve
     /// have a pod near them.
     #[inline]
     pub(super) fn route_here(&self) -> (usize, usize) {
         // CPUs beyond those known when the set was made (hotplug) go to the first pod.
         self.routes
             .get(P::current_cpu().index())
-            .map_or((0, 0), |route| (route.pod as usize, route.door as usize))
+            .map_or((0, 0), |route| (route.pod as usize, route.injector as usize))
     }
 
     fn route(&self, target: Target) -> Result<(usize, usize), RefusedReason> {
@@ -85,10 +85,10 @@ impl<P: Platform> Generation<P> {
         }
     }
 
-    /// The lane and the door that lead to `target`.
+    /// The lane and the injector that lead to `target`.
     pub(super) fn way_to(&self, target: Target) -> Result<(&Lane<P>, usize), RefusedReason> {
-        let (pod, door) = self.route(target)?;
-        Ok((&self.lanes[pod], door))
+        let (pod, injector) = self.route(target)?;
+        Ok((&self.lanes[pod], injector))
     }
 
     pub(super) fn close(&self) {

@@ -55,8 +55,8 @@ pub(crate) struct Lane<P: Platform> {
     is_direct: bool,
     /// As `is_direct`, but for items that are drawn to be measured.
     is_direct_unless_drawn: bool,
-    /// Where `queued` is counted: on the lines of the doors' tails, if there was room, else here.
-    door_counter: usize,
+    /// Where `queued` is counted: on the lines of the injectors' tails, if there was room, else here.
+    injector_counter: usize,
     /// Items that were counted in twice, see [`Self::count_relayed`].
     relayed: P::AtomicU64,
     pub(crate) pool: Arc<Pool<P>>,
@@ -64,7 +64,7 @@ pub(crate) struct Lane<P: Platform> {
     /// Where its items wait for their turn, if the queue has a limit.
     limiter: Option<Arc<Limiter<P>>>,
 }
-fields!(Lane<P: Platform> { link, own_queued, tag, is_direct, is_direct_unless_drawn, door_counter, relayed, pool, core, limiter });
+fields!(Lane<P: Platform> { link, own_queued, tag, is_direct, is_direct_unless_drawn, injector_counter, relayed, pool, core, limiter });
 
 impl<P: Platform> Core<P> {
     /// A name for the queue while it lives.
@@ -80,7 +80,7 @@ impl<P: Platform> Core<P> {
 #[must_use]
 pub(crate) struct Entry<'queue, P: Platform> {
     lane: NonNull<Lane<P>>,
-    door: usize,
+    injector: usize,
     _reading: Reading<P>,
     _queue: PhantomData<&'queue Lane<P>>,
 }
@@ -92,8 +92,8 @@ impl<P: Platform> Entry<'_, P> {
     /// The lane is there for as long as `reading` goes on.
     #[allow(unsafe_code)]
     #[inline(always)]
-    pub(super) unsafe fn new(lane: NonNull<Lane<P>>, door: usize, reading: Reading<P>) -> Self {
-        Self { lane, door, _reading: reading, _queue: PhantomData }
+    pub(super) unsafe fn new(lane: NonNull<Lane<P>>, injector: usize, reading: Reading<P>) -> Self {
+        Self { lane, injector, _reading: reading, _queue: PhantomData }
     }
 
     #[allow(unsafe_code)]
@@ -116,13 +116,13 @@ impl<P: Platform> Entry<'_, P> {
     #[allow(unsafe_code)]
     pub(crate) fn send_as<F: FnOnce() + Send>(self, label: impl FnOnce() -> Label, work: F) {
         // In pieces, so that it stays in registers.
-        let Self { lane, door, _reading: reading, .. } = self;
+        let Self { lane, injector, _reading: reading, .. } = self;
         // SAFETY: by `Self::new` and `Self::resume`, while `reading` goes on: to the end of this function.
         let lane = unsafe { lane.as_ref() };
         if lane.is_direct {
-            lane.pool.push(door, Item::new(work), lane.tag);
+            lane.pool.push(injector, Item::new(work), lane.tag);
         } else {
-            lane.send_indirectly(door, label, work);
+            lane.send_indirectly(injector, label, work);
         }
         drop(reading);
     }
@@ -164,14 +164,14 @@ impl<P: Platform> Entry<'_, P> {
         self.lane().takes_turns()
     }
 
-    /// Where it was counted in: the lane, and the door.
+    /// Where it was counted in: the lane, and the injector.
     pub(crate) fn place(&self) -> (&Lane<P>, usize) {
-        (self.lane(), self.door)
+        (self.lane(), self.injector)
     }
 
     /// The place that was counted in, to be sent to later; see [`Self::resume`].
     pub(crate) fn keep(self) -> (NonNull<Lane<P>>, usize) {
-        (self.lane, self.door)
+        (self.lane, self.injector)
     }
 
     /// A place that was kept.
@@ -179,10 +179,10 @@ impl<P: Platform> Entry<'_, P> {
     /// # Safety
     /// It comes from [`Self::keep`], and each is resumed once.
     #[allow(unsafe_code)]
-    pub(crate) unsafe fn resume(lane: NonNull<Lane<P>>, door: usize) -> Self {
+    pub(crate) unsafe fn resume(lane: NonNull<Lane<P>>, injector: usize) -> Self {
         // SAFETY: the lane lives until the item that it counted in is over, which it is not before it is
         // sent. So it is not taken away before this section has begun.
-        unsafe { Self::new(lane, door, Reading::begin()) }
+        unsafe { Self::new(lane, injector, Reading::begin()) }
     }
 
     /// See [`Lane::queue_id`].
@@ -208,7 +208,7 @@ impl<P: Platform> Lane<P> {
             tag: pool.links.reserve()?,
             is_direct: limiter.is_none() && core.insight.is_off(),
             is_direct_unless_drawn: limiter.is_none() && !core.insight.spans,
-            door_counter: pool.take_counters().unwrap_or(NO_DOOR_COUNTER),
+            injector_counter: pool.take_counters().unwrap_or(NO_DOOR_COUNTER),
             link: Link::new(&Self::QUEUE_SIDE, limiter.is_some()),
             own_queued: Padded::new(P::AtomicU64::new(0)),
             relayed: P::AtomicU64::new(0),
@@ -223,13 +223,13 @@ impl<P: Platform> Lane<P> {
     #[track_caller]
     fn send_indirectly<F: FnOnce() + Send>(
         &self,
-        door: usize,
+        injector: usize,
         label: impl FnOnce() -> Label,
         work: F,
     ) {
-        let drawn = self.draws(door);
+        let drawn = self.draws(injector);
         if self.is_direct_unless_drawn && !drawn {
-            return self.pool.push_indirectly(door, Item::new(work), self.tag);
+            return self.pool.push_indirectly(injector, Item::new(work), self.tag);
         }
         let item = if self.core.insight.is_off() {
             Item::new(work)
@@ -237,7 +237,7 @@ impl<P: Platform> Lane<P> {
             self.pack(drawn, label(), work)
         };
         match &self.limiter {
-            None => self.pool.push_indirectly(door, item, self.tag),
+            None => self.pool.push_indirectly(injector, item, self.tag),
             Some(limiter) => limiter.push(item, self),
         }
     }
@@ -254,20 +254,21 @@ impl<P: Platform> Lane<P> {
     /// Sends an item that waited for its turn.
     #[inline(never)]
     pub(super) fn send(&self, item: Item) {
-        // Whoever sends it may be of another pod, one with more doors.
-        let door = self.pool.place.door_here::<P>() % self.pool.doors();
-        self.pool.push_indirectly(door, item, self.tag);
+        // Whoever sends it may be of another pod, one with more injectors.
+        let injector = self.pool.place.injector_here::<P>() % self.pool.injectors();
+        self.pool.push_indirectly(injector, item, self.tag);
     }
 
     #[inline]
-    pub(crate) fn queued_word(&self, door: usize) -> &P::AtomicU64 {
-        self.pool.counter(door, self.door_counter).unwrap_or(&self.own_queued)
+    pub(crate) fn queued_word(&self, injector: usize) -> &P::AtomicU64 {
+        self.pool.counter(injector, self.injector_counter).unwrap_or(&self.own_queued)
     }
 
     /// The words that `queued` is counted in.
     fn queued_words(&self) -> impl Iterator<Item = &P::AtomicU64> {
-        let doors = if self.door_counter == NO_DOOR_COUNTER { 1 } else { self.pool.doors() };
-        (0..doors).map(|door| self.queued_word(door))
+        let injectors =
+            if self.injector_counter == NO_DOOR_COUNTER { 1 } else { self.pool.injectors() };
+        (0..injectors).map(|injector| self.queued_word(injector))
     }
 
     /// A lane of no queue, for models of the pool.
@@ -322,51 +323,51 @@ impl<P: Platform> Lane<P> {
         (self.queued(), self.done())
     }
 
-    /// Brings work in by a door of the pool; gives it back if the lane is closed.
+    /// Brings work in by an injector of the pool; gives it back if the lane is closed.
     #[cfg(all(test, loom))]
     #[allow(unsafe_code)]
-    pub(crate) fn queue<F: FnOnce() + Send>(&self, door: usize, work: F) -> Result<(), F> {
+    pub(crate) fn queue<F: FnOnce() + Send>(&self, injector: usize, work: F) -> Result<(), F> {
         let reading = Reading::begin();
-        if !self.count_in(door) {
+        if !self.count_in(injector) {
             return Err(work);
         }
         // SAFETY: the model keeps the lane.
-        unsafe { Entry::new(NonNull::from(self), door, reading) }.send(work);
+        unsafe { Entry::new(NonNull::from(self), injector, reading) }.send(work);
         Ok(())
     }
 
     /// Counts an item in. False if the lane is closed: then it is not counted.
     #[inline]
-    pub(super) fn count_in(&self, door: usize) -> bool {
-        if self.queued_word(door).fetch_add(1, AcqRel) & CLOSED != 0 {
-            self.take_count_back(door);
+    pub(super) fn count_in(&self, injector: usize) -> bool {
+        if self.queued_word(injector).fetch_add(1, AcqRel) & CLOSED != 0 {
+            self.take_count_back(injector);
             return false;
         }
         true
     }
 
     /// Counts an item in, closed or not; the caller knows that the pool's workers are there.
-    pub(super) fn count_in_closed(&self, door: usize) {
-        self.queued_word(door).fetch_add(1, AcqRel);
+    pub(super) fn count_in_closed(&self, injector: usize) {
+        self.queued_word(injector).fetch_add(1, AcqRel);
     }
 
     /// Counts an item in once more: its place in the intake is gone before it is over, see
     /// [`super::claimable`]. The caller holds that place, so the lane is there, closed or not.
-    pub(crate) fn count_relayed(&self, door: usize) {
+    pub(crate) fn count_relayed(&self, injector: usize) {
         self.relayed.fetch_add(1, AcqRel);
-        self.queued_word(door).fetch_add(1, AcqRel);
+        self.queued_word(injector).fetch_add(1, AcqRel);
     }
 
     /// Takes that back, before the place is told.
-    pub(crate) fn take_relayed_back(&self, door: usize) {
-        self.queued_word(door).fetch_sub(1, AcqRel);
+    pub(crate) fn take_relayed_back(&self, injector: usize) {
+        self.queued_word(injector).fetch_sub(1, AcqRel);
         self.relayed.fetch_sub(1, AcqRel);
     }
 
     #[cold]
     #[allow(unsafe_code)]
-    fn take_count_back(&self, door: usize) {
-        self.queued_word(door).fetch_sub(1, AcqRel);
+    fn take_count_back(&self, injector: usize) {
+        self.queued_word(injector).fetch_sub(1, AcqRel);
         // An exchange, though nothing is added: either whoever waits for the lane to be empty has
         // set its flag before, and is told to look again; or sets it after, and sees the count
         // that was taken back. The lane is still here, since it was found in a section that goes on.
@@ -451,8 +452,8 @@ impl<P: Platform> Drop for Lane<P> {
     fn drop(&mut self) {
         self.pool.close_tally(self.tag);
         self.pool.links.release(self.tag);
-        if self.door_counter != NO_DOOR_COUNTER {
-            self.pool.return_counters(self.door_counter);
+        if self.injector_counter != NO_DOOR_COUNTER {
+            self.pool.return_counters(self.injector_counter);
         }
     }
 }

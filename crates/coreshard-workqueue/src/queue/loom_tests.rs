@@ -56,13 +56,13 @@ fn unmanned(stack_bytes: usize) -> Lease<Loom> {
         home: cpus.clone(),
         roam: cpus,
         limit: 1,
-        door_by_cpu: Arc::new([0]),
+        injector_by_cpu: Arc::new([0]),
     };
     let event = Arc::new(Event::new());
     let monitor = Arc::new(Monitor::new(Watch::default(), 1));
     let pool =
         Pool::unmanned(place, Arc::clone(&attributes), PoolSettings::for_models(), event, &monitor);
-    let routes: Arc<[Route]> = Arc::new([Route { pod: 0, door: 0 }]);
+    let routes: Arc<[Route]> = Arc::new([Route { pod: 0, injector: 0 }]);
     PoolSet::lease_new(attributes, pods, Box::new([pool]), routes, Box::new([0]))
 }
 
@@ -177,8 +177,8 @@ fn loom_an_item_that_its_waiter_runs_is_in_flight_until_it_is_over() {
         let model = Model::new();
         let entry = model.switch.enter_here().expect("the queue is open");
         let item = Arc::new(Claimable::new(&entry));
-        let (lane, door) = entry.keep();
-        let place = Kept(lane, door);
+        let (lane, injector) = entry.keep();
+        let place = Kept(lane, injector);
         let worker = {
             let (model, item) = (Arc::clone(&model), Arc::clone(&item));
             loom::thread::spawn(move || {

@@ -20,13 +20,13 @@ struct LanePointer<P: Platform>(NonNull<Lane<P>>);
 unsafe impl<P: Platform> Send for LanePointer<P> {}
 
 impl<P: Platform> Lane<P> {
-    /// True if the item that was counted in last at this door is to be measured.
+    /// True if the item that was counted in last at this injector is to be measured.
     #[inline(never)]
-    pub(crate) fn draws(&self, door: usize) -> bool {
+    pub(crate) fn draws(&self, injector: usize) -> bool {
         self.core.insight.times.as_ref().is_some_and(|times| {
             // The caller has just counted its item there; whoever else did since makes the draw
             // no worse.
-            let count = self.queued_word(door).load(Relaxed) & !CLOSED;
+            let count = self.queued_word(injector).load(Relaxed) & !CLOSED;
             times.sampling.draws(count.saturating_sub(1))
         })
     }

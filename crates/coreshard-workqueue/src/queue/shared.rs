@@ -84,7 +84,7 @@ impl<P: Platform> Shared<P> {
         self.switch.enter_here()
     }
 
-    /// Counts an item in at the pod of `cpu`, by the caller's own door if it is there, too. One of
+    /// Counts an item in at the pod of `cpu`, by the caller's own injector if it is there, too. One of
     /// a guest (a task that exists already) is taken while the queue is drained, too.
     #[inline]
     pub(crate) fn enter_near(

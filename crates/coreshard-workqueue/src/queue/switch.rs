@@ -157,17 +157,17 @@ impl<P: Platform> Switch<P> {
     pub(super) fn enter_here(&self) -> Result<Entry<'_, P>, RefusedReason> {
         let reading = Reading::begin();
         let current = self.current(&reading);
-        let (pod, door) = current.route_here();
+        let (pod, injector) = current.route_here();
         let lane = &current.lanes[pod];
-        if !lane.count_in(door) {
+        if !lane.count_in(injector) {
             return self.enter_slowly(Target::Here, Visitor::Stranger);
         }
         let lane = NonNull::from(lane);
         // SAFETY: what is found in a section stays while it goes on.
-        Ok(unsafe { Entry::new(lane, door, reading) })
+        Ok(unsafe { Entry::new(lane, injector, reading) })
     }
 
-    /// Counts an item in at the pod of `cpu`, by the caller's own door if it is there, too.
+    /// Counts an item in at the pod of `cpu`, by the caller's own injector if it is there, too.
     #[inline]
     #[allow(unsafe_code)]
     pub(super) fn enter_near(
@@ -178,30 +178,30 @@ impl<P: Platform> Switch<P> {
         let reading = Reading::begin();
         let current = self.current(&reading);
         let here = current.route_here();
-        let (pod, door) = match current.set.route_to(cpu) {
+        let (pod, injector) = match current.set.route_to(cpu) {
             Some(there) if there.0 != here.0 => there,
             _ => here,
         };
         let lane = &current.lanes[pod];
-        if !lane.count_in(door) {
+        if !lane.count_in(injector) {
             return self.enter_slowly(Target::Here, visitor);
         }
         let lane = NonNull::from(lane);
         // SAFETY: as in `enter_here`.
-        Ok(unsafe { Entry::new(lane, door, reading) })
+        Ok(unsafe { Entry::new(lane, injector, reading) })
     }
 
     /// Counts an item in, where the queue takes any.
     #[allow(unsafe_code)]
     pub(super) fn enter(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
         let reading = Reading::begin();
-        let (lane, door) = self.current(&reading).way_to(target)?;
-        if !lane.count_in(door) {
+        let (lane, injector) = self.current(&reading).way_to(target)?;
+        if !lane.count_in(injector) {
             return self.enter_slowly(target, Visitor::Stranger);
         }
         let lane = NonNull::from(lane);
         // SAFETY: as in `enter_here`.
-        Ok(unsafe { Entry::new(lane, door, reading) })
+        Ok(unsafe { Entry::new(lane, injector, reading) })
     }
 
     /// The generation was closed: it is past, or the queue takes nothing at the moment.
@@ -228,10 +228,10 @@ impl<P: Platform> Switch<P> {
             }
         }
         // Under the lock it stays current, so its workers are there.
-        let (lane, door) = current.way_to(target)?;
-        lane.count_in_closed(door);
+        let (lane, injector) = current.way_to(target)?;
+        lane.count_in_closed(injector);
         // SAFETY: as in `enter_here`; it is not taken away before the lock is freed.
-        Ok(unsafe { Entry::new(NonNull::from(lane), door, reading) })
+        Ok(unsafe { Entry::new(NonNull::from(lane), injector, reading) })
     }
 
     /// Changes the limits, and makes a generation on the lease's pools current. Items that came

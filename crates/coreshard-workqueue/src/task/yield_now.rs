@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Ends once the task was polled again: everything that waited in its pod's pool at this door
+/// Ends once the task was polled again: everything that waited in its pod's pool at this injector
 /// before is taken first.
 pub fn yield_now() -> YieldNow {
     YieldNow { yielded: false }

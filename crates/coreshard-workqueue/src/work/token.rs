@@ -41,7 +41,7 @@ pub(super) struct Token<P: Platform> {
 pub(super) struct Parked<P: Platform> {
     /// It counted the queueing in, and so lives until that is over.
     lane: NonNull<Lane<P>>,
-    door: usize,
+    injector: usize,
     number: Number,
 }
 
@@ -53,7 +53,7 @@ impl<P: Platform> Parked<P> {
     fn send(self, core: &Arc<Core<P>>) {
         let token = Token { core: Arc::clone(core), number: self.number };
         // SAFETY: the lane counted this queueing in, and lives until it is over.
-        let entry = unsafe { Entry::resume(self.lane, self.door) };
+        let entry = unsafe { Entry::resume(self.lane, self.injector) };
         // It may be over, and its queue and pools freed, while this thread is still inside the pool that
         // it brings the token to.
         let _pool = entry.pool();
@@ -188,8 +188,8 @@ impl<P: Platform> Token<P> {
             let core = Arc::clone(&self.core);
             let mut slot = core.slot.lock();
             if slot.parked.is_none() && core.state.park() {
-                let (lane, door) = entry.keep();
-                slot.parked = Some(Parked { lane, door, number: self.number });
+                let (lane, injector) = entry.keep();
+                slot.parked = Some(Parked { lane, injector, number: self.number });
                 return;
             }
         }

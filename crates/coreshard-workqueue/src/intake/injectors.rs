@@ -1,0 +1,239 @@
+//! A pool's injectors: one queue of segments for each CPU of the pod, and a wake word that says at which
+//! injectors to look, and whom to wake. `README.md` beside this file tells the protocol.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
+
+use coreshard_platform::{AtomicInt, Padded, Platform, fields};
+use coreshard_topology::NodeId;
+
+use super::segments::{Claim, Segment, SegmentQueue, Taker, Watch};
+
+/// Injectors of a pool at most. Pods with more CPUs share injectors.
+pub(crate) const MAX_INJECTORS: usize = 32;
+
+const MARKS: u64 = (1 << MAX_INJECTORS) - 1;
+
+/// How many injectors a worker watches before it sleeps.
+const MAX_WATCHED: usize = 4;
+
+/// Injectors that are watched, and where.
+pub(crate) type Watches<P, T, const LEN: usize> = [Option<(usize, Watch<P, T, LEN>)>; MAX_WATCHED];
+
+/// The wake word:
+///
+/// | bits | meaning | set by | cleared by |
+/// |---|---|---|---|
+/// | 0–31 | this injector is marked: there may be items, look there | the producer that found its slot armed | the taker, before it arms the slot |
+/// | 32–63 | the designated waiter: one more than the index of the worker to wake; 0 for none | the taker, when no injector is marked | the producer that signals first; the taker |
+pub(crate) struct Injectors<P: Platform, T, const LEN: usize> {
+    wake_word: Padded<P::AtomicU64>,
+    queues: Box<[SegmentQueue<P, T, LEN>]>,
+}
+fields!(Injectors<P: Platform, T; const LEN: usize> { wake_word, queues });
+
+/// The right to take, at all injectors. There is one, kept under the pool's lock.
+pub(crate) struct Takers<P: Platform, T, const LEN: usize> {
+    takers: Vec<Taker<P, T, LEN>>,
+    /// The injector to try first, so that each has its turn.
+    turn: usize,
+    /// How often in a row a worker was served at its own injector.
+    home_claims: u32,
+}
+
+/// Claims in a row that a worker may make at its own CPU's injector, where the items are in its
+/// cache, while others have marked injectors too.
+const MAX_HOME_CLAIMS: u32 = 16;
+
+fn designated_in(wake_word: u64) -> Option<usize> {
+    (wake_word >> MAX_INJECTORS).checked_sub(1).map(|worker| worker as usize)
+}
+
+fn marked(wake_word: u64) -> impl Iterator<Item = usize> {
+    let mut left = wake_word & MARKS;
+    std::iter::from_fn(move || {
+        let injector = left.trailing_zeros() as usize;
+        (left != 0).then(|| {
+            left &= left - 1;
+            injector
+        })
+    })
+}
+
+impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
+    /// `injectors` empty queues with their memory on `node`, and the right to take from them.
+    pub(crate) fn new(node: Option<NodeId>, injectors: usize) -> (Self, Takers<P, T, LEN>) {
+        let injectors = injectors.clamp(1, MAX_INJECTORS);
+        let (queues, takers) = (0..injectors as u32)
+            .map(|injector| SegmentQueue::new(node, injector))
+            .unzip::<_, _, Vec<_>, Vec<_>>();
+        // Marked until a worker has armed their slots.
+        let wake_word = (1 << injectors) - 1;
+        let injectors =
+            Self { wake_word: Padded::new(P::AtomicU64::new(wake_word)), queues: queues.into() };
+        (injectors, Takers { takers, turn: 0, home_claims: 0 })
+    }
+
+    /// Names the fields of what is here, where it has come to its final place.
+    pub(crate) fn describe(&self) {
+        P::describe(&raw const *self);
+        self.queues.iter().for_each(SegmentQueue::describe);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Adds an item at an injector. Returns the worker that the caller must wake.
+    #[inline]
+    pub(crate) fn push(&self, injector: usize, value: T, tag: u16) -> Option<usize> {
+        if self.queues[injector].push(value, tag) { self.signal(injector) } else { None }
+    }
+
+    /// The slot was armed: marks the injector, and takes the designated waiter off the wake word if there is one.
+    /// Whoever marks another injector at the same time finds none, and wakes nobody: the one that is
+    /// on its way will look at all marked injectors.
+    #[cold]
+    fn signal(&self, injector: usize) -> Option<usize> {
+        let mut seen = self.wake_word.load(Acquire);
+        loop {
+            let marked = (seen | 1 << injector) & MARKS;
+            // Release: who finds the injector marked finds the item. Acquire pairs with `post`.
+            match self.wake_word.compare_exchange(seen, marked, AcqRel, Acquire) {
+                Ok(_) => return designated_in(seen),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Claims up to `most` items at one marked injector: at `home`, the injector of the caller's CPU, if
+    /// there are any and it is not served out of turn for too long; else in turn.
+    pub(crate) fn claim(
+        &self,
+        takers: &mut Takers<P, T, LEN>,
+        most: usize,
+        home: usize,
+    ) -> Option<Claim<P, T, LEN>> {
+        let marks = self.wake_word.load(Acquire) & MARKS;
+        let (at_home, away) = (marks & 1 << home, marks & !(1 << home));
+        if at_home != 0 && takers.home_claims < MAX_HOME_CLAIMS {
+            let claim = self.queues[home].claim(&mut takers.takers[home], most);
+            if claim.is_some() {
+                takers.home_claims += u32::from(away != 0);
+                return claim;
+            }
+        }
+        takers.home_claims = 0;
+        let late = away & (u64::MAX << takers.turn);
+        for injector in marked(late).chain(marked(away & !late)).chain(marked(at_home)) {
+            let claim = self.queues[injector].claim(&mut takers.takers[injector], most);
+            if claim.is_some() {
+                takers.turn = (injector + 1) % self.queues.len();
+                return claim;
+            }
+        }
+        None
+    }
+
+    /// True if an item stands ready at an marked injector.
+    pub(crate) fn ready(&self, takers: &mut Takers<P, T, LEN>) -> bool {
+        marked(self.wake_word.load(Acquire))
+            .any(|injector| self.queues[injector].ready(&mut takers.takers[injector]))
+    }
+
+    /// Takes all marks off, arms the injectors' slots, and posts `worker` as the designated waiter: the producer of
+    /// the next item will wake it. Returns the designated waiter that it replaces, if any.
+    ///
+    /// # Errors
+    /// Where an item is there, or comes meanwhile; then nothing is posted.
+    pub(crate) fn post(
+        &self,
+        takers: &mut Takers<P, T, LEN>,
+        worker: usize,
+    ) -> Result<Option<usize>, ItemWaits> {
+        let mut seen = self.wake_word.load(Acquire);
+        loop {
+            for injector in marked(seen) {
+                // Cleared first: once the slot is armed, the bit is for its producer to set.
+                self.wake_word.fetch_and(!(1 << injector), AcqRel);
+                if !self.queues[injector].arm(&mut takers.takers[injector]) {
+                    self.wake_word.fetch_or(1 << injector, AcqRel);
+                    return Err(ItemWaits);
+                }
+            }
+            // Only from a word without marks: a producer that signalled since has set one.
+            // Release pairs with the Acquire of `signal`; SeqCst: see `designated`.
+            let closed = seen & !MARKS;
+            let posted = (worker as u64 + 1) << MAX_INJECTORS;
+            match self.wake_word.compare_exchange(closed, posted, SeqCst, Acquire) {
+                Ok(before) => return Ok(designated_in(before)),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// The designated waiter, if it is not being woken. SeqCst pairs with that of `post`: a worker that
+    /// posts itself, and then looks for forked jobs and sees none, is seen here by whoever shares
+    /// one later.
+    pub(crate) fn designated(&self) -> Option<usize> {
+        designated_in(self.wake_word.load(SeqCst))
+    }
+
+    /// Takes the designated waiter off the wake word, for the caller to wake. `None` if somebody was quicker,
+    /// and wakes it.
+    pub(crate) fn recall(&self) -> Option<usize> {
+        designated_in(self.wake_word.fetch_and(MARKS, AcqRel))
+    }
+
+    /// The places where the next items will be seen, at the marked injectors but `home`: whoever would
+    /// fill that one cannot run while somebody watches on its CPU.
+    pub(crate) fn watch(&self, takers: &mut Takers<P, T, LEN>, home: usize) -> Watches<P, T, LEN> {
+        let marks = self.wake_word.load(Acquire) & MARKS;
+        let mut injectors = marked(marks & !(1 << home));
+        std::array::from_fn(|_| {
+            let injector = injectors.next()?;
+            Some((injector, self.queues[injector].watch(&mut takers.takers[injector])?))
+        })
+    }
+
+    /// True once an item that is watched for is there, or was there and is gone.
+    pub(crate) fn seen(&self, places: &Watches<P, T, LEN>) -> bool {
+        places.iter().flatten().any(|(injector, place)| self.queues[*injector].seen(place))
+    }
+
+    /// A counter at an injector, on the line that its producers fetch anyway; `None` beyond the last.
+    #[inline]
+    pub(crate) fn counter(&self, injector: usize, at: usize) -> Option<&P::AtomicU64> {
+        self.queues[injector].counter(at)
+    }
+
+    /// Tells that items of a segment were copied out, see [`SegmentQueue::release`].
+    ///
+    /// # Safety
+    /// As there.
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn release(&self, segment: *mut Segment<P, T, LEN>, items: u32) {
+        // SAFETY: by this function's contract the segment is one of these queues', and mapped.
+        let injector = unsafe { (*segment).injector() };
+        // SAFETY: by this function's contract.
+        unsafe { self.queues[injector].release(segment, items) };
+    }
+
+    /// Items that were ever pushed.
+    pub(crate) fn pushed(&self) -> u64 {
+        self.queues.iter().map(SegmentQueue::pushed).sum()
+    }
+
+    /// Memory that the queues hold, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.queues.iter().map(SegmentQueue::held_bytes).sum()
+    }
+
+    /// Gives memory back that a burst needed and nobody has needed since.
+    pub(crate) fn trim(&self) {
+        self.queues.iter().for_each(SegmentQueue::trim);
+    }
+}
+
+/// Why no designated waiter was posted: an item waits.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ItemWaits;
