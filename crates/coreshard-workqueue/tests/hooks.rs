@@ -1,5 +1,5 @@
 //! What a user runs on a worker's thread beside items: hooks, first and last, and the destructors of
-//! thread-local values. The worker's desk is its own meanwhile, and nobody waits for them but who must.
+//! thread-local values. The worker's slot is its own meanwhile, and nobody waits for them but who must.
 
 use std::cell::RefCell;
 use std::process::Command;

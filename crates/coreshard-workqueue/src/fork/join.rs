@@ -5,7 +5,7 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::{self, User};
 
 use crate::error::Forked;
-use crate::pool::{Job, Popped, Pushed, Seat, report_here};
+use crate::pool::{CurrentWorker, Job, Popped, Pushed, report_here};
 
 /// Runs `a` and `b` and returns both results.
 ///
@@ -53,27 +53,27 @@ pub(crate) fn join_told<P: Platform, A, B>(
 where
     B: Send,
 {
-    let Some(seat) = Seat::<P>::here() else { return one_by_one(a, b) };
-    let job = Job::new(b, seat.frame());
-    match seat.push(job.header()) {
+    let Some(worker) = CurrentWorker::<P>::here() else { return one_by_one(a, b) };
+    let job = Job::new(b, worker.frame());
+    match worker.push(job.header()) {
         Pushed::Private => {}
-        Pushed::Shared => seat.call_thieves(),
+        Pushed::Shared => worker.call_thieves(),
         Pushed::Full => {
             // SAFETY: it was not pushed.
             return one_by_one(a, unsafe { job.take_work() });
         }
     }
-    let unwinding = Unwinding { seat, job: &job };
+    let unwinding = Unwinding { worker, job: &job };
     let first = a();
     std::mem::forget(unwinding);
-    let second = match seat.pop() {
+    let second = match worker.pop() {
         Popped::Own => {
             // SAFETY: it was popped: no thief has it, or will.
             let work = unsafe { job.take_work() };
             work(false)
         }
         Popped::Stolen => {
-            if !seat.wait_for(job.done()) {
+            if !worker.wait_for(job.done()) {
                 Forked::throw();
             }
             // SAFETY: stolen, executed, and the latch was seen to be open.
@@ -93,7 +93,7 @@ fn one_by_one<A, B>(a: impl FnOnce() -> A, b: impl FnOnce(bool) -> B) -> (A, B) 
 
 /// Dropped when `a` throws: nobody may have the job when its frame goes.
 struct Unwinding<'frame, P: Platform, F: FnOnce(bool) -> R, R> {
-    seat: Seat<'frame, P>,
+    worker: CurrentWorker<'frame, P>,
     job: &'frame Job<P, F, R>,
 }
 
@@ -101,17 +101,17 @@ impl<P: Platform, F: FnOnce(bool) -> R, R> Drop for Unwinding<'_, P, F, R> {
     /// Inlined, so that the guard needs no memory where nothing is thrown.
     #[inline(always)]
     fn drop(&mut self) {
-        abandon(self.seat, self.job);
+        abandon(self.worker, self.job);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn abandon<P: Platform, F: FnOnce(bool) -> R, R>(seat: Seat<'_, P>, job: &Job<P, F, R>) {
-    let over = match seat.pop() {
+fn abandon<P: Platform, F: FnOnce(bool) -> R, R>(worker: CurrentWorker<'_, P>, job: &Job<P, F, R>) {
+    let over = match worker.pop() {
         // SAFETY: it was popped, and is not run.
         Popped::Own => user::discard(unsafe { job.take_work() }),
-        Popped::Stolen if seat.wait_for(job.done()) => {
+        Popped::Stolen if worker.wait_for(job.done()) => {
             // SAFETY: stolen, executed, and the latch was seen to be open.
             unsafe { job.take_result() }.and_then(user::discard)
         }

@@ -142,7 +142,7 @@ impl<P: Platform> Pool<P> {
     pub(super) fn open_account(&self, worker: usize) -> bool {
         let thread = P::this_thread();
         let Some(counted) = P::cpu_time_of(thread) else { return false };
-        let items_begun = self.desk(worker).begun.load(Relaxed);
+        let items_begun = self.slot(worker).begun.load(Relaxed);
         let mut book = self.accounts.book.lock();
         // What it took to get here is the pool's, not a queue's.
         book.total += counted;
@@ -197,9 +197,9 @@ impl<P: Platform> Pool<P> {
 
     /// The lane of the item that the worker had last, and how many it has begun.
     fn latest(&self, worker: usize) -> (Option<LinkTag>, u64) {
-        let desk = self.desk(worker);
-        let tag = desk.lane.load(Relaxed).checked_sub(1).map(|tag| LinkTag(tag as u16));
-        (tag, desk.begun.load(Relaxed))
+        let slot = self.slot(worker);
+        let tag = slot.lane.load(Relaxed).checked_sub(1).map(|tag| LinkTag(tag as u16));
+        (tag, slot.begun.load(Relaxed))
     }
 }
 

@@ -14,16 +14,16 @@ use super::worker::with_context;
 /// On a worker's thread, the pool counts this worker as blocked until `work` returns, and at once
 /// wakes or starts another one if one more may run. Elsewhere it just calls `work`.
 pub fn blocking<P: Platform, R>(work: impl FnOnce() -> R) -> R {
-    let seat = with_context::<P, _>(|context| (Arc::clone(&context.pool), context.index));
-    let _stand_in = seat.and_then(|(pool, worker)| StandIn::begin(pool, worker));
+    let worker = with_context::<P, _>(|context| (Arc::clone(&context.pool), context.index));
+    let _stand_in = worker.and_then(|(pool, worker)| StandIn::begin(pool, worker));
     work()
 }
 
 /// As [`blocking`], where another worker of the pool is there, or comes, to go on meanwhile. Else
 /// nothing is called.
 pub(crate) fn blocking_if_relieved<P: Platform, R>(work: impl FnOnce() -> R) -> Option<R> {
-    let seat = with_context::<P, _>(|context| (Arc::clone(&context.pool), context.index));
-    let stand_in = seat.and_then(|(pool, worker)| StandIn::begin(pool, worker));
+    let worker = with_context::<P, _>(|context| (Arc::clone(&context.pool), context.index));
+    let stand_in = worker.and_then(|(pool, worker)| StandIn::begin(pool, worker));
     if stand_in.as_ref().is_some_and(|stand_in| !stand_in.pool.lock().goes_on()) {
         return None;
     }

@@ -134,7 +134,7 @@ mod tests {
     use coreshard_platform::Host;
     use coreshard_topology::{CpuSet, Scope, Topology, Usable};
 
-    use super::super::{Injectors, Pool, Seat};
+    use super::super::{CurrentWorker, Injectors, Pool};
     use crate::{Runtime, Trouble};
 
     /// Longer than the test needs; only a failure takes so long.
@@ -161,7 +161,7 @@ mod tests {
         let builder = Runtime::<Host>::builder(topology).usable(one);
         let runtime = builder.on_trouble(move |it| tell.send(it.clone()).unwrap()).build().unwrap();
         let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
-        let find = || Arc::clone(Seat::<Host>::here().unwrap().pool());
+        let find = || Arc::clone(CurrentWorker::<Host>::here().unwrap().pool());
         let pool = queue.submit(find).unwrap().join().unwrap();
         let since = Instant::now();
         while !strand(&pool) {

@@ -14,7 +14,7 @@ use coreshard_platform::{AtomicInt, Platform};
 use super::deque::{Owner, Popped, Pushed};
 use super::job::{Header, execute};
 use super::worker::{Context, Worker, context_here};
-use super::{Desk, Frame, Pool, blocking};
+use super::{Frame, Pool, WorkerSlot, blocking};
 use crate::latch::Latch;
 
 /// Looks for other forked work while a stolen job is not done, before the CPU is given to others,
@@ -56,19 +56,19 @@ impl<P: Platform> Forks<P> {
 }
 
 /// The worker of this thread, as forking code sees it.
-pub(crate) struct Seat<'thread, P: Platform> {
+pub(crate) struct CurrentWorker<'thread, P: Platform> {
     context: &'thread Context<P>,
 }
 
-impl<P: Platform> Clone for Seat<'_, P> {
+impl<P: Platform> Clone for CurrentWorker<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P: Platform> Copy for Seat<'_, P> {}
+impl<P: Platform> Copy for CurrentWorker<'_, P> {}
 
-impl<'thread, P: Platform> Seat<'thread, P> {
+impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// `None` on a thread that is no worker.
     #[inline]
     pub(crate) fn here() -> Option<Self> {
@@ -77,9 +77,9 @@ impl<'thread, P: Platform> Seat<'thread, P> {
 
     #[inline]
     #[allow(unsafe_code)]
-    fn desk(self) -> &'thread Desk<P> {
-        // SAFETY: the worker's own desk is freed with its pool, which the context keeps.
-        unsafe { self.context.desk.as_ref() }
+    fn slot(self) -> &'thread WorkerSlot<P> {
+        // SAFETY: the worker's own slot is freed with its pool, which the context keeps.
+        unsafe { self.context.slot.as_ref() }
     }
 
     /// What this worker is inside of.
@@ -110,7 +110,7 @@ impl<'thread, P: Platform> Seat<'thread, P> {
 
     /// Says that this worker begins something else inside its item.
     pub(crate) fn begin_inside(self) {
-        self.desk().begin_inside();
+        self.slot().begin_inside();
     }
 
     /// True if so much of the stack is free that another item may be run on top of what is there.
@@ -124,13 +124,13 @@ impl<'thread, P: Platform> Seat<'thread, P> {
     /// Offers a job to thieves, sooner or later.
     #[inline]
     pub(crate) fn push(self, job: NonNull<Header<P>>) -> Pushed {
-        self.context.forks.owner.push(&self.desk().deque, job)
+        self.context.forks.owner.push(&self.slot().deque, job)
     }
 
     /// Takes back the job that was pushed last.
     #[inline]
     pub(crate) fn pop(self) -> Popped {
-        self.context.forks.owner.pop(&self.desk().deque)
+        self.context.forks.owner.pop(&self.slot().deque)
     }
 
     /// After a job was shared: wakes one who sleeps, to take it.
@@ -184,7 +184,7 @@ impl<'thread, P: Platform> Seat<'thread, P> {
                 blocking::<P, _>(|| done.wait());
             }
         }
-        self.context.forks.owner.forget_stolen(&self.desk().deque);
+        self.context.forks.owner.forget_stolen(&self.slot().deque);
         true
     }
 
@@ -214,7 +214,7 @@ impl<'thread, P: Platform> Seat<'thread, P> {
 
     #[allow(unsafe_code)]
     fn execute(self, job: NonNull<Header<P>>) {
-        self.desk().begin_inside();
+        self.slot().begin_inside();
         // SAFETY: stolen just now, so nobody else has it.
         unsafe { execute(job) };
     }
@@ -236,11 +236,11 @@ impl<P: Platform> Worker<'_, P> {
     /// Runs a job that another worker has forked, if there is one. As after a claim, somebody is
     /// told of what is left and of what comes, before.
     pub(super) fn run_fork(&mut self) -> bool {
-        let (pool, seat) = (self.pool, Seat { context: self.context });
+        let (pool, worker) = (self.pool, CurrentWorker { context: self.context });
         if self.excess {
             return false;
         }
-        let Some(job) = seat.steal() else { return false };
+        let Some(job) = worker.steal() else { return false };
         // The job may take long, and somebody may wait for the items that this worker has run.
         self.settle_items();
         let mut state = pool.lock();
@@ -252,7 +252,7 @@ impl<P: Platform> Worker<'_, P> {
         if let Some(spare) = spare {
             pool.start_spare(spare);
         }
-        seat.execute(job);
+        worker.execute(job);
         true
     }
 
@@ -281,7 +281,7 @@ impl<P: Platform> Pool<P> {
 
     #[cold]
     fn any_shares(&self) -> bool {
-        self.each_desk().any(|(_, desk)| desk.deque.has_shared())
+        self.each_slot().any(|(_, slot)| slot.deque.has_shared())
     }
 
     /// Takes a job from a worker other than `but`, beginning behind that one.
@@ -290,10 +290,10 @@ impl<P: Platform> Pool<P> {
             return None;
         }
         let first = but.unwrap_or(0);
-        self.each_desk()
+        self.each_slot()
             .filter(|(index, _)| *index > first)
-            .chain(self.each_desk().filter(|(index, _)| *index <= first && Some(*index) != but))
-            .find_map(|(_, desk)| desk.deque.steal())
+            .chain(self.each_slot().filter(|(index, _)| *index <= first && Some(*index) != but))
+            .find_map(|(_, slot)| slot.deque.steal())
     }
 
     /// Wakes a worker that sleeps, of this pool or of another.

@@ -225,7 +225,7 @@ impl<P: Platform> Worker<'_, P> {
     /// it off (or marks it) under the lock: so one of the two comes too late, and knows it.
     fn park(&mut self) -> bool {
         let pool = self.pool;
-        let parker = &self.desk.parker;
+        let parker = &self.slot.parker;
         if pool.queue.is_none() && pool.may_spin {
             let seen = (0..self.spins).any(|_| {
                 P::spin_hint();

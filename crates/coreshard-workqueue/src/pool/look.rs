@@ -20,7 +20,7 @@ use coreshard_platform::{AtomicInt, Platform, SpawnError, Time};
 
 use super::monitor::LOOK_EVERY;
 use super::state::{Aside, State};
-use super::{Desk, Pool};
+use super::{Pool, WorkerSlot};
 use crate::trouble::{NoWorker, PoolReport, RunningItem, Trouble, Watch};
 
 /// A worker that used less than this share of the time between two looks waits for something.
@@ -127,7 +127,7 @@ impl<P: Platform> Pool<P> {
             return found;
         }
         for worker in 0..state.cold().threads.len() {
-            let aside = match state.judge(self.desk(worker), worker, look, now, watch) {
+            let aside = match state.judge(self.slot(worker), worker, look, now, watch) {
                 Verdict::Fine => continue,
                 Verdict::Blocked => {
                     state.cold_mut().counters.presumed_blocked += 1;
@@ -138,7 +138,7 @@ impl<P: Platform> Pool<P> {
                     if is_news {
                         self.count_hog(worker);
                         state.cold_mut().counters.cpu_hogs += 1;
-                        found.hogs.push((self.desk(worker).function(), cpu_time));
+                        found.hogs.push((self.slot(worker).function(), cpu_time));
                     }
                     if !state.may_hog(self, now, watch) {
                         continue;
@@ -178,13 +178,13 @@ impl<P: Platform> Pool<P> {
         let running = (0..state.cold().threads.len())
             .filter(|worker| !state.rests(*worker))
             .filter_map(|worker| {
-                let desk = self.desk(worker);
-                let begun = desk.begun.load(Relaxed);
+                let slot = self.slot(worker);
+                let begun = slot.begun.load(Relaxed);
                 let seen = state.cold().seen[worker];
                 let since = seen.since.filter(|_| seen.begun == begun);
                 (begun != 0).then(|| RunningItem {
                     worker,
-                    function: desk.function(),
+                    function: slot.function(),
                     for_at_least: since.map_or(Duration::ZERO, |(since, _)| now - since),
                     is_put_aside: state.aside[worker] != Aside::No,
                 })
@@ -226,7 +226,7 @@ impl<P: Platform> State<P> {
         stall_after: Option<Duration>,
     ) -> Option<Duration> {
         let begun =
-            (0..self.cold().threads.len()).map(|worker| pool.desk(worker).begun.load(Relaxed));
+            (0..self.cold().threads.len()).map(|worker| pool.slot(worker).begun.load(Relaxed));
         let fingerprint = begun.fold(0, u64::wrapping_add);
         let before = self.cold().progress;
         if !has_work || before.since.is_none() || before.fingerprint != fingerprint {
@@ -256,7 +256,7 @@ impl<P: Platform> State<P> {
     /// since. A hog: it has used more CPU time than may be since it was first seen there.
     fn judge(
         &mut self,
-        desk: &Desk<P>,
+        slot: &WorkerSlot<P>,
         worker: usize,
         look: u64,
         now: Time,
@@ -265,7 +265,7 @@ impl<P: Platform> State<P> {
         if self.rests(worker) || self.aside[worker] != Aside::No {
             return Verdict::Fine;
         }
-        let (begun, cpu_time) = (desk.begun.load(Relaxed), desk.cpu_time());
+        let (begun, cpu_time) = (slot.begun.load(Relaxed), slot.cpu_time());
         let before = self.cold().seen[worker];
         let is_same = before.begun == begun && before.since.is_some();
         let since = if is_same { before.since } else { cpu_time.map(|cpu_time| (now, cpu_time)) };
@@ -280,7 +280,7 @@ impl<P: Platform> State<P> {
         if before.look + 1 == look
             && cpu_now.saturating_sub(cpu_before) < LOOK_EVERY / IDLE_SHARE
             // On a machine that is full, a worker that would run may not have been let.
-            && P::is_waiting(desk.thread_id())
+            && P::is_waiting(slot.thread_id())
         {
             return Verdict::Blocked;
         }

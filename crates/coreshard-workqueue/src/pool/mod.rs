@@ -54,7 +54,7 @@ use whereabouts::FreeCpus;
 pub use blocking::blocking;
 pub(crate) use blocking::blocking_if_relieved;
 pub(crate) use deque::{Popped, Pushed};
-pub(crate) use forks::Seat;
+pub(crate) use forks::CurrentWorker;
 pub(crate) use job::{Header, Job, execute};
 pub(crate) use running::{
     Frame, Inside, innermost, inside, inside_forker, inside_item, inside_work, is_waited_for_by,
@@ -82,14 +82,14 @@ type Segment<P> = intake::Segment<P, Item, SEGMENT_ITEMS>;
 type Watches<P> = intake::Watches<P, Item, SEGMENT_ITEMS>;
 type Claim<P> = intake::Claim<P, Item, SEGMENT_ITEMS>;
 
-/// Where an item's kind and the count of items are in a desk's `begun`: addresses of user space
+/// Where an item's kind and the count of items are in a slot's `begun`: addresses of user space
 /// have 48 bits.
 const KIND_SHIFT: u32 = 16;
 const ITEM_COUNT: u64 = (1 << KIND_SHIFT) - 1;
 
 /// A worker's words that others touch. Made with the first worker that takes the index, freed
 /// with the pool, so an index is always good to wake.
-struct Desk<P: Platform> {
+struct WorkerSlot<P: Platform> {
     /// A: where the worker sleeps; whoever chose it wakes it.
     parker: Padded<Parker<P>>,
     /// A: what it has claimed, see `intake::Range`.
@@ -107,9 +107,9 @@ struct Desk<P: Platform> {
     /// A: the worker's thread, for its CPU time; 0 before it runs.
     thread: P::AtomicU32,
 }
-fields!(Desk<P: Platform> { parker, range, deque, lane, begun, function, thread });
+fields!(WorkerSlot<P: Platform> { parker, range, deque, lane, begun, function, thread });
 
-impl<P: Platform> Desk<P> {
+impl<P: Platform> WorkerSlot<P> {
     /// The worker begins an item. Only it writes the word: no locked instruction.
     #[inline]
     fn begin(&self, kind: &'static Kind) {
@@ -177,9 +177,9 @@ pub(crate) struct Pool<P: Platform> {
     /// I (the injectors have their own rules): the lock-free intake, if that is the rung.
     queue: Option<Injectors<P>>,
     /// A: set once each, under the lock, before the index is used.
-    desks: Box<[P::AtomicPtr<Desk<P>>]>,
-    /// A: indices below have a desk. Written under the lock.
-    desk_count: P::AtomicU32,
+    slots: Box<[P::AtomicPtr<WorkerSlot<P>>]>,
+    /// A: indices below have a slot. Written under the lock.
+    slot_count: P::AtomicU32,
     /// A: claims that were opened to thieves and not yet seen to be used up. Those who look for
     /// open claims look at this first: there is one word, and as many ranges as workers.
     open_claims: Padded<P::AtomicU32>,
@@ -200,7 +200,7 @@ pub(crate) struct Pool<P: Platform> {
     accounts: Accounts<P>,
     state: Padded<Lock<P, State<P>>>,
 }
-fields!(Pool<P: Platform> { id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers, queue, desks, desk_count, open_claims, forking, neighbours, watchers, links, ran, wakeups, accounts, state });
+fields!(Pool<P: Platform> { id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers, queue, slots, slot_count, open_claims, forking, neighbours, watchers, links, ran, wakeups, accounts, state });
 
 /// How pools of a runtime behave; see `RuntimeBuilder`.
 #[derive(Clone, Copy, Debug)]
@@ -268,8 +268,8 @@ impl<P: Platform> Pool<P> {
             may_spin: settings.may_spin,
             most_workers: settings.most_workers,
             queue,
-            desks: (0..MAX_WORKERS).map(|_| P::AtomicPtr::new(std::ptr::null_mut())).collect(),
-            desk_count: P::AtomicU32::new(0),
+            slots: (0..MAX_WORKERS).map(|_| P::AtomicPtr::new(std::ptr::null_mut())).collect(),
+            slot_count: P::AtomicU32::new(0),
             open_claims: Padded::new(P::AtomicU32::new(0)),
             forking: Padded::new(P::AtomicU32::new(0)),
             neighbours: Lock::new(None),
@@ -426,7 +426,7 @@ impl<P: Platform> Pool<P> {
 
     /// Calls `act` while the worker, which is not running, may be placed at these injectors only.
     fn steer(&self, worker: usize, injectors: FreeCpus, act: impl FnOnce()) {
-        let thread = self.desk(worker).thread_id();
+        let thread = self.slot(worker).thread_id();
         let narrowed = P::set_affinity_of(thread, injectors.cpus(&self.place));
         act();
         // At once: it is where it should be, and from there the kernel may do as it likes.
@@ -440,23 +440,23 @@ impl<P: Platform> Pool<P> {
     }
 
     fn wake(&self, worker: usize) {
-        if self.desk(worker).parker.unpark() {
+        if self.slot(worker).parker.unpark() {
             self.wakeups.fetch_add(1, Relaxed);
         }
     }
 
     #[allow(unsafe_code)]
-    fn desk(&self, index: usize) -> &Desk<P> {
-        let desk = self.desks[index].load(Acquire);
-        assert!(!desk.is_null(), "worker {index} has a desk before anybody knows it");
-        // SAFETY: desks are made by `ensure_desk`, never replaced, and freed with the pool.
-        unsafe { &*desk }
+    fn slot(&self, index: usize) -> &WorkerSlot<P> {
+        let slot = self.slots[index].load(Acquire);
+        assert!(!slot.is_null(), "worker {index} has a slot before anybody knows it");
+        // SAFETY: slots are made by `ensure_slot`, never replaced, and freed with the pool.
+        unsafe { &*slot }
     }
 
     /// Called under the lock, before the index is handed out.
-    fn ensure_desk(&self, index: usize) {
-        if self.desks[index].load(Relaxed).is_null() {
-            let desk = Desk {
+    fn ensure_slot(&self, index: usize) {
+        if self.slots[index].load(Relaxed).is_null() {
+            let slot = WorkerSlot {
                 parker: Padded::new(Parker::new()),
                 range: Padded::new(Range::new()),
                 deque: Deque::new(),
@@ -465,25 +465,25 @@ impl<P: Platform> Pool<P> {
                 function: P::AtomicPtr::new(std::ptr::null_mut()),
                 thread: P::AtomicU32::new(0),
             };
-            let desk = Box::into_raw(Box::new(desk));
-            P::describe(desk.cast_const());
-            // Release pairs with the Acquire of `desk`.
-            self.desks[index].store(desk, Release);
+            let slot = Box::into_raw(Box::new(slot));
+            P::describe(slot.cast_const());
+            // Release pairs with the Acquire of `slot`.
+            self.slots[index].store(slot, Release);
             let count = u32::try_from(index + 1).expect("fewer workers than 2³²");
-            if self.desk_count.load(Relaxed) < count {
-                self.desk_count.store(count, Release);
+            if self.slot_count.load(Relaxed) < count {
+                self.slot_count.store(count, Release);
             }
         }
     }
 
-    /// The desks of all workers there ever were.
-    fn each_desk(&self) -> impl Iterator<Item = (usize, &Desk<P>)> {
-        (0..self.desk_count.load(Acquire) as usize).map(|at| (at, self.desk(at)))
+    /// The slots of all workers there ever were.
+    fn each_slot(&self) -> impl Iterator<Item = (usize, &WorkerSlot<P>)> {
+        (0..self.slot_count.load(Acquire) as usize).map(|at| (at, self.slot(at)))
     }
 
     /// The ranges of all workers, for thieves and for those who look whether work is left.
     fn ranges(&self) -> impl Iterator<Item = (usize, &Range<P>)> {
-        self.each_desk().map(|(at, desk)| (at, &*desk.range))
+        self.each_slot().map(|(at, slot)| (at, &*slot.range))
     }
 
     /// True if a claim has items that a thief could take.
@@ -583,12 +583,12 @@ impl<P: Platform> Drop for Pool<P> {
     fn drop(&mut self) {
         // It goes with the last pool.
         self.monitor.wake();
-        for desk in &self.desks {
-            let desk = desk.load(Relaxed);
-            if !desk.is_null() {
-                // SAFETY: made by `Box::into_raw` in `ensure_desk`; the last reference to the
+        for slot in &self.slots {
+            let slot = slot.load(Relaxed);
+            if !slot.is_null() {
+                // SAFETY: made by `Box::into_raw` in `ensure_slot`; the last reference to the
                 // pool is gone, so nobody looks at it any more.
-                drop(unsafe { Box::from_raw(desk) });
+                drop(unsafe { Box::from_raw(slot) });
             }
         }
     }

@@ -23,7 +23,7 @@ pub(super) enum Reserve {
     StandsBy,
     /// It works.
     Called,
-    /// It ends, and counts as no worker; its desk is still its own.
+    /// It ends, and counts as no worker; its slot is still its own.
     Leaving,
 }
 
@@ -101,7 +101,7 @@ impl<P: Platform> Worker<'_, P> {
         }
         // One permit for each that calls or dismisses it, and each is taken here: one that was left would
         // end a later sleep, of which nobody else knows.
-        self.desk.parker.park();
+        self.slot.parker.park();
         self.pool.lock().reserve == Reserve::Called
     }
 }

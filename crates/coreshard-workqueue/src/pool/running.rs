@@ -194,7 +194,7 @@ impl<P: Platform> Drop for Leave<'_, P> {
 
 /// Says to the monitor whose function this is.
 fn set_function<P: Platform>(name: *const Name) -> *const Name {
-    with_context::<P, _>(|context| context.pool.desk(context.index).set_function(name))
+    with_context::<P, _>(|context| context.pool.slot(context.index).set_function(name))
         .unwrap_or(ptr::null())
 }
 

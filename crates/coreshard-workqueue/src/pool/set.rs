@@ -9,7 +9,7 @@ use std::sync::Arc;
 use coreshard_platform::{Lock, Platform, SpawnError};
 use coreshard_topology::{CpuId, NodeId, Pods, Topology};
 
-use super::{Pool, Seat};
+use super::{CurrentWorker, Pool};
 use crate::attributes::Attributes;
 
 pub(crate) struct PoolSet<P: Platform> {
@@ -139,8 +139,8 @@ impl<P: Platform> PoolSet<P> {
     }
 
     /// True if the worker is of one of these pools.
-    pub(crate) fn has(&self, seat: Seat<'_, P>) -> bool {
-        Arc::ptr_eq(&seat.pool().attributes, &self.attributes)
+    pub(crate) fn has(&self, worker: CurrentWorker<'_, P>) -> bool {
+        Arc::ptr_eq(&worker.pool().attributes, &self.attributes)
     }
 
     /// Workers that may run at once.

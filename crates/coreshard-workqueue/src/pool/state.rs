@@ -23,7 +23,7 @@ pub(super) enum Aside {
     Presumed,
     /// The monitor found it inside an item, using a CPU for long.
     Hog,
-    /// It goes for good: nothing is left to it but its last hook. It still has its desk.
+    /// It goes for good: nothing is left to it but its last hook. It still has its slot.
     Leaving,
 }
 
@@ -223,7 +223,7 @@ impl<P: Platform> State<P> {
         index
     }
 
-    /// An index that no worker has, with its desk.
+    /// An index that no worker has, with its slot.
     pub(super) fn claim_index(&mut self, pool: &Pool<P>) -> Option<usize> {
         let index = match self.cold_mut().free.pop() {
             Some(index) => index,
@@ -236,7 +236,7 @@ impl<P: Platform> State<P> {
             None => return None,
         };
         self.cold_mut().threads[index] = Handle::Coming;
-        pool.ensure_desk(index);
+        pool.ensure_slot(index);
         Some(index)
     }
 
@@ -252,7 +252,7 @@ impl<P: Platform> State<P> {
 
     /// A worker that is on no list has nothing more to do. It goes, or stands by if it is the reserve.
     ///
-    /// Its desk is its own until [`Self::retire_worker`]: a user's code runs on it before that.
+    /// Its slot is its own until [`Self::retire_worker`]: a user's code runs on it before that.
     pub(super) fn let_go(&mut self, worker: usize) {
         if self.is_called(worker) {
             self.reserve = Reserve::StandsBy;
@@ -262,7 +262,7 @@ impl<P: Platform> State<P> {
         }
     }
 
-    /// Sees a worker off: nothing runs on its thread from here on that knows of its desk. Or undoes a
+    /// Sees a worker off: nothing runs on its thread from here on that knows of its slot. Or undoes a
     /// reservation.
     pub(super) fn retire_worker(&mut self, index: usize) {
         let is_reserve = index == RESERVE && self.reserve != Reserve::None;

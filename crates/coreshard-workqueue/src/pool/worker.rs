@@ -14,7 +14,7 @@ use super::link::Link;
 use super::reserve::RESERVE;
 use super::running::Frame;
 use super::state::Entry;
-use super::{Claim, Desk, LinkTag, Pool, Segment, SegmentQueue, Watches, idle};
+use super::{Claim, LinkTag, Pool, Segment, SegmentQueue, Watches, WorkerSlot, idle};
 use crate::attributes::{Hook, Place};
 use crate::item::Item;
 use crate::trouble::say;
@@ -27,7 +27,7 @@ const MAX_CLAIMED: usize = 32;
 pub(super) struct Context<P: Platform> {
     pub(super) pool: Arc<Pool<P>>,
     pub(super) index: usize,
-    pub(super) desk: NonNull<Desk<P>>,
+    pub(super) slot: NonNull<WorkerSlot<P>>,
     pub(super) forks: Forks<P>,
     /// What this thread is inside of, see `running`: never null.
     pub(super) frame: Cell<*const Frame<P>>,
@@ -103,7 +103,7 @@ impl<P: Platform> Tally<P> {
 pub(super) struct Worker<'pool, P: Platform> {
     pub(super) pool: &'pool Arc<Pool<P>>,
     pub(super) index: usize,
-    pub(super) desk: &'pool Desk<P>,
+    pub(super) slot: &'pool WorkerSlot<P>,
     pub(super) context: &'pool Context<P>,
     /// The outermost frame of this thread.
     inside: &'pool Frame<P>,
@@ -204,7 +204,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         Self {
             pool,
             index: *index,
-            desk: pool.desk(*index),
+            slot: pool.slot(*index),
             context,
             inside,
             claim_items: 1,
@@ -230,7 +230,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     fn end_in_fork(&self) -> ! {
         panic!(
             "a work item ({}) has returned in a process that it forked, where its queue's workers              are not: end that process inside the item, by exec or _exit",
-            self.desk.function()
+            self.slot.function()
         );
     }
 
@@ -239,7 +239,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let context = Context {
             pool: Arc::clone(pool),
             index,
-            desk: NonNull::from(pool.desk(index)),
+            slot: NonNull::from(pool.slot(index)),
             frame: Cell::new(&raw const inside),
             base: (&raw const inside).addr(),
             forks: Forks::new(),
@@ -254,7 +254,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
 
     fn run(mut self) {
         let pool = self.pool;
-        self.desk.thread.store(P::this_thread().0, Release);
+        self.slot.thread.store(P::this_thread().0, Release);
         self.visits = pool.open_account(self.index).then(|| WeighedVisits::of_worker(self.index));
         let Place { home, roam, pod, .. } = &pool.place;
         if home != roam
@@ -272,7 +272,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             self.settle();
             works = self.sleep() || self.stand_by();
         }
-        // The hook is a user's, and may fork: the desk is still this worker's.
+        // The hook is a user's, and may fork: the slot is still this worker's.
         run_hook(pool.attributes.hooks.on_stop.as_ref(), *pod);
         self.stop_forking();
         pool.close_account(self.index);
@@ -283,7 +283,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         if self.tally.tag != Some(tag) {
             self.count_run();
             // Only this worker writes it.
-            self.desk.lane.store(u32::from(tag.0) + 1, Relaxed);
+            self.slot.lane.store(u32::from(tag.0) + 1, Relaxed);
             self.tally = Tally {
                 tag: Some(tag),
                 link: self.pool.links.link(tag).as_ptr(),
@@ -292,7 +292,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             };
         }
         self.inside.set_link(self.tally.link);
-        self.desk.begin(item.kind());
+        self.slot.begin(item.kind());
         let outcome = user::call(|| item.run());
         if P::process_generation() != self.process_generation {
             self.end_in_fork();
@@ -353,7 +353,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         if !self.has_open_claim {
             return None;
         }
-        if let Some(at) = self.desk.range.next() {
+        if let Some(at) = self.slot.range.next() {
             return Some(self.take_at(at));
         }
         self.has_open_claim = false;
@@ -467,7 +467,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             // thief takes it next): whoever holds the lock later sees the count.
             self.pool.open_claims.fetch_add(1, Release);
             self.has_open_claim = true;
-            self.desk.range.publish(&claim);
+            self.slot.range.publish(&claim);
         }
         first.map(|at| self.take_at(at))
     }

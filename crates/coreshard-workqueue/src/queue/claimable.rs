@@ -29,7 +29,7 @@ use coreshard_platform::{AtomicInt, Platform, user};
 use super::lane::{Entry, Lane, inside};
 use super::limiter::Limiter;
 use crate::error::WouldDeadlock;
-use crate::pool::{Inside, Seat, inside_item, is_waited_for_by};
+use crate::pool::{CurrentWorker, Inside, inside_item, is_waited_for_by};
 
 const QUEUED: u32 = 0;
 const WORKER: u32 = 1;
@@ -51,9 +51,9 @@ pub(crate) struct Claimable<P: Platform> {
     injector: u32,
     /// Counted the item in; good while the item is not over.
     lane: NonNull<Lane<P>>,
-    /// Whose workers may run it, see [`Seat::crew`].
+    /// Whose workers may run it, see [`CurrentWorker::crew`].
     crew: usize,
-    /// See [`Seat::set`].
+    /// See [`CurrentWorker::set`].
     set: usize,
     /// See [`Lane::queue_id`].
     queue: u64,
@@ -72,9 +72,9 @@ unsafe impl<P: Platform> Sync for Claimable<P> {}
 
 /// A worker that is to wait for items of a queue, as it is until then.
 pub(crate) struct Waiter {
-    /// See [`Seat::crew`].
+    /// See [`CurrentWorker::crew`].
     crew: usize,
-    /// See [`Seat::set`].
+    /// See [`CurrentWorker::set`].
     set: usize,
     /// Whether it is inside an item of that queue.
     pub(crate) place: Inside,
@@ -98,7 +98,7 @@ impl Waiter {
     /// The worker on this thread, if there is one; it is to wait for items of the queue with this
     /// [`Lane::queue_id`].
     pub(crate) fn here<P: Platform>(queue: u64) -> Option<Self> {
-        let seat = Seat::<P>::here()?;
+        let worker = CurrentWorker::<P>::here()?;
         let mut turn = Turn::None;
         let place = inside::<P>(|lane| {
             let of_queue = lane.queue_id() == queue;
@@ -111,9 +111,9 @@ impl Waiter {
             }
             of_queue
         });
-        let is_alone = place == Inside::Here && !seat.has_forked();
+        let is_alone = place == Inside::Here && !worker.has_forked();
         let is_waited_for = is_waited_for_by::<P>(queue);
-        Some(Self { crew: seat.crew(), set: seat.set(), place, turn, is_alone, is_waited_for })
+        Some(Self { crew: worker.crew(), set: worker.set(), place, turn, is_alone, is_waited_for })
     }
 
     /// How it may wait for an item that was counted in.
@@ -250,15 +250,17 @@ impl<P: Platform> Claimable<P> {
 
     /// After [`Self::claim`], on a worker: runs `work`, as the item.
     pub(crate) fn run(&self, work: impl FnOnce()) {
-        let Some(seat) = Seat::<P>::here() else { unreachable!("a worker has claimed it") };
-        seat.begin_inside();
+        let Some(worker) = CurrentWorker::<P>::here() else {
+            unreachable!("a worker has claimed it")
+        };
+        worker.begin_inside();
         let lane = self.lane;
         if let Err(thrown) = user::call(|| inside_item::<P, _>(lane.cast(), work)) {
             // SAFETY: the lane lives until the item is over and its place is gone.
             unsafe { lane.as_ref() }.on_panic(thrown);
         }
         if self.end() {
-            seat.pool().event.notify();
+            worker.pool().event.notify();
         }
     }
 

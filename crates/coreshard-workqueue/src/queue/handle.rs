@@ -15,7 +15,7 @@ use super::panics::Unclaimed;
 use crate::error::{Forked, WouldDeadlock, message_of};
 use crate::insight::Label;
 use crate::latch::Latch;
-use crate::pool::{Seat, blocking, blocking_if_relieved};
+use crate::pool::{CurrentWorker, blocking, blocking_if_relieved};
 use crate::trouble::say;
 
 /// What an item threw.
@@ -176,7 +176,9 @@ pub(crate) fn wait_for<P: Platform, T>(
         }
         // On a stack that is used up, only if nobody else can go on. Others may fall asleep later, so it
         // is asked again and again.
-        if !claimable.needs_lent_turn() && Seat::<P>::here().is_some_and(|seat| !seat.has_room()) {
+        if !claimable.needs_lent_turn()
+            && CurrentWorker::<P>::here().is_some_and(|worker| !worker.has_room())
+        {
             let sleep = || over.wait_timeout(PATIENCE);
             while claimable.is_queued() && blocking_if_relieved::<P, _>(sleep).is_some() {}
         }

@@ -20,7 +20,7 @@ use super::lane::Entry;
 use super::workqueue::Workqueue;
 use crate::error::{Forked, Refused, RefusedReason};
 use crate::insight::Label;
-use crate::pool::{Seat, blocking, blocking_if_relieved};
+use crate::pool::{CurrentWorker, blocking, blocking_if_relieved};
 use crate::target::Target;
 
 /// What the items and the waiting caller share; kept alive by whoever comes last.
@@ -197,7 +197,7 @@ impl<P: Platform> Tally<P> {
             }
             // On a stack that is used up, items are run only if nobody else can go on. Others may fall
             // asleep later, so it is asked again and again.
-            if Seat::<P>::here().is_some_and(|seat| !seat.has_room())
+            if CurrentWorker::<P>::here().is_some_and(|worker| !worker.has_room())
                 && self.leaves_offers()
                 && blocking_if_relieved::<P, _>(|| self.caller.park_timeout(PATIENCE)).is_some()
             {

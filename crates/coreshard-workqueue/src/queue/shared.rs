@@ -17,7 +17,7 @@ use crate::event::Event;
 use crate::insight::{Insight, QueueTally, Times};
 use crate::machine::{Machine, Queue};
 use crate::pool::Lease;
-use crate::pool::{Inside, Retiring, Seat, is_waited_for_by};
+use crate::pool::{CurrentWorker, Inside, Retiring, is_waited_for_by};
 use crate::request::{MaxActive, Request};
 use crate::stats::QueueStats;
 use crate::target::Target;
@@ -104,8 +104,8 @@ impl<P: Platform> Shared<P> {
     pub(super) fn is_part_of_item(&self, waiter: &Waiter) -> bool {
         match waiter.place {
             Inside::Here => true,
-            Inside::Elsewhere => Seat::<P>::here()
-                .is_some_and(|seat| self.switch.current(&Reading::begin()).set.has(seat)),
+            Inside::Elsewhere => CurrentWorker::<P>::here()
+                .is_some_and(|worker| self.switch.current(&Reading::begin()).set.has(worker)),
             Inside::No => false,
         }
     }
