@@ -90,8 +90,8 @@ pub(crate) struct Attributes {
     pub(crate) wake: Wake,
     pub(crate) intake: Intake,
     pub(crate) stack_bytes: Option<usize>,
-    /// Pools with a reserve are of one queue alone, whose number this is: nobody else's items are to
-    /// keep the reserve from it.
+    /// Pools with a rescuer are of one queue alone, whose number this is: nobody else's items are to
+    /// keep the rescuer from it.
     pub(crate) rescuer: Option<u64>,
     pub(crate) hooks: Hooks,
 }

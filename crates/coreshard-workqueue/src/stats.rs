@@ -126,7 +126,7 @@ pub struct PoolStats {
     pub workers: usize,
     /// Workers that sleep.
     pub idle_workers: usize,
-    /// Workers that were put aside: they wait inside an item, and said so or were found by the
+    /// Workers that count as blocked: they wait inside an item, and said so or were found by the
     /// monitor; or they hog a CPU; or they are at their last hook.
     pub blocked_workers: usize,
     /// Items that came in, of all queues that share the pool.
@@ -153,7 +153,7 @@ pub struct PoolStats {
     pub cpu_time: Duration,
     /// Times the monitor found a worker inside an item, using a CPU for long, while items waited.
     pub cpu_hogs: u64,
-    /// Times the reserve was called, since a worker could not be had.
+    /// Times the rescuer was called, since a worker could not be had.
     pub rescues: u64,
     /// Times one more worker was wanted, but the pool or the runtime had as many as it may have.
     pub refused_workers: u64,

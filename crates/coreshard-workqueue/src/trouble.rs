@@ -78,7 +78,7 @@ pub struct RunningItem {
     /// Since the monitor saw it first: it may have begun some milliseconds before.
     pub for_at_least: Duration,
     /// The worker said that it blocks, or was found to wait, or to be a CPU hog.
-    pub is_put_aside: bool,
+    pub is_blocked: bool,
 }
 
 /// A worker that a pool needs, and cannot have now. It is tried again.
@@ -156,7 +156,7 @@ impl fmt::Display for Stall {
             let PoolReport { scope, stats, has_waiting_items, running } = pool;
             write!(
                 f,
-                "\n  {scope} pod {} (CPUs {}): {} workers, {} idle, {} aside, limit {}{}",
+                "\n  {scope} pod {} (CPUs {}): {} workers, {} idle, {} blocked, limit {}{}",
                 stats.pod,
                 stats.cpus,
                 stats.workers,
@@ -166,10 +166,10 @@ impl fmt::Display for Stall {
                 if *has_waiting_items { ", items wait" } else { "" },
             )?;
             for item in running {
-                let aside = if item.is_put_aside { ", put aside" } else { "" };
+                let blocked = if item.is_blocked { ", blocked" } else { "" };
                 write!(
                     f,
-                    "\n    worker {}: {} for {:?}{aside}",
+                    "\n    worker {}: {} for {:?}{blocked}",
                     item.worker, item.function, item.for_at_least
                 )?;
             }

@@ -152,8 +152,8 @@ fn all_block_and_none_can_be_had() {
     }
 }
 
-/// One worker in all, and a reserve: the worker comes back while the reserve is at it, and lies down; when
-/// the reserve stands by, somebody must be there for what comes.
+/// One worker in all, and a rescuer: the worker comes back while the rescuer is at it, and lies down; when
+/// the rescuer stands by, somebody must be there for what comes.
 #[test]
 fn a_reserve_that_stands_by_leaves_somebody_who_is_told() {
     in_time(the_reserve_stands_by);

@@ -126,10 +126,10 @@ fn a_last_hook_that_takes_long_keeps_nobody_waiting_but_the_end() {
     });
 }
 
-/// A hook that blocks on a worker that counts as none: the reserve, before it is called and after.
+/// A hook that blocks on a worker that counts as none: the rescuer, before it is called and after.
 #[test]
-fn a_reserves_hooks_may_block() {
-    in_a_process("a_reserves_hooks_may_block", || {
+fn a_rescuers_hooks_may_block() {
+    in_a_process("a_rescuers_hooks_may_block", || {
         for _ in 0..20 {
             let nap = |_| blocking::<Host, _>(|| std::thread::sleep(Duration::from_millis(1)));
             let hooks = Hooks::new().on_start(nap).on_stop(nap);

@@ -1,4 +1,4 @@
-//! CPU hogs, stalls, limits on workers, the reserve, and CPUs that go: one test for each promise.
+//! CPU hogs, stalls, limits on workers, the rescuer, and CPUs that go: one test for each promise.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
@@ -84,7 +84,7 @@ fn a_cpu_hog_is_taken_out_of_the_count_and_reported_with_its_function() {
         })
     });
     // It counts again.
-    wait_until("nobody is aside", || queue.stats().total().blocked_workers == 0);
+    wait_until("nobody is blocked", || queue.stats().total().blocked_workers == 0);
 }
 
 /// Items that hog, again and again, with one function: told with exponential backoff.
@@ -149,11 +149,11 @@ fn a_pool_without_progress_is_told_with_all_that_runs() {
         assert_eq!(stall.pools.len(), 1);
         assert!(stall.pools[0].has_waiting_items);
         for item in &stall.pools[0].running {
-            assert!(item.is_put_aside);
+            assert!(item.is_blocked);
             assert!(item.function.contains("a_pool_without_progress"), "{}", item.function);
         }
         let text = stall.to_string();
-        assert!(text.contains("has begun none") && text.contains("put aside"), "{text}");
+        assert!(text.contains("has begun none") && text.contains("blocked"), "{text}");
         let told = |trouble: &&Trouble| matches!(trouble, Trouble::NoWorker(_));
         assert!(heard.iter().any(|trouble| told(&trouble)), "and that no worker can be had");
     }
@@ -202,7 +202,7 @@ fn a_queue_whose_workers_are_too_many_is_not_made_and_says_why() {
     }
 }
 
-/// The one worker that the pool may have waits for an item behind it: the reserve runs that.
+/// The one worker that the pool may have waits for an item behind it: the rescuer runs that.
 fn depends_on_the_next(queue: &Workqueue<Host>) {
     for _ in 0..20 {
         let (tell, told) = mpsc::channel();
@@ -220,10 +220,10 @@ fn a_rescuer_keeps_a_queue_going_when_no_worker_can_be_had() {
     let total = queue.stats().total();
     assert!(total.rescues > 0, "{total:?}");
     queue.drain().unwrap();
-    // The pool counts calls of the reserve, the queue the items that it ran.
+    // The pool counts calls of the rescuer, the queue the items that it ran.
     let (calls, items) = (queue.stats().total().rescues, queue.stats().tally.rescues);
     assert!(calls > 0 && items > 0 && items <= 40, "{calls} calls, {items} items");
-    wait_until("the reserve stands by again", || {
+    wait_until("the rescuer stands by again", || {
         let total = queue.stats().total();
         total.workers == 1 && total.idle_workers == 1 || {
             queue.queue(|| ()).unwrap();

@@ -6,7 +6,7 @@ use coreshard_platform::Platform;
 
 use super::Pool;
 use super::kick::Kick;
-use super::state::{Aside, State};
+use super::state::{Blocked, State};
 use super::worker::with_context;
 
 /// Calls `work`, which may block, and lets another worker run meanwhile.
@@ -43,12 +43,12 @@ impl<P: Platform> StandIn<P> {
     /// or it is inside a hook, first or last.
     fn begin(pool: Arc<Pool<P>>, worker: usize) -> Option<Self> {
         let mut state = pool.lock();
-        if matches!(state.aside[worker], Aside::Declared | Aside::Leaving)
+        if matches!(state.blocked_as[worker], Blocked::Declared | Blocked::Leaving)
             || state.stands_by(worker)
         {
             return None;
         }
-        state.put_aside(worker, Aside::Declared);
+        state.set_blocked(worker, Blocked::Declared);
         state.cold_mut().counters.hand_overs += 1;
         let (kick, spare) = state.find_stand_in(&pool);
         pool.unlock_and_kick(state, kick);
@@ -69,17 +69,17 @@ impl<P: Platform> Drop for StandIn<P> {
             return;
         }
         // The pool may now run one more than its limit; the next that looks for work lies down.
-        self.pool.lock().put_aside(self.worker, Aside::No);
+        self.pool.lock().set_blocked(self.worker, Blocked::No);
     }
 }
 
 impl<P: Platform> State<P> {
-    /// After a worker was put aside: who takes its place, and does what is left or what comes.
+    /// After a worker was blocked: who takes its place, and does what is left or what comes.
     pub(super) fn find_stand_in(&mut self, pool: &Pool<P>) -> (Option<Kick>, Option<usize>) {
         let left = self.has_work(pool);
         let kick = self.pass_on(pool, left);
         let spare = if kick.is_none() { self.reserve_spare(pool) } else { None };
-        (kick.or_else(|| self.call_reserve()), spare)
+        (kick.or_else(|| self.call_rescuer()), spare)
     }
 
     /// True if a worker is there that does not wait inside an item, or is on its way.

@@ -10,8 +10,8 @@
 use coreshard_platform::Platform;
 
 use super::MAX_WORKERS;
-use super::reserve::RESERVE;
-use super::state::{Aside, Entry, Handle, State};
+use super::rescuer::RESCUER;
+use super::state::{Blocked, Entry, Handle, State};
 
 /// Workers, by index.
 struct Marks([u64; MAX_WORKERS.div_ceil(64)]);
@@ -42,7 +42,7 @@ impl<P: Platform> State<P> {
     /// True if work may wait for ever: nobody runs or is on its way, and of those who sleep nobody is told
     /// of an item.
     ///
-    /// Where nobody sleeps either, all workers are put aside. That is not looked at here: the monitor stays
+    /// Where nobody sleeps either, all workers are blocked. That is not looked at here: the monitor stays
     /// awake then, and starts one more as soon as there is work.
     pub(super) fn is_stranded(&self) -> bool {
         let nobody_runs = !self.stopping && self.active() == 0 && self.idle_count() > 0;
@@ -73,7 +73,7 @@ impl<P: Platform> State<P> {
         }
         if self.alive + absentees + cold.free.len() != workers {
             return Some(
-                "`alive` is the workers that have an index, without a reserve that is not called",
+                "`alive` is the workers that have an index, without a rescuer that is not called",
             );
         }
         let mut resting = absent;
@@ -81,24 +81,26 @@ impl<P: Platform> State<P> {
         if !sleepers.clone().all(|worker| *worker < workers && resting.add(*worker)) {
             return Some("who sleeps is a worker, and listed once");
         }
-        let mut aside = 0;
-        for (worker, _) in self.aside.iter().enumerate().filter(|(_, why)| **why != Aside::No) {
-            aside += 1;
+        let mut blocked = 0;
+        for (worker, _) in
+            self.blocked_as.iter().enumerate().filter(|(_, why)| **why != Blocked::No)
+        {
+            blocked += 1;
             if !resting.add(worker) {
-                return Some("who is put aside is a worker, and does not sleep");
+                return Some("who is blocked is a worker, and does not sleep");
             }
         }
-        if aside != self.blocked {
-            return Some("`blocked` is the workers that are put aside");
+        if blocked != self.blocked {
+            return Some("`blocked` is the workers that are blocked");
         }
         if self.blocked + self.idle_count() > self.alive {
-            return Some("there are as many workers as sleep and are put aside, or more");
+            return Some("there are as many workers as sleep and are blocked, or more");
         }
         if self.kicked.is_some_and(|kicked| !self.idle.contains(&kicked)) {
             return Some("who was kicked is listed until it runs");
         }
-        if cold.counted + usize::from(self.is_called(RESERVE)) != self.alive {
-            return Some("the runtime counts the pool's workers, without its reserve");
+        if cold.counted + usize::from(self.is_called(RESCUER)) != self.alive {
+            return Some("the runtime counts the pool's workers, without its rescuer");
         }
         if self.spare_missed && self.starting == 0 {
             return Some("who missed a worker while one was started was seen to");
@@ -114,13 +116,15 @@ impl<P: Platform> State<P> {
 
     /// The books, for whoever looks into why a rule is broken.
     pub(super) fn books(&self) -> String {
-        let Self { idle, designated, kicked, alive, blocked, aside, stopping, starting, .. } = self;
-        let Self { spare_missed, reserve, .. } = self;
+        let Self {
+            idle, designated, kicked, alive, blocked, blocked_as, stopping, starting, ..
+        } = self;
+        let Self { spare_missed, rescuer, .. } = self;
         let cold = self.cold_unseen();
         format!(
             "idle {idle:?}, designated {designated:?}, kicked {kicked:?}, alive {alive}, blocked {blocked}, \
-             aside {aside:?}, stopping {stopping}, starting {starting}, missed {spare_missed}, reserve \
-             {reserve:?}, free {:?}, counted {}, threads {:?}",
+             blocked as {blocked_as:?}, stopping {stopping}, starting {starting}, missed {spare_missed}, rescuer \
+             {rescuer:?}, free {:?}, counted {}, threads {:?}",
             cold.free, cold.counted, cold.threads
         )
     }

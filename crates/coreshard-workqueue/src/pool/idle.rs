@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, Time};
 
-use super::state::{Aside, Entry, State};
+use super::state::{Blocked, Entry, State};
 use super::worker::Worker;
 use super::{Injectors, Pool, PoolGuard, Watches};
 use crate::canary::{Canary, planted};
@@ -43,8 +43,8 @@ impl<P: Platform> State<P> {
     /// A worker that comes by is not idle, though on the coalesced rung it was left in the list
     /// until now; nor blocked or a hog, though it may have seemed so while it waited for the lock.
     pub(super) fn rejoin(&mut self, worker: usize) {
-        if matches!(self.aside[worker], Aside::Presumed | Aside::Hog) {
-            self.put_aside(worker, Aside::No);
+        if matches!(self.blocked_as[worker], Blocked::Presumed | Blocked::Hog) {
+            self.set_blocked(worker, Blocked::No);
         }
         if self.kicked == Some(worker) {
             self.kicked = None;
@@ -81,7 +81,7 @@ impl<P: Platform> Worker<'_, P> {
             Rest::None => return true,
             Rest::Leave => {
                 state.let_go(self.index);
-                // A reserve leaves its pool to those who sleep: one of them is told of what comes.
+                // A rescuer leaves its pool to those who sleep: one of them is told of what comes.
                 let kick = state.appoint_designated(pool);
                 pool.unlock_and_kick(state, kick);
                 return false;
@@ -185,7 +185,7 @@ impl<P: Platform> Worker<'_, P> {
     fn lie_down(&mut self, state: &mut State<P>) -> Rest {
         let pool = self.pool;
         state.rejoin(self.index);
-        state.whereabouts.rests(self.index);
+        state.placement.rests(self.index);
         if state.active() > pool.place.limit && !state.stopping {
             // More run than should, since one came back from being blocked: the others do the
             // work. At the far end of the list, to be culled first.
@@ -195,7 +195,7 @@ impl<P: Platform> Worker<'_, P> {
         if state.has_work(pool) && !planted(Canary::LostWakeup) {
             return Rest::None;
         }
-        if state.stopping || self.is_reserve() && state.idle_count() > 0 {
+        if state.stopping || self.is_rescuer() && state.idle_count() > 0 {
             return Rest::Leave;
         }
         match (&mut state.entry, &pool.queue) {

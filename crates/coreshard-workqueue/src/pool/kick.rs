@@ -11,7 +11,7 @@ use crate::wake::Wake;
 #[must_use]
 pub(super) struct Kick {
     pub(super) worker: usize,
-    /// Where it should wake up, if not where it slept; see `whereabouts`.
+    /// Where it should wake up, if not where it slept; see `placement`.
     pub(super) steer_to: Option<FreeCpus>,
 }
 
@@ -67,7 +67,7 @@ impl<P: Platform> State<P> {
         let mut kick = if left { self.choose_kick(pool) } else { None };
         if let Some(kick) = &mut kick {
             // Whoever passes work on goes on with its own, on this CPU.
-            kick.steer_to = self.whereabouts.send_elsewhere(kick.worker, &pool.place);
+            kick.steer_to = self.placement.send_elsewhere(kick.worker, &pool.place);
         }
         kick.or_else(|| self.appoint_designated(pool))
     }

@@ -136,7 +136,7 @@ fn a_stand_in_does_not_start(intake: Intake, wake: Wake) {
     };
     lane.queue(0, tell).ok().expect("the lane is open");
     blocks.unpark();
-    pool.look(1, &Watch::default());
+    pool.scan(1, &Watch::default());
     ends.park();
     pool.tell_to_go();
     pool.wait_until_gone();
@@ -158,7 +158,7 @@ fn loom_a_worker_that_lay_down_for_a_failed_start_is_woken_coalesced() {
     check(2, || a_stand_in_does_not_start(Intake::LockFree, Wake::Coalesced));
 }
 
-/// One worker in all, which blocks, and a reserve, which is called, runs the next item, and stands by when the
+/// One worker in all, which blocks, and a rescuer, which is called, runs the next item, and stands by when the
 /// worker has come back: the third item finds somebody.
 #[test]
 fn loom_a_reserve_leaves_somebody_who_is_told() {

@@ -17,16 +17,17 @@ mod job;
 mod kick;
 mod link;
 mod links;
-mod look;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod monitor;
-mod reserve;
+mod placement;
+mod rescuer;
 mod running;
+mod scan;
 mod set;
 mod state;
-mod whereabouts;
 mod worker;
+mod worker_count;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -48,8 +49,8 @@ use kick::Kick;
 pub(crate) use link::{Link, QueueSide};
 pub(crate) use links::{LinkTag, Links};
 pub(crate) use monitor::{Follower, Monitor, Retiring};
+use placement::FreeCpus;
 use state::{Entry, State};
-use whereabouts::FreeCpus;
 
 pub use blocking::blocking;
 pub(crate) use blocking::blocking_if_relieved;
@@ -278,7 +279,7 @@ impl<P: Platform> Pool<P> {
             ran: Padded::new(P::AtomicU64::new(0)),
             wakeups: Padded::new(P::AtomicU64::new(0)),
             accounts: Accounts::new(),
-            state: Padded::new(Lock::new(State::new(entry, Arc::clone(&monitor.census)))),
+            state: Padded::new(Lock::new(State::new(entry, Arc::clone(&monitor.worker_count)))),
         });
         P::describe(Arc::as_ptr(&pool));
         P::describe(Arc::as_ptr(&pool.event));
@@ -294,18 +295,18 @@ impl<P: Platform> Pool<P> {
         self.man()
     }
 
-    /// Starts a worker, and the reserve, if the pool is to have one.
+    /// Starts a worker, and the rescuer, if the pool is to have one.
     fn man(self: &Arc<Self>) -> Result<(), SpawnError> {
-        let (worker, reserve) = {
+        let (worker, rescuer) = {
             let mut state = self.lock();
-            let mut reserve = state.reserve_the_reserve(self);
+            let mut rescuer = state.reserve_rescuer(self);
             let worker = state.reserve_worker(self);
             state.stopping = worker.is_none();
             match worker {
-                Some(_) => state.starting += 1 + u16::from(reserve.is_some()),
-                None => reserve.take().into_iter().for_each(|at| state.put_handle(at, None)),
+                Some(_) => state.starting += 1 + u16::from(rescuer.is_some()),
+                None => rescuer.take().into_iter().for_each(|at| state.put_handle(at, None)),
             }
-            (worker, reserve)
+            (worker, rescuer)
         };
         let Some(worker) = worker else {
             return Err(SpawnError::refused(
@@ -317,14 +318,14 @@ impl<P: Platform> Pool<P> {
             ));
         };
         let (mut started, mut wanted) = self.start_worker(worker);
-        match reserve {
-            Some(reserve) if started.is_ok() => {
+        match rescuer {
+            Some(rescuer) if started.is_ok() => {
                 // Nothing is wanted meanwhile: this one is still to come.
-                (started, wanted) = self.start_worker(reserve);
+                (started, wanted) = self.start_worker(rescuer);
             }
-            Some(reserve) => {
+            Some(rescuer) => {
                 let mut state = self.lock();
-                state.put_handle(reserve, None);
+                state.put_handle(rescuer, None);
                 state.starting -= 1;
             }
             None => {}
@@ -503,7 +504,7 @@ impl<P: Platform> Pool<P> {
     /// True once the workers were told to go, and all are gone.
     fn is_gone(&self) -> bool {
         let state = self.lock();
-        state.stopping && state.starting == 0 && state.alive == 0 && state.has_no_reserve()
+        state.stopping && state.starting == 0 && state.alive == 0 && state.has_no_rescuer()
     }
 
     /// Tells the workers to go when there is nothing left to do.
@@ -511,7 +512,7 @@ impl<P: Platform> Pool<P> {
         let mut state = self.lock();
         state.stopping = true;
         let mut sleepers = state.all_sleepers(self);
-        sleepers.extend(state.dismiss_reserve());
+        sleepers.extend(state.dismiss_rescuer());
         drop(state);
         for worker in sleepers {
             self.wake(worker);

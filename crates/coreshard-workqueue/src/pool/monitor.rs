@@ -1,8 +1,8 @@
 //! The monitor: sees workers that wait inside an item without having said so.
 //!
 //! One thread a runtime. While a worker of any pool is active, it looks at the pools every few
-//! milliseconds; when none is for two looks, it sleeps until one is, so an idle process spends
-//! nothing on it. A look at a pool that has an idle worker, or no waiting item, is one short hold
+//! milliseconds; when none is for two scans, it sleeps until one is, so an idle process spends
+//! nothing on it. A scan of a pool that has an idle worker, or no waiting item, is one short hold
 //! of its lock.
 //!
 //! Pools rely on it: there is none without a monitor. So it calls nothing of a user's, and waits for
@@ -19,14 +19,15 @@ use coreshard_platform::{
 };
 
 use super::Pool;
-use super::look::Findings;
+use super::scan::Findings;
+use super::worker_count::WorkerCount;
 use crate::callbacks::{Callback, Callbacks, Threads};
 use crate::trouble::{Bug, CpuHog, NoWorker, Stall, Trouble, Watch};
 
-/// Time between two looks. Two of them pass before a worker is presumed blocked.
-pub(super) const LOOK_EVERY: Duration = Duration::from_millis(4);
-/// Looks that find all pools asleep before the monitor sleeps too.
-const QUIET_LOOKS: u32 = 2;
+/// Time between two scans. Two of them pass before a worker is presumed blocked.
+pub(super) const SCAN_EVERY: Duration = Duration::from_millis(4);
+/// Scans that find all pools asleep before the monitor sleeps too.
+const QUIET_SCANS: u32 = 2;
 
 const ASLEEP: u32 = 0;
 const AWAKE: u32 = 1;
@@ -41,32 +42,6 @@ const HELPERS: Threads = Threads { name: "cs-background", most: 4 };
 
 /// How often whoever follows the machine looks at it, at most.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
-
-/// How many workers a runtime has, and may have; reserves are not counted.
-#[derive(Debug)]
-pub(crate) struct Census<P: Platform> {
-    workers: P::AtomicU32,
-    most: u32,
-}
-
-impl<P: Platform> Census<P> {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { workers: P::AtomicU32::new(0), most: u32::try_from(most).unwrap_or(u32::MAX) }
-    }
-
-    /// Counts one more; false if there are as many as may be.
-    pub(super) fn enter(&self) -> bool {
-        if self.workers.fetch_add(1, Relaxed) < self.most {
-            return true;
-        }
-        self.leave();
-        false
-    }
-
-    pub(super) fn leave(&self) {
-        self.workers.fetch_sub(1, Relaxed);
-    }
-}
 
 /// What keeps up with a machine whose CPUs come and go.
 pub(crate) trait Follower: Send + Sync {
@@ -86,12 +61,12 @@ pub(crate) struct Monitor<P: Platform> {
     /// 1 while a call of the follower is on its way, and one that reaps.
     follows: P::AtomicU32,
     reaps: P::AtomicU32,
-    pub(super) census: Arc<Census<P>>,
+    pub(super) worker_count: Arc<WorkerCount<P>>,
     /// By function: how often its items were found to hog a CPU.
     hogs: Lock<P, BTreeMap<&'static str, u64>>,
     follower: OnceLock<Weak<dyn Follower>>,
 }
-fields!(Monitor<P: Platform> { state, parker, watched, watch, tells, helps, follows, reaps, census, hogs, follower });
+fields!(Monitor<P: Platform> { state, parker, watched, watch, tells, helps, follows, reaps, worker_count, hogs, follower });
 
 /// What has something to let go of when its last item is over.
 pub(crate) trait Retiring: Send + Sync {
@@ -114,7 +89,7 @@ impl<P: Platform> Monitor<P> {
             helps: Arc::new(Callbacks::new(HELPERS)),
             follows: P::AtomicU32::new(0),
             reaps: P::AtomicU32::new(0),
-            census: Arc::new(Census::new(most_workers)),
+            worker_count: Arc::new(WorkerCount::new(most_workers)),
             hogs: Lock::new(BTreeMap::new()),
             follower: OnceLock::new(),
             state: Padded::new(P::AtomicU32::new(AWAKE)),
@@ -202,25 +177,25 @@ impl<P: Platform> Monitor<P> {
     }
 
     fn run(self: &Arc<Self>) {
-        let mut quiet_looks = 0;
-        let mut look = 0;
+        let mut quiet_scans = 0;
+        let mut scan = 0;
         let mut followed = P::now();
         loop {
-            P::sleep(LOOK_EVERY);
-            look += 1;
+            P::sleep(SCAN_EVERY);
+            scan += 1;
             if self.follower.get().is_some() && P::now() - followed >= FOLLOW_EVERY {
                 followed = P::now();
                 self.follow();
             }
-            let Some(busy) = self.look(look) else { break };
-            quiet_looks = if busy { 0 } else { quiet_looks + 1 };
-            if quiet_looks < QUIET_LOOKS {
+            let Some(busy) = self.scan(scan) else { break };
+            quiet_scans = if busy { 0 } else { quiet_scans + 1 };
+            if quiet_scans < QUIET_SCANS {
                 continue;
             }
-            // First the flag, then one more look under each pool's lock: a worker that becomes
-            // active after that look takes the lock after it, and so sees the flag.
+            // First the flag, then one more scan under each pool's lock: a worker that becomes
+            // active after that scan takes the lock after it, and so sees the flag.
             self.state.swap(ASLEEP, AcqRel);
-            match self.look(look) {
+            match self.scan(scan) {
                 None => break,
                 Some(true) => self.state.store(AWAKE, Relaxed),
                 Some(false) => {
@@ -229,7 +204,7 @@ impl<P: Platform> Monitor<P> {
                     }
                 }
             }
-            quiet_looks = 0;
+            quiet_scans = 0;
         }
         self.tells.finish();
         self.helps.finish();
@@ -271,7 +246,7 @@ impl<P: Platform> Monitor<P> {
     }
 
     /// Looks at all pools. True if any is busy; `None` when no pool is left: the thread ends.
-    fn look(self: &Arc<Self>, look: u64) -> Option<bool> {
+    fn scan(self: &Arc<Self>, scan: u64) -> Option<bool> {
         let pools: Vec<_> = {
             let mut watched = self.watched.lock();
             watched.pools.retain(|pool| pool.strong_count() > 0);
@@ -283,7 +258,7 @@ impl<P: Platform> Monitor<P> {
         };
         let mut busy = self.reap();
         for pool in &pools {
-            let found = pool.look(look, &self.watch);
+            let found = pool.scan(scan, &self.watch);
             busy |= found.is_busy;
             self.report(pool, found, &pools);
         }
@@ -297,7 +272,7 @@ impl<P: Platform> Monitor<P> {
         Some(busy | is_left)
     }
 
-    /// Tells of what a look found.
+    /// Tells of what a scan found.
     fn report(&self, pool: &Pool<P>, found: Findings, pools: &[Arc<Pool<P>>]) {
         let pod = pool.place.pod;
         for (function, cpu_time) in found.hogs {
@@ -343,7 +318,7 @@ struct Over<P: Platform> {
 
 impl<P: Platform> Drop for Over<P> {
     fn drop(&mut self) {
-        // Release pairs with the Acquire of the next look: it sees what is left.
+        // Release pairs with the Acquire of the next scan: it sees what is left.
         (self.flag)(&self.monitor).store(0, Release);
     }
 }

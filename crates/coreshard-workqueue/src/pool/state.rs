@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use coreshard_platform::{Platform, fields};
 
-use super::look::{Progress, Seen};
-use super::monitor::Census;
-use super::reserve::{RESERVE, Reserve};
-use super::whereabouts::Whereabouts;
+use super::placement::Placement;
+use super::rescuer::{RESCUER, Rescuer};
+use super::scan::{Progress, Seen};
+use super::worker_count::WorkerCount;
 use super::{LinkTag, MAX_WORKERS, Pool, Takers};
 use crate::intake::TAIL_COUNTERS;
 use crate::item::Item;
 
 /// Whether a worker counts as blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aside {
+pub(super) enum Blocked {
     No,
     /// It said so, with `blocking`.
     Declared,
@@ -82,7 +82,7 @@ pub(super) struct Cold<P: Platform> {
     pub(super) seen: Vec<Seen>,
     pub(super) progress: Progress,
     /// Counts the runtime's workers.
-    census: Arc<Census<P>>,
+    worker_count: Arc<WorkerCount<P>>,
     /// How many of them are this pool's.
     pub(super) counted: usize,
     /// By worker index.
@@ -95,7 +95,7 @@ pub(super) struct Cold<P: Platform> {
     pub(super) broken_rules: u64,
     pub(super) counters: Counters,
 }
-fields!(Cold<P: Platform> { seen, progress, census, counted, threads, free, free_counters, broken_rules, counters });
+fields!(Cold<P: Platform> { seen, progress, worker_count, counted, threads, free, free_counters, broken_rules, counters });
 
 /// All of it is `L:`. What whoever holds the lock needs most often comes first.
 #[repr(C)]
@@ -113,13 +113,13 @@ pub(super) struct State<P: Platform> {
     pub(super) queued: u64,
     /// Workers that exist, or are being started.
     pub(super) alive: usize,
-    /// Workers that are not counted among those that run: as many as `aside` has.
+    /// Workers that are not counted among those that run: as many as `blocked_as` has.
     pub(super) blocked: usize,
     /// Wake-ups that were decided on, and those that were spared; see `PoolStats`.
     pub(super) kicks: u64,
     pub(super) coalesced_kicks: u64,
     /// By worker index: who counts as blocked, and who said so.
-    pub(super) aside: Vec<Aside>,
+    pub(super) blocked_as: Vec<Blocked>,
     /// Workers go when there is nothing to do.
     pub(super) stopping: bool,
     /// Workers that are being started.
@@ -128,22 +128,22 @@ pub(super) struct State<P: Platform> {
     pub(super) spare_missed: bool,
     /// One more worker was wanted, and could not be had.
     pub(super) spare_refused: bool,
-    pub(super) reserve: Reserve,
+    pub(super) rescuer: Rescuer,
     /// Where they run.
-    pub(super) whereabouts: Whereabouts,
+    pub(super) placement: Placement,
     cold: Box<Cold<P>>,
 }
 fields!(State<P: Platform> {
-    idle, designated, kicked, entry, queued, alive, blocked, kicks, coalesced_kicks, aside, stopping, starting,
-    spare_missed, spare_refused, reserve, whereabouts, cold,
+    idle, designated, kicked, entry, queued, alive, blocked, kicks, coalesced_kicks, blocked_as, stopping, starting,
+    spare_missed, spare_refused, rescuer, placement, cold,
 });
 
 impl<P: Platform> State<P> {
-    pub(super) fn new(entry: Entry<P>, census: Arc<Census<P>>) -> Self {
+    pub(super) fn new(entry: Entry<P>, worker_count: Arc<WorkerCount<P>>) -> Self {
         let cold = Cold {
             seen: Vec::new(),
             progress: Progress::default(),
-            census,
+            worker_count,
             counted: 0,
             threads: Vec::new(),
             free: Vec::new(),
@@ -161,13 +161,13 @@ impl<P: Platform> State<P> {
             blocked: 0,
             kicks: 0,
             coalesced_kicks: 0,
-            aside: Vec::new(),
+            blocked_as: Vec::new(),
             stopping: false,
             starting: 0,
             spare_missed: false,
             spare_refused: false,
-            reserve: Reserve::None,
-            whereabouts: Whereabouts::new(),
+            rescuer: Rescuer::None,
+            placement: Placement::new(),
             cold: Box::new(cold),
         }
     }
@@ -205,10 +205,10 @@ impl<P: Platform> State<P> {
 
     /// An index for one more worker, which counts as alive from here on.
     pub(super) fn reserve_worker(&mut self, pool: &Pool<P>) -> Option<usize> {
-        let index = if self.alive < pool.most_workers && self.cold_mut().census.enter() {
+        let index = if self.alive < pool.most_workers && self.cold_mut().worker_count.enter() {
             let index = self.claim_index(pool);
             if index.is_none() {
-                self.cold_mut().census.leave();
+                self.cold_mut().worker_count.leave();
             }
             index
         } else {
@@ -229,7 +229,7 @@ impl<P: Platform> State<P> {
             Some(index) => index,
             None if self.cold_mut().threads.len() < MAX_WORKERS => {
                 self.cold_mut().threads.push(Handle::None);
-                self.aside.push(Aside::No);
+                self.blocked_as.push(Blocked::No);
                 self.cold_mut().seen.push(Seen::default());
                 self.cold_mut().threads.len() - 1
             }
@@ -241,39 +241,39 @@ impl<P: Platform> State<P> {
     }
 
     /// Counts a worker as blocked, or not, or as blocked for another reason.
-    pub(super) fn put_aside(&mut self, worker: usize, aside: Aside) {
-        self.blocked -= usize::from(self.aside[worker] != Aside::No);
-        self.blocked += usize::from(aside != Aside::No);
-        if aside != Aside::No {
-            self.whereabouts.rests(worker);
+    pub(super) fn set_blocked(&mut self, worker: usize, blocked: Blocked) {
+        self.blocked -= usize::from(self.blocked_as[worker] != Blocked::No);
+        self.blocked += usize::from(blocked != Blocked::No);
+        if blocked != Blocked::No {
+            self.placement.rests(worker);
         }
-        self.aside[worker] = aside;
+        self.blocked_as[worker] = blocked;
     }
 
-    /// A worker that is on no list has nothing more to do. It goes, or stands by if it is the reserve.
+    /// A worker that is on no list has nothing more to do. It goes, or stands by if it is the rescuer.
     ///
     /// Its slot is its own until [`Self::retire_worker`]: a user's code runs on it before that.
     pub(super) fn let_go(&mut self, worker: usize) {
         if self.is_called(worker) {
-            self.reserve = Reserve::StandsBy;
+            self.rescuer = Rescuer::StandsBy;
             self.alive -= 1;
         } else {
-            self.put_aside(worker, Aside::Leaving);
+            self.set_blocked(worker, Blocked::Leaving);
         }
     }
 
     /// Sees a worker off: nothing runs on its thread from here on that knows of its slot. Or undoes a
     /// reservation.
     pub(super) fn retire_worker(&mut self, index: usize) {
-        let is_reserve = index == RESERVE && self.reserve != Reserve::None;
-        if is_reserve {
-            self.alive -= usize::from(self.reserve == Reserve::Called);
-            self.reserve = Reserve::Gone;
+        let is_rescuer = index == RESCUER && self.rescuer != Rescuer::None;
+        if is_rescuer {
+            self.alive -= usize::from(self.rescuer == Rescuer::Called);
+            self.rescuer = Rescuer::Gone;
         } else {
-            self.put_aside(index, Aside::No);
+            self.set_blocked(index, Blocked::No);
             self.alive -= 1;
             self.cold_mut().counted -= 1;
-            self.cold_mut().census.leave();
+            self.cold_mut().worker_count.leave();
         }
         let cold = self.cold_mut();
         if matches!(cold.threads[index], Handle::Coming) {
@@ -283,7 +283,7 @@ impl<P: Platform> State<P> {
         }
         // The thread ends by itself; nobody waits for it any more, or somebody does.
         cold.threads[index] = Handle::None;
-        if !is_reserve {
+        if !is_rescuer {
             cold.free.push(index);
         }
     }
@@ -293,13 +293,13 @@ impl<P: Platform> State<P> {
         if thread.is_none() {
             self.retire_worker(index);
         }
-        let is_reserve = index == RESERVE && self.reserve != Reserve::None;
+        let is_rescuer = index == RESCUER && self.rescuer != Rescuer::None;
         let cold = self.cold_mut();
         match (&cold.threads[index], thread) {
             (Handle::Coming, Some(thread)) => cold.threads[index] = Handle::Here(thread),
             _ => {
                 cold.threads[index] = Handle::None;
-                if !is_reserve {
+                if !is_rescuer {
                     cold.free.push(index);
                 }
             }

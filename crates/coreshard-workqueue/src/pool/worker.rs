@@ -11,7 +11,7 @@ use coreshard_topology::{PodId, Scope};
 use super::accounts::WeighedVisits;
 use super::forks::Forks;
 use super::link::Link;
-use super::reserve::RESERVE;
+use super::rescuer::RESCUER;
 use super::running::Frame;
 use super::state::Entry;
 use super::{Claim, LinkTag, Pool, Segment, SegmentQueue, Watches, WorkerSlot, idle};
@@ -142,7 +142,7 @@ impl<P: Platform> Pool<P> {
     ///
     /// While a start is on its way it counts as a worker that runs, so others may have lain down for
     /// it. One that fails leaves the pool as if it had never been on its way: somebody who sleeps takes
-    /// its place, or the reserve, or else the monitor tries again.
+    /// its place, or the rescuer, or else the monitor tries again.
     pub(super) fn start_worker(
         self: &Arc<Self>,
         index: usize,
@@ -173,7 +173,7 @@ impl<P: Platform> Pool<P> {
         state.starting -= 1;
         let wanted = std::mem::take(&mut state.spare_missed);
         let next = if wanted { state.reserve_spare(self) } else { None };
-        let kick = kick.or_else(|| state.call_reserve());
+        let kick = kick.or_else(|| state.call_rescuer());
         let is_awaited = state.stopping;
         self.unlock_and_kick(state, kick);
         if is_awaited {
@@ -264,7 +264,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             say(|| tracing::warn!(%pod, %error, "a worker may not leave its pod"));
         }
         run_hook(pool.attributes.hooks.on_start.as_ref(), *pod);
-        let mut works = !self.is_reserve() || self.stand_by();
+        let mut works = !self.is_rescuer() || self.stand_by();
         while works {
             while let Some(item) = self.next_item() {
                 self.execute(item);
@@ -317,7 +317,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
                 self.pool.weigh_visit(tag, P::now().ns_since(since));
             }
             self.pool.ran.fetch_add(items, Relaxed);
-            if self.index == RESERVE && self.pool.attributes.rescuer.is_some() {
+            if self.index == RESCUER && self.pool.attributes.rescuer.is_some() {
                 // SAFETY: as below.
                 unsafe { Link::rescued(link, items) };
             }
@@ -405,10 +405,10 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             return None;
         }
         let home = pool.place.injector_here::<P>();
-        state.whereabouts.runs_at(self.index, home);
+        state.placement.runs_at(self.index, home);
         if std::mem::take(&mut self.just_woke)
-            && let Some(other) = state.whereabouts.other_at(self.index, home)
-            && let Some(free) = state.whereabouts.send_elsewhere(other, &pool.place)
+            && let Some(other) = state.placement.other_at(self.index, home)
+            && let Some(free) = state.placement.send_elsewhere(other, &pool.place)
         {
             // This worker runs here, so the other waits for this CPU. Under the lock, so that it
             // cannot end meanwhile.
@@ -441,10 +441,10 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         self.yielded = false;
         self.learn_to_gather(left);
         // Looking at the injectors takes lines from their producers: only if somebody can be sent. At the claims
-        // of others, too: one kick may have stood for two who were put aside, and what they have claimed is
+        // of others, too: one kick may have stood for two who were blocked, and what they have claimed is
         // left to whoever came.
         left |= state.can_kick(pool) && state.has_work(pool);
-        let kick = state.pass_on(pool, left).or_else(|| state.call_reserve());
+        let kick = state.pass_on(pool, left).or_else(|| state.call_rescuer());
         pool.unlock_and_kick(state, kick);
         // After the lock was held: see the monitor's `run`.
         pool.monitor.notice_work();

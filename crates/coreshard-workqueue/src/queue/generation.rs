@@ -13,13 +13,13 @@ use crate::target::Target;
 
 /// Which limiter the lanes of a generation lead through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Passage {
+pub(super) enum Admission {
     Free,
     One,
     OnePerNode,
 }
 
-impl Passage {
+impl Admission {
     pub(super) fn of<P: Platform>(limits: &Limits<P>) -> Self {
         match limits.asked() {
             MaxActive::ByNode(_) => Self::OnePerNode,
@@ -37,7 +37,7 @@ pub(super) struct Generation<P: Platform> {
     /// By pod. A lane's own words are shared by producers and workers.
     pub(super) lanes: Box<[Lane<P>]>,
     pub(super) set: Arc<PoolSet<P>>,
-    pub(super) passage: Passage,
+    pub(super) admission: Admission,
 }
 
 impl<P: Platform> Generation<P> {
@@ -47,17 +47,17 @@ impl<P: Platform> Generation<P> {
         core: &Arc<Core<P>>,
         limits: &mut Limits<P>,
     ) -> Option<Arc<Self>> {
-        let passage = Passage::of(limits);
+        let admission = Admission::of(limits);
         let lanes: Box<[Lane<P>]> = set
             .pools()
             .zip(set.pods.iter())
             .map(|(pool, pod)| {
-                let limiter = (passage != Passage::Free).then(|| limits.limiter(pod.node));
+                let limiter = (admission != Admission::Free).then(|| limits.limiter(pod.node));
                 Lane::new(Arc::clone(pool), Arc::clone(core), limiter)
             })
             .collect::<Option<_>>()?;
         let (routes, set) = (Arc::clone(set.routes()), Arc::clone(set));
-        let made = Arc::new(Self { routes, lanes, set, passage });
+        let made = Arc::new(Self { routes, lanes, set, admission });
         // From the place where they stay: to move the box that they are in would make the pools'
         // pointers to them stale, by the rules for boxes, though not their addresses.
         made.lanes.iter().for_each(Lane::settle);

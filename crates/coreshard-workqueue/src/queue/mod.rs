@@ -4,7 +4,6 @@
 mod change;
 mod claimable;
 mod generation;
-mod guests;
 mod handle;
 mod install;
 mod lane;
@@ -16,13 +15,14 @@ mod panics;
 mod scope;
 mod shared;
 mod switch;
+mod task_refs;
 mod workqueue;
 
 pub use change::Change;
-pub(crate) use guests::Guest;
 pub use handle::{JoinHandle, Panic};
 pub(crate) use lane::{Entry, Lane, runs_item_of};
 pub(crate) use panics::Unclaimed;
 pub use scope::WorkScope;
-pub(crate) use shared::{Shared, Visitor};
+pub(crate) use shared::{Origin, Shared};
+pub(crate) use task_refs::TaskRef;
 pub use workqueue::Workqueue;

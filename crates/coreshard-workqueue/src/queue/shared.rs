@@ -7,11 +7,11 @@ use coreshard_platform::{ForkHook, Lock, Platform, Reading, Time};
 use coreshard_topology::CpuId;
 
 use super::claimable::Waiter;
-use super::guests::Guests;
 use super::lane::{Core, Entry, Lane, runs_item_of};
 use super::panics::Unclaimed;
-pub(crate) use super::switch::{Closed, Visitor};
+pub(crate) use super::switch::{Closed, Origin};
 use super::switch::{NoRoom, Switch};
+use super::task_refs::TaskRefs;
 use crate::error::{BuildError, BuildErrorKind, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::event::Event;
 use crate::insight::{Insight, QueueTally, Times};
@@ -31,7 +31,7 @@ pub(crate) struct Shared<P: Platform> {
     machine: Arc<Machine<P>>,
     /// What was asked for, and is in force. Held through a change, so that there is one at a time.
     request: Lock<P, Request>,
-    pub(crate) guests: Guests<P>,
+    pub(crate) task_refs: TaskRefs<P>,
 }
 
 impl<P: Platform> Shared<P> {
@@ -53,8 +53,8 @@ impl<P: Platform> Shared<P> {
         let switch = Switch::new(lease, &core, request.max_active)?;
         let event = Arc::clone(&machine.event);
         let request = Lock::new(request);
-        let guests = Guests::new(switch.set().pools().count());
-        let shared = Arc::new(Self { core, switch, event, machine, request, guests });
+        let task_refs = TaskRefs::new(switch.set().pools().count());
+        let shared = Arc::new(Self { core, switch, event, machine, request, task_refs });
         let _ = shared.core.shared.set(Arc::downgrade(&shared));
         let hook: Weak<Self> = Arc::downgrade(&shared);
         P::on_fork(hook);
@@ -85,14 +85,14 @@ impl<P: Platform> Shared<P> {
     }
 
     /// Counts an item in at the pod of `cpu`, by the caller's own injector if it is there, too. One of
-    /// a guest (a task that exists already) is taken while the queue is drained, too.
+    /// a task that exists already is taken while the queue is drained, too.
     #[inline]
     pub(crate) fn enter_near(
         &self,
         cpu: CpuId,
-        visitor: Visitor,
+        origin: Origin,
     ) -> Result<Entry<'_, P>, RefusedReason> {
-        self.switch.enter_near(cpu, visitor)
+        self.switch.enter_near(cpu, origin)
     }
 
     /// The worker on this thread, if there is one, as one that waits for items of this queue.

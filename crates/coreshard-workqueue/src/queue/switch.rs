@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use coreshard_platform::{AtomicInt, AtomicPointer, Lock, Platform, Reading, Time};
 use coreshard_topology::CpuId;
 
-use super::generation::{Generation, Passage};
+use super::generation::{Admission, Generation};
 use super::lane::{Core, Entry, runs_item_of};
 use super::limiter::Limits;
 use crate::error::RefusedReason;
@@ -27,11 +27,11 @@ pub(crate) enum Closed {
 
 /// Who brings an item in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Visitor {
+pub(crate) enum Origin {
     /// Anybody: refused while the queue is drained, unless it is one of its own items.
-    Stranger,
+    Outside,
     /// A task of the queue that was woken: refused by a closed queue alone.
-    Guest,
+    WokenTask,
 }
 
 impl From<Closed> for RefusedReason {
@@ -160,7 +160,7 @@ impl<P: Platform> Switch<P> {
         let (pod, injector) = current.route_here();
         let lane = &current.lanes[pod];
         if !lane.count_in(injector) {
-            return self.enter_slowly(Target::Here, Visitor::Stranger);
+            return self.enter_slowly(Target::Here, Origin::Outside);
         }
         let lane = NonNull::from(lane);
         // SAFETY: what is found in a section stays while it goes on.
@@ -173,7 +173,7 @@ impl<P: Platform> Switch<P> {
     pub(super) fn enter_near(
         &self,
         cpu: CpuId,
-        visitor: Visitor,
+        origin: Origin,
     ) -> Result<Entry<'_, P>, RefusedReason> {
         let reading = Reading::begin();
         let current = self.current(&reading);
@@ -184,7 +184,7 @@ impl<P: Platform> Switch<P> {
         };
         let lane = &current.lanes[pod];
         if !lane.count_in(injector) {
-            return self.enter_slowly(Target::Here, visitor);
+            return self.enter_slowly(Target::Here, origin);
         }
         let lane = NonNull::from(lane);
         // SAFETY: as in `enter_here`.
@@ -197,7 +197,7 @@ impl<P: Platform> Switch<P> {
         let reading = Reading::begin();
         let (lane, injector) = self.current(&reading).way_to(target)?;
         if !lane.count_in(injector) {
-            return self.enter_slowly(target, Visitor::Stranger);
+            return self.enter_slowly(target, Origin::Outside);
         }
         let lane = NonNull::from(lane);
         // SAFETY: as in `enter_here`.
@@ -207,11 +207,7 @@ impl<P: Platform> Switch<P> {
     /// The generation was closed: it is past, or the queue takes nothing at the moment.
     #[cold]
     #[allow(unsafe_code)]
-    fn enter_slowly(
-        &self,
-        target: Target,
-        visitor: Visitor,
-    ) -> Result<Entry<'_, P>, RefusedReason> {
+    fn enter_slowly(&self, target: Target, origin: Origin) -> Result<Entry<'_, P>, RefusedReason> {
         if self.is_forked() {
             return Err(RefusedReason::Forked);
         }
@@ -221,7 +217,7 @@ impl<P: Platform> Switch<P> {
             return Err(closed.into());
         }
         let current = self.current_of(&inner);
-        if inner.drainers > 0 && visitor == Visitor::Stranger {
+        if inner.drainers > 0 && origin == Origin::Outside {
             let queue = current.lanes[0].queue_id();
             if !runs_item_of::<P>(|lane| lane.queue_id() == queue) {
                 return Err(RefusedReason::Draining);
@@ -455,11 +451,11 @@ impl<P: Platform> Inner<P> {
         but: Option<*const Generation<P>>,
     ) -> Result<Arc<Generation<P>>, NoRoom> {
         let set = Arc::clone(lease.as_ref().expect("a queue that goes on has workers").set());
-        let passage = Passage::of(&self.limits);
+        let admission = Admission::of(&self.limits);
         let known = self.all.iter_mut().find(|kept| {
             let generation = &*kept.generation;
             Arc::ptr_eq(&generation.set, &set)
-                && generation.passage == passage
+                && generation.admission == admission
                 && kept.waiters == 0
                 && but.is_none_or(|but| !ptr::eq(generation, but) && generation.in_flight() == 0)
         });

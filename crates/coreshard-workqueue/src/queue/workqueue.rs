@@ -11,12 +11,12 @@ use coreshard_topology::{CpuId, NodeId};
 
 use super::change::Change;
 use super::claimable::{Wait, Waiter};
-use super::guests::Guests;
 use super::handle::{self, JoinHandle};
 use super::install::{install, install_helping};
 use super::lane::Entry;
 use super::scope::{self, WorkScope};
 use super::shared::{Closed, Shared};
+use super::task_refs::TaskRefs;
 use crate::callbacks::Callback;
 use crate::error::{BuildError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::fork::spread;
@@ -343,7 +343,7 @@ impl<P: Platform> Drop for Handle<P> {
         }
         self.shared.close(Closed::ShutDown);
         self.shared.thaw_for_good();
-        Guests::leave(&self.shared);
+        TaskRefs::leave(&self.shared);
         if !self.shared.waits_for_caller() {
             self.shared.end();
             return;

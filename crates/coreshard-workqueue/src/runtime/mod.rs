@@ -109,7 +109,7 @@ impl<P: Platform> RuntimeBuilder<P> {
         self
     }
 
-    /// How many workers the runtime may have in all; reserves ([`Builder::rescuer`]) are not
+    /// How many workers the runtime may have in all; rescuers ([`Builder::rescuer`]) are not
     /// counted. A queue whose first workers are too many is not made; a pool that needs one more
     /// goes on with those it has, and tells of it. Default: no limit.
     pub fn max_workers(mut self, workers: usize) -> Self {
@@ -117,7 +117,7 @@ impl<P: Platform> RuntimeBuilder<P> {
         self
     }
 
-    /// How many workers a pool may have where most of them are put aside, at least 1 and at most
+    /// How many workers a pool may have where most of them are blocked, at least 1 and at most
     /// 512. Default: 512.
     pub fn max_workers_per_pool(mut self, workers: usize) -> Self {
         self.most_workers_per_pool = workers.clamp(1, MAX_WORKERS);

@@ -9,7 +9,7 @@
 //! where its memory is in the cache.
 //!
 //! What is reached by an address here, and why it is alive: a task is freed by whoever takes its last
-//! reference when no sender is left; its *queue* is held by a [`Guest`], which is there until the task is done
+//! reference when no sender is left; its *queue* is held by a [`TaskRef`], which is there until the task is done
 //! and no thread is inside `Home::send` any more. A waker may outlive the queue: it leads to the task alone.
 #![allow(unsafe_code)]
 
@@ -35,7 +35,7 @@ use tracing::span::Id;
 
 use crate::error::Refused;
 use crate::insight::{self, Label};
-use crate::queue::{Guest, Shared, Unclaimed, Visitor, Workqueue};
+use crate::queue::{Origin, Shared, TaskRef, Unclaimed, Workqueue};
 use crate::timers::Timers;
 use crate::trouble::say;
 use cell::{Runnable, Schedule};
@@ -219,7 +219,7 @@ where
 
 /// Sends polls to the queue.
 struct Home<P: Platform> {
-    guest: Guest<P>,
+    task_ref: TaskRef<P>,
     cpu: CpuId,
     /// The future's span, as wake-ups name it; `None` without.
     span: Option<Id>,
@@ -229,7 +229,7 @@ impl<P: Platform> Schedule<P> for Home<P> {
     /// The next poll; it comes back where the queue is closed.
     #[inline]
     fn send(&self, runnable: Runnable<P>) -> Option<Runnable<P>> {
-        match self.guest.queue().enter_near(self.cpu, Visitor::Guest) {
+        match self.task_ref.queue().enter_near(self.cpu, Origin::WokenTask) {
             Ok(entry) => {
                 entry.send_as(|| Label::Part, move || runnable.run());
                 None
@@ -245,14 +245,14 @@ impl<P: Platform> Schedule<P> for Home<P> {
     }
 
     fn callbacks(&self) -> Option<Arc<Timers<P>>> {
-        let queue = self.guest.queue();
+        let queue = self.task_ref.queue();
         let timers = (!queue.is_forked()).then(|| Arc::clone(queue.timers()))?;
         // It sees to it that a thread is there for what waits.
         timers.start_keeper().is_ok().then_some(timers)
     }
 
     fn unclaimed(&self, thrown: Thrown) -> Unclaimed<P> {
-        self.guest.queue().unclaimed(thrown)
+        self.task_ref.queue().unclaimed(thrown)
     }
 }
 
@@ -285,12 +285,12 @@ where
 {
     let cpu = P::current_cpu();
     // Counted in before the task is made, so that a refused future comes back whole.
-    let entry = match shared.enter_near(cpu, Visitor::Stranger) {
+    let entry = match shared.enter_near(cpu, Origin::Outside) {
         Ok(entry) => entry,
         Err(reason) => return Err(Refused::new(future, reason)),
     };
     let span = entry.task_span::<F>();
-    let home = Home { guest: Guest::new(shared, cpu.index()), cpu, span: span.id() };
+    let home = Home { task_ref: TaskRef::new(shared, cpu.index()), cpu, span: span.id() };
     let (task, runnable) = cell::Task::new(future, span, home);
     entry.send_as(|| Label::Part, move || runnable.run());
     // SAFETY: made just now, with a reference for its handle.

@@ -18,7 +18,7 @@ use crate::attributes::Place;
 use crate::intake::MAX_INJECTORS;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Worker {
+struct Placed {
     /// Where it runs, if it does.
     now: Option<u8>,
     last: Option<u8>,
@@ -26,14 +26,14 @@ struct Worker {
 
 /// CPUs are named by their injectors; in a pod of more CPUs than injectors, several share a name.
 #[derive(Debug)]
-pub(super) struct Whereabouts {
+pub(super) struct Placement {
     /// By index.
-    workers: Vec<Worker>,
+    workers: Vec<Placed>,
     /// Workers that run at an injector.
     running: Box<[u16; MAX_INJECTORS]>,
 }
 
-impl Whereabouts {
+impl Placement {
     pub(super) fn new() -> Self {
         Self { workers: Vec::new(), running: Box::new([0; MAX_INJECTORS]) }
     }
@@ -47,9 +47,9 @@ impl Whereabouts {
         }
         self.rests(worker);
         if worker >= self.workers.len() {
-            self.workers.resize(worker + 1, Worker::default());
+            self.workers.resize(worker + 1, Placed::default());
         }
-        self.workers[worker] = Worker { now: Some(injector), last: Some(injector) };
+        self.workers[worker] = Placed { now: Some(injector), last: Some(injector) };
         self.running[usize::from(injector)] += 1;
     }
 
@@ -74,12 +74,12 @@ impl Whereabouts {
         if self.running[injector] < 2 {
             return None;
         }
-        let is_there = |at: &Worker| at.now.is_some_and(|now| usize::from(now) == injector);
+        let is_there = |at: &Placed| at.now.is_some_and(|now| usize::from(now) == injector);
         (0..self.workers.len()).find(|other| *other != worker && is_there(&self.workers[*other]))
     }
 
     fn elsewhere(&self, worker: usize) -> Option<FreeCpus> {
-        let Worker { now, last } = *self.workers.get(worker)?;
+        let Placed { now, last } = *self.workers.get(worker)?;
         let others = self.running[usize::from(last?)] - u16::from(now.is_some());
         let free = (0..MAX_INJECTORS).filter(|injector| self.running[*injector] == 0);
         (others > 0)
@@ -122,49 +122,49 @@ mod tests {
         }
     }
 
-    fn free(whereabouts: &Whereabouts, worker: usize, place: &Place) -> Option<CpuSet> {
-        whereabouts.elsewhere(worker).map(|free| free.cpus(place).collect())
+    fn free(placement: &Placement, worker: usize, place: &Place) -> Option<CpuSet> {
+        placement.elsewhere(worker).map(|free| free.cpus(place).collect())
     }
 
     #[test]
     fn a_sleeper_wakes_where_it_slept_unless_somebody_runs_there() {
-        let (mut whereabouts, place) = (Whereabouts::new(), place());
-        assert_eq!(free(&whereabouts, 0, &place), None, "it never ran");
-        whereabouts.runs_at(0, 1);
-        whereabouts.rests(0);
-        assert_eq!(free(&whereabouts, 0, &place), None, "its CPU is nobody's");
-        whereabouts.runs_at(1, 1);
-        whereabouts.runs_at(2, 3);
-        assert_eq!(free(&whereabouts, 0, &place), Some(cpus([4, 6])));
-        whereabouts.runs_at(1, 0);
-        assert_eq!(free(&whereabouts, 0, &place), None, "the other has moved away");
+        let (mut placement, place) = (Placement::new(), place());
+        assert_eq!(free(&placement, 0, &place), None, "it never ran");
+        placement.runs_at(0, 1);
+        placement.rests(0);
+        assert_eq!(free(&placement, 0, &place), None, "its CPU is nobody's");
+        placement.runs_at(1, 1);
+        placement.runs_at(2, 3);
+        assert_eq!(free(&placement, 0, &place), Some(cpus([4, 6])));
+        placement.runs_at(1, 0);
+        assert_eq!(free(&placement, 0, &place), None, "the other has moved away");
     }
 
     #[test]
     fn two_who_meet_do_not_both_leave() {
-        let (mut whereabouts, place) = (Whereabouts::new(), place());
-        whereabouts.runs_at(0, 2);
-        whereabouts.runs_at(1, 2);
-        assert_eq!(whereabouts.other_at(0, 2), Some(1));
-        assert_eq!(whereabouts.other_at(1, 2), Some(0));
-        let sent = whereabouts.send_elsewhere(0, &place).unwrap();
+        let (mut placement, place) = (Placement::new(), place());
+        placement.runs_at(0, 2);
+        placement.runs_at(1, 2);
+        assert_eq!(placement.other_at(0, 2), Some(1));
+        assert_eq!(placement.other_at(1, 2), Some(0));
+        let sent = placement.send_elsewhere(0, &place).unwrap();
         assert_eq!(sent.cpus(&place).collect::<CpuSet>(), cpus([4, 5, 7]));
-        assert_eq!(whereabouts.other_at(1, 2), None);
-        assert_eq!(whereabouts.send_elsewhere(1, &place), None);
-        whereabouts.runs_at(1, 0);
-        let sent = whereabouts.send_elsewhere(1, &place).unwrap();
+        assert_eq!(placement.other_at(1, 2), None);
+        assert_eq!(placement.send_elsewhere(1, &place), None);
+        placement.runs_at(1, 0);
+        let sent = placement.send_elsewhere(1, &place).unwrap();
         assert_eq!(sent.cpus(&place).collect::<CpuSet>(), cpus([5, 6, 7]));
     }
 
     #[test]
     fn where_all_cpus_are_taken_the_kernel_decides() {
-        let (mut whereabouts, place) = (Whereabouts::new(), place());
-        whereabouts.runs_at(9, 2);
-        whereabouts.rests(9);
-        (0..4).for_each(|worker| whereabouts.runs_at(worker, worker));
-        assert_eq!(whereabouts.send_elsewhere(9, &place), None);
-        whereabouts.rests(3);
-        whereabouts.rests(3);
-        assert_eq!(free(&whereabouts, 9, &place), Some(cpus([7])));
+        let (mut placement, place) = (Placement::new(), place());
+        placement.runs_at(9, 2);
+        placement.rests(9);
+        (0..4).for_each(|worker| placement.runs_at(worker, worker));
+        assert_eq!(placement.send_elsewhere(9, &place), None);
+        placement.rests(3);
+        placement.rests(3);
+        assert_eq!(free(&placement, 9, &place), Some(cpus([7])));
     }
 }

@@ -1,15 +1,15 @@
-//! A look at a pool: who waits inside an item without having said so, who hogs a CPU, and whether the
+//! A scan of a pool: who waits inside an item without having said so, who hogs a CPU, and whether the
 //! pool gets on.
 //!
-//! A worker that was inside the same item at two looks, used next to no CPU time in between, and
+//! A worker that was inside the same item at two scans, used next to no CPU time in between, and
 //! is not waiting for a CPU, while items wait and nobody else may run, is *presumed* blocked: from then on it does not count,
 //! and another worker is woken or started. When it comes back and looks for work, it counts again.
 //!
 //! Where a worker could not be started, for want of memory or since a CPU of the pod went offline, and
-//! items wait that one more worker might run, each look tries again. While nobody runs or sleeps, the next
+//! items wait that one more worker might run, each scan tries again. While nobody runs or sleeps, the next
 //! look comes whether items wait or not.
 //!
-//! A look also sees whether a rule of the pool's is broken, which is a bug of ours; where work may wait for ever,
+//! A scan also sees whether a rule of the pool's is broken, which is a bug of ours; where work may wait for ever,
 //! it sees to it that somebody comes.
 
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, SpawnError, Time};
 
-use super::monitor::LOOK_EVERY;
-use super::state::{Aside, State};
+use super::monitor::SCAN_EVERY;
+use super::state::{Blocked, State};
 use super::{Pool, WorkerSlot};
 use crate::trouble::{NoWorker, PoolReport, RunningItem, Trouble, Watch};
 
-/// A worker that used less than this share of the time between two looks waits for something.
+/// A worker that used less than this share of the time between two scans waits for something.
 const IDLE_SHARE: u32 = 8;
 /// Looks between two at which CPU time is charged to queues: a system call a worker.
 const CHARGE_EVERY: u64 = 4;
@@ -32,12 +32,12 @@ const CHARGE_EVERY: u64 = 4;
 /// nothing for so many times the threshold.
 const MAX_HOGGED: u32 = 10;
 
-/// What a look saw of a worker.
+/// What a scan saw of a worker.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     begun: u64,
     cpu_time: Option<Duration>,
-    look: u64,
+    scan: u64,
     /// When it was first seen in that item, and with how much CPU time.
     since: Option<(Time, Duration)>,
     hog_told: bool,
@@ -53,14 +53,14 @@ pub(super) struct Progress {
     told: bool,
 }
 
-/// What a look makes of a worker.
+/// What a scan makes of a worker.
 enum Verdict {
     Fine,
     Blocked,
     Hog { cpu_time: Duration, is_news: bool },
 }
 
-/// What a look at a pool found.
+/// What a scan of a pool found.
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) is_busy: bool,
@@ -74,9 +74,9 @@ pub(super) struct Findings {
 impl<P: Platform> Pool<P> {
     /// Finds replacements for workers that wait inside an item or hog a CPU, and for those that
     /// could not be started.
-    pub(super) fn look(self: &Arc<Self>, look: u64, watch: &Watch) -> Findings {
+    pub(super) fn scan(self: &Arc<Self>, scan: u64, watch: &Watch) -> Findings {
         let mut found = Findings::default();
-        if look.is_multiple_of(CHARGE_EVERY) {
+        if scan.is_multiple_of(CHARGE_EVERY) {
             self.charge();
         }
         let mut state = self.lock();
@@ -104,7 +104,7 @@ impl<P: Platform> Pool<P> {
             // Whoever saw to it could not start a worker, and nobody may come by for long.
             let spare = state.reserve_spare(self);
             found.refused = state.spare_refused.then_some(state.cold().counters.refused_workers);
-            let kick = state.call_reserve();
+            let kick = state.call_rescuer();
             self.unlock_and_kick(state, kick);
             if let Some(spare) = spare {
                 self.start_spare(spare);
@@ -127,12 +127,12 @@ impl<P: Platform> Pool<P> {
             return found;
         }
         for worker in 0..state.cold().threads.len() {
-            let aside = match state.judge(self.slot(worker), worker, look, now, watch) {
+            let blocked = match state.judge(self.slot(worker), worker, scan, now, watch) {
                 Verdict::Fine => continue,
                 Verdict::Blocked => {
                     state.cold_mut().counters.presumed_blocked += 1;
                     state.cold_mut().counters.hand_overs += 1;
-                    Aside::Presumed
+                    Blocked::Presumed
                 }
                 Verdict::Hog { cpu_time, is_news } => {
                     if is_news {
@@ -143,13 +143,13 @@ impl<P: Platform> Pool<P> {
                     if !state.may_hog(self, now, watch) {
                         continue;
                     }
-                    Aside::Hog
+                    Blocked::Hog
                 }
             };
-            state.put_aside(worker, aside);
+            state.set_blocked(worker, blocked);
             let (kick, spare) = state.find_stand_in(self);
             self.unlock_and_kick(state, kick);
-            if aside == Aside::Presumed {
+            if blocked == Blocked::Presumed {
                 self.count_hand_over(worker);
             }
             if let Some(spare) = spare {
@@ -186,7 +186,7 @@ impl<P: Platform> Pool<P> {
                     worker,
                     function: slot.function(),
                     for_at_least: since.map_or(Duration::ZERO, |(since, _)| now - since),
-                    is_put_aside: state.aside[worker] != Aside::No,
+                    is_blocked: state.blocked_as[worker] != Blocked::No,
                 })
             })
             .collect();
@@ -196,7 +196,7 @@ impl<P: Platform> Pool<P> {
 }
 
 impl<P: Platform> State<P> {
-    /// True if nobody runs, sleeps, or is on the way: all workers are put aside.
+    /// True if nobody runs, sleeps, or is on the way: all workers are blocked.
     fn is_unattended(&self) -> bool {
         !self.stopping && self.alive > 0 && self.active() == 0 && self.idle_count() == 0
     }
@@ -210,7 +210,7 @@ impl<P: Platform> State<P> {
     /// True if the worker sleeps, stands by, leaves, or does not exist.
     fn rests(&self, worker: usize) -> bool {
         self.idle.contains(&worker)
-            || self.aside[worker] == Aside::Leaving
+            || self.blocked_as[worker] == Blocked::Leaving
             || self.designated == Some(worker)
             || self.cold().free.contains(&worker)
             || self.stands_by(worker)
@@ -246,23 +246,23 @@ impl<P: Platform> State<P> {
     /// work that is nothing but long does not get a thread an item; and one more whenever the pool
     /// has begun nothing for a while.
     fn may_hog(&mut self, pool: &Pool<P>, now: Time, watch: &Watch) -> bool {
-        let hogs = self.aside.iter().filter(|aside| **aside == Aside::Hog).count();
+        let hogs = self.blocked_as.iter().filter(|aside| **aside == Blocked::Hog).count();
         let Some(threshold) = watch.cpu_intensive else { return false };
         hogs < pool.place.limit
             || self.cold().progress.since.is_some_and(|since| now - since >= threshold * MAX_HOGGED)
     }
 
-    /// Blocked: it was inside the same item at the last look too, and used next to no CPU time
+    /// Blocked: it was inside the same item at the last scan too, and used next to no CPU time
     /// since. A hog: it has used more CPU time than may be since it was first seen there.
     fn judge(
         &mut self,
         slot: &WorkerSlot<P>,
         worker: usize,
-        look: u64,
+        scan: u64,
         now: Time,
         watch: &Watch,
     ) -> Verdict {
-        if self.rests(worker) || self.aside[worker] != Aside::No {
+        if self.rests(worker) || self.blocked_as[worker] != Blocked::No {
             return Verdict::Fine;
         }
         let (begun, cpu_time) = (slot.begun.load(Relaxed), slot.cpu_time());
@@ -270,15 +270,15 @@ impl<P: Platform> State<P> {
         let is_same = before.begun == begun && before.since.is_some();
         let since = if is_same { before.since } else { cpu_time.map(|cpu_time| (now, cpu_time)) };
         let hog_told = is_same && before.hog_told;
-        self.cold_mut().seen[worker] = Seen { begun, cpu_time, look, since, hog_told };
+        self.cold_mut().seen[worker] = Seen { begun, cpu_time, scan, since, hog_told };
         let (Some(cpu_before), Some(cpu_now)) = (before.cpu_time, cpu_time) else {
             return Verdict::Fine;
         };
         if !is_same {
             return Verdict::Fine;
         }
-        if before.look + 1 == look
-            && cpu_now.saturating_sub(cpu_before) < LOOK_EVERY / IDLE_SHARE
+        if before.scan + 1 == scan
+            && cpu_now.saturating_sub(cpu_before) < SCAN_EVERY / IDLE_SHARE
             // On a machine that is full, a worker that would run may not have been let.
             && P::is_waiting(slot.thread_id())
         {

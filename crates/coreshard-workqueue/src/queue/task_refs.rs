@@ -15,26 +15,26 @@ use coreshard_platform::{AtomicInt, Padded, Platform};
 
 use super::shared::Shared;
 
-/// Nobody holds the queue any more: the last guest of this count lets go of it.
+/// Nobody holds the queue any more: the last task of this count lets go of it.
 const LEFT: u64 = 1 << 63;
 
 /// How many there are, counted apart for each pod, so that tasks of two pods write no line in
-/// common. All guests of one count hold one reference to the queue together.
-pub(crate) struct Guests<P: Platform> {
+/// common. All tasks of one count hold one reference to the queue together.
+pub(crate) struct TaskRefs<P: Platform> {
     counts: Box<[Padded<P::AtomicU64>]>,
 }
 
-impl<P: Platform> Guests<P> {
+impl<P: Platform> TaskRefs<P> {
     pub(crate) fn new(pods: usize) -> Self {
         Self { counts: (0..pods).map(|_| Padded::new(P::AtomicU64::new(0))).collect() }
     }
 
-    /// The last holder of the queue goes: from here on the guests keep what they need of it.
+    /// The last holder of the queue goes: from here on the tasks keep what they need of it.
     pub(crate) fn leave(shared: &Arc<Shared<P>>) {
-        for count in &shared.guests.counts {
+        for count in &shared.task_refs.counts {
             let kept = Arc::into_raw(Arc::clone(shared));
             if count.fetch_or(LEFT, AcqRel) == 0 {
-                // SAFETY: from `into_raw` above; there is no guest to take it.
+                // SAFETY: from `into_raw` above; there is no task to take it.
                 drop(unsafe { Arc::from_raw(kept) });
             }
         }
@@ -42,38 +42,38 @@ impl<P: Platform> Guests<P> {
 }
 
 /// The right to use a queue, for as long as a task exists.
-pub(crate) struct Guest<P: Platform> {
+pub(crate) struct TaskRef<P: Platform> {
     shared: NonNull<Shared<P>>,
     count: usize,
 }
 
 // SAFETY: it stands for a reference to the queue, which is shared among threads.
-unsafe impl<P: Platform> Send for Guest<P> {}
+unsafe impl<P: Platform> Send for TaskRef<P> {}
 // SAFETY: as above.
-unsafe impl<P: Platform> Sync for Guest<P> {}
+unsafe impl<P: Platform> Sync for TaskRef<P> {}
 
-impl<P: Platform> Guest<P> {
-    /// One more guest, counted with those of `pod`. The caller holds the queue.
+impl<P: Platform> TaskRef<P> {
+    /// One more task, counted with those of `pod`. The caller holds the queue.
     pub(crate) fn new(shared: &Arc<Shared<P>>, pod: usize) -> Self {
-        let count = pod % shared.guests.counts.len();
+        let count = pod % shared.task_refs.counts.len();
         // Relaxed: whoever leaves does so after the caller's hold on the queue.
-        shared.guests.counts[count].fetch_add(1, Relaxed);
+        shared.task_refs.counts[count].fetch_add(1, Relaxed);
         let shared = NonNull::new(Arc::as_ptr(shared).cast_mut()).expect("an Arc is not null");
         Self { shared, count }
     }
 
     pub(crate) fn queue(&self) -> &Shared<P> {
-        // SAFETY: `leave` keeps a reference for this guest's count until the guest is gone.
+        // SAFETY: `leave` keeps a reference for this task's count until the task is gone.
         unsafe { self.shared.as_ref() }
     }
 }
 
-impl<P: Platform> Drop for Guest<P> {
+impl<P: Platform> Drop for TaskRef<P> {
     fn drop(&mut self) {
-        // AcqRel: what all guests did with the queue comes before it goes.
-        let before = self.queue().guests.counts[self.count].fetch_sub(1, AcqRel);
+        // AcqRel: what all tasks did with the queue comes before it goes.
+        let before = self.queue().task_refs.counts[self.count].fetch_sub(1, AcqRel);
         if before == LEFT | 1 {
-            // SAFETY: `leave` kept a reference for this count, and this was its last guest.
+            // SAFETY: `leave` kept a reference for this count, and this was its last task.
             drop(unsafe { Arc::from_raw(self.shared.as_ptr().cast_const()) });
         }
     }
