@@ -9,7 +9,7 @@
 //!   producer that draws the sample, from the count that it has just written.
 //! - Spans are made for every item where the queue asks for them.
 //!
-//! A queue that asks for neither times nor spans is *direct*: its lanes say so in one byte, which
+//! A queue that asks for neither times nor spans is *direct*: its links say so in one byte, which
 //! the producer looks at instead of looking for a limit; nothing else is on the way.
 
 mod sampling;
@@ -36,7 +36,7 @@ pub(crate) struct Wanted {
     pub(crate) spans: bool,
 }
 
-/// What a queue has to tell; shared by its lanes.
+/// What a queue has to tell; shared by its links.
 pub(crate) struct Insight<P: Platform> {
     pub(crate) tally: Arc<Tally<P>>,
     pub(crate) times: Option<Times<P>>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Padded, Platform};
 
-/// Counts of a queue that its lanes share. Nothing on an item's way writes them.
+/// Counts of a queue that its links share. Nothing on an item's way writes them.
 pub(crate) struct Tally<P: Platform> {
     words: Padded<Words<P>>,
 }

@@ -58,11 +58,11 @@ struct Book<P: Platform> {
     workers: Vec<Account>,
     /// Of all workers there ever were.
     total: Duration,
-    /// By lane tag.
-    lanes: Vec<Option<Charged<P>>>,
+    /// By pool link tag.
+    links: Vec<Option<Charged<P>>>,
 }
 
-/// A lane that CPU time is charged to.
+/// A pool link that CPU time is charged to.
 struct Charged<P: Platform> {
     tally: Arc<Tally<P>>,
     weight_ns: u64,
@@ -78,7 +78,7 @@ struct Account {
 
 impl<P: Platform> Accounts<P> {
     pub(super) fn new() -> Self {
-        let book = Book { workers: Vec::new(), total: Duration::ZERO, lanes: Vec::new() };
+        let book = Book { workers: Vec::new(), total: Duration::ZERO, links: Vec::new() };
         Self { book: Lock::new(book) }
     }
 }
@@ -91,51 +91,51 @@ impl<P: Platform> Book<P> {
         account.counted = used;
         let same_item = std::mem::replace(&mut account.items_begun, items_begun) == items_begun;
         self.total += added;
-        let weight_ns: u64 = self.lanes.iter().flatten().map(|lane| lane.weight_ns).sum();
+        let weight_ns: u64 = self.links.iter().flatten().map(|link| link.weight_ns).sum();
         if same_item || weight_ns == 0 {
-            if let Some(lane) = latest.and_then(|tag| self.lane(tag)) {
-                lane.tally.add_cpu_time(added);
+            if let Some(link) = latest.and_then(|tag| self.link(tag)) {
+                link.tally.add_cpu_time(added);
             }
             return;
         }
-        for lane in self.lanes.iter().flatten().filter(|lane| lane.weight_ns > 0) {
-            lane.tally.add_cpu_time(added.mul_f64(lane.weight_ns as f64 / weight_ns as f64));
+        for link in self.links.iter().flatten().filter(|link| link.weight_ns > 0) {
+            link.tally.add_cpu_time(added.mul_f64(link.weight_ns as f64 / weight_ns as f64));
         }
     }
 
     fn weigh(&mut self, LinkTag(tag): LinkTag, ns: u64) {
-        let Some(Some(lane)) = self.lanes.get_mut(usize::from(tag)) else { return };
-        lane.weight_ns += ns;
-        if self.lanes.iter().flatten().map(|lane| lane.weight_ns).sum::<u64>() > MAX_WEIGHT_NS {
-            self.lanes.iter_mut().flatten().for_each(|lane| lane.weight_ns /= 2);
+        let Some(Some(link)) = self.links.get_mut(usize::from(tag)) else { return };
+        link.weight_ns += ns;
+        if self.links.iter().flatten().map(|link| link.weight_ns).sum::<u64>() > MAX_WEIGHT_NS {
+            self.links.iter_mut().flatten().for_each(|link| link.weight_ns /= 2);
         }
     }
 
     fn tally(&self, tag: LinkTag) -> Option<Arc<Tally<P>>> {
-        self.lane(tag).map(|lane| Arc::clone(&lane.tally))
+        self.link(tag).map(|link| Arc::clone(&link.tally))
     }
 
-    fn lane(&self, LinkTag(tag): LinkTag) -> Option<&Charged<P>> {
-        self.lanes.get(usize::from(tag))?.as_ref()
+    fn link(&self, LinkTag(tag): LinkTag) -> Option<&Charged<P>> {
+        self.links.get(usize::from(tag))?.as_ref()
     }
 }
 
 impl<P: Platform> Pool<P> {
-    /// Says whose the items of the lane with this tag are.
+    /// Says whose the items of the pool link with this tag are.
     pub(crate) fn open_tally(&self, LinkTag(tag): LinkTag, tally: &Arc<Tally<P>>) {
         let tag = usize::from(tag);
         let mut book = self.accounts.book.lock();
-        if book.lanes.len() <= tag {
-            book.lanes.resize_with(tag + 1, || None);
+        if book.links.len() <= tag {
+            book.links.resize_with(tag + 1, || None);
         }
-        book.lanes[tag] = Some(Charged { tally: Arc::clone(tally), weight_ns: 0 });
+        book.links[tag] = Some(Charged { tally: Arc::clone(tally), weight_ns: 0 });
     }
 
-    /// The lane goes.
+    /// The pool link goes.
     pub(crate) fn close_tally(&self, LinkTag(tag): LinkTag) {
         // Its last items' CPU time is still its own.
         self.charge();
-        self.accounts.book.lock().lanes[usize::from(tag)] = None;
+        self.accounts.book.lock().links[usize::from(tag)] = None;
     }
 
     /// A worker begins, on its own thread. False on a platform that cannot tell CPU time.
@@ -161,7 +161,7 @@ impl<P: Platform> Pool<P> {
         }
     }
 
-    /// A visit to a lane took so long.
+    /// A visit to a pool link took so long.
     #[cold]
     pub(super) fn weigh_visit(&self, tag: LinkTag, ns: u64) {
         self.accounts.book.lock().weigh(tag, ns);
@@ -190,15 +190,15 @@ impl<P: Platform> Pool<P> {
 
     fn with_tally(&self, worker: usize, count: impl FnOnce(&Tally<P>)) {
         let (latest, _) = self.latest(worker);
-        if let Some(lane) = latest.and_then(|tag| self.accounts.book.lock().tally(tag)) {
-            count(&lane);
+        if let Some(link) = latest.and_then(|tag| self.accounts.book.lock().tally(tag)) {
+            count(&link);
         }
     }
 
-    /// The lane of the item that the worker had last, and how many it has begun.
+    /// The pool link of the item that the worker had last, and how many it has begun.
     fn latest(&self, worker: usize) -> (Option<LinkTag>, u64) {
         let slot = self.slot(worker);
-        let tag = slot.lane.load(Relaxed).checked_sub(1).map(|tag| LinkTag(tag as u16));
+        let tag = slot.link.load(Relaxed).checked_sub(1).map(|tag| LinkTag(tag as u16));
         (tag, slot.begun.load(Relaxed))
     }
 }

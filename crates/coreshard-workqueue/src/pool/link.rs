@@ -13,27 +13,27 @@ const WATCHED: u64 = 1 << 63;
 
 /// It lies at the start of what the queue keeps for the pool, so that its address leads there.
 #[repr(C)]
-pub(crate) struct Link<P: Platform> {
+pub(crate) struct LinkHead<P: Platform> {
     /// Items that are over, and refusals; and [`WATCHED`]. Written by workers of the pool.
     done: Padded<P::AtomicU64>,
     queue: &'static QueueSide<P>,
     /// The queue is told of each item that is over.
     takes_turns: bool,
 }
-fields!(Link<P: Platform> { done, queue, takes_turns });
+fields!(LinkHead<P: Platform> { done, queue, takes_turns });
 
 /// What a queue does about what a pool tells it. Each is called with a link of that queue's, which is
 /// there while an item of it is not counted as over.
 pub(crate) struct QueueSide<P: Platform> {
     /// An item threw, and no handle will tell of it.
-    pub(crate) on_panic: unsafe fn(NonNull<Link<P>>, Thrown),
+    pub(crate) on_panic: unsafe fn(NonNull<LinkHead<P>>, Thrown),
     /// An item is over, and not counted yet: one that waits for its turn goes on.
-    pub(crate) item_is_over: unsafe fn(NonNull<Link<P>>),
+    pub(crate) item_is_over: unsafe fn(NonNull<LinkHead<P>>),
     /// The pool's rescuer has run so many items.
-    pub(crate) rescued: unsafe fn(NonNull<Link<P>>, u64),
+    pub(crate) rescued: unsafe fn(NonNull<LinkHead<P>>, u64),
 }
 
-impl<P: Platform> Link<P> {
+impl<P: Platform> LinkHead<P> {
     pub(crate) fn new(queue: &'static QueueSide<P>, takes_turns: bool) -> Self {
         Self { done: Padded::new(P::AtomicU64::new(0)), queue, takes_turns }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicPointer, Lock, Platform};
 
-use super::link::Link;
+use super::link::LinkHead;
 
 /// Links in a chunk of the table, and chunks in the table.
 const CHUNK_LINKS: usize = 128;
@@ -24,7 +24,7 @@ pub(crate) struct Links<P: Platform> {
     free: Lock<P, (Vec<LinkTag>, usize)>,
 }
 
-struct Chunk<P: Platform>([P::AtomicPtr<Link<P>>; CHUNK_LINKS]);
+struct Chunk<P: Platform>([P::AtomicPtr<LinkHead<P>>; CHUNK_LINKS]);
 
 impl<P: Platform> Links<P> {
     pub(super) fn new() -> Self {
@@ -54,7 +54,7 @@ impl<P: Platform> Links<P> {
     }
 
     /// Says where the link with a reserved tag is. It must not move until the tag is released.
-    pub(crate) fn set(&self, tag: LinkTag, link: NonNull<Link<P>>) {
+    pub(crate) fn set(&self, tag: LinkTag, link: NonNull<LinkHead<P>>) {
         self.place(tag).store(link.as_ptr(), Release);
     }
 
@@ -65,12 +65,12 @@ impl<P: Platform> Links<P> {
     }
 
     /// The link of an item that is not counted as over.
-    pub(super) fn link(&self, tag: LinkTag) -> NonNull<Link<P>> {
+    pub(super) fn link(&self, tag: LinkTag) -> NonNull<LinkHead<P>> {
         NonNull::new(self.place(tag).load(Acquire))
             .expect("an item's link lives until it is counted")
     }
 
-    fn place(&self, LinkTag(tag): LinkTag) -> &P::AtomicPtr<Link<P>> {
+    fn place(&self, LinkTag(tag): LinkTag) -> &P::AtomicPtr<LinkHead<P>> {
         let chunk = self.chunks[usize::from(tag) / CHUNK_LINKS].load(Acquire);
         assert!(!chunk.is_null(), "tag {tag} was reserved");
         // SAFETY: chunks are made by `reserve`, never replaced, and freed with the table.

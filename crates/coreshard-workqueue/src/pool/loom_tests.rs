@@ -10,7 +10,7 @@ use super::{MAX_WORKERS, Monitor, Pool, PoolSettings, blocking};
 use crate::attributes::{Attributes, Hooks, Place, Priority};
 use crate::event::Event;
 use crate::intake::Intake;
-use crate::queue::Lane;
+use crate::queue::PoolLink;
 use crate::trouble::Watch;
 use crate::wake::Wake;
 use coreshard_platform::Loom;
@@ -70,19 +70,19 @@ fn pool_of(
 /// or its idle time is over.
 fn one_by_one(intake: Intake, wake: Wake, limit: usize) {
     let pool = pool(intake, wake, limit);
-    let lane = Lane::bare(Arc::clone(&pool));
+    let link = PoolLink::bare(Arc::clone(&pool));
     let ran = Arc::new(Parker::<Loom>::new());
     for _ in 0..2 {
         let told = Arc::clone(&ran);
         let tell = move || {
             told.unpark();
         };
-        lane.queue(0, tell).ok().expect("the lane is open");
+        link.queue(0, tell).ok().expect("the link is open");
         ran.park();
     }
     pool.tell_to_go();
     pool.wait_until_gone();
-    assert_eq!(lane.counts(), (2, 2), "each item is told once");
+    assert_eq!(link.counts(), (2, 2), "each item is told once");
 }
 
 /// Fails with the designated waiter not posted in `lie_down` (nobody is told of the item).
@@ -118,7 +118,7 @@ fn loom_the_last_sleeper_stays_lock_free() {
 fn a_stand_in_does_not_start(intake: Intake, wake: Wake) {
     Loom::start_at_most(1);
     let pool = pool_of(intake, wake, 1, MAX_WORKERS, None);
-    let lane = Lane::bare(Arc::clone(&pool));
+    let link = PoolLink::bare(Arc::clone(&pool));
     let blocks = Arc::new(Parker::<Loom>::new());
     let ends = Arc::new(Parker::<Loom>::new());
     let (inside, wakes) = (Arc::clone(&ends), Arc::clone(&blocks));
@@ -128,19 +128,19 @@ fn a_stand_in_does_not_start(intake: Intake, wake: Wake) {
             wakes.park();
         });
     };
-    lane.queue(0, wait).ok().expect("the lane is open");
+    link.queue(0, wait).ok().expect("the link is open");
     ends.park();
     let told = Arc::clone(&ends);
     let tell = move || {
         told.unpark();
     };
-    lane.queue(0, tell).ok().expect("the lane is open");
+    link.queue(0, tell).ok().expect("the link is open");
     blocks.unpark();
     pool.scan(1, &Watch::default());
     ends.park();
     pool.tell_to_go();
     pool.wait_until_gone();
-    assert_eq!(lane.counts(), (2, 2), "each item is told once");
+    assert_eq!(link.counts(), (2, 2), "each item is told once");
 }
 
 #[test]
@@ -165,23 +165,23 @@ fn loom_a_reserve_leaves_somebody_who_is_told() {
     check(1, || {
         Loom::start_at_most(usize::MAX);
         let pool = pool_of(Intake::LockFree, Wake::AfterUnlock, 1, 1, Some(1));
-        let lane = Lane::bare(Arc::clone(&pool));
+        let link = PoolLink::bare(Arc::clone(&pool));
         let (blocks, ran) = (Arc::new(Parker::<Loom>::new()), Arc::new(Parker::<Loom>::new()));
         let wakes = Arc::clone(&blocks);
         let wait = move || blocking::<Loom, _>(|| wakes.park());
-        lane.queue(0, wait).ok().expect("the lane is open");
+        link.queue(0, wait).ok().expect("the link is open");
         let wake = move || {
             blocks.unpark();
         };
-        lane.queue(0, wake).ok().expect("the lane is open");
+        link.queue(0, wake).ok().expect("the link is open");
         let told = Arc::clone(&ran);
         let tell = move || {
             told.unpark();
         };
-        lane.queue(0, tell).ok().expect("the lane is open");
+        link.queue(0, tell).ok().expect("the link is open");
         ran.park();
         pool.tell_to_go();
         pool.wait_until_gone();
-        assert_eq!(lane.counts(), (3, 3), "each item is told once");
+        assert_eq!(link.counts(), (3, 3), "each item is told once");
     });
 }

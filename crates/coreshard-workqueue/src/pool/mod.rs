@@ -46,7 +46,7 @@ use accounts::Accounts;
 use deque::Deque;
 use forks::Neighbours;
 use kick::Kick;
-pub(crate) use link::{Link, QueueSide};
+pub(crate) use link::{LinkHead, QueueSide};
 pub(crate) use links::{LinkTag, Links};
 pub(crate) use monitor::{Follower, Monitor, Retiring};
 use placement::FreeCpus;
@@ -97,9 +97,9 @@ struct WorkerSlot<P: Platform> {
     range: Padded<Range<P>>,
     /// A: jobs that it has forked, see `deque`.
     deque: Deque<P, Header<P>>,
-    /// A: one more than the tag of the lane of the item that the worker had last, 0 before its
+    /// A: one more than the tag of the pool link of the item that the worker had last, 0 before its
     /// first; written by the worker alone.
-    lane: Padded<P::AtomicU32>,
+    link: Padded<P::AtomicU32>,
     /// A: what the worker has begun last; written by the worker alone. The address of the item's
     /// kind in the upper 48 bits, and the number of items it has begun in the lower 16.
     begun: Padded<P::AtomicU64>,
@@ -108,7 +108,7 @@ struct WorkerSlot<P: Platform> {
     /// A: the worker's thread, for its CPU time; 0 before it runs.
     thread: P::AtomicU32,
 }
-fields!(WorkerSlot<P: Platform> { parker, range, deque, lane, begun, function, thread });
+fields!(WorkerSlot<P: Platform> { parker, range, deque, link, begun, function, thread });
 
 impl<P: Platform> WorkerSlot<P> {
     /// The worker begins an item. Only it writes the word: no locked instruction.
@@ -163,7 +163,7 @@ pub(crate) struct Pool<P: Platform> {
     pub(crate) place: Place,
     /// I:
     pub(crate) attributes: Arc<Attributes>,
-    /// I: tells drainers that a lane they watch has moved.
+    /// I: tells drainers that a pool link they watch has moved.
     pub(crate) event: Arc<Event<P>>,
     /// I: is told when there is work, and sees who waits inside an item.
     monitor: Arc<Monitor<P>>,
@@ -201,7 +201,11 @@ pub(crate) struct Pool<P: Platform> {
     accounts: Accounts<P>,
     state: Padded<Lock<P, State<P>>>,
 }
-fields!(Pool<P: Platform> { id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers, queue, slots, slot_count, open_claims, forking, neighbours, watchers, links, ran, wakeups, accounts, state });
+fields!(Pool<P: Platform> {
+    id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers,
+    queue, slots, slot_count, open_claims, forking, neighbours, watchers, links, ran, wakeups,
+    accounts, state,
+});
 
 /// How pools of a runtime behave; see `RuntimeBuilder`.
 #[derive(Clone, Copy, Debug)]
@@ -339,24 +343,24 @@ impl<P: Platform> Pool<P> {
         started
     }
 
-    /// Brings an accepted item of the lane with this tag in, by the injector of the caller's CPU, and wakes a worker if one should be.
+    /// Brings an accepted item of the pool link with this tag in, by the injector of the caller's CPU, and wakes a worker if one should be.
     #[inline(always)]
-    pub(crate) fn push(&self, injector: usize, item: Item, lane: LinkTag) {
+    pub(crate) fn push(&self, injector: usize, item: Item, link: LinkTag) {
         match &self.queue {
             Some(queue) => {
-                if let Some(worker) = queue.push(injector, item, lane.0) {
+                if let Some(worker) = queue.push(injector, item, link.0) {
                     self.wake(worker);
                 }
             }
-            None => self.push_locked(item, lane),
+            None => self.push_locked(item, link),
         }
     }
 
     /// As [`Self::push`], for callers to whom a call more or less is nothing: so that those to whom
     /// it is something have it inline.
     #[inline(never)]
-    pub(crate) fn push_indirectly(&self, injector: usize, item: Item, lane: LinkTag) {
-        self.push(injector, item, lane);
+    pub(crate) fn push_indirectly(&self, injector: usize, item: Item, link: LinkTag) {
+        self.push(injector, item, link);
     }
 
     /// Injectors of the intake; 1 on the locked rung.
@@ -364,7 +368,7 @@ impl<P: Platform> Pool<P> {
         self.queue.as_ref().map_or(1, Injectors::len)
     }
 
-    /// A counter an injector for a lane, at zero, on the lines that producers fetch anyway; `None`
+    /// A counter an injector for a pool link, at zero, on the lines that producers fetch anyway; `None`
     /// where all are taken, or the rung has no such line.
     pub(crate) fn take_counters(&self) -> Option<usize> {
         let queue = self.queue.as_ref()?;
@@ -391,11 +395,11 @@ impl<P: Platform> Pool<P> {
         self.queue.as_ref()?.counter(injector, at)
     }
 
-    fn push_locked(&self, item: Item, lane: LinkTag) {
+    fn push_locked(&self, item: Item, link: LinkTag) {
         let mut state = self.lock();
         state.queued += 1;
         match &mut state.entry {
-            Entry::Locked(list) => list.push_back((item, lane)),
+            Entry::Locked(list) => list.push_back((item, link)),
             Entry::LockFree(_) => unreachable!("the locked rung has no lock-free queue"),
         }
         let kick = state.choose_kick(self);
@@ -461,7 +465,7 @@ impl<P: Platform> Pool<P> {
                 parker: Padded::new(Parker::new()),
                 range: Padded::new(Range::new()),
                 deque: Deque::new(),
-                lane: Padded::new(P::AtomicU32::new(0)),
+                link: Padded::new(P::AtomicU32::new(0)),
                 begun: Padded::new(P::AtomicU64::new(0)),
                 function: P::AtomicPtr::new(std::ptr::null_mut()),
                 thread: P::AtomicU32::new(0),

@@ -66,7 +66,9 @@ pub(crate) struct Monitor<P: Platform> {
     hogs: Lock<P, BTreeMap<&'static str, u64>>,
     follower: OnceLock<Weak<dyn Follower>>,
 }
-fields!(Monitor<P: Platform> { state, parker, watched, watch, tells, helps, follows, reaps, worker_count, hogs, follower });
+fields!(Monitor<P: Platform> {
+    state, parker, watched, watch, tells, helps, follows, reaps, worker_count, hogs, follower,
+});
 
 /// What has something to let go of when its last item is over.
 pub(crate) trait Retiring: Send + Sync {

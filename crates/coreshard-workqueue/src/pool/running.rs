@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use coreshard_platform::user::Thrown;
 use coreshard_platform::{AtomicInt, Platform};
 
-use super::link::Link;
+use super::link::LinkHead;
 use super::worker::{Context, context_here, with_context};
 use crate::item::Name;
 
@@ -26,7 +26,7 @@ use crate::item::Name;
 /// changes `link`, before the job is done: it waits for that where it has forked.
 pub(crate) struct Frame<P: Platform> {
     /// The link of the worker's item. Changed by the worker between items, where no job is left.
-    link: Cell<*const Link<P>>,
+    link: Cell<*const LinkHead<P>>,
     /// The reusable item whose function was called.
     work: *const (),
     /// Where that says of which queue it has been queued meanwhile: there its next run waits for this one.
@@ -51,7 +51,7 @@ impl<P: Platform> Frame<P> {
 
     /// The worker runs an item of `link`, or none.
     #[inline]
-    pub(super) fn set_link(&self, link: *const Link<P>) {
+    pub(super) fn set_link(&self, link: *const LinkHead<P>) {
         self.link.set(link);
     }
 
@@ -111,7 +111,10 @@ pub(crate) fn inside_work<P: Platform, R>(
 }
 
 /// Calls `run` as an item of `link`, inside what this thread is inside of.
-pub(crate) fn inside_item<P: Platform, R>(link: NonNull<Link<P>>, run: impl FnOnce() -> R) -> R {
+pub(crate) fn inside_item<P: Platform, R>(
+    link: NonNull<LinkHead<P>>,
+    run: impl FnOnce() -> R,
+) -> R {
     let Some(context) = context_here::<P>() else { return run() };
     context.inside(Frame { link: Cell::new(link.as_ptr()), ..Frame::of_worker() }, run)
 }
@@ -149,7 +152,7 @@ pub(crate) fn is_waited_for_by<P: Platform>(queue: u64) -> bool {
 }
 
 /// Whether this thread is inside an item whose link satisfies `of`. The link is there while `of` looks at it.
-pub(crate) fn inside<P: Platform>(mut of: impl FnMut(NonNull<Link<P>>) -> bool) -> Inside {
+pub(crate) fn inside<P: Platform>(mut of: impl FnMut(NonNull<LinkHead<P>>) -> bool) -> Inside {
     // A link outlives its items, and where a frame tells one, that item goes on.
     let is = |frame: &Frame<P>| NonNull::new(frame.link.get().cast_mut()).is_some_and(&mut of);
     // SAFETY: it is the innermost one.
@@ -166,7 +169,7 @@ pub(crate) fn report_here<P: Platform>(thrown: Thrown) {
     });
     if let Some(link) = innermost {
         // SAFETY: this thread is inside an item of that link, which goes on.
-        unsafe { Link::on_panic(link, thrown) };
+        unsafe { LinkHead::on_panic(link, thrown) };
     }
 }
 

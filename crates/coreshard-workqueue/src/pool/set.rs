@@ -1,7 +1,7 @@
 //! The pools of one set of attributes, one a pod, and who uses them.
 //!
 //! A set's memory lives as long as somebody may still look at it: a producer may hold on to the
-//! lanes of a queue's past for a moment, and finds them closed. Its *workers* live while somebody
+//! links of a queue's past for a moment, and finds them closed. Its *workers* live while somebody
 //! has a [`Lease`]: they go with the last one, and come back with the next.
 
 use std::sync::Arc;

@@ -89,13 +89,15 @@ pub(super) struct Cold<P: Platform> {
     pub(super) threads: Vec<Handle<P::Thread>>,
     /// Indices below `threads.len()` that no worker has.
     pub(super) free: Vec<usize>,
-    /// Bits of the intake's counters that no lane has.
+    /// Bits of the intake's counters that no pool link has.
     pub(super) free_counters: u32,
     /// How often the monitor found a rule broken.
     pub(super) broken_rules: u64,
     pub(super) counters: Counters,
 }
-fields!(Cold<P: Platform> { seen, progress, worker_count, counted, threads, free, free_counters, broken_rules, counters });
+fields!(Cold<P: Platform> {
+    seen, progress, worker_count, counted, threads, free, free_counters, broken_rules, counters,
+});
 
 /// All of it is `L:`. What whoever holds the lock needs most often comes first.
 #[repr(C)]

@@ -10,7 +10,7 @@ use coreshard_topology::{PodId, Scope};
 
 use super::accounts::WeighedVisits;
 use super::forks::Forks;
-use super::link::Link;
+use super::link::LinkHead;
 use super::rescuer::RESCUER;
 use super::running::Frame;
 use super::state::Entry;
@@ -88,7 +88,7 @@ type Work = (Item, LinkTag);
 /// Items of one link that were run and not yet counted.
 struct Tally<P: Platform> {
     tag: Option<LinkTag>,
-    link: *mut Link<P>,
+    link: *mut LinkHead<P>,
     items: u64,
     /// When the first was begun, where this visit to the link is weighed.
     weighed_since: Option<Time>,
@@ -283,7 +283,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         if self.tally.tag != Some(tag) {
             self.count_run();
             // Only this worker writes it.
-            self.slot.lane.store(u32::from(tag.0) + 1, Relaxed);
+            self.slot.link.store(u32::from(tag.0) + 1, Relaxed);
             self.tally = Tally {
                 tag: Some(tag),
                 link: self.pool.links.link(tag).as_ptr(),
@@ -300,12 +300,12 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let Some(link) = NonNull::new(self.tally.link) else { unreachable!("set above") };
         if let Err(thrown) = outcome {
             // SAFETY: a link lives until its items are counted, and this one is not yet.
-            drop(user::call(|| unsafe { Link::on_panic(link, thrown) }));
+            drop(user::call(|| unsafe { LinkHead::on_panic(link, thrown) }));
         }
         self.inside.set_link(ptr::null());
         self.tally.items += 1;
         // SAFETY: as above.
-        unsafe { Link::item_is_over(link) };
+        unsafe { LinkHead::item_is_over(link) };
     }
 
     /// Tells the queue how many of its items were run. The link may be gone right after.
@@ -319,10 +319,10 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             self.pool.ran.fetch_add(items, Relaxed);
             if self.index == RESCUER && self.pool.attributes.rescuer.is_some() {
                 // SAFETY: as below.
-                unsafe { Link::rescued(link, items) };
+                unsafe { LinkHead::rescued(link, items) };
             }
             // SAFETY: as in `execute`: these items are not yet told.
-            if unsafe { Link::finish(link, items) } {
+            if unsafe { LinkHead::finish(link, items) } {
                 self.pool.event.notify();
             }
         }

@@ -15,8 +15,8 @@
 //! | `OVER` | the waiter has run it; its place is still there | – (a worker counts it as over when it comes by) |
 //! | `RELAYED` | the waiter runs it; its place is gone, and one more is counted in for it | – (the waiter counts that as over) |
 //!
-//! So the lane counts the item as in flight until both have happened: the item is over, and its place in
-//! the intake is gone. Whoever comes second counts it, and the lane lives until then.
+//! So the pool link counts the item as in flight until both have happened: the item is over, and its place in
+//! the intake is gone. Whoever comes second counts it, and the pool link lives until then.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -26,8 +26,8 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, user};
 
-use super::lane::{Entry, Lane, inside};
 use super::limiter::Limiter;
+use super::pool_link::{Entry, PoolLink, inside};
 use crate::error::WouldDeadlock;
 use crate::pool::{CurrentWorker, Inside, inside_item, is_waited_for_by};
 
@@ -50,12 +50,12 @@ pub(crate) struct Claimable<P: Platform> {
     state: P::AtomicU32,
     injector: u32,
     /// Counted the item in; good while the item is not over.
-    lane: NonNull<Lane<P>>,
+    link: NonNull<PoolLink<P>>,
     /// Whose workers may run it, see [`CurrentWorker::crew`].
     crew: usize,
     /// See [`CurrentWorker::set`].
     set: usize,
-    /// See [`Lane::queue_id`].
+    /// See [`PoolLink::queue_id`].
     queue: u64,
     /// It waits for a turn before it goes to its pool, and there are not turns for all.
     takes_turns: bool,
@@ -65,7 +65,7 @@ pub(crate) struct Claimable<P: Platform> {
     is_ordered: bool,
 }
 
-// SAFETY: a lane is shared between threads as it is; the rest is plain, or atomic.
+// SAFETY: a pool link is shared between threads as it is; the rest is plain, or atomic.
 unsafe impl<P: Platform> Send for Claimable<P> {}
 // SAFETY: as above.
 unsafe impl<P: Platform> Sync for Claimable<P> {}
@@ -96,14 +96,14 @@ enum Turn {
 
 impl Waiter {
     /// The worker on this thread, if there is one; it is to wait for items of the queue with this
-    /// [`Lane::queue_id`].
+    /// [`PoolLink::queue_id`].
     pub(crate) fn here<P: Platform>(queue: u64) -> Option<Self> {
         let worker = CurrentWorker::<P>::here()?;
         let mut turn = Turn::None;
-        let place = inside::<P>(|lane| {
-            let of_queue = lane.queue_id() == queue;
+        let place = inside::<P>(|link| {
+            let of_queue = link.queue_id() == queue;
             if of_queue {
-                turn = match (lane.takes_turns(), lane.has_only_turn()) {
+                turn = match (link.takes_turns(), link.has_only_turn()) {
                     (false, _) => Turn::None,
                     (true, false) => Turn::One,
                     (true, true) => Turn::Only,
@@ -118,10 +118,10 @@ impl Waiter {
 
     /// How it may wait for an item that was counted in.
     pub(crate) fn wait_for<P: Platform>(&self, entry: &Entry<'_, P>) -> Wait {
-        let (lane, _) = entry.place();
-        let takes_turns = lane.takes_turns() && lane.freeze().is_none();
-        let takes_turns = takes_turns.then_some(lane.core.is_ordered);
-        self.wait(lane.pool.crew(), lane.pool.set(), takes_turns)
+        let (link, _) = entry.place();
+        let takes_turns = link.takes_turns() && link.freeze().is_none();
+        let takes_turns = takes_turns.then_some(link.core.is_ordered);
+        self.wait(link.pool.crew(), link.pool.set(), takes_turns)
     }
 
     /// `takes_turns` says whether the item waits for its turn, and if so, whether nothing may go before
@@ -161,18 +161,18 @@ pub(crate) enum Wait {
 impl<P: Platform> Claimable<P> {
     /// For the item that was counted in, and is sent next.
     pub(crate) fn new(entry: &Entry<'_, P>) -> Self {
-        let (lane, injector) = entry.place();
-        let freeze = lane.freeze().cloned();
+        let (link, injector) = entry.place();
+        let freeze = link.freeze().cloned();
         Self {
             state: P::AtomicU32::new(QUEUED),
             injector: injector as u32,
-            lane: NonNull::from(lane),
-            crew: lane.pool.crew(),
-            set: lane.pool.set(),
-            queue: lane.queue_id(),
-            takes_turns: lane.takes_turns() && freeze.is_none(),
+            link: NonNull::from(link),
+            crew: link.pool.crew(),
+            set: link.pool.set(),
+            queue: link.queue_id(),
+            takes_turns: link.takes_turns() && freeze.is_none(),
             freeze,
-            is_ordered: lane.core.is_ordered,
+            is_ordered: link.core.is_ordered,
         }
     }
 
@@ -205,10 +205,10 @@ impl<P: Platform> Claimable<P> {
     /// What [`Wait::Never`] is, in words. The caller is inside an item of the queue.
     pub(crate) fn deadlock(&self) -> WouldDeadlock {
         let mut name = String::new();
-        inside::<P>(|lane| {
-            let of_queue = lane.queue_id() == self.queue;
+        inside::<P>(|link| {
+            let of_queue = link.queue_id() == self.queue;
             if of_queue {
-                name.clone_from(&lane.core.name);
+                name.clone_from(&link.core.name);
             }
             of_queue
         });
@@ -232,12 +232,12 @@ impl<P: Platform> Claimable<P> {
             return;
         }
         // SAFETY: this place is not counted as over before the worker has returned.
-        let lane = unsafe { self.lane.as_ref() };
-        lane.count_relayed(self.injector as usize);
+        let link = unsafe { self.link.as_ref() };
+        link.count_relayed(self.injector as usize);
         // Release: whoever counts it as over has seen it counted in. Acquire, where it is over: what
         // the waiter did comes before what this worker counts.
         if self.state.compare_exchange(WAITER, RELAYED, AcqRel, Acquire).is_err() {
-            lane.take_relayed_back(self.injector as usize);
+            link.take_relayed_back(self.injector as usize);
         }
     }
 
@@ -254,10 +254,10 @@ impl<P: Platform> Claimable<P> {
             unreachable!("a worker has claimed it")
         };
         worker.begin_inside();
-        let lane = self.lane;
-        if let Err(thrown) = user::call(|| inside_item::<P, _>(lane.cast(), work)) {
-            // SAFETY: the lane lives until the item is over and its place is gone.
-            unsafe { lane.as_ref() }.on_panic(thrown);
+        let link = self.link;
+        if let Err(thrown) = user::call(|| inside_item::<P, _>(link.cast(), work)) {
+            // SAFETY: the pool link lives until the item is over and its place is gone.
+            unsafe { link.as_ref() }.on_panic(thrown);
         }
         if self.end() {
             worker.pool().event.notify();
@@ -268,8 +268,8 @@ impl<P: Platform> Claimable<P> {
     fn end(&self) -> bool {
         // Release: whoever finds it over sees what it did. Acquire: the place that was counted in.
         self.state.swap(OVER, AcqRel) == RELAYED
-            // SAFETY: what was counted in for it keeps the lane until here.
-            && unsafe { Lane::finish(self.lane, 1) }
+            // SAFETY: what was counted in for it keeps the pool link until here.
+            && unsafe { PoolLink::finish(self.link, 1) }
     }
 
     /// As [`Self::end`], for models.

@@ -1,17 +1,17 @@
-//! A queue's lanes for a while: one to each pool of a set.
+//! A queue's links for a while: one to each pool of a set.
 
 use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
-use super::lane::{Core, Lane};
 use super::limiter::Limits;
+use super::pool_link::{Core, PoolLink};
 use crate::error::RefusedReason;
 use crate::pool::{PoolSet, Route};
 use crate::request::MaxActive;
 use crate::target::Target;
 
-/// Which limiter the lanes of a generation lead through.
+/// Which limiter the links of a generation lead through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Free,
@@ -30,12 +30,12 @@ impl Admission {
 }
 
 /// It is made once, behind an `Arc`, and then only read: producers and workers look at it at any time.
-/// What of a generation changes is kept under the switch's lock.
+/// What of a generation changes is kept under the lock of the generations.
 pub(super) struct Generation<P: Platform> {
     /// A copy of the set's, one step nearer.
     routes: Arc<[Route]>,
-    /// By pod. A lane's own words are shared by producers and workers.
-    pub(super) lanes: Box<[Lane<P>]>,
+    /// By pod. A pool link's own words are shared by producers and workers.
+    pub(super) links: Box<[PoolLink<P>]>,
     pub(super) set: Arc<PoolSet<P>>,
     pub(super) admission: Admission,
 }
@@ -48,20 +48,20 @@ impl<P: Platform> Generation<P> {
         limits: &mut Limits<P>,
     ) -> Option<Arc<Self>> {
         let admission = Admission::of(limits);
-        let lanes: Box<[Lane<P>]> = set
+        let links: Box<[PoolLink<P>]> = set
             .pools()
             .zip(set.pods.iter())
             .map(|(pool, pod)| {
                 let limiter = (admission != Admission::Free).then(|| limits.limiter(pod.node));
-                Lane::new(Arc::clone(pool), Arc::clone(core), limiter)
+                PoolLink::new(Arc::clone(pool), Arc::clone(core), limiter)
             })
             .collect::<Option<_>>()?;
         let (routes, set) = (Arc::clone(set.routes()), Arc::clone(set));
-        let made = Arc::new(Self { routes, lanes, set, admission });
+        let made = Arc::new(Self { routes, links, set, admission });
         // From the place where they stay: to move the box that they are in would make the pools'
         // pointers to them stale, by the rules for boxes, though not their addresses.
-        made.lanes.iter().for_each(Lane::settle);
-        made.lanes.iter().for_each(Lane::close);
+        made.links.iter().for_each(PoolLink::settle);
+        made.links.iter().for_each(PoolLink::close);
         Some(made)
     }
 
@@ -85,38 +85,38 @@ impl<P: Platform> Generation<P> {
         }
     }
 
-    /// The lane and the injector that lead to `target`.
-    pub(super) fn way_to(&self, target: Target) -> Result<(&Lane<P>, usize), RefusedReason> {
+    /// The pool link and the injector that lead to `target`.
+    pub(super) fn way_to(&self, target: Target) -> Result<(&PoolLink<P>, usize), RefusedReason> {
         let (pod, injector) = self.route(target)?;
-        Ok((&self.lanes[pod], injector))
+        Ok((&self.links[pod], injector))
     }
 
     pub(super) fn close(&self) {
-        self.lanes.iter().for_each(Lane::close);
+        self.links.iter().for_each(PoolLink::close);
     }
 
     pub(super) fn open(&self) {
-        self.lanes.iter().for_each(Lane::open);
+        self.links.iter().for_each(PoolLink::open);
     }
 
     pub(super) fn watch(&self) {
-        self.lanes.iter().for_each(Lane::watch);
+        self.links.iter().for_each(PoolLink::watch);
     }
 
     pub(super) fn unwatch(&self) {
-        self.lanes.iter().for_each(Lane::unwatch);
+        self.links.iter().for_each(PoolLink::unwatch);
     }
 
     pub(super) fn done(&self) -> u64 {
-        self.lanes.iter().map(Lane::done).sum()
+        self.links.iter().map(PoolLink::done).sum()
     }
 
     pub(super) fn queued(&self) -> u64 {
-        self.lanes.iter().map(Lane::queued).sum()
+        self.links.iter().map(PoolLink::queued).sum()
     }
 
     pub(super) fn relayed(&self) -> u64 {
-        self.lanes.iter().map(Lane::relayed).sum()
+        self.links.iter().map(PoolLink::relayed).sum()
     }
 
     /// Items that were accepted and are not over. Exact at some moment during the call: `done` is

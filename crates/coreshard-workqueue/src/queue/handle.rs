@@ -10,8 +10,8 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 
 use super::claimable::{Claimable, PATIENCE, Wait};
-use super::lane::Entry;
 use super::panics::Unclaimed;
+use super::pool_link::Entry;
 use crate::error::{Forked, WouldDeadlock, message_of};
 use crate::insight::Label;
 use crate::latch::Latch;

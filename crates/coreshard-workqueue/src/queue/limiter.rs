@@ -7,7 +7,7 @@ use std::sync::Arc;
 use coreshard_platform::{Lock, Platform, Reading, fields};
 use coreshard_topology::NodeId;
 
-use super::lane::Lane;
+use super::pool_link::PoolLink;
 use crate::item::Item;
 use crate::request::MaxActive;
 
@@ -120,23 +120,23 @@ struct Turns<P: Platform> {
     /// No limit is asked for: the items wait for a thaw, and for nothing else.
     only_freezes: bool,
     active: usize,
-    waiting: VecDeque<(Item, LanePointer<P>)>,
+    waiting: VecDeque<(Item, LinkPointer<P>)>,
 }
 fields!(Turns<P: Platform> { most, only_freezes, active, waiting });
 
-/// The lane that counted a waiting item in, and so lives until that item is over.
-struct LanePointer<P: Platform>(NonNull<Lane<P>>);
+/// The pool link that counted a waiting item in, and so lives until that item is over.
+struct LinkPointer<P: Platform>(NonNull<PoolLink<P>>);
 
-// SAFETY: a lane is shared between threads as it is.
+// SAFETY: a pool link is shared between threads as it is.
 #[allow(unsafe_code)]
-unsafe impl<P: Platform> Send for LanePointer<P> {}
+unsafe impl<P: Platform> Send for LinkPointer<P> {}
 
-impl<P: Platform> LanePointer<P> {
+impl<P: Platform> LinkPointer<P> {
     #[allow(unsafe_code)]
     fn send(&self, item: Item) {
-        // It may be over, and the lane's pool of the past, while this thread is still inside of that.
+        // It may be over, and the pool link's pool of the past, while this thread is still inside of that.
         let _reading = Reading::<P>::begin();
-        // SAFETY: the lane lives until all items that it counted in are over, and this one has
+        // SAFETY: the pool link lives until all items that it counted in are over, and this one has
         // not even begun.
         unsafe { self.0.as_ref() }.send(item);
     }
@@ -144,7 +144,7 @@ impl<P: Platform> LanePointer<P> {
 
 impl<P: Platform> Turns<P> {
     /// The next item that may go, counted as active.
-    fn next(&mut self) -> Option<(Item, LanePointer<P>)> {
+    fn next(&mut self) -> Option<(Item, LinkPointer<P>)> {
         if self.active >= self.most {
             return None;
         }
@@ -172,16 +172,16 @@ impl<P: Platform> Limiter<P> {
         self.turns.describe();
     }
 
-    pub(super) fn push(&self, item: Item, lane: &Lane<P>) {
+    pub(super) fn push(&self, item: Item, link: &PoolLink<P>) {
         let mut turns = self.turns.lock();
         // Not past those that wait, though the limit may just have been raised.
         if turns.active >= turns.most || !turns.waiting.is_empty() {
-            turns.waiting.push_back((item, LanePointer(NonNull::from(lane))));
+            turns.waiting.push_back((item, LinkPointer(NonNull::from(link))));
             return;
         }
         turns.active += 1;
         drop(turns);
-        lane.send(item);
+        link.send(item);
     }
 
     pub(super) fn one_is_over(&self) {
@@ -190,8 +190,8 @@ impl<P: Platform> Limiter<P> {
         // One went, so one may go: more only where the limit was raised, which sends them.
         let next = turns.next();
         drop(turns);
-        if let Some((item, lane)) = next {
-            lane.send(item);
+        if let Some((item, link)) = next {
+            link.send(item);
         }
     }
 
@@ -216,8 +216,8 @@ impl<P: Platform> Limiter<P> {
         }
         loop {
             let next = self.turns.lock().next();
-            let Some((item, lane)) = next else { return };
-            lane.send(item);
+            let Some((item, link)) = next else { return };
+            link.send(item);
         }
     }
 

@@ -8,9 +8,9 @@ use coreshard_platform::{AtomicInt, Platform};
 use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology};
 
 use super::claimable::Claimable;
-use super::lane::Core;
-use super::switch::{Closed, Switch};
-use super::{Entry, Lane};
+use super::generations::{Closed, Generations};
+use super::pool_link::Core;
+use super::{Entry, PoolLink};
 use crate::attributes::Priority;
 use crate::attributes::{Attributes, Hooks, Place};
 use crate::error::RefusedReason;
@@ -69,7 +69,7 @@ fn unmanned(stack_bytes: usize) -> Lease<Loom> {
 type Word = <Loom as Platform>::AtomicU32;
 
 struct Model {
-    switch: Switch<Loom>,
+    generations: Generations<Loom>,
     core: Arc<Core<Loom>>,
     /// What was accepted, in all.
     accepted: Word,
@@ -87,13 +87,13 @@ impl Model {
             shared: OnceLock::new(),
             insight: crate::insight::Insight::new(crate::insight::Wanted::default(), 1),
         });
-        let switch = Switch::new(unmanned(1), &core, MaxActive::Unlimited).unwrap();
-        Arc::new(Self { switch, core, accepted: Word::new(0), over: Word::new(0) })
+        let generations = Generations::new(unmanned(1), &core, MaxActive::Unlimited).unwrap();
+        Arc::new(Self { generations, core, accepted: Word::new(0), over: Word::new(0) })
     }
 
     /// An item that is over as soon as it is counted in.
     fn enter(&self) -> Result<(), RefusedReason> {
-        let entry = self.switch.enter_here()?;
+        let entry = self.generations.enter_here()?;
         self.accepted.fetch_add(1, AcqRel);
         entry.abandon();
         Ok(())
@@ -109,16 +109,16 @@ fn loom_a_change_loses_nothing_and_leaves_nothing_without_workers() {
         let model = Model::new();
         let producer = Arc::clone(&model);
         let producer = loom::thread::spawn(move || {
-            let entry = producer.switch.enter_here().expect("the queue is open all the time");
+            let entry = producer.generations.enter_here().expect("the queue is open all the time");
             producer.accepted.fetch_add(1, AcqRel);
             assert!(entry.has_workers(), "what is counted in finds its workers there");
             entry.abandon();
         });
-        model.switch.change(unmanned(2), &model.core, |_| ()).unwrap();
-        model.switch.reap();
+        model.generations.change(unmanned(2), &model.core, |_| ()).unwrap();
+        model.generations.reap();
         producer.join().unwrap();
-        assert!(!model.switch.reap(), "nothing is left in the past");
-        assert_eq!(model.switch.counts(), (1, 1));
+        assert!(!model.generations.reap(), "nothing is left in the past");
+        assert_eq!(model.generations.counts(), (1, 1));
         model.enter().unwrap();
         assert_eq!(model.accepted.load(Acquire), 2);
     });
@@ -132,42 +132,45 @@ fn loom_a_flush_sees_what_came_before_it() {
         let model = Model::new();
         let producer = Arc::clone(&model);
         let producer = loom::thread::spawn(move || {
-            let entry = producer.switch.enter_here().expect("the queue is open all the time");
+            let entry = producer.generations.enter_here().expect("the queue is open all the time");
             producer.accepted.fetch_add(1, AcqRel);
             producer.over.store(1, Release);
             entry.abandon();
         });
         let was_accepted = model.accepted.load(Acquire) == 1;
-        if let Some(awaited) = model.switch.cut(&model.core).unwrap() {
-            model.switch.wait_for(&awaited, &Event::new());
+        if let Some(awaited) = model.generations.cut(&model.core).unwrap() {
+            model.generations.wait_for(&awaited, &Event::new());
         }
         assert!(!was_accepted || model.over.load(Acquire) == 1);
         producer.join().unwrap();
-        assert_eq!(model.switch.in_flight(), 0);
+        assert_eq!(model.generations.in_flight(), 0);
     });
 }
 
 /// A producer against the queue's end: it is refused, or waited for. Fails with the count not
-/// taken back where the lane is closed, and with the look at `closed` left out.
+/// taken back where the pool link is closed, and with the look at `closed` left out.
 #[test]
 fn loom_what_is_accepted_beside_a_close_is_counted() {
     check(2, || {
         let model = Model::new();
         let producer = Arc::clone(&model);
         let producer = loom::thread::spawn(move || producer.enter());
-        model.switch.close(Closed::ShutDown);
+        model.generations.close(Closed::ShutDown);
         let accepted = producer.join().unwrap();
         let runs = model.accepted.load(Acquire);
         assert_eq!(accepted.is_ok(), runs == 1);
-        assert_eq!(model.switch.counts(), (u64::from(runs), u64::from(runs)));
-        assert!(matches!(model.switch.enter(Target::Here).map(drop), Err(RefusedReason::ShutDown)));
+        assert_eq!(model.generations.counts(), (u64::from(runs), u64::from(runs)));
+        assert!(matches!(
+            model.generations.enter(Target::Here).map(drop),
+            Err(RefusedReason::ShutDown)
+        ));
     });
 }
 
 /// An item between the worker that comes to its place and the one that waits for it: one of the two runs it,
-/// and the lane, which counts it and no more in the end, is empty only when it is over and its place gone.
+/// and the pool link, which counts it and no more in the end, is empty only when it is over and its place gone.
 ///
-/// Fails with `pass` that counts nothing in (the lane is empty while the waiter runs the item), with
+/// Fails with `pass` that counts nothing in (the pool link is empty while the waiter runs the item), with
 /// `pass` that does not take its count back, and with `end` that stores instead of swapping and so never
 /// counts what was relayed.
 #[test]
@@ -175,10 +178,10 @@ fn loom_what_is_accepted_beside_a_close_is_counted() {
 fn loom_an_item_that_its_waiter_runs_is_in_flight_until_it_is_over() {
     check(3, || {
         let model = Model::new();
-        let entry = model.switch.enter_here().expect("the queue is open");
+        let entry = model.generations.enter_here().expect("the queue is open");
         let item = Arc::new(Claimable::new(&entry));
-        let (lane, injector) = entry.keep();
-        let place = Kept(lane, injector);
+        let (link, injector) = entry.keep();
+        let place = Kept(link, injector);
         let worker = {
             let (model, item) = (Arc::clone(&model), Arc::clone(&item));
             loom::thread::spawn(move || {
@@ -198,15 +201,15 @@ fn loom_an_item_that_its_waiter_runs_is_in_flight_until_it_is_over() {
         worker.join().unwrap();
         model.check();
         assert_eq!(model.over.load(Acquire), 1);
-        assert_eq!(model.switch.in_flight(), 0);
-        assert_eq!(model.switch.counts(), (1, 1), "it is told as one");
+        assert_eq!(model.generations.in_flight(), 0);
+        assert_eq!(model.generations.counts(), (1, 1), "it is told as one");
     });
 }
 
 /// Where an item was counted in, on its way to another thread.
-struct Kept(std::ptr::NonNull<Lane<Loom>>, usize);
+struct Kept(std::ptr::NonNull<PoolLink<Loom>>, usize);
 
-// SAFETY: a lane is shared between threads as it is.
+// SAFETY: a pool link is shared between threads as it is.
 #[allow(unsafe_code)]
 unsafe impl Send for Kept {}
 
@@ -214,7 +217,7 @@ impl Kept {
     /// # Safety
     /// It comes from [`Entry::keep`], and is resumed once.
     #[allow(unsafe_code)]
-    unsafe fn resume<'lane>(self) -> Entry<'lane, Loom> {
+    unsafe fn resume<'link>(self) -> Entry<'link, Loom> {
         // SAFETY: by this function's contract.
         unsafe { Entry::resume(self.0, self.1) }
     }
@@ -228,6 +231,6 @@ impl Model {
 
     /// Nothing is in flight only where the item is over.
     fn check(&self) {
-        assert!(self.switch.in_flight() > 0 || self.over.load(Acquire) == 1);
+        assert!(self.generations.in_flight() > 0 || self.over.load(Acquire) == 1);
     }
 }

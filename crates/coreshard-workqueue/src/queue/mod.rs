@@ -1,26 +1,26 @@
-//! A workqueue: a name, attributes, and a lane to each pool. `README.md` beside this file tells how
+//! A workqueue: a name, attributes, and a pool link to each pool. `README.md` beside this file tells how
 //! it changes while it is used.
 
 mod change;
 mod claimable;
 mod generation;
+mod generations;
 mod handle;
 mod install;
-mod lane;
 mod limiter;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod observed;
 mod panics;
+mod pool_link;
 mod scope;
 mod shared;
-mod switch;
 mod task_refs;
 mod workqueue;
 
 pub use change::Change;
 pub use handle::{JoinHandle, Panic};
-pub(crate) use lane::{Entry, Lane, runs_item_of};
+pub(crate) use pool_link::{Entry, PoolLink, runs_item_of};
 pub(crate) use panics::Unclaimed;
 pub use scope::WorkScope;
 pub(crate) use shared::{Origin, Shared};

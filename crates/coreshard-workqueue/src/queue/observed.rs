@@ -9,17 +9,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use coreshard_platform::{AtomicInt, Platform, Time};
 use tracing::Span;
 
-use super::lane::{CLOSED, Lane};
+use super::pool_link::{CLOSED, PoolLink};
 use crate::insight::{Kind, Label, span};
 use crate::item::Item;
 
-/// The lane that counted the item in.
-struct LanePointer<P: Platform>(NonNull<Lane<P>>);
+/// The pool link that counted the item in.
+struct LinkPointer<P: Platform>(NonNull<PoolLink<P>>);
 
-// SAFETY: a lane is shared between threads as it is.
-unsafe impl<P: Platform> Send for LanePointer<P> {}
+// SAFETY: a pool link is shared between threads as it is.
+unsafe impl<P: Platform> Send for LinkPointer<P> {}
 
-impl<P: Platform> Lane<P> {
+impl<P: Platform> PoolLink<P> {
     /// True if the item that was counted in last at this injector is to be measured.
     #[inline(never)]
     pub(crate) fn draws(&self, injector: usize) -> bool {
@@ -31,7 +31,7 @@ impl<P: Platform> Lane<P> {
         })
     }
 
-    /// Packs an item that was counted in by this lane, with what the queue wants to know of it.
+    /// Packs an item that was counted in by this pool link, with what the queue wants to know of it.
     #[track_caller]
     pub(crate) fn pack<F: FnOnce() + Send>(&self, drawn: bool, label: Label, work: F) -> Item {
         let insight = &self.core.insight;
@@ -47,13 +47,13 @@ impl<P: Platform> Lane<P> {
             (false, None) => Item::new(work),
             (false, Some(span)) => Item::named::<F, _>(move || span.in_scope(work)),
             (true, span) => {
-                let lane = LanePointer(NonNull::from(self));
+                let link = LinkPointer(NonNull::from(self));
                 let queued = P::now();
                 Item::named::<F, _>(move || {
-                    let lane = lane;
-                    // SAFETY: a lane lives until all items that it counted in are told to it,
+                    let link = link;
+                    // SAFETY: a pool link lives until all items that it counted in are told to it,
                     // which happens after this one has returned.
-                    run_measured(unsafe { lane.0.as_ref() }, queued, span, work);
+                    run_measured(unsafe { link.0.as_ref() }, queued, span, work);
                 })
             }
         }
@@ -61,13 +61,13 @@ impl<P: Platform> Lane<P> {
 }
 
 fn run_measured<P: Platform>(
-    lane: &Lane<P>,
+    link: &PoolLink<P>,
     queued: Time,
     span: Option<Span>,
     work: impl FnOnce(),
 ) {
     let begun = P::now();
-    let _record = Record { lane, queued, begun };
+    let _record = Record { link, queued, begun };
     match span {
         None => work(),
         Some(span) => span.in_scope(work),
@@ -75,15 +75,15 @@ fn run_measured<P: Platform>(
 }
 
 /// Records when it goes, so also of an item that panics.
-struct Record<'lane, P: Platform> {
-    lane: &'lane Lane<P>,
+struct Record<'link, P: Platform> {
+    link: &'link PoolLink<P>,
     queued: Time,
     begun: Time,
 }
 
 impl<P: Platform> Drop for Record<'_, P> {
     fn drop(&mut self) {
-        if let Some(times) = &self.lane.core.insight.times {
+        if let Some(times) = &self.link.core.insight.times {
             times.record(self.queued, self.begun, P::now());
         }
     }

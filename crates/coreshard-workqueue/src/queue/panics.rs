@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use coreshard_platform::Platform;
 use coreshard_platform::user::Thrown;
 
-use super::lane::{Core, runs_item_of};
+use super::pool_link::{Core, runs_item_of};
 use super::shared::Closed;
 use crate::error::message_of;
 use crate::request::PanicPolicy;
@@ -45,8 +45,8 @@ impl<P: Platform> Unclaimed<P> {
     #[cold]
     pub(crate) fn here(thrown: Thrown) -> Self {
         let core = Cell::new(None);
-        let _ = runs_item_of::<P>(|lane| {
-            core.set(Some(Arc::clone(&lane.core)));
+        let _ = runs_item_of::<P>(|link| {
+            core.set(Some(Arc::clone(&link.core)));
             true
         });
         Self { thrown: Some(thrown), core: core.into_inner() }

@@ -16,7 +16,7 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
 use super::claimable::{Claimable, PATIENCE, Wait, Waiter};
-use super::lane::Entry;
+use super::pool_link::Entry;
 use super::workqueue::Workqueue;
 use crate::error::{Forked, Refused, RefusedReason};
 use crate::insight::Label;

@@ -7,10 +7,10 @@ use coreshard_platform::{ForkHook, Lock, Platform, Reading, Time};
 use coreshard_topology::CpuId;
 
 use super::claimable::Waiter;
-use super::lane::{Core, Entry, Lane, runs_item_of};
+pub(crate) use super::generations::{Closed, Origin};
+use super::generations::{Generations, NoRoom};
 use super::panics::Unclaimed;
-pub(crate) use super::switch::{Closed, Origin};
-use super::switch::{NoRoom, Switch};
+use super::pool_link::{Core, Entry, PoolLink, runs_item_of};
 use super::task_refs::TaskRefs;
 use crate::error::{BuildError, BuildErrorKind, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::event::Event;
@@ -26,7 +26,7 @@ use crate::timers::Timers;
 /// It is freed when no handle is left and all its items are over.
 pub(crate) struct Shared<P: Platform> {
     core: Arc<Core<P>>,
-    switch: Switch<P>,
+    generations: Generations<P>,
     event: Arc<Event<P>>,
     machine: Arc<Machine<P>>,
     /// What was asked for, and is in force. Held through a change, so that there is one at a time.
@@ -50,11 +50,11 @@ impl<P: Platform> Shared<P> {
             shared: OnceLock::new(),
             insight: Insight::new(request.insight, lease.set().routes().len()),
         });
-        let switch = Switch::new(lease, &core, request.max_active)?;
+        let generations = Generations::new(lease, &core, request.max_active)?;
         let event = Arc::clone(&machine.event);
         let request = Lock::new(request);
-        let task_refs = TaskRefs::new(switch.set().pools().count());
-        let shared = Arc::new(Self { core, switch, event, machine, request, task_refs });
+        let task_refs = TaskRefs::new(generations.set().pools().count());
+        let shared = Arc::new(Self { core, generations, event, machine, request, task_refs });
         let _ = shared.core.shared.set(Arc::downgrade(&shared));
         let hook: Weak<Self> = Arc::downgrade(&shared);
         P::on_fork(hook);
@@ -81,7 +81,7 @@ impl<P: Platform> Shared<P> {
 
     #[inline(always)]
     pub(super) fn enter_here(&self) -> Result<Entry<'_, P>, RefusedReason> {
-        self.switch.enter_here()
+        self.generations.enter_here()
     }
 
     /// Counts an item in at the pod of `cpu`, by the caller's own injector if it is there, too. One of
@@ -92,7 +92,7 @@ impl<P: Platform> Shared<P> {
         cpu: CpuId,
         origin: Origin,
     ) -> Result<Entry<'_, P>, RefusedReason> {
-        self.switch.enter_near(cpu, origin)
+        self.generations.enter_near(cpu, origin)
     }
 
     /// The worker on this thread, if there is one, as one that waits for items of this queue.
@@ -105,40 +105,40 @@ impl<P: Platform> Shared<P> {
         match waiter.place {
             Inside::Here => true,
             Inside::Elsewhere => CurrentWorker::<P>::here()
-                .is_some_and(|worker| self.switch.current(&Reading::begin()).set.has(worker)),
+                .is_some_and(|worker| self.generations.current(&Reading::begin()).set.has(worker)),
             Inside::No => false,
         }
     }
 
     /// Workers that may run at once.
     pub(super) fn worker_limit(&self) -> usize {
-        self.switch.current(&Reading::begin()).set.worker_limit()
+        self.generations.current(&Reading::begin()).set.worker_limit()
     }
 
     pub(super) fn enter(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
-        self.switch.enter(target)
+        self.generations.enter(target)
     }
 
-    /// True if `lane` is one of this queue's.
-    pub(super) fn owns(&self, lane: &Lane<P>) -> bool {
-        Arc::ptr_eq(&self.core, &lane.core)
+    /// True if `link` is one of this queue's.
+    pub(super) fn owns(&self, link: &PoolLink<P>) -> bool {
+        Arc::ptr_eq(&self.core, &link.core)
     }
 
     pub(crate) fn close(&self, closed: Closed) {
-        self.switch.close(closed);
+        self.generations.close(closed);
     }
 
     pub(crate) fn is_forked(&self) -> bool {
-        self.switch.is_forked()
+        self.generations.is_forked()
     }
 
     /// Lets what waits frozen go, for a queue that nobody can thaw any more.
     pub(super) fn thaw_for_good(&self) {
-        self.switch.thaw_limits();
+        self.generations.thaw_limits();
     }
 
     pub(super) fn in_flight(&self) -> u64 {
-        self.switch.in_flight()
+        self.generations.in_flight()
     }
 
     /// The end of a queue whose last handle is gone: waits for the last item, and then for the
@@ -146,7 +146,7 @@ impl<P: Platform> Shared<P> {
     /// something: those are dropped once they are woken.
     pub(crate) fn end(&self) {
         self.wait_empty(None).expect("a wait without a deadline does not time out");
-        self.switch.let_go();
+        self.generations.let_go();
     }
 
     /// Waits until nothing is in flight, or until `deadline`.
@@ -154,7 +154,7 @@ impl<P: Platform> Shared<P> {
         if self.is_forked() {
             return Err(ShutdownTimeout { in_flight: self.in_flight() });
         }
-        if self.switch.wait_for_all(deadline, &self.event) {
+        if self.generations.wait_for_all(deadline, &self.event) {
             Ok(())
         } else {
             Err(ShutdownTimeout { in_flight: self.in_flight() })
@@ -174,25 +174,25 @@ impl<P: Platform> Shared<P> {
     /// True if an item of the queue cannot be over before the caller is back: the caller is inside it, or
     /// inside a reusable one that was queued here meanwhile.
     pub(super) fn waits_for_caller(&self) -> bool {
-        runs_item_of::<P>(|lane| self.owns(lane)) || is_waited_for_by::<P>(self.core.queue_id())
+        runs_item_of::<P>(|link| self.owns(link)) || is_waited_for_by::<P>(self.core.queue_id())
     }
 
     pub(super) fn drain(&self) -> Result<(), WouldDeadlock> {
         self.refuse_inside("drained")?;
-        self.switch.begin_drain();
+        self.generations.begin_drain();
         let drained = self.wait_empty(None);
-        self.switch.end_drain();
+        self.generations.end_drain();
         drained.expect("a wait without a deadline does not time out");
         Ok(())
     }
 
     pub(super) fn flush(&self) -> Result<(), WouldDeadlock> {
         self.refuse_inside("flushed")?;
-        match self.switch.cut(&self.core) {
+        match self.generations.cut(&self.core) {
             Ok(None) => {}
-            Ok(Some(awaited)) => self.switch.wait_for(&awaited, &self.event),
+            Ok(Some(awaited)) => self.generations.wait_for(&awaited, &self.event),
             Err(NoRoom) => {
-                // No lanes to tell old from new by: waits for the new ones too.
+                // No links to tell old from new by: waits for the new ones too.
                 let waited = self.wait_empty(None);
                 waited.expect("a wait without a deadline does not time out");
             }
@@ -211,8 +211,8 @@ impl<P: Platform> Shared<P> {
     fn set_frozen(self: &Arc<Self>, is_frozen: bool) -> Result<(), BuildError> {
         self.refuse_forked()?;
         let _one_at_a_time = self.request.lock();
-        let Some(lease) = self.switch.lease() else { return Ok(()) };
-        self.switch
+        let Some(lease) = self.generations.lease() else { return Ok(()) };
+        self.generations
             .change(lease, &self.core, |limits| limits.set_frozen(is_frozen))
             .map_err(|NoRoom| self.error(BuildErrorKind::TooManyQueues))?;
         self.reap_soon();
@@ -238,14 +238,14 @@ impl<P: Platform> Shared<P> {
         }
         let attributes = self.machine.attributes(&wanted).map_err(|kind| self.error(kind))?;
         // Where the queue is gone, nothing is left to change.
-        let Some(current) = self.switch.lease() else { return Ok(()) };
+        let Some(current) = self.generations.lease() else { return Ok(()) };
         let lease = if *current.set().attributes == attributes {
             current
         } else {
             self.machine.lease(attributes, &wanted).map_err(|kind| self.error(kind))?
         };
         let asked = wanted.max_active;
-        self.switch
+        self.generations
             .change(lease, &self.core, |limits| limits.set_asked(asked))
             .map_err(|NoRoom| self.error(BuildErrorKind::TooManyQueues))?;
         *request = wanted;
@@ -256,7 +256,7 @@ impl<P: Platform> Shared<P> {
 
     /// Lets workers go that only past items needed, now or when these are over.
     fn reap_soon(self: &Arc<Self>) {
-        if self.switch.reap() {
+        if self.generations.reap() {
             let queue: Weak<Self> = Arc::downgrade(self);
             self.machine.monitor.retire(queue);
         }
@@ -279,7 +279,7 @@ impl<P: Platform> Shared<P> {
     pub(crate) fn stats(&self) -> QueueStats {
         if self.is_forked() {
             let reading = Reading::begin();
-            let current = self.switch.current(&reading);
+            let current = self.generations.current(&reading);
             return QueueStats {
                 name: self.name().to_owned(),
                 scope: current.set.attributes.scope,
@@ -294,11 +294,11 @@ impl<P: Platform> Shared<P> {
             };
         }
         // First, since it brings the queue's CPU time up to date.
-        let set = self.switch.set();
+        let set = self.generations.set();
         let pools = set.pools().map(|pool| pool.stats()).collect();
         let insight = &self.core.insight;
-        let (queued, run) = self.switch.counts();
-        let (active, waiting, is_frozen) = self.switch.turns();
+        let (queued, run) = self.generations.counts();
+        let (active, waiting, is_frozen) = self.generations.turns();
         QueueStats {
             name: self.name().to_owned(),
             scope: set.attributes.scope,
@@ -316,7 +316,7 @@ impl<P: Platform> Shared<P> {
 
 impl<P: Platform> ForkHook for Shared<P> {
     fn forked(&self) {
-        self.switch.close_in_fork();
+        self.generations.close_in_fork();
     }
 }
 
@@ -340,6 +340,6 @@ impl<P: Platform> Queue for Shared<P> {
 
 impl<P: Platform> Retiring for Shared<P> {
     fn reap(&self) -> bool {
-        self.switch.reap()
+        self.generations.reap()
     }
 }

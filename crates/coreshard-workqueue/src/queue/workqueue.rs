@@ -13,7 +13,7 @@ use super::change::Change;
 use super::claimable::{Wait, Waiter};
 use super::handle::{self, JoinHandle};
 use super::install::{install, install_helping};
-use super::lane::Entry;
+use super::pool_link::Entry;
 use super::scope::{self, WorkScope};
 use super::shared::{Closed, Shared};
 use super::task_refs::TaskRefs;

@@ -379,7 +379,7 @@ impl<P: Platform> Work<P> {
     /// True if this thread runs the item whose end the item waits for, one at a time.
     fn waits_behind_caller(&self) -> bool {
         let limiter = self.core.limiter.load(Relaxed);
-        limiter != 0 && runs_item_of::<P>(|lane| lane.has_only_turn_of(limiter))
+        limiter != 0 && runs_item_of::<P>(|link| link.has_only_turn_of(limiter))
     }
 
     #[inline]

@@ -2,9 +2,9 @@
 //!
 //! What is reached by an address here, and why it is alive:
 //!
-//! - the *lane* of a place that is kept: it has counted the queueing in, and a queue is not freed before
-//!   all that it counted in is over. That may be as soon as the token is in the lane's pool, so whoever
-//!   sends it holds on to the *pool* (`Parked::send`), and touches nothing of the lane after that;
+//! - the *pool link* of a place that is kept: it has counted the queueing in, and a queue is not freed before
+//!   all that it counted in is over. That may be as soon as the token is in the pool link's pool, so whoever
+//!   sends it holds on to the *pool* (`Parked::send`), and touches nothing of the pool link after that;
 //! - everything else is held: the item by its token, the queue of a delayed queueing by its handle, and
 //!   the queue that something is queued on by whoever queues it, until that call returns.
 #![allow(unsafe_code)]
@@ -23,7 +23,7 @@ use crate::callbacks::Callback;
 use crate::error::RefusedReason;
 use crate::insight::Label;
 use crate::pool::{blocking, inside_work, report_here};
-use crate::queue::{Entry, Lane, Workqueue};
+use crate::queue::{Entry, PoolLink, Workqueue};
 use crate::target::Target;
 use crate::timers::{Due, Key, Owed, Timed, Timers};
 use crate::trouble::say;
@@ -40,20 +40,20 @@ pub(super) struct Token<P: Platform> {
 /// A place in a queue, kept until the run that goes on is over.
 pub(super) struct Parked<P: Platform> {
     /// It counted the queueing in, and so lives until that is over.
-    lane: NonNull<Lane<P>>,
+    link: NonNull<PoolLink<P>>,
     injector: usize,
     number: Number,
 }
 
-// SAFETY: a lane is shared between threads as it is.
+// SAFETY: a pool link is shared between threads as it is.
 unsafe impl<P: Platform> Send for Parked<P> {}
 
 impl<P: Platform> Parked<P> {
     /// Brings the queueing to its place, now that the run is over.
     fn send(self, core: &Arc<Core<P>>) {
         let token = Token { core: Arc::clone(core), number: self.number };
-        // SAFETY: the lane counted this queueing in, and lives until it is over.
-        let entry = unsafe { Entry::resume(self.lane, self.injector) };
+        // SAFETY: the pool link counted this queueing in, and lives until it is over.
+        let entry = unsafe { Entry::resume(self.link, self.injector) };
         // It may be over, and its queue and pools freed, while this thread is still inside the pool that
         // it brings the token to.
         let _pool = entry.pool();
@@ -188,8 +188,8 @@ impl<P: Platform> Token<P> {
             let core = Arc::clone(&self.core);
             let mut slot = core.slot.lock();
             if slot.parked.is_none() && core.state.park() {
-                let (lane, injector) = entry.keep();
-                slot.parked = Some(Parked { lane, injector, number: self.number });
+                let (link, injector) = entry.keep();
+                slot.parked = Some(Parked { link, injector, number: self.number });
                 return;
             }
         }

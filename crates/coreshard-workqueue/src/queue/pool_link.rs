@@ -1,13 +1,13 @@
-//! A lane: where one queue meets one pool. It counts the queue's items in that pool.
+//! A pool link: where one queue meets one pool. It counts the queue's items in that pool.
 //!
 //! | word | bits 0–62 | bit 63 | written by |
 //! |---|---|---|---|
 //! | `queued` | items that came in, and refusals | `CLOSED`: further items are refused | producers of the pod |
-//! | `done`, in its `Link` | items that are over, and refusals | `WATCHED`: somebody waits for it to change | workers of the pod |
+//! | `done`, in its `LinkHead` | items that are over, and refusals | `WATCHED`: somebody waits for it to change | workers of the pod |
 //!
 //! A producer counts first and then looks at the bit that the same instruction brought back: so
-//! either whoever closes the lane sees its count and waits for it, or it sees the bit and takes
-//! its count back. A worker counts, and may look at nothing of the lane after that: the last
+//! either whoever closes the pool link sees its count and waits for it, or it sees the bit and takes
+//! its count back. A worker counts, and may look at nothing of the pool link after that: the last
 //! count lets the queue be freed. That is why the bit is in the same word.
 
 use std::marker::PhantomData;
@@ -23,7 +23,7 @@ use super::limiter::Limiter;
 use super::shared::Shared;
 use crate::insight::{Insight, Label, TaskSpan};
 use crate::item::Item;
-use crate::pool::{self, Inside, Link, LinkTag, Pool, QueueSide};
+use crate::pool::{self, Inside, LinkHead, LinkTag, Pool, QueueSide};
 use crate::request::{PanicHandler, PanicPolicy};
 use crate::timers::Timers;
 
@@ -32,7 +32,7 @@ pub(super) const CLOSED: u64 = 1 << 63;
 /// Beyond all counters: one comparison tells both that there is none and that one is there.
 const NO_DOOR_COUNTER: usize = usize::MAX;
 
-/// What all lanes of a queue share, and only read.
+/// What all links of a queue share, and only read.
 pub(crate) struct Core<P: Platform> {
     pub(crate) name: String,
     pub(super) panic_handler: Option<PanicHandler>,
@@ -45,11 +45,11 @@ pub(crate) struct Core<P: Platform> {
 }
 
 #[repr(C)]
-pub(crate) struct Lane<P: Platform> {
-    /// What the pool knows of it. First: its address is the lane's.
-    link: Link<P>,
+pub(crate) struct PoolLink<P: Platform> {
+    /// What the pool knows of it. First: its address is the pool link's.
+    head: LinkHead<P>,
     own_queued: Padded<P::AtomicU64>,
-    /// What stands for this lane in the slots of the pool's intake.
+    /// What stands for this pool link in the slots of the pool's intake.
     tag: LinkTag,
     /// Items go to the pool as they are: the queue has no limit, and looks at none of them.
     is_direct: bool,
@@ -64,7 +64,10 @@ pub(crate) struct Lane<P: Platform> {
     /// Where its items wait for their turn, if the queue has a limit.
     limiter: Option<Arc<Limiter<P>>>,
 }
-fields!(Lane<P: Platform> { link, own_queued, tag, is_direct, is_direct_unless_drawn, injector_counter, relayed, pool, core, limiter });
+fields!(PoolLink<P: Platform> {
+    head, own_queued, tag, is_direct, is_direct_unless_drawn, injector_counter, relayed, pool,
+    core, limiter,
+});
 
 impl<P: Platform> Core<P> {
     /// A name for the queue while it lives.
@@ -76,31 +79,35 @@ impl<P: Platform> Core<P> {
 /// Proof that an item was counted in: it must be sent, or the queue waits for it for ever.
 ///
 /// The item may be over, and its queue changed, while this thread is still inside the pool that it sends
-/// the item to. So the lane and its pool are read within a section, which ends when the sending does.
+/// the item to. So the pool link and its pool are read within a section, which ends when the sending does.
 #[must_use]
 pub(crate) struct Entry<'queue, P: Platform> {
-    lane: NonNull<Lane<P>>,
+    link: NonNull<PoolLink<P>>,
     injector: usize,
     _reading: Reading<P>,
-    _queue: PhantomData<&'queue Lane<P>>,
+    _queue: PhantomData<&'queue PoolLink<P>>,
 }
 
 impl<P: Platform> Entry<'_, P> {
     /// For an item that was counted in.
     ///
     /// # Safety
-    /// The lane is there for as long as `reading` goes on.
+    /// The pool link is there for as long as `reading` goes on.
     #[allow(unsafe_code)]
     #[inline(always)]
-    pub(super) unsafe fn new(lane: NonNull<Lane<P>>, injector: usize, reading: Reading<P>) -> Self {
-        Self { lane, injector, _reading: reading, _queue: PhantomData }
+    pub(super) unsafe fn new(
+        link: NonNull<PoolLink<P>>,
+        injector: usize,
+        reading: Reading<P>,
+    ) -> Self {
+        Self { link, injector, _reading: reading, _queue: PhantomData }
     }
 
     #[allow(unsafe_code)]
     #[inline(always)]
-    fn lane(&self) -> &Lane<P> {
+    fn link(&self) -> &PoolLink<P> {
         // SAFETY: by `Self::new` and `Self::resume`.
-        unsafe { self.lane.as_ref() }
+        unsafe { self.link.as_ref() }
     }
 
     /// Sends a closure.
@@ -116,13 +123,13 @@ impl<P: Platform> Entry<'_, P> {
     #[allow(unsafe_code)]
     pub(crate) fn send_as<F: FnOnce() + Send>(self, label: impl FnOnce() -> Label, work: F) {
         // In pieces, so that it stays in registers.
-        let Self { lane, injector, _reading: reading, .. } = self;
+        let Self { link, injector, _reading: reading, .. } = self;
         // SAFETY: by `Self::new` and `Self::resume`, while `reading` goes on: to the end of this function.
-        let lane = unsafe { lane.as_ref() };
-        if lane.is_direct {
-            lane.pool.push(injector, Item::new(work), lane.tag);
+        let link = unsafe { link.as_ref() };
+        if link.is_direct {
+            link.pool.push(injector, Item::new(work), link.tag);
         } else {
-            lane.send_indirectly(injector, label, work);
+            link.send_indirectly(injector, label, work);
         }
         drop(reading);
     }
@@ -130,7 +137,7 @@ impl<P: Platform> Entry<'_, P> {
     /// The span of a future of type `F` on this queue.
     #[track_caller]
     pub(crate) fn task_span<F>(&self) -> TaskSpan {
-        let core = &self.lane().core;
+        let core = &self.link().core;
         if core.insight.spans {
             TaskSpan::on::<F>(&core.name, Location::caller())
         } else {
@@ -141,37 +148,37 @@ impl<P: Platform> Entry<'_, P> {
     /// True if the pool was not stopped.
     #[cfg(all(test, loom))]
     pub(crate) fn has_workers(&self) -> bool {
-        self.lane().pool.is_running()
+        self.link().pool.is_running()
     }
 
     /// Keeps the pool that the item is sent to, for a caller that does not hold the queue: it may be gone
     /// before the sending is over.
     pub(crate) fn pool(&self) -> Arc<Pool<P>> {
-        Arc::clone(&self.lane().pool)
+        Arc::clone(&self.link().pool)
     }
 
     /// Gives the place up: nothing comes. The caller has a hold on the queue.
     #[allow(unsafe_code)]
     pub(crate) fn abandon(self) {
-        // SAFETY: the lane is here until the end of this section.
-        if unsafe { Lane::finish(self.lane, 1) } {
-            self.lane().pool.event.notify();
+        // SAFETY: the pool link is here until the end of this section.
+        if unsafe { PoolLink::finish(self.link, 1) } {
+            self.link().pool.event.notify();
         }
     }
 
     /// True if the item may have to wait for others of the queue before it is sent to the pool.
     pub(crate) fn waits_for_turn(&self) -> bool {
-        self.lane().takes_turns()
+        self.link().takes_turns()
     }
 
-    /// Where it was counted in: the lane, and the injector.
-    pub(crate) fn place(&self) -> (&Lane<P>, usize) {
-        (self.lane(), self.injector)
+    /// Where it was counted in: the pool link, and the injector.
+    pub(crate) fn place(&self) -> (&PoolLink<P>, usize) {
+        (self.link(), self.injector)
     }
 
     /// The place that was counted in, to be sent to later; see [`Self::resume`].
-    pub(crate) fn keep(self) -> (NonNull<Lane<P>>, usize) {
-        (self.lane, self.injector)
+    pub(crate) fn keep(self) -> (NonNull<PoolLink<P>>, usize) {
+        (self.link, self.injector)
     }
 
     /// A place that was kept.
@@ -179,25 +186,25 @@ impl<P: Platform> Entry<'_, P> {
     /// # Safety
     /// It comes from [`Self::keep`], and each is resumed once.
     #[allow(unsafe_code)]
-    pub(crate) unsafe fn resume(lane: NonNull<Lane<P>>, injector: usize) -> Self {
-        // SAFETY: the lane lives until the item that it counted in is over, which it is not before it is
+    pub(crate) unsafe fn resume(link: NonNull<PoolLink<P>>, injector: usize) -> Self {
+        // SAFETY: the pool link lives until the item that it counted in is over, which it is not before it is
         // sent. So it is not taken away before this section has begun.
-        unsafe { Self::new(lane, injector, Reading::begin()) }
+        unsafe { Self::new(link, injector, Reading::begin()) }
     }
 
-    /// See [`Lane::queue_id`].
+    /// See [`PoolLink::queue_id`].
     pub(crate) fn queue_id(&self) -> u64 {
-        self.lane().queue_id()
+        self.link().queue_id()
     }
 
     /// Names the limiter that the item must pass; 0 for none.
     pub(crate) fn limiter_id(&self) -> u64 {
-        self.lane().limiter.as_ref().map_or(0, |limiter| Arc::as_ptr(limiter).addr() as u64)
+        self.link().limiter.as_ref().map_or(0, |limiter| Arc::as_ptr(limiter).addr() as u64)
     }
 }
 
-impl<P: Platform> Lane<P> {
-    /// A lane for a queue; `None` where the pool serves as many queues as it can. It takes items
+impl<P: Platform> PoolLink<P> {
+    /// A pool link for a queue; `None` where the pool serves as many queues as it can. It takes items
     /// once [`Self::settle`] was called at the place where it stays.
     pub(super) fn new(
         pool: Arc<Pool<P>>,
@@ -209,7 +216,7 @@ impl<P: Platform> Lane<P> {
             is_direct: limiter.is_none() && core.insight.is_off(),
             is_direct_unless_drawn: limiter.is_none() && !core.insight.spans,
             injector_counter: pool.take_counters().unwrap_or(NO_DOOR_COUNTER),
-            link: Link::new(&Self::QUEUE_SIDE, limiter.is_some()),
+            head: LinkHead::new(&Self::QUEUE_SIDE, limiter.is_some()),
             own_queued: Padded::new(P::AtomicU64::new(0)),
             relayed: P::AtomicU64::new(0),
             pool,
@@ -242,10 +249,10 @@ impl<P: Platform> Lane<P> {
         }
     }
 
-    /// Tells the pool where the lane is. It does not move from here on.
+    /// Tells the pool where the pool link is. It does not move from here on.
     pub(crate) fn settle(&self) {
         P::describe(&raw const *self);
-        P::describe(&raw const self.link);
+        P::describe(&raw const self.head);
         self.limiter.iter().for_each(|limiter| limiter.describe());
         self.pool.links.set(self.tag, NonNull::from(self).cast());
         self.pool.open_tally(self.tag, &self.core.insight.tally);
@@ -271,7 +278,7 @@ impl<P: Platform> Lane<P> {
         (0..injectors).map(|injector| self.queued_word(injector))
     }
 
-    /// A lane of no queue, for models of the pool.
+    /// A pool link of no queue, for models of the pool.
     #[cfg(all(test, loom))]
     pub(crate) fn bare(pool: Arc<Pool<P>>) -> Box<Self> {
         let core = Core {
@@ -283,13 +290,13 @@ impl<P: Platform> Lane<P> {
             shared: OnceLock::new(),
             insight: Insight::new(crate::insight::Wanted::default(), 1),
         };
-        let lane =
+        let link =
             Box::new(Self::new(pool, Arc::new(core), None).expect("the pool serves no other"));
-        lane.settle();
-        lane
+        link.settle();
+        link
     }
 
-    /// True if the limiter that this names lets one item go at a time, and an item of this lane
+    /// True if the limiter that this names lets one item go at a time, and an item of this pool link
     /// has that turn.
     pub(crate) fn has_only_turn_of(&self, limiter_id: u64) -> bool {
         self.limiter.as_ref().is_some_and(|limiter| {
@@ -302,7 +309,7 @@ impl<P: Platform> Lane<P> {
         self.limiter.is_some()
     }
 
-    /// The limiter of a queue without a limit, which was frozen when this lane was made.
+    /// The limiter of a queue without a limit, which was frozen when this pool link was made.
     pub(crate) fn freeze(&self) -> Option<&Arc<Limiter<P>>> {
         self.limiter.as_ref().filter(|limiter| limiter.only_freezes())
     }
@@ -323,7 +330,7 @@ impl<P: Platform> Lane<P> {
         (self.queued(), self.done())
     }
 
-    /// Brings work in by an injector of the pool; gives it back if the lane is closed.
+    /// Brings work in by an injector of the pool; gives it back if the pool link is closed.
     #[cfg(all(test, loom))]
     #[allow(unsafe_code)]
     pub(crate) fn queue<F: FnOnce() + Send>(&self, injector: usize, work: F) -> Result<(), F> {
@@ -331,12 +338,12 @@ impl<P: Platform> Lane<P> {
         if !self.count_in(injector) {
             return Err(work);
         }
-        // SAFETY: the model keeps the lane.
+        // SAFETY: the model keeps the pool link.
         unsafe { Entry::new(NonNull::from(self), injector, reading) }.send(work);
         Ok(())
     }
 
-    /// Counts an item in. False if the lane is closed: then it is not counted.
+    /// Counts an item in. False if the pool link is closed: then it is not counted.
     #[inline]
     pub(super) fn count_in(&self, injector: usize) -> bool {
         if self.queued_word(injector).fetch_add(1, AcqRel) & CLOSED != 0 {
@@ -352,7 +359,7 @@ impl<P: Platform> Lane<P> {
     }
 
     /// Counts an item in once more: its place in the intake is gone before it is over, see
-    /// [`super::claimable`]. The caller holds that place, so the lane is there, closed or not.
+    /// [`super::claimable`]. The caller holds that place, so the pool link is there, closed or not.
     pub(crate) fn count_relayed(&self, injector: usize) {
         self.relayed.fetch_add(1, AcqRel);
         self.queued_word(injector).fetch_add(1, AcqRel);
@@ -368,30 +375,30 @@ impl<P: Platform> Lane<P> {
     #[allow(unsafe_code)]
     fn take_count_back(&self, injector: usize) {
         self.queued_word(injector).fetch_sub(1, AcqRel);
-        // An exchange, though nothing is added: either whoever waits for the lane to be empty has
+        // An exchange, though nothing is added: either whoever waits for the pool link to be empty has
         // set its flag before, and is told to look again; or sets it after, and sees the count
-        // that was taken back. The lane is still here, since it was found in a section that goes on.
+        // that was taken back. The pool link is still here, since it was found in a section that goes on.
         // SAFETY: as just said.
         if unsafe { Self::finish(NonNull::from(self), 0) } {
             self.pool.event.notify();
         }
     }
 
-    /// See [`Link::finish`].
+    /// See [`LinkHead::finish`].
     ///
     /// # Safety
-    /// The lane lives until these items are counted.
+    /// The pool link lives until these items are counted.
     #[allow(unsafe_code)]
     #[inline]
-    pub(crate) unsafe fn finish(lane: NonNull<Self>, items: u64) -> bool {
-        // SAFETY: by this function's contract; the link lies at the lane's start.
-        unsafe { Link::finish(lane.cast::<Link<P>>(), items) }
+    pub(crate) unsafe fn finish(link: NonNull<Self>, items: u64) -> bool {
+        // SAFETY: by this function's contract; the link lies at the pool link's start.
+        unsafe { LinkHead::finish(link.cast::<LinkHead<P>>(), items) }
     }
 
     /// What pools tell.
     #[allow(unsafe_code)]
     const QUEUE_SIDE: QueueSide<P> = QueueSide {
-        // SAFETY: a pool's link is the start of a lane, which lives while its items are not counted.
+        // SAFETY: a pool's link is the start of a pool link, which lives while its items are not counted.
         on_panic: |link, thrown| unsafe { link.cast::<Self>().as_ref() }.on_panic(thrown),
         // SAFETY: as above.
         item_is_over: |link| unsafe { link.cast::<Self>().as_ref() }.item_is_over(),
@@ -427,11 +434,11 @@ impl<P: Platform> Lane<P> {
     }
 
     pub(super) fn watch(&self) {
-        self.link.watch();
+        self.head.watch();
     }
 
     pub(super) fn unwatch(&self) {
-        self.link.unwatch();
+        self.head.unwatch();
     }
 
     pub(super) fn queued(&self) -> u64 {
@@ -439,7 +446,7 @@ impl<P: Platform> Lane<P> {
     }
 
     pub(super) fn done(&self) -> u64 {
-        self.link.done()
+        self.head.done()
     }
 
     /// Items that both counts have once more than there are, or will have.
@@ -448,7 +455,7 @@ impl<P: Platform> Lane<P> {
     }
 }
 
-impl<P: Platform> Drop for Lane<P> {
+impl<P: Platform> Drop for PoolLink<P> {
     fn drop(&mut self) {
         self.pool.close_tally(self.tag);
         self.pool.links.release(self.tag);
@@ -458,14 +465,14 @@ impl<P: Platform> Drop for Lane<P> {
     }
 }
 
-/// Whether this thread is inside an item whose lane satisfies `of`.
+/// Whether this thread is inside an item whose pool link satisfies `of`.
 #[allow(unsafe_code)]
-pub(crate) fn inside<P: Platform>(mut of: impl FnMut(&Lane<P>) -> bool) -> Inside {
-    // SAFETY: links are the start of lanes, and are there while they are looked at.
-    pool::inside::<P>(|link| of(unsafe { link.cast::<Lane<P>>().as_ref() }))
+pub(crate) fn inside<P: Platform>(mut of: impl FnMut(&PoolLink<P>) -> bool) -> Inside {
+    // SAFETY: links are the start of links, and are there while they are looked at.
+    pool::inside::<P>(|link| of(unsafe { link.cast::<PoolLink<P>>().as_ref() }))
 }
 
-/// True if this thread is inside an item whose lane satisfies `of`.
-pub(crate) fn runs_item_of<P: Platform>(of: impl FnMut(&Lane<P>) -> bool) -> bool {
+/// True if this thread is inside an item whose pool link satisfies `of`.
+pub(crate) fn runs_item_of<P: Platform>(of: impl FnMut(&PoolLink<P>) -> bool) -> bool {
     inside::<P>(of) != Inside::No
 }

@@ -9,8 +9,8 @@ use coreshard_platform::{AtomicInt, AtomicPointer, Lock, Platform, Reading, Time
 use coreshard_topology::CpuId;
 
 use super::generation::{Admission, Generation};
-use super::lane::{Core, Entry, runs_item_of};
 use super::limiter::Limits;
+use super::pool_link::{Core, Entry, runs_item_of};
 use crate::error::RefusedReason;
 use crate::event::Event;
 use crate::pool::blocking;
@@ -51,9 +51,9 @@ const KEPT_EMPTY: usize = 4;
 /// for as long as it is inside a section: it finds that closed, and comes again.
 ///
 /// What producers hold on to, they only ever see through shared references: a generation is not
-/// written to once it is made, but for its lanes' atomics. What changes of it is in [`Kept`], under the
+/// written to once it is made, but for its links' atomics. What changes of it is in [`Kept`], under the
 /// lock.
-pub(super) struct Switch<P: Platform> {
+pub(super) struct Generations<P: Platform> {
     /// Read by every producer; written under the lock. It leads to one of `all`.
     current: P::AtomicPtr<Generation<P>>,
     /// 1 in the child of a fork: the lock may be held there by a thread that is no more.
@@ -102,12 +102,12 @@ struct Kept<P: Platform> {
 #[derive(Debug)]
 pub(super) struct NoRoom;
 
-/// What waits for the last item of some generations; see [`Switch::wait_for`].
+/// What waits for the last item of some generations; see [`Generations::wait_for`].
 pub(super) struct Awaited<P: Platform> {
     generations: Vec<Arc<Generation<P>>>,
 }
 
-impl<P: Platform> Switch<P> {
+impl<P: Platform> Generations<P> {
     pub(super) fn new(lease: Lease<P>, core: &Arc<Core<P>>, asked: MaxActive) -> Option<Self> {
         let mut limits = Limits::new(asked);
         let generation = Generation::new(lease.set(), core, &mut limits)?;
@@ -134,7 +134,7 @@ impl<P: Platform> Switch<P> {
     #[allow(unsafe_code)]
     pub(super) fn current<'a>(&'a self, _reading: &'a Reading<P>) -> &'a Generation<P> {
         // Acquire pairs with the Release in `publish`. SAFETY: it is one of `all`, or was when the section
-        // had begun: it is let go of with the switch, or after a grace period from then on. Nobody ever
+        // had begun: it is let go of with the generations, or after a grace period from then on. Nobody ever
         // has an exclusive reference to one.
         unsafe { &*self.current.load(Acquire) }
     }
@@ -158,13 +158,13 @@ impl<P: Platform> Switch<P> {
         let reading = Reading::begin();
         let current = self.current(&reading);
         let (pod, injector) = current.route_here();
-        let lane = &current.lanes[pod];
-        if !lane.count_in(injector) {
+        let link = &current.links[pod];
+        if !link.count_in(injector) {
             return self.enter_slowly(Target::Here, Origin::Outside);
         }
-        let lane = NonNull::from(lane);
+        let link = NonNull::from(link);
         // SAFETY: what is found in a section stays while it goes on.
-        Ok(unsafe { Entry::new(lane, injector, reading) })
+        Ok(unsafe { Entry::new(link, injector, reading) })
     }
 
     /// Counts an item in at the pod of `cpu`, by the caller's own injector if it is there, too.
@@ -182,26 +182,26 @@ impl<P: Platform> Switch<P> {
             Some(there) if there.0 != here.0 => there,
             _ => here,
         };
-        let lane = &current.lanes[pod];
-        if !lane.count_in(injector) {
+        let link = &current.links[pod];
+        if !link.count_in(injector) {
             return self.enter_slowly(Target::Here, origin);
         }
-        let lane = NonNull::from(lane);
+        let link = NonNull::from(link);
         // SAFETY: as in `enter_here`.
-        Ok(unsafe { Entry::new(lane, injector, reading) })
+        Ok(unsafe { Entry::new(link, injector, reading) })
     }
 
     /// Counts an item in, where the queue takes any.
     #[allow(unsafe_code)]
     pub(super) fn enter(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
         let reading = Reading::begin();
-        let (lane, injector) = self.current(&reading).way_to(target)?;
-        if !lane.count_in(injector) {
+        let (link, injector) = self.current(&reading).way_to(target)?;
+        if !link.count_in(injector) {
             return self.enter_slowly(target, Origin::Outside);
         }
-        let lane = NonNull::from(lane);
+        let link = NonNull::from(link);
         // SAFETY: as in `enter_here`.
-        Ok(unsafe { Entry::new(lane, injector, reading) })
+        Ok(unsafe { Entry::new(link, injector, reading) })
     }
 
     /// The generation was closed: it is past, or the queue takes nothing at the moment.
@@ -218,16 +218,16 @@ impl<P: Platform> Switch<P> {
         }
         let current = self.current_of(&inner);
         if inner.drainers > 0 && origin == Origin::Outside {
-            let queue = current.lanes[0].queue_id();
-            if !runs_item_of::<P>(|lane| lane.queue_id() == queue) {
+            let queue = current.links[0].queue_id();
+            if !runs_item_of::<P>(|link| link.queue_id() == queue) {
                 return Err(RefusedReason::Draining);
             }
         }
         // Under the lock it stays current, so its workers are there.
-        let (lane, injector) = current.way_to(target)?;
-        lane.count_in_closed(injector);
+        let (link, injector) = current.way_to(target)?;
+        link.count_in_closed(injector);
         // SAFETY: as in `enter_here`; it is not taken away before the lock is freed.
-        Ok(unsafe { Entry::new(NonNull::from(lane), injector, reading) })
+        Ok(unsafe { Entry::new(NonNull::from(link), injector, reading) })
     }
 
     /// Changes the limits, and makes a generation on the lease's pools current. Items that came
@@ -479,8 +479,8 @@ impl<P: Platform> Inner<P> {
     }
 
     /// Makes `next` current and closes the one before it.
-    fn publish(&mut self, switch: &Switch<P>, next: &Arc<Generation<P>>) {
-        let before = Arc::clone(&self.kept(switch.current_of(self)).generation);
+    fn publish(&mut self, generations: &Generations<P>, next: &Arc<Generation<P>>) {
+        let before = Arc::clone(&self.kept(generations.current_of(self)).generation);
         if Arc::ptr_eq(&before, next) {
             return;
         }
@@ -489,7 +489,7 @@ impl<P: Platform> Inner<P> {
             next.open();
         }
         // Release: who reads the pointer sees the generation.
-        switch.current.store(Arc::as_ptr(next).cast_mut(), Release);
+        generations.current.store(Arc::as_ptr(next).cast_mut(), Release);
         before.close();
         // Stable: the others keep their order.
         self.all.sort_by_key(|kept| Arc::ptr_eq(&kept.generation, next));
