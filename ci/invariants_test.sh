@@ -102,7 +102,7 @@ breaks_when "a panic thrown on by hand" "$WILD" $QUEUE/queue/scope.rs 'fn f(p: P
 breaks_when "a waker that is woken" "$WILD" $QUEUE/timers/mod.rs 'fn f(waker: Waker) { waker.wake() }'
 breaks_when "wakers that are woken by name" "$WILD" $QUEUE/timers/mod.rs 'fn f() { all.for_each(Waker::wake); }'
 breaks_when "a poller that is woken" "$WILD" $QUEUE/timers/mod.rs 'fn f(c: &C) { c.waker().wake_by_ref(); }'
-breaks_when "a handler that is kept bare" "$WILD" $QUEUE/queue/lane.rs 'struct S { handler: Box<dyn Fn(u32) + Send> }'
+breaks_when "a handler that is kept bare" "$WILD" $QUEUE/queue/pool_link.rs 'struct S { handler: Box<dyn Fn(u32) + Send> }'
 breaks_when "an exception that nothing needs" 'an exception that nothing needs' \
   $QUEUE/task/yield_now.rs 'fn f() { /* nothing of a user here */ }'
 

@@ -62,7 +62,7 @@ impl Callback {
 
 /// What is to be called, and the threads that do.
 pub(crate) struct Callbacks<P: Platform> {
-    state: Lock<P, State>,
+    state: Lock<P, CallbackList>,
     /// Something was added, or all is over.
     changed: Event<P>,
     threads: Threads,
@@ -78,7 +78,7 @@ pub(crate) struct Threads {
     pub(crate) most: usize,
 }
 
-struct State {
+struct CallbackList {
     waiting: VecDeque<Callback>,
     threads: usize,
     idle: usize,
@@ -89,7 +89,7 @@ struct State {
     stopping: bool,
 }
 
-impl State {
+impl CallbackList {
     fn take(&mut self) -> Option<Callback> {
         let next = self.waiting.pop_front()?;
         self.begun += 1;
@@ -99,7 +99,7 @@ impl State {
 
 impl<P: Platform> Callbacks<P> {
     pub(crate) fn new(threads: Threads) -> Self {
-        let state = State {
+        let state = CallbackList {
             waiting: VecDeque::new(),
             threads: 0,
             idle: 0,

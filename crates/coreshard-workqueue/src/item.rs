@@ -16,7 +16,7 @@ type Payload = [MaybeUninit<u64>; INLINE_WORDS];
 /// what its closure holds.
 #[repr(C)]
 pub(crate) struct Item {
-    kind: &'static Kind,
+    kind: &'static ItemKind,
     payload: Payload,
 }
 
@@ -52,13 +52,13 @@ impl Item {
 
     /// What it is: two items with one function are of one kind.
     #[inline]
-    pub(crate) fn kind(&self) -> &'static Kind {
+    pub(crate) fn kind(&self) -> &'static ItemKind {
         self.kind
     }
 }
 
 /// What items of one function have in common.
-pub(crate) struct Kind {
+pub(crate) struct ItemKind {
     act: unsafe fn(*mut Payload),
     pub(crate) name: Name,
 }
@@ -84,11 +84,11 @@ impl<F> Inline<F, F> {
 }
 
 impl<F: FnOnce(), N> Inline<F, N> {
-    const KIND: Kind = Kind { act: act_inline::<F>, name: Name(std::any::type_name::<N>) };
+    const KIND: ItemKind = ItemKind { act: act_inline::<F>, name: Name(std::any::type_name::<N>) };
 }
 
 impl<F: FnOnce(), N> Boxed<F, N> {
-    const KIND: Kind = Kind { act: act_boxed::<F>, name: Name(std::any::type_name::<N>) };
+    const KIND: ItemKind = ItemKind { act: act_boxed::<F>, name: Name(std::any::type_name::<N>) };
 }
 
 const fn fits<F>() -> bool {

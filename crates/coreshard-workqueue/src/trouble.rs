@@ -188,7 +188,7 @@ pub(crate) type TroubleHandler = Arc<User<dyn Fn(&Trouble) + Send + Sync>>;
 
 /// What the monitor takes for trouble, and whom it tells.
 #[derive(Clone)]
-pub(crate) struct Watch {
+pub(crate) struct Watchdog {
     /// `None` for never.
     pub(crate) cpu_intensive: Option<Duration>,
     /// `None` for never.
@@ -196,7 +196,7 @@ pub(crate) struct Watch {
     pub(crate) on_trouble: Option<TroubleHandler>,
 }
 
-impl Default for Watch {
+impl Default for Watchdog {
     fn default() -> Self {
         Self {
             cpu_intensive: Some(Duration::from_millis(10)),
@@ -206,7 +206,7 @@ impl Default for Watch {
     }
 }
 
-impl Watch {
+impl Watchdog {
     /// Tells those who listen, who are users: on a thread that nobody depends on.
     pub(crate) fn tell(&self, trouble: &Trouble) {
         say(|| match trouble {
@@ -219,9 +219,9 @@ impl Watch {
     }
 }
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for Watchdog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch")
+        f.debug_struct("Watchdog")
             .field("cpu_intensive", &self.cpu_intensive)
             .field("stall_after", &self.stall_after)
             .field("on_trouble", &self.on_trouble.is_some())

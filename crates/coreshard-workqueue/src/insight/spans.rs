@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tracing::Span;
 use tracing::span::Id;
 
-/// What a span stands for, as the console's column `Kind` shows it.
+/// What a span stands for, as the console's column `SpanKind` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SpanKind {
     /// A closure: one run.
     Item,
     /// A queueing of a reusable item.
@@ -54,15 +54,15 @@ static NEXT_TASK: AtomicU64 = AtomicU64::new(1);
 /// A span for work on `queue`; none where nobody listens.
 pub(crate) fn span(
     queue: &str,
-    kind: Kind,
+    kind: SpanKind,
     name: &'static str,
     bytes: usize,
     location: &'static Location<'static>,
 ) -> Span {
     let kind = match kind {
-        Kind::Item => "item",
-        Kind::Work => "work",
-        Kind::Task => "task",
+        SpanKind::Item => "item",
+        SpanKind::Work => "work",
+        SpanKind::Task => "task",
     };
     tracing::trace_span!(
         target: "tokio::task",
@@ -89,7 +89,13 @@ impl TaskSpan {
     }
 
     pub(crate) fn on<F>(queue: &str, location: &'static Location<'static>) -> Self {
-        Self(Some(Box::new(span(queue, Kind::Task, type_name::<F>(), size_of::<F>(), location))))
+        Self(Some(Box::new(span(
+            queue,
+            SpanKind::Task,
+            type_name::<F>(),
+            size_of::<F>(),
+            location,
+        ))))
     }
 
     /// Calls `poll` inside the span.

@@ -13,11 +13,11 @@ const DIGITS: u8 = 2;
 
 /// Written by workers on the CPU that a slot belongs to, read by whoever asks for statistics. The
 /// lock is free but for those moments, and for a worker that is moved while it holds it.
-type Slot<P> = Padded<Lock<P, Option<Box<Recorded>>>>;
+type CpuTimes<P> = Padded<Lock<P, Option<Box<Recorded>>>>;
 
 pub(crate) struct Times<P: Platform> {
     pub(crate) sampling: Sampling,
-    by_cpu: Box<[Slot<P>]>,
+    by_cpu: Box<[CpuTimes<P>]>,
 }
 
 /// Made by the first worker that records on its CPU, so that it lies on that CPU's node.

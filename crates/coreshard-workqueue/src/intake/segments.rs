@@ -44,7 +44,7 @@ struct Slot<P: Platform, T> {
 fields!(Slot<P: Platform, T> { state, value });
 
 /// The segment's own words, on lines that producers only read while they fill it.
-struct Links<P: Platform, T, const LEN: usize> {
+struct SegmentLinks<P: Platform, T, const LEN: usize> {
     /// I: one more than (ticket / LEN); 0 while it is in the store.
     number: P::AtomicU64,
     /// P: the segment after this one, once somebody needed it.
@@ -54,7 +54,7 @@ struct Links<P: Platform, T, const LEN: usize> {
     /// I: the injector of the queue that the segment belongs to.
     injector: P::AtomicU32,
 }
-fields!(Links<P: Platform, T; const LEN: usize> { number, next, previous, injector });
+fields!(SegmentLinks<P: Platform, T; const LEN: usize> { number, next, previous, injector });
 
 /// What decides when a segment is recycled, on lines that takers write.
 struct Holds<P: Platform> {
@@ -67,7 +67,7 @@ fields!(Holds<P: Platform> { taken, holds });
 
 #[repr(C)]
 pub(crate) struct Segment<P: Platform, T, const LEN: usize> {
-    links: Padded<Links<P, T, LEN>>,
+    links: Padded<SegmentLinks<P, T, LEN>>,
     holds: Padded<Holds<P>>,
     slots: [Slot<P, T>; LEN],
 }
@@ -76,7 +76,7 @@ fields!(Segment<P: Platform, T; const LEN: usize> { links, holds, slots });
 impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
     fn new() -> Self {
         Self {
-            links: Padded::new(Links {
+            links: Padded::new(SegmentLinks {
                 number: P::AtomicU64::new(0),
                 next: P::AtomicPtr::new(ptr::null_mut()),
                 previous: P::AtomicPtr::new(ptr::null_mut()),
@@ -338,7 +338,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         segment
     }
 
-    /// Links a segment after `previous`, or finds that somebody did. The caller holds a ticket in
+    /// SegmentLinks a segment after `previous`, or finds that somebody did. The caller holds a ticket in
     /// the segment to come, or is the taker whose head is there: so `previous` is not recycled,
     /// and its empty link means what it says (there is no ABA).
     #[cold]

@@ -11,7 +11,7 @@ use coreshard_platform::Platform;
 
 use super::MAX_WORKERS;
 use super::rescuer::RESCUER;
-use super::state::{Blocked, Entry, Handle, State};
+use super::state::{Blocked, State, ThreadSlot, Worklist};
 
 /// Workers, by index.
 struct Marks([u64; MAX_WORKERS.div_ceil(64)]);
@@ -49,10 +49,10 @@ impl<P: Platform> State<P> {
         nobody_runs
             && self.designated.is_none()
             && self.kicked.is_none()
-            && match &self.entry {
-                Entry::LockFree(_) => true,
+            && match &self.worklist {
+                Worklist::LockFree(_) => true,
                 // Whoever brings the next item chooses somebody, under the lock.
-                Entry::Locked(list) => !list.is_empty(),
+                Worklist::Locked(list) => !list.is_empty(),
             }
     }
 
@@ -63,7 +63,7 @@ impl<P: Platform> State<P> {
         let mut absent = Marks::none();
         let mut absentees = 0;
         for worker in 0..workers {
-            if matches!(cold.threads[worker], Handle::Late) || self.stands_by(worker) {
+            if matches!(cold.threads[worker], ThreadSlot::Late) || self.stands_by(worker) {
                 absent.add(worker);
                 absentees += 1;
             }

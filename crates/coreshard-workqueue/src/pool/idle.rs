@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, Time};
 
-use super::state::{Blocked, Entry, State};
+use super::state::{Blocked, State, Worklist};
 use super::worker::Worker;
 use super::{Injectors, Pool, PoolGuard, Watches};
 use crate::canary::{Canary, planted};
@@ -198,8 +198,8 @@ impl<P: Platform> Worker<'_, P> {
         if state.stopping || self.is_rescuer() && state.idle_count() > 0 {
             return Rest::Leave;
         }
-        match (&mut state.entry, &pool.queue) {
-            (Entry::LockFree(takers), Some(queue)) => {
+        match (&mut state.worklist, &pool.queue) {
+            (Worklist::LockFree(takers), Some(queue)) => {
                 let Ok(before) = queue.post(takers, self.index) else { return Rest::None };
                 // The latest sleeper is the first to be woken; who was, sleeps on unposted. (If
                 // that one is gone from the wake word, its producer has woken it.)

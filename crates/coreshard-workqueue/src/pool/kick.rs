@@ -2,7 +2,7 @@
 
 use coreshard_platform::Platform;
 
-use super::state::{Entry, State};
+use super::state::{State, Worklist};
 use super::{FreeCpus, Injectors, Pool};
 use crate::intake::ItemWaits;
 use crate::wake::Wake;
@@ -24,9 +24,11 @@ impl Kick {
 impl<P: Platform> State<P> {
     /// True if an item waits in the intake.
     pub(super) fn has_queued(&mut self, pool: &Pool<P>) -> bool {
-        match &mut self.entry {
-            Entry::Locked(list) => !list.is_empty(),
-            Entry::LockFree(taker) => pool.queue.as_ref().is_some_and(|queue| queue.ready(taker)),
+        match &mut self.worklist {
+            Worklist::Locked(list) => !list.is_empty(),
+            Worklist::LockFree(taker) => {
+                pool.queue.as_ref().is_some_and(|queue| queue.ready(taker))
+            }
         }
     }
 
@@ -97,7 +99,7 @@ impl<P: Platform> State<P> {
         if self.designated.is_some() || self.active() >= pool.place.limit {
             return None;
         }
-        let Entry::LockFree(takers) = &mut self.entry else { return None };
+        let Worklist::LockFree(takers) = &mut self.worklist else { return None };
         let worker = *self.idle.iter().rev().find(|worker| self.kicked != Some(**worker))?;
         match queue.post(takers, worker) {
             Ok(before) => {

@@ -8,7 +8,7 @@ use coreshard_platform::{AtomicPointer, Lock, Platform};
 
 use super::link::LinkHead;
 
-/// Links in a chunk of the table, and chunks in the table.
+/// LinkTable in a chunk of the table, and chunks in the table.
 const CHUNK_LINKS: usize = 128;
 const CHUNKS: usize = if cfg!(loom) { 1 } else { 128 };
 
@@ -18,15 +18,15 @@ pub(crate) struct LinkTag(pub(crate) u16);
 
 /// Grows by chunks that stay where they are, so that a worker finds a link with two loads and no
 /// lock.
-pub(crate) struct Links<P: Platform> {
-    chunks: [P::AtomicPtr<Chunk<P>>; CHUNKS],
+pub(crate) struct LinkTable<P: Platform> {
+    chunks: [P::AtomicPtr<TableChunk<P>>; CHUNKS],
     /// Tags that no link has, and how many tags were ever given.
     free: Lock<P, (Vec<LinkTag>, usize)>,
 }
 
-struct Chunk<P: Platform>([P::AtomicPtr<LinkHead<P>>; CHUNK_LINKS]);
+struct TableChunk<P: Platform>([P::AtomicPtr<LinkHead<P>>; CHUNK_LINKS]);
 
-impl<P: Platform> Links<P> {
+impl<P: Platform> LinkTable<P> {
     pub(super) fn new() -> Self {
         Self {
             chunks: std::array::from_fn(|_| P::AtomicPtr::new(ptr::null_mut())),
@@ -47,7 +47,7 @@ impl<P: Platform> Links<P> {
         let chunk = &self.chunks[at / CHUNK_LINKS];
         if chunk.load(Relaxed).is_null() {
             let links = std::array::from_fn(|_| P::AtomicPtr::new(ptr::null_mut()));
-            chunk.store(Box::into_raw(Box::new(Chunk::<P>(links))), Release);
+            chunk.store(Box::into_raw(Box::new(TableChunk::<P>(links))), Release);
         }
         free.1 += 1;
         Some(LinkTag(u16::try_from(at).expect("the table is smaller than 2¹⁶")))
@@ -78,7 +78,7 @@ impl<P: Platform> Links<P> {
     }
 }
 
-impl<P: Platform> Drop for Links<P> {
+impl<P: Platform> Drop for LinkTable<P> {
     fn drop(&mut self) {
         for chunk in &self.chunks {
             let chunk = chunk.load(Relaxed);

@@ -11,7 +11,7 @@ use crate::attributes::{Attributes, Hooks, Place, Priority};
 use crate::event::Event;
 use crate::intake::Intake;
 use crate::queue::PoolLink;
-use crate::trouble::Watch;
+use crate::trouble::Watchdog;
 use crate::wake::Wake;
 use coreshard_platform::Loom;
 
@@ -61,7 +61,7 @@ fn pool_of(
         Arc::new(attributes),
         PoolSettings::for_models(),
         Arc::new(Event::new()),
-        &Arc::new(Monitor::new(Watch::default(), most_workers)),
+        &Arc::new(Monitor::new(Watchdog::default(), most_workers)),
     )
     .expect("so many threads start")
 }
@@ -136,7 +136,7 @@ fn a_stand_in_does_not_start(intake: Intake, wake: Wake) {
     };
     link.queue(0, tell).ok().expect("the link is open");
     blocks.unpark();
-    pool.scan(1, &Watch::default());
+    pool.scan(1, &Watchdog::default());
     ends.park();
     pool.tell_to_go();
     pool.wait_until_gone();

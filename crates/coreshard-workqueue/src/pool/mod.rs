@@ -40,17 +40,17 @@ use coreshard_platform::{
 use crate::attributes::{Attributes, Place};
 use crate::event::Event;
 use crate::intake::{self, Intake};
-use crate::item::{Item, Kind, Name};
+use crate::item::{Item, ItemKind, Name};
 use crate::stats::{PoolId, PoolStats};
 use accounts::Accounts;
 use deque::Deque;
 use forks::Neighbours;
 use kick::Kick;
 pub(crate) use link::{LinkHead, QueueSide};
-pub(crate) use links::{LinkTag, Links};
+pub(crate) use links::{LinkTable, LinkTag};
 pub(crate) use monitor::{Follower, Monitor, Retiring};
 use placement::FreeCpus;
-use state::{Entry, State};
+use state::{State, Worklist};
 
 pub use blocking::blocking;
 pub(crate) use blocking::blocking_if_relieved;
@@ -113,7 +113,7 @@ fields!(WorkerSlot<P: Platform> { parker, range, deque, link, begun, function, t
 impl<P: Platform> WorkerSlot<P> {
     /// The worker begins an item. Only it writes the word: no locked instruction.
     #[inline]
-    fn begin(&self, kind: &'static Kind) {
+    fn begin(&self, kind: &'static ItemKind) {
         let address = std::ptr::from_ref(kind).expose_provenance() as u64;
         let count = self.begun.load(Relaxed).wrapping_add(1) & ITEM_COUNT;
         self.begun.store(address << KIND_SHIFT | count, Relaxed);
@@ -135,7 +135,7 @@ impl<P: Platform> WorkerSlot<P> {
             return name.get();
         }
         let address = (self.begun.load(Relaxed) >> KIND_SHIFT) as usize;
-        let kind = std::ptr::with_exposed_provenance::<Kind>(address);
+        let kind = std::ptr::with_exposed_provenance::<ItemKind>(address);
         // SAFETY: null, or exposed by `begin` from a `&'static Kind`.
         unsafe { kind.as_ref() }.map_or("(nothing yet)", |kind| kind.name.get())
     }
@@ -192,7 +192,7 @@ pub(crate) struct Pool<P: Platform> {
     /// A: 1 while a worker watches for work before it sleeps.
     watchers: Padded<P::AtomicU32>,
     /// A: the links of the queues that this pool serves, by tag.
-    pub(crate) links: Links<P>,
+    pub(crate) links: LinkTable<P>,
     /// A: items that workers have run.
     ran: Padded<P::AtomicU64>,
     /// A: futex calls that wake-ups took.
@@ -256,10 +256,10 @@ impl<P: Platform> Pool<P> {
         monitor: &Arc<Monitor<P>>,
     ) -> Arc<Self> {
         let (queue, entry) = match attributes.intake {
-            Intake::Locked => (None, Entry::Locked(Default::default())),
+            Intake::Locked => (None, Worklist::Locked(Default::default())),
             Intake::LockFree => {
                 let (queue, takers) = Injectors::new(place.node, place.cpus.len());
-                (Some(queue), Entry::LockFree(takers))
+                (Some(queue), Worklist::LockFree(takers))
             }
         };
         let pool = Arc::new(Self {
@@ -279,7 +279,7 @@ impl<P: Platform> Pool<P> {
             forking: Padded::new(P::AtomicU32::new(0)),
             neighbours: Lock::new(None),
             watchers: Padded::new(P::AtomicU32::new(0)),
-            links: Links::new(),
+            links: LinkTable::new(),
             ran: Padded::new(P::AtomicU64::new(0)),
             wakeups: Padded::new(P::AtomicU64::new(0)),
             accounts: Accounts::new(),
@@ -398,9 +398,9 @@ impl<P: Platform> Pool<P> {
     fn push_locked(&self, item: Item, link: LinkTag) {
         let mut state = self.lock();
         state.queued += 1;
-        match &mut state.entry {
-            Entry::Locked(list) => list.push_back((item, link)),
-            Entry::LockFree(_) => unreachable!("the locked rung has no lock-free queue"),
+        match &mut state.worklist {
+            Worklist::Locked(list) => list.push_back((item, link)),
+            Worklist::LockFree(_) => unreachable!("the locked rung has no lock-free queue"),
         }
         let kick = state.choose_kick(self);
         self.unlock_and_kick(state, kick);

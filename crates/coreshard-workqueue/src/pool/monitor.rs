@@ -22,7 +22,7 @@ use super::Pool;
 use super::scan::Findings;
 use super::worker_count::WorkerCount;
 use crate::callbacks::{Callback, Callbacks, Threads};
-use crate::trouble::{Bug, CpuHog, NoWorker, Stall, Trouble, Watch};
+use crate::trouble::{Bug, CpuHog, NoWorker, Stall, Trouble, Watchdog};
 
 /// Time between two scans. Two of them pass before a worker is presumed blocked.
 pub(super) const SCAN_EVERY: Duration = Duration::from_millis(4);
@@ -55,7 +55,7 @@ pub(crate) struct Monitor<P: Platform> {
     state: Padded<P::AtomicU32>,
     parker: Parker<P>,
     watched: Lock<P, Watched<P>>,
-    watch: Arc<Watch>,
+    watch: Arc<Watchdog>,
     tells: Arc<Callbacks<P>>,
     helps: Arc<Callbacks<P>>,
     /// 1 while a call of the follower is on its way, and one that reaps.
@@ -84,7 +84,7 @@ struct Watched<P: Platform> {
 }
 
 impl<P: Platform> Monitor<P> {
-    pub(crate) fn new(watch: Watch, most_workers: usize) -> Self {
+    pub(crate) fn new(watch: Watchdog, most_workers: usize) -> Self {
         Self {
             watch: Arc::new(watch),
             tells: Arc::new(Callbacks::new(TELLERS)),

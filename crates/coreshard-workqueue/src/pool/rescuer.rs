@@ -6,7 +6,7 @@ use coreshard_platform::Platform;
 
 use super::Pool;
 use super::kick::Kick;
-use super::state::{Handle, State};
+use super::state::{State, ThreadSlot};
 use super::worker::Worker;
 
 /// The rescuer's index, in the pools that have one.
@@ -73,7 +73,7 @@ impl<P: Platform> State<P> {
                 let index = self.claim_index(pool);
                 assert_eq!(index, Some(RESCUER), "the first index is the rescuer's");
             }
-            Rescuer::Gone => self.cold_mut().threads[RESCUER] = Handle::Coming,
+            Rescuer::Gone => self.cold_mut().threads[RESCUER] = ThreadSlot::Coming,
             // Of a former life of the pool, which it has ended itself: it is still at it.
             Rescuer::StandsBy | Rescuer::Called | Rescuer::Leaving => return None,
         }

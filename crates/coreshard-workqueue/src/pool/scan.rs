@@ -21,7 +21,7 @@ use coreshard_platform::{AtomicInt, Platform, SpawnError, Time};
 use super::monitor::SCAN_EVERY;
 use super::state::{Blocked, State};
 use super::{Pool, WorkerSlot};
-use crate::trouble::{NoWorker, PoolReport, RunningItem, Trouble, Watch};
+use crate::trouble::{NoWorker, PoolReport, RunningItem, Trouble, Watchdog};
 
 /// A worker that used less than this share of the time between two scans waits for something.
 const IDLE_SHARE: u32 = 8;
@@ -74,7 +74,7 @@ pub(super) struct Findings {
 impl<P: Platform> Pool<P> {
     /// Finds replacements for workers that wait inside an item or hog a CPU, and for those that
     /// could not be started.
-    pub(super) fn scan(self: &Arc<Self>, scan: u64, watch: &Watch) -> Findings {
+    pub(super) fn scan(self: &Arc<Self>, scan: u64, watch: &Watchdog) -> Findings {
         let mut found = Findings::default();
         if scan.is_multiple_of(CHARGE_EVERY) {
             self.charge();
@@ -245,7 +245,7 @@ impl<P: Platform> State<P> {
     /// Whether one more hog may be taken out of the count: as many as the pool's limit, so that
     /// work that is nothing but long does not get a thread an item; and one more whenever the pool
     /// has begun nothing for a while.
-    fn may_hog(&mut self, pool: &Pool<P>, now: Time, watch: &Watch) -> bool {
+    fn may_hog(&mut self, pool: &Pool<P>, now: Time, watch: &Watchdog) -> bool {
         let hogs = self.blocked_as.iter().filter(|aside| **aside == Blocked::Hog).count();
         let Some(threshold) = watch.cpu_intensive else { return false };
         hogs < pool.place.limit
@@ -260,7 +260,7 @@ impl<P: Platform> State<P> {
         worker: usize,
         scan: u64,
         now: Time,
-        watch: &Watch,
+        watch: &Watchdog,
     ) -> Verdict {
         if self.rests(worker) || self.blocked_as[worker] != Blocked::No {
             return Verdict::Fine;

@@ -29,7 +29,7 @@ pub(super) enum Blocked {
 
 /// The thread of a worker, as its starter leaves it for whoever stops the pool.
 #[derive(Debug)]
-pub(super) enum Handle<T> {
+pub(super) enum ThreadSlot<T> {
     /// No worker has the index.
     None,
     /// The worker's starter brings it.
@@ -41,7 +41,7 @@ pub(super) enum Handle<T> {
     Late,
 }
 
-impl<T> Handle<T> {
+impl<T> ThreadSlot<T> {
     fn take(&mut self) -> Option<T> {
         match std::mem::replace(self, Self::Taken) {
             Self::Here(thread) => Some(thread),
@@ -54,7 +54,7 @@ impl<T> Handle<T> {
 }
 
 /// The taker's side of the intake.
-pub(super) enum Entry<P: Platform> {
+pub(super) enum Worklist<P: Platform> {
     Locked(VecDeque<(Item, LinkTag)>),
     LockFree(Takers<P>),
 }
@@ -86,7 +86,7 @@ pub(super) struct Cold<P: Platform> {
     /// How many of them are this pool's.
     pub(super) counted: usize,
     /// By worker index.
-    pub(super) threads: Vec<Handle<P::Thread>>,
+    pub(super) threads: Vec<ThreadSlot<P::Thread>>,
     /// Indices below `threads.len()` that no worker has.
     pub(super) free: Vec<usize>,
     /// Bits of the intake's counters that no pool link has.
@@ -110,7 +110,7 @@ pub(super) struct State<P: Platform> {
     /// The idle worker that was kicked and has not run yet (coalesced rung only); it is still in
     /// `idle`.
     pub(super) kicked: Option<usize>,
-    pub(super) entry: Entry<P>,
+    pub(super) worklist: Worklist<P>,
     /// Items that came in by the locked rung.
     pub(super) queued: u64,
     /// Workers that exist, or are being started.
@@ -136,12 +136,12 @@ pub(super) struct State<P: Platform> {
     cold: Box<Cold<P>>,
 }
 fields!(State<P: Platform> {
-    idle, designated, kicked, entry, queued, alive, blocked, kicks, coalesced_kicks, blocked_as, stopping, starting,
+    idle, designated, kicked, worklist, queued, alive, blocked, kicks, coalesced_kicks, blocked_as, stopping, starting,
     spare_missed, spare_refused, rescuer, placement, cold,
 });
 
 impl<P: Platform> State<P> {
-    pub(super) fn new(entry: Entry<P>, worker_count: Arc<WorkerCount<P>>) -> Self {
+    pub(super) fn new(worklist: Worklist<P>, worker_count: Arc<WorkerCount<P>>) -> Self {
         let cold = Cold {
             seen: Vec::new(),
             progress: Progress::default(),
@@ -157,7 +157,7 @@ impl<P: Platform> State<P> {
             idle: Vec::new(),
             designated: None,
             kicked: None,
-            entry,
+            worklist,
             queued: 0,
             alive: 0,
             blocked: 0,
@@ -230,14 +230,14 @@ impl<P: Platform> State<P> {
         let index = match self.cold_mut().free.pop() {
             Some(index) => index,
             None if self.cold_mut().threads.len() < MAX_WORKERS => {
-                self.cold_mut().threads.push(Handle::None);
+                self.cold_mut().threads.push(ThreadSlot::None);
                 self.blocked_as.push(Blocked::No);
                 self.cold_mut().seen.push(Seen::default());
                 self.cold_mut().threads.len() - 1
             }
             None => return None,
         };
-        self.cold_mut().threads[index] = Handle::Coming;
+        self.cold_mut().threads[index] = ThreadSlot::Coming;
         pool.ensure_slot(index);
         Some(index)
     }
@@ -278,13 +278,13 @@ impl<P: Platform> State<P> {
             self.cold_mut().worker_count.leave();
         }
         let cold = self.cold_mut();
-        if matches!(cold.threads[index], Handle::Coming) {
+        if matches!(cold.threads[index], ThreadSlot::Coming) {
             // Not given out again before: its handle would be taken for the next one's.
-            cold.threads[index] = Handle::Late;
+            cold.threads[index] = ThreadSlot::Late;
             return;
         }
         // The thread ends by itself; nobody waits for it any more, or somebody does.
-        cold.threads[index] = Handle::None;
+        cold.threads[index] = ThreadSlot::None;
         if !is_rescuer {
             cold.free.push(index);
         }
@@ -298,9 +298,9 @@ impl<P: Platform> State<P> {
         let is_rescuer = index == RESCUER && self.rescuer != Rescuer::None;
         let cold = self.cold_mut();
         match (&cold.threads[index], thread) {
-            (Handle::Coming, Some(thread)) => cold.threads[index] = Handle::Here(thread),
+            (ThreadSlot::Coming, Some(thread)) => cold.threads[index] = ThreadSlot::Here(thread),
             _ => {
-                cold.threads[index] = Handle::None;
+                cold.threads[index] = ThreadSlot::None;
                 if !is_rescuer {
                     cold.free.push(index);
                 }

@@ -13,7 +13,7 @@ use super::forks::Forks;
 use super::link::LinkHead;
 use super::rescuer::RESCUER;
 use super::running::Frame;
-use super::state::Entry;
+use super::state::Worklist;
 use super::{Claim, LinkTag, Pool, Segment, SegmentQueue, Watches, WorkerSlot, idle};
 use crate::attributes::{Hook, Place};
 use crate::item::Item;
@@ -83,10 +83,10 @@ fn thread_name(scope: Scope, pod: PodId, index: usize) -> String {
 }
 
 /// An item, and its link's tag.
-type Work = (Item, LinkTag);
+type TaggedItem = (Item, LinkTag);
 
 /// Items of one link that were run and not yet counted.
-struct Tally<P: Platform> {
+struct Batch<P: Platform> {
     tag: Option<LinkTag>,
     link: *mut LinkHead<P>,
     items: u64,
@@ -94,7 +94,7 @@ struct Tally<P: Platform> {
     weighed_since: Option<Time>,
 }
 
-impl<P: Platform> Tally<P> {
+impl<P: Platform> Batch<P> {
     const fn none() -> Self {
         Self { tag: None, link: ptr::null_mut(), items: 0, weighed_since: None }
     }
@@ -116,7 +116,7 @@ pub(super) struct Worker<'pool, P: Platform> {
     /// Items copied out of the claimed segment and not yet told.
     taken: u32,
     segment: *mut Segment<P>,
-    tally: Tally<P>,
+    tally: Batch<P>,
     /// Visits to links until one is weighed; `None` where CPU time cannot be told.
     visits: Option<WeighedVisits>,
     /// Where the next items will be seen first.
@@ -212,7 +212,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             has_open_claim: false,
             taken: 0,
             segment: ptr::null_mut(),
-            tally: Tally::none(),
+            tally: Batch::none(),
             visits: None,
             next_slots: None,
             spins: idle::FIRST_SPINS,
@@ -279,12 +279,12 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     }
 
     #[allow(unsafe_code)]
-    fn execute(&mut self, (item, tag): Work) {
+    fn execute(&mut self, (item, tag): TaggedItem) {
         if self.tally.tag != Some(tag) {
             self.count_run();
             // Only this worker writes it.
             self.slot.link.store(u32::from(tag.0) + 1, Relaxed);
-            self.tally = Tally {
+            self.tally = Batch {
                 tag: Some(tag),
                 link: self.pool.links.link(tag).as_ptr(),
                 items: 0,
@@ -326,7 +326,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
                 self.pool.event.notify();
             }
         }
-        self.tally = Tally::none();
+        self.tally = Batch::none();
     }
 
     /// When a visit to a link begins that is to be weighed: the first one, and then one of so many.
@@ -335,7 +335,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         visits.is_weighed().then(P::now)
     }
 
-    fn next_item(&mut self) -> Option<Work> {
+    fn next_item(&mut self) -> Option<TaggedItem> {
         loop {
             if let Some(item) = self.next_claimed() {
                 return Some(item);
@@ -349,7 +349,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         }
     }
 
-    fn next_claimed(&mut self) -> Option<Work> {
+    fn next_claimed(&mut self) -> Option<TaggedItem> {
         if !self.has_open_claim {
             return None;
         }
@@ -384,7 +384,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     }
 
     #[allow(unsafe_code)]
-    fn take_at(&mut self, at: usize) -> Work {
+    fn take_at(&mut self, at: usize) -> TaggedItem {
         self.taken += 1;
         // SAFETY: the place was claimed or stolen by this worker, from this segment, and each
         // place is given out once; it is released in `next_item`, later.
@@ -393,7 +393,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     }
 
     /// Takes items out of the intake, under the lock; lets others know of what is left.
-    fn claim(&mut self) -> Option<Work> {
+    fn claim(&mut self) -> Option<TaggedItem> {
         let pool = self.pool;
         let mut state = pool.lock();
         state.rejoin(self.index);
@@ -414,9 +414,9 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             // cannot end meanwhile.
             pool.steer(other, free, || ());
         }
-        let (item, claim) = match (&mut state.entry, &pool.queue) {
-            (Entry::Locked(list), _) => (Some(list.pop_front()?), None),
-            (Entry::LockFree(takers), Some(queue)) => {
+        let (item, claim) = match (&mut state.worklist, &pool.queue) {
+            (Worklist::Locked(list), _) => (Some(list.pop_front()?), None),
+            (Worklist::LockFree(takers), Some(queue)) => {
                 match queue.claim(takers, self.claim_items, home) {
                     Some(claim) => (None, Some(claim)),
                     None => {
@@ -425,7 +425,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
                     }
                 }
             }
-            (Entry::LockFree(_), None) => unreachable!("the lock-free rung has a queue"),
+            (Worklist::LockFree(_), None) => unreachable!("the lock-free rung has a queue"),
         };
         let spare = state.reserve_spare(pool);
         let (item, mut left) = match claim {
@@ -455,7 +455,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     }
 
     /// Opens a claim to thieves, but for its first item where `keep_first` says so.
-    fn open(&mut self, mut claim: Claim<P>, keep_first: bool) -> Option<Work> {
+    fn open(&mut self, mut claim: Claim<P>, keep_first: bool) -> Option<TaggedItem> {
         if !ptr::eq(self.segment, claim.segment) {
             self.release_taken();
             self.segment = claim.segment;
@@ -473,7 +473,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     }
 
     /// Takes what another worker of the pool has claimed and not yet run.
-    fn steal(&mut self) -> Option<Work> {
+    fn steal(&mut self) -> Option<TaggedItem> {
         let pool = self.pool;
         if self.excess || pool.open_claims.load(Acquire) == 0 {
             return None;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use coreshard_platform::Platform;
 
 use super::limiter::Limits;
-use super::pool_link::{Core, PoolLink};
+use super::pool_link::{PoolLink, QueueCore};
 use crate::error::RefusedReason;
 use crate::pool::{PoolSet, Route};
 use crate::request::MaxActive;
@@ -44,7 +44,7 @@ impl<P: Platform> Generation<P> {
     /// Closed, until it is published. `None` where a pool serves as many queues as it can.
     pub(super) fn new(
         set: &Arc<PoolSet<P>>,
-        core: &Arc<Core<P>>,
+        core: &Arc<QueueCore<P>>,
         limits: &mut Limits<P>,
     ) -> Option<Arc<Self>> {
         let admission = Admission::of(limits);

@@ -10,7 +10,7 @@ use coreshard_topology::CpuId;
 
 use super::generation::{Admission, Generation};
 use super::limiter::Limits;
-use super::pool_link::{Core, Entry, runs_item_of};
+use super::pool_link::{Entry, QueueCore, runs_item_of};
 use crate::error::RefusedReason;
 use crate::event::Event;
 use crate::pool::blocking;
@@ -108,7 +108,7 @@ pub(super) struct Awaited<P: Platform> {
 }
 
 impl<P: Platform> Generations<P> {
-    pub(super) fn new(lease: Lease<P>, core: &Arc<Core<P>>, asked: MaxActive) -> Option<Self> {
+    pub(super) fn new(lease: Lease<P>, core: &Arc<QueueCore<P>>, asked: MaxActive) -> Option<Self> {
         let mut limits = Limits::new(asked);
         let generation = Generation::new(lease.set(), core, &mut limits)?;
         share_among_nodes(&mut limits, &generation.set);
@@ -235,7 +235,7 @@ impl<P: Platform> Generations<P> {
     pub(super) fn change(
         &self,
         lease: Lease<P>,
-        core: &Arc<Core<P>>,
+        core: &Arc<QueueCore<P>>,
         limits: impl FnOnce(&mut Limits<P>),
     ) -> Result<(), NoRoom> {
         // What is left of it is dropped without the lock: it may be the last.
@@ -318,7 +318,7 @@ impl<P: Platform> Generations<P> {
 
     /// All that was queued so far: what comes from here on goes to another generation. `None`
     /// where nothing is left to wait for.
-    pub(super) fn cut(&self, core: &Arc<Core<P>>) -> Result<Option<Awaited<P>>, NoRoom> {
+    pub(super) fn cut(&self, core: &Arc<QueueCore<P>>) -> Result<Option<Awaited<P>>, NoRoom> {
         let mut inner = self.inner.lock();
         let left: Vec<_> =
             inner.generations().filter(|generation| generation.in_flight() > 0).cloned().collect();
@@ -447,7 +447,7 @@ impl<P: Platform> Inner<P> {
     fn prepare(
         &mut self,
         lease: &mut Option<Lease<P>>,
-        core: &Arc<Core<P>>,
+        core: &Arc<QueueCore<P>>,
         but: Option<*const Generation<P>>,
     ) -> Result<Arc<Generation<P>>, NoRoom> {
         let set = Arc::clone(lease.as_ref().expect("a queue that goes on has workers").set());

@@ -64,10 +64,10 @@ const SPINS: u32 = 200;
 pub(crate) struct Submitted<P: Platform, F, T> {
     claimable: Claimable<P>,
     over: Latch<P>,
-    slot: UnsafeCell<Slot<P, F, T>>,
+    slot: UnsafeCell<Submission<P, F, T>>,
 }
 
-enum Slot<P: Platform, F, T> {
+enum Submission<P: Platform, F, T> {
     Work(F),
     Value(Result<T, Unclaimed<P>>),
     Empty,
@@ -101,7 +101,8 @@ impl<P: Platform, F, T> Drop for Submitted<P, F, T> {
     /// A result that nobody took. If its destructor panics, whoever drops the last reference is told: the
     /// handle's owner, or the worker, and so the queue's panic handler.
     fn drop(&mut self) {
-        if let Slot::Value(Ok(value)) = std::mem::replace(self.slot.get_mut(), Slot::Empty)
+        if let Submission::Value(Ok(value)) =
+            std::mem::replace(self.slot.get_mut(), Submission::Empty)
             && let Err(thrown) = user::resume_unless_unwinding(user::discard(value))
         {
             let panic = message_of(thrown.payload());
@@ -115,7 +116,7 @@ impl<P: Platform, F, T> Submitted<P, F, T> {
     ///
     /// # Safety
     /// Nobody else looks at it: see the rules at `Sync`.
-    unsafe fn replace(&self, by: Slot<P, F, T>) -> Slot<P, F, T> {
+    unsafe fn replace(&self, by: Submission<P, F, T>) -> Submission<P, F, T> {
         // SAFETY: by this function's contract.
         unsafe { self.slot.get().replace(by) }
     }
@@ -126,8 +127,8 @@ impl<P: Platform, F: FnOnce() -> T, T> Submitted<P, F, T> {
     /// The caller has claimed the item, just now.
     unsafe fn call(&self) -> Result<T, Thrown> {
         // SAFETY: by this function's contract, and the value is left later.
-        match unsafe { self.replace(Slot::Empty) } {
-            Slot::Work(work) => user::call(work),
+        match unsafe { self.replace(Submission::Empty) } {
+            Submission::Work(work) => user::call(work),
             _ => unreachable!("an item that nobody has begun is there"),
         }
     }
@@ -151,8 +152,8 @@ impl<P: Platform, F: FnOnce() -> T, T> Awaited<P, T> for Submitted<P, F, T> {
 
     unsafe fn take(&self) -> Result<T, Thrown> {
         // SAFETY: by this function's contract.
-        match unsafe { self.replace(Slot::Empty) } {
-            Slot::Value(value) => value.map_err(Unclaimed::claim),
+        match unsafe { self.replace(Submission::Empty) } {
+            Submission::Value(value) => value.map_err(Unclaimed::claim),
             _ => unreachable!("an item that is over has left its outcome"),
         }
     }
@@ -260,7 +261,7 @@ where
     let item = Arc::new(Submitted {
         claimable: Claimable::new(&entry),
         over: Latch::new(),
-        slot: UnsafeCell::new(Slot::Work(work)),
+        slot: UnsafeCell::new(Submission::Work(work)),
     });
     let placed = Arc::clone(&item);
     entry.send_as(Label::item::<F>, move || {
@@ -283,7 +284,7 @@ fn leave<P: Platform, F, T>(item: Arc<Submitted<P, F, T>>, result: Result<T, Thr
         result => result.map_err(Unclaimed::here),
     };
     // SAFETY: the latch is not open yet, so the handle's holder does not look at the value.
-    unsafe { item.replace(Slot::Value(result)) };
+    unsafe { item.replace(Submission::Value(result)) };
     // SAFETY: this Arc keeps it.
     unsafe { Latch::open(&raw const item.over) };
 }

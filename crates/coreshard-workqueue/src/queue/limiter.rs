@@ -7,7 +7,7 @@ use std::sync::Arc;
 use coreshard_platform::{Lock, Platform, Reading, fields};
 use coreshard_topology::NodeId;
 
-use super::pool_link::PoolLink;
+use super::pool_link::{LinkPointer, PoolLink};
 use crate::item::Item;
 use crate::request::MaxActive;
 
@@ -123,13 +123,6 @@ struct Turns<P: Platform> {
     waiting: VecDeque<(Item, LinkPointer<P>)>,
 }
 fields!(Turns<P: Platform> { most, only_freezes, active, waiting });
-
-/// The pool link that counted a waiting item in, and so lives until that item is over.
-struct LinkPointer<P: Platform>(NonNull<PoolLink<P>>);
-
-// SAFETY: a pool link is shared between threads as it is.
-#[allow(unsafe_code)]
-unsafe impl<P: Platform> Send for LinkPointer<P> {}
 
 impl<P: Platform> LinkPointer<P> {
     #[allow(unsafe_code)]

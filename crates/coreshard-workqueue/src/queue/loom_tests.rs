@@ -9,7 +9,7 @@ use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology};
 
 use super::claimable::Claimable;
 use super::generations::{Closed, Generations};
-use super::pool_link::Core;
+use super::pool_link::QueueCore;
 use super::{Entry, PoolLink};
 use crate::attributes::Priority;
 use crate::attributes::{Attributes, Hooks, Place};
@@ -21,7 +21,7 @@ use crate::pool::{Monitor, Pool, PoolSettings};
 use crate::request::{MaxActive, PanicPolicy};
 use crate::target::Target;
 use crate::timers::Timers;
-use crate::trouble::Watch;
+use crate::trouble::Watchdog;
 use crate::wake::Wake;
 use coreshard_platform::Loom;
 
@@ -59,7 +59,7 @@ fn unmanned(stack_bytes: usize) -> Lease<Loom> {
         injector_by_cpu: Arc::new([0]),
     };
     let event = Arc::new(Event::new());
-    let monitor = Arc::new(Monitor::new(Watch::default(), 1));
+    let monitor = Arc::new(Monitor::new(Watchdog::default(), 1));
     let pool =
         Pool::unmanned(place, Arc::clone(&attributes), PoolSettings::for_models(), event, &monitor);
     let routes: Arc<[Route]> = Arc::new([Route { pod: 0, injector: 0 }]);
@@ -70,7 +70,7 @@ type Word = <Loom as Platform>::AtomicU32;
 
 struct Model {
     generations: Generations<Loom>,
-    core: Arc<Core<Loom>>,
+    core: Arc<QueueCore<Loom>>,
     /// What was accepted, in all.
     accepted: Word,
     over: Word,
@@ -78,7 +78,7 @@ struct Model {
 
 impl Model {
     fn new() -> Arc<Self> {
-        let core = Arc::new(Core {
+        let core = Arc::new(QueueCore {
             name: "model".to_owned(),
             panic_handler: None,
             panic_policy: PanicPolicy::default(),

@@ -20,8 +20,8 @@ mod workqueue;
 
 pub use change::Change;
 pub use handle::{JoinHandle, Panic};
-pub(crate) use pool_link::{Entry, PoolLink, runs_item_of};
 pub(crate) use panics::Unclaimed;
+pub(crate) use pool_link::{Entry, PoolLink, runs_item_of};
 pub use scope::WorkScope;
 pub(crate) use shared::{Origin, Shared};
 pub(crate) use task_refs::TaskRef;

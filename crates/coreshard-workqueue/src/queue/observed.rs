@@ -9,15 +9,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use coreshard_platform::{AtomicInt, Platform, Time};
 use tracing::Span;
 
-use super::pool_link::{CLOSED, PoolLink};
-use crate::insight::{Kind, Label, span};
+use super::pool_link::{CLOSED, LinkPointer, PoolLink};
+use crate::insight::{Label, SpanKind, span};
 use crate::item::Item;
-
-/// The pool link that counted the item in.
-struct LinkPointer<P: Platform>(NonNull<PoolLink<P>>);
-
-// SAFETY: a pool link is shared between threads as it is.
-unsafe impl<P: Platform> Send for LinkPointer<P> {}
 
 impl<P: Platform> PoolLink<P> {
     /// True if the item that was counted in last at this injector is to be measured.
@@ -37,8 +31,8 @@ impl<P: Platform> PoolLink<P> {
         let insight = &self.core.insight;
         let spanned = match label {
             _ if !insight.spans => None,
-            Label::Item(name) => Some((Kind::Item, name, Location::caller())),
-            Label::Work(name, made_at) => Some((Kind::Work, name, made_at)),
+            Label::Item(name) => Some((SpanKind::Item, name, Location::caller())),
+            Label::Work(name, made_at) => Some((SpanKind::Work, name, made_at)),
             Label::Part => None,
         };
         let span = spanned

@@ -1,5 +1,5 @@
 //! Who is told of a panic: the owner of the handle, or, where no handle tells of it, the queue's panic
-//! handler; each panic once. What a worker catches, it brings to [`Core::on_panic`] itself; what a handle
+//! handler; each panic once. What a worker catches, it brings to [`QueueCore::on_panic`] itself; what a handle
 //! is to tell waits in an [`Unclaimed`].
 
 use std::cell::Cell;
@@ -8,13 +8,13 @@ use std::sync::{Arc, Weak};
 use coreshard_platform::Platform;
 use coreshard_platform::user::Thrown;
 
-use super::pool_link::{Core, runs_item_of};
+use super::pool_link::{QueueCore, runs_item_of};
 use super::shared::Closed;
 use crate::error::message_of;
 use crate::request::PanicPolicy;
 use crate::trouble::say;
 
-impl<P: Platform> Core<P> {
+impl<P: Platform> QueueCore<P> {
     /// A panic that no handle will tell of. The caller holds no lock.
     #[cold]
     pub(crate) fn on_panic(&self, thrown: Thrown) {
@@ -37,7 +37,7 @@ impl<P: Platform> Core<P> {
 /// told.
 pub(crate) struct Unclaimed<P: Platform> {
     thrown: Option<Thrown>,
-    core: Option<Arc<Core<P>>>,
+    core: Option<Arc<QueueCore<P>>>,
 }
 
 impl<P: Platform> Unclaimed<P> {
@@ -54,7 +54,7 @@ impl<P: Platform> Unclaimed<P> {
 
     /// Thrown by something of this queue.
     #[cold]
-    pub(crate) fn of(core: &Arc<Core<P>>, thrown: Thrown) -> Self {
+    pub(crate) fn of(core: &Arc<QueueCore<P>>, thrown: Thrown) -> Self {
         Self { thrown: Some(thrown), core: Some(Arc::clone(core)) }
     }
 

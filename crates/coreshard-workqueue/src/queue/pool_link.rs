@@ -33,7 +33,7 @@ pub(super) const CLOSED: u64 = 1 << 63;
 const NO_DOOR_COUNTER: usize = usize::MAX;
 
 /// What all links of a queue share, and only read.
-pub(crate) struct Core<P: Platform> {
+pub(crate) struct QueueCore<P: Platform> {
     pub(crate) name: String,
     pub(super) panic_handler: Option<PanicHandler>,
     pub(super) panic_policy: PanicPolicy,
@@ -60,7 +60,7 @@ pub(crate) struct PoolLink<P: Platform> {
     /// Items that were counted in twice, see [`Self::count_relayed`].
     relayed: P::AtomicU64,
     pub(crate) pool: Arc<Pool<P>>,
-    pub(crate) core: Arc<Core<P>>,
+    pub(crate) core: Arc<QueueCore<P>>,
     /// Where its items wait for their turn, if the queue has a limit.
     limiter: Option<Arc<Limiter<P>>>,
 }
@@ -69,7 +69,14 @@ fields!(PoolLink<P: Platform> {
     core, limiter,
 });
 
-impl<P: Platform> Core<P> {
+/// The pool link that counted an item in, and so lives until that item is over.
+pub(super) struct LinkPointer<P: Platform>(pub(super) NonNull<PoolLink<P>>);
+
+// SAFETY: a pool link is shared between threads as it is.
+#[allow(unsafe_code)]
+unsafe impl<P: Platform> Send for LinkPointer<P> {}
+
+impl<P: Platform> QueueCore<P> {
     /// A name for the queue while it lives.
     pub(super) fn queue_id(self: &Arc<Self>) -> u64 {
         Arc::as_ptr(self).addr() as u64
@@ -208,7 +215,7 @@ impl<P: Platform> PoolLink<P> {
     /// once [`Self::settle`] was called at the place where it stays.
     pub(super) fn new(
         pool: Arc<Pool<P>>,
-        core: Arc<Core<P>>,
+        core: Arc<QueueCore<P>>,
         limiter: Option<Arc<Limiter<P>>>,
     ) -> Option<Self> {
         Some(Self {
@@ -281,7 +288,7 @@ impl<P: Platform> PoolLink<P> {
     /// A pool link of no queue, for models of the pool.
     #[cfg(all(test, loom))]
     pub(crate) fn bare(pool: Arc<Pool<P>>) -> Box<Self> {
-        let core = Core {
+        let core = QueueCore {
             name: "model".to_owned(),
             panic_handler: None,
             panic_policy: PanicPolicy::default(),

@@ -24,7 +24,7 @@ use crate::pool::{CurrentWorker, blocking, blocking_if_relieved};
 use crate::target::Target;
 
 /// What the items and the waiting caller share; kept alive by whoever comes last.
-struct Tally<P: Platform> {
+struct ScopeState<P: Platform> {
     /// Items that are not over, and one for the caller's body.
     open: P::AtomicU64,
     caller: Parker<P>,
@@ -95,7 +95,7 @@ impl<P: Platform, F: FnOnce() + Send> Offer<P> for Offered<P, F> {
     }
 }
 
-impl<P: Platform> Tally<P> {
+impl<P: Platform> ScopeState<P> {
     /// Keeps what was thrown for the caller; gives it back if there is something already.
     fn keep(&self, thrown: Thrown) -> Option<Thrown> {
         let mut kept = self.thrown.lock();
@@ -221,7 +221,7 @@ impl<P: Platform> Tally<P> {
 /// A scope in which work may borrow what lives outside it; see [`Workqueue::scope`].
 pub struct WorkScope<'scope, 'env: 'scope, P: Platform> {
     queue: &'env Workqueue<P>,
-    tally: Arc<Tally<P>>,
+    tally: Arc<ScopeState<P>>,
     /// Invariant in both lifetimes, as in [`std::thread::Scope`].
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
@@ -285,7 +285,7 @@ pub(crate) fn run<'env, P: Platform, R>(
     body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
 ) -> R {
     let process_generation = P::process_generation();
-    let tally = Arc::new(Tally::<P> {
+    let tally = Arc::new(ScopeState::<P> {
         open: P::AtomicU64::new(1),
         caller: Parker::new(),
         thrown: Lock::new(None),

@@ -10,7 +10,7 @@ use super::claimable::Waiter;
 pub(crate) use super::generations::{Closed, Origin};
 use super::generations::{Generations, NoRoom};
 use super::panics::Unclaimed;
-use super::pool_link::{Core, Entry, PoolLink, runs_item_of};
+use super::pool_link::{Entry, PoolLink, QueueCore, runs_item_of};
 use super::task_refs::TaskRefs;
 use crate::error::{BuildError, BuildErrorKind, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::event::Event;
@@ -25,7 +25,7 @@ use crate::timers::Timers;
 
 /// It is freed when no handle is left and all its items are over.
 pub(crate) struct Shared<P: Platform> {
-    core: Arc<Core<P>>,
+    core: Arc<QueueCore<P>>,
     generations: Generations<P>,
     event: Arc<Event<P>>,
     machine: Arc<Machine<P>>,
@@ -41,7 +41,7 @@ impl<P: Platform> Shared<P> {
         lease: Lease<P>,
         machine: Arc<Machine<P>>,
     ) -> Option<Arc<Self>> {
-        let core = Arc::new(Core {
+        let core = Arc::new(QueueCore {
             name: request.name.clone(),
             panic_handler: request.panic_handler.clone(),
             panic_policy: request.panic_policy,

@@ -32,16 +32,16 @@ use crate::trouble::say;
 /// other queue needs (but for a drop inside one of the queue's own items, which leaves the waiting to a
 /// thread of its own).
 pub struct Workqueue<P: Platform> {
-    handle: Arc<Handle<P>>,
+    handle: Arc<LastHandle<P>>,
 }
 
-struct Handle<P: Platform> {
+struct LastHandle<P: Platform> {
     shared: Arc<Shared<P>>,
 }
 
 impl<P: Platform> Workqueue<P> {
     pub(crate) fn from_shared(shared: Arc<Shared<P>>) -> Self {
-        Self { handle: Arc::new(Handle { shared }) }
+        Self { handle: Arc::new(LastHandle { shared }) }
     }
 
     #[inline]
@@ -334,7 +334,7 @@ impl<P: Platform> fmt::Debug for Workqueue<P> {
     }
 }
 
-impl<P: Platform> Drop for Handle<P> {
+impl<P: Platform> Drop for LastHandle<P> {
     fn drop(&mut self) {
         if self.shared.is_forked() {
             // Nobody is there to run what is left, or to be waited for.

@@ -20,7 +20,7 @@ use crate::request::Request;
 use crate::stats::RuntimeStats;
 use crate::task;
 use crate::timers::{self, Sleep, SleepError, Timers};
-use crate::trouble::{Trouble, Watch};
+use crate::trouble::{Trouble, Watchdog};
 pub use builder::Builder;
 
 /// A topology, limits and settings, and the pools that the queues made here share.
@@ -43,7 +43,7 @@ pub struct RuntimeBuilder<P: Platform> {
     insight: Wanted,
     most_workers: usize,
     most_workers_per_pool: usize,
-    watch: Watch,
+    watch: Watchdog,
     probe: Option<Probe>,
     _platform: std::marker::PhantomData<P>,
 }
@@ -229,7 +229,7 @@ impl<P: Platform> Runtime<P> {
             insight: Wanted::default(),
             most_workers: usize::MAX,
             most_workers_per_pool: MAX_WORKERS,
-            watch: Watch::default(),
+            watch: Watchdog::default(),
             probe: None,
             _platform: std::marker::PhantomData,
         }

@@ -21,7 +21,7 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{DataCell, Lock, Platform};
 
-use super::state::{AWAITED, DONE, Next, StateWord, has_senders};
+use super::state::{AWAITED, DONE, Next, TaskState, has_senders};
 use crate::callbacks::Callback;
 use crate::insight::TaskSpan;
 use crate::queue::Unclaimed;
@@ -46,8 +46,8 @@ pub(super) type Outcome<P, T> = Option<Result<T, Unclaimed<P>>>;
 
 /// The part that does not depend on the future; wakers lead here.
 pub(super) struct Head<P: Platform> {
-    pub(super) state: StateWord<P>,
-    table: &'static Table<P>,
+    pub(super) state: TaskState<P>,
+    table: &'static CellTable<P>,
     /// What the handle's owner is woken by.
     awaiter: Lock<P, Option<Waker>>,
 }
@@ -55,7 +55,7 @@ pub(super) struct Head<P: Platform> {
 type FindTimers<P> = unsafe fn(NonNull<Head<P>>) -> Option<Arc<Timers<P>>>;
 
 /// What depends on the future.
-struct Table<P: Platform> {
+struct CellTable<P: Platform> {
     run: unsafe fn(NonNull<Head<P>>),
     /// Sends it; gives it back where nobody would run it.
     send: unsafe fn(NonNull<Head<P>>) -> Option<Runnable<P>>,
@@ -66,7 +66,7 @@ struct Table<P: Platform> {
 
 /// The head comes first, so that its address is the task's.
 #[repr(C)]
-pub(super) struct Task<P: Platform, F: Future, S> {
+pub(super) struct TaskCell<P: Platform, F: Future, S> {
     pub(super) head: Head<P>,
     schedule: UnsafeCell<ManuallyDrop<S>>,
     body: P::Cell<Body<P, F>>,
@@ -248,13 +248,13 @@ unsafe fn sent<P: Platform>(task: NonNull<Head<P>>) {
     }
 }
 
-impl<P: Platform, F, S> Task<P, F, S>
+impl<P: Platform, F, S> TaskCell<P, F, S>
 where
     F: Future + Send,
     F::Output: Send,
     S: Schedule<P>,
 {
-    const TABLE: Table<P> = Table {
+    const TABLE: CellTable<P> = CellTable {
         run: Self::run,
         send: Self::send,
         callbacks: Self::callbacks,
@@ -265,7 +265,7 @@ where
     /// A task, and the right to poll it first; the caller has a reference as its handle.
     pub(super) fn new(future: F, span: TaskSpan, schedule: S) -> (NonNull<Self>, Runnable<P>) {
         let head = Head {
-            state: StateWord::new(),
+            state: TaskState::new(),
             table: const { &Self::TABLE },
             awaiter: Lock::new(None),
         };
@@ -436,7 +436,7 @@ where
 }
 
 /// Drops the waker of whoever awaited the task.
-fn forget_awaiter<P: Platform>(awaiter: &Lock<P, Option<Waker>>, state: &StateWord<P>) {
+fn forget_awaiter<P: Platform>(awaiter: &Lock<P, Option<Waker>>, state: &TaskState<P>) {
     if state.load() & AWAITED != 0 {
         let waker = awaiter.lock().take();
         drop(user::discard(waker));

@@ -126,7 +126,7 @@ fn spawn(leaves: bool) -> Spawned {
         leaves,
         polls: 0,
     };
-    let (task, runnable) = cell::Task::new(future, TaskSpan::off(), Home(Arc::clone(&queue)));
+    let (task, runnable) = cell::TaskCell::new(future, TaskSpan::off(), Home(Arc::clone(&queue)));
     queue.sent.lock().push(runnable);
     // SAFETY: made just now.
     let task = Some(unsafe { Handles::<Loom, Future, Home>::handle(task) });

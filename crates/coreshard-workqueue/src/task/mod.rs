@@ -59,13 +59,13 @@ pub struct Task<T> {
 struct Raw<T> {
     task: NonNull<()>,
     /// A `'static` one, which a reference could not be for every `T`.
-    table: NonNull<Table<T>>,
+    table: NonNull<TaskTable<T>>,
 }
 
 /// What came of a future; `None` where it was dropped before its end.
 type Ended<T> = Option<Result<T, Thrown>>;
 
-struct Table<T> {
+struct TaskTable<T> {
     poll: unsafe fn(NonNull<()>, &Context<'_>) -> Poll<Ended<T>>,
     cancel: unsafe fn(NonNull<()>),
     is_done: unsafe fn(NonNull<()>) -> bool,
@@ -82,7 +82,7 @@ impl<T> UnwindSafe for Task<T> {}
 impl<T> RefUnwindSafe for Task<T> {}
 
 impl<T> Raw<T> {
-    fn table(&self) -> &Table<T> {
+    fn table(&self) -> &TaskTable<T> {
         // SAFETY: it is a constant's.
         unsafe { self.table.as_ref() }
     }
@@ -174,7 +174,7 @@ where
     F::Output: Send,
     S: Schedule<P>,
 {
-    const TABLE: Table<F::Output> = Table {
+    const TABLE: TaskTable<F::Output> = TaskTable {
         poll: Self::poll,
         cancel: Self::cancel,
         is_done: Self::is_done,
@@ -185,7 +185,7 @@ where
     ///
     /// # Safety
     /// It is the only one, and stands for the reference that was made for it.
-    unsafe fn handle(task: NonNull<cell::Task<P, F, S>>) -> Task<F::Output> {
+    unsafe fn handle(task: NonNull<cell::TaskCell<P, F, S>>) -> Task<F::Output> {
         let table = NonNull::from(const { &Self::TABLE });
         Task { raw: Some(Raw { task: task.cast(), table }) }
     }
@@ -195,7 +195,7 @@ where
         context: &Context<'_>,
     ) -> Poll<Option<Result<F::Output, Thrown>>> {
         // SAFETY: called by the handle.
-        let outcome = unsafe { cell::Task::<P, F, S>::poll_outcome(task.cast(), context) };
+        let outcome = unsafe { cell::TaskCell::<P, F, S>::poll_outcome(task.cast(), context) };
         outcome.map(|outcome| Some(outcome?.map_err(Unclaimed::claim)))
     }
 
@@ -211,7 +211,7 @@ where
 
     unsafe fn let_go(task: NonNull<()>, cancels: bool) -> Option<F::Output> {
         // SAFETY: called by the handle, once.
-        let outcome = unsafe { cell::Task::<P, F, S>::let_go(task.cast(), cancels) };
+        let outcome = unsafe { cell::TaskCell::<P, F, S>::let_go(task.cast(), cancels) };
         // What was thrown and is not claimed goes to the queue's panic handler.
         outcome?.ok()
     }
@@ -291,7 +291,7 @@ where
     };
     let span = entry.task_span::<F>();
     let home = Home { task_ref: TaskRef::new(shared, cpu.index()), cpu, span: span.id() };
-    let (task, runnable) = cell::Task::new(future, span, home);
+    let (task, runnable) = cell::TaskCell::new(future, span, home);
     entry.send_as(|| Label::Part, move || runnable.run());
     // SAFETY: made just now, with a reference for its handle.
     Ok(unsafe { Handles::<P, F, Home<P>>::handle(task) })

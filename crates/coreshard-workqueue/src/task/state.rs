@@ -51,11 +51,11 @@ pub(super) enum Next {
     Free,
 }
 
-pub(super) struct StateWord<P: Platform> {
+pub(super) struct TaskState<P: Platform> {
     word: P::AtomicU64,
 }
 
-impl<P: Platform> StateWord<P> {
+impl<P: Platform> TaskState<P> {
     /// A task that is sent by whoever spawns it, with its handle.
     pub(super) fn new() -> Self {
         Self { word: P::AtomicU64::new(SCHEDULED | HANDLE | (2 * ONE_REFERENCE)) }

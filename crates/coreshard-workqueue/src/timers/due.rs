@@ -19,7 +19,7 @@ pub(crate) trait Timed<P: Platform>: Send + Sized + 'static {
 
 /// A [`Timed`] value, without an allocation of its own.
 pub(crate) struct Due<P: Platform> {
-    kind: &'static Kind<P>,
+    kind: &'static DueKind<P>,
     value: [MaybeUninit<usize>; WORDS],
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Due<P: Platform> {
 unsafe impl<P: Platform> Send for Due<P> {}
 
 /// What is known of a value's type.
-struct Kind<P: Platform> {
+struct DueKind<P: Platform> {
     type_id: fn() -> TypeId,
     fire: unsafe fn(*mut (), &Owed<P>),
     drop: unsafe fn(*mut ()),
@@ -46,7 +46,7 @@ impl<P: Platform> Due<P> {
     pub(crate) fn new<T: Timed<P>>(value: T) -> Self {
         const { KindOf::<T>::FITS };
         let kind = const {
-            &Kind {
+            &DueKind {
                 type_id: TypeId::of::<T>,
                 // SAFETY: called once, with the address of a `T` that is not used after that.
                 fire: |value, owed| unsafe { value.cast::<T>().read() }.fire(owed),

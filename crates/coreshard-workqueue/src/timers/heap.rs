@@ -31,7 +31,7 @@ impl Node {
     }
 }
 
-struct Place<T> {
+struct HeapSlot<T> {
     epoch: u32,
     /// Where its node is, while it has an entry.
     at: u32,
@@ -40,7 +40,7 @@ struct Place<T> {
 
 pub(crate) struct Heap<T> {
     nodes: Vec<Node>,
-    places: Vec<Place<T>>,
+    places: Vec<HeapSlot<T>>,
     free: Vec<u32>,
     turn: u64,
 }
@@ -62,7 +62,7 @@ impl<T> Heap<T> {
         let place = match self.free.pop() {
             Some(place) => place,
             None => {
-                self.places.push(Place { epoch: 0, at, entry: None });
+                self.places.push(HeapSlot { epoch: 0, at, entry: None });
                 at
             }
         };

@@ -36,11 +36,11 @@ const FORKED: &str = "this process was forked from the one whose timekeeper woul
 /// Why a future cannot sleep.
 #[derive(Debug)]
 pub struct SleepError {
-    kind: Kind,
+    kind: SleepErrorKind,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum SleepErrorKind {
     BeyondClock { duration: Duration, longest: Duration },
     Keeper(SpawnError),
     Forked,
@@ -49,13 +49,13 @@ enum Kind {
 impl fmt::Display for SleepError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::BeyondClock { duration, longest } => write!(
+            SleepErrorKind::BeyondClock { duration, longest } => write!(
                 f,
                 "a sleep of {duration:?} ends after the platform's clock does; at most \
                  {longest:?} are possible now"
             ),
-            Kind::Forked => f.write_str(FORKED),
-            Kind::Keeper(error) => write!(
+            SleepErrorKind::Forked => f.write_str(FORKED),
+            SleepErrorKind::Keeper(error) => write!(
                 f,
                 "sleeping needs a timekeeper, and {error}; free some threads, or raise the limit"
             ),
@@ -66,8 +66,8 @@ impl fmt::Display for SleepError {
 impl std::error::Error for SleepError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
-            Kind::BeyondClock { .. } | Kind::Forked => None,
-            Kind::Keeper(error) => Some(error),
+            SleepErrorKind::BeyondClock { .. } | SleepErrorKind::Forked => None,
+            SleepErrorKind::Keeper(error) => Some(error),
         }
     }
 }
@@ -76,12 +76,13 @@ pub(crate) fn sleep<P: Platform>(
     timers: &Arc<Timers<P>>,
     duration: Duration,
 ) -> Result<Sleep<P>, SleepError> {
-    let deadline = Timers::<P>::deadline(duration)
-        .map_err(|longest| SleepError { kind: Kind::BeyondClock { duration, longest } })?;
+    let deadline = Timers::<P>::deadline(duration).map_err(|longest| SleepError {
+        kind: SleepErrorKind::BeyondClock { duration, longest },
+    })?;
     if timers.is_forked() {
-        return Err(SleepError { kind: Kind::Forked });
+        return Err(SleepError { kind: SleepErrorKind::Forked });
     }
-    timers.start_keeper().map_err(|error| SleepError { kind: Kind::Keeper(error) })?;
+    timers.start_keeper().map_err(|error| SleepError { kind: SleepErrorKind::Keeper(error) })?;
     Ok(Sleep { timers: Arc::clone(timers), deadline, waiting: None })
 }
 

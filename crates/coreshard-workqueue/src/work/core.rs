@@ -10,8 +10,8 @@ use coreshard_platform::user;
 use coreshard_platform::{AtomicInt, DataCell, Lock, Platform};
 use coreshard_topology::{CpuId, NodeId};
 
-use super::error::{Kind, WorkError};
-use super::state::{Claimed, NotClaimed, Number, StateWord, Voided};
+use super::error::{WorkError, WorkErrorKind};
+use super::state::{Claimed, NotClaimed, Number, Voided, WorkState};
 use super::token::{Armed, Delayed, Parked, Token};
 use crate::error::RefusedReason;
 use crate::event::Event;
@@ -39,14 +39,14 @@ pub(super) type Function<P> = Box<dyn FnMut(&Work<P>) + Send>;
 /// After the Linux kernel's `work_struct` and `delayed_work`; docs/KERNEL-OPERATIONS.md says
 /// what differs.
 pub struct Work<P: Platform> {
-    pub(super) core: Arc<Core<P>>,
+    pub(super) core: Arc<WorkCore<P>>,
 }
 
 /// In this order the words that every queueing and every run touch fill one line, with the
 /// reference counts before them.
 #[repr(C)]
-pub(super) struct Core<P: Platform> {
-    pub(super) state: StateWord<P>,
+pub(super) struct WorkCore<P: Platform> {
+    pub(super) state: WorkState<P>,
     /// The limiter that it was to pass last, by its address; 0 for none.
     limiter: P::AtomicU64,
     /// The queue, by its name, of a queueing that waits for the run that goes on; 0 for none.
@@ -59,7 +59,7 @@ pub(super) struct Core<P: Platform> {
     pub(super) over: Event<P>,
     /// In which process it was made: in one forked from it, what was pending never runs.
     process_generation: u32,
-    pub(super) slot: Lock<P, Slot<P>>,
+    pub(super) slot: Lock<P, Kept<P>>,
     /// The type name of its function.
     pub(super) function: &'static str,
     /// Where it was made, for its spans.
@@ -67,7 +67,7 @@ pub(super) struct Core<P: Platform> {
 }
 
 /// What a queueing may have besides its token.
-pub(super) struct Slot<P: Platform> {
+pub(super) struct Kept<P: Platform> {
     pub(super) parked: Option<Parked<P>>,
     pub(super) armed: Option<Armed<P>>,
 }
@@ -75,12 +75,12 @@ pub(super) struct Slot<P: Platform> {
 // SAFETY: the function is reached by the worker that has set RUNNING alone, and handed from one
 // to the next by the state word's release and acquire; everything else is made to be shared.
 #[allow(unsafe_code)]
-unsafe impl<P: Platform> Sync for Core<P> {}
+unsafe impl<P: Platform> Sync for WorkCore<P> {}
 // SAFETY: as above; the function is `Send`.
 #[allow(unsafe_code)]
-unsafe impl<P: Platform> Send for Core<P> {}
+unsafe impl<P: Platform> Send for WorkCore<P> {}
 
-impl<P: Platform> Core<P> {
+impl<P: Platform> WorkCore<P> {
     /// Calls the function.
     ///
     /// # Safety
@@ -124,7 +124,7 @@ impl<P: Platform> Core<P> {
     }
 }
 
-impl<P: Platform> Drop for Core<P> {
+impl<P: Platform> Drop for WorkCore<P> {
     /// If what the function holds panics, whoever drops the last handle is told.
     fn drop(&mut self) {
         let function = self.take_function();
@@ -146,10 +146,10 @@ impl<P: Platform> Work<P> {
         F: FnMut(&Self) + Send + 'static,
     {
         let call: Function<P> = Box::new(function);
-        let core = Core {
-            state: StateWord::new(),
+        let core = WorkCore {
+            state: WorkState::new(),
             over: Event::new(),
-            slot: Lock::new(Slot { parked: None, armed: None }),
+            slot: Lock::new(Kept { parked: None, armed: None }),
             limiter: P::AtomicU64::new(0),
             behind: P::AtomicU64::new(0),
             function: std::any::type_name::<F>(),
@@ -214,7 +214,7 @@ impl<P: Platform> Work<P> {
         match self.core.state.claim(deadline.is_some()) {
             Ok(claimed) => self.bring_in(claimed, queue, target, deadline).map(|()| true),
             Err(NotClaimed::Pending) => self.refuse_forked().map(|()| false),
-            Err(NotClaimed::Disabled) => Err(self.error(Kind::Disabled)),
+            Err(NotClaimed::Disabled) => Err(self.error(WorkErrorKind::Disabled)),
         }
     }
 
@@ -239,7 +239,7 @@ impl<P: Platform> Work<P> {
     ) -> Result<bool, WorkError> {
         let deadline = self.deadline(queue, delay)?;
         let Ok(claimed) = self.core.state.reclaim(deadline.is_some()) else {
-            return Err(self.error(Kind::Disabled));
+            return Err(self.error(WorkErrorKind::Disabled));
         };
         let replaced = claimed.replaced;
         if let Some(voided) = replaced {
@@ -265,7 +265,7 @@ impl<P: Platform> Work<P> {
             delayed.queue_now();
         }
         if self.core.state.is_pending() && self.waits_behind_caller() {
-            return Err(self.error(Kind::BehindCaller));
+            return Err(self.error(WorkErrorKind::BehindCaller));
         }
         let core = &*self.core;
         blocking::<P, _>(|| core.over.wait_until(None, || core.state.await_number(number)));
@@ -305,7 +305,7 @@ impl<P: Platform> Work<P> {
     /// Where it is disabled more than 16 million times.
     pub fn disable(&self) -> Result<bool, WorkError> {
         let disabled = self.core.state.disable();
-        let voided = disabled.map_err(|_| self.error(Kind::TooManyDisables))?;
+        let voided = disabled.map_err(|_| self.error(WorkErrorKind::TooManyDisables))?;
         if let Some(voided) = voided {
             self.core.see_off(voided);
         }
@@ -334,7 +334,7 @@ impl<P: Platform> Work<P> {
     /// # Errors
     /// Where it is not disabled.
     pub fn enable(&self) -> Result<bool, WorkError> {
-        self.core.state.enable().map_err(|_| self.error(Kind::NotDisabled))
+        self.core.state.enable().map_err(|_| self.error(WorkErrorKind::NotDisabled))
     }
 
     /// True if it is queued, or waits for its time, and has not begun.
@@ -357,21 +357,21 @@ impl<P: Platform> Work<P> {
         self.core.function
     }
 
-    pub(super) fn error(&self, kind: Kind) -> WorkError {
+    pub(super) fn error(&self, kind: WorkErrorKind) -> WorkError {
         WorkError::new(self.core.function, kind)
     }
 
     #[cold]
     fn refuse_forked(&self) -> Result<(), WorkError> {
         if P::process_generation() != self.core.process_generation {
-            return Err(self.error(Kind::Refused(RefusedReason::Forked)));
+            return Err(self.error(WorkErrorKind::Refused(RefusedReason::Forked)));
         }
         Ok(())
     }
 
     fn refuse_inside_itself(&self) -> Result<(), WorkError> {
         if runs_work::<P>(Arc::as_ptr(&self.core).cast()) {
-            return Err(self.error(Kind::InsideItself));
+            return Err(self.error(WorkErrorKind::InsideItself));
         }
         Ok(())
     }
@@ -392,9 +392,9 @@ impl<P: Platform> Work<P> {
             return Ok(None);
         }
         let deadline = Timers::<P>::deadline(delay)
-            .map_err(|longest| self.error(Kind::BeyondClock { delay, longest }))?;
+            .map_err(|longest| self.error(WorkErrorKind::BeyondClock { delay, longest }))?;
         // Before the queueing is claimed: others who find it pending rely on it.
-        let keeper = |error| self.error(Kind::Timer(TimerError::Keeper(error)));
+        let keeper = |error| self.error(WorkErrorKind::Timer(TimerError::Keeper(error)));
         queue.timers().start_keeper().map_err(keeper)?;
         Ok(Some(deadline))
     }
@@ -411,7 +411,7 @@ impl<P: Platform> Work<P> {
         match deadline {
             Some(_) if queue.is_forked() => {
                 self.give_up(claimed.number);
-                Err(self.error(Kind::Refused(RefusedReason::Forked)))
+                Err(self.error(WorkErrorKind::Refused(RefusedReason::Forked)))
             }
             None => self.send(claimed, queue, target),
             Some(deadline) => self.arm(claimed.number, queue, target, deadline),
@@ -433,7 +433,7 @@ impl<P: Platform> Work<P> {
             }
             Err(reason) => {
                 self.give_up(claimed.number);
-                Err(self.error(Kind::Refused(reason)))
+                Err(self.error(WorkErrorKind::Refused(reason)))
             }
         }
     }
@@ -495,7 +495,7 @@ impl<P: Platform> Work<P> {
                 drop(slot);
                 self.give_up(number);
                 due.take().into_iter().for_each(Delayed::discard);
-                Err(self.error(Kind::Timer(error)))
+                Err(self.error(WorkErrorKind::Timer(error)))
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::timers::TimerError;
 pub struct WorkError {
     /// The type name of the item's function.
     function: &'static str,
-    kind: Kind,
+    kind: WorkErrorKind,
 }
 
 /// The kinds of [`WorkError`].
@@ -38,7 +38,7 @@ pub enum WorkErrorReason {
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum WorkErrorKind {
     Refused(RefusedReason),
     Disabled,
     BeyondClock { delay: Duration, longest: Duration },
@@ -51,20 +51,24 @@ pub(super) enum Kind {
 }
 
 impl WorkError {
-    pub(super) fn new(function: &'static str, kind: Kind) -> Self {
+    pub(super) fn new(function: &'static str, kind: WorkErrorKind) -> Self {
         Self { function, kind }
     }
 
     /// What kind of error it is.
     pub fn reason(&self) -> WorkErrorReason {
         match &self.kind {
-            Kind::Refused(reason) => WorkErrorReason::Refused(*reason),
-            Kind::Disabled => WorkErrorReason::Disabled,
-            Kind::BeyondClock { .. } | Kind::PeriodZero => WorkErrorReason::BeyondClock,
-            Kind::Timer(_) => WorkErrorReason::NoTimer,
-            Kind::InsideItself | Kind::BehindCaller => WorkErrorReason::WouldDeadlock,
-            Kind::NotDisabled => WorkErrorReason::NotDisabled,
-            Kind::TooManyDisables => WorkErrorReason::TooManyDisables,
+            WorkErrorKind::Refused(reason) => WorkErrorReason::Refused(*reason),
+            WorkErrorKind::Disabled => WorkErrorReason::Disabled,
+            WorkErrorKind::BeyondClock { .. } | WorkErrorKind::PeriodZero => {
+                WorkErrorReason::BeyondClock
+            }
+            WorkErrorKind::Timer(_) => WorkErrorReason::NoTimer,
+            WorkErrorKind::InsideItself | WorkErrorKind::BehindCaller => {
+                WorkErrorReason::WouldDeadlock
+            }
+            WorkErrorKind::NotDisabled => WorkErrorReason::NotDisabled,
+            WorkErrorKind::TooManyDisables => WorkErrorReason::TooManyDisables,
         }
     }
 }
@@ -73,35 +77,39 @@ impl fmt::Display for WorkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "work item {}: ", self.function)?;
         match &self.kind {
-            Kind::Refused(reason) => reason.fmt(f),
-            Kind::Disabled => f.write_str("it is disabled; enable it as often as it was disabled"),
-            Kind::BeyondClock { delay, longest } => write!(
+            WorkErrorKind::Refused(reason) => reason.fmt(f),
+            WorkErrorKind::Disabled => {
+                f.write_str("it is disabled; enable it as often as it was disabled")
+            }
+            WorkErrorKind::BeyondClock { delay, longest } => write!(
                 f,
                 "a delay of {delay:?} ends after the platform's clock does; at most {longest:?} \
                  are possible now"
             ),
-            Kind::PeriodZero => f.write_str("a period of 0 was given; at least 1 ns is needed"),
-            Kind::Timer(TimerError::Keeper(error)) => {
+            WorkErrorKind::PeriodZero => {
+                f.write_str("a period of 0 was given; at least 1 ns is needed")
+            }
+            WorkErrorKind::Timer(TimerError::Keeper(error)) => {
                 write!(
                     f,
                     "delays need a timekeeper, and {error}; free some threads, or raise the limit"
                 )
             }
-            Kind::Timer(TimerError::Full) => {
+            WorkErrorKind::Timer(TimerError::Full) => {
                 f.write_str("2³² − 1 delays of this runtime wait already; cancel some")
             }
-            Kind::InsideItself => f.write_str(
+            WorkErrorKind::InsideItself => f.write_str(
                 "its own function waits for it to be over, which it cannot be before that \
                  returns; wait elsewhere, or cancel without waiting",
             ),
-            Kind::BehindCaller => f.write_str(
+            WorkErrorKind::BehindCaller => f.write_str(
                 "an item of the ordered workqueue that it waits in waits for it, though it cannot \
                  begin before that item is over; wait outside the queue",
             ),
-            Kind::NotDisabled => {
+            WorkErrorKind::NotDisabled => {
                 f.write_str("it is not disabled, so it cannot be enabled; pair the calls")
             }
-            Kind::TooManyDisables => {
+            WorkErrorKind::TooManyDisables => {
                 write!(f, "it is disabled {MAX_DISABLES} times, and no more can be counted")
             }
         }
@@ -111,7 +119,7 @@ impl fmt::Display for WorkError {
 impl std::error::Error for WorkError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
-            Kind::Timer(TimerError::Keeper(error)) => Some(error as &SpawnError),
+            WorkErrorKind::Timer(TimerError::Keeper(error)) => Some(error as &SpawnError),
             _ => None,
         }
     }

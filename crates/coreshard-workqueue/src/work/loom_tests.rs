@@ -6,7 +6,7 @@ use std::sync::Arc;
 use coreshard_platform::{AtomicInt, DataCell, Lock, Platform};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use super::state::{Begin, Number, StateWord};
+use super::state::{Begin, Number, WorkState};
 use crate::event::Event;
 use coreshard_platform::Loom;
 
@@ -20,7 +20,7 @@ type Word = <Loom as Platform>::AtomicU32;
 
 /// An item whose pool is a list under a lock, as a worker and its callers see it.
 struct Model {
-    state: StateWord<Loom>,
+    state: WorkState<Loom>,
     over: Event<Loom>,
     tokens: Lock<Loom, Vec<Number>>,
     /// The place that is kept for the end of the run.
@@ -38,7 +38,7 @@ struct Model {
 impl Model {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            state: StateWord::new(),
+            state: WorkState::new(),
             over: Event::new(),
             tokens: Lock::new(Vec::new()),
             kept: Lock::new(None),

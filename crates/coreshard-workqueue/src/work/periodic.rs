@@ -8,7 +8,7 @@ use std::time::Duration;
 use coreshard_platform::{AtomicInt, Platform, Time};
 
 use super::core::Work;
-use super::error::{Kind, WorkError, WorkErrorReason};
+use super::error::{WorkError, WorkErrorKind, WorkErrorReason};
 use crate::queue::Workqueue;
 use crate::target::Target;
 use crate::timers::Timers;
@@ -65,12 +65,12 @@ impl<P: Platform> Rate<P> {
 }
 
 /// Arranges for the next tick, also where this one panicked.
-struct Next<'tick, P: Platform> {
+struct NextTick<'tick, P: Platform> {
     rate: &'tick mut Rate<P>,
     work: &'tick Work<P>,
 }
 
-impl<P: Platform> Drop for Next<'_, P> {
+impl<P: Platform> Drop for NextTick<'_, P> {
     fn drop(&mut self) {
         let deadline = if self.rate.advance(P::now()) { None } else { Some(self.rate.due) };
         let state = &self.work.core.state;
@@ -102,17 +102,17 @@ impl<P: Platform> Periodic<P> {
     {
         let name = std::any::type_name::<F>();
         if period.is_zero() {
-            return Err(WorkError::new(name, Kind::PeriodZero));
+            return Err(WorkError::new(name, WorkErrorKind::PeriodZero));
         }
         let due = Timers::<P>::deadline(period).map_err(|longest| {
-            WorkError::new(name, Kind::BeyondClock { delay: period, longest })
+            WorkError::new(name, WorkErrorKind::BeyondClock { delay: period, longest })
         })?;
         let skipped = Arc::new(P::AtomicU64::new(0));
         let queue = queue.clone();
         let mut rate =
             Rate { due, period, missed, queue: queue.clone(), skipped: Arc::clone(&skipped) };
         let work = Work::new(move |work: &Work<P>| {
-            let _next = Next { rate: &mut rate, work };
+            let _next = NextTick { rate: &mut rate, work };
             function();
         });
         work.queue_after(&queue, period)?;

@@ -67,7 +67,7 @@ pub(crate) enum NotClaimed {
 /// What a worker that holds a queueing is to do with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
-    /// Run it: the worker is the one that runs it until it calls [`StateWord::end`].
+    /// Run it: the worker is the one that runs it until it calls [`WorkState::end`].
     Run,
     /// Nothing: it was cancelled, or queued anew since.
     Void,
@@ -77,17 +77,17 @@ pub(crate) enum Begin {
 
 /// What whoever ends a run must see to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub(crate) struct EndOfRun {
     pub(crate) parked: bool,
     pub(crate) awaited: bool,
 }
 
 #[derive(Debug)]
-pub(crate) struct StateWord<P: Platform> {
+pub(crate) struct WorkState<P: Platform> {
     word: P::AtomicU64,
 }
 
-impl<P: Platform> StateWord<P> {
+impl<P: Platform> WorkState<P> {
     pub(crate) fn new() -> Self {
         Self { word: P::AtomicU64::new(0) }
     }
@@ -180,10 +180,10 @@ impl<P: Platform> StateWord<P> {
 
     /// The run is over.
     #[inline]
-    pub(crate) fn end(&self) -> Ended {
+    pub(crate) fn end(&self) -> EndOfRun {
         // Release passes on what the run did; Acquire shows the place that is kept.
         let seen = self.word.fetch_and(!(RUNNING | PARKED | AWAITED), AcqRel);
-        Ended { parked: seen & PARKED != 0, awaited: seen & AWAITED != 0 }
+        EndOfRun { parked: seen & PARKED != 0, awaited: seen & AWAITED != 0 }
     }
 
     /// Makes a pending queueing void.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Platform};
 
-use super::core::{Core, Function, Work};
+use super::core::{Function, Work, WorkCore};
 use super::state::{Begin, Number};
 use crate::callbacks::Callback;
 use crate::error::RefusedReason;
@@ -33,7 +33,7 @@ const DRAIN_PAUSE: Duration = Duration::from_millis(1);
 
 /// What a pool holds of a queueing: 16 bytes, so that it travels inside an item's slot.
 pub(super) struct Token<P: Platform> {
-    pub(super) core: Arc<Core<P>>,
+    pub(super) core: Arc<WorkCore<P>>,
     pub(super) number: Number,
 }
 
@@ -50,7 +50,7 @@ unsafe impl<P: Platform> Send for Parked<P> {}
 
 impl<P: Platform> Parked<P> {
     /// Brings the queueing to its place, now that the run is over.
-    fn send(self, core: &Arc<Core<P>>) {
+    fn send(self, core: &Arc<WorkCore<P>>) {
         let token = Token { core: Arc::clone(core), number: self.number };
         // SAFETY: the pool link counted this queueing in, and lives until it is over.
         let entry = unsafe { Entry::resume(self.link, self.injector) };
@@ -132,7 +132,7 @@ impl<P: Platform> Delayed<P> {
         }
         // Everybody else may have let go of it meanwhile.
         if let Some(function) = work.into_function() {
-            let left = Leftover::<P> { function: Some(function), queue: None };
+            let left = LeftoverFunction::<P> { function: Some(function), queue: None };
             timers.call(Callback::new(|| left.discard()));
         }
     }
@@ -150,18 +150,18 @@ fn let_go<P: Platform>(work: Option<Work<P>>, queue: Workqueue<P>) {
     let function = work.and_then(Work::into_function);
     let queue = if function.is_some() { Some(queue) } else { queue.release() };
     if function.is_some() || queue.is_some() {
-        let left = Leftover { function, queue };
+        let left = LeftoverFunction { function, queue };
         timers.call(Callback::new(|| left.discard()));
     }
 }
 
 /// What a delayed queueing leaves behind that nobody else has.
-struct Leftover<P: Platform> {
+struct LeftoverFunction<P: Platform> {
     function: Option<Function<P>>,
     queue: Option<Workqueue<P>>,
 }
 
-impl<P: Platform> Leftover<P> {
+impl<P: Platform> LeftoverFunction<P> {
     /// Drops it; a panic goes to the queue's panic handler, or comes back where the queue is not known.
     fn discard(self) -> Result<(), Thrown> {
         match (user::discard(self.function), self.queue) {
