@@ -121,8 +121,7 @@ check_arrows() {
 }
 
 # Modules of the workqueue, from the bottom up: each uses those before it alone.
-readonly WORKQUEUE_MODULES='canary error wake item latch event intake insight stats target attributes request trouble callbacks
-  pool fork timers machine queue task work runtime'
+readonly WORKQUEUE_MODULES='base intake insight spec callbacks pool fork timers queue task work runtime'
 
 check_modules() {
   local folder=crates/coreshard-workqueue/src module above file found

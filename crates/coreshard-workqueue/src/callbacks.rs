@@ -23,8 +23,8 @@ use std::time::Duration;
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Lock, Platform, ThreadSpec, Time};
 
-use crate::event::Event;
-use crate::trouble::say;
+use crate::base::event::Event;
+use crate::insight::trouble::say;
 
 /// Between two looks, while something waits to be called.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(2);

@@ -17,48 +17,36 @@
 //! `README.md` in `intake`, `pool`, `queue`, `task`, `timers` and `work`, and `pool/FORKS.md` tell the
 //! protocols: states, steps, and why no item and no wake-up is lost.
 
-mod attributes;
+mod base;
 mod callbacks;
-#[cfg(not(feature = "canaries"))]
-mod canary;
-#[cfg(feature = "canaries")]
-#[doc(hidden)]
-pub mod canary;
-mod error;
-mod event;
 mod fork;
 mod insight;
 mod intake;
-mod item;
-mod latch;
-mod machine;
 mod pool;
 mod queue;
-mod request;
 mod runtime;
-mod stats;
-mod target;
+mod spec;
 mod task;
 mod timers;
-mod trouble;
-mod wake;
 mod work;
 
-pub use attributes::{Hooks, Priority};
-pub use error::{
+#[cfg(feature = "canaries")]
+#[doc(hidden)]
+pub use base::canary;
+pub use base::error::{
     BuildError, Forked, ParseRungError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock,
 };
+pub use base::rungs::{Intake, Wake};
+pub use base::target::Target;
 pub use fork::join;
+pub use insight::stats::{PoolId, PoolStats, QueueStats, RuntimeStats};
+pub use insight::trouble::{Bug, CpuHog, NoWorker, PoolReport, RunningItem, Stall, Trouble};
 pub use insight::{QueueTally, QueueTimes, Sampling, TimeHistogram};
-pub use intake::Intake;
 pub use pool::blocking;
 pub use queue::{Change, JoinHandle, Panic, WorkScope, Workqueue};
-pub use request::PanicPolicy;
 pub use runtime::{Builder, Runtime, RuntimeBuilder};
-pub use stats::{PoolId, PoolStats, QueueStats, RuntimeStats};
-pub use target::Target;
+pub use spec::attributes::{Hooks, Priority};
+pub use spec::request::PanicPolicy;
 pub use task::{Task, YieldNow, yield_now};
 pub use timers::{Sleep, SleepError};
-pub use trouble::{Bug, CpuHog, NoWorker, PoolReport, RunningItem, Stall, Trouble};
-pub use wake::Wake;
 pub use work::{MissedTick, Periodic, Work, WorkError, WorkErrorReason};

@@ -4,7 +4,7 @@
 use coreshard_platform::Platform;
 use coreshard_platform::user::{self, User};
 
-use crate::error::Forked;
+use crate::base::error::Forked;
 use crate::pool::{CurrentWorker, Job, Popped, Pushed, report_here};
 
 /// Runs `a` and `b` and returns both results.

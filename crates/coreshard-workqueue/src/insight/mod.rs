@@ -14,8 +14,10 @@
 
 mod sampling;
 mod spans;
+pub(crate) mod stats;
 mod tally;
 mod times;
+pub(crate) mod trouble;
 
 use std::sync::Arc;
 

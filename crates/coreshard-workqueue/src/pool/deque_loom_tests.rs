@@ -8,7 +8,7 @@ use std::sync::Arc;
 use coreshard_platform::{DataCell, Platform};
 
 use super::deque::{Deque, Owner, Popped};
-use crate::latch::Latch;
+use crate::base::latch::Latch;
 use coreshard_platform::Loom;
 
 /// A job that whoever has it marks, once, with no lock: loom reports two who do.

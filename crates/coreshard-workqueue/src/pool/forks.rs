@@ -15,7 +15,7 @@ use super::deque::{Owner, Popped, Pushed};
 use super::job::{Header, execute};
 use super::worker::{Context, Worker, context_here};
 use super::{Frame, Pool, WorkerSlot, blocking};
-use crate::latch::Latch;
+use crate::base::latch::Latch;
 
 /// Looks for other forked work while a stolen job is not done, before the CPU is given to others,
 /// and before this worker sleeps.

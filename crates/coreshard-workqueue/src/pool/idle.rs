@@ -8,8 +8,8 @@ use coreshard_platform::{AtomicInt, Platform, Time};
 use super::state::{Blocked, State, Worklist};
 use super::worker::Worker;
 use super::{Injectors, Pool, PoolGuard, Watches};
-use crate::canary::{Canary, planted};
-use crate::trouble::say;
+use crate::base::canary::{Canary, planted};
+use crate::insight::trouble::say;
 
 /// Looks at the next item's slot before a worker sleeps, at first, at least and at most. A look
 /// that succeeds saves two system calls and a context switch, and doubles the next budget; one

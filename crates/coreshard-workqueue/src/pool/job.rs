@@ -9,7 +9,7 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 
 use super::running::{Frame, inside_forker};
-use crate::latch::Latch;
+use crate::base::latch::Latch;
 
 /// What a thief needs to know of a job.
 pub(crate) struct Header<P: Platform> {

@@ -4,8 +4,8 @@ use coreshard_platform::Platform;
 
 use super::state::{State, Worklist};
 use super::{FreeCpus, Injectors, Pool};
+use crate::base::rungs::Wake;
 use crate::intake::ItemWaits;
-use crate::wake::Wake;
 
 /// A worker that was chosen under the lock: whoever holds this wakes it, exactly once.
 #[must_use]

@@ -7,12 +7,12 @@ use coreshard_platform::Parker;
 use coreshard_topology::{CpuId, CpuSet, PodId, Scope};
 
 use super::{MAX_WORKERS, Monitor, Pool, PoolSettings, blocking};
-use crate::attributes::{Attributes, Hooks, Place, Priority};
-use crate::event::Event;
-use crate::intake::Intake;
+use crate::base::event::Event;
+use crate::base::rungs::Intake;
+use crate::base::rungs::Wake;
+use crate::insight::trouble::Watchdog;
 use crate::queue::PoolLink;
-use crate::trouble::Watchdog;
-use crate::wake::Wake;
+use crate::spec::attributes::{Attributes, Hooks, Place, Priority};
 use coreshard_platform::Loom;
 
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {

@@ -37,11 +37,12 @@ use coreshard_platform::{
     Time, fields,
 };
 
-use crate::attributes::{Attributes, Place};
-use crate::event::Event;
-use crate::intake::{self, Intake};
-use crate::item::{Item, ItemKind, Name};
-use crate::stats::{PoolId, PoolStats};
+use crate::base::event::Event;
+use crate::base::item::{Item, ItemKind, Name};
+use crate::base::rungs::Intake;
+use crate::insight::stats::{PoolId, PoolStats};
+use crate::intake;
+use crate::spec::attributes::{Attributes, Place};
 use accounts::Accounts;
 use deque::Deque;
 use forks::Neighbours;
@@ -410,11 +411,11 @@ impl<P: Platform> Pool<P> {
     fn unlock_and_kick(&self, state: PoolGuard<'_, P>, kick: Option<Kick>) {
         let Some(kick) = kick else { return };
         match self.attributes.wake {
-            crate::Wake::UnderLock => {
+            crate::base::rungs::Wake::UnderLock => {
                 self.wake_kicked(kick);
                 drop(state);
             }
-            crate::Wake::AfterUnlock | crate::Wake::Coalesced => {
+            crate::base::rungs::Wake::AfterUnlock | crate::base::rungs::Wake::Coalesced => {
                 drop(state);
                 self.wake_kicked(kick);
             }

@@ -22,7 +22,7 @@ use super::Pool;
 use super::scan::Findings;
 use super::worker_count::WorkerCount;
 use crate::callbacks::{Callback, Callbacks, Threads};
-use crate::trouble::{Bug, CpuHog, NoWorker, Stall, Trouble, Watchdog};
+use crate::insight::trouble::{Bug, CpuHog, NoWorker, Stall, Trouble, Watchdog};
 
 /// Time between two scans. Two of them pass before a worker is presumed blocked.
 pub(super) const SCAN_EVERY: Duration = Duration::from_millis(4);

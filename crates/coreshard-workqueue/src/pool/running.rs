@@ -17,7 +17,7 @@ use coreshard_platform::{AtomicInt, Platform};
 
 use super::link::LinkHead;
 use super::worker::{Context, context_here, with_context};
-use crate::item::Name;
+use crate::base::item::Name;
 
 /// Something that a thread is inside of.
 ///

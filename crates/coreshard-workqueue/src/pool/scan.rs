@@ -21,7 +21,7 @@ use coreshard_platform::{AtomicInt, Platform, SpawnError, Time};
 use super::monitor::SCAN_EVERY;
 use super::state::{Blocked, State};
 use super::{Pool, WorkerSlot};
-use crate::trouble::{NoWorker, PoolReport, RunningItem, Trouble, Watchdog};
+use crate::insight::trouble::{NoWorker, PoolReport, RunningItem, Trouble, Watchdog};
 
 /// A worker that used less than this share of the time between two scans waits for something.
 const IDLE_SHARE: u32 = 8;

@@ -10,7 +10,7 @@ use coreshard_platform::{Lock, Platform, SpawnError};
 use coreshard_topology::{CpuId, NodeId, Pods, Topology};
 
 use super::{CurrentWorker, Pool};
-use crate::attributes::Attributes;
+use crate::spec::attributes::Attributes;
 
 pub(crate) struct PoolSet<P: Platform> {
     pub(crate) attributes: Arc<Attributes>,

@@ -10,8 +10,8 @@ use super::rescuer::{RESCUER, Rescuer};
 use super::scan::{Progress, Seen};
 use super::worker_count::WorkerCount;
 use super::{LinkTag, MAX_WORKERS, Pool, Takers};
+use crate::base::item::Item;
 use crate::intake::TAIL_COUNTERS;
-use crate::item::Item;
 
 /// Whether a worker counts as blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,9 +15,9 @@ use super::rescuer::RESCUER;
 use super::running::Frame;
 use super::state::Worklist;
 use super::{Claim, LinkTag, Pool, Segment, SegmentQueue, Watches, WorkerSlot, idle};
-use crate::attributes::{Hook, Place};
-use crate::item::Item;
-use crate::trouble::say;
+use crate::base::item::Item;
+use crate::insight::trouble::say;
+use crate::spec::attributes::{Hook, Place};
 
 /// The most items a worker claims at once: enough to make the lock's cost small per item, and few
 /// enough to be copied to a thief's cache in good time.
@@ -64,7 +64,7 @@ fn run_hook(hook: Option<&Hook>, pod: PodId) {
     if let Some(hook) = hook
         && let Err(thrown) = hook.call(|hook| hook(pod))
     {
-        let panic = crate::error::message_of(thrown.payload());
+        let panic = crate::base::error::message_of(thrown.payload());
         say(|| tracing::error!(%pod, panic, "a hook panicked"));
     }
 }

@@ -7,9 +7,9 @@ use coreshard_platform::Platform;
 use coreshard_topology::{CpuSet, Scope, ShardSize};
 
 use super::shared::Shared;
-use crate::attributes::Priority;
-use crate::error::BuildError;
-use crate::request::{MaxActive, Request};
+use crate::base::error::BuildError;
+use crate::spec::attributes::Priority;
+use crate::spec::request::{MaxActive, Request};
 
 /// A change of a live queue, see [`Workqueue::change`](crate::Workqueue::change). What is not
 /// named stays as it is.

@@ -28,7 +28,7 @@ use coreshard_platform::{AtomicInt, Platform, user};
 
 use super::limiter::Limiter;
 use super::pool_link::{Entry, PoolLink, inside};
-use crate::error::WouldDeadlock;
+use crate::base::error::WouldDeadlock;
 use crate::pool::{CurrentWorker, Inside, inside_item, is_waited_for_by};
 
 const QUEUED: u32 = 0;

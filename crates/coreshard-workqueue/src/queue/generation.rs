@@ -6,10 +6,10 @@ use coreshard_platform::Platform;
 
 use super::limiter::Limits;
 use super::pool_link::{PoolLink, QueueCore};
-use crate::error::RefusedReason;
+use crate::base::error::RefusedReason;
+use crate::base::target::Target;
 use crate::pool::{PoolSet, Route};
-use crate::request::MaxActive;
-use crate::target::Target;
+use crate::spec::request::MaxActive;
 
 /// Which limiter the links of a generation lead through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

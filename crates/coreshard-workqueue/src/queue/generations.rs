@@ -11,12 +11,12 @@ use coreshard_topology::CpuId;
 use super::generation::{Admission, Generation};
 use super::limiter::Limits;
 use super::pool_link::{Entry, QueueCore, runs_item_of};
-use crate::error::RefusedReason;
-use crate::event::Event;
+use crate::base::error::RefusedReason;
+use crate::base::event::Event;
+use crate::base::target::Target;
 use crate::pool::blocking;
 use crate::pool::{Lease, PoolSet};
-use crate::request::MaxActive;
-use crate::target::Target;
+use crate::spec::request::MaxActive;
 
 /// Why a queue takes nothing more, for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

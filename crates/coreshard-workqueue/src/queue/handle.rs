@@ -12,11 +12,11 @@ use coreshard_platform::user::{self, Thrown};
 use super::claimable::{Claimable, PATIENCE, Wait};
 use super::panics::Unclaimed;
 use super::pool_link::Entry;
-use crate::error::{Forked, WouldDeadlock, message_of};
+use crate::base::error::{Forked, WouldDeadlock, message_of};
+use crate::base::latch::Latch;
 use crate::insight::Label;
-use crate::latch::Latch;
+use crate::insight::trouble::say;
 use crate::pool::{CurrentWorker, blocking, blocking_if_relieved};
-use crate::trouble::say;
 
 /// What an item threw.
 pub struct Panic {

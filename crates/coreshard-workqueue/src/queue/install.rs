@@ -9,7 +9,7 @@ use coreshard_platform::user::Thrown;
 use super::claimable::Wait;
 use super::handle;
 use super::pool_link::Entry;
-use crate::error::Forked;
+use crate::base::error::Forked;
 use crate::insight::Label;
 use crate::pool::{Frame, Header, Job, blocking, execute, innermost, inside_forker};
 

@@ -8,8 +8,8 @@ use coreshard_platform::{Lock, Platform, Reading, fields};
 use coreshard_topology::NodeId;
 
 use super::pool_link::{LinkPointer, PoolLink};
-use crate::item::Item;
-use crate::request::MaxActive;
+use crate::base::item::Item;
+use crate::spec::request::MaxActive;
 
 /// Items that may wait for one another get a worker each, up to so many, wherever a limit is
 /// split (the kernel's `WQ_DFL_MIN_ACTIVE`).

@@ -11,18 +11,18 @@ use super::claimable::Claimable;
 use super::generations::{Closed, Generations};
 use super::pool_link::QueueCore;
 use super::{Entry, PoolLink};
-use crate::attributes::Priority;
-use crate::attributes::{Attributes, Hooks, Place};
-use crate::error::RefusedReason;
-use crate::event::Event;
-use crate::intake::Intake;
+use crate::base::error::RefusedReason;
+use crate::base::event::Event;
+use crate::base::rungs::Intake;
+use crate::base::rungs::Wake;
+use crate::base::target::Target;
+use crate::insight::trouble::Watchdog;
 use crate::pool::{Lease, PoolSet, Route};
 use crate::pool::{Monitor, Pool, PoolSettings};
-use crate::request::{MaxActive, PanicPolicy};
-use crate::target::Target;
+use crate::spec::attributes::Priority;
+use crate::spec::attributes::{Attributes, Hooks, Place};
+use crate::spec::request::{MaxActive, PanicPolicy};
 use crate::timers::Timers;
-use crate::trouble::Watchdog;
-use crate::wake::Wake;
 use coreshard_platform::Loom;
 
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {

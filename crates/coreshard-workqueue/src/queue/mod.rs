@@ -10,6 +10,7 @@ mod install;
 mod limiter;
 #[cfg(all(test, loom))]
 mod loom_tests;
+pub(crate) mod machine;
 mod observed;
 mod panics;
 mod pool_link;

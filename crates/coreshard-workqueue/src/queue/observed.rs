@@ -10,8 +10,8 @@ use coreshard_platform::{AtomicInt, Platform, Time};
 use tracing::Span;
 
 use super::pool_link::{CLOSED, LinkPointer, PoolLink};
+use crate::base::item::Item;
 use crate::insight::{Label, SpanKind, span};
-use crate::item::Item;
 
 impl<P: Platform> PoolLink<P> {
     /// True if the item that was counted in last at this injector is to be measured.

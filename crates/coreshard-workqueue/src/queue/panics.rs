@@ -10,9 +10,9 @@ use coreshard_platform::user::Thrown;
 
 use super::pool_link::{QueueCore, runs_item_of};
 use super::shared::Closed;
-use crate::error::message_of;
-use crate::request::PanicPolicy;
-use crate::trouble::say;
+use crate::base::error::message_of;
+use crate::insight::trouble::say;
+use crate::spec::request::PanicPolicy;
 
 impl<P: Platform> QueueCore<P> {
     /// A panic that no handle will tell of. The caller holds no lock.

@@ -21,10 +21,10 @@ use coreshard_platform::{AtomicInt, Padded, Platform, Reading, fields};
 
 use super::limiter::Limiter;
 use super::shared::Shared;
+use crate::base::item::Item;
 use crate::insight::{Insight, Label, TaskSpan};
-use crate::item::Item;
 use crate::pool::{self, Inside, LinkHead, LinkTag, Pool, QueueSide};
-use crate::request::{PanicHandler, PanicPolicy};
+use crate::spec::request::{PanicHandler, PanicPolicy};
 use crate::timers::Timers;
 
 pub(super) const CLOSED: u64 = 1 << 63;

@@ -18,10 +18,10 @@ use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 use super::claimable::{Claimable, PATIENCE, Wait, Waiter};
 use super::pool_link::Entry;
 use super::workqueue::Workqueue;
-use crate::error::{Forked, Refused, RefusedReason};
+use crate::base::error::{Forked, Refused, RefusedReason};
+use crate::base::target::Target;
 use crate::insight::Label;
 use crate::pool::{CurrentWorker, blocking, blocking_if_relieved};
-use crate::target::Target;
 
 /// What the items and the waiting caller share; kept alive by whoever comes last.
 struct ScopeState<P: Platform> {

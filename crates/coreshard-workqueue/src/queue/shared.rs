@@ -12,15 +12,17 @@ use super::generations::{Generations, NoRoom};
 use super::panics::Unclaimed;
 use super::pool_link::{Entry, PoolLink, QueueCore, runs_item_of};
 use super::task_refs::TaskRefs;
-use crate::error::{BuildError, BuildErrorKind, RefusedReason, ShutdownTimeout, WouldDeadlock};
-use crate::event::Event;
+use crate::base::error::{
+    BuildError, BuildErrorKind, RefusedReason, ShutdownTimeout, WouldDeadlock,
+};
+use crate::base::event::Event;
+use crate::base::target::Target;
+use crate::insight::stats::QueueStats;
 use crate::insight::{Insight, QueueTally, Times};
-use crate::machine::{Machine, Queue};
 use crate::pool::Lease;
 use crate::pool::{CurrentWorker, Inside, Retiring, is_waited_for_by};
-use crate::request::{MaxActive, Request};
-use crate::stats::QueueStats;
-use crate::target::Target;
+use crate::queue::machine::{Machine, Queue};
+use crate::spec::request::{MaxActive, Request};
 use crate::timers::Timers;
 
 /// It is freed when no handle is left and all its items are over.

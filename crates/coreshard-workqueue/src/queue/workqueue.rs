@@ -17,13 +17,13 @@ use super::pool_link::Entry;
 use super::scope::{self, WorkScope};
 use super::shared::{Closed, Shared};
 use super::task_refs::TaskRefs;
+use crate::base::error::{BuildError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
+use crate::base::target::Target;
 use crate::callbacks::Callback;
-use crate::error::{BuildError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::fork::spread;
-use crate::stats::QueueStats;
-use crate::target::Target;
+use crate::insight::stats::QueueStats;
+use crate::insight::trouble::say;
 use crate::timers::Timers;
-use crate::trouble::say;
 
 /// A queue of work items, run by the pools of its affinity scope.
 ///

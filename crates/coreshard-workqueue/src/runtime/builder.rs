@@ -9,13 +9,13 @@ use coreshard_platform::user::User;
 use coreshard_topology::{CpuSet, Scope, ShardSize};
 
 use super::Runtime;
-use crate::attributes::{Hooks, Priority};
-use crate::error::BuildError;
+use crate::base::error::BuildError;
+use crate::base::rungs::Intake;
+use crate::base::rungs::Wake;
 use crate::insight::Sampling;
-use crate::intake::Intake;
 use crate::queue::Workqueue;
-use crate::request::{MaxActive, PanicPolicy, Request};
-use crate::wake::Wake;
+use crate::spec::attributes::{Hooks, Priority};
+use crate::spec::request::{MaxActive, PanicPolicy, Request};
 
 /// What a worker needs for itself, with room for small items: a debug build's overflows 24 KiB.
 const MIN_STACK_BYTES: usize = 64 << 10;

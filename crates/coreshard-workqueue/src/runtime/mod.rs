@@ -10,17 +10,17 @@ use coreshard_platform::user::User;
 use coreshard_platform::{Lock, Platform, SleepingLock};
 use coreshard_topology::{CpuId, CpuSet, Topology};
 
-use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
-use crate::event::Event;
+use crate::base::error::{BuildError, BuildErrorKind, ShutdownTimeout};
+use crate::base::event::Event;
+use crate::insight::stats::RuntimeStats;
+use crate::insight::trouble::{Trouble, Watchdog};
 use crate::insight::{Sampling, Wanted};
-use crate::machine::{Machine, Probe, Queue, Registry};
 use crate::pool::{MAX_WORKERS, Monitor, PoolSettings};
+use crate::queue::machine::{Machine, Probe, Queue, Registry};
 use crate::queue::{Shared, Workqueue};
-use crate::request::Request;
-use crate::stats::RuntimeStats;
+use crate::spec::request::Request;
 use crate::task;
 use crate::timers::{self, Sleep, SleepError, Timers};
-use crate::trouble::{Trouble, Watchdog};
 pub use builder::Builder;
 
 /// A topology, limits and settings, and the pools that the queues made here share.

@@ -33,11 +33,11 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_topology::CpuId;
 use tracing::span::Id;
 
-use crate::error::Refused;
+use crate::base::error::Refused;
+use crate::insight::trouble::say;
 use crate::insight::{self, Label};
 use crate::queue::{Origin, Shared, TaskRef, Unclaimed, Workqueue};
 use crate::timers::Timers;
-use crate::trouble::say;
 use cell::{Runnable, Schedule};
 
 pub(crate) use cell::wake_own;

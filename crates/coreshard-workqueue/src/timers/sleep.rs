@@ -10,7 +10,7 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Platform, SpawnError, Time};
 
 use super::{Due, Key, Owed, Timed, TimerError, Timers};
-use crate::trouble::say;
+use crate::insight::trouble::say;
 
 /// Ends when its time has come; see [`Runtime::sleep`](crate::Runtime::sleep). It wakes under any
 /// executor. Dropping it takes it out of the timers.

@@ -13,14 +13,14 @@ use coreshard_topology::{CpuId, NodeId};
 use super::error::{WorkError, WorkErrorKind};
 use super::state::{Claimed, NotClaimed, Number, Voided, WorkState};
 use super::token::{Armed, Delayed, Parked, Token};
-use crate::error::RefusedReason;
-use crate::event::Event;
-use crate::item::Name;
+use crate::base::error::RefusedReason;
+use crate::base::event::Event;
+use crate::base::item::Name;
+use crate::base::target::Target;
+use crate::insight::trouble::say;
 use crate::pool::{blocking, runs_work};
 use crate::queue::{Entry, Workqueue, runs_item_of};
-use crate::target::Target;
 use crate::timers::{Due, TimerError, Timers};
-use crate::trouble::say;
 
 /// Called in front of the net, by `Token::run`, and dropped there; or by whoever drops the last handle.
 pub(super) type Function<P> = Box<dyn FnMut(&Work<P>) + Send>;

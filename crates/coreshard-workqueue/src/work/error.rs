@@ -6,7 +6,7 @@ use std::time::Duration;
 use coreshard_platform::SpawnError;
 
 use super::state::MAX_DISABLES;
-use crate::error::RefusedReason;
+use crate::base::error::RefusedReason;
 use crate::timers::TimerError;
 
 /// Why an operation on a [`Work`](crate::Work) was refused. Nothing was changed by it.

@@ -7,7 +7,7 @@ use coreshard_platform::{AtomicInt, DataCell, Lock, Platform};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::state::{Begin, Number, WorkState};
-use crate::event::Event;
+use crate::base::event::Event;
 use coreshard_platform::Loom;
 
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {

@@ -9,8 +9,8 @@ use coreshard_platform::{AtomicInt, Platform, Time};
 
 use super::core::Work;
 use super::error::{WorkError, WorkErrorKind, WorkErrorReason};
+use crate::base::target::Target;
 use crate::queue::Workqueue;
-use crate::target::Target;
 use crate::timers::Timers;
 
 /// What becomes of the ticks whose time comes while an earlier one still runs, or waits.

@@ -19,14 +19,14 @@ use coreshard_platform::{AtomicInt, Platform};
 
 use super::core::{Function, Work, WorkCore};
 use super::state::{Begin, Number};
+use crate::base::error::RefusedReason;
+use crate::base::target::Target;
 use crate::callbacks::Callback;
-use crate::error::RefusedReason;
 use crate::insight::Label;
+use crate::insight::trouble::say;
 use crate::pool::{blocking, inside_work, report_here};
 use crate::queue::{Entry, PoolLink, Workqueue};
-use crate::target::Target;
 use crate::timers::{Due, Key, Owed, Timed, Timers};
-use crate::trouble::say;
 
 /// How long a delayed item waits whose queue is being drained when its time has come.
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);

@@ -6,16 +6,16 @@ use coreshard_platform::user::User;
 use coreshard_platform::{Lock, Platform, SleepingLock, Time};
 use coreshard_topology::{CpuId, CpuSet, Pods, Scope, Topology};
 
-use crate::attributes::{Attributes, Place, Priority};
-use crate::canary::{Canary, planted};
-use crate::error::{BuildError, BuildErrorKind, ShutdownTimeout};
-use crate::event::Event;
+use crate::base::canary::{Canary, planted};
+use crate::base::error::{BuildError, BuildErrorKind, ShutdownTimeout};
+use crate::base::event::Event;
 use crate::insight::Wanted;
+use crate::insight::stats::QueueStats;
 use crate::intake::MAX_INJECTORS;
 use crate::pool::{Follower, Monitor, Pool, PoolSettings};
 use crate::pool::{Lease, PoolSet, Route};
-use crate::request::Request;
-use crate::stats::QueueStats;
+use crate::spec::attributes::{Attributes, Place, Priority};
+use crate::spec::request::Request;
 use crate::timers::Timers;
 
 /// Tells which CPUs may be used now.

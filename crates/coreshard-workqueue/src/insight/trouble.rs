@@ -9,7 +9,7 @@ use std::time::Duration;
 use coreshard_platform::user::{self, User};
 use coreshard_topology::{PodId, Scope};
 
-use crate::stats::PoolStats;
+use crate::insight::stats::PoolStats;
 
 /// Something that needs somebody's attention.
 #[derive(Clone, Debug)]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use coreshard_platform::user::User;
 use coreshard_topology::{CpuSet, Scope, ShardSize};
 
-use crate::attributes::{Hooks, Priority};
+use crate::base::rungs::Intake;
+use crate::base::rungs::Wake;
 use crate::insight::Wanted;
-use crate::intake::Intake;
-use crate::wake::Wake;
+use crate::spec::attributes::{Hooks, Priority};
 
 /// What was asked of a queue, before it is held against the machine.
 #[derive(Clone)]

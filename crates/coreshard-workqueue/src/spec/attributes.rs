@@ -7,8 +7,8 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::User;
 use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope};
 
-use crate::intake::Intake;
-use crate::wake::Wake;
+use crate::base::rungs::Intake;
+use crate::base::rungs::Wake;
 
 /// Whose pools serve a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

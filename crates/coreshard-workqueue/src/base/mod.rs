@@ -1,0 +1,12 @@
+//! What everything else is made of: items, what is waited on, errors, and the rungs of the ladders.
+
+#[cfg(not(feature = "canaries"))]
+pub(crate) mod canary;
+#[cfg(feature = "canaries")]
+pub mod canary;
+pub(crate) mod error;
+pub(crate) mod event;
+pub(crate) mod item;
+pub(crate) mod latch;
+pub(crate) mod rungs;
+pub(crate) mod target;

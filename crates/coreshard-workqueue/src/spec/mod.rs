@@ -1,0 +1,4 @@
+//! What is asked for: the attributes of pools, and what a queue is to be.
+
+pub(crate) mod attributes;
+pub(crate) mod request;
