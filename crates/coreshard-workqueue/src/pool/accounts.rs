@@ -12,16 +12,15 @@
 //! The book has a lock of its own, below the pool's: whoever has the book's takes no other.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, Platform, ThreadId};
+use coreshard_platform::{Lock, Platform, ThreadId};
 
-use super::{LinkTag, Pool};
+use super::links::LinkTag;
 use crate::insight::Tally;
 
 pub(super) struct Accounts<P: Platform> {
-    book: Lock<P, Book<P>>,
+    pub(super) book: Lock<P, Book<P>>,
 }
 
 /// Which of a worker's visits are timed: the first, and then one after 1 to 32 others, drawn evenly.
@@ -54,26 +53,26 @@ impl WeighedVisits {
 /// When a pool's queues weigh more than this together, all lose half: so weights are those of late.
 const MAX_WEIGHT_NS: u64 = 1_000_000_000;
 
-struct Book<P: Platform> {
-    workers: Vec<Account>,
+pub(super) struct Book<P: Platform> {
+    pub(super) workers: Vec<Account>,
     /// Of all workers there ever were.
-    total: Duration,
+    pub(super) total: Duration,
     /// By pool link tag.
-    links: Vec<Option<Charged<P>>>,
+    pub(super) links: Vec<Option<Charged<P>>>,
 }
 
 /// A pool link that CPU time is charged to.
-struct Charged<P: Platform> {
-    tally: Arc<Tally<P>>,
-    weight_ns: u64,
+pub(super) struct Charged<P: Platform> {
+    pub(super) tally: Arc<Tally<P>>,
+    pub(super) weight_ns: u64,
 }
 
-struct Account {
-    thread: ThreadId,
-    worker: usize,
-    counted: Duration,
+pub(super) struct Account {
+    pub(super) thread: ThreadId,
+    pub(super) worker: usize,
+    pub(super) counted: Duration,
     /// Items that the worker had begun when it was last looked at.
-    items_begun: u64,
+    pub(super) items_begun: u64,
 }
 
 impl<P: Platform> Accounts<P> {
@@ -84,7 +83,7 @@ impl<P: Platform> Accounts<P> {
 }
 
 impl<P: Platform> Book<P> {
-    fn charge(&mut self, at: usize, latest: Option<LinkTag>, items_begun: u64) {
+    pub(super) fn charge(&mut self, at: usize, latest: Option<LinkTag>, items_begun: u64) {
         let account = &mut self.workers[at];
         let Some(used) = P::cpu_time_of(account.thread) else { return };
         let added = used.saturating_sub(account.counted);
@@ -103,7 +102,7 @@ impl<P: Platform> Book<P> {
         }
     }
 
-    fn weigh(&mut self, LinkTag(tag): LinkTag, ns: u64) {
+    pub(super) fn weigh(&mut self, LinkTag(tag): LinkTag, ns: u64) {
         let Some(Some(link)) = self.links.get_mut(usize::from(tag)) else { return };
         link.weight_ns += ns;
         if self.links.iter().flatten().map(|link| link.weight_ns).sum::<u64>() > MAX_WEIGHT_NS {
@@ -111,95 +110,12 @@ impl<P: Platform> Book<P> {
         }
     }
 
-    fn tally(&self, tag: LinkTag) -> Option<Arc<Tally<P>>> {
+    pub(super) fn tally(&self, tag: LinkTag) -> Option<Arc<Tally<P>>> {
         self.link(tag).map(|link| Arc::clone(&link.tally))
     }
 
-    fn link(&self, LinkTag(tag): LinkTag) -> Option<&Charged<P>> {
+    pub(super) fn link(&self, LinkTag(tag): LinkTag) -> Option<&Charged<P>> {
         self.links.get(usize::from(tag))?.as_ref()
-    }
-}
-
-impl<P: Platform> Pool<P> {
-    /// Says whose the items of the pool link with this tag are.
-    pub(crate) fn open_tally(&self, LinkTag(tag): LinkTag, tally: &Arc<Tally<P>>) {
-        let tag = usize::from(tag);
-        let mut book = self.accounts.book.lock();
-        if book.links.len() <= tag {
-            book.links.resize_with(tag + 1, || None);
-        }
-        book.links[tag] = Some(Charged { tally: Arc::clone(tally), weight_ns: 0 });
-    }
-
-    /// The pool link goes.
-    pub(crate) fn close_tally(&self, LinkTag(tag): LinkTag) {
-        // Its last items' CPU time is still its own.
-        self.charge();
-        self.accounts.book.lock().links[usize::from(tag)] = None;
-    }
-
-    /// A worker begins, on its own thread. False on a platform that cannot tell CPU time.
-    pub(super) fn open_account(&self, worker: usize) -> bool {
-        let thread = P::this_thread();
-        let Some(counted) = P::cpu_time_of(thread) else { return false };
-        let items_begun = self.slot(worker).begun.load(Relaxed);
-        let mut book = self.accounts.book.lock();
-        // What it took to get here is the pool's, not a queue's.
-        book.total += counted;
-        book.workers.push(Account { thread, worker, counted, items_begun });
-        true
-    }
-
-    /// A worker ends, on its own thread.
-    pub(super) fn close_account(&self, worker: usize) {
-        let thread = P::this_thread();
-        let (latest, items_begun) = self.latest(worker);
-        let mut book = self.accounts.book.lock();
-        if let Some(at) = book.workers.iter().position(|account| account.thread == thread) {
-            book.charge(at, latest, items_begun);
-            book.workers.swap_remove(at);
-        }
-    }
-
-    /// A visit to a pool link took so long.
-    #[cold]
-    pub(super) fn weigh_visit(&self, tag: LinkTag, ns: u64) {
-        self.accounts.book.lock().weigh(tag, ns);
-    }
-
-    /// Brings the book up to date. The CPU time of all workers that there were; zero on a platform
-    /// that cannot tell.
-    pub(super) fn charge(&self) -> Duration {
-        let mut book = self.accounts.book.lock();
-        for at in 0..book.workers.len() {
-            let (latest, items_begun) = self.latest(book.workers[at].worker);
-            book.charge(at, latest, items_begun);
-        }
-        book.total
-    }
-
-    /// Counts that a worker's place was handed over, since its item blocked.
-    pub(super) fn count_hand_over(&self, worker: usize) {
-        self.with_tally(worker, Tally::count_hand_over);
-    }
-
-    /// Counts that a worker's item kept its CPU for too long.
-    pub(super) fn count_hog(&self, worker: usize) {
-        self.with_tally(worker, Tally::count_cpu_hog);
-    }
-
-    fn with_tally(&self, worker: usize, count: impl FnOnce(&Tally<P>)) {
-        let (latest, _) = self.latest(worker);
-        if let Some(link) = latest.and_then(|tag| self.accounts.book.lock().tally(tag)) {
-            count(&link);
-        }
-    }
-
-    /// The pool link of the item that the worker had last, and how many it has begun.
-    fn latest(&self, worker: usize) -> (Option<LinkTag>, u64) {
-        let slot = self.slot(worker);
-        let tag = slot.link.load(Relaxed).checked_sub(1).map(|tag| LinkTag(tag as u16));
-        (tag, slot.begun.load(Relaxed))
     }
 }
 

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
-use super::Pool;
-use super::kick::Kick;
-use super::state::{Blocked, State};
-use super::worker::with_context;
+use super::context::with_context;
+use super::pool::Pool;
+use super::state::{Blocked, Kick, State};
 
 /// Calls `work`, which may block, and lets another worker run meanwhile.
 ///

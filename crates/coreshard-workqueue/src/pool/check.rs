@@ -9,9 +9,8 @@
 
 use coreshard_platform::Platform;
 
-use super::MAX_WORKERS;
-use super::rescuer::RESCUER;
-use super::state::{Blocked, State, ThreadSlot, Worklist};
+use super::sizes::MAX_WORKERS;
+use super::state::{Blocked, RESCUER, State, ThreadSlot, Worklist};
 
 /// Workers, by index.
 struct Marks([u64; MAX_WORKERS.div_ceil(64)]);
@@ -138,7 +137,8 @@ mod tests {
     use coreshard_platform::Host;
     use coreshard_topology::{CpuSet, Scope, Topology, Usable};
 
-    use super::super::{CurrentWorker, Injectors, Pool};
+    use super::super::sizes::Injectors;
+    use super::super::{CurrentWorker, Pool};
     use crate::{Runtime, Trouble};
 
     /// Longer than the test needs; only a failure takes so long.

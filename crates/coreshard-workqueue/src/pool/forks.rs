@@ -4,17 +4,21 @@
 //! that has one. A worker that finds no item looks at the stacks of its own pool, and then at
 //! those of the others, the nearest first.
 
-use std::cell::{Cell, OnceCell};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use coreshard_platform::{AtomicInt, Platform};
 
-use super::deque::{Owner, Popped, Pushed};
-use super::job::{Header, execute};
-use super::worker::{Context, Worker, context_here};
-use super::{Frame, Pool, WorkerSlot, blocking};
+use super::blocking::blocking;
+use super::context::{Context, context_here};
+use super::deque::{Popped, Pushed};
+use super::frame::Frame;
+use super::header::Header;
+use super::job::execute;
+use super::pool::{Neighbours, Pool};
+use super::slot::WorkerSlot;
+use super::worker::Worker;
 use crate::base::latch::Latch;
 
 /// Looks for other forked work while a stolen job is not done, before the CPU is given to others,
@@ -30,30 +34,6 @@ const MAX_UNCALLED: u32 = 7;
 /// is inside of; a quarter of a stack that is not four times as large. What items themselves need is
 /// not known: they have the rest.
 const ROOM_FOR_ITEMS: usize = 256 << 10;
-
-/// The other pools of a set, the nearest first.
-pub(crate) type Neighbours<P> = Arc<[Arc<Pool<P>>]>;
-
-/// A worker's side of forking; its own thread's alone.
-pub(super) struct Forks<P: Platform> {
-    owner: Owner,
-    /// It is counted in its pool's `forking`.
-    counted: Cell<bool>,
-    /// How often not to look for a sleeper, and how often that is after the next failure.
-    uncalled: Cell<(u32, u32)>,
-    neighbours: OnceCell<Neighbours<P>>,
-}
-
-impl<P: Platform> Forks<P> {
-    pub(super) fn new() -> Self {
-        Self {
-            owner: Owner::default(),
-            counted: Cell::new(false),
-            uncalled: Cell::new((0, 0)),
-            neighbours: OnceCell::new(),
-        }
-    }
-}
 
 /// The worker of this thread, as forking code sees it.
 pub(crate) struct CurrentWorker<'thread, P: Platform> {

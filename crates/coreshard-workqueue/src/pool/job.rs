@@ -8,17 +8,10 @@ use std::ptr::{self, NonNull};
 use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 
-use super::running::{Frame, inside_forker};
+use super::frame::Frame;
+use super::header::Header;
+use super::running::inside_forker;
 use crate::base::latch::Latch;
-
-/// What a thief needs to know of a job.
-pub(crate) struct Header<P: Platform> {
-    run: unsafe fn(*const Header<P>),
-    /// Opens when a thief is done.
-    pub(crate) done: Latch<P>,
-    /// What the forker is inside of: the thief runs it as part of that.
-    forker: *const Frame<P>,
-}
 
 /// A closure and the place for its result. It is told whether another worker runs it.
 #[repr(C)]

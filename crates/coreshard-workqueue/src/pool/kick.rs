@@ -2,24 +2,11 @@
 
 use coreshard_platform::Platform;
 
-use super::state::{State, Worklist};
-use super::{FreeCpus, Injectors, Pool};
+use super::pool::Pool;
+use super::sizes::Injectors;
+use super::state::{Kick, State, Worklist};
 use crate::base::rungs::Wake;
 use crate::intake::ItemWaits;
-
-/// A worker that was chosen under the lock: whoever holds this wakes it, exactly once.
-#[must_use]
-pub(super) struct Kick {
-    pub(super) worker: usize,
-    /// Where it should wake up, if not where it slept; see `placement`.
-    pub(super) steer_to: Option<FreeCpus>,
-}
-
-impl Kick {
-    fn new(worker: usize) -> Self {
-        Self { worker, steer_to: None }
-    }
-}
 
 impl<P: Platform> State<P> {
     /// True if an item waits in the intake.

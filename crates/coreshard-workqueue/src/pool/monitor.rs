@@ -14,28 +14,17 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use coreshard_platform::{
-    AtomicInt, Lock, Padded, Parker, Platform, SpawnError, ThreadSpec, fields, user,
-};
+use coreshard_platform::{AtomicInt, Lock, Platform, SpawnError, ThreadSpec};
 
-use super::Pool;
+use super::hogs::SCAN_EVERY;
+use super::monitor_handle::{MonitorHandle, call_back};
+use super::pool::Pool;
 use super::scan::Findings;
-use super::worker_count::WorkerCount;
-use crate::callbacks::{Callback, Callbacks, Threads};
+use crate::callbacks::{Callbacks, Threads};
 use crate::insight::trouble::{Bug, CpuHog, NoWorker, Stall, Trouble, Watchdog};
 
-/// Time between two scans. Two of them pass before a worker is presumed blocked.
-pub(super) const SCAN_EVERY: Duration = Duration::from_millis(4);
 /// Scans that find all pools asleep before the monitor sleeps too.
 const QUIET_SCANS: u32 = 2;
-
-const ASLEEP: u32 = 0;
-const AWAKE: u32 = 1;
-
-/// Who tells of trouble: a handler that never returns is waited for by those that come after it.
-const TELLERS: Threads = Threads { name: "cs-trouble", most: 1 };
-/// What is told and not yet heard, at most: a handler that never returns must not fill the memory.
-const MAX_TOLD: usize = 64;
 
 /// Who does what else the monitor must not: for each thing one thread may be stuck.
 const HELPERS: Threads = Threads { name: "cs-background", most: 4 };
@@ -50,26 +39,17 @@ pub(crate) trait Follower: Send + Sync {
 }
 
 pub(crate) struct Monitor<P: Platform> {
-    /// Whether the thread looks, or sleeps and is to be woken. Read at every claim, written when
-    /// the process falls asleep or wakes up.
-    state: Padded<P::AtomicU32>,
-    parker: Parker<P>,
+    /// What pools know of it.
+    pub(super) handle: Arc<MonitorHandle<P>>,
     watched: Lock<P, Watched<P>>,
-    watch: Arc<Watchdog>,
-    tells: Arc<Callbacks<P>>,
     helps: Arc<Callbacks<P>>,
     /// 1 while a call of the follower is on its way, and one that reaps.
     follows: P::AtomicU32,
     reaps: P::AtomicU32,
-    pub(super) worker_count: Arc<WorkerCount<P>>,
     /// By function: how often its items were found to hog a CPU.
     hogs: Lock<P, BTreeMap<&'static str, u64>>,
     follower: OnceLock<Weak<dyn Follower>>,
 }
-fields!(Monitor<P: Platform> {
-    state, parker, watched, watch, tells, helps, follows, reaps, worker_count, hogs, follower,
-});
-
 /// What has something to let go of when its last item is over.
 pub(crate) trait Retiring: Send + Sync {
     /// Lets go of what it can; true if something is left.
@@ -86,16 +66,12 @@ struct Watched<P: Platform> {
 impl<P: Platform> Monitor<P> {
     pub(crate) fn new(watch: Watchdog, most_workers: usize) -> Self {
         Self {
-            watch: Arc::new(watch),
-            tells: Arc::new(Callbacks::new(TELLERS)),
+            handle: Arc::new(MonitorHandle::new(watch, most_workers)),
             helps: Arc::new(Callbacks::new(HELPERS)),
             follows: P::AtomicU32::new(0),
             reaps: P::AtomicU32::new(0),
-            worker_count: Arc::new(WorkerCount::new(most_workers)),
             hogs: Lock::new(BTreeMap::new()),
             follower: OnceLock::new(),
-            state: Padded::new(P::AtomicU32::new(AWAKE)),
-            parker: Parker::new(),
             watched: Lock::new(Watched { pools: Vec::new(), retiring: Vec::new(), running: false }),
         }
     }
@@ -112,12 +88,12 @@ impl<P: Platform> Monitor<P> {
         let mut watched = self.watched.lock();
         if !watched.running {
             // The one before may have ended as it was about to sleep.
-            self.state.swap(AWAKE, AcqRel);
+            self.handle.stay_awake();
             let monitor = Arc::clone(self);
             let spec = ThreadSpec { name: "cs-monitor".to_owned(), ..ThreadSpec::default() };
             P::spawn(spec, Box::new(move || monitor.run()))?;
             watched.running = true;
-            self.tells.resume();
+            self.handle.tells.resume();
             self.helps.resume();
         }
         watched.pools.push(Arc::downgrade(pool));
@@ -136,39 +112,7 @@ impl<P: Platform> Monitor<P> {
             watched.retiring.push(queue);
         }
         drop(watched);
-        self.wake();
-    }
-
-    /// Called by a worker that has work. Wakes the monitor if it sleeps.
-    #[inline]
-    pub(super) fn notice_work(&self) {
-        if self.state.load(Relaxed) != AWAKE {
-            self.wake();
-        }
-    }
-
-    /// Called when pools go: the monitor looks whether any is left.
-    #[cold]
-    pub(crate) fn wake(&self) {
-        if self.state.swap(AWAKE, AcqRel) == ASLEEP {
-            self.parker.unpark();
-        }
-    }
-
-    /// Calls `call` soon, on another thread, unless too much is to be told already.
-    pub(super) fn later(&self, call: impl FnOnce() + Send + 'static) {
-        // A model has no such thread, nor what it would be for.
-        if cfg!(loom) {
-            return;
-        }
-        let refused = self.tells.offer(call_back(call), MAX_TOLD);
-        drop(user::discard(refused));
-    }
-
-    /// Tells of trouble, soon.
-    pub(super) fn tell(&self, trouble: Trouble) {
-        let watch = Arc::clone(&self.watch);
-        self.later(move || watch.tell(&trouble));
+        self.handle.wake();
     }
 
     /// Calls `call` soon, on another thread.
@@ -196,19 +140,15 @@ impl<P: Platform> Monitor<P> {
             }
             // First the flag, then one more scan under each pool's lock: a worker that becomes
             // active after that scan takes the lock after it, and so sees the flag.
-            self.state.swap(ASLEEP, AcqRel);
+            self.handle.announce_sleep();
             match self.scan(scan) {
                 None => break,
-                Some(true) => self.state.store(AWAKE, Relaxed),
-                Some(false) => {
-                    while self.state.load(Acquire) == ASLEEP {
-                        self.parker.park();
-                    }
-                }
+                Some(true) => self.handle.stay_awake(),
+                Some(false) => self.handle.sleep(),
             }
             quiet_scans = 0;
         }
-        self.tells.finish();
+        self.handle.tells.finish();
         self.helps.finish();
     }
 
@@ -260,7 +200,7 @@ impl<P: Platform> Monitor<P> {
         };
         let mut busy = self.reap();
         for pool in &pools {
-            let found = pool.scan(scan, &self.watch);
+            let found = pool.scan(scan, &self.handle.watch);
             busy |= found.is_busy;
             self.report(pool, found, &pools);
         }
@@ -270,7 +210,7 @@ impl<P: Platform> Monitor<P> {
                 self.help(move || drop(pool));
             }
         }
-        let is_left = self.tells.look() | self.helps.look();
+        let is_left = self.handle.tells.look() | self.helps.look();
         Some(busy | is_left)
     }
 
@@ -285,7 +225,7 @@ impl<P: Platform> Monitor<P> {
                 *times
             };
             if times.is_power_of_two() {
-                self.tell(Trouble::CpuHog(CpuHog { pod, function, cpu_time, times }));
+                self.handle.tell(Trouble::CpuHog(CpuHog { pod, function, cpu_time, times }));
             }
         }
         if let Some(times) = found.refused.filter(|times| times.is_power_of_two()) {
@@ -293,23 +233,16 @@ impl<P: Platform> Monitor<P> {
                 "the pool or the runtime has as many workers as it may have (wanted {times} \
                  times); allow more with max_workers or max_workers_per_pool"
             );
-            self.tell(Trouble::NoWorker(NoWorker { pod, reason }));
+            self.handle.tell(Trouble::NoWorker(NoWorker { pod, reason }));
         }
         if let Some((rule, books)) = found.broken {
-            self.tell(Trouble::Bug(Bug { pod, rule, books }));
+            self.handle.tell(Trouble::Bug(Bug { pod, rule, books }));
         }
         if let Some(stalled_for) = found.stalled_for {
             let pools = pools.iter().map(|pool| pool.report()).collect();
-            self.tell(Trouble::Stall(Stall { pod, stalled_for, pools }));
+            self.handle.tell(Trouble::Stall(Stall { pod, stalled_for, pools }));
         }
     }
-}
-
-fn call_back(call: impl FnOnce() + Send + 'static) -> Callback {
-    Callback::new(move || {
-        call();
-        Ok(())
-    })
 }
 
 /// Takes a flag back, also where what it stood for has panicked.

@@ -4,28 +4,9 @@
 
 use coreshard_platform::Platform;
 
-use super::Pool;
-use super::kick::Kick;
-use super::state::{State, ThreadSlot};
+use super::pool::Pool;
+use super::state::{Kick, RESCUER, Rescuer, State, ThreadSlot};
 use super::worker::Worker;
-
-/// The rescuer's index, in the pools that have one.
-pub(super) const RESCUER: usize = 0;
-
-/// Whether a pool has a rescuer, and where it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rescuer {
-    /// The pool is to have none, or was never started.
-    None,
-    /// Its thread is not there.
-    Gone,
-    /// It waits to be called, and counts as no worker.
-    StandsBy,
-    /// It works.
-    Called,
-    /// It ends, and counts as no worker; its slot is still its own.
-    Leaving,
-}
 
 impl<P: Platform> State<P> {
     /// Calls the rescuer, if a worker was refused since this was last asked.

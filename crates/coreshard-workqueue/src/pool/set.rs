@@ -9,7 +9,8 @@ use std::sync::Arc;
 use coreshard_platform::{Lock, Platform, SpawnError};
 use coreshard_topology::{CpuId, NodeId, Pods, Topology};
 
-use super::{CurrentWorker, Pool};
+use super::forks::CurrentWorker;
+use super::pool::Pool;
 use crate::spec::attributes::Attributes;
 
 pub(crate) struct PoolSet<P: Platform> {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use coreshard_platform::{Platform, fields};
 
-use super::placement::Placement;
-use super::rescuer::{RESCUER, Rescuer};
-use super::scan::{Progress, Seen};
+use super::links::LinkTag;
+use super::placement::{FreeCpus, Placement};
+use super::seen::{Progress, Seen};
+use super::sizes::Takers;
 use super::worker_count::WorkerCount;
-use super::{LinkTag, MAX_WORKERS, Pool, Takers};
 use crate::base::item::Item;
 use crate::intake::TAIL_COUNTERS;
 
@@ -24,6 +24,24 @@ pub(super) enum Blocked {
     /// The monitor found it inside an item, using a CPU for long.
     Hog,
     /// It goes for good: nothing is left to it but its last hook. It still has its slot.
+    Leaving,
+}
+
+/// The rescuer's index, in the pools that have one.
+pub(super) const RESCUER: usize = 0;
+
+/// Whether a pool has a rescuer, and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rescuer {
+    /// The pool is to have none, or was never started.
+    None,
+    /// Its thread is not there.
+    Gone,
+    /// It waits to be called, and counts as no worker.
+    StandsBy,
+    /// It works.
+    Called,
+    /// It ends, and counts as no worker; its slot is still its own.
     Leaving,
 }
 
@@ -42,7 +60,7 @@ pub(super) enum ThreadSlot<T> {
 }
 
 impl<T> ThreadSlot<T> {
-    fn take(&mut self) -> Option<T> {
+    pub(super) fn take(&mut self) -> Option<T> {
         match std::mem::replace(self, Self::Taken) {
             Self::Here(thread) => Some(thread),
             other => {
@@ -57,6 +75,20 @@ impl<T> ThreadSlot<T> {
 pub(super) enum Worklist<P: Platform> {
     Locked(VecDeque<(Item, LinkTag)>),
     LockFree(Takers<P>),
+}
+
+/// A worker that was chosen under the lock: whoever holds this wakes it, exactly once.
+#[must_use]
+pub(super) struct Kick {
+    pub(super) worker: usize,
+    /// Where it should wake up, if not where it slept; see `placement`.
+    pub(super) steer_to: Option<FreeCpus>,
+}
+
+impl Kick {
+    pub(super) fn new(worker: usize) -> Self {
+        Self { worker, steer_to: None }
+    }
 }
 
 /// Counters that seldom change; what they mean is told by `PoolStats`.
@@ -82,7 +114,7 @@ pub(super) struct Cold<P: Platform> {
     pub(super) seen: Vec<Seen>,
     pub(super) progress: Progress,
     /// Counts the runtime's workers.
-    worker_count: Arc<WorkerCount<P>>,
+    pub(super) worker_count: Arc<WorkerCount<P>>,
     /// How many of them are this pool's.
     pub(super) counted: usize,
     /// By worker index.
@@ -205,43 +237,6 @@ impl<P: Platform> State<P> {
         self.alive - self.blocked - self.idle_count()
     }
 
-    /// An index for one more worker, which counts as alive from here on.
-    pub(super) fn reserve_worker(&mut self, pool: &Pool<P>) -> Option<usize> {
-        let index = if self.alive < pool.most_workers && self.cold_mut().worker_count.enter() {
-            let index = self.claim_index(pool);
-            if index.is_none() {
-                self.cold_mut().worker_count.leave();
-            }
-            index
-        } else {
-            None
-        };
-        if index.is_none() {
-            self.spare_refused = true;
-            self.cold_mut().counters.refused_workers += 1;
-        }
-        self.alive += usize::from(index.is_some());
-        self.cold_mut().counted += usize::from(index.is_some());
-        index
-    }
-
-    /// An index that no worker has, with its slot.
-    pub(super) fn claim_index(&mut self, pool: &Pool<P>) -> Option<usize> {
-        let index = match self.cold_mut().free.pop() {
-            Some(index) => index,
-            None if self.cold_mut().threads.len() < MAX_WORKERS => {
-                self.cold_mut().threads.push(ThreadSlot::None);
-                self.blocked_as.push(Blocked::No);
-                self.cold_mut().seen.push(Seen::default());
-                self.cold_mut().threads.len() - 1
-            }
-            None => return None,
-        };
-        self.cold_mut().threads[index] = ThreadSlot::Coming;
-        pool.ensure_slot(index);
-        Some(index)
-    }
-
     /// Counts a worker as blocked, or not, or as blocked for another reason.
     pub(super) fn set_blocked(&mut self, worker: usize, blocked: Blocked) {
         self.blocked -= usize::from(self.blocked_as[worker] != Blocked::No);
@@ -250,73 +245,6 @@ impl<P: Platform> State<P> {
             self.placement.rests(worker);
         }
         self.blocked_as[worker] = blocked;
-    }
-
-    /// A worker that is on no list has nothing more to do. It goes, or stands by if it is the rescuer.
-    ///
-    /// Its slot is its own until [`Self::retire_worker`]: a user's code runs on it before that.
-    pub(super) fn let_go(&mut self, worker: usize) {
-        if self.is_called(worker) {
-            self.rescuer = Rescuer::StandsBy;
-            self.alive -= 1;
-        } else {
-            self.set_blocked(worker, Blocked::Leaving);
-        }
-    }
-
-    /// Sees a worker off: nothing runs on its thread from here on that knows of its slot. Or undoes a
-    /// reservation.
-    pub(super) fn retire_worker(&mut self, index: usize) {
-        let is_rescuer = index == RESCUER && self.rescuer != Rescuer::None;
-        if is_rescuer {
-            self.alive -= usize::from(self.rescuer == Rescuer::Called);
-            self.rescuer = Rescuer::Gone;
-        } else {
-            self.set_blocked(index, Blocked::No);
-            self.alive -= 1;
-            self.cold_mut().counted -= 1;
-            self.cold_mut().worker_count.leave();
-        }
-        let cold = self.cold_mut();
-        if matches!(cold.threads[index], ThreadSlot::Coming) {
-            // Not given out again before: its handle would be taken for the next one's.
-            cold.threads[index] = ThreadSlot::Late;
-            return;
-        }
-        // The thread ends by itself; nobody waits for it any more, or somebody does.
-        cold.threads[index] = ThreadSlot::None;
-        if !is_rescuer {
-            cold.free.push(index);
-        }
-    }
-
-    /// The starter of a worker has its handle; or `None`, and nobody was started.
-    pub(super) fn put_handle(&mut self, index: usize, thread: Option<P::Thread>) {
-        if thread.is_none() {
-            self.retire_worker(index);
-        }
-        let is_rescuer = index == RESCUER && self.rescuer != Rescuer::None;
-        let cold = self.cold_mut();
-        match (&cold.threads[index], thread) {
-            (ThreadSlot::Coming, Some(thread)) => cold.threads[index] = ThreadSlot::Here(thread),
-            _ => {
-                cold.threads[index] = ThreadSlot::None;
-                if !is_rescuer {
-                    cold.free.push(index);
-                }
-            }
-        }
-    }
-
-    /// All threads but that of worker `but`, to be joined.
-    pub(super) fn take_threads(&mut self, but: Option<usize>) -> Vec<P::Thread> {
-        self.cold_mut()
-            .threads
-            .iter_mut()
-            .enumerate()
-            .filter(|(index, _)| Some(*index) != but)
-            .filter_map(|(_, thread)| thread.take())
-            .collect()
     }
 }
 

@@ -1,0 +1,163 @@
+//! How a worker comes to items: its own claim, the intake, other workers' claims.
+
+use std::ptr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use coreshard_platform::{AtomicInt, Platform};
+
+use super::links::LinkTag;
+use super::sizes::{Claim, SegmentQueue};
+use super::state::Worklist;
+use super::worker::{TaggedItem, Worker};
+
+/// The most items a worker claims at once: enough to make the lock's cost small per item, and few
+/// enough to be copied to a thief's cache in good time.
+const MAX_CLAIMED: usize = 32;
+
+impl<P: Platform> Worker<'_, P> {
+    pub(super) fn next_item(&mut self) -> Option<TaggedItem> {
+        loop {
+            if let Some(item) = self.next_claimed() {
+                return Some(item);
+            }
+            if let Some(item) = self.claim().or_else(|| self.steal()) {
+                return Some(item);
+            }
+            if !self.run_fork() && !self.watch() {
+                return None;
+            }
+        }
+    }
+
+    fn next_claimed(&mut self) -> Option<TaggedItem> {
+        if !self.has_open_claim {
+            return None;
+        }
+        if let Some(at) = self.slot.range.next() {
+            return Some(self.take_at(at));
+        }
+        self.has_open_claim = false;
+        // Relaxed: too high a count costs those who look a look at the ranges, no more.
+        self.pool.open_claims.fetch_sub(1, Relaxed);
+        None
+    }
+
+    /// Takes items out of the intake, under the lock; lets others know of what is left.
+    fn claim(&mut self) -> Option<TaggedItem> {
+        let pool = self.pool;
+        let mut state = pool.lock();
+        state.rejoin(self.index);
+        if self.repatriated > 0 {
+            state.cold_mut().counters.repatriated += std::mem::take(&mut self.repatriated);
+        }
+        self.excess = state.active() > pool.place.limit;
+        if self.excess {
+            return None;
+        }
+        let home = pool.place.injector_here::<P>();
+        state.placement.runs_at(self.index, home);
+        if std::mem::take(&mut self.just_woke)
+            && let Some(other) = state.placement.other_at(self.index, home)
+            && let Some(free) = state.placement.send_elsewhere(other, &pool.place)
+        {
+            // This worker runs here, so the other waits for this CPU. Under the lock, so that it
+            // cannot end meanwhile.
+            pool.steer(other, free, || ());
+        }
+        let (item, claim) = match (&mut state.worklist, &pool.queue) {
+            (Worklist::Locked(list), _) => (Some(list.pop_front()?), None),
+            (Worklist::LockFree(takers), Some(queue)) => {
+                match queue.claim(takers, self.claim_items, home) {
+                    Some(claim) => (None, Some(claim)),
+                    None => {
+                        self.next_slots = Some(queue.watch(takers, home));
+                        return None;
+                    }
+                }
+            }
+            (Worklist::LockFree(_), None) => unreachable!("the lock-free rung has a queue"),
+        };
+        let spare = state.reserve_spare(pool);
+        let (item, mut left) = match claim {
+            None => (item, false),
+            Some(claim) => {
+                let items = claim.end - claim.start;
+                self.claim_items =
+                    if items == self.claim_items { (items * 2).min(MAX_CLAIMED) } else { items };
+                // While this worker starts another, its items are open to all.
+                (self.open(claim, spare.is_none()), items > 1)
+            }
+        };
+        self.yielded = false;
+        self.learn_to_gather(left);
+        // Looking at the injectors takes lines from their producers: only if somebody can be sent. At the claims
+        // of others, too: one kick may have stood for two who were blocked, and what they have claimed is
+        // left to whoever came.
+        left |= state.can_kick(pool) && state.has_work(pool);
+        let kick = state.pass_on(pool, left).or_else(|| state.call_rescuer());
+        pool.unlock_and_kick(state, kick);
+        // After the lock was held: see the monitor's `run`.
+        pool.monitor.notice_work();
+        if let Some(spare) = spare {
+            pool.start_spare(spare);
+        }
+        item.or_else(|| self.next_claimed())
+    }
+
+    /// Opens a claim to thieves, but for its first item where `keep_first` says so.
+    fn open(&mut self, mut claim: Claim<P>, keep_first: bool) -> Option<TaggedItem> {
+        if !ptr::eq(self.segment, claim.segment) {
+            self.release_taken();
+            self.segment = claim.segment;
+        }
+        let first = keep_first.then_some(claim.start);
+        claim.start += usize::from(keep_first);
+        if claim.start < claim.end {
+            // Counted before it is published, and both before this worker next frees the lock (a
+            // thief takes it next): whoever holds the lock later sees the count.
+            self.pool.open_claims.fetch_add(1, Release);
+            self.has_open_claim = true;
+            self.slot.range.publish(&claim);
+        }
+        first.map(|at| self.take_at(at))
+    }
+
+    /// Takes what another worker of the pool has claimed and not yet run.
+    fn steal(&mut self) -> Option<TaggedItem> {
+        let pool = self.pool;
+        if self.excess || pool.open_claims.load(Acquire) == 0 {
+            return None;
+        }
+        let claim = pool
+            .ranges()
+            .filter(|(index, _)| *index != self.index)
+            .find_map(|(_, range)| range.steal())?;
+        let item = self.open(claim, true);
+        let mut state = pool.lock();
+        state.cold_mut().counters.stolen += 1;
+        // Published before the lock was taken: whoever goes to sleep after this sees it.
+        let left = state.can_kick(pool) && state.has_work(pool);
+        let kick = state.pass_on(pool, left);
+        pool.unlock_and_kick(state, kick);
+        item
+    }
+
+    #[allow(unsafe_code)]
+    fn take_at(&mut self, at: usize) -> TaggedItem {
+        self.taken += 1;
+        // SAFETY: the place was claimed or stolen by this worker, from this segment, and each
+        // place is given out once; it is released in `next_item`, later.
+        let (item, tag) = unsafe { SegmentQueue::<P>::take(self.segment, at) };
+        (item, LinkTag(tag))
+    }
+
+    #[allow(unsafe_code)]
+    pub(super) fn release_taken(&mut self) {
+        if let Some(queue) = &self.pool.queue
+            && self.taken > 0
+        {
+            // SAFETY: `take_at` counted the items that it took from this segment.
+            unsafe { queue.release(self.segment, std::mem::take(&mut self.taken)) };
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What a thread is inside of, as a list of frames on its stack; `running.rs` says how it grows.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::ptr;
+
+use coreshard_platform::Platform;
+
+use super::link::LinkHead;
+
+/// Something that a thread is inside of.
+///
+/// A job carries the address of its forker's innermost frame to the thief, who reads it and all
+/// behind it from another thread. That is sound since the forker does not leave any of them, nor
+/// changes `link`, before the job is done: it waits for that where it has forked.
+pub(crate) struct Frame<P: Platform> {
+    /// The link of the worker's item. Changed by the worker between items, where no job is left.
+    pub(super) link: Cell<*const LinkHead<P>>,
+    /// The reusable item whose function was called.
+    pub(super) work: *const (),
+    /// Where that says of which queue it has been queued meanwhile: there its next run waits for this one.
+    pub(super) behind: *const P::AtomicU64,
+    /// What this thread was inside of before.
+    pub(super) outer: *const Frame<P>,
+    /// What the thread was inside of whose job is run.
+    pub(super) forker: *const Frame<P>,
+}
+
+impl<P: Platform> Frame<P> {
+    /// That of a worker, which is the outermost of its thread: it is inside no item yet.
+    pub(super) const fn of_worker() -> Self {
+        Self {
+            link: Cell::new(ptr::null()),
+            work: ptr::null(),
+            behind: ptr::null(),
+            outer: ptr::null(),
+            forker: ptr::null(),
+        }
+    }
+
+    /// The worker runs an item of `link`, or none.
+    #[inline]
+    pub(super) fn set_link(&self, link: *const LinkHead<P>) {
+        self.link.set(link);
+    }
+
+    /// Where there is a frame that satisfies `is`, of those that are reached from this one.
+    ///
+    /// Jobs run in one another's waits, so there may be many ways to a frame: where a job came from
+    /// is looked at once.
+    ///
+    /// # Safety
+    /// `innermost` is null, or the innermost frame of this thread.
+    pub(super) unsafe fn find(innermost: *const Self, mut is: impl FnMut(&Self) -> bool) -> Inside {
+        let (mut seen, mut forkers) = (BTreeSet::new(), Vec::new());
+        let (mut frame, mut found) = (innermost, Inside::Here);
+        loop {
+            // SAFETY: frames are left in the opposite order, those of a forker after the job is
+            // done; and the jobs that lead there are being run in the frames that carry them.
+            while let Some(inside) = unsafe { frame.as_ref() } {
+                if is(inside) {
+                    return found;
+                }
+                if !inside.forker.is_null() && seen.insert(inside.forker) {
+                    forkers.push(inside.forker);
+                }
+                frame = inside.outer;
+            }
+            found = Inside::Elsewhere;
+            match forkers.pop() {
+                Some(forker) => frame = forker,
+                None => return Inside::No,
+            }
+        }
+    }
+}
+
+/// Whether what this thread does is a part of something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inside {
+    /// This thread has begun it, and does nothing else of it meanwhile.
+    Here,
+    /// Another thread has begun it, and this one has a job of that.
+    Elsewhere,
+    No,
+}

@@ -1,0 +1,319 @@
+//! A pool's fields, its lock, and its workers' slots. The protection of the fields:
+//!
+//! - `I:` set when the pool is made, then only read.
+//! - `L:` under the pool's lock.
+//! - `A:` atomic, see the field.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use coreshard_platform::{
+    AtomicInt, AtomicPointer, Lock, LockGuard, Padded, Platform, Time, fields,
+};
+
+use super::accounts::Accounts;
+use super::links::LinkTable;
+use super::monitor_handle::MonitorHandle;
+use super::placement::FreeCpus;
+use super::sizes::{Injectors, MAX_WORKERS, Range};
+use super::slot::WorkerSlot;
+use super::state::{Kick, State, Worklist};
+use crate::base::event::Event;
+use crate::base::rungs::{Intake, Wake};
+use crate::insight::stats::PoolId;
+use crate::spec::attributes::{Attributes, Place};
+
+/// The other pools of a set, the nearest first.
+pub(crate) type Neighbours<P> = Arc<[Arc<Pool<P>>]>;
+
+/// The workers of one pod.
+pub(crate) struct Pool<P: Platform> {
+    /// I: names the pool in the process.
+    pub(super) id: PoolId,
+    /// I:
+    pub(crate) place: Place,
+    /// I:
+    pub(crate) attributes: Arc<Attributes>,
+    /// I: tells drainers that a pool link they watch has moved.
+    pub(crate) event: Arc<Event<P>>,
+    /// I: is told when there is work, and sees who waits inside an item.
+    pub(super) monitor: Arc<MonitorHandle<P>>,
+    /// I: whether lock-hold times are measured.
+    pub(super) measure_lock: bool,
+    /// I: nanoseconds without work after which a worker goes, but for the last.
+    pub(super) idle_timeout: std::time::Duration,
+    /// I: whether waiting for work on a CPU can end before the CPU is given up.
+    pub(super) may_spin: bool,
+    /// I:
+    pub(super) most_workers: usize,
+    /// I (the injectors have their own rules): the lock-free intake, if that is the rung.
+    pub(super) queue: Option<Injectors<P>>,
+    /// A: set once each, under the lock, before the index is used.
+    pub(super) slots: Box<[P::AtomicPtr<WorkerSlot<P>>]>,
+    /// A: indices below have a slot. Written under the lock.
+    pub(super) slot_count: P::AtomicU32,
+    /// A: claims that were opened to thieves and not yet seen to be used up. Those who look for
+    /// open claims look at this first: there is one word, and as many ranges as workers.
+    pub(super) open_claims: Padded<P::AtomicU32>,
+    /// A: workers that have shared forked jobs since they last rested. Thieves look at this first.
+    pub(super) forking: Padded<P::AtomicU32>,
+    /// Its own lock: the other pools of the set, which also have this one among theirs, until the
+    /// set goes.
+    pub(super) neighbours: Lock<P, Option<Neighbours<P>>>,
+    /// A: 1 while a worker watches for work before it sleeps.
+    pub(super) watchers: Padded<P::AtomicU32>,
+    /// A: the links of the queues that this pool serves, by tag.
+    pub(crate) links: LinkTable<P>,
+    /// A: items that workers have run.
+    pub(super) ran: Padded<P::AtomicU64>,
+    /// A: futex calls that wake-ups took.
+    pub(super) wakeups: Padded<P::AtomicU64>,
+    /// Its own lock: see there.
+    pub(super) accounts: Accounts<P>,
+    pub(super) state: Padded<Lock<P, State<P>>>,
+}
+fields!(Pool<P: Platform> {
+    id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers,
+    queue, slots, slot_count, open_claims, forking, neighbours, watchers, links, ran, wakeups,
+    accounts, state,
+});
+
+/// How pools of a runtime behave; see `RuntimeBuilder`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PoolSettings {
+    pub(crate) measure_lock: bool,
+    pub(crate) idle_timeout: std::time::Duration,
+    pub(crate) may_spin: bool,
+    /// Workers that a pool may have, at most [`MAX_WORKERS`].
+    pub(crate) most_workers: usize,
+}
+
+impl PoolSettings {
+    /// Workers that sleep at once, and time-outs that may run out at any moment.
+    #[cfg(all(test, loom))]
+    pub(crate) fn for_models() -> Self {
+        let idle_timeout = std::time::Duration::from_secs(1);
+        Self { measure_lock: false, idle_timeout, may_spin: false, most_workers: MAX_WORKERS }
+    }
+}
+
+impl<P: Platform> Pool<P> {
+    /// True if the pool was not stopped.
+    #[cfg(all(test, loom))]
+    pub(crate) fn is_running(&self) -> bool {
+        !self.lock().stopping
+    }
+
+    /// A pool without a worker.
+    pub(crate) fn unmanned(
+        place: Place,
+        attributes: Arc<Attributes>,
+        settings: PoolSettings,
+        event: Arc<Event<P>>,
+        monitor: &Arc<MonitorHandle<P>>,
+    ) -> Arc<Self> {
+        let (queue, entry) = match attributes.intake {
+            Intake::Locked => (None, Worklist::Locked(Default::default())),
+            Intake::LockFree => {
+                let (queue, takers) = Injectors::new(place.node, place.cpus.len());
+                (Some(queue), Worklist::LockFree(takers))
+            }
+        };
+        let pool = Arc::new(Self {
+            id: PoolId::next(),
+            place,
+            attributes,
+            event,
+            monitor: Arc::clone(monitor),
+            measure_lock: settings.measure_lock,
+            idle_timeout: settings.idle_timeout,
+            may_spin: settings.may_spin,
+            most_workers: settings.most_workers,
+            queue,
+            slots: (0..MAX_WORKERS).map(|_| P::AtomicPtr::new(std::ptr::null_mut())).collect(),
+            slot_count: P::AtomicU32::new(0),
+            open_claims: Padded::new(P::AtomicU32::new(0)),
+            forking: Padded::new(P::AtomicU32::new(0)),
+            neighbours: Lock::new(None),
+            watchers: Padded::new(P::AtomicU32::new(0)),
+            links: LinkTable::new(),
+            ran: Padded::new(P::AtomicU64::new(0)),
+            wakeups: Padded::new(P::AtomicU64::new(0)),
+            accounts: Accounts::new(),
+            state: Padded::new(Lock::new(State::new(entry, Arc::clone(&monitor.worker_count)))),
+        });
+        P::describe(Arc::as_ptr(&pool));
+        P::describe(Arc::as_ptr(&pool.event));
+        P::describe(Arc::as_ptr(&pool.monitor));
+        pool.state.describe();
+        pool.lock().describe_cold();
+        pool.queue.iter().for_each(Injectors::describe);
+        pool
+    }
+
+    /// Frees the lock and wakes the chosen worker, in the order of the pool's rung.
+    pub(super) fn unlock_and_kick(&self, state: PoolGuard<'_, P>, kick: Option<Kick>) {
+        let Some(kick) = kick else { return };
+        match self.attributes.wake {
+            Wake::UnderLock => {
+                self.wake_kicked(kick);
+                drop(state);
+            }
+            Wake::AfterUnlock | Wake::Coalesced => {
+                drop(state);
+                self.wake_kicked(kick);
+            }
+        }
+    }
+
+    pub(super) fn wake_kicked(&self, Kick { worker, steer_to }: Kick) {
+        // It cannot end before it was woken, so the thread is its own.
+        match steer_to {
+            Some(injectors) => self.steer(worker, injectors, || self.wake(worker)),
+            None => self.wake(worker),
+        }
+    }
+
+    /// Calls `act` while the worker, which is not running, may be placed at these injectors only.
+    pub(super) fn steer(&self, worker: usize, injectors: FreeCpus, act: impl FnOnce()) {
+        let thread = self.slot(worker).thread_id();
+        let narrowed = P::set_affinity_of(thread, injectors.cpus(&self.place));
+        act();
+        // At once: it is where it should be, and from there the kernel may do as it likes.
+        if narrowed && !P::set_affinity_of(thread, self.place.roam.iter()) {
+            // Not here: the lock may be held, and whoever listens is a user's.
+            let pod = self.place.pod;
+            self.monitor.later(move || {
+                tracing::warn!(%pod, worker, "a worker may not run in all of its pod");
+            });
+        }
+    }
+
+    pub(super) fn wake(&self, worker: usize) {
+        if self.slot(worker).parker.unpark() {
+            self.wakeups.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[allow(unsafe_code)]
+    pub(super) fn slot(&self, index: usize) -> &WorkerSlot<P> {
+        let slot = self.slots[index].load(Acquire);
+        assert!(!slot.is_null(), "worker {index} has a slot before anybody knows it");
+        // SAFETY: slots are made by `ensure_slot`, never replaced, and freed with the pool.
+        unsafe { &*slot }
+    }
+
+    /// Called under the lock, before the index is handed out.
+    pub(super) fn ensure_slot(&self, index: usize) {
+        if self.slots[index].load(Relaxed).is_null() {
+            let slot = Box::into_raw(Box::new(WorkerSlot::new()));
+            P::describe(slot.cast_const());
+            // Release pairs with the Acquire of `slot`.
+            self.slots[index].store(slot, Release);
+            let count = u32::try_from(index + 1).expect("fewer workers than 2³²");
+            if self.slot_count.load(Relaxed) < count {
+                self.slot_count.store(count, Release);
+            }
+        }
+    }
+
+    /// The slots of all workers there ever were.
+    pub(super) fn each_slot(&self) -> impl Iterator<Item = (usize, &WorkerSlot<P>)> {
+        (0..self.slot_count.load(Acquire) as usize).map(|at| (at, self.slot(at)))
+    }
+
+    /// The ranges of all workers, for thieves and for those who look whether work is left.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = (usize, &Range<P>)> {
+        self.each_slot().map(|(at, slot)| (at, &*slot.range))
+    }
+
+    /// True if a claim has items that a thief could take.
+    pub(super) fn has_open_items(&self) -> bool {
+        self.open_claims.load(Acquire) > 0 && self.ranges().any(|(_, range)| range.has_items())
+    }
+
+    pub(super) fn lock(&self) -> PoolGuard<'_, P> {
+        let mut state = self.state.lock();
+        let since = self.measure_lock.then(P::now);
+        if state.designated.is_some() {
+            state.notice_designated(self);
+        }
+        PoolGuard { state, since, pool: self }
+    }
+
+    /// Names those workers that may run one another's items: of the pool where its set is strict, of
+    /// all the set else.
+    pub(crate) fn crew(&self) -> usize {
+        if self.attributes.strict { std::ptr::from_ref(self).addr() } else { self.set() }
+    }
+
+    /// Names the pools of the same set.
+    pub(crate) fn set(&self) -> usize {
+        Arc::as_ptr(&self.attributes).addr()
+    }
+}
+
+impl<P: Platform> Drop for Pool<P> {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        // It goes with the last pool.
+        self.monitor.wake();
+        for slot in &self.slots {
+            let slot = slot.load(Relaxed);
+            if !slot.is_null() {
+                // SAFETY: made by `Box::into_raw` in `ensure_slot`; the last reference to the
+                // pool is gone, so nobody looks at it any more.
+                drop(unsafe { Box::from_raw(slot) });
+            }
+        }
+    }
+}
+
+/// The pool's lock, held; measures how long where that is asked for.
+pub(super) struct PoolGuard<'pool, P: Platform> {
+    state: LockGuard<'pool, P, State<P>>,
+    since: Option<Time>,
+    pool: &'pool Pool<P>,
+}
+
+impl<P: Platform> std::ops::Deref for PoolGuard<'_, P> {
+    type Target = State<P>;
+    fn deref(&self) -> &State<P> {
+        &self.state
+    }
+}
+
+impl<P: Platform> std::ops::DerefMut for PoolGuard<'_, P> {
+    fn deref_mut(&mut self) -> &mut State<P> {
+        &mut self.state
+    }
+}
+
+impl<P: Platform> PoolGuard<'_, P> {
+    /// Panics where the pool is left with a rule broken: a bug of ours.
+    #[cold]
+    fn check(&self) {
+        if let Some(rule) = self.state.broken_rule()
+            && !std::thread::panicking()
+        {
+            let (pod, books) = (self.pool.place.pod, self.state.books());
+            panic!("the pool of pod {pod} is left with a rule broken: {rule} ({books})");
+        }
+    }
+}
+
+impl<P: Platform> Drop for PoolGuard<'_, P> {
+    #[inline]
+    fn drop(&mut self) {
+        if P::checks_rules() {
+            self.check();
+        }
+        if let Some(since) = self.since {
+            let held_ns = P::now().ns_since(since);
+            let counters = &mut self.state.cold_mut().counters;
+            counters.lock_holds += 1;
+            counters.lock_hold_ns += held_ns;
+            counters.lock_hold_max_ns = counters.lock_hold_max_ns.max(held_ns);
+        }
+    }
+}

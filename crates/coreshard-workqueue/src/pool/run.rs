@@ -1,0 +1,153 @@
+//! A worker's thread: its hooks, its loop, and an item's run.
+
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use coreshard_platform::{AtomicInt, LocalKey, Platform, Time, user};
+use coreshard_topology::PodId;
+
+use super::accounts::WeighedVisits;
+use super::context::{Context, Forks};
+use super::frame::Frame;
+use super::link::LinkHead;
+use super::pool::Pool;
+use super::state::RESCUER;
+use super::worker::{Batch, TaggedItem, Worker};
+use crate::insight::trouble::say;
+use crate::spec::attributes::{Hook, Place};
+
+/// A hook that panics costs its own work, not the worker.
+fn run_hook(hook: Option<&Hook>, pod: PodId) {
+    if let Some(hook) = hook
+        && let Err(thrown) = hook.call(|hook| hook(pod))
+    {
+        let panic = crate::base::error::message_of(thrown.payload());
+        say(|| tracing::error!(%pod, panic, "a hook panicked"));
+    }
+}
+
+/// The thread of the worker with this index, which was reserved.
+pub(super) fn start<P: Platform>(pool: &Arc<Pool<P>>, index: usize) {
+    let inside = Frame::of_worker();
+    let context = Context {
+        pool: Arc::clone(pool),
+        index,
+        slot: NonNull::from(pool.slot(index)),
+        frame: Cell::new(&raw const inside),
+        base: (&raw const inside).addr(),
+        forks: Forks::new(),
+    };
+    P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());
+    Worker::new(&context, &inside).run();
+    // What a user still runs on this thread, such as the destructors of thread-local values, finds no
+    // worker here. Only then may another one have the index.
+    P::set_local(LocalKey::Worker, ptr::null_mut());
+    pool.lock().retire_worker(index);
+}
+
+impl<P: Platform> Worker<'_, P> {
+    fn run(mut self) {
+        let pool = self.pool;
+        self.slot.thread.store(P::this_thread().0, Release);
+        self.visits = pool.open_account(self.index).then(|| WeighedVisits::of_worker(self.index));
+        let Place { home, roam, pod, .. } = &pool.place;
+        if home != roam
+            && let Err(error) = P::set_affinity(roam)
+        {
+            // It stays at home: stricter than asked, and said.
+            say(|| tracing::warn!(%pod, %error, "a worker may not leave its pod"));
+        }
+        run_hook(pool.attributes.hooks.on_start.as_ref(), *pod);
+        let mut works = !self.is_rescuer() || self.stand_by();
+        while works {
+            while let Some(item) = self.next_item() {
+                self.execute(item);
+            }
+            self.settle();
+            works = self.sleep() || self.stand_by();
+        }
+        // The hook is a user's, and may fork: the slot is still this worker's.
+        run_hook(pool.attributes.hooks.on_stop.as_ref(), *pod);
+        self.stop_forking();
+        pool.close_account(self.index);
+    }
+
+    #[allow(unsafe_code)]
+    fn execute(&mut self, (item, tag): TaggedItem) {
+        if self.tally.tag != Some(tag) {
+            self.count_run();
+            // Only this worker writes it.
+            self.slot.link.store(u32::from(tag.0) + 1, Relaxed);
+            self.tally = Batch {
+                tag: Some(tag),
+                link: self.pool.links.link(tag).as_ptr(),
+                items: 0,
+                weighed_since: self.weigh_visit(),
+            };
+        }
+        self.inside.set_link(self.tally.link);
+        self.slot.begin(item.kind());
+        let outcome = user::call(|| item.run());
+        if P::process_generation() != self.process_generation {
+            self.end_in_fork();
+        }
+        let Some(link) = NonNull::new(self.tally.link) else { unreachable!("set above") };
+        if let Err(thrown) = outcome {
+            // SAFETY: a link lives until its items are counted, and this one is not yet.
+            drop(user::call(|| unsafe { LinkHead::on_panic(link, thrown) }));
+        }
+        self.inside.set_link(ptr::null());
+        self.tally.items += 1;
+        // SAFETY: as above.
+        unsafe { LinkHead::item_is_over(link) };
+    }
+
+    /// An item has forked this process, and returned in it: what waits here is run there.
+    #[cold]
+    fn end_in_fork(&self) -> ! {
+        panic!(
+            "a work item ({}) has returned in a process that it forked, where its queue's workers              are not: end that process inside the item, by exec or _exit",
+            self.slot.function()
+        );
+    }
+
+    /// Tells the queue and the intake what was done, before this worker rests.
+    fn settle(&mut self) {
+        self.settle_items();
+        self.stop_forking();
+    }
+
+    pub(super) fn settle_items(&mut self) {
+        self.count_run();
+        self.release_taken();
+    }
+
+    /// Tells the queue how many of its items were run. The link may be gone right after.
+    #[allow(unsafe_code)]
+    fn count_run(&mut self) {
+        let items = std::mem::take(&mut self.tally.items);
+        if let Some(link) = NonNull::new(self.tally.link).filter(|_| items > 0) {
+            if let (Some(since), Some(tag)) = (self.tally.weighed_since, self.tally.tag) {
+                self.pool.weigh_visit(tag, P::now().ns_since(since));
+            }
+            self.pool.ran.fetch_add(items, Relaxed);
+            if self.index == RESCUER && self.pool.attributes.rescuer.is_some() {
+                // SAFETY: as below.
+                unsafe { LinkHead::rescued(link, items) };
+            }
+            // SAFETY: as in `execute`: these items are not yet told.
+            if unsafe { LinkHead::finish(link, items) } {
+                self.pool.event.notify();
+            }
+        }
+        self.tally = Batch::none();
+    }
+
+    /// When a visit to a link begins that is to be weighed: the first one, and then one of so many.
+    fn weigh_visit(&mut self) -> Option<Time> {
+        let visits = self.visits.as_mut()?;
+        visits.is_weighed().then(P::now)
+    }
+}

@@ -1,0 +1,94 @@
+//! What others see of a worker, by its index.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use coreshard_platform::{AtomicInt, AtomicPointer, Padded, Parker, Platform, ThreadId, fields};
+
+use super::deque::Deque;
+use super::header::Header;
+use super::sizes::Range;
+use crate::base::item::{ItemKind, Name};
+
+/// Where an item's kind and the count of items are in a slot's `begun`: addresses of user space
+/// have 48 bits.
+const KIND_SHIFT: u32 = 16;
+const ITEM_COUNT: u64 = (1 << KIND_SHIFT) - 1;
+
+/// A worker's words that others touch. Made with the first worker that takes the index, freed
+/// with the pool, so an index is always good to wake.
+pub(super) struct WorkerSlot<P: Platform> {
+    /// A: where the worker sleeps; whoever chose it wakes it.
+    pub(super) parker: Padded<Parker<P>>,
+    /// A: what it has claimed, see `intake::Range`.
+    pub(super) range: Padded<Range<P>>,
+    /// A: jobs that it has forked, see `deque`.
+    pub(super) deque: Deque<P, Header<P>>,
+    /// A: one more than the tag of the pool link of the item that the worker had last, 0 before its
+    /// first; written by the worker alone.
+    pub(super) link: Padded<P::AtomicU32>,
+    /// A: what the worker has begun last; written by the worker alone. The address of the item's
+    /// kind in the upper 48 bits, and the number of items it has begun in the lower 16.
+    pub(super) begun: Padded<P::AtomicU64>,
+    /// A: the name of the reusable item's function that the worker is inside of; null for none.
+    pub(super) function: P::AtomicPtr<Name>,
+    /// A: the worker's thread, for its CPU time; 0 before it runs.
+    pub(super) thread: P::AtomicU32,
+}
+fields!(WorkerSlot<P: Platform> { parker, range, deque, link, begun, function, thread });
+
+impl<P: Platform> WorkerSlot<P> {
+    pub(super) fn new() -> Self {
+        Self {
+            parker: Padded::new(Parker::new()),
+            range: Padded::new(Range::new()),
+            deque: Deque::new(),
+            link: Padded::new(P::AtomicU32::new(0)),
+            begun: Padded::new(P::AtomicU64::new(0)),
+            function: P::AtomicPtr::new(std::ptr::null_mut()),
+            thread: P::AtomicU32::new(0),
+        }
+    }
+
+    /// The worker begins an item. Only it writes the word: no locked instruction.
+    #[inline]
+    pub(super) fn begin(&self, kind: &'static ItemKind) {
+        let address = std::ptr::from_ref(kind).expose_provenance() as u64;
+        let count = self.begun.load(Relaxed).wrapping_add(1) & ITEM_COUNT;
+        self.begun.store(address << KIND_SHIFT | count, Relaxed);
+    }
+
+    /// The worker begins something else inside the same item.
+    #[inline]
+    pub(super) fn begin_inside(&self) {
+        let begun = self.begun.load(Relaxed);
+        self.begun.store(begun & !ITEM_COUNT | begun.wrapping_add(1) & ITEM_COUNT, Relaxed);
+    }
+
+    /// The type name of the function that the worker has begun last.
+    #[allow(unsafe_code)]
+    pub(super) fn function(&self) -> &'static str {
+        let name = self.function.load(Acquire);
+        // SAFETY: null, or from a `&'static Name` in `set_function`.
+        if let Some(name) = unsafe { name.as_ref() } {
+            return name.get();
+        }
+        let address = (self.begun.load(Relaxed) >> KIND_SHIFT) as usize;
+        let kind = std::ptr::with_exposed_provenance::<ItemKind>(address);
+        // SAFETY: null, or exposed by `begin` from a `&'static Kind`.
+        unsafe { kind.as_ref() }.map_or("(nothing yet)", |kind| kind.name.get())
+    }
+
+    /// Says which reusable item's function the worker is inside of; returns which it was.
+    pub(super) fn set_function(&self, name: *const Name) -> *const Name {
+        self.function.swap(name.cast_mut(), Release).cast_const()
+    }
+
+    pub(super) fn thread_id(&self) -> ThreadId {
+        ThreadId(self.thread.load(Acquire))
+    }
+
+    pub(super) fn cpu_time(&self) -> Option<std::time::Duration> {
+        let thread = self.thread_id();
+        if thread == ThreadId(0) { None } else { P::cpu_time_of(thread) }
+    }
+}
