@@ -5,7 +5,8 @@ use std::sync::Arc;
 use coreshard_platform::Platform;
 
 use super::limiter::Limits;
-use super::pool_link::{PoolLink, QueueCore};
+use super::pool_link::PoolLink;
+use super::queue_core::QueueCore;
 use crate::base::error::RefusedReason;
 use crate::base::target::Target;
 use crate::pool::{PoolSet, Route};

@@ -10,7 +10,8 @@ use coreshard_topology::CpuId;
 
 use super::generation::{Admission, Generation};
 use super::limiter::Limits;
-use super::pool_link::{Entry, QueueCore, runs_item_of};
+use super::pool_link::{Entry, PoolLink, runs_item_of};
+use super::queue_core::QueueCore;
 use crate::base::error::RefusedReason;
 use crate::base::event::Event;
 use crate::base::target::Target;
@@ -109,7 +110,7 @@ pub(super) struct Awaited<P: Platform> {
 
 impl<P: Platform> Generations<P> {
     pub(super) fn new(lease: Lease<P>, core: &Arc<QueueCore<P>>, asked: MaxActive) -> Option<Self> {
-        let mut limits = Limits::new(asked);
+        let mut limits = Limits::new(asked, PoolLink::SEND);
         let generation = Generation::new(lease.set(), core, &mut limits)?;
         share_among_nodes(&mut limits, &generation.set);
         generation.open();

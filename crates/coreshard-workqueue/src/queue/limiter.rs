@@ -7,8 +7,8 @@ use std::sync::Arc;
 use coreshard_platform::{Lock, Platform, Reading, fields};
 use coreshard_topology::NodeId;
 
-use super::pool_link::{LinkPointer, PoolLink};
 use crate::base::item::Item;
+use crate::pool::LinkHead;
 use crate::spec::request::MaxActive;
 
 /// Items that may wait for one another get a worker each, up to so many, wherever a limit is
@@ -24,8 +24,19 @@ fn share_of(limit: usize, node_cpus: usize, all_cpus: usize) -> usize {
     share.clamp(limit.min(MIN_SPLIT), limit)
 }
 
+/// The pool link that counted a waiting item in, and so lives until that item is over.
+struct Waiting<P: Platform>(NonNull<LinkHead<P>>);
+
+// SAFETY: a pool link is shared between threads as it is.
+#[allow(unsafe_code)]
+unsafe impl<P: Platform> Send for Waiting<P> {}
+
+/// Sends an item that has its turn now, by the pool link that counted it in.
+pub(super) type SendItem<P> = unsafe fn(NonNull<LinkHead<P>>, Item);
+
 /// A queue's limiters: one, or one a node.
 pub(super) struct Limits<P: Platform> {
+    send: SendItem<P>,
     asked: MaxActive,
     is_frozen: bool,
     /// With the CPUs of the node that the queue uses; those of no one node (a pod that spans
@@ -34,8 +45,8 @@ pub(super) struct Limits<P: Platform> {
 }
 
 impl<P: Platform> Limits<P> {
-    pub(super) fn new(asked: MaxActive) -> Self {
-        Self { asked, is_frozen: false, limiters: Vec::new() }
+    pub(super) fn new(asked: MaxActive, send: SendItem<P>) -> Self {
+        Self { send, asked, is_frozen: false, limiters: Vec::new() }
     }
 
     /// True if items must pass a limiter.
@@ -58,7 +69,7 @@ impl<P: Platform> Limits<P> {
         if let Some((_, _, known)) = self.limiters.iter().find(|(node, ..)| *node == name) {
             return Arc::clone(known);
         }
-        let limiter = Arc::new(Limiter::new());
+        let limiter = Arc::new(Limiter::new(self.send));
         self.limiters.push((name, 0, Arc::clone(&limiter)));
         limiter
     }
@@ -111,33 +122,23 @@ impl<P: Platform> Limits<P> {
 /// All items of a limited queue (or of its pods on a node) pass one lock, in and out: the count is
 /// exact, and items wait in the order in which they came. A queue without a limit has none of it.
 pub(crate) struct Limiter<P: Platform> {
+    send: SendItem<P>,
     turns: Lock<P, Turns<P>>,
 }
-fields!(Limiter<P: Platform> { turns });
+fields!(Limiter<P: Platform> { send, turns });
 
 struct Turns<P: Platform> {
     most: usize,
     /// No limit is asked for: the items wait for a thaw, and for nothing else.
     only_freezes: bool,
     active: usize,
-    waiting: VecDeque<(Item, LinkPointer<P>)>,
+    waiting: VecDeque<(Item, Waiting<P>)>,
 }
 fields!(Turns<P: Platform> { most, only_freezes, active, waiting });
 
-impl<P: Platform> LinkPointer<P> {
-    #[allow(unsafe_code)]
-    fn send(&self, item: Item) {
-        // It may be over, and the pool link's pool of the past, while this thread is still inside of that.
-        let _reading = Reading::<P>::begin();
-        // SAFETY: the pool link lives until all items that it counted in are over, and this one has
-        // not even begun.
-        unsafe { self.0.as_ref() }.send(item);
-    }
-}
-
 impl<P: Platform> Turns<P> {
     /// The next item that may go, counted as active.
-    fn next(&mut self) -> Option<(Item, LinkPointer<P>)> {
+    fn next(&mut self) -> Option<(Item, Waiting<P>)> {
         if self.active >= self.most {
             return None;
         }
@@ -148,8 +149,9 @@ impl<P: Platform> Turns<P> {
 }
 
 impl<P: Platform> Limiter<P> {
-    fn new() -> Self {
+    fn new(send: SendItem<P>) -> Self {
         Self {
+            send,
             turns: Lock::new(Turns {
                 most: 0,
                 only_freezes: false,
@@ -165,16 +167,26 @@ impl<P: Platform> Limiter<P> {
         self.turns.describe();
     }
 
-    pub(super) fn push(&self, item: Item, link: &PoolLink<P>) {
+    /// Gives the item back if it has its turn; else it waits for that.
+    #[must_use]
+    pub(super) fn push(&self, item: Item, link: NonNull<LinkHead<P>>) -> Option<Item> {
         let mut turns = self.turns.lock();
         // Not past those that wait, though the limit may just have been raised.
         if turns.active >= turns.most || !turns.waiting.is_empty() {
-            turns.waiting.push_back((item, LinkPointer(NonNull::from(link))));
-            return;
+            turns.waiting.push_back((item, Waiting(link)));
+            return None;
         }
         turns.active += 1;
-        drop(turns);
-        link.send(item);
+        Some(item)
+    }
+
+    #[allow(unsafe_code)]
+    fn send(&self, (item, Waiting(link)): (Item, Waiting<P>)) {
+        // It may be over, and the pool link's pool of the past, while this thread is still inside of that.
+        let _reading = Reading::<P>::begin();
+        // SAFETY: the pool link lives until all items that it counted in are over, and this one has
+        // not even begun.
+        unsafe { (self.send)(link, item) };
     }
 
     pub(super) fn one_is_over(&self) {
@@ -183,8 +195,8 @@ impl<P: Platform> Limiter<P> {
         // One went, so one may go: more only where the limit was raised, which sends them.
         let next = turns.next();
         drop(turns);
-        if let Some((item, link)) = next {
-            link.send(item);
+        if let Some(next) = next {
+            self.send(next);
         }
     }
 
@@ -209,8 +221,8 @@ impl<P: Platform> Limiter<P> {
         }
         loop {
             let next = self.turns.lock().next();
-            let Some((item, link)) = next else { return };
-            link.send(item);
+            let Some(next) = next else { return };
+            self.send(next);
         }
     }
 

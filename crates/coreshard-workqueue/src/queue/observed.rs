@@ -9,9 +9,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use coreshard_platform::{AtomicInt, Platform, Time};
 use tracing::Span;
 
-use super::pool_link::{CLOSED, LinkPointer, PoolLink};
+use super::pool_link::{CLOSED, PoolLink};
 use crate::base::item::Item;
 use crate::insight::{Label, SpanKind, span};
+
+/// The pool link that counted the item in.
+struct LinkPointer<P: Platform>(NonNull<PoolLink<P>>);
+
+// SAFETY: a pool link is shared between threads as it is.
+unsafe impl<P: Platform> Send for LinkPointer<P> {}
 
 impl<P: Platform> PoolLink<P> {
     /// True if the item that was counted in last at this injector is to be measured.

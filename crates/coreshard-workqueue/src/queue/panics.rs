@@ -8,8 +8,8 @@ use std::sync::{Arc, Weak};
 use coreshard_platform::Platform;
 use coreshard_platform::user::Thrown;
 
-use super::pool_link::{QueueCore, runs_item_of};
-use super::shared::Closed;
+use super::pool_link::runs_item_of;
+use super::queue_core::QueueCore;
 use crate::base::error::message_of;
 use crate::insight::trouble::say;
 use crate::spec::request::PanicPolicy;
@@ -19,9 +19,9 @@ impl<P: Platform> QueueCore<P> {
     #[cold]
     pub(crate) fn on_panic(&self, thrown: Thrown) {
         if self.panic_policy == PanicPolicy::CloseQueue
-            && let Some(shared) = self.shared.get().and_then(Weak::upgrade)
+            && let Some(queue) = self.queue.get().and_then(Weak::upgrade)
         {
-            shared.close(Closed::Panicked);
+            queue.close_after_panic();
         }
         let Some(handler) = &self.panic_handler else {
             let panic = message_of(thrown.payload());

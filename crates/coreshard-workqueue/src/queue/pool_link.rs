@@ -13,36 +13,22 @@
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
-use std::sync::{Arc, OnceLock, Weak};
 
 use coreshard_platform::user::Thrown;
 use coreshard_platform::{AtomicInt, Padded, Platform, Reading, fields};
 
-use super::limiter::Limiter;
-use super::shared::Shared;
+use super::limiter::{Limiter, SendItem};
+use super::queue_core::QueueCore;
 use crate::base::item::Item;
-use crate::insight::{Insight, Label, TaskSpan};
+use crate::insight::{Label, TaskSpan};
 use crate::pool::{self, Inside, LinkHead, LinkTag, Pool, QueueSide};
-use crate::spec::request::{PanicHandler, PanicPolicy};
-use crate::timers::Timers;
 
 pub(super) const CLOSED: u64 = 1 << 63;
 
 /// Beyond all counters: one comparison tells both that there is none and that one is there.
 const NO_DOOR_COUNTER: usize = usize::MAX;
-
-/// What all links of a queue share, and only read.
-pub(crate) struct QueueCore<P: Platform> {
-    pub(crate) name: String,
-    pub(super) panic_handler: Option<PanicHandler>,
-    pub(super) panic_policy: PanicPolicy,
-    pub(crate) is_ordered: bool,
-    pub(super) timers: Arc<Timers<P>>,
-    pub(crate) insight: Insight<P>,
-    /// The queue, for an item that closes it; set once it has its place.
-    pub(super) shared: OnceLock<Weak<Shared<P>>>,
-}
 
 #[repr(C)]
 pub(crate) struct PoolLink<P: Platform> {
@@ -68,20 +54,6 @@ fields!(PoolLink<P: Platform> {
     head, own_queued, tag, is_direct, is_direct_unless_drawn, injector_counter, relayed, pool,
     core, limiter,
 });
-
-/// The pool link that counted an item in, and so lives until that item is over.
-pub(super) struct LinkPointer<P: Platform>(pub(super) NonNull<PoolLink<P>>);
-
-// SAFETY: a pool link is shared between threads as it is.
-#[allow(unsafe_code)]
-unsafe impl<P: Platform> Send for LinkPointer<P> {}
-
-impl<P: Platform> QueueCore<P> {
-    /// A name for the queue while it lives.
-    pub(super) fn queue_id(self: &Arc<Self>) -> u64 {
-        Arc::as_ptr(self).addr() as u64
-    }
-}
 
 /// Proof that an item was counted in: it must be sent, or the queue waits for it for ever.
 ///
@@ -252,7 +224,12 @@ impl<P: Platform> PoolLink<P> {
         };
         match &self.limiter {
             None => self.pool.push_indirectly(injector, item, self.tag),
-            Some(limiter) => limiter.push(item, self),
+            Some(limiter) => {
+                // From the whole link's address, not its head's: `SEND` reaches what lies behind it.
+                if let Some(item) = limiter.push(item, NonNull::from(self).cast()) {
+                    self.send(item);
+                }
+            }
         }
     }
 
@@ -267,11 +244,18 @@ impl<P: Platform> PoolLink<P> {
 
     /// Sends an item that waited for its turn.
     #[inline(never)]
-    pub(super) fn send(&self, item: Item) {
+    fn send(&self, item: Item) {
         // Whoever sends it may be of another pod, one with more injectors.
         let injector = self.pool.place.injector_here::<P>() % self.pool.injectors();
         self.pool.push_indirectly(injector, item, self.tag);
     }
+
+    /// As [`Self::send`], for a limiter that has the link's head.
+    #[allow(unsafe_code)]
+    pub(super) const SEND: SendItem<P> = |link, item| {
+        // SAFETY: a link's head is the start of a pool link, which lives while its items are not counted.
+        unsafe { link.cast::<Self>().as_ref() }.send(item);
+    };
 
     #[inline]
     pub(crate) fn queued_word(&self, injector: usize) -> &P::AtomicU64 {
@@ -294,7 +278,7 @@ impl<P: Platform> PoolLink<P> {
             panic_policy: PanicPolicy::default(),
             is_ordered: false,
             timers: Arc::new(Timers::new(Err)),
-            shared: OnceLock::new(),
+            queue: OnceLock::new(),
             insight: Insight::new(crate::insight::Wanted::default(), 1),
         };
         let link =
@@ -405,7 +389,7 @@ impl<P: Platform> PoolLink<P> {
     /// What pools tell.
     #[allow(unsafe_code)]
     const QUEUE_SIDE: QueueSide<P> = QueueSide {
-        // SAFETY: a pool's link is the start of a pool link, which lives while its items are not counted.
+        // SAFETY: a link's head is the start of a pool link, which lives while its items are not counted.
         on_panic: |link, thrown| unsafe { link.cast::<Self>().as_ref() }.on_panic(thrown),
         // SAFETY: as above.
         item_is_over: |link| unsafe { link.cast::<Self>().as_ref() }.item_is_over(),

@@ -218,6 +218,26 @@ impl<P: Platform> ScopeState<P> {
     }
 }
 
+impl<P: Platform> Workqueue<P> {
+    /// Calls `body` with a scope through which it can queue work that borrows from outside, and
+    /// waits until all of it is over.
+    ///
+    /// On a worker that may run them ([`JoinHandle::join`] tells which), the caller runs those of the
+    /// scope's items that nobody has begun: scopes may nest as deep as there is stack. An item that it
+    /// runs so finds what the caller has on its thread: locks that are held, cells that are borrowed.
+    ///
+    /// # Panics
+    /// With what `body` threw, or else with what the first of the scope's items threw, after all
+    /// of them are over. With [`Forked`](crate::Forked) in a process that `body` forked, where the
+    /// scope's items never end.
+    pub fn scope<'env, R>(
+        &'env self,
+        body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
+    ) -> R {
+        run(self, body)
+    }
+}
+
 /// A scope in which work may borrow what lives outside it; see [`Workqueue::scope`].
 pub struct WorkScope<'scope, 'env: 'scope, P: Platform> {
     queue: &'env Workqueue<P>,

@@ -10,8 +10,9 @@ use super::claimable::Waiter;
 pub(crate) use super::generations::{Closed, Origin};
 use super::generations::{Generations, NoRoom};
 use super::panics::Unclaimed;
-use super::pool_link::{Entry, PoolLink, QueueCore, runs_item_of};
-use super::task_refs::TaskRefs;
+use super::pool_link::{Entry, PoolLink, runs_item_of};
+use super::queue_core::{ClosesOnPanic, QueueCore};
+use super::task_counts::TaskCounts;
 use crate::base::error::{
     BuildError, BuildErrorKind, RefusedReason, ShutdownTimeout, WouldDeadlock,
 };
@@ -33,7 +34,7 @@ pub(crate) struct Shared<P: Platform> {
     machine: Arc<Machine<P>>,
     /// What was asked for, and is in force. Held through a change, so that there is one at a time.
     request: Lock<P, Request>,
-    pub(crate) task_refs: TaskRefs<P>,
+    pub(crate) task_counts: TaskCounts<P>,
 }
 
 impl<P: Platform> Shared<P> {
@@ -49,16 +50,16 @@ impl<P: Platform> Shared<P> {
             panic_policy: request.panic_policy,
             is_ordered: request.max_active == MaxActive::Ordered,
             timers: Arc::clone(&machine.timers),
-            shared: OnceLock::new(),
+            queue: OnceLock::new(),
             insight: Insight::new(request.insight, lease.set().routes().len()),
         });
         let generations = Generations::new(lease, &core, request.max_active)?;
         let event = Arc::clone(&machine.event);
         let request = Lock::new(request);
-        let task_refs = TaskRefs::new(generations.set().pools().count());
-        let shared = Arc::new(Self { core, generations, event, machine, request, task_refs });
-        let _ = shared.core.shared.set(Arc::downgrade(&shared));
+        let task_counts = TaskCounts::new(generations.set().pools().count());
+        let shared = Arc::new(Self { core, generations, event, machine, request, task_counts });
         let hook: Weak<Self> = Arc::downgrade(&shared);
+        let _ = shared.core.queue.set(Weak::<Self>::clone(&hook));
         P::on_fork(hook);
         Some(shared)
     }
@@ -319,6 +320,12 @@ impl<P: Platform> Shared<P> {
 impl<P: Platform> ForkHook for Shared<P> {
     fn forked(&self) {
         self.generations.close_in_fork();
+    }
+}
+
+impl<P: Platform> ClosesOnPanic for Shared<P> {
+    fn close_after_panic(&self) {
+        self.close(Closed::Panicked);
     }
 }
 

@@ -14,9 +14,8 @@ use super::claimable::{Wait, Waiter};
 use super::handle::{self, JoinHandle};
 use super::install::{install, install_helping};
 use super::pool_link::Entry;
-use super::scope::{self, WorkScope};
 use super::shared::{Closed, Shared};
-use super::task_refs::TaskRefs;
+use super::task_ref::TaskRef;
 use crate::base::error::{BuildError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
 use crate::base::target::Target;
 use crate::callbacks::Callback;
@@ -126,24 +125,6 @@ impl<P: Platform> Workqueue<P> {
             Ok(entry) => Ok(handle::submit(entry, work)),
             Err(reason) => Err(Refused::new(work, reason)),
         }
-    }
-
-    /// Calls `body` with a scope through which it can queue work that borrows from outside, and
-    /// waits until all of it is over.
-    ///
-    /// On a worker that may run them ([`JoinHandle::join`] tells which), the caller runs those of the
-    /// scope's items that nobody has begun: scopes may nest as deep as there is stack. An item that it
-    /// runs so finds what the caller has on its thread: locks that are held, cells that are borrowed.
-    ///
-    /// # Panics
-    /// With what `body` threw, or else with what the first of the scope's items threw, after all
-    /// of them are over. With [`Forked`](crate::Forked) in a process that `body` forked, where the
-    /// scope's items never end.
-    pub fn scope<'env, R>(
-        &'env self,
-        body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
-    ) -> R {
-        scope::run(self, body)
     }
 
     /// Runs `work` on one of the queue's workers and waits for its result: there,
@@ -343,7 +324,7 @@ impl<P: Platform> Drop for LastHandle<P> {
         }
         self.shared.close(Closed::ShutDown);
         self.shared.thaw_for_good();
-        TaskRefs::leave(&self.shared);
+        TaskRef::keep_queue(&self.shared);
         if !self.shared.waits_for_caller() {
             self.shared.end();
             return;

@@ -28,6 +28,13 @@ pub struct Builder<'runtime, P: Platform> {
     request: Request,
 }
 
+impl<P: Platform> Runtime<P> {
+    /// Makes a workqueue on this runtime.
+    pub fn workqueue(&self) -> Builder<'_, P> {
+        Builder::new(self)
+    }
+}
+
 impl<'runtime, P: Platform> Builder<'runtime, P> {
     pub(crate) fn new(runtime: &'runtime Runtime<P>) -> Self {
         let request = Request {

@@ -235,11 +235,6 @@ impl<P: Platform> Runtime<P> {
         }
     }
 
-    /// Makes a workqueue on this runtime.
-    pub fn workqueue(&self) -> Builder<'_, P> {
-        Builder::new(self)
-    }
-
     /// The topology.
     pub fn topology(&self) -> &Topology {
         &self.machine.topology

@@ -6,7 +6,7 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 
 use coreshard_platform::Platform;
 
-use super::Owed;
+use super::owed::Owed;
 
 /// Words that a value may have: a delayed item's.
 const WORDS: usize = 5;

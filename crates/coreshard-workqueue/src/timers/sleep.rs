@@ -9,7 +9,10 @@ use std::time::Duration;
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Platform, SpawnError, Time};
 
-use super::{Due, Key, Owed, Timed, TimerError, Timers};
+use super::due::{Due, Timed};
+use super::heap::Key;
+use super::keeper::{TimerError, Timers};
+use super::owed::Owed;
 use crate::insight::trouble::say;
 
 /// Ends when its time has come; see [`Runtime::sleep`](crate::Runtime::sleep). It wakes under any

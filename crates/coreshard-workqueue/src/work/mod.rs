@@ -7,15 +7,16 @@
 //! 3. The function is touched by the worker that has set `RUNNING`, until it clears it.
 //! 4. The slot (a place that is kept, an entry with the timers) is under its own lock.
 
-mod core;
 mod error;
+mod operations;
 mod periodic;
 mod state;
 mod token;
+mod work_core;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
 
-pub use self::core::Work;
+pub use self::work_core::Work;
 pub use error::{WorkError, WorkErrorReason};
 pub use periodic::{MissedTick, Periodic};

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, Time};
 
-use super::core::Work;
 use super::error::{WorkError, WorkErrorKind, WorkErrorReason};
+use super::work_core::Work;
 use crate::base::target::Target;
 use crate::queue::Workqueue;
 use crate::timers::Timers;

@@ -9,7 +9,6 @@
 //!   the queue that something is queued on by whoever queues it, until that call returns.
 #![allow(unsafe_code)]
 
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -17,16 +16,16 @@ use std::time::Duration;
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Platform};
 
-use super::core::{Function, Work, WorkCore};
 use super::state::{Begin, Number};
+use super::work_core::{Function, Parked, Work, WorkCore};
 use crate::base::error::RefusedReason;
 use crate::base::target::Target;
 use crate::callbacks::Callback;
 use crate::insight::Label;
 use crate::insight::trouble::say;
 use crate::pool::{blocking, inside_work, report_here};
-use crate::queue::{Entry, PoolLink, Workqueue};
-use crate::timers::{Due, Key, Owed, Timed, Timers};
+use crate::queue::{Entry, Workqueue};
+use crate::timers::{Due, Owed, Timed};
 
 /// How long a delayed item waits whose queue is being drained when its time has come.
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);
@@ -36,17 +35,6 @@ pub(super) struct Token<P: Platform> {
     pub(super) core: Arc<WorkCore<P>>,
     pub(super) number: Number,
 }
-
-/// A place in a queue, kept until the run that goes on is over.
-pub(super) struct Parked<P: Platform> {
-    /// It counted the queueing in, and so lives until that is over.
-    link: NonNull<PoolLink<P>>,
-    injector: usize,
-    number: Number,
-}
-
-// SAFETY: a pool link is shared between threads as it is.
-unsafe impl<P: Platform> Send for Parked<P> {}
 
 impl<P: Platform> Parked<P> {
     /// Brings the queueing to its place, now that the run is over.
@@ -59,13 +47,6 @@ impl<P: Platform> Parked<P> {
         let _pool = entry.pool();
         token.send(entry);
     }
-}
-
-/// An entry with the timers.
-pub(super) struct Armed<P: Platform> {
-    pub(super) timers: Arc<Timers<P>>,
-    pub(super) key: Key,
-    pub(super) number: Number,
 }
 
 /// What the timers hold of a queueing.

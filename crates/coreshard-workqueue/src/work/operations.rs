@@ -1,4 +1,4 @@
-//! The item, and what one does with it.
+//! What one does with an item: queue it, wait for it, cancel it.
 
 use std::fmt;
 use std::panic::Location;
@@ -6,101 +6,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use coreshard_platform::user;
 use coreshard_platform::{AtomicInt, DataCell, Lock, Platform};
 use coreshard_topology::{CpuId, NodeId};
 
 use super::error::{WorkError, WorkErrorKind};
 use super::state::{Claimed, NotClaimed, Number, Voided, WorkState};
-use super::token::{Armed, Delayed, Parked, Token};
+use super::token::{Delayed, Token};
+use super::work_core::{Armed, Function, Kept, Work, WorkCore};
 use crate::base::error::RefusedReason;
 use crate::base::event::Event;
 use crate::base::item::Name;
 use crate::base::target::Target;
-use crate::insight::trouble::say;
 use crate::pool::{blocking, runs_work};
 use crate::queue::{Entry, Workqueue, runs_item_of};
 use crate::timers::{Due, TimerError, Timers};
 
-/// Called in front of the net, by `Token::run`, and dropped there; or by whoever drops the last handle.
-pub(super) type Function<P> = Box<dyn FnMut(&Work<P>) + Send>;
-
-/// A work item that is allocated once and queued any number of times, without an allocation.
-///
-/// What can be relied on:
-///
-/// - It never runs on two workers at once, whatever queues it is queued on, and may queue itself.
-/// - It is pending from a successful [`queue`](Self::queue) until just before its function is
-///   called: what was written before a queueing that was refused (since it was pending) is seen
-///   by the run to come.
-/// - Clones are handles to the same item. It lives as long as a handle, or a queueing that is not
-///   over: its function may drop the last handle.
-///
-/// After the Linux kernel's `work_struct` and `delayed_work`; docs/KERNEL-OPERATIONS.md says
-/// what differs.
-pub struct Work<P: Platform> {
-    pub(super) core: Arc<WorkCore<P>>,
-}
-
-/// In this order the words that every queueing and every run touch fill one line, with the
-/// reference counts before them.
-#[repr(C)]
-pub(super) struct WorkCore<P: Platform> {
-    pub(super) state: WorkState<P>,
-    /// The limiter that it was to pass last, by its address; 0 for none.
-    limiter: P::AtomicU64,
-    /// The queue, by its name, of a queueing that waits for the run that goes on; 0 for none.
-    pub(super) behind: P::AtomicU64,
-    /// There until the last handle goes.
-    call: P::Cell<Option<Function<P>>>,
-    /// The type name of its function, for the monitor.
-    pub(super) name: &'static Name,
-    /// Tells those who wait for it.
-    pub(super) over: Event<P>,
-    /// In which process it was made: in one forked from it, what was pending never runs.
-    process_generation: u32,
-    pub(super) slot: Lock<P, Kept<P>>,
-    /// The type name of its function.
-    pub(super) function: &'static str,
-    /// Where it was made, for its spans.
-    pub(super) made_at: &'static Location<'static>,
-}
-
-/// What a queueing may have besides its token.
-pub(super) struct Kept<P: Platform> {
-    pub(super) parked: Option<Parked<P>>,
-    pub(super) armed: Option<Armed<P>>,
-}
-
-// SAFETY: the function is reached by the worker that has set RUNNING alone, and handed from one
-// to the next by the state word's release and acquire; everything else is made to be shared.
-#[allow(unsafe_code)]
-unsafe impl<P: Platform> Sync for WorkCore<P> {}
-// SAFETY: as above; the function is `Send`.
-#[allow(unsafe_code)]
-unsafe impl<P: Platform> Send for WorkCore<P> {}
-
 impl<P: Platform> WorkCore<P> {
-    /// Calls the function.
-    ///
-    /// # Safety
-    /// The caller has set `RUNNING`, and clears it later.
-    #[allow(unsafe_code)]
-    pub(super) unsafe fn call(&self, work: &Work<P>) {
-        self.call.with_mut(|call| {
-            // SAFETY: by this function's contract nobody else is here.
-            let function = unsafe { (*call).as_mut() };
-            function.expect("the function goes with the last handle")(work);
-        });
-    }
-
-    /// Takes the function out: the borrow proves that nobody runs it, nor will.
-    #[allow(unsafe_code)]
-    fn take_function(&mut self) -> Option<Function<P>> {
-        // SAFETY: by the exclusive borrow nobody else is here.
-        self.call.with_mut(|call| unsafe { (*call).take() })
-    }
-
     /// After a queueing was made void: nobody fires it, and who waits for it is told.
     pub(super) fn see_off(&self, voided: Voided) {
         self.behind.store(0, Relaxed);
@@ -121,20 +42,6 @@ impl<P: Platform> WorkCore<P> {
         let mut slot = self.slot.lock();
         let armed = slot.armed.take_if(|armed| armed.number == number)?;
         armed.timers.remove(armed.key)?.take()
-    }
-}
-
-impl<P: Platform> Drop for WorkCore<P> {
-    /// If what the function holds panics, whoever drops the last handle is told.
-    fn drop(&mut self) {
-        let function = self.take_function();
-        if let Err(thrown) = user::resume_unless_unwinding(user::discard(function)) {
-            let panic = thrown.message().unwrap_or_default();
-            let work = self.function;
-            say(|| {
-                tracing::error!(work, panic, "what a work item held panicked as it was dropped")
-            });
-        }
     }
 }
 

@@ -11,35 +11,10 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
-use coreshard_platform::{AtomicInt, Padded, Platform};
+use coreshard_platform::{AtomicInt, Platform};
 
 use super::shared::Shared;
-
-/// Nobody holds the queue any more: the last task of this count lets go of it.
-const LEFT: u64 = 1 << 63;
-
-/// How many there are, counted apart for each pod, so that tasks of two pods write no line in
-/// common. All tasks of one count hold one reference to the queue together.
-pub(crate) struct TaskRefs<P: Platform> {
-    counts: Box<[Padded<P::AtomicU64>]>,
-}
-
-impl<P: Platform> TaskRefs<P> {
-    pub(crate) fn new(pods: usize) -> Self {
-        Self { counts: (0..pods).map(|_| Padded::new(P::AtomicU64::new(0))).collect() }
-    }
-
-    /// The last holder of the queue goes: from here on the tasks keep what they need of it.
-    pub(crate) fn leave(shared: &Arc<Shared<P>>) {
-        for count in &shared.task_refs.counts {
-            let kept = Arc::into_raw(Arc::clone(shared));
-            if count.fetch_or(LEFT, AcqRel) == 0 {
-                // SAFETY: from `into_raw` above; there is no task to take it.
-                drop(unsafe { Arc::from_raw(kept) });
-            }
-        }
-    }
-}
+use super::task_counts::LEFT;
 
 /// The right to use a queue, for as long as a task exists.
 pub(crate) struct TaskRef<P: Platform> {
@@ -53,11 +28,22 @@ unsafe impl<P: Platform> Send for TaskRef<P> {}
 unsafe impl<P: Platform> Sync for TaskRef<P> {}
 
 impl<P: Platform> TaskRef<P> {
+    /// The last holder of the queue goes: from here on the tasks keep what they need of it.
+    pub(crate) fn keep_queue(shared: &Arc<Shared<P>>) {
+        for count in &shared.task_counts.counts {
+            let kept = Arc::into_raw(Arc::clone(shared));
+            if count.fetch_or(LEFT, AcqRel) == 0 {
+                // SAFETY: from `into_raw` above; there is no task to take it.
+                drop(unsafe { Arc::from_raw(kept) });
+            }
+        }
+    }
+
     /// One more task, counted with those of `pod`. The caller holds the queue.
     pub(crate) fn new(shared: &Arc<Shared<P>>, pod: usize) -> Self {
-        let count = pod % shared.task_refs.counts.len();
+        let count = pod % shared.task_counts.counts.len();
         // Relaxed: whoever leaves does so after the caller's hold on the queue.
-        shared.task_refs.counts[count].fetch_add(1, Relaxed);
+        shared.task_counts.counts[count].fetch_add(1, Relaxed);
         let shared = NonNull::new(Arc::as_ptr(shared).cast_mut()).expect("an Arc is not null");
         Self { shared, count }
     }
@@ -71,7 +57,7 @@ impl<P: Platform> TaskRef<P> {
 impl<P: Platform> Drop for TaskRef<P> {
     fn drop(&mut self) {
         // AcqRel: what all tasks did with the queue comes before it goes.
-        let before = self.queue().task_refs.counts[self.count].fetch_sub(1, AcqRel);
+        let before = self.queue().task_counts.counts[self.count].fetch_sub(1, AcqRel);
         if before == LEFT | 1 {
             // SAFETY: `leave` kept a reference for this count, and this was its last task.
             drop(unsafe { Arc::from_raw(self.shared.as_ptr().cast_const()) });

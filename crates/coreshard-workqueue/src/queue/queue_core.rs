@@ -1,0 +1,34 @@
+//! What all pool links of a queue share.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use coreshard_platform::Platform;
+
+use crate::insight::Insight;
+use crate::spec::request::{PanicHandler, PanicPolicy};
+use crate::timers::Timers;
+
+/// A queue, as an item sees it that panics.
+pub(super) trait ClosesOnPanic: Send + Sync {
+    /// The queue takes nothing more.
+    fn close_after_panic(&self);
+}
+
+/// What all links of a queue share, and only read.
+pub(crate) struct QueueCore<P: Platform> {
+    pub(crate) name: String,
+    pub(super) panic_handler: Option<PanicHandler>,
+    pub(super) panic_policy: PanicPolicy,
+    pub(crate) is_ordered: bool,
+    pub(super) timers: Arc<Timers<P>>,
+    pub(crate) insight: Insight<P>,
+    /// The queue, for an item that closes it; set once it has its place.
+    pub(super) queue: OnceLock<Weak<dyn ClosesOnPanic>>,
+}
+
+impl<P: Platform> QueueCore<P> {
+    /// A name for the queue while it lives.
+    pub(super) fn queue_id(self: &Arc<Self>) -> u64 {
+        Arc::as_ptr(self).addr() as u64
+    }
+}

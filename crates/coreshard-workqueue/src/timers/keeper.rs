@@ -1,0 +1,179 @@
+//! The timekeeper: the thread that fires what is due, and the list that it fires from.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coreshard_platform::{Lock, LockGuard, Padded, Parker, Platform, SpawnError, ThreadSpec, Time};
+
+use super::due::Due;
+use super::heap::{Heap, Key};
+use super::owed::{Owed, WakeOwn};
+use crate::callbacks::{Callback, Callbacks, PATIENCE, Threads};
+use crate::pool::Retiring;
+
+/// What is due is fired in batches of so many, so that others can have the lock in between.
+const MAX_FIRED: usize = 64;
+
+/// The threads that call what the timekeeper owes.
+const THREADS: Threads = Threads { name: "cs-callbacks", most: 256 };
+
+/// The right to use a runtime's timers; the timekeeper ends with the last one.
+pub(crate) struct Timers<P: Platform> {
+    clock: Arc<Clock<P>>,
+    /// In which process the timekeeper is.
+    process_generation: u32,
+}
+
+struct Clock<P: Platform> {
+    waiting: Padded<Lock<P, Waiting<P>>>,
+    keeper: Parker<P>,
+    owed: Owed<P>,
+}
+
+struct Waiting<P: Platform> {
+    heap: Heap<Due<P>>,
+    keeper_runs: bool,
+    stopping: bool,
+}
+
+/// Why nothing can wait for its time.
+#[derive(Debug)]
+pub(crate) enum TimerError {
+    /// The timekeeper's thread cannot be had.
+    Keeper(SpawnError),
+    /// 2³² − 1 entries wait already.
+    Full,
+}
+
+impl<P: Platform> Timers<P> {
+    pub(crate) fn new(wake_own: WakeOwn) -> Self {
+        let waiting = Waiting { heap: Heap::new(), keeper_runs: false, stopping: false };
+        let clock = Clock {
+            waiting: Padded::new(Lock::new(waiting)),
+            keeper: Parker::new(),
+            owed: Owed { callbacks: Arc::new(Callbacks::new(THREADS)), wake_own },
+        };
+        Self { clock: Arc::new(clock), process_generation: P::process_generation() }
+    }
+
+    /// The moment `delay` from now; `Err` with the longest delay that there is, where the clock
+    /// ends before.
+    pub(crate) fn deadline(delay: Duration) -> Result<Time, Duration> {
+        let now_ns = P::now().as_ns();
+        let deadline_ns =
+            u64::try_from(delay.as_nanos()).ok().and_then(|ns| now_ns.checked_add(ns));
+        deadline_ns.map(Time::from_ns).ok_or(Duration::from_nanos(u64::MAX - now_ns))
+    }
+
+    /// Starts the timekeeper, unless it runs.
+    pub(crate) fn start_keeper(&self) -> Result<(), SpawnError> {
+        self.with_keeper().map(drop)
+    }
+
+    fn with_keeper(&self) -> Result<LockGuard<'_, P, Waiting<P>>, SpawnError> {
+        let mut waiting = self.clock.waiting.lock();
+        if !waiting.keeper_runs {
+            let clock = Arc::clone(&self.clock);
+            let spec = ThreadSpec { name: "cs-timekeeper".to_owned(), ..ThreadSpec::default() };
+            P::spawn(spec, Box::new(move || clock.keep()))?;
+            waiting.keeper_runs = true;
+        }
+        Ok(waiting)
+    }
+
+    /// Adds what is to be fired at `deadline`; what is refused comes back.
+    pub(crate) fn add(&self, deadline: Time, due: Due<P>) -> Result<Key, (TimerError, Due<P>)> {
+        let mut waiting = match self.with_keeper() {
+            Ok(waiting) => waiting,
+            Err(error) => return Err((TimerError::Keeper(error), due)),
+        };
+        let is_first = waiting.heap.first().is_none_or(|first| deadline < first);
+        let added = waiting.heap.insert(deadline, due);
+        drop(waiting);
+        let key = added.map_err(|due| (TimerError::Full, due))?;
+        if is_first {
+            self.clock.keeper.unpark();
+        }
+        Ok(key)
+    }
+
+    /// Has users' code called that is not to be called here.
+    pub(crate) fn call(&self, callback: Callback) {
+        self.clock.owed.callbacks.add(callback);
+        // It looks after what waits.
+        self.clock.keeper.unpark();
+    }
+
+    /// Takes an entry out, if it was not fired.
+    pub(crate) fn remove(&self, key: Key) -> Option<Due<P>> {
+        self.clock.waiting.lock().heap.remove(key)
+    }
+
+    /// True in a process that was forked from that of the timekeeper, who may hold the lock.
+    pub(super) fn is_forked(&self) -> bool {
+        P::process_generation() != self.process_generation
+    }
+
+    /// Entries that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.clock.waiting.lock().heap.len()
+    }
+}
+
+/// Something waits for the timekeeper, who could not be started.
+impl<P: Platform> Retiring for Timers<P> {
+    fn reap(&self) -> bool {
+        self.start_keeper().is_err()
+    }
+}
+
+impl<P: Platform> Drop for Timers<P> {
+    fn drop(&mut self) {
+        if self.is_forked() {
+            return;
+        }
+        self.clock.waiting.lock().stopping = true;
+        self.clock.owed.callbacks.stop();
+        self.clock.keeper.unpark();
+    }
+}
+
+impl<P: Platform> Clock<P> {
+    /// The timekeeper.
+    fn keep(&self) {
+        let mut now = P::now();
+        let mut due = Vec::with_capacity(MAX_FIRED);
+        loop {
+            let (next, is_stopping) = {
+                let mut waiting = self.waiting.lock();
+                while due.len() < MAX_FIRED
+                    && let Some(entry) = waiting.heap.pop_due(now)
+                {
+                    due.push(entry);
+                }
+                (waiting.heap.first(), waiting.stopping)
+            };
+            if !due.is_empty() {
+                due.drain(..).for_each(|due| due.fire(&self.owed));
+                continue;
+            }
+            let has_callbacks = self.owed.callbacks.look();
+            if is_stopping && !has_callbacks {
+                return;
+            }
+            let look = has_callbacks.then(|| P::now() + PATIENCE);
+            now = self.wait_for(next.into_iter().chain(look).min());
+        }
+    }
+
+    /// Sleeps until `deadline`, or until something changed, and tells the time.
+    fn wait_for(&self, deadline: Option<Time>) -> Time {
+        let Some(deadline) = deadline else {
+            self.keeper.park();
+            return P::now();
+        };
+        let woken = self.keeper.park_timeout(deadline - P::now());
+        // A sleep that was not cut short has reached its deadline, whatever the clock's grain.
+        if woken { P::now() } else { deadline.max(P::now()) }
+    }
+}
