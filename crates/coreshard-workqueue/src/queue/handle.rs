@@ -80,7 +80,7 @@ unsafe impl<P: Platform, F: Send, T: Send> Sync for Submitted<P, F, T> {}
 unsafe impl<P: Platform, F: Send, T: Send> Send for Submitted<P, F, T> {}
 
 /// What whoever waits for an item sees of it.
-pub(crate) trait Awaited<P: Platform, T> {
+pub(crate) trait AwaitedItem<P: Platform, T> {
     fn claimable(&self) -> &Claimable<P>;
     fn over(&self) -> &Latch<P>;
 
@@ -134,7 +134,7 @@ impl<P: Platform, F: FnOnce() -> T, T> Submitted<P, F, T> {
     }
 }
 
-impl<P: Platform, F: FnOnce() -> T, T> Awaited<P, T> for Submitted<P, F, T> {
+impl<P: Platform, F: FnOnce() -> T, T> AwaitedItem<P, T> for Submitted<P, F, T> {
     fn claimable(&self) -> &Claimable<P> {
         &self.claimable
     }
@@ -162,7 +162,7 @@ impl<P: Platform, F: FnOnce() -> T, T> Awaited<P, T> for Submitted<P, F, T> {
 /// Waits for an item: runs it here where nobody has begun it and that may be, else sleeps until it is
 /// over. `None` in a process that was forked since.
 pub(crate) fn wait_for<P: Platform, T>(
-    item: &dyn Awaited<P, T>,
+    item: &dyn AwaitedItem<P, T>,
     wait: Wait,
 ) -> Option<Result<T, Thrown>> {
     let over = item.over();
@@ -201,7 +201,7 @@ pub(crate) fn wait_for<P: Platform, T>(
 /// handler is told then what the item throws, or has thrown.
 #[must_use = "without its handle, an item's result is lost; `queue` needs none"]
 pub struct JoinHandle<P: Platform, T> {
-    item: Arc<dyn Awaited<P, T> + Send + Sync>,
+    item: Arc<dyn AwaitedItem<P, T> + Send + Sync>,
 }
 
 impl<P: Platform, T> JoinHandle<P, T> {

@@ -25,11 +25,11 @@ fn share_of(limit: usize, node_cpus: usize, all_cpus: usize) -> usize {
 }
 
 /// The pool link that counted a waiting item in, and so lives until that item is over.
-struct Waiting<P: Platform>(NonNull<LinkHead<P>>);
+struct CountedIn<P: Platform>(NonNull<LinkHead<P>>);
 
 // SAFETY: a pool link is shared between threads as it is.
 #[allow(unsafe_code)]
-unsafe impl<P: Platform> Send for Waiting<P> {}
+unsafe impl<P: Platform> Send for CountedIn<P> {}
 
 /// Sends an item that has its turn now, by the pool link that counted it in.
 pub(super) type SendItem<P> = unsafe fn(NonNull<LinkHead<P>>, Item);
@@ -132,13 +132,13 @@ struct Turns<P: Platform> {
     /// No limit is asked for: the items wait for a thaw, and for nothing else.
     only_freezes: bool,
     active: usize,
-    waiting: VecDeque<(Item, Waiting<P>)>,
+    waiting: VecDeque<(Item, CountedIn<P>)>,
 }
 fields!(Turns<P: Platform> { most, only_freezes, active, waiting });
 
 impl<P: Platform> Turns<P> {
     /// The next item that may go, counted as active.
-    fn next(&mut self) -> Option<(Item, Waiting<P>)> {
+    fn next(&mut self) -> Option<(Item, CountedIn<P>)> {
         if self.active >= self.most {
             return None;
         }
@@ -173,7 +173,7 @@ impl<P: Platform> Limiter<P> {
         let mut turns = self.turns.lock();
         // Not past those that wait, though the limit may just have been raised.
         if turns.active >= turns.most || !turns.waiting.is_empty() {
-            turns.waiting.push_back((item, Waiting(link)));
+            turns.waiting.push_back((item, CountedIn(link)));
             return None;
         }
         turns.active += 1;
@@ -181,7 +181,7 @@ impl<P: Platform> Limiter<P> {
     }
 
     #[allow(unsafe_code)]
-    fn send(&self, (item, Waiting(link)): (Item, Waiting<P>)) {
+    fn send(&self, (item, CountedIn(link)): (Item, CountedIn<P>)) {
         // It may be over, and the pool link's pool of the past, while this thread is still inside of that.
         let _reading = Reading::<P>::begin();
         // SAFETY: the pool link lives until all items that it counted in are over, and this one has

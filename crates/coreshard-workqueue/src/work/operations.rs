@@ -12,7 +12,7 @@ use coreshard_topology::{CpuId, NodeId};
 use super::error::{WorkError, WorkErrorKind};
 use super::state::{Claimed, NotClaimed, Number, Voided, WorkState};
 use super::token::{Delayed, Token};
-use super::work_core::{Armed, Function, Kept, Work, WorkCore};
+use super::work_core::{Armed, Function, Held, Work, WorkCore};
 use crate::base::error::RefusedReason;
 use crate::base::event::Event;
 use crate::base::item::Name;
@@ -56,7 +56,7 @@ impl<P: Platform> Work<P> {
         let core = WorkCore {
             state: WorkState::new(),
             over: Event::new(),
-            slot: Lock::new(Kept { parked: None, armed: None }),
+            slot: Lock::new(Held { parked: None, armed: None }),
             limiter: P::AtomicU64::new(0),
             behind: P::AtomicU64::new(0),
             function: std::any::type_name::<F>(),

@@ -51,7 +51,7 @@ pub(super) struct WorkCore<P: Platform> {
     pub(super) over: Event<P>,
     /// In which process it was made: in one forked from it, what was pending never runs.
     pub(super) process_generation: u32,
-    pub(super) slot: Lock<P, Kept<P>>,
+    pub(super) slot: Lock<P, Held<P>>,
     /// The type name of its function.
     pub(super) function: &'static str,
     /// Where it was made, for its spans.
@@ -59,7 +59,7 @@ pub(super) struct WorkCore<P: Platform> {
 }
 
 /// What a queueing may have besides its token.
-pub(super) struct Kept<P: Platform> {
+pub(super) struct Held<P: Platform> {
     pub(super) parked: Option<Parked<P>>,
     pub(super) armed: Option<Armed<P>>,
 }

@@ -1,0 +1,56 @@
+//! Checks the structure of each crate: `structure [FOLDER]`, where FOLDER is the root of a checkout.
+//!
+//! - *No circle of files.* A file that uses another one's names leans on it, and what leans on each other
+//!   can be understood, tested and changed only together.
+//! - *A type's name is unique within its crate*, so that whoever reads it knows which one is meant.
+//!
+//! Tests are left out: what stands behind `#[cfg(test)]`, and files of modules that do.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
+
+mod circles;
+mod krate;
+mod names;
+mod uses;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use krate::Crate;
+
+fn main() -> ExitCode {
+    let root = std::env::args().nth(1).unwrap_or_else(|| ".".to_owned());
+    match check(Path::new(&root)) {
+        Ok((crates, breaches)) if breaches.is_empty() => {
+            println!("structure: {crates} crates, no circle of files, no type name twice");
+            ExitCode::SUCCESS
+        }
+        Ok((_, breaches)) => {
+            breaches.iter().for_each(|breach| eprintln!("invariant broken: {breach}\n"));
+            eprintln!("structure: {} broken", breaches.len());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("structure: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// How many crates there are, and what is broken in them.
+fn check(root: &Path) -> Result<(usize, Vec<String>), String> {
+    let folder = root.join("crates");
+    let entries = std::fs::read_dir(&folder).map_err(|error| format!("{folder:?}: {error}"))?;
+    let mut folders: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    folders.sort();
+    let (mut crates, mut breaches) = (0, Vec::new());
+    for folder in folders.iter().filter(|folder| folder.join("Cargo.toml").exists()) {
+        let read = Crate::read(folder)?;
+        crates += 1;
+        breaches.extend(circles::find(&read));
+        breaches.extend(names::find_doubles(&read));
+    }
+    if crates == 0 { Err(format!("{folder:?} has no crates")) } else { Ok((crates, breaches)) }
+}
+
+#[cfg(test)]
+mod tests;
