@@ -294,8 +294,7 @@ fn a_stuck_handler_keeps_no_worker_of_the_past() {
             .collect();
         until("it is told of the stall", || told.inside() > 0);
         queue.change().scope(Scope::Cpu).apply().unwrap();
-        let before = there.load(SeqCst);
-        assert!(before >= 4, "the old ones are there beside the new ones: {before}");
+        until("the old ones are there beside the new ones", || there.load(SeqCst) >= 4);
         opens.open();
         waits.into_iter().for_each(|wait| wait.join().unwrap());
         until("the old ones go", || there.load(SeqCst) <= 2);
