@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Two builds of the block layer's example `null_path`: does a change take more instructions a request?
+"""Two builds of an example: does a change take more instructions a request, or an item?
 
-Counts the instructions of N requests and of 2 N with valgrind; the difference, divided by N, is what one takes,
+Counts the instructions of N of them and of 2 N with valgrind; the difference, divided by N, is what one takes,
 without what the program takes to start. Two counts of one build are equal but for a few in a million.
 Writes a table in Markdown.
 
 Usage: lab/count_instructions.py BEFORE AFTER [N]    N is 50000 by default; needs valgrind
 
-BEFORE and AFTER are two `null_path`, each built of its own commit:
-cargo build --release -p coreshard-block --example null_path
-(a commit that has no such example gets this one).
+BEFORE and AFTER are two builds of `null_path` (the block layer) or of `item_path` (the work queues), each of its own
+commit: cargo build --release -p coreshard-block --example null_path, or -p coreshard --example item_path (a
+commit that has no such example gets this one).
 """
 
 import os
@@ -27,7 +27,7 @@ def instructions(command):
     return int(re.search(r"Collected : (\d+)", told).group(1))
 
 
-def a_request(program, way, at_a_time, requests):
+def of_one(program, way, at_a_time, requests):
     once, twice = (instructions([program, way, str(count), str(at_a_time)]) for count in (requests, 2 * requests))
     return (twice - once) / requests
 
@@ -35,11 +35,12 @@ def a_request(program, way, at_a_time, requests):
 def main():
     before, after = sys.argv[1:3]
     requests = int(sys.argv[3]) if len(sys.argv) > 3 else 50000
-    print("| completion by | at a time | before | after | more |")
+    print("| way | at a time | before | after | more |")
     print("|---|--:|--:|--:|--:|")
-    for way in ("number", "callback", "future"):
-        for at_a_time in (1, 32):
-            one, other = (a_request(program, way, at_a_time, requests) for program in (before, after))
+    is_block = "null_path" in os.path.basename(before)
+    for way in ("number", "callback", "future") if is_block else ("push", "submit", "work", "spawn", "join"):
+        for at_a_time in (1, 32) if is_block else (1000,):
+            one, other = (of_one(program, way, at_a_time, requests) for program in (before, after))
             print(f"| {way} | {at_a_time} | {one:.0f} | {other:.0f} | {100 * (other / one - 1):+.1f} % |", flush=True)
 
 

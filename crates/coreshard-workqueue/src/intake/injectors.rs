@@ -107,6 +107,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
 
     /// Claims up to `most` items at one marked injector: at `home`, the injector of the caller's CPU, if
     /// there are any and it is not served out of turn for too long; else in turn.
+    #[inline]
     pub(crate) fn claim(
         &self,
         takers: &mut Takers<P, T, LEN>,

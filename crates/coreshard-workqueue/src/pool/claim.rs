@@ -15,6 +15,7 @@ use super::worker::{TaggedItem, Worker};
 const MAX_CLAIMED: usize = 32;
 
 impl<P: Platform> Worker<'_, P> {
+    #[inline]
     pub(super) fn next_item(&mut self) -> Option<TaggedItem> {
         loop {
             if let Some(item) = self.next_claimed() {
@@ -29,6 +30,7 @@ impl<P: Platform> Worker<'_, P> {
         }
     }
 
+    #[inline]
     fn next_claimed(&mut self) -> Option<TaggedItem> {
         if !self.has_open_claim {
             return None;
@@ -43,6 +45,7 @@ impl<P: Platform> Worker<'_, P> {
     }
 
     /// Takes items out of the intake, under the lock; lets others know of what is left.
+    #[inline]
     fn claim(&mut self) -> Option<TaggedItem> {
         let pool = self.pool;
         let mut state = pool.lock();
@@ -105,6 +108,7 @@ impl<P: Platform> Worker<'_, P> {
     }
 
     /// Opens a claim to thieves, but for its first item where `keep_first` says so.
+    #[inline]
     fn open(&mut self, mut claim: Claim<P>, keep_first: bool) -> Option<TaggedItem> {
         if !ptr::eq(self.segment, claim.segment) {
             self.release_taken();
@@ -142,6 +146,7 @@ impl<P: Platform> Worker<'_, P> {
         item
     }
 
+    #[inline]
     #[allow(unsafe_code)]
     fn take_at(&mut self, at: usize) -> TaggedItem {
         self.taken += 1;
@@ -151,6 +156,7 @@ impl<P: Platform> Worker<'_, P> {
         (item, LinkTag(tag))
     }
 
+    #[inline]
     #[allow(unsafe_code)]
     pub(super) fn release_taken(&mut self) {
         if let Some(queue) = &self.pool.queue

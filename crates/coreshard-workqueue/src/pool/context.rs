@@ -35,6 +35,7 @@ pub(super) fn context_here<'item, P: Platform>() -> Option<&'item Context<P>> {
 }
 
 /// Calls `ask` with the context of the worker on this thread, if there is one.
+#[inline]
 pub(super) fn with_context<P: Platform, R>(ask: impl FnOnce(&Context<P>) -> R) -> Option<R> {
     context_here().map(ask)
 }

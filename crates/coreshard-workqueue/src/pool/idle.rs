@@ -22,6 +22,7 @@ enum Rest {
 impl<P: Platform> State<P> {
     /// A worker that comes by is not idle, though on the coalesced rung it was left in the list
     /// until now; nor blocked or a hog, though it may have seemed so while it waited for the lock.
+    #[inline]
     pub(super) fn rejoin(&mut self, worker: usize) {
         if matches!(self.blocked_as[worker], Blocked::Presumed | Blocked::Hog) {
             self.set_blocked(worker, Blocked::No);

@@ -10,6 +10,7 @@ use crate::intake::ItemWaits;
 
 impl<P: Platform> State<P> {
     /// True if an item waits in the intake.
+    #[inline]
     pub(super) fn has_queued(&mut self, pool: &Pool<P>) -> bool {
         match &mut self.worklist {
             Worklist::Locked(list) => !list.is_empty(),
@@ -20,6 +21,7 @@ impl<P: Platform> State<P> {
     }
 
     /// True if somebody sleeps who may run.
+    #[inline]
     pub(super) fn can_kick(&self, pool: &Pool<P>) -> bool {
         self.idle_count() > 0 && self.active() < pool.place.limit
     }
@@ -29,6 +31,7 @@ impl<P: Platform> State<P> {
     /// It counts as active from here on, so that it is not chosen, and not culled, before it has
     /// run. Only on the coalesced rung it stays where it is, marked, and further kicks do
     /// nothing: the one wake-up on its way will find the work, and pass on what is left of it.
+    #[inline]
     pub(super) fn choose_kick(&mut self, pool: &Pool<P>) -> Option<Kick> {
         if self.active() >= pool.place.limit {
             return None;
@@ -52,6 +55,7 @@ impl<P: Platform> State<P> {
     }
 
     /// Sees to it that somebody does what is left, or is told of what comes.
+    #[inline]
     pub(super) fn pass_on(&mut self, pool: &Pool<P>, left: bool) -> Option<Kick> {
         let mut kick = if left { self.choose_kick(pool) } else { None };
         if let Some(kick) = &mut kick {
@@ -72,6 +76,7 @@ impl<P: Platform> State<P> {
     }
 
     /// A designated waiter that is not on the wake word any more was woken by a producer, and is active.
+    #[inline]
     pub(super) fn notice_designated(&mut self, pool: &Pool<P>) {
         if pool.queue.as_ref().and_then(Injectors::designated) != self.designated {
             self.designated = None;
@@ -81,6 +86,7 @@ impl<P: Platform> State<P> {
 
     /// Posts an idle worker as the designated waiter, if one more may run. If an item came meanwhile, a
     /// worker is to be kicked.
+    #[inline]
     pub(super) fn appoint_designated(&mut self, pool: &Pool<P>) -> Option<Kick> {
         let Some(queue) = &pool.queue else { return None };
         if self.designated.is_some() || self.active() >= pool.place.limit {

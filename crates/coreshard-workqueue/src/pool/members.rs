@@ -154,7 +154,13 @@ impl<P: Platform> Pool<P> {
     /// True once the workers were told to go, and all are gone.
     pub(super) fn is_gone(&self) -> bool {
         let state = self.lock();
-        state.stopping && state.starting == 0 && state.alive == 0 && state.has_no_rescuer()
+        state.stopping && state.is_unmanned()
+    }
+
+    /// True while workers are there that were told to go.
+    pub(super) fn is_leaving(&self) -> bool {
+        let state = self.lock();
+        state.stopping && !state.is_unmanned()
     }
 
     /// Tells the workers to go when there is nothing left to do.
@@ -183,6 +189,10 @@ impl<P: Platform> Pool<P> {
 }
 
 impl<P: Platform> State<P> {
+    fn is_unmanned(&self) -> bool {
+        self.starting == 0 && self.alive == 0 && self.has_no_rescuer()
+    }
+
     /// An index for a spare worker, where all others are busy and one more may run.
     pub(super) fn reserve_spare(&mut self, pool: &Pool<P>) -> Option<usize> {
         let wanted = self.idle_count() == 0

@@ -16,10 +16,13 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Lock, Platform, SpawnError, ThreadSpec};
 
+use super::blocking::blocking;
+use super::context::index_in;
 use super::hogs::SCAN_EVERY;
 use super::monitor_handle::{MonitorHandle, call_back};
 use super::pool::Pool;
 use super::scan::Findings;
+use crate::base::event::Event;
 use crate::callbacks::{Callbacks, Threads};
 use crate::insight::trouble::{Bug, CpuHog, NoWorker, Stall, Trouble, Watchdog};
 
@@ -28,6 +31,9 @@ const QUIET_SCANS: u32 = 2;
 
 /// Who does what else the monitor must not: for each thing one thread may be stuck.
 const HELPERS: Threads = Threads { name: "cs-background", most: 4 };
+
+/// How long somebody who needs a worker waits for those that go.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often whoever follows the machine looks at it, at most.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
@@ -113,6 +119,21 @@ impl<P: Platform> Monitor<P> {
         }
         drop(watched);
         self.handle.wake();
+    }
+
+    /// Waits for workers that were told to go, but not for long: what a user does on them may never be over.
+    /// False if there is nobody to wait for.
+    pub(crate) fn wait_for_leavers(&self, event: &Event<P>) -> bool {
+        let pools: Vec<_> = self.watched.lock().pools.iter().filter_map(Weak::upgrade).collect();
+        let is_awaited = |pool: &&Arc<Pool<P>>| pool.is_leaving() && index_in(pool).is_none();
+        let leaving: Vec<_> = pools.iter().filter(is_awaited).collect();
+        if leaving.is_empty() {
+            return false;
+        }
+        let deadline = P::now() + LEAVE_PATIENCE;
+        let are_gone = || leaving.iter().all(|pool| !pool.is_leaving());
+        blocking::<P, _>(|| event.wait_until(Some(deadline), are_gone));
+        true
     }
 
     /// Calls `call` soon, on another thread.

@@ -152,6 +152,7 @@ impl<P: Platform> Pool<P> {
     }
 
     /// Frees the lock and wakes the chosen worker, in the order of the pool's rung.
+    #[inline]
     pub(super) fn unlock_and_kick(&self, state: PoolGuard<'_, P>, kick: Option<Kick>) {
         let Some(kick) = kick else { return };
         match self.attributes.wake {
@@ -195,6 +196,7 @@ impl<P: Platform> Pool<P> {
         }
     }
 
+    #[inline]
     #[allow(unsafe_code)]
     pub(super) fn slot(&self, index: usize) -> &WorkerSlot<P> {
         let slot = self.slots[index].load(Acquire);
@@ -232,6 +234,7 @@ impl<P: Platform> Pool<P> {
         self.open_claims.load(Acquire) > 0 && self.ranges().any(|(_, range)| range.has_items())
     }
 
+    #[inline]
     pub(super) fn lock(&self) -> PoolGuard<'_, P> {
         let mut state = self.state.lock();
         let since = self.measure_lock.then(P::now);

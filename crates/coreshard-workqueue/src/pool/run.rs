@@ -44,7 +44,14 @@ pub(super) fn start<P: Platform>(pool: &Arc<Pool<P>>, index: usize) {
     // What a user still runs on this thread, such as the destructors of thread-local values, finds no
     // worker here. Only then may another one have the index.
     P::set_local(LocalKey::Worker, ptr::null_mut());
-    pool.lock().retire_worker(index);
+    let is_awaited = {
+        let mut state = pool.lock();
+        state.retire_worker(index);
+        state.stopping
+    };
+    if is_awaited {
+        pool.event.notify();
+    }
 }
 
 impl<P: Platform> Worker<'_, P> {
@@ -74,6 +81,7 @@ impl<P: Platform> Worker<'_, P> {
         pool.close_account(self.index);
     }
 
+    #[inline]
     #[allow(unsafe_code)]
     fn execute(&mut self, (item, tag): TaggedItem) {
         if self.tally.tag != Some(tag) {
@@ -114,17 +122,20 @@ impl<P: Platform> Worker<'_, P> {
     }
 
     /// Tells the queue and the intake what was done, before this worker rests.
+    #[inline]
     fn settle(&mut self) {
         self.settle_items();
         self.stop_forking();
     }
 
+    #[inline]
     pub(super) fn settle_items(&mut self) {
         self.count_run();
         self.release_taken();
     }
 
     /// Tells the queue how many of its items were run. The link may be gone right after.
+    #[inline]
     #[allow(unsafe_code)]
     fn count_run(&mut self) {
         let items = std::mem::take(&mut self.tally.items);
@@ -146,6 +157,7 @@ impl<P: Platform> Worker<'_, P> {
     }
 
     /// When a visit to a link begins that is to be weighed: the first one, and then one of so many.
+    #[inline]
     fn weigh_visit(&mut self) -> Option<Time> {
         let visits = self.visits.as_mut()?;
         visits.is_weighed().then(P::now)

@@ -21,6 +21,7 @@ use crate::base::item::Name;
 
 /// Calls `run` as the function of the item at `work`, which says in `behind` of which queue it has been
 /// queued meanwhile.
+#[inline]
 pub(crate) fn inside_work<P: Platform, R>(
     work: *const (),
     name: &'static Name,
@@ -75,6 +76,7 @@ pub(crate) fn is_waited_for_by<P: Platform>(queue: u64) -> bool {
 }
 
 /// Whether this thread is inside an item whose link satisfies `of`. The link is there while `of` looks at it.
+#[inline]
 pub(crate) fn inside<P: Platform>(mut of: impl FnMut(NonNull<LinkHead<P>>) -> bool) -> Inside {
     // A link outlives its items, and where a frame tells one, that item goes on.
     let is = |frame: &Frame<P>| NonNull::new(frame.link.get().cast_mut()).is_some_and(&mut of);
@@ -98,6 +100,7 @@ pub(crate) fn report_here<P: Platform>(thrown: Thrown) {
 
 impl<P: Platform> Context<P> {
     /// Calls `run` inside one more frame.
+    #[inline]
     fn inside<R>(&self, frame: Frame<P>, run: impl FnOnce() -> R) -> R {
         let frame = Frame { outer: self.frame.get(), ..frame };
         self.frame.set(&raw const frame);
@@ -119,6 +122,7 @@ impl<P: Platform> Drop for Leave<'_, P> {
 }
 
 /// Says to the monitor whose function this is.
+#[inline]
 fn set_function<P: Platform>(name: *const Name) -> *const Name {
     with_context::<P, _>(|context| context.pool.slot(context.index).set_function(name))
         .unwrap_or(ptr::null())

@@ -79,6 +79,7 @@ impl<P: Platform> WorkerSlot<P> {
     }
 
     /// Says which reusable item's function the worker is inside of; returns which it was.
+    #[inline]
     pub(super) fn set_function(&self, name: *const Name) -> *const Name {
         self.function.swap(name.cast_mut(), Release).cast_const()
     }

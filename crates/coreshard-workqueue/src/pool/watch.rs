@@ -98,6 +98,7 @@ impl<P: Platform> Worker<'_, P> {
     /// Who looks at each slot as it is filled takes the line from under the producer's hands, and
     /// gets one item for each look. If what was watched for came in company, the next look comes
     /// later; if it came alone, sooner: a lone item is not kept waiting.
+    #[inline]
     pub(super) fn learn_to_gather(&mut self, came_in_company: bool) {
         if std::mem::take(&mut self.watched) {
             self.gather_spins = if came_in_company {

@@ -145,6 +145,20 @@ impl<P: Platform> Machine<P> {
         attributes: Attributes,
         request: &Request,
     ) -> Result<Lease<P>, BuildErrorKind> {
+        match self.try_lease(attributes.clone(), request) {
+            // Perhaps for those who are going: their threads, and their part of the limit, are free soon.
+            Err(BuildErrorKind::Worker(_)) if self.monitor.wait_for_leavers(&self.event) => {
+                self.try_lease(attributes, request)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn try_lease(
+        &self,
+        attributes: Attributes,
+        request: &Request,
+    ) -> Result<Lease<P>, BuildErrorKind> {
         // Dropped without the lock: with the last one go hooks, which are a user's.
         let known: Vec<_>;
         let mut registry = self.registry.lock();

@@ -97,7 +97,7 @@ impl<P: Platform> Entry<'_, P> {
     }
 
     /// Sends an item; `label` is asked only where the queue wants to know.
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     #[allow(unsafe_code)]
     pub(crate) fn send_as<F: FnOnce() + Send>(self, label: impl FnOnce() -> Label, work: F) {

@@ -211,7 +211,7 @@ impl<P: Platform> Workqueue<P> {
     }
 
     /// Counts an item in; whoever sends it answers for what it borrows.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
         match target {
             Target::Here => self.shared().enter_here(),

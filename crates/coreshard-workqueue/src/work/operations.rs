@@ -358,7 +358,7 @@ impl<P: Platform> Work<P> {
     }
 
     /// Brings a claimed queueing to its place in a queue.
-    #[inline]
+    #[inline(always)]
     pub(super) fn dispatch(self, claimed: Claimed, entry: Entry<'_, P>) {
         self.core.limiter.store(entry.limiter_id(), Relaxed);
         let token = Token { core: self.core, number: claimed.number };

@@ -156,7 +156,7 @@ impl<P: Platform> LeftoverFunction<P> {
 }
 
 impl<P: Platform> Token<P> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn send(self, entry: Entry<'_, P>) {
         let (function, made_at) = (self.core.function, self.core.made_at);
         entry.send_as(|| Label::Work(function, made_at), move || self.run());
@@ -178,6 +178,7 @@ impl<P: Platform> Token<P> {
     }
 
     /// On a worker.
+    #[inline]
     fn run(self) {
         let core = &*self.core;
         loop {
@@ -212,6 +213,7 @@ impl<P: Platform> Token<P> {
     }
 
     /// The run is over.
+    #[inline]
     fn end(&self) {
         // From here on nothing waits for it.
         if self.core.behind.load(Relaxed) != 0 {
