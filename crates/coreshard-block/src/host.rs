@@ -340,7 +340,7 @@ impl<P: Platform> Device<P> {
         options: QueueOptions,
     ) -> Result<Queue<P>, OpenError> {
         let threads = self.target.host.options.threads;
-        let counters = self.counters.lane(thread).ok_or_else(|| {
+        let counters = self.counters.for_thread(thread).ok_or_else(|| {
             let name = self.name().to_owned();
             OpenError::new(OpenErrorKind::NoThread { name, thread, threads })
         })?;

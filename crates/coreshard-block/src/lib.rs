@@ -56,7 +56,7 @@ pub use backend::{
 };
 pub use buffer::{Buffer, BufferPool, PAGE_BYTES};
 pub use counters::{
-    CounterLane, CounterLayout, Counts, DeviceCounters, Ended, ParseCounterLayoutError,
+    CounterLayout, Counts, DeviceCounters, Outcome, ParseCounterLayoutError, ThreadCounters,
 };
 pub use error::{ErrorClass, IoError, OpenError, Refused};
 pub use host::{

@@ -7,7 +7,7 @@ use super::options::RetryPolicy;
 use super::slot::{End, Key, Over, Then};
 use super::timers::Timer;
 use crate::backend::Reaped;
-use crate::counters::Ended;
+use crate::counters::Outcome;
 use crate::error::{ErrorClass, IoError};
 use crate::request::{Completed, Op};
 
@@ -101,9 +101,9 @@ impl<P: Platform> Queue<P> {
         if let Some(permit) = permit {
             self.in_flight -= 1;
             self.counters.done(match result {
-                Ok(()) => Ended::Well,
-                Err((ErrorClass::Timeout, _)) => Ended::TimedOut,
-                Err(_) => Ended::Failed,
+                Ok(()) => Outcome::Success,
+                Err((ErrorClass::Timeout, _)) => Outcome::TimedOut,
+                Err(_) => Outcome::Failed,
             });
             self.admission.put(permit);
         }

@@ -46,7 +46,7 @@ use coreshard_platform::user::Thrown;
 
 use crate::backend::{Lane, Reaped, Waker};
 use crate::buffer::BufferPool;
-use crate::counters::CounterLane;
+use crate::counters::ThreadCounters;
 use crate::error::Refused;
 use crate::host::Device;
 use crate::request::{Completed, Request};
@@ -89,7 +89,7 @@ pub struct Queue<P: Platform> {
     /// Leaked where the device is not done when the queue is dropped.
     lane: ManuallyDrop<Box<dyn Lane>>,
     admission: Admission<P>,
-    counters: CounterLane<P>,
+    counters: ThreadCounters<P>,
     options: QueueOptions,
     number: u64,
     slots: Slots<P>,
@@ -131,7 +131,7 @@ impl<P: Platform> Queue<P> {
         lane: Box<dyn Lane>,
         tags: TagPort<P>,
         target_tags: Option<TagPort<P>>,
-        counters: CounterLane<P>,
+        counters: ThreadCounters<P>,
         options: QueueOptions,
     ) -> Self {
         let waker = lane.waker();
