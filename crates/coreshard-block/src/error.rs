@@ -187,7 +187,7 @@ pub(crate) enum OpenErrorKind {
     NoSize { path: PathBuf },
     Folder { path: PathBuf },
     Ring { name: String, steps: Vec<String>, errno: Option<i32> },
-    Lane { name: String, reason: io::Error },
+    Channel { name: String, reason: io::Error },
     NoThread { name: String, thread: usize, threads: usize },
     Tags(TagSetError),
     Memory(NodeMemoryError),
@@ -269,7 +269,7 @@ impl fmt::Display for OpenError {
                     steps.join("; ")
                 )
             }
-            OpenErrorKind::Lane { name, reason } => {
+            OpenErrorKind::Channel { name, reason } => {
                 write!(f, "{name}: no queue can be had: {reason}")
             }
             OpenErrorKind::NoThread { name, thread, threads } => write!(

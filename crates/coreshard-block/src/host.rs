@@ -333,7 +333,7 @@ impl<P: Platform> Device<P> {
     /// thread that uses it, after it was pinned.
     ///
     /// # Errors
-    /// Where that thread has a queue already, there is no such number, or the medium has no lane.
+    /// Where that thread has a queue already, there is no such number, or the medium has no channel.
     pub fn queue(
         self: &Arc<Self>,
         thread: usize,
@@ -347,8 +347,8 @@ impl<P: Platform> Device<P> {
         let tags = self.user.port();
         let target_tags = self.target_user.as_ref().map(TagUser::port);
         let depth = self.target.host.options.depth;
-        let lane = self.medium.lane(depth.min(options.depth.max(1)))?;
-        Ok(Queue::new(Arc::clone(self), lane, tags, target_tags, counters, options))
+        let channel = self.medium.channel(depth.min(options.depth.max(1)))?;
+        Ok(Queue::new(Arc::clone(self), channel, tags, target_tags, counters, options))
     }
 }
 

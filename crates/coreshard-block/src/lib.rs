@@ -1,7 +1,7 @@
 //! A block layer without false sharing: hosts, targets, devices, shared tags, node-local state.
 //!
 //! The way of a request: [`Queue::submit`] → checked against the device's [`Geometry`] → a slot, which
-//! keeps its buffers → a tag of the host's set, or a place in line for one → the lane of this
+//! keeps its buffers → a tag of the host's set, or a place in line for one → the channel of this
 //! thread (an io_uring, other threads, memory, nothing) → completed on this thread → the tag goes
 //! back, or on to whoever waits → a future, a callback, or the queue's list.
 //!
@@ -38,7 +38,7 @@
 //! 3. [`DeviceCounters`]: issued, done, errors, timeouts; a ladder of how they lie
 //!    ([`CounterLayout`]).
 //! 4. [`Queue`]: one thread's; [`RemoteQueue`] reaches it from others.
-//! 5. [`Medium`] and [`Lane`]: what does the work, and the contract that memory safety rests on.
+//! 5. [`Medium`] and [`Channel`]: what does the work, and the contract that memory safety rests on.
 
 mod backend;
 mod buffer;
@@ -51,7 +51,7 @@ mod request;
 mod tags;
 
 pub use backend::{
-    Command, Data, Engine, Executor, FaultPlan, Faulty, File, FileOptions, Geometry, Job, Lane,
+    Channel, Command, Data, Engine, Executor, FaultPlan, Faulty, File, FileOptions, Geometry, Job,
     Medium, Memory, Null, Reaped, RingOptions, RingWake, Waker,
 };
 pub use buffer::{Buffer, BufferPool, PAGE_BYTES};

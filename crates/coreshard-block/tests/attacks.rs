@@ -14,8 +14,8 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker as TaskWaker};
 use std::time::{Duration, Instant};
 
 use coreshard_block::{
-    BufferPool, Command, Completed, Data, Device, Engine, ErrorClass, Executor, FaultPlan, Faulty,
-    File, FileOptions, Geometry, HostAdapter, HostOptions, Job, Lane, Medium, Memory, OpenError,
+    BufferPool, Channel, Command, Completed, Data, Device, Engine, ErrorClass, Executor, FaultPlan,
+    Faulty, File, FileOptions, Geometry, HostAdapter, HostOptions, Job, Medium, Memory, OpenError,
     QueueOptions, Reaped, Request, TagSet, TagSetSpec, Waker,
 };
 use coreshard_platform::Host;
@@ -46,13 +46,13 @@ struct Desk {
     slow_waits: AtomicUsize,
 }
 
-struct DeskLane {
+struct DeskChannel {
     desk: Arc<Desk>,
     commands: VecDeque<(u64, usize, usize)>,
 }
 
 // SAFETY: a command's memory is written before its completion is reported, and not after.
-unsafe impl Lane for DeskLane {
+unsafe impl Channel for DeskChannel {
     unsafe fn start(&mut self, command: &Command) -> bool {
         let Data::One { start, bytes, .. } = command.data else { panic!("one piece is expected") };
         self.commands.push_back((command.id, start.expose_provenance(), bytes));
@@ -62,7 +62,7 @@ unsafe impl Lane for DeskLane {
 
     fn reap(&mut self, into: &mut Vec<Reaped>) {
         for (_, start, bytes) in &self.commands {
-            // SAFETY: by the contract of `start` it is this lane's until it is reported.
+            // SAFETY: by the contract of `start` it is this channel's until it is reported.
             unsafe {
                 std::ptr::with_exposed_provenance_mut::<u8>(*start).write_bytes(0xEE, *bytes);
             }
@@ -107,8 +107,8 @@ impl Medium<Host> for DeskMedium {
         Geometry { bytes: 1 << 30, block_bytes: 1, memory_align: 1, writable: true }
     }
 
-    fn lane(&self, _depth: u32) -> Result<Box<dyn Lane>, OpenError> {
-        Ok(Box::new(DeskLane { desk: Arc::clone(&self.0), commands: VecDeque::new() }))
+    fn channel(&self, _depth: u32) -> Result<Box<dyn Channel>, OpenError> {
+        Ok(Box::new(DeskChannel { desk: Arc::clone(&self.0), commands: VecDeque::new() }))
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use coreshard_platform::{Platform, Time};
 
-use super::{Command, Data, Geometry, Lane, Medium, Reaped, Waker};
+use super::{Channel, Command, Data, Geometry, Medium, Reaped, Waker};
 use crate::buffer::BufferPool;
 use crate::error::OpenError;
 use crate::request::Op;
@@ -45,13 +45,13 @@ pub struct Faulty<P: Platform> {
     inner: Arc<dyn Medium<P>>,
     plan: FaultPlan,
     commands: Arc<AtomicU64>,
-    lanes: AtomicU64,
+    channels: AtomicU64,
 }
 
 impl<P: Platform> Faulty<P> {
     /// Wraps `inner`.
     pub fn new(inner: Arc<dyn Medium<P>>, plan: FaultPlan) -> Self {
-        Self { inner, plan, commands: Arc::default(), lanes: AtomicU64::new(0) }
+        Self { inner, plan, commands: Arc::default(), channels: AtomicU64::new(0) }
     }
 }
 
@@ -70,10 +70,10 @@ impl<P: Platform> Medium<P> for Faulty<P> {
         self.inner.geometry()
     }
 
-    fn lane(&self, depth: u32) -> Result<Box<dyn Lane>, OpenError> {
-        let number = self.lanes.fetch_add(1, Relaxed);
-        Ok(Box::new(FaultyLane::<P> {
-            inner: self.inner.lane(depth)?,
+    fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, OpenError> {
+        let number = self.channels.fetch_add(1, Relaxed);
+        Ok(Box::new(FaultyChannel::<P> {
+            inner: self.inner.channel(depth)?,
             plan: self.plan,
             commands: Arc::clone(&self.commands),
             random: self.plan.seed ^ number.wrapping_mul(0xA076_1D64_78BD_642F),
@@ -88,8 +88,8 @@ impl<P: Platform> Medium<P> for Faulty<P> {
     }
 }
 
-struct FaultyLane<P: Platform> {
-    inner: Box<dyn Lane>,
+struct FaultyChannel<P: Platform> {
+    inner: Box<dyn Channel>,
     plan: FaultPlan,
     commands: Arc<AtomicU64>,
     random: u64,
@@ -106,7 +106,7 @@ struct FaultyLane<P: Platform> {
     platform: std::marker::PhantomData<P>,
 }
 
-impl<P: Platform> FaultyLane<P> {
+impl<P: Platform> FaultyChannel<P> {
     /// SplitMix64 (Sebastiano Vigna, public domain).
     fn below(&mut self, bound: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -178,9 +178,9 @@ impl<P: Platform> FaultyLane<P> {
     }
 }
 
-// SAFETY: commands go to the inner lane, whose contract is the same; what is told here has been
+// SAFETY: commands go to the inner channel, whose contract is the same; what is told here has been
 // told by the inner one, or was never given to it.
-unsafe impl<P: Platform> Lane for FaultyLane<P> {
+unsafe impl<P: Platform> Channel for FaultyChannel<P> {
     unsafe fn start(&mut self, command: &Command) -> bool {
         if let Some(errno) = self.failure() {
             self.ready.push(Reaped { id: command.id, result: -errno });

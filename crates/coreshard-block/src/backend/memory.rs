@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use coreshard_platform::{Lock, Platform};
 
-use super::immediate::ImmediateLane;
-use super::{Command, Data, Geometry, Lane, Medium};
+use super::immediate::ImmediateChannel;
+use super::{Channel, Command, Data, Geometry, Medium};
 use crate::error::OpenError;
 use crate::request::Op;
 
@@ -43,7 +43,7 @@ impl<P: Platform> Store<P> {
                 &one
             }
             Data::Many { pieces, count } => {
-                // SAFETY: by the contract of `Lane::start` they are good until the completion.
+                // SAFETY: by the contract of `Channel::start` they are good until the completion.
                 unsafe { std::slice::from_raw_parts(pieces, count as usize) }
             }
         };
@@ -105,9 +105,9 @@ impl<P: Platform> Medium<P> for Memory<P> {
         Geometry { bytes: self.store.bytes, block_bytes: 1, memory_align: 1, writable: true }
     }
 
-    fn lane(&self, depth: u32) -> Result<Box<dyn Lane>, OpenError> {
+    fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, OpenError> {
         let store = Arc::clone(&self.store);
         let perform = move |command: &Command| store.perform(command);
-        Ok(Box::new(ImmediateLane::<P, _>::new("memory".to_owned(), depth, perform)))
+        Ok(Box::new(ImmediateChannel::<P, _>::new("memory".to_owned(), depth, perform)))
     }
 }

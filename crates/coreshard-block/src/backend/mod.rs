@@ -1,7 +1,7 @@
-//! What does the work of a device: a medium, and one lane to it for each thread.
+//! What does the work of a device: a medium, and one channel to it for each thread.
 //!
-//! The contract that memory safety rests on: a lane may use a command's memory from `start` until
-//! it has reported the command's completion, and not after its own drop. So a lane whose commands
+//! The contract that memory safety rests on: a channel may use a command's memory from `start` until
+//! it has reported the command's completion, and not after its own drop. So a channel whose commands
 //! are done by somebody else (a kernel, another thread) waits for them in its drop.
 #![allow(unsafe_code)]
 
@@ -68,7 +68,7 @@ pub enum Data {
     },
 }
 
-/// One try of a request, as a lane sees it.
+/// One try of a request, as a channel sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
     /// Names it in its completion, and to cancel it. Below 2⁶³.
@@ -91,7 +91,7 @@ impl Command {
             Data::None => 0,
             Data::One { bytes, .. } => bytes,
             Data::Many { pieces, count } => {
-                // SAFETY: by the contract of `Lane::start` they live as long as the command.
+                // SAFETY: by the contract of `Channel::start` they live as long as the command.
                 let pieces = unsafe { std::slice::from_raw_parts(pieces, count as usize) };
                 pieces.iter().map(|piece| piece.iov_len).sum()
             }
@@ -108,20 +108,20 @@ pub struct Reaped {
     pub result: i32,
 }
 
-/// Wakes a lane's thread out of [`Lane::wait`], from any thread.
+/// Wakes a channel's thread out of [`Channel::wait`], from any thread.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
 /// One thread's way to a medium.
 ///
 /// # Safety
 /// An implementor touches a command's memory only between its `start` and the moment at which its
-/// completion is put into `into`, or the end of the lane's drop, whichever comes first.
-pub unsafe trait Lane {
+/// completion is put into `into`, or the end of the channel's drop, whichever comes first.
+pub unsafe trait Channel {
     /// Takes a command. False, and nothing done, where it has no room: reap first.
     ///
     /// # Safety
     /// The command's memory is good for what the command does until its completion was reported or
-    /// the lane's drop is over.
+    /// the channel's drop is over.
     unsafe fn start(&mut self, command: &Command) -> bool;
 
     /// Hands what was started to the device.
@@ -145,7 +145,7 @@ pub unsafe trait Lane {
     /// Asks that a command end soon. It is completed in any case, as cancelled or otherwise.
     fn cancel(&mut self, id: u64);
 
-    /// Wakes this lane's thread.
+    /// Wakes this channel's thread.
     fn waker(&self) -> Waker;
 
     /// Tells the device of buffers that will be used often. False where that is of no use here.
@@ -168,9 +168,9 @@ pub trait Medium<P: Platform>: fmt::Debug + Send + Sync {
     /// What it is.
     fn geometry(&self) -> Geometry;
 
-    /// A lane for the calling thread, with at most `depth` commands at a time.
+    /// A channel for the calling thread, with at most `depth` commands at a time.
     ///
     /// # Errors
     /// Where it cannot be had.
-    fn lane(&self, depth: u32) -> Result<Box<dyn Lane>, OpenError>;
+    fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, OpenError>;
 }

@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use coreshard_platform::Platform;
 
-use super::immediate::ImmediateLane;
-use super::{Command, Geometry, Lane, Medium};
+use super::immediate::ImmediateChannel;
+use super::{Channel, Command, Geometry, Medium};
 use crate::error::OpenError;
 
 /// Completes everything at once, and moves no data.
@@ -31,8 +31,8 @@ impl<P: Platform> Medium<P> for Null<P> {
         Geometry { bytes: self.bytes, block_bytes: 1, memory_align: 1, writable: true }
     }
 
-    fn lane(&self, depth: u32) -> Result<Box<dyn Lane>, OpenError> {
+    fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, OpenError> {
         let perform = |command: &Command| command.data_bytes() as i32;
-        Ok(Box::new(ImmediateLane::<P, _>::new("null".to_owned(), depth, perform)))
+        Ok(Box::new(ImmediateChannel::<P, _>::new("null".to_owned(), depth, perform)))
     }
 }

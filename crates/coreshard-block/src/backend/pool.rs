@@ -1,8 +1,8 @@
 //! Commands done by other threads: where io_uring is forbidden.
 //!
-//! A command is in an [`Errand`], which the lane and the executor's job share. Whoever *claims* it, which
+//! A command is in an [`Errand`], which the channel and the executor's job share. Whoever *claims* it, which
 //! one of them does and once, has the command's memory from there on, and tells the completion when done
-//! with it: the job that was run or dropped, or the lane that was asked to cancel it. So a buffer comes
+//! with it: the job that was run or dropped, or the channel that was asked to cancel it. So a buffer comes
 //! back from whoever had it, whatever the executor does with its jobs: panic, keep, drop or hand back.
 #![allow(unsafe_code)]
 
@@ -18,7 +18,7 @@ use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
 use super::immediate::{park, unparks};
 use super::sync::perform;
-use super::{Command, Lane, Reaped, Waker};
+use super::{Channel, Command, Reaped, Waker};
 
 /// A piece of work for another thread; it may block.
 pub type Job = Box<dyn FnOnce() + Send>;
@@ -50,7 +50,7 @@ impl<F: Fn(Job) -> Result<(), Job> + Send + Sync> Executor for F {
     }
 }
 
-/// What the jobs of a lane share with it.
+/// What the jobs of a channel share with it.
 struct Board<P: Platform> {
     done: Lock<P, Vec<Reaped>>,
     parker: Arc<Parker<P>>,
@@ -91,7 +91,7 @@ struct Errand<P: Platform> {
 }
 
 // SAFETY: the memory that the command names is used by whoever claimed the errand, one thread, until it
-// tells the completion; the lane waits for that in its drop.
+// tells the completion; the channel waits for that in its drop.
 unsafe impl<P: Platform> Send for Errand<P> {}
 // SAFETY: as above.
 unsafe impl<P: Platform> Sync for Errand<P> {}
@@ -124,7 +124,7 @@ impl<P: Platform> Drop for Carried<P> {
     }
 }
 
-pub(super) struct PoolLane<P: Platform> {
+pub(super) struct PoolChannel<P: Platform> {
     executor: Arc<dyn Executor>,
     file: Arc<OwnedFd>,
     board: Arc<Board<P>>,
@@ -135,7 +135,7 @@ pub(super) struct PoolLane<P: Platform> {
     thrown: Option<Thrown>,
 }
 
-impl<P: Platform> PoolLane<P> {
+impl<P: Platform> PoolChannel<P> {
     pub(super) fn new(executor: Arc<dyn Executor>, file: Arc<OwnedFd>, why: String) -> Self {
         let board = Board { done: Lock::new(Vec::new()), parker: Arc::new(Parker::new()) };
         let (board, errands) = (Arc::new(board), HashMap::new());
@@ -145,7 +145,7 @@ impl<P: Platform> PoolLane<P> {
 
 // SAFETY: a command's memory is used by who claimed its errand alone, which ends with the completion; the
 // drop waits for all errands.
-unsafe impl<P: Platform> Lane for PoolLane<P> {
+unsafe impl<P: Platform> Channel for PoolChannel<P> {
     unsafe fn start(&mut self, command: &Command) -> bool {
         let errand = Arc::new(Errand {
             claim: Claim::new(),
@@ -207,7 +207,7 @@ unsafe impl<P: Platform> Lane for PoolLane<P> {
     }
 }
 
-impl<P: Platform> Drop for PoolLane<P> {
+impl<P: Platform> Drop for PoolChannel<P> {
     fn drop(&mut self) {
         let mut reaped = Vec::new();
         loop {
@@ -255,7 +255,7 @@ mod loom_tests {
         }
     }
 
-    /// A job beside the lane, which cancels it, and whose user has the buffer as soon as the completion
+    /// A job beside the channel, which cancels it, and whose user has the buffer as soon as the completion
     /// was told. Fails (a race on the buffer) where the claim is a load and a store, and where a cancelled
     /// command is told without a claim.
     #[test]

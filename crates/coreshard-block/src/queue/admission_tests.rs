@@ -21,14 +21,14 @@ struct Load {
 #[derive(Debug)]
 struct Slow(Arc<Load>);
 
-struct SlowLane {
+struct SlowChannel {
     load: Arc<Load>,
     young: Vec<Reaped>,
     old: Vec<Reaped>,
 }
 
 // SAFETY: never touches a command's memory.
-unsafe impl Lane for SlowLane {
+unsafe impl Channel for SlowChannel {
     unsafe fn start(&mut self, command: &Command) -> bool {
         let now = self.load.now.fetch_add(1, SeqCst) + 1;
         self.load.most.fetch_max(now, SeqCst);
@@ -71,9 +71,9 @@ impl Medium<Host> for Slow {
         Geometry { bytes: 1 << 20, block_bytes: 1, memory_align: 1, writable: true }
     }
 
-    fn lane(&self, _depth: u32) -> Result<Box<dyn Lane>, OpenError> {
+    fn channel(&self, _depth: u32) -> Result<Box<dyn Channel>, OpenError> {
         let load = Arc::clone(&self.0);
-        Ok(Box::new(SlowLane { load, young: Vec::new(), old: Vec::new() }))
+        Ok(Box::new(SlowChannel { load, young: Vec::new(), old: Vec::new() }))
     }
 }
 

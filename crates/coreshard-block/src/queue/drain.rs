@@ -30,17 +30,17 @@ impl<P: Platform> Queue<P> {
         self.tell();
         let give_up_at = P::now() + self.patience;
         while self.at_device > 0 {
-            let waited = self.lane.wait(Some(Duration::from_millis(100)));
+            let waited = self.channel.wait(Some(Duration::from_millis(100)));
             // What was told until now was told in time.
             self.look();
             if self.at_device > 0 && (waited.is_err() || P::now() > give_up_at) {
                 return false;
             }
             // What was done but not told when it was cancelled first is told when it is again.
-            let Self { slots, lane, .. } = self;
+            let Self { slots, channel, .. } = self;
             for (key, flight) in slots.iter() {
                 if flight.memory.is_lent() {
-                    lane.cancel(slots.command_id(key.index));
+                    channel.cancel(slots.command_id(key.index));
                 }
             }
         }
@@ -74,8 +74,8 @@ impl<P: Platform> Drop for Queue<P> {
         let drained = user::call(|| self.drain());
         let dropped = match drained {
             // SAFETY: dropped once, here; the device has no memory any more.
-            Ok(true) => user::call(|| unsafe { ManuallyDrop::drop(&mut self.lane) }),
-            // A lane that panics is as one that never answers.
+            Ok(true) => user::call(|| unsafe { ManuallyDrop::drop(&mut self.channel) }),
+            // A channel that panics is as one that never answers.
             Ok(false) | Err(_) => {
                 self.abandon();
                 drained.map(drop)

@@ -27,7 +27,7 @@ struct Silent {
     answers: AtomicUsize,
     /// It cannot even be waited for.
     is_broken: AtomicBool,
-    lane_is_dropped: AtomicBool,
+    channel_is_dropped: AtomicBool,
     cancels: AtomicUsize,
 }
 
@@ -43,13 +43,13 @@ impl Silent {
     }
 }
 
-struct SilentLane {
+struct SilentChannel {
     device: Arc<Silent>,
     reaped: Vec<Reaped>,
 }
 
 // SAFETY: a command's memory is written by `write_late` alone, and there only of what was not told.
-unsafe impl Lane for SilentLane {
+unsafe impl Channel for SilentChannel {
     unsafe fn start(&mut self, command: &Command) -> bool {
         let mut has = self.device.has.lock().unwrap();
         match command.data {
@@ -98,9 +98,9 @@ unsafe impl Lane for SilentLane {
     }
 }
 
-impl Drop for SilentLane {
+impl Drop for SilentChannel {
     fn drop(&mut self) {
-        self.device.lane_is_dropped.store(true, SeqCst);
+        self.device.channel_is_dropped.store(true, SeqCst);
     }
 }
 
@@ -116,8 +116,8 @@ impl Medium<Host> for SilentMedium {
         Geometry { bytes: 1 << 20, block_bytes: 1, memory_align: 1, writable: true }
     }
 
-    fn lane(&self, _depth: u32) -> Result<Box<dyn Lane>, OpenError> {
-        Ok(Box::new(SilentLane { device: Arc::clone(&self.0), reaped: Vec::new() }))
+    fn channel(&self, _depth: u32) -> Result<Box<dyn Channel>, OpenError> {
+        Ok(Box::new(SilentChannel { device: Arc::clone(&self.0), reaped: Vec::new() }))
     }
 }
 
@@ -191,7 +191,7 @@ fn what_a_silent_device_has_stays_its_own_and_all_others_are_told() {
         assert!(told.borrow().is_empty(), "told once");
         kept.iter_mut().for_each(|future| is_given_up(&ready(future)));
         assert!(silent.cancels.load(SeqCst) >= 5, "it was asked to end them");
-        assert!(!silent.lane_is_dropped.load(SeqCst), "the device may use its lane");
+        assert!(!silent.channel_is_dropped.load(SeqCst), "the device may use its channel");
         // What it writes now goes nowhere else.
         assert_eq!(pool.taken(), 2, "those that it has");
         let others: Vec<Vec<u8>> = (0..64).map(|_| vec![0; REQUEST_BYTES]).collect();
@@ -226,7 +226,7 @@ fn what_it_answers_until_the_end_counts() {
         assert_eq!(completed.result.unwrap(), REQUEST_BYTES);
         assert_eq!(completed.payload.bytes(), REQUEST_BYTES);
     }
-    assert!(device.is_online() && silent.lane_is_dropped.load(SeqCst));
+    assert!(device.is_online() && silent.channel_is_dropped.load(SeqCst));
     assert_eq!(host.tags().in_use(), 0);
     // Some.
     let silent = Arc::new(Silent::default());
@@ -288,6 +288,6 @@ fn callbacks_that_panic_as_they_are_told_of_the_end_stop_nothing() {
     let thrown = catch_unwind(AssertUnwindSafe(|| drop(queue))).unwrap_err();
     assert_eq!(thrown.downcast_ref::<i32>(), Some(&1), "the first one's");
     assert_eq!(*told.borrow(), 6);
-    assert!(!silent.lane_is_dropped.load(SeqCst));
+    assert!(!silent.channel_is_dropped.load(SeqCst));
     silent.write_late();
 }

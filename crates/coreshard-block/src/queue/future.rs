@@ -185,7 +185,7 @@ impl<P: Platform> Inbox<P> {
             // Under the lock, so that it is not taken down again for a message that is there.
             self.any.store(1, Release);
         }
-        // The lane may be a user's; what its waker throws is nothing to whoever sends.
+        // The channel may be a user's; what its waker throws is nothing to whoever sends.
         drop(user::call(|| (self.waker)()));
         Ok(())
     }

@@ -15,11 +15,11 @@ use crate::request::{Completed, Op};
 pub(super) type Failure = (ErrorClass, i32);
 
 impl<P: Platform> Queue<P> {
-    /// Takes what the device has completed. Where a lane panics in between, the next look goes on with
+    /// Takes what the device has completed. Where a channel panics in between, the next look goes on with
     /// what is left.
     #[inline]
     pub(super) fn reap(&mut self) {
-        self.lane.reap(&mut self.reaped);
+        self.channel.reap(&mut self.reaped);
         while let Some(reaped) = self.reaped.get(self.landed).copied() {
             self.landed += 1;
             self.land(reaped);
@@ -180,7 +180,7 @@ impl<P: Platform> Queue<P> {
             flight.end = end;
         }
         if flight.memory.is_lent() {
-            self.lane.cancel(id);
+            self.channel.cancel(id);
             self.staged += 1;
         } else {
             // It waits for a retry, or for room; whoever gets to it there passes over it.

@@ -3,13 +3,13 @@
 //! 1. A queue belongs to the thread that made it, and everything of a request happens there: its
 //!    submission, its retries, its completion. Other threads send messages ([`RemoteQueue`]).
 //! 2. A request has a slot from its acceptance to its end, and waits in line (`pending`) until it has a
-//!    tag. Its buffers are lent to the device (`loan`) from before [`Lane::start`](crate::Lane::start)
+//!    tag. Its buffers are lent to the device (`loan`) from before [`Channel::start`](crate::Channel::start)
 //!    until the completion was seen; meanwhile nobody touches or frees them, whatever panics.
 //! 3. Deadlines, and retries that are put off, are in one heap, looked at when the queue is polled.
 //! 4. Users' callbacks and wakers are called when the queue's state is settled (`tell`), each in front of
 //!    a net; what the first one throws goes on in whoever polled, after all of them.
-//! 5. A lane may be a user's as well, and panics in whoever called the queue. So before each call of a
-//!    lane the state is whole, and what was taken up so far is in a field, where the next look finds it.
+//! 5. A channel may be a user's as well, and panics in whoever called the queue. So before each call of a
+//!    channel the state is whole, and what was taken up so far is in a field, where the next look finds it.
 #![allow(unsafe_code)]
 
 mod admission;
@@ -44,7 +44,7 @@ use std::time::Duration;
 use coreshard_platform::Platform;
 use coreshard_platform::user::Thrown;
 
-use crate::backend::{Lane, Reaped, Waker};
+use crate::backend::{Channel, Reaped, Waker};
 use crate::buffer::BufferPool;
 use crate::counters::ThreadCounters;
 use crate::error::Refused;
@@ -87,14 +87,14 @@ static QUEUES: AtomicU64 = AtomicU64::new(0);
 pub struct Queue<P: Platform> {
     device: Arc<Device<P>>,
     /// Leaked where the device is not done when the queue is dropped.
-    lane: ManuallyDrop<Box<dyn Lane>>,
+    channel: ManuallyDrop<Box<dyn Channel>>,
     admission: Admission<P>,
     counters: ThreadCounters<P>,
     options: QueueOptions,
     number: u64,
     slots: Slots<P>,
     pending: Pending,
-    /// Requests whose lane had no room; some may be over.
+    /// Requests whose channel had no room; some may be over.
     stalled: VecDeque<Key>,
     /// Requests that have a tag.
     in_flight: u32,
@@ -128,16 +128,16 @@ pub struct Queue<P: Platform> {
 impl<P: Platform> Queue<P> {
     pub(crate) fn new(
         device: Arc<Device<P>>,
-        lane: Box<dyn Lane>,
+        channel: Box<dyn Channel>,
         tags: TagPort<P>,
         target_tags: Option<TagPort<P>>,
         counters: ThreadCounters<P>,
         options: QueueOptions,
     ) -> Self {
-        let waker = lane.waker();
+        let waker = channel.waker();
         Self {
             device,
-            lane: ManuallyDrop::new(lane),
+            channel: ManuallyDrop::new(channel),
             admission: Admission::new(tags, target_tags, &waker),
             counters,
             options: QueueOptions { depth: options.depth.max(1), ..options },
@@ -172,7 +172,7 @@ impl<P: Platform> Queue<P> {
 
     /// How the device is reached, with what could not be had: for people.
     pub fn describe(&self) -> String {
-        self.lane.describe()
+        self.channel.describe()
     }
 
     /// Requests that were accepted and are not over.
@@ -185,7 +185,7 @@ impl<P: Platform> Queue<P> {
     /// # Errors
     /// Where the device refuses, such as for lack of memory that may be locked.
     pub fn register(&mut self, pool: &BufferPool) -> std::io::Result<bool> {
-        let registered = self.lane.register(pool)?;
+        let registered = self.channel.register(pool)?;
         if registered {
             self.pool = Some(pool.clone());
         }
@@ -343,7 +343,7 @@ impl<P: Platform> Queue<P> {
             (timeout, due) => timeout.or(due),
         };
         self.batch = 1;
-        if self.lane.wait(timeout).is_err() {
+        if self.channel.wait(timeout).is_err() {
             self.device.set_offline();
         }
     }
@@ -373,7 +373,7 @@ impl<P: Platform> Queue<P> {
     /// Runs a future to its end on this thread, polling the queue meanwhile.
     pub fn block_on<F: Future>(&mut self, future: F) -> F::Output {
         let mut future = pin!(future);
-        let waker = Arc::new(LaneWake(self.lane.waker())).into();
+        let waker = Arc::new(ChannelWaker(self.channel.waker())).into();
         let mut context = Context::from_waker(&waker);
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
@@ -402,9 +402,9 @@ impl<P: Platform> Queue<P> {
     }
 }
 
-struct LaneWake(Waker);
+struct ChannelWaker(Waker);
 
-impl Wake for LaneWake {
+impl Wake for ChannelWaker {
     fn wake(self: Arc<Self>) {
         (self.0)();
     }
@@ -414,7 +414,7 @@ impl<P: Platform> fmt::Debug for Queue<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue")
             .field("device", &self.device.name())
-            .field("lane", &self.lane.describe())
+            .field("channel", &self.channel.describe())
             .field("outstanding", &self.outstanding())
             .field("line_looks", &self.pending.looks())
             .field("timer_looks", &self.timers.looks())

@@ -77,7 +77,7 @@ impl<P: Platform> Queue<P> {
         RequestId { queue: self.number, key }
     }
 
-    /// Hands a request that has got its permit to the lane.
+    /// Hands a request that has got its permit to the channel.
     #[inline(always)]
     fn take_off(&mut self, index: u32) {
         self.in_flight += 1;
@@ -85,7 +85,7 @@ impl<P: Platform> Queue<P> {
         self.start(index);
     }
 
-    /// Hands what is left of a request to the lane, or puts it aside until that has room.
+    /// Hands what is left of a request to the channel, or puts it aside until that has room.
     #[inline]
     fn start(&mut self, index: u32) {
         if !self.try_start(index) {
@@ -100,18 +100,18 @@ impl<P: Platform> Queue<P> {
         self.start(index);
     }
 
-    /// As `start`; false where the lane has no room.
+    /// As `start`; false where the channel has no room.
     #[inline(always)]
     fn try_start(&mut self, index: u32) -> bool {
         let (id, flight) = self.slots.get_named(index);
-        // Lent before the lane sees them: where it panics, nobody knows whether the device has them, and
+        // Lent before the channel sees them: where it panics, nobody knows whether the device has them, and
         // so it has, until it says otherwise.
         let command = flight.lend(id, self.pool.as_ref());
         flight.attempts += 1;
         self.at_device += 1;
         // SAFETY: the command's memory is lent, so it is neither touched nor freed until the completion
         // was seen, even where the queue is gone by then. The pieces are on the heap.
-        if unsafe { self.lane.start(&command) } {
+        if unsafe { self.channel.start(&command) } {
             self.staged += 1;
             return true;
         }
@@ -122,7 +122,7 @@ impl<P: Platform> Queue<P> {
         false
     }
 
-    /// Starts what was put aside, as far as the lane has room now.
+    /// Starts what was put aside, as far as the channel has room now.
     #[cold]
     pub(super) fn start_stalled(&mut self) {
         while let Some(key) = self.stalled.front().copied() {
@@ -137,7 +137,7 @@ impl<P: Platform> Queue<P> {
     #[inline]
     pub(super) fn flush(&mut self) {
         self.staged = 0;
-        if self.lane.flush().is_err() {
+        if self.channel.flush().is_err() {
             // What the device has may or may not come back; it gets nothing more.
             self.device.set_offline();
         }

@@ -47,7 +47,7 @@ fn media(folder: &tempfile::TempDir) -> Vec<Arc<dyn Medium<Host>>> {
         file(folder, Engine::Sync, false),
         file(folder, Engine::Threads, false),
     ];
-    if ring.lane(4).is_ok() {
+    if ring.channel(4).is_ok() {
         media.push(ring);
         media.push(file(folder, Engine::IoUring, true));
         let ring = RingOptions { wake: RingWake::Event, ..RingOptions::default() };

@@ -3,7 +3,7 @@
 //! 1. A ring is made on the thread that uses it, and used by no other; others reach its thread by a
 //!    message into the ring, or else by an eventfd that the ring reads ([`doorbell`]).
 //! 2. What the kernel offers is probed by doing it, from the best down ([`rungs`]); what was
-//!    refused, and why, is in [`Lane::describe`].
+//!    refused, and why, is in [`Channel::describe`].
 //! 3. The kernel owns a command's memory until its completion; the drop waits for all of them.
 #![allow(unsafe_code)]
 
@@ -21,7 +21,7 @@ use coreshard_platform::Platform;
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
 use super::sync::fallocate_mode;
-use super::{Command, Data, Lane, Reaped, Waker};
+use super::{Channel, Command, Data, Reaped, Waker};
 use crate::buffer::BufferPool;
 use crate::request::Op;
 
@@ -73,7 +73,7 @@ macro_rules! entry_on {
     }};
 }
 
-pub(super) struct RingLane<P: Platform> {
+pub(super) struct RingChannel<P: Platform> {
     ring: IoUring,
     rung: Rung,
     file: Arc<OwnedFd>,
@@ -97,7 +97,7 @@ pub(super) struct RingLane<P: Platform> {
     never_at_once: bool,
 }
 
-impl<P: Platform> RingLane<P> {
+impl<P: Platform> RingChannel<P> {
     /// The best ring that works here.
     ///
     /// # Errors
@@ -113,11 +113,11 @@ impl<P: Platform> RingLane<P> {
                 .and_then(|mut ring| probe(&mut ring, rung, &file).map(|()| ring))
                 .and_then(|ring| Self::with_ring(ring, rung, &file, depth, options.wake));
             match made {
-                Ok((mut lane, further)) => {
+                Ok((mut channel, further)) => {
                     refused.append(further);
-                    lane.limit_workers(options.blocking_workers, &mut refused);
-                    lane.refused = refused.texts();
-                    return Ok(lane);
+                    channel.limit_workers(options.blocking_workers, &mut refused);
+                    channel.refused = refused.texts();
+                    return Ok(channel);
                 }
                 Err(error) => refused.push(rung.name(), &error),
             }
@@ -166,7 +166,7 @@ impl<P: Platform> RingLane<P> {
                 (doorbell, Some(event))
             }
         };
-        let lane = Self {
+        let channel = Self {
             ring,
             rung,
             file,
@@ -181,7 +181,7 @@ impl<P: Platform> RingLane<P> {
             refused: Vec::new(),
             never_at_once,
         };
-        Ok((lane, refused))
+        Ok((channel, refused))
     }
 
     fn limit_workers(&mut self, most: Option<u32>, refused: &mut Refusals) {
@@ -262,7 +262,7 @@ impl<P: Platform> RingLane<P> {
 
 // SAFETY: the kernel touches a command's memory until its completion, and the drop waits for all
 // completions.
-unsafe impl<P: Platform> Lane for RingLane<P> {
+unsafe impl<P: Platform> Channel for RingChannel<P> {
     unsafe fn start(&mut self, command: &Command) -> bool {
         if self.in_flight >= self.depth {
             return false;
@@ -376,7 +376,7 @@ fn reaped(
     }
 }
 
-impl<P: Platform> Drop for RingLane<P> {
+impl<P: Platform> Drop for RingChannel<P> {
     fn drop(&mut self) {
         self.doorbell.disconnect();
         if self.event_is_read {

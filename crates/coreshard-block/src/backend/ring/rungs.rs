@@ -27,7 +27,7 @@ pub struct RingOptions {
     pub wake: RingWake,
 }
 
-/// How other threads wake the thread of a ring, out of [`Lane::wait`](crate::Lane::wait).
+/// How other threads wake the thread of a ring, out of [`Channel::wait`](crate::Channel::wait).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RingWake {
     /// By a message into the ring (IORING_OP_MSG_RING; Linux 6.13), else as `Event`.
