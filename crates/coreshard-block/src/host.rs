@@ -12,7 +12,7 @@ use std::time::Duration;
 use coreshard_platform::{AtomicInt, Padded, Placement, Platform};
 use coreshard_topology::{NodeId, input::quoted};
 
-use crate::backend::{Geometry, Medium};
+use crate::backend::{Backend, Geometry};
 use crate::counters::{CounterLayout, Counts, DeviceCounters};
 use crate::error::{OpenError, OpenErrorKind};
 use crate::node_slice::NodeSlice;
@@ -240,13 +240,13 @@ impl<P: Platform> Target<P> {
         self.online.store(0, Release);
     }
 
-    /// A device on `medium`.
+    /// A device on `backend`.
     ///
     /// # Errors
     /// Where there is no memory for its state.
     pub fn device(
         self: &Arc<Self>,
-        medium: Arc<dyn Medium<P>>,
+        backend: Arc<dyn Backend<P>>,
     ) -> Result<Arc<Device<P>>, OpenError> {
         let options = &self.host.options;
         let node = options.state_node();
@@ -255,11 +255,11 @@ impl<P: Platform> Target<P> {
         let counters = DeviceCounters::new(options.counters, options.threads, node)?;
         let user = self.host.tags.add_user_on(node)?;
         let target_user = self.limit.as_ref().map(|limit| limit.add_user_on(node)).transpose()?;
-        let geometry = medium.geometry();
+        let geometry = backend.geometry();
         let counters = Arc::new(counters);
         Ok(Arc::new(Device {
             target: Arc::clone(self),
-            medium,
+            backend,
             geometry,
             state,
             counters,
@@ -283,7 +283,7 @@ struct State<P: Platform> {
 /// Something that can be read and written: one queue for each thread, and what they share.
 pub struct Device<P: Platform> {
     target: Arc<Target<P>>,
-    medium: Arc<dyn Medium<P>>,
+    backend: Arc<dyn Backend<P>>,
     geometry: Geometry,
     state: NodeSlice<Padded<State<P>>>,
     counters: Arc<DeviceCounters<P>>,
@@ -295,7 +295,7 @@ pub struct Device<P: Platform> {
 impl<P: Platform> Device<P> {
     /// What it is called in messages.
     pub fn name(&self) -> &str {
-        self.medium.name()
+        self.backend.name()
     }
 
     /// What it is.
@@ -333,7 +333,7 @@ impl<P: Platform> Device<P> {
     /// thread that uses it, after it was pinned.
     ///
     /// # Errors
-    /// Where that thread has a queue already, there is no such number, or the medium has no channel.
+    /// Where that thread has a queue already, there is no such number, or the backend has no channel.
     pub fn queue(
         self: &Arc<Self>,
         thread: usize,
@@ -347,7 +347,7 @@ impl<P: Platform> Device<P> {
         let tags = self.user.port();
         let target_tags = self.target_user.as_ref().map(TagUser::port);
         let depth = self.target.host.options.depth;
-        let channel = self.medium.channel(depth.min(options.depth.max(1)))?;
+        let channel = self.backend.channel(depth.min(options.depth.max(1)))?;
         Ok(Queue::new(Arc::clone(self), channel, tags, target_tags, counters, options))
     }
 }
@@ -355,7 +355,7 @@ impl<P: Platform> Device<P> {
 impl<P: Platform> fmt::Debug for Device<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Device")
-            .field("medium", &self.medium)
+            .field("backend", &self.backend)
             .field("online", &self.is_online())
             .field("counts", &self.counts())
             .finish()

@@ -38,7 +38,7 @@
 //! 3. [`DeviceCounters`]: issued, done, errors, timeouts; a ladder of how they lie
 //!    ([`CounterLayout`]).
 //! 4. [`Queue`]: one thread's; [`RemoteQueue`] reaches it from others.
-//! 5. [`Medium`] and [`Channel`]: what does the work, and the contract that memory safety rests on.
+//! 5. [`Backend`] and [`Channel`]: what does the work, and the contract that memory safety rests on.
 
 mod backend;
 mod buffer;
@@ -51,8 +51,8 @@ mod request;
 mod tags;
 
 pub use backend::{
-    Channel, Command, Data, Engine, Executor, FaultPlan, Faulty, File, FileOptions, Geometry, Job,
-    Medium, Memory, Null, Reaped, RingOptions, RingWake, Waker,
+    Backend, Channel, Command, Data, Engine, Executor, FaultPlan, Faulty, File, FileOptions,
+    Geometry, Job, Memory, Null, Reaped, RingOptions, RingWake, Waker,
 };
 pub use buffer::{Buffer, BufferPool, PAGE_BYTES};
 pub use counters::{

@@ -14,9 +14,9 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker as TaskWaker};
 use std::time::{Duration, Instant};
 
 use coreshard_block::{
-    BufferPool, Channel, Command, Completed, Data, Device, Engine, ErrorClass, Executor, FaultPlan,
-    Faulty, File, FileOptions, Geometry, HostAdapter, HostOptions, Job, Medium, Memory, OpenError,
-    QueueOptions, Reaped, Request, TagSet, TagSetSpec, Waker,
+    Backend, BufferPool, Channel, Command, Completed, Data, Device, Engine, ErrorClass, Executor,
+    FaultPlan, Faulty, File, FileOptions, Geometry, HostAdapter, HostOptions, Job, Memory,
+    OpenError, QueueOptions, Reaped, Request, TagSet, TagSetSpec, Waker,
 };
 use coreshard_platform::Host;
 
@@ -96,9 +96,9 @@ unsafe impl Channel for DeskChannel {
 }
 
 #[derive(Debug)]
-struct DeskMedium(Arc<Desk>);
+struct DeskBackend(Arc<Desk>);
 
-impl Medium<Host> for DeskMedium {
+impl Backend<Host> for DeskBackend {
     fn name(&self) -> &str {
         "desk"
     }
@@ -112,18 +112,18 @@ impl Medium<Host> for DeskMedium {
     }
 }
 
-fn device_on(medium: Arc<dyn Medium<Host>>, depth: u32) -> Arc<Device<Host>> {
+fn device_on(backend: Arc<dyn Backend<Host>>, depth: u32) -> Arc<Device<Host>> {
     let options = HostOptions { depth, threads: 2, ..HostOptions::default() };
-    HostAdapter::new(options).unwrap().target("t").device(medium).unwrap()
+    HostAdapter::new(options).unwrap().target("t").device(backend).unwrap()
 }
 
 fn desk(depth: u32) -> (Arc<Desk>, Arc<Device<Host>>) {
     let desk = Arc::new(Desk::default());
-    let device = device_on(Arc::new(DeskMedium(Arc::clone(&desk))), depth);
+    let device = device_on(Arc::new(DeskBackend(Arc::clone(&desk))), depth);
     (desk, device)
 }
 
-fn memory() -> Arc<dyn Medium<Host>> {
+fn memory() -> Arc<dyn Backend<Host>> {
     Arc::new(Memory::new(1 << 20))
 }
 

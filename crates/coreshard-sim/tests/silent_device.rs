@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use coreshard_block::{
-    Channel, Command, ErrorClass, Geometry, HostAdapter, HostOptions, Medium, OpenError,
+    Backend, Channel, Command, ErrorClass, Geometry, HostAdapter, HostOptions, OpenError,
     QueueOptions, Reaped, Request, Waker,
 };
 use coreshard_platform::Platform;
@@ -52,7 +52,7 @@ impl Drop for SilentChannel {
     }
 }
 
-impl Medium<Sim> for Silent {
+impl Backend<Sim> for Silent {
     fn name(&self) -> &str {
         "silent"
     }

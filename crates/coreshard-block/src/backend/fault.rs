@@ -1,4 +1,4 @@
-//! A medium on which things go wrong on purpose.
+//! A backend on which things go wrong on purpose.
 #![allow(unsafe_code)]
 
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use coreshard_platform::{Platform, Time};
 
-use super::{Channel, Command, Data, Geometry, Medium, Reaped, Waker};
+use super::{Backend, Channel, Command, Data, Geometry, Reaped, Waker};
 use crate::buffer::BufferPool;
 use crate::error::OpenError;
 use crate::request::Op;
@@ -40,9 +40,9 @@ pub struct FaultPlan {
     pub gone_after: u64,
 }
 
-/// Wraps a medium, and lets things go wrong as a [`FaultPlan`] says.
+/// Wraps a backend, and lets things go wrong as a [`FaultPlan`] says.
 pub struct Faulty<P: Platform> {
-    inner: Arc<dyn Medium<P>>,
+    inner: Arc<dyn Backend<P>>,
     plan: FaultPlan,
     commands: Arc<AtomicU64>,
     channels: AtomicU64,
@@ -50,7 +50,7 @@ pub struct Faulty<P: Platform> {
 
 impl<P: Platform> Faulty<P> {
     /// Wraps `inner`.
-    pub fn new(inner: Arc<dyn Medium<P>>, plan: FaultPlan) -> Self {
+    pub fn new(inner: Arc<dyn Backend<P>>, plan: FaultPlan) -> Self {
         Self { inner, plan, commands: Arc::default(), channels: AtomicU64::new(0) }
     }
 }
@@ -61,7 +61,7 @@ impl<P: Platform> fmt::Debug for Faulty<P> {
     }
 }
 
-impl<P: Platform> Medium<P> for Faulty<P> {
+impl<P: Platform> Backend<P> for Faulty<P> {
     fn name(&self) -> &str {
         self.inner.name()
     }

@@ -1,4 +1,4 @@
-//! A file or block device as a medium.
+//! A file or block device as a backend.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -14,7 +14,7 @@ use coreshard_platform::Platform;
 use super::pool::PoolChannel;
 use super::ring::{Refusals, RingChannel};
 use super::sync;
-use super::{Channel, Executor, Geometry, Medium, RingOptions};
+use super::{Backend, Channel, Executor, Geometry, RingOptions};
 use crate::error::{OpenError, OpenErrorKind};
 
 /// How a file's requests are done.
@@ -180,7 +180,7 @@ impl AsFd for File {
     }
 }
 
-impl<P: Platform> Medium<P> for File {
+impl<P: Platform> Backend<P> for File {
     fn name(&self) -> &str {
         &self.name
     }

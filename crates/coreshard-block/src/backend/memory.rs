@@ -1,4 +1,4 @@
-//! A medium in memory.
+//! A backend in memory.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use coreshard_platform::{Lock, Platform};
 
 use super::immediate::ImmediateChannel;
-use super::{Channel, Command, Data, Geometry, Medium};
+use super::{Backend, Channel, Command, Data, Geometry};
 use crate::error::OpenError;
 use crate::request::Op;
 
@@ -96,7 +96,7 @@ impl<P: Platform> std::fmt::Debug for Memory<P> {
     }
 }
 
-impl<P: Platform> Medium<P> for Memory<P> {
+impl<P: Platform> Backend<P> for Memory<P> {
     fn name(&self) -> &str {
         "memory"
     }

@@ -1,4 +1,4 @@
-//! What does the work of a device: a medium, and one channel to it for each thread.
+//! What does the work of a device: a backend, and one channel to it for each thread.
 //!
 //! The contract that memory safety rests on: a channel may use a command's memory from `start` until
 //! it has reported the command's completion, and not after its own drop. So a channel whose commands
@@ -111,7 +111,7 @@ pub struct Reaped {
 /// Wakes a channel's thread out of [`Channel::wait`], from any thread.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// One thread's way to a medium.
+/// One thread's way to a backend.
 ///
 /// # Safety
 /// An implementor touches a command's memory only between its `start` and the moment at which its
@@ -161,7 +161,7 @@ pub unsafe trait Channel {
 }
 
 /// What does a device's work.
-pub trait Medium<P: Platform>: fmt::Debug + Send + Sync {
+pub trait Backend<P: Platform>: fmt::Debug + Send + Sync {
     /// What it is called in messages.
     fn name(&self) -> &str;
 

@@ -1,11 +1,11 @@
-//! A medium that does nothing: what the layer itself costs.
+//! A backend that does nothing: what the layer itself costs.
 
 use std::marker::PhantomData;
 
 use coreshard_platform::Platform;
 
 use super::immediate::ImmediateChannel;
-use super::{Channel, Command, Geometry, Medium};
+use super::{Backend, Channel, Command, Geometry};
 use crate::error::OpenError;
 
 /// Completes everything at once, and moves no data.
@@ -16,13 +16,13 @@ pub struct Null<P: Platform> {
 }
 
 impl<P: Platform> Null<P> {
-    /// A medium that says it has `bytes`.
+    /// A backend that says it has `bytes`.
     pub fn new(bytes: u64) -> Self {
         Self { bytes, platform: PhantomData }
     }
 }
 
-impl<P: Platform> Medium<P> for Null<P> {
+impl<P: Platform> Backend<P> for Null<P> {
     fn name(&self) -> &str {
         "null"
     }

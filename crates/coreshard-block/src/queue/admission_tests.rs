@@ -62,7 +62,7 @@ unsafe impl Channel for SlowChannel {
     }
 }
 
-impl Medium<Host> for Slow {
+impl Backend<Host> for Slow {
     fn name(&self) -> &str {
         "slow"
     }
@@ -84,10 +84,10 @@ fn host(depth: u32, tags: TagPolicy) -> Arc<HostAdapter<Host>> {
 
 fn queue_on(
     target: &Arc<Target<Host>>,
-    medium: Arc<dyn Medium<Host>>,
+    backend: Arc<dyn Backend<Host>>,
     thread: usize,
 ) -> Queue<Host> {
-    let device = target.device(medium).unwrap();
+    let device = target.device(backend).unwrap();
     device.queue(thread, QueueOptions::default()).unwrap()
 }
 

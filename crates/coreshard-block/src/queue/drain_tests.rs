@@ -105,9 +105,9 @@ impl Drop for SilentChannel {
 }
 
 #[derive(Debug)]
-struct SilentMedium(Arc<Silent>);
+struct SilentBackend(Arc<Silent>);
 
-impl Medium<Host> for SilentMedium {
+impl Backend<Host> for SilentBackend {
     fn name(&self) -> &str {
         "silent"
     }
@@ -127,7 +127,7 @@ fn host(depth: u32) -> Arc<HostAdapter<Host>> {
 
 /// A queue that is not patient, so that nobody waits for a minute here.
 fn queue_on(host: &Arc<HostAdapter<Host>>, silent: &Arc<Silent>) -> Queue<Host> {
-    let device = host.target("t").device(Arc::new(SilentMedium(Arc::clone(silent)))).unwrap();
+    let device = host.target("t").device(Arc::new(SilentBackend(Arc::clone(silent)))).unwrap();
     let mut queue = device.queue(0, QueueOptions::default()).unwrap();
     assert_eq!(queue.patience, Duration::from_secs(60));
     queue.patience = Duration::ZERO;
@@ -249,7 +249,7 @@ fn its_neighbours_go_on() {
             HostAdapter::new(HostOptions { depth: 4, tags, ..HostOptions::default() }).unwrap();
         let target = host.target_with_limit("t", 3).unwrap();
         let silent = Arc::new(Silent::default());
-        let device = target.device(Arc::new(SilentMedium(Arc::clone(&silent)))).unwrap();
+        let device = target.device(Arc::new(SilentBackend(Arc::clone(&silent)))).unwrap();
         let other = target.device(Arc::new(Null::<Host>::new(1 << 20))).unwrap();
         let mut queue = device.queue(0, QueueOptions::default()).unwrap();
         queue.patience = Duration::ZERO;
