@@ -51,8 +51,8 @@ mod request;
 mod tags;
 
 pub use backend::{
-    Backend, Channel, Command, Data, Engine, Executor, FaultPlan, Faulty, File, FileOptions,
-    Geometry, Job, Memory, Null, Reaped, RingOptions, RingWake, Waker,
+    Backend, Channel, Command, Completion, Data, Engine, Executor, FaultPlan, Faulty, File,
+    FileOptions, Geometry, Job, Memory, Null, RingOptions, RingWake, Waker,
 };
 pub use buffer::{Buffer, BufferPool, PAGE_BYTES};
 pub use counters::{

@@ -14,9 +14,9 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker as TaskWaker};
 use std::time::{Duration, Instant};
 
 use coreshard_block::{
-    Backend, BufferPool, Channel, Command, Completed, Data, Device, Engine, ErrorClass, Executor,
-    FaultPlan, Faulty, File, FileOptions, Geometry, HostAdapter, HostOptions, Job, Memory,
-    OpenError, QueueOptions, Reaped, Request, TagSet, TagSetSpec, Waker,
+    Backend, BufferPool, Channel, Command, Completed, Completion, Data, Device, Engine, ErrorClass,
+    Executor, FaultPlan, Faulty, File, FileOptions, Geometry, HostAdapter, HostOptions, Job,
+    Memory, OpenError, QueueOptions, Request, TagSet, TagSetSpec, Waker,
 };
 use coreshard_platform::Host;
 
@@ -60,7 +60,7 @@ unsafe impl Channel for DeskChannel {
         true
     }
 
-    fn reap(&mut self, into: &mut Vec<Reaped>) {
+    fn reap(&mut self, into: &mut Vec<Completion>) {
         for (_, start, bytes) in &self.commands {
             // SAFETY: by the contract of `start` it is this channel's until it is reported.
             unsafe {
@@ -71,7 +71,7 @@ unsafe impl Channel for DeskChannel {
             self.desk.may_complete.fetch_sub(1, SeqCst);
             let (id, _, bytes) = self.commands.pop_front().unwrap();
             self.desk.has.fetch_sub(1, SeqCst);
-            into.push(Reaped { id, result: bytes as i32 });
+            into.push(Completion { id, result: bytes as i32 });
         }
     }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use coreshard_block::{
-    Backend, Channel, Command, ErrorClass, Geometry, HostAdapter, HostOptions, OpenError,
-    QueueOptions, Reaped, Request, Waker,
+    Backend, Channel, Command, Completion, ErrorClass, Geometry, HostAdapter, HostOptions,
+    OpenError, QueueOptions, Request, Waker,
 };
 use coreshard_platform::Platform;
 use coreshard_sim::{Machine, Sim, Simulation};
@@ -28,7 +28,7 @@ unsafe impl Channel for SilentChannel {
         true
     }
 
-    fn reap(&mut self, _into: &mut Vec<Reaped>) {}
+    fn reap(&mut self, _into: &mut Vec<Completion>) {}
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         Sim::sleep(timeout.expect("nobody waits for ever for a device that is to be dropped"));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use coreshard_platform::{Platform, Time};
 
-use super::{Backend, Channel, Command, Data, Geometry, Reaped, Waker};
+use super::{Backend, Channel, Command, Completion, Data, Geometry, Waker};
 use crate::buffer::BufferPool;
 use crate::error::OpenError;
 use crate::request::Op;
@@ -94,15 +94,15 @@ struct FaultyChannel<P: Platform> {
     commands: Arc<AtomicU64>,
     random: u64,
     /// Completions to be told.
-    ready: Vec<Reaped>,
+    ready: Vec<Completion>,
     /// Completions to be told at their time.
-    late: Vec<(Time, Reaped)>,
+    late: Vec<(Time, Completion)>,
     /// Commands whose completion will be kept back, and whose completion is.
     will_be_lost: HashSet<u64>,
     lost: HashSet<u64>,
     /// Commands that fail after their first part.
     torn: HashSet<u64>,
-    scratch: Vec<Reaped>,
+    scratch: Vec<Completion>,
     platform: std::marker::PhantomData<P>,
 }
 
@@ -141,24 +141,24 @@ impl<P: Platform> FaultyChannel<P> {
         Some(Command { data: Data::One { start, bytes, registered }, ..*command })
     }
 
-    fn sort_in(&mut self, reaped: Reaped) {
-        if self.will_be_lost.remove(&reaped.id) {
-            self.lost.insert(reaped.id);
+    fn sort_completion(&mut self, completion: Completion) {
+        if self.will_be_lost.remove(&completion.id) {
+            self.lost.insert(completion.id);
             return;
         }
-        let reaped = match self.torn.remove(&reaped.id) && reaped.result > 0 {
-            true => Reaped { result: -libc::EIO, ..reaped },
-            false => reaped,
+        let completion = match self.torn.remove(&completion.id) && completion.result > 0 {
+            true => Completion { result: -libc::EIO, ..completion },
+            false => completion,
         };
         if self.falls(self.plan.delayed) {
             let longest = self.plan.longest_delay.as_nanos() as u64;
             let late = Duration::from_nanos(self.below(longest));
-            self.late.push((P::now() + late, reaped));
+            self.late.push((P::now() + late, completion));
         } else if self.falls(self.plan.reordered) && !self.ready.is_empty() {
             let place = self.below(self.ready.len() as u64) as usize;
-            self.ready.insert(place, reaped);
+            self.ready.insert(place, completion);
         } else {
-            self.ready.push(reaped);
+            self.ready.push(completion);
         }
     }
 
@@ -168,10 +168,10 @@ impl<P: Platform> FaultyChannel<P> {
         }
         let now = P::now();
         let ready = &mut self.ready;
-        self.late.retain(|(at, reaped)| {
+        self.late.retain(|(at, completion)| {
             let wait = *at > now;
             if !wait {
-                ready.push(*reaped);
+                ready.push(*completion);
             }
             wait
         });
@@ -183,7 +183,7 @@ impl<P: Platform> FaultyChannel<P> {
 unsafe impl<P: Platform> Channel for FaultyChannel<P> {
     unsafe fn start(&mut self, command: &Command) -> bool {
         if let Some(errno) = self.failure() {
-            self.ready.push(Reaped { id: command.id, result: -errno });
+            self.ready.push(Completion { id: command.id, result: -errno });
             return true;
         }
         let torn = command.op == Op::Write && self.falls(self.plan.torn);
@@ -206,10 +206,10 @@ unsafe impl<P: Platform> Channel for FaultyChannel<P> {
         self.inner.flush()
     }
 
-    fn reap(&mut self, into: &mut Vec<Reaped>) {
+    fn reap(&mut self, into: &mut Vec<Completion>) {
         let mut scratch = std::mem::take(&mut self.scratch);
         self.inner.reap(&mut scratch);
-        scratch.drain(..).for_each(|reaped| self.sort_in(reaped));
+        scratch.drain(..).for_each(|completion| self.sort_completion(completion));
         self.scratch = scratch;
         self.release_late();
         into.append(&mut self.ready);
@@ -218,7 +218,7 @@ unsafe impl<P: Platform> Channel for FaultyChannel<P> {
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let mut scratch = Vec::new();
         self.inner.reap(&mut scratch);
-        scratch.into_iter().for_each(|reaped| self.sort_in(reaped));
+        scratch.into_iter().for_each(|completion| self.sort_completion(completion));
         if !self.ready.is_empty() {
             return Ok(());
         }
@@ -234,7 +234,7 @@ unsafe impl<P: Platform> Channel for FaultyChannel<P> {
     fn cancel(&mut self, id: u64) {
         // An abort of what was lost succeeds, as on a real adapter.
         if self.lost.remove(&id) {
-            self.ready.push(Reaped { id, result: -libc::ECANCELED });
+            self.ready.push(Completion { id, result: -libc::ECANCELED });
         } else {
             self.will_be_lost.remove(&id);
             self.inner.cancel(id);

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use coreshard_platform::{Parker, Platform};
 
-use super::{Channel, Command, Reaped, Waker};
+use super::{Channel, Command, Completion, Waker};
 
 /// Does each command on the calling thread, by `perform`, which tells its result.
 pub(super) struct ImmediateChannel<P: Platform, F> {
     perform: F,
     name: String,
-    done: Vec<Reaped>,
+    done: Vec<Completion>,
     parker: Arc<Parker<P>>,
 }
 
@@ -28,11 +28,11 @@ impl<P: Platform, F: FnMut(&Command) -> i32> ImmediateChannel<P, F> {
 // SAFETY: a command's memory is used while `perform` is called alone, so not after `start`.
 unsafe impl<P: Platform, F: FnMut(&Command) -> i32 + Send> Channel for ImmediateChannel<P, F> {
     unsafe fn start(&mut self, command: &Command) -> bool {
-        self.done.push(Reaped { id: command.id, result: (self.perform)(command) });
+        self.done.push(Completion { id: command.id, result: (self.perform)(command) });
         true
     }
 
-    fn reap(&mut self, into: &mut Vec<Reaped>) {
+    fn reap(&mut self, into: &mut Vec<Completion>) {
         into.append(&mut self.done);
     }
 

@@ -101,7 +101,7 @@ impl Command {
 
 /// The end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reaped {
+pub struct Completion {
     /// Which.
     pub id: u64,
     /// Bytes, or the negative errno.
@@ -133,7 +133,7 @@ pub unsafe trait Channel {
     }
 
     /// Puts what has been completed into `into`, without waiting.
-    fn reap(&mut self, into: &mut Vec<Reaped>);
+    fn reap(&mut self, into: &mut Vec<Completion>);
 
     /// Flushes, and waits until something is completed, somebody calls the waker, or for
     /// `timeout`. May return early.

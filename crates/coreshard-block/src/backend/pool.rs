@@ -18,7 +18,7 @@ use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
 use super::immediate::{park, unparks};
 use super::sync::perform;
-use super::{Channel, Command, Reaped, Waker};
+use super::{Channel, Command, Completion, Waker};
 
 /// A piece of work for another thread; it may block.
 pub type Job = Box<dyn FnOnce() + Send>;
@@ -52,13 +52,13 @@ impl<F: Fn(Job) -> Result<(), Job> + Send + Sync> Executor for F {
 
 /// What the jobs of a channel share with it.
 struct Board<P: Platform> {
-    done: Lock<P, Vec<Reaped>>,
+    done: Lock<P, Vec<Completion>>,
     parker: Arc<Parker<P>>,
 }
 
 impl<P: Platform> Board<P> {
-    fn tell(&self, reaped: Reaped) {
-        self.done.lock().push(reaped);
+    fn tell(&self, completion: Completion) {
+        self.done.lock().push(completion);
         self.parker.unpark();
     }
 }
@@ -111,7 +111,7 @@ impl<P: Platform> Errand<P> {
     }
 
     fn tell(&self, result: i32) {
-        self.board.tell(Reaped { id: self.command.id, result });
+        self.board.tell(Completion { id: self.command.id, result });
     }
 }
 
@@ -172,10 +172,10 @@ unsafe impl<P: Platform> Channel for PoolChannel<P> {
         true
     }
 
-    fn reap(&mut self, into: &mut Vec<Reaped>) {
+    fn reap(&mut self, into: &mut Vec<Completion>) {
         let mut done = self.board.done.lock();
-        for reaped in done.iter() {
-            self.errands.remove(&reaped.id);
+        for completion in done.iter() {
+            self.errands.remove(&completion.id);
         }
         into.append(&mut done);
     }
@@ -209,9 +209,9 @@ unsafe impl<P: Platform> Channel for PoolChannel<P> {
 
 impl<P: Platform> Drop for PoolChannel<P> {
     fn drop(&mut self) {
-        let mut reaped = Vec::new();
+        let mut completions = Vec::new();
         loop {
-            self.reap(&mut reaped);
+            self.reap(&mut completions);
             if self.errands.is_empty() {
                 return;
             }
@@ -226,7 +226,7 @@ mod loom_tests {
 
     use coreshard_platform::{DataCell, Lock, Loom, LoomCell, Parker};
 
-    use super::{Board, Claim, Reaped};
+    use super::{Board, Claim, Completion};
 
     struct Model {
         claim: Claim<Loom>,
@@ -244,13 +244,13 @@ mod loom_tests {
             if self.claim.claim() {
                 // SAFETY: as above.
                 self.buffer.with_mut(|buffer| unsafe { *buffer += 1 });
-                self.board.tell(Reaped { id: 0, result: 1 });
+                self.board.tell(Completion { id: 0, result: 1 });
             }
         }
 
         fn withdraw(&self) {
             if self.claim.claim() {
-                self.board.tell(Reaped { id: 0, result: 0 });
+                self.board.tell(Completion { id: 0, result: 0 });
             }
         }
     }

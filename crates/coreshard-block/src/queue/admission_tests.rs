@@ -23,8 +23,8 @@ struct Slow(Arc<Load>);
 
 struct SlowChannel {
     load: Arc<Load>,
-    young: Vec<Reaped>,
-    old: Vec<Reaped>,
+    young: Vec<Completion>,
+    old: Vec<Completion>,
 }
 
 // SAFETY: never touches a command's memory.
@@ -32,11 +32,11 @@ unsafe impl Channel for SlowChannel {
     unsafe fn start(&mut self, command: &Command) -> bool {
         let now = self.load.now.fetch_add(1, SeqCst) + 1;
         self.load.most.fetch_max(now, SeqCst);
-        self.young.push(Reaped { id: command.id, result: 512 });
+        self.young.push(Completion { id: command.id, result: 512 });
         true
     }
 
-    fn reap(&mut self, into: &mut Vec<Reaped>) {
+    fn reap(&mut self, into: &mut Vec<Completion>) {
         self.load.now.fetch_sub(self.old.len(), SeqCst);
         into.append(&mut self.old);
         self.old.append(&mut self.young);

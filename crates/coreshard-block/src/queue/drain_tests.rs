@@ -45,7 +45,7 @@ impl Silent {
 
 struct SilentChannel {
     device: Arc<Silent>,
-    reaped: Vec<Reaped>,
+    completions: Vec<Completion>,
 }
 
 // SAFETY: a command's memory is written by `write_late` alone, and there only of what was not told.
@@ -68,8 +68,8 @@ unsafe impl Channel for SilentChannel {
         true
     }
 
-    fn reap(&mut self, into: &mut Vec<Reaped>) {
-        into.append(&mut self.reaped);
+    fn reap(&mut self, into: &mut Vec<Completion>) {
+        into.append(&mut self.completions);
     }
 
     fn wait(&mut self, _timeout: Option<Duration>) -> io::Result<()> {
@@ -77,7 +77,7 @@ unsafe impl Channel for SilentChannel {
         while self.device.answers.load(SeqCst) > 0 && !has.is_empty() {
             self.device.answers.fetch_sub(1, SeqCst);
             let (id, _, bytes) = has.remove(0);
-            self.reaped.push(Reaped { id, result: bytes as i32 });
+            self.completions.push(Completion { id, result: bytes as i32 });
         }
         match self.device.is_broken.load(SeqCst) {
             true => Err(io::Error::other("broken")),
@@ -117,7 +117,7 @@ impl Backend<Host> for SilentBackend {
     }
 
     fn channel(&self, _depth: u32) -> Result<Box<dyn Channel>, OpenError> {
-        Ok(Box::new(SilentChannel { device: Arc::clone(&self.0), reaped: Vec::new() }))
+        Ok(Box::new(SilentChannel { device: Arc::clone(&self.0), completions: Vec::new() }))
     }
 }
 

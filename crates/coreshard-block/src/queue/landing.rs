@@ -6,7 +6,7 @@ use super::Queue;
 use super::options::RetryPolicy;
 use super::slot::{End, Key, Over, Then};
 use super::timers::Timer;
-use crate::backend::Reaped;
+use crate::backend::Completion;
 use crate::counters::Outcome;
 use crate::error::{ErrorClass, IoError};
 use crate::request::{Completed, Op};
@@ -19,23 +19,23 @@ impl<P: Platform> Queue<P> {
     /// what is left.
     #[inline]
     pub(super) fn reap(&mut self) {
-        self.channel.reap(&mut self.reaped);
-        while let Some(reaped) = self.reaped.get(self.landed).copied() {
+        self.channel.reap(&mut self.completions);
+        while let Some(completion) = self.completions.get(self.landed).copied() {
             self.landed += 1;
-            self.land(reaped);
+            self.land(completion);
         }
-        self.reaped.clear();
+        self.completions.clear();
         self.landed = 0;
     }
 
     /// A completion was seen.
     #[inline]
-    fn land(&mut self, reaped: Reaped) {
-        let Some((index, flight)) = self.slots.at_device(reaped.id) else { return };
+    fn land(&mut self, completion: Completion) {
+        let Some((index, flight)) = self.slots.at_device(completion.id) else { return };
         flight.memory.take_back();
         self.at_device -= 1;
-        let Ok(moved) = usize::try_from(reaped.result) else {
-            return self.land_badly(index, reaped.result.saturating_neg());
+        let Ok(moved) = usize::try_from(completion.result) else {
+            return self.land_badly(index, completion.result.saturating_neg());
         };
         let is_whole = match flight.op {
             Op::Read | Op::Write => {

@@ -44,7 +44,7 @@ use std::time::Duration;
 use coreshard_platform::Platform;
 use coreshard_platform::user::Thrown;
 
-use crate::backend::{Channel, Reaped, Waker};
+use crate::backend::{Channel, Completion, Waker};
 use crate::buffer::BufferPool;
 use crate::counters::ThreadCounters;
 use crate::error::Refused;
@@ -105,7 +105,7 @@ pub struct Queue<P: Platform> {
     /// So many are handed over at once: few where this thread sleeps and so has time to spare, so that the
     /// device has them early; many where it is behind, so that each costs less.
     batch: u32,
-    reaped: Vec<Reaped>,
+    completions: Vec<Completion>,
     /// So many of those have been dealt with.
     landed: usize,
     timers: Timers,
@@ -149,7 +149,7 @@ impl<P: Platform> Queue<P> {
             at_device: 0,
             staged: 0,
             batch: 1,
-            reaped: Vec::new(),
+            completions: Vec::new(),
             landed: 0,
             timers: Timers::default(),
             done: VecDeque::new(),

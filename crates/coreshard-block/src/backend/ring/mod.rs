@@ -21,7 +21,7 @@ use coreshard_platform::Platform;
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
 use super::sync::fallocate_mode;
-use super::{Channel, Command, Data, Reaped, Waker};
+use super::{Channel, Command, Completion, Data, Waker};
 use crate::buffer::BufferPool;
 use crate::request::Op;
 
@@ -289,14 +289,14 @@ unsafe impl<P: Platform> Channel for RingChannel<P> {
         }
     }
 
-    fn reap(&mut self, into: &mut Vec<Reaped>) {
+    fn reap(&mut self, into: &mut Vec<Completion>) {
         if self.ring.submission().taskrun() || self.rung.iopoll && self.in_flight > 0 {
             // Completions are there once the kernel has run what it put off. What goes wrong here
             // comes again with the next flush, which tells it.
             let _ = self.ring.submit();
         }
-        for completion in self.ring.completion() {
-            reaped(&completion, into, &mut self.in_flight, &mut self.event_is_read);
+        for entry in self.ring.completion() {
+            take_entry(&entry, into, &mut self.in_flight, &mut self.event_is_read);
         }
     }
 
@@ -360,18 +360,18 @@ unsafe impl<P: Platform> Channel for RingChannel<P> {
     }
 }
 
-fn reaped(
-    completion: &cqueue::Entry,
-    into: &mut Vec<Reaped>,
+fn take_entry(
+    entry: &cqueue::Entry,
+    into: &mut Vec<Completion>,
     in_flight: &mut u32,
     event_is_read: &mut bool,
 ) {
-    match completion.user_data() {
+    match entry.user_data() {
         WOKEN => *event_is_read = false,
         CANCELLED | PROBED => {}
         id => {
             *in_flight -= 1;
-            into.push(Reaped { id, result: completion.result() });
+            into.push(Completion { id, result: entry.result() });
         }
     }
 }
@@ -383,7 +383,7 @@ impl<P: Platform> Drop for RingChannel<P> {
             // The read of the event is a use of memory too.
             self.push(&opcode::AsyncCancel::new(WOKEN).build().user_data(CANCELLED));
         }
-        let mut reaped = Vec::new();
+        let mut completions = Vec::new();
         while self.in_flight > 0 || self.event_is_read {
             if self.enter(None).is_err() {
                 // The ring itself is broken, so nobody can say when the kernel is done with the
@@ -391,7 +391,7 @@ impl<P: Platform> Drop for RingChannel<P> {
                 std::mem::forget(std::mem::take(&mut self.rings));
                 break;
             }
-            self.reap(&mut reaped);
+            self.reap(&mut completions);
         }
     }
 }

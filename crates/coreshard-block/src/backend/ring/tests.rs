@@ -46,13 +46,13 @@ fn moves_data(channel: &mut RingChannel<Host>) -> Vec<i32> {
         // SAFETY: the buffers outlive the loop below, which sees every completion.
         assert!(unsafe { channel.start(&command) });
     }
-    let mut reaped = Vec::new();
-    while reaped.len() < 8 {
+    let mut completions = Vec::new();
+    while completions.len() < 8 {
         channel.wait(None).unwrap();
-        channel.reap(&mut reaped);
+        channel.reap(&mut completions);
     }
     assert!(buffers.iter().step_by(2).all(|buffer| buffer.iter().all(|byte| *byte == 7)));
-    reaped.into_iter().map(|one| one.result).collect()
+    completions.into_iter().map(|one| one.result).collect()
 }
 
 #[test]
