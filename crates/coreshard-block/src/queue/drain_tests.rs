@@ -129,8 +129,8 @@ fn host(depth: u32) -> Arc<HostAdapter<Host>> {
 fn queue_on(host: &Arc<HostAdapter<Host>>, silent: &Arc<Silent>) -> Queue<Host> {
     let device = host.target("t").device(Arc::new(SilentBackend(Arc::clone(silent)))).unwrap();
     let mut queue = device.queue(0, QueueOptions::default()).unwrap();
-    assert_eq!(queue.patience, Duration::from_secs(60));
-    queue.patience = Duration::ZERO;
+    assert_eq!(queue.drain_timeout, Duration::from_secs(60));
+    queue.drain_timeout = Duration::ZERO;
     queue
 }
 
@@ -177,12 +177,12 @@ fn what_a_silent_device_has_stays_its_own_and_all_others_are_told() {
             queue.send(Request::read(4096, vec_of(3))),
             queue.send(Request::fsync()),
         ];
-        // The others wait: for a tag, and in the inbox.
+        // The others wait: for a tag, and in the mailbox.
         let mut in_line = queue.send(Request::read(0, pool.take().unwrap()));
-        let mut in_inbox = remote.send(Request::write(0, vec_of(5)));
+        let mut in_mailbox = remote.send(Request::write(0, vec_of(5)));
         assert_eq!((host.tags().in_use(), pool.taken()), (5, 3));
         drop(queue);
-        for future in [&mut in_line, &mut in_inbox] {
+        for future in [&mut in_line, &mut in_mailbox] {
             let completed = ready(future);
             assert_eq!(completed.result.unwrap_err().class(), ErrorClass::Cancelled);
             assert_eq!(completed.payload.bytes(), REQUEST_BYTES, "handed back");
@@ -252,7 +252,7 @@ fn its_neighbours_go_on() {
         let device = target.device(Arc::new(SilentBackend(Arc::clone(&silent)))).unwrap();
         let other = target.device(Arc::new(Null::<Host>::new(1 << 20))).unwrap();
         let mut queue = device.queue(0, QueueOptions::default()).unwrap();
-        queue.patience = Duration::ZERO;
+        queue.drain_timeout = Duration::ZERO;
         let mut neighbour = other.queue(0, QueueOptions::default()).unwrap();
         for number in 0..20 {
             queue.submit(Request::read(0, vec_of(1)), number).unwrap();

@@ -17,26 +17,26 @@ use crate::backend::Waker;
 use crate::error::IoError;
 use crate::request::{Completed, Request};
 
-enum State {
+enum FutureState {
     Pending {
         /// The poller's: cloned, woken and dropped outside of the lock.
         waker: Option<TaskWaker>,
         /// The request, once the queue has it.
         id: Option<RequestId>,
     },
-    Over(Option<Completed>),
+    FinishedRequest(Option<Completed>),
     /// Nobody waits for it any more.
     Abandoned,
 }
 
 /// What a future shares with the queue.
 pub(super) struct FutureCell<P: Platform> {
-    state: Lock<P, State>,
+    state: Lock<P, FutureState>,
 }
 
 impl<P: Platform> FutureCell<P> {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { state: Lock::new(State::Pending { waker: None, id: None }) })
+        Arc::new(Self { state: Lock::new(FutureState::Pending { waker: None, id: None }) })
     }
 
     /// The queue is about to take the request under this name. False where nobody waits for it any
@@ -44,11 +44,11 @@ impl<P: Platform> FutureCell<P> {
     /// its request's name from what it replaces, and from nowhere else.
     pub(super) fn accepted(&self, named: RequestId) -> bool {
         match &mut *self.state.lock() {
-            State::Pending { id, .. } => {
+            FutureState::Pending { id, .. } => {
                 *id = Some(named);
                 true
             }
-            State::Over(_) | State::Abandoned => false,
+            FutureState::FinishedRequest(_) | FutureState::Abandoned => false,
         }
     }
 
@@ -56,9 +56,9 @@ impl<P: Platform> FutureCell<P> {
     /// did.
     pub(super) fn complete(&self, completed: Completed) -> Result<(), Thrown> {
         let mut state = self.state.lock();
-        let State::Pending { waker, .. } = &mut *state else { return Ok(()) };
+        let FutureState::Pending { waker, .. } = &mut *state else { return Ok(()) };
         let waker = waker.take();
-        *state = State::Over(Some(completed));
+        *state = FutureState::FinishedRequest(Some(completed));
         drop(state);
         match waker {
             Some(waker) => user::wake(waker),
@@ -72,15 +72,15 @@ impl<P: Platform> FutureCell<P> {
 #[must_use = "a request whose future is dropped is cancelled"]
 pub struct IoFuture<P: Platform> {
     cell: Arc<FutureCell<P>>,
-    inbox: Arc<Inbox<P>>,
+    mailbox: Arc<Mailbox<P>>,
     /// It has left a waker, or found that it needs none.
     waits: bool,
     is_over: bool,
 }
 
 impl<P: Platform> IoFuture<P> {
-    pub(super) fn new(cell: Arc<FutureCell<P>>, inbox: Arc<Inbox<P>>) -> Self {
-        Self { cell, inbox, waits: false, is_over: false }
+    pub(super) fn new(cell: Arc<FutureCell<P>>, mailbox: Arc<Mailbox<P>>) -> Self {
+        Self { cell, mailbox, waits: false, is_over: false }
     }
 }
 
@@ -95,18 +95,18 @@ impl<P: Platform> Future for IoFuture<P> {
         loop {
             let mut state = self.cell.state.lock();
             match (&mut *state, own.take()) {
-                (State::Pending { waker, .. }, Some(own)) => {
+                (FutureState::Pending { waker, .. }, Some(own)) => {
                     let before = waker.replace(own);
                     drop(state);
                     self.waits = true;
                     drop(before);
                     return Poll::Pending;
                 }
-                (State::Pending { .. }, None) => {
+                (FutureState::Pending { .. }, None) => {
                     drop(state);
                     own = Some(context.waker().clone());
                 }
-                (State::Over(completed), None) => {
+                (FutureState::FinishedRequest(completed), None) => {
                     let completed = completed.take();
                     drop(state);
                     self.is_over = true;
@@ -115,12 +115,12 @@ impl<P: Platform> Future for IoFuture<P> {
                     );
                 }
                 // Dropped before the completion is taken, which would be lost where that panics.
-                (State::Over(_), Some(own)) => {
+                (FutureState::FinishedRequest(_), Some(own)) => {
                     drop(state);
                     self.waits = true;
                     drop(own);
                 }
-                (State::Abandoned, _) => unreachable!("it is polled, so not dropped"),
+                (FutureState::Abandoned, _) => unreachable!("it is polled, so not dropped"),
             }
         }
     }
@@ -131,12 +131,12 @@ impl<P: Platform> Drop for IoFuture<P> {
         if self.is_over {
             return;
         }
-        let was = mem::replace(&mut *self.cell.state.lock(), State::Abandoned);
-        let State::Pending { waker, id } = was else { return };
-        // Without a name it is still in the inbox, where the queue sees that it is abandoned.
+        let was = mem::replace(&mut *self.cell.state.lock(), FutureState::Abandoned);
+        let FutureState::Pending { waker, id } = was else { return };
+        // Without a name it is still in the mailbox, where the queue sees that it is abandoned.
         if let Some(id) = id {
             // Where the queue is gone, so is the request.
-            drop(self.inbox.send(Message::Cancel(id)));
+            drop(self.mailbox.send(Message::Cancel(id)));
         }
         // What a waker's destructor throws has no place to go to: its thread may be unwinding.
         drop(user::discard(waker));
@@ -154,23 +154,23 @@ pub(super) enum Message<P: Platform> {
     Cancel(RequestId),
 }
 
-struct Letters<P: Platform> {
+struct MailboxState<P: Platform> {
     waiting: VecDeque<Message<P>>,
     /// The queue is gone: nobody reads any more.
     closed: bool,
 }
 
 /// Where other threads leave messages for a queue's thread.
-pub(super) struct Inbox<P: Platform> {
-    letters: Lock<P, Letters<P>>,
+pub(super) struct Mailbox<P: Platform> {
+    letters: Lock<P, MailboxState<P>>,
     /// Whether there may be any: read at each poll, written only when there are.
     any: P::AtomicU32,
     waker: Waker,
 }
 
-impl<P: Platform> Inbox<P> {
+impl<P: Platform> Mailbox<P> {
     pub(super) fn new(waker: Waker) -> Arc<Self> {
-        let letters = Lock::new(Letters { waiting: VecDeque::new(), closed: false });
+        let letters = Lock::new(MailboxState { waiting: VecDeque::new(), closed: false });
         Arc::new(Self { letters, any: P::AtomicU32::new(0), waker })
     }
 
@@ -212,13 +212,13 @@ impl<P: Platform> Inbox<P> {
 /// A queue as other threads, and futures on its own, reach it: requests go to the queue's thread by
 /// message, and their completions come back by future. May be cloned and sent.
 pub struct RemoteQueue<P: Platform> {
-    inbox: Arc<Inbox<P>>,
+    mailbox: Arc<Mailbox<P>>,
     name: Arc<str>,
 }
 
 impl<P: Platform> RemoteQueue<P> {
-    pub(super) fn new(inbox: Arc<Inbox<P>>, name: &str) -> Self {
-        Self { inbox, name: name.into() }
+    pub(super) fn new(mailbox: Arc<Mailbox<P>>, name: &str) -> Self {
+        Self { mailbox, name: name.into() }
     }
 
     /// Has the queue's thread submit `request`. Where it is refused, or the queue is gone, the
@@ -226,8 +226,8 @@ impl<P: Platform> RemoteQueue<P> {
     pub fn send(&self, request: Request) -> IoFuture<P> {
         let cell = FutureCell::new();
         let message = Message::Submit(request, Arc::clone(&cell));
-        let future = IoFuture::new(cell, Arc::clone(&self.inbox));
-        if let Err(Message::Submit(request, cell)) = self.inbox.send(message) {
+        let future = IoFuture::new(cell, Arc::clone(&self.mailbox));
+        if let Err(Message::Submit(request, cell)) = self.mailbox.send(message) {
             // Nobody waits for it yet, so no waker is called.
             drop(cell.complete(refused_completion(&self.name, request)));
         }
@@ -245,7 +245,7 @@ pub(super) fn refused_completion(device: &str, request: Request) -> Completed {
 
 impl<P: Platform> Clone for RemoteQueue<P> {
     fn clone(&self) -> Self {
-        Self { inbox: Arc::clone(&self.inbox), name: Arc::clone(&self.name) }
+        Self { mailbox: Arc::clone(&self.mailbox), name: Arc::clone(&self.name) }
     }
 }
 

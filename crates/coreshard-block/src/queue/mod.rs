@@ -3,10 +3,10 @@
 //! 1. A queue belongs to the thread that made it, and everything of a request happens there: its
 //!    submission, its retries, its completion. Other threads send messages ([`RemoteQueue`]).
 //! 2. A request has a slot from its acceptance to its end, and waits in line (`pending`) until it has a
-//!    tag. Its buffers are lent to the device (`loan`) from before [`Channel::start`](crate::Channel::start)
+//!    tag. Its buffers are lent to the device (`request_buffers`) from before [`Channel::start`](crate::Channel::start)
 //!    until the completion was seen; meanwhile nobody touches or frees them, whatever panics.
 //! 3. Deadlines, and retries that are put off, are in one heap, looked at when the queue is polled.
-//! 4. Users' callbacks and wakers are called when the queue's state is settled (`tell`), each in front of
+//! 4. Users' callbacks and wakers are called when the queue's state is settled (`notify`), each in front of
 //!    a net; what the first one throws goes on in whoever polled, after all of them.
 //! 5. A channel may be a user's as well, and panics in whoever called the queue. So before each call of a
 //!    channel the state is whole, and what was taken up so far is in a field, where the next look finds it.
@@ -15,16 +15,16 @@
 mod admission;
 #[cfg(all(test, not(loom)))]
 mod admission_tests;
+mod completion;
 mod drain;
 #[cfg(all(test, not(loom)))]
 mod drain_tests;
 mod future;
-mod landing;
-mod loan;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod options;
 mod pending;
+mod request_buffers;
 mod slot;
 mod submission;
 #[cfg(all(test, not(loom)))]
@@ -53,11 +53,11 @@ use crate::request::{Completed, Request};
 use crate::tags::TagPort;
 
 use admission::Admission;
-use future::{FutureCell, Inbox, Message};
+use future::{FutureCell, Mailbox, Message};
 pub use future::{IoFuture, RemoteQueue};
 pub use options::{QueueOptions, RequestId, RetryPolicy};
 use pending::Pending;
-use slot::{End, Key, Slots, Then};
+use slot::{Abort, OnComplete, SlotKey, Slots};
 use submission::MAX_STAGED;
 use timers::Timers;
 
@@ -95,7 +95,7 @@ pub struct Queue<P: Platform> {
     slots: Slots<P>,
     pending: Pending,
     /// Requests whose channel had no room; some may be over.
-    stalled: VecDeque<Key>,
+    stalled: VecDeque<SlotKey>,
     /// Requests that have a tag.
     in_flight: u32,
     /// Of those: requests that the device has.
@@ -107,22 +107,22 @@ pub struct Queue<P: Platform> {
     batch: u32,
     completions: Vec<Completion>,
     /// So many of those have been dealt with.
-    landed: usize,
+    handled: usize,
     timers: Timers,
     done: VecDeque<Completed>,
     /// Completions for callbacks and futures that were not told yet.
-    outbox: VecDeque<(Then<P>, Completed)>,
+    to_notify: VecDeque<(OnComplete<P>, Completed)>,
     /// What the first of them threw that did.
     thrown: Option<Thrown>,
     delivered: usize,
     serial: u64,
     pool: Option<BufferPool>,
-    inbox: Arc<Inbox<P>>,
-    /// Taken out of the inbox, to be obeyed.
-    letters: VecDeque<Message<P>>,
+    mailbox: Arc<Mailbox<P>>,
+    /// Taken out of the mailbox, to be obeyed.
+    messages: VecDeque<Message<P>>,
     closing: bool,
     /// How long the drop waits for the device.
-    patience: Duration,
+    drain_timeout: Duration,
 }
 
 impl<P: Platform> Queue<P> {
@@ -150,18 +150,18 @@ impl<P: Platform> Queue<P> {
             staged: 0,
             batch: 1,
             completions: Vec::new(),
-            landed: 0,
+            handled: 0,
             timers: Timers::default(),
             done: VecDeque::new(),
-            outbox: VecDeque::new(),
+            to_notify: VecDeque::new(),
             thrown: None,
             delivered: 0,
             serial: 0,
             pool: None,
-            inbox: Inbox::new(waker),
-            letters: VecDeque::new(),
+            mailbox: Mailbox::new(waker),
+            messages: VecDeque::new(),
             closing: false,
-            patience: drain::PATIENCE,
+            drain_timeout: drain::DRAIN_TIMEOUT,
         }
     }
 
@@ -194,7 +194,7 @@ impl<P: Platform> Queue<P> {
 
     /// The way to this queue from other threads, and for futures on this one.
     pub fn remote(&self) -> RemoteQueue<P> {
-        RemoteQueue::new(Arc::clone(&self.inbox), self.device.name())
+        RemoteQueue::new(Arc::clone(&self.mailbox), self.device.name())
     }
 
     /// Submits a request; [`next`](Self::next) hands out its completion, with this `cookie`.
@@ -206,7 +206,7 @@ impl<P: Platform> Queue<P> {
     #[inline]
     pub fn submit(&mut self, request: Request, cookie: u64) -> Result<RequestId, Refused> {
         match self.check(&request) {
-            Ok(()) => Ok(self.accept(request, Then::Cookie(cookie))),
+            Ok(()) => Ok(self.accept(request, OnComplete::Cookie(cookie))),
             Err(why) => Err(self.refuse(request, why)),
         }
     }
@@ -223,7 +223,7 @@ impl<P: Platform> Queue<P> {
         then: impl FnOnce(Completed) + 'static,
     ) -> Result<RequestId, Refused> {
         match self.check(&request) {
-            Ok(()) => Ok(self.accept(request, Then::Call(Box::new(then)))),
+            Ok(()) => Ok(self.accept(request, OnComplete::Callback(Box::new(then)))),
             Err(why) => Err(self.refuse(request, why)),
         }
     }
@@ -236,7 +236,7 @@ impl<P: Platform> Queue<P> {
             // Nobody waits for it yet, so no waker is called.
             drop(cell.complete(refused));
         }
-        IoFuture::new(cell, Arc::clone(&self.inbox))
+        IoFuture::new(cell, Arc::clone(&self.mailbox))
     }
 
     /// Submits a future's request; where it is refused, its completion.
@@ -244,7 +244,7 @@ impl<P: Platform> Queue<P> {
         match self.check(&request) {
             Ok(()) => {
                 if cell.accepted(self.next_id()) {
-                    self.accept(request, Then::Future(Arc::clone(cell)));
+                    self.accept(request, OnComplete::Future(Arc::clone(cell)));
                 }
                 None
             }
@@ -260,10 +260,10 @@ impl<P: Platform> Queue<P> {
     /// was too late. Of a request that is over, and of another queue's, nothing comes.
     pub fn cancel(&mut self, id: RequestId) {
         if id.queue == self.number {
-            self.end(id.key, End::Cancelled);
+            self.abort(id.key, Abort::Cancelled);
             self.flush();
-            self.tell();
-            self.pass_on();
+            self.notify();
+            self.rethrow();
         }
     }
 
@@ -274,22 +274,22 @@ impl<P: Platform> Queue<P> {
     /// Where a callback does, or a future's waker, after all that came to their end were told.
     #[inline]
     pub fn poll(&mut self) -> usize {
-        self.look();
+        self.advance();
         if self.delivered > 0 {
             self.batch = (self.batch * 2).min(MAX_STAGED);
         }
         if self.staged > 0 {
             self.flush();
         }
-        self.pass_on();
+        self.rethrow();
         mem::take(&mut self.delivered)
     }
 
     /// As `poll`, without handing anything to the device. What users' code throws is kept.
     #[inline]
-    fn look(&mut self) {
-        if self.inbox.has_any() || !self.letters.is_empty() {
-            self.obey();
+    fn advance(&mut self) {
+        if self.mailbox.has_any() || !self.messages.is_empty() {
+            self.handle_messages();
         }
         if !self.timers.is_empty() {
             self.fire_timers();
@@ -301,14 +301,14 @@ impl<P: Platform> Queue<P> {
         if !self.pending.is_empty() || self.admission.is_waiting() {
             self.dispatch();
         }
-        if !self.outbox.is_empty() {
-            self.tell();
+        if !self.to_notify.is_empty() {
+            self.notify();
         }
     }
 
     /// Goes on with what a user's code threw, in whoever polled.
     #[inline]
-    fn pass_on(&mut self) {
+    fn rethrow(&mut self) {
         if let Some(thrown) = self.thrown.take() {
             thrown.resume();
         }
@@ -320,19 +320,19 @@ impl<P: Platform> Queue<P> {
     /// # Panics
     /// As [`poll`](Self::poll).
     pub fn wait(&mut self, timeout: Option<Duration>) -> usize {
-        self.look();
+        self.advance();
         if self.delivered == 0 && self.outstanding() > 0 {
             // What is staged is handed over by the same system call that waits.
             self.staged = 0;
             self.sleep(timeout);
-            self.look();
+            self.advance();
         } else {
             self.batch = (self.batch * 2).min(MAX_STAGED);
         }
         if self.staged > 0 {
             self.flush();
         }
-        self.pass_on();
+        self.rethrow();
         mem::take(&mut self.delivered)
     }
 
@@ -385,16 +385,16 @@ impl<P: Platform> Queue<P> {
         }
     }
 
-    /// Does what the inbox says.
+    /// Does what the mailbox says.
     #[cold]
-    fn obey(&mut self) {
-        self.inbox.take(&mut self.letters);
-        while let Some(message) = self.letters.pop_front() {
+    fn handle_messages(&mut self) {
+        self.mailbox.take(&mut self.messages);
+        while let Some(message) = self.messages.pop_front() {
             match message {
-                Message::Cancel(id) => self.end(id.key, End::Cancelled),
+                Message::Cancel(id) => self.abort(id.key, Abort::Cancelled),
                 Message::Submit(request, cell) => {
                     if let Some(refused) = self.send_to(request, &cell) {
-                        self.outbox.push_back((Then::Future(cell), refused));
+                        self.to_notify.push_back((OnComplete::Future(cell), refused));
                     }
                 }
             }
@@ -416,8 +416,8 @@ impl<P: Platform> fmt::Debug for Queue<P> {
             .field("device", &self.device.name())
             .field("channel", &self.channel.describe())
             .field("outstanding", &self.outstanding())
-            .field("line_looks", &self.pending.looks())
-            .field("timer_looks", &self.timers.looks())
+            .field("pending_visits", &self.pending.visits())
+            .field("timer_visits", &self.timers.visits())
             .finish_non_exhaustive()
     }
 }

@@ -7,26 +7,26 @@ use coreshard_platform::Platform;
 
 use super::admission::Permit;
 use super::future::FutureCell;
-use super::loan::Loan;
+use super::request_buffers::RequestBuffers;
 use crate::backend::Command;
 use crate::buffer::BufferPool;
 use crate::request::{Completed, Op, Payload, Priority, Request};
 
 /// Who takes the completion.
-pub(super) enum Then<P: Platform> {
+pub(super) enum OnComplete<P: Platform> {
     /// The queue's list, under this number.
     Cookie(u64),
     /// A callback.
-    Call(Box<dyn FnOnce(Completed)>),
+    Callback(Box<dyn FnOnce(Completed)>),
     /// A future, on whichever thread.
     Future(Arc<FutureCell<P>>),
 }
 
 /// Whether somebody wants a request to end before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum Abort {
     /// Nobody.
-    Natural,
+    None,
     /// Its submitter.
     Cancelled,
     /// Its deadline.
@@ -35,14 +35,14 @@ pub(super) enum End {
 
 /// Names a request of a queue, for good: no other request of the queue ever has its serial number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Key {
+pub(super) struct SlotKey {
     pub(super) serial: u64,
     /// Its slot.
     pub(super) index: u32,
 }
 
 /// A request that the queue has accepted.
-pub(super) struct Flight<P: Platform> {
+pub(super) struct ActiveRequest<P: Platform> {
     /// The right to be at the device. `None`: it stands in line for that.
     pub(super) permit: Option<Permit>,
     pub(super) serial: u64,
@@ -50,17 +50,17 @@ pub(super) struct Flight<P: Platform> {
     pub(super) priority: Priority,
     pub(super) offset: u64,
     pub(super) bytes: usize,
-    pub(super) memory: Loan,
+    pub(super) buffers: RequestBuffers,
     pub(super) moved: usize,
     pub(super) attempts: u32,
     /// So many timers name it.
     pub(super) timers: u32,
-    pub(super) end: End,
-    pub(super) then: Then<P>,
+    pub(super) abort: Abort,
+    pub(super) on_complete: OnComplete<P>,
 }
 
 /// What is left of a request that is over.
-pub(super) struct Over<P: Platform> {
+pub(super) struct FinishedRequest<P: Platform> {
     pub(super) payload: Payload,
     pub(super) permit: Option<Permit>,
     pub(super) op: Op,
@@ -69,16 +69,16 @@ pub(super) struct Over<P: Platform> {
     pub(super) moved: usize,
     pub(super) attempts: u32,
     pub(super) timers: u32,
-    pub(super) then: Then<P>,
+    pub(super) on_complete: OnComplete<P>,
 }
 
-impl<P: Platform> Flight<P> {
+impl<P: Platform> ActiveRequest<P> {
     #[inline]
     pub(super) fn new(
         permit: Option<Permit>,
         serial: u64,
         request: Request,
-        then: Then<P>,
+        on_complete: OnComplete<P>,
     ) -> Self {
         let Request { op, offset, bytes, payload, priority, timeout: _ } = request;
         Self {
@@ -88,25 +88,25 @@ impl<P: Platform> Flight<P> {
             priority,
             offset,
             bytes,
-            memory: Loan::new(payload),
+            buffers: RequestBuffers::new(payload),
             moved: 0,
             attempts: 0,
             timers: 0,
-            end: End::Natural,
-            then,
+            abort: Abort::None,
+            on_complete,
         }
     }
 
     /// The device has its buffers for good: they are leaked.
-    pub(super) fn give_up_memory(&mut self) {
-        self.memory = Loan::new(Payload::None);
+    pub(super) fn leak_buffers(&mut self) {
+        self.buffers = RequestBuffers::new(Payload::None);
     }
 
     /// Its parts, where it is over. What is left owns nothing.
     #[inline]
-    fn take(&mut self) -> Over<P> {
-        Over {
-            payload: self.memory.take(),
+    fn take(&mut self) -> FinishedRequest<P> {
+        FinishedRequest {
+            payload: self.buffers.take(),
             permit: self.permit.take(),
             op: self.op,
             offset: self.offset,
@@ -114,7 +114,7 @@ impl<P: Platform> Flight<P> {
             moved: self.moved,
             attempts: self.attempts,
             timers: self.timers,
-            then: mem::replace(&mut self.then, Then::Cookie(0)),
+            on_complete: mem::replace(&mut self.on_complete, OnComplete::Cookie(0)),
         }
     }
 
@@ -126,7 +126,7 @@ impl<P: Platform> Flight<P> {
             op: self.op,
             offset: self.offset + self.moved as u64,
             bytes: self.bytes as u64,
-            data: self.memory.lend(self.moved, self.bytes, pool),
+            data: self.buffers.lend(self.moved, self.bytes, pool),
             ioprio: self.priority.ioprio(),
         }
     }
@@ -136,10 +136,10 @@ impl<P: Platform> Flight<P> {
 /// place.
 struct Slot<P: Platform> {
     generation: u32,
-    flight: Option<Flight<P>>,
+    request: Option<ActiveRequest<P>>,
 }
 
-/// All of a queue's requests. Whoever has a [`Key`] finds its request, or finds that it is over, with one
+/// All of a queue's requests. Whoever has a [`SlotKey`] finds its request, or finds that it is over, with one
 /// look.
 pub(super) struct Slots<P: Platform> {
     slots: Vec<Slot<P>>,
@@ -160,54 +160,54 @@ impl<P: Platform> Slots<P> {
 
     /// Gives a request the slot that [`next`](Self::next) told, and tells its number.
     #[inline]
-    pub(super) fn put(&mut self, make: impl FnOnce() -> Flight<P>) -> u32 {
+    pub(super) fn put(&mut self, make: impl FnOnce() -> ActiveRequest<P>) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| self.grow());
         let slot = &mut self.slots[index as usize];
         slot.generation = (slot.generation + 1) & (u32::MAX >> 1);
         // A slot that is free has none: so that there is nothing to drop is known here, not to the compiler.
-        mem::forget(slot.flight.replace(make()));
+        mem::forget(slot.request.replace(make()));
         index
     }
 
     #[cold]
     fn grow(&mut self) -> u32 {
         let index = u32::try_from(self.slots.len()).expect("memory for fewer than 2³² requests");
-        self.slots.push(Slot { generation: 0, flight: None });
+        self.slots.push(Slot { generation: 0, request: None });
         index
     }
 
     /// Takes out a request whose buffers the device does not have.
     #[inline(always)]
-    pub(super) fn take(&mut self, index: u32) -> Over<P> {
+    pub(super) fn take(&mut self, index: u32) -> FinishedRequest<P> {
         let slot = &mut self.slots[index as usize];
-        let flight = slot.flight.as_mut().expect("only requests that are not over end");
-        let over = flight.take();
+        let request = slot.request.as_mut().expect("only requests that are not over end");
+        let finished = request.take();
         // All that owns something was taken out of it: so that there is nothing to drop is known here, not
         // to the compiler.
-        mem::forget(slot.flight.take());
+        mem::forget(slot.request.take());
         self.free.push(index);
-        over
+        finished
     }
 
     #[inline]
-    pub(super) fn get(&self, index: u32) -> &Flight<P> {
-        self.slots[index as usize].flight.as_ref().expect("the request is not over")
+    pub(super) fn get(&self, index: u32) -> &ActiveRequest<P> {
+        self.slots[index as usize].request.as_ref().expect("the request is not over")
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, index: u32) -> &mut Flight<P> {
-        self.slots[index as usize].flight.as_mut().expect("the request is not over")
+    pub(super) fn get_mut(&mut self, index: u32) -> &mut ActiveRequest<P> {
+        self.slots[index as usize].request.as_mut().expect("the request is not over")
     }
 
     /// The request of this key, unless it is over.
     #[inline]
-    pub(super) fn find(&self, key: Key) -> Option<&Flight<P>> {
+    pub(super) fn find(&self, key: SlotKey) -> Option<&ActiveRequest<P>> {
         let slot = self.slots.get(key.index as usize)?;
-        slot.flight.as_ref().filter(|flight| flight.serial == key.serial)
+        slot.request.as_ref().filter(|request| request.serial == key.serial)
     }
 
-    pub(super) fn is_in_line(&self, key: Key) -> bool {
-        self.find(key).is_some_and(|flight| flight.permit.is_none())
+    pub(super) fn waits_for_tag(&self, key: SlotKey) -> bool {
+        self.find(key).is_some_and(|request| request.permit.is_none())
     }
 
     /// What a command for the request in this slot is called.
@@ -218,28 +218,28 @@ impl<P: Platform> Slots<P> {
 
     /// As `get_mut`, with what a command for it is called.
     #[inline]
-    pub(super) fn get_named(&mut self, index: u32) -> (u64, &mut Flight<P>) {
+    pub(super) fn get_with_id(&mut self, index: u32) -> (u64, &mut ActiveRequest<P>) {
         let slot = &mut self.slots[index as usize];
         let id = u64::from(slot.generation) << 32 | u64::from(index);
-        (id, slot.flight.as_mut().expect("the request is not over"))
+        (id, slot.request.as_mut().expect("the request is not over"))
     }
 
     /// The request that the device has under this name, and its slot.
     #[inline]
-    pub(super) fn at_device(&mut self, id: u64) -> Option<(u32, &mut Flight<P>)> {
+    pub(super) fn at_device(&mut self, id: u64) -> Option<(u32, &mut ActiveRequest<P>)> {
         let (generation, index) = ((id >> 32) as u32, id as u32);
         let slot = self.slots.get_mut(index as usize)?;
         if slot.generation != generation {
             return None;
         }
-        let flight = slot.flight.as_mut().filter(|flight| flight.memory.is_lent())?;
-        Some((index, flight))
+        let request = slot.request.as_mut().filter(|request| request.buffers.is_lent())?;
+        Some((index, request))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Flight<P>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SlotKey, &ActiveRequest<P>)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            let flight = slot.flight.as_ref()?;
-            Some((Key { serial: flight.serial, index: index as u32 }, flight))
+            let request = slot.request.as_ref()?;
+            Some((SlotKey { serial: request.serial, index: index as u32 }, request))
         })
     }
 }

@@ -5,7 +5,7 @@ use coreshard_platform::Platform;
 
 use super::Queue;
 use super::options::RequestId;
-use super::slot::{Flight, Key, Slots, Then};
+use super::slot::{ActiveRequest, OnComplete, SlotKey, Slots};
 use super::timers::Timer;
 use crate::error::{ErrorClass, IoError, Refused};
 use crate::request::{Op, Payload, Request};
@@ -46,12 +46,12 @@ impl<P: Platform> Queue<P> {
     /// What the request will be called that is accepted next.
     #[inline]
     pub(super) fn next_id(&self) -> RequestId {
-        let key = Key { serial: self.serial + 1, index: self.slots.next() };
+        let key = SlotKey { serial: self.serial + 1, index: self.slots.next() };
         RequestId { queue: self.number, key }
     }
 
     #[inline]
-    pub(super) fn accept(&mut self, request: Request, then: Then<P>) -> RequestId {
+    pub(super) fn accept(&mut self, request: Request, on_complete: OnComplete<P>) -> RequestId {
         self.serial += 1;
         let serial = self.serial;
         let (timeout, priority) = (request.timeout, request.priority);
@@ -61,13 +61,13 @@ impl<P: Platform> Queue<P> {
             None
         };
         let has_permit = permit.is_some();
-        let index = self.slots.put(|| Flight::new(permit, serial, request, then));
-        let key = Key { serial, index };
+        let index = self.slots.put(|| ActiveRequest::new(permit, serial, request, on_complete));
+        let key = SlotKey { serial, index };
         if let Some(timeout) = timeout {
             self.set_timer(index, P::now() + timeout, Timer::Deadline);
         }
         if has_permit {
-            self.take_off(index);
+            self.issue(index);
             if self.staged >= (self.at_device / 2).clamp(1, self.batch) {
                 self.flush();
             }
@@ -79,7 +79,7 @@ impl<P: Platform> Queue<P> {
 
     /// Hands a request that has got its permit to the channel.
     #[inline(always)]
-    fn take_off(&mut self, index: u32) {
+    fn issue(&mut self, index: u32) {
         self.in_flight += 1;
         self.counters.issued();
         self.start(index);
@@ -90,7 +90,7 @@ impl<P: Platform> Queue<P> {
     fn start(&mut self, index: u32) {
         if !self.try_start(index) {
             let serial = self.slots.get(index).serial;
-            self.stalled.push_back(Key { serial, index });
+            self.stalled.push_back(SlotKey { serial, index });
         }
     }
 
@@ -103,11 +103,11 @@ impl<P: Platform> Queue<P> {
     /// As `start`; false where the channel has no room.
     #[inline(always)]
     fn try_start(&mut self, index: u32) -> bool {
-        let (id, flight) = self.slots.get_named(index);
+        let (id, request) = self.slots.get_with_id(index);
         // Lent before the channel sees them: where it panics, nobody knows whether the device has them, and
         // so it has, until it says otherwise.
-        let command = flight.lend(id, self.pool.as_ref());
-        flight.attempts += 1;
+        let command = request.lend(id, self.pool.as_ref());
+        request.attempts += 1;
         self.at_device += 1;
         // SAFETY: the command's memory is lent, so it is neither touched nor freed until the completion
         // was seen, even where the queue is gone by then. The pieces are on the heap.
@@ -115,9 +115,9 @@ impl<P: Platform> Queue<P> {
             self.staged += 1;
             return true;
         }
-        let flight = self.slots.get_mut(index);
-        flight.memory.take_back();
-        flight.attempts -= 1;
+        let request = self.slots.get_mut(index);
+        request.buffers.take_back();
+        request.attempts -= 1;
         self.at_device -= 1;
         false
     }
@@ -126,7 +126,7 @@ impl<P: Platform> Queue<P> {
     #[cold]
     pub(super) fn start_stalled(&mut self) {
         while let Some(key) = self.stalled.front().copied() {
-            let waits = self.slots.find(key).is_some_and(|flight| !flight.memory.is_lent());
+            let waits = self.slots.find(key).is_some_and(|request| !request.buffers.is_lent());
             if waits && !self.try_start(key.index) {
                 return;
             }
@@ -145,20 +145,20 @@ impl<P: Platform> Queue<P> {
 
     /// Hands tags to those who wait for one.
     pub(super) fn dispatch(&mut self) {
-        let waits = |slots: &Slots<P>, key| slots.is_in_line(key);
+        let waits = |slots: &Slots<P>, key| slots.waits_for_tag(key);
         if !self.device.is_online() {
             while let Some(key) = self.pending.pop(|key| waits(&self.slots, key)) {
                 self.fail(key.index, (ErrorClass::Gone, libc::ENODEV));
             }
         }
         while !self.pending.is_empty() && self.in_flight < self.options.depth {
-            let Some(permit) = self.admission.get_in_line() else { return };
+            let Some(permit) = self.admission.get_or_wait() else { return };
             let key = self.pending.pop(|key| waits(&self.slots, key)).expect("it is not empty");
             self.slots.get_mut(key.index).permit = Some(permit);
-            self.take_off(key.index);
+            self.issue(key.index);
         }
         // Nobody here waits any more, so others may have it.
-        self.admission.leave();
+        self.admission.leave_lines();
     }
 }
 

@@ -408,13 +408,13 @@ fn a_sleeping_queue_is_woken_by_a_message() {
 /// however many there are.
 #[test]
 fn deadlines_and_cancels_cost_the_same_however_long_the_line_is() {
-    fn looks(queue: &Queue<Host>) -> (u64, u64) {
+    fn visits(queue: &Queue<Host>) -> (u64, u64) {
         let text = format!("{queue:?}");
         let number = |name: &str| -> u64 {
             let (_, rest) = text.split_once(name).unwrap();
             rest.split([',', ' ']).next().unwrap().parse().unwrap()
         };
-        (number("line_looks: "), number("timer_looks: "))
+        (number("pending_visits: "), number("timer_visits: "))
     }
     fn read(timeout: Duration) -> Request {
         Request::read(0, vec![0; 512]).timeout(timeout)
@@ -427,7 +427,7 @@ fn deadlines_and_cancels_cost_the_same_however_long_the_line_is() {
     let lossy = FaultPlan { lost: 1_000_000, ..FaultPlan::default() };
     for requests in [1_000, 20_000] {
         let few = |queue: &Queue<Host>, what: &str| {
-            let (line, timers) = looks(queue);
+            let (line, timers) = visits(queue);
             assert!(line <= 5 * requests + 100, "{what}: {line} looks at {requests} in line");
             assert!(timers <= 5 * requests + 100, "{what}: {timers} looks at {requests} timers");
         };

@@ -1,7 +1,7 @@
 //! Deadlines, and retries that are put off: one heap, looked at when the queue is polled.
 //!
 //! A timer of a request that is over stays in the heap until its time, or until more than half of the
-//! heap are such: then they are taken out together, so that each costs a few looks in all.
+//! heap are such: then they are taken out together, so that each costs a few visits in all.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use coreshard_platform::{Platform, Time};
 
 use super::Queue;
-use super::slot::{End, Key};
+use super::slot::{Abort, SlotKey};
 use crate::error::ErrorClass;
 
 /// What happens at a time.
@@ -22,11 +22,11 @@ pub(super) enum Timer {
 /// The heap; the order of what it holds is that of time.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    heap: BinaryHeap<Reverse<(Time, Key, Timer)>>,
+    heap: BinaryHeap<Reverse<(Time, SlotKey, Timer)>>,
     /// Of them, timers of requests that are not over.
     live: usize,
     /// Timers looked at so far: what the heap costs, but for the sorting.
-    looks: u64,
+    visits: u64,
 }
 
 impl Timers {
@@ -39,8 +39,8 @@ impl Timers {
         self.heap.peek().map(|Reverse((at, ..))| *at)
     }
 
-    pub(super) fn looks(&self) -> u64 {
-        self.looks
+    pub(super) fn visits(&self) -> u64 {
+        self.visits
     }
 
     /// A request with so many timers is over.
@@ -49,21 +49,21 @@ impl Timers {
         self.live -= timers as usize;
     }
 
-    fn set(&mut self, at: Time, key: Key, timer: Timer, is_live: impl Fn(Key) -> bool) {
+    fn set(&mut self, at: Time, key: SlotKey, timer: Timer, is_live: impl Fn(SlotKey) -> bool) {
         if self.heap.len() > 2 * self.live + 64 {
-            self.looks += self.heap.len() as u64;
+            self.visits += self.heap.len() as u64;
             self.heap.retain(|Reverse((_, key, _))| is_live(*key));
         }
         self.heap.push(Reverse((at, key, timer)));
         self.live += 1;
     }
 
-    fn pop(&mut self, now: Time) -> Option<(Key, Timer)> {
+    fn pop(&mut self, now: Time) -> Option<(SlotKey, Timer)> {
         let Reverse((at, key, timer)) = *self.heap.peek()?;
         if at > now {
             return None;
         }
-        self.looks += 1;
+        self.visits += 1;
         self.heap.pop();
         Some((key, timer))
     }
@@ -72,9 +72,9 @@ impl Timers {
 impl<P: Platform> Queue<P> {
     /// For a request that is not over.
     pub(super) fn set_timer(&mut self, index: u32, at: Time, timer: Timer) {
-        let flight = self.slots.get_mut(index);
-        flight.timers += 1;
-        let key = Key { serial: flight.serial, index };
+        let request = self.slots.get_mut(index);
+        request.timers += 1;
+        let key = SlotKey { serial: request.serial, index };
         let Self { timers, slots, .. } = self;
         timers.set(at, key, timer, |key| slots.find(key).is_some());
     }
@@ -88,7 +88,7 @@ impl<P: Platform> Queue<P> {
             self.slots.get_mut(key.index).timers -= 1;
             self.timers.forget(1);
             match timer {
-                Timer::Deadline => self.end(key, End::TimedOut),
+                Timer::Deadline => self.abort(key, Abort::TimedOut),
                 Timer::Retry if self.device.is_online() => self.start_again(key.index),
                 Timer::Retry => self.fail(key.index, (ErrorClass::Gone, libc::ENODEV)),
             }

@@ -179,7 +179,7 @@ mod loom_tests {
         letters: [<Loom as Platform>::AtomicU32; 2],
     }
 
-    /// Two ringers, and a thread that looks without order of its own (`Inbox::take` looks so) and sleeps
+    /// Two ringers, and a thread that looks without order of its own (`Mailbox::take` looks so) and sleeps
     /// until it has seen both letters. Fails (the thread sleeps for ever) where `rise` is a plain store,
     /// where its order is Relaxed, and where `lie_down` sleeps without a look at the word.
     #[test]

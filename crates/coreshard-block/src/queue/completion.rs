@@ -4,7 +4,7 @@ use coreshard_platform::{Platform, user};
 
 use super::Queue;
 use super::options::RetryPolicy;
-use super::slot::{End, Key, Over, Then};
+use super::slot::{Abort, FinishedRequest, OnComplete, SlotKey};
 use super::timers::Timer;
 use crate::backend::Completion;
 use crate::counters::Outcome;
@@ -20,51 +20,51 @@ impl<P: Platform> Queue<P> {
     #[inline]
     pub(super) fn reap(&mut self) {
         self.channel.reap(&mut self.completions);
-        while let Some(completion) = self.completions.get(self.landed).copied() {
-            self.landed += 1;
-            self.land(completion);
+        while let Some(completion) = self.completions.get(self.handled).copied() {
+            self.handled += 1;
+            self.complete(completion);
         }
         self.completions.clear();
-        self.landed = 0;
+        self.handled = 0;
     }
 
     /// A completion was seen.
     #[inline]
-    fn land(&mut self, completion: Completion) {
-        let Some((index, flight)) = self.slots.at_device(completion.id) else { return };
-        flight.memory.take_back();
+    fn complete(&mut self, completion: Completion) {
+        let Some((index, request)) = self.slots.at_device(completion.id) else { return };
+        request.buffers.take_back();
         self.at_device -= 1;
         let Ok(moved) = usize::try_from(completion.result) else {
-            return self.land_badly(index, completion.result.saturating_neg());
+            return self.command_failed(index, completion.result.saturating_neg());
         };
-        let is_whole = match flight.op {
+        let is_whole = match request.op {
             Op::Read | Op::Write => {
-                flight.moved += moved;
-                flight.moved >= flight.bytes || moved == 0 && flight.op == Op::Read
+                request.moved += moved;
+                request.moved >= request.bytes || moved == 0 && request.op == Op::Read
             }
             _ => true,
         };
-        if is_whole { self.finish(index, Ok(())) } else { self.land_short(index, moved) }
+        if is_whole { self.finish(index, Ok(())) } else { self.short_transfer(index, moved) }
     }
 
     #[cold]
-    fn land_short(&mut self, index: u32, moved: usize) {
+    fn short_transfer(&mut self, index: u32, moved: usize) {
         if moved == 0 {
-            self.land_badly(index, libc::EIO);
-        } else if self.slots.get(index).end != End::Natural || self.closing {
-            self.land_badly(index, libc::ECANCELED);
+            self.command_failed(index, libc::EIO);
+        } else if self.slots.get(index).abort != Abort::None || self.closing {
+            self.command_failed(index, libc::ECANCELED);
         } else {
             self.start_again(index);
         }
     }
 
     #[cold]
-    fn land_badly(&mut self, index: u32, errno: i32) {
+    fn command_failed(&mut self, index: u32, errno: i32) {
         let online = self.device.is_online();
         let RetryPolicy { transient, media, backoff } = self.options.retry;
-        let flight = self.slots.get(index);
-        let class = match (ErrorClass::of_errno(errno), flight.end) {
-            (ErrorClass::Cancelled, End::TimedOut) => ErrorClass::Timeout,
+        let request = self.slots.get(index);
+        let class = match (ErrorClass::of_errno(errno), request.abort) {
+            (ErrorClass::Cancelled, Abort::TimedOut) => ErrorClass::Timeout,
             (class, _) => class,
         };
         let retries = match class {
@@ -74,13 +74,13 @@ impl<P: Platform> Queue<P> {
         };
         if class == ErrorClass::Gone {
             self.device.set_offline();
-        } else if flight.attempts <= retries
-            && flight.end == End::Natural
+        } else if request.attempts <= retries
+            && request.abort == Abort::None
             && online
             && !self.closing
         {
             if class == ErrorClass::Transient {
-                let wait = backoff.saturating_mul(1 << (flight.attempts - 1).min(10));
+                let wait = backoff.saturating_mul(1 << (request.attempts - 1).min(10));
                 self.set_timer(index, P::now() + wait, Timer::Retry);
             } else {
                 self.start_again(index);
@@ -95,8 +95,17 @@ impl<P: Platform> Queue<P> {
     /// stands in line is out of it already.
     #[inline]
     fn finish(&mut self, index: u32, result: Result<(), Failure>) {
-        let Over { payload, permit, op, offset, bytes, moved, attempts, timers, then } =
-            self.slots.take(index);
+        let FinishedRequest {
+            payload,
+            permit,
+            op,
+            offset,
+            bytes,
+            moved,
+            attempts,
+            timers,
+            on_complete,
+        } = self.slots.take(index);
         self.timers.forget(timers);
         if let Some(permit) = permit {
             self.in_flight -= 1;
@@ -110,7 +119,7 @@ impl<P: Platform> Queue<P> {
         let result = result.map(|()| moved).map_err(|(class, errno)| {
             IoError::new(self.device.name(), op, offset, bytes, moved, class, errno, attempts)
         });
-        self.deliver(then, Completed { result, payload, op, offset, cookie: 0 });
+        self.deliver(on_complete, Completed { result, payload, op, offset, cookie: 0 });
     }
 
     /// As `finish`, for a request that did not end well.
@@ -122,32 +131,32 @@ impl<P: Platform> Queue<P> {
 
     /// A request that the device has, and will never be done with: its buffers are given up. Its tag goes back,
     /// so that other devices do not wait for this one: nothing is named by it, at the device or here.
-    pub(super) fn give_up(&mut self, key: Key) {
-        self.slots.get_mut(key.index).give_up_memory();
+    pub(super) fn give_up(&mut self, key: SlotKey) {
+        self.slots.get_mut(key.index).leak_buffers();
         self.fail(key.index, (ErrorClass::Gone, libc::ETIMEDOUT));
     }
 
     #[inline]
-    fn deliver(&mut self, then: Then<P>, mut completed: Completed) {
+    fn deliver(&mut self, on_complete: OnComplete<P>, mut completed: Completed) {
         self.delivered += 1;
-        match then {
-            Then::Cookie(cookie) => {
+        match on_complete {
+            OnComplete::Cookie(cookie) => {
                 completed.cookie = cookie;
                 self.done.push_back(completed);
             }
             // What is a user's is called when everything here is settled.
-            then => self.outbox.push_back((then, completed)),
+            on_complete => self.to_notify.push_back((on_complete, completed)),
         }
     }
 
     /// Tells callbacks and futures, each in front of a net: what one of them throws is kept, and the
     /// others are told all the same.
-    pub(super) fn tell(&mut self) {
-        while let Some((then, completed)) = self.outbox.pop_front() {
-            let told = match then {
-                Then::Call(call) => user::call(|| call(completed)),
-                Then::Future(cell) => cell.complete(completed),
-                Then::Cookie(_) => unreachable!("it is in the list of what is done"),
+    pub(super) fn notify(&mut self) {
+        while let Some((on_complete, completed)) = self.to_notify.pop_front() {
+            let told = match on_complete {
+                OnComplete::Callback(call) => user::call(|| call(completed)),
+                OnComplete::Future(cell) => cell.complete(completed),
+                OnComplete::Cookie(_) => unreachable!("it is in the list of what is done"),
             };
             if let Err(thrown) = told {
                 self.thrown.get_or_insert(thrown);
@@ -158,9 +167,9 @@ impl<P: Platform> Queue<P> {
     /// Has a request end before its time, wherever it is. Of one that is over, and of another queue's, it
     /// finds nothing.
     #[cold]
-    pub(super) fn end(&mut self, key: Key, end: End) {
-        let failure = match end {
-            End::TimedOut => (ErrorClass::Timeout, libc::ETIMEDOUT),
+    pub(super) fn abort(&mut self, key: SlotKey, abort: Abort) {
+        let failure = match abort {
+            Abort::TimedOut => (ErrorClass::Timeout, libc::ETIMEDOUT),
             _ => (ErrorClass::Cancelled, libc::ECANCELED),
         };
         if self.slots.find(key).is_none() {
@@ -168,18 +177,18 @@ impl<P: Platform> Queue<P> {
         }
         let index = key.index;
         let id = self.slots.command_id(index);
-        let flight = self.slots.get_mut(index);
-        if flight.permit.is_none() {
-            let priority = flight.priority;
+        let request = self.slots.get_mut(index);
+        if request.permit.is_none() {
+            let priority = request.priority;
             self.fail(index, failure);
             let Self { pending, slots, .. } = self;
-            pending.one_left(priority, |key| slots.is_in_line(key));
+            pending.left_early(priority, |key| slots.waits_for_tag(key));
             return;
         }
-        if flight.end == End::Natural {
-            flight.end = end;
+        if request.abort == Abort::None {
+            request.abort = abort;
         }
-        if flight.memory.is_lent() {
+        if request.buffers.is_lent() {
             self.channel.cancel(id);
             self.staged += 1;
         } else {
