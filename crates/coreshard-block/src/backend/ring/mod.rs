@@ -2,15 +2,16 @@
 //!
 //! 1. A ring is made on the thread that uses it, and used by no other; others reach its thread by a
 //!    message into the ring, or else by an eventfd that the ring reads ([`doorbell`]).
-//! 2. What the kernel offers is probed by doing it, from the best down ([`rungs`]); what was
+//! 2. What the kernel offers is probed by doing it, from the best down ([`setup`]); what was
 //!    refused, and why, is in [`Channel::describe`].
 //! 3. The kernel owns a command's memory until its completion; the drop waits for all of them.
 #![allow(unsafe_code)]
 
 mod doorbell;
-mod rungs;
+mod setup;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod user_data;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -26,14 +27,10 @@ use crate::buffer::BufferPool;
 use crate::request::Op;
 
 use doorbell::Doorbell;
-pub(super) use rungs::Refusals;
-pub use rungs::{RingOptions, RingWake};
-use rungs::{Rung, build, never_at_once, probe, probe_message, reopened, rungs};
-
-/// Completions that are no command's.
-const WOKEN: u64 = u64::MAX;
-const CANCELLED: u64 = u64::MAX - 1;
-const PROBED: u64 = u64::MAX - 2;
+pub(super) use setup::Refusals;
+pub use setup::{RingOptions, RingWake};
+use setup::{RingSetup, build, lacks_nowait, probe, probe_message, reopened, setups};
+use user_data::{CANCELLED, PROBED, WOKEN};
 
 /// A command as an entry of the submission queue. A macro, since the trait of what may be a file
 /// there has no public name.
@@ -75,7 +72,7 @@ macro_rules! entry_on {
 
 pub(super) struct RingChannel<P: Platform> {
     ring: IoUring,
-    rung: Rung,
+    setup: RingSetup,
     file: Arc<OwnedFd>,
     file_is_registered: bool,
     /// Keeps what is registered alive.
@@ -84,7 +81,7 @@ pub(super) struct RingChannel<P: Platform> {
     /// What the ring reads to be woken, where it gets no messages.
     event: Option<RawFd>,
     /// Where the kernel leaves that event's count.
-    rings: Box<u64>,
+    event_count: Box<u64>,
     event_is_read: bool,
     in_flight: u32,
     depth: u32,
@@ -94,24 +91,24 @@ pub(super) struct RingChannel<P: Platform> {
     /// registered: a worker that looks up what is registered takes the ring's lock, against the thread
     /// that submits. The file is opened once more instead, so that the workers of different threads do
     /// not count on one line.
-    never_at_once: bool,
+    lacks_nowait: bool,
 }
 
 impl<P: Platform> RingChannel<P> {
     /// The best ring that works here.
     ///
     /// # Errors
-    /// What each rung said, where none works.
+    /// What each setup said, where none works.
     pub(super) fn new(
         file: Arc<OwnedFd>,
         depth: u32,
         options: RingOptions,
     ) -> Result<Self, Refusals> {
         let mut refused = Refusals::default();
-        for rung in rungs(options) {
-            let made = build(rung, depth)
-                .and_then(|mut ring| probe(&mut ring, rung, &file).map(|()| ring))
-                .and_then(|ring| Self::with_ring(ring, rung, &file, depth, options.wake));
+        for setup in setups(options) {
+            let made = build(setup, depth)
+                .and_then(|mut ring| probe(&mut ring, setup, &file).map(|()| ring))
+                .and_then(|ring| Self::with_ring(ring, setup, &file, depth, options.wake));
             match made {
                 Ok((mut channel, further)) => {
                     refused.append(further);
@@ -119,7 +116,7 @@ impl<P: Platform> RingChannel<P> {
                     channel.refused = refused.texts();
                     return Ok(channel);
                 }
-                Err(error) => refused.push(rung.name(), &error),
+                Err(error) => refused.push(setup.name(), &error),
             }
         }
         Err(refused)
@@ -127,7 +124,7 @@ impl<P: Platform> RingChannel<P> {
 
     fn with_ring(
         mut ring: IoUring,
-        rung: Rung,
+        setup: RingSetup,
         file: &Arc<OwnedFd>,
         depth: u32,
         wake: RingWake,
@@ -138,8 +135,8 @@ impl<P: Platform> RingChannel<P> {
             return Err(io::Error::other("requests cannot be cancelled"));
         }
         let mut refused = Refusals::default();
-        let never_at_once = never_at_once(file);
-        let file = match never_at_once.then(|| reopened(file)) {
+        let lacks_nowait = lacks_nowait(file);
+        let file = match lacks_nowait.then(|| reopened(file)) {
             Some(Ok(own)) => Arc::new(own),
             Some(Err(error)) => {
                 refused.push("a description of the file for itself".to_owned(), &error);
@@ -148,12 +145,12 @@ impl<P: Platform> RingChannel<P> {
             None => Arc::clone(file),
         };
         let file_is_registered =
-            !never_at_once && ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
+            !lacks_nowait && ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
         // Saves the look-up of the ring in each call; where it cannot be, calls look it up.
         let _ = ring.submitter().register_ring_fd();
         // A ring that polls for completions is not woken where it has no request to poll for.
         let message = match wake {
-            RingWake::Message if !rung.iopoll => Some(probe_message(&mut ring)),
+            RingWake::Message if !setup.iopoll => Some(probe_message(&mut ring)),
             _ => None,
         };
         let (doorbell, event) = match message {
@@ -168,18 +165,18 @@ impl<P: Platform> RingChannel<P> {
         };
         let channel = Self {
             ring,
-            rung,
+            setup,
             file,
             file_is_registered,
             buffers: None,
             doorbell: Arc::new(doorbell),
             event,
-            rings: Box::new(0),
+            event_count: Box::new(0),
             event_is_read: false,
             in_flight: 0,
             depth,
             refused: Vec::new(),
-            never_at_once,
+            lacks_nowait,
         };
         Ok((channel, refused))
     }
@@ -210,12 +207,12 @@ impl<P: Platform> RingChannel<P> {
     }
 
     /// Has the ring read its event, where it gets no messages.
-    fn listen(&mut self) {
+    fn arm_event(&mut self) {
         let Some(event) = self.event else { return };
-        if self.event_is_read || self.rung.iopoll {
+        if self.event_is_read || self.setup.iopoll {
             return;
         }
-        let into = (&raw mut *self.rings).cast::<u8>();
+        let into = (&raw mut *self.event_count).cast::<u8>();
         self.event_is_read =
             self.push(&opcode::Read::new(types::Fd(event), into, 8).build().user_data(WOKEN));
     }
@@ -268,7 +265,7 @@ unsafe impl<P: Platform> Channel for RingChannel<P> {
             return false;
         }
         let mut entry = self.entry(command).user_data(command.id);
-        if self.never_at_once {
+        if self.lacks_nowait {
             entry = entry.flags(squeue::Flags::ASYNC);
         }
         let taken = self.push(&entry);
@@ -290,7 +287,7 @@ unsafe impl<P: Platform> Channel for RingChannel<P> {
     }
 
     fn reap(&mut self, into: &mut Vec<Completion>) {
-        if self.ring.submission().taskrun() || self.rung.iopoll && self.in_flight > 0 {
+        if self.ring.submission().taskrun() || self.setup.iopoll && self.in_flight > 0 {
             // Completions are there once the kernel has run what it put off. What goes wrong here
             // comes again with the next flush, which tells it.
             let _ = self.ring.submit();
@@ -301,24 +298,24 @@ unsafe impl<P: Platform> Channel for RingChannel<P> {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        self.listen();
-        if !self.ring.completion().is_empty() || !self.doorbell.bell().lie_down() {
+        self.arm_event();
+        if !self.ring.completion().is_empty() || !self.doorbell.state().prepare_to_wait() {
             return self.flush();
         }
         let done = match self.event {
-            Some(event) if self.rung.iopoll && self.in_flight == 0 => {
+            Some(event) if self.setup.iopoll && self.in_flight == 0 => {
                 Self::sleep_on(event, timeout);
                 Ok(())
             }
             _ => self.enter(timeout),
         };
-        self.doorbell.bell().rise();
+        self.doorbell.state().finish_wait();
         done
     }
 
     fn cancel(&mut self, id: u64) {
         // A ring that polls has no way to cancel; its requests end soon in any case.
-        if !self.rung.iopoll {
+        if !self.setup.iopoll {
             self.push(&opcode::AsyncCancel::new(id).build().user_data(CANCELLED));
         }
     }
@@ -329,7 +326,7 @@ unsafe impl<P: Platform> Channel for RingChannel<P> {
     }
 
     fn register(&mut self, pool: &BufferPool) -> io::Result<bool> {
-        if self.buffers.is_some() || self.never_at_once {
+        if self.buffers.is_some() || self.lacks_nowait {
             return Ok(false);
         }
         // SAFETY: the pool's memory lives as long as the pool, which is kept beside the ring.
@@ -339,11 +336,11 @@ unsafe impl<P: Platform> Channel for RingChannel<P> {
     }
 
     fn describe(&self) -> String {
-        let mut text = format!("io_uring {}", self.rung.name());
+        let mut text = format!("io_uring {}", self.setup.name());
         if self.file_is_registered {
             text.push_str(", registered file");
         }
-        if self.never_at_once {
+        if self.lacks_nowait {
             text.push_str(", by kernel workers");
         }
         if self.buffers.is_some() {
@@ -388,7 +385,7 @@ impl<P: Platform> Drop for RingChannel<P> {
             if self.enter(None).is_err() {
                 // The ring itself is broken, so nobody can say when the kernel is done with the
                 // event's memory.
-                std::mem::forget(std::mem::take(&mut self.rings));
+                std::mem::forget(std::mem::take(&mut self.event_count));
                 break;
             }
             self.reap(&mut completions);

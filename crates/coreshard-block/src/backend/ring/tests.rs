@@ -85,13 +85,13 @@ fn what_was_probed_is_what_happens() {
 fn a_polling_ring_that_was_refused_fails_reads() {
     let folder = tempfile::tempdir().unwrap();
     let Some(file) = blocks(&folder.path().join("file"), false) else { return };
-    let rung = Rung { iopoll: true, ..Rung::default() };
-    let Ok(mut ring) = build(rung, 4) else {
+    let setup = RingSetup { iopoll: true, ..RingSetup::default() };
+    let Ok(mut ring) = build(setup, 4) else {
         eprintln!("left out, since no ring with IOPOLL can be made here");
         return;
     };
     // A read through the page cache cannot be polled for, whatever the device can.
-    let error = probe(&mut ring, rung, &file).unwrap_err();
+    let error = probe(&mut ring, setup, &file).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP), "{error}");
 }
 
