@@ -42,11 +42,16 @@
 
 mod backend;
 mod buffer;
+mod completed;
 mod counters;
+mod device_memory;
 mod error;
 mod host;
+mod node_of_file;
 mod node_slice;
+mod op;
 mod queue;
+mod refused;
 mod request;
 mod tags;
 
@@ -55,15 +60,18 @@ pub use backend::{
     FileOptions, Geometry, Job, Memory, Null, RingOptions, RingWake, Waker,
 };
 pub use buffer::{Buffer, BufferPool, PAGE_BYTES};
+pub use completed::Completed;
 pub use counters::{
     CounterLayout, Counts, DeviceCounters, Outcome, ParseCounterLayoutError, ThreadCounters,
 };
-pub use error::{ErrorClass, IoError, OpenError, Refused};
-pub use host::{
-    Device, DeviceMemory, HostAdapter, HostOptions, ParseDeviceMemoryError, Target, node_of_file,
-};
+pub use device_memory::{DeviceMemory, ParseDeviceMemoryError};
+pub use error::{ErrorClass, IoError, OpenError};
+pub use host::{Device, HostAdapter, HostOptions, Target};
+pub use node_of_file::node_of_file;
+pub use op::Op;
 pub use queue::{IoFuture, Queue, QueueOptions, RemoteQueue, RequestId, RetryPolicy};
-pub use request::{Completed, Op, Payload, Priority, Request};
+pub use refused::Refused;
+pub use request::{Payload, Priority, Request};
 pub use tags::{
     MAX_RESERVED_TAGS, MAX_TAGS, ParseTagPolicyError, Tag, TagPolicy, TagPort, TagSet, TagSetError,
     TagSetSpec, TagUser,

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use coreshard_platform::{Platform, Time};
 
-use super::{Backend, Channel, Command, Completion, Data, Geometry, Waker};
+use super::channel::{Backend, Channel, Geometry, Waker};
+use super::command::{Command, Completion, Data};
 use crate::buffer::BufferPool;
 use crate::error::OpenError;
-use crate::request::Op;
+use crate::op::Op;
 
 /// How often what goes wrong, in parts per million of the commands. The seed decides which.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

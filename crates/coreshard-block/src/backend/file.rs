@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
-use super::pool::PoolChannel;
-use super::ring::{Refusals, RingChannel};
+use super::channel::{Backend, Channel, Geometry};
+use super::pool::{Executor, PoolChannel};
+use super::ring::{Refusals, RingChannel, RingOptions};
 use super::sync;
-use super::{Backend, Channel, Executor, Geometry, RingOptions};
 use crate::error::{OpenError, OpenErrorKind};
 
 /// How a file's requests are done.

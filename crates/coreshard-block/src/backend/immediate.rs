@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use coreshard_platform::{Parker, Platform};
 
-use super::{Channel, Command, Completion, Waker};
+use super::channel::{Channel, Waker};
+use super::command::{Command, Completion};
 
 /// Does each command on the calling thread, by `perform`, which tells its result.
 pub(super) struct ImmediateChannel<P: Platform, F> {

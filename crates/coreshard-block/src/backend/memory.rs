@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use coreshard_platform::{Lock, Platform};
 
+use super::channel::{Backend, Channel, Geometry};
+use super::command::{Command, Data};
 use super::immediate::ImmediateChannel;
-use super::{Backend, Channel, Command, Data, Geometry};
 use crate::error::OpenError;
-use crate::request::Op;
+use crate::op::Op;
 
 /// Bytes under one lock: a part of this size moves in one piece.
 const STRIPE_BYTES: usize = 64 * 1024;

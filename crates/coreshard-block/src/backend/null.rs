@@ -4,8 +4,9 @@ use std::marker::PhantomData;
 
 use coreshard_platform::Platform;
 
+use super::channel::{Backend, Channel, Geometry};
+use super::command::Command;
 use super::immediate::ImmediateChannel;
-use super::{Backend, Channel, Command, Geometry};
 use crate::error::OpenError;
 
 /// Completes everything at once, and moves no data.

@@ -16,9 +16,10 @@ use std::time::Duration;
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
+use super::channel::{Channel, Waker};
+use super::command::{Command, Completion};
 use super::immediate::{park, unparks};
 use super::sync::perform;
-use super::{Channel, Command, Completion, Waker};
 
 /// A piece of work for another thread; it may block.
 pub type Job = Box<dyn FnOnce() + Send>;

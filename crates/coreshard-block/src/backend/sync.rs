@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
+use super::channel::Channel;
+use super::command::{Command, Data};
 use super::immediate::ImmediateChannel;
-use super::{Channel, Command, Data};
-use crate::request::Op;
+use crate::op::Op;
 
 /// Does the command with the calling thread. The bytes, or the negative errno.
 pub(super) fn perform(fd: RawFd, command: &Command) -> i32 {

@@ -4,12 +4,14 @@ use coreshard_platform::{Platform, user};
 
 use super::Queue;
 use super::options::RetryPolicy;
-use super::slot::{Abort, FinishedRequest, OnComplete, SlotKey};
+use super::request_id::SlotKey;
+use super::slot::{Abort, FinishedRequest, OnComplete};
 use super::timers::Timer;
 use crate::backend::Completion;
+use crate::completed::Completed;
 use crate::counters::Outcome;
 use crate::error::{ErrorClass, IoError};
-use crate::request::{Completed, Op};
+use crate::op::Op;
 
 /// How a request ended that did not end well.
 pub(super) type Failure = (ErrorClass, i32);

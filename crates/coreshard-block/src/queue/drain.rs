@@ -7,12 +7,11 @@ use std::time::Duration;
 use coreshard_platform::{Platform, user};
 
 use super::Queue;
-use super::future::{Message, refused_completion};
-use super::slot::{Abort, OnComplete, SlotKey};
+use super::mailbox::Message;
+use super::remote::refused_completion;
+use super::request_id::SlotKey;
+use super::slot::{Abort, OnComplete};
 use crate::error::ErrorClass;
-
-/// How long a queue that is dropped waits for its device before it gives the memory up.
-pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl<P: Platform> Queue<P> {
     /// Ends everything, and waits for the device. True if it is done with all memory.

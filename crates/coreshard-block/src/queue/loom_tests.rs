@@ -8,10 +8,13 @@ use std::task::{Context, Poll, Wake};
 
 use coreshard_platform::{Loom, Parker};
 
-use super::future::{FutureCell, IoFuture, Mailbox, Message};
-use super::options::RequestId;
-use super::slot::SlotKey;
-use crate::request::{Completed, Op, Payload};
+use super::future::IoFuture;
+use super::future_cell::FutureCell;
+use super::mailbox::{Mailbox, Message};
+use super::request_id::{RequestId, SlotKey};
+use crate::completed::Completed;
+use crate::op::Op;
+use crate::request::Payload;
 
 fn mailbox() -> Arc<Mailbox<Loom>> {
     Mailbox::new(Arc::new(|| {}))

@@ -19,12 +19,18 @@ mod completion;
 mod drain;
 #[cfg(all(test, not(loom)))]
 mod drain_tests;
+mod expiry;
 mod future;
+mod future_cell;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod mailbox;
+mod open;
 mod options;
 mod pending;
+mod remote;
 mod request_buffers;
+mod request_id;
 mod slot;
 mod submission;
 #[cfg(all(test, not(loom)))]
@@ -46,20 +52,30 @@ use coreshard_platform::user::Thrown;
 
 use crate::backend::{Channel, Completion, Waker};
 use crate::buffer::BufferPool;
+use crate::completed::Completed;
 use crate::counters::ThreadCounters;
-use crate::error::Refused;
 use crate::host::Device;
-use crate::request::{Completed, Request};
+use crate::refused::Refused;
+use crate::request::Request;
 use crate::tags::TagPort;
 
 use admission::Admission;
-use future::{FutureCell, Mailbox, Message};
-pub use future::{IoFuture, RemoteQueue};
-pub use options::{QueueOptions, RequestId, RetryPolicy};
+pub use future::IoFuture;
+use future_cell::FutureCell;
+use mailbox::{Mailbox, Message};
+pub use options::{QueueOptions, RetryPolicy};
 use pending::Pending;
-use slot::{Abort, OnComplete, SlotKey, Slots};
-use submission::MAX_STAGED;
+pub use remote::RemoteQueue;
+pub use request_id::RequestId;
+use request_id::SlotKey;
+use slot::{Abort, OnComplete, Slots};
 use timers::Timers;
+
+/// The most requests that are handed to the device at once without being asked to.
+const MAX_STAGED: u32 = 32;
+
+/// How long a queue that is dropped waits for its device before it gives the memory up.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Tells the queues of a process apart.
 static QUEUES: AtomicU64 = AtomicU64::new(0);
@@ -161,7 +177,7 @@ impl<P: Platform> Queue<P> {
             mailbox: Mailbox::new(waker),
             messages: VecDeque::new(),
             closing: false,
-            drain_timeout: drain::DRAIN_TIMEOUT,
+            drain_timeout: DRAIN_TIMEOUT,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::slot::SlotKey;
+use super::request_id::SlotKey;
 use crate::request::Priority;
 
 /// Requests of one class, in the order of submission. Who leaves out of turn stays in the list as a key

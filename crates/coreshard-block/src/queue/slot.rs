@@ -6,11 +6,14 @@ use std::sync::Arc;
 use coreshard_platform::Platform;
 
 use super::admission::Permit;
-use super::future::FutureCell;
+use super::future_cell::FutureCell;
 use super::request_buffers::RequestBuffers;
+use super::request_id::SlotKey;
 use crate::backend::Command;
 use crate::buffer::BufferPool;
-use crate::request::{Completed, Op, Payload, Priority, Request};
+use crate::completed::Completed;
+use crate::op::Op;
+use crate::request::{Payload, Priority, Request};
 
 /// Who takes the completion.
 pub(super) enum OnComplete<P: Platform> {
@@ -31,14 +34,6 @@ pub(super) enum Abort {
     Cancelled,
     /// Its deadline.
     TimedOut,
-}
-
-/// Names a request of a queue, for good: no other request of the queue ever has its serial number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct SlotKey {
-    pub(super) serial: u64,
-    /// Its slot.
-    pub(super) index: u32,
 }
 
 /// A request that the queue has accepted.

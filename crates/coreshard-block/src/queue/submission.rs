@@ -4,14 +4,13 @@
 use coreshard_platform::Platform;
 
 use super::Queue;
-use super::options::RequestId;
-use super::slot::{ActiveRequest, OnComplete, SlotKey, Slots};
+use super::request_id::{RequestId, SlotKey};
+use super::slot::{ActiveRequest, OnComplete, Slots};
 use super::timers::Timer;
-use crate::error::{ErrorClass, IoError, Refused};
-use crate::request::{Op, Payload, Request};
-
-/// The most requests that are handed to the device at once without being asked to.
-pub(super) const MAX_STAGED: u32 = 32;
+use crate::error::{ErrorClass, IoError};
+use crate::op::Op;
+use crate::refused::Refused;
+use crate::request::{Payload, Request};
 
 impl<P: Platform> Queue<P> {
     /// Whether the request can succeed; if not, what it fails with.

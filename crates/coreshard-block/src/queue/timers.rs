@@ -6,11 +6,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use coreshard_platform::{Platform, Time};
+use coreshard_platform::Time;
 
-use super::Queue;
-use super::slot::{Abort, SlotKey};
-use crate::error::ErrorClass;
+use super::request_id::SlotKey;
 
 /// What happens at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +47,13 @@ impl Timers {
         self.live -= timers as usize;
     }
 
-    fn set(&mut self, at: Time, key: SlotKey, timer: Timer, is_live: impl Fn(SlotKey) -> bool) {
+    pub(super) fn set(
+        &mut self,
+        at: Time,
+        key: SlotKey,
+        timer: Timer,
+        is_live: impl Fn(SlotKey) -> bool,
+    ) {
         if self.heap.len() > 2 * self.live + 64 {
             self.visits += self.heap.len() as u64;
             self.heap.retain(|Reverse((_, key, _))| is_live(*key));
@@ -58,7 +62,7 @@ impl Timers {
         self.live += 1;
     }
 
-    fn pop(&mut self, now: Time) -> Option<(SlotKey, Timer)> {
+    pub(super) fn pop(&mut self, now: Time) -> Option<(SlotKey, Timer)> {
         let Reverse((at, key, timer)) = *self.heap.peek()?;
         if at > now {
             return None;
@@ -66,32 +70,5 @@ impl Timers {
         self.visits += 1;
         self.heap.pop();
         Some((key, timer))
-    }
-}
-
-impl<P: Platform> Queue<P> {
-    /// For a request that is not over.
-    pub(super) fn set_timer(&mut self, index: u32, at: Time, timer: Timer) {
-        let request = self.slots.get_mut(index);
-        request.timers += 1;
-        let key = SlotKey { serial: request.serial, index };
-        let Self { timers, slots, .. } = self;
-        timers.set(at, key, timer, |key| slots.find(key).is_some());
-    }
-
-    pub(super) fn fire_timers(&mut self) {
-        let now = P::now();
-        while let Some((key, timer)) = self.timers.pop(now) {
-            if self.slots.find(key).is_none() {
-                continue;
-            }
-            self.slots.get_mut(key.index).timers -= 1;
-            self.timers.forget(1);
-            match timer {
-                Timer::Deadline => self.abort(key, Abort::TimedOut),
-                Timer::Retry if self.device.is_online() => self.start_again(key.index),
-                Timer::Retry => self.fail(key.index, (ErrorClass::Gone, libc::ENODEV)),
-            }
-        }
     }
 }

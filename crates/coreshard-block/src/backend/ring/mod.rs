@@ -21,10 +21,11 @@ use std::time::Duration;
 use coreshard_platform::Platform;
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
+use super::channel::{Channel, Waker};
+use super::command::{Command, Completion, Data};
 use super::sync::fallocate_mode;
-use super::{Channel, Command, Completion, Data, Waker};
 use crate::buffer::BufferPool;
-use crate::request::Op;
+use crate::op::Op;
 
 use doorbell::Doorbell;
 pub(super) use setup::Refusals;
