@@ -9,7 +9,7 @@ use coreshard_topology::CpuId;
 use super::Shared;
 use super::cpu::{CpuState, Lane};
 use super::waiting::Task;
-use crate::index::CpuChoice;
+use crate::index::CpuMask;
 use crate::level::{Level, Priority};
 
 /// What a lane does after a task.
@@ -29,7 +29,7 @@ impl<P: RealTime> Shared<P> {
         let mut tries = 0;
         while let Some(cpu) = self.taker(level, &task.allowed, near) {
             tries += 1;
-            self.most_tries(tries);
+            self.max_tries(tries);
             match self.start_on(cpu, task, false) {
                 None => return,
                 // Another task was faster, so this is no storm: each try that fails is another's
@@ -48,7 +48,7 @@ impl<P: RealTime> Shared<P> {
         let near = self.cpus[home].id;
         while let Some(cpu) = self.taker(level, &allowed, near) {
             tries += 1;
-            self.most_tries(tries);
+            self.max_tries(tries);
             let Some(task) = self.take_back(home, |state| state.waiting.take_id(priority, id))
             else {
                 return; // It runs, or is on its way.
@@ -67,7 +67,7 @@ impl<P: RealTime> Shared<P> {
 
     /// The CPU that runs the least important work below `level`; or else, where tasks of equal priority
     /// take turns, the one at `level` where the fewest do.
-    fn taker(&self, level: Level, allowed: &CpuChoice, near: CpuId) -> Option<CpuId> {
+    fn taker(&self, level: Level, allowed: &CpuMask, near: CpuId) -> Option<CpuId> {
         if let Some((cpu, _)) = self.index.find(level, allowed, near) {
             return Some(cpu);
         }
@@ -146,7 +146,7 @@ impl<P: RealTime> Shared<P> {
     }
 
     /// Names the CPU at `home` to all those that a task which is to wait there might run on.
-    fn reach(&self, home: usize, state: &mut CpuState<P>, allowed: &CpuChoice) {
+    fn reach(&self, home: usize, state: &mut CpuState<P>, allowed: &CpuMask) {
         if state.reached.contains(allowed) {
             return;
         }
@@ -280,7 +280,7 @@ impl<P: RealTime> Shared<P> {
         let cpu = &self.cpus[place];
         let mut state = cpu.lock();
         state.online = false;
-        state.seat.withdraw();
+        state.writer.withdraw();
         let moved = state.waiting.drain();
         self.publish_waiting(place, &state);
         drop(state);

@@ -190,7 +190,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
     pub fn build_degraded(self) -> Result<(Executor<P>, Vec<Degradation>), RtError> {
         let Self { topology, cpus, rung, lock_memory, priorities, mut options, .. } = self;
         let cpus = cpus.unwrap_or_else(|| topology.online().clone());
-        let (index, seats) = PriorityIndex::new(rung, &topology, &cpus)?;
+        let (index, writers) = PriorityIndex::new(rung, &topology, &cpus)?;
         let mut degradations = Vec::new();
         let highest = priorities.iter().max().copied().unwrap_or(Priority::MIN);
         options.highest = highest;
@@ -208,9 +208,11 @@ impl<P: RealTime> ExecutorBuilder<P> {
         cpus.iter().enumerate().for_each(|(place, cpu)| places[cpu.index()] = Some(place));
         let admitted = Admitted::new(cpus.len(), options.utilisation_limit);
         let shared = Arc::new(Shared {
-            cpus: seats
+            cpus: writers
                 .into_iter()
-                .map(|seat| Padded::new(Cpu::new(seat, cpus.len(), options.round_robin.is_some())))
+                .map(|writer| {
+                    Padded::new(Cpu::new(writer, cpus.len(), options.round_robin.is_some()))
+                })
                 .collect(),
             index,
             places: places.into(),
@@ -220,7 +222,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
             preparing: Lock::new(()),
             keeper: Keeper::new(),
             next_ids: (0..=cpus.len()).map(|_| Padded::new(P::AtomicU64::new(0))).collect(),
-            most_tries: P::AtomicU32::new(0),
+            max_tries: P::AtomicU32::new(0),
             tally: Tally::new(last + 1),
             ends: P::AtomicU32::new(0),
             timers: Timers::new(),

@@ -9,7 +9,7 @@ use coreshard_topology::CpuId;
 
 use super::periodic::Job;
 use super::waiting::{Levels, Task, Waiting};
-use crate::index::{CpuChoice, Seat};
+use crate::index::{CpuMask, LevelWriter};
 use crate::level::{Level, Priority};
 use crate::lock::{InheritGuard, InheritMutex};
 
@@ -114,7 +114,7 @@ pub struct CpuStats {
 
 /// What a CPU's lock protects.
 pub(super) struct CpuState<P: RealTime> {
-    pub(super) seat: Seat<P>,
+    pub(super) writer: LevelWriter<P>,
     pub(super) online: bool,
     /// By level: how many tasks of it have been begun and are not over.
     begun: Box<[u16]>,
@@ -127,7 +127,7 @@ pub(super) struct CpuState<P: RealTime> {
     /// Activations of periodic tasks.
     pub(super) jobs: Vec<Job>,
     /// The CPUs whose `peers` name this one.
-    pub(super) reached: CpuChoice,
+    pub(super) reached: CpuMask,
     pub(super) stats: CpuStats,
 }
 
@@ -146,7 +146,7 @@ pub(super) struct Cpu<P: RealTime> {
 }
 
 impl<P: RealTime> Cpu<P> {
-    pub(super) fn new(seat: Seat<P>, cpus: usize, take_turns: bool) -> Self {
+    pub(super) fn new(writer: LevelWriter<P>, cpus: usize, take_turns: bool) -> Self {
         let turns = take_turns.then(|| Arc::new(Padded::new(P::AtomicU32::new(0))));
         let state = CpuState {
             online: true,
@@ -156,12 +156,12 @@ impl<P: RealTime> Cpu<P> {
             lanes: (0..Level::COUNT).map(|_| Vec::new()).collect(),
             turns: turns.clone(),
             jobs: Vec::new(),
-            reached: CpuChoice::EMPTY,
+            reached: CpuMask::EMPTY,
             stats: CpuStats::default(),
-            seat,
+            writer,
         };
         Self {
-            id: state.seat.cpu(),
+            id: state.writer.cpu(),
             state: InheritMutex::new(state),
             top_waiting: Padded::new(P::AtomicU32::new(0)),
             peers: Padded::new((0..cpus.div_ceil(64)).map(|_| P::AtomicU64::new(0)).collect()),
@@ -247,7 +247,7 @@ impl<P: RealTime> CpuState<P> {
                     turns.store(taken, SeqCst);
                 }
             }
-            self.seat.set(level);
+            self.writer.set(level);
         }
     }
 

@@ -4,7 +4,7 @@
 //!
 //! 1. What runs and waits at a CPU is under that CPU's lock, which lends priority. Nobody holds two of
 //!    these locks, and no code of a user's runs under one.
-//! 2. A CPU's seat in the index lies under its lock, so the index has one writer for each CPU.
+//! 2. A CPU's writer in the index lies under its lock, so the index has one writer for each CPU.
 //! 3. Each CPU's `top_waiting` is written under its lock and read by anybody. A bit of a CPU's `peers` is
 //!    set under the lock of the CPU that it stands for, and stays.
 //! 4. Users' code (tasks, activations, hooks, and what their destructors do) is called by
@@ -42,7 +42,7 @@ use coreshard_platform::{AtomicInt, Lock, Padded, RealTime, ThreadHandle};
 use coreshard_topology::{CpuId, CpuSet};
 
 use crate::error::RtError;
-use crate::index::{CpuChoice, PriorityIndex};
+use crate::index::{CpuMask, PriorityIndex};
 use crate::level::{Level, Priority};
 use crate::lock::InheritMutex;
 use builder::Options;
@@ -75,7 +75,7 @@ struct Shared<P: RealTime> {
     /// By the place of the CPU that a task is begun on: the next task's number there. One counter for
     /// all would be a line that every CPU writes.
     next_ids: Box<[Padded<P::AtomicU64>]>,
-    most_tries: P::AtomicU32,
+    max_tries: P::AtomicU32,
     /// Tasks that were given to CPUs, and those that are over.
     tally: Tally<P>,
     /// 1 from the end on.
@@ -142,9 +142,9 @@ impl<P: RealTime> Shared<P> {
     }
 
     /// How often one event looked for a CPU: the most that was seen.
-    fn most_tries(&self, tries: u32) {
-        if tries > self.most_tries.load(Relaxed) {
-            self.most_tries.store(tries, Relaxed);
+    fn max_tries(&self, tries: u32) {
+        if tries > self.max_tries.load(Relaxed) {
+            self.max_tries.store(tries, Relaxed);
         }
     }
 
@@ -159,7 +159,7 @@ impl<P: RealTime> Shared<P> {
     fn new_task(
         &self,
         priority: Priority,
-        allowed: CpuChoice,
+        allowed: CpuMask,
         budget: Option<Duration>,
         run: Box<dyn FnOnce() + Send>,
     ) -> Task {
@@ -167,8 +167,8 @@ impl<P: RealTime> Shared<P> {
         Task { id, priority, allowed, budget: budget.or(self.options.budget), run }
     }
 
-    fn all_cpus(&self) -> CpuChoice {
-        self.index.choice(self.index.cpus()).expect("an index has CPUs, and they are its own")
+    fn all_cpus(&self) -> CpuMask {
+        self.index.mask(self.index.cpus()).expect("an index has CPUs, and they are its own")
     }
 
     /// Takes a task on.
@@ -237,7 +237,7 @@ impl<P: RealTime> Executor<P> {
         budget: Option<Duration>,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<TaskHandle<P, T>, RtError> {
-        self.spawn_in(priority, self.shared.index.choice(cpus)?, budget, body)
+        self.spawn_in(priority, self.shared.index.mask(cpus)?, budget, body)
     }
 
     /// As [`spawn_on`](Self::spawn_on), with the set of CPUs made beforehand by the
@@ -249,7 +249,7 @@ impl<P: RealTime> Executor<P> {
     pub fn spawn_in<T: Send + 'static>(
         &self,
         priority: Priority,
-        allowed: CpuChoice,
+        allowed: CpuMask,
         budget: Option<Duration>,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<TaskHandle<P, T>, RtError> {
@@ -310,8 +310,8 @@ impl<P: RealTime> Executor<P> {
     }
 
     /// The most CPUs that were tried for one task at once.
-    pub fn most_tries(&self) -> u32 {
-        self.shared.most_tries.load(Relaxed)
+    pub fn max_tries(&self) -> u32 {
+        self.shared.max_tries.load(Relaxed)
     }
 
     /// What the watchdog has found since the last call, in its order. The latest 256 are kept; where there

@@ -254,9 +254,9 @@ impl<P: RealTime> Executor<P> {
             }
             // Without a budget nothing is promised: the CPU that runs the least now.
             None => {
-                let choice = shared.index.choice(cpus)?;
+                let mask = shared.index.mask(cpus)?;
                 let near = P::current_cpu();
-                let found = shared.index.find(Level::TOP, &choice, near);
+                let found = shared.index.find(Level::TOP, &mask, near);
                 found.map_or(places[0], |(cpu, _)| shared.place_of(cpu))
             }
         };

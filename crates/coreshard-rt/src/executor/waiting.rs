@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::index::CpuChoice;
+use crate::index::CpuMask;
 use crate::level::{Level, Priority};
 
 /// What is to be run once, and where.
 pub(super) struct Task {
     pub(super) id: u64,
     pub(super) priority: Priority,
-    pub(super) allowed: CpuChoice,
+    pub(super) allowed: CpuMask,
     /// CPU time after which it is demoted.
     pub(super) budget: Option<Duration>,
     pub(super) run: Box<dyn FnOnce() + Send>,
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     fn task(id: u64, priority: u8, allowed: &[usize]) -> Task {
-        let mut words = CpuChoice::EMPTY;
+        let mut words = CpuMask::EMPTY;
         allowed.iter().for_each(|place| words.add(*place));
         let priority = Priority::new(priority).unwrap();
         Task { id, priority, allowed: words, budget: None, run: Box::new(|| {}) }
