@@ -8,13 +8,15 @@ use std::time::Duration;
 use coreshard_platform::{AtomicInt, Lock, Padded, Policy, RealTime, ThreadHandle, ThreadSpec};
 use coreshard_topology::{CpuSet, Topology};
 
-use super::admission::Admitted;
+use super::Executor;
+use super::admission::AdmissionControl;
 use super::cpu::Cpu;
 use super::incident::Incidents;
-use super::keeper::Keeper;
-use super::tally::Tally;
-use super::timer::Timers;
-use super::{Executor, Shared};
+use super::options::Options;
+use super::shared::Shared;
+use super::supervisor::Supervisor;
+use super::task_counts::TaskCounts;
+use super::timers::Timers;
 use crate::error::RtError;
 use crate::index::{PriorityIndex, Rung};
 use crate::level::Priority;
@@ -25,18 +27,6 @@ use crate::lock::InheritMutex;
 const UTILISATION_LIMIT: f64 = 0.95;
 
 const STACK_BYTES: usize = 256 << 10;
-
-#[derive(Clone, Debug)]
-pub(super) struct Options {
-    /// How many tasks of equal priority take turns on a CPU.
-    pub(super) round_robin: Option<NonZeroUsize>,
-    pub(super) stack_bytes: usize,
-    pub(super) budget: Option<Duration>,
-    pub(super) watchdog_period: Option<Duration>,
-    pub(super) utilisation_limit: f64,
-    /// The highest priority that was tried.
-    pub(super) highest: Priority,
-}
 
 /// Something of real time that the machine does not grant, and how the executor runs without it.
 #[derive(Debug)]
@@ -79,8 +69,15 @@ pub struct ExecutorBuilder<P: RealTime> {
     _platform: std::marker::PhantomData<fn(P)>,
 }
 
+impl<P: RealTime> Executor<P> {
+    /// Begins to describe an executor on the CPUs of a machine.
+    pub fn builder(topology: &Topology) -> ExecutorBuilder<P> {
+        ExecutorBuilder::new(topology.clone())
+    }
+}
+
 impl<P: RealTime> ExecutorBuilder<P> {
-    pub(super) fn new(topology: Topology) -> Self {
+    fn new(topology: Topology) -> Self {
         let throttle = P::real_time_limits().throttle;
         let share = throttle.map_or(UTILISATION_LIMIT, |limit| limit.share());
         Self {
@@ -204,9 +201,9 @@ impl<P: RealTime> ExecutorBuilder<P> {
             None
         };
         let last = cpus.last().map_or(0, |cpu| cpu.index());
-        let mut places = vec![None; last + 1];
-        cpus.iter().enumerate().for_each(|(place, cpu)| places[cpu.index()] = Some(place));
-        let admitted = Admitted::new(cpus.len(), options.utilisation_limit);
+        let mut positions = vec![None; last + 1];
+        cpus.iter().enumerate().for_each(|(position, cpu)| positions[cpu.index()] = Some(position));
+        let admitted = AdmissionControl::new(cpus.len(), options.utilisation_limit);
         let shared = Arc::new(Shared {
             cpus: writers
                 .into_iter()
@@ -215,24 +212,24 @@ impl<P: RealTime> ExecutorBuilder<P> {
                 })
                 .collect(),
             index,
-            places: places.into(),
+            positions: positions.into(),
             options,
             has_priorities,
             prepared: std::array::from_fn(|_| P::AtomicU64::new(0)),
             preparing: Lock::new(()),
-            keeper: Keeper::new(),
+            supervisor: Supervisor::new(),
             next_ids: (0..=cpus.len()).map(|_| Padded::new(P::AtomicU64::new(0))).collect(),
             max_tries: P::AtomicU32::new(0),
-            tally: Tally::new(last + 1),
+            task_counts: TaskCounts::new(last + 1),
             ends: P::AtomicU32::new(0),
             timers: Timers::new(),
             periodics: Lock::new(Vec::new()),
             admitted: Lock::new(admitted),
             incidents: InheritMutex::new(Incidents::new()),
         });
-        let keeper = shared.start_keeper(memory)?;
+        let supervisor = shared.start_supervisor(memory)?;
         // From here on a failure ends what was started.
-        let executor = Executor { shared, keeper: Lock::new(Some(keeper)) };
+        let executor = Executor { shared, supervisor: Lock::new(Some(supervisor)) };
         for priority in priorities {
             executor.prepare(priority)?;
         }

@@ -5,32 +5,32 @@
 
 use coreshard_platform::{PerCpuCounter, Platform};
 
-pub(super) struct Tally<P: Platform> {
+pub(super) struct TaskCounts<P: Platform> {
     accepted: PerCpuCounter<P>,
     finished: PerCpuCounter<P>,
 }
 
-impl<P: Platform> Tally<P> {
+impl<P: Platform> TaskCounts<P> {
     pub(super) fn new(cpu_ids: usize) -> Self {
         Self { accepted: PerCpuCounter::new(cpu_ids), finished: PerCpuCounter::new(cpu_ids) }
     }
 
     /// Counts a task in. Whoever has the guard of it counts it out.
-    pub(super) fn accept(&self) -> Owed<'_, P> {
+    pub(super) fn accept(&self) -> TaskGuard<'_, P> {
         self.accepted.add(1);
-        Owed(self)
+        TaskGuard(self)
     }
 
     /// The guard of a task that was counted in, and came here through other hands.
-    pub(super) fn owed(&self) -> Owed<'_, P> {
-        Owed(self)
+    pub(super) fn guard(&self) -> TaskGuard<'_, P> {
+        TaskGuard(self)
     }
 
     /// Whether all tasks are over, those that they have begun among them. Once it is so, it stays so,
     /// unless a task is accepted from elsewhere.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(super) fn all_finished(&self) -> bool {
         // Finished first: then no task that came in between is counted as finished alone. And acquired,
-        // with the Release in `Owed::drop`: who sees that a task is over also sees those that it has
+        // with the Release in `TaskGuard::drop`: who sees that a task is over also sees those that it has
         // begun. With relaxed counters a machine that makes stores visible out of order (Arm) may show
         // the end of a task before the beginning of another that the first one began.
         let finished = self.finished.sum_acquired();
@@ -39,18 +39,18 @@ impl<P: Platform> Tally<P> {
 }
 
 /// A task that was counted in: counted out when this is dropped, also by a panic.
-pub(super) struct Owed<'tally, P: Platform>(&'tally Tally<P>);
+pub(super) struct TaskGuard<'counts, P: Platform>(&'counts TaskCounts<P>);
 
-impl<P: Platform> Owed<'_, P> {
+impl<P: Platform> TaskGuard<'_, P> {
     /// Somebody else counts it out, as he has the task now.
-    pub(super) fn hand_over(self) {
+    pub(super) fn forget(self) {
         std::mem::forget(self);
     }
 }
 
-impl<P: Platform> Drop for Owed<'_, P> {
+impl<P: Platform> Drop for TaskGuard<'_, P> {
     fn drop(&mut self) {
-        // Release pairs with the Acquire in `is_quiet`: what this task has begun is counted in.
+        // Release pairs with the Acquire in `all_finished`: what this task has begun is counted in.
         self.0.finished.add_released(1);
     }
 }

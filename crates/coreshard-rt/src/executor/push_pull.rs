@@ -6,25 +6,16 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use coreshard_platform::{AtomicInt, RealTime};
 use coreshard_topology::CpuId;
 
-use super::Shared;
-use super::cpu::{CpuState, Lane};
-use super::waiting::Task;
+use super::cpu::CpuState;
+use super::priority_thread::{AfterTask, PriorityThread};
+use super::shared::Shared;
+use super::task::Task;
 use crate::index::CpuMask;
 use crate::level::{Level, Priority};
 
-/// What a lane does after a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LaneGoes {
-    /// It has its next order.
-    On,
-    ToSleep,
-    /// It is a lane no more.
-    Home,
-}
-
 impl<P: RealTime> Shared<P> {
     /// Begins a task on the CPU that runs the least important work, or lets it wait near `near`.
-    pub(super) fn place(&self, mut task: Task, near: CpuId) {
+    pub(super) fn dispatch(&self, mut task: Task, near: CpuId) {
         let level = task.priority.level();
         let mut tries = 0;
         while let Some(cpu) = self.taker(level, &task.allowed, near) {
@@ -73,32 +64,33 @@ impl<P: RealTime> Shared<P> {
         }
         let most = self.options.round_robin?.get();
         let (equal, _) = self.index.find_all(level.above(), allowed)?;
-        let turns = |cpu| (self.cpus[self.place_of(cpu)].turns_taken(), cpu != near);
+        let rr_running = |cpu| (self.cpus[self.position_of(cpu)].rr_nr_running(), cpu != near);
         let equal = self.index.cpus_of(&equal);
-        let fewest = equal.iter().map(|cpu| (turns(cpu), cpu)).min_by_key(|it| it.0)?;
+        let fewest = equal.iter().map(|cpu| (rr_running(cpu), cpu)).min_by_key(|it| it.0)?;
         Some(fewest.1).filter(|_| fewest.0.0 < most)
     }
 
     /// Begins a task on a CPU, or gives it back where that runs something as important by now.
     fn start_on(&self, cpu: CpuId, task: Task, pulled: bool) -> Option<Task> {
-        let cpu = &self.cpus[self.place_of(cpu)];
+        let cpu = &self.cpus[self.position_of(cpu)];
         let mut state = cpu.lock();
         if !state.takes(task.priority) {
             state.stats.too_late += 1;
             return Some(task);
         }
-        let lane = state.assign(task, None);
+        let thread = state.assign(task, None);
         state.stats.pulled += u64::from(pulled);
         state.publish();
         drop(state);
-        lane.parker.unpark();
+        thread.parker.unpark();
         None
     }
 
     /// The CPU where a task waits: `near`, if it may run there.
     fn home_of(&self, task: &Task, near: CpuId) -> usize {
-        let near = self.places.get(near.index()).copied().flatten();
-        let allowed = |place: &usize| self.index.is_allowed(&task.allowed, self.cpus[*place].id);
+        let near = self.positions.get(near.index()).copied().flatten();
+        let allowed =
+            |position: &usize| self.index.is_allowed(&task.allowed, self.cpus[*position].id);
         near.filter(allowed)
             .or_else(|| (0..self.cpus.len()).find(allowed))
             .expect("a task's set of CPUs is not empty")
@@ -109,14 +101,14 @@ impl<P: RealTime> Shared<P> {
         let cpu = &self.cpus[home];
         let mut state = cpu.lock();
         if state.takes(task.priority) {
-            let lane = state.assign(task, None);
+            let thread = state.assign(task, None);
             state.publish();
             drop(state);
-            lane.parker.unpark();
+            thread.parker.unpark();
             return false;
         }
         state.stats.waited += 1;
-        self.reach(home, &mut state, &task.allowed);
+        self.announce(home, &mut state, &task.allowed);
         state.waiting.push(task);
         self.publish_waiting(home, &state);
         true
@@ -124,131 +116,136 @@ impl<P: RealTime> Shared<P> {
 
     fn take_back(
         &self,
-        place: usize,
+        position: usize,
         take: impl FnOnce(&mut CpuState<P>) -> Option<Task>,
     ) -> Option<Task> {
-        let mut state = self.cpus[place].lock();
+        let mut state = self.cpus[position].lock();
         let task = take(&mut state);
-        self.publish_waiting(place, &state);
+        self.publish_waiting(position, &state);
         task
     }
 
     /// Tells the other CPUs how important what waits at this one is. Whoever lays a task to wait passes a
     /// fence afterwards.
-    fn publish_waiting(&self, place: usize, state: &CpuState<P>) {
-        let top = u32::from(state.waiting.top().get());
-        let cpu = &self.cpus[place];
-        if cpu.top_waiting.load(Relaxed) != top {
+    fn publish_waiting(&self, position: usize, state: &CpuState<P>) {
+        let top = u32::from(state.waiting.highest().get());
+        let cpu = &self.cpus[position];
+        if cpu.highest_waiting.load(Relaxed) != top {
             // Release: who sees it sees that this CPU is its peer. SeqCst: in one order with the index's
             // words (its README, "At rest"). The lock has one writer at a time.
-            cpu.top_waiting.store(top, SeqCst);
+            cpu.highest_waiting.store(top, SeqCst);
         }
     }
 
     /// Names the CPU at `home` to all those that a task which is to wait there might run on.
-    fn reach(&self, home: usize, state: &mut CpuState<P>, allowed: &CpuMask) {
-        if state.reached.contains(allowed) {
+    fn announce(&self, home: usize, state: &mut CpuState<P>, allowed: &CpuMask) {
+        if state.announced_to.contains(allowed) {
             return;
         }
         for cpu in &self.index.cpus_of(allowed) {
-            let peers = &self.cpus[self.place_of(cpu)].peers;
-            peers[home / 64].fetch_or(1 << (home % 64), SeqCst);
+            let pull_sources = &self.cpus[self.position_of(cpu)].pull_sources;
+            pull_sources[home / 64].fetch_or(1 << (home % 64), SeqCst);
         }
-        state.reached.join(allowed);
+        state.announced_to.join(allowed);
     }
 
-    /// A task of `level` is over at a CPU, on the lane `own` or on a thread of its own.
-    pub(super) fn leave(&self, place: usize, level: Level, own: Option<&Arc<Lane<P>>>) -> LaneGoes {
-        let cpu = &self.cpus[place];
+    /// A task of `level` is over at a CPU, on the thread `own` or on a thread of its own.
+    pub(super) fn leave(
+        &self,
+        position: usize,
+        level: Level,
+        own: Option<&Arc<PriorityThread<P>>>,
+    ) -> AfterTask {
+        let cpu = &self.cpus[position];
         let mut state = cpu.lock();
         let before = state.floor();
         if let Some(own) = own {
-            let lanes = &mut state.lanes[level.index()];
-            let Some(lane) = lanes.iter_mut().find(|lane| Arc::ptr_eq(&lane.lane, own)) else {
-                // The keeper has put another one in its place, and has counted the task out.
-                return LaneGoes::Home;
+            let slots = &mut state.threads[level.index()];
+            let Some(slot) = slots.iter_mut().find(|slot| Arc::ptr_eq(&slot.thread, own)) else {
+                // The supervisor has replaced it, and has counted the task out.
+                return AfterTask::Exit;
             };
-            let task = lane.running.take();
+            let task = slot.running.take();
             if self.has_priorities
                 && task.is_some_and(|task| task.demoted)
                 && let Some(priority) = Priority::of(level)
             {
-                // No other lane was had meanwhile. To be what it was when it began was granted once.
+                // No other thread was had meanwhile. To be what it was when it began was granted once.
                 let _ = P::set_policy(P::this_thread(), self.policy_of(priority));
             }
         }
         state.leave(level);
-        let woken = self.next_here(place, &mut state, own);
+        let woken = self.next_here(position, &mut state, own);
         let may_pull = state.online && state.floor() < before;
         drop(state);
-        let goes = match (&woken, own) {
-            (Some(lane), Some(own)) if Arc::ptr_eq(lane, own) => LaneGoes::On,
-            (Some(lane), _) => {
-                lane.parker.unpark();
-                LaneGoes::ToSleep
+        let next = match (&woken, own) {
+            (Some(thread), Some(own)) if Arc::ptr_eq(thread, own) => AfterTask::RunNext,
+            (Some(thread), _) => {
+                thread.parker.unpark();
+                AfterTask::Sleep
             }
-            (None, _) => LaneGoes::ToSleep,
+            (None, _) => AfterTask::Sleep,
         };
         if may_pull {
-            self.pull(place);
+            self.pull(position);
         }
-        goes
+        next
     }
 
     /// Assigns the most important task that waits at a CPU, if it can begin, and tells the index.
     fn next_here(
         &self,
-        place: usize,
+        position: usize,
         state: &mut CpuState<P>,
-        own: Option<&Arc<Lane<P>>>,
-    ) -> Option<Arc<Lane<P>>> {
-        let here = self.cpus[place].id;
+        own: Option<&Arc<PriorityThread<P>>>,
+    ) -> Option<Arc<PriorityThread<P>>> {
+        let here = self.cpus[position].id;
         let floor = state.floor();
         let next = if state.online {
             state.waiting.take(floor, |task| self.index.is_allowed(&task.allowed, here))
         } else {
             None
         };
-        let lane = next.map(|task| state.assign(task, own));
-        if lane.is_some() {
-            self.publish_waiting(place, state);
+        let thread = next.map(|task| state.assign(task, own));
+        if thread.is_some() {
+            self.publish_waiting(position, state);
         }
         state.publish();
-        lane
+        thread
     }
 
-    /// A CPU has come down without one of its lanes' being done.
-    pub(super) fn take_waiting(&self, place: usize) {
-        let mut state = self.cpus[place].lock();
-        let lane = self.next_here(place, &mut state, None);
+    /// A CPU has come down without one of its threads' being done.
+    pub(super) fn take_waiting(&self, position: usize) {
+        let mut state = self.cpus[position].lock();
+        let thread = self.next_here(position, &mut state, None);
         drop(state);
-        if let Some(lane) = lane {
-            lane.parker.unpark();
+        if let Some(thread) = thread {
+            thread.parker.unpark();
         }
-        self.pull(place);
+        self.pull(position);
     }
 
     /// The CPU has come down: takes what waits elsewhere and is more important than what runs here.
-    pub(super) fn pull(&self, place: usize) {
-        let here = self.cpus[place].id;
+    pub(super) fn pull(&self, position: usize) {
+        let here = self.cpus[position].id;
         let mut passed = [0_u64; crate::index::MAX_INDEX_CPUS / 64];
         loop {
             let level = {
-                let state = self.cpus[place].lock();
+                let state = self.cpus[position].lock();
                 if !state.online {
                     return;
                 }
                 state.floor()
             };
             // The level was published before this look, with a fence.
-            let Some(from) = self.most_urgent(place, level, &passed) else { return };
+            let Some(from) = self.most_urgent(position, level, &passed) else { return };
             let taken = self.take_back(from, |state| {
                 state.waiting.take(level, |task| self.index.is_allowed(&task.allowed, here))
             });
             match taken.map(|task| self.start_on(here, task, true)) {
                 // It may have been the best of that CPU only: another may have a better one.
                 Some(None) => {}
-                Some(Some(back)) => self.place(back, here),
+                Some(Some(back)) => self.dispatch(back, here),
                 // Nothing for this CPU there. What comes later comes with its own push.
                 None => passed[from / 64] |= 1 << (from % 64),
             }
@@ -260,15 +257,15 @@ impl<P: RealTime> Shared<P> {
     fn most_urgent(&self, here: usize, level: Level, passed: &[u64]) -> Option<usize> {
         let mut best = None;
         let mut bound = u32::from(level.get());
-        for (at, word) in self.cpus[here].peers.iter().enumerate() {
+        for (at, word) in self.cpus[here].pull_sources.iter().enumerate() {
             let mut bits = word.load(SeqCst) & !passed[at];
             while bits != 0 {
-                let place = at * 64 + bits.trailing_zeros() as usize;
+                let position = at * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
                 // Ordered after this CPU's level by the fence in its publishing.
-                let top = self.cpus[place].top_waiting.load(SeqCst);
+                let top = self.cpus[position].highest_waiting.load(SeqCst);
                 if top > bound {
-                    (best, bound) = (Some(place), top);
+                    (best, bound) = (Some(position), top);
                 }
             }
         }
@@ -276,23 +273,23 @@ impl<P: RealTime> Shared<P> {
     }
 
     /// Takes a CPU out: what waits there goes elsewhere, what was begun there ends there.
-    pub(super) fn take_offline(&self, place: usize) {
-        let cpu = &self.cpus[place];
+    pub(super) fn take_offline(&self, position: usize) {
+        let cpu = &self.cpus[position];
         let mut state = cpu.lock();
         state.online = false;
         state.writer.withdraw();
         let moved = state.waiting.drain();
-        self.publish_waiting(place, &state);
+        self.publish_waiting(position, &state);
         drop(state);
-        moved.into_iter().for_each(|task| self.place(task, cpu.id));
+        moved.into_iter().for_each(|task| self.dispatch(task, cpu.id));
     }
 
     /// Takes a CPU back.
-    pub(super) fn bring_online(&self, place: usize) {
-        let mut state = self.cpus[place].lock();
+    pub(super) fn bring_online(&self, position: usize) {
+        let mut state = self.cpus[position].lock();
         state.online = true;
         state.publish();
         drop(state);
-        self.pull(place);
+        self.pull(position);
     }
 }
