@@ -51,7 +51,7 @@ crates/coreshard-rt/src/executor/handle.rs         makes a task's body, which ca
 crates/coreshard-rt/src/executor/supervision.rs    the bodies of our own threads
 crates/coreshard-rt/src/executor/shared.rs         a task's body, made in handle.rs: threads call it through the net
 crates/coreshard-rt/src/executor/task.rs           as in shared.rs
-crates/coreshard-rt/src/executor/periodic.rs       a period's function: called and dropped through the net, here
+crates/coreshard-rt/src/executor/periodic.rs       a period's function: periodic_thread.rs calls and drops it through the net
 END
 }
 

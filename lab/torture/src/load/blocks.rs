@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use coreshard::Host;
 use coreshard::block::{
-    Engine, File, FileOptions, HostAdapter, HostOptions, Backend, Memory, QueueOptions, Request,
+    Backend, Engine, File, FileOptions, HostAdapter, HostOptions, Memory, QueueOptions, Request,
 };
 use fastrand::Rng;
 
