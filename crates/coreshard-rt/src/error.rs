@@ -121,8 +121,8 @@ impl fmt::Display for RtError {
             }
             Kind::ForeignMask { allowed } => write!(
                 f,
-                "the mask of CPUs is of another index, and names more than this one has; allowed are \
-                 choices that the executor's own index makes, of CPUs {allowed}"
+                "the CPU mask is of another index, and has CPUs that this one has not; allowed are \
+                 masks that the executor's own index makes, of CPUs {allowed}"
             ),
             Kind::Rung { given } => {
                 write!(

@@ -264,7 +264,7 @@ fn an_executor_ends_whoever_drops_it() {
 }
 
 #[test]
-fn an_empty_choice_is_refused_and_the_executor_ends() {
+fn an_empty_mask_is_refused_and_the_executor_ends() {
     let error = within(DEADLINE, || {
         let (machine, cpus) = usable();
         let (executor, _) =
@@ -276,7 +276,7 @@ fn an_empty_choice_is_refused_and_the_executor_ends() {
 
 /// A mask of a larger index may have places that this one has not.
 #[test]
-fn a_choice_of_another_index_is_refused_and_the_executor_ends() {
+fn a_mask_of_another_index_is_refused_and_the_executor_ends() {
     let error = within(DEADLINE, || {
         let (machine, cpus) = usable();
         let larger =

@@ -22,8 +22,7 @@ use crate::index::{PriorityIndex, Rung};
 use crate::level::Priority;
 use crate::lock::InheritMutex;
 
-/// What is left to normal threads where real-time ones are not limited otherwise: as the Linux kernel's
-/// default.
+/// The part of a CPU that real-time threads get where nothing else limits them: the Linux kernel's default.
 const UTILISATION_LIMIT: f64 = 0.95;
 
 const STACK_BYTES: usize = 256 << 10;
@@ -155,14 +154,14 @@ impl<P: RealTime> ExecutorBuilder<P> {
         self
     }
 
-    /// How often the watchdog looks; `None` for no watchdog. By default every 10 ms.
+    /// How often the watchdog scans; `None` for no watchdog. By default every 10 ms.
     #[must_use]
     pub fn watchdog_period(mut self, period: Option<Duration>) -> Self {
         self.options.watchdog_period = period;
         self
     }
 
-    /// Starts the executor with all that it is to have.
+    /// Starts the executor with all that was asked for.
     ///
     /// # Errors
     /// Where the CPUs cannot be used, or the machine does not grant priorities, locked memory or a

@@ -15,8 +15,7 @@ use crate::index::{CpuMask, LevelWriter};
 use crate::level::{Level, Priority};
 use crate::lock::{InheritGuard, InheritMutex};
 
-/// How many threads of a CPU's level are taken, for those who look for a CPU at that level. Written under
-/// the CPU's lock.
+/// How many threads of a CPU's level run a task, for searches at that level. Written under the CPU's lock.
 type RrRunning<P> = Arc<Padded<<P as Platform>::AtomicU32>>;
 
 /// What has happened on a CPU.
@@ -25,11 +24,11 @@ type RrRunning<P> = Arc<Padded<<P as Platform>::AtomicU32>>;
 pub struct CpuStats {
     /// Tasks that were begun here.
     pub started: u64,
-    /// Of these, the ones that came from another CPU's waiting ones, at this CPU's own wish.
+    /// Of these, the ones that this CPU pulled from where they waited.
     pub pulled: u64,
     /// Tasks that had to wait here.
     pub waited: u64,
-    /// Times that a task which was to be started here was too late: another was faster.
+    /// How often a task came here too late: another had begun.
     pub too_late: u64,
 }
 
@@ -41,11 +40,10 @@ pub(super) struct CpuState<P: RealTime> {
     begun: Box<[u16]>,
     active: LevelSet,
     pub(super) waiting: PriorityArray,
-    /// By level: one, or as many as take turns.
+    /// By level: one, or as many as take turns (SCHED_RR).
     pub(super) threads: Vec<Vec<ThreadSlot<P>>>,
-    /// Where tasks of equal priority take turns.
+    /// `None` where no tasks take turns.
     rr_running: Option<RrRunning<P>>,
-    /// Activations of periodic tasks.
     pub(super) jobs: Vec<Job>,
     /// The CPUs whose `pull_sources` name this one.
     pub(super) announced_to: CpuMask,
@@ -55,11 +53,11 @@ pub(super) struct CpuState<P: RealTime> {
 pub(super) struct Cpu<P: RealTime> {
     pub(super) id: CpuId,
     state: InheritMutex<P, CpuState<P>>,
-    /// The highest level that waits here, for those who think of pulling. Written under the lock, and on
-    /// lines of its own: it changes less often than the lock.
+    /// The highest level that waits here, for CPUs that pull. Written under the lock; on lines of its own,
+    /// since it changes less often than the lock.
     pub(super) highest_waiting: Padded<P::AtomicU32>,
-    /// One bit for each position at which a task has ever waited that might run here: where this CPU looks
-    /// when it comes down. One set for the whole machine would be a line that all CPUs write.
+    /// The CPUs to pull from: one bit for each at which a task ever waited that may run here. One set for the
+    /// whole machine, as the kernel's `rto_mask`, would be a line that all CPUs write.
     pub(super) pull_sources: Padded<Box<[P::AtomicU64]>>,
     rr_running: Option<RrRunning<P>>,
     /// 1 where the watchdog has demoted something. Written under the lock.
@@ -93,13 +91,13 @@ impl<P: RealTime> Cpu<P> {
         }
     }
 
-    /// How many threads of the CPU's level are taken; all of them, where nobody takes turns.
+    /// How many threads of the CPU's level run a task; the largest number where no tasks take turns.
     pub(super) fn rr_nr_running(&self) -> usize {
         // SeqCst: after what the caller published, as a search of the index.
         self.rr_running.as_ref().map_or(usize::MAX, |rr_running| rr_running.load(SeqCst) as usize)
     }
 
-    /// For who may not wait.
+    /// The lock, unless it is held.
     pub(super) fn try_lock(&self) -> Option<InheritGuard<'_, P, CpuState<P>>> {
         self.state.try_lock().map_or_else(|error| error.into_guard(), Some)
     }
@@ -129,7 +127,7 @@ impl<P: RealTime> CpuState<P> {
         if has_turn { Level::from_index(level.index() - 1) } else { level }
     }
 
-    /// The position of a thread of `level` that has no task: that of `own`, where it is one.
+    /// The index of a slot of `level` that runs no task: that of `own`, where it is one.
     fn free_slot(&self, level: Level, own: Option<&Arc<PriorityThread<P>>>) -> Option<usize> {
         let threads = &self.threads[level.index()];
         let is_own = |slot: &ThreadSlot<P>| own.is_some_and(|own| Arc::ptr_eq(own, &slot.thread));
@@ -166,7 +164,7 @@ impl<P: RealTime> CpuState<P> {
                 let threads = self.threads[level.index()].iter();
                 let taken = threads.filter(|slot| slot.running.is_some()).count() as u32;
                 if rr_running.load(Relaxed) != taken {
-                    // SeqCst: before this CPU's look at what waits elsewhere.
+                    // SeqCst: before this CPU reads what waits elsewhere.
                     rr_running.store(taken, SeqCst);
                 }
             }
@@ -174,7 +172,7 @@ impl<P: RealTime> CpuState<P> {
         }
     }
 
-    /// Gives a task to a thread, to `own` if it can. Whoever called wakes the thread, after the lock.
+    /// Gives a task to a thread, to `own` if it can. The caller wakes the thread, after the lock.
     pub(super) fn assign(
         &mut self,
         task: Task,

@@ -11,11 +11,11 @@ use coreshard_platform::{AtomicInt, Lock, RealTime};
 const PENDING: u32 = 0;
 const DONE: u32 = 1;
 
-/// What a task threw. It may be dropped anywhere, whatever its destructor does.
+/// A task's panic. It may be dropped anywhere, whatever its payload's destructor does.
 pub struct TaskPanic(Thrown);
 
 impl TaskPanic {
-    /// What was thrown, to be thrown on.
+    /// The panic's payload, to be resumed.
     pub fn into_payload(self) -> Box<dyn Any + Send> {
         self.0.into_payload()
     }
@@ -71,8 +71,8 @@ impl<P: RealTime, T> fmt::Debug for TaskHandle<P, T> {
     }
 }
 
-/// A task's body that tells its handle, and the handle. A task that is dropped unrun counts as one
-/// that panicked.
+/// A task's body that completes its handle, and the handle. A task that is dropped unrun counts as one that
+/// panicked.
 pub(super) fn with_handle<P: RealTime, T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> (Box<dyn FnOnce() + Send>, TaskHandle<P, T>) {

@@ -1,4 +1,4 @@
-//! A job: one activation of a periodic task that has begun.
+//! Jobs.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use coreshard_platform::{ThreadId, Time};
 
 use crate::level::Level;
 
-/// An activation that has begun on a CPU and is not over.
+/// An activation of a periodic task that has begun on a CPU and is not over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     pub(super) id: u64,
@@ -15,7 +15,7 @@ pub(super) struct Job {
     pub(super) budget: Option<Duration>,
     /// The CPU time of its thread when it began; where it has a budget.
     pub(super) began: Duration,
-    /// Of a task by deadline.
+    /// `None` for a task of fixed priority.
     pub(super) deadline: Option<Time>,
     /// The watchdog has counted it out.
     pub(super) demoted: bool,

@@ -2,17 +2,17 @@
 //!
 //! Who may touch what:
 //!
-//! 1. What runs and waits at a CPU is under that CPU's lock, which lends priority. Nobody holds two of
-//!    these locks, and no code of a user's runs under one.
-//! 2. A CPU's writer in the index lies under its lock, so the index has one writer for each CPU.
-//! 3. Each CPU's `highest_waiting` is written under its lock and read by anybody. A bit of a CPU's `pull_sources` is
-//!    set under the lock of the CPU that it stands for, and stays.
+//! 1. What runs and waits at a CPU is under that CPU's lock, which lends priority. No thread holds two of
+//!    these locks, and no user's code runs under one.
+//! 2. A CPU's level writer lies under its lock, so the index has one writer for each CPU.
+//! 3. Each CPU's `highest_waiting` is written under its lock and read by anybody. A bit of a CPU's
+//!    `pull_sources` is set under the lock of the CPU that it stands for, and stays.
 //! 4. Users' code (tasks, activations, hooks, and what their destructors do) is called by
-//!    [`user::call`](coreshard_platform::user::call), on threads, on the threads of periodic tasks, and on
-//!    the thread that drops the executor.
-//! 5. Threads are started by who needs them, but joined by the supervisor alone (`supervisor.rs`).
-//! 6. A thread is a thread of one CPU and one priority. The kernel preempts among the threads of a CPU; the
-//!    executor only says which task is begun where.
+//!    [`user::call`](coreshard_platform::user::call), on priority threads, on the threads of periodic
+//!    tasks, and on the thread that drops the executor.
+//! 5. Threads are started by whoever needs them, but joined by the supervisor alone (`supervision.rs`).
+//! 6. A priority thread is of one CPU and one priority. The kernel preempts among the threads of a CPU; the
+//!    executor only decides which task begins where.
 //!
 //! `README.md` tells why no task waits for a CPU that it might have.
 
@@ -252,7 +252,7 @@ impl<P: RealTime> Drop for Executor<P> {
         self.shared.timers.discard();
         self.shared.supervisor.end();
         let supervisor = self.supervisor.get_mut().take();
-        // Whoever is joined by the supervisor does not wait for it.
+        // A thread that the supervisor joins does not wait for it.
         if !self.shared.is_own_thread() {
             supervisor.into_iter().for_each(ThreadHandle::join);
         }

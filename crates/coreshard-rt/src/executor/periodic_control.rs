@@ -10,20 +10,20 @@ use coreshard_topology::CpuId;
 
 use super::periodic::PeriodicStats;
 
-/// The part of a long sleep that is slept to the moment itself, and not until told to stop.
+/// The last part of a long sleep: by a timer alone, not woken by a stop.
 const LAST_SLEEP: Duration = Duration::from_millis(20);
 
 pub(super) struct PeriodicControl<P: RealTime> {
-    /// 1 once the task is to stop.
+    /// 1 once the task is to stop; its thread sleeps on this.
     pub(super) stops: P::AtomicU32,
     /// 1 once its thread is done.
     pub(super) over: P::AtomicU32,
-    /// Its thread, from when that runs.
+    /// Its thread's id, once that runs.
     pub(super) thread: P::AtomicU32,
     pub(super) counts: [P::AtomicU64; 4],
 }
 
-/// A periodic task that runs. Dropped, it runs on until the executor ends.
+/// A periodic task. Dropped, the task goes on until the executor ends.
 pub struct PeriodicHandle<P: RealTime> {
     pub(super) control: Arc<PeriodicControl<P>>,
     pub(super) cpu: CpuId,
@@ -42,11 +42,11 @@ impl<P: RealTime> PeriodicHandle<P> {
         PeriodicStats { activations, late, skipped, panics }
     }
 
-    /// PeriodicGuard it after the activation at hand, and waits for that, and until what it owns is dropped. Called
-    /// by the task itself (its body, its hook, or a destructor of theirs), it does not wait.
+    /// Stops it after the current activation, and waits for that, and until what it owns is dropped. Called by
+    /// the task itself (its body, its hook, or a destructor of theirs), it does not wait.
     pub fn stop(self) -> PeriodicStats {
         self.control.stop();
-        // While it is not over, nobody else has its thread's number.
+        // While it is not over, no other thread has its thread's id.
         let is_itself = self.control.thread.load(Relaxed) == P::this_thread().0;
         // Acquire pairs with the Release in `PeriodicGuard::drop`.
         while !is_itself && self.control.over.load(Acquire) == 0 {

@@ -15,8 +15,8 @@ use super::shared::Shared;
 use crate::error::RtError;
 use crate::level::{Level, Priority};
 
-/// The priorities of tasks by deadline: the one of the nearest deadline runs, those of later ones wait,
-/// and one that wakes up comes before both, to find out which it is.
+/// The priorities of tasks by deadline (EDF): the job of the nearest deadline runs, later ones wait, and a
+/// thread that wakes up preempts both, to find out which it is.
 const EDF_WAITING: u8 = 96;
 const EDF_RUNNING: u8 = 97;
 const EDF_WAKING: u8 = 98;
@@ -46,7 +46,7 @@ impl<P: RealTime> Executor<P> {
                 let admitted = shared.admitted.lock().admit(&positions, density, ns(deadline));
                 admitted.map_err(|refused| RtError::utilisation(refused.sum, refused.limit))?
             }
-            // Without a budget nothing is promised: the CPU that runs the least now.
+            // Without a budget nothing is reserved: the CPU at the lowest level now.
             None => {
                 let mask = shared.index.mask(cpus)?;
                 let near = P::current_cpu();
@@ -61,7 +61,7 @@ impl<P: RealTime> Executor<P> {
             counts: std::array::from_fn(|_| P::AtomicU64::new(0)),
         });
         shared.periodics.lock().push(Arc::clone(&control));
-        // From here on a failure undoes all this.
+        // From here on a failure undoes this, by the guard.
         let ends = PeriodicGuard {
             shared: Arc::clone(shared),
             control: Arc::clone(&control),
@@ -87,11 +87,11 @@ impl<P: RealTime> Executor<P> {
     }
 }
 
-/// Says that a periodic task is over, when its thread is done with it, or could not be had.
+/// Dropped when the task's thread is done with it, or could not be had: ends the task.
 struct PeriodicGuard<P: RealTime> {
     shared: Arc<Shared<P>>,
     control: Arc<PeriodicControl<P>>,
-    /// What it was promised: of which CPU, how much of it, and by when.
+    /// What was admitted: the CPU's position, the density and the deadline.
     admitted: Option<(usize, f64, u64)>,
 }
 
@@ -143,7 +143,7 @@ impl<P: RealTime> PeriodicLoop<'_, P> {
             {
                 self.control.count(3, 1);
             }
-            // The next one on the grid that is not over yet.
+            // The next period that has not begun.
             let behind = P::now().ns_since(wanted);
             let period = u64::try_from(task.period.as_nanos()).unwrap_or(u64::MAX);
             let skipped = behind / period + 1;
@@ -185,7 +185,7 @@ impl<P: RealTime> PeriodicLoop<'_, P> {
         let job = state.jobs.swap_remove(at);
         if job.demoted || job.deadline.is_some() {
             if self.shared.has_priorities {
-                // To be what it was when it began was granted once.
+                // Its old policy was granted once, so it is again.
                 let _ = P::set_policy(job.thread, self.policy);
             }
             let nearest = state.nearest_job();
@@ -198,17 +198,17 @@ impl<P: RealTime> PeriodicLoop<'_, P> {
         self.shared.leave(self.position, job.level, None);
     }
 
-    /// Gives a job of a deadline another priority of its band.
+    /// Moves a thread from one priority of the band to another.
     fn schedule(&self, thread: Option<ThreadId>, from: u8, to: u8) {
         if let Some(thread) = thread.filter(|_| self.shared.has_priorities && from != to) {
-            // Both are below what the thread was granted.
+            // Both are at most what the thread was granted.
             let _ = P::set_policy(thread, Policy::Fifo(to));
         }
     }
 }
 
 impl<P: RealTime> CpuState<P> {
-    /// The thread of the job with the nearest deadline, first come first.
+    /// The thread of the job with the nearest deadline; among equal ones the first.
     fn nearest_job(&self) -> Option<ThreadId> {
         let by_deadline = self.jobs.iter().filter(|job| !job.demoted);
         let by_deadline = by_deadline.filter_map(|job| Some((job.deadline?, job.id, job.thread)));

@@ -6,7 +6,7 @@ use super::level_set::LevelSet;
 use super::task::Task;
 use crate::level::{Level, Priority};
 
-/// Tasks that wait, by priority, and among equals first come first.
+/// Tasks that wait, by priority, and among equals first come, first served.
 #[derive(Default)]
 pub(super) struct PriorityArray {
     queues: Vec<VecDeque<Task>>,

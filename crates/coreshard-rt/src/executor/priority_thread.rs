@@ -8,7 +8,7 @@ use coreshard_platform::{AtomicInt, Lock, Parker, RealTime, ThreadId};
 
 use super::task::Task;
 
-/// A thread of one CPU and one priority.
+/// A pinned thread of one CPU and one priority.
 pub(super) struct PriorityThread<P: RealTime> {
     pub(super) parker: Parker<P>,
     pub(super) assignment: Lock<P, Assignment>,

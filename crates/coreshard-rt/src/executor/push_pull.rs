@@ -14,17 +14,16 @@ use crate::index::CpuMask;
 use crate::level::{Level, Priority};
 
 impl<P: RealTime> Shared<P> {
-    /// Begins a task on the CPU that runs the least important work, or lets it wait near `near`.
+    /// Begins a task on the CPU at the lowest level, or queues it near `near`.
     pub(super) fn dispatch(&self, mut task: Task, near: CpuId) {
         let level = task.priority.level();
         let mut tries = 0;
-        while let Some(cpu) = self.taker(level, &task.allowed, near) {
+        while let Some(cpu) = self.find_cpu(level, &task.allowed, near) {
             tries += 1;
-            self.max_tries(tries);
+            self.note_tries(tries);
             match self.start_on(cpu, task, false) {
                 None => return,
-                // Another task was faster, so this is no storm: each try that fails is another's
-                // success.
+                // Another task was faster. So this is no storm: each failure is another's success.
                 Some(back) => task = back,
             }
         }
@@ -37,12 +36,12 @@ impl<P: RealTime> Shared<P> {
         // before is found here: see "At rest" in the index's README.
         P::fence();
         let near = self.cpus[home].id;
-        while let Some(cpu) = self.taker(level, &allowed, near) {
+        while let Some(cpu) = self.find_cpu(level, &allowed, near) {
             tries += 1;
-            self.max_tries(tries);
+            self.note_tries(tries);
             let Some(task) = self.take_back(home, |state| state.waiting.take_id(priority, id))
             else {
-                return; // It runs, or is on its way.
+                return; // Another CPU has it.
             };
             match self.start_on(cpu, task, false) {
                 None => return,
@@ -56,9 +55,9 @@ impl<P: RealTime> Shared<P> {
         }
     }
 
-    /// The CPU that runs the least important work below `level`; or else, where tasks of equal priority
-    /// take turns, the one at `level` where the fewest do.
-    fn taker(&self, level: Level, allowed: &CpuMask, near: CpuId) -> Option<CpuId> {
+    /// The CPU at the lowest level below `level`; or else, where tasks of equal priority take turns, the one
+    /// at `level` where the fewest do.
+    fn find_cpu(&self, level: Level, allowed: &CpuMask, near: CpuId) -> Option<CpuId> {
         if let Some((cpu, _)) = self.index.find(level, allowed, near) {
             return Some(cpu);
         }
@@ -86,7 +85,7 @@ impl<P: RealTime> Shared<P> {
         None
     }
 
-    /// The CPU where a task waits: `near`, if it may run there.
+    /// The CPU at which a task waits: `near`, if it may run there.
     fn home_of(&self, task: &Task, near: CpuId) -> usize {
         let near = self.positions.get(near.index()).copied().flatten();
         let allowed =
@@ -96,7 +95,7 @@ impl<P: RealTime> Shared<P> {
             .expect("a task's set of CPUs is not empty")
     }
 
-    /// Lets a task wait at a CPU, or begins it there, if that is possible by now. True if it waits.
+    /// Queues a task at a CPU, or begins it there, if that is possible by now. True if it waits.
     fn wait_at(&self, home: usize, task: Task) -> bool {
         let cpu = &self.cpus[home];
         let mut state = cpu.lock();
@@ -125,19 +124,18 @@ impl<P: RealTime> Shared<P> {
         task
     }
 
-    /// Tells the other CPUs how important what waits at this one is. Whoever lays a task to wait passes a
-    /// fence afterwards.
+    /// Publishes the highest priority that waits at a CPU. Whoever queues a task issues a fence afterwards.
     fn publish_waiting(&self, position: usize, state: &CpuState<P>) {
         let top = u32::from(state.waiting.highest().get());
         let cpu = &self.cpus[position];
         if cpu.highest_waiting.load(Relaxed) != top {
-            // Release: who sees it sees that this CPU is its peer. SeqCst: in one order with the index's
-            // words (its README, "At rest"). The lock has one writer at a time.
+            // Release: whoever sees it sees the bit in its pull sources. SeqCst: in one order with the
+            // index's words (its README, "At rest"). The lock makes it one writer at a time.
             cpu.highest_waiting.store(top, SeqCst);
         }
     }
 
-    /// Names the CPU at `home` to all those that a task which is to wait there might run on.
+    /// Makes the CPU at `home` a pull source of all CPUs that a task which is to wait there may use.
     fn announce(&self, home: usize, state: &mut CpuState<P>, allowed: &CpuMask) {
         if state.announced_to.contains(allowed) {
             return;
@@ -149,7 +147,7 @@ impl<P: RealTime> Shared<P> {
         state.announced_to.join(allowed);
     }
 
-    /// A task of `level` is over at a CPU, on the thread `own` or on a thread of its own.
+    /// A task of `level` is over at a CPU, on the thread `own` or on that of a periodic task.
     pub(super) fn leave(
         &self,
         position: usize,
@@ -170,7 +168,7 @@ impl<P: RealTime> Shared<P> {
                 && task.is_some_and(|task| task.demoted)
                 && let Some(priority) = Priority::of(level)
             {
-                // No other thread was had meanwhile. To be what it was when it began was granted once.
+                // It was not replaced. Its old policy was granted once, so it is again.
                 let _ = P::set_policy(P::this_thread(), self.policy_of(priority));
             }
         }
@@ -214,7 +212,7 @@ impl<P: RealTime> Shared<P> {
         thread
     }
 
-    /// A CPU has come down without one of its threads' being done.
+    /// A CPU's level fell, though none of its threads finished a task.
     pub(super) fn take_waiting(&self, position: usize) {
         let mut state = self.cpus[position].lock();
         let thread = self.next_here(position, &mut state, None);
@@ -225,7 +223,7 @@ impl<P: RealTime> Shared<P> {
         self.pull(position);
     }
 
-    /// The CPU has come down: takes what waits elsewhere and is more important than what runs here.
+    /// The CPU's level fell: takes what waits elsewhere and is more important than what runs here.
     pub(super) fn pull(&self, position: usize) {
         let here = self.cpus[position].id;
         let mut passed = [0_u64; crate::index::MAX_INDEX_CPUS / 64];
@@ -237,13 +235,13 @@ impl<P: RealTime> Shared<P> {
                 }
                 state.floor()
             };
-            // The level was published before this look, with a fence.
+            // The level was published before this, with a fence.
             let Some(from) = self.most_urgent(position, level, &passed) else { return };
             let taken = self.take_back(from, |state| {
                 state.waiting.take(level, |task| self.index.is_allowed(&task.allowed, here))
             });
             match taken.map(|task| self.start_on(here, task, true)) {
-                // It may have been the best of that CPU only: another may have a better one.
+                // Another CPU may have a more important one.
                 Some(None) => {}
                 Some(Some(back)) => self.dispatch(back, here),
                 // Nothing for this CPU there. What comes later comes with its own push.
@@ -252,8 +250,8 @@ impl<P: RealTime> Shared<P> {
         }
     }
 
-    /// The CPU at which the most important task above `level` waits, of those that the CPU at `here` may
-    /// have tasks from, without those passed over.
+    /// The pull source of the CPU at `here` where the most important task above `level` waits, except those
+    /// in `passed`.
     fn most_urgent(&self, here: usize, level: Level, passed: &[u64]) -> Option<usize> {
         let mut best = None;
         let mut bound = u32::from(level.get());

@@ -30,21 +30,20 @@ pub(super) struct Shared<P: RealTime> {
     /// One bit for each level: every CPU has its threads. Read by each spawn, written with the first task
     /// of a priority.
     pub(super) prepared: [P::AtomicU64; 2],
-    /// Held by who starts threads.
+    /// Held by whoever starts threads.
     pub(super) preparing: Lock<P, ()>,
     pub(super) supervisor: Supervisor<P>,
-    /// By the position of the CPU that a task is begun on: the next task's number there. One counter for
-    /// all would be a line that every CPU writes.
+    /// By the position of the CPU that spawns: the next task's number. One counter for all would be a line
+    /// that every CPU writes.
     pub(super) next_ids: Box<[Padded<P::AtomicU64>]>,
     pub(super) max_tries: P::AtomicU32,
-    /// Tasks that were given to CPUs, and those that are over.
     pub(super) task_counts: TaskCounts<P>,
-    /// 1 from the end on.
+    /// 1 from the shutdown on.
     pub(super) ends: P::AtomicU32,
     pub(super) timers: Timers<P>,
     pub(super) periodics: Lock<P, Vec<Arc<PeriodicControl<P>>>>,
     pub(super) admitted: Lock<P, AdmissionControl>,
-    /// It lends priority, since the watchdog takes it, beside whoever asks.
+    /// The lock lends priority, since the watchdog takes it too.
     pub(super) incidents: InheritMutex<P, Incidents>,
 }
 
@@ -53,8 +52,8 @@ impl<P: RealTime> Shared<P> {
         self.positions[cpu.index()].expect("the index knows the executor's CPUs alone")
     }
 
-    /// How often one event looked for a CPU: the most that was seen.
-    pub(super) fn max_tries(&self, tries: u32) {
+    /// Notes how many CPUs were tried for one task.
+    pub(super) fn note_tries(&self, tries: u32) {
         if tries > self.max_tries.load(Relaxed) {
             self.max_tries.store(tries, Relaxed);
         }
@@ -87,7 +86,7 @@ impl<P: RealTime> Shared<P> {
     pub(super) fn accept(&self, task: Task) {
         let guard = self.task_counts.accept();
         self.dispatch(task, P::current_cpu());
-        // To the thread that runs it.
+        // The thread that runs it counts it out.
         guard.forget();
     }
 

@@ -1,15 +1,13 @@
-//! The supervisor: a thread that does what others may not wait for.
+//! What the supervisor does: it replaces the threads of demoted tasks, joins threads that have ended, and
+//! shuts the executor down. Others only call it, and do not wait:
 //!
-//! It starts threads on behalf of the watchdog, joins those that have ended, and ends the executor.
-//! Everybody else only tells it:
-//!
-//! 1. *Nobody joins himself.* The supervisor joins all threads but itself, as they end. It runs no code of a
-//!    user's. Its own thread is joined by whoever drops the executor, unless that is one of the executor's
-//!    threads (each knows it by a thread-local pointer, until it is gone): then by nobody.
-//! 2. *Whatever ends an executor starts no thread.* The supervisor is there from the beginning.
-//! 3. What is to be done is in the state that it looks at: a thread that has ended, a CPU that lacks a
-//!    thread, the end. `calls` is advanced *after* that was written, and the supervisor reads it *before* it
-//!    looks; so it looks again, or sleeps on a number that is no longer there.
+//! 1. *No thread joins itself.* The supervisor joins all threads but its own, and runs no user's code. Its own
+//!    is joined by whoever drops the executor, unless that is one of the executor's threads (each knows by a
+//!    thread-local pointer): then by nobody.
+//! 2. *A shutdown starts no thread.* The supervisor is there from the beginning.
+//! 3. What is to be done is in the state that it reads: a thread that has ended, a demoted task, the
+//!    shutdown. `calls` is advanced *after* that was written, and the supervisor reads it *before* the state;
+//!    so it reads the state again, or its futex wait returns at once.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -23,11 +21,11 @@ use super::shared::Shared;
 use crate::error::RtError;
 use crate::level::{Level, Priority};
 
-/// How long it waits before it looks again: for a thread that could not be had, and for the last tasks.
+/// How soon it tries again: to start a thread that could not be had, and to see the last tasks done.
 const RETRY: Duration = Duration::from_millis(10);
 const SHUTDOWN_POLL: Duration = Duration::from_millis(1);
 
-/// On a thread of the executor's: says that it is at its end, when it is.
+/// On each thread of the executor: reports its end.
 struct ExitGuard<P: RealTime> {
     shared: Arc<Shared<P>>,
     number: u64,
@@ -100,10 +98,10 @@ impl<P: RealTime> Shared<P> {
         (&raw const *self).cast_mut().cast()
     }
 
-    /// The supervisor's life. The memory is unlocked at the end of it.
+    /// The supervisor's body. The memory is unlocked at its end.
     fn supervise(self: Arc<Self>, memory: Option<LockedMemory>) {
         let supervisor = &self.supervisor;
-        let mut is_told = false;
+        let mut is_shutting_down = false;
         loop {
             // Acquire pairs with the Release of `call`.
             let seen = supervisor.calls.load(Acquire);
@@ -112,9 +110,9 @@ impl<P: RealTime> Shared<P> {
             let mut timeout = is_short.then_some(RETRY);
             // Acquire pairs with the Release of `end`: what the executor's users did is seen.
             if supervisor.ends.load(Acquire) != 0 {
-                if !is_told {
+                if !is_shutting_down {
                     self.begin_shutdown();
-                    is_told = true;
+                    is_shutting_down = true;
                 }
                 if self.task_counts.all_finished() {
                     break;
@@ -133,11 +131,11 @@ impl<P: RealTime> Shared<P> {
         drop(memory);
     }
 
-    /// From here on nothing begins but what was accepted.
+    /// From here on nothing is accepted any more.
     fn begin_shutdown(&self) {
         self.timers.end();
         self.stop_periodics();
-        // What waits for a CPU that was taken out gets it back now.
+        // What waits for a CPU that is offline gets it now.
         (0..self.cpus.len()).for_each(|position| self.bring_online(position));
     }
 
@@ -146,7 +144,7 @@ impl<P: RealTime> Shared<P> {
     fn replace_threads(self: &Arc<Self>) -> bool {
         let mut is_short = false;
         for (position, cpu) in self.cpus.iter().enumerate() {
-            // It was set under the CPU's lock, which is taken next: what it is about is seen there.
+            // Relaxed: it was set under the CPU's lock, which is taken next.
             let is_needed = cpu.needs_supervisor.load(Relaxed) != 0
                 && cpu.needs_supervisor.swap(0, Relaxed) != 0;
             if is_needed && !self.replace_threads_at(position) {

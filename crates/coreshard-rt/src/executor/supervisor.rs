@@ -1,4 +1,4 @@
-//! What the supervisor is told, and the threads that it joins.
+//! The supervisor's state: how it is called, and the threads that it joins.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Release;
@@ -6,19 +6,19 @@ use std::sync::atomic::Ordering::Release;
 use coreshard_platform::{AtomicInt, Lock, RealTime, ThreadHandle};
 
 pub(super) struct Supervisor<P: RealTime> {
-    /// Advanced with everything that it is told; it sleeps on this.
+    /// Advanced by each call; it sleeps on this.
     pub(super) calls: P::AtomicU32,
     /// 1 once the executor was dropped.
     pub(super) ends: P::AtomicU32,
     pub(super) threads: Lock<P, ThreadTable<P>>,
 }
 
-/// The executor's threads, without the supervisor.
+/// The executor's threads, without the supervisor's.
 pub(super) struct ThreadTable<P: RealTime> {
     pub(super) next: u64,
-    /// By number, from the start of each until it is joined.
+    /// By number, until they are joined.
     pub(super) running: BTreeMap<u64, P::Thread>,
-    /// Those that are at their end and not joined. One may be named here before it is there.
+    /// Those that have ended and are not joined. A number may be here before its thread is in `running`.
     pub(super) ended: Vec<u64>,
 }
 
@@ -32,20 +32,20 @@ impl<P: RealTime> Supervisor<P> {
         }
     }
 
-    /// Tells the supervisor that there is something to do. Never waits.
+    /// Wakes the supervisor. Never waits.
     pub(super) fn call(&self) {
-        // Release pairs with the Acquire in `supervise`: who sees the call sees what it is about.
+        // Release pairs with the Acquire in `supervise`: whoever sees the call sees what was written before it.
         self.calls.fetch_add(1, Release);
         P::wake_all(&raw const self.calls);
     }
 
-    /// Tells the supervisor to end the executor.
+    /// Has the supervisor shut the executor down.
     pub(super) fn end(&self) {
         self.ends.store(1, Release);
         self.call();
     }
 
-    /// Joins the threads that are at their end.
+    /// Joins the threads that have ended.
     pub(super) fn join_ended(&self) {
         let ended: Vec<P::Thread> = {
             let mut threads = self.threads.lock();
@@ -56,7 +56,7 @@ impl<P: RealTime> Supervisor<P> {
                     handles.push(thread);
                     false
                 }
-                // Whoever starts it has not got its handle yet, and will call.
+                // Its starter has not stored the handle yet, and will call.
                 None => true,
             });
             handles
@@ -64,7 +64,7 @@ impl<P: RealTime> Supervisor<P> {
         ended.into_iter().for_each(ThreadHandle::join);
     }
 
-    /// Joins all threads, which were told to end, and start no others.
+    /// Joins all threads, which were told to exit, and start no others.
     pub(super) fn join_all(&self) {
         let running = std::mem::take(&mut self.threads.lock().running);
         running.into_values().for_each(ThreadHandle::join);

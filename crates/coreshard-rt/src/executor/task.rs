@@ -1,4 +1,4 @@
-//! A task: what is to be run once, and where.
+//! Tasks.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! How many tasks were accepted, and how many of them are over.
+//! How many tasks were accepted, and how many are finished.
 //!
-//! 1. A task is counted in before anybody else may see it, and counted out once, by a guard.
-//! 2. Both counts are spread over the CPUs: nobody shares a line with another CPU's tasks.
+//! A task is counted in before another thread can see it, and counted out once, by a guard. Both counts are
+//! per CPU, so that no two CPUs share a line.
 
 use coreshard_platform::{PerCpuCounter, Platform};
 
@@ -15,34 +15,34 @@ impl<P: Platform> TaskCounts<P> {
         Self { accepted: PerCpuCounter::new(cpu_ids), finished: PerCpuCounter::new(cpu_ids) }
     }
 
-    /// Counts a task in. Whoever has the guard of it counts it out.
+    /// Counts a task in; the guard counts it out.
     pub(super) fn accept(&self) -> TaskGuard<'_, P> {
         self.accepted.add(1);
         TaskGuard(self)
     }
 
-    /// The guard of a task that was counted in, and came here through other hands.
+    /// The guard of a task that was counted in by another thread.
     pub(super) fn guard(&self) -> TaskGuard<'_, P> {
         TaskGuard(self)
     }
 
-    /// Whether all tasks are over, those that they have begun among them. Once it is so, it stays so,
-    /// unless a task is accepted from elsewhere.
+    /// Whether all tasks are finished, those that they spawned among them. Then it stays so, unless a task is
+    /// accepted from elsewhere.
     pub(super) fn all_finished(&self) -> bool {
-        // Finished first: then no task that came in between is counted as finished alone. And acquired,
-        // with the Release in `TaskGuard::drop`: who sees that a task is over also sees those that it has
-        // begun. With relaxed counters a machine that makes stores visible out of order (Arm) may show
-        // the end of a task before the beginning of another that the first one began.
+        // Finished first: then no task that came in between is counted as finished alone. Acquire pairs
+        // with the Release in `TaskGuard::drop`: whoever sees that a task is finished sees those that it
+        // spawned. With relaxed counters a weakly ordered machine (Arm) may show the end of a task before
+        // the beginning of one that it spawned.
         let finished = self.finished.sum_acquired();
         finished == self.accepted.sum()
     }
 }
 
-/// A task that was counted in: counted out when this is dropped, also by a panic.
+/// Counts its task out when dropped, also by a panic.
 pub(super) struct TaskGuard<'counts, P: Platform>(&'counts TaskCounts<P>);
 
 impl<P: Platform> TaskGuard<'_, P> {
-    /// Somebody else counts it out, as he has the task now.
+    /// Another thread counts it out.
     pub(super) fn forget(self) {
         std::mem::forget(self);
     }
@@ -50,7 +50,7 @@ impl<P: Platform> TaskGuard<'_, P> {
 
 impl<P: Platform> Drop for TaskGuard<'_, P> {
     fn drop(&mut self) {
-        // Release pairs with the Acquire in `all_finished`: what this task has begun is counted in.
+        // Release pairs with the Acquire in `all_finished`: what this task spawned is counted in.
         self.0.finished.add_released(1);
     }
 }

@@ -1,4 +1,4 @@
-//! The threads that run tasks: one for each CPU and priority in use.
+//! Starting priority threads, and what they run.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

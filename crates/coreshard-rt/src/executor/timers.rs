@@ -7,16 +7,16 @@ use coreshard_platform::{AtomicInt, Lock, RealTime, Time, user};
 
 use super::task::Task;
 
-/// By moment, and among equal ones first come first.
+/// By expiry, and then first come, first served.
 pub(super) type Pending = BTreeMap<(Time, u64), Task>;
 
 pub(super) struct Timers<P: RealTime> {
     pub(super) pending: Lock<P, Pending>,
-    /// Advanced with every timer that may be the next one; the thread sleeps on it.
+    /// Advanced with every timer that may expire next; the timer thread sleeps on it.
     pub(super) changes: P::AtomicU32,
     pub(super) is_started: Lock<P, bool>,
     pub(super) ends: P::AtomicU32,
-    /// 1 once the thread is done with the tasks it had taken out.
+    /// 1 once the timer thread has handed on all tasks that it took out.
     pub(super) over: P::AtomicU32,
 }
 
@@ -34,13 +34,13 @@ impl<P: RealTime> Timers<P> {
     /// Drops the timers that are set, and what their tasks own.
     pub(super) fn discard(&self) {
         let dropped = std::mem::take(&mut *self.pending.lock());
-        // Each of them for itself: what one throws is no reason to keep the others. Nobody hears of it,
-        // as of what any destructor of a task throws that is over.
+        // One by one: where one's destructor panics, the others are dropped all the same. The panic is not
+        // reported, as that of any task's destructor.
         dropped.into_values().for_each(|task| drop(user::discard(task)));
     }
 
-    /// Ends the thread. Afterwards each task that was due is accepted: one that came later would find no
-    /// thread.
+    /// Ends the timer thread. Afterwards each task that was due is accepted; one that came later would find
+    /// no thread to run it.
     pub(super) fn end(&self) {
         self.ends.store(1, Release);
         self.notify();

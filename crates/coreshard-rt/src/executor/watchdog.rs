@@ -1,12 +1,12 @@
-//! Looks after tasks that run away, and threads that are kept from running.
+//! The watchdog: finds tasks that use more CPU time than their budget, and CPUs that the kernel throttles.
 //!
-//! It is above all tasks, and only that helps where tasks of the highest priority run away on all CPUs at
-//! once. So between two CPUs' looks it does nothing that can wait:
+//! Its priority is above all tasks, for the case that tasks of 99 run away on all CPUs at once. So during a
+//! scan it does nothing that can wait:
 //!
-//! 1. It starts no thread, joins none, and allocates nothing: a thread of normal priority, which does not
-//!    get a CPU just then, may hold what that needs. The supervisor does all that, once a CPU is free.
-//! 2. CPUs whose lock is held are looked at last. It lends priority, and nobody runs a user's code under it.
-//! 3. What a task is demoted by is one system call, under its CPU's lock: the task cannot end meanwhile.
+//! 1. It starts and joins no thread, and allocates nothing: a thread of normal priority, which gets no CPU
+//!    just then, may hold what that needs. The supervisor does all that, once a CPU is free.
+//! 2. CPUs whose lock is held are scanned last. The lock lends priority, and no user's code runs under it.
+//! 3. A task is demoted by one system call, under its CPU's lock, so that it cannot end meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,7 +22,7 @@ use crate::error::RtError;
 use crate::level::Level;
 use crate::lock::InheritGuard;
 
-/// How much of a look's time the watchdog may use: it is above all tasks, so this is their bound on it.
+/// Of its period the watchdog may use so much: it is above all tasks, so this bounds what it takes from them.
 const RUNTIME_DIVISOR: u32 = 10;
 
 /// The most important task of a CPU, alone at its level.
@@ -33,28 +33,28 @@ struct HighestTask {
     level: Level,
 }
 
-/// How the most important task of a CPU sample.
+/// How long the most important task of a CPU ran, and did not.
 #[derive(Clone, Copy, Debug)]
 struct RunSample {
     id: u64,
-    /// The CPU time of its thread at the last look.
-    at_last: Duration,
-    /// How long it was kept from running, in the period of throttling that began at `since`.
+    /// The CPU time of its thread at the last scan.
+    cpu_time: Duration,
+    /// How long it was kept from running, of the time that this sample spans.
     lost: Duration,
-    since: Duration,
+    span: Duration,
 }
 
 /// What the watchdog knows of a CPU.
 #[derive(Clone, Copy, Debug)]
 struct CpuWatch {
-    top: Option<HighestTask>,
+    highest: Option<HighestTask>,
     sample: Option<RunSample>,
-    /// Its lock was held when it was looked for.
+    /// Its lock was held at first.
     is_held: bool,
 }
 
 impl<P: RealTime> Shared<P> {
-    /// Starts the watchdog. An error inside is one that it can live with: it is not above all tasks.
+    /// Starts the watchdog. An error inside `Ok` says why it is not above all tasks.
     pub(super) fn start_watchdog(self: &Arc<Self>) -> Result<Option<RtError>, RtError> {
         let Some(period) = self.options.watchdog_period else { return Ok(None) };
         let start = |policy| {
@@ -65,8 +65,7 @@ impl<P: RealTime> Shared<P> {
         if !self.has_priorities {
             return start(Policy::Normal).map(|()| None);
         }
-        // Not tried beforehand: the kernel grants a share of the machine, which another program may have
-        // taken in between.
+        // Not tried beforehand: admission may fail later, where another program has taken its share.
         let above = Policy::Deadline { runtime: period / RUNTIME_DIVISOR, period };
         match start(above) {
             Ok(()) => Ok(None),
@@ -75,7 +74,7 @@ impl<P: RealTime> Shared<P> {
     }
 
     fn watch(&self, period: Duration) {
-        let watch = CpuWatch { top: None, sample: None, is_held: false };
+        let watch = CpuWatch { highest: None, sample: None, is_held: false };
         let mut watchdog = Watchdog {
             shared: self,
             limit: P::real_time_limits().throttle,
@@ -103,7 +102,7 @@ struct Watchdog<'a, P: RealTime> {
     limit: Option<Throttle>,
     /// By position.
     watched: Box<[CpuWatch]>,
-    /// In this look, and no more of them than are kept.
+    /// In this scan; never more than are kept.
     found: Vec<Incident>,
     has_demoted: bool,
 }
@@ -132,14 +131,14 @@ impl<P: RealTime> Watchdog<'_, P> {
             let mut incidents = self.shared.incidents.lock_own();
             self.found.drain(..).for_each(|incident| incidents.push(incident));
         }
-        // After what has been found was told: whoever is let go on by the supervisor finds it there.
+        // After the report: whoever runs since the supervisor was called finds it there.
         if std::mem::take(&mut self.has_demoted) {
             self.shared.supervisor.call();
         }
     }
 
     fn report(&mut self, incident: Incident) {
-        // With more CPUs than that, running away all at once, the rest is not told.
+        // With more runaways than that in one scan, the rest is not reported.
         if self.found.len() < self.found.capacity() {
             self.found.push(incident);
         }
@@ -185,7 +184,7 @@ impl<P: RealTime> Watchdog<'_, P> {
             self.shared.cpus[position].needs_supervisor.store(1, Relaxed);
             self.has_demoted = true;
         }
-        self.watched[position].top = state.highest_task();
+        self.watched[position].highest = state.highest_task();
     }
 
     /// What a task has used, where that is more than its budget, and it was demoted.
@@ -199,34 +198,34 @@ impl<P: RealTime> Watchdog<'_, P> {
     /// Whether the most important task of a CPU was kept from running.
     fn check_throttling(&mut self, position: usize, elapsed: Duration) {
         let watch = &mut self.watched[position];
-        let Some(top) = watch.top else {
+        let Some(top) = watch.highest else {
             watch.sample = None;
             return;
         };
         let Some(cpu_time) = P::cpu_time_of(top.thread) else { return };
         let Some(sample) = watch.sample.as_mut().filter(|sample| sample.id == top.id) else {
-            let [lost, since] = [Duration::ZERO; 2];
-            watch.sample = Some(RunSample { id: top.id, at_last: cpu_time, lost, since });
+            let [lost, span] = [Duration::ZERO; 2];
+            watch.sample = Some(RunSample { id: top.id, cpu_time, lost, span });
             return;
         };
-        let ran = cpu_time.saturating_sub(sample.at_last);
-        sample.at_last = cpu_time;
-        // A task that waits is not kept from running.
+        let ran = cpu_time.saturating_sub(sample.cpu_time);
+        sample.cpu_time = cpu_time;
+        // A thread that sleeps is not kept from running.
         if P::is_waiting(top.thread) {
-            (sample.lost, sample.since) = (Duration::ZERO, Duration::ZERO);
+            (sample.lost, sample.span) = (Duration::ZERO, Duration::ZERO);
             return;
         }
         sample.lost += elapsed.saturating_sub(ran);
-        sample.since += elapsed;
+        sample.span += elapsed;
         let limit = self.limit;
         let period = limit.map_or(Duration::from_secs(1), |limit| limit.period);
-        if sample.since < period {
+        if sample.span < period {
             return;
         }
         let kept = limit.map_or(period / 20, |limit| limit.period - limit.runtime);
         let lost = std::mem::take(&mut sample.lost);
-        sample.since = Duration::ZERO;
-        // Half of what throttling takes: looks do not begin and end with its periods.
+        sample.span = Duration::ZERO;
+        // Half of what throttling takes: scans do not begin and end with its periods.
         if lost >= kept / 2 {
             let cpu: CpuId = self.shared.cpus[position].id;
             self.report(Incident::Throttled { cpu, priority: top.level.get(), lost, limit });
@@ -235,8 +234,7 @@ impl<P: RealTime> Watchdog<'_, P> {
 }
 
 impl<P: RealTime> CpuState<P> {
-    /// The most important task, where it is alone at its level, and a thread's: of several, or of
-    /// activations, another one may run.
+    /// The task at the CPU's level, where it is the only one there and no job: of several, another may run.
     fn highest_task(&self) -> Option<HighestTask> {
         let level = self.level();
         if !self.is_alone(level) {

@@ -1,4 +1,4 @@
-//! Where each CPU stands in an index: neighbours in the machine are neighbours in it.
+//! The position of each CPU in an index: neighbours in the machine are neighbours in it.
 
 use std::ops::Range;
 

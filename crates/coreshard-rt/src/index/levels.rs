@@ -9,8 +9,8 @@ use super::cpu_mask::{CpuMask, WORDS};
 use super::occupied::Occupied;
 use crate::level::Level;
 
-/// The set of CPUs at a level, one bit for each position. It begins on a line of its own, as a kernel's
-/// allocator lays it.
+/// The set of CPUs at a level, one bit for each position. It begins on a line of its own, as from the kernel's
+/// allocator.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct LevelMask<P: ByteAtomics> {
@@ -61,7 +61,7 @@ impl<P: ByteAtomics, L: Layout<P>> Levels<P, L> {
         let (word, bit) = (position / 64, 1_u64 << (position % 64));
         if let Some(level) = new.map(Level::index) {
             // The mask before the count: Release in the count's SeqCst pairs with the Acquire of a
-            // search's look at the count, so whoever counts this CPU sees its bit. So this needs no
+            // search's load of the count, so whoever counts this CPU sees its bit. So this needs no
             // order of its own.
             self.layout.mask(level).words[word].fetch_or(bit, Relaxed);
             self.layout.count(level).fetch_add(1, SeqCst);
@@ -69,8 +69,8 @@ impl<P: ByteAtomics, L: Layout<P>> Levels<P, L> {
         }
         if let Some(level) = old.map(Level::index) {
             // Release, both: whoever sees that this CPU has left sees that it was in the new level
-            // before. Pairs with the Acquire of the looks at count and mask, and with that of the
-            // occupied levels, at which a search looks again after each level.
+            // before. Pairs with the Acquire of the loads of count and mask, and with that of the
+            // occupied levels, which a search loads again after each level.
             self.layout.count(level).fetch_sub(1, SeqCst);
             self.layout.mask(level).words[word].fetch_and(!bit, Release);
         }

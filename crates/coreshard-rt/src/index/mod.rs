@@ -83,7 +83,7 @@ impl FromStr for Rung {
 
 /// Which level each of some CPUs runs at.
 ///
-/// Every CPU has one [`LevelWriter`], whose holder alone says at which level it runs. Anybody may ask for
+/// Every CPU has one [`LevelWriter`], whose owner alone sets its level. Anybody may ask for
 /// the CPU that runs at the lowest level: that takes no lock, and is independent of the number of
 /// levels. After the kernel's `cpupri` (kernel/sched/cpupri.c).
 ///
@@ -119,8 +119,8 @@ enum AnyLayout<P: ByteAtomics> {
     PerLlc(PerLlc<P>),
 }
 
-/// The right to say at which level one CPU runs. There is one for each CPU, so no two threads ever
-/// write one CPU's level at once; dropped, it takes its CPU out of the index.
+/// Writes the level of one CPU. There is one for each CPU, so a CPU's level has a single writer; dropped, it
+/// takes its CPU out of the index.
 #[derive(Debug)]
 pub struct LevelWriter<P: ByteAtomics> {
     index: Arc<PriorityIndex<P>>,
@@ -130,7 +130,7 @@ pub struct LevelWriter<P: ByteAtomics> {
 }
 
 impl<P: ByteAtomics> PriorityIndex<P> {
-    /// An index over `cpus`, and the writer of each, in the order of the set. All are without work.
+    /// An index over `cpus`, and the level writer of each, in the order of the set. All are idle.
     ///
     /// # Errors
     /// Where there is no CPU, more than [`MAX_INDEX_CPUS`], or one that is not online.

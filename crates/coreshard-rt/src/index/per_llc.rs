@@ -1,5 +1,5 @@
-//! The rung per-llc: one byte for each CPU, which its writer alone writes, with a plain store; and for
-//! each last-level cache a word that says which levels a search may leave out. See `README.md`.
+//! The rung per-llc: one byte for each CPU, which its level writer alone writes, with a plain store; and for
+//! each last-level cache a summary that says which levels a search may skip. See `README.md`.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -17,7 +17,7 @@ const ABSENT: u8 = u8::MAX;
 
 /// Bits 0–7 of a summary: no CPU of the group is at a lower level than this.
 const BOUND: u64 = 0xff;
-/// Somebody is about to raise the bound, and looks whether that is right.
+/// A search is about to raise the bound, and checks whether it may.
 const DOUBT: u64 = 1 << 8;
 /// Of the number that tells one doubt from the next.
 const VERSION_UNIT: u64 = 1 << 16;
@@ -79,11 +79,11 @@ impl<P: ByteAtomics> Group<P> {
 
     /// A CPU of the group has come down to `level`.
     fn lowered(&self, level: u8) {
-        // Pairs with the fence in `raise_bound`: either this look sees the doubt, or that one sees
+        // Pairs with the fence in `raise_bound`: either this load sees the doubt, or that one sees
         // the byte that was written before this fence. Else the bound could be raised above a CPU.
         P::fence();
-        // SeqCst, also where the exchange fails: if the bound is low enough because somebody else has
-        // lowered it just then, that comes before this CPU's look at what waits (README, "At rest").
+        // SeqCst, also where the exchange fails: if the bound is low enough because another CPU has
+        // lowered it just then, that comes before this CPU reads what waits (README, "At rest").
         let mut seen = self.summary.bound.load(SeqCst);
         while seen & BOUND > u64::from(level) || seen & DOUBT != 0 {
             let bound = (seen & BOUND).min(u64::from(level));
@@ -104,8 +104,8 @@ impl<P: ByteAtomics> Group<P> {
             .unwrap_or(ABSENT)
     }
 
-    /// A search has looked at all CPUs of the group in vain. Raises the bound to the lowest of them,
-    /// so that the next search need not; left out where somebody else is at it.
+    /// A search has read all CPUs of the group in vain. Raises the bound to the lowest of them, so that the next
+    /// search skips them; does nothing where another thread is at it.
     #[cold]
     fn raise_bound(&self) {
         let seen = self.summary.bound.load(Relaxed);
