@@ -1,22 +1,21 @@
-//! Who lets a request through to the device: its target, where that has a limit, and then the host.
+//! The tags of a request: one of its target's, where that has a limit, and then one of the host's.
 //!
-//! In this order, so that whoever waits for a tag of the host's may hold one of the target's, but never
-//! the other way round: nobody waits for somebody who waits for him. A queue holds at most one of the
-//! target's in that way.
+//! In this order: whoever waits for a tag of the host's may hold one of the target's, never the other way
+//! round, so there is no deadlock. A queue holds at most one of the target's in that way.
 
 use coreshard_platform::Platform;
 
 use crate::backend::Waker;
 use crate::tags::{Tag, TagPort};
 
-/// The right of one request to be at the device.
+/// The tags of one request.
 #[derive(Debug)]
 pub(super) struct Permit {
     pub(super) host: Tag,
     target: Option<Tag>,
 }
 
-/// A queue's ways to permits.
+/// Where a queue gets its permits.
 pub(super) struct Admission<P: Platform> {
     host: TagPort<P>,
     /// `None` where the target has no limit: then nothing of the target's is touched.
@@ -25,7 +24,7 @@ pub(super) struct Admission<P: Platform> {
 
 struct TargetLimit<P: Platform> {
     port: TagPort<P>,
-    /// A tag that waits for one of the host's.
+    /// A tag that is held while the queue waits for one of the host's.
     held: Option<Tag>,
 }
 
@@ -48,7 +47,7 @@ impl<P: Platform> Admission<P> {
         }
     }
 
-    /// A permit, or a place in line, of which the waker tells.
+    /// A permit, or else a place among the waiters; the waker is called when there is one.
     pub(super) fn get_or_wait(&mut self) -> Option<Permit> {
         let Some(TargetLimit { port, held }) = &mut self.target else {
             return get_or_enlist(&mut self.host).map(|host| Permit { host, target: None });
@@ -63,15 +62,15 @@ impl<P: Platform> Admission<P> {
         }
     }
 
-    /// Whether the queue stands in a line, or holds what others wait for.
+    /// Whether the queue is a waiter, or holds a tag while it waits.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
         let limit = |limit: &TargetLimit<P>| limit.port.is_enlisted() || limit.held.is_some();
         self.host.is_enlisted() || self.target.as_ref().is_some_and(limit)
     }
 
-    /// Leaves all lines; what was handed over meanwhile goes to others.
-    pub(super) fn leave_lines(&mut self) {
+    /// Waits no more; a tag that was handed over meanwhile goes back.
+    pub(super) fn stop_waiting(&mut self) {
         if let Some(tag) = self.host.withdraw() {
             self.host.put(tag);
         }
@@ -82,7 +81,7 @@ impl<P: Platform> Admission<P> {
         }
     }
 
-    /// The request is over.
+    /// Gives the tags of a request back.
     #[inline]
     pub(super) fn put(&mut self, permit: Permit) {
         let Permit { host, target } = permit;
@@ -107,10 +106,10 @@ impl<P: Platform> TargetLimit<P> {
     }
 }
 
-/// A queue that is dropped stands in no line, and holds nothing that no request has.
+/// A queue that is dropped is no waiter, and holds no tag.
 impl<P: Platform> Drop for Admission<P> {
     fn drop(&mut self) {
-        self.leave_lines();
+        self.stop_waiting();
     }
 }
 

@@ -1,4 +1,4 @@
-//! From a completion to whoever takes it: what is tried again, what is over, and how it is told.
+//! What follows a completion: a retry, or the end of the request and its notification.
 
 use coreshard_platform::{Platform, user};
 
@@ -13,12 +13,12 @@ use crate::counters::Outcome;
 use crate::error::{ErrorClass, IoError};
 use crate::op::Op;
 
-/// How a request ended that did not end well.
+/// How a request failed: the class, and the errno.
 pub(super) type Failure = (ErrorClass, i32);
 
 impl<P: Platform> Queue<P> {
-    /// Takes what the device has completed. Where a channel panics in between, the next look goes on with
-    /// what is left.
+    /// Handles what the device has completed. Where a channel panics in between, the next poll goes on with
+    /// the rest.
     #[inline]
     pub(super) fn reap(&mut self) {
         self.channel.reap(&mut self.completions);
@@ -93,8 +93,7 @@ impl<P: Platform> Queue<P> {
         self.fail(index, (class, errno));
     }
 
-    /// A request is over: its tag goes back, and its completion to whoever takes it. A request that
-    /// stands in line is out of it already.
+    /// Ends a request: its tag goes back, and its completion is delivered. It is in no wait queue any more.
     #[inline]
     fn finish(&mut self, index: u32, result: Result<(), Failure>) {
         let FinishedRequest {
@@ -124,15 +123,15 @@ impl<P: Platform> Queue<P> {
         self.deliver(on_complete, Completed { result, payload, op, offset, cookie: 0 });
     }
 
-    /// As `finish`, for a request that did not end well.
+    /// As `finish`, for a request that failed.
     #[cold]
     #[inline(never)]
     pub(super) fn fail(&mut self, index: u32, failure: Failure) {
         self.finish(index, Err(failure));
     }
 
-    /// A request that the device has, and will never be done with: its buffers are given up. Its tag goes back,
-    /// so that other devices do not wait for this one: nothing is named by it, at the device or here.
+    /// Fails a request that the device will never complete: its buffers are leaked. Its tag goes back, so that
+    /// other devices do not wait for it; commands are not named by tags, so it can be used again.
     pub(super) fn give_up(&mut self, key: SlotKey) {
         self.slots.get_mut(key.index).leak_buffers();
         self.fail(key.index, (ErrorClass::Gone, libc::ETIMEDOUT));
@@ -146,28 +145,26 @@ impl<P: Platform> Queue<P> {
                 completed.cookie = cookie;
                 self.done.push_back(completed);
             }
-            // What is a user's is called when everything here is settled.
+            // Users' code is called when the queue's state is consistent.
             on_complete => self.to_notify.push_back((on_complete, completed)),
         }
     }
 
-    /// Tells callbacks and futures, each in front of a net: what one of them throws is kept, and the
-    /// others are told all the same.
+    /// Notifies callbacks and futures. The first panic is kept, and the others are notified all the same.
     pub(super) fn notify(&mut self) {
         while let Some((on_complete, completed)) = self.to_notify.pop_front() {
-            let told = match on_complete {
+            let notified = match on_complete {
                 OnComplete::Callback(call) => user::call(|| call(completed)),
                 OnComplete::Future(cell) => cell.complete(completed),
                 OnComplete::Cookie(_) => unreachable!("it is in the list of what is done"),
             };
-            if let Err(thrown) = told {
+            if let Err(thrown) = notified {
                 self.thrown.get_or_insert(thrown);
             }
         }
     }
 
-    /// Has a request end before its time, wherever it is. Of one that is over, and of another queue's, it
-    /// finds nothing.
+    /// Cancels a request, wherever it is. Does nothing to one that is over.
     #[cold]
     pub(super) fn abort(&mut self, key: SlotKey, abort: Abort) {
         let failure = match abort {
@@ -194,7 +191,7 @@ impl<P: Platform> Queue<P> {
             self.channel.cancel(id);
             self.staged += 1;
         } else {
-            // It waits for a retry, or for room; whoever gets to it there passes over it.
+            // It waits for a retry, or for room, and is skipped there.
             self.fail(index, failure);
         }
     }

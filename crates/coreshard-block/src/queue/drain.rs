@@ -1,4 +1,4 @@
-//! The end of a queue: nothing is freed that the device may still touch.
+//! Dropping a queue: nothing is freed that the device may still use.
 #![allow(unsafe_code)]
 
 use std::mem::ManuallyDrop;
@@ -14,7 +14,7 @@ use super::slot::{Abort, OnComplete};
 use crate::error::ErrorClass;
 
 impl<P: Platform> Queue<P> {
-    /// Ends everything, and waits for the device. True if it is done with all memory.
+    /// Cancels everything, and waits for the device. True if it is done with all memory.
     fn drain(&mut self) -> bool {
         self.closing = true;
         self.mailbox.close(&mut self.messages);
@@ -30,12 +30,12 @@ impl<P: Platform> Queue<P> {
         let give_up_at = P::now() + self.drain_timeout;
         while self.at_device > 0 {
             let waited = self.channel.wait(Some(Duration::from_millis(100)));
-            // What was told until now was told in time.
+            // What completed until now did so in time.
             self.advance();
             if self.at_device > 0 && (waited.is_err() || P::now() > give_up_at) {
                 return false;
             }
-            // What was done but not told when it was cancelled first is told when it is again.
+            // What was done but not reported at the first cancel is reported at another.
             let Self { slots, channel, .. } = self;
             for (key, request) in slots.iter() {
                 if request.buffers.is_lent() {
@@ -46,8 +46,7 @@ impl<P: Platform> Queue<P> {
         true
     }
 
-    /// The device will never be done: whoever waits for a request that it has is told so, without the
-    /// buffers, which are leaked.
+    /// The device will never be done: its requests fail, and their buffers are leaked.
     #[cold]
     fn abandon(&mut self) {
         self.device.set_offline();
@@ -67,14 +66,14 @@ impl<P: Platform> Queue<P> {
 /// with it. The drop waits for the device. Where that takes more than a minute, the memory that
 /// the device may still touch is leaked, and the requests fail without it.
 ///
-/// What callbacks throw meanwhile goes on when all of this is done, unless the thread panics already.
+/// A panic of a callback is resumed when all of this is done, unless the thread panics already.
 impl<P: Platform> Drop for Queue<P> {
     fn drop(&mut self) {
         let drained = user::call(|| self.drain());
         let dropped = match drained {
             // SAFETY: dropped once, here; the device has no memory any more.
             Ok(true) => user::call(|| unsafe { ManuallyDrop::drop(&mut self.channel) }),
-            // A channel that panics is as one that never answers.
+            // A channel that panics is taken for one that never answers.
             Ok(false) | Err(_) => {
                 self.abandon();
                 drained.map(drop)

@@ -9,7 +9,7 @@ use super::timers::Timer;
 use crate::error::ErrorClass;
 
 impl<P: Platform> Queue<P> {
-    /// For a request that is not over.
+    /// Sets a timer for a request that is not over.
     pub(super) fn set_timer(&mut self, index: u32, at: Time, timer: Timer) {
         let request = self.slots.get_mut(index);
         request.timers += 1;

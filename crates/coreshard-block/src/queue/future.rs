@@ -13,13 +13,13 @@ use super::future_cell::{FutureCell, FutureState};
 use super::mailbox::{Mailbox, Message};
 use crate::completed::Completed;
 
-/// The completion of a request, in time. Dropping it cancels the request; until the device is done
-/// with them, the layer keeps the buffers. Leaking it leaks the completion, nothing else.
+/// A future of a request's completion. Dropping it cancels the request; the layer keeps the buffers until the
+/// device is done with them. Leaking it leaks the completion, nothing else.
 #[must_use = "a request whose future is dropped is cancelled"]
 pub struct IoFuture<P: Platform> {
     cell: Arc<FutureCell<P>>,
     mailbox: Arc<Mailbox<P>>,
-    /// It has left a waker, or found that it needs none.
+    /// It has left a waker, or needs none.
     waits: bool,
     is_over: bool,
 }
@@ -36,7 +36,7 @@ impl<P: Platform> Future for IoFuture<P> {
     /// # Panics
     /// Where it is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completed> {
-        // At first it is seldom over, and then it is: so each look mostly finds what it is prepared for.
+        // The first poll seldom finds it ready, later ones mostly do: so a waker is cloned at the first.
         let mut own = (!self.waits).then(|| context.waker().clone());
         loop {
             let mut state = self.cell.state.lock();
@@ -79,12 +79,12 @@ impl<P: Platform> Drop for IoFuture<P> {
         }
         let was = mem::replace(&mut *self.cell.state.lock(), FutureState::Abandoned);
         let FutureState::Pending { waker, id } = was else { return };
-        // Without a name it is still in the mailbox, where the queue sees that it is abandoned.
+        // Without an id it is still in the mailbox, where the queue sees that it is abandoned.
         if let Some(id) = id {
             // Where the queue is gone, so is the request.
             drop(self.mailbox.send(Message::Cancel(id)));
         }
-        // What a waker's destructor throws has no place to go to: its thread may be unwinding.
+        // A panic of the waker's destructor is dropped: this thread may be unwinding.
         drop(user::discard(waker));
     }
 }

@@ -11,13 +11,13 @@ use crate::completed::Completed;
 
 pub(super) enum FutureState {
     Pending {
-        /// The poller's: cloned, woken and dropped outside of the lock.
+        /// Cloned, woken and dropped outside of the lock.
         waker: Option<TaskWaker>,
-        /// The request, once the queue has it.
+        /// Set once the queue has the request.
         id: Option<RequestId>,
     },
     FinishedRequest(Option<Completed>),
-    /// Nobody waits for it any more.
+    /// The future was dropped.
     Abandoned,
 }
 
@@ -31,21 +31,21 @@ impl<P: Platform> FutureCell<P> {
         Arc::new(Self { state: Lock::new(FutureState::Pending { waker: None, id: None }) })
     }
 
-    /// The queue is about to take the request under this name. False where nobody waits for it any
-    /// more: then it need not, and the name is the next request's. So a future that is abandoned learns
-    /// its request's name from what it replaces, and from nowhere else.
-    pub(super) fn accepted(&self, named: RequestId) -> bool {
+    /// The queue is about to accept the request with this id. False where the future was dropped: then it need
+    /// not, and the id is the next request's. So a future that is dropped takes its request's id from the
+    /// state that it replaces, and from nowhere else.
+    pub(super) fn accepted(&self, request: RequestId) -> bool {
         match &mut *self.state.lock() {
             FutureState::Pending { id, .. } => {
-                *id = Some(named);
+                *id = Some(request);
                 true
             }
             FutureState::FinishedRequest(_) | FutureState::Abandoned => false,
         }
     }
 
-    /// Leaves the completion, or drops it and its buffers where nobody waits. What the waker threw, if it
-    /// did.
+    /// Stores the completion, or drops it with its buffers where the future was dropped. Fails where the waker
+    /// panicked.
     pub(super) fn complete(&self, completed: Completed) -> Result<(), Thrown> {
         let mut state = self.state.lock();
         let FutureState::Pending { waker, .. } = &mut *state else { return Ok(()) };

@@ -17,56 +17,56 @@ pub(super) enum Message<P: Platform> {
 }
 
 struct MailboxState<P: Platform> {
-    waiting: VecDeque<Message<P>>,
-    /// The queue is gone: nobody reads any more.
+    messages: VecDeque<Message<P>>,
+    /// The queue is gone.
     closed: bool,
 }
 
-/// Where other threads leave messages for a queue's thread.
+/// Messages for a queue's thread.
 pub(super) struct Mailbox<P: Platform> {
-    letters: Lock<P, MailboxState<P>>,
-    /// Whether there may be any: read at each poll, written only when there are.
-    any: P::AtomicU32,
+    state: Lock<P, MailboxState<P>>,
+    /// 1 where there may be messages: read at each poll, written only when there are.
+    is_nonempty: P::AtomicU32,
     waker: Waker,
 }
 
 impl<P: Platform> Mailbox<P> {
     pub(super) fn new(waker: Waker) -> Arc<Self> {
-        let letters = Lock::new(MailboxState { waiting: VecDeque::new(), closed: false });
-        Arc::new(Self { letters, any: P::AtomicU32::new(0), waker })
+        let state = Lock::new(MailboxState { messages: VecDeque::new(), closed: false });
+        Arc::new(Self { state, is_nonempty: P::AtomicU32::new(0), waker })
     }
 
-    /// Hands the message back where nobody reads any more.
+    /// Hands the message back where the queue is gone.
     pub(super) fn send(&self, message: Message<P>) -> Result<(), Message<P>> {
         {
-            let mut letters = self.letters.lock();
-            if letters.closed {
+            let mut state = self.state.lock();
+            if state.closed {
                 return Err(message);
             }
-            letters.waiting.push_back(message);
-            // Under the lock, so that it is not taken down again for a message that is there.
-            self.any.store(1, Release);
+            state.messages.push_back(message);
+            // Under the lock, so that it is not cleared while the message is there.
+            self.is_nonempty.store(1, Release);
         }
-        // The channel may be a user's; what its waker throws is nothing to whoever sends.
+        // The channel may be a user's; a panic of its waker is not the sender's.
         drop(user::call(|| (self.waker)()));
         Ok(())
     }
 
     /// Whether there may be messages.
     #[inline]
-    pub(super) fn has_any(&self) -> bool {
-        self.any.load(Relaxed) != 0
+    pub(super) fn has_messages(&self) -> bool {
+        self.is_nonempty.load(Relaxed) != 0
     }
 
     pub(super) fn take(&self, into: &mut VecDeque<Message<P>>) {
-        let mut letters = self.letters.lock();
-        self.any.store(0, Relaxed);
-        into.append(&mut letters.waiting);
+        let mut state = self.state.lock();
+        self.is_nonempty.store(0, Relaxed);
+        into.append(&mut state.messages);
     }
 
     pub(super) fn close(&self, into: &mut VecDeque<Message<P>>) {
-        let mut letters = self.letters.lock();
-        letters.closed = true;
-        into.append(&mut letters.waiting);
+        let mut state = self.state.lock();
+        state.closed = true;
+        into.append(&mut state.messages);
     }
 }

@@ -1,15 +1,15 @@
 //! A thread's queue to a device.
 //!
-//! 1. A queue belongs to the thread that made it, and everything of a request happens there: its
-//!    submission, its retries, its completion. Other threads send messages ([`RemoteQueue`]).
-//! 2. A request has a slot from its acceptance to its end, and waits in line (`pending`) until it has a
-//!    tag. Its buffers are lent to the device (`request_buffers`) from before [`Channel::start`](crate::Channel::start)
+//! 1. A queue belongs to the thread that made it. All of a request happens there: submission, retries and
+//!    completion. Other threads send messages ([`RemoteQueue`]).
+//! 2. A request has a slot from its acceptance to its end, and waits (`pending`) until it has a tag. Its
+//!    buffers are lent to the device (`request_buffers`) from before [`Channel::start`](crate::Channel::start)
 //!    until the completion was seen; meanwhile nobody touches or frees them, whatever panics.
-//! 3. Deadlines, and retries that are put off, are in one heap, looked at when the queue is polled.
-//! 4. Users' callbacks and wakers are called when the queue's state is settled (`notify`), each in front of
-//!    a net; what the first one throws goes on in whoever polled, after all of them.
-//! 5. A channel may be a user's as well, and panics in whoever called the queue. So before each call of a
-//!    channel the state is whole, and what was taken up so far is in a field, where the next look finds it.
+//! 3. Deadlines, and retries with a backoff, are in one heap, checked when the queue is polled.
+//! 4. Users' callbacks and wakers are called when the queue's state is consistent (`notify`), and a panic of
+//!    one is caught. The first panic is resumed in whoever polled, after all were called.
+//! 5. A channel may be a user's as well, and its panics are not caught. So the state is consistent before each
+//!    call of a channel, and completions that were reaped are in a field, where the next poll finds them.
 #![allow(unsafe_code)]
 
 mod admission;
@@ -74,7 +74,7 @@ use timers::Timers;
 /// The most requests that are handed to the device at once without being asked to.
 const MAX_STAGED: u32 = 32;
 
-/// How long a queue that is dropped waits for its device before it gives the memory up.
+/// How long a queue that is dropped waits for its device before it leaks the memory.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Tells the queues of a process apart.
@@ -110,31 +110,31 @@ pub struct Queue<P: Platform> {
     number: u64,
     slots: Slots<P>,
     pending: Pending,
-    /// Requests whose channel had no room; some may be over.
+    /// Requests that found no room in the channel; some may be over.
     stalled: VecDeque<SlotKey>,
     /// Requests that have a tag.
     in_flight: u32,
     /// Of those: requests that the device has.
     at_device: u32,
-    /// Of those: requests that it was not told of yet.
+    /// Of those: requests that were not flushed yet.
     staged: u32,
-    /// So many are handed over at once: few where this thread sleeps and so has time to spare, so that the
-    /// device has them early; many where it is behind, so that each costs less.
+    /// So many are flushed at once: one where this thread sleeps, so that the device has it early; more where
+    /// the thread is behind, so that each costs less.
     batch: u32,
     completions: Vec<Completion>,
-    /// So many of those have been dealt with.
+    /// So many of those are handled.
     handled: usize,
     timers: Timers,
     done: VecDeque<Completed>,
-    /// Completions for callbacks and futures that were not told yet.
+    /// Completed requests whose callbacks and futures were not notified yet.
     to_notify: VecDeque<(OnComplete<P>, Completed)>,
-    /// What the first of them threw that did.
+    /// The first panic among those.
     thrown: Option<Thrown>,
     delivered: usize,
     serial: u64,
     pool: Option<BufferPool>,
     mailbox: Arc<Mailbox<P>>,
-    /// Taken out of the mailbox, to be obeyed.
+    /// Taken out of the mailbox, to be handled.
     messages: VecDeque<Message<P>>,
     closing: bool,
     /// How long the drop waits for the device.
@@ -186,7 +186,7 @@ impl<P: Platform> Queue<P> {
         &self.device
     }
 
-    /// How the device is reached, with what could not be had: for people.
+    /// Describes the channel, and what it could not have: for people.
     pub fn describe(&self) -> String {
         self.channel.describe()
     }
@@ -208,7 +208,7 @@ impl<P: Platform> Queue<P> {
         Ok(registered)
     }
 
-    /// The way to this queue from other threads, and for futures on this one.
+    /// A handle to this queue for other threads, and for futures on this one.
     pub fn remote(&self) -> RemoteQueue<P> {
         RemoteQueue::new(Arc::clone(&self.mailbox), self.device.name())
     }
@@ -301,10 +301,10 @@ impl<P: Platform> Queue<P> {
         mem::take(&mut self.delivered)
     }
 
-    /// As `poll`, without handing anything to the device. What users' code throws is kept.
+    /// As `poll`, without the flush. Panics of users' code are kept.
     #[inline]
     fn advance(&mut self) {
-        if self.mailbox.has_any() || !self.messages.is_empty() {
+        if self.mailbox.has_messages() || !self.messages.is_empty() {
             self.handle_messages();
         }
         if !self.timers.is_empty() {
@@ -322,7 +322,7 @@ impl<P: Platform> Queue<P> {
         }
     }
 
-    /// Goes on with what a user's code threw, in whoever polled.
+    /// Resumes a panic of users' code, in whoever polled.
     #[inline]
     fn rethrow(&mut self) {
         if let Some(thrown) = self.thrown.take() {
@@ -338,7 +338,7 @@ impl<P: Platform> Queue<P> {
     pub fn wait(&mut self, timeout: Option<Duration>) -> usize {
         self.advance();
         if self.delivered == 0 && self.outstanding() > 0 {
-            // What is staged is handed over by the same system call that waits.
+            // What is staged is flushed by the same system call that waits.
             self.staged = 0;
             self.sleep(timeout);
             self.advance();
@@ -401,7 +401,7 @@ impl<P: Platform> Queue<P> {
         }
     }
 
-    /// Does what the mailbox says.
+    /// Handles the messages of other threads.
     #[cold]
     fn handle_messages(&mut self) {
         self.mailbox.take(&mut self.messages);

@@ -1,4 +1,4 @@
-//! Making a device's queues.
+//! Opening a device's queues.
 
 use std::sync::Arc;
 

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use super::request_id::SlotKey;
 use crate::request::Priority;
 
-/// Requests of one class, in the order of submission. Who leaves out of turn stays in the list as a key
-/// that names nobody, and is passed over; such keys are at most half of the list, and a few.
+/// Requests of one priority class, first in, first out. The key of a request that left early stays, and is
+/// skipped; such keys are at most half of the queue, and a few.
 #[derive(Debug, Default)]
 struct ClassQueue {
     keys: VecDeque<SlotKey>,
-    /// Of them, requests that wait.
+    /// How many of them wait.
     waiting: usize,
 }
 
@@ -35,8 +35,7 @@ impl ClassQueue {
     }
 }
 
-/// Requests without a tag: real-time ones first, the others by their shares, each class in the
-/// order of submission.
+/// Requests without a tag: real-time ones first, the others by their shares, each class first in, first out.
 pub(super) struct Pending {
     real_time: ClassQueue,
     best_effort: ClassQueue,
@@ -46,7 +45,7 @@ pub(super) struct Pending {
     idle_share: u32,
     /// ... this is the next.
     turn: u32,
-    /// Keys looked at so far: what the queues cost.
+    /// Keys visited so far: what the queues cost.
     visits: u64,
 }
 
@@ -89,7 +88,7 @@ impl Pending {
         queue.waiting += 1;
     }
 
-    /// Whose turn it is; `waits` tells who still waits.
+    /// The next request; `waits` says which keys still wait.
     pub(super) fn pop(&mut self, waits: impl Fn(SlotKey) -> bool) -> Option<SlotKey> {
         let queue = if self.real_time.waiting > 0 {
             &mut self.real_time
@@ -105,7 +104,7 @@ impl Pending {
         queue.pop(&mut self.visits, waits)
     }
 
-    /// One of this class left out of turn: it waits no more.
+    /// A request of this class was cancelled while it waited.
     pub(super) fn left_early(&mut self, priority: Priority, waits: impl Fn(SlotKey) -> bool) {
         let mut visits = self.visits;
         self.class(priority).left_early(&mut visits, waits);

@@ -12,8 +12,8 @@ use crate::completed::Completed;
 use crate::error::IoError;
 use crate::request::Request;
 
-/// A queue as other threads, and futures on its own, reach it: requests go to the queue's thread by
-/// message, and their completions come back by future. May be cloned and sent.
+/// A handle to a queue for other threads, and for futures on its own: requests go to the queue's thread by
+/// message, and completions come back by future. May be cloned and sent.
 pub struct RemoteQueue<P: Platform> {
     mailbox: Arc<Mailbox<P>>,
     name: Arc<str>,

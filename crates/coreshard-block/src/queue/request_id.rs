@@ -1,6 +1,6 @@
-//! What a request is called.
+//! Ids of requests.
 
-/// Names one request of a process, and never another one.
+/// Identifies one request of a process, and never another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId {
     /// The queue's number.

@@ -15,9 +15,9 @@ use crate::completed::Completed;
 use crate::op::Op;
 use crate::request::{Payload, Priority, Request};
 
-/// Who takes the completion.
+/// Who gets the completion.
 pub(super) enum OnComplete<P: Platform> {
-    /// The queue's list, under this number.
+    /// The queue's list, with this cookie.
     Cookie(u64),
     /// A callback.
     Callback(Box<dyn FnOnce(Completed)>),
@@ -25,20 +25,17 @@ pub(super) enum OnComplete<P: Platform> {
     Future(Arc<FutureCell<P>>),
 }
 
-/// Whether somebody wants a request to end before its time.
+/// Whether a request is to end early, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Abort {
-    /// Nobody.
     None,
-    /// Its submitter.
     Cancelled,
-    /// Its deadline.
     TimedOut,
 }
 
 /// A request that the queue has accepted.
 pub(super) struct ActiveRequest<P: Platform> {
-    /// The right to be at the device. `None`: it stands in line for that.
+    /// The tags that it has. `None`: it waits for them.
     pub(super) permit: Option<Permit>,
     pub(super) serial: u64,
     pub(super) op: Op,
@@ -48,7 +45,7 @@ pub(super) struct ActiveRequest<P: Platform> {
     pub(super) buffers: RequestBuffers,
     pub(super) moved: usize,
     pub(super) attempts: u32,
-    /// So many timers name it.
+    /// How many timers are set for it.
     pub(super) timers: u32,
     pub(super) abort: Abort,
     pub(super) on_complete: OnComplete<P>,
@@ -92,12 +89,12 @@ impl<P: Platform> ActiveRequest<P> {
         }
     }
 
-    /// The device has its buffers for good: they are leaked.
+    /// Leaks its buffers: the device may use them for ever.
     pub(super) fn leak_buffers(&mut self) {
         self.buffers = RequestBuffers::new(Payload::None);
     }
 
-    /// Its parts, where it is over. What is left owns nothing.
+    /// Takes its parts. What is left owns nothing.
     #[inline]
     fn take(&mut self) -> FinishedRequest<P> {
         FinishedRequest {
@@ -113,7 +110,7 @@ impl<P: Platform> ActiveRequest<P> {
         }
     }
 
-    /// What is left to do, as a command. From here on the device has the buffers.
+    /// A command for what is left to do. It lends the buffers to the device.
     #[inline]
     pub(super) fn lend(&mut self, id: u64, pool: Option<&BufferPool>) -> Command {
         Command {
@@ -127,18 +124,16 @@ impl<P: Platform> ActiveRequest<P> {
     }
 }
 
-/// A place for a request. Its generation tells a completion from that of an earlier request at the same
-/// place.
+/// A place for a request. The generation tells its completion from that of an earlier request there.
 struct Slot<P: Platform> {
     generation: u32,
     request: Option<ActiveRequest<P>>,
 }
 
-/// All of a queue's requests. Whoever has a [`SlotKey`] finds its request, or finds that it is over, with one
-/// look.
+/// All active requests of a queue. A [`SlotKey`] finds its request, or that it is over, by one access.
 pub(super) struct Slots<P: Platform> {
     slots: Vec<Slot<P>>,
-    /// Slots without a request, the last one used last.
+    /// Free slots; the last one used is on top.
     free: Vec<u32>,
 }
 
@@ -153,13 +148,13 @@ impl<P: Platform> Slots<P> {
         self.free.last().copied().unwrap_or(self.slots.len() as u32)
     }
 
-    /// Gives a request the slot that [`next`](Self::next) told, and tells its number.
+    /// Puts a request into the slot that [`next`](Self::next) returned, and returns that.
     #[inline]
     pub(super) fn put(&mut self, make: impl FnOnce() -> ActiveRequest<P>) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| self.grow());
         let slot = &mut self.slots[index as usize];
         slot.generation = (slot.generation + 1) & (u32::MAX >> 1);
-        // A slot that is free has none: so that there is nothing to drop is known here, not to the compiler.
+        // A free slot has no request: the compiler does not know that there is nothing to drop.
         mem::forget(slot.request.replace(make()));
         index
     }
@@ -171,14 +166,13 @@ impl<P: Platform> Slots<P> {
         index
     }
 
-    /// Takes out a request whose buffers the device does not have.
+    /// Takes out a request whose buffers are not lent.
     #[inline(always)]
     pub(super) fn take(&mut self, index: u32) -> FinishedRequest<P> {
         let slot = &mut self.slots[index as usize];
         let request = slot.request.as_mut().expect("only requests that are not over end");
         let finished = request.take();
-        // All that owns something was taken out of it: so that there is nothing to drop is known here, not
-        // to the compiler.
+        // All that owns something was taken out: the compiler does not know that there is nothing to drop.
         mem::forget(slot.request.take());
         self.free.push(index);
         finished
@@ -205,13 +199,13 @@ impl<P: Platform> Slots<P> {
         self.find(key).is_some_and(|request| request.permit.is_none())
     }
 
-    /// What a command for the request in this slot is called.
+    /// The id of a command for the request in this slot.
     #[inline]
     pub(super) fn command_id(&self, index: u32) -> u64 {
         u64::from(self.slots[index as usize].generation) << 32 | u64::from(index)
     }
 
-    /// As `get_mut`, with what a command for it is called.
+    /// As `get_mut`, with the id of a command for it.
     #[inline]
     pub(super) fn get_with_id(&mut self, index: u32) -> (u64, &mut ActiveRequest<P>) {
         let slot = &mut self.slots[index as usize];
@@ -219,7 +213,7 @@ impl<P: Platform> Slots<P> {
         (id, slot.request.as_mut().expect("the request is not over"))
     }
 
-    /// The request that the device has under this name, and its slot.
+    /// The request of the command with this id, where the device has it, and its slot.
     #[inline]
     pub(super) fn at_device(&mut self, id: u64) -> Option<(u32, &mut ActiveRequest<P>)> {
         let (generation, index) = ((id >> 32) as u32, id as u32);

@@ -1,4 +1,4 @@
-//! From a request that somebody has to one that the device has: checked, given a tag and a slot, handed over.
+//! Submission: a request is checked, gets a slot and a tag, and is started on the channel.
 #![allow(unsafe_code)]
 
 use coreshard_platform::Platform;
@@ -13,7 +13,7 @@ use crate::refused::Refused;
 use crate::request::{Payload, Request};
 
 impl<P: Platform> Queue<P> {
-    /// Whether the request can succeed; if not, what it fails with.
+    /// Whether the request can succeed; if not, how it fails.
     #[inline]
     pub(super) fn check(&self, request: &Request) -> Result<(), (ErrorClass, i32)> {
         let geometry = self.device.geometry();
@@ -42,7 +42,7 @@ impl<P: Platform> Queue<P> {
         Refused::new(request, error)
     }
 
-    /// What the request will be called that is accepted next.
+    /// The id of the request that is accepted next.
     #[inline]
     pub(super) fn next_id(&self) -> RequestId {
         let key = SlotKey { serial: self.serial + 1, index: self.slots.next() };
@@ -76,7 +76,7 @@ impl<P: Platform> Queue<P> {
         RequestId { queue: self.number, key }
     }
 
-    /// Hands a request that has got its permit to the channel.
+    /// Starts a request that has its permit for the first time.
     #[inline(always)]
     fn issue(&mut self, index: u32) {
         self.in_flight += 1;
@@ -84,7 +84,7 @@ impl<P: Platform> Queue<P> {
         self.start(index);
     }
 
-    /// Hands what is left of a request to the channel, or puts it aside until that has room.
+    /// Starts what is left of a request on the channel, or stalls it until that has room.
     #[inline]
     fn start(&mut self, index: u32) {
         if !self.try_start(index) {
@@ -103,8 +103,7 @@ impl<P: Platform> Queue<P> {
     #[inline(always)]
     fn try_start(&mut self, index: u32) -> bool {
         let (id, request) = self.slots.get_with_id(index);
-        // Lent before the channel sees them: where it panics, nobody knows whether the device has them, and
-        // so it has, until it says otherwise.
+        // Lent before the call: where the channel panics, the device may have them.
         let command = request.lend(id, self.pool.as_ref());
         request.attempts += 1;
         self.at_device += 1;
@@ -121,7 +120,7 @@ impl<P: Platform> Queue<P> {
         false
     }
 
-    /// Starts what was put aside, as far as the channel has room now.
+    /// Starts stalled requests, as far as the channel has room now.
     #[cold]
     pub(super) fn start_stalled(&mut self) {
         while let Some(key) = self.stalled.front().copied() {
@@ -137,12 +136,12 @@ impl<P: Platform> Queue<P> {
     pub(super) fn flush(&mut self) {
         self.staged = 0;
         if self.channel.flush().is_err() {
-            // What the device has may or may not come back; it gets nothing more.
+            // What was started may or may not complete; the device gets nothing more.
             self.device.set_offline();
         }
     }
 
-    /// Hands tags to those who wait for one.
+    /// Starts pending requests, as far as there are tags.
     pub(super) fn dispatch(&mut self) {
         let waits = |slots: &Slots<P>, key| slots.waits_for_tag(key);
         if !self.device.is_online() {
@@ -156,8 +155,8 @@ impl<P: Platform> Queue<P> {
             self.slots.get_mut(key.index).permit = Some(permit);
             self.issue(key.index);
         }
-        // Nobody here waits any more, so others may have it.
-        self.admission.leave_lines();
+        // No request waits any more, so other queues may have the tags.
+        self.admission.stop_waiting();
     }
 }
 

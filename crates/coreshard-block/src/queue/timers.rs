@@ -1,7 +1,7 @@
-//! Deadlines, and retries that are put off: one heap, looked at when the queue is polled.
+//! Timers of a queue's requests, in a heap: deadlines, and retries with a backoff.
 //!
-//! A timer of a request that is over stays in the heap until its time, or until more than half of the
-//! heap are such: then they are taken out together, so that each costs a few visits in all.
+//! A timer of a request that is over stays in the heap until it expires, or until more than half of the heap
+//! are such: then they are removed together, so that each costs a few visits in all.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,20 +10,20 @@ use coreshard_platform::Time;
 
 use super::request_id::SlotKey;
 
-/// What happens at a time.
+/// What happens when a timer expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     Deadline,
     Retry,
 }
 
-/// The heap; the order of what it holds is that of time.
+/// A heap, by expiry.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Time, SlotKey, Timer)>>,
-    /// Of them, timers of requests that are not over.
+    /// How many are of requests that are not over.
     live: usize,
-    /// Timers looked at so far: what the heap costs, but for the sorting.
+    /// Timers visited so far: what the heap costs, but for the sorting.
     visits: u64,
 }
 
@@ -41,7 +41,7 @@ impl Timers {
         self.visits
     }
 
-    /// A request with so many timers is over.
+    /// A request with so many timers ended.
     #[inline]
     pub(super) fn forget(&mut self, timers: u32) {
         self.live -= timers as usize;
