@@ -1,10 +1,10 @@
-//! The end of a request.
+//! Completed requests.
 
 use crate::error::IoError;
 use crate::op::Op;
 use crate::request::Payload;
 
-/// The end of a request: what came of it, and its buffers.
+/// A completed request: its result, and its buffers.
 #[derive(Debug)]
 pub struct Completed {
     /// Bytes transferred, or why it failed. A read may be shorter than asked for at the end of a

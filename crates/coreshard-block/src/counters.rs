@@ -1,4 +1,4 @@
-//! What happened to a device's requests, counted: a ladder.
+//! Counters of a device's requests: a ladder.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -70,7 +70,7 @@ impl FromStr for CounterLayout {
 pub struct Counts {
     /// Requests handed to the device, retries not counted again.
     pub issued: u64,
-    /// Requests that came to an end, well or not.
+    /// Requests that ended, well or not.
     pub done: u64,
     /// Of `done`: those that failed, timeouts included.
     pub errors: u64,
@@ -154,7 +154,7 @@ impl<P: Platform> DeviceCounters<P> {
         Ok(Self { memory, taken: (0..threads).map(|_| P::AtomicU32::new(0)).collect() })
     }
 
-    /// How they lie.
+    /// Their layout.
     pub fn layout(&self) -> CounterLayout {
         match &self.memory {
             CounterMemory::Packed(_) => CounterLayout::Packed,
@@ -247,7 +247,7 @@ impl<P: Platform> ThreadCounters<P> {
         self.bump(|padded| &padded.issued, |line| &line.issued);
     }
 
-    /// Counts a request that came to an end.
+    /// Counts a request that ended.
     #[inline]
     pub fn done(&self, ended: Outcome) {
         self.bump(|padded| &padded.done, |line| &line.done);

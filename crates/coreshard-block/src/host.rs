@@ -20,8 +20,7 @@ use crate::tags::{TagPolicy, TagSet, TagSetSpec, TagUser};
 pub struct HostOptions {
     /// Its name in messages.
     pub name: String,
-    /// The node of the adapter, see [`node_of_file`](crate::node_of_file); `None` where it is unknown, which is a
-    /// normal case.
+    /// The node of the adapter, see [`node_of_file`](crate::node_of_file); often unknown.
     pub node: Option<NodeId>,
     /// Where state is allocated.
     pub memory: DeviceMemory,
@@ -99,7 +98,7 @@ impl<P: Platform> HostAdapter<P> {
         self.make_target(name, None)
     }
 
-    /// A new target whose devices together have at most `most_in_flight` requests in flight, such as an
+    /// A new target whose devices together have at most `max_in_flight` requests in flight, such as an
     /// enclosure behind a narrow link. They share that as the host's devices share its tags, by
     /// the same policy.
     ///
@@ -108,9 +107,9 @@ impl<P: Platform> HostAdapter<P> {
     pub fn target_with_limit(
         self: &Arc<Self>,
         name: &str,
-        most_in_flight: u32,
+        max_in_flight: u32,
     ) -> Result<Arc<Target<P>>, OpenError> {
-        let spec = TagSetSpec { depth: most_in_flight, reserved: 0, ..*self.tags.spec() };
+        let spec = TagSetSpec { depth: max_in_flight, reserved: 0, ..*self.tags.spec() };
         Ok(self.make_target(name, Some(Arc::new(TagSet::new(spec)?))))
     }
 

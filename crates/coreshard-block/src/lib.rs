@@ -1,9 +1,9 @@
 //! A block layer without false sharing: hosts, targets, devices, shared tags, node-local state.
 //!
 //! The way of a request: [`Queue::submit`] → checked against the device's [`Geometry`] → a slot, which
-//! keeps its buffers → a tag of the host's set, or a place in line for one → the channel of this
-//! thread (an io_uring, other threads, memory, nothing) → completed on this thread → the tag goes
-//! back, or on to whoever waits → a future, a callback, or the queue's list.
+//! keeps its buffers → a tag of the host's set, or a place among those who wait for one → this thread's
+//! channel (an io_uring, other threads, memory, nothing) → completed on this thread → the tag goes
+//! back, or on to a waiter → a future, a callback, or the queue's list.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -38,7 +38,7 @@
 //! 3. [`DeviceCounters`]: issued, done, errors, timeouts; a ladder of how they lie
 //!    ([`CounterLayout`]).
 //! 4. [`Queue`]: one thread's; [`RemoteQueue`] reaches it from others.
-//! 5. [`Backend`] and [`Channel`]: what does the work, and the contract that memory safety rests on.
+//! 5. [`Backend`] and [`Channel`]: what does a device's work, and the contract that memory safety rests on.
 
 mod backend;
 mod buffer;

@@ -43,7 +43,7 @@ pub unsafe trait Channel {
     /// the channel's drop is over.
     unsafe fn start(&mut self, command: &Command) -> bool;
 
-    /// Hands what was started to the device.
+    /// Submits what was started to the device.
     ///
     /// # Errors
     /// Where the device does not take anything any more.
@@ -75,7 +75,7 @@ pub unsafe trait Channel {
         Ok(false)
     }
 
-    /// How it works, with what could not be had: for people.
+    /// Describes it, and what it could not have: for people.
     fn describe(&self) -> String;
 }
 

@@ -1,4 +1,4 @@
-//! What a channel does, and what comes of it.
+//! Commands and their completions.
 #![allow(unsafe_code)]
 
 use crate::op::Op;
@@ -26,10 +26,10 @@ pub enum Data {
     },
 }
 
-/// One try of a request, as a channel sees it.
+/// One attempt at a request, as a channel gets it.
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
-    /// Names it in its completion, and to cancel it. Below 2⁶³.
+    /// Identifies it in its completion, and to cancel it. Below 2⁶³.
     pub id: u64,
     /// What to do.
     pub op: Op,

@@ -1,4 +1,4 @@
-//! A backend on which things go wrong on purpose.
+//! A backend that injects faults.
 #![allow(unsafe_code)]
 
 use std::collections::HashSet;
@@ -16,32 +16,32 @@ use crate::buffer::BufferPool;
 use crate::error::OpenError;
 use crate::op::Op;
 
-/// How often what goes wrong, in parts per million of the commands. The seed decides which.
+/// How often each fault is injected, in parts per million of the commands. The seed decides which.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// Where the dice begin.
+    /// The seed of the random numbers.
     pub seed: u64,
     /// Fails with EAGAIN before anything was done.
     pub transient: u32,
     /// Fails with EIO before anything was done.
     pub media: u32,
-    /// Only the first part of a transfer is done, and as much is told.
+    /// Only the first part of a transfer is done, and reported so.
     pub short: u32,
     /// The first part of a write is done, and then it fails with EIO.
     pub torn: u32,
-    /// It is done, but told late.
+    /// It is done, but reported late.
     pub delayed: u32,
     /// How late at the most.
     pub longest_delay: Duration,
-    /// It is told before an earlier one.
+    /// It is reported before an earlier one.
     pub reordered: u32,
-    /// It is done, but never told, until it is cancelled.
+    /// It is done, but not reported until it is cancelled.
     pub lost: u32,
     /// From so many commands on, the device is gone (ENODEV); 0: it stays.
     pub gone_after: u64,
 }
 
-/// Wraps a backend, and lets things go wrong as a [`FaultPlan`] says.
+/// Wraps a backend, and injects the faults of a [`FaultPlan`].
 pub struct Faulty<P: Platform> {
     inner: Arc<dyn Backend<P>>,
     plan: FaultPlan,
@@ -94,11 +94,11 @@ struct FaultyChannel<P: Platform> {
     plan: FaultPlan,
     commands: Arc<AtomicU64>,
     random: u64,
-    /// Completions to be told.
+    /// Completions to be reported.
     ready: Vec<Completion>,
-    /// Completions to be told at their time.
+    /// Completions to be reported at their time.
     late: Vec<(Time, Completion)>,
-    /// Commands whose completion will be kept back, and whose completion is.
+    /// Commands whose completion will be lost, and whose completion is.
     will_be_lost: HashSet<u64>,
     lost: HashSet<u64>,
     /// Commands that fail after their first part.
@@ -179,8 +179,8 @@ impl<P: Platform> FaultyChannel<P> {
     }
 }
 
-// SAFETY: commands go to the inner channel, whose contract is the same; what is told here has been
-// told by the inner one, or was never given to it.
+// SAFETY: commands go to the inner channel, whose contract is the same; what is reported here was
+// reported by the inner one, or was never given to it.
 unsafe impl<P: Platform> Channel for FaultyChannel<P> {
     unsafe fn start(&mut self, command: &Command) -> bool {
         if let Some(errno) = self.failure() {

@@ -1,4 +1,4 @@
-//! A channel whose commands are over when they are started.
+//! A channel that completes commands as they are started.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -10,7 +10,7 @@ use coreshard_platform::{Parker, Platform};
 use super::channel::{Channel, Waker};
 use super::command::{Command, Completion};
 
-/// Does each command on the calling thread, by `perform`, which tells its result.
+/// Does each command on the calling thread, by `perform`, which returns the result.
 pub(super) struct ImmediateChannel<P: Platform, F> {
     perform: F,
     name: String,

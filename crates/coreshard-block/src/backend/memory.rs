@@ -20,7 +20,7 @@ struct Store<P: Platform> {
 }
 
 impl<P: Platform> Store<P> {
-    /// Calls `with` for each part of a range, and the part's place in it.
+    /// Calls `with` for each part of a range, and the part's offset in it.
     fn parts(&self, offset: u64, bytes: usize, mut with: impl FnMut(&mut [u8], usize)) -> usize {
         let end = offset.saturating_add(bytes as u64).min(self.bytes);
         let mut at = offset;

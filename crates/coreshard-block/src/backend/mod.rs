@@ -1,8 +1,8 @@
 //! What does the work of a device: a backend, and one channel to it for each thread.
 //!
 //! The contract that memory safety rests on: a channel may use a command's memory from `start` until
-//! it has reported the command's completion, and not after its own drop. So a channel whose commands
-//! are done by somebody else (a kernel, another thread) waits for them in its drop.
+//! it has reported the command's completion, and not after its own drop. So a channel whose commands are
+//! done elsewhere (by the kernel, by another thread) waits for them in its drop.
 
 mod channel;
 mod command;

@@ -1,4 +1,4 @@
-//! A backend that does nothing: what the layer itself costs.
+//! A backend that does nothing, to measure the layer itself.
 
 use std::marker::PhantomData;
 

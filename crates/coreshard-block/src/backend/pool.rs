@@ -132,7 +132,7 @@ pub(super) struct PoolChannel<P: Platform> {
     /// By id: those whose completion was not seen yet.
     commands: HashMap<u64, Arc<PoolCommand<P>>>,
     why: String,
-    /// What the executor, or a job that it handed back, threw last.
+    /// The last panic of the executor, or of a job that it handed back.
     thrown: Option<Thrown>,
 }
 
@@ -258,7 +258,7 @@ mod loom_tests {
     }
 
     /// A job beside the channel, which cancels it, and whose user has the buffer as soon as the completion
-    /// was told. Fails (a race on the buffer) where `take` is a load and a store, and where a cancelled
+    /// was seen. Fails (a race on the buffer) where `take` is a load and a store, and where a cancelled
     /// command is completed without being taken.
     #[test]
     fn loom_a_buffer_comes_back_from_who_had_it() {

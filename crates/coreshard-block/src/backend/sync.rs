@@ -55,7 +55,7 @@ pub(super) fn fallocate_mode(op: Op) -> i32 {
     }
 }
 
-/// The channel of a file; `why` is told with its name.
+/// The channel of a file; `why` is part of its description.
 pub(super) fn channel<P: Platform>(
     file: Arc<OwnedFd>,
     depth: u32,

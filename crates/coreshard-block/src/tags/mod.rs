@@ -4,10 +4,10 @@
 //!
 //! 1. A [`TagPort`] belongs to one thread at a time. Taking and giving back touch one word of the
 //!    bitmap, the user's line (read only, but for the packed count), and the port's own line.
-//! 2. W: a word's *waited* mark is set and cleared under the set's lock, and read by whoever gives
-//!    a tag back, in the same instruction.
-//! 3. L: users, shares and the list of who waits are under the set's lock, which is taken only when
-//!    somebody has to wait, and when a user becomes busy or idle.
+//! 2. A word's *waited* mark is set and cleared under the set's lock, and read by whoever gives a tag back,
+//!    in the same instruction.
+//! 3. Users, shares and waiters are under the set's lock, which is taken only when a port has to wait, and
+//!    when a user becomes busy or idle.
 
 mod bitmap;
 #[cfg(all(test, loom))]

@@ -1,4 +1,4 @@
-//! One thread's way to the tags of a set.
+//! Ports: each is one thread's handle to the tags of a user.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -48,8 +48,7 @@ impl fmt::Debug for Tag {
     }
 }
 
-/// What tells a port's tags from all others: no two ports of a process ever have the same, whichever set
-/// they are of.
+/// Identifies a port, and so its tags: no two ports of a process ever have the same, of whichever set.
 #[derive(Clone, Copy, Debug)]
 struct PortId {
     /// The port's number, above where tags have theirs.
@@ -78,8 +77,8 @@ impl PortId {
     }
 }
 
-/// One thread's way to a user's tags. It remembers which tag it gave back last and looks there
-/// first, so that a thread that meets nobody touches one line of the bitmap.
+/// One thread's handle to a user's tags. It tries the tag that it gave back last first, so that an uncontended
+/// thread touches one line of the bitmap.
 pub struct TagPort<P: Platform> {
     set: Arc<TagSet<P>>,
     id: PortId,
@@ -179,7 +178,7 @@ impl<P: Platform> TagPort<P> {
         }
     }
 
-    /// Gives a tag back, and hands it on where somebody waits for it.
+    /// Gives a tag back, or on to a waiter.
     ///
     /// # Panics
     /// Where the tag was taken through another port, of this set or of another one. Then nothing is
@@ -217,8 +216,8 @@ impl<P: Platform> TagPort<P> {
         drop(before);
     }
 
-    /// Waits in line without sleeping: a tag at once if there is one, else one is handed to the
-    /// port later, which [`granted`](Self::granted) tells.
+    /// Becomes a waiter, without sleeping: a tag at once if there is one, else one is handed to the port later,
+    /// see [`granted`](Self::granted).
     pub fn enlist(&mut self) -> Option<Tag> {
         if self.enlisted {
             return self.granted();
@@ -230,7 +229,7 @@ impl<P: Platform> TagPort<P> {
             let mut registry = self.set.registry.lock();
             let waiter = Waiter { user: self.user, port: Arc::clone(&self.line) };
             registry.waiters.push_back(waiter);
-            // Those who came before have their turn before this one.
+            // Earlier waiters come first.
             self.set.serve_waiting(&mut registry)
         };
         self.enlisted = true;
@@ -250,23 +249,23 @@ impl<P: Platform> TagPort<P> {
         Some(self.have(tag))
     }
 
-    /// True while the port waits in line.
+    /// True while the port is a waiter.
     pub fn is_enlisted(&self) -> bool {
         self.enlisted
     }
 
-    /// Leaves the line; a tag that was handed over meanwhile is returned.
+    /// Waits no more; a tag that was handed over meanwhile is returned.
     pub fn withdraw(&mut self) -> Option<Tag> {
         if !self.enlisted {
             return None;
         }
-        self.leave_line();
+        self.stop_waiting();
         let tag = self.granted();
         self.enlisted = false;
         tag
     }
 
-    fn leave_line(&self) {
+    fn stop_waiting(&self) {
         let mut registry = self.set.registry.lock();
         registry.waiters.retain(|waiter| !Arc::ptr_eq(&waiter.port, &self.line));
     }

@@ -1,4 +1,4 @@
-//! The users of a tag set, their ports, and who waits.
+//! The users of a tag set, their ports, and the waiters.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::node_slice::NodeSlice;
 pub(super) const COUNT_WAITED: u32 = 1 << 31;
 
 /// What every port of a user reads for each tag. The packed rung's count lies here, beside what is
-/// read; that is the rung's point.
+/// read, as that rung wants it.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct UserLine<P: Platform> {
@@ -81,7 +81,7 @@ pub(super) struct UserEntry<P: Platform> {
     pub(super) gone: bool,
     pub(super) shared: Arc<SharedUserState<P>>,
     pub(super) ports: Vec<Arc<PortLine<P>>>,
-    /// The sum of its ports' `taken` at the last look, and when it last was another.
+    /// The sum of its ports' `taken` at the last scan, and when it last changed.
     pub(super) seen_taken: u32,
     pub(super) changed_at: Time,
 }
@@ -100,7 +100,7 @@ pub(super) fn wake<P: Platform>(ports: Vec<Arc<PortLine<P>>>) {
     for port in ports {
         let waker = port.waker.lock().clone();
         match waker {
-            // Others are to be woken after this one, on whose account nobody else's thread panics.
+            // A panic of a waker is dropped: this thread has others to wake.
             Some(waker) => drop(user::call(move || waker())),
             None => {
                 port.parker.unpark();

@@ -1,4 +1,4 @@
-//! A set of tags, and who gets the free ones.
+//! A set of tags, and how they are shared out.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -201,8 +201,8 @@ impl<P: Platform> TagSet<P> {
         Some(tag)
     }
 
-    /// Hands free tags to those who wait, first come first served among those who may have them.
-    /// Returns whom to wake, outside of the lock.
+    /// Hands free tags to the waiters that may have them, first come, first served. Returns the ports to wake,
+    /// outside of the lock.
     pub(super) fn serve_waiting(&self, registry: &mut Registry<P>) -> Vec<Arc<PortLine<P>>> {
         self.deactivate_idle(registry);
         self.unmark(registry);
@@ -224,7 +224,7 @@ impl<P: Platform> TagSet<P> {
         woken
     }
 
-    /// Takes all marks away; whoever still waits marks again, and looks after that.
+    /// Clears all marks; the remaining waiters mark again, and then search.
     fn unmark(&self, registry: &Registry<P>) {
         self.bitmap.unmark();
         for user in &registry.users {
@@ -240,7 +240,7 @@ impl<P: Platform> TagSet<P> {
     fn deactivate_idle(&self, registry: &mut Registry<P>) {
         let now = P::now();
         let grace_ns = u64::try_from(self.spec.grace.as_nanos()).unwrap_or(u64::MAX);
-        // Four looks a period: a share is taken at most a quarter late.
+        // Four scans a period: a share is taken at most a quarter late.
         if now.ns_since(registry.scanned_at) < grace_ns / 4 {
             return;
         }
@@ -260,7 +260,7 @@ impl<P: Platform> TagSet<P> {
                 changed = true;
             }
         }
-        // One that waits has no tag, but wants one.
+        // A waiter has no tag, but wants one.
         for waiter in &registry.waiters {
             let active = &registry.users[waiter.user].shared.line.active;
             if active.load(Relaxed) == 0 {
@@ -273,7 +273,7 @@ impl<P: Platform> TagSet<P> {
         }
     }
 
-    /// Called by whoever gave back a tag that somebody waits for.
+    /// Called by whoever gave back a tag that a port waits for.
     #[cold]
     pub(super) fn serve(&self) {
         let woken = self.serve_waiting(&mut self.registry.lock());

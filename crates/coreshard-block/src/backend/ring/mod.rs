@@ -147,7 +147,7 @@ impl<P: Platform> RingChannel<P> {
         };
         let file_is_registered =
             !lacks_nowait && ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
-        // Saves the look-up of the ring in each call; where it cannot be, calls look it up.
+        // Saves the look-up of the ring's descriptor in each call, where the kernel can.
         let _ = ring.submitter().register_ring_fd();
         // A ring that polls for completions is not woken where it has no request to poll for.
         let message = match wake {
@@ -290,7 +290,7 @@ unsafe impl<P: Platform> Channel for RingChannel<P> {
     fn reap(&mut self, into: &mut Vec<Completion>) {
         if self.ring.submission().taskrun() || self.setup.iopoll && self.in_flight > 0 {
             // Completions are there once the kernel has run what it put off. What goes wrong here
-            // comes again with the next flush, which tells it.
+            // comes again with the next flush, which reports it.
             let _ = self.ring.submit();
         }
         for entry in self.ring.completion() {

@@ -61,7 +61,7 @@ impl RingSetup {
     }
 }
 
-/// What could not be had, and why, for people.
+/// What the kernel refused, and why, for people.
 #[derive(Debug, Default)]
 pub(in crate::backend) struct Refusals {
     /// What, and why.
@@ -71,7 +71,7 @@ pub(in crate::backend) struct Refusals {
 }
 
 impl Refusals {
-    /// What is refused for the same reason as the last is told with it.
+    /// What is refused for the same reason as the last is listed with it.
     pub(super) fn push(&mut self, what: String, why: &io::Error) {
         self.errno = why.raw_os_error();
         let why = why.to_string();
@@ -85,7 +85,7 @@ impl Refusals {
         self.refused.append(&mut other.refused);
     }
 
-    /// What the kernel said last: of a ladder, to its simplest setup.
+    /// The kernel's last errno: for the simplest setup, which is tried last.
     pub(in crate::backend) fn errno(&self) -> Option<i32> {
         self.errno
     }
@@ -95,7 +95,7 @@ impl Refusals {
     }
 }
 
-/// The ladder of rings, the best first.
+/// The setups to try, the best first.
 pub(super) fn setups(options: RingOptions) -> Vec<RingSetup> {
     let bare = RingSetup::default();
     let mut setups = Vec::new();
@@ -136,7 +136,7 @@ pub(super) fn build(setup: RingSetup, depth: u32) -> io::Result<IoUring> {
     builder.build((depth + 8).next_power_of_two())
 }
 
-/// Has the ring do something: a ring with IOPOLL can be made where each read of it then fails.
+/// Has the ring do something: a ring with IOPOLL can be made although each read of it then fails.
 pub(super) fn probe(ring: &mut IoUring, setup: RingSetup, file: &OwnedFd) -> io::Result<()> {
     let scratch = Buffer::aligned(PAGE_BYTES);
     let entry = if setup.iopoll {
