@@ -13,7 +13,7 @@ pub const MAX_TAGS: u32 = 1 << 20;
 /// The most reserved tags of a set.
 pub const MAX_RESERVED_TAGS: u32 = 63;
 
-/// What a [`TagSet`] is to be.
+/// What a [`TagSet`](crate::TagSet) is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TagSetSpec {
     /// Tags for ordinary requests, 1 to [`MAX_TAGS`].

@@ -134,7 +134,7 @@ fn another_thread_wakes_a_ring_by_message_and_by_event() {
         }
         let waker = ringer.join().unwrap();
         drop(channel);
-        // A bell may outlive its ring.
+        // A doorbell may outlive its ring.
         waker();
         waker();
     }
