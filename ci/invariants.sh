@@ -43,15 +43,15 @@ crates/coreshard-workqueue/src/task/yield_now.rs  wakes its own poller, inside i
 crates/coreshard-workqueue/src/work/work_core.rs       a work item's function: Token::run calls it through the net, the item's Drop drops it there
 crates/coreshard-workqueue/src/queue/change.rs    the closures are this file's own
 crates/coreshard-workqueue/src/callbacks.rs        what is left to be called: through the net, here
-crates/coreshard-block/src/backend/mod.rs          a lane's waker: each caller of it is in front of the net, or is the lane's own thread
+crates/coreshard-block/src/backend/channel.rs      a channel's waker: each caller of it is in front of the net, or is the channel's own thread
 crates/coreshard-block/src/backend/pool.rs         a pool's job: its code is this crate's, and the executor that takes it is in front of the net
-crates/coreshard-block/src/queue/slot.rs           a callback: landing calls it through the net, and nobody drops it uncalled
-crates/coreshard-block/src/tags/                   the waker of a port: a lane's, called through the net
+crates/coreshard-block/src/queue/slot.rs           a callback: completion.rs calls it through the net, and nobody drops it uncalled
+crates/coreshard-block/src/tags/                   the waker of a port: a channel's, called through the net
 crates/coreshard-rt/src/executor/handle.rs         makes a task's body, which calls the user's through the net
-crates/coreshard-rt/src/executor/keeper.rs         the bodies of our own threads
-crates/coreshard-rt/src/executor/mod.rs            a task's body, made in handle.rs: lanes call it through the net
-crates/coreshard-rt/src/executor/waiting.rs        as in mod.rs
-crates/coreshard-rt/src/executor/periodic.rs       a period's function: called and dropped through the net, here
+crates/coreshard-rt/src/executor/supervision.rs    the bodies of our own threads
+crates/coreshard-rt/src/executor/shared.rs         a task's body, made in handle.rs: threads call it through the net
+crates/coreshard-rt/src/executor/task.rs           as in shared.rs
+crates/coreshard-rt/src/executor/periodic.rs       a period's function: periodic_thread.rs calls and drops it through the net
 END
 }
 

@@ -11,7 +11,7 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What direct I/O is content with everywhere, in bytes.
+/// An alignment and a length, in bytes, that direct I/O takes everywhere.
 pub const PAGE_BYTES: usize = 4096;
 
 enum Owner {

@@ -1,4 +1,4 @@
-//! What happened to a device's requests, counted: a ladder.
+//! Counters of a device's requests: a ladder.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -70,7 +70,7 @@ impl FromStr for CounterLayout {
 pub struct Counts {
     /// Requests handed to the device, retries not counted again.
     pub issued: u64,
-    /// Requests that came to an end, well or not.
+    /// Requests that ended, well or not.
     pub done: u64,
     /// Of `done`: those that failed, timeouts included.
     pub errors: u64,
@@ -81,15 +81,15 @@ pub struct Counts {
 /// Four counters, side by side.
 #[derive(Debug)]
 #[repr(C)]
-struct Line<P: Platform> {
+struct CounterLine<P: Platform> {
     issued: P::AtomicU64,
     done: P::AtomicU64,
     errors: P::AtomicU64,
     timeouts: P::AtomicU64,
 }
-fields!(Line<P: Platform> { issued, done, errors, timeouts });
+fields!(CounterLine<P: Platform> { issued, done, errors, timeouts });
 
-impl<P: Platform> Line<P> {
+impl<P: Platform> CounterLine<P> {
     fn new() -> Self {
         let zero = || P::AtomicU64::new(0);
         Self { issued: zero(), done: zero(), errors: zero(), timeouts: zero() }
@@ -99,19 +99,19 @@ impl<P: Platform> Line<P> {
 /// Four counters, each on lines of its own.
 #[derive(Debug)]
 #[repr(C)]
-struct Apart<P: Platform> {
+struct PaddedCounters<P: Platform> {
     issued: Padded<P::AtomicU64>,
     done: Padded<P::AtomicU64>,
     errors: Padded<P::AtomicU64>,
     timeouts: Padded<P::AtomicU64>,
 }
-fields!(Apart<P: Platform> { issued, done, errors, timeouts });
+fields!(PaddedCounters<P: Platform> { issued, done, errors, timeouts });
 
 #[derive(Debug)]
-enum Slots<P: Platform> {
-    Packed(NodeSlice<Padded<Line<P>>>),
-    Padded(NodeSlice<Apart<P>>),
-    PerCpu(NodeSlice<Padded<Line<P>>>),
+enum CounterMemory<P: Platform> {
+    Packed(NodeSlice<Padded<CounterLine<P>>>),
+    Padded(NodeSlice<PaddedCounters<P>>),
+    PerCpu(NodeSlice<Padded<CounterLine<P>>>),
 }
 
 /// A device's counters, for a fixed number of threads.
@@ -120,9 +120,9 @@ enum Slots<P: Platform> {
 /// counted twice; `done` is never read as more than `issued`.
 #[derive(Debug)]
 pub struct DeviceCounters<P: Platform> {
-    slots: Slots<P>,
-    /// Which lanes are out, so that each has one owner.
-    lanes: Box<[P::AtomicU32]>,
+    memory: CounterMemory<P>,
+    /// 1 for each thread whose counters are taken: they have one owner.
+    taken: Box<[P::AtomicU32]>,
 }
 
 impl<P: Platform> DeviceCounters<P> {
@@ -136,39 +136,39 @@ impl<P: Platform> DeviceCounters<P> {
         node: Option<NodeId>,
     ) -> Result<Self, NodeMemoryError> {
         let threads = threads.max(1);
-        let lines = |count| NodeSlice::new::<P>(count, node, |_| Padded::new(Line::new()));
-        let slots = match layout {
-            CounterLayout::Packed => Slots::Packed(lines(1)?),
-            CounterLayout::Padded => Slots::Padded(NodeSlice::new::<P>(1, node, |_| {
+        let lines = |count| NodeSlice::new::<P>(count, node, |_| Padded::new(CounterLine::new()));
+        let memory = match layout {
+            CounterLayout::Packed => CounterMemory::Packed(lines(1)?),
+            CounterLayout::Padded => CounterMemory::Padded(NodeSlice::new::<P>(1, node, |_| {
                 let zero = || Padded::new(P::AtomicU64::new(0));
-                Apart { issued: zero(), done: zero(), errors: zero(), timeouts: zero() }
+                PaddedCounters { issued: zero(), done: zero(), errors: zero(), timeouts: zero() }
             })?),
-            CounterLayout::PerCpu => Slots::PerCpu(lines(threads)?),
+            CounterLayout::PerCpu => CounterMemory::PerCpu(lines(threads)?),
         };
-        match &slots {
-            Slots::Packed(lines) | Slots::PerCpu(lines) => {
-                lines.iter().for_each(|line| P::describe::<Line<P>>(&raw const **line));
+        match &memory {
+            CounterMemory::Packed(lines) | CounterMemory::PerCpu(lines) => {
+                lines.iter().for_each(|line| P::describe::<CounterLine<P>>(&raw const **line));
             }
-            Slots::Padded(apart) => P::describe(&raw const apart[0]),
+            CounterMemory::Padded(padded) => P::describe(&raw const padded[0]),
         }
-        Ok(Self { slots, lanes: (0..threads).map(|_| P::AtomicU32::new(0)).collect() })
+        Ok(Self { memory, taken: (0..threads).map(|_| P::AtomicU32::new(0)).collect() })
     }
 
-    /// How they lie.
+    /// Their layout.
     pub fn layout(&self) -> CounterLayout {
-        match &self.slots {
-            Slots::Packed(_) => CounterLayout::Packed,
-            Slots::Padded(_) => CounterLayout::Padded,
-            Slots::PerCpu(_) => CounterLayout::PerCpu,
+        match &self.memory {
+            CounterMemory::Packed(_) => CounterLayout::Packed,
+            CounterMemory::Padded(_) => CounterLayout::Padded,
+            CounterMemory::PerCpu(_) => CounterLayout::PerCpu,
         }
     }
 
-    /// The lane of thread number `thread`; `None` where there is no such number, or it is out
-    /// already: a lane has one owner.
-    pub fn lane(self: &Arc<Self>, thread: usize) -> Option<CounterLane<P>> {
-        let taken = self.lanes.get(thread)?;
+    /// The counters of thread number `thread`; `None` where there is no such number, or they are
+    /// taken already: they have one owner.
+    pub fn for_thread(self: &Arc<Self>, thread: usize) -> Option<ThreadCounters<P>> {
+        let flag = self.taken.get(thread)?;
         // Acquire pairs with the Release of the last owner's drop: its plain stores are over.
-        (taken.swap(1, Acquire) == 0).then(|| CounterLane {
+        (flag.swap(1, Acquire) == 0).then(|| ThreadCounters {
             counters: Arc::clone(self),
             thread,
             one_thread: PhantomData,
@@ -179,17 +179,17 @@ impl<P: Platform> DeviceCounters<P> {
     pub fn read(&self) -> Counts {
         // `done` before `issued`: what is done was issued before, so the sums are in order. Acquire
         // pairs with the Release of `done`.
-        match &self.slots {
-            Slots::Packed(lines) | Slots::PerCpu(lines) => {
-                let sum = |of: fn(&Line<P>) -> &P::AtomicU64| -> u64 {
+        match &self.memory {
+            CounterMemory::Packed(lines) | CounterMemory::PerCpu(lines) => {
+                let sum = |of: fn(&CounterLine<P>) -> &P::AtomicU64| -> u64 {
                     lines.iter().map(|line| of(line).load(Acquire)).sum()
                 };
                 let [timeouts, errors] = [sum(|line| &line.timeouts), sum(|line| &line.errors)];
                 let done = sum(|line| &line.done);
                 Counts { timeouts, errors, done, issued: sum(|line| &line.issued) }
             }
-            Slots::Padded(apart) => {
-                let Apart { issued, done, errors, timeouts } = &apart[0];
+            CounterMemory::Padded(padded) => {
+                let PaddedCounters { issued, done, errors, timeouts } = &padded[0];
                 let [timeouts, errors] = [timeouts.load(Acquire), errors.load(Acquire)];
                 let done = done.load(Acquire);
                 Counts { timeouts, errors, done, issued: issued.load(Acquire) }
@@ -200,7 +200,7 @@ impl<P: Platform> DeviceCounters<P> {
 
 /// One thread's access to a device's counters. May be moved to another thread, not shared.
 #[derive(Debug)]
-pub struct CounterLane<P: Platform> {
+pub struct ThreadCounters<P: Platform> {
     counters: Arc<DeviceCounters<P>>,
     thread: usize,
     /// Not `Sync`: the per-cpu rung has no locked instruction.
@@ -209,29 +209,33 @@ pub struct CounterLane<P: Platform> {
 
 /// How a request ended, for the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Well.
-    Well,
+pub enum Outcome {
+    /// It succeeded.
+    Success,
     /// With an error other than a timeout.
     Failed,
     /// It took longer than it was given.
     TimedOut,
 }
 
-impl<P: Platform> CounterLane<P> {
+impl<P: Platform> ThreadCounters<P> {
     #[inline(always)]
-    fn bump(&self, padded: fn(&Apart<P>) -> &P::AtomicU64, line: fn(&Line<P>) -> &P::AtomicU64) {
+    fn bump(
+        &self,
+        own_line: fn(&PaddedCounters<P>) -> &P::AtomicU64,
+        shared_line: fn(&CounterLine<P>) -> &P::AtomicU64,
+    ) {
         // Release pairs with the Acquire of `read`: a sum of `done` comes with its `issued`.
-        match &self.counters.slots {
-            Slots::Packed(lines) => {
-                line(&lines[0]).fetch_add(1, Release);
+        match &self.counters.memory {
+            CounterMemory::Packed(lines) => {
+                shared_line(&lines[0]).fetch_add(1, Release);
             }
-            Slots::Padded(apart) => {
-                padded(&apart[0]).fetch_add(1, Release);
+            CounterMemory::Padded(padded) => {
+                own_line(&padded[0]).fetch_add(1, Release);
             }
-            Slots::PerCpu(lines) => {
-                // This lane is the only writer, so no instruction needs to be locked.
-                let counter = line(&lines[self.thread]);
+            CounterMemory::PerCpu(lines) => {
+                // This thread is the only writer, so no instruction needs to be locked.
+                let counter = shared_line(&lines[self.thread]);
                 counter.store(counter.load(Relaxed).wrapping_add(1), Release);
             }
         }
@@ -240,30 +244,30 @@ impl<P: Platform> CounterLane<P> {
     /// Counts a request that is handed to the device.
     #[inline]
     pub fn issued(&self) {
-        self.bump(|apart| &apart.issued, |line| &line.issued);
+        self.bump(|padded| &padded.issued, |line| &line.issued);
     }
 
-    /// Counts a request that came to an end.
+    /// Counts a request that ended.
     #[inline]
-    pub fn done(&self, ended: Ended) {
-        self.bump(|apart| &apart.done, |line| &line.done);
-        if ended != Ended::Well {
+    pub fn done(&self, ended: Outcome) {
+        self.bump(|padded| &padded.done, |line| &line.done);
+        if ended != Outcome::Success {
             self.failed(ended);
         }
     }
 
     #[cold]
-    fn failed(&self, ended: Ended) {
-        self.bump(|apart| &apart.errors, |line| &line.errors);
-        if ended == Ended::TimedOut {
-            self.bump(|apart| &apart.timeouts, |line| &line.timeouts);
+    fn failed(&self, ended: Outcome) {
+        self.bump(|padded| &padded.errors, |line| &line.errors);
+        if ended == Outcome::TimedOut {
+            self.bump(|padded| &padded.timeouts, |line| &line.timeouts);
         }
     }
 }
 
-impl<P: Platform> Drop for CounterLane<P> {
+impl<P: Platform> Drop for ThreadCounters<P> {
     fn drop(&mut self) {
-        self.counters.lanes[self.thread].store(0, Release);
+        self.counters.taken[self.thread].store(0, Release);
     }
 }
 
@@ -278,14 +282,14 @@ mod tests {
             let counters = Arc::new(DeviceCounters::<Host>::new(layout, 3, None).unwrap());
             let threads: Vec<_> = (0..3)
                 .map(|thread| {
-                    let lane = counters.lane(thread).unwrap();
+                    let own = counters.for_thread(thread).unwrap();
                     std::thread::spawn(move || {
                         for request in 0..10_000 {
-                            lane.issued();
-                            lane.done(match request % 10 {
-                                0 => Ended::Failed,
-                                1 => Ended::TimedOut,
-                                _ => Ended::Well,
+                            own.issued();
+                            own.done(match request % 10 {
+                                0 => Outcome::Failed,
+                                1 => Outcome::TimedOut,
+                                _ => Outcome::Success,
                             });
                         }
                     })
@@ -303,13 +307,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_has_one_owner() {
+    fn a_thread_s_counters_have_one_owner() {
         let counters =
             Arc::new(DeviceCounters::<Host>::new(CounterLayout::PerCpu, 2, None).unwrap());
-        let lane = counters.lane(1).unwrap();
-        assert!(counters.lane(1).is_none() && counters.lane(2).is_none());
-        drop(lane);
-        assert!(counters.lane(1).is_some());
+        let own = counters.for_thread(1).unwrap();
+        assert!(counters.for_thread(1).is_none() && counters.for_thread(2).is_none());
+        drop(own);
+        assert!(counters.for_thread(1).is_some());
     }
 
     #[test]
@@ -323,7 +327,7 @@ mod tests {
 
     #[test]
     fn only_the_packed_counters_share_lines() {
-        assert!(size_of::<Line<Host>>() <= 64);
-        assert_eq!(size_of::<Apart<Host>>(), 4 * 128);
+        assert!(size_of::<CounterLine<Host>>() <= 64);
+        assert_eq!(size_of::<PaddedCounters<Host>>(), 4 * 128);
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use coreshard_platform::NodeMemoryError;
 use coreshard_topology::input;
 
-use crate::request::{Op, Request};
+use crate::op::Op;
 use crate::tags::TagSetError;
 
 /// What a failure says of the next try.
@@ -140,41 +140,6 @@ impl fmt::Display for IoError {
 
 impl std::error::Error for IoError {}
 
-/// A request that was not accepted, and why. Nothing happened, and the payload is here.
-#[derive(Debug)]
-pub struct Refused {
-    pub(crate) request: Request,
-    pub(crate) error: IoError,
-}
-
-impl Refused {
-    pub(crate) fn new(request: Request, error: IoError) -> Self {
-        Self { request, error }
-    }
-
-    /// The request with its payload.
-    pub fn into_request(self) -> Request {
-        self.request
-    }
-
-    /// Why it was refused.
-    pub fn error(&self) -> &IoError {
-        &self.error
-    }
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not accepted: {}", self.error)
-    }
-}
-
-impl std::error::Error for Refused {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
 /// Why a host, device or queue cannot be had. Its text names the file, and the remedy.
 #[derive(Debug)]
 pub struct OpenError {
@@ -187,7 +152,7 @@ pub(crate) enum OpenErrorKind {
     NoSize { path: PathBuf },
     Folder { path: PathBuf },
     Ring { name: String, steps: Vec<String>, errno: Option<i32> },
-    Lane { name: String, reason: io::Error },
+    Channel { name: String, reason: io::Error },
     NoThread { name: String, thread: usize, threads: usize },
     Tags(TagSetError),
     Memory(NodeMemoryError),
@@ -269,7 +234,7 @@ impl fmt::Display for OpenError {
                     steps.join("; ")
                 )
             }
-            OpenErrorKind::Lane { name, reason } => {
+            OpenErrorKind::Channel { name, reason } => {
                 write!(f, "{name}: no queue can be had: {reason}")
             }
             OpenErrorKind::NoThread { name, thread, threads } => write!(

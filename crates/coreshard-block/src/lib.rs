@@ -1,9 +1,9 @@
 //! A block layer without false sharing: hosts, targets, devices, shared tags, node-local state.
 //!
 //! The way of a request: [`Queue::submit`] → checked against the device's [`Geometry`] → a slot, which
-//! keeps its buffers → a tag of the host's set, or a place in line for one → the lane of this
-//! thread (an io_uring, other threads, memory, nothing) → completed on this thread → the tag goes
-//! back, or on to whoever waits → a future, a callback, or the queue's list.
+//! keeps its buffers → a tag of the host's set, or a place among those who wait for one → this thread's
+//! channel (an io_uring, other threads, memory, nothing) → completed on this thread → the tag goes
+//! back, or on to a waiter → a future, a callback, or the queue's list.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -38,32 +38,40 @@
 //! 3. [`DeviceCounters`]: issued, done, errors, timeouts; a ladder of how they lie
 //!    ([`CounterLayout`]).
 //! 4. [`Queue`]: one thread's; [`RemoteQueue`] reaches it from others.
-//! 5. [`Medium`] and [`Lane`]: what does the work, and the contract that memory safety rests on.
+//! 5. [`Backend`] and [`Channel`]: what does a device's work, and the contract that memory safety rests on.
 
 mod backend;
 mod buffer;
+mod completed;
 mod counters;
+mod device_memory;
 mod error;
 mod host;
+mod node_of_file;
 mod node_slice;
+mod op;
 mod queue;
+mod refused;
 mod request;
 mod tags;
 
 pub use backend::{
-    Command, Data, Engine, Executor, FaultPlan, Faulty, File, FileOptions, Geometry, Job, Lane,
-    Medium, Memory, Null, Reaped, RingOptions, RingWake, Waker,
+    Backend, Channel, Command, Completion, Data, Engine, Executor, FaultPlan, Faulty, File,
+    FileOptions, Geometry, Job, Memory, Null, RingOptions, RingWake, Waker,
 };
 pub use buffer::{Buffer, BufferPool, PAGE_BYTES};
+pub use completed::Completed;
 pub use counters::{
-    CounterLane, CounterLayout, Counts, DeviceCounters, Ended, ParseCounterLayoutError,
+    CounterLayout, Counts, DeviceCounters, Outcome, ParseCounterLayoutError, ThreadCounters,
 };
-pub use error::{ErrorClass, IoError, OpenError, Refused};
-pub use host::{
-    Device, DeviceMemory, HostAdapter, HostOptions, ParseDeviceMemoryError, Target, node_of_file,
-};
+pub use device_memory::{DeviceMemory, ParseDeviceMemoryError};
+pub use error::{ErrorClass, IoError, OpenError};
+pub use host::{Device, HostAdapter, HostOptions, Target};
+pub use node_of_file::node_of_file;
+pub use op::Op;
 pub use queue::{IoFuture, Queue, QueueOptions, RemoteQueue, RequestId, RetryPolicy};
-pub use request::{Completed, Op, Payload, Priority, Request};
+pub use refused::Refused;
+pub use request::{Payload, Priority, Request};
 pub use tags::{
     MAX_RESERVED_TAGS, MAX_TAGS, ParseTagPolicyError, Tag, TagPolicy, TagPort, TagSet, TagSetError,
     TagSetSpec, TagUser,

@@ -1,40 +1,9 @@
-//! What is asked of a device, and what came of it.
+//! What is asked of a device.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::buffer::Buffer;
-use crate::error::IoError;
-
-/// What is to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Op {
-    /// Fill the payload from the device.
-    Read,
-    /// Write the payload to the device.
-    Write,
-    /// Make sure that what was written stays after power is lost.
-    Fsync,
-    /// As `Fsync`, but for metadata that is not needed to read the data.
-    FsyncData,
-    /// Say that a range is not needed any more.
-    Discard,
-    /// Make a range read as zeros.
-    WriteZeroes,
-}
-
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Fsync => "fsync",
-            Self::FsyncData => "fdatasync",
-            Self::Discard => "discard",
-            Self::WriteZeroes => "write-zeroes",
-        })
-    }
-}
+use crate::op::Op;
 
 /// Who goes first where tags are short, and what the device is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -168,20 +137,4 @@ impl Request {
     pub fn into_payload(self) -> Payload {
         self.payload
     }
-}
-
-/// The end of a request: what came of it, and its buffers.
-#[derive(Debug)]
-pub struct Completed {
-    /// Bytes transferred, or why it failed. A read may be shorter than asked for at the end of a
-    /// file; a write is whole or failed.
-    pub result: Result<usize, IoError>,
-    /// The request's buffers, each just as it was handed over but for what was read into it.
-    pub payload: Payload,
-    /// What was asked for.
-    pub op: Op,
-    /// Where.
-    pub offset: u64,
-    /// The number that was given with it; 0 where a callback or a future takes the completion.
-    pub cookie: u64,
 }

@@ -14,9 +14,9 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker as TaskWaker};
 use std::time::{Duration, Instant};
 
 use coreshard_block::{
-    BufferPool, Command, Completed, Data, Device, Engine, ErrorClass, Executor, FaultPlan, Faulty,
-    File, FileOptions, Geometry, HostAdapter, HostOptions, Job, Lane, Medium, Memory, OpenError,
-    QueueOptions, Reaped, Request, TagSet, TagSetSpec, Waker,
+    Backend, BufferPool, Channel, Command, Completed, Completion, Data, Device, Engine, ErrorClass,
+    Executor, FaultPlan, Faulty, File, FileOptions, Geometry, HostAdapter, HostOptions, Job,
+    Memory, OpenError, QueueOptions, Request, TagSet, TagSetSpec, Waker,
 };
 use coreshard_platform::Host;
 
@@ -46,13 +46,13 @@ struct Desk {
     slow_waits: AtomicUsize,
 }
 
-struct DeskLane {
+struct DeskChannel {
     desk: Arc<Desk>,
     commands: VecDeque<(u64, usize, usize)>,
 }
 
 // SAFETY: a command's memory is written before its completion is reported, and not after.
-unsafe impl Lane for DeskLane {
+unsafe impl Channel for DeskChannel {
     unsafe fn start(&mut self, command: &Command) -> bool {
         let Data::One { start, bytes, .. } = command.data else { panic!("one piece is expected") };
         self.commands.push_back((command.id, start.expose_provenance(), bytes));
@@ -60,9 +60,9 @@ unsafe impl Lane for DeskLane {
         true
     }
 
-    fn reap(&mut self, into: &mut Vec<Reaped>) {
+    fn reap(&mut self, into: &mut Vec<Completion>) {
         for (_, start, bytes) in &self.commands {
-            // SAFETY: by the contract of `start` it is this lane's until it is reported.
+            // SAFETY: by the contract of `start` it is this channel's until it is reported.
             unsafe {
                 std::ptr::with_exposed_provenance_mut::<u8>(*start).write_bytes(0xEE, *bytes);
             }
@@ -71,7 +71,7 @@ unsafe impl Lane for DeskLane {
             self.desk.may_complete.fetch_sub(1, SeqCst);
             let (id, _, bytes) = self.commands.pop_front().unwrap();
             self.desk.has.fetch_sub(1, SeqCst);
-            into.push(Reaped { id, result: bytes as i32 });
+            into.push(Completion { id, result: bytes as i32 });
         }
     }
 
@@ -96,9 +96,9 @@ unsafe impl Lane for DeskLane {
 }
 
 #[derive(Debug)]
-struct DeskMedium(Arc<Desk>);
+struct DeskBackend(Arc<Desk>);
 
-impl Medium<Host> for DeskMedium {
+impl Backend<Host> for DeskBackend {
     fn name(&self) -> &str {
         "desk"
     }
@@ -107,23 +107,23 @@ impl Medium<Host> for DeskMedium {
         Geometry { bytes: 1 << 30, block_bytes: 1, memory_align: 1, writable: true }
     }
 
-    fn lane(&self, _depth: u32) -> Result<Box<dyn Lane>, OpenError> {
-        Ok(Box::new(DeskLane { desk: Arc::clone(&self.0), commands: VecDeque::new() }))
+    fn channel(&self, _depth: u32) -> Result<Box<dyn Channel>, OpenError> {
+        Ok(Box::new(DeskChannel { desk: Arc::clone(&self.0), commands: VecDeque::new() }))
     }
 }
 
-fn device_on(medium: Arc<dyn Medium<Host>>, depth: u32) -> Arc<Device<Host>> {
+fn device_on(backend: Arc<dyn Backend<Host>>, depth: u32) -> Arc<Device<Host>> {
     let options = HostOptions { depth, threads: 2, ..HostOptions::default() };
-    HostAdapter::new(options).unwrap().target("t").device(medium).unwrap()
+    HostAdapter::new(options).unwrap().target("t").device(backend).unwrap()
 }
 
 fn desk(depth: u32) -> (Arc<Desk>, Arc<Device<Host>>) {
     let desk = Arc::new(Desk::default());
-    let device = device_on(Arc::new(DeskMedium(Arc::clone(&desk))), depth);
+    let device = device_on(Arc::new(DeskBackend(Arc::clone(&desk))), depth);
     (desk, device)
 }
 
-fn memory() -> Arc<dyn Medium<Host>> {
+fn memory() -> Arc<dyn Backend<Host>> {
     Arc::new(Memory::new(1 << 20))
 }
 

@@ -17,9 +17,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use coreshard_block::{
-    BufferPool, Completed, CounterLayout, Device, DeviceMemory, Engine, ErrorClass, FaultPlan,
-    Faulty, File, FileOptions, HostAdapter, HostOptions, IoFuture, Medium, Memory, Priority, Queue,
-    QueueOptions, Request, RetryPolicy, TagPolicy,
+    Backend, BufferPool, Completed, CounterLayout, Device, DeviceMemory, Engine, ErrorClass,
+    FaultPlan, Faulty, File, FileOptions, HostAdapter, HostOptions, IoFuture, Memory, Priority,
+    Queue, QueueOptions, Request, RetryPolicy, TagPolicy,
 };
 use coreshard_platform::Host;
 
@@ -182,7 +182,7 @@ fn count(completed: &Completed, seen: &mut Seen) {
 }
 
 fn campaign(
-    medium: Arc<dyn Medium<Host>>,
+    backend: Arc<dyn Backend<Host>>,
     tags: TagPolicy,
     counters: CounterLayout,
     requests: u64,
@@ -197,7 +197,7 @@ fn campaign(
         ..HostOptions::default()
     };
     let host = HostAdapter::<Host>::new(options).unwrap();
-    let device = host.target("campaign").device(Arc::new(Faulty::new(medium, plan(7)))).unwrap();
+    let device = host.target("campaign").device(Arc::new(Faulty::new(backend, plan(7)))).unwrap();
     let threads: Vec<_> = (0..2)
         .map(|thread| {
             let device = Arc::clone(&device);
@@ -223,7 +223,7 @@ fn campaign(
     }
 }
 
-fn file(path: &Path, engine: Engine) -> Arc<dyn Medium<Host>> {
+fn file(path: &Path, engine: Engine) -> Arc<dyn Backend<Host>> {
     std::fs::write(path, vec![0; BLOCKS as usize * BLOCK_BYTES]).unwrap();
     let options = FileOptions { write: true, engine, ..FileOptions::default() };
     Arc::new(File::open(path, options).unwrap())
@@ -246,8 +246,8 @@ fn a_campaign_in_memory_under_every_policy() {
 fn a_campaign_on_a_file() {
     let folder = tempfile::tempdir().unwrap();
     // By io_uring, where it can be had.
-    let medium = file(&folder.path().join("file"), Engine::Auto);
-    campaign(medium, TagPolicy::None, CounterLayout::PerCpu, requests() / 5);
+    let backend = file(&folder.path().join("file"), Engine::Auto);
+    campaign(backend, TagPolicy::None, CounterLayout::PerCpu, requests() / 5);
 }
 
 /// The device is gone in the middle of random writes, each with its offset and number in it: what was
@@ -257,7 +257,7 @@ fn what_was_told_to_be_done_survives_a_device_that_vanishes() {
     for seed in 0..20 {
         let memory: Arc<Memory<Host>> = Arc::new(Memory::new(BLOCKS * BLOCK_BYTES as u64));
         let plan = FaultPlan { gone_after: 60 + seed * 7, ..plan(seed) };
-        let faulty = Faulty::new(Arc::clone(&memory) as Arc<dyn Medium<Host>>, plan);
+        let faulty = Faulty::new(Arc::clone(&memory) as Arc<dyn Backend<Host>>, plan);
         let host = HostAdapter::<Host>::new(HostOptions::default()).unwrap();
         let device = host.target("vanishes").device(Arc::new(faulty)).unwrap();
         let mut queue = device.queue(0, QueueOptions::default()).unwrap();

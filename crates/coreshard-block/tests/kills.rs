@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coreshard_block::{
-    Buffer, Engine, Executor, FaultPlan, Faulty, File, FileOptions, HostAdapter, HostOptions, Job,
-    Medium, Queue, QueueOptions, Request,
+    Backend, Buffer, Engine, Executor, FaultPlan, Faulty, File, FileOptions, HostAdapter,
+    HostOptions, Job, Queue, QueueOptions, Request,
 };
 use coreshard_platform::Host;
 
@@ -114,7 +114,7 @@ fn queue(way: Way, path: &Path, seed: u64) -> Result<Queue<Host>, String> {
         executor: Some(executor),
         ..FileOptions::default()
     };
-    let mut medium: Arc<dyn Medium<Host>> =
+    let mut backend: Arc<dyn Backend<Host>> =
         Arc::new(File::open(path, options).map_err(|error| error.to_string())?);
     if matches!(way, Way::RingFaulty) {
         let plan = FaultPlan {
@@ -126,11 +126,11 @@ fn queue(way: Way, path: &Path, seed: u64) -> Result<Queue<Host>, String> {
             reordered: 50_000,
             ..FaultPlan::default()
         };
-        medium = Arc::new(Faulty::new(medium, plan));
+        backend = Arc::new(Faulty::new(backend, plan));
     }
     let host =
         HostAdapter::<Host>::new(HostOptions::default()).map_err(|error| error.to_string())?;
-    let device = host.target("t").device(medium).map_err(|error| error.to_string())?;
+    let device = host.target("t").device(backend).map_err(|error| error.to_string())?;
     device.queue(0, QueueOptions::default()).map_err(|error| error.to_string())
 }
 

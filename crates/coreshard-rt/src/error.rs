@@ -27,7 +27,7 @@ enum Kind {
         given: CpuSet,
         allowed: CpuSet,
     },
-    ForeignChoice {
+    ForeignMask {
         allowed: CpuSet,
     },
     /// `given` as it is shown: in quotes, shortened.
@@ -69,8 +69,8 @@ impl RtError {
         Self { kind: Kind::OutsideCpus { given: given.clone(), allowed: allowed.clone() } }
     }
 
-    pub(crate) fn foreign_choice(allowed: &CpuSet) -> Self {
-        Self { kind: Kind::ForeignChoice { allowed: allowed.clone() } }
+    pub(crate) fn foreign_mask(allowed: &CpuSet) -> Self {
+        Self { kind: Kind::ForeignMask { allowed: allowed.clone() } }
     }
 
     pub(crate) fn rung(given: &str) -> Self {
@@ -119,10 +119,10 @@ impl fmt::Display for RtError {
             Kind::OutsideCpus { given, allowed } => {
                 write!(f, "CPUs {given} are not among the allowed ones, which are {allowed}")
             }
-            Kind::ForeignChoice { allowed } => write!(
+            Kind::ForeignMask { allowed } => write!(
                 f,
-                "the choice of CPUs is of another index, and names more than this one has; allowed are \
-                 choices that the executor's own index makes, of CPUs {allowed}"
+                "the CPU mask is of another index, and has CPUs that this one has not; allowed are \
+                 masks that the executor's own index makes, of CPUs {allowed}"
             ),
             Kind::Rung { given } => {
                 write!(

@@ -25,6 +25,6 @@ pub use executor::{
     Incident, Overrun, Periodic, PeriodicHandle, PeriodicStats, TaskHandle, TaskPanic, TimerHandle,
     Urgency,
 };
-pub use index::{CpuChoice, MAX_INDEX_CPUS, PriorityIndex, Rung, Seat};
+pub use index::{CpuMask, LevelWriter, MAX_INDEX_CPUS, PriorityIndex, Rung};
 pub use level::{Level, Priority};
 pub use lock::{CeilingGuard, CeilingMutex, InheritGuard, InheritMutex, LockError};

@@ -49,7 +49,7 @@ fn unjust(snapshot: &[CpuSnapshot]) -> Option<String> {
 
 struct Told {
     run: u64,
-    most_tries: u32,
+    max_tries: u32,
     rests: usize,
     waited: u64,
     pulled: u64,
@@ -146,12 +146,12 @@ fn scenario(seed: u64, rung: Rung) -> Told {
             assert_eq!(unjust(&snapshot), None, "{rung}, seed {seed}: {snapshot:#?}");
             rests += 1;
         }
-        let most_tries = executor.most_tries();
+        let max_tries = executor.max_tries();
         let stats: Vec<_> = executor.snapshot().iter().map(|cpu| cpu.stats).collect();
         drop(executor);
         Told {
             run: u64::from(ran.load(Relaxed)),
-            most_tries,
+            max_tries,
             rests,
             waited: stats.iter().map(|stats| stats.waited).sum(),
             pulled: stats.iter().map(|stats| stats.pulled).sum(),
@@ -162,14 +162,14 @@ fn scenario(seed: u64, rung: Rung) -> Told {
 
 #[test]
 fn at_rest_no_waiting_task_outranks_a_running_one_and_nothing_is_lost() {
-    let (mut most_tries, mut rests, mut waited, mut pulled) = (0, 0, 0, 0);
+    let (mut max_tries, mut rests, mut waited, mut pulled) = (0, 0, 0, 0);
     for seed in 0..seeds() {
         let rung = Rung::ALL[seed as usize % Rung::ALL.len()];
         let told = scenario(seed, rung);
         assert_eq!(told.run, TASKS, "{rung}, seed {seed}: each task ran once");
         // A task that is begun looks for a CPU again only when another task was faster.
-        assert!(told.most_tries <= CPUS, "{rung}, seed {seed}: {} tries", told.most_tries);
-        most_tries = most_tries.max(told.most_tries);
+        assert!(told.max_tries <= CPUS, "{rung}, seed {seed}: {} tries", told.max_tries);
+        max_tries = max_tries.max(told.max_tries);
         rests += told.rests;
         waited += told.waited;
         pulled += told.pulled;
@@ -177,7 +177,7 @@ fn at_rest_no_waiting_task_outranks_a_running_one_and_nothing_is_lost() {
     // The scenario is none if nobody had to wait, or to pull.
     assert!(waited > 20 * seeds() && pulled > seeds(), "{waited} waited, {pulled} were pulled");
     let figures =
-        format!("{rests} rests, {waited} waited, {pulled} pulled, at most {most_tries} tries");
+        format!("{rests} rests, {waited} waited, {pulled} pulled, at most {max_tries} tries");
     if std::env::var_os("CORESHARD_RT_SEEDS").is_some() {
         tell(&figures);
     }
@@ -364,12 +364,12 @@ fn a_store_that_is_held_back_lets_no_cpu_and_task_miss_each_other() {
         let run = Simulation::new(&machine).seed(11).faults(HELD).run(|| {
             let mut random = fastrand::Rng::with_seed(11);
             let cpus: CpuSet = [1, 130].map(CpuId).into_iter().collect();
-            let (index, mut seats) = PriorityIndex::<Sim>::new(rung, &topology, &cpus).unwrap();
-            let choice = index.choice(&cpus).unwrap();
-            seats.iter_mut().for_each(|seat| seat.set(priority));
-            let mut seat = seats.remove(0);
+            let (index, mut writers) = PriorityIndex::<Sim>::new(rung, &topology, &cpus).unwrap();
+            let mask = index.mask(&cpus).unwrap();
+            writers.iter_mut().for_each(|writer| writer.set(priority));
+            let mut writer = writers.remove(0);
             for round in 0..300 {
-                seat.set(priority);
+                writer.set(priority);
                 let waits = Arc::new(<Sim as Platform>::AtomicU32::new(0));
                 let moment = Sim::now() + Duration::from_micros(100);
                 let distance = Duration::from_nanos(random.u64(..2_000));
@@ -382,9 +382,9 @@ fn a_store_that_is_held_back_lets_no_cpu_and_task_miss_each_other() {
                 let (theirs, tell) = (Arc::clone(&waits), Arc::clone(&told));
                 let body = move || {
                     until(moment + distance);
-                    seat.set(low);
+                    writer.set(low);
                     let seen = theirs.load(SeqCst) == 1;
-                    *tell.lock() = (Some(seat), seen);
+                    *tell.lock() = (Some(writer), seen);
                 };
                 let comes_down = Sim::spawn(on(CpuId(1)), Box::new(body)).unwrap();
                 let (theirs, index) = (Arc::clone(&waits), Arc::clone(&index));
@@ -394,14 +394,14 @@ fn a_store_that_is_held_back_lets_no_cpu_and_task_miss_each_other() {
                     until(moment + Duration::from_nanos(700));
                     theirs.store(1, SeqCst);
                     Sim::fence();
-                    let is_found = index.find(priority, &choice, CpuId(130)).is_some();
+                    let is_found = index.find(priority, &mask, CpuId(130)).is_some();
                     tell.store(u32::from(is_found), Release);
                 };
                 let searches = Sim::spawn(on(CpuId(130)), Box::new(body)).unwrap();
                 [comes_down, searches].into_iter().for_each(coreshard_platform::ThreadHandle::join);
                 let (back, seen) = std::mem::take(&mut *told.lock());
                 assert!(seen || found.load(Acquire) == 1, "{rung}, round {round}");
-                seat = back.unwrap();
+                writer = back.unwrap();
             }
         });
         run.unwrap_or_else(|error| panic!("{rung}: {error}"));

@@ -35,18 +35,18 @@ const fn on_every_platform<P: RealTime>() {
     both::<InheritMutex<P, Cell<u8>>>();
     both::<CeilingMutex<P, Cell<u8>>>();
     send::<LockError<u8>>();
-    seats::<P>();
+    writers::<P>();
 }
 
-const fn seats<P: ByteAtomics>() {
+const fn writers<P: ByteAtomics>() {
     both::<PriorityIndex<P>>();
-    both::<Seat<P>>();
+    both::<LevelWriter<P>>();
 }
 
 const _: () = {
     on_every_platform::<Host>();
     both::<Activation>();
-    both::<CpuChoice>();
+    both::<CpuMask>();
     both::<CpuSnapshot>();
     both::<DeadlineHeap>();
     both::<Degradation>();

@@ -53,7 +53,7 @@ fn runs_a_program(executor: &Executor<Host>) {
     let panics = executor.spawn(priority(5), || panic!("on purpose")).unwrap();
     let panic: Result<(), _> = panics.join();
     assert_eq!(panic.unwrap_err().to_string(), "the task panicked: on purpose");
-    assert_eq!(executor.spawn(priority(5), || 1).unwrap().join().unwrap(), 1, "its lane lives");
+    assert_eq!(executor.spawn(priority(5), || 1).unwrap().join().unwrap(), 1, "its thread lives");
 }
 
 #[test]

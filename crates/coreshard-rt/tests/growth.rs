@@ -39,7 +39,7 @@ fn threads_are_joined_as_they_end() {
         let grown = mappings().saturating_sub(before);
         assert!(grown < MAX_ADDED, "1,000 periodic tasks that were stopped keep {grown} mappings");
 
-        // Each demoted task leaves its lane's place to a fresh one; its own ends with it.
+        // Each demoted task's thread is replaced, and exits with the task.
         let one = cpus.iter().take(1).collect();
         let budget = Some(Duration::from_micros(200));
         let demoted = |times: usize| {

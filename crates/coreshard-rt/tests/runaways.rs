@@ -17,7 +17,7 @@ use support::{DEADLINE, skip, usable, within};
 static ALLOCATOR: SimAlloc = SimAlloc;
 
 const MS: Duration = Duration::from_millis(1);
-const LOOK: Duration = Duration::from_millis(10);
+const SCAN_PERIOD: Duration = Duration::from_millis(10);
 const BUDGET: Duration = Duration::from_millis(20);
 
 /// For a campaign, whose figures are recorded: how many runs, each of which must be in time.
@@ -39,7 +39,7 @@ fn all_run_away() -> Option<Vec<Duration>> {
     let (machine, cpus) = usable();
     let builder =
         Executor::<Host>::builder(&machine).cpus(cpus.clone()).priorities([Priority::MAX]);
-    let executor = builder.watchdog_period(Some(LOOK)).build().ok()?;
+    let executor = builder.watchdog_period(Some(SCAN_PERIOD)).build().ok()?;
     let stops = Arc::new(AtomicBool::new(false));
     // A safeguard: nobody can stop them if the watchdog does not.
     let give_up = Host::now() + DEADLINE / 4;
@@ -87,7 +87,7 @@ fn runaways_of_the_highest_priority_on_all_cpus_are_demoted_and_the_cpus_go_on()
     }
     if let Some(runs) = runs() {
         all.sort();
-        let late = all.iter().filter(|it| **it > LOOK * 2).count();
+        let late = all.iter().filter(|it| **it > SCAN_PERIOD * 2).count();
         let median = all[all.len() / 2];
         tell(&format!(
             "{runs} runs, {} tasks: beyond a budget of {BUDGET:?} by {median:?} (median), {:?} (most); \
@@ -114,7 +114,7 @@ fn a_runaway_is_found_within_two_looks() {
         let run = Simulation::new(&machine).seed(seed).run(move || {
             let cpus: CpuSet = [1, 2, 130, 131].map(CpuId).into_iter().collect();
             let builder = Executor::<Sim>::builder(&topology).cpus(cpus.clone());
-            let builder = builder.priorities([Priority::MAX]).watchdog_period(Some(LOOK));
+            let builder = builder.priorities([Priority::MAX]).watchdog_period(Some(SCAN_PERIOD));
             let executor = builder.build().unwrap();
             let stops = Arc::new(<Sim as Platform>::AtomicU32::new(0));
             let spins = || {
@@ -162,6 +162,6 @@ fn a_runaway_is_found_within_two_looks() {
             found
         });
         let found = run.unwrap_or_else(|error| panic!("seed {seed}: {error}")).value;
-        assert!(found.iter().all(|beyond| *beyond <= LOOK * 2), "seed {seed}: {found:?}");
+        assert!(found.iter().all(|beyond| *beyond <= SCAN_PERIOD * 2), "seed {seed}: {found:?}");
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use coreshard_platform::Host;
-use coreshard_rt::{CpuChoice, Executor, Overrun, Periodic, Priority};
+use coreshard_rt::{CpuMask, Executor, Overrun, Periodic, Priority};
 use support::{DEADLINE, status, usable, within};
 
 const CASE: &str = "CORESHARD_RT_STOP";
@@ -264,19 +264,19 @@ fn an_executor_ends_whoever_drops_it() {
 }
 
 #[test]
-fn an_empty_choice_is_refused_and_the_executor_ends() {
+fn an_empty_mask_is_refused_and_the_executor_ends() {
     let error = within(DEADLINE, || {
         let (machine, cpus) = usable();
         let (executor, _) =
             Executor::<Host>::builder(&machine).cpus(cpus).build_degraded().unwrap();
-        executor.spawn_in(priority(20), CpuChoice::EMPTY, None, || ()).unwrap_err().to_string()
+        executor.spawn_in(priority(20), CpuMask::EMPTY, None, || ()).unwrap_err().to_string()
     });
     assert!(error.contains("empty"), "{error}");
 }
 
-/// A choice of a larger index may have places that this one has not.
+/// A mask of a larger index may have places that this one has not.
 #[test]
-fn a_choice_of_another_index_is_refused_and_the_executor_ends() {
+fn a_mask_of_another_index_is_refused_and_the_executor_ends() {
     let error = within(DEADLINE, || {
         let (machine, cpus) = usable();
         let larger =
@@ -285,10 +285,10 @@ fn a_choice_of_another_index_is_refused_and_the_executor_ends() {
         let (index, _seats) =
             coreshard_rt::PriorityIndex::<Host>::new(rung, &larger, larger.online()).unwrap();
         let last = larger.online().last().into_iter().collect();
-        let choice = index.choice(&last).unwrap();
+        let mask = index.mask(&last).unwrap();
         let (executor, _) =
             Executor::<Host>::builder(&machine).cpus(cpus).build_degraded().unwrap();
-        executor.spawn_in(priority(20), choice, None, || ()).unwrap_err().to_string()
+        executor.spawn_in(priority(20), mask, None, || ()).unwrap_err().to_string()
     });
     assert!(error.contains("another index"), "{error}");
 }

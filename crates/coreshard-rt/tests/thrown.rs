@@ -47,7 +47,7 @@ fn lanes_and_periodic_tasks_outlive_what_is_thrown() {
         for cpu in executor.cpus() {
             let one = [cpu].into_iter().collect();
             let lives = executor.spawn_on(priority, &one, None, || 1).unwrap();
-            assert_eq!(lives.join().unwrap(), 1, "the lane of CPU {cpu} lives");
+            assert_eq!(lives.join().unwrap(), 1, "the thread of CPU {cpu} lives");
         }
 
         // A body and a hook that throw such things each time, and own some.

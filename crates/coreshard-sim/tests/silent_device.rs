@@ -7,28 +7,28 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use coreshard_block::{
-    Command, ErrorClass, Geometry, HostAdapter, HostOptions, Lane, Medium, OpenError, QueueOptions,
-    Reaped, Request, Waker,
+    Backend, Channel, Command, Completion, ErrorClass, Geometry, HostAdapter, HostOptions,
+    OpenError, QueueOptions, Request, Waker,
 };
 use coreshard_platform::Platform;
 use coreshard_sim::{Machine, Sim, Simulation};
 
 #[derive(Debug, Default)]
 struct Silent {
-    lane_is_dropped: Arc<AtomicBool>,
+    channel_is_dropped: Arc<AtomicBool>,
 }
 
-struct SilentLane {
+struct SilentChannel {
     is_dropped: Arc<AtomicBool>,
 }
 
 // SAFETY: never touches a command's memory.
-unsafe impl Lane for SilentLane {
+unsafe impl Channel for SilentChannel {
     unsafe fn start(&mut self, _command: &Command) -> bool {
         true
     }
 
-    fn reap(&mut self, _into: &mut Vec<Reaped>) {}
+    fn reap(&mut self, _into: &mut Vec<Completion>) {}
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         Sim::sleep(timeout.expect("nobody waits for ever for a device that is to be dropped"));
@@ -46,13 +46,13 @@ unsafe impl Lane for SilentLane {
     }
 }
 
-impl Drop for SilentLane {
+impl Drop for SilentChannel {
     fn drop(&mut self) {
         self.is_dropped.store(true, SeqCst);
     }
 }
 
-impl Medium<Sim> for Silent {
+impl Backend<Sim> for Silent {
     fn name(&self) -> &str {
         "silent"
     }
@@ -61,8 +61,8 @@ impl Medium<Sim> for Silent {
         Geometry { bytes: 1 << 20, block_bytes: 1, memory_align: 1, writable: true }
     }
 
-    fn lane(&self, _depth: u32) -> Result<Box<dyn Lane>, OpenError> {
-        Ok(Box::new(SilentLane { is_dropped: Arc::clone(&self.lane_is_dropped) }))
+    fn channel(&self, _depth: u32) -> Result<Box<dyn Channel>, OpenError> {
+        Ok(Box::new(SilentChannel { is_dropped: Arc::clone(&self.channel_is_dropped) }))
     }
 }
 
@@ -72,7 +72,7 @@ fn a_queue_waits_a_minute_for_a_device_that_never_answers() {
     let run = Simulation::new(&machine).run(|| {
         let host = HostAdapter::<Sim>::new(HostOptions::default()).unwrap();
         let silent = Arc::new(Silent::default());
-        let is_dropped = Arc::clone(&silent.lane_is_dropped);
+        let is_dropped = Arc::clone(&silent.channel_is_dropped);
         let device = host.target("t").device(silent).unwrap();
         let mut queue = device.queue(0, QueueOptions::default()).unwrap();
         let (tell, told) = std::sync::mpsc::channel();

@@ -23,10 +23,10 @@ use std::sync::Arc;
 use coreshard_platform::Host;
 
 pub use coreshard_block::{
-    Buffer, BufferPool, Command, Completed, CounterLayout, Counts, Data, DeviceMemory, Engine,
-    ErrorClass, Executor, FaultPlan, File, FileOptions, Geometry, HostOptions, IoError, Job, Lane,
-    Medium, Op, OpenError, Payload, Priority, QueueOptions, Reaped, Refused, Request, RequestId,
-    RetryPolicy, RingOptions, RingWake, TagPolicy, Waker, node_of_file,
+    Backend, Buffer, BufferPool, Channel, Command, Completed, Completion, CounterLayout, Counts,
+    Data, DeviceMemory, Engine, ErrorClass, Executor, FaultPlan, File, FileOptions, Geometry,
+    HostOptions, IoError, Job, Op, OpenError, Payload, Priority, QueueOptions, Refused, Request,
+    RequestId, RetryPolicy, RingOptions, RingWake, TagPolicy, Waker, node_of_file,
 };
 
 use crate::Workqueue;

@@ -19,7 +19,7 @@
 
 use coreshard_platform::Host;
 pub use coreshard_rt::{
-    Activation, CpuChoice, CpuSnapshot, CpuStats, DeadlineHeap, Degradation, Incident, Level,
+    Activation, CpuMask, CpuSnapshot, CpuStats, DeadlineHeap, Degradation, Incident, Level,
     LockError, Overrun, Periodic, PeriodicStats, Priority, RtError, Rung, TaskPanic, Urgency,
 };
 
@@ -39,5 +39,5 @@ pub type InheritMutex<T> = coreshard_rt::InheritMutex<Host, T>;
 pub type CeilingMutex<T> = coreshard_rt::CeilingMutex<Host, T>;
 /// The priority index; see [`coreshard_rt::PriorityIndex`].
 pub type PriorityIndex = coreshard_rt::PriorityIndex<Host>;
-/// The right to say at which level a CPU runs; see [`coreshard_rt::Seat`].
-pub type Seat = coreshard_rt::Seat<Host>;
+/// The right to say at which level a CPU runs; see [`coreshard_rt::LevelWriter`].
+pub type LevelWriter = coreshard_rt::LevelWriter<Host>;

@@ -18,8 +18,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use coreshard_block::{
-    CounterLane, CounterLayout, DeviceCounters, DeviceMemory, Ended, Tag, TagPolicy, TagPort,
-    TagSet, TagSetSpec,
+    CounterLayout, DeviceCounters, DeviceMemory, Outcome, Tag, TagPolicy, TagPort, TagSet,
+    TagSetSpec, ThreadCounters,
 };
 use coreshard_platform::{AtomicInt, Padded, Platform, ThreadHandle, ThreadSpec, Time};
 use coreshard_topology::{CoreId, CpuId, NodeId};
@@ -278,7 +278,8 @@ impl HbaBench {
             devices.push((user, Arc::new(counters.map_err(|error| failed(&error))?)));
         }
         let device = |job: usize| &devices[job % devices.len()];
-        let lane = |job, at| device(job).1.lane(at).expect("each thread has a lane of its own");
+        let counters =
+            |job, at| device(job).1.for_thread(at).expect("each thread has counters of its own");
         let threads = self.jobs + draw.interrupts.len();
         let gate = Arc::new(Gate::<P>::new(threads));
         let mut spawned: Vec<P::Thread> = Vec::new();
@@ -293,7 +294,7 @@ impl HbaBench {
                 let vector = Vector {
                     bench: self.clone(),
                     mailbox: Arc::clone(&mailbox),
-                    lane: lane(job, self.jobs + job),
+                    counters: counters(job, self.jobs + job),
                 };
                 let gate = Arc::clone(&gate);
                 bodies.push((
@@ -306,13 +307,13 @@ impl HbaBench {
                     }),
                 ));
             }
-            let (bench, port, lane) = (self.clone(), device(job).0.port(), lane(job, job));
+            let (bench, port, counters) = (self.clone(), device(job).0.port(), counters(job, job));
             let gate = Arc::clone(&gate);
             bodies.push((
                 draw.jobs[job],
                 Box::new(move || {
                     if gate.pass() {
-                        bench.submit_all::<P>(&mailbox, port, &lane);
+                        bench.submit_all::<P>(&mailbox, port, &counters);
                         gate.leave();
                     }
                 }),
@@ -351,7 +352,7 @@ impl HbaBench {
         &self,
         mailbox: &Mailbox<P>,
         mut port: TagPort<P>,
-        lane: &CounterLane<P>,
+        counters: &ThreadCounters<P>,
     ) {
         let mut tags: VecDeque<Tag> = VecDeque::with_capacity(self.depth as usize);
         let (mut issued, mut over) = (0_u64, 0_u64);
@@ -360,7 +361,7 @@ impl HbaBench {
             if issued < self.requests && issued - over < u64::from(self.depth) {
                 (self.compute)(self.submit);
                 tags.push_back(port.get().expect("there are twice as many as can be in flight"));
-                lane.issued();
+                counters.issued();
                 let due = P::now() + self.service;
                 let place = (issued % u64::from(self.depth)) as usize;
                 mailbox.due_ns[place].store(due.as_ns(), Relaxed);
@@ -375,7 +376,7 @@ impl HbaBench {
                     let mut completed = over;
                     while completed < issued && self.is_due(mailbox, completed) {
                         (self.compute)(self.interrupt);
-                        lane.done(Ended::Well);
+                        counters.done(Outcome::Success);
                         completed += 1;
                     }
                     completed
@@ -401,7 +402,7 @@ impl HbaBench {
 struct Vector<P: Platform> {
     bench: HbaBench,
     mailbox: Arc<Mailbox<P>>,
-    lane: CounterLane<P>,
+    counters: ThreadCounters<P>,
 }
 
 impl<P: Platform> Vector<P> {
@@ -413,7 +414,7 @@ impl<P: Platform> Vector<P> {
             }
             if completed < submitted && self.bench.is_due(&self.mailbox, completed) {
                 (self.bench.compute)(self.bench.interrupt);
-                self.lane.done(Ended::Well);
+                self.counters.done(Outcome::Success);
                 completed += 1;
                 self.mailbox.completed.store(completed, Release);
             } else {

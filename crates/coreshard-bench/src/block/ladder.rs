@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coreshard_block::{
-    Buffer, CounterLayout, DeviceCounters, Ended, FaultPlan, Faulty, HostAdapter, HostOptions,
-    Null, QueueOptions, Request, TagPolicy, TagSet, TagSetSpec,
+    Buffer, CounterLayout, DeviceCounters, FaultPlan, Faulty, HostAdapter, HostOptions, Null,
+    Outcome, QueueOptions, Request, TagPolicy, TagSet, TagSetSpec,
 };
 use coreshard_platform::{AtomicInt, Lock, Padded, Platform, ThreadHandle, ThreadSpec};
 use coreshard_topology::CpuId;
@@ -176,10 +176,11 @@ impl LadderBench {
                     Arc::new(counters.map_err(|error| BenchError::failed_job(error.to_string()))?);
                 let shared = Arc::clone(&counters);
                 let each_ns = self.on_each::<P>(cpus, move |thread, operations| {
-                    let lane = shared.lane(thread).expect("each thread has a lane of its own");
+                    let counters =
+                        shared.for_thread(thread).expect("each thread has counters of its own");
                     (0..operations).for_each(|_| {
-                        lane.issued();
-                        lane.done(Ended::Well);
+                        counters.issued();
+                        counters.done(Outcome::Success);
                     });
                 })?;
                 let start = P::now();

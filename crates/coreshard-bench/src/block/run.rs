@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use coreshard_block::{
-    Engine, Executor, File, FileOptions, HostAdapter, HostOptions, Job, Medium, Memory, Null,
+    Backend, Engine, Executor, File, FileOptions, HostAdapter, HostOptions, Job, Memory, Null,
     RingOptions, node_of_file,
 };
 use coreshard_platform::{Lock, Platform, ThreadHandle, ThreadSpec};
@@ -107,11 +107,11 @@ fn note_on(result: &JobResult) -> Option<String> {
     })
 }
 
-/// A device's medium, and the bytes of it that are used.
-type Used<P> = (Arc<dyn Medium<P>>, u64);
+/// A device's backend, and the bytes of it that are used.
+type Used<P> = (Arc<dyn Backend<P>>, u64);
 
 /// What a job reads and writes; a break where `progress` ended the run.
-fn medium<P: Platform>(
+fn backend<P: Platform>(
     job: &BlockJob,
     ground: &Ground,
     progress: &mut dyn Progress,
@@ -165,7 +165,7 @@ fn medium<P: Platform>(
         overwrite::confirm(path, file.as_fd(), found.as_ref(), laid_out)
             .map_err(BenchError::bad_job)?;
     }
-    let bytes = Medium::<P>::geometry(&file).bytes;
+    let bytes = Backend::<P>::geometry(&file).bytes;
     let size = job.size.unwrap_or(bytes);
     if size > bytes {
         return Err(BenchError::bad_job(format!(
@@ -268,7 +268,7 @@ fn run_job<P: Platform>(
     progress: &mut dyn Progress,
     laid_out: &mut LaidOut,
 ) -> Result<ControlFlow<(), JobResult>, BenchError> {
-    let (medium, size) = match medium::<P>(job, ground, progress, laid_out)? {
+    let (backend, size) = match backend::<P>(job, ground, progress, laid_out)? {
         ControlFlow::Continue(used) => used,
         ControlFlow::Break(()) => return Ok(ControlFlow::Break(())),
     };
@@ -276,18 +276,18 @@ fn run_job<P: Platform>(
         return Err(BenchError::bad_job(format!(
             "{} has {size} bytes, which is less than one block of {} (bs); give a smaller bs, or a \
              larger file",
-            medium.name(),
+            backend.name(),
             job.bs
         )));
     }
-    let geometry = medium.geometry();
+    let geometry = backend.geometry();
     if !job.bs.is_multiple_of(geometry.block_bytes) {
         return Err(BenchError::bad_job(format!(
             "bs={} is no multiple of {} bytes, which direct I/O on {} needs; give such a bs, or \
              direct=0",
             job.bs,
             geometry.block_bytes,
-            medium.name()
+            backend.name()
         )));
     }
     let threads = job.numjobs as usize;
@@ -300,7 +300,7 @@ fn run_job<P: Platform>(
         threads,
         ..HostOptions::default()
     })?;
-    let device = adapter.target(&job.name).device(medium)?;
+    let device = adapter.target(&job.name).device(backend)?;
     let is_host = ground.platform == "host";
     let run = Arc::new(Run {
         job: job.clone(),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use coreshard_platform::{AtomicInt, Lock, Platform, RealTime, ThreadHandle, ThreadSpec};
-use coreshard_rt::{CpuChoice, Executor, InheritMutex, Priority};
+use coreshard_rt::{CpuMask, Executor, InheritMutex, Priority};
 use coreshard_topology::CpuSet;
 use serde::{Deserialize, Serialize};
 
@@ -92,7 +92,7 @@ struct Group<P: RealTime> {
     executor: Arc<Executor<P>>,
     /// High, medium, low.
     priorities: [Priority; 3],
-    cpu: CpuChoice,
+    cpu: CpuMask,
 }
 
 impl<P: RealTime> Group<P> {
@@ -164,7 +164,7 @@ impl PiBench {
         let mut drivers = Vec::with_capacity(groups);
         for (number, cpu) in ground.usable.iter().cycle().take(groups).enumerate() {
             let cpus = CpuSet::from_iter([cpu]);
-            let cpu = executor.index().choice(&cpus)?;
+            let cpu = executor.index().mask(&cpus)?;
             let group = Group { executor: Arc::clone(&executor), priorities, cpu };
             let (failed, theirs) = (Arc::clone(&failed), Arc::clone(&gate));
             let waits = Arc::clone(&waits);

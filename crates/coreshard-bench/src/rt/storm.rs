@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use coreshard_platform::{ByteAtomics, Lock, Policy, RealTime, ThreadHandle, ThreadSpec, Time};
-use coreshard_rt::{CpuChoice, Level, Priority, PriorityIndex, Rung, Seat};
+use coreshard_rt::{CpuMask, Level, LevelWriter, Priority, PriorityIndex, Rung};
 use coreshard_topology::{CpuId, CpuSet, Topology};
 
 use crate::error::BenchError;
@@ -50,7 +50,7 @@ pub(super) fn storm<P: RealTime>(
     (part, rounds, seed): (Part, u64, u64),
     policy: Policy,
 ) -> Result<Measured, BenchError> {
-    let (index, seats) = PriorityIndex::<P>::new(rung, topology, cpus)?;
+    let (index, writers) = PriorityIndex::<P>::new(rung, topology, cpus)?;
     let all: Vec<CpuId> = cpus.iter().collect();
     let shared = Arc::new(Shared {
         index,
@@ -61,24 +61,24 @@ pub(super) fn storm<P: RealTime>(
     });
     let mut running = Vec::with_capacity(threads);
     let mut spare = Vec::new();
-    for (at, seat) in seats.into_iter().enumerate() {
+    for (at, writer) in writers.into_iter().enumerate() {
         if at >= threads {
-            spare.push(seat);
+            spare.push(writer);
             continue;
         }
         let around = group.map_or(&all[..], |group| {
             let start = at / group * group;
             &all[start..all.len().min(start + group)]
         });
-        let allowed = shared.index.choice(&around.iter().copied().collect())?;
+        let allowed = shared.index.mask(&around.iter().copied().collect())?;
         let spec = ThreadSpec {
             name: format!("storm-{at}"),
-            affinity: Some([seat.cpu()].into_iter().collect()),
+            affinity: Some([writer.cpu()].into_iter().collect()),
             ..ThreadSpec::default()
         };
         let theirs = Arc::clone(&shared);
         let random = fastrand::Rng::with_seed(seed ^ at as u64);
-        match P::spawn_as(spec, policy, Box::new(move || theirs.run(at, seat, allowed, random))) {
+        match P::spawn_as(spec, policy, Box::new(move || theirs.run(at, writer, allowed, random))) {
             Ok(thread) => running.push(thread),
             Err(error) => {
                 shared.gate.give_up();
@@ -107,7 +107,13 @@ pub(super) fn storm<P: RealTime>(
 }
 
 impl<P: ByteAtomics> Shared<P> {
-    fn run(&self, at: usize, mut seat: Seat<P>, allowed: CpuChoice, mut random: fastrand::Rng) {
+    fn run(
+        &self,
+        at: usize,
+        mut writer: LevelWriter<P>,
+        allowed: CpuMask,
+        mut random: fastrand::Rng,
+    ) {
         // Drawn beforehand, so that the storm is made of the index alone.
         let levels: Vec<Level> = (0..256)
             .map(|turn| {
@@ -116,7 +122,7 @@ impl<P: ByteAtomics> Shared<P> {
                 if turn % 2 == 0 { busy } else { Level::IDLE }
             })
             .collect();
-        let cpu = seat.cpu();
+        let cpu = writer.cpu();
         if !self.gate.pass() {
             return;
         }
@@ -124,13 +130,14 @@ impl<P: ByteAtomics> Shared<P> {
         match (self.part, at) {
             (Part::Mixed, _) => {
                 for round in 0..self.rounds {
-                    seat.set(levels[round as usize % levels.len()]);
+                    writer.set(levels[round as usize % levels.len()]);
                     self.search(&allowed, cpu);
                 }
             }
             (Part::Apart, 0) => (0..self.rounds).for_each(|_| self.search(&allowed, cpu)),
             (Part::Apart, _) => {
-                (0..self.rounds).for_each(|round| seat.set(levels[round as usize % levels.len()]));
+                (0..self.rounds)
+                    .for_each(|round| writer.set(levels[round as usize % levels.len()]));
             }
         }
         let end = P::now();
@@ -139,7 +146,7 @@ impl<P: ByteAtomics> Shared<P> {
     }
 
     #[inline]
-    fn search(&self, allowed: &CpuChoice, near: CpuId) {
+    fn search(&self, allowed: &CpuMask, near: CpuId) {
         std::hint::black_box(self.index.find(Priority::MAX.level(), allowed, near));
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Lock, Padded, Parker, PerCpuCounter, RealTime, Time};
-use coreshard_rt::{CpuChoice, Executor};
+use coreshard_rt::{CpuMask, Executor};
 use coreshard_topology::CpuId;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -105,7 +105,7 @@ struct Shared<P: RealTime, W> {
 
 struct Instance<P: RealTime> {
     number: usize,
-    allowed: CpuChoice,
+    allowed: CpuMask,
     /// Frames that were begun.
     begun: P::AtomicU64,
     finished: P::AtomicU64,
@@ -141,7 +141,7 @@ impl TranscodeBench {
             let group = groups[number % groups.len()];
             all.push(Arc::new(Padded::new(Instance::<P> {
                 number,
-                allowed: executor.index().choice(&group.iter().copied().collect())?,
+                allowed: executor.index().mask(&group.iter().copied().collect())?,
                 begun: P::AtomicU64::new(0),
                 finished: P::AtomicU64::new(0),
                 frame_times: Lock::new(Spells::recorder()),

@@ -1,4 +1,4 @@
-//! A medium on which things go wrong on purpose.
+//! A backend that injects faults.
 #![allow(unsafe_code)]
 
 use std::collections::HashSet;
@@ -10,48 +10,49 @@ use std::time::Duration;
 
 use coreshard_platform::{Platform, Time};
 
-use super::{Command, Data, Geometry, Lane, Medium, Reaped, Waker};
+use super::channel::{Backend, Channel, Geometry, Waker};
+use super::command::{Command, Completion, Data};
 use crate::buffer::BufferPool;
 use crate::error::OpenError;
-use crate::request::Op;
+use crate::op::Op;
 
-/// How often what goes wrong, in parts per million of the commands. The seed decides which.
+/// How often each fault is injected, in parts per million of the commands. The seed decides which.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// Where the dice begin.
+    /// The seed of the random numbers.
     pub seed: u64,
     /// Fails with EAGAIN before anything was done.
     pub transient: u32,
     /// Fails with EIO before anything was done.
     pub media: u32,
-    /// Only the first part of a transfer is done, and as much is told.
+    /// Only the first part of a transfer is done, and reported so.
     pub short: u32,
     /// The first part of a write is done, and then it fails with EIO.
     pub torn: u32,
-    /// It is done, but told late.
+    /// It is done, but reported late.
     pub delayed: u32,
     /// How late at the most.
     pub longest_delay: Duration,
-    /// It is told before an earlier one.
+    /// It is reported before an earlier one.
     pub reordered: u32,
-    /// It is done, but never told, until it is cancelled.
+    /// It is done, but not reported until it is cancelled.
     pub lost: u32,
     /// From so many commands on, the device is gone (ENODEV); 0: it stays.
     pub gone_after: u64,
 }
 
-/// Wraps a medium, and lets things go wrong as a [`FaultPlan`] says.
+/// Wraps a backend, and injects the faults of a [`FaultPlan`].
 pub struct Faulty<P: Platform> {
-    inner: Arc<dyn Medium<P>>,
+    inner: Arc<dyn Backend<P>>,
     plan: FaultPlan,
     commands: Arc<AtomicU64>,
-    lanes: AtomicU64,
+    channels: AtomicU64,
 }
 
 impl<P: Platform> Faulty<P> {
     /// Wraps `inner`.
-    pub fn new(inner: Arc<dyn Medium<P>>, plan: FaultPlan) -> Self {
-        Self { inner, plan, commands: Arc::default(), lanes: AtomicU64::new(0) }
+    pub fn new(inner: Arc<dyn Backend<P>>, plan: FaultPlan) -> Self {
+        Self { inner, plan, commands: Arc::default(), channels: AtomicU64::new(0) }
     }
 }
 
@@ -61,7 +62,7 @@ impl<P: Platform> fmt::Debug for Faulty<P> {
     }
 }
 
-impl<P: Platform> Medium<P> for Faulty<P> {
+impl<P: Platform> Backend<P> for Faulty<P> {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -70,10 +71,10 @@ impl<P: Platform> Medium<P> for Faulty<P> {
         self.inner.geometry()
     }
 
-    fn lane(&self, depth: u32) -> Result<Box<dyn Lane>, OpenError> {
-        let number = self.lanes.fetch_add(1, Relaxed);
-        Ok(Box::new(FaultyLane::<P> {
-            inner: self.inner.lane(depth)?,
+    fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, OpenError> {
+        let number = self.channels.fetch_add(1, Relaxed);
+        Ok(Box::new(FaultyChannel::<P> {
+            inner: self.inner.channel(depth)?,
             plan: self.plan,
             commands: Arc::clone(&self.commands),
             random: self.plan.seed ^ number.wrapping_mul(0xA076_1D64_78BD_642F),
@@ -88,25 +89,25 @@ impl<P: Platform> Medium<P> for Faulty<P> {
     }
 }
 
-struct FaultyLane<P: Platform> {
-    inner: Box<dyn Lane>,
+struct FaultyChannel<P: Platform> {
+    inner: Box<dyn Channel>,
     plan: FaultPlan,
     commands: Arc<AtomicU64>,
     random: u64,
-    /// Completions to be told.
-    ready: Vec<Reaped>,
-    /// Completions to be told at their time.
-    late: Vec<(Time, Reaped)>,
-    /// Commands whose completion will be kept back, and whose completion is.
+    /// Completions to be reported.
+    ready: Vec<Completion>,
+    /// Completions to be reported at their time.
+    late: Vec<(Time, Completion)>,
+    /// Commands whose completion will be lost, and whose completion is.
     will_be_lost: HashSet<u64>,
     lost: HashSet<u64>,
     /// Commands that fail after their first part.
     torn: HashSet<u64>,
-    scratch: Vec<Reaped>,
+    scratch: Vec<Completion>,
     platform: std::marker::PhantomData<P>,
 }
 
-impl<P: Platform> FaultyLane<P> {
+impl<P: Platform> FaultyChannel<P> {
     /// SplitMix64 (Sebastiano Vigna, public domain).
     fn below(&mut self, bound: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -141,24 +142,24 @@ impl<P: Platform> FaultyLane<P> {
         Some(Command { data: Data::One { start, bytes, registered }, ..*command })
     }
 
-    fn sort_in(&mut self, reaped: Reaped) {
-        if self.will_be_lost.remove(&reaped.id) {
-            self.lost.insert(reaped.id);
+    fn sort_completion(&mut self, completion: Completion) {
+        if self.will_be_lost.remove(&completion.id) {
+            self.lost.insert(completion.id);
             return;
         }
-        let reaped = match self.torn.remove(&reaped.id) && reaped.result > 0 {
-            true => Reaped { result: -libc::EIO, ..reaped },
-            false => reaped,
+        let completion = match self.torn.remove(&completion.id) && completion.result > 0 {
+            true => Completion { result: -libc::EIO, ..completion },
+            false => completion,
         };
         if self.falls(self.plan.delayed) {
             let longest = self.plan.longest_delay.as_nanos() as u64;
             let late = Duration::from_nanos(self.below(longest));
-            self.late.push((P::now() + late, reaped));
+            self.late.push((P::now() + late, completion));
         } else if self.falls(self.plan.reordered) && !self.ready.is_empty() {
             let place = self.below(self.ready.len() as u64) as usize;
-            self.ready.insert(place, reaped);
+            self.ready.insert(place, completion);
         } else {
-            self.ready.push(reaped);
+            self.ready.push(completion);
         }
     }
 
@@ -168,22 +169,22 @@ impl<P: Platform> FaultyLane<P> {
         }
         let now = P::now();
         let ready = &mut self.ready;
-        self.late.retain(|(at, reaped)| {
+        self.late.retain(|(at, completion)| {
             let wait = *at > now;
             if !wait {
-                ready.push(*reaped);
+                ready.push(*completion);
             }
             wait
         });
     }
 }
 
-// SAFETY: commands go to the inner lane, whose contract is the same; what is told here has been
-// told by the inner one, or was never given to it.
-unsafe impl<P: Platform> Lane for FaultyLane<P> {
+// SAFETY: commands go to the inner channel, whose contract is the same; what is reported here was
+// reported by the inner one, or was never given to it.
+unsafe impl<P: Platform> Channel for FaultyChannel<P> {
     unsafe fn start(&mut self, command: &Command) -> bool {
         if let Some(errno) = self.failure() {
-            self.ready.push(Reaped { id: command.id, result: -errno });
+            self.ready.push(Completion { id: command.id, result: -errno });
             return true;
         }
         let torn = command.op == Op::Write && self.falls(self.plan.torn);
@@ -206,10 +207,10 @@ unsafe impl<P: Platform> Lane for FaultyLane<P> {
         self.inner.flush()
     }
 
-    fn reap(&mut self, into: &mut Vec<Reaped>) {
+    fn reap(&mut self, into: &mut Vec<Completion>) {
         let mut scratch = std::mem::take(&mut self.scratch);
         self.inner.reap(&mut scratch);
-        scratch.drain(..).for_each(|reaped| self.sort_in(reaped));
+        scratch.drain(..).for_each(|completion| self.sort_completion(completion));
         self.scratch = scratch;
         self.release_late();
         into.append(&mut self.ready);
@@ -218,7 +219,7 @@ unsafe impl<P: Platform> Lane for FaultyLane<P> {
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let mut scratch = Vec::new();
         self.inner.reap(&mut scratch);
-        scratch.into_iter().for_each(|reaped| self.sort_in(reaped));
+        scratch.into_iter().for_each(|completion| self.sort_completion(completion));
         if !self.ready.is_empty() {
             return Ok(());
         }
@@ -234,7 +235,7 @@ unsafe impl<P: Platform> Lane for FaultyLane<P> {
     fn cancel(&mut self, id: u64) {
         // An abort of what was lost succeeds, as on a real adapter.
         if self.lost.remove(&id) {
-            self.ready.push(Reaped { id, result: -libc::ECANCELED });
+            self.ready.push(Completion { id, result: -libc::ECANCELED });
         } else {
             self.will_be_lost.remove(&id);
             self.inner.cancel(id);

@@ -1,4 +1,4 @@
-//! A file or block device as a medium.
+//! A file or block device as a backend.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
-use super::pool::PoolLane;
-use super::ring::{Refusals, RingLane};
+use super::channel::{Backend, Channel, Geometry};
+use super::pool::{Executor, PoolChannel};
+use super::ring::{Refusals, RingChannel, RingOptions};
 use super::sync;
-use super::{Executor, Geometry, Lane, Medium, RingOptions};
 use crate::error::{OpenError, OpenErrorKind};
 
 /// How a file's requests are done.
@@ -23,7 +23,7 @@ pub enum Engine {
     /// By system calls on the calling thread for files in memory (tmpfs), whose reads and writes
     /// never wait: there, each request of a ring would go through another thread. Else by
     /// io_uring where that can be had, else by the thread pool where one was given, else by system
-    /// calls on the calling thread. [`Lane::describe`] says which, and why.
+    /// calls on the calling thread. [`Channel::describe`] says which, and why.
     #[default]
     Auto,
     /// By io_uring, or not at all.
@@ -180,7 +180,7 @@ impl AsFd for File {
     }
 }
 
-impl<P: Platform> Medium<P> for File {
+impl<P: Platform> Backend<P> for File {
     fn name(&self) -> &str {
         &self.name
     }
@@ -189,7 +189,7 @@ impl<P: Platform> Medium<P> for File {
         self.geometry
     }
 
-    fn lane(&self, depth: u32) -> Result<Box<dyn Lane>, OpenError> {
+    fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, OpenError> {
         let file = || Arc::clone(&self.descriptor);
         let executor = self.options.executor.as_ref();
         let refused = |refusals: Refusals| {
@@ -197,32 +197,32 @@ impl<P: Platform> Medium<P> for File {
             let errno = refusals.errno();
             OpenError::new(OpenErrorKind::Ring { name, steps: refusals.texts(), errno })
         };
-        let ring = || RingLane::<P>::new(file(), depth, self.options.ring);
+        let ring = || RingChannel::<P>::new(file(), depth, self.options.ring);
         match (&self.options.engine, executor) {
             (Engine::IoUring, _) => Ok(Box::new(ring().map_err(refused)?)),
             (Engine::Auto, _) if self.is_in_memory() => {
                 let why = " (the file is in memory, where nothing waits)".to_owned();
-                Ok(Box::new(sync::lane::<P>(file(), depth, &why)))
+                Ok(Box::new(sync::channel::<P>(file(), depth, &why)))
             }
             (Engine::Auto, executor) => match (ring(), executor) {
-                (Ok(lane), _) => Ok(Box::new(lane)),
+                (Ok(channel), _) => Ok(Box::new(channel)),
                 (Err(refusals), Some(executor)) => {
                     let why = format!(" (no io_uring: {})", refusals.texts().join("; "));
-                    Ok(Box::new(PoolLane::<P>::new(Arc::clone(executor), file(), why)))
+                    Ok(Box::new(PoolChannel::<P>::new(Arc::clone(executor), file(), why)))
                 }
                 (Err(refusals), None) => {
                     let why = format!(" (no io_uring: {})", refusals.texts().join("; "));
-                    Ok(Box::new(sync::lane::<P>(file(), depth, &why)))
+                    Ok(Box::new(sync::channel::<P>(file(), depth, &why)))
                 }
             },
             (Engine::Threads, Some(executor)) => {
-                Ok(Box::new(PoolLane::<P>::new(Arc::clone(executor), file(), String::new())))
+                Ok(Box::new(PoolChannel::<P>::new(Arc::clone(executor), file(), String::new())))
             }
-            (Engine::Threads, None) => Err(OpenError::new(OpenErrorKind::Lane {
+            (Engine::Threads, None) => Err(OpenError::new(OpenErrorKind::Channel {
                 name: self.name.clone(),
                 reason: io::Error::new(io::ErrorKind::InvalidInput, "no executor was given"),
             })),
-            (Engine::Sync, _) => Ok(Box::new(sync::lane::<P>(file(), depth, ""))),
+            (Engine::Sync, _) => Ok(Box::new(sync::channel::<P>(file(), depth, ""))),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A lane whose commands are over when they are started.
+//! A channel that completes commands as they are started.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use coreshard_platform::{Parker, Platform};
 
-use super::{Command, Lane, Reaped, Waker};
+use super::channel::{Channel, Waker};
+use super::command::{Command, Completion};
 
-/// Does each command on the calling thread, by `perform`, which tells its result.
-pub(super) struct ImmediateLane<P: Platform, F> {
+/// Does each command on the calling thread, by `perform`, which returns the result.
+pub(super) struct ImmediateChannel<P: Platform, F> {
     perform: F,
     name: String,
-    done: Vec<Reaped>,
+    done: Vec<Completion>,
     parker: Arc<Parker<P>>,
 }
 
-impl<P: Platform, F: FnMut(&Command) -> i32> ImmediateLane<P, F> {
+impl<P: Platform, F: FnMut(&Command) -> i32> ImmediateChannel<P, F> {
     /// `perform` may use a command's memory while it is called, and not after.
     pub(super) fn new(name: String, depth: u32, perform: F) -> Self {
         let done = Vec::with_capacity(depth as usize);
@@ -26,13 +27,13 @@ impl<P: Platform, F: FnMut(&Command) -> i32> ImmediateLane<P, F> {
 }
 
 // SAFETY: a command's memory is used while `perform` is called alone, so not after `start`.
-unsafe impl<P: Platform, F: FnMut(&Command) -> i32 + Send> Lane for ImmediateLane<P, F> {
+unsafe impl<P: Platform, F: FnMut(&Command) -> i32 + Send> Channel for ImmediateChannel<P, F> {
     unsafe fn start(&mut self, command: &Command) -> bool {
-        self.done.push(Reaped { id: command.id, result: (self.perform)(command) });
+        self.done.push(Completion { id: command.id, result: (self.perform)(command) });
         true
     }
 
-    fn reap(&mut self, into: &mut Vec<Reaped>) {
+    fn reap(&mut self, into: &mut Vec<Completion>) {
         into.append(&mut self.done);
     }
 

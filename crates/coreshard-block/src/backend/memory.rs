@@ -1,14 +1,15 @@
-//! A medium in memory.
+//! A backend in memory.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
 
 use coreshard_platform::{Lock, Platform};
 
-use super::immediate::ImmediateLane;
-use super::{Command, Data, Geometry, Lane, Medium};
+use super::channel::{Backend, Channel, Geometry};
+use super::command::{Command, Data};
+use super::immediate::ImmediateChannel;
 use crate::error::OpenError;
-use crate::request::Op;
+use crate::op::Op;
 
 /// Bytes under one lock: a part of this size moves in one piece.
 const STRIPE_BYTES: usize = 64 * 1024;
@@ -19,7 +20,7 @@ struct Store<P: Platform> {
 }
 
 impl<P: Platform> Store<P> {
-    /// Calls `with` for each part of a range, and the part's place in it.
+    /// Calls `with` for each part of a range, and the part's offset in it.
     fn parts(&self, offset: u64, bytes: usize, mut with: impl FnMut(&mut [u8], usize)) -> usize {
         let end = offset.saturating_add(bytes as u64).min(self.bytes);
         let mut at = offset;
@@ -43,7 +44,7 @@ impl<P: Platform> Store<P> {
                 &one
             }
             Data::Many { pieces, count } => {
-                // SAFETY: by the contract of `Lane::start` they are good until the completion.
+                // SAFETY: by the contract of `Channel::start` they are good until the completion.
                 unsafe { std::slice::from_raw_parts(pieces, count as usize) }
             }
         };
@@ -96,7 +97,7 @@ impl<P: Platform> std::fmt::Debug for Memory<P> {
     }
 }
 
-impl<P: Platform> Medium<P> for Memory<P> {
+impl<P: Platform> Backend<P> for Memory<P> {
     fn name(&self) -> &str {
         "memory"
     }
@@ -105,9 +106,9 @@ impl<P: Platform> Medium<P> for Memory<P> {
         Geometry { bytes: self.store.bytes, block_bytes: 1, memory_align: 1, writable: true }
     }
 
-    fn lane(&self, depth: u32) -> Result<Box<dyn Lane>, OpenError> {
+    fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, OpenError> {
         let store = Arc::clone(&self.store);
         let perform = move |command: &Command| store.perform(command);
-        Ok(Box::new(ImmediateLane::<P, _>::new("memory".to_owned(), depth, perform)))
+        Ok(Box::new(ImmediateChannel::<P, _>::new("memory".to_owned(), depth, perform)))
     }
 }

@@ -1,10 +1,11 @@
-//! What does the work of a device: a medium, and one lane to it for each thread.
+//! What does the work of a device: a backend, and one channel to it for each thread.
 //!
-//! The contract that memory safety rests on: a lane may use a command's memory from `start` until
-//! it has reported the command's completion, and not after its own drop. So a lane whose commands
-//! are done by somebody else (a kernel, another thread) waits for them in its drop.
-#![allow(unsafe_code)]
+//! The contract that memory safety rests on: a channel may use a command's memory from `start` until
+//! it has reported the command's completion, and not after its own drop. So a channel whose commands are
+//! done elsewhere (by the kernel, by another thread) waits for them in its drop.
 
+mod channel;
+mod command;
 mod fault;
 mod file;
 mod immediate;
@@ -14,163 +15,11 @@ mod pool;
 mod ring;
 mod sync;
 
-use std::fmt;
-use std::io;
-use std::sync::Arc;
-use std::time::Duration;
-
-use coreshard_platform::Platform;
-
-use crate::buffer::BufferPool;
-use crate::error::OpenError;
-use crate::request::Op;
-
+pub use channel::{Backend, Channel, Geometry, Waker};
+pub use command::{Command, Completion, Data};
 pub use fault::{FaultPlan, Faulty};
 pub use file::{Engine, File, FileOptions};
 pub use memory::Memory;
 pub use null::Null;
 pub use pool::{Executor, Job};
 pub use ring::{RingOptions, RingWake};
-
-/// What a device is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
-    /// Its size in bytes.
-    pub bytes: u64,
-    /// Offsets and lengths are multiples of this; 1 where it does not matter.
-    pub block_bytes: u32,
-    /// Addresses of buffers are multiples of this; 1 where it does not matter.
-    pub memory_align: u32,
-    /// Whether it may be written.
-    pub writable: bool,
-}
-
-/// The memory of a command.
-#[derive(Clone, Copy, Debug)]
-pub enum Data {
-    /// None.
-    None,
-    /// One piece.
-    One {
-        /// Its first byte.
-        start: *mut u8,
-        /// Its length in bytes.
-        bytes: usize,
-        /// Its number among the registered buffers, where it is one.
-        registered: Option<u16>,
-    },
-    /// Several pieces.
-    Many {
-        /// Start and length of each; lives as long as the command.
-        pieces: *const libc::iovec,
-        /// How many.
-        count: u32,
-    },
-}
-
-/// One try of a request, as a lane sees it.
-#[derive(Clone, Copy, Debug)]
-pub struct Command {
-    /// Names it in its completion, and to cancel it. Below 2⁶³.
-    pub id: u64,
-    /// What to do.
-    pub op: Op,
-    /// Where.
-    pub offset: u64,
-    /// How much, for those without data.
-    pub bytes: u64,
-    /// The memory to move.
-    pub data: Data,
-    /// The value for the kernel, see ioprio_set(2).
-    pub ioprio: u16,
-}
-
-impl Command {
-    pub(crate) fn data_bytes(&self) -> usize {
-        match self.data {
-            Data::None => 0,
-            Data::One { bytes, .. } => bytes,
-            Data::Many { pieces, count } => {
-                // SAFETY: by the contract of `Lane::start` they live as long as the command.
-                let pieces = unsafe { std::slice::from_raw_parts(pieces, count as usize) };
-                pieces.iter().map(|piece| piece.iov_len).sum()
-            }
-        }
-    }
-}
-
-/// The end of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reaped {
-    /// Which.
-    pub id: u64,
-    /// Bytes, or the negative errno.
-    pub result: i32,
-}
-
-/// Wakes a lane's thread out of [`Lane::wait`], from any thread.
-pub type Waker = Arc<dyn Fn() + Send + Sync>;
-
-/// One thread's way to a medium.
-///
-/// # Safety
-/// An implementor touches a command's memory only between its `start` and the moment at which its
-/// completion is put into `into`, or the end of the lane's drop, whichever comes first.
-pub unsafe trait Lane {
-    /// Takes a command. False, and nothing done, where it has no room: reap first.
-    ///
-    /// # Safety
-    /// The command's memory is good for what the command does until its completion was reported or
-    /// the lane's drop is over.
-    unsafe fn start(&mut self, command: &Command) -> bool;
-
-    /// Hands what was started to the device.
-    ///
-    /// # Errors
-    /// Where the device does not take anything any more.
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Puts what has been completed into `into`, without waiting.
-    fn reap(&mut self, into: &mut Vec<Reaped>);
-
-    /// Flushes, and waits until something is completed, somebody calls the waker, or for
-    /// `timeout`. May return early.
-    ///
-    /// # Errors
-    /// As [`flush`](Self::flush).
-    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
-
-    /// Asks that a command end soon. It is completed in any case, as cancelled or otherwise.
-    fn cancel(&mut self, id: u64);
-
-    /// Wakes this lane's thread.
-    fn waker(&self) -> Waker;
-
-    /// Tells the device of buffers that will be used often. False where that is of no use here.
-    ///
-    /// # Errors
-    /// Where the device refuses.
-    fn register(&mut self, _pool: &BufferPool) -> io::Result<bool> {
-        Ok(false)
-    }
-
-    /// How it works, with what could not be had: for people.
-    fn describe(&self) -> String;
-}
-
-/// What does a device's work.
-pub trait Medium<P: Platform>: fmt::Debug + Send + Sync {
-    /// What it is called in messages.
-    fn name(&self) -> &str;
-
-    /// What it is.
-    fn geometry(&self) -> Geometry;
-
-    /// A lane for the calling thread, with at most `depth` commands at a time.
-    ///
-    /// # Errors
-    /// Where it cannot be had.
-    fn lane(&self, depth: u32) -> Result<Box<dyn Lane>, OpenError>;
-}

@@ -1,11 +1,12 @@
-//! A medium that does nothing: what the layer itself costs.
+//! A backend that does nothing, to measure the layer itself.
 
 use std::marker::PhantomData;
 
 use coreshard_platform::Platform;
 
-use super::immediate::ImmediateLane;
-use super::{Command, Geometry, Lane, Medium};
+use super::channel::{Backend, Channel, Geometry};
+use super::command::Command;
+use super::immediate::ImmediateChannel;
 use crate::error::OpenError;
 
 /// Completes everything at once, and moves no data.
@@ -16,13 +17,13 @@ pub struct Null<P: Platform> {
 }
 
 impl<P: Platform> Null<P> {
-    /// A medium that says it has `bytes`.
+    /// A backend that says it has `bytes`.
     pub fn new(bytes: u64) -> Self {
         Self { bytes, platform: PhantomData }
     }
 }
 
-impl<P: Platform> Medium<P> for Null<P> {
+impl<P: Platform> Backend<P> for Null<P> {
     fn name(&self) -> &str {
         "null"
     }
@@ -31,8 +32,8 @@ impl<P: Platform> Medium<P> for Null<P> {
         Geometry { bytes: self.bytes, block_bytes: 1, memory_align: 1, writable: true }
     }
 
-    fn lane(&self, depth: u32) -> Result<Box<dyn Lane>, OpenError> {
+    fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, OpenError> {
         let perform = |command: &Command| command.data_bytes() as i32;
-        Ok(Box::new(ImmediateLane::<P, _>::new("null".to_owned(), depth, perform)))
+        Ok(Box::new(ImmediateChannel::<P, _>::new("null".to_owned(), depth, perform)))
     }
 }

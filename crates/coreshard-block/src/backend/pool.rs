@@ -1,9 +1,9 @@
 //! Commands done by other threads: where io_uring is forbidden.
 //!
-//! A command is in an [`Errand`], which the lane and the executor's job share. Whoever *claims* it, which
-//! one of them does and once, has the command's memory from there on, and tells the completion when done
-//! with it: the job that was run or dropped, or the lane that was asked to cancel it. So a buffer comes
-//! back from whoever had it, whatever the executor does with its jobs: panic, keep, drop or hand back.
+//! A [`PoolCommand`] is shared by the channel and the executor's job. One of them takes its ownership, once,
+//! and with it the command's memory, and completes it when done: the job that was run or dropped, or the
+//! channel that was asked to cancel it. So a buffer comes back from whoever owned it, whatever the executor
+//! does with its jobs: panic, keep, drop or hand back.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -16,9 +16,10 @@ use std::time::Duration;
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
+use super::channel::{Channel, Waker};
+use super::command::{Command, Completion};
 use super::immediate::{park, unparks};
 use super::sync::perform;
-use super::{Command, Lane, Reaped, Waker};
 
 /// A piece of work for another thread; it may block.
 pub type Job = Box<dyn FnOnce() + Send>;
@@ -50,116 +51,117 @@ impl<F: Fn(Job) -> Result<(), Job> + Send + Sync> Executor for F {
     }
 }
 
-/// What the jobs of a lane share with it.
-struct Board<P: Platform> {
-    done: Lock<P, Vec<Reaped>>,
+/// What the jobs of a channel share with it.
+struct CompletionList<P: Platform> {
+    done: Lock<P, Vec<Completion>>,
     parker: Arc<Parker<P>>,
 }
 
-impl<P: Platform> Board<P> {
-    fn tell(&self, reaped: Reaped) {
-        self.done.lock().push(reaped);
+impl<P: Platform> CompletionList<P> {
+    fn push(&self, completion: Completion) {
+        self.done.lock().push(completion);
         self.parker.unpark();
     }
 }
 
-/// Who has a command: nobody, until somebody claims it.
-struct Claim<P: Platform> {
-    /// 1 once it is claimed.
+/// Who owns a command: nobody, until somebody takes it.
+struct Ownership<P: Platform> {
+    /// 1 once it is taken.
     word: P::AtomicU32,
 }
 
-impl<P: Platform> Claim<P> {
+impl<P: Platform> Ownership<P> {
     fn new() -> Self {
         Self { word: P::AtomicU32::new(0) }
     }
 
     /// True for one caller.
-    fn claim(&self) -> bool {
+    fn take(&self) -> bool {
         // Relaxed: that one of them gets 0 is all that is needed. The submitter's writes came to the job's
-        // thread with the job, and the claimer's go back with the board's lock; who loses touches nothing.
+        // thread with the job, and the owner's go back with the completion list's lock; who loses touches nothing.
         self.word.swap(1, Relaxed) == 0
     }
 }
 
-/// A command on its way through another thread.
-struct Errand<P: Platform> {
-    claim: Claim<P>,
-    board: Arc<Board<P>>,
+/// A command for another thread.
+struct PoolCommand<P: Platform> {
+    ownership: Ownership<P>,
+    completions: Arc<CompletionList<P>>,
     file: Arc<OwnedFd>,
     command: Command,
 }
 
-// SAFETY: the memory that the command names is used by whoever claimed the errand, one thread, until it
-// tells the completion; the lane waits for that in its drop.
-unsafe impl<P: Platform> Send for Errand<P> {}
+// SAFETY: the command's memory is used by its owner, one thread, until the completion; the channel waits
+// for that in its drop.
+unsafe impl<P: Platform> Send for PoolCommand<P> {}
 // SAFETY: as above.
-unsafe impl<P: Platform> Sync for Errand<P> {}
+unsafe impl<P: Platform> Sync for PoolCommand<P> {}
 
-impl<P: Platform> Errand<P> {
+impl<P: Platform> PoolCommand<P> {
     fn run(&self) {
-        if self.claim.claim() {
-            self.tell(perform(self.file.as_raw_fd(), &self.command));
+        if self.ownership.take() {
+            self.complete(perform(self.file.as_raw_fd(), &self.command));
         }
     }
 
-    /// Ends it undone, where nobody has begun.
+    /// Completes it as cancelled, where nobody owns it.
     fn withdraw(&self) {
-        if self.claim.claim() {
-            self.tell(-libc::ECANCELED);
+        if self.ownership.take() {
+            self.complete(-libc::ECANCELED);
         }
     }
 
-    fn tell(&self, result: i32) {
-        self.board.tell(Reaped { id: self.command.id, result });
+    fn complete(&self, result: i32) {
+        self.completions.push(Completion { id: self.command.id, result });
     }
 }
 
-/// The executor's hold on an errand. A job that is dropped without having been run ends it, too.
-struct Carried<P: Platform>(Arc<Errand<P>>);
+/// A job's handle: dropped without having been run, it cancels the command.
+struct JobGuard<P: Platform>(Arc<PoolCommand<P>>);
 
-impl<P: Platform> Drop for Carried<P> {
+impl<P: Platform> Drop for JobGuard<P> {
     fn drop(&mut self) {
         self.0.withdraw();
     }
 }
 
-pub(super) struct PoolLane<P: Platform> {
+pub(super) struct PoolChannel<P: Platform> {
     executor: Arc<dyn Executor>,
     file: Arc<OwnedFd>,
-    board: Arc<Board<P>>,
-    /// By the command's number; those whose completion was not seen yet.
-    errands: HashMap<u64, Arc<Errand<P>>>,
+    completions: Arc<CompletionList<P>>,
+    /// By id: those whose completion was not seen yet.
+    commands: HashMap<u64, Arc<PoolCommand<P>>>,
     why: String,
-    /// What the executor, or a job that it handed back, threw last.
+    /// The last panic of the executor, or of a job that it handed back.
     thrown: Option<Thrown>,
 }
 
-impl<P: Platform> PoolLane<P> {
+impl<P: Platform> PoolChannel<P> {
     pub(super) fn new(executor: Arc<dyn Executor>, file: Arc<OwnedFd>, why: String) -> Self {
-        let board = Board { done: Lock::new(Vec::new()), parker: Arc::new(Parker::new()) };
-        let (board, errands) = (Arc::new(board), HashMap::new());
-        Self { executor, file, board, errands, why, thrown: None }
+        let completions =
+            CompletionList { done: Lock::new(Vec::new()), parker: Arc::new(Parker::new()) };
+        let (completions, commands) = (Arc::new(completions), HashMap::new());
+        Self { executor, file, completions, commands, why, thrown: None }
     }
 }
 
-// SAFETY: a command's memory is used by who claimed its errand alone, which ends with the completion; the
-// drop waits for all errands.
-unsafe impl<P: Platform> Lane for PoolLane<P> {
+// SAFETY: a command's memory is used by its owner alone, until the completion; the drop waits for all
+// commands.
+unsafe impl<P: Platform> Channel for PoolChannel<P> {
     unsafe fn start(&mut self, command: &Command) -> bool {
-        let errand = Arc::new(Errand {
-            claim: Claim::new(),
-            board: Arc::clone(&self.board),
+        let pooled = Arc::new(PoolCommand {
+            ownership: Ownership::new(),
+            completions: Arc::clone(&self.completions),
             file: Arc::clone(&self.file),
             command: *command,
         });
-        self.errands.insert(command.id, Arc::clone(&errand));
-        let carried = Carried(errand);
+        self.commands.insert(command.id, Arc::clone(&pooled));
+        let guard = JobGuard(pooled);
         let job: Job = Box::new(move || {
-            let carried = &carried;
-            carried.0.run();
+            let guard = &guard;
+            guard.0.run();
         });
-        // Whatever comes of this, the errand tells the completion.
+        // Whatever comes of this, the command is completed.
         let executed = user::call(|| {
             if let Err(job) = self.executor.execute(job) {
                 // The executor is closed: better late than never.
@@ -172,29 +174,29 @@ unsafe impl<P: Platform> Lane for PoolLane<P> {
         true
     }
 
-    fn reap(&mut self, into: &mut Vec<Reaped>) {
-        let mut done = self.board.done.lock();
-        for reaped in done.iter() {
-            self.errands.remove(&reaped.id);
+    fn reap(&mut self, into: &mut Vec<Completion>) {
+        let mut done = self.completions.done.lock();
+        for completion in done.iter() {
+            self.commands.remove(&completion.id);
         }
         into.append(&mut done);
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        if self.board.done.lock().is_empty() {
-            park(&self.board.parker, timeout);
+        if self.completions.done.lock().is_empty() {
+            park(&self.completions.parker, timeout);
         }
         Ok(())
     }
 
     fn cancel(&mut self, id: u64) {
-        if let Some(errand) = self.errands.get(&id) {
-            errand.withdraw();
+        if let Some(command) = self.commands.get(&id) {
+            command.withdraw();
         }
     }
 
     fn waker(&self) -> Waker {
-        unparks(&self.board.parker)
+        unparks(&self.completions.parker)
     }
 
     fn describe(&self) -> String {
@@ -207,15 +209,15 @@ unsafe impl<P: Platform> Lane for PoolLane<P> {
     }
 }
 
-impl<P: Platform> Drop for PoolLane<P> {
+impl<P: Platform> Drop for PoolChannel<P> {
     fn drop(&mut self) {
-        let mut reaped = Vec::new();
+        let mut completions = Vec::new();
         loop {
-            self.reap(&mut reaped);
-            if self.errands.is_empty() {
+            self.reap(&mut completions);
+            if self.commands.is_empty() {
                 return;
             }
-            self.board.parker.park();
+            self.completions.parker.park();
         }
     }
 }
@@ -226,54 +228,55 @@ mod loom_tests {
 
     use coreshard_platform::{DataCell, Lock, Loom, LoomCell, Parker};
 
-    use super::{Board, Claim, Reaped};
+    use super::{Completion, CompletionList, Ownership};
 
-    struct Model {
-        claim: Claim<Loom>,
-        board: Board<Loom>,
+    struct PoolModel {
+        ownership: Ownership<Loom>,
+        completions: CompletionList<Loom>,
         buffer: LoomCell<u32>,
     }
 
     // SAFETY: that the buffer is touched by one thread at a time is what the model checks.
-    unsafe impl Send for Model {}
+    unsafe impl Send for PoolModel {}
     // SAFETY: as above.
-    unsafe impl Sync for Model {}
+    unsafe impl Sync for PoolModel {}
 
-    impl Model {
+    impl PoolModel {
         fn run(&self) {
-            if self.claim.claim() {
+            if self.ownership.take() {
                 // SAFETY: as above.
                 self.buffer.with_mut(|buffer| unsafe { *buffer += 1 });
-                self.board.tell(Reaped { id: 0, result: 1 });
+                self.completions.push(Completion { id: 0, result: 1 });
             }
         }
 
         fn withdraw(&self) {
-            if self.claim.claim() {
-                self.board.tell(Reaped { id: 0, result: 0 });
+            if self.ownership.take() {
+                self.completions.push(Completion { id: 0, result: 0 });
             }
         }
     }
 
-    /// A job beside the lane, which cancels it, and whose user has the buffer as soon as the completion
-    /// was told. Fails (a race on the buffer) where the claim is a load and a store, and where a cancelled
-    /// command is told without a claim.
+    /// A job beside the channel, which cancels it, and whose user has the buffer as soon as the completion
+    /// was seen. Fails (a race on the buffer) where `take` is a load and a store, and where a cancelled
+    /// command is completed without being taken.
     #[test]
     fn loom_a_buffer_comes_back_from_who_had_it() {
         loom::model(|| {
-            let board = Board { done: Lock::new(Vec::new()), parker: Arc::new(Parker::new()) };
-            let (claim, buffer) = (Claim::new(), LoomCell::new(0));
-            let model = Arc::new(Model { claim, board, buffer });
+            let completions =
+                CompletionList { done: Lock::new(Vec::new()), parker: Arc::new(Parker::new()) };
+            let (ownership, buffer) = (Ownership::new(), LoomCell::new(0));
+            let model = Arc::new(PoolModel { ownership, completions, buffer });
             let of_job = Arc::clone(&model);
             let job = loom::thread::spawn(move || of_job.run());
             model.withdraw();
-            while model.board.done.lock().is_empty() {
-                model.board.parker.park();
+            while model.completions.done.lock().is_empty() {
+                model.completions.parker.park();
             }
             // SAFETY: as above.
             model.buffer.with_mut(|buffer| unsafe { *buffer += 10 });
             job.join().unwrap();
-            assert_eq!(model.board.done.lock().len(), 1, "told once");
+            assert_eq!(model.completions.done.lock().len(), 1, "told once");
         });
     }
 }

@@ -8,15 +8,16 @@ use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
-use super::immediate::ImmediateLane;
-use super::{Command, Data, Lane};
-use crate::request::Op;
+use super::channel::Channel;
+use super::command::{Command, Data};
+use super::immediate::ImmediateChannel;
+use crate::op::Op;
 
 /// Does the command with the calling thread. The bytes, or the negative errno.
 pub(super) fn perform(fd: RawFd, command: &Command) -> i32 {
     let offset = command.offset as libc::off_t;
     let bytes = command.bytes as libc::off_t;
-    // SAFETY: by the contract of `Lane::start` the memory is good until the completion, and the
+    // SAFETY: by the contract of `Channel::start` the memory is good until the completion, and the
     // descriptor is open: its owner is held by whoever calls this.
     let result = unsafe {
         match (command.op, command.data) {
@@ -54,9 +55,13 @@ pub(super) fn fallocate_mode(op: Op) -> i32 {
     }
 }
 
-/// The lane of a file; `why` is told with its name.
-pub(super) fn lane<P: Platform>(file: Arc<OwnedFd>, depth: u32, why: &str) -> impl Lane + use<P> {
-    ImmediateLane::<P, _>::new(format!("sync{why}"), depth, move |command: &Command| {
+/// The channel of a file; `why` is part of its description.
+pub(super) fn channel<P: Platform>(
+    file: Arc<OwnedFd>,
+    depth: u32,
+    why: &str,
+) -> impl Channel + use<P> {
+    ImmediateChannel::<P, _>::new(format!("sync{why}"), depth, move |command: &Command| {
         perform(file.as_raw_fd(), command)
     })
 }

@@ -1,31 +1,30 @@
-//! Who lets a request through to the device: its target, where that has a limit, and then the host.
+//! The tags of a request: one of its target's, where that has a limit, and then one of the host's.
 //!
-//! In this order, so that whoever waits for a tag of the host's may hold one of the target's, but never
-//! the other way round: nobody waits for somebody who waits for him. A queue holds at most one of the
-//! target's in that way.
+//! In this order: whoever waits for a tag of the host's may hold one of the target's, never the other way
+//! round, so there is no deadlock. A queue holds at most one of the target's in that way.
 
 use coreshard_platform::Platform;
 
 use crate::backend::Waker;
 use crate::tags::{Tag, TagPort};
 
-/// The right of one request to be at the device.
+/// The tags of one request.
 #[derive(Debug)]
 pub(super) struct Permit {
     pub(super) host: Tag,
     target: Option<Tag>,
 }
 
-/// A queue's ways to permits.
+/// Where a queue gets its permits.
 pub(super) struct Admission<P: Platform> {
     host: TagPort<P>,
     /// `None` where the target has no limit: then nothing of the target's is touched.
-    target: Option<Limited<P>>,
+    target: Option<TargetLimit<P>>,
 }
 
-struct Limited<P: Platform> {
+struct TargetLimit<P: Platform> {
     port: TagPort<P>,
-    /// A tag that waits for one of the host's.
+    /// A tag that is held while the queue waits for one of the host's.
     held: Option<Tag>,
 }
 
@@ -34,7 +33,7 @@ impl<P: Platform> Admission<P> {
         host.set_waker(waker.clone());
         let target = target.map(|mut port| {
             port.set_waker(waker.clone());
-            Limited { port, held: None }
+            TargetLimit { port, held: None }
         });
         Self { host, target }
     }
@@ -44,17 +43,17 @@ impl<P: Platform> Admission<P> {
     pub(super) fn get(&mut self) -> Option<Permit> {
         match &mut self.target {
             None => self.host.get().map(|host| Permit { host, target: None }),
-            Some(limited) => limited.get(&mut self.host),
+            Some(limit) => limit.get(&mut self.host),
         }
     }
 
-    /// A permit, or a place in line, of which the waker tells.
-    pub(super) fn get_in_line(&mut self) -> Option<Permit> {
-        let Some(Limited { port, held }) = &mut self.target else {
-            return in_line(&mut self.host).map(|host| Permit { host, target: None });
+    /// A permit, or else a place among the waiters; the waker is called when there is one.
+    pub(super) fn get_or_wait(&mut self) -> Option<Permit> {
+        let Some(TargetLimit { port, held }) = &mut self.target else {
+            return get_or_enlist(&mut self.host).map(|host| Permit { host, target: None });
         };
-        let target = held.take().or_else(|| in_line(port))?;
-        match in_line(&mut self.host) {
+        let target = held.take().or_else(|| get_or_enlist(port))?;
+        match get_or_enlist(&mut self.host) {
             Some(host) => Some(Permit { host, target: Some(target) }),
             None => {
                 *held = Some(target);
@@ -63,37 +62,37 @@ impl<P: Platform> Admission<P> {
         }
     }
 
-    /// Whether the queue stands in a line, or holds what others wait for.
+    /// Whether the queue is a waiter, or holds a tag while it waits.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
-        let limited = |limited: &Limited<P>| limited.port.is_enlisted() || limited.held.is_some();
-        self.host.is_enlisted() || self.target.as_ref().is_some_and(limited)
+        let limit = |limit: &TargetLimit<P>| limit.port.is_enlisted() || limit.held.is_some();
+        self.host.is_enlisted() || self.target.as_ref().is_some_and(limit)
     }
 
-    /// Leaves all lines; what was handed over meanwhile goes to others.
-    pub(super) fn leave(&mut self) {
+    /// Waits no more; a tag that was handed over meanwhile goes back.
+    pub(super) fn stop_waiting(&mut self) {
         if let Some(tag) = self.host.withdraw() {
             self.host.put(tag);
         }
-        if let Some(Limited { port, held }) = &mut self.target
+        if let Some(TargetLimit { port, held }) = &mut self.target
             && let Some(tag) = held.take().or_else(|| port.withdraw())
         {
             port.put(tag);
         }
     }
 
-    /// The request is over.
+    /// Gives the tags of a request back.
     #[inline]
     pub(super) fn put(&mut self, permit: Permit) {
         let Permit { host, target } = permit;
         self.host.put(host);
-        if let (Some(limited), Some(tag)) = (&mut self.target, target) {
-            limited.port.put(tag);
+        if let (Some(limit), Some(tag)) = (&mut self.target, target) {
+            limit.port.put(tag);
         }
     }
 }
 
-impl<P: Platform> Limited<P> {
+impl<P: Platform> TargetLimit<P> {
     #[cold]
     fn get(&mut self, host: &mut TagPort<P>) -> Option<Permit> {
         let target = self.port.get()?;
@@ -107,14 +106,14 @@ impl<P: Platform> Limited<P> {
     }
 }
 
-/// A queue that is dropped stands in no line, and holds nothing that no request has.
+/// A queue that is dropped is no waiter, and holds no tag.
 impl<P: Platform> Drop for Admission<P> {
     fn drop(&mut self) {
-        self.leave();
+        self.stop_waiting();
     }
 }
 
-fn in_line<P: Platform>(port: &mut TagPort<P>) -> Option<Tag> {
+fn get_or_enlist<P: Platform>(port: &mut TagPort<P>) -> Option<Tag> {
     let tag = if port.is_enlisted() { port.granted() } else { port.get() };
     tag.or_else(|| port.enlist())
 }

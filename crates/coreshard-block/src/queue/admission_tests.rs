@@ -21,22 +21,22 @@ struct Load {
 #[derive(Debug)]
 struct Slow(Arc<Load>);
 
-struct SlowLane {
+struct SlowChannel {
     load: Arc<Load>,
-    young: Vec<Reaped>,
-    old: Vec<Reaped>,
+    young: Vec<Completion>,
+    old: Vec<Completion>,
 }
 
 // SAFETY: never touches a command's memory.
-unsafe impl Lane for SlowLane {
+unsafe impl Channel for SlowChannel {
     unsafe fn start(&mut self, command: &Command) -> bool {
         let now = self.load.now.fetch_add(1, SeqCst) + 1;
         self.load.most.fetch_max(now, SeqCst);
-        self.young.push(Reaped { id: command.id, result: 512 });
+        self.young.push(Completion { id: command.id, result: 512 });
         true
     }
 
-    fn reap(&mut self, into: &mut Vec<Reaped>) {
+    fn reap(&mut self, into: &mut Vec<Completion>) {
         self.load.now.fetch_sub(self.old.len(), SeqCst);
         into.append(&mut self.old);
         self.old.append(&mut self.young);
@@ -62,7 +62,7 @@ unsafe impl Lane for SlowLane {
     }
 }
 
-impl Medium<Host> for Slow {
+impl Backend<Host> for Slow {
     fn name(&self) -> &str {
         "slow"
     }
@@ -71,9 +71,9 @@ impl Medium<Host> for Slow {
         Geometry { bytes: 1 << 20, block_bytes: 1, memory_align: 1, writable: true }
     }
 
-    fn lane(&self, _depth: u32) -> Result<Box<dyn Lane>, OpenError> {
+    fn channel(&self, _depth: u32) -> Result<Box<dyn Channel>, OpenError> {
         let load = Arc::clone(&self.0);
-        Ok(Box::new(SlowLane { load, young: Vec::new(), old: Vec::new() }))
+        Ok(Box::new(SlowChannel { load, young: Vec::new(), old: Vec::new() }))
     }
 }
 
@@ -84,10 +84,10 @@ fn host(depth: u32, tags: TagPolicy) -> Arc<HostAdapter<Host>> {
 
 fn queue_on(
     target: &Arc<Target<Host>>,
-    medium: Arc<dyn Medium<Host>>,
+    backend: Arc<dyn Backend<Host>>,
     thread: usize,
 ) -> Queue<Host> {
-    let device = target.device(medium).unwrap();
+    let device = target.device(backend).unwrap();
     device.queue(thread, QueueOptions::default()).unwrap()
 }
 

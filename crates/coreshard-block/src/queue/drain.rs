@@ -1,4 +1,4 @@
-//! The end of a queue: nothing is freed that the device may still touch.
+//! Dropping a queue: nothing is freed that the device may still use.
 #![allow(unsafe_code)]
 
 use std::mem::ManuallyDrop;
@@ -7,60 +7,58 @@ use std::time::Duration;
 use coreshard_platform::{Platform, user};
 
 use super::Queue;
-use super::future::{Message, refused_completion};
-use super::slot::{End, Key, Then};
+use super::mailbox::Message;
+use super::remote::refused_completion;
+use super::request_id::SlotKey;
+use super::slot::{Abort, OnComplete};
 use crate::error::ErrorClass;
 
-/// How long a queue that is dropped waits for its device before it gives the memory up.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-
 impl<P: Platform> Queue<P> {
-    /// Ends everything, and waits for the device. True if it is done with all memory.
+    /// Cancels everything, and waits for the device. True if it is done with all memory.
     fn drain(&mut self) -> bool {
         self.closing = true;
-        self.inbox.close(&mut self.letters);
-        while let Some(message) = self.letters.pop_front() {
+        self.mailbox.close(&mut self.messages);
+        while let Some(message) = self.messages.pop_front() {
             if let Message::Submit(request, cell) = message {
                 let refused = refused_completion(self.device.name(), request);
-                self.outbox.push_back((Then::Future(cell), refused));
+                self.to_notify.push_back((OnComplete::Future(cell), refused));
             }
         }
-        let keys: Vec<Key> = self.slots.iter().map(|(key, _)| key).collect();
-        keys.into_iter().for_each(|key| self.end(key, End::Cancelled));
-        self.tell();
-        let give_up_at = P::now() + self.patience;
+        let keys: Vec<SlotKey> = self.slots.iter().map(|(key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.abort(key, Abort::Cancelled));
+        self.notify();
+        let give_up_at = P::now() + self.drain_timeout;
         while self.at_device > 0 {
-            let waited = self.lane.wait(Some(Duration::from_millis(100)));
-            // What was told until now was told in time.
-            self.look();
+            let waited = self.channel.wait(Some(Duration::from_millis(100)));
+            // What completed until now did so in time.
+            self.advance();
             if self.at_device > 0 && (waited.is_err() || P::now() > give_up_at) {
                 return false;
             }
-            // What was done but not told when it was cancelled first is told when it is again.
-            let Self { slots, lane, .. } = self;
-            for (key, flight) in slots.iter() {
-                if flight.memory.is_lent() {
-                    lane.cancel(slots.command_id(key.index));
+            // What was done but not reported at the first cancel is reported at another.
+            let Self { slots, channel, .. } = self;
+            for (key, request) in slots.iter() {
+                if request.buffers.is_lent() {
+                    channel.cancel(slots.command_id(key.index));
                 }
             }
         }
         true
     }
 
-    /// The device will never be done: whoever waits for a request that it has is told so, without the
-    /// buffers, which are leaked.
+    /// The device will never be done: its requests fail, and their buffers are leaked.
     #[cold]
     fn abandon(&mut self) {
         self.device.set_offline();
-        let keys: Vec<Key> = self.slots.iter().map(|(key, _)| key).collect();
+        let keys: Vec<SlotKey> = self.slots.iter().map(|(key, _)| key).collect();
         for key in keys {
-            if self.slots.get(key.index).memory.is_lent() {
+            if self.slots.get(key.index).buffers.is_lent() {
                 self.give_up(key);
             } else {
                 self.fail(key.index, (ErrorClass::Gone, libc::ENODEV));
             }
         }
-        self.tell();
+        self.notify();
     }
 }
 
@@ -68,14 +66,14 @@ impl<P: Platform> Queue<P> {
 /// with it. The drop waits for the device. Where that takes more than a minute, the memory that
 /// the device may still touch is leaked, and the requests fail without it.
 ///
-/// What callbacks throw meanwhile goes on when all of this is done, unless the thread panics already.
+/// A panic of a callback is resumed when all of this is done, unless the thread panics already.
 impl<P: Platform> Drop for Queue<P> {
     fn drop(&mut self) {
         let drained = user::call(|| self.drain());
         let dropped = match drained {
             // SAFETY: dropped once, here; the device has no memory any more.
-            Ok(true) => user::call(|| unsafe { ManuallyDrop::drop(&mut self.lane) }),
-            // A lane that panics is as one that never answers.
+            Ok(true) => user::call(|| unsafe { ManuallyDrop::drop(&mut self.channel) }),
+            // A channel that panics is taken for one that never answers.
             Ok(false) | Err(_) => {
                 self.abandon();
                 drained.map(drop)
@@ -85,7 +83,7 @@ impl<P: Platform> Drop for Queue<P> {
             self.thrown.get_or_insert(thrown);
         }
         if !std::thread::panicking() {
-            self.pass_on();
+            self.rethrow();
         }
     }
 }

@@ -27,7 +27,7 @@ struct Silent {
     answers: AtomicUsize,
     /// It cannot even be waited for.
     is_broken: AtomicBool,
-    lane_is_dropped: AtomicBool,
+    channel_is_dropped: AtomicBool,
     cancels: AtomicUsize,
 }
 
@@ -43,13 +43,13 @@ impl Silent {
     }
 }
 
-struct SilentLane {
+struct SilentChannel {
     device: Arc<Silent>,
-    reaped: Vec<Reaped>,
+    completions: Vec<Completion>,
 }
 
 // SAFETY: a command's memory is written by `write_late` alone, and there only of what was not told.
-unsafe impl Lane for SilentLane {
+unsafe impl Channel for SilentChannel {
     unsafe fn start(&mut self, command: &Command) -> bool {
         let mut has = self.device.has.lock().unwrap();
         match command.data {
@@ -68,8 +68,8 @@ unsafe impl Lane for SilentLane {
         true
     }
 
-    fn reap(&mut self, into: &mut Vec<Reaped>) {
-        into.append(&mut self.reaped);
+    fn reap(&mut self, into: &mut Vec<Completion>) {
+        into.append(&mut self.completions);
     }
 
     fn wait(&mut self, _timeout: Option<Duration>) -> io::Result<()> {
@@ -77,7 +77,7 @@ unsafe impl Lane for SilentLane {
         while self.device.answers.load(SeqCst) > 0 && !has.is_empty() {
             self.device.answers.fetch_sub(1, SeqCst);
             let (id, _, bytes) = has.remove(0);
-            self.reaped.push(Reaped { id, result: bytes as i32 });
+            self.completions.push(Completion { id, result: bytes as i32 });
         }
         match self.device.is_broken.load(SeqCst) {
             true => Err(io::Error::other("broken")),
@@ -98,16 +98,16 @@ unsafe impl Lane for SilentLane {
     }
 }
 
-impl Drop for SilentLane {
+impl Drop for SilentChannel {
     fn drop(&mut self) {
-        self.device.lane_is_dropped.store(true, SeqCst);
+        self.device.channel_is_dropped.store(true, SeqCst);
     }
 }
 
 #[derive(Debug)]
-struct SilentMedium(Arc<Silent>);
+struct SilentBackend(Arc<Silent>);
 
-impl Medium<Host> for SilentMedium {
+impl Backend<Host> for SilentBackend {
     fn name(&self) -> &str {
         "silent"
     }
@@ -116,8 +116,8 @@ impl Medium<Host> for SilentMedium {
         Geometry { bytes: 1 << 20, block_bytes: 1, memory_align: 1, writable: true }
     }
 
-    fn lane(&self, _depth: u32) -> Result<Box<dyn Lane>, OpenError> {
-        Ok(Box::new(SilentLane { device: Arc::clone(&self.0), reaped: Vec::new() }))
+    fn channel(&self, _depth: u32) -> Result<Box<dyn Channel>, OpenError> {
+        Ok(Box::new(SilentChannel { device: Arc::clone(&self.0), completions: Vec::new() }))
     }
 }
 
@@ -127,10 +127,10 @@ fn host(depth: u32) -> Arc<HostAdapter<Host>> {
 
 /// A queue that is not patient, so that nobody waits for a minute here.
 fn queue_on(host: &Arc<HostAdapter<Host>>, silent: &Arc<Silent>) -> Queue<Host> {
-    let device = host.target("t").device(Arc::new(SilentMedium(Arc::clone(silent)))).unwrap();
+    let device = host.target("t").device(Arc::new(SilentBackend(Arc::clone(silent)))).unwrap();
     let mut queue = device.queue(0, QueueOptions::default()).unwrap();
-    assert_eq!(queue.patience, Duration::from_secs(60));
-    queue.patience = Duration::ZERO;
+    assert_eq!(queue.drain_timeout, Duration::from_secs(60));
+    queue.drain_timeout = Duration::ZERO;
     queue
 }
 
@@ -177,12 +177,12 @@ fn what_a_silent_device_has_stays_its_own_and_all_others_are_told() {
             queue.send(Request::read(4096, vec_of(3))),
             queue.send(Request::fsync()),
         ];
-        // The others wait: for a tag, and in the inbox.
+        // The others wait: for a tag, and in the mailbox.
         let mut in_line = queue.send(Request::read(0, pool.take().unwrap()));
-        let mut in_inbox = remote.send(Request::write(0, vec_of(5)));
+        let mut in_mailbox = remote.send(Request::write(0, vec_of(5)));
         assert_eq!((host.tags().in_use(), pool.taken()), (5, 3));
         drop(queue);
-        for future in [&mut in_line, &mut in_inbox] {
+        for future in [&mut in_line, &mut in_mailbox] {
             let completed = ready(future);
             assert_eq!(completed.result.unwrap_err().class(), ErrorClass::Cancelled);
             assert_eq!(completed.payload.bytes(), REQUEST_BYTES, "handed back");
@@ -191,7 +191,7 @@ fn what_a_silent_device_has_stays_its_own_and_all_others_are_told() {
         assert!(told.borrow().is_empty(), "told once");
         kept.iter_mut().for_each(|future| is_given_up(&ready(future)));
         assert!(silent.cancels.load(SeqCst) >= 5, "it was asked to end them");
-        assert!(!silent.lane_is_dropped.load(SeqCst), "the device may use its lane");
+        assert!(!silent.channel_is_dropped.load(SeqCst), "the device may use its channel");
         // What it writes now goes nowhere else.
         assert_eq!(pool.taken(), 2, "those that it has");
         let others: Vec<Vec<u8>> = (0..64).map(|_| vec![0; REQUEST_BYTES]).collect();
@@ -226,7 +226,7 @@ fn what_it_answers_until_the_end_counts() {
         assert_eq!(completed.result.unwrap(), REQUEST_BYTES);
         assert_eq!(completed.payload.bytes(), REQUEST_BYTES);
     }
-    assert!(device.is_online() && silent.lane_is_dropped.load(SeqCst));
+    assert!(device.is_online() && silent.channel_is_dropped.load(SeqCst));
     assert_eq!(host.tags().in_use(), 0);
     // Some.
     let silent = Arc::new(Silent::default());
@@ -249,10 +249,10 @@ fn its_neighbours_go_on() {
             HostAdapter::new(HostOptions { depth: 4, tags, ..HostOptions::default() }).unwrap();
         let target = host.target_with_limit("t", 3).unwrap();
         let silent = Arc::new(Silent::default());
-        let device = target.device(Arc::new(SilentMedium(Arc::clone(&silent)))).unwrap();
+        let device = target.device(Arc::new(SilentBackend(Arc::clone(&silent)))).unwrap();
         let other = target.device(Arc::new(Null::<Host>::new(1 << 20))).unwrap();
         let mut queue = device.queue(0, QueueOptions::default()).unwrap();
-        queue.patience = Duration::ZERO;
+        queue.drain_timeout = Duration::ZERO;
         let mut neighbour = other.queue(0, QueueOptions::default()).unwrap();
         for number in 0..20 {
             queue.submit(Request::read(0, vec_of(1)), number).unwrap();
@@ -288,6 +288,6 @@ fn callbacks_that_panic_as_they_are_told_of_the_end_stop_nothing() {
     let thrown = catch_unwind(AssertUnwindSafe(|| drop(queue))).unwrap_err();
     assert_eq!(thrown.downcast_ref::<i32>(), Some(&1), "the first one's");
     assert_eq!(*told.borrow(), 6);
-    assert!(!silent.lane_is_dropped.load(SeqCst));
+    assert!(!silent.channel_is_dropped.load(SeqCst));
     silent.write_late();
 }

@@ -8,13 +8,16 @@ use std::task::{Context, Poll, Wake};
 
 use coreshard_platform::{Loom, Parker};
 
-use super::future::{FutureCell, Inbox, IoFuture, Message};
-use super::options::RequestId;
-use super::slot::Key;
-use crate::request::{Completed, Op, Payload};
+use super::future::IoFuture;
+use super::future_cell::FutureCell;
+use super::mailbox::{Mailbox, Message};
+use super::request_id::{RequestId, SlotKey};
+use crate::completed::Completed;
+use crate::op::Op;
+use crate::request::Payload;
 
-fn inbox() -> Arc<Inbox<Loom>> {
-    Inbox::new(Arc::new(|| {}))
+fn mailbox() -> Arc<Mailbox<Loom>> {
+    Mailbox::new(Arc::new(|| {}))
 }
 
 fn completed() -> Completed {
@@ -30,17 +33,17 @@ fn loom_a_dropped_future_cancels_its_own_request_alone() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let (cell, inbox) = (FutureCell::new(), inbox());
-        let future = IoFuture::new(Arc::clone(&cell), Arc::clone(&inbox));
+        let (cell, mailbox) = (FutureCell::new(), mailbox());
+        let future = IoFuture::new(Arc::clone(&cell), Arc::clone(&mailbox));
         let dropper = loom::thread::spawn(move || drop(future));
-        let name = RequestId { queue: 1, key: Key { serial: 7, index: 0 } };
+        let name = RequestId { queue: 1, key: SlotKey { serial: 7, index: 0 } };
         let accepted = cell.accepted(name);
         dropper.join().unwrap();
-        let mut letters = VecDeque::new();
-        inbox.close(&mut letters);
-        let cancelled: Vec<RequestId> = letters
+        let mut messages = VecDeque::new();
+        mailbox.close(&mut messages);
+        let cancelled: Vec<RequestId> = messages
             .into_iter()
-            .filter_map(|letter| match letter {
+            .filter_map(|message| match message {
                 Message::Cancel(id) => Some(id),
                 Message::Submit(..) => None,
             })
@@ -65,7 +68,7 @@ fn loom_no_completion_is_missed() {
     model.preemption_bound = Some(3);
     model.check(|| {
         let cell = FutureCell::new();
-        let mut future = pin!(IoFuture::new(Arc::clone(&cell), inbox()));
+        let mut future = pin!(IoFuture::new(Arc::clone(&cell), mailbox()));
         let queue = loom::thread::spawn(move || cell.complete(completed()).unwrap());
         let sleeper = Arc::new(Sleeper(Parker::new()));
         let waker = Arc::clone(&sleeper).into();

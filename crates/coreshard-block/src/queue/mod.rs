@@ -1,30 +1,36 @@
 //! A thread's queue to a device.
 //!
-//! 1. A queue belongs to the thread that made it, and everything of a request happens there: its
-//!    submission, its retries, its completion. Other threads send messages ([`RemoteQueue`]).
-//! 2. A request has a slot from its acceptance to its end, and waits in line (`pending`) until it has a
-//!    tag. Its buffers are lent to the device (`loan`) from before [`Lane::start`](crate::Lane::start)
+//! 1. A queue belongs to the thread that made it. All of a request happens there: submission, retries and
+//!    completion. Other threads send messages ([`RemoteQueue`]).
+//! 2. A request has a slot from its acceptance to its end, and waits (`pending`) until it has a tag. Its
+//!    buffers are lent to the device (`request_buffers`) from before [`Channel::start`](crate::Channel::start)
 //!    until the completion was seen; meanwhile nobody touches or frees them, whatever panics.
-//! 3. Deadlines, and retries that are put off, are in one heap, looked at when the queue is polled.
-//! 4. Users' callbacks and wakers are called when the queue's state is settled (`tell`), each in front of
-//!    a net; what the first one throws goes on in whoever polled, after all of them.
-//! 5. A lane may be a user's as well, and panics in whoever called the queue. So before each call of a
-//!    lane the state is whole, and what was taken up so far is in a field, where the next look finds it.
+//! 3. Deadlines, and retries with a backoff, are in one heap, checked when the queue is polled.
+//! 4. Users' callbacks and wakers are called when the queue's state is consistent (`notify`), and a panic of
+//!    one is caught. The first panic is resumed in whoever polled, after all were called.
+//! 5. A channel may be a user's as well, and its panics are not caught. So the state is consistent before each
+//!    call of a channel, and completions that were reaped are in a field, where the next poll finds them.
 #![allow(unsafe_code)]
 
 mod admission;
 #[cfg(all(test, not(loom)))]
 mod admission_tests;
+mod completion;
 mod drain;
 #[cfg(all(test, not(loom)))]
 mod drain_tests;
+mod expiry;
 mod future;
-mod landing;
-mod loan;
+mod future_cell;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod mailbox;
+mod open;
 mod options;
 mod pending;
+mod remote;
+mod request_buffers;
+mod request_id;
 mod slot;
 mod submission;
 #[cfg(all(test, not(loom)))]
@@ -44,22 +50,32 @@ use std::time::Duration;
 use coreshard_platform::Platform;
 use coreshard_platform::user::Thrown;
 
-use crate::backend::{Lane, Reaped, Waker};
+use crate::backend::{Channel, Completion, Waker};
 use crate::buffer::BufferPool;
-use crate::counters::CounterLane;
-use crate::error::Refused;
+use crate::completed::Completed;
+use crate::counters::ThreadCounters;
 use crate::host::Device;
-use crate::request::{Completed, Request};
+use crate::refused::Refused;
+use crate::request::Request;
 use crate::tags::TagPort;
 
 use admission::Admission;
-use future::{FutureCell, Inbox, Message};
-pub use future::{IoFuture, RemoteQueue};
-pub use options::{QueueOptions, RequestId, RetryPolicy};
+pub use future::IoFuture;
+use future_cell::FutureCell;
+use mailbox::{Mailbox, Message};
+pub use options::{QueueOptions, RetryPolicy};
 use pending::Pending;
-use slot::{End, Key, Slots, Then};
-use submission::MAX_STAGED;
+pub use remote::RemoteQueue;
+pub use request_id::RequestId;
+use request_id::SlotKey;
+use slot::{Abort, OnComplete, Slots};
 use timers::Timers;
+
+/// The most requests that are handed to the device at once without being asked to.
+const MAX_STAGED: u32 = 32;
+
+/// How long a queue that is dropped waits for its device before it leaks the memory.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Tells the queues of a process apart.
 static QUEUES: AtomicU64 = AtomicU64::new(0);
@@ -87,57 +103,57 @@ static QUEUES: AtomicU64 = AtomicU64::new(0);
 pub struct Queue<P: Platform> {
     device: Arc<Device<P>>,
     /// Leaked where the device is not done when the queue is dropped.
-    lane: ManuallyDrop<Box<dyn Lane>>,
+    channel: ManuallyDrop<Box<dyn Channel>>,
     admission: Admission<P>,
-    counters: CounterLane<P>,
+    counters: ThreadCounters<P>,
     options: QueueOptions,
     number: u64,
     slots: Slots<P>,
     pending: Pending,
-    /// Requests whose lane had no room; some may be over.
-    stalled: VecDeque<Key>,
+    /// Requests that found no room in the channel; some may be over.
+    stalled: VecDeque<SlotKey>,
     /// Requests that have a tag.
     in_flight: u32,
     /// Of those: requests that the device has.
     at_device: u32,
-    /// Of those: requests that it was not told of yet.
+    /// Of those: requests that were not flushed yet.
     staged: u32,
-    /// So many are handed over at once: few where this thread sleeps and so has time to spare, so that the
-    /// device has them early; many where it is behind, so that each costs less.
+    /// So many are flushed at once: one where this thread sleeps, so that the device has it early; more where
+    /// the thread is behind, so that each costs less.
     batch: u32,
-    reaped: Vec<Reaped>,
-    /// So many of those have been dealt with.
-    landed: usize,
+    completions: Vec<Completion>,
+    /// So many of those are handled.
+    handled: usize,
     timers: Timers,
     done: VecDeque<Completed>,
-    /// Completions for callbacks and futures that were not told yet.
-    outbox: VecDeque<(Then<P>, Completed)>,
-    /// What the first of them threw that did.
+    /// Completed requests whose callbacks and futures were not notified yet.
+    to_notify: VecDeque<(OnComplete<P>, Completed)>,
+    /// The first panic among those.
     thrown: Option<Thrown>,
     delivered: usize,
     serial: u64,
     pool: Option<BufferPool>,
-    inbox: Arc<Inbox<P>>,
-    /// Taken out of the inbox, to be obeyed.
-    letters: VecDeque<Message<P>>,
+    mailbox: Arc<Mailbox<P>>,
+    /// Taken out of the mailbox, to be handled.
+    messages: VecDeque<Message<P>>,
     closing: bool,
     /// How long the drop waits for the device.
-    patience: Duration,
+    drain_timeout: Duration,
 }
 
 impl<P: Platform> Queue<P> {
     pub(crate) fn new(
         device: Arc<Device<P>>,
-        lane: Box<dyn Lane>,
+        channel: Box<dyn Channel>,
         tags: TagPort<P>,
         target_tags: Option<TagPort<P>>,
-        counters: CounterLane<P>,
+        counters: ThreadCounters<P>,
         options: QueueOptions,
     ) -> Self {
-        let waker = lane.waker();
+        let waker = channel.waker();
         Self {
             device,
-            lane: ManuallyDrop::new(lane),
+            channel: ManuallyDrop::new(channel),
             admission: Admission::new(tags, target_tags, &waker),
             counters,
             options: QueueOptions { depth: options.depth.max(1), ..options },
@@ -149,19 +165,19 @@ impl<P: Platform> Queue<P> {
             at_device: 0,
             staged: 0,
             batch: 1,
-            reaped: Vec::new(),
-            landed: 0,
+            completions: Vec::new(),
+            handled: 0,
             timers: Timers::default(),
             done: VecDeque::new(),
-            outbox: VecDeque::new(),
+            to_notify: VecDeque::new(),
             thrown: None,
             delivered: 0,
             serial: 0,
             pool: None,
-            inbox: Inbox::new(waker),
-            letters: VecDeque::new(),
+            mailbox: Mailbox::new(waker),
+            messages: VecDeque::new(),
             closing: false,
-            patience: drain::PATIENCE,
+            drain_timeout: DRAIN_TIMEOUT,
         }
     }
 
@@ -170,9 +186,9 @@ impl<P: Platform> Queue<P> {
         &self.device
     }
 
-    /// How the device is reached, with what could not be had: for people.
+    /// Describes the channel, and what it could not have: for people.
     pub fn describe(&self) -> String {
-        self.lane.describe()
+        self.channel.describe()
     }
 
     /// Requests that were accepted and are not over.
@@ -185,16 +201,16 @@ impl<P: Platform> Queue<P> {
     /// # Errors
     /// Where the device refuses, such as for lack of memory that may be locked.
     pub fn register(&mut self, pool: &BufferPool) -> std::io::Result<bool> {
-        let registered = self.lane.register(pool)?;
+        let registered = self.channel.register(pool)?;
         if registered {
             self.pool = Some(pool.clone());
         }
         Ok(registered)
     }
 
-    /// The way to this queue from other threads, and for futures on this one.
+    /// A handle to this queue for other threads, and for futures on this one.
     pub fn remote(&self) -> RemoteQueue<P> {
-        RemoteQueue::new(Arc::clone(&self.inbox), self.device.name())
+        RemoteQueue::new(Arc::clone(&self.mailbox), self.device.name())
     }
 
     /// Submits a request; [`next`](Self::next) hands out its completion, with this `cookie`.
@@ -206,7 +222,7 @@ impl<P: Platform> Queue<P> {
     #[inline]
     pub fn submit(&mut self, request: Request, cookie: u64) -> Result<RequestId, Refused> {
         match self.check(&request) {
-            Ok(()) => Ok(self.accept(request, Then::Cookie(cookie))),
+            Ok(()) => Ok(self.accept(request, OnComplete::Cookie(cookie))),
             Err(why) => Err(self.refuse(request, why)),
         }
     }
@@ -223,7 +239,7 @@ impl<P: Platform> Queue<P> {
         then: impl FnOnce(Completed) + 'static,
     ) -> Result<RequestId, Refused> {
         match self.check(&request) {
-            Ok(()) => Ok(self.accept(request, Then::Call(Box::new(then)))),
+            Ok(()) => Ok(self.accept(request, OnComplete::Callback(Box::new(then)))),
             Err(why) => Err(self.refuse(request, why)),
         }
     }
@@ -236,7 +252,7 @@ impl<P: Platform> Queue<P> {
             // Nobody waits for it yet, so no waker is called.
             drop(cell.complete(refused));
         }
-        IoFuture::new(cell, Arc::clone(&self.inbox))
+        IoFuture::new(cell, Arc::clone(&self.mailbox))
     }
 
     /// Submits a future's request; where it is refused, its completion.
@@ -244,7 +260,7 @@ impl<P: Platform> Queue<P> {
         match self.check(&request) {
             Ok(()) => {
                 if cell.accepted(self.next_id()) {
-                    self.accept(request, Then::Future(Arc::clone(cell)));
+                    self.accept(request, OnComplete::Future(Arc::clone(cell)));
                 }
                 None
             }
@@ -260,10 +276,10 @@ impl<P: Platform> Queue<P> {
     /// was too late. Of a request that is over, and of another queue's, nothing comes.
     pub fn cancel(&mut self, id: RequestId) {
         if id.queue == self.number {
-            self.end(id.key, End::Cancelled);
+            self.abort(id.key, Abort::Cancelled);
             self.flush();
-            self.tell();
-            self.pass_on();
+            self.notify();
+            self.rethrow();
         }
     }
 
@@ -274,22 +290,22 @@ impl<P: Platform> Queue<P> {
     /// Where a callback does, or a future's waker, after all that came to their end were told.
     #[inline]
     pub fn poll(&mut self) -> usize {
-        self.look();
+        self.advance();
         if self.delivered > 0 {
             self.batch = (self.batch * 2).min(MAX_STAGED);
         }
         if self.staged > 0 {
             self.flush();
         }
-        self.pass_on();
+        self.rethrow();
         mem::take(&mut self.delivered)
     }
 
-    /// As `poll`, without handing anything to the device. What users' code throws is kept.
+    /// As `poll`, without the flush. Panics of users' code are kept.
     #[inline]
-    fn look(&mut self) {
-        if self.inbox.has_any() || !self.letters.is_empty() {
-            self.obey();
+    fn advance(&mut self) {
+        if self.mailbox.has_messages() || !self.messages.is_empty() {
+            self.handle_messages();
         }
         if !self.timers.is_empty() {
             self.fire_timers();
@@ -301,14 +317,14 @@ impl<P: Platform> Queue<P> {
         if !self.pending.is_empty() || self.admission.is_waiting() {
             self.dispatch();
         }
-        if !self.outbox.is_empty() {
-            self.tell();
+        if !self.to_notify.is_empty() {
+            self.notify();
         }
     }
 
-    /// Goes on with what a user's code threw, in whoever polled.
+    /// Resumes a panic of users' code, in whoever polled.
     #[inline]
-    fn pass_on(&mut self) {
+    fn rethrow(&mut self) {
         if let Some(thrown) = self.thrown.take() {
             thrown.resume();
         }
@@ -320,19 +336,19 @@ impl<P: Platform> Queue<P> {
     /// # Panics
     /// As [`poll`](Self::poll).
     pub fn wait(&mut self, timeout: Option<Duration>) -> usize {
-        self.look();
+        self.advance();
         if self.delivered == 0 && self.outstanding() > 0 {
-            // What is staged is handed over by the same system call that waits.
+            // What is staged is flushed by the same system call that waits.
             self.staged = 0;
             self.sleep(timeout);
-            self.look();
+            self.advance();
         } else {
             self.batch = (self.batch * 2).min(MAX_STAGED);
         }
         if self.staged > 0 {
             self.flush();
         }
-        self.pass_on();
+        self.rethrow();
         mem::take(&mut self.delivered)
     }
 
@@ -343,7 +359,7 @@ impl<P: Platform> Queue<P> {
             (timeout, due) => timeout.or(due),
         };
         self.batch = 1;
-        if self.lane.wait(timeout).is_err() {
+        if self.channel.wait(timeout).is_err() {
             self.device.set_offline();
         }
     }
@@ -373,7 +389,7 @@ impl<P: Platform> Queue<P> {
     /// Runs a future to its end on this thread, polling the queue meanwhile.
     pub fn block_on<F: Future>(&mut self, future: F) -> F::Output {
         let mut future = pin!(future);
-        let waker = Arc::new(LaneWake(self.lane.waker())).into();
+        let waker = Arc::new(ChannelWaker(self.channel.waker())).into();
         let mut context = Context::from_waker(&waker);
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
@@ -385,16 +401,16 @@ impl<P: Platform> Queue<P> {
         }
     }
 
-    /// Does what the inbox says.
+    /// Handles the messages of other threads.
     #[cold]
-    fn obey(&mut self) {
-        self.inbox.take(&mut self.letters);
-        while let Some(message) = self.letters.pop_front() {
+    fn handle_messages(&mut self) {
+        self.mailbox.take(&mut self.messages);
+        while let Some(message) = self.messages.pop_front() {
             match message {
-                Message::Cancel(id) => self.end(id.key, End::Cancelled),
+                Message::Cancel(id) => self.abort(id.key, Abort::Cancelled),
                 Message::Submit(request, cell) => {
                     if let Some(refused) = self.send_to(request, &cell) {
-                        self.outbox.push_back((Then::Future(cell), refused));
+                        self.to_notify.push_back((OnComplete::Future(cell), refused));
                     }
                 }
             }
@@ -402,9 +418,9 @@ impl<P: Platform> Queue<P> {
     }
 }
 
-struct LaneWake(Waker);
+struct ChannelWaker(Waker);
 
-impl Wake for LaneWake {
+impl Wake for ChannelWaker {
     fn wake(self: Arc<Self>) {
         (self.0)();
     }
@@ -414,10 +430,10 @@ impl<P: Platform> fmt::Debug for Queue<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue")
             .field("device", &self.device.name())
-            .field("lane", &self.lane.describe())
+            .field("channel", &self.channel.describe())
             .field("outstanding", &self.outstanding())
-            .field("line_looks", &self.pending.looks())
-            .field("timer_looks", &self.timers.looks())
+            .field("pending_visits", &self.pending.visits())
+            .field("timer_visits", &self.timers.visits())
             .finish_non_exhaustive()
     }
 }

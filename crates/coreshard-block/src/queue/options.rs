@@ -2,16 +2,6 @@
 
 use std::time::Duration;
 
-use super::slot::Key;
-
-/// Tells one request of a process from all others that it ever has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RequestId {
-    /// The queue's number.
-    pub(super) queue: u64,
-    pub(super) key: Key,
-}
-
 /// How often a request is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {

@@ -2,22 +2,22 @@
 
 use std::collections::VecDeque;
 
-use super::slot::Key;
+use super::request_id::SlotKey;
 use crate::request::Priority;
 
-/// Requests of one class, in the order of submission. Who leaves out of turn stays in the list as a key
-/// that names nobody, and is passed over; such keys are at most half of the list, and a few.
+/// Requests of one priority class, first in, first out. The key of a request that left early stays, and is
+/// skipped; such keys are at most half of the queue, and a few.
 #[derive(Debug, Default)]
-struct Line {
-    keys: VecDeque<Key>,
-    /// Of them, requests that wait.
+struct ClassQueue {
+    keys: VecDeque<SlotKey>,
+    /// How many of them wait.
     waiting: usize,
 }
 
-impl Line {
-    fn pop(&mut self, looks: &mut u64, waits: impl Fn(Key) -> bool) -> Option<Key> {
+impl ClassQueue {
+    fn pop(&mut self, visits: &mut u64, waits: impl Fn(SlotKey) -> bool) -> Option<SlotKey> {
         while let Some(key) = self.keys.pop_front() {
-            *looks += 1;
+            *visits += 1;
             if waits(key) {
                 self.waiting -= 1;
                 return Some(key);
@@ -26,40 +26,39 @@ impl Line {
         None
     }
 
-    fn one_left(&mut self, looks: &mut u64, waits: impl Fn(Key) -> bool) {
+    fn left_early(&mut self, visits: &mut u64, waits: impl Fn(SlotKey) -> bool) {
         self.waiting -= 1;
         if self.keys.len() > 2 * self.waiting + 64 {
-            *looks += self.keys.len() as u64;
+            *visits += self.keys.len() as u64;
             self.keys.retain(|key| waits(*key));
         }
     }
 }
 
-/// Requests without a tag: real-time ones first, the others by their shares, each class in the
-/// order of submission.
+/// Requests without a tag: real-time ones first, the others by their shares, each class first in, first out.
 pub(super) struct Pending {
-    real_time: Line,
-    best_effort: Line,
-    idle: Line,
+    real_time: ClassQueue,
+    best_effort: ClassQueue,
+    idle: ClassQueue,
     /// Of so many turns in a row ...
     best_effort_share: u32,
     idle_share: u32,
     /// ... this is the next.
     turn: u32,
-    /// Keys looked at so far: what the lines cost.
-    looks: u64,
+    /// Keys visited so far: what the queues cost.
+    visits: u64,
 }
 
 impl Pending {
     pub(super) fn new(best_effort_share: u32, idle_share: u32) -> Self {
         Self {
-            real_time: Line::default(),
-            best_effort: Line::default(),
-            idle: Line::default(),
+            real_time: ClassQueue::default(),
+            best_effort: ClassQueue::default(),
+            idle: ClassQueue::default(),
             best_effort_share: best_effort_share.max(1),
             idle_share,
             turn: 0,
-            looks: 0,
+            visits: 0,
         }
     }
 
@@ -71,11 +70,11 @@ impl Pending {
         self.real_time.waiting + self.best_effort.waiting + self.idle.waiting
     }
 
-    pub(super) fn looks(&self) -> u64 {
-        self.looks
+    pub(super) fn visits(&self) -> u64 {
+        self.visits
     }
 
-    fn line(&mut self, priority: Priority) -> &mut Line {
+    fn class(&mut self, priority: Priority) -> &mut ClassQueue {
         match priority {
             Priority::RealTime => &mut self.real_time,
             Priority::BestEffort => &mut self.best_effort,
@@ -83,15 +82,15 @@ impl Pending {
         }
     }
 
-    pub(super) fn push(&mut self, priority: Priority, key: Key) {
-        let line = self.line(priority);
-        line.keys.push_back(key);
-        line.waiting += 1;
+    pub(super) fn push(&mut self, priority: Priority, key: SlotKey) {
+        let queue = self.class(priority);
+        queue.keys.push_back(key);
+        queue.waiting += 1;
     }
 
-    /// Whose turn it is; `waits` tells who still waits.
-    pub(super) fn pop(&mut self, waits: impl Fn(Key) -> bool) -> Option<Key> {
-        let line = if self.real_time.waiting > 0 {
+    /// The next request; `waits` says which keys still wait.
+    pub(super) fn pop(&mut self, waits: impl Fn(SlotKey) -> bool) -> Option<SlotKey> {
+        let queue = if self.real_time.waiting > 0 {
             &mut self.real_time
         } else if self.idle.waiting == 0 {
             &mut self.best_effort
@@ -102,13 +101,13 @@ impl Pending {
             self.turn = (turn + 1) % self.best_effort_share.saturating_add(self.idle_share);
             if turn < self.best_effort_share { &mut self.best_effort } else { &mut self.idle }
         };
-        line.pop(&mut self.looks, waits)
+        queue.pop(&mut self.visits, waits)
     }
 
-    /// One of this class left out of turn: it waits no more.
-    pub(super) fn one_left(&mut self, priority: Priority, waits: impl Fn(Key) -> bool) {
-        let mut looks = self.looks;
-        self.line(priority).one_left(&mut looks, waits);
-        self.looks = looks;
+    /// A request of this class was cancelled while it waited.
+    pub(super) fn left_early(&mut self, priority: Priority, waits: impl Fn(SlotKey) -> bool) {
+        let mut visits = self.visits;
+        self.class(priority).left_early(&mut visits, waits);
+        self.visits = visits;
     }
 }

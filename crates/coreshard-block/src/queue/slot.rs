@@ -6,61 +6,53 @@ use std::sync::Arc;
 use coreshard_platform::Platform;
 
 use super::admission::Permit;
-use super::future::FutureCell;
-use super::loan::Loan;
+use super::future_cell::FutureCell;
+use super::request_buffers::RequestBuffers;
+use super::request_id::SlotKey;
 use crate::backend::Command;
 use crate::buffer::BufferPool;
-use crate::request::{Completed, Op, Payload, Priority, Request};
+use crate::completed::Completed;
+use crate::op::Op;
+use crate::request::{Payload, Priority, Request};
 
-/// Who takes the completion.
-pub(super) enum Then<P: Platform> {
-    /// The queue's list, under this number.
+/// Who gets the completion.
+pub(super) enum OnComplete<P: Platform> {
+    /// The queue's list, with this cookie.
     Cookie(u64),
     /// A callback.
-    Call(Box<dyn FnOnce(Completed)>),
+    Callback(Box<dyn FnOnce(Completed)>),
     /// A future, on whichever thread.
     Future(Arc<FutureCell<P>>),
 }
 
-/// Whether somebody wants a request to end before its time.
+/// Whether a request is to end early, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// Nobody.
-    Natural,
-    /// Its submitter.
+pub(super) enum Abort {
+    None,
     Cancelled,
-    /// Its deadline.
     TimedOut,
 }
 
-/// Names a request of a queue, for good: no other request of the queue ever has its serial number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Key {
-    pub(super) serial: u64,
-    /// Its slot.
-    pub(super) index: u32,
-}
-
 /// A request that the queue has accepted.
-pub(super) struct Flight<P: Platform> {
-    /// The right to be at the device. `None`: it stands in line for that.
+pub(super) struct ActiveRequest<P: Platform> {
+    /// The tags that it has. `None`: it waits for them.
     pub(super) permit: Option<Permit>,
     pub(super) serial: u64,
     pub(super) op: Op,
     pub(super) priority: Priority,
     pub(super) offset: u64,
     pub(super) bytes: usize,
-    pub(super) memory: Loan,
+    pub(super) buffers: RequestBuffers,
     pub(super) moved: usize,
     pub(super) attempts: u32,
-    /// So many timers name it.
+    /// How many timers are set for it.
     pub(super) timers: u32,
-    pub(super) end: End,
-    pub(super) then: Then<P>,
+    pub(super) abort: Abort,
+    pub(super) on_complete: OnComplete<P>,
 }
 
 /// What is left of a request that is over.
-pub(super) struct Over<P: Platform> {
+pub(super) struct FinishedRequest<P: Platform> {
     pub(super) payload: Payload,
     pub(super) permit: Option<Permit>,
     pub(super) op: Op,
@@ -69,16 +61,16 @@ pub(super) struct Over<P: Platform> {
     pub(super) moved: usize,
     pub(super) attempts: u32,
     pub(super) timers: u32,
-    pub(super) then: Then<P>,
+    pub(super) on_complete: OnComplete<P>,
 }
 
-impl<P: Platform> Flight<P> {
+impl<P: Platform> ActiveRequest<P> {
     #[inline]
     pub(super) fn new(
         permit: Option<Permit>,
         serial: u64,
         request: Request,
-        then: Then<P>,
+        on_complete: OnComplete<P>,
     ) -> Self {
         let Request { op, offset, bytes, payload, priority, timeout: _ } = request;
         Self {
@@ -88,25 +80,25 @@ impl<P: Platform> Flight<P> {
             priority,
             offset,
             bytes,
-            memory: Loan::new(payload),
+            buffers: RequestBuffers::new(payload),
             moved: 0,
             attempts: 0,
             timers: 0,
-            end: End::Natural,
-            then,
+            abort: Abort::None,
+            on_complete,
         }
     }
 
-    /// The device has its buffers for good: they are leaked.
-    pub(super) fn give_up_memory(&mut self) {
-        self.memory = Loan::new(Payload::None);
+    /// Leaks its buffers: the device may use them for ever.
+    pub(super) fn leak_buffers(&mut self) {
+        self.buffers = RequestBuffers::new(Payload::None);
     }
 
-    /// Its parts, where it is over. What is left owns nothing.
+    /// Takes its parts. What is left owns nothing.
     #[inline]
-    fn take(&mut self) -> Over<P> {
-        Over {
-            payload: self.memory.take(),
+    fn take(&mut self) -> FinishedRequest<P> {
+        FinishedRequest {
+            payload: self.buffers.take(),
             permit: self.permit.take(),
             op: self.op,
             offset: self.offset,
@@ -114,11 +106,11 @@ impl<P: Platform> Flight<P> {
             moved: self.moved,
             attempts: self.attempts,
             timers: self.timers,
-            then: mem::replace(&mut self.then, Then::Cookie(0)),
+            on_complete: mem::replace(&mut self.on_complete, OnComplete::Cookie(0)),
         }
     }
 
-    /// What is left to do, as a command. From here on the device has the buffers.
+    /// A command for what is left to do. It lends the buffers to the device.
     #[inline]
     pub(super) fn lend(&mut self, id: u64, pool: Option<&BufferPool>) -> Command {
         Command {
@@ -126,24 +118,22 @@ impl<P: Platform> Flight<P> {
             op: self.op,
             offset: self.offset + self.moved as u64,
             bytes: self.bytes as u64,
-            data: self.memory.lend(self.moved, self.bytes, pool),
+            data: self.buffers.lend(self.moved, self.bytes, pool),
             ioprio: self.priority.ioprio(),
         }
     }
 }
 
-/// A place for a request. Its generation tells a completion from that of an earlier request at the same
-/// place.
+/// A place for a request. The generation tells its completion from that of an earlier request there.
 struct Slot<P: Platform> {
     generation: u32,
-    flight: Option<Flight<P>>,
+    request: Option<ActiveRequest<P>>,
 }
 
-/// All of a queue's requests. Whoever has a [`Key`] finds its request, or finds that it is over, with one
-/// look.
+/// All active requests of a queue. A [`SlotKey`] finds its request, or that it is over, by one access.
 pub(super) struct Slots<P: Platform> {
     slots: Vec<Slot<P>>,
-    /// Slots without a request, the last one used last.
+    /// Free slots; the last one used is on top.
     free: Vec<u32>,
 }
 
@@ -158,88 +148,87 @@ impl<P: Platform> Slots<P> {
         self.free.last().copied().unwrap_or(self.slots.len() as u32)
     }
 
-    /// Gives a request the slot that [`next`](Self::next) told, and tells its number.
+    /// Puts a request into the slot that [`next`](Self::next) returned, and returns that.
     #[inline]
-    pub(super) fn put(&mut self, make: impl FnOnce() -> Flight<P>) -> u32 {
+    pub(super) fn put(&mut self, make: impl FnOnce() -> ActiveRequest<P>) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| self.grow());
         let slot = &mut self.slots[index as usize];
         slot.generation = (slot.generation + 1) & (u32::MAX >> 1);
-        // A slot that is free has none: so that there is nothing to drop is known here, not to the compiler.
-        mem::forget(slot.flight.replace(make()));
+        // A free slot has no request: the compiler does not know that there is nothing to drop.
+        mem::forget(slot.request.replace(make()));
         index
     }
 
     #[cold]
     fn grow(&mut self) -> u32 {
         let index = u32::try_from(self.slots.len()).expect("memory for fewer than 2³² requests");
-        self.slots.push(Slot { generation: 0, flight: None });
+        self.slots.push(Slot { generation: 0, request: None });
         index
     }
 
-    /// Takes out a request whose buffers the device does not have.
+    /// Takes out a request whose buffers are not lent.
     #[inline(always)]
-    pub(super) fn take(&mut self, index: u32) -> Over<P> {
+    pub(super) fn take(&mut self, index: u32) -> FinishedRequest<P> {
         let slot = &mut self.slots[index as usize];
-        let flight = slot.flight.as_mut().expect("only requests that are not over end");
-        let over = flight.take();
-        // All that owns something was taken out of it: so that there is nothing to drop is known here, not
-        // to the compiler.
-        mem::forget(slot.flight.take());
+        let request = slot.request.as_mut().expect("only requests that are not over end");
+        let finished = request.take();
+        // All that owns something was taken out: the compiler does not know that there is nothing to drop.
+        mem::forget(slot.request.take());
         self.free.push(index);
-        over
+        finished
     }
 
     #[inline]
-    pub(super) fn get(&self, index: u32) -> &Flight<P> {
-        self.slots[index as usize].flight.as_ref().expect("the request is not over")
+    pub(super) fn get(&self, index: u32) -> &ActiveRequest<P> {
+        self.slots[index as usize].request.as_ref().expect("the request is not over")
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, index: u32) -> &mut Flight<P> {
-        self.slots[index as usize].flight.as_mut().expect("the request is not over")
+    pub(super) fn get_mut(&mut self, index: u32) -> &mut ActiveRequest<P> {
+        self.slots[index as usize].request.as_mut().expect("the request is not over")
     }
 
     /// The request of this key, unless it is over.
     #[inline]
-    pub(super) fn find(&self, key: Key) -> Option<&Flight<P>> {
+    pub(super) fn find(&self, key: SlotKey) -> Option<&ActiveRequest<P>> {
         let slot = self.slots.get(key.index as usize)?;
-        slot.flight.as_ref().filter(|flight| flight.serial == key.serial)
+        slot.request.as_ref().filter(|request| request.serial == key.serial)
     }
 
-    pub(super) fn is_in_line(&self, key: Key) -> bool {
-        self.find(key).is_some_and(|flight| flight.permit.is_none())
+    pub(super) fn waits_for_tag(&self, key: SlotKey) -> bool {
+        self.find(key).is_some_and(|request| request.permit.is_none())
     }
 
-    /// What a command for the request in this slot is called.
+    /// The id of a command for the request in this slot.
     #[inline]
     pub(super) fn command_id(&self, index: u32) -> u64 {
         u64::from(self.slots[index as usize].generation) << 32 | u64::from(index)
     }
 
-    /// As `get_mut`, with what a command for it is called.
+    /// As `get_mut`, with the id of a command for it.
     #[inline]
-    pub(super) fn get_named(&mut self, index: u32) -> (u64, &mut Flight<P>) {
+    pub(super) fn get_with_id(&mut self, index: u32) -> (u64, &mut ActiveRequest<P>) {
         let slot = &mut self.slots[index as usize];
         let id = u64::from(slot.generation) << 32 | u64::from(index);
-        (id, slot.flight.as_mut().expect("the request is not over"))
+        (id, slot.request.as_mut().expect("the request is not over"))
     }
 
-    /// The request that the device has under this name, and its slot.
+    /// The request of the command with this id, where the device has it, and its slot.
     #[inline]
-    pub(super) fn at_device(&mut self, id: u64) -> Option<(u32, &mut Flight<P>)> {
+    pub(super) fn at_device(&mut self, id: u64) -> Option<(u32, &mut ActiveRequest<P>)> {
         let (generation, index) = ((id >> 32) as u32, id as u32);
         let slot = self.slots.get_mut(index as usize)?;
         if slot.generation != generation {
             return None;
         }
-        let flight = slot.flight.as_mut().filter(|flight| flight.memory.is_lent())?;
-        Some((index, flight))
+        let request = slot.request.as_mut().filter(|request| request.buffers.is_lent())?;
+        Some((index, request))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Flight<P>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SlotKey, &ActiveRequest<P>)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            let flight = slot.flight.as_ref()?;
-            Some((Key { serial: flight.serial, index: index as u32 }, flight))
+            let request = slot.request.as_ref()?;
+            Some((SlotKey { serial: request.serial, index: index as u32 }, request))
         })
     }
 }

@@ -1,20 +1,19 @@
-//! From a request that somebody has to one that the device has: checked, given a tag and a slot, handed over.
+//! Submission: a request is checked, gets a slot and a tag, and is started on the channel.
 #![allow(unsafe_code)]
 
 use coreshard_platform::Platform;
 
 use super::Queue;
-use super::options::RequestId;
-use super::slot::{Flight, Key, Slots, Then};
+use super::request_id::{RequestId, SlotKey};
+use super::slot::{ActiveRequest, OnComplete, Slots};
 use super::timers::Timer;
-use crate::error::{ErrorClass, IoError, Refused};
-use crate::request::{Op, Payload, Request};
-
-/// The most requests that are handed to the device at once without being asked to.
-pub(super) const MAX_STAGED: u32 = 32;
+use crate::error::{ErrorClass, IoError};
+use crate::op::Op;
+use crate::refused::Refused;
+use crate::request::{Payload, Request};
 
 impl<P: Platform> Queue<P> {
-    /// Whether the request can succeed; if not, what it fails with.
+    /// Whether the request can succeed; if not, how it fails.
     #[inline]
     pub(super) fn check(&self, request: &Request) -> Result<(), (ErrorClass, i32)> {
         let geometry = self.device.geometry();
@@ -43,15 +42,15 @@ impl<P: Platform> Queue<P> {
         Refused::new(request, error)
     }
 
-    /// What the request will be called that is accepted next.
+    /// The id of the request that is accepted next.
     #[inline]
     pub(super) fn next_id(&self) -> RequestId {
-        let key = Key { serial: self.serial + 1, index: self.slots.next() };
+        let key = SlotKey { serial: self.serial + 1, index: self.slots.next() };
         RequestId { queue: self.number, key }
     }
 
     #[inline]
-    pub(super) fn accept(&mut self, request: Request, then: Then<P>) -> RequestId {
+    pub(super) fn accept(&mut self, request: Request, on_complete: OnComplete<P>) -> RequestId {
         self.serial += 1;
         let serial = self.serial;
         let (timeout, priority) = (request.timeout, request.priority);
@@ -61,13 +60,13 @@ impl<P: Platform> Queue<P> {
             None
         };
         let has_permit = permit.is_some();
-        let index = self.slots.put(|| Flight::new(permit, serial, request, then));
-        let key = Key { serial, index };
+        let index = self.slots.put(|| ActiveRequest::new(permit, serial, request, on_complete));
+        let key = SlotKey { serial, index };
         if let Some(timeout) = timeout {
             self.set_timer(index, P::now() + timeout, Timer::Deadline);
         }
         if has_permit {
-            self.take_off(index);
+            self.issue(index);
             if self.staged >= (self.at_device / 2).clamp(1, self.batch) {
                 self.flush();
             }
@@ -77,20 +76,20 @@ impl<P: Platform> Queue<P> {
         RequestId { queue: self.number, key }
     }
 
-    /// Hands a request that has got its permit to the lane.
+    /// Starts a request that has its permit for the first time.
     #[inline(always)]
-    fn take_off(&mut self, index: u32) {
+    fn issue(&mut self, index: u32) {
         self.in_flight += 1;
         self.counters.issued();
         self.start(index);
     }
 
-    /// Hands what is left of a request to the lane, or puts it aside until that has room.
+    /// Starts what is left of a request on the channel, or stalls it until that has room.
     #[inline]
     fn start(&mut self, index: u32) {
         if !self.try_start(index) {
             let serial = self.slots.get(index).serial;
-            self.stalled.push_back(Key { serial, index });
+            self.stalled.push_back(SlotKey { serial, index });
         }
     }
 
@@ -100,33 +99,32 @@ impl<P: Platform> Queue<P> {
         self.start(index);
     }
 
-    /// As `start`; false where the lane has no room.
+    /// As `start`; false where the channel has no room.
     #[inline(always)]
     fn try_start(&mut self, index: u32) -> bool {
-        let (id, flight) = self.slots.get_named(index);
-        // Lent before the lane sees them: where it panics, nobody knows whether the device has them, and
-        // so it has, until it says otherwise.
-        let command = flight.lend(id, self.pool.as_ref());
-        flight.attempts += 1;
+        let (id, request) = self.slots.get_with_id(index);
+        // Lent before the call: where the channel panics, the device may have them.
+        let command = request.lend(id, self.pool.as_ref());
+        request.attempts += 1;
         self.at_device += 1;
         // SAFETY: the command's memory is lent, so it is neither touched nor freed until the completion
         // was seen, even where the queue is gone by then. The pieces are on the heap.
-        if unsafe { self.lane.start(&command) } {
+        if unsafe { self.channel.start(&command) } {
             self.staged += 1;
             return true;
         }
-        let flight = self.slots.get_mut(index);
-        flight.memory.take_back();
-        flight.attempts -= 1;
+        let request = self.slots.get_mut(index);
+        request.buffers.take_back();
+        request.attempts -= 1;
         self.at_device -= 1;
         false
     }
 
-    /// Starts what was put aside, as far as the lane has room now.
+    /// Starts stalled requests, as far as the channel has room now.
     #[cold]
     pub(super) fn start_stalled(&mut self) {
         while let Some(key) = self.stalled.front().copied() {
-            let waits = self.slots.find(key).is_some_and(|flight| !flight.memory.is_lent());
+            let waits = self.slots.find(key).is_some_and(|request| !request.buffers.is_lent());
             if waits && !self.try_start(key.index) {
                 return;
             }
@@ -137,28 +135,28 @@ impl<P: Platform> Queue<P> {
     #[inline]
     pub(super) fn flush(&mut self) {
         self.staged = 0;
-        if self.lane.flush().is_err() {
-            // What the device has may or may not come back; it gets nothing more.
+        if self.channel.flush().is_err() {
+            // What was started may or may not complete; the device gets nothing more.
             self.device.set_offline();
         }
     }
 
-    /// Hands tags to those who wait for one.
+    /// Starts pending requests, as far as there are tags.
     pub(super) fn dispatch(&mut self) {
-        let waits = |slots: &Slots<P>, key| slots.is_in_line(key);
+        let waits = |slots: &Slots<P>, key| slots.waits_for_tag(key);
         if !self.device.is_online() {
             while let Some(key) = self.pending.pop(|key| waits(&self.slots, key)) {
                 self.fail(key.index, (ErrorClass::Gone, libc::ENODEV));
             }
         }
         while !self.pending.is_empty() && self.in_flight < self.options.depth {
-            let Some(permit) = self.admission.get_in_line() else { return };
+            let Some(permit) = self.admission.get_or_wait() else { return };
             let key = self.pending.pop(|key| waits(&self.slots, key)).expect("it is not empty");
             self.slots.get_mut(key.index).permit = Some(permit);
-            self.take_off(key.index);
+            self.issue(key.index);
         }
-        // Nobody here waits any more, so others may have it.
-        self.admission.leave();
+        // No request waits any more, so other queues may have the tags.
+        self.admission.stop_waiting();
     }
 }
 

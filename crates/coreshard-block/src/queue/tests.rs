@@ -1,4 +1,4 @@
-//! Queues on every medium: data, errors, ends before time.
+//! Queues on every backend: data, errors, ends before time.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,25 +9,25 @@ use coreshard_platform::Host;
 
 use crate::*;
 
-fn device_on(medium: Arc<dyn Medium<Host>>, depth: u32) -> Arc<Device<Host>> {
+fn device_on(backend: Arc<dyn Backend<Host>>, depth: u32) -> Arc<Device<Host>> {
     let options = HostOptions { depth, threads: 4, ..HostOptions::default() };
-    HostAdapter::new(options).unwrap().target("t").device(medium).unwrap()
+    HostAdapter::new(options).unwrap().target("t").device(backend).unwrap()
 }
 
-fn memory(plan: FaultPlan) -> Arc<dyn Medium<Host>> {
+fn memory(plan: FaultPlan) -> Arc<dyn Backend<Host>> {
     Arc::new(Faulty::new(Arc::new(Memory::<Host>::new(1 << 20)), plan))
 }
 
-fn queue_on(medium: Arc<dyn Medium<Host>>) -> Queue<Host> {
-    device_on(medium, 16).queue(0, QueueOptions::default()).unwrap()
+fn queue_on(backend: Arc<dyn Backend<Host>>) -> Queue<Host> {
+    device_on(backend, 16).queue(0, QueueOptions::default()).unwrap()
 }
 
 /// A file of a mebibyte; it is removed with the folder.
-fn file(folder: &tempfile::TempDir, engine: Engine, direct: bool) -> Arc<dyn Medium<Host>> {
+fn file(folder: &tempfile::TempDir, engine: Engine, direct: bool) -> Arc<dyn Backend<Host>> {
     file_with(folder, FileOptions { engine, direct, ..FileOptions::default() })
 }
 
-fn file_with(folder: &tempfile::TempDir, options: FileOptions) -> Arc<dyn Medium<Host>> {
+fn file_with(folder: &tempfile::TempDir, options: FileOptions) -> Arc<dyn Backend<Host>> {
     let path = folder.path().join("file");
     std::fs::write(&path, vec![0; 1 << 20]).unwrap();
     let executor: Arc<dyn Executor> = Arc::new(|job: Job| {
@@ -39,22 +39,22 @@ fn file_with(folder: &tempfile::TempDir, options: FileOptions) -> Arc<dyn Medium
     Arc::new(File::open(&path, options).unwrap())
 }
 
-/// Every medium that keeps data. A sandbox may forbid io_uring: then that one is left out.
-fn media(folder: &tempfile::TempDir) -> Vec<Arc<dyn Medium<Host>>> {
+/// Every backend that keeps data. A sandbox may forbid io_uring: then that one is left out.
+fn backends(folder: &tempfile::TempDir) -> Vec<Arc<dyn Backend<Host>>> {
     let ring = file(folder, Engine::IoUring, false);
-    let mut media = vec![
+    let mut backends = vec![
         memory(FaultPlan::default()),
         file(folder, Engine::Sync, false),
         file(folder, Engine::Threads, false),
     ];
-    if ring.lane(4).is_ok() {
-        media.push(ring);
-        media.push(file(folder, Engine::IoUring, true));
+    if ring.channel(4).is_ok() {
+        backends.push(ring);
+        backends.push(file(folder, Engine::IoUring, true));
         let ring = RingOptions { wake: RingWake::Event, ..RingOptions::default() };
         let engine = Engine::IoUring;
-        media.push(file_with(folder, FileOptions { engine, ring, ..FileOptions::default() }));
+        backends.push(file_with(folder, FileOptions { engine, ring, ..FileOptions::default() }));
     }
-    media
+    backends
 }
 
 fn bytes(length: usize, seed: usize) -> Vec<u8> {
@@ -62,10 +62,10 @@ fn bytes(length: usize, seed: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_written_is_read_on_every_medium() {
+fn what_was_written_is_read_on_every_backend() {
     let folder = tempfile::tempdir().unwrap();
-    for medium in media(&folder) {
-        let mut queue = queue_on(medium);
+    for backend in backends(&folder) {
+        let mut queue = queue_on(backend);
         let how = queue.describe();
         let mut out = Buffer::aligned(8192);
         out.copy_from_slice(&bytes(8192, 1));
@@ -95,8 +95,8 @@ fn what_was_written_is_read_on_every_medium() {
 #[test]
 fn zeroes_are_written_where_the_file_allows() {
     let folder = tempfile::tempdir().unwrap();
-    for medium in media(&folder) {
-        let mut queue = queue_on(medium);
+    for backend in backends(&folder) {
+        let mut queue = queue_on(backend);
         let mut ones = Buffer::aligned(8192);
         ones.fill(1);
         let written = queue.send(Request::write(0, ones));
@@ -118,8 +118,8 @@ fn zeroes_are_written_where_the_file_allows() {
 #[test]
 fn a_read_ends_with_the_file_and_the_buffers_come_back_in_order() {
     let folder = tempfile::tempdir().unwrap();
-    for medium in media(&folder) {
-        let mut queue = queue_on(medium);
+    for backend in backends(&folder) {
+        let mut queue = queue_on(backend);
         for cookie in 0..200 {
             let request = Request::read((cookie % 200) * 4096, Buffer::aligned(4096));
             queue.submit(request, cookie).unwrap();
@@ -294,9 +294,9 @@ fn a_device_that_goes_offline_hands_back_what_waits() {
 #[test]
 fn dropped_and_leaked_futures_free_or_keep_their_buffers() {
     let folder = tempfile::tempdir().unwrap();
-    for medium in media(&folder) {
+    for backend in backends(&folder) {
         let pool = BufferPool::new(8, 4096).unwrap();
-        let mut queue = queue_on(medium);
+        let mut queue = queue_on(backend);
         for _ in 0..20 {
             for at in 0..8 {
                 let future = queue.send(Request::read(0, pool.take().unwrap()));
@@ -322,11 +322,11 @@ fn dropped_and_leaked_futures_free_or_keep_their_buffers() {
 #[test]
 fn a_queue_that_is_dropped_ends_everything() {
     let folder = tempfile::tempdir().unwrap();
-    let mut all = media(&folder);
+    let mut all = backends(&folder);
     all.push(memory(FaultPlan { lost: 1_000_000, ..FaultPlan::default() }));
-    for medium in all {
+    for backend in all {
         let pool = BufferPool::new(64, 4096).unwrap();
-        let device = device_on(medium, 16);
+        let device = device_on(backend, 16);
         let mut queue = device.queue(0, QueueOptions::default()).unwrap();
         let told = Rc::new(RefCell::new(0));
         for _ in 0..64 {
@@ -358,8 +358,8 @@ fn futures_result<F: Future>(future: F) -> F::Output {
 #[test]
 fn other_threads_send_requests_by_message() {
     let folder = tempfile::tempdir().unwrap();
-    for medium in media(&folder) {
-        let mut queue = queue_on(medium);
+    for backend in backends(&folder) {
+        let mut queue = queue_on(backend);
         let remote = queue.remote();
         let sender = std::thread::spawn(move || {
             // The queue's thread sleeps meanwhile, or is about to.
@@ -385,10 +385,10 @@ fn other_threads_send_requests_by_message() {
 #[test]
 fn a_sleeping_queue_is_woken_by_a_message() {
     let folder = tempfile::tempdir().unwrap();
-    for medium in media(&folder) {
+    for backend in backends(&folder) {
         // Nothing but the message can wake it: the one completion is lost.
         let plan = FaultPlan { lost: 1_000_000, ..FaultPlan::default() };
-        let mut queue = queue_on(Arc::new(Faulty::new(medium, plan)));
+        let mut queue = queue_on(Arc::new(Faulty::new(backend, plan)));
         let lost = queue.submit(Request::read(0, Buffer::aligned(4096)), 7).unwrap();
         let remote = queue.remote();
         let sender = std::thread::spawn(move || {
@@ -408,13 +408,13 @@ fn a_sleeping_queue_is_woken_by_a_message() {
 /// however many there are.
 #[test]
 fn deadlines_and_cancels_cost_the_same_however_long_the_line_is() {
-    fn looks(queue: &Queue<Host>) -> (u64, u64) {
+    fn visits(queue: &Queue<Host>) -> (u64, u64) {
         let text = format!("{queue:?}");
         let number = |name: &str| -> u64 {
             let (_, rest) = text.split_once(name).unwrap();
             rest.split([',', ' ']).next().unwrap().parse().unwrap()
         };
-        (number("line_looks: "), number("timer_looks: "))
+        (number("pending_visits: "), number("timer_visits: "))
     }
     fn read(timeout: Duration) -> Request {
         Request::read(0, vec![0; 512]).timeout(timeout)
@@ -427,7 +427,7 @@ fn deadlines_and_cancels_cost_the_same_however_long_the_line_is() {
     let lossy = FaultPlan { lost: 1_000_000, ..FaultPlan::default() };
     for requests in [1_000, 20_000] {
         let few = |queue: &Queue<Host>, what: &str| {
-            let (line, timers) = looks(queue);
+            let (line, timers) = visits(queue);
             assert!(line <= 5 * requests + 100, "{what}: {line} looks at {requests} in line");
             assert!(timers <= 5 * requests + 100, "{what}: {timers} looks at {requests} timers");
         };
@@ -497,8 +497,8 @@ fn real_time_requests_go_first_and_shares_hold() {
 #[test]
 fn a_registered_buffer_reads_the_same() {
     let folder = tempfile::tempdir().unwrap();
-    for medium in media(&folder) {
-        let mut queue = queue_on(medium);
+    for backend in backends(&folder) {
+        let mut queue = queue_on(backend);
         let pool = BufferPool::new(4, 4096).unwrap();
         // A sandbox may allow too little locked memory.
         let registered = queue.register(&pool).unwrap_or(false);

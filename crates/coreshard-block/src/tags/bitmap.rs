@@ -8,14 +8,14 @@ use coreshard_topology::NodeId;
 
 use crate::node_slice::NodeSlice;
 
-/// Set in a word while somebody waits for a bit of it: set by a waiter under the set's lock,
-/// cleared under it, seen by whoever gives a bit back, since that is a change of the same word.
+/// Set in a word while a port waits for a bit of it: set and cleared under the set's lock, and seen by
+/// whoever gives a bit back, since that changes the same word.
 const WAITED: u64 = 1 << 63;
 
 /// A word holds at most 2⁵ tags, so that there are several words to spread over.
 const MAX_SHIFT: u32 = 5;
 
-/// What came of a look for a free bit.
+/// What a search for a free bit found.
 enum Found {
     Tag(u32),
     Full,
@@ -23,7 +23,7 @@ enum Found {
     Waited,
 }
 
-/// A bit a tag; each word on lines of its own.
+/// One bit for each tag; each word on lines of its own.
 #[derive(Debug)]
 pub(super) struct Bitmap<P: Platform> {
     words: NodeSlice<Padded<P::AtomicU64>>,
@@ -91,7 +91,7 @@ impl<P: Platform> Bitmap<P> {
         }
     }
 
-    /// Takes a free tag of `range`, looking at `hint` first, unless somebody waits for it.
+    /// Takes a free tag of `range`, `hint` first, unless a port waits for it.
     #[inline]
     pub(super) fn take(&self, range: Range<u32>, hint: u32) -> Option<u32> {
         let hinted = (hint >> self.shift) as usize;
@@ -123,8 +123,8 @@ impl<P: Platform> Bitmap<P> {
         None
     }
 
-    /// As [`take`](Self::take) on behalf of somebody who waits: marks each word it looks at, so
-    /// that a bit given back later is seen by its giver to be waited for. Under the set's lock.
+    /// As [`take`](Self::take) for a waiter: marks each word that it reads, so that whoever gives a bit of it
+    /// back later sees that it is waited for. Under the set's lock.
     pub(super) fn take_or_mark(&self, range: Range<u32>) -> Option<u32> {
         if range.is_empty() {
             return None;
@@ -148,7 +148,7 @@ impl<P: Platform> Bitmap<P> {
         None
     }
 
-    /// Gives `tag` back. True if somebody waits for a tag of its word.
+    /// Gives `tag` back. True if a port waits for a tag of its word.
     ///
     /// # Panics
     /// Where the tag was not taken: that is a bug of ours.
@@ -162,7 +162,7 @@ impl<P: Platform> Bitmap<P> {
         before & WAITED != 0
     }
 
-    /// Nobody waits any more, or all who wait will look again. Under the set's lock.
+    /// Clears all marks: there are no waiters, or they will mark again. Under the set's lock.
     pub(super) fn unmark(&self) {
         for word in self.words.iter() {
             if word.load(Relaxed) & WAITED != 0 {

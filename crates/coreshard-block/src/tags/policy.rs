@@ -7,7 +7,7 @@ use std::str::FromStr;
 use coreshard_topology::input::quoted;
 
 /// No active user's limit is below this, as in Linux' `hctx_may_queue` (block/blk-mq.h).
-pub(super) const LEAST_SHARE: u32 = if cfg!(loom) { 1 } else { 4 };
+pub(super) const MIN_SHARE: u32 = if cfg!(loom) { 1 } else { 4 };
 
 /// How tags that several devices share are accounted to them: a ladder, the oldest rung first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_window_is_one_word() {
-        let most = crate::tags::MAX_TAGS;
+        let most = 1 << 20;
         let window = Window::from_word(Window::new(17..most, most - 1).word());
         assert_eq!((window.slice(), window.common()), (17..most, most - 1));
     }

@@ -1,4 +1,4 @@
-//! One thread's way to the tags of a set.
+//! Ports: each is one thread's handle to the tags of a user.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
-use super::policy::Window;
-use super::{
-    COUNT_WAITED, MAX_RESERVED_TAGS, MAX_TAGS, PortLine, TagPolicy, TagSet, TagUser, UserPlace,
-    Waiting, next_number,
-};
+use super::number::next_number;
+use super::policy::{TagPolicy, Window};
+use super::registry::{COUNT_WAITED, PortLine, SharedUserState, Waiter, wake};
+use super::set::{TagSet, TagUser};
+use super::spec::{MAX_RESERVED_TAGS, MAX_TAGS};
 
 /// A tag's number lies in so many lower bits; all numbers of a set do, reserved ones included.
 const NUMBER_BITS: u32 = 21;
@@ -48,15 +48,14 @@ impl fmt::Debug for Tag {
     }
 }
 
-/// What tells a port's tags from all others: no two ports of a process ever have the same, whichever set
-/// they are of.
+/// Identifies a port, and so its tags: no two ports of a process ever have the same, of whichever set.
 #[derive(Clone, Copy, Debug)]
-struct Home {
+struct PortId {
     /// The port's number, above where tags have theirs.
     mark: NonZeroU64,
 }
 
-impl Home {
+impl PortId {
     fn new() -> Self {
         let mark = next_number().get().checked_mul(1 << NUMBER_BITS).and_then(NonZeroU64::new);
         Self { mark: mark.expect("fewer than 2⁴³ sets and ports were made") }
@@ -78,13 +77,13 @@ impl Home {
     }
 }
 
-/// One thread's way to a user's tags. It remembers which tag it gave back last and looks there
-/// first, so that a thread that meets nobody touches one line of the bitmap.
+/// One thread's handle to a user's tags. It tries the tag that it gave back last first, so that an uncontended
+/// thread touches one line of the bitmap.
 pub struct TagPort<P: Platform> {
     set: Arc<TagSet<P>>,
-    home: Home,
+    id: PortId,
     user: usize,
-    place: Arc<UserPlace<P>>,
+    shared: Arc<SharedUserState<P>>,
     line: Arc<PortLine<P>>,
     policy: TagPolicy,
     depth: u32,
@@ -108,9 +107,9 @@ impl<P: Platform> TagUser<P> {
         let depth = self.set.spec.depth;
         TagPort {
             set: Arc::clone(&self.set),
-            home: Home::new(),
+            id: PortId::new(),
             user: self.index,
-            place: Arc::clone(&self.place),
+            shared: Arc::clone(&self.shared),
             line,
             policy: self.set.spec.policy,
             depth,
@@ -126,14 +125,14 @@ impl<P: Platform> TagPort<P> {
     /// wants to wait with them calls [`enlist`](Self::enlist) or [`wait`](Self::wait).
     #[inline]
     pub fn get(&mut self) -> Option<Tag> {
-        let line = &self.place.line;
+        let line = &self.shared.line;
         if line.active.load(Acquire) == 0 {
-            self.set.turn_busy(self.user);
+            self.set.activate(self.user);
         }
         let tag = match self.policy {
             TagPolicy::None => self.set.bitmap.take(0..self.depth, self.hint)?,
             TagPolicy::Packed | TagPolicy::Padded => {
-                let count = self.place.count(self.policy).expect("these rungs count");
+                let count = self.shared.count(self.policy).expect("these rungs count");
                 // The mark makes the number larger than any limit: those who wait go first. Some
                 // threads of a user may pass here at once, and take it above its limit by as
                 // many, as in Linux.
@@ -159,7 +158,7 @@ impl<P: Platform> TagPort<P> {
         // Plain additions: no other thread writes here.
         self.line.held.store(self.line.held.load(Relaxed) + 1, Relaxed);
         self.line.taken.store(self.line.taken.load(Relaxed).wrapping_add(1), Relaxed);
-        self.home.tag(tag)
+        self.id.tag(tag)
     }
 
     /// A reserved tag, if one is free.
@@ -174,20 +173,20 @@ impl<P: Platform> TagPort<P> {
             let bit = free.trailing_zeros();
             seen = self.set.reserved.fetch_or(1 << bit, Acquire);
             if seen & (1 << bit) == 0 {
-                return Some(self.home.tag(self.depth + bit));
+                return Some(self.id.tag(self.depth + bit));
             }
         }
     }
 
-    /// Gives a tag back, and hands it on where somebody waits for it.
+    /// Gives a tag back, or on to a waiter.
     ///
     /// # Panics
     /// Where the tag was taken through another port, of this set or of another one. Then nothing is
     /// given back.
     #[inline]
     pub fn put(&mut self, tag: Tag) {
-        if !self.home.has(&tag) {
-            strayed(&tag, self.home, self.set.number);
+        if !self.id.has(&tag) {
+            wrong_port(&tag, self.id, self.set.number);
         }
         let tag = tag.number();
         if tag >= self.depth {
@@ -199,7 +198,7 @@ impl<P: Platform> TagPort<P> {
         self.hint = tag;
         self.line.held.store(self.line.held.load(Relaxed) - 1, Relaxed);
         let mut waited = false;
-        if let Some(count) = self.place.count(self.policy) {
+        if let Some(count) = self.shared.count(self.policy) {
             // AcqRel: this is seen by one who waits, or the mark is seen here.
             waited = count.fetch_sub(1, AcqRel) & COUNT_WAITED != 0;
         }
@@ -217,25 +216,25 @@ impl<P: Platform> TagPort<P> {
         drop(before);
     }
 
-    /// Waits in line without sleeping: a tag at once if there is one, else one is handed to the
-    /// port later, which [`granted`](Self::granted) tells.
+    /// Becomes a waiter, without sleeping: a tag at once if there is one, else one is handed to the port later,
+    /// see [`granted`](Self::granted).
     pub fn enlist(&mut self) -> Option<Tag> {
         if self.enlisted {
             return self.granted();
         }
-        if self.place.line.active.load(Acquire) == 0 {
-            self.set.turn_busy(self.user);
+        if self.shared.line.active.load(Acquire) == 0 {
+            self.set.activate(self.user);
         }
         let woken = {
             let mut registry = self.set.registry.lock();
-            let waiting = Waiting { user: self.user, port: Arc::clone(&self.line) };
-            registry.waiting.push_back(waiting);
-            // Those who came before have their turn before this one.
+            let waiter = Waiter { user: self.user, port: Arc::clone(&self.line) };
+            registry.waiters.push_back(waiter);
+            // Earlier waiters come first.
             self.set.serve_waiting(&mut registry)
         };
         self.enlisted = true;
         let others = woken.into_iter().filter(|port| !Arc::ptr_eq(port, &self.line)).collect();
-        super::wake(others);
+        wake(others);
         self.granted()
     }
 
@@ -250,25 +249,25 @@ impl<P: Platform> TagPort<P> {
         Some(self.have(tag))
     }
 
-    /// True while the port waits in line.
+    /// True while the port is a waiter.
     pub fn is_enlisted(&self) -> bool {
         self.enlisted
     }
 
-    /// Leaves the line; a tag that was handed over meanwhile is returned.
+    /// Waits no more; a tag that was handed over meanwhile is returned.
     pub fn withdraw(&mut self) -> Option<Tag> {
         if !self.enlisted {
             return None;
         }
-        self.leave_line();
+        self.stop_waiting();
         let tag = self.granted();
         self.enlisted = false;
         tag
     }
 
-    fn leave_line(&self) {
+    fn stop_waiting(&self) {
         let mut registry = self.set.registry.lock();
-        registry.waiting.retain(|one| !Arc::ptr_eq(&one.port, &self.line));
+        registry.waiters.retain(|waiter| !Arc::ptr_eq(&waiter.port, &self.line));
     }
 
     /// A tag; sleeps until there is one. First come, first served among those who wait and may
@@ -293,13 +292,13 @@ impl<P: Platform> TagPort<P> {
 
 #[cold]
 #[inline(never)]
-fn strayed(tag: &Tag, home: Home, set: u32) -> ! {
+fn wrong_port(tag: &Tag, id: PortId, set: u32) -> ! {
     panic!(
         "tag {} was taken through port {}, and given back through port {} of tag set {set}; give it back \
          through the port that it was taken through",
         tag.number(),
         tag.port(),
-        home.port(),
+        id.port(),
     )
 }
 
@@ -308,13 +307,13 @@ impl<P: Platform> Drop for TagPort<P> {
         if let Some(tag) = self.withdraw() {
             self.put(tag);
         }
-        // A port that still has tags stays known, so that they count as in use.
+        // A port that still has tags stays in its user's entry, so that they count as in use.
         if self.held() == 0 {
             let mut registry = self.set.registry.lock();
-            let known = &mut registry.users[self.user];
-            known.ports.retain(|port| !Arc::ptr_eq(port, &self.line));
-            if known.gone && known.ports.is_empty() {
-                self.place.line.active.store(0, Release);
+            let entry = &mut registry.users[self.user];
+            entry.ports.retain(|port| !Arc::ptr_eq(port, &self.line));
+            if entry.gone && entry.ports.is_empty() {
+                self.shared.line.active.store(0, Release);
             }
         }
     }

@@ -8,35 +8,24 @@ use std::time::Duration;
 use coreshard_platform::{AtomicInt, Lock, Padded, Policy, RealTime, ThreadHandle, ThreadSpec};
 use coreshard_topology::{CpuSet, Topology};
 
-use super::admission::Admitted;
+use super::Executor;
+use super::admission::AdmissionControl;
 use super::cpu::Cpu;
 use super::incident::Incidents;
-use super::keeper::Keeper;
-use super::tally::Tally;
-use super::timer::Timers;
-use super::{Executor, Shared};
+use super::options::Options;
+use super::shared::Shared;
+use super::supervisor::Supervisor;
+use super::task_counts::TaskCounts;
+use super::timers::Timers;
 use crate::error::RtError;
 use crate::index::{PriorityIndex, Rung};
 use crate::level::Priority;
 use crate::lock::InheritMutex;
 
-/// What is left to normal threads where real-time ones are not limited otherwise: as the Linux kernel's
-/// default.
+/// The part of a CPU that real-time threads get where nothing else limits them: the Linux kernel's default.
 const UTILISATION_LIMIT: f64 = 0.95;
 
 const STACK_BYTES: usize = 256 << 10;
-
-#[derive(Clone, Debug)]
-pub(super) struct Options {
-    /// How many tasks of equal priority take turns on a CPU.
-    pub(super) round_robin: Option<NonZeroUsize>,
-    pub(super) stack_bytes: usize,
-    pub(super) budget: Option<Duration>,
-    pub(super) watchdog_period: Option<Duration>,
-    pub(super) utilisation_limit: f64,
-    /// The highest priority that was tried.
-    pub(super) highest: Priority,
-}
 
 /// Something of real time that the machine does not grant, and how the executor runs without it.
 #[derive(Debug)]
@@ -79,8 +68,15 @@ pub struct ExecutorBuilder<P: RealTime> {
     _platform: std::marker::PhantomData<fn(P)>,
 }
 
+impl<P: RealTime> Executor<P> {
+    /// Begins to describe an executor on the CPUs of a machine.
+    pub fn builder(topology: &Topology) -> ExecutorBuilder<P> {
+        ExecutorBuilder::new(topology.clone())
+    }
+}
+
 impl<P: RealTime> ExecutorBuilder<P> {
-    pub(super) fn new(topology: Topology) -> Self {
+    fn new(topology: Topology) -> Self {
         let throttle = P::real_time_limits().throttle;
         let share = throttle.map_or(UTILISATION_LIMIT, |limit| limit.share());
         Self {
@@ -158,14 +154,14 @@ impl<P: RealTime> ExecutorBuilder<P> {
         self
     }
 
-    /// How often the watchdog looks; `None` for no watchdog. By default every 10 ms.
+    /// How often the watchdog scans; `None` for no watchdog. By default every 10 ms.
     #[must_use]
     pub fn watchdog_period(mut self, period: Option<Duration>) -> Self {
         self.options.watchdog_period = period;
         self
     }
 
-    /// Starts the executor with all that it is to have.
+    /// Starts the executor with all that was asked for.
     ///
     /// # Errors
     /// Where the CPUs cannot be used, or the machine does not grant priorities, locked memory or a
@@ -190,7 +186,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
     pub fn build_degraded(self) -> Result<(Executor<P>, Vec<Degradation>), RtError> {
         let Self { topology, cpus, rung, lock_memory, priorities, mut options, .. } = self;
         let cpus = cpus.unwrap_or_else(|| topology.online().clone());
-        let (index, seats) = PriorityIndex::new(rung, &topology, &cpus)?;
+        let (index, writers) = PriorityIndex::new(rung, &topology, &cpus)?;
         let mut degradations = Vec::new();
         let highest = priorities.iter().max().copied().unwrap_or(Priority::MIN);
         options.highest = highest;
@@ -204,33 +200,35 @@ impl<P: RealTime> ExecutorBuilder<P> {
             None
         };
         let last = cpus.last().map_or(0, |cpu| cpu.index());
-        let mut places = vec![None; last + 1];
-        cpus.iter().enumerate().for_each(|(place, cpu)| places[cpu.index()] = Some(place));
-        let admitted = Admitted::new(cpus.len(), options.utilisation_limit);
+        let mut positions = vec![None; last + 1];
+        cpus.iter().enumerate().for_each(|(position, cpu)| positions[cpu.index()] = Some(position));
+        let admitted = AdmissionControl::new(cpus.len(), options.utilisation_limit);
         let shared = Arc::new(Shared {
-            cpus: seats
+            cpus: writers
                 .into_iter()
-                .map(|seat| Padded::new(Cpu::new(seat, cpus.len(), options.round_robin.is_some())))
+                .map(|writer| {
+                    Padded::new(Cpu::new(writer, cpus.len(), options.round_robin.is_some()))
+                })
                 .collect(),
             index,
-            places: places.into(),
+            positions: positions.into(),
             options,
             has_priorities,
             prepared: std::array::from_fn(|_| P::AtomicU64::new(0)),
             preparing: Lock::new(()),
-            keeper: Keeper::new(),
+            supervisor: Supervisor::new(),
             next_ids: (0..=cpus.len()).map(|_| Padded::new(P::AtomicU64::new(0))).collect(),
-            most_tries: P::AtomicU32::new(0),
-            tally: Tally::new(last + 1),
+            max_tries: P::AtomicU32::new(0),
+            task_counts: TaskCounts::new(last + 1),
             ends: P::AtomicU32::new(0),
             timers: Timers::new(),
             periodics: Lock::new(Vec::new()),
             admitted: Lock::new(admitted),
             incidents: InheritMutex::new(Incidents::new()),
         });
-        let keeper = shared.start_keeper(memory)?;
+        let supervisor = shared.start_supervisor(memory)?;
         // From here on a failure ends what was started.
-        let executor = Executor { shared, keeper: Lock::new(Some(keeper)) };
+        let executor = Executor { shared, supervisor: Lock::new(Some(supervisor)) };
         for priority in priorities {
             executor.prepare(priority)?;
         }

@@ -1,102 +1,22 @@
-//! One CPU of an executor: what runs there, what waits there, and its lanes.
+//! One CPU of an executor: what runs there, what waits there, and its threads.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, Padded, Parker, Platform, RealTime, ThreadId};
+use coreshard_platform::{AtomicInt, Padded, Platform, RealTime};
 use coreshard_topology::CpuId;
 
-use super::periodic::Job;
-use super::waiting::{Levels, Task, Waiting};
-use crate::index::{CpuChoice, Seat};
+use super::job::Job;
+use super::level_set::LevelSet;
+use super::priority_array::PriorityArray;
+use super::priority_thread::{PriorityThread, RunningTask, ThreadSlot};
+use super::task::Task;
+use crate::index::{CpuMask, LevelWriter};
 use crate::level::{Level, Priority};
 use crate::lock::{InheritGuard, InheritMutex};
 
-/// A thread of one CPU and one priority.
-pub(super) struct Lane<P: RealTime> {
-    pub(super) parker: Parker<P>,
-    pub(super) order: Lock<P, Order>,
-    /// 0 until it runs.
-    thread: P::AtomicU32,
-    /// The CPU time of its thread when the task that it has, and that has a budget, began: in
-    /// nanoseconds, or [`NOT_BEGUN`]. Reset under the CPU's lock, by whoever gives it the task.
-    task_began: P::AtomicU64,
-}
-
-const NOT_BEGUN: u64 = u64::MAX;
-
-/// What a lane is to do when it wakes up.
-pub(super) enum Order {
-    Rest,
-    Run(Task),
-    End,
-}
-
-impl<P: RealTime> Lane<P> {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self {
-            parker: Parker::new(),
-            order: Lock::new(Order::Rest),
-            thread: P::AtomicU32::new(0),
-            task_began: P::AtomicU64::new(NOT_BEGUN),
-        })
-    }
-
-    /// The calling thread is the lane's.
-    pub(super) fn begins(&self) {
-        self.thread.store(P::this_thread().0, Relaxed);
-    }
-
-    /// Its thread.
-    pub(super) fn thread(&self) -> Option<ThreadId> {
-        Some(ThreadId(self.thread.load(Relaxed))).filter(|thread| thread.0 != 0)
-    }
-
-    /// The calling thread is the lane's, and begins a task that has a budget.
-    pub(super) fn begins_task(&self) {
-        let used = P::cpu_time_of(P::this_thread()).unwrap_or_default();
-        self.task_began.store(u64::try_from(used.as_nanos()).unwrap_or(NOT_BEGUN), Relaxed);
-    }
-
-    /// The CPU time of the lane's thread when its task began; for a task that has a budget, under the CPU's
-    /// lock.
-    pub(super) fn task_began(&self) -> Option<Duration> {
-        let began = self.task_began.load(Relaxed);
-        (began != NOT_BEGUN).then(|| Duration::from_nanos(began))
-    }
-
-    pub(super) fn end(&self) {
-        *self.order.lock() = Order::End;
-        self.parker.unpark();
-    }
-}
-
-/// The task that a lane runs.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Running {
-    pub(super) id: u64,
-    pub(super) budget: Option<Duration>,
-    /// It has used more than that, and the watchdog has set its thread to normal priority. It counts, and
-    /// keeps its lane's place, until the keeper has a fresh lane for that.
-    pub(super) demoted: bool,
-}
-
-/// A lane in its place, and what it runs.
-pub(super) struct Place<P: RealTime> {
-    pub(super) lane: Arc<Lane<P>>,
-    pub(super) running: Option<Running>,
-}
-
-impl<P: RealTime> Place<P> {
-    pub(super) fn new(lane: Arc<Lane<P>>) -> Self {
-        Self { lane, running: None }
-    }
-}
-
-/// How many lanes of a CPU's level are taken, for those who look for a CPU at that level. Written under
-/// the CPU's lock.
-type Turns<P> = Arc<Padded<<P as Platform>::AtomicU32>>;
+/// How many threads of a CPU's level run a task, for searches at that level. Written under the CPU's lock.
+type RrRunning<P> = Arc<Padded<<P as Platform>::AtomicU32>>;
 
 /// What has happened on a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,79 +24,80 @@ type Turns<P> = Arc<Padded<<P as Platform>::AtomicU32>>;
 pub struct CpuStats {
     /// Tasks that were begun here.
     pub started: u64,
-    /// Of these, the ones that came from another CPU's waiting ones, at this CPU's own wish.
+    /// Of these, the ones that this CPU pulled from where they waited.
     pub pulled: u64,
     /// Tasks that had to wait here.
     pub waited: u64,
-    /// Times that a task which was to be started here was too late: another was faster.
+    /// How often a task came here too late: another had begun.
     pub too_late: u64,
 }
 
 /// What a CPU's lock protects.
 pub(super) struct CpuState<P: RealTime> {
-    pub(super) seat: Seat<P>,
+    pub(super) writer: LevelWriter<P>,
     pub(super) online: bool,
     /// By level: how many tasks of it have been begun and are not over.
     begun: Box<[u16]>,
-    active: Levels,
-    pub(super) waiting: Waiting,
-    /// By level: one, or as many as take turns.
-    pub(super) lanes: Vec<Vec<Place<P>>>,
-    /// Where tasks of equal priority take turns.
-    turns: Option<Turns<P>>,
-    /// Activations of periodic tasks.
+    active: LevelSet,
+    pub(super) waiting: PriorityArray,
+    /// By level: one, or as many as take turns (SCHED_RR).
+    pub(super) threads: Vec<Vec<ThreadSlot<P>>>,
+    /// `None` where no tasks take turns.
+    rr_running: Option<RrRunning<P>>,
     pub(super) jobs: Vec<Job>,
-    /// The CPUs whose `peers` name this one.
-    pub(super) reached: CpuChoice,
+    /// The CPUs whose `pull_sources` name this one.
+    pub(super) announced_to: CpuMask,
     pub(super) stats: CpuStats,
 }
 
 pub(super) struct Cpu<P: RealTime> {
     pub(super) id: CpuId,
     state: InheritMutex<P, CpuState<P>>,
-    /// The highest level that waits here, for those who think of pulling. Written under the lock, and on
-    /// lines of its own: it changes less often than the lock.
-    pub(super) top_waiting: Padded<P::AtomicU32>,
-    /// One bit for each place at which a task has ever waited that might run here: where this CPU looks
-    /// when it comes down. One set for the whole machine would be a line that all CPUs write.
-    pub(super) peers: Padded<Box<[P::AtomicU64]>>,
-    turns: Option<Turns<P>>,
+    /// The highest level that waits here, for CPUs that pull. Written under the lock; on lines of its own,
+    /// since it changes less often than the lock.
+    pub(super) highest_waiting: Padded<P::AtomicU32>,
+    /// The CPUs to pull from: one bit for each at which a task ever waited that may run here. One set for the
+    /// whole machine, as the kernel's `rto_mask`, would be a line that all CPUs write.
+    pub(super) pull_sources: Padded<Box<[P::AtomicU64]>>,
+    rr_running: Option<RrRunning<P>>,
     /// 1 where the watchdog has demoted something. Written under the lock.
-    pub(super) needs_keeper: P::AtomicU32,
+    pub(super) needs_supervisor: P::AtomicU32,
 }
 
 impl<P: RealTime> Cpu<P> {
-    pub(super) fn new(seat: Seat<P>, cpus: usize, take_turns: bool) -> Self {
-        let turns = take_turns.then(|| Arc::new(Padded::new(P::AtomicU32::new(0))));
+    pub(super) fn new(writer: LevelWriter<P>, cpus: usize, take_turns: bool) -> Self {
+        let rr_running = take_turns.then(|| Arc::new(Padded::new(P::AtomicU32::new(0))));
         let state = CpuState {
             online: true,
             begun: vec![0; Level::COUNT].into(),
-            active: Levels::default(),
-            waiting: Waiting::new(),
-            lanes: (0..Level::COUNT).map(|_| Vec::new()).collect(),
-            turns: turns.clone(),
+            active: LevelSet::default(),
+            waiting: PriorityArray::new(),
+            threads: (0..Level::COUNT).map(|_| Vec::new()).collect(),
+            rr_running: rr_running.clone(),
             jobs: Vec::new(),
-            reached: CpuChoice::EMPTY,
+            announced_to: CpuMask::EMPTY,
             stats: CpuStats::default(),
-            seat,
+            writer,
         };
         Self {
-            id: state.seat.cpu(),
+            id: state.writer.cpu(),
             state: InheritMutex::new(state),
-            top_waiting: Padded::new(P::AtomicU32::new(0)),
-            peers: Padded::new((0..cpus.div_ceil(64)).map(|_| P::AtomicU64::new(0)).collect()),
-            turns,
-            needs_keeper: P::AtomicU32::new(0),
+            highest_waiting: Padded::new(P::AtomicU32::new(0)),
+            pull_sources: Padded::new(
+                (0..cpus.div_ceil(64)).map(|_| P::AtomicU64::new(0)).collect(),
+            ),
+            rr_running,
+            needs_supervisor: P::AtomicU32::new(0),
         }
     }
 
-    /// How many lanes of the CPU's level are taken; all of them, where nobody takes turns.
-    pub(super) fn turns_taken(&self) -> usize {
+    /// How many threads of the CPU's level run a task; the largest number where no tasks take turns.
+    pub(super) fn rr_nr_running(&self) -> usize {
         // SeqCst: after what the caller published, as a search of the index.
-        self.turns.as_ref().map_or(usize::MAX, |turns| turns.load(SeqCst) as usize)
+        self.rr_running.as_ref().map_or(usize::MAX, |rr_running| rr_running.load(SeqCst) as usize)
     }
 
-    /// For who may not wait.
+    /// The lock, unless it is held.
     pub(super) fn try_lock(&self) -> Option<InheritGuard<'_, P, CpuState<P>>> {
         self.state.try_lock().map_or_else(|error| error.into_guard(), Some)
     }
@@ -202,17 +123,17 @@ impl<P: RealTime> CpuState<P> {
     /// priority can take turns with those that are there.
     pub(super) fn floor(&self) -> Level {
         let level = self.level();
-        let has_turn = self.turns.is_some() && self.free_lane(level, None).is_some();
+        let has_turn = self.rr_running.is_some() && self.free_slot(level, None).is_some();
         if has_turn { Level::from_index(level.index() - 1) } else { level }
     }
 
-    /// The place of a lane of `level` that has no task: that of `own`, where it is one.
-    fn free_lane(&self, level: Level, own: Option<&Arc<Lane<P>>>) -> Option<usize> {
-        let lanes = &self.lanes[level.index()];
-        let is_own = |place: &Place<P>| own.is_some_and(|own| Arc::ptr_eq(own, &place.lane));
-        let is_free = |place: &Place<P>| place.running.is_none();
-        let own = lanes.iter().position(|place| is_free(place) && is_own(place));
-        own.or_else(|| lanes.iter().position(is_free))
+    /// The index of a slot of `level` that runs no task: that of `own`, where it is one.
+    fn free_slot(&self, level: Level, own: Option<&Arc<PriorityThread<P>>>) -> Option<usize> {
+        let threads = &self.threads[level.index()];
+        let is_own = |slot: &ThreadSlot<P>| own.is_some_and(|own| Arc::ptr_eq(own, &slot.thread));
+        let is_free = |slot: &ThreadSlot<P>| slot.running.is_none();
+        let own = threads.iter().position(|slot| is_free(slot) && is_own(slot));
+        own.or_else(|| threads.iter().position(is_free))
     }
 
     /// Counts a task that begins.
@@ -239,32 +160,32 @@ impl<P: RealTime> CpuState<P> {
     pub(super) fn publish(&mut self) {
         if self.online {
             let level = self.level();
-            if let Some(turns) = &self.turns {
-                let lanes = self.lanes[level.index()].iter();
-                let taken = lanes.filter(|place| place.running.is_some()).count() as u32;
-                if turns.load(Relaxed) != taken {
-                    // SeqCst: before this CPU's look at what waits elsewhere.
-                    turns.store(taken, SeqCst);
+            if let Some(rr_running) = &self.rr_running {
+                let threads = self.threads[level.index()].iter();
+                let taken = threads.filter(|slot| slot.running.is_some()).count() as u32;
+                if rr_running.load(Relaxed) != taken {
+                    // SeqCst: before this CPU reads what waits elsewhere.
+                    rr_running.store(taken, SeqCst);
                 }
             }
-            self.seat.set(level);
+            self.writer.set(level);
         }
     }
 
-    /// Gives a task to a lane, to `own` if it can. Whoever called wakes the lane, after the lock.
-    pub(super) fn assign(&mut self, task: Task, own: Option<&Arc<Lane<P>>>) -> Arc<Lane<P>> {
+    /// Gives a task to a thread, to `own` if it can. The caller wakes the thread, after the lock.
+    pub(super) fn assign(
+        &mut self,
+        task: Task,
+        own: Option<&Arc<PriorityThread<P>>>,
+    ) -> Arc<PriorityThread<P>> {
         let level = task.priority.level();
-        let free = self.free_lane(level, own);
-        let free = free.expect("a priority has its lanes before a task of it is accepted");
+        let free = self.free_slot(level, own);
+        let free = free.expect("a priority has its threads before a task of it is accepted");
         self.enter(level);
         self.stats.started += 1;
-        let place = &mut self.lanes[level.index()][free];
-        place.running = Some(Running { id: task.id, budget: task.budget, demoted: false });
-        let lane = Arc::clone(&place.lane);
-        if task.budget.is_some() {
-            lane.task_began.store(NOT_BEGUN, Relaxed);
-        }
-        *lane.order.lock() = Order::Run(task);
-        lane
+        let slot = &mut self.threads[level.index()][free];
+        slot.running = Some(RunningTask { id: task.id, budget: task.budget, demoted: false });
+        slot.thread.assign(task);
+        Arc::clone(&slot.thread)
     }
 }

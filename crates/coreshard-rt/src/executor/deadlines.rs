@@ -17,14 +17,14 @@
 pub struct DeadlineHeap {
     /// CPU and deadline.
     heap: Vec<(usize, u64)>,
-    /// By CPU: its place in the heap.
-    place_of: Vec<Option<usize>>,
+    /// By CPU: its position in the heap.
+    position_of: Vec<Option<usize>>,
 }
 
 impl DeadlineHeap {
     /// A heap for the CPUs 0 to `cpus` − 1, none of which is in it.
     pub fn new(cpus: usize) -> Self {
-        Self { heap: Vec::with_capacity(cpus), place_of: vec![None; cpus] }
+        Self { heap: Vec::with_capacity(cpus), position_of: vec![None; cpus] }
     }
 
     /// The CPU of the latest deadline, and that.
@@ -34,7 +34,7 @@ impl DeadlineHeap {
 
     /// The deadline of a CPU.
     pub fn deadline(&self, cpu: usize) -> Option<u64> {
-        self.place_of.get(cpu).copied().flatten().map(|place| self.heap[place].1)
+        self.position_of.get(cpu).copied().flatten().map(|position| self.heap[position].1)
     }
 
     /// Sets the deadline of a CPU, whether it had one or not. O(log CPUs).
@@ -42,56 +42,56 @@ impl DeadlineHeap {
     /// # Panics
     /// For a CPU that the heap was not made for.
     pub fn set(&mut self, cpu: usize, deadline: u64) {
-        let place = match self.place_of[cpu] {
-            Some(place) => {
-                self.heap[place].1 = deadline;
-                place
+        let position = match self.position_of[cpu] {
+            Some(position) => {
+                self.heap[position].1 = deadline;
+                position
             }
             None => {
                 self.heap.push((cpu, deadline));
-                self.place_of[cpu] = Some(self.heap.len() - 1);
+                self.position_of[cpu] = Some(self.heap.len() - 1);
                 self.heap.len() - 1
             }
         };
-        let place = self.up(place);
-        self.down(place);
+        let position = self.up(position);
+        self.down(position);
     }
 
     /// Takes a CPU out.
     pub fn clear(&mut self, cpu: usize) {
-        let Some(place) = self.place_of.get_mut(cpu).and_then(Option::take) else { return };
-        self.heap.swap_remove(place);
-        if let Some((moved, _)) = self.heap.get(place).copied() {
-            self.place_of[moved] = Some(place);
-            let place = self.up(place);
-            self.down(place);
+        let Some(position) = self.position_of.get_mut(cpu).and_then(Option::take) else { return };
+        self.heap.swap_remove(position);
+        if let Some((moved, _)) = self.heap.get(position).copied() {
+            self.position_of[moved] = Some(position);
+            let position = self.up(position);
+            self.down(position);
         }
     }
 
     fn swap(&mut self, one: usize, other: usize) {
         self.heap.swap(one, other);
-        for place in [one, other] {
-            self.place_of[self.heap[place].0] = Some(place);
+        for position in [one, other] {
+            self.position_of[self.heap[position].0] = Some(position);
         }
     }
 
-    fn up(&mut self, mut place: usize) -> usize {
-        while place > 0 && self.heap[(place - 1) / 2].1 < self.heap[place].1 {
-            self.swap(place, (place - 1) / 2);
-            place = (place - 1) / 2;
+    fn up(&mut self, mut position: usize) -> usize {
+        while position > 0 && self.heap[(position - 1) / 2].1 < self.heap[position].1 {
+            self.swap(position, (position - 1) / 2);
+            position = (position - 1) / 2;
         }
-        place
+        position
     }
 
-    fn down(&mut self, mut place: usize) {
+    fn down(&mut self, mut position: usize) {
         loop {
-            let children = [2 * place + 1, 2 * place + 2].into_iter();
+            let children = [2 * position + 1, 2 * position + 2].into_iter();
             let later =
                 children.filter(|at| *at < self.heap.len()).max_by_key(|at| self.heap[*at].1);
             match later {
-                Some(child) if self.heap[child].1 > self.heap[place].1 => {
-                    self.swap(place, child);
-                    place = child;
+                Some(child) if self.heap[child].1 > self.heap[position].1 => {
+                    self.swap(position, child);
+                    position = child;
                 }
                 _ => return,
             }

@@ -11,11 +11,11 @@ use coreshard_platform::{AtomicInt, Lock, RealTime};
 const PENDING: u32 = 0;
 const DONE: u32 = 1;
 
-/// What a task threw. It may be dropped anywhere, whatever its destructor does.
+/// A task's panic. It may be dropped anywhere, whatever its payload's destructor does.
 pub struct TaskPanic(Thrown);
 
 impl TaskPanic {
-    /// What was thrown, to be thrown on.
+    /// The panic's payload, to be resumed.
     pub fn into_payload(self) -> Box<dyn Any + Send> {
         self.0.into_payload()
     }
@@ -48,7 +48,7 @@ pub struct TaskHandle<P: RealTime, T> {
 impl<P: RealTime, T> TaskHandle<P, T> {
     /// Whether the task is over.
     pub fn is_done(&self) -> bool {
-        // Acquire pairs with the Release of `Teller::tell`: what the task wrote is seen.
+        // Acquire pairs with the Release of `Completer::complete`: what the task wrote is seen.
         self.outcome.state.load(Acquire) == DONE
     }
 
@@ -71,26 +71,26 @@ impl<P: RealTime, T> fmt::Debug for TaskHandle<P, T> {
     }
 }
 
-/// A task's body that tells its handle, and the handle. A task that is dropped unrun counts as one
-/// that panicked.
-pub(super) fn told<P: RealTime, T: Send + 'static>(
+/// A task's body that completes its handle, and the handle. A task that is dropped unrun counts as one that
+/// panicked.
+pub(super) fn with_handle<P: RealTime, T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> (Box<dyn FnOnce() + Send>, TaskHandle<P, T>) {
     let outcome = Arc::new(Outcome { state: P::AtomicU32::new(PENDING), value: Lock::new(None) });
-    let teller = Teller { outcome: Some(Arc::clone(&outcome)) };
+    let completer = Completer { outcome: Some(Arc::clone(&outcome)) };
     let run = move || {
         let value = user::call(body);
-        teller.tell(value.map_err(TaskPanic));
+        completer.complete(value.map_err(TaskPanic));
     };
     (Box::new(run), TaskHandle { outcome })
 }
 
-struct Teller<P: RealTime, T> {
+struct Completer<P: RealTime, T> {
     outcome: Option<Arc<Outcome<P, T>>>,
 }
 
-impl<P: RealTime, T> Teller<P, T> {
-    fn tell(mut self, value: Result<T, TaskPanic>) {
+impl<P: RealTime, T> Completer<P, T> {
+    fn complete(mut self, value: Result<T, TaskPanic>) {
         self.set(value);
     }
 
@@ -104,7 +104,7 @@ impl<P: RealTime, T> Teller<P, T> {
     }
 }
 
-impl<P: RealTime, T> Drop for Teller<P, T> {
+impl<P: RealTime, T> Drop for Completer<P, T> {
     fn drop(&mut self) {
         self.set(Err(TaskPanic(Thrown::new(Box::new("it was dropped before it began")))));
     }

@@ -1,10 +1,10 @@
-//! The model of the tally.
+//! The model of the task_counts.
 
 use std::sync::Arc;
 
 use coreshard_platform::Loom;
 
-use super::tally::Tally;
+use super::task_counts::TaskCounts;
 
 /// A task begins another one and is over, while the executor's end asks whether all are. The second one
 /// is over only after the question.
@@ -14,17 +14,17 @@ use super::tally::Tally;
 #[test]
 fn loom_all_is_over_only_when_what_tasks_have_begun_is_too() {
     loom::model(|| {
-        let tally = Arc::new(Tally::<Loom>::new(1));
-        tally.accept().hand_over();
-        let theirs = Arc::clone(&tally);
+        let task_counts = Arc::new(TaskCounts::<Loom>::new(1));
+        task_counts.accept().forget();
+        let theirs = Arc::clone(&task_counts);
         let first = loom::thread::spawn(move || {
-            theirs.accept().hand_over();
-            drop(theirs.owed());
+            theirs.accept().forget();
+            drop(theirs.guard());
         });
-        assert!(!tally.is_quiet(), "the second task is not over");
+        assert!(!task_counts.all_finished(), "the second task is not over");
         first.join().expect("a task's thread does not panic");
-        drop(tally.owed());
-        assert!(tally.is_quiet());
+        drop(task_counts.guard());
+        assert!(task_counts.all_finished());
     });
 }
 
@@ -34,25 +34,25 @@ fn loom_what_is_seen_to_be_over_has_run() {
     use coreshard_platform::{AtomicInt, Platform};
     use std::sync::atomic::Ordering::Relaxed;
     loom::model(|| {
-        let tally = Arc::new(Tally::<Loom>::new(1));
+        let task_counts = Arc::new(TaskCounts::<Loom>::new(1));
         let ran = Arc::new(<Loom as Platform>::AtomicU32::new(0));
-        tally.accept().hand_over();
-        let (theirs, runs) = (Arc::clone(&tally), Arc::clone(&ran));
+        task_counts.accept().forget();
+        let (theirs, runs) = (Arc::clone(&task_counts), Arc::clone(&ran));
         let first = loom::thread::spawn(move || {
             let (ours, counts) = (Arc::clone(&theirs), Arc::clone(&runs));
-            theirs.accept().hand_over();
+            theirs.accept().forget();
             let second = loom::thread::spawn(move || {
                 counts.fetch_add(1, Relaxed);
-                drop(ours.owed());
+                drop(ours.guard());
             });
             runs.fetch_add(1, Relaxed);
-            drop(theirs.owed());
+            drop(theirs.guard());
             second.join().expect("a task's thread does not panic");
         });
-        if tally.is_quiet() {
+        if task_counts.all_finished() {
             assert_eq!(ran.load(Relaxed), 2, "what is over has run");
         }
         first.join().expect("a task's thread does not panic");
-        assert!(tally.is_quiet());
+        assert!(task_counts.all_finished());
     });
 }

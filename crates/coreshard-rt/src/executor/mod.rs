@@ -2,90 +2,68 @@
 //!
 //! Who may touch what:
 //!
-//! 1. What runs and waits at a CPU is under that CPU's lock, which lends priority. Nobody holds two of
-//!    these locks, and no code of a user's runs under one.
-//! 2. A CPU's seat in the index lies under its lock, so the index has one writer for each CPU.
-//! 3. Each CPU's `top_waiting` is written under its lock and read by anybody. A bit of a CPU's `peers` is
-//!    set under the lock of the CPU that it stands for, and stays.
+//! 1. What runs and waits at a CPU is under that CPU's lock, which lends priority. No thread holds two of
+//!    these locks, and no user's code runs under one.
+//! 2. A CPU's level writer lies under its lock, so the index has one writer for each CPU.
+//! 3. Each CPU's `highest_waiting` is written under its lock and read by anybody. A bit of a CPU's
+//!    `pull_sources` is set under the lock of the CPU that it stands for, and stays.
 //! 4. Users' code (tasks, activations, hooks, and what their destructors do) is called by
-//!    [`user::call`](coreshard_platform::user::call), on lanes, on the threads of periodic tasks, and on
-//!    the thread that drops the executor.
-//! 5. Threads are started by who needs them, but joined by the keeper alone (`keeper.rs`).
-//! 6. A lane is a thread of one CPU and one priority. The kernel preempts among the lanes of a CPU; the
-//!    executor only says which task is begun where.
+//!    [`user::call`](coreshard_platform::user::call), on priority threads, on the threads of periodic
+//!    tasks, and on the thread that drops the executor.
+//! 5. Threads are started by whoever needs them, but joined by the supervisor alone (`supervision.rs`).
+//! 6. A priority thread is of one CPU and one priority. The kernel preempts among the threads of a CPU; the
+//!    executor only decides which task begins where.
 //!
 //! `README.md` tells why no task waits for a CPU that it might have.
 
 mod admission;
-mod balance;
 mod builder;
 mod cpu;
 mod deadlines;
 mod handle;
 mod incident;
-mod keeper;
-mod lanes;
+mod job;
+mod level_set;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod options;
 mod periodic;
-mod tally;
+mod periodic_control;
+mod periodic_thread;
+mod priority_array;
+mod priority_thread;
+mod push_pull;
+mod shared;
+mod supervision;
+mod supervisor;
+mod task;
+mod task_counts;
+mod threads;
 mod timer;
-mod waiting;
+mod timers;
 mod watchdog;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Lock, Padded, RealTime, ThreadHandle};
 use coreshard_topology::{CpuId, CpuSet};
 
 use crate::error::RtError;
-use crate::index::{CpuChoice, PriorityIndex};
+use crate::index::{CpuMask, PriorityIndex};
 use crate::level::{Level, Priority};
-use crate::lock::InheritMutex;
-use builder::Options;
 pub use builder::{Degradation, ExecutorBuilder};
 use cpu::Cpu;
 pub use cpu::CpuStats;
 pub use deadlines::DeadlineHeap;
 pub use handle::{TaskHandle, TaskPanic};
 pub use incident::Incident;
-use incident::Incidents;
-use keeper::Keeper;
-pub use periodic::{Activation, Overrun, Periodic, PeriodicHandle, PeriodicStats, Urgency};
-use tally::Tally;
+pub use periodic::{Activation, Overrun, Periodic, PeriodicStats, Urgency};
+pub use periodic_control::PeriodicHandle;
+use shared::Shared;
 pub use timer::TimerHandle;
-use waiting::Task;
-
-struct Shared<P: RealTime> {
-    index: Arc<PriorityIndex<P>>,
-    cpus: Box<[Padded<Cpu<P>>]>,
-    /// By CPU number: the place in `cpus`.
-    places: Box<[Option<usize>]>,
-    options: Options,
-    has_priorities: bool,
-    /// One bit for each level: every CPU has its lane. Read by each spawn, written with the first task
-    /// of a priority.
-    prepared: [P::AtomicU64; 2],
-    /// Held by who starts lanes.
-    preparing: Lock<P, ()>,
-    keeper: Keeper<P>,
-    /// By the place of the CPU that a task is begun on: the next task's number there. One counter for
-    /// all would be a line that every CPU writes.
-    next_ids: Box<[Padded<P::AtomicU64>]>,
-    most_tries: P::AtomicU32,
-    /// Tasks that were given to CPUs, and those that are over.
-    tally: Tally<P>,
-    /// 1 from the end on.
-    ends: P::AtomicU32,
-    timers: timer::Timers<P>,
-    periodics: Lock<P, Vec<Arc<periodic::Control<P>>>>,
-    admitted: Lock<P, admission::Admitted>,
-    /// It lends priority, since the watchdog takes it, beside whoever asks.
-    incidents: InheritMutex<P, Incidents>,
-}
 
 /// Runs tasks of fixed priorities on some CPUs.
 ///
@@ -117,7 +95,7 @@ struct Shared<P: RealTime> {
 pub struct Executor<P: RealTime> {
     shared: Arc<Shared<P>>,
     /// In a lock, so that an executor can be shared whatever a platform's handle is.
-    keeper: Lock<P, Option<P::Thread>>,
+    supervisor: Lock<P, Option<P::Thread>>,
 }
 
 /// What a CPU does, as [`Executor::snapshot`] finds it.
@@ -136,60 +114,7 @@ pub struct CpuSnapshot {
     pub stats: CpuStats,
 }
 
-impl<P: RealTime> Shared<P> {
-    fn place_of(&self, cpu: CpuId) -> usize {
-        self.places[cpu.index()].expect("the index knows the executor's CPUs alone")
-    }
-
-    /// How often one event looked for a CPU: the most that was seen.
-    fn most_tries(&self, tries: u32) {
-        if tries > self.most_tries.load(Relaxed) {
-            self.most_tries.store(tries, Relaxed);
-        }
-    }
-
-    /// A number that no other task of this executor has.
-    fn new_id(&self) -> u64 {
-        let place = self.places.get(P::current_cpu().index()).copied().flatten();
-        // The last one is for CPUs that are not the executor's.
-        let place = place.unwrap_or(self.cpus.len());
-        (place as u64) << 48 | self.next_ids[place].fetch_add(1, Relaxed)
-    }
-
-    fn new_task(
-        &self,
-        priority: Priority,
-        allowed: CpuChoice,
-        budget: Option<Duration>,
-        run: Box<dyn FnOnce() + Send>,
-    ) -> Task {
-        let id = self.new_id();
-        Task { id, priority, allowed, budget: budget.or(self.options.budget), run }
-    }
-
-    fn all_cpus(&self) -> CpuChoice {
-        self.index.choice(self.index.cpus()).expect("an index has CPUs, and they are its own")
-    }
-
-    /// Takes a task on.
-    fn accept(&self, task: Task) {
-        let owed = self.tally.accept();
-        self.place(task, P::current_cpu());
-        // To the lane that runs it.
-        owed.hand_over();
-    }
-
-    fn has_ended(&self) -> bool {
-        self.ends.load(Acquire) != 0
-    }
-}
-
 impl<P: RealTime> Executor<P> {
-    /// Begins to describe an executor on the CPUs of a machine.
-    pub fn builder(topology: &coreshard_topology::Topology) -> ExecutorBuilder<P> {
-        ExecutorBuilder::new(topology.clone())
-    }
-
     /// The CPUs.
     pub fn cpus(&self) -> &CpuSet {
         self.shared.index.cpus()
@@ -237,7 +162,7 @@ impl<P: RealTime> Executor<P> {
         budget: Option<Duration>,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<TaskHandle<P, T>, RtError> {
-        self.spawn_in(priority, self.shared.index.choice(cpus)?, budget, body)
+        self.spawn_in(priority, self.shared.index.mask(cpus)?, budget, body)
     }
 
     /// As [`spawn_on`](Self::spawn_on), with the set of CPUs made beforehand by the
@@ -249,13 +174,13 @@ impl<P: RealTime> Executor<P> {
     pub fn spawn_in<T: Send + 'static>(
         &self,
         priority: Priority,
-        allowed: CpuChoice,
+        allowed: CpuMask,
         budget: Option<Duration>,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<TaskHandle<P, T>, RtError> {
         self.shared.index.check(&allowed)?;
         self.shared.prepare(priority)?;
-        let (run, handle) = handle::told(body);
+        let (run, handle) = handle::with_handle(body);
         let task = self.shared.new_task(priority, allowed, budget, run);
         self.shared.accept(task);
         Ok(handle)
@@ -280,8 +205,8 @@ impl<P: RealTime> Executor<P> {
     }
 
     fn checked(&self, cpu: CpuId) -> Result<usize, RtError> {
-        let place = self.shared.places.get(cpu.index()).copied().flatten();
-        place.ok_or_else(|| RtError::outside_cpus(&[cpu].into_iter().collect(), self.cpus()))
+        let position = self.shared.positions.get(cpu.index()).copied().flatten();
+        position.ok_or_else(|| RtError::outside_cpus(&[cpu].into_iter().collect(), self.cpus()))
     }
 
     /// What each CPU does, one after the other: all of it is true together only while nothing moves.
@@ -310,8 +235,8 @@ impl<P: RealTime> Executor<P> {
     }
 
     /// The most CPUs that were tried for one task at once.
-    pub fn most_tries(&self) -> u32 {
-        self.shared.most_tries.load(Relaxed)
+    pub fn max_tries(&self) -> u32 {
+        self.shared.max_tries.load(Relaxed)
     }
 
     /// What the watchdog has found since the last call, in its order. The latest 256 are kept; where there
@@ -325,11 +250,11 @@ impl<P: RealTime> Drop for Executor<P> {
     fn drop(&mut self) {
         // On this thread, since users' destructors are called.
         self.shared.timers.discard();
-        self.shared.keeper.end();
-        let keeper = self.keeper.get_mut().take();
-        // Whoever is joined by the keeper does not wait for it.
+        self.shared.supervisor.end();
+        let supervisor = self.supervisor.get_mut().take();
+        // A thread that the supervisor joins does not wait for it.
         if !self.shared.is_own_thread() {
-            keeper.into_iter().for_each(ThreadHandle::join);
+            supervisor.into_iter().for_each(ThreadHandle::join);
         }
     }
 }

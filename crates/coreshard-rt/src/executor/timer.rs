@@ -1,31 +1,17 @@
 //! Tasks that begin after a while.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, RealTime, Time, user};
+use coreshard_platform::{AtomicInt, RealTime, Time};
 
+use super::Executor;
 use super::handle::{self, TaskHandle};
-use super::waiting::Task;
-use super::{Executor, Shared};
+use super::shared::Shared;
 use crate::error::RtError;
 use crate::level::Priority;
-
-/// By moment, and among equal ones first come first.
-type Pending = BTreeMap<(Time, u64), Task>;
-
-pub(super) struct Timers<P: RealTime> {
-    pending: Lock<P, Pending>,
-    /// Advanced with every timer that may be the next one; the thread sleeps on it.
-    changes: P::AtomicU32,
-    is_started: Lock<P, bool>,
-    ends: P::AtomicU32,
-    /// 1 once the thread is done with the tasks it had taken out.
-    over: P::AtomicU32,
-}
 
 /// A timer that was set. Dropped, it stays set.
 pub struct TimerHandle<P: RealTime> {
@@ -48,42 +34,6 @@ impl<P: RealTime> fmt::Debug for TimerHandle<P> {
     }
 }
 
-impl<P: RealTime> Timers<P> {
-    pub(super) fn new() -> Self {
-        Self {
-            pending: Lock::new(Pending::new()),
-            changes: P::AtomicU32::new(0),
-            is_started: Lock::new(false),
-            ends: P::AtomicU32::new(0),
-            over: P::AtomicU32::new(0),
-        }
-    }
-
-    /// Drops the timers that are set, and what their tasks own.
-    pub(super) fn discard(&self) {
-        let dropped = std::mem::take(&mut *self.pending.lock());
-        // Each of them for itself: what one throws is no reason to keep the others. Nobody hears of it,
-        // as of what any destructor of a task throws that is over.
-        dropped.into_values().for_each(|task| drop(user::discard(task)));
-    }
-
-    /// Ends the thread. Afterwards each task that was due is accepted: one that came later would find no
-    /// lane.
-    pub(super) fn end(&self) {
-        self.ends.store(1, Release);
-        self.tell();
-        let is_started = *self.is_started.lock();
-        while is_started && self.over.load(Acquire) == 0 {
-            P::wait(&self.over, 0, None);
-        }
-    }
-
-    fn tell(&self) {
-        self.changes.fetch_add(1, Release);
-        P::wake_all(&raw const self.changes);
-    }
-}
-
 impl<P: RealTime> Executor<P> {
     /// Runs `body` at `priority` after `delay`, on whichever CPU runs the least important work then. A
     /// timer that is still set when the executor is dropped is dropped too.
@@ -99,7 +49,7 @@ impl<P: RealTime> Executor<P> {
         let shared = &self.shared;
         shared.prepare(priority)?;
         shared.start_timers()?;
-        let (run, handle) = handle::told(body);
+        let (run, handle) = handle::with_handle(body);
         let task = shared.new_task(priority, shared.all_cpus(), None, run);
         let key = (P::now() + delay, task.id);
         let is_next = {
@@ -108,7 +58,7 @@ impl<P: RealTime> Executor<P> {
             pending.first_key_value().is_some_and(|(first, _)| *first == key)
         };
         if is_next {
-            shared.timers.tell();
+            shared.timers.notify();
         }
         Ok((TimerHandle { shared: Arc::clone(shared), key }, handle))
     }

@@ -1,12 +1,12 @@
-//! Looks after tasks that run away, and threads that are kept from running.
+//! The watchdog: finds tasks that use more CPU time than their budget, and CPUs that the kernel throttles.
 //!
-//! It is above all tasks, and only that helps where tasks of the highest priority run away on all CPUs at
-//! once. So between two CPUs' looks it does nothing that can wait:
+//! Its priority is above all tasks, for the case that tasks of 99 run away on all CPUs at once. So during a
+//! scan it does nothing that can wait:
 //!
-//! 1. It starts no thread, joins none, and allocates nothing: a thread of normal priority, which does not
-//!    get a CPU just then, may hold what that needs. The keeper does all that, once a CPU is free.
-//! 2. CPUs whose lock is held are looked at last. It lends priority, and nobody runs a user's code under it.
-//! 3. What a task is demoted by is one system call, under its CPU's lock: the task cannot end meanwhile.
+//! 1. It starts and joins no thread, and allocates nothing: a thread of normal priority, which gets no CPU
+//!    just then, may hold what that needs. The supervisor does all that, once a CPU is free.
+//! 2. CPUs whose lock is held are scanned last. The lock lends priority, and no user's code runs under it.
+//! 3. A task is demoted by one system call, under its CPU's lock, so that it cannot end meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,46 +15,46 @@ use std::time::Duration;
 use coreshard_platform::{AtomicInt, Policy, RealTime, ThreadId, Throttle, Time};
 use coreshard_topology::CpuId;
 
-use super::Shared;
 use super::cpu::CpuState;
 use super::incident::{Incident, Incidents, MAX_KEPT};
+use super::shared::Shared;
 use crate::error::RtError;
 use crate::level::Level;
 use crate::lock::InheritGuard;
 
-/// How much of a look's time the watchdog may use: it is above all tasks, so this is their bound on it.
-const SHARE_OF_PERIOD: u32 = 10;
+/// Of its period the watchdog may use so much: it is above all tasks, so this bounds what it takes from them.
+const RUNTIME_DIVISOR: u32 = 10;
 
 /// The most important task of a CPU, alone at its level.
 #[derive(Clone, Copy, Debug)]
-struct Top {
+struct HighestTask {
     id: u64,
     thread: ThreadId,
     level: Level,
 }
 
-/// How the most important task of a CPU fared.
+/// How long the most important task of a CPU ran, and did not.
 #[derive(Clone, Copy, Debug)]
-struct Fared {
+struct RunSample {
     id: u64,
-    /// The CPU time of its thread at the last look.
-    at_last: Duration,
-    /// How long it was kept from running, in the period of throttling that began at `since`.
+    /// The CPU time of its thread at the last scan.
+    cpu_time: Duration,
+    /// How long it was kept from running, of the time that this sample spans.
     lost: Duration,
-    since: Duration,
+    span: Duration,
 }
 
 /// What the watchdog knows of a CPU.
 #[derive(Clone, Copy, Debug)]
-struct Known {
-    top: Option<Top>,
-    fared: Option<Fared>,
-    /// Its lock was held when it was looked for.
+struct CpuWatch {
+    highest: Option<HighestTask>,
+    sample: Option<RunSample>,
+    /// Its lock was held at first.
     is_held: bool,
 }
 
 impl<P: RealTime> Shared<P> {
-    /// Starts the watchdog. An error inside is one that it can live with: it is not above all tasks.
+    /// Starts the watchdog. An error inside `Ok` says why it is not above all tasks.
     pub(super) fn start_watchdog(self: &Arc<Self>) -> Result<Option<RtError>, RtError> {
         let Some(period) = self.options.watchdog_period else { return Ok(None) };
         let start = |policy| {
@@ -65,9 +65,8 @@ impl<P: RealTime> Shared<P> {
         if !self.has_priorities {
             return start(Policy::Normal).map(|()| None);
         }
-        // Not tried beforehand: the kernel grants a share of the machine, which another program may have
-        // taken in between.
-        let above = Policy::Deadline { runtime: period / SHARE_OF_PERIOD, period };
+        // Not tried beforehand: admission may fail later, where another program has taken its share.
+        let above = Policy::Deadline { runtime: period / RUNTIME_DIVISOR, period };
         match start(above) {
             Ok(()) => Ok(None),
             Err(lacking) => start(self.highest_policy()).map(|()| Some(lacking)),
@@ -75,18 +74,18 @@ impl<P: RealTime> Shared<P> {
     }
 
     fn watch(&self, period: Duration) {
-        let known = Known { top: None, fared: None, is_held: false };
+        let watch = CpuWatch { highest: None, sample: None, is_held: false };
         let mut watchdog = Watchdog {
             shared: self,
             limit: P::real_time_limits().throttle,
-            known: vec![known; self.cpus.len()].into(),
+            watched: vec![watch; self.cpus.len()].into(),
             found: Vec::with_capacity(MAX_KEPT),
             has_demoted: false,
         };
         let mut last = P::now();
         while !self.has_ended() {
             P::wait(&self.ends, 0, Some(period));
-            watchdog.look(&mut last);
+            watchdog.scan(&mut last);
         }
     }
 
@@ -101,68 +100,68 @@ impl<P: RealTime> Shared<P> {
 struct Watchdog<'a, P: RealTime> {
     shared: &'a Shared<P>,
     limit: Option<Throttle>,
-    /// By place.
-    known: Box<[Known]>,
-    /// In this look, and no more of them than are kept.
+    /// By position.
+    watched: Box<[CpuWatch]>,
+    /// In this scan; never more than are kept.
     found: Vec<Incident>,
     has_demoted: bool,
 }
 
 impl<P: RealTime> Watchdog<'_, P> {
-    fn look(&mut self, last: &mut Time) {
+    fn scan(&mut self, last: &mut Time) {
         let now = P::now();
         let elapsed = now - *last;
         *last = now;
-        for (place, cpu) in self.shared.cpus.iter().enumerate() {
+        for (position, cpu) in self.shared.cpus.iter().enumerate() {
             let state = cpu.try_lock();
-            self.known[place].is_held = state.is_none();
+            self.watched[position].is_held = state.is_none();
             if let Some(state) = state {
-                self.look_at(place, state);
+                self.scan_cpu(position, state);
             }
         }
-        for (place, cpu) in self.shared.cpus.iter().enumerate() {
-            if std::mem::take(&mut self.known[place].is_held) {
-                self.look_at(place, cpu.lock());
+        for (position, cpu) in self.shared.cpus.iter().enumerate() {
+            if std::mem::take(&mut self.watched[position].is_held) {
+                self.scan_cpu(position, cpu.lock());
             }
         }
         if self.shared.has_priorities {
-            (0..self.known.len()).for_each(|place| self.look_for_throttling(place, elapsed));
+            (0..self.watched.len()).for_each(|position| self.check_throttling(position, elapsed));
         }
         if !self.found.is_empty() {
             let mut incidents = self.shared.incidents.lock_own();
             self.found.drain(..).for_each(|incident| incidents.push(incident));
         }
-        // After what has been found was told: whoever is let go on by the keeper finds it there.
+        // After the report: whoever runs since the supervisor was called finds it there.
         if std::mem::take(&mut self.has_demoted) {
-            self.shared.keeper.call();
+            self.shared.supervisor.call();
         }
     }
 
-    fn tell(&mut self, incident: Incident) {
-        // With more CPUs than that, running away all at once, the rest is not told.
+    fn report(&mut self, incident: Incident) {
+        // With more runaways than that in one scan, the rest is not reported.
         if self.found.len() < self.found.capacity() {
             self.found.push(incident);
         }
     }
 
     /// Demotes the tasks of a CPU that have used more than their budgets.
-    fn look_at(&mut self, place: usize, mut state: InheritGuard<'_, P, CpuState<P>>) {
-        let cpu = self.shared.cpus[place].id;
+    fn scan_cpu(&mut self, position: usize, mut state: InheritGuard<'_, P, CpuState<P>>) {
+        let cpu = self.shared.cpus[position].id;
         let mut has_demoted = false;
         for level in 1..Level::COUNT {
-            for lane in &mut state.lanes[level] {
-                let Some(running) = lane.running.as_mut().filter(|it| !it.demoted) else {
+            for slot in &mut state.threads[level] {
+                let Some(running) = slot.running.as_mut().filter(|it| !it.demoted) else {
                     continue;
                 };
                 let Some(budget) = running.budget else { continue };
-                let (Some(thread), Some(start)) = (lane.lane.thread(), lane.lane.task_began())
+                let (Some(thread), Some(start)) = (slot.thread.id(), slot.thread.task_began())
                 else {
                     continue;
                 };
                 if let Some(used) = self.overused(thread, start, budget) {
                     running.demoted = true;
                     has_demoted = true;
-                    self.tell(Incident::Demoted { cpu, priority: level as u8, budget, used });
+                    self.report(Incident::Demoted { cpu, priority: level as u8, budget, used });
                 }
             }
         }
@@ -175,17 +174,17 @@ impl<P: RealTime> Watchdog<'_, P> {
             let level = job.level;
             state.leave(level);
             is_lower = true;
-            self.tell(Incident::Demoted { cpu, priority: level.get(), budget, used });
+            self.report(Incident::Demoted { cpu, priority: level.get(), budget, used });
         }
         if is_lower {
             state.publish();
         }
         if has_demoted || is_lower {
-            // The keeper replaces lanes, and begins what waits.
-            self.shared.cpus[place].needs_keeper.store(1, Relaxed);
+            // The supervisor replaces threads, and begins what waits.
+            self.shared.cpus[position].needs_supervisor.store(1, Relaxed);
             self.has_demoted = true;
         }
-        self.known[place].top = state.top();
+        self.watched[position].highest = state.highest_task();
     }
 
     /// What a task has used, where that is more than its budget, and it was demoted.
@@ -197,54 +196,53 @@ impl<P: RealTime> Watchdog<'_, P> {
     }
 
     /// Whether the most important task of a CPU was kept from running.
-    fn look_for_throttling(&mut self, place: usize, elapsed: Duration) {
-        let known = &mut self.known[place];
-        let Some(top) = known.top else {
-            known.fared = None;
+    fn check_throttling(&mut self, position: usize, elapsed: Duration) {
+        let watch = &mut self.watched[position];
+        let Some(top) = watch.highest else {
+            watch.sample = None;
             return;
         };
         let Some(cpu_time) = P::cpu_time_of(top.thread) else { return };
-        let Some(fared) = known.fared.as_mut().filter(|fared| fared.id == top.id) else {
-            let [lost, since] = [Duration::ZERO; 2];
-            known.fared = Some(Fared { id: top.id, at_last: cpu_time, lost, since });
+        let Some(sample) = watch.sample.as_mut().filter(|sample| sample.id == top.id) else {
+            let [lost, span] = [Duration::ZERO; 2];
+            watch.sample = Some(RunSample { id: top.id, cpu_time, lost, span });
             return;
         };
-        let ran = cpu_time.saturating_sub(fared.at_last);
-        fared.at_last = cpu_time;
-        // A task that waits is not kept from running.
+        let ran = cpu_time.saturating_sub(sample.cpu_time);
+        sample.cpu_time = cpu_time;
+        // A thread that sleeps is not kept from running.
         if P::is_waiting(top.thread) {
-            (fared.lost, fared.since) = (Duration::ZERO, Duration::ZERO);
+            (sample.lost, sample.span) = (Duration::ZERO, Duration::ZERO);
             return;
         }
-        fared.lost += elapsed.saturating_sub(ran);
-        fared.since += elapsed;
+        sample.lost += elapsed.saturating_sub(ran);
+        sample.span += elapsed;
         let limit = self.limit;
         let period = limit.map_or(Duration::from_secs(1), |limit| limit.period);
-        if fared.since < period {
+        if sample.span < period {
             return;
         }
         let kept = limit.map_or(period / 20, |limit| limit.period - limit.runtime);
-        let lost = std::mem::take(&mut fared.lost);
-        fared.since = Duration::ZERO;
-        // Half of what throttling takes: looks do not begin and end with its periods.
+        let lost = std::mem::take(&mut sample.lost);
+        sample.span = Duration::ZERO;
+        // Half of what throttling takes: scans do not begin and end with its periods.
         if lost >= kept / 2 {
-            let cpu: CpuId = self.shared.cpus[place].id;
-            self.tell(Incident::Throttled { cpu, priority: top.level.get(), lost, limit });
+            let cpu: CpuId = self.shared.cpus[position].id;
+            self.report(Incident::Throttled { cpu, priority: top.level.get(), lost, limit });
         }
     }
 }
 
 impl<P: RealTime> CpuState<P> {
-    /// The most important task, where it is alone at its level, and a lane's: of several, or of
-    /// activations, another one may run.
-    fn top(&self) -> Option<Top> {
+    /// The task at the CPU's level, where it is the only one there and no job: of several, another may run.
+    fn highest_task(&self) -> Option<HighestTask> {
         let level = self.level();
         if !self.is_alone(level) {
             return None;
         }
-        let mut running = self.lanes[level.index()].iter().filter_map(|lane| {
-            let running = lane.running.filter(|running| !running.demoted)?;
-            Some(Top { id: running.id, thread: lane.lane.thread()?, level })
+        let mut running = self.threads[level.index()].iter().filter_map(|slot| {
+            let running = slot.running.filter(|running| !running.demoted)?;
+            Some(HighestTask { id: running.id, thread: slot.thread.id()?, level })
         });
         running.next()
     }

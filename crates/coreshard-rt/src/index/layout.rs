@@ -2,7 +2,7 @@
 
 use coreshard_platform::{AtomicInt, ByteAtomics, fields};
 
-use super::levels::{Layout, Mask};
+use super::levels::{Layout, LevelMask};
 use crate::level::Level;
 
 /// One level of [`Packed`]: 16 bytes, so that four levels share a line.
@@ -10,7 +10,7 @@ use crate::level::Level;
 #[derive(Debug)]
 pub(super) struct PackedLevel<P: ByteAtomics> {
     count: P::AtomicU32,
-    mask: Box<Mask<P>>,
+    mask: Box<LevelMask<P>>,
 }
 fields!(PackedLevel<P: ByteAtomics> { count, mask });
 
@@ -24,7 +24,8 @@ pub(super) struct Packed<P: ByteAtomics> {
 
 impl<P: ByteAtomics> Packed<P> {
     pub(super) fn new() -> Self {
-        let level = |_| PackedLevel { count: P::AtomicU32::new(0), mask: Box::new(Mask::new()) };
+        let level =
+            |_| PackedLevel { count: P::AtomicU32::new(0), mask: Box::new(LevelMask::new()) };
         Self { levels: std::array::from_fn(level) }
     }
 }
@@ -36,7 +37,7 @@ impl<P: ByteAtomics> Layout<P> for Packed<P> {
     }
 
     #[inline]
-    fn mask(&self, level: usize) -> &Mask<P> {
+    fn mask(&self, level: usize) -> &LevelMask<P> {
         // The pointer is on the line that counts are written on: reading it is what costs.
         P::touch_read(&raw const self.levels[level].mask);
         &self.levels[level].mask
@@ -62,7 +63,7 @@ fields!(PaddedLevel<P: ByteAtomics> { count, mask });
 /// The mask pointer on its own line.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub(super) struct OwnLine<P: ByteAtomics>(Box<Mask<P>>);
+pub(super) struct OwnLine<P: ByteAtomics>(Box<LevelMask<P>>);
 
 /// The mask pointer on a line of its own, and so each level too: the change that was made to the
 /// Linux kernel for machines with hundreds of CPUs.
@@ -74,8 +75,10 @@ pub(super) struct PaddedLevels<P: ByteAtomics> {
 
 impl<P: ByteAtomics> PaddedLevels<P> {
     pub(super) fn new() -> Self {
-        let level =
-            |_| PaddedLevel { count: P::AtomicU32::new(0), mask: OwnLine(Box::new(Mask::new())) };
+        let level = |_| PaddedLevel {
+            count: P::AtomicU32::new(0),
+            mask: OwnLine(Box::new(LevelMask::new())),
+        };
         Self { levels: std::array::from_fn(level) }
     }
 }
@@ -87,7 +90,7 @@ impl<P: ByteAtomics> Layout<P> for PaddedLevels<P> {
     }
 
     #[inline]
-    fn mask(&self, level: usize) -> &Mask<P> {
+    fn mask(&self, level: usize) -> &LevelMask<P> {
         P::touch_read(&raw const self.levels[level].mask.0);
         &self.levels[level].mask.0
     }
@@ -105,7 +108,7 @@ impl<P: ByteAtomics> Layout<P> for PaddedLevels<P> {
 #[derive(Debug)]
 pub(super) struct Split<P: ByteAtomics> {
     counts: [P::AtomicU32; Level::COUNT],
-    masks: [Mask<P>; Level::COUNT],
+    masks: [LevelMask<P>; Level::COUNT],
 }
 fields!(Split<P: ByteAtomics> { counts, masks });
 
@@ -113,7 +116,7 @@ impl<P: ByteAtomics> Split<P> {
     pub(super) fn new() -> Self {
         Self {
             counts: std::array::from_fn(|_| P::AtomicU32::new(0)),
-            masks: std::array::from_fn(|_| Mask::new()),
+            masks: std::array::from_fn(|_| LevelMask::new()),
         }
     }
 }
@@ -125,7 +128,7 @@ impl<P: ByteAtomics> Layout<P> for Split<P> {
     }
 
     #[inline]
-    fn mask(&self, level: usize) -> &Mask<P> {
+    fn mask(&self, level: usize) -> &LevelMask<P> {
         &self.masks[level]
     }
 
@@ -172,7 +175,7 @@ mod tests {
     fn split_has_all_counts_on_seven_lines_and_no_mask_on_them() {
         assert_eq!(offset_of!(Split<Host>, counts), 0);
         assert_eq!(offset_of!(Split<Host>, masks), 7 * LINE);
-        assert_eq!(size_of::<Mask<Host>>(), 2 * LINE);
+        assert_eq!(size_of::<LevelMask<Host>>(), 2 * LINE);
         assert_eq!(lines::<Split<Host>>(), 7 + 2 * Level::COUNT);
     }
 }

@@ -5,20 +5,20 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use coreshard_platform::{AtomicInt, ByteAtomics};
 
+use super::cpu_mask::{CpuMask, WORDS};
 use super::occupied::Occupied;
-use super::places::{CpuChoice, WORDS};
 use crate::level::Level;
 
-/// The set of CPUs at a level, one bit for each place. It begins on a line of its own, as a kernel's
-/// allocator lays it.
+/// The set of CPUs at a level, one bit for each position. It begins on a line of its own, as from the kernel's
+/// allocator.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub(super) struct Mask<P: ByteAtomics> {
+pub(super) struct LevelMask<P: ByteAtomics> {
     pub(super) words: [P::AtomicU64; WORDS],
 }
-coreshard_platform::fields!(Mask<P: ByteAtomics> { words });
+coreshard_platform::fields!(LevelMask<P: ByteAtomics> { words });
 
-impl<P: ByteAtomics> Mask<P> {
+impl<P: ByteAtomics> LevelMask<P> {
     pub(super) fn new() -> Self {
         Self { words: std::array::from_fn(|_| P::AtomicU64::new(0)) }
     }
@@ -29,7 +29,7 @@ pub(super) trait Layout<P: ByteAtomics> {
     /// How many CPUs run at a level.
     fn count(&self, level: usize) -> &P::AtomicU32;
     /// Which these are.
-    fn mask(&self, level: usize) -> &Mask<P>;
+    fn mask(&self, level: usize) -> &LevelMask<P>;
     /// Tells the platform the names of its fields.
     fn describe(&self);
 }
@@ -54,14 +54,14 @@ impl<P: ByteAtomics, L: Layout<P>> Levels<P, L> {
         levels
     }
 
-    /// Moves the CPU at `place` from one level to another: into the new one first, so that a search
+    /// Moves the CPU at `position` from one level to another: into the new one first, so that a search
     /// finds it in one of the two at any time.
     #[inline]
-    pub(super) fn set(&self, place: usize, old: Option<Level>, new: Option<Level>) {
-        let (word, bit) = (place / 64, 1_u64 << (place % 64));
+    pub(super) fn set(&self, position: usize, old: Option<Level>, new: Option<Level>) {
+        let (word, bit) = (position / 64, 1_u64 << (position % 64));
         if let Some(level) = new.map(Level::index) {
             // The mask before the count: Release in the count's SeqCst pairs with the Acquire of a
-            // search's look at the count, so whoever counts this CPU sees its bit. So this needs no
+            // search's load of the count, so whoever counts this CPU sees its bit. So this needs no
             // order of its own.
             self.layout.mask(level).words[word].fetch_or(bit, Relaxed);
             self.layout.count(level).fetch_add(1, SeqCst);
@@ -69,8 +69,8 @@ impl<P: ByteAtomics, L: Layout<P>> Levels<P, L> {
         }
         if let Some(level) = old.map(Level::index) {
             // Release, both: whoever sees that this CPU has left sees that it was in the new level
-            // before. Pairs with the Acquire of the looks at count and mask, and with that of the
-            // occupied levels, at which a search looks again after each level.
+            // before. Pairs with the Acquire of the loads of count and mask, and with that of the
+            // occupied levels, which a search loads again after each level.
             self.layout.count(level).fetch_sub(1, SeqCst);
             self.layout.mask(level).words[word].fetch_and(!bit, Release);
         }
@@ -78,14 +78,14 @@ impl<P: ByteAtomics, L: Layout<P>> Levels<P, L> {
 
     /// The lowest level below `below` with a CPU of `allowed`, and all such CPUs.
     #[inline]
-    pub(super) fn find(&self, below: Level, allowed: &CpuChoice) -> Option<(Level, CpuChoice)> {
+    pub(super) fn find(&self, below: Level, allowed: &CpuMask) -> Option<(Level, CpuMask)> {
         let mut from = 0;
         while let Some(level) = self.occupied.next(from, below.index()) {
             let count = self.layout.count(level);
             if count.load(SeqCst) == 0 {
                 self.occupied.clear_if(level, || count.load(SeqCst) == 0);
             } else {
-                let mut found = CpuChoice::EMPTY;
+                let mut found = CpuMask::EMPTY;
                 let mut any = 0;
                 let mask = self.layout.mask(level);
                 for at in (0..self.words).filter(|at| allowed.words[*at] != 0) {

@@ -36,22 +36,22 @@ enum Marks {
 }
 
 /// As many CPUs of one cache as levels are given, each at its level.
-fn index(rung: Rung, levels: &[usize], marks: Marks) -> (Index, CpuChoice, Vec<Seat<Loom>>) {
+fn index(rung: Rung, levels: &[usize], marks: Marks) -> (Index, CpuMask, Vec<LevelWriter<Loom>>) {
     let machine = format!("pack:1 l3:1 core:{} pu:1", levels.len());
     let machine = Topology::from_synthetic(&machine).unwrap();
-    let (index, mut seats) = PriorityIndex::new(rung, &machine, machine.online()).unwrap();
+    let (index, mut writers) = PriorityIndex::new(rung, &machine, machine.online()).unwrap();
     if marks == Marks::Steady {
-        (1..Level::COUNT).for_each(|at| seats[0].set(level(at)));
+        (1..Level::COUNT).for_each(|at| writers[0].set(level(at)));
     }
-    for (seat, at) in seats.iter_mut().zip(levels) {
-        seat.set(level(*at));
+    for (writer, at) in writers.iter_mut().zip(levels) {
+        writer.set(level(*at));
     }
-    let choice = index.choice(machine.online()).unwrap();
+    let mask = index.mask(machine.online()).unwrap();
     if marks == Marks::Clean {
         let lowest = level(levels.iter().copied().min().unwrap_or(0));
-        assert_eq!(index.find(lowest, &choice, CpuId(0)), None);
+        assert_eq!(index.find(lowest, &mask, CpuId(0)), None);
     }
-    (index, choice, seats)
+    (index, mask, writers)
 }
 
 /// A CPU that is raised twice, below the level that is asked for: a search finds it at any time. Beside
@@ -74,19 +74,19 @@ fn loom_a_cpu_being_raised_is_never_missed_by_releases_and_acquires() {
 }
 
 fn raised_beside(rung: Rung, levels: &[usize], marks: Marks) {
-    let (index, _, mut seats) = index(rung, levels, marks);
-    let choice = index.choice(&[CpuId(0)].into_iter().collect()).unwrap();
-    let mut raised = seats.remove(0);
+    let (index, _, mut writers) = index(rung, levels, marks);
+    let mask = index.mask(&[CpuId(0)].into_iter().collect()).unwrap();
+    let mut raised = writers.remove(0);
     let setter = loom::thread::spawn(move || {
         raised.set(level(3));
         raised.set(level(5));
         raised
     });
-    let found = index.find(level(6), &choice, CpuId(1));
+    let found = index.find(level(6), &mask, CpuId(1));
     assert_eq!(found.map(|(cpu, _)| cpu), Some(CpuId(0)), "{rung}");
     let raised = setter.join().unwrap();
-    assert_eq!(index.find(level(6), &choice, CpuId(1)), Some((CpuId(0), level(5))));
-    drop((raised, seats));
+    assert_eq!(index.find(level(6), &mask, CpuId(1)), Some((CpuId(0), level(5))));
+    drop((raised, writers));
 }
 
 /// A level that one CPU has left and another enters, while a search finds it empty: it keeps, or
@@ -95,17 +95,17 @@ fn raised_beside(rung: Rung, levels: &[usize], marks: Marks) {
 fn loom_a_level_that_is_entered_anew_stays_marked() {
     check(|rung| {
         // The first CPU has left level 1, so its bit is stale.
-        let (index, choice, mut seats) = index(rung, &[1, 4], Marks::Clean);
-        seats[0].set(level(5));
-        let mut enters = seats.remove(1);
+        let (index, mask, mut writers) = index(rung, &[1, 4], Marks::Clean);
+        writers[0].set(level(5));
+        let mut enters = writers.remove(1);
         let setter = loom::thread::spawn(move || {
             enters.set(level(1));
             enters
         });
-        let _ = index.find(level(2), &choice, CpuId(0));
+        let _ = index.find(level(2), &mask, CpuId(0));
         let enters = setter.join().unwrap();
-        assert_eq!(index.find(level(2), &choice, CpuId(0)), Some((CpuId(1), level(1))), "{rung}");
-        drop((enters, seats));
+        assert_eq!(index.find(level(2), &mask, CpuId(0)), Some((CpuId(1), level(1))), "{rung}");
+        drop((enters, writers));
     });
 }
 
@@ -114,22 +114,22 @@ fn loom_a_level_that_is_entered_anew_stays_marked() {
 #[test]
 fn loom_two_searches_clear_for_themselves_alone() {
     check(|rung| {
-        let (index, choice, mut seats) = index(rung, &[1, 4], Marks::Steady);
-        seats[0].set(level(5));
-        let mut enters = seats.remove(1);
+        let (index, mask, mut writers) = index(rung, &[1, 4], Marks::Steady);
+        writers[0].set(level(5));
+        let mut enters = writers.remove(1);
         let other = Arc::clone(&index);
         let searcher = loom::thread::spawn(move || {
-            let _ = other.find(level(2), &choice, CpuId(0));
+            let _ = other.find(level(2), &mask, CpuId(0));
         });
         let setter = loom::thread::spawn(move || {
             enters.set(level(1));
             enters
         });
-        let _ = index.find(level(2), &choice, CpuId(0));
+        let _ = index.find(level(2), &mask, CpuId(0));
         searcher.join().unwrap();
         let enters = setter.join().unwrap();
-        assert_eq!(index.find(level(2), &choice, CpuId(0)), Some((CpuId(1), level(1))), "{rung}");
-        drop((enters, seats));
+        assert_eq!(index.find(level(2), &mask, CpuId(0)), Some((CpuId(1), level(1))), "{rung}");
+        drop((enters, writers));
     });
 }
 
@@ -143,11 +143,11 @@ fn loom_a_cpu_that_comes_down_is_found_or_sees_that_a_task_waits() {
 }
 
 fn comes_down(rung: Rung, marks: Marks) {
-    let (index, choice, mut seats) = index(rung, &[5, 6], marks);
+    let (index, mask, mut writers) = index(rung, &[5, 6], marks);
     let waits = Arc::new(loom::sync::atomic::AtomicU32::new(0));
     // loom takes a first value for one that no order holds for.
     waits.store(0, SeqCst);
-    let mut comes_down = seats.remove(0);
+    let mut comes_down = writers.remove(0);
     let flag = Arc::clone(&waits);
     let setter = loom::thread::spawn(move || {
         comes_down.set(level(1));
@@ -156,8 +156,8 @@ fn comes_down(rung: Rung, marks: Marks) {
     // As the executor does it.
     waits.store(1, SeqCst);
     Loom::fence();
-    let found = index.find(level(3), &choice, CpuId(1)).is_some();
-    let (seen, seat) = setter.join().unwrap();
+    let found = index.find(level(3), &mask, CpuId(1)).is_some();
+    let (seen, writer) = setter.join().unwrap();
     assert!(found || seen, "{rung}");
-    drop((seat, seats));
+    drop((writer, writers));
 }

@@ -3,13 +3,14 @@
 //! `README.md` tells the protocol of each rung: what is written in which order, which order of whose
 //! it pairs with, and why a CPU that is there is never missed.
 
+mod cpu_mask;
+mod cpu_order;
 mod layout;
 mod levels;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod occupied;
 mod per_llc;
-mod places;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -22,12 +23,12 @@ use coreshard_topology::{CpuId, CpuSet, Topology};
 
 use crate::error::RtError;
 use crate::level::Level;
+pub use cpu_mask::{CpuMask, MAX_INDEX_CPUS};
+use cpu_order::CpuOrder;
 use layout::{Packed, PaddedLevels, Split};
-use levels::{Levels, Mask};
+use levels::{LevelMask, Levels};
 use occupied::Occupied;
 use per_llc::PerLlc;
-use places::Places;
-pub use places::{CpuChoice, MAX_INDEX_CPUS};
 
 /// How a priority index is laid out: the ladder *priority index*, the oldest first.
 ///
@@ -82,7 +83,7 @@ impl FromStr for Rung {
 
 /// Which level each of some CPUs runs at.
 ///
-/// Every CPU has one [`Seat`], whose holder alone says at which level it runs. Anybody may ask for
+/// Every CPU has one [`LevelWriter`], whose owner alone sets its level. Anybody may ask for
 /// the CPU that runs at the lowest level: that takes no lock, and is independent of the number of
 /// levels. After the kernel's `cpupri` (kernel/sched/cpupri.c).
 ///
@@ -92,44 +93,44 @@ impl FromStr for Rung {
 /// use coreshard_topology::Topology;
 ///
 /// let machine = Topology::from_synthetic("pack:1 l3:2 core:2 pu:1")?;
-/// let (index, mut seats) = PriorityIndex::<Host>::new(Rung::PerLlc, &machine, machine.online())?;
-/// for (seat, priority) in seats.iter_mut().zip([80, 20, 50, 20]) {
-///     seat.set(Priority::new(priority)?.into());
+/// let (index, mut writers) = PriorityIndex::<Host>::new(Rung::PerLlc, &machine, machine.online())?;
+/// for (writer, priority) in writers.iter_mut().zip([80, 20, 50, 20]) {
+///     writer.set(Priority::new(priority)?.into());
 /// }
-/// let choice = index.choice(&"0,2-3".parse()?)?;
+/// let mask = index.mask(&"0,2-3".parse()?)?;
 /// let near = coreshard_topology::CpuId(0);
-/// let (cpu, level) = index.find(Priority::new(60)?.into(), &choice, near).expect("two are lower");
+/// let (cpu, level) = index.find(Priority::new(60)?.into(), &mask, near).expect("two are lower");
 /// assert_eq!((cpu.0, level.get()), (3, 20));
-/// assert_eq!(index.find(Priority::new(20)?.into(), &choice, near), None);
+/// assert_eq!(index.find(Priority::new(20)?.into(), &mask, near), None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct PriorityIndex<P: ByteAtomics> {
     rung: Rung,
-    places: Places,
-    ladder: Ladder<P>,
+    order: CpuOrder,
+    layout: AnyLayout<P>,
 }
 
 #[derive(Debug)]
-enum Ladder<P: ByteAtomics> {
+enum AnyLayout<P: ByteAtomics> {
     Packed(Levels<P, Packed<P>>),
     Padded(Levels<P, PaddedLevels<P>>),
     Split(Levels<P, Split<P>>),
     PerLlc(PerLlc<P>),
 }
 
-/// The right to say at which level one CPU runs. There is one for each CPU, so no two threads ever
-/// write one CPU's level at once; dropped, it takes its CPU out of the index.
+/// Writes the level of one CPU. There is one for each CPU, so a CPU's level has a single writer; dropped, it
+/// takes its CPU out of the index.
 #[derive(Debug)]
-pub struct Seat<P: ByteAtomics> {
+pub struct LevelWriter<P: ByteAtomics> {
     index: Arc<PriorityIndex<P>>,
-    place: usize,
+    position: usize,
     group: usize,
     level: Option<Level>,
 }
 
 impl<P: ByteAtomics> PriorityIndex<P> {
-    /// An index over `cpus`, and the seat of each, in the order of the set. All are without work.
+    /// An index over `cpus`, and the level writer of each, in the order of the set. All are idle.
     ///
     /// # Errors
     /// Where there is no CPU, more than [`MAX_INDEX_CPUS`], or one that is not online.
@@ -137,25 +138,26 @@ impl<P: ByteAtomics> PriorityIndex<P> {
         rung: Rung,
         topology: &Topology,
         cpus: &CpuSet,
-    ) -> Result<(Arc<Self>, Vec<Seat<P>>), RtError> {
-        let places = Places::new(topology, cpus)?;
-        let number = places.len();
-        let ladder = match rung {
-            Rung::Packed => Ladder::Packed(Levels::new(Packed::new(), number)),
-            Rung::Padded => Ladder::Padded(Levels::new(PaddedLevels::new(), number)),
-            Rung::Split => Ladder::Split(Levels::new(Split::new(), number)),
-            Rung::PerLlc => Ladder::PerLlc(PerLlc::new(&places)),
+    ) -> Result<(Arc<Self>, Vec<LevelWriter<P>>), RtError> {
+        let order = CpuOrder::new(topology, cpus)?;
+        let number = order.len();
+        let layout = match rung {
+            Rung::Packed => AnyLayout::Packed(Levels::new(Packed::new(), number)),
+            Rung::Padded => AnyLayout::Padded(Levels::new(PaddedLevels::new(), number)),
+            Rung::Split => AnyLayout::Split(Levels::new(Split::new(), number)),
+            Rung::PerLlc => AnyLayout::PerLlc(PerLlc::new(&order)),
         };
-        let index = Arc::new(Self { rung, places, ladder });
-        let seats = cpus.iter().filter_map(|cpu| {
-            let place = index.places.place_of(cpu)?;
-            let group = index.places.group_of(place);
-            let mut seat = Seat { index: Arc::clone(&index), place, group, level: None };
-            seat.set(Level::IDLE);
-            Some(seat)
+        let index = Arc::new(Self { rung, order, layout });
+        let writers = cpus.iter().filter_map(|cpu| {
+            let position = index.order.position_of(cpu)?;
+            let group = index.order.group_of(position);
+            let mut writer =
+                LevelWriter { index: Arc::clone(&index), position, group, level: None };
+            writer.set(Level::IDLE);
+            Some(writer)
         });
-        let seats = seats.collect();
-        Ok((index, seats))
+        let writers = writers.collect();
+        Ok((index, writers))
     }
 
     /// Its layout.
@@ -165,18 +167,18 @@ impl<P: ByteAtomics> PriorityIndex<P> {
 
     /// Its CPUs.
     pub fn cpus(&self) -> &CpuSet {
-        self.places.set()
+        self.order.set()
     }
 
     /// The bytes it takes, without what says where each CPU stands, which is never written.
     pub fn bytes(&self) -> usize {
-        let masks = Level::COUNT * size_of::<Mask<P>>();
+        let masks = Level::COUNT * size_of::<LevelMask<P>>();
         let occupied = size_of::<Occupied<P>>();
-        match &self.ladder {
-            Ladder::Packed(_) => size_of::<Packed<P>>() + masks + occupied,
-            Ladder::Padded(_) => size_of::<PaddedLevels<P>>() + masks + occupied,
-            Ladder::Split(_) => size_of::<Split<P>>() + occupied,
-            Ladder::PerLlc(groups) => groups.bytes(),
+        match &self.layout {
+            AnyLayout::Packed(_) => size_of::<Packed<P>>() + masks + occupied,
+            AnyLayout::Padded(_) => size_of::<PaddedLevels<P>>() + masks + occupied,
+            AnyLayout::Split(_) => size_of::<Split<P>>() + occupied,
+            AnyLayout::PerLlc(groups) => groups.bytes(),
         }
     }
 
@@ -184,41 +186,41 @@ impl<P: ByteAtomics> PriorityIndex<P> {
     ///
     /// # Errors
     /// Where a CPU is not of this index, or there is none.
-    pub fn choice(&self, cpus: &CpuSet) -> Result<CpuChoice, RtError> {
+    pub fn mask(&self, cpus: &CpuSet) -> Result<CpuMask, RtError> {
         if cpus.is_empty() {
             return Err(RtError::no_cpu());
         }
-        let mut choice = CpuChoice::EMPTY;
+        let mut mask = CpuMask::EMPTY;
         for cpu in cpus.iter() {
-            match self.places.place_of(cpu) {
-                Some(place) => choice.add(place),
+            match self.order.position_of(cpu) {
+                Some(position) => mask.add(position),
                 None => return Err(RtError::outside_cpus(&(cpus - self.cpus()), self.cpus())),
             }
         }
-        Ok(choice)
+        Ok(mask)
     }
 
-    /// Says what is wrong with a choice that this index may not have made. (One of another index of as
+    /// Says what is wrong with a mask that this index may not have made. (One of another index of as
     /// many CPUs cannot be told from one of its own.)
-    pub(crate) fn check(&self, choice: &CpuChoice) -> Result<(), RtError> {
-        if choice.is_empty() {
+    pub(crate) fn check(&self, mask: &CpuMask) -> Result<(), RtError> {
+        if mask.is_empty() {
             return Err(RtError::no_cpu());
         }
-        if !choice.is_within(self.places.len()) {
-            return Err(RtError::foreign_choice(self.cpus()));
+        if !mask.is_within(self.order.len()) {
+            return Err(RtError::foreign_mask(self.cpus()));
         }
         Ok(())
     }
 
-    /// Whether a CPU is among those of a choice.
+    /// Whether a CPU is among those of a mask.
     #[inline]
-    pub fn is_allowed(&self, choice: &CpuChoice, cpu: CpuId) -> bool {
-        self.places.place_of(cpu).is_some_and(|place| choice.has(place))
+    pub fn is_allowed(&self, mask: &CpuMask, cpu: CpuId) -> bool {
+        self.order.position_of(cpu).is_some_and(|position| mask.has(position))
     }
 
-    /// The CPUs of a choice of this index.
-    pub fn cpus_of(&self, choice: &CpuChoice) -> CpuSet {
-        choice.iter().filter_map(|place| self.places.cpus().get(place).copied()).collect()
+    /// The CPUs of a mask of this index.
+    pub fn cpus_of(&self, mask: &CpuMask) -> CpuSet {
+        mask.iter().filter_map(|position| self.order.cpus().get(position).copied()).collect()
     }
 
     /// The CPU of `allowed` that runs at the lowest level below `below`, and that level. Among
@@ -228,49 +230,49 @@ impl<P: ByteAtomics> PriorityIndex<P> {
     /// is never missed. One that comes down meanwhile may be: the levels it passes have been looked
     /// at. (The rung per-llc misses it only if it was not below `below` before.)
     #[inline]
-    pub fn find(&self, below: Level, allowed: &CpuChoice, near: CpuId) -> Option<(CpuId, Level)> {
-        let near = self.places.place_of(near).unwrap_or(0);
-        if let Ladder::PerLlc(groups) = &self.ladder {
-            let (level, place) = groups.find_one(below, allowed, near, &self.places)?;
-            return Some((self.places.cpus()[place], level));
+    pub fn find(&self, below: Level, allowed: &CpuMask, near: CpuId) -> Option<(CpuId, Level)> {
+        let near = self.order.position_of(near).unwrap_or(0);
+        if let AnyLayout::PerLlc(groups) = &self.layout {
+            let (level, position) = groups.find_one(below, allowed, near, &self.order)?;
+            return Some((self.order.cpus()[position], level));
         }
         let (level, found) = self.search(below, allowed, near)?;
-        let place = self.places.nearest(&found, near)?;
-        Some((self.places.cpus()[place], level))
+        let position = self.order.nearest(&found, near)?;
+        Some((self.order.cpus()[position], level))
     }
 
     /// All CPUs of `allowed` that run at the lowest level below `below`, and that level; as
     /// [`find`](Self::find).
     #[inline]
-    pub fn find_all(&self, below: Level, allowed: &CpuChoice) -> Option<(CpuChoice, Level)> {
+    pub fn find_all(&self, below: Level, allowed: &CpuMask) -> Option<(CpuMask, Level)> {
         self.search(below, allowed, 0).map(|(level, found)| (found, level))
     }
 
     #[inline]
-    fn search(&self, below: Level, allowed: &CpuChoice, near: usize) -> Option<(Level, CpuChoice)> {
-        match &self.ladder {
-            Ladder::Packed(levels) => levels.find(below, allowed),
-            Ladder::Padded(levels) => levels.find(below, allowed),
-            Ladder::Split(levels) => levels.find(below, allowed),
-            Ladder::PerLlc(groups) => groups.find(below, allowed, self.places.group_of(near)),
+    fn search(&self, below: Level, allowed: &CpuMask, near: usize) -> Option<(Level, CpuMask)> {
+        match &self.layout {
+            AnyLayout::Packed(levels) => levels.find(below, allowed),
+            AnyLayout::Padded(levels) => levels.find(below, allowed),
+            AnyLayout::Split(levels) => levels.find(below, allowed),
+            AnyLayout::PerLlc(groups) => groups.find(below, allowed, self.order.group_of(near)),
         }
     }
 
     #[inline]
-    fn set(&self, group: usize, place: usize, old: Option<Level>, new: Option<Level>) {
-        match &self.ladder {
-            Ladder::Packed(levels) => levels.set(place, old, new),
-            Ladder::Padded(levels) => levels.set(place, old, new),
-            Ladder::Split(levels) => levels.set(place, old, new),
-            Ladder::PerLlc(groups) => groups.set(group, place, old, new),
+    fn set(&self, group: usize, position: usize, old: Option<Level>, new: Option<Level>) {
+        match &self.layout {
+            AnyLayout::Packed(levels) => levels.set(position, old, new),
+            AnyLayout::Padded(levels) => levels.set(position, old, new),
+            AnyLayout::Split(levels) => levels.set(position, old, new),
+            AnyLayout::PerLlc(groups) => groups.set(group, position, old, new),
         }
     }
 }
 
-impl<P: ByteAtomics> Seat<P> {
+impl<P: ByteAtomics> LevelWriter<P> {
     /// The CPU.
     pub fn cpu(&self) -> CpuId {
-        self.index.places.cpus()[self.place]
+        self.index.order.cpus()[self.position]
     }
 
     /// The level that was said last; `None` where the CPU is out of the index.
@@ -286,7 +288,7 @@ impl<P: ByteAtomics> Seat<P> {
     #[inline]
     pub fn set(&mut self, level: Level) {
         if self.level != Some(level) {
-            self.index.set(self.group, self.place, self.level, Some(level));
+            self.index.set(self.group, self.position, self.level, Some(level));
             self.level = Some(level);
         }
     }
@@ -295,13 +297,13 @@ impl<P: ByteAtomics> Seat<P> {
     /// [`set`](Self::set).
     pub fn withdraw(&mut self) {
         if self.level.is_some() {
-            self.index.set(self.group, self.place, self.level, None);
+            self.index.set(self.group, self.position, self.level, None);
             self.level = None;
         }
     }
 }
 
-impl<P: ByteAtomics> Drop for Seat<P> {
+impl<P: ByteAtomics> Drop for LevelWriter<P> {
     fn drop(&mut self) {
         self.withdraw();
     }

@@ -1,4 +1,4 @@
-//! Which levels have a CPU, so that a search looks at those alone.
+//! Which levels have a CPU, so that a search reads those alone.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -9,7 +9,7 @@ use crate::level::Level;
 const LEVELS_PER_WORD: usize = if cfg!(loom) { 4 } else { 32 };
 const WORDS: usize = Level::COUNT.div_ceil(LEVELS_PER_WORD);
 
-/// Somebody is about to clear bits of the word, and looks whether that is right.
+/// A search is about to clear a bit of the word, and checks whether it may.
 const DOUBT: u64 = 1 << 32;
 /// Of the number that tells one doubt from the next.
 const VERSION_UNIT: u64 = 1 << 33;
@@ -46,8 +46,8 @@ impl<P: ByteAtomics> Occupied<P> {
     #[cold]
     fn insist(&self, word: &P::AtomicU64, bit: u64, mut seen: u64) {
         while seen & (bit | DOUBT) != bit {
-            // SeqCst, also where it fails: somebody else may have set the mark just then, and this CPU
-            // looks at once whether a task waits. With less it could look first (README, "At rest").
+            // SeqCst, also where it fails: another CPU may have set the mark just then, and this CPU reads at
+            // once whether a task waits. With less it could read that first (README, "At rest").
             match word.compare_exchange(seen, (seen | bit) & !DOUBT, SeqCst, SeqCst) {
                 Ok(_) => break,
                 Err(found) => seen = found,
@@ -55,8 +55,8 @@ impl<P: ByteAtomics> Occupied<P> {
         }
     }
 
-    /// The lowest level from `from` on and below `below` whose bit is set. Each call looks afresh: a
-    /// CPU that was seen to have left a level is seen in the level that it went to.
+    /// The lowest level from `from` on and below `below` whose bit is set. Each call reads the words anew:
+    /// a CPU that was seen to have left a level is seen in the level that it went to.
     #[inline]
     pub(super) fn next(&self, from: usize, below: usize) -> Option<usize> {
         let mut from = from;
@@ -74,8 +74,8 @@ impl<P: ByteAtomics> Occupied<P> {
         None
     }
 
-    /// Clears the bit of a level that was found without a CPU, if it still is: a favour to the
-    /// searches to come, which is left out where somebody else is at the same word.
+    /// Clears the bit of a level that was found without a CPU, if it still is: for the searches to come. Does
+    /// nothing where another thread is at the same word.
     pub(super) fn clear_if(&self, level: usize, is_empty: impl FnOnce() -> bool) {
         let word = &self.words[level / LEVELS_PER_WORD];
         let bit = 1 << (level % LEVELS_PER_WORD);
@@ -91,7 +91,7 @@ impl<P: ByteAtomics> Occupied<P> {
         }
         // While the doubt stands all bits count as set, and whoever enters a level takes it away.
         let settled = if is_empty() { doubted & !(bit | DOUBT) } else { doubted & !DOUBT };
-        // Failed: somebody entered. Then the bit stays.
+        // Failed: a CPU entered. Then the bit stays.
         let _ = word.compare_exchange(doubted, settled, SeqCst, Relaxed);
     }
 }

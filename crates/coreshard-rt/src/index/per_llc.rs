@@ -1,12 +1,13 @@
-//! The rung per-llc: one byte for each CPU, which its seat alone writes, with a plain store; and for
-//! each last-level cache a word that says which levels a search may leave out. See `README.md`.
+//! The rung per-llc: one byte for each CPU, which its level writer alone writes, with a plain store; and for
+//! each last-level cache a summary that says which levels a search may skip. See `README.md`.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use coreshard_platform::{AtomicInt, ByteAtomics, Padded, fields};
 
-use super::places::{CpuChoice, Places, bits_of};
+use super::cpu_mask::{CpuMask, bits_of};
+use super::cpu_order::CpuOrder;
 use crate::level::Level;
 
 const LINE_BYTES: usize = if cfg!(loom) { 1 } else { 64 };
@@ -16,12 +17,12 @@ const ABSENT: u8 = u8::MAX;
 
 /// Bits 0–7 of a summary: no CPU of the group is at a lower level than this.
 const BOUND: u64 = 0xff;
-/// Somebody is about to raise the bound, and looks whether that is right.
+/// A search is about to raise the bound, and checks whether it may.
 const DOUBT: u64 = 1 << 8;
 /// Of the number that tells one doubt from the next.
 const VERSION_UNIT: u64 = 1 << 16;
 
-/// A line of CPUs' levels, in the order of their places.
+/// A line of CPUs' levels, in the order of their positions.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct LevelBytes<P: ByteAtomics> {
@@ -41,7 +42,7 @@ fields!(Summary<P: ByteAtomics> { bound });
 /// The CPUs of one last-level cache.
 #[derive(Debug)]
 struct Group<P: ByteAtomics> {
-    places: Range<usize>,
+    positions: Range<usize>,
     summary: Padded<Summary<P>>,
     lines: Box<[LevelBytes<P>]>,
 }
@@ -52,19 +53,19 @@ pub(super) struct PerLlc<P: ByteAtomics> {
 }
 
 impl<P: ByteAtomics> Group<P> {
-    fn new(places: Range<usize>) -> Self {
+    fn new(positions: Range<usize>) -> Self {
         let line = |_| LevelBytes { levels: std::array::from_fn(|_| P::AtomicU8::new(ABSENT)) };
         Self {
-            lines: (0..places.len().div_ceil(LINE_BYTES)).map(line).collect(),
+            lines: (0..positions.len().div_ceil(LINE_BYTES)).map(line).collect(),
             // No CPU has a level yet, and 0 is no lie about that.
             summary: Padded::new(Summary { bound: P::AtomicU64::new(0) }),
-            places,
+            positions,
         }
     }
 
     #[inline]
-    fn byte(&self, place: usize) -> &P::AtomicU8 {
-        let at = place - self.places.start;
+    fn byte(&self, position: usize) -> &P::AtomicU8 {
+        let at = position - self.positions.start;
         &self.lines[at / LINE_BYTES].levels[at % LINE_BYTES]
     }
 
@@ -78,11 +79,11 @@ impl<P: ByteAtomics> Group<P> {
 
     /// A CPU of the group has come down to `level`.
     fn lowered(&self, level: u8) {
-        // Pairs with the fence in `raise_bound`: either this look sees the doubt, or that one sees
+        // Pairs with the fence in `raise_bound`: either this load sees the doubt, or that one sees
         // the byte that was written before this fence. Else the bound could be raised above a CPU.
         P::fence();
-        // SeqCst, also where the exchange fails: if the bound is low enough because somebody else has
-        // lowered it just then, that comes before this CPU's look at what waits (README, "At rest").
+        // SeqCst, also where the exchange fails: if the bound is low enough because another CPU has
+        // lowered it just then, that comes before this CPU reads what waits (README, "At rest").
         let mut seen = self.summary.bound.load(SeqCst);
         while seen & BOUND > u64::from(level) || seen & DOUBT != 0 {
             let bound = (seen & BOUND).min(u64::from(level));
@@ -96,11 +97,15 @@ impl<P: ByteAtomics> Group<P> {
 
     /// The lowest byte of all.
     fn lowest(&self) -> u8 {
-        self.places.clone().map(|place| self.byte(place).load(Relaxed)).min().unwrap_or(ABSENT)
+        self.positions
+            .clone()
+            .map(|position| self.byte(position).load(Relaxed))
+            .min()
+            .unwrap_or(ABSENT)
     }
 
-    /// A search has looked at all CPUs of the group in vain. Raises the bound to the lowest of them,
-    /// so that the next search need not; left out where somebody else is at it.
+    /// A search has read all CPUs of the group in vain. Raises the bound to the lowest of them, so that the next
+    /// search skips them; does nothing where another thread is at it.
     #[cold]
     fn raise_bound(&self) {
         let seen = self.summary.bound.load(Relaxed);
@@ -122,9 +127,9 @@ impl<P: ByteAtomics> Group<P> {
 }
 
 impl<P: ByteAtomics> PerLlc<P> {
-    pub(super) fn new(places: &Places) -> Self {
+    pub(super) fn new(order: &CpuOrder) -> Self {
         let groups: Box<[Group<P>]> =
-            places.groups().iter().map(|places| Group::new(places.clone())).collect();
+            order.groups().iter().map(|positions| Group::new(positions.clone())).collect();
         for group in &groups {
             P::describe::<Summary<P>>(&raw const *group.summary);
             group.lines.iter().for_each(|line| P::describe(line));
@@ -132,15 +137,21 @@ impl<P: ByteAtomics> PerLlc<P> {
         Self { groups }
     }
 
-    /// The CPU at `place`, of `group`, goes to another level.
+    /// The CPU at `position`, of `group`, goes to another level.
     #[inline]
-    pub(super) fn set(&self, group: usize, place: usize, old: Option<Level>, new: Option<Level>) {
+    pub(super) fn set(
+        &self,
+        group: usize,
+        position: usize,
+        old: Option<Level>,
+        new: Option<Level>,
+    ) {
         let group = &self.groups[group];
         let byte = |level: Option<Level>| level.map_or(ABSENT, Level::get);
         let (old, new) = (byte(old), byte(new));
         // Relaxed: a search reads the old level or the new one, and either is right; there is no
         // second word that must agree. What is ordered after a *lower* level has a fence.
-        group.byte(place).store(new, Relaxed);
+        group.byte(position).store(new, Relaxed);
         if new < old {
             group.lowered(new);
         }
@@ -152,34 +163,34 @@ impl<P: ByteAtomics> PerLlc<P> {
     pub(super) fn find(
         &self,
         below: Level,
-        allowed: &CpuChoice,
+        allowed: &CpuMask,
         near: usize,
-    ) -> Option<(Level, CpuChoice)> {
-        let mut found = CpuChoice::EMPTY;
+    ) -> Option<(Level, CpuMask)> {
+        let mut found = CpuMask::EMPTY;
         if below == Level::IDLE {
             return None;
         }
         let mut best = below.get();
         for group in self.groups[near..].iter().chain(&self.groups[..near]) {
-            let wanted = allowed.words_in(group.places.clone());
+            let wanted = allowed.words_in(group.positions.clone());
             let wanted: usize = wanted.map(|(_, bits)| bits.count_ones() as usize).sum();
             // For a line's worth of bytes the summary's line would cost as much as it saves.
             if wanted == 0 || (wanted > LINE_BYTES && group.bound() > best.min(below.get() - 1)) {
                 continue;
             }
             let mut in_vain = true;
-            for place in bits_of(allowed.words_in(group.places.clone())) {
-                let level = group.byte(place).load(Relaxed);
+            for position in bits_of(allowed.words_in(group.positions.clone())) {
+                let level = group.byte(position).load(Relaxed);
                 in_vain &= level >= below.get();
                 if level < best {
                     best = level;
-                    found = CpuChoice::EMPTY;
+                    found = CpuMask::EMPTY;
                 }
                 if level == best && level < below.get() {
-                    found.add(place);
+                    found.add(position);
                 }
             }
-            if in_vain && wanted > LINE_BYTES && wanted == group.places.len() {
+            if in_vain && wanted > LINE_BYTES && wanted == group.positions.len() {
                 group.raise_bound();
             }
         }
@@ -192,44 +203,44 @@ impl<P: ByteAtomics> PerLlc<P> {
     pub(super) fn find_one(
         &self,
         below: Level,
-        allowed: &CpuChoice,
+        allowed: &CpuMask,
         near: usize,
-        places: &Places,
+        order: &CpuOrder,
     ) -> Option<(Level, usize)> {
-        let home = places.group_of(near);
+        let home = order.group_of(near);
         let mut best = below.get();
         let mut found = None;
         for number in (home..self.groups.len()).chain(0..home) {
             let group = &self.groups[number];
             // The nearest come first, so among equals the first one stays.
             let (first, rest) = if number == home {
-                (near..group.places.end, group.places.start..near)
+                (near..group.positions.end, group.positions.start..near)
             } else {
-                (group.places.clone(), 0..0)
+                (group.positions.clone(), 0..0)
             };
-            let wanted = allowed.words_in(group.places.clone());
+            let wanted = allowed.words_in(group.positions.clone());
             let wanted: usize = wanted.map(|(_, bits)| bits.count_ones() as usize).sum();
             if wanted == 0 || (wanted > LINE_BYTES && group.bound() >= best) {
                 continue;
             }
             let mut in_vain = true;
             let both = bits_of(allowed.words_in(first)).chain(bits_of(allowed.words_in(rest)));
-            for place in both {
-                let level = group.byte(place).load(Relaxed);
+            for position in both {
+                let level = group.byte(position).load(Relaxed);
                 in_vain &= level >= below.get();
                 if level < best {
                     best = level;
-                    found = Some(place);
+                    found = Some(position);
                     if level == Level::IDLE.get() {
-                        return Some((Level::IDLE, place));
+                        return Some((Level::IDLE, position));
                     }
                 }
             }
-            if in_vain && wanted > LINE_BYTES && wanted == group.places.len() {
+            if in_vain && wanted > LINE_BYTES && wanted == group.positions.len() {
                 group.raise_bound();
             }
         }
-        found.map(|place| (Level::from_index(usize::from(best)), place))
+        found.map(|position| (Level::from_index(usize::from(best)), position))
     }
 
     /// The bytes of all groups' lines.

@@ -58,7 +58,8 @@ fn random_level(random: &mut fastrand::Rng) -> Option<Level> {
 fn agree(rung: Rung, topology: &Topology, seed: u64, steps: usize) {
     let mut random = fastrand::Rng::with_seed(seed);
     let cpus: Vec<CpuId> = topology.online().iter().collect();
-    let (index, mut seats) = PriorityIndex::<Host>::new(rung, topology, topology.online()).unwrap();
+    let (index, mut writers) =
+        PriorityIndex::<Host>::new(rung, topology, topology.online()).unwrap();
     let levels = cpus.iter().map(|cpu| (*cpu, Some(Level::IDLE))).collect();
     let mut oracle = Oracle { topology: topology.clone(), levels };
     for step in 0..steps {
@@ -66,21 +67,21 @@ fn agree(rung: Rung, topology: &Topology, seed: u64, steps: usize) {
         let at = random.usize(..cpus.len());
         let level = random_level(&mut random);
         oracle.levels[at].1 = level;
-        assert_eq!(seats[at].cpu(), cpus[at]);
+        assert_eq!(writers[at].cpu(), cpus[at]);
         match level {
-            Some(level) => seats[at].set(level),
-            None => seats[at].withdraw(),
+            Some(level) => writers[at].set(level),
+            None => writers[at].withdraw(),
         }
         let allowed = random_set(&mut random, &cpus);
         let below = Level::from_index(random.usize(..Level::COUNT));
-        let choice = index.choice(&allowed).unwrap();
-        assert_eq!(index.cpus_of(&choice), allowed, "{what}");
+        let mask = index.mask(&allowed).unwrap();
+        assert_eq!(index.cpus_of(&mask), allowed, "{what}");
         let expected = oracle.find_all(below, &allowed);
-        let found = index.find_all(below, &choice);
+        let found = index.find_all(below, &mask);
         let found = found.map(|(cpus, level)| (index.cpus_of(&cpus), level));
         assert_eq!(found, expected, "{what}");
         let near = cpus[random.usize(..cpus.len())];
-        let one = index.find(below, &choice, near);
+        let one = index.find(below, &mask, near);
         assert_eq!(one.map(|it| it.1), expected.as_ref().map(|it| it.1), "{what}");
         if let (Some((cpu, _)), Some((eligible, _))) = (one, expected) {
             assert!(eligible.contains(cpu), "{what}: {cpu} of {eligible}");
@@ -107,34 +108,34 @@ fn every_rung_agrees_with_a_sequential_oracle() {
 #[test]
 fn a_summary_is_never_above_its_cpus_and_is_raised_by_a_search_in_vain() {
     let topology = Topology::from_synthetic("pack:1 l3:1 core:100 pu:1").unwrap();
-    let (index, mut seats) =
+    let (index, mut writers) =
         PriorityIndex::<Host>::new(Rung::PerLlc, &topology, topology.online()).unwrap();
-    let choice = index.choice(topology.online()).unwrap();
+    let mask = index.mask(topology.online()).unwrap();
     let top = Priority::MAX.level();
-    seats.iter_mut().for_each(|seat| seat.set(top));
-    let Ladder::PerLlc(groups) = &index.ladder else { panic!("another rung") };
+    writers.iter_mut().for_each(|writer| writer.set(top));
+    let AnyLayout::PerLlc(groups) = &index.layout else { panic!("another rung") };
     assert_eq!(groups.bound_of(0), 0, "raising a CPU alone raises no bound");
-    assert_eq!(index.find(top, &choice, CpuId(0)), None);
+    assert_eq!(index.find(top, &mask, CpuId(0)), None);
     assert_eq!(groups.bound_of(0), 99, "the search has seen them all");
     let mut random = fastrand::Rng::with_seed(1);
     for _ in 0..2_000 {
         let at = random.usize(..100);
-        seats[at].set(Level::from_index(random.usize(60..Level::COUNT)));
+        writers[at].set(Level::from_index(random.usize(60..Level::COUNT)));
         if random.bool() {
-            let _ = index.find(Level::from_index(random.usize(55..80)), &choice, CpuId(0));
+            let _ = index.find(Level::from_index(random.usize(55..80)), &mask, CpuId(0));
         }
         assert!(groups.bound_of(0) <= groups.lowest_of(0));
     }
 }
 
 /// Moves CPU 0 as `moves` says, below level 70, while others search and another CPU goes anywhere.
-fn is_found_at_any_time(rung: Rung, moves: impl Fn(&mut Seat<Host>) + Send + Sync) {
+fn is_found_at_any_time(rung: Rung, moves: impl Fn(&mut LevelWriter<Host>) + Send + Sync) {
     let topology = Topology::from_synthetic("pack:1 l3:1 core:70 pu:1").unwrap();
-    let (index, mut seats) =
+    let (index, mut writers) =
         PriorityIndex::<Host>::new(rung, &topology, topology.online()).unwrap();
-    let choice = index.choice(topology.online()).unwrap();
-    seats.iter_mut().for_each(|seat| seat.set(Priority::MAX.level()));
-    let (mut mover, mut other) = (seats.remove(0), seats.remove(0));
+    let mask = index.mask(topology.online()).unwrap();
+    writers.iter_mut().for_each(|writer| writer.set(Priority::MAX.level()));
+    let (mut mover, mut other) = (writers.remove(0), writers.remove(0));
     for episode in 0..300 {
         mover.set(Level::IDLE);
         std::thread::scope(|scope| {
@@ -145,7 +146,7 @@ fn is_found_at_any_time(rung: Rung, moves: impl Fn(&mut Seat<Host>) + Send + Syn
                 (0..70).for_each(|_| other.set(Level::from_index(random.usize(70..Level::COUNT))));
             });
             while !moving.is_finished() {
-                let found = index.find(Priority::new(70).unwrap().level(), &choice, CpuId(9));
+                let found = index.find(Priority::new(70).unwrap().level(), &mask, CpuId(9));
                 assert!(found.is_some(), "{rung}: CPU 0 was below 70 all the time");
             }
         });
@@ -155,15 +156,17 @@ fn is_found_at_any_time(rung: Rung, moves: impl Fn(&mut Seat<Host>) + Send + Syn
 #[test]
 fn a_cpu_that_is_raised_is_found_at_any_time() {
     for rung in Rung::ALL {
-        is_found_at_any_time(rung, |seat| (1..70).for_each(|at| seat.set(Level::from_index(at))));
+        is_found_at_any_time(rung, |writer| {
+            (1..70).for_each(|at| writer.set(Level::from_index(at)))
+        });
     }
 }
 
 #[test]
 fn per_llc_finds_a_cpu_that_comes_down_at_any_time_too() {
-    is_found_at_any_time(Rung::PerLlc, |seat| {
+    is_found_at_any_time(Rung::PerLlc, |writer| {
         let mut random = fastrand::Rng::with_seed(2);
-        (0..200).for_each(|_| seat.set(Level::from_index(random.usize(..70))));
+        (0..200).for_each(|_| writer.set(Level::from_index(random.usize(..70))));
     });
 }
 
@@ -188,9 +191,9 @@ fn cpus_that_are_not_there_are_named() {
     let error = new("2-6").unwrap_err().to_string();
     assert_eq!(error, "CPUs 4-6 are not among the allowed ones, which are 0-3");
     let (index, _seats) = new("0-2").unwrap();
-    let error = index.choice(&"1,3".parse().unwrap()).unwrap_err().to_string();
+    let error = index.mask(&"1,3".parse().unwrap()).unwrap_err().to_string();
     assert_eq!(error, "CPUs 3 are not among the allowed ones, which are 0-2");
-    assert!(index.choice(&CpuSet::new()).is_err());
+    assert!(index.mask(&CpuSet::new()).is_err());
     let large = Topology::from_synthetic("pack:1 core:1025 pu:1").unwrap();
     let error = PriorityIndex::<Host>::new(Rung::Split, &large, large.online()).unwrap_err();
     assert_eq!(

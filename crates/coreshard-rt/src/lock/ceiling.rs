@@ -6,7 +6,9 @@ use std::ops::{Deref, DerefMut};
 
 use coreshard_platform::{RealTime, Time};
 
-use super::{InheritGuard, InheritMutex, LockError, ceilings};
+use super::ceilings;
+use super::error::LockError;
+use super::inherit::{InheritGuard, InheritMutex};
 use crate::level::Priority;
 
 /// A mutual-exclusion lock over `T` with a *ceiling*: whoever takes it is raised to that priority

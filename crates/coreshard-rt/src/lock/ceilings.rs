@@ -10,7 +10,7 @@
 
 use coreshard_platform::{LocalKey, Policy, RealTime};
 
-use super::LockError;
+use super::error::LockError;
 use crate::level::Priority;
 
 const CEILINGS: usize = Priority::MAX.get() as usize + 1;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, InheritError, RealTime, Time};
 
-use super::LockError;
+use super::error::LockError;
 
 const FREE: u32 = 0;
 

@@ -7,86 +7,11 @@
 
 mod ceiling;
 mod ceilings;
+mod error;
 mod inherit;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use std::fmt;
-
 pub use ceiling::{CeilingGuard, CeilingMutex};
+pub use error::LockError;
 pub use inherit::{InheritGuard, InheritMutex};
-
-/// Why a lock was not had as asked for.
-pub enum LockError<G> {
-    /// Somebody panicked while he held it, so the data may be half changed. It is held now.
-    Poisoned(G),
-    /// It is held, and the caller did not want to wait.
-    Held,
-    /// It was still held at the moment given.
-    TimedOut,
-    /// The caller holds it already, or would wait for itself over other locks.
-    WouldDeadlock,
-    /// The platform has no locks with priority inheritance.
-    Unsupported,
-    /// The caller's priority is above the lock's ceiling.
-    AboveCeiling {
-        /// The caller's.
-        priority: u8,
-        /// The lock's.
-        ceiling: u8,
-    },
-    /// The platform refused to raise the caller to the lock's ceiling; in words.
-    NotRaised(String),
-}
-
-impl<G> LockError<G> {
-    /// The guard of a lock that is held, but poisoned.
-    pub fn into_guard(self) -> Option<G> {
-        match self {
-            Self::Poisoned(guard) => Some(guard),
-            _ => None,
-        }
-    }
-
-    fn map<H>(self, map: impl FnOnce(G) -> H) -> LockError<H> {
-        match self {
-            Self::Poisoned(guard) => LockError::Poisoned(map(guard)),
-            Self::Held => LockError::Held,
-            Self::TimedOut => LockError::TimedOut,
-            Self::WouldDeadlock => LockError::WouldDeadlock,
-            Self::Unsupported => LockError::Unsupported,
-            Self::AboveCeiling { priority, ceiling } => {
-                LockError::AboveCeiling { priority, ceiling }
-            }
-            Self::NotRaised(reason) => LockError::NotRaised(reason),
-        }
-    }
-}
-
-impl<G> fmt::Display for LockError<G> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Poisoned(_) => f.write_str("the lock is poisoned: a holder panicked"),
-            Self::Held => f.write_str("the lock is held"),
-            Self::TimedOut => f.write_str("the lock was held until the time was over"),
-            Self::WouldDeadlock => f.write_str("waiting for the lock would never end"),
-            Self::Unsupported => f.write_str("there is no priority inheritance on this platform"),
-            Self::AboveCeiling { priority, ceiling } => write!(
-                f,
-                "a thread of priority {priority} may not take a lock whose ceiling is {ceiling}; \
-                 allowed are priorities up to the ceiling"
-            ),
-            Self::NotRaised(reason) => {
-                write!(f, "the caller cannot be raised to the lock's ceiling: {reason}")
-            }
-        }
-    }
-}
-
-impl<G> fmt::Debug for LockError<G> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LockError({self})")
-    }
-}
-
-impl<G> std::error::Error for LockError<G> {}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use coreshard::Host;
 use coreshard::block::{
-    Engine, File, FileOptions, HostAdapter, HostOptions, Medium, Memory, QueueOptions, Request,
+    Backend, Engine, File, FileOptions, HostAdapter, HostOptions, Memory, QueueOptions, Request,
 };
 use fastrand::Rng;
 
@@ -38,10 +38,10 @@ pub(super) fn in_a_file(site: &Site, rng: &mut Rng) {
 fn write_and_read(
     site: &Site,
     rng: &mut Rng,
-    medium: Arc<dyn Medium<Host>>,
+    backend: Arc<dyn Backend<Host>>,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let host = HostAdapter::new(HostOptions::default())?;
-    let device = host.target("torture").device(medium)?;
+    let device = host.target("torture").device(backend)?;
     let mut queue = device.queue(0, QueueOptions::default())?;
     let value = rng.u8(1..);
     let mut accepted = 0;

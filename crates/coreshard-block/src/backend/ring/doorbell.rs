@@ -1,18 +1,19 @@
 //! How other threads wake a ring's thread.
 //!
-//! One word says whether the thread sleeps, and every step is a read-modify-write of it, so that steps
-//! have one order and each sees what came before it:
+//! One word says whether the thread sleeps. Every step is a read-modify-write of it, so steps have one
+//! order, and each sees what came before it:
 //!
 //! | step | from | to | then |
 //! |---|---|---|---|
-//! | [`ring`](Bell::ring), by anybody | any | `RUNG` | wakes the thread where it was `ASLEEP` |
-//! | [`lie_down`](Bell::lie_down), by the thread | `AWAKE` | `ASLEEP` | sleeps |
-//! | | `RUNG` | `AWAKE` | looks again |
-//! | [`rise`](Bell::rise), by the thread | any | `AWAKE` | looks |
+//! | [`notify`](WakeState::notify), by any thread | any | `NOTIFIED` | wakes the thread where it was `ASLEEP` |
+//! | [`prepare_to_wait`](WakeState::prepare_to_wait), by the ring's thread | `AWAKE` | `ASLEEP` | sleeps |
+//! | | `NOTIFIED` | `AWAKE` | polls again |
+//! | [`finish_wait`](WakeState::finish_wait), by the ring's thread | any | `AWAKE` | polls |
 //!
-//! Nobody's ring is lost: what the thread takes away in `rise` or `lie_down` it has read, and with it what
-//! the ringer left before; what comes later stays. A plain store in `rise` could wipe out a ring whose
-//! letter the look that follows does not see yet; `loom_tests` was seen to find that.
+//! No notification is lost: what the thread clears in `finish_wait` or `prepare_to_wait` it has read, and
+//! with it what the notifier wrote before; what comes later stays. A plain store in `finish_wait` could
+//! clear a notification whose message the poll that follows does not see yet; `loom_tests` was seen to find
+//! that.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -23,38 +24,40 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use coreshard_platform::{AtomicInt, Lock, Platform};
 use io_uring::{opcode, squeue, types};
 
+use super::user_data::WOKEN;
+
 const AWAKE: u32 = 0;
-const RUNG: u32 = 1;
+const NOTIFIED: u32 = 1;
 const ASLEEP: u32 = 2;
 
-/// The word of a doorbell.
+/// Whether a ring's thread sleeps, and whether it was notified.
 #[derive(Debug)]
-pub(super) struct Bell<P: Platform> {
+pub(super) struct WakeState<P: Platform> {
     word: P::AtomicU32,
 }
 
-impl<P: Platform> Bell<P> {
+impl<P: Platform> WakeState<P> {
     pub(super) fn new() -> Self {
         Self { word: P::AtomicU32::new(AWAKE) }
     }
 
-    /// Leaves word for the thread. True where it sleeps, or is about to, and has to be woken.
-    pub(super) fn ring(&self) -> bool {
-        // Release: what was left before this is seen by the thread that takes the ring away.
-        self.word.swap(RUNG, AcqRel) == ASLEEP
+    /// Notifies the thread. True where it sleeps, or is about to, and has to be woken.
+    pub(super) fn notify(&self) -> bool {
+        // Release: what was written before this is seen by the thread that clears the notification.
+        self.word.swap(NOTIFIED, AcqRel) == ASLEEP
     }
 
-    /// True if the thread may sleep now; false where somebody rang, and it has to look again.
-    pub(super) fn lie_down(&self) -> bool {
+    /// True if the thread may sleep now; false where it was notified, and has to poll again.
+    pub(super) fn prepare_to_wait(&self) -> bool {
         if self.word.compare_exchange(AWAKE, ASLEEP, Relaxed, Relaxed).is_ok() {
             return true;
         }
-        self.rise();
+        self.finish_wait();
         false
     }
 
     /// The thread does not sleep any more.
-    pub(super) fn rise(&self) {
+    pub(super) fn finish_wait(&self) {
         // A swap, and Acquire: see the module's header.
         self.word.swap(AWAKE, Acquire);
     }
@@ -62,29 +65,29 @@ impl<P: Platform> Bell<P> {
 
 /// How a message reaches the thread of a ring.
 #[derive(Debug)]
-enum Wire {
-    /// A message put into the ring itself (io_uring_enter(2), IORING_OP_MSG_RING), by whoever rings and
-    /// without a ring of its own. `None` once the ring is gone.
+enum WakeMethod {
+    /// A message put into the ring itself (IORING_OP_MSG_RING), by the notifier and without a ring of its
+    /// own. `None` once the ring is gone.
     Ring(Option<RawFd>),
-    /// A count that the ring reads.
-    Event(OwnedFd),
+    /// An eventfd that the ring reads.
+    EventFd(OwnedFd),
 }
 
 /// What wakes a ring's thread.
 pub(super) struct Doorbell<P: Platform> {
-    bell: Bell<P>,
-    /// Held while a message is sent, so that the ring's number is not another file's by then. One in many
-    /// rings comes here, and one of many ringers at a time.
-    wire: Lock<P, Wire>,
+    state: WakeState<P>,
+    /// Held while a message is sent, so that the ring's descriptor is not another file's by then. Few
+    /// notifications come here, one at a time.
+    method: Lock<P, WakeMethod>,
 }
 
 impl<P: Platform> Doorbell<P> {
-    /// A bell that puts messages into the ring `fd`; probed already.
+    /// Puts messages into the ring `fd`, which was probed for that.
     pub(super) fn of_ring(fd: RawFd) -> Self {
-        Self { bell: Bell::new(), wire: Lock::new(Wire::Ring(Some(fd))) }
+        Self { state: WakeState::new(), method: Lock::new(WakeMethod::Ring(Some(fd))) }
     }
 
-    /// A bell with an eventfd, for the ring to read.
+    /// Writes an eventfd, for the ring to read.
     ///
     /// # Errors
     /// Where there is none to be had.
@@ -96,26 +99,26 @@ impl<P: Platform> Doorbell<P> {
         }
         // SAFETY: a descriptor that was just opened and is nobody else's.
         let owned = unsafe { OwnedFd::from_raw_fd(event) };
-        Ok((Self { bell: Bell::new(), wire: Lock::new(Wire::Event(owned)) }, event))
+        Ok((Self { state: WakeState::new(), method: Lock::new(WakeMethod::EventFd(owned)) }, event))
     }
 
-    pub(super) fn bell(&self) -> &Bell<P> {
-        &self.bell
+    pub(super) fn state(&self) -> &WakeState<P> {
+        &self.state
     }
 
-    /// Wakes the thread if it sleeps; else it finds the word before it sleeps next.
+    /// Wakes the thread if it sleeps; else it sees the notification before it sleeps next.
     pub(super) fn ring(&self) {
-        if !self.bell.ring() {
+        if !self.state.notify() {
             return;
         }
-        match &*self.wire.lock() {
-            Wire::Ring(Some(fd)) => {
+        match &*self.method.lock() {
+            WakeMethod::Ring(Some(fd)) => {
                 // A full completion queue is the one thing that can go wrong with a ring that took the
                 // probe's message, and then the thread has cause enough to wake.
-                let _ = send_message(*fd, super::WOKEN);
+                let _ = send_message(*fd, WOKEN);
             }
-            Wire::Ring(None) => {}
-            Wire::Event(event) => {
+            WakeMethod::Ring(None) => {}
+            WakeMethod::EventFd(event) => {
                 let one = 1_u64;
                 // SAFETY: writes eight bytes from a live integer. It fails only where the count would
                 // overflow, and then the thread is being woken anyway.
@@ -124,9 +127,9 @@ impl<P: Platform> Doorbell<P> {
         }
     }
 
-    /// The ring is about to be gone: no message goes there any more.
+    /// The ring is about to be closed: no message goes there any more.
     pub(super) fn disconnect(&self) {
-        if let Wire::Ring(fd) = &mut *self.wire.lock() {
+        if let WakeMethod::Ring(fd) = &mut *self.method.lock() {
             *fd = None;
         }
     }
@@ -134,7 +137,7 @@ impl<P: Platform> Doorbell<P> {
 
 impl<P: Platform> fmt::Debug for Doorbell<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Doorbell").field("bell", &self.bell).finish_non_exhaustive()
+        f.debug_struct("Doorbell").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
@@ -170,49 +173,49 @@ mod loom_tests {
 
     use coreshard_platform::{AtomicInt, Loom, Parker, Platform};
 
-    use super::Bell;
+    use super::WakeState;
 
-    struct House {
-        bell: Bell<Loom>,
+    struct WakeModel {
+        state: WakeState<Loom>,
         /// Stands for the kernel, which keeps a message until the ring's thread comes for it.
         kernel: Parker<Loom>,
-        letters: [<Loom as Platform>::AtomicU32; 2],
+        messages: [<Loom as Platform>::AtomicU32; 2],
     }
 
-    /// Two ringers, and a thread that looks without order of its own (`Inbox::take` looks so) and sleeps
-    /// until it has seen both letters. Fails (the thread sleeps for ever) where `rise` is a plain store,
-    /// where its order is Relaxed, and where `lie_down` sleeps without a look at the word.
+    /// Two notifiers, and a thread that looks without order of its own (`Mailbox::take` looks so) and sleeps
+    /// until it has seen both messages. Fails (the thread sleeps for ever) where `finish_wait` is a plain store,
+    /// where its order is Relaxed, and where `prepare_to_wait` sleeps without reading the word.
     #[test]
-    fn no_ring_is_lost() {
+    fn loom_no_notification_is_lost() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(|| {
-            let house = Arc::new(House {
-                bell: Bell::new(),
+            let model = Arc::new(WakeModel {
+                state: WakeState::new(),
                 kernel: Parker::new(),
-                letters: [
+                messages: [
                     <Loom as Platform>::AtomicU32::new(0),
                     <Loom as Platform>::AtomicU32::new(0),
                 ],
             });
-            let ringers: Vec<_> = (0..2)
+            let notifiers: Vec<_> = (0..2)
                 .map(|number| {
-                    let house = Arc::clone(&house);
+                    let model = Arc::clone(&model);
                     loom::thread::spawn(move || {
-                        house.letters[number].store(1, Relaxed);
-                        if house.bell.ring() {
-                            house.kernel.unpark();
+                        model.messages[number].store(1, Relaxed);
+                        if model.state.notify() {
+                            model.kernel.unpark();
                         }
                     })
                 })
                 .collect();
-            while house.letters.iter().any(|letter| letter.load(Relaxed) == 0) {
-                if house.bell.lie_down() {
-                    house.kernel.park();
-                    house.bell.rise();
+            while model.messages.iter().any(|message| message.load(Relaxed) == 0) {
+                if model.state.prepare_to_wait() {
+                    model.kernel.park();
+                    model.state.finish_wait();
                 }
             }
-            ringers.into_iter().for_each(|ringer| ringer.join().unwrap());
+            notifiers.into_iter().for_each(|notifier| notifier.join().unwrap());
         });
     }
 }

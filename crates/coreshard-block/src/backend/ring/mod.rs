@@ -2,15 +2,16 @@
 //!
 //! 1. A ring is made on the thread that uses it, and used by no other; others reach its thread by a
 //!    message into the ring, or else by an eventfd that the ring reads ([`doorbell`]).
-//! 2. What the kernel offers is probed by doing it, from the best down ([`rungs`]); what was
-//!    refused, and why, is in [`Lane::describe`].
+//! 2. What the kernel offers is probed by doing it, from the best down ([`setup`]); what was
+//!    refused, and why, is in [`Channel::describe`].
 //! 3. The kernel owns a command's memory until its completion; the drop waits for all of them.
 #![allow(unsafe_code)]
 
 mod doorbell;
-mod rungs;
+mod setup;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod user_data;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -20,20 +21,17 @@ use std::time::Duration;
 use coreshard_platform::Platform;
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
+use super::channel::{Channel, Waker};
+use super::command::{Command, Completion, Data};
 use super::sync::fallocate_mode;
-use super::{Command, Data, Lane, Reaped, Waker};
 use crate::buffer::BufferPool;
-use crate::request::Op;
+use crate::op::Op;
 
 use doorbell::Doorbell;
-pub(super) use rungs::Refusals;
-pub use rungs::{RingOptions, RingWake};
-use rungs::{Rung, build, never_at_once, probe, probe_message, reopened, rungs};
-
-/// Completions that are no command's.
-const WOKEN: u64 = u64::MAX;
-const CANCELLED: u64 = u64::MAX - 1;
-const PROBED: u64 = u64::MAX - 2;
+pub(super) use setup::Refusals;
+pub use setup::{RingOptions, RingWake};
+use setup::{RingSetup, build, lacks_nowait, probe, probe_message, reopened, setups};
+use user_data::{CANCELLED, PROBED, WOKEN};
 
 /// A command as an entry of the submission queue. A macro, since the trait of what may be a file
 /// there has no public name.
@@ -73,9 +71,9 @@ macro_rules! entry_on {
     }};
 }
 
-pub(super) struct RingLane<P: Platform> {
+pub(super) struct RingChannel<P: Platform> {
     ring: IoUring,
-    rung: Rung,
+    setup: RingSetup,
     file: Arc<OwnedFd>,
     file_is_registered: bool,
     /// Keeps what is registered alive.
@@ -84,7 +82,7 @@ pub(super) struct RingLane<P: Platform> {
     /// What the ring reads to be woken, where it gets no messages.
     event: Option<RawFd>,
     /// Where the kernel leaves that event's count.
-    rings: Box<u64>,
+    event_count: Box<u64>,
     event_is_read: bool,
     in_flight: u32,
     depth: u32,
@@ -94,32 +92,32 @@ pub(super) struct RingLane<P: Platform> {
     /// registered: a worker that looks up what is registered takes the ring's lock, against the thread
     /// that submits. The file is opened once more instead, so that the workers of different threads do
     /// not count on one line.
-    never_at_once: bool,
+    lacks_nowait: bool,
 }
 
-impl<P: Platform> RingLane<P> {
+impl<P: Platform> RingChannel<P> {
     /// The best ring that works here.
     ///
     /// # Errors
-    /// What each rung said, where none works.
+    /// What each setup said, where none works.
     pub(super) fn new(
         file: Arc<OwnedFd>,
         depth: u32,
         options: RingOptions,
     ) -> Result<Self, Refusals> {
         let mut refused = Refusals::default();
-        for rung in rungs(options) {
-            let made = build(rung, depth)
-                .and_then(|mut ring| probe(&mut ring, rung, &file).map(|()| ring))
-                .and_then(|ring| Self::with_ring(ring, rung, &file, depth, options.wake));
+        for setup in setups(options) {
+            let made = build(setup, depth)
+                .and_then(|mut ring| probe(&mut ring, setup, &file).map(|()| ring))
+                .and_then(|ring| Self::with_ring(ring, setup, &file, depth, options.wake));
             match made {
-                Ok((mut lane, further)) => {
+                Ok((mut channel, further)) => {
                     refused.append(further);
-                    lane.limit_workers(options.blocking_workers, &mut refused);
-                    lane.refused = refused.texts();
-                    return Ok(lane);
+                    channel.limit_workers(options.blocking_workers, &mut refused);
+                    channel.refused = refused.texts();
+                    return Ok(channel);
                 }
-                Err(error) => refused.push(rung.name(), &error),
+                Err(error) => refused.push(setup.name(), &error),
             }
         }
         Err(refused)
@@ -127,7 +125,7 @@ impl<P: Platform> RingLane<P> {
 
     fn with_ring(
         mut ring: IoUring,
-        rung: Rung,
+        setup: RingSetup,
         file: &Arc<OwnedFd>,
         depth: u32,
         wake: RingWake,
@@ -138,8 +136,8 @@ impl<P: Platform> RingLane<P> {
             return Err(io::Error::other("requests cannot be cancelled"));
         }
         let mut refused = Refusals::default();
-        let never_at_once = never_at_once(file);
-        let file = match never_at_once.then(|| reopened(file)) {
+        let lacks_nowait = lacks_nowait(file);
+        let file = match lacks_nowait.then(|| reopened(file)) {
             Some(Ok(own)) => Arc::new(own),
             Some(Err(error)) => {
                 refused.push("a description of the file for itself".to_owned(), &error);
@@ -148,12 +146,12 @@ impl<P: Platform> RingLane<P> {
             None => Arc::clone(file),
         };
         let file_is_registered =
-            !never_at_once && ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
-        // Saves the look-up of the ring in each call; where it cannot be, calls look it up.
+            !lacks_nowait && ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
+        // Saves the look-up of the ring's descriptor in each call, where the kernel can.
         let _ = ring.submitter().register_ring_fd();
         // A ring that polls for completions is not woken where it has no request to poll for.
         let message = match wake {
-            RingWake::Message if !rung.iopoll => Some(probe_message(&mut ring)),
+            RingWake::Message if !setup.iopoll => Some(probe_message(&mut ring)),
             _ => None,
         };
         let (doorbell, event) = match message {
@@ -166,22 +164,22 @@ impl<P: Platform> RingLane<P> {
                 (doorbell, Some(event))
             }
         };
-        let lane = Self {
+        let channel = Self {
             ring,
-            rung,
+            setup,
             file,
             file_is_registered,
             buffers: None,
             doorbell: Arc::new(doorbell),
             event,
-            rings: Box::new(0),
+            event_count: Box::new(0),
             event_is_read: false,
             in_flight: 0,
             depth,
             refused: Vec::new(),
-            never_at_once,
+            lacks_nowait,
         };
-        Ok((lane, refused))
+        Ok((channel, refused))
     }
 
     fn limit_workers(&mut self, most: Option<u32>, refused: &mut Refusals) {
@@ -210,12 +208,12 @@ impl<P: Platform> RingLane<P> {
     }
 
     /// Has the ring read its event, where it gets no messages.
-    fn listen(&mut self) {
+    fn arm_event(&mut self) {
         let Some(event) = self.event else { return };
-        if self.event_is_read || self.rung.iopoll {
+        if self.event_is_read || self.setup.iopoll {
             return;
         }
-        let into = (&raw mut *self.rings).cast::<u8>();
+        let into = (&raw mut *self.event_count).cast::<u8>();
         self.event_is_read =
             self.push(&opcode::Read::new(types::Fd(event), into, 8).build().user_data(WOKEN));
     }
@@ -262,13 +260,13 @@ impl<P: Platform> RingLane<P> {
 
 // SAFETY: the kernel touches a command's memory until its completion, and the drop waits for all
 // completions.
-unsafe impl<P: Platform> Lane for RingLane<P> {
+unsafe impl<P: Platform> Channel for RingChannel<P> {
     unsafe fn start(&mut self, command: &Command) -> bool {
         if self.in_flight >= self.depth {
             return false;
         }
         let mut entry = self.entry(command).user_data(command.id);
-        if self.never_at_once {
+        if self.lacks_nowait {
             entry = entry.flags(squeue::Flags::ASYNC);
         }
         let taken = self.push(&entry);
@@ -289,36 +287,36 @@ unsafe impl<P: Platform> Lane for RingLane<P> {
         }
     }
 
-    fn reap(&mut self, into: &mut Vec<Reaped>) {
-        if self.ring.submission().taskrun() || self.rung.iopoll && self.in_flight > 0 {
+    fn reap(&mut self, into: &mut Vec<Completion>) {
+        if self.ring.submission().taskrun() || self.setup.iopoll && self.in_flight > 0 {
             // Completions are there once the kernel has run what it put off. What goes wrong here
-            // comes again with the next flush, which tells it.
+            // comes again with the next flush, which reports it.
             let _ = self.ring.submit();
         }
-        for completion in self.ring.completion() {
-            reaped(&completion, into, &mut self.in_flight, &mut self.event_is_read);
+        for entry in self.ring.completion() {
+            take_entry(&entry, into, &mut self.in_flight, &mut self.event_is_read);
         }
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        self.listen();
-        if !self.ring.completion().is_empty() || !self.doorbell.bell().lie_down() {
+        self.arm_event();
+        if !self.ring.completion().is_empty() || !self.doorbell.state().prepare_to_wait() {
             return self.flush();
         }
         let done = match self.event {
-            Some(event) if self.rung.iopoll && self.in_flight == 0 => {
+            Some(event) if self.setup.iopoll && self.in_flight == 0 => {
                 Self::sleep_on(event, timeout);
                 Ok(())
             }
             _ => self.enter(timeout),
         };
-        self.doorbell.bell().rise();
+        self.doorbell.state().finish_wait();
         done
     }
 
     fn cancel(&mut self, id: u64) {
         // A ring that polls has no way to cancel; its requests end soon in any case.
-        if !self.rung.iopoll {
+        if !self.setup.iopoll {
             self.push(&opcode::AsyncCancel::new(id).build().user_data(CANCELLED));
         }
     }
@@ -329,7 +327,7 @@ unsafe impl<P: Platform> Lane for RingLane<P> {
     }
 
     fn register(&mut self, pool: &BufferPool) -> io::Result<bool> {
-        if self.buffers.is_some() || self.never_at_once {
+        if self.buffers.is_some() || self.lacks_nowait {
             return Ok(false);
         }
         // SAFETY: the pool's memory lives as long as the pool, which is kept beside the ring.
@@ -339,11 +337,11 @@ unsafe impl<P: Platform> Lane for RingLane<P> {
     }
 
     fn describe(&self) -> String {
-        let mut text = format!("io_uring {}", self.rung.name());
+        let mut text = format!("io_uring {}", self.setup.name());
         if self.file_is_registered {
             text.push_str(", registered file");
         }
-        if self.never_at_once {
+        if self.lacks_nowait {
             text.push_str(", by kernel workers");
         }
         if self.buffers.is_some() {
@@ -360,38 +358,38 @@ unsafe impl<P: Platform> Lane for RingLane<P> {
     }
 }
 
-fn reaped(
-    completion: &cqueue::Entry,
-    into: &mut Vec<Reaped>,
+fn take_entry(
+    entry: &cqueue::Entry,
+    into: &mut Vec<Completion>,
     in_flight: &mut u32,
     event_is_read: &mut bool,
 ) {
-    match completion.user_data() {
+    match entry.user_data() {
         WOKEN => *event_is_read = false,
         CANCELLED | PROBED => {}
         id => {
             *in_flight -= 1;
-            into.push(Reaped { id, result: completion.result() });
+            into.push(Completion { id, result: entry.result() });
         }
     }
 }
 
-impl<P: Platform> Drop for RingLane<P> {
+impl<P: Platform> Drop for RingChannel<P> {
     fn drop(&mut self) {
         self.doorbell.disconnect();
         if self.event_is_read {
             // The read of the event is a use of memory too.
             self.push(&opcode::AsyncCancel::new(WOKEN).build().user_data(CANCELLED));
         }
-        let mut reaped = Vec::new();
+        let mut completions = Vec::new();
         while self.in_flight > 0 || self.event_is_read {
             if self.enter(None).is_err() {
                 // The ring itself is broken, so nobody can say when the kernel is done with the
                 // event's memory.
-                std::mem::forget(std::mem::take(&mut self.rings));
+                std::mem::forget(std::mem::take(&mut self.event_count));
                 break;
             }
-            self.reap(&mut reaped);
+            self.reap(&mut completions);
         }
     }
 }

@@ -15,10 +15,10 @@ use super::*;
 use crate::buffer::{Buffer, PAGE_BYTES};
 use crate::{Engine, File, FileOptions, HostAdapter, HostOptions, QueueOptions, Request};
 
-fn lane(file: &Arc<OwnedFd>, options: RingOptions) -> Option<RingLane<Host>> {
+fn channel(file: &Arc<OwnedFd>, options: RingOptions) -> Option<RingChannel<Host>> {
     // A sandbox may forbid io_uring.
-    match RingLane::new(Arc::clone(file), 8, options) {
-        Ok(lane) => Some(lane),
+    match RingChannel::new(Arc::clone(file), 8, options) {
+        Ok(channel) => Some(channel),
         Err(refusals) => {
             eprintln!("left out, since there is no io_uring: {}", refusals.texts().join("; "));
             None
@@ -35,8 +35,8 @@ fn blocks(path: &Path, direct: bool) -> Option<Arc<OwnedFd>> {
     opened.ok().map(|file| Arc::new(OwnedFd::from(file)))
 }
 
-/// Reads and writes through the lane until each is over.
-fn moves_data(lane: &mut RingLane<Host>) -> Vec<i32> {
+/// Reads and writes through the channel until each is over.
+fn moves_data(channel: &mut RingChannel<Host>) -> Vec<i32> {
     let mut buffers: Vec<Buffer> = (0..8).map(|_| Buffer::aligned(PAGE_BYTES)).collect();
     for (at, buffer) in buffers.iter_mut().enumerate() {
         let data = Data::One { start: buffer.start(), bytes: PAGE_BYTES, registered: None };
@@ -44,15 +44,15 @@ fn moves_data(lane: &mut RingLane<Host>) -> Vec<i32> {
         let offset = (at * PAGE_BYTES) as u64;
         let command = Command { id: at as u64, op, offset, bytes: 0, data, ioprio: 0 };
         // SAFETY: the buffers outlive the loop below, which sees every completion.
-        assert!(unsafe { lane.start(&command) });
+        assert!(unsafe { channel.start(&command) });
     }
-    let mut reaped = Vec::new();
-    while reaped.len() < 8 {
-        lane.wait(None).unwrap();
-        lane.reap(&mut reaped);
+    let mut completions = Vec::new();
+    while completions.len() < 8 {
+        channel.wait(None).unwrap();
+        channel.reap(&mut completions);
     }
     assert!(buffers.iter().step_by(2).all(|buffer| buffer.iter().all(|byte| *byte == 7)));
-    reaped.into_iter().map(|one| one.result).collect()
+    completions.into_iter().map(|one| one.result).collect()
 }
 
 #[test]
@@ -64,18 +64,18 @@ fn what_was_probed_is_what_happens() {
             [(None, false), (Some(5), false), (None, true), (Some(5), true)]
         {
             let options = RingOptions { sqpoll_idle_ms, iopoll, ..RingOptions::default() };
-            let Some(mut lane) = lane(&file, options) else { return };
-            let how = lane.describe();
+            let Some(mut channel) = channel(&file, options) else { return };
+            let how = channel.describe();
             eprintln!("direct: {direct}, {options:?}: {how}");
-            assert_eq!(moves_data(&mut lane), [PAGE_BYTES as i32; 8], "{how}");
+            assert_eq!(moves_data(&mut channel), [PAGE_BYTES as i32; 8], "{how}");
             // Either it is so, or it is said why not.
             let (is, refused) = how.split_once(" (refused: ").unwrap_or((&how, ""));
             for (wanted, word) in [(sqpoll_idle_ms.is_some(), "SQPOLL"), (iopoll, "IOPOLL")] {
                 assert!(wanted || !how.contains(word), "{how}");
                 assert!(!wanted || is.contains(word) || refused.contains(word), "{how}");
             }
-            assert_eq!(lane.ring.params().is_setup_sqpoll(), is.contains("SQPOLL"), "{how}");
-            assert_eq!(lane.ring.params().is_setup_iopoll(), is.contains("IOPOLL"), "{how}");
+            assert_eq!(channel.ring.params().is_setup_sqpoll(), is.contains("SQPOLL"), "{how}");
+            assert_eq!(channel.ring.params().is_setup_iopoll(), is.contains("IOPOLL"), "{how}");
         }
     }
 }
@@ -85,13 +85,13 @@ fn what_was_probed_is_what_happens() {
 fn a_polling_ring_that_was_refused_fails_reads() {
     let folder = tempfile::tempdir().unwrap();
     let Some(file) = blocks(&folder.path().join("file"), false) else { return };
-    let rung = Rung { iopoll: true, ..Rung::default() };
-    let Ok(mut ring) = build(rung, 4) else {
+    let setup = RingSetup { iopoll: true, ..RingSetup::default() };
+    let Ok(mut ring) = build(setup, 4) else {
         eprintln!("left out, since no ring with IOPOLL can be made here");
         return;
     };
     // A read through the page cache cannot be polled for, whatever the device can.
-    let error = probe(&mut ring, rung, &file).unwrap_err();
+    let error = probe(&mut ring, setup, &file).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP), "{error}");
 }
 
@@ -100,12 +100,13 @@ fn another_thread_wakes_a_ring_by_message_and_by_event() {
     let folder = tempfile::tempdir().unwrap();
     let Some(file) = blocks(&folder.path().join("file"), false) else { return };
     for wake in [RingWake::Message, RingWake::Event] {
-        let Some(mut lane) = lane(&file, RingOptions { wake, ..RingOptions::default() }) else {
+        let Some(mut channel) = channel(&file, RingOptions { wake, ..RingOptions::default() })
+        else {
             return;
         };
-        let how = lane.describe();
+        let how = channel.describe();
         let by_event = how.contains("woken by eventfd");
-        assert_eq!(lane.event.is_some(), by_event);
+        assert_eq!(channel.event.is_some(), by_event);
         match wake {
             RingWake::Event => assert!(by_event && !how.contains("ring messages"), "{how}"),
             // An older kernel says that it cannot, and goes on by event.
@@ -114,7 +115,7 @@ fn another_thread_wakes_a_ring_by_message_and_by_event() {
         }
         // Nothing is in flight, so each wait is ended by a ring, or never.
         let turn = Arc::new(std::sync::Barrier::new(2));
-        let (waker, turns) = (lane.waker(), Arc::clone(&turn));
+        let (waker, turns) = (channel.waker(), Arc::clone(&turn));
         let ringer = std::thread::spawn(move || {
             for round in 0..100_u64 {
                 turns.wait();
@@ -128,12 +129,12 @@ fn another_thread_wakes_a_ring_by_message_and_by_event() {
         });
         for _ in 0..100 {
             turn.wait();
-            lane.wait(None).unwrap();
-            lane.reap(&mut Vec::new());
+            channel.wait(None).unwrap();
+            channel.reap(&mut Vec::new());
         }
         let waker = ringer.join().unwrap();
-        drop(lane);
-        // A bell may outlive its ring.
+        drop(channel);
+        // A doorbell may outlive its ring.
         waker();
         waker();
     }
@@ -153,7 +154,7 @@ fn completions_reach_the_thread_that_submitted() {
     for wake in [RingWake::Message, RingWake::Event] {
         let Some(raw) = blocks(&path, false) else { return };
         let ring = RingOptions { wake, ..RingOptions::default() };
-        if lane(&raw, ring).is_none() {
+        if channel(&raw, ring).is_none() {
             return;
         }
         let options = FileOptions { engine: Engine::IoUring, ring, ..FileOptions::default() };

@@ -8,8 +8,8 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use io_uring::{IoUring, opcode, types};
 
-use super::PROBED;
 use super::doorbell::send_message;
+use super::user_data::PROBED;
 use crate::buffer::{Buffer, PAGE_BYTES};
 
 /// What a ring is to be, beside what is always tried.
@@ -27,7 +27,7 @@ pub struct RingOptions {
     pub wake: RingWake,
 }
 
-/// How other threads wake the thread of a ring, out of [`Lane::wait`](crate::Lane::wait).
+/// How other threads wake the thread of a ring, out of [`Channel::wait`](crate::Channel::wait).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RingWake {
     /// By a message into the ring (IORING_OP_MSG_RING; Linux 6.13), else as `Event`.
@@ -39,7 +39,7 @@ pub enum RingWake {
 
 /// What a ring is made of.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rung {
+pub(super) struct RingSetup {
     pub(super) single_issuer: bool,
     pub(super) defer: bool,
     pub(super) coop: bool,
@@ -47,7 +47,7 @@ pub(super) struct Rung {
     pub(super) iopoll: bool,
 }
 
-impl Rung {
+impl RingSetup {
     pub(super) fn name(self) -> String {
         let parts = [
             (self.iopoll, "IOPOLL"),
@@ -61,7 +61,7 @@ impl Rung {
     }
 }
 
-/// What could not be had, and why, for people.
+/// What the kernel refused, and why, for people.
 #[derive(Debug, Default)]
 pub(in crate::backend) struct Refusals {
     /// What, and why.
@@ -71,7 +71,7 @@ pub(in crate::backend) struct Refusals {
 }
 
 impl Refusals {
-    /// What is refused for the same reason as the last is told with it.
+    /// What is refused for the same reason as the last is listed with it.
     pub(super) fn push(&mut self, what: String, why: &io::Error) {
         self.errno = why.raw_os_error();
         let why = why.to_string();
@@ -85,7 +85,7 @@ impl Refusals {
         self.refused.append(&mut other.refused);
     }
 
-    /// What the kernel said last: of a ladder, to its simplest rung.
+    /// The kernel's last errno: for the simplest setup, which is tried last.
     pub(in crate::backend) fn errno(&self) -> Option<i32> {
         self.errno
     }
@@ -95,51 +95,51 @@ impl Refusals {
     }
 }
 
-/// The ladder of rings, the best first.
-pub(super) fn rungs(options: RingOptions) -> Vec<Rung> {
-    let bare = Rung::default();
-    let mut rungs = Vec::new();
+/// The setups to try, the best first.
+pub(super) fn setups(options: RingOptions) -> Vec<RingSetup> {
+    let bare = RingSetup::default();
+    let mut setups = Vec::new();
     let polls: &[bool] = if options.iopoll { &[true, false] } else { &[false] };
     for iopoll in polls.iter().copied() {
         if let Some(idle) = options.sqpoll_idle_ms {
-            let sqpoll = Rung { sqpoll: Some(idle), iopoll, ..bare };
-            rungs.extend([Rung { single_issuer: true, ..sqpoll }, sqpoll]);
+            let sqpoll = RingSetup { sqpoll: Some(idle), iopoll, ..bare };
+            setups.extend([RingSetup { single_issuer: true, ..sqpoll }, sqpoll]);
         }
-        rungs.extend([
-            Rung { single_issuer: true, defer: true, iopoll, ..bare },
-            Rung { single_issuer: true, coop: true, iopoll, ..bare },
-            Rung { coop: true, iopoll, ..bare },
-            Rung { iopoll, ..bare },
+        setups.extend([
+            RingSetup { single_issuer: true, defer: true, iopoll, ..bare },
+            RingSetup { single_issuer: true, coop: true, iopoll, ..bare },
+            RingSetup { coop: true, iopoll, ..bare },
+            RingSetup { iopoll, ..bare },
         ]);
     }
-    rungs
+    setups
 }
 
-pub(super) fn build(rung: Rung, depth: u32) -> io::Result<IoUring> {
+pub(super) fn build(setup: RingSetup, depth: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     builder.dontfork().setup_clamp().setup_cqsize((depth * 2 + 16).next_power_of_two());
-    if rung.single_issuer {
+    if setup.single_issuer {
         builder.setup_single_issuer();
     }
-    if rung.defer {
+    if setup.defer {
         builder.setup_defer_taskrun().setup_taskrun_flag();
     }
-    if rung.coop {
+    if setup.coop {
         builder.setup_coop_taskrun().setup_taskrun_flag();
     }
-    if let Some(idle) = rung.sqpoll {
+    if let Some(idle) = setup.sqpoll {
         builder.setup_sqpoll(idle);
     }
-    if rung.iopoll {
+    if setup.iopoll {
         builder.setup_iopoll();
     }
     builder.build((depth + 8).next_power_of_two())
 }
 
-/// Has the ring do something: a ring with IOPOLL can be made where each read of it then fails.
-pub(super) fn probe(ring: &mut IoUring, rung: Rung, file: &OwnedFd) -> io::Result<()> {
+/// Has the ring do something: a ring with IOPOLL can be made although each read of it then fails.
+pub(super) fn probe(ring: &mut IoUring, setup: RingSetup, file: &OwnedFd) -> io::Result<()> {
     let scratch = Buffer::aligned(PAGE_BYTES);
-    let entry = if rung.iopoll {
+    let entry = if setup.iopoll {
         let file = types::Fd(file.as_raw_fd());
         opcode::Read::new(file, scratch.start(), PAGE_BYTES as u32).build()
     } else {
@@ -184,7 +184,7 @@ pub(super) fn probe_message(ring: &mut IoUring) -> io::Result<()> {
 }
 
 /// Whether the file's system cannot read without a thread that may block.
-pub(super) fn never_at_once(file: &OwnedFd) -> bool {
+pub(super) fn lacks_nowait(file: &OwnedFd) -> bool {
     let scratch = Buffer::aligned(PAGE_BYTES);
     let piece = libc::iovec { iov_base: scratch.start().cast(), iov_len: PAGE_BYTES };
     // SAFETY: one live piece of memory, and an open descriptor.
@@ -217,11 +217,11 @@ mod tests {
     fn the_ladder_ends_with_what_every_kernel_has() {
         let all = RingOptions { sqpoll_idle_ms: Some(1), iopoll: true, ..RingOptions::default() };
         for options in [RingOptions::default(), all] {
-            let rungs = rungs(options);
-            assert_eq!(rungs.last().unwrap().name(), "plain");
+            let setups = setups(options);
+            assert_eq!(setups.last().unwrap().name(), "plain");
         }
-        assert_eq!(rungs(RingOptions::default())[0].name(), "SINGLE_ISSUER|DEFER_TASKRUN");
-        assert_eq!(rungs(all).len(), 12);
+        assert_eq!(setups(RingOptions::default())[0].name(), "SINGLE_ISSUER|DEFER_TASKRUN");
+        assert_eq!(setups(all).len(), 12);
     }
 
     #[test]

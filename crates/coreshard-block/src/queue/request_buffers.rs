@@ -1,8 +1,8 @@
 //! A request's buffers, and who has them.
 //!
-//! They are the queue's until [`Loan::lend`], and the device's from there on, until
-//! [`Loan::take_back`]. In between nothing here reads, hands out or frees them: a loan that is dropped
-//! while the device has its buffers leaks them, however it came to be dropped.
+//! They are the queue's until [`RequestBuffers::lend`], and the device's from there on, until
+//! [`RequestBuffers::take_back`]. In between nothing here reads, hands out or frees them:
+//! dropped while the device has them, they are leaked.
 #![allow(unsafe_code)]
 
 use std::mem::{self, ManuallyDrop};
@@ -11,14 +11,14 @@ use crate::backend::Data;
 use crate::buffer::BufferPool;
 use crate::request::Payload;
 
-pub(super) struct Loan {
+pub(super) struct RequestBuffers {
     payload: ManuallyDrop<Payload>,
     /// Start and length of each piece of a payload of several: the device reads them.
     pieces: ManuallyDrop<Vec<libc::iovec>>,
     lent: bool,
 }
 
-impl Loan {
+impl RequestBuffers {
     #[inline]
     pub(super) fn new(payload: Payload) -> Self {
         let pieces = ManuallyDrop::new(Vec::new());
@@ -81,7 +81,7 @@ impl Loan {
     }
 }
 
-impl Drop for Loan {
+impl Drop for RequestBuffers {
     fn drop(&mut self) {
         if !self.lent {
             // SAFETY: each is dropped once, here; nobody else has them.
@@ -100,18 +100,18 @@ mod tests {
     #[test]
     fn what_is_lent_is_never_freed() {
         let pool = BufferPool::new(3, 512).unwrap();
-        let loan = || Loan::new(Payload::One(pool.take().unwrap()));
-        drop(loan());
-        let mut back = loan();
+        let buffers = || RequestBuffers::new(Payload::One(pool.take().unwrap()));
+        drop(buffers());
+        let mut back = buffers();
         back.lend(0, 512, None);
         back.take_back();
         assert_eq!(back.take().bytes(), 512);
         assert_eq!(pool.taken(), 0);
-        let mut lent = loan();
+        let mut lent = buffers();
         lent.lend(0, 512, None);
         drop(lent);
         assert_eq!(pool.taken(), 1, "it is leaked");
-        let mut lent = loan();
+        let mut lent = buffers();
         lent.lend(0, 512, None);
         let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lent.take()));
         assert!(taken.is_err());

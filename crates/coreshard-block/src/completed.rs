@@ -1,0 +1,21 @@
+//! Completed requests.
+
+use crate::error::IoError;
+use crate::op::Op;
+use crate::request::Payload;
+
+/// A completed request: its result, and its buffers.
+#[derive(Debug)]
+pub struct Completed {
+    /// Bytes transferred, or why it failed. A read may be shorter than asked for at the end of a
+    /// file; a write is whole or failed.
+    pub result: Result<usize, IoError>,
+    /// The request's buffers, each just as it was handed over but for what was read into it.
+    pub payload: Payload,
+    /// What was asked for.
+    pub op: Op,
+    /// Where.
+    pub offset: u64,
+    /// The number that was given with it; 0 where a callback or a future takes the completion.
+    pub cookie: u64,
+}

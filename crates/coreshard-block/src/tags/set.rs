@@ -1,0 +1,311 @@
+//! A set of tags, and how they are shared out.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+
+use coreshard_platform::{AtomicInt, Lock, Padded, Placement, Platform};
+use coreshard_topology::NodeId;
+
+use super::bitmap::Bitmap;
+use super::number::next_number;
+use super::policy::{MIN_SHARE, TagPolicy, Window};
+use super::registry::{
+    COUNT_WAITED, PortLine, Registry, SharedUserState, UserEntry, UserLine, UserState, is_active,
+    wake,
+};
+use super::spec::{ErrorKind, MAX_RESERVED_TAGS, MAX_TAGS, TagSetError, TagSetSpec};
+use crate::node_slice::NodeSlice;
+
+/// A set of tags that devices share: `depth` ordinary ones, numbered from 0, and reserved ones
+/// after them.
+///
+/// ```
+/// use std::sync::Arc;
+/// use coreshard_block::{TagPolicy, TagSet, TagSetSpec};
+/// use coreshard_platform::Host;
+///
+/// let spec = TagSetSpec { depth: 2, policy: TagPolicy::Padded, ..TagSetSpec::default() };
+/// let set = Arc::new(TagSet::<Host>::new(spec)?);
+/// let mut port = set.add_user()?.port();
+/// let first = port.get().expect("nobody has a tag yet");
+/// let second = port.get().expect("the only user may have them all");
+/// assert!(port.get().is_none());
+/// port.put(first);
+/// port.put(second);
+/// # Ok::<(), coreshard_block::TagSetError>(())
+/// ```
+pub struct TagSet<P: Platform> {
+    /// For messages.
+    pub(super) number: u32,
+    pub(super) spec: TagSetSpec,
+    pub(super) bitmap: Bitmap<P>,
+    /// A bit set is a reserved tag in use.
+    pub(super) reserved: Padded<P::AtomicU64>,
+    pub(super) registry: Padded<Lock<P, Registry<P>>>,
+}
+
+/// A user of a [`TagSet`], such as a device; makes the ports of its threads.
+pub struct TagUser<P: Platform> {
+    pub(super) set: Arc<TagSet<P>>,
+    pub(super) index: usize,
+    pub(super) shared: Arc<SharedUserState<P>>,
+}
+
+impl<P: Platform> TagSet<P> {
+    /// A set with all tags free.
+    ///
+    /// # Errors
+    /// Where `depth` or `reserved` are out of range, or there is no memory.
+    pub fn new(spec: TagSetSpec) -> Result<Self, TagSetError> {
+        if !(1..=MAX_TAGS).contains(&spec.depth) {
+            return Err(TagSetError { kind: ErrorKind::Depth(spec.depth) });
+        }
+        if spec.reserved > MAX_RESERVED_TAGS {
+            return Err(TagSetError { kind: ErrorKind::Reserved(spec.reserved) });
+        }
+        let registry =
+            Registry { users: Vec::new(), waiters: VecDeque::new(), scanned_at: P::now() };
+        Ok(Self {
+            number: next_number().get() as u32,
+            bitmap: Bitmap::new(spec.depth, spec.threads, spec.node)?,
+            reserved: Padded::new(P::AtomicU64::new(0)),
+            registry: Padded::new(Lock::new(registry)),
+            spec,
+        })
+    }
+
+    /// What the set is.
+    pub fn spec(&self) -> &TagSetSpec {
+        &self.spec
+    }
+
+    /// Where its bitmap came to lie.
+    pub fn placement(&self) -> &Placement {
+        self.bitmap.placement()
+    }
+
+    /// Ordinary tags in use. Exact at rest.
+    pub fn in_use(&self) -> u32 {
+        self.bitmap.taken()
+    }
+
+    /// Users that have a share of the tags at this moment.
+    pub fn active_users(&self) -> usize {
+        self.registry.lock().users.iter().filter(|user| is_active(user)).count()
+    }
+
+    /// A new user, idle until it takes its first tag.
+    ///
+    /// # Errors
+    /// Where there is no memory.
+    pub fn add_user(self: &Arc<Self>) -> Result<TagUser<P>, TagSetError> {
+        self.add_user_on(self.spec.node)
+    }
+
+    /// As [`add_user`](Self::add_user), with its line on `node`.
+    ///
+    /// # Errors
+    /// Where there is no memory.
+    pub fn add_user_on(self: &Arc<Self>, node: Option<NodeId>) -> Result<TagUser<P>, TagSetError> {
+        let make = |_| UserState {
+            line: Padded::new(UserLine {
+                active: P::AtomicU32::new(0),
+                limit: P::AtomicU32::new(self.spec.depth),
+                window: P::AtomicU64::new(Window::new(0..0, 0).word()),
+                count: P::AtomicU32::new(0),
+            }),
+            own_count: Padded::new(P::AtomicU32::new(0)),
+        };
+        let shared = Arc::new(SharedUserState(NodeSlice::new::<P>(1, node, make)?));
+        P::describe(&raw const *shared.line);
+        let entry = UserEntry {
+            gone: false,
+            shared: Arc::clone(&shared),
+            ports: Vec::new(),
+            seen_taken: 0,
+            changed_at: P::now(),
+        };
+        let mut registry = self.registry.lock();
+        let index = match registry.users.iter().position(|user| user.gone && user.ports.is_empty())
+        {
+            Some(index) => {
+                registry.users[index] = entry;
+                index
+            }
+            None => {
+                registry.users.push(entry);
+                registry.users.len() - 1
+            }
+        };
+        Ok(TagUser { set: Arc::clone(self), index, shared })
+    }
+
+    /// Gives `user` a share. Cold: once for each time that it was idle.
+    #[cold]
+    pub(super) fn activate(&self, user: usize) {
+        let woken = {
+            let mut registry = self.registry.lock();
+            let entry = &mut registry.users[user];
+            if is_active(entry) {
+                return;
+            }
+            entry.changed_at = P::now();
+            entry.shared.line.active.store(1, Release);
+            self.share_out(&registry);
+            self.serve_waiting(&mut registry)
+        };
+        wake(woken);
+    }
+
+    /// Recomputes what each active user may have.
+    fn share_out(&self, registry: &Registry<P>) {
+        let active = || registry.users.iter().filter(|user| is_active(user));
+        let users = active().count().max(1) as u32;
+        let depth = self.spec.depth;
+        let limit = depth.div_ceil(users).max(MIN_SHARE).min(depth);
+        let (common, each) = self.spec.policy.split(depth, users, self.bitmap.word_tags());
+        // The common part comes last, so that slices begin where words begin.
+        for (at, user) in active().enumerate() {
+            let start = at as u32 * each;
+            let line = &user.shared.line;
+            line.limit.store(limit, Relaxed);
+            let window = Window::new(start..start + each, depth - common);
+            line.window.store(window.word(), Relaxed);
+        }
+    }
+
+    /// Takes a tag for a port that waits, marking what it waits for. Under the lock.
+    fn take_for_waiter(&self, user: &UserState<P>) -> Option<u32> {
+        let count = user.count(self.spec.policy);
+        if let Some(count) = count {
+            let limit = user.line.limit.load(Relaxed);
+            // AcqRel: a tag given back later is seen here or sees the mark.
+            if count.fetch_or(COUNT_WAITED, AcqRel) & !COUNT_WAITED >= limit {
+                return None;
+            }
+        }
+        let tag = match self.spec.policy {
+            TagPolicy::Windowed { .. } => {
+                let window = Window::from_word(user.line.window.load(Relaxed));
+                let common = window.common()..self.spec.depth;
+                let own = self.bitmap.take_or_mark(window.slice());
+                own.or_else(|| self.bitmap.take_or_mark(common))
+            }
+            _ => self.bitmap.take_or_mark(0..self.spec.depth),
+        }?;
+        if let Some(count) = count {
+            count.fetch_add(1, Relaxed);
+        }
+        Some(tag)
+    }
+
+    /// Hands free tags to the waiters that may have them, first come, first served. Returns the ports to wake,
+    /// outside of the lock.
+    pub(super) fn serve_waiting(&self, registry: &mut Registry<P>) -> Vec<Arc<PortLine<P>>> {
+        self.deactivate_idle(registry);
+        self.unmark(registry);
+        let mut woken = Vec::new();
+        let Registry { users, waiters, .. } = registry;
+        waiters.retain(|waiter| match self.take_for_waiter(&users[waiter.user].shared) {
+            Some(tag) => {
+                // Release pairs with the Acquire of `granted`: the tag comes with what its last
+                // holder did.
+                waiter.port.grant.store(tag + 1, Release);
+                woken.push(Arc::clone(&waiter.port));
+                false
+            }
+            None => true,
+        });
+        if waiters.is_empty() {
+            self.unmark(registry);
+        }
+        woken
+    }
+
+    /// Clears all marks; the remaining waiters mark again, and then search.
+    fn unmark(&self, registry: &Registry<P>) {
+        self.bitmap.unmark();
+        for user in &registry.users {
+            if let Some(count) = user.shared.count(self.spec.policy)
+                && count.load(Relaxed) & COUNT_WAITED != 0
+            {
+                count.fetch_and(!COUNT_WAITED, AcqRel);
+            }
+        }
+    }
+
+    /// Takes the share from users that have had no tag for the grace period.
+    fn deactivate_idle(&self, registry: &mut Registry<P>) {
+        let now = P::now();
+        let grace_ns = u64::try_from(self.spec.grace.as_nanos()).unwrap_or(u64::MAX);
+        // Four scans a period: a share is taken at most a quarter late.
+        if now.ns_since(registry.scanned_at) < grace_ns / 4 {
+            return;
+        }
+        registry.scanned_at = now;
+        let mut changed = false;
+        for user in registry.users.iter_mut().filter(|user| is_active(user)) {
+            let held: u32 = user.ports.iter().map(|port| port.held.load(Relaxed)).sum();
+            let taken = user
+                .ports
+                .iter()
+                .fold(0_u32, |sum, port| sum.wrapping_add(port.taken.load(Relaxed)));
+            if held > 0 || taken != user.seen_taken {
+                user.seen_taken = taken;
+                user.changed_at = now;
+            } else if now.ns_since(user.changed_at) >= grace_ns {
+                user.shared.line.active.store(0, Release);
+                changed = true;
+            }
+        }
+        // A waiter has no tag, but wants one.
+        for waiter in &registry.waiters {
+            let active = &registry.users[waiter.user].shared.line.active;
+            if active.load(Relaxed) == 0 {
+                active.store(1, Release);
+                changed = true;
+            }
+        }
+        if changed {
+            self.share_out(registry);
+        }
+    }
+
+    /// Called by whoever gave back a tag that a port waits for.
+    #[cold]
+    pub(super) fn serve(&self) {
+        let woken = self.serve_waiting(&mut self.registry.lock());
+        wake(woken);
+    }
+}
+
+/// Its share goes to the others; ports that still have tags keep its entry.
+impl<P: Platform> Drop for TagUser<P> {
+    fn drop(&mut self) {
+        let woken = {
+            let mut registry = self.set.registry.lock();
+            registry.users[self.index].gone = true;
+            if !is_active(&registry.users[self.index]) {
+                return;
+            }
+            self.shared.line.active.store(0, Release);
+            self.set.share_out(&registry);
+            self.set.serve_waiting(&mut registry)
+        };
+        wake(woken);
+    }
+}
+
+impl<P: Platform> fmt::Debug for TagSet<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TagSet").field("spec", &self.spec).field("in_use", &self.in_use()).finish()
+    }
+}
+
+impl<P: Platform> fmt::Debug for TagUser<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TagUser").field("index", &self.index).finish()
+    }
+}

@@ -1,0 +1,89 @@
+//! What a tag set is to be, and why it cannot be.
+
+use std::fmt;
+use std::time::Duration;
+
+use coreshard_platform::NodeMemoryError;
+use coreshard_topology::NodeId;
+
+use super::policy::TagPolicy;
+
+/// The most tags of a set.
+pub const MAX_TAGS: u32 = 1 << 20;
+/// The most reserved tags of a set.
+pub const MAX_RESERVED_TAGS: u32 = 63;
+
+/// What a [`TagSet`](crate::TagSet) is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TagSetSpec {
+    /// Tags for ordinary requests, 1 to [`MAX_TAGS`].
+    pub depth: u32,
+    /// Further tags for requests that may not wait for others, such as a flush before power-off; at
+    /// most [`MAX_RESERVED_TAGS`].
+    pub reserved: u32,
+    /// How tags are accounted to users.
+    pub policy: TagPolicy,
+    /// How many threads will take tags, as far as is known: the bitmap has at least as many words,
+    /// where there are as many tags.
+    pub threads: u32,
+    /// The node that the bitmap is to lie on.
+    pub node: Option<NodeId>,
+    /// How long a user without a tag keeps its share, while others are short of tags.
+    pub grace: Duration,
+}
+
+impl Default for TagSetSpec {
+    fn default() -> Self {
+        Self {
+            depth: 64,
+            reserved: 1,
+            policy: TagPolicy::default(),
+            threads: 1,
+            node: None,
+            grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Why there is no tag set.
+#[derive(Debug)]
+pub struct TagSetError {
+    pub(super) kind: ErrorKind,
+}
+
+#[derive(Debug)]
+pub(super) enum ErrorKind {
+    Depth(u32),
+    Reserved(u32),
+    Memory(NodeMemoryError),
+}
+
+impl fmt::Display for TagSetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            ErrorKind::Depth(given) => {
+                write!(f, "a tag set of depth {given} was asked for; 1 to {MAX_TAGS} are possible")
+            }
+            ErrorKind::Reserved(given) => write!(
+                f,
+                "{given} reserved tags were asked for; at most {MAX_RESERVED_TAGS} are possible"
+            ),
+            ErrorKind::Memory(error) => write!(f, "no memory for a tag set: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for TagSetError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            ErrorKind::Memory(error) => Some(error),
+            ErrorKind::Depth(_) | ErrorKind::Reserved(_) => None,
+        }
+    }
+}
+
+impl From<NodeMemoryError> for TagSetError {
+    fn from(error: NodeMemoryError) -> Self {
+        Self { kind: ErrorKind::Memory(error) }
+    }
+}
