@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for first in (0..items).step_by(at_a_time) {
         let count = at_a_time.min(items - first);
         let (open, opened) = mpsc::channel::<()>();
-        queue.queue(move || drop(opened.recv()))?;
+        queue.queue(move || _ = opened.recv())?;
         match way.as_str() {
             "push" => push(&queue, count)?,
             "submit" => submit(&queue, count)?,
