@@ -25,6 +25,15 @@ pub trait RealTime: ByteAtomics {
     /// Where there is no such thread, or the policy is refused.
     fn set_policy(thread: ThreadId, policy: Policy) -> Result<(), PolicyError>;
 
+    /// Gives the calling thread another policy for a while. What its threads and processes inherit from it
+    /// stays as it is, where [`set_policy`](Self::set_policy) has them begin at normal priority.
+    ///
+    /// # Errors
+    /// Where the policy is refused.
+    fn set_own_policy(policy: Policy) -> Result<(), PolicyError> {
+        Self::set_policy(Self::this_thread(), policy)
+    }
+
     /// How the calling thread is scheduled, without what it was lent.
     fn policy() -> Policy;
 
@@ -181,6 +190,8 @@ pub enum InheritError {
     TimedOut,
     /// The caller holds it, or waits for itself over other locks.
     WouldDeadlock,
+    /// The thread that holds it has ended: it will never be let go of.
+    HolderGone,
     /// The platform has no such locks.
     Unsupported,
 }

@@ -15,6 +15,14 @@ pub struct RtError {
 
 #[derive(Debug)]
 enum Kind {
+    RoundRobin {
+        given: usize,
+        most: usize,
+    },
+    WatchdogPeriod {
+        given: Duration,
+        least: Duration,
+    },
     Priority {
         given: u8,
     },
@@ -55,6 +63,14 @@ enum Kind {
 impl RtError {
     pub(crate) fn priority(given: u8) -> Self {
         Self { kind: Kind::Priority { given } }
+    }
+
+    pub(crate) fn round_robin(given: usize, most: usize) -> Self {
+        Self { kind: Kind::RoundRobin { given, most } }
+    }
+
+    pub(crate) fn watchdog_period(given: Duration, least: Duration) -> Self {
+        Self { kind: Kind::WatchdogPeriod { given, least } }
     }
 
     pub(crate) fn too_many_cpus(given: usize, most: usize) -> Self {
@@ -109,6 +125,16 @@ impl RtError {
 impl fmt::Display for RtError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
+            Kind::RoundRobin { given, most } => write!(
+                f,
+                "{given} tasks of a priority cannot take turns on a CPU, since each has a thread; allowed are 1 \
+                 to {most}"
+            ),
+            Kind::WatchdogPeriod { given, least } => write!(
+                f,
+                "the watchdog cannot scan every {given:?}, since it runs above all tasks; allowed are {least:?} \
+                 and longer, or no watchdog"
+            ),
             Kind::Priority { given } => {
                 write!(f, "the priority {given} is not allowed; allowed are 1 to 99")
             }

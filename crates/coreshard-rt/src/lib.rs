@@ -22,8 +22,8 @@ mod lock;
 pub use error::RtError;
 pub use executor::{
     Activation, CpuSnapshot, CpuStats, DeadlineHeap, Degradation, Executor, ExecutorBuilder,
-    Incident, Overrun, Periodic, PeriodicHandle, PeriodicStats, TaskHandle, TaskPanic, TimerHandle,
-    Urgency,
+    Incident, MAX_ROUND_ROBIN, MIN_WATCHDOG_PERIOD, Overrun, Periodic, PeriodicHandle,
+    PeriodicStats, TaskHandle, TaskPanic, TimerHandle, Urgency,
 };
 pub use index::{CpuMask, LevelWriter, MAX_INDEX_CPUS, PriorityIndex, Rung};
 pub use level::{Level, Priority};

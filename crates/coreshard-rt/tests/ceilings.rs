@@ -191,3 +191,25 @@ fn nests<P: RealTime>() {
 fn a_lower_ceiling_may_be_taken_below_a_higher_one() {
     on_both("a_lower_ceiling_may_be_taken_below_a_higher_one", nests::<Sim>, nests::<Host>);
 }
+
+/// A ceiling is lent for a while: what a thread's own threads begin with is as it was before.
+#[test]
+fn a_ceiling_leaves_nothing_behind_for_later_threads() {
+    let begins_with = || std::thread::spawn(Host::policy).join().unwrap();
+    let thread = std::thread::spawn(move || {
+        Host::set_own_policy(Policy::Fifo(5)).map_err(|error| error.to_string())?;
+        assert_eq!(begins_with(), Policy::Fifo(5), "a thread's threads have its priority");
+        let lock = mutex::<Host>(30);
+        drop(lock.lock().unwrap());
+        assert_eq!(Host::policy(), Policy::Fifo(5));
+        assert_eq!(begins_with(), Policy::Fifo(5), "and have it after a lock, too");
+        Host::set_own_policy(Policy::Normal).unwrap();
+        drop(lock.lock().unwrap());
+        Host::set_own_policy(Policy::Fifo(6)).unwrap();
+        assert_eq!(begins_with(), Policy::Fifo(6));
+        Ok::<(), String>(())
+    });
+    if let Err(error) = thread.join().unwrap() {
+        support::skip("a_ceiling_leaves_nothing_behind_for_later_threads", &error);
+    }
+}

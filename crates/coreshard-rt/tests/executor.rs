@@ -333,3 +333,19 @@ fn a_task_that_the_kernel_throttles_is_reported() {
     let text = incidents[0].to_string();
     assert!(text.contains("sched_rt_runtime_us"), "{text}");
 }
+
+/// What would take threads, or a CPU, without end is refused, with what is allowed.
+#[test]
+fn numbers_without_an_end_are_refused() {
+    let (machine, cpus) = usable();
+    let builder = || Executor::<Host>::builder(&machine).cpus(cpus.clone());
+    let refused = |builder: coreshard_rt::ExecutorBuilder<Host>| {
+        builder.build_degraded().map(drop).unwrap_err().to_string()
+    };
+    let error = refused(builder().round_robin(std::num::NonZero::<usize>::MAX));
+    assert!(error.contains(&usize::MAX.to_string()) && error.contains("256"), "{error}");
+    for period in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(99)] {
+        let error = refused(builder().watchdog_period(Some(period)));
+        assert!(error.contains(&format!("{period:?}")) && error.contains("100µs"), "{error}");
+    }
+}

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Host, Lock, Policy, RealTime, ThreadHandle, ThreadSpec, Time};
-use coreshard_rt::{CeilingMutex, InheritMutex, Priority};
+use coreshard_rt::{CeilingMutex, InheritMutex, LockError, Priority};
 use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
 use coreshard_topology::CpuSet;
 
@@ -175,5 +175,21 @@ fn on_this_machine_the_high_thread_comes_before_the_medium_one() {
     } else {
         let test = "on_this_machine_the_high_thread_comes_before_the_medium_one";
         support::skip(test, "no priorities here");
+    }
+}
+
+/// A thread that forgets its guard and ends takes the lock with it: whoever comes is told so.
+#[test]
+fn a_lock_whose_holder_has_ended_says_so() {
+    let lock = Arc::new(InheritMutex::<Host, u32>::new(7));
+    let theirs = Arc::clone(&lock);
+    std::thread::spawn(move || std::mem::forget(theirs.lock().unwrap())).join().unwrap();
+    assert!(matches!(lock.try_lock(), Err(LockError::Held)));
+    match lock.lock() {
+        Err(error @ LockError::HolderGone) => {
+            assert!(error.to_string().contains("has ended"), "{error}");
+        }
+        Err(LockError::Unsupported) => {}
+        other => panic!("{:?}", other.map(drop).map_err(|error| error.to_string())),
     }
 }

@@ -39,13 +39,11 @@ struct SchedAttr {
     period_ns: u64,
 }
 
-impl From<Policy> for SchedAttr {
-    fn from(policy: Policy) -> Self {
-        let plain = Self {
-            size: size_of::<Self>() as u32,
-            flags: SCHED_FLAG_RESET_ON_FORK,
-            ..Self::default()
-        };
+impl SchedAttr {
+    /// `resets` says whether threads and processes of the thread begin at normal priority.
+    fn of(policy: Policy, resets: bool) -> Self {
+        let flags = if resets { SCHED_FLAG_RESET_ON_FORK } else { 0 };
+        let plain = Self { size: size_of::<Self>() as u32, flags, ..Self::default() };
         let fixed = |policy: i32, priority: u8| Self {
             policy: policy.unsigned_abs(),
             priority: priority.into(),
@@ -65,9 +63,11 @@ impl From<Policy> for SchedAttr {
             },
         }
     }
-}
 
-impl SchedAttr {
+    fn resets(&self) -> bool {
+        self.flags & SCHED_FLAG_RESET_ON_FORK != 0
+    }
+
     fn policy(&self) -> Policy {
         let priority = u8::try_from(self.priority).unwrap_or(0);
         match self.policy as i32 {
@@ -91,15 +91,16 @@ fn policy_of(thread: u32) -> io::Result<SchedAttr> {
     if rc == 0 { Ok(attr) } else { Err(io::Error::last_os_error()) }
 }
 
-fn set_policy(thread: u32, policy: Policy) -> Result<(), PolicyError> {
-    let attr = SchedAttr::from(policy);
+fn set_policy(thread: u32, policy: Policy, resets: bool) -> Result<(), PolicyError> {
+    let attr = SchedAttr::of(policy, resets);
     let rc = match policy {
         // The older call, which leaves the nice value as it is.
         Policy::Normal => {
             let parameter = [0_i32];
             // SAFETY: the parameter is live, and one integer on Linux.
             unsafe {
-                let policy = libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK;
+                let resets = if resets { libc::SCHED_RESET_ON_FORK } else { 0 };
+                let policy = libc::SCHED_OTHER | resets;
                 libc::syscall(libc::SYS_sched_setscheduler, thread, policy, parameter.as_ptr())
             }
         }
@@ -113,7 +114,7 @@ fn set_policy(thread: u32, policy: Policy) -> Result<(), PolicyError> {
         return Err(refused(io::Error::last_os_error()));
     }
     let found = policy_of(thread).map_err(refused)?;
-    if found.policy() == policy && found.flags & SCHED_FLAG_RESET_ON_FORK != 0 {
+    if found.policy() == policy && found.resets() == resets {
         return Ok(());
     }
     Err(PolicyError::read_back(policy, found.policy()))
@@ -279,7 +280,7 @@ impl RealTime for Host {
         let name = spec.name.clone();
         let (report, outcome) = mpsc::sync_channel(1);
         let prepared = move || {
-            let set = set_policy(0, policy);
+            let set = set_policy(0, policy, true);
             let ready = set.is_ok();
             prefault_stack();
             // The creator waits for this message, so the channel is open.
@@ -303,7 +304,12 @@ impl RealTime for Host {
     }
 
     fn set_policy(ThreadId(thread): ThreadId, policy: Policy) -> Result<(), PolicyError> {
-        set_policy(thread, policy)
+        set_policy(thread, policy, true)
+    }
+
+    fn set_own_policy(policy: Policy) -> Result<(), PolicyError> {
+        let resets = policy_of(0).is_ok_and(|attr| attr.resets());
+        set_policy(0, policy, resets)
     }
 
     fn policy() -> Policy {
@@ -350,6 +356,7 @@ impl RealTime for Host {
         locked.map_err(|error| match error.raw_os_error() {
             Some(libc::ETIMEDOUT) => InheritError::TimedOut,
             Some(libc::EDEADLK) => InheritError::WouldDeadlock,
+            Some(libc::ESRCH) => InheritError::HolderGone,
             _ => InheritError::Unsupported,
         })
     }

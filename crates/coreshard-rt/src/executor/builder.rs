@@ -119,6 +119,8 @@ impl<P: RealTime> ExecutorBuilder<P> {
     /// A task still begins where lower work runs, if there is such a CPU; else on the CPU where the
     /// fewest of its priority take turns. It stays there, so with long tasks one CPU may be done before
     /// another.
+    ///
+    /// Their threads are started with the first task of a priority, so at most [`MAX_ROUND_ROBIN`] are allowed.
     #[must_use]
     pub fn round_robin(mut self, tasks: NonZeroUsize) -> Self {
         self.options.round_robin = Some(tasks);
@@ -154,7 +156,8 @@ impl<P: RealTime> ExecutorBuilder<P> {
         self
     }
 
-    /// How often the watchdog scans; `None` for no watchdog. By default every 10 ms.
+    /// How often the watchdog scans; `None` for no watchdog. By default every 10 ms, and not more often than
+    /// every [`MIN_WATCHDOG_PERIOD`]: it runs above all tasks.
     #[must_use]
     pub fn watchdog_period(mut self, period: Option<Duration>) -> Self {
         self.options.watchdog_period = period;
@@ -182,9 +185,11 @@ impl<P: RealTime> ExecutorBuilder<P> {
     /// where the list is empty.
     ///
     /// # Errors
-    /// Where the CPUs cannot be used, or threads cannot be had even at normal priority.
+    /// Where the CPUs cannot be used, a number is out of its bounds, or threads cannot be had even at normal
+    /// priority.
     pub fn build_degraded(self) -> Result<(Executor<P>, Vec<Degradation>), RtError> {
         let Self { topology, cpus, rung, lock_memory, priorities, mut options, .. } = self;
+        options.check()?;
         let cpus = cpus.unwrap_or_else(|| topology.online().clone());
         let (index, writers) = PriorityIndex::new(rung, &topology, &cpus)?;
         let mut degradations = Vec::new();

@@ -60,6 +60,7 @@ pub use cpu::CpuStats;
 pub use deadlines::DeadlineHeap;
 pub use handle::{TaskHandle, TaskPanic};
 pub use incident::Incident;
+pub use options::{MAX_ROUND_ROBIN, MIN_WATCHDOG_PERIOD};
 pub use periodic::{Activation, Overrun, Periodic, PeriodicStats, Urgency};
 pub use periodic_control::PeriodicHandle;
 use shared::Shared;

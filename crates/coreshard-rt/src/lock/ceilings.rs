@@ -78,7 +78,7 @@ impl Ceilings {
             _ => self.base,
         };
         if wanted != self.set {
-            P::set_policy(P::this_thread(), wanted)?;
+            P::set_own_policy(wanted)?;
             self.set = wanted;
         }
         Ok(())

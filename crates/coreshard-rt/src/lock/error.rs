@@ -12,6 +12,9 @@ pub enum LockError<G> {
     TimedOut,
     /// The caller holds it already, or would wait for itself over other locks.
     WouldDeadlock,
+    /// The thread that held it has ended without letting go of it, its guard forgotten: nobody will ever have
+    /// it. (Where the kernel has given that thread's id to another one since, that one is waited for.)
+    HolderGone,
     /// The platform has no locks with priority inheritance.
     Unsupported,
     /// The caller's priority is above the lock's ceiling.
@@ -40,6 +43,7 @@ impl<G> LockError<G> {
             Self::Held => LockError::Held,
             Self::TimedOut => LockError::TimedOut,
             Self::WouldDeadlock => LockError::WouldDeadlock,
+            Self::HolderGone => LockError::HolderGone,
             Self::Unsupported => LockError::Unsupported,
             Self::AboveCeiling { priority, ceiling } => {
                 LockError::AboveCeiling { priority, ceiling }
@@ -56,6 +60,9 @@ impl<G> fmt::Display for LockError<G> {
             Self::Held => f.write_str("the lock is held"),
             Self::TimedOut => f.write_str("the lock was held until the time was over"),
             Self::WouldDeadlock => f.write_str("waiting for the lock would never end"),
+            Self::HolderGone => f.write_str(
+                "the thread that held the lock has ended and forgotten its guard: nobody can have it any more",
+            ),
             Self::Unsupported => f.write_str("there is no priority inheritance on this platform"),
             Self::AboveCeiling { priority, ceiling } => write!(
                 f,

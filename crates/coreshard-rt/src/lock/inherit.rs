@@ -148,6 +148,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
             P::lock_inheriting(&self.word, until).map_err(|error| match error {
                 InheritError::TimedOut => LockError::TimedOut,
                 InheritError::WouldDeadlock => LockError::WouldDeadlock,
+                InheritError::HolderGone => LockError::HolderGone,
                 InheritError::Unsupported => LockError::Unsupported,
             })?;
         }
