@@ -4,8 +4,9 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
-use coreshard::{Host, Topology};
-use coreshard_bench::{Candidate, Ground, Progress, TuneEffort, Tuning};
+use coreshard::{Host, Scope, Topology};
+use coreshard_bench::{Ground, Progress, TuneEffort, tune};
+use coreshard_results::{Candidate, Load, Tuning};
 use coreshard_sim::{Profile, Sim, Simulation};
 use coreshard_topology::Usable;
 
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             let ground = simulated::ground(&machine);
             let mut bar = Outside(Bar::new()?);
             let simulation = Simulation::new(&machine).seed(args.seed).profile(args.costs);
-            let run = simulation.run(|| Tuning::run::<Sim>(&ground, effort(100, 1), &mut bar))?;
+            let run = simulation.run(|| tune::<Sim>(&ground, effort(100, 1), &mut bar))?;
             let (costs, seed) = (args.costs, args.seed);
             (format!("{}, simulated: costs {costs}, seed {seed}", ground.name), run.value?)
         }
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
                 topology,
             };
             let mut bar = Bar::new()?;
-            let tuning = Tuning::run::<Host>(&ground, effort(2_000, 5), &mut bar)?;
+            let tuning = tune::<Host>(&ground, effort(2_000, 5), &mut bar)?;
             (format!("{}, measured", ground.name), tuning)
         }
     };
@@ -128,7 +129,7 @@ fn text(name: &str, tuning: &Tuning) -> anyhow::Result<String> {
         let others: Vec<String> = others.collect();
         writeln!(text, "About as good, with more pools: {}.", others.join(", "))?;
     }
-    let spread = |load: coreshard_bench::Load| load.items_per_sec_max / load.items_per_sec_min;
+    let spread = |load: Load| load.items_per_sec_max / load.items_per_sec_min;
     if spread(best.even) > 1.2 || spread(best.lopsided) > 1.2 {
         writeln!(
             text,
@@ -141,7 +142,7 @@ fn text(name: &str, tuning: &Tuning) -> anyhow::Result<String> {
         text,
         "even: every CPU queues one item and waits for it; lopsided: one CPU queues bursts of items of \
          5 µs\nin a program: runtime.workqueue().scope(Scope::{:?}){shard}",
-        best.scope
+        best.scope.parse::<Scope>()?
     )?;
     Ok(text)
 }

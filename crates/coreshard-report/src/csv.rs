@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-use coreshard_bench::{Mode, QueueResults};
+use coreshard_results::{Mode, QueueResults};
 use serde::Serialize;
 
 /// Writes a header and one row for each cell of `results`; the header alone where there is no cell.

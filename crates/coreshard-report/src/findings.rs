@@ -1,7 +1,7 @@
 //! What the figures say: who is ahead and whether that is more than noise, and what each rung of a ladder
 //! brings while the other ladders stand still.
 
-use coreshard_bench::{QueueCell, QueueResults};
+use coreshard_results::{QueueCell, QueueResults};
 
 /// The three ladders that a queue benchmark climbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

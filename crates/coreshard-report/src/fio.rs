@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 
-use coreshard_bench::{
+use coreshard_results::{
     BlockResults, Direction, HbaResults, JobResult, LadderResults, Latency, Percentile, Repeats,
 };
 

@@ -3,7 +3,7 @@
 //! Three significant digits where a prefix is used: more would be noise in a benchmark. A figure that is
 //! not finite is shown as [`ABSENT`], never as a number.
 
-use coreshard_bench::QueueResults;
+use coreshard_results::QueueResults;
 
 /// What stands where there is no figure.
 pub(crate) const ABSENT: &str = "–";

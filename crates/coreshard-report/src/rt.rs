@@ -3,7 +3,7 @@
 mod page;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use coreshard_bench::rt::{CyclicResults, IndexResults, PiResults, TranscodeResults};
+use coreshard_results::{CyclicResults, IndexResults, PiResults, TranscodeResults};
 
 use crate::format;
 pub use page::{cyclic_page, index_page, pi_page, transcode_page};

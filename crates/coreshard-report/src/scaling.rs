@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use coreshard_bench::{QueueCell, QueueResults, ScalingCurve, Usl};
+use coreshard_results::{QueueCell, QueueResults, ScalingCurve, Usl};
 use maud::{Markup, html};
 
 use crate::chart::Scale;
@@ -198,7 +198,7 @@ fn parameters(curves: &[ScalingCurve]) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use coreshard_bench::ScalingPoint;
+    use coreshard_results::ScalingPoint;
 
     use super::*;
 

@@ -4,7 +4,7 @@
 //! columns that matter least are left out first, and the line below the table says which.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use coreshard_bench::{Mode, QueueCell, QueueResults};
+use coreshard_results::{Mode, QueueCell, QueueResults};
 
 use crate::findings::{self, Contest};
 use crate::format;

@@ -2,8 +2,8 @@
 
 mod sample;
 
-use coreshard_bench::{QueueCell, QueueResults};
 use coreshard_report::table;
+use coreshard_results::{QueueCell, QueueResults};
 
 fn rows(text: &str) -> Vec<&str> {
     text.lines().filter(|line| line.contains("lock-free") || line.contains("locked")).collect()

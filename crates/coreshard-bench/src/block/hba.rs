@@ -22,25 +22,13 @@ use coreshard_block::{
     TagSet, TagSetSpec,
 };
 use coreshard_platform::{AtomicInt, Padded, Platform, ThreadHandle, ThreadSpec, Time};
+use coreshard_results::{HbaResults, HbaRow, Interrupts, Published, Repeats};
 use coreshard_topology::{CoreId, CpuId, NodeId};
-use serde::Serialize;
 
-use super::results::Repeats;
 use crate::error::BenchError;
 use crate::progress::Progress;
 use crate::queue::Ground;
 use crate::queue::gate::Gate;
-
-/// Where completions are announced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Interrupts {
-    /// On the CPU that submitted, as where the adapter has a vector for each CPU.
-    Submitter,
-    /// On CPUs of the adapter's own node, one for each job.
-    #[default]
-    AdapterNode,
-}
 
 /// One rung of each of the three ladders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,19 +39,6 @@ pub struct HbaRung {
     pub counters: CounterLayout,
     /// Where both lie.
     pub memory: DeviceMemory,
-}
-
-/// What was published of a rung: thousands of requests a second, and the spread.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Published {
-    /// The average.
-    pub kiops: f64,
-    /// The slowest run.
-    pub kiops_min: f64,
-    /// The fastest run.
-    pub kiops_max: f64,
-    /// As it was published, in per cent.
-    pub spread_pct: f64,
 }
 
 impl HbaRung {
@@ -128,40 +103,6 @@ pub struct HbaBench {
     pub service: Duration,
     /// Lets a platform's thread compute for a while, without touching memory.
     pub compute: fn(Duration),
-}
-
-/// What a rung got.
-#[derive(Clone, Debug, Serialize)]
-pub struct HbaRow {
-    /// How shared tags are accounted.
-    pub tags: String,
-    /// How the device's counters lie.
-    pub counters: String,
-    /// Where both lie.
-    pub memory: String,
-    /// Its runs.
-    pub runs: Repeats,
-    /// What was published of it.
-    pub published: Option<Published>,
-}
-
-/// The experiment's result.
-#[derive(Clone, Debug, Serialize)]
-pub struct HbaResults {
-    /// The machine.
-    pub machine: String,
-    /// What the code ran on.
-    pub platform: String,
-    /// Jobs.
-    pub jobs: usize,
-    /// Devices behind the adapter.
-    pub devices: usize,
-    /// Requests in flight, each job.
-    pub depth: u32,
-    /// Where completions are announced.
-    pub interrupts: Interrupts,
-    /// A row a rung.
-    pub rows: Vec<HbaRow>,
 }
 
 /// What a job and the CPU that is interrupted for it share: a line for each direction.

@@ -16,7 +16,6 @@ mod ladder;
 mod need;
 mod overwrite;
 mod pattern;
-mod results;
 mod run;
 mod tally;
 #[cfg(test)]
@@ -24,9 +23,8 @@ mod tests;
 mod usage;
 mod worker;
 
-pub use hba::{HbaBench, HbaResults, HbaRow, HbaRung, Interrupts, Published};
+pub use hba::{HbaBench, HbaRung};
 pub use job::{BlockJob, IoEngine, JOB_KEYS, Pattern};
 pub use job_file::{JobFileError, parse_job_file};
-pub use ladder::{FairnessRow, LadderBench, LadderResults, OperationRow, jain};
-pub use results::{BlockResults, Direction, JobResult, Latency, LittlesLaw, Percentile, Repeats};
+pub use ladder::{LadderBench, jain};
 pub use run::BlockBench;

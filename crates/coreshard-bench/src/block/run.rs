@@ -14,13 +14,13 @@ use coreshard_block::{
     RingOptions, node_of_file,
 };
 use coreshard_platform::{Lock, Platform, ThreadHandle, ThreadSpec};
+use coreshard_results::{BlockResults, Direction, JobResult, LittlesLaw, Repeats};
 use coreshard_topology::{CpuId, input};
 use coreshard_workqueue::Runtime;
 
 use super::job::{BlockJob, IoEngine};
 use super::need;
 use super::overwrite::{self, Consent, Held, LaidOut};
-use super::results::{BlockResults, Direction, JobResult, LittlesLaw, Repeats};
 use super::tally::DirectionTally;
 use super::usage::Usage;
 use super::worker::{Found, Run, work};

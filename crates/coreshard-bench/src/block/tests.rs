@@ -5,12 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use coreshard_platform::Host;
+use coreshard_results::BlockResults;
 use coreshard_topology::{Topology, Usable};
 
 use super::*;
+use crate::BenchError;
 use crate::progress::Unwatched;
 use crate::queue::Ground;
-use crate::{BenchError, BlockResults};
 
 fn ground() -> Ground {
     let topology = Topology::host().unwrap();

@@ -15,34 +15,11 @@ use std::time::Duration;
 
 pub use chains::item_chains;
 use coreshard_platform::{AtomicInt, Lock, Padded, Platform, SpawnError, ThreadHandle, ThreadSpec};
+use coreshard_results::{Calibration, Contended};
 use coreshard_topology::{CpuId, CpuSet};
 
 use crate::progress::Progress;
-
-/// A figure that was measured several times, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Figure {
-    /// The median.
-    pub median_ns: f64,
-    /// The smallest.
-    pub min_ns: f64,
-    /// The largest.
-    pub max_ns: f64,
-    /// How often it was measured.
-    pub samples: usize,
-}
-
-impl Figure {
-    fn of(mut samples: Vec<f64>) -> Self {
-        samples.sort_by(f64::total_cmp);
-        let (Some(min_ns), Some(max_ns)) = (samples.first(), samples.last()) else {
-            return Self::default();
-        };
-        let (lower, upper) = (samples[(samples.len() - 1) / 2], samples[samples.len() / 2]);
-        let median_ns = (lower + upper) / 2.0;
-        Self { median_ns, min_ns: *min_ns, max_ns: *max_ns, samples: samples.len() }
-    }
-}
+use crate::spread::figure;
 
 /// How thoroughly to measure.
 #[derive(Clone, Copy, Debug)]
@@ -59,102 +36,6 @@ impl Default for Effort {
     /// 15 rounds, a second or two in all on a small machine.
     fn default() -> Self {
         Self { rounds: 15, repeats: 2_000, memory_bytes: 128 << 20 }
-    }
-}
-
-/// Two or more CPUs on one word.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Contended {
-    /// Threads, each on a CPU of its own.
-    pub threads: usize,
-    /// A fetch-and-add, per operation and thread.
-    pub add: Figure,
-    /// An increment by a compare-exchange loop, per operation and thread.
-    pub compare_exchange: Figure,
-}
-
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Calibration {
-    /// The CPUs, in the order of `latency`.
-    pub cpus: Vec<CpuId>,
-    /// By CPU and CPU: half a round trip of a compare-exchange ping-pong; `None` for one CPU.
-    pub latency: Vec<Vec<Option<Figure>>>,
-    /// A load that depends on the load before it, and hits the first cache.
-    pub load: Figure,
-    /// A fetch-and-add on a line that the CPU owns.
-    pub atomic: Figure,
-    /// A spin hint.
-    pub spin_hint: Figure,
-    /// Reading the clock.
-    pub clock_read: Figure,
-    /// A load of a line that is in no cache.
-    pub memory: Figure,
-    /// Several CPUs on one word, from two CPUs on; empty where there is one.
-    pub contended: Vec<Contended>,
-    /// A wake-up call where nobody sleeps: about the cheapest system call there is.
-    pub wake_nobody: Figure,
-    /// A wait that returns at once, since the word has changed.
-    pub wait_refused: Figure,
-    /// A wake-up call for a thread of the caller's own CPU.
-    pub wake_here: Figure,
-    /// A wake-up call for a thread on a CPU that rests; `None` where there is one CPU.
-    pub wake_there: Option<Figure>,
-    /// From such a call until the thread runs, on a CPU that has rested for a fifth of a millisecond.
-    pub woken_after_short_rest: Option<Figure>,
-    /// The same after five milliseconds.
-    pub woken_after_long_rest: Option<Figure>,
-    /// From thread to thread on one CPU: half a round trip of two that wake each other, without the
-    /// wake-ups and the waits, which are counted.
-    pub context_switch: Figure,
-    /// Starting a thread: until the call returns.
-    pub spawn: Figure,
-}
-
-/// What the parts cost that a simulation is made of, in nanoseconds; told from a [`Calibration`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Costs {
-    /// A system call: `wake_nobody`.
-    pub syscall_ns: f64,
-    /// Finding a word's sleepers: `wait_refused` − `wake_nobody`.
-    pub futex_ns: f64,
-    /// Making a thread runnable: `wake_here` − `wait_refused`.
-    pub wake_ns: f64,
-    /// Sending an interrupt: `wake_there` − `wake_here`.
-    pub ipi_send_ns: f64,
-    /// From thread to thread.
-    pub context_switch_ns: f64,
-    /// Leaving the idle state of a short rest, the interrupt's way included:
-    /// `woken_after_short_rest` − `wake_there` − the context switch.
-    pub idle_exit_ns: f64,
-    /// The same of a long rest; not less.
-    pub deep_idle_exit_ns: f64,
-    /// Starting a thread, the system call and the wake-up taken out.
-    pub thread_create_ns: f64,
-}
-
-impl Calibration {
-    /// The parts. What noise has made negative is 0.
-    #[must_use]
-    pub fn costs(&self) -> Costs {
-        let less = |from: f64, parts: f64| (from - parts).max(0.0);
-        let wake_there = self.wake_there.unwrap_or(self.wake_here).median_ns;
-        let (here, refused) = (self.wake_here.median_ns, self.wait_refused.median_ns);
-        let context_switch_ns = self.context_switch.median_ns;
-        let exit = |woken: Option<Figure>| {
-            woken.map_or(0.0, |woken| less(woken.median_ns, wake_there + context_switch_ns))
-        };
-        let idle_exit_ns = exit(self.woken_after_short_rest);
-        Costs {
-            syscall_ns: self.wake_nobody.median_ns,
-            futex_ns: less(refused, self.wake_nobody.median_ns),
-            wake_ns: less(here, refused),
-            ipi_send_ns: less(wake_there, here),
-            context_switch_ns,
-            idle_exit_ns,
-            deep_idle_exit_ns: exit(self.woken_after_long_rest).max(idle_exit_ns),
-            thread_create_ns: less(self.spawn.median_ns, here),
-        }
     }
 }
 
@@ -311,33 +192,33 @@ impl Samples {
     ) -> Calibration {
         let mut matrix = vec![vec![None; cpus.len()]; cpus.len()];
         for ((one, other), samples) in pairs.iter().zip(latency) {
-            let figure = Figure::of(samples);
+            let figure = figure(samples);
             matrix[*one][*other] = Some(figure);
             matrix[*other][*one] = Some(figure);
         }
-        let some = |samples: Vec<f64>| (!samples.is_empty()).then(|| Figure::of(samples));
+        let some = |samples: Vec<f64>| (!samples.is_empty()).then(|| figure(samples));
         let contended = self.contended.into_iter().map(|(threads, samples)| Contended {
             threads,
-            add: Figure::of(samples.iter().map(|[add, _]| *add).collect()),
-            compare_exchange: Figure::of(samples.iter().map(|[_, exchange]| *exchange).collect()),
+            add: figure(samples.iter().map(|[add, _]| *add).collect()),
+            compare_exchange: figure(samples.iter().map(|[_, exchange]| *exchange).collect()),
         });
         Calibration {
-            cpus,
+            cpus: cpus.iter().map(|cpu| cpu.0).collect(),
             latency: matrix,
-            load: Figure::of(self.load),
-            atomic: Figure::of(self.atomic),
-            spin_hint: Figure::of(self.spin_hint),
-            clock_read: Figure::of(self.clock_read),
-            memory: Figure::of(self.memory),
+            load: figure(self.load),
+            atomic: figure(self.atomic),
+            spin_hint: figure(self.spin_hint),
+            clock_read: figure(self.clock_read),
+            memory: figure(self.memory),
             contended: contended.collect(),
-            wake_nobody: Figure::of(self.wake_nobody),
-            wait_refused: Figure::of(self.wait_refused),
-            wake_here: Figure::of(self.wake_here),
+            wake_nobody: figure(self.wake_nobody),
+            wait_refused: figure(self.wait_refused),
+            wake_here: figure(self.wake_here),
             wake_there: some(self.wake_there),
             woken_after_short_rest: some(self.woken_after_short_rest),
             woken_after_long_rest: some(self.woken_after_long_rest),
-            context_switch: Figure::of(self.context_switch),
-            spawn: Figure::of(self.spawn),
+            context_switch: figure(self.context_switch),
+            spawn: figure(self.spawn),
         }
     }
 }
@@ -355,13 +236,6 @@ mod tests {
 
     use super::*;
     use crate::progress::Unwatched;
-
-    #[test]
-    fn figures_are_medians_with_their_range() {
-        let figure = Figure::of(vec![9.0, 1.0, 2.0, 4.0]);
-        assert_eq!((figure.median_ns, figure.min_ns, figure.max_ns), (3.0, 1.0, 9.0));
-        assert_eq!((figure.samples, Figure::of(Vec::new()).samples), (4, 0));
-    }
 
     #[test]
     fn the_host_is_measured_as_a_whole() {

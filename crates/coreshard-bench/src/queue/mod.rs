@@ -33,12 +33,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coreshard_platform::{Lock, Platform, ThreadHandle, ThreadSpec};
+use coreshard_results::{Mode, QueueResults};
 use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology};
 use coreshard_workqueue::{Intake, Runtime, Wake};
 
 use crate::error::BenchError;
 use crate::progress::Progress;
-use crate::results::{Mode, QueueResults};
 use gate::Gate;
 use producer::{Findings, Pace, Producer, Run, Seat};
 use station::{Station, stations};

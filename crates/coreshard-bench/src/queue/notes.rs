@@ -1,10 +1,10 @@
 //! What a reader must know to read the figures right.
 
+use coreshard_results::WakeRatio;
 use coreshard_topology::{Pods, Scope, ShardSize};
 
 use super::Ground;
 use super::producer::{Pace, Seat};
-use crate::results::WakeRatio;
 
 /// The pods of one scope.
 pub(super) struct Layout {
@@ -164,6 +164,7 @@ pub(super) fn wake_ratios(ratios: &[WakeRatio]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use coreshard_results::WakeRatio;
     use coreshard_topology::{CpuId, Topology};
 
     fn layouts(machine: &str) -> Layouts {

@@ -3,13 +3,12 @@
 use std::num::NonZeroUsize;
 
 use coreshard_platform::Platform;
+use coreshard_results::{QueueResults, ScalingCurve, ScalingPoint, Usl};
 use coreshard_topology::CpuSet;
 
 use super::{Ground, QueueBench};
 use crate::error::BenchError;
 use crate::progress::Progress;
-use crate::results::{QueueResults, ScalingCurve, ScalingPoint};
-use crate::usl::Usl;
 
 impl QueueBench {
     /// Runs the benchmark on the first CPUs of the ground, in the order of their numbers: on as many as

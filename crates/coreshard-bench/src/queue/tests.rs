@@ -3,11 +3,11 @@
 use std::ops::ControlFlow;
 
 use coreshard_platform::Host;
+use coreshard_results::QueueCell;
 use coreshard_topology::Usable;
 
 use super::*;
 use crate::progress::Unwatched;
-use crate::results::QueueCell;
 
 fn host() -> Ground {
     let topology = Topology::host().unwrap();

@@ -12,10 +12,10 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Lock, RealTime};
+use coreshard_results::{CyclicResults, CyclicThread};
 use coreshard_rt::{Overrun, Periodic, Urgency};
 use coreshard_topology::CpuSet;
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
 
 use super::ground::{Footing, executor};
 use crate::error::BenchError;
@@ -37,66 +37,6 @@ pub struct CyclicBench {
     pub cycles: NonZeroU64,
     /// By how much each thread's wake-ups are after those of the one before.
     pub distance: Duration,
-}
-
-/// What `bench rt cyclic` measured. The keys up to `thread` are those of cyclictest's own JSON file.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct CyclicResults {
-    /// The version of cyclictest's format.
-    pub file_version: u32,
-    /// The number of threads.
-    pub num_threads: usize,
-    /// 0: `min`, `max`, `avg` and the histogram are in microseconds.
-    pub resolution_in_ns: u32,
-    /// By the thread's number.
-    pub thread: BTreeMap<usize, CyclicThread>,
-    /// The machine in one line.
-    pub machine: String,
-    /// The platform the code ran on.
-    pub platform: String,
-    /// The rung of the priority index.
-    pub rung: String,
-    /// The priority; `None` where none was granted.
-    pub priority: Option<u8>,
-    /// From one wake-up to the next, in microseconds.
-    pub interval_us: f64,
-    /// Of all threads together, in nanoseconds.
-    pub p50_ns: u64,
-    /// The 99th percentile.
-    pub p99_ns: u64,
-    /// The 99.9th percentile.
-    pub p99_9_ns: u64,
-    /// The latest.
-    pub max_ns: u64,
-    /// Wake-ups of all threads per second.
-    pub cycles_per_sec: f64,
-    /// Page faults in the loops, after each thread's first wake-up.
-    pub page_faults: u64,
-    /// What a reader must know, one sentence each.
-    pub notes: Vec<String>,
-}
-
-/// One thread's figures, in microseconds as cyclictest has them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct CyclicThread {
-    /// Wake-ups by latency, in whole microseconds.
-    pub histogram: BTreeMap<u64, u64>,
-    /// The number of wake-ups.
-    pub cycles: u64,
-    /// The least latency.
-    pub min: u64,
-    /// The largest.
-    pub max: u64,
-    /// The mean.
-    pub avg: f64,
-    /// The CPU.
-    pub cpu: u32,
-    /// Its NUMA node.
-    pub node: u32,
-    /// The median, in nanoseconds.
-    pub p50_ns: u64,
-    /// The 99th percentile, in nanoseconds.
-    pub p99_ns: u64,
 }
 
 struct Seen<P: RealTime> {

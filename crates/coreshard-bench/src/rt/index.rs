@@ -13,14 +13,14 @@
 use std::num::{NonZeroU64, NonZeroUsize};
 
 use coreshard_platform::{Policy, RealTime, ThreadHandle, ThreadSpec};
+use coreshard_results::{IndexCell, IndexResults};
 use coreshard_rt::{PriorityIndex, Rung};
-use serde::{Deserialize, Serialize};
 
-use super::Spread;
 use super::storm::{Measured, Part, storm};
 use crate::error::BenchError;
 use crate::progress::Progress;
 use crate::queue::Ground;
+use crate::spread::Spread;
 
 const DEFAULT_ROUNDS: u64 = 200_000;
 
@@ -52,55 +52,6 @@ impl Default for IndexBench {
             seed: 0,
         }
     }
-}
-
-/// What `bench rt index` measured. Keys are only ever added after those there are.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct IndexResults {
-    /// The machine in one line.
-    pub machine: String,
-    /// The platform the code ran on: `host` or `sim`.
-    pub platform: String,
-    /// Threads, each pinned to a CPU of its own.
-    pub threads: usize,
-    /// The number of CPUs that a search looks among.
-    pub searched_cpus: usize,
-    /// How often each thread set and searched in each run.
-    pub rounds_per_thread: u64,
-    /// Runs of each rung, interleaved.
-    pub runs: usize,
-    /// One cell for each rung, from the oldest.
-    pub results: Vec<IndexCell>,
-    /// What a reader must know, one sentence each.
-    pub notes: Vec<String>,
-}
-
-/// The figures of one rung.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct IndexCell {
-    /// The rung.
-    pub rung: String,
-    /// Sets and searches per second, all threads together: the median over the runs.
-    pub ops_per_sec: f64,
-    /// Those of the slowest run.
-    pub ops_per_sec_min: f64,
-    /// Those of the fastest run.
-    pub ops_per_sec_max: f64,
-    /// Operations per second over those of the first rung that was measured, run by run: the median.
-    pub over_first: f64,
-    /// The smallest such ratio of a run.
-    pub over_first_min: f64,
-    /// The largest such ratio of a run.
-    pub over_first_max: f64,
-    /// A search, while the other CPUs set their levels, in nanoseconds: the median over the runs.
-    pub find_ns: f64,
-    /// A set, while the other CPUs set theirs and one searches, in nanoseconds; 0 with one thread.
-    pub set_ns: f64,
-    /// Bytes of the index.
-    pub bytes: usize,
-    /// Operations per second of each run.
-    #[serde(default)]
-    pub each_run: Vec<f64>,
 }
 
 /// The least fixed priority, where it is granted: then the threads run at the same time whatever else
@@ -170,9 +121,11 @@ impl IndexBench {
             2.0 * rounds as f64 * threads as f64 * 1e9 / run[0].elapsed_ns.max(1) as f64
         };
         let cell = |(at, rung): (usize, &Rung)| -> Result<IndexCell, BenchError> {
-            let rates = Spread::of(measured[at].iter().map(rate));
-            let pairs = measured[at].iter().zip(&measured[0]);
-            let ratios = Spread::of(pairs.map(|(one, first)| rate(one) / rate(first)));
+            let spread = |runs: Vec<f64>| Spread::of(runs).unwrap_or_default();
+            let own = &measured[at];
+            let rates = spread(own.iter().map(rate).collect());
+            let pairs = own.iter().zip(&measured[0]);
+            let ratios = spread(pairs.map(|(one, first)| rate(one) / rate(first)).collect());
             let index = PriorityIndex::<P>::new(*rung, &ground.topology, cpus)?.0;
             Ok(IndexCell {
                 rung: rung.to_string(),
@@ -182,12 +135,10 @@ impl IndexBench {
                 over_first: ratios.median,
                 over_first_min: ratios.min,
                 over_first_max: ratios.max,
-                find_ns: Spread::of(measured[at].iter().map(|run| run[1].first_ns_per_round))
-                    .median,
-                set_ns: Spread::of(measured[at].iter().map(|run| run[1].others_ns_per_round))
-                    .median,
+                find_ns: spread(own.iter().map(|run| run[1].first_ns_per_round).collect()).median,
+                set_ns: spread(own.iter().map(|run| run[1].others_ns_per_round).collect()).median,
                 bytes: index.bytes(),
-                each_run: measured[at].iter().map(rate).collect(),
+                each_run: own.iter().map(rate).collect(),
             })
         };
         let results: Result<Vec<_>, _> = match whole {

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use coreshard_platform::{AtomicInt, Lock, Platform, RealTime, ThreadHandle, ThreadSpec};
+use coreshard_results::PiResults;
 use coreshard_rt::{CpuChoice, Executor, InheritMutex, Priority};
 use coreshard_topology::CpuSet;
-use serde::{Deserialize, Serialize};
 
+use super::durations::{durations, recorder};
 use super::ground::{self, Footing, executor};
-use super::spell::Spells;
 use crate::error::BenchError;
 use crate::queue::Ground;
 use crate::queue::gate::Gate;
@@ -30,28 +30,6 @@ pub struct PiBench {
     pub groups: Option<NonZeroUsize>,
     /// Inversions of each group.
     pub rounds: NonZeroU64,
-}
-
-/// What `bench rt pi` measured.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PiResults {
-    /// The machine in one line.
-    pub machine: String,
-    /// The platform the code ran on.
-    pub platform: String,
-    /// The rung of the priority index.
-    pub rung: String,
-    /// Groups of three.
-    pub groups: usize,
-    /// Inversions of each group.
-    pub rounds_per_group: u64,
-    /// Inversions resolved per second, all groups together.
-    pub inversions_per_sec: f64,
-    /// What a reader must know, one sentence each.
-    pub notes: Vec<String>,
-    /// How long the high task waited for the lock.
-    #[serde(default)]
-    pub waits: Spells,
 }
 
 /// A word that somebody waits for.
@@ -160,7 +138,7 @@ impl PiBench {
         let rounds = self.rounds.get();
         let failed = Arc::new(Lock::<P, Option<BenchError>>::new(None));
         let gate = Arc::new(Gate::<P>::new(groups));
-        let waits = Arc::new(Lock::<P, _>::new(Spells::recorder()));
+        let waits = Arc::new(Lock::<P, _>::new(recorder()));
         let mut drivers = Vec::with_capacity(groups);
         for (number, cpu) in ground.usable.iter().cycle().take(groups).enumerate() {
             let cpus = CpuSet::from_iter([cpu]);
@@ -177,7 +155,7 @@ impl PiBench {
                 if !theirs.pass() {
                     return;
                 }
-                let mut waited = Spells::recorder();
+                let mut waited = recorder();
                 for _ in 0..rounds {
                     match group.round() {
                         Ok(waited_ns) => waited.saturating_record(waited_ns),
@@ -216,7 +194,7 @@ impl PiBench {
             rung: self.footing.rung.to_string(),
             groups,
             rounds_per_group: rounds,
-            waits: Spells::of(&waits.lock()),
+            waits: durations(&waits.lock()),
             inversions_per_sec: (groups as u64 * rounds) as f64 * 1e9 / elapsed_ns as f64,
             notes,
         })

@@ -3,6 +3,7 @@
 use std::num::{NonZeroU64, NonZeroUsize};
 
 use coreshard_platform::Host;
+use coreshard_results::Durations;
 use coreshard_rt::Rung;
 use coreshard_topology::{Topology, Usable};
 
@@ -46,26 +47,6 @@ fn every_rung_of_the_index_is_measured_in_every_run() {
 }
 
 #[test]
-fn a_spread_is_the_median_and_the_range() {
-    let spread = |runs: &[f64]| {
-        let Spread { median, min, max } = Spread::of(runs.iter().copied());
-        [median, min, max]
-    };
-    assert_eq!(spread(&[3.0, 1.0, 2.0]), [2.0, 1.0, 3.0]);
-    assert_eq!(spread(&[4.0, 1.0]), [2.5, 1.0, 4.0]);
-    assert_eq!(spread(&[]), [0.0; 3]);
-}
-
-fn footing() -> Footing {
-    Footing {
-        rung: Rung::PerLlc,
-        priority: coreshard_rt::Priority::new(60).unwrap(),
-        lock_memory: false,
-        allow_degraded: true,
-    }
-}
-
-#[test]
 fn cyclic_counts_every_wake_up_and_has_the_keys_of_cyclictest() {
     let bench = CyclicBench {
         footing: footing(),
@@ -92,9 +73,21 @@ fn cyclic_counts_every_wake_up_and_has_the_keys_of_cyclictest() {
     }
 }
 
-fn are_spells(spells: &Spells, number: u64) {
-    assert_eq!((spells.number, spells.by_ns.values().sum::<u64>()), (number, number));
-    assert!([20, spells.p50_ns, spells.p99_ns, spells.max_ns].is_sorted(), "{spells:?}");
+fn footing() -> Footing {
+    Footing {
+        rung: Rung::PerLlc,
+        priority: coreshard_rt::Priority::new(60).unwrap(),
+        lock_memory: false,
+        allow_degraded: true,
+    }
+}
+
+fn are_durations(durations: &Durations, number: u64) {
+    assert_eq!((durations.number, durations.by_ns.values().sum::<u64>()), (number, number));
+    assert!(
+        [20, durations.p50_ns, durations.p99_ns, durations.max_ns].is_sorted(),
+        "{durations:?}"
+    );
 }
 
 #[test]
@@ -107,7 +100,7 @@ fn inversions_are_resolved_or_priorities_are_named_as_missing() {
     match bench.run::<Host>(&host()) {
         Ok(results) => {
             assert!(results.inversions_per_sec > 0.0 && results.groups == 2);
-            are_spells(&results.waits, 2 * 20);
+            are_durations(&results.waits, 2 * 20);
         }
         Err(error) => assert!(error.to_string().contains("RLIMIT_RTPRIO"), "{error}"),
     }
@@ -130,5 +123,5 @@ fn all_frames_are_transcoded() {
     assert_eq!((results.frames, results.tasks), (10, 10 * 3 * 4));
     assert!(results.frames_per_sec > 0.0);
     assert!(results.work_share > 0.0, "{results:?}");
-    are_spells(&results.frame_times, 10);
+    are_durations(&results.frame_times, 10);
 }

@@ -12,13 +12,13 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Lock, Padded, Parker, PerCpuCounter, RealTime, Time};
+use coreshard_results::TranscodeResults;
 use coreshard_rt::{CpuChoice, Executor};
 use coreshard_topology::CpuId;
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
 
+use super::durations::{durations, recorder};
 use super::ground::{self, Footing, executor};
-use super::spell::Spells;
 use crate::error::BenchError;
 use crate::queue::Ground;
 
@@ -52,39 +52,6 @@ pub struct TranscodeBench {
     pub under_way: NonZeroUsize,
     /// Slices of a frame.
     pub slices: NonZeroUsize,
-}
-
-/// What `bench rt transcode` measured.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TranscodeResults {
-    /// The machine in one line.
-    pub machine: String,
-    /// The platform the code ran on.
-    pub platform: String,
-    /// The rung of the priority index.
-    pub rung: String,
-    /// The priority; `None` where none was granted.
-    pub priority: Option<u8>,
-    /// Instances.
-    pub instances: usize,
-    /// CPUs of each.
-    pub instance_cpus: usize,
-    /// Frames that all instances finished together.
-    pub frames: u64,
-    /// Tasks that were begun for them.
-    pub tasks: u64,
-    /// The score.
-    pub frames_per_sec: f64,
-    /// Time in which a CPU of an instance did stages' work, over the whole time of all of them.
-    pub work_share: f64,
-    /// Time of a task that was not work, in nanoseconds: from one's end to the next one's begin on the
-    /// same CPU, resting included.
-    pub between_tasks_ns: f64,
-    /// What a reader must know, one sentence each.
-    pub notes: Vec<String>,
-    /// How long a frame took from its begin to its last slice's end.
-    #[serde(default)]
-    pub frame_times: Spells,
 }
 
 struct Shared<P: RealTime, W> {
@@ -144,7 +111,7 @@ impl TranscodeBench {
                 allowed: executor.index().choice(&group.iter().copied().collect())?,
                 begun: P::AtomicU64::new(0),
                 finished: P::AtomicU64::new(0),
-                frame_times: Lock::new(Spells::recorder()),
+                frame_times: Lock::new(recorder()),
             })));
         }
         let has_priorities = executor.has_priorities();
@@ -185,7 +152,7 @@ impl TranscodeBench {
         let frames = self.frames.get() * instances as u64;
         let used = instances.min(groups.len()) * per_instance;
         let whole_ns = elapsed_ns as f64 * used as f64;
-        let mut frame_times = Spells::recorder();
+        let mut frame_times = recorder();
         for instance in &all {
             frame_times.add(&*instance.frame_times.lock()).expect("it grows as it must");
         }
@@ -201,7 +168,7 @@ impl TranscodeBench {
             tasks,
             frames_per_sec: frames as f64 * 1e9 / elapsed_ns as f64,
             work_share: work_ns / whole_ns,
-            frame_times: Spells::of(&frame_times),
+            frame_times: durations(&frame_times),
             between_tasks_ns: (whole_ns - work_ns) / tasks.max(1) as f64,
             notes,
         })

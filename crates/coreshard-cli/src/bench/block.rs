@@ -6,10 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use coreshard::Host;
-use coreshard_bench::{
-    BlockBench, BlockJob, BlockResults, HbaBench, Interrupts, LadderBench, parse_job_file,
-};
+use coreshard_bench::{BlockBench, BlockJob, HbaBench, LadderBench, parse_job_file};
 use coreshard_report::fio;
+use coreshard_results::{BlockResults, Interrupts};
 use coreshard_sim::{Profile, Sim, Simulation};
 use coreshard_topology::input;
 

@@ -6,8 +6,9 @@ use std::str::FromStr;
 
 use anyhow::bail;
 use coreshard::{CpuSet, Host, Intake, Scope, Topology, Wake};
-use coreshard_bench::{Ground, QueueBench, QueueResults};
+use coreshard_bench::{Ground, QueueBench};
 use coreshard_report::{csv, html, json, table};
+use coreshard_results::QueueResults;
 use coreshard_topology::{ShardSize, Usable, input};
 
 use super::destination::Destination;

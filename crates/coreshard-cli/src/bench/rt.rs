@@ -10,9 +10,10 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use coreshard_bench::rt::{CyclicResults, Footing, PiResults, TranscodeResults};
+use coreshard_bench::rt::Footing;
 use coreshard_bench::{BenchError, Ground, Progress};
 use coreshard_report::json;
+use coreshard_results::{CyclicResults, PiResults, TranscodeResults};
 use coreshard_rt::{Priority, Rung};
 use coreshard_sim::{Machine, Profile, Run, Sim, Simulation};
 use coreshard_topology::Topology;

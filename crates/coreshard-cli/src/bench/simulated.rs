@@ -5,7 +5,8 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use coreshard_bench::{Ground, Progress, QueueBench, QueueResults};
+use coreshard_bench::{Ground, Progress, QueueBench};
+use coreshard_results::QueueResults;
 use coreshard_sim::{Machine, Profile, Sim, Simulation};
 
 use crate::bench::progress::Bar;

@@ -8,7 +8,7 @@
 pub(crate) mod charts;
 mod table;
 
-use coreshard_bench::{Mode, QueueCell, QueueResults};
+use coreshard_results::{Mode, QueueCell, QueueResults};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::chart::{self, Chart, swatch};

@@ -1,6 +1,6 @@
 //! The table of all figures in the page.
 
-use coreshard_bench::{QueueCell, QueueResults};
+use coreshard_results::{QueueCell, QueueResults};
 use maud::{Markup, html};
 
 use crate::chart::swatch;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use coreshard_bench::rt::{CyclicResults, IndexResults, PiResults, Spells, TranscodeResults};
+use coreshard_results::{CyclicResults, Durations, IndexResults, PiResults, TranscodeResults};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::Serialize;
 
@@ -42,7 +42,7 @@ pub fn pi_page(runs: &[PiResults]) -> String {
     let pictures = html! {
         @for run in runs {
             h2 { "Rung " (run.rung) }
-            (spells(&run.waits, "From asking for the lock to having it", "inversions"))
+            (durations(&run.waits, "From asking for the lock to having it", "inversions"))
         }
     };
     page("pi", "Priority inversions resolved", &pi(runs), &pictures, &runs)
@@ -53,7 +53,7 @@ pub fn transcode_page(runs: &[TranscodeResults]) -> String {
     let pictures = html! {
         @for run in runs {
             h2 { "Rung " (run.rung) }
-            (spells(&run.frame_times, "From a frame's begin to its last slice's end", "frames"))
+            (durations(&run.frame_times, "From a frame's begin to its last slice's end", "frames"))
         }
     };
     page("transcode", "Frames of pinned pipelines", &transcode(runs), &pictures, &runs)
@@ -101,16 +101,16 @@ fn page(
     page.into_string()
 }
 
-fn spells(spells: &Spells, what: &str, of: &'static str) -> Markup {
+fn durations(durations: &Durations, what: &str, of: &'static str) -> Markup {
     let time = |ns: u64| format::time_ns(ns as f64);
     html! {
         figure {
             figcaption {
-                (what) ": " (format::count(spells.number as f64)) " " (of) ", median "
-                (time(spells.p50_ns)) ", 99 % within " (time(spells.p99_ns)) ", at most "
-                (time(spells.max_ns))
+                (what) ": " (format::count(durations.number as f64)) " " (of) ", median "
+                (time(durations.p50_ns)) ", 99 % within " (time(durations.p99_ns)) ", at most "
+                (time(durations.max_ns))
             }
-            (histogram(&spells.by_ns, of, format::time_tick))
+            (histogram(&durations.by_ns, of, format::time_tick))
         }
     }
 }
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_page_has_a_picture_for_each_thread_and_the_results() {
-        let thread = coreshard_bench::rt::CyclicThread {
+        let thread = coreshard_results::CyclicThread {
             histogram: BTreeMap::from([(3, 1_000), (40, 2), (2_500, 1)]),
             cycles: 1_003,
             ..Default::default()
@@ -261,11 +261,11 @@ mod tests {
 
     #[test]
     fn inversions_and_frames_have_pictures_of_their_times() {
-        let waits = Spells {
+        let waits = Durations {
             number: 7,
             p50_ns: 4_000,
             by_ns: BTreeMap::from([(4_000, 6), (250_000, 1)]),
-            ..Spells::default()
+            ..Durations::default()
         };
         let run = |rung: &str| PiResults {
             rung: rung.into(),
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn the_index_has_a_dot_for_each_run() {
-        let cell = |rung: &str, each_run: &[f64]| coreshard_bench::rt::IndexCell {
+        let cell = |rung: &str, each_run: &[f64]| coreshard_results::IndexCell {
             rung: rung.into(),
             each_run: each_run.to_vec(),
             ..Default::default()

@@ -4,8 +4,9 @@ use std::num::{NonZeroU64, NonZeroUsize};
 
 use anyhow::bail;
 use coreshard::Host;
-use coreshard_bench::rt::{IndexBench, IndexResults};
+use coreshard_bench::rt::IndexBench;
 use coreshard_report::rt as report;
+use coreshard_results::IndexResults;
 use coreshard_rt::Rung;
 use coreshard_sim::Sim;
 
