@@ -15,6 +15,7 @@
 mod block;
 mod calibration;
 mod error;
+mod machine;
 mod progress;
 mod queue;
 pub mod rt;
@@ -28,7 +29,8 @@ pub use block::{
 };
 pub use calibration::{Effort, calibrate, item_chains};
 pub use error::BenchError;
+pub use machine::BenchMachine;
 pub use progress::{Progress, Unwatched};
-pub use queue::{Combination, Ground, QueueBench};
+pub use queue::{Combination, QueueBench};
 pub use trial::{Bomb, Ledger, ParseScenarioError, QueueTrial, Record, Scenario, ScenarioTrial};
 pub use tune::{TuneEffort, tune};

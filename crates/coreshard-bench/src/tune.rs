@@ -16,8 +16,9 @@ use coreshard_topology::{Pods, Scope, ShardSize};
 use coreshard_workqueue::{Intake, Wake};
 
 use crate::error::BenchError;
+use crate::machine::BenchMachine;
 use crate::progress::Progress;
-use crate::queue::{Ground, QueueBench};
+use crate::queue::QueueBench;
 use crate::spread::Spread;
 
 /// How long an item of the lopsided load computes.
@@ -42,12 +43,12 @@ pub struct TuneEffort {
 /// # Errors
 /// As [`QueueBench::run`].
 pub fn tune<P: Platform>(
-    ground: &Ground,
+    machine: &BenchMachine,
     effort: TuneEffort,
     progress: &mut dyn Progress,
 ) -> Result<Option<Tuning>, BenchError> {
-    let candidates = candidates(ground)?;
-    let cpus = ground.usable.len();
+    let candidates = candidates(machine)?;
+    let cpus = machine.usable.len();
     progress.begin(candidates.len() * effort.rounds);
     let mut even = vec![Vec::new(); candidates.len()];
     let mut lopsided = vec![Vec::new(); candidates.len()];
@@ -74,7 +75,7 @@ pub fn tune<P: Platform>(
                 ..bench.clone()
             };
             for (bench, into) in [(bench, &mut even[at]), (bursts, &mut lopsided[at])] {
-                let results = bench.run::<P>(ground, &mut crate::progress::Unwatched)?;
+                let results = bench.run::<P>(machine, &mut crate::progress::Unwatched)?;
                 into.extend(results.results.into_iter().next());
             }
         }
@@ -119,8 +120,8 @@ fn load(cells: &[QueueCell]) -> Load {
 }
 
 /// Scopes from fine to coarse, with shards of powers of two cores; each layout once.
-fn candidates(ground: &Ground) -> Result<Vec<(Scope, Candidate)>, BenchError> {
-    let Ground { topology, usable, .. } = ground;
+fn candidates(machine: &BenchMachine) -> Result<Vec<(Scope, Candidate)>, BenchError> {
+    let BenchMachine { topology, usable, .. } = machine;
     let caches = Pods::new(topology, usable, Scope::Cache, ShardSize::DEFAULT)?;
     let mut layouts: Vec<Pods> = Vec::new();
     let mut candidates = Vec::new();
@@ -157,9 +158,9 @@ mod tests {
 
     use super::*;
 
-    fn ground(machine: &str) -> Ground {
+    fn bench_machine(machine: &str) -> BenchMachine {
         let topology = Topology::parse_machine(machine).unwrap();
-        Ground {
+        BenchMachine {
             name: machine.to_owned(),
             platform: "host".to_owned(),
             usable: topology.online().clone(),
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn each_layout_is_tried_once_and_by_its_plainest_name() {
         let names = |machine: &str| {
-            let candidates = candidates(&ground(machine)).unwrap();
+            let candidates = candidates(&bench_machine(machine)).unwrap();
             candidates.iter().map(|(_, it)| it.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(

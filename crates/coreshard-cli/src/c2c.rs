@@ -71,13 +71,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         seed: args.seed,
         ..QueueBench::default()
     };
-    let ground = simulated::ground(&machine);
+    let bench_machine = simulated::bench_machine(&machine);
     let simulation = Simulation::new(&machine)
         .seed(args.seed)
         .profile(args.costs)
         .record_lines(true)
         .record_timeline(args.trace.is_some());
-    let run = simulation.run(|| bench.run::<Sim>(&ground, &mut Unwatched))?;
+    let run = simulation.run(|| bench.run::<Sim>(&bench_machine, &mut Unwatched))?;
     drop(run.value?);
     let report = run.lines.context("the simulation has recorded no lines")?;
     if let (Some(file), Some(timeline)) = (trace, &run.timeline) {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 use coreshard::{Host, Scope, Topology};
-use coreshard_bench::{Ground, Progress, TuneEffort, tune};
+use coreshard_bench::{BenchMachine, Progress, TuneEffort, tune};
 use coreshard_results::{Candidate, Load, Tuning};
 use coreshard_sim::{Profile, Sim, Simulation};
 use coreshard_topology::Usable;
@@ -61,18 +61,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (name, tuning) = match &args.machine {
         Some(name) => {
             let machine = simulated::machine(name)?;
-            let ground = simulated::ground(&machine);
+            let bench_machine = simulated::bench_machine(&machine);
             let mut bar = Outside(Bar::new()?);
             let simulation = Simulation::new(&machine).seed(args.seed).profile(args.costs);
-            let run = simulation.run(|| tune::<Sim>(&ground, effort(100, 1), &mut bar))?;
+            let run = simulation.run(|| tune::<Sim>(&bench_machine, effort(100, 1), &mut bar))?;
             let (costs, seed) = (args.costs, args.seed);
-            (format!("{}, simulated: costs {costs}, seed {seed}", ground.name), run.value?)
+            (format!("{}, simulated: costs {costs}, seed {seed}", bench_machine.name), run.value?)
         }
         None => {
             let whole = Topology::host()?;
             let usable = Usable::host(&whole)?;
             let topology = whole.restrict(usable.cpus())?;
-            let ground = Ground {
+            let bench_machine = BenchMachine {
                 name: topology.model().unwrap_or_else(|| topology.name()).to_owned(),
                 platform: "host".to_owned(),
                 usable: usable.cpus().clone(),
@@ -81,8 +81,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
                 topology,
             };
             let mut bar = Bar::new()?;
-            let tuning = tune::<Host>(&ground, effort(2_000, 5), &mut bar)?;
-            (format!("{}, measured", ground.name), tuning)
+            let tuning = tune::<Host>(&bench_machine, effort(2_000, 5), &mut bar)?;
+            (format!("{}, measured", bench_machine.name), tuning)
         }
     };
     let Some(tuning) = tuning else {

@@ -26,8 +26,8 @@ use coreshard_results::{HbaResults, HbaRow, Interrupts, Published, Repeats};
 use coreshard_topology::{CoreId, CpuId, NodeId};
 
 use crate::error::BenchError;
+use crate::machine::BenchMachine;
 use crate::progress::Progress;
-use crate::queue::Ground;
 use crate::queue::gate::Gate;
 
 /// One rung of each of the three ladders.
@@ -127,7 +127,7 @@ impl HbaBench {
     /// Where the machine has too few cores or nodes, or threads or memory cannot be had.
     pub fn run<P: Platform>(
         &self,
-        ground: &Ground,
+        machine: &BenchMachine,
         progress: &mut dyn Progress,
     ) -> Result<HbaResults, BenchError> {
         progress.begin(self.runs.get());
@@ -137,7 +137,7 @@ impl HbaBench {
             if progress.step(&format!("adapter, run {}", run + 1)).is_break() {
                 break;
             }
-            let draw = self.draw(ground, &mut dice)?;
+            let draw = self.draw(machine, &mut dice)?;
             for (rung, iops) in self.rungs.iter().zip(&mut iops) {
                 iops.push(self.turn::<P>(*rung, &draw)?);
             }
@@ -150,8 +150,8 @@ impl HbaBench {
             published: rung.published(),
         });
         Ok(HbaResults {
-            machine: ground.name.clone(),
-            platform: ground.platform.clone(),
+            machine: machine.name.clone(),
+            platform: machine.platform.clone(),
             jobs: self.jobs,
             devices: self.devices,
             depth: self.depth,
@@ -160,13 +160,13 @@ impl HbaBench {
         })
     }
 
-    fn draw(&self, ground: &Ground, dice: &mut fastrand::Rng) -> Result<Draw, BenchError> {
-        let topology = &ground.topology;
+    fn draw(&self, machine: &BenchMachine, dice: &mut fastrand::Rng) -> Result<Draw, BenchError> {
+        let topology = &machine.topology;
         // One CPU a core: an idle sibling would make a core faster than a busy one.
         let mut seen: Vec<CoreId> = Vec::new();
         let mut cores: Vec<CpuId> = Vec::new();
         for cpu in topology.cpus() {
-            if ground.usable.contains(cpu.id) && !seen.contains(&cpu.core) {
+            if machine.usable.contains(cpu.id) && !seen.contains(&cpu.core) {
                 seen.push(cpu.core);
                 cores.push(cpu.id);
             }
@@ -186,7 +186,7 @@ impl HbaBench {
         if cores.len() < self.jobs || wants_interrupts && interrupts.len() < self.jobs {
             return Err(BenchError::bad_job(format!(
                 "{} jobs, and as many CPUs that are interrupted, need more cores than {} has",
-                self.jobs, ground.name
+                self.jobs, machine.name
             )));
         }
         cores.truncate(self.jobs);

@@ -15,8 +15,8 @@ use hdrhistogram::Histogram;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::error::BenchError;
+use crate::machine::BenchMachine;
 use crate::progress::Progress;
-use crate::queue::Ground;
 use crate::queue::gate::Gate;
 use crate::spread::Spread;
 
@@ -64,10 +64,10 @@ impl LadderBench {
     /// Where threads or memory cannot be had.
     pub fn run<P: Platform>(
         &self,
-        ground: &Ground,
+        machine: &BenchMachine,
         progress: &mut dyn Progress,
     ) -> Result<LadderResults, BenchError> {
-        let cpus: Vec<CpuId> = ground.usable.iter().collect();
+        let cpus: Vec<CpuId> = machine.usable.iter().collect();
         let counters = CounterLayout::ALL.into_iter().map(Rung::Counters);
         let rungs: Vec<Rung> =
             counters.chain(self.policies.iter().copied().map(Rung::Tags)).collect();
@@ -95,8 +95,8 @@ impl LadderBench {
         }
         let operations = rungs.iter().zip(measured).map(|(rung, times)| row(*rung, times));
         Ok(LadderResults {
-            machine: ground.name.clone(),
-            platform: ground.platform.clone(),
+            machine: machine.name.clone(),
+            platform: machine.platform.clone(),
             threads: cpus.len(),
             operations: operations.collect(),
             fairness,
@@ -366,7 +366,7 @@ mod tests {
     fn every_rung_is_climbed() {
         let topology = Topology::host().unwrap();
         let usable = Usable::host(&topology).unwrap();
-        let ground = Ground {
+        let machine = BenchMachine {
             name: "a machine".to_owned(),
             platform: "host".to_owned(),
             usable: usable.cpus().clone(),
@@ -380,7 +380,7 @@ mod tests {
             fairness_time: Duration::from_millis(40),
             ..LadderBench::default()
         };
-        let results = bench.run::<Host>(&ground, &mut Unwatched).unwrap();
+        let results = bench.run::<Host>(&machine, &mut Unwatched).unwrap();
         assert_eq!((results.operations.len(), results.fairness.len()), (7, 4));
         for row in &results.operations {
             assert!(row.one_ns_min > 0.0 && row.one_ns_min <= row.one_ns, "{row:?}");

@@ -10,13 +10,13 @@ use coreshard_topology::{Topology, Usable};
 
 use super::*;
 use crate::BenchError;
+use crate::machine::BenchMachine;
 use crate::progress::Unwatched;
-use crate::queue::Ground;
 
-fn ground() -> Ground {
+fn bench_machine() -> BenchMachine {
     let topology = Topology::host().unwrap();
     let usable = Usable::host(&topology).unwrap();
-    Ground {
+    BenchMachine {
         name: "a machine".to_owned(),
         platform: "host".to_owned(),
         usable: usable.cpus().clone(),
@@ -28,7 +28,7 @@ fn ground() -> Ground {
 
 fn run(job: BlockJob) -> Result<BlockResults, BenchError> {
     let bench = BlockBench { jobs: vec![job], repeat: NonZeroUsize::MIN };
-    bench.run::<Host>(&ground(), &mut Unwatched)
+    bench.run::<Host>(&bench_machine(), &mut Unwatched)
 }
 
 fn job(ioengine: IoEngine) -> BlockJob {
@@ -74,7 +74,7 @@ fn runs_are_compared_and_end_in_time() {
         ..job(IoEngine::Null)
     };
     let bench = BlockBench { jobs: vec![timed], repeat: NonZeroUsize::new(3).unwrap() };
-    let results = bench.run::<Host>(&ground(), &mut Unwatched).unwrap();
+    let results = bench.run::<Host>(&bench_machine(), &mut Unwatched).unwrap();
     let repeats = &results.repeats[0];
     assert_eq!(repeats.iops.len(), 3);
     assert!(repeats.min <= repeats.average && repeats.average <= repeats.max);

@@ -3,7 +3,7 @@
 use coreshard_results::{QueueCell, WakeRatio};
 use coreshard_workqueue::PoolStats;
 
-use super::Combination;
+use super::order::Combination;
 use super::producer::Findings;
 use crate::spread::Spread;
 
@@ -15,7 +15,7 @@ pub(super) struct LockHold {
 }
 
 /// One run, measured.
-pub(super) struct Measured {
+pub(super) struct MeasuredRun {
     pub(super) findings: Findings,
     pub(super) elapsed_ns: u64,
     pub(super) items: u64,
@@ -23,7 +23,7 @@ pub(super) struct Measured {
     pub(super) pools: [PoolStats; 2],
 }
 
-impl Measured {
+impl MeasuredRun {
     pub(super) fn lock_hold(&self) -> LockHold {
         let [before, after] = &self.pools;
         LockHold {
@@ -56,7 +56,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn add(&mut self, run: usize, measured: &Measured) {
+    pub(super) fn add(&mut self, run: usize, measured: &MeasuredRun) {
         let elapsed_ns = measured.elapsed_ns.max(1) as f64;
         self.items_per_sec[run] = Some(measured.items as f64 * 1e9 / elapsed_ns);
         let add = "histograms that resize themselves and have equal digits can be added";

@@ -4,15 +4,15 @@ use std::ops::ControlFlow;
 
 use coreshard_platform::Host;
 use coreshard_results::QueueCell;
-use coreshard_topology::Usable;
+use coreshard_topology::{Topology, Usable};
 
 use super::*;
 use crate::progress::Unwatched;
 
-fn host() -> Ground {
+fn host() -> BenchMachine {
     let topology = Topology::host().unwrap();
     let usable = Usable::host(&topology).unwrap();
-    Ground {
+    BenchMachine {
         name: "a machine".to_owned(),
         platform: "host".to_owned(),
         usable: usable.cpus().clone(),
@@ -22,10 +22,10 @@ fn host() -> Ground {
     }
 }
 
-fn laid_over_host(machine: &str) -> Ground {
+fn laid_over_host(machine: &str) -> BenchMachine {
     let topology = Topology::parse_machine(machine).unwrap();
     let host = host();
-    Ground {
+    BenchMachine {
         name: machine.to_owned(),
         usable: topology.online().clone(),
         topology,
@@ -90,9 +90,9 @@ fn producers_beyond_the_cpus_are_allowed_and_said() {
 
 #[test]
 fn a_virtual_topology_runs_all_its_pods_and_is_called_virtual() {
-    let ground = laid_over_host("pack:1 numa:1 l3:2 core:16 pu:1");
+    let machine = laid_over_host("pack:1 numa:1 l3:2 core:16 pu:1");
     let bench = QueueBench { threads: NonZeroUsize::new(8), ..small() };
-    let results = bench.run::<Host>(&ground, &mut Unwatched).unwrap();
+    let results = bench.run::<Host>(&machine, &mut Unwatched).unwrap();
     assert!(results.virtual_topology);
     assert!(
         results.notes[0].starts_with("virtual topology: 32 virtual CPUs"),
@@ -110,13 +110,13 @@ fn a_virtual_topology_runs_all_its_pods_and_is_called_virtual() {
 fn defaults_follow_the_cpus_there_are() {
     let host = host();
     let session = QueueBench::default().session::<Host>(&host).unwrap();
-    assert_eq!(session.seats.len(), host.usable.len());
+    assert_eq!(session.slots.len(), host.usable.len());
     assert_eq!(session.items, DEFAULT_ITEMS_CLOSED);
-    let virtual_ground = laid_over_host("epyc-9654-2s");
-    let session = QueueBench::default().session::<Host>(&virtual_ground).unwrap();
+    let laid_over = laid_over_host("epyc-9654-2s");
+    let session = QueueBench::default().session::<Host>(&laid_over).unwrap();
     let cpus = host.usable.len();
-    assert_eq!(session.seats.len(), (VIRTUAL_PRODUCERS_PER_CPU * cpus).min(384));
-    assert_eq!(session.items * session.seats.len() as u64, DEFAULT_ITEMS_CLOSED * cpus as u64);
+    assert_eq!(session.slots.len(), (VIRTUAL_PRODUCERS_PER_CPU * cpus).min(384));
+    assert_eq!(session.items * session.slots.len() as u64, DEFAULT_ITEMS_CLOSED * cpus as u64);
 }
 
 /// Counts steps, and ends the benchmark after some.
@@ -131,7 +131,7 @@ impl Progress for Ends {
         self.announced = steps;
     }
 
-    fn step(&mut self, _what: &dyn fmt::Display) -> ControlFlow<()> {
+    fn step(&mut self, _what: &dyn std::fmt::Display) -> ControlFlow<()> {
         self.seen += 1;
         if self.seen > self.after { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -160,14 +160,14 @@ fn an_early_end_keeps_what_was_measured() {
 }
 
 #[test]
-fn a_ground_without_its_cpus_is_an_error() {
-    let mut ground = host();
-    ground.usable = "8000".parse().unwrap();
-    let error = small().run::<Host>(&ground, &mut Unwatched).unwrap_err().to_string();
+fn a_machine_without_its_cpus_is_an_error() {
+    let mut machine = host();
+    machine.usable = "8000".parse().unwrap();
+    let error = small().run::<Host>(&machine, &mut Unwatched).unwrap_err().to_string();
     assert!(error.contains("8000"), "{error}");
-    let mut ground = laid_over_host("pack:1 l3:1 core:4 pu:1");
-    ground.laid_over = Some("8000".parse().unwrap());
-    let error = small().run::<Host>(&ground, &mut Unwatched).unwrap_err().to_string();
+    let mut machine = laid_over_host("pack:1 l3:1 core:4 pu:1");
+    machine.laid_over = Some("8000".parse().unwrap());
+    let error = small().run::<Host>(&machine, &mut Unwatched).unwrap_err().to_string();
     assert!(error.contains("8000"), "{error}");
 }
 

@@ -17,9 +17,9 @@ use coreshard_rt::{Overrun, Periodic, Urgency};
 use coreshard_topology::CpuSet;
 use hdrhistogram::Histogram;
 
-use super::ground::{Footing, executor};
+use super::executor::{ExecutorSettings, executor};
 use crate::error::BenchError;
-use crate::queue::Ground;
+use crate::machine::BenchMachine;
 
 /// The largest latency that is told apart; later ones count as this one.
 const MAX_NS: u64 = 10_000_000_000;
@@ -28,7 +28,7 @@ const MAX_NS: u64 = 10_000_000_000;
 #[derive(Clone, Debug)]
 pub struct CyclicBench {
     /// Priority, rung and memory.
-    pub footing: Footing,
+    pub executor: ExecutorSettings,
     /// Threads, one for each of the first CPUs; by default all.
     pub threads: Option<NonZeroUsize>,
     /// From one wake-up to the next.
@@ -53,13 +53,13 @@ impl CyclicBench {
     ///
     /// # Errors
     /// Where the executor or its threads cannot be had.
-    pub fn run<P: RealTime>(&self, ground: &Ground) -> Result<CyclicResults, BenchError> {
-        let priority = self.footing.priority;
-        let (executor, notes) = executor::<P>(ground, self.footing, &[])?;
-        let threads = self.threads.map_or(ground.usable.len(), NonZeroUsize::get);
+    pub fn run<P: RealTime>(&self, machine: &BenchMachine) -> Result<CyclicResults, BenchError> {
+        let priority = self.executor.priority;
+        let (executor, notes) = executor::<P>(machine, self.executor, &[])?;
+        let threads = self.threads.map_or(machine.usable.len(), NonZeroUsize::get);
         let cycles = self.cycles.get();
         let mut running = Vec::with_capacity(threads);
-        for (number, cpu) in ground.usable.iter().cycle().take(threads).enumerate() {
+        for (number, cpu) in machine.usable.iter().cycle().take(threads).enumerate() {
             let histogram = Histogram::new_with_bounds(1, MAX_NS, 3).expect("the bounds are sound");
             let seen = Arc::new(Seen::<P> {
                 histogram: Lock::new(histogram),
@@ -105,9 +105,9 @@ impl CyclicBench {
         let mut results = CyclicResults {
             file_version: 1,
             num_threads: threads,
-            machine: ground.name.clone(),
-            platform: ground.platform.clone(),
-            rung: self.footing.rung.to_string(),
+            machine: machine.name.clone(),
+            platform: machine.platform.clone(),
+            rung: self.executor.rung.to_string(),
             priority: executor.has_priorities().then_some(priority.get()),
             interval_us: self.interval.as_secs_f64() * 1e6,
             notes,
@@ -124,7 +124,7 @@ impl CyclicBench {
             span_ns[0] = span_ns[0].min(seen.first_ns.load(Acquire));
             span_ns[1] = span_ns[1].max(seen.last_ns.load(Acquire));
             results.page_faults += seen.faults.load(Acquire);
-            let node = ground.topology.cpu(cpu).and_then(|cpu| cpu.node).map_or(0, |node| node.0);
+            let node = machine.topology.cpu(cpu).and_then(|cpu| cpu.node).map_or(0, |node| node.0);
             results.thread.insert(number, thread(&histogram, cpu.0, node));
         }
         let at = |quantile| all.value_at_quantile(quantile);

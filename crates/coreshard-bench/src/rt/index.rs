@@ -16,10 +16,10 @@ use coreshard_platform::{Policy, RealTime, ThreadHandle, ThreadSpec};
 use coreshard_results::{IndexCell, IndexResults};
 use coreshard_rt::{PriorityIndex, Rung};
 
-use super::storm::{Measured, Part, storm};
+use super::storm::{Part, StormTimes, storm};
 use crate::error::BenchError;
+use crate::machine::BenchMachine;
 use crate::progress::Progress;
-use crate::queue::Ground;
 use crate::spread::Spread;
 
 const DEFAULT_ROUNDS: u64 = 200_000;
@@ -74,7 +74,7 @@ impl IndexBench {
     /// Where there is no rung, or the index or its threads cannot be had.
     pub fn run<P: RealTime>(
         &self,
-        ground: &Ground,
+        machine: &BenchMachine,
         progress: &mut dyn Progress,
     ) -> Result<IndexResults, BenchError> {
         let rungs: Vec<Rung> =
@@ -82,19 +82,19 @@ impl IndexBench {
         if rungs.is_empty() {
             return Err(BenchError::no_rungs("rung of the priority index"));
         }
-        let cpus = &ground.usable;
+        let cpus = &machine.usable;
         let threads = self.threads.map_or(cpus.len(), |threads| threads.get().min(cpus.len()));
         let group = self.group.map(NonZeroUsize::get).filter(|group| *group < cpus.len());
         let rounds = self.rounds.get();
         let policy = policy::<P>();
         let turn = |rung, part, rounds, run: usize| {
             let what = (part, rounds, self.seed.wrapping_add(run as u64));
-            storm::<P>(rung, &ground.topology, cpus, (threads, group), what, policy)
+            storm::<P>(rung, &machine.topology, cpus, (threads, group), what, policy)
         };
         let runs = self.runs.get();
         progress.begin(runs * rungs.len());
         let mut random = fastrand::Rng::with_seed(self.seed);
-        let mut measured: Vec<Vec<[Measured; 2]>> = vec![Vec::new(); rungs.len()];
+        let mut measured: Vec<Vec<[StormTimes; 2]>> = vec![Vec::new(); rungs.len()];
         let mut notes = Vec::new();
         if policy == Policy::Normal {
             notes.push(
@@ -117,7 +117,7 @@ impl IndexBench {
         // Runs that not every rung has had would make the ratios crooked.
         let whole = measured.iter().map(Vec::len).min().unwrap_or(0);
         measured.iter_mut().for_each(|runs| runs.truncate(whole));
-        let rate = |run: &[Measured; 2]| {
+        let rate = |run: &[StormTimes; 2]| {
             2.0 * rounds as f64 * threads as f64 * 1e9 / run[0].elapsed_ns.max(1) as f64
         };
         let cell = |(at, rung): (usize, &Rung)| -> Result<IndexCell, BenchError> {
@@ -126,7 +126,7 @@ impl IndexBench {
             let rates = spread(own.iter().map(rate).collect());
             let pairs = own.iter().zip(&measured[0]);
             let ratios = spread(pairs.map(|(one, first)| rate(one) / rate(first)).collect());
-            let index = PriorityIndex::<P>::new(*rung, &ground.topology, cpus)?.0;
+            let index = PriorityIndex::<P>::new(*rung, &machine.topology, cpus)?.0;
             Ok(IndexCell {
                 rung: rung.to_string(),
                 ops_per_sec: rates.median,
@@ -146,8 +146,8 @@ impl IndexBench {
             _ => rungs.iter().enumerate().map(cell).collect(),
         };
         Ok(IndexResults {
-            machine: ground.name.clone(),
-            platform: ground.platform.clone(),
+            machine: machine.name.clone(),
+            platform: machine.platform.clone(),
             threads,
             searched_cpus: group.unwrap_or(cpus.len()),
             rounds_per_thread: rounds,

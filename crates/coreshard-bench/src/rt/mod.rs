@@ -6,7 +6,7 @@
 
 mod cyclic;
 mod durations;
-mod ground;
+mod executor;
 mod index;
 mod pi;
 mod storm;
@@ -15,7 +15,7 @@ mod tests;
 mod transcode;
 
 pub use cyclic::CyclicBench;
-pub use ground::Footing;
+pub use executor::ExecutorSettings;
 pub use index::IndexBench;
 pub use pi::PiBench;
 pub use transcode::{Compression, Computing, Pipeline, Pixels, TranscodeBench};

@@ -8,13 +8,13 @@ use coreshard_rt::Rung;
 use coreshard_topology::{Topology, Usable};
 
 use super::*;
+use crate::machine::BenchMachine;
 use crate::progress::Unwatched;
-use crate::queue::Ground;
 
-fn host() -> Ground {
+fn host() -> BenchMachine {
     let topology = Topology::host().unwrap();
     let usable = Usable::host(&topology).unwrap();
-    Ground {
+    BenchMachine {
         name: "a machine".to_owned(),
         platform: "host".to_owned(),
         usable: usable.cpus().clone(),
@@ -49,7 +49,7 @@ fn every_rung_of_the_index_is_measured_in_every_run() {
 #[test]
 fn cyclic_counts_every_wake_up_and_has_the_keys_of_cyclictest() {
     let bench = CyclicBench {
-        footing: footing(),
+        executor: settings(),
         threads: NonZeroUsize::new(2),
         interval: std::time::Duration::from_micros(500),
         cycles: NonZeroU64::new(20).unwrap(),
@@ -73,8 +73,8 @@ fn cyclic_counts_every_wake_up_and_has_the_keys_of_cyclictest() {
     }
 }
 
-fn footing() -> Footing {
-    Footing {
+fn settings() -> ExecutorSettings {
+    ExecutorSettings {
         rung: Rung::PerLlc,
         priority: coreshard_rt::Priority::new(60).unwrap(),
         lock_memory: false,
@@ -93,7 +93,7 @@ fn are_durations(durations: &Durations, number: u64) {
 #[test]
 fn inversions_are_resolved_or_priorities_are_named_as_missing() {
     let bench = PiBench {
-        footing: footing(),
+        executor: settings(),
         groups: NonZeroUsize::new(2),
         rounds: NonZeroU64::new(20).unwrap(),
     };
@@ -105,14 +105,14 @@ fn inversions_are_resolved_or_priorities_are_named_as_missing() {
         Err(error) => assert!(error.to_string().contains("RLIMIT_RTPRIO"), "{error}"),
     }
     let low = coreshard_rt::Priority::new(2).unwrap();
-    let bench = PiBench { footing: Footing { priority: low, ..footing() }, ..bench };
+    let bench = PiBench { executor: ExecutorSettings { priority: low, ..settings() }, ..bench };
     assert!(bench.run::<Host>(&host()).is_err(), "there is no priority two below it");
 }
 
 #[test]
 fn all_frames_are_transcoded() {
     let bench = TranscodeBench {
-        footing: footing(),
+        executor: settings(),
         instance_cpus: NonZeroUsize::new(8).unwrap(),
         instances: NonZeroUsize::new(2),
         frames: NonZeroU64::new(5).unwrap(),

@@ -18,9 +18,9 @@ use coreshard_topology::CpuId;
 use hdrhistogram::Histogram;
 
 use super::durations::{durations, recorder};
-use super::ground::{self, Footing, executor};
+use super::executor::{self, ExecutorSettings, executor};
 use crate::error::BenchError;
-use crate::queue::Ground;
+use crate::machine::BenchMachine;
 
 /// What a pipeline does.
 pub trait Pipeline: Send + Sync + 'static {
@@ -41,7 +41,7 @@ pub trait Pipeline: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct TranscodeBench {
     /// Priority, rung and memory.
-    pub footing: Footing,
+    pub executor: ExecutorSettings,
     /// CPUs of an instance.
     pub instance_cpus: NonZeroUsize,
     /// Instances; by default as many as there are CPUs for.
@@ -54,7 +54,7 @@ pub struct TranscodeBench {
     pub slices: NonZeroUsize,
 }
 
-struct Shared<P: RealTime, W> {
+struct Transcoding<P: RealTime, W> {
     executor: Executor<P>,
     pipeline: W,
     bench: TranscodeBench,
@@ -93,16 +93,16 @@ impl TranscodeBench {
     /// Where the executor cannot be had.
     pub fn run<P: RealTime, W: Pipeline>(
         &self,
-        ground: &Ground,
+        machine: &BenchMachine,
         pipeline: W,
     ) -> Result<TranscodeResults, BenchError> {
-        let (executor, notes) = executor::<P>(ground, self.footing, &[self.footing.priority])?;
-        let per_instance = self.instance_cpus.get().min(ground.usable.len());
-        let cpus = neighbours(ground);
+        let (executor, notes) = executor::<P>(machine, self.executor, &[self.executor.priority])?;
+        let per_instance = self.instance_cpus.get().min(machine.usable.len());
+        let cpus = neighbours(machine);
         let instances =
             self.instances.map_or((cpus.len() / per_instance).max(1), NonZeroUsize::get);
         let groups: Vec<_> = cpus.chunks_exact(per_instance).collect();
-        let last = ground.usable.last().map_or(0, CpuId::index);
+        let last = machine.usable.last().map_or(0, CpuId::index);
         let mut all = Vec::with_capacity(instances);
         for number in 0..instances {
             let group = groups[number % groups.len()];
@@ -115,7 +115,7 @@ impl TranscodeBench {
             })));
         }
         let has_priorities = executor.has_priorities();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(Transcoding {
             executor,
             pipeline,
             bench: self.clone(),
@@ -138,14 +138,14 @@ impl TranscodeBench {
                 }
                 (0..ours.bench.under_way.get()).for_each(|_| ours.next_frame(&instance));
             };
-            shared.executor.spawn_in(self.footing.priority, allowed, None, begins)?;
+            shared.executor.spawn_in(self.executor.priority, allowed, None, begins)?;
         }
         let begin = P::now();
         shared.is_open.store(1, Release);
         P::wake_all(&raw const *shared.is_open);
         shared.all_done.park();
         let elapsed_ns = shared.ended_ns.load(Acquire).saturating_sub(begin.as_ns()).max(1);
-        ground::released::<P, _>(&shared);
+        executor::released::<P, _>(&shared);
         if let Some(error) = shared.failed.lock().take() {
             return Err(error);
         }
@@ -158,10 +158,10 @@ impl TranscodeBench {
         }
         let (work_ns, tasks) = (shared.work_ns.sum() as f64, shared.tasks.sum());
         Ok(TranscodeResults {
-            machine: ground.name.clone(),
-            platform: ground.platform.clone(),
-            rung: self.footing.rung.to_string(),
-            priority: has_priorities.then_some(self.footing.priority.get()),
+            machine: machine.name.clone(),
+            platform: machine.platform.clone(),
+            rung: self.executor.rung.to_string(),
+            priority: has_priorities.then_some(self.executor.priority.get()),
             instances,
             instance_cpus: per_instance,
             frames,
@@ -176,14 +176,14 @@ impl TranscodeBench {
 }
 
 /// The CPUs such that those of a core, and of a cache, follow one another.
-fn neighbours(ground: &Ground) -> Vec<CpuId> {
+fn neighbours(machine: &BenchMachine) -> Vec<CpuId> {
     let mut cpus: Vec<_> =
-        ground.topology.cpus().iter().filter(|cpu| ground.usable.contains(cpu.id)).collect();
+        machine.topology.cpus().iter().filter(|cpu| machine.usable.contains(cpu.id)).collect();
     cpus.sort_by_key(|cpu| (cpu.package, cpu.llc, cpu.core, cpu.id));
     cpus.into_iter().map(|cpu| cpu.id).collect()
 }
 
-impl<P: RealTime, W: Pipeline> Shared<P, W> {
+impl<P: RealTime, W: Pipeline> Transcoding<P, W> {
     /// Begins the instance's next frame, if there is one left.
     fn next_frame(self: &Arc<Self>, instance: &Arc<Padded<Instance<P>>>) {
         let number = instance.begun.fetch_add(1, Relaxed);
@@ -218,7 +218,7 @@ impl<P: RealTime, W: Pipeline> Shared<P, W> {
                 shared.finished(&frame.instance);
             }
         };
-        let priority = self.bench.footing.priority;
+        let priority = self.bench.executor.priority;
         if let Err(error) = self.executor.spawn_in(priority, allowed, None, run) {
             *self.failed.lock() = Some(error.into());
             self.all_done.unpark();

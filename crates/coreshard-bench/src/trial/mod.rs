@@ -24,7 +24,7 @@ pub use record::{Bomb, Record};
 pub use scenario::{ParseScenarioError, Scenario, ScenarioTrial};
 
 /// How long an item may wait while a CPU that is allowed to run it rests. Longer than what faults
-/// of a simulation, and three looks of the monitor, take together.
+/// of a simulation, and three scans of the monitor, take together.
 const BOUND: Duration = Duration::from_millis(14);
 /// How long an item keeps its CPU that is to show who else cannot run meanwhile.
 const HOGS_FOR: Duration = Duration::from_millis(30);

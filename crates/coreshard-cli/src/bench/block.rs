@@ -262,7 +262,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         inputs.chain(args.job_file.as_deref()).try_for_each(|file| destination.is_not(file))?;
     }
     let mut bar = Bar::new()?;
-    let mut results = bench.run::<Host>(&site.ground, &mut bar).map_err(classed)?;
+    let mut results = bench.run::<Host>(&site.bench_machine, &mut bar).map_err(classed)?;
     drop(bar);
     results.timestamp =
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -291,7 +291,7 @@ fn climb(args: &Args) -> anyhow::Result<()> {
         bench.runs = args.repeat;
     }
     let mut bar = Bar::new()?;
-    let results = bench.run::<Host>(&site.ground, &mut bar).map_err(classed)?;
+    let results = bench.run::<Host>(&site.bench_machine, &mut bar).map_err(classed)?;
     drop(bar);
     args.finish(destination, &fio::ladder_text(&results), |out| {
         serde_json::to_writer_pretty(&mut *out, &results)?;
@@ -301,7 +301,7 @@ fn climb(args: &Args) -> anyhow::Result<()> {
 
 fn simulate(args: &Args, name: &str) -> anyhow::Result<()> {
     let machine = simulated::machine(name)?;
-    let ground = simulated::ground(&machine);
+    let bench_machine = simulated::bench_machine(&machine);
     let destination = args.destination()?;
     let mut bench = HbaBench { seed: args.seed, ..HbaBench::published(Sim::compute) };
     if args.repeat > NonZeroUsize::MIN {
@@ -315,7 +315,7 @@ fn simulate(args: &Args, name: &str) -> anyhow::Result<()> {
     }
     let bar = Bar::new()?;
     let simulation = Simulation::new(&machine).seed(args.seed).profile(Profile::InKernel);
-    let run = simulation.run(|| bench.run::<Sim>(&ground, &mut Outside(bar)))?;
+    let run = simulation.run(|| bench.run::<Sim>(&bench_machine, &mut Outside(bar)))?;
     let results = run.value.map_err(classed)?;
     args.finish(destination, &fio::hba_text(&results), |out| {
         serde_json::to_writer_pretty(&mut *out, &results)?;

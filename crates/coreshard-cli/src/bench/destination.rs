@@ -161,7 +161,7 @@ fn is_one_file(one: io::Result<Metadata>, other: io::Result<Metadata>) -> bool {
 
 /// What a report at `path` would be written to.
 fn place(path: &Path) -> anyhow::Result<Place> {
-    let found = look(path)?;
+    let found = found_at(path)?;
     // What a link to a device or a pipe leads to, such as /dev/stdout, is meant.
     let behind =
         found.as_ref().filter(|found| found.is_symlink()).and_then(|_| fs::metadata(path).ok());
@@ -179,7 +179,7 @@ fn place(path: &Path) -> anyhow::Result<Place> {
     Ok(Place::File { folder, name })
 }
 
-fn look(path: &Path) -> anyhow::Result<Option<Metadata>> {
+fn found_at(path: &Path) -> anyhow::Result<Option<Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -189,7 +189,7 @@ fn look(path: &Path) -> anyhow::Result<Option<Metadata>> {
 
 /// Says why not, where a report must not take the place of what is there.
 fn may_be_replaced(path: &Path) -> anyhow::Result<()> {
-    let Some(found) = look(path)? else { return Ok(()) };
+    let Some(found) = found_at(path)? else { return Ok(()) };
     let kind = found.file_type();
     if kind.is_dir() {
         return Err(anyhow!("it is a folder"));
@@ -285,7 +285,7 @@ fn replace(folder: &Path, name: &OsString, report: &[u8]) -> anyhow::Result<()> 
         file.sync_all()?;
         // Once more: hours may have passed.
         may_be_replaced(&path)?;
-        match look(&path)?.filter(|found| !found.is_symlink()) {
+        match found_at(&path)?.filter(|found| !found.is_symlink()) {
             Some(old) => {
                 // Whoever could read it can still; its owner is kept where that is granted.
                 fs::set_permissions(&aside, old.permissions())?;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::bail;
 use coreshard::{CpuSet, Host, Intake, Scope, Topology, Wake};
-use coreshard_bench::{Ground, QueueBench};
+use coreshard_bench::{BenchMachine, QueueBench};
 use coreshard_report::{csv, html, json, table};
 use coreshard_results::QueueResults;
 use coreshard_topology::{ShardSize, Usable, input};
@@ -222,7 +222,7 @@ fn columns() -> usize {
 
 /// What the benchmark stands on, and what to say of it.
 pub(super) struct Site {
-    pub(super) ground: Ground,
+    pub(super) bench_machine: BenchMachine,
     cpu_model: Option<String>,
     pub(super) notes: Vec<String>,
 }
@@ -237,7 +237,7 @@ impl Site {
         let usable = Usable::host(&this)?;
         let Machine { topology, .. } = machine;
         Ok(Self {
-            ground: Ground {
+            bench_machine: BenchMachine {
                 name: topology.name().to_owned(),
                 platform: "host".to_owned(),
                 usable: topology.online().clone(),
@@ -259,7 +259,7 @@ impl Site {
         let mut notes = topology.notes().to_vec();
         notes.extend(usable.as_ref().and_then(limits));
         Self {
-            ground: Ground {
+            bench_machine: BenchMachine {
                 name: format!("{name}, {} CPU{plural}", cpus.len()),
                 platform: "host".to_owned(),
                 usable: cpus,
@@ -307,21 +307,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.simulated.sim {
         return run_simulated(args, &bench);
     }
-    let Site { ground, cpu_model, notes } = Site::new(&args.machine)?;
+    let Site { bench_machine, cpu_model, notes } = Site::new(&args.machine)?;
     // Before there are files: from here on an interrupt leaves none behind.
     let mut bar = Bar::new()?;
     let destinations = Destinations::open(args)?;
-    let load = other_load(ground.laid_over.as_ref().unwrap_or(&ground.usable).len());
+    let load = other_load(bench_machine.laid_over.as_ref().unwrap_or(&bench_machine.usable).len());
     let mut results = match &args.cpus {
-        None => bench.run::<Host>(&ground, &mut bar)?,
-        Some(_) if ground.laid_over.is_some() => {
+        None => bench.run::<Host>(&bench_machine, &mut bar)?,
+        Some(_) if bench_machine.laid_over.is_some() => {
             let problem = "--cpus needs the machine itself, or --sim: a virtual topology has no CPUs of \
                            its own to scale over";
             return Err(bad_input(anyhow::Error::msg(problem)));
         }
         Some(counts) => {
-            let counts = counts.of(ground.usable.len());
-            bench.run_scaling::<Host>(&ground, &counts, &mut bar).map_err(bad_input)?
+            let counts = counts.of(bench_machine.usable.len());
+            bench.run_scaling::<Host>(&bench_machine, &counts, &mut bar).map_err(bad_input)?
         }
     };
     drop(bar);

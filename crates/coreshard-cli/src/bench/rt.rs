@@ -10,8 +10,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use coreshard_bench::rt::Footing;
-use coreshard_bench::{BenchError, Ground, Progress};
+use coreshard_bench::rt::ExecutorSettings;
+use coreshard_bench::{BenchError, BenchMachine, Progress};
 use coreshard_report::json;
 use coreshard_results::{CyclicResults, PiResults, TranscodeResults};
 use coreshard_rt::{Priority, Rung};
@@ -30,11 +30,11 @@ use crate::output;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    bench: Bench,
+    command: RtCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Bench {
+enum RtCommand {
     /// Set and search each rung of the priority index on all CPUs at once
     Index(index::Args),
     /// Measure how late threads of fixed priority wake up, as cyclictest does
@@ -47,11 +47,11 @@ enum Bench {
 
 /// Runs the subcommand.
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    match &args.bench {
-        Bench::Index(args) => index::run(args),
-        Bench::Cyclic(args) => cyclic::run(args),
-        Bench::Pi(args) => pi::run(args),
-        Bench::Transcode(args) => transcode::run(args),
+    match &args.command {
+        RtCommand::Index(args) => index::run(args),
+        RtCommand::Cyclic(args) => cyclic::run(args),
+        RtCommand::Pi(args) => pi::run(args),
+        RtCommand::Transcode(args) => transcode::run(args),
     }
 }
 
@@ -92,24 +92,24 @@ impl WhereArgs {
     }
 
     /// This machine as far as it is to be used, and what to say of it.
-    fn here(&self) -> anyhow::Result<(Ground, Vec<String>)> {
+    fn here(&self) -> anyhow::Result<(BenchMachine, Vec<String>)> {
         let machine = MachineArgs { machine: None, sysfs: None, hwloc_xml: None }.read()?;
-        let Site { ground, mut notes, .. } = Site::here(machine);
-        let ground = self.cut(ground)?;
-        notes.extend(other_load(ground.usable.len()));
-        Ok((ground, notes))
+        let Site { bench_machine, mut notes, .. } = Site::here(machine);
+        let bench_machine = self.cut(bench_machine)?;
+        notes.extend(other_load(bench_machine.usable.len()));
+        Ok((bench_machine, notes))
     }
 
     /// A simulated machine as far as it is to be used.
-    fn ground(&self, machine: &Machine) -> anyhow::Result<Ground> {
-        self.cut(simulated::ground(machine))
+    fn bench_machine(&self, machine: &Machine) -> anyhow::Result<BenchMachine> {
+        self.cut(simulated::bench_machine(machine))
     }
 
-    fn cut(&self, ground: Ground) -> anyhow::Result<Ground> {
-        let Some(cpus) = self.cpus else { return Ok(ground) };
-        let usable = ground.usable.iter().take(cpus.get()).collect();
-        let topology: Topology = ground.topology.restrict(&usable)?;
-        Ok(Ground { topology, usable, ..ground })
+    fn cut(&self, bench_machine: BenchMachine) -> anyhow::Result<BenchMachine> {
+        let Some(cpus) = self.cpus else { return Ok(bench_machine) };
+        let usable = bench_machine.usable.iter().take(cpus.get()).collect();
+        let topology: Topology = bench_machine.topology.restrict(&usable)?;
+        Ok(BenchMachine { topology, usable, ..bench_machine })
     }
 
     /// The lines of a run that recorded them, as many as are to be shown.
@@ -143,7 +143,7 @@ impl Progress for Outside {
 
 /// What the tasks of a benchmark run with.
 #[derive(Debug, clap::Args)]
-struct FootingArgs {
+struct ExecutorArgs {
     /// Rungs of the index: packed, padded, split, per-llc [default: per-llc]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Rung>)]
     rungs: Vec<Rung>,
@@ -166,17 +166,17 @@ fn priority(text: &str) -> Result<Priority, String> {
     Priority::new(number).map_err(|error| error.to_string())
 }
 
-impl FootingArgs {
-    /// One footing for each rung, the oldest first.
-    fn each(&self) -> Vec<Footing> {
+impl ExecutorArgs {
+    /// One settings for each rung, the oldest first.
+    fn each(&self) -> Vec<ExecutorSettings> {
         let rungs = if self.rungs.is_empty() { &[Rung::PerLlc][..] } else { &self.rungs };
-        let footing = |rung| Footing {
+        let settings = |rung| ExecutorSettings {
             rung,
             priority: self.priority,
             lock_memory: !self.no_memory_lock,
             allow_degraded: self.allow_degraded,
         };
-        Rung::ALL.into_iter().filter(|rung| rungs.contains(rung)).map(footing).collect()
+        Rung::ALL.into_iter().filter(|rung| rungs.contains(rung)).map(settings).collect()
     }
 }
 
@@ -184,7 +184,7 @@ impl FootingArgs {
 #[derive(Debug, clap::Args)]
 struct RungsArgs {
     #[command(flatten)]
-    footing: FootingArgs,
+    executor: ExecutorArgs,
 
     #[command(flatten)]
     place: WhereArgs,
@@ -194,32 +194,32 @@ struct RungsArgs {
 }
 
 impl RungsArgs {
-    /// Measures each rung on the ground, on this machine or in a simulation of its own, and shows the
+    /// Measures each rung on the bench_machine, on this machine or in a simulation of its own, and shows the
     /// lines of each simulation.
     fn measure<R: Noted>(
         &self,
-        here: impl Fn(&Ground, Footing) -> Result<R, BenchError>,
-        simulated: impl Fn(&Ground, Footing) -> Result<R, BenchError>,
+        here: impl Fn(&BenchMachine, ExecutorSettings) -> Result<R, BenchError>,
+        simulated: impl Fn(&BenchMachine, ExecutorSettings) -> Result<R, BenchError>,
     ) -> anyhow::Result<Vec<R>> {
-        let footings = self.footing.each();
-        let mut all = Vec::with_capacity(footings.len());
+        let all_settings = self.executor.each();
+        let mut all = Vec::with_capacity(all_settings.len());
         let Some(machine) = self.place.simulated()? else {
-            let (ground, notes) = self.place.here()?;
+            let (bench_machine, notes) = self.place.here()?;
             let _awake = latency::hold();
-            for footing in footings {
-                let mut results = here(&ground, footing)?;
+            for settings in all_settings {
+                let mut results = here(&bench_machine, settings)?;
                 results.notes().splice(0..0, notes.iter().cloned());
                 all.push(results);
             }
             return Ok(all);
         };
-        let ground = self.place.ground(&machine)?;
-        for footing in footings {
+        let bench_machine = self.place.bench_machine(&machine)?;
+        for settings in all_settings {
             let simulation = self.place.simulation(&machine);
-            let mut run = simulation.run(|| simulated(&ground, footing))?;
+            let mut run = simulation.run(|| simulated(&bench_machine, settings))?;
             let said = self.place.note(&run);
             if let Some(lines) = self.place.lines(&mut run) {
-                self.output.show(&format!("rung {}\n{lines}\n", footing.rung))?;
+                self.output.show(&format!("rung {}\n{lines}\n", settings.rung))?;
             }
             let mut results = run.value?;
             results.notes().insert(0, said);

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use coreshard_bench::{Ground, Progress, QueueBench};
+use coreshard_bench::{BenchMachine, Progress, QueueBench};
 use coreshard_results::QueueResults;
 use coreshard_sim::{Machine, Profile, Sim, Simulation};
 
@@ -51,9 +51,9 @@ impl Progress for Outside {
 }
 
 /// All of a machine.
-pub(crate) fn ground(machine: &Machine) -> Ground {
+pub(crate) fn bench_machine(machine: &Machine) -> BenchMachine {
     let topology = machine.topology().clone();
-    Ground {
+    BenchMachine {
         name: topology.name().to_owned(),
         platform: "sim".to_owned(),
         usable: topology.online().clone(),
@@ -88,11 +88,11 @@ impl SimArgs {
         counts: Option<&[usize]>,
         bar: Bar,
     ) -> anyhow::Result<QueueResults> {
-        let ground = ground(machine);
+        let bench_machine = bench_machine(machine);
         let simulation = Simulation::new(machine).seed(self.seed).profile(self.costs);
         let run = simulation.run(|| match counts {
-            None => bench.run::<Sim>(&ground, &mut Outside(bar)),
-            Some(counts) => bench.run_scaling::<Sim>(&ground, counts, &mut Outside(bar)),
+            None => bench.run::<Sim>(&bench_machine, &mut Outside(bar)),
+            Some(counts) => bench.run_scaling::<Sim>(&bench_machine, counts, &mut Outside(bar)),
         });
         let run = run?;
         let mut results = run.value.map_err(bad_input)?;

@@ -21,11 +21,11 @@ use sweep::{Kind, Kth, Step, Sweep};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    command: SimCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum SimCommand {
     /// Run small programs on random schedules with faults, seed by seed, until one breaks a promise;
     /// or with --kth, let each call of a kind fail in turn
     Search(SearchArgs),
@@ -112,7 +112,7 @@ impl Subject for Trial {
     }
 
     fn look(&self, view: &View<'_>) -> Result<(), String> {
-        self.ledger.look(view.now_ns(), view.last_failure_ns(), |cpu| view.idle_ns(cpu))
+        self.ledger.scan(view.now_ns(), view.last_failure_ns(), |cpu| view.idle_ns(cpu))
     }
 }
 
@@ -120,7 +120,7 @@ fn try_seed(machine: &Machine, seed: u64) -> Result<Summary, Box<Failure>> {
     attempt(machine, Plan::of_seed(seed), &Trial::new(machine, seed))
 }
 
-/// What was found, and the one line that brings it about again.
+/// SimCommand was found, and the one line that brings it about again.
 fn tell(failure: &Failure, machine: &Machine, name: &str) -> anyhow::Result<String> {
     let mut text = String::new();
     let trial = QueueTrial::of_seed(failure.replay.seed, machine.topology());
@@ -218,8 +218,8 @@ fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    match &args.what {
-        What::Search(args) => search(args),
-        What::Replay(args) => replay(args),
+    match &args.command {
+        SimCommand::Search(args) => search(args),
+        SimCommand::Replay(args) => replay(args),
     }
 }

@@ -24,11 +24,11 @@ struct Column<Row> {
 #[derive(Clone, Debug)]
 struct Cell {
     text: String,
-    key: Key,
+    key: SortKey,
 }
 
 #[derive(Clone, Debug, PartialEq, PartialOrd)]
-enum Key {
+enum SortKey {
     Absent,
     Number(f64),
     Text(String),
@@ -36,17 +36,17 @@ enum Key {
 
 impl Cell {
     fn absent() -> Self {
-        Self { text: ABSENT.to_owned(), key: Key::Absent }
+        Self { text: ABSENT.to_owned(), key: SortKey::Absent }
     }
 
     fn count(value: u64) -> Self {
-        Self { text: figures::count(value as f64), key: Key::Number(value as f64) }
+        Self { text: figures::count(value as f64), key: SortKey::Number(value as f64) }
     }
 
     fn rate(value: Option<f64>) -> Self {
         value.map_or_else(Self::absent, |value| Self {
             text: figures::rate(value),
-            key: Key::Number(value),
+            key: SortKey::Number(value),
         })
     }
 
@@ -54,28 +54,28 @@ impl Cell {
     fn cpu(ns_per_second: Option<f64>) -> Self {
         ns_per_second.map_or_else(Self::absent, |ns| {
             let percent = ns / 1e7;
-            Self { text: format!("{percent:.0}"), key: Key::Number(percent) }
+            Self { text: format!("{percent:.0}"), key: SortKey::Number(percent) }
         })
     }
 
     fn time(ns: Option<u64>) -> Self {
         ns.map_or_else(Self::absent, |ns| Self {
             text: figures::time(ns),
-            key: Key::Number(ns as f64),
+            key: SortKey::Number(ns as f64),
         })
     }
 
     fn bytes(value: u64) -> Self {
-        Self { text: figures::bytes(value), key: Key::Number(value as f64) }
+        Self { text: figures::bytes(value), key: SortKey::Number(value as f64) }
     }
 
     fn text(text: &str) -> Self {
         let text = fit::printable(text);
-        Self { key: Key::Text(text.clone()), text }
+        Self { key: SortKey::Text(text.clone()), text }
     }
 
     fn number(value: u32) -> Self {
-        Self { text: value.to_string(), key: Key::Number(f64::from(value)) }
+        Self { text: value.to_string(), key: SortKey::Number(f64::from(value)) }
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let defaults = IndexBench::default();
     let rungs = if args.rungs.is_empty() { Rung::ALL.to_vec() } else { args.rungs.clone() };
     let Some(machine) = args.place.simulated()? else {
-        let (ground, notes) = args.place.here()?;
+        let (bench_machine, notes) = args.place.here()?;
         let bench = IndexBench {
             rungs,
             threads: args.threads,
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         };
         let output = args.output.open()?;
         let mut bar = Bar::new()?;
-        let mut results = bench.run::<Host>(&ground, &mut bar)?;
+        let mut results = bench.run::<Host>(&bench_machine, &mut bar)?;
         drop(bar);
         results.notes.splice(0..0, notes);
         return finish(output, &results);
@@ -81,9 +81,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let output = args.output.open()?;
     let bar = Bar::new()?;
-    let ground = args.place.ground(&machine)?;
+    let bench_machine = args.place.bench_machine(&machine)?;
     let simulation = args.place.simulation(&machine);
-    let mut run = simulation.run(|| bench.run::<Sim>(&ground, &mut Outside(bar)))?;
+    let mut run = simulation.run(|| bench.run::<Sim>(&bench_machine, &mut Outside(bar)))?;
     let note = args.place.note(&run);
     let lines = args.place.lines(&mut run);
     let mut results = run.value?;
