@@ -1,26 +1,28 @@
 //! `coreshard tune`: which affinity scope and size of shards suit a machine.
 
-use std::fmt;
 use std::fmt::Write as _;
-use std::ops::ControlFlow;
 
-use coreshard::{Host, Scope, Topology};
-use coreshard_bench::{BenchMachine, Progress, TuneEffort, tune};
+use coreshard::{Host, Scope};
+use coreshard_bench::{BenchMachine, TuneEffort, tune};
 use coreshard_results::{Candidate, Load, Tuning};
-use coreshard_sim::{Profile, Sim, Simulation};
+use coreshard_sim::Sim;
 use coreshard_topology::Usable;
 
-use crate::bench::{Bar, simulated};
+use crate::bench::Bar;
+use crate::bench::simulated::{self, Outside, SimArgs};
 use crate::failure::interrupted;
-use crate::number::{seed, whole};
+use crate::machine::{Machine, MachineArgs};
+use crate::number::whole;
 use crate::output;
 
 /// The options of `coreshard tune`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Simulate this machine, a preset's name or a file (.toml) [default: measure this one]
-    #[arg(long, value_name = "NAME|FILE")]
-    machine: Option<String>,
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    #[command(flatten)]
+    simulated: SimArgs,
 
     /// Items that each CPU queues [default: 2000; simulated 100]
     #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 1_000_000_000>)]
@@ -29,27 +31,6 @@ pub(crate) struct Args {
     /// Rounds, in each of which every candidate has its turn [default: 5; simulated 1]
     #[arg(long, value_name = "N", value_parser = whole::<u32, 1, 10_000>)]
     rounds: Option<u32>,
-
-    /// Settles ties between simulated CPUs
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "machine", value_parser = seed)]
-    seed: u64,
-
-    /// Whose costs apply: futex or in-kernel
-    #[arg(long, value_name = "PROFILE", default_value_t = Profile::Futex, requires = "machine")]
-    costs: Profile,
-}
-
-/// Shows how far it has come, from inside a simulation and without a trace in it.
-struct Outside(Bar);
-
-impl Progress for Outside {
-    fn begin(&mut self, steps: usize) {
-        Sim::outside(|| self.0.begin(steps));
-    }
-
-    fn step(&mut self, what: &dyn fmt::Display) -> ControlFlow<()> {
-        Sim::outside(|| self.0.step(what))
-    }
 }
 
 /// Runs the subcommand.
@@ -58,25 +39,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         items: args.items.unwrap_or(items),
         rounds: args.rounds.unwrap_or(rounds) as usize,
     };
-    let (name, tuning) = match &args.machine {
-        Some(name) => {
-            let machine = simulated::machine(name)?;
-            let bench_machine = simulated::bench_machine(&machine);
+    let (name, tuning) = match args.machine.simulated()? {
+        Some(machine) => {
+            let bench_machine = simulated::bench_machine(&args.machine, &machine);
             let mut bar = Outside(Bar::new()?);
-            let simulation = Simulation::new(&machine).seed(args.seed).profile(args.costs);
+            let simulation = args.simulated.simulation(&machine);
             let run = simulation.run(|| tune::<Sim>(&bench_machine, effort(100, 1), &mut bar))?;
-            let (costs, seed) = (args.costs, args.seed);
+            let (costs, seed) = (args.simulated.costs(), args.simulated.seed());
             (format!("{}, simulated: costs {costs}, seed {seed}", bench_machine.name), run.value?)
         }
         None => {
-            let whole = Topology::host()?;
-            let usable = Usable::host(&whole)?;
-            let topology = whole.restrict(usable.cpus())?;
+            let Machine { topology, usable, .. } = Machine::here()?;
             let bench_machine = BenchMachine {
                 name: topology.model().unwrap_or_else(|| topology.name()).to_owned(),
                 platform: "host".to_owned(),
-                usable: usable.cpus().clone(),
-                cpu_quota: usable.quota_cpus(),
+                usable: topology.online().clone(),
+                cpu_quota: usable.as_ref().and_then(Usable::quota_cpus),
                 laid_over: None,
                 topology,
             };

@@ -15,7 +15,7 @@ struct Column<Row> {
     /// Columns of the highest number are left out first; 0 stays.
     expendable: u8,
     is_left: bool,
-    /// Needs two looks.
+    /// Needs two readings.
     is_rate: bool,
     cell: fn(&Row) -> Cell,
 }
@@ -79,10 +79,10 @@ impl Cell {
     }
 }
 
-struct QueueRow<'look> {
+struct QueueRow<'reading> {
     key: (String, usize),
-    queue: &'look QueueSnapshot,
-    rates: &'look Rates,
+    queue: &'reading QueueSnapshot,
+    rates: &'reading Rates,
 }
 
 impl QueueRow<'_> {
@@ -101,9 +101,9 @@ impl QueueRow<'_> {
     }
 }
 
-struct PoolRow<'look> {
-    pool: &'look PoolSnapshot,
-    rates: &'look Rates,
+struct PoolRow<'reading> {
+    pool: &'reading PoolSnapshot,
+    rates: &'reading Rates,
 }
 
 const fn text<Row>(
@@ -133,7 +133,7 @@ const fn rate<Row>(
     Column { title, meaning, expendable, is_left: false, is_rate: true, cell }
 }
 
-const fn queue_columns<'look>() -> [Column<QueueRow<'look>>; 17] {
+const fn queue_columns<'reading>() -> [Column<QueueRow<'reading>>; 17] {
     [
         text("QUEUE", 0, "the queue's name", |row| Cell::text(&row.queue.name)),
         text("SCOPE", 9, "which CPUs share a pool", |row| Cell::text(&row.queue.scope)),
@@ -172,7 +172,7 @@ const fn queue_columns<'look>() -> [Column<QueueRow<'look>>; 17] {
     ]
 }
 
-const fn pool_columns<'look>() -> [Column<PoolRow<'look>>; 20] {
+const fn pool_columns<'reading>() -> [Column<PoolRow<'reading>>; 20] {
     [
         figure("POOL", 0, "the pool's number in the process", |row| Cell::number(row.pool.id)),
         text("SCOPE", 1, "which CPUs share a pool", |row| Cell::text(&row.pool.scope)),

@@ -8,7 +8,7 @@ use coreshard_bench::rt::{CyclicBench, ExecutorSettings};
 use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
-use super::RungsArgs;
+use super::options::RungsArgs;
 use crate::number::{few, many, microseconds};
 
 /// The options of `coreshard bench rt cyclic`.

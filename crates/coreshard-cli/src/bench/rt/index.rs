@@ -10,10 +10,12 @@ use coreshard_results::IndexResults;
 use coreshard_rt::Rung;
 use coreshard_sim::Sim;
 
-use super::super::queue::rung;
 use crate::number::{few, many, whole};
 
-use super::{Bar, Output, OutputArgs, Outside, WhereArgs};
+use super::super::progress::Bar;
+use super::super::queue::{or_all, rung};
+use super::super::simulated::Outside;
+use super::options::{Output, OutputArgs, WhereArgs};
 
 /// The rounds of a simulated thread, and the runs, where nothing else is asked for.
 const SIMULATED_ROUNDS: NonZeroU64 = NonZeroU64::new(100).expect("it is not 0");
@@ -50,8 +52,8 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let defaults = IndexBench::default();
-    let rungs = if args.rungs.is_empty() { Rung::ALL.to_vec() } else { args.rungs.clone() };
-    let Some(machine) = args.place.simulated()? else {
+    let rungs = or_all(&args.rungs, &Rung::ALL);
+    let Some(machine) = args.place.machine()? else {
         let (bench_machine, notes) = args.place.here()?;
         let bench = IndexBench {
             rungs,
@@ -77,7 +79,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         rounds: args.rounds.unwrap_or(SIMULATED_ROUNDS),
         group: args.group,
         runs: args.runs.unwrap_or(NonZeroUsize::MIN),
-        seed: args.place.seed,
+        seed: args.place.seed(),
     };
     let output = args.output.open()?;
     let bar = Bar::new()?;

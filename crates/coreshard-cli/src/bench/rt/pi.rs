@@ -7,7 +7,7 @@ use coreshard_bench::rt::{ExecutorSettings, PiBench};
 use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
-use super::RungsArgs;
+use super::options::RungsArgs;
 use crate::number::{few, many};
 
 /// The options of `coreshard bench rt pi`.

@@ -8,7 +8,7 @@ use coreshard_bench::rt::{Compression, Computing, ExecutorSettings, TranscodeBen
 use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
-use super::RungsArgs;
+use super::options::RungsArgs;
 use crate::number::{few, many, microseconds, whole};
 
 /// The stages of a simulated slice: as many as the real work has.
