@@ -35,6 +35,8 @@ pub mod fio;
 mod format;
 pub mod html;
 pub mod json;
+pub mod keys;
+mod plain;
 pub mod rt;
 mod scaling;
 pub mod svg;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Repeats;
+use crate::column::{Cell, Column, Unit, Value, always, rows};
 
 /// Where completions are announced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,19 +29,26 @@ pub struct Published {
     pub spread_pct: f64,
 }
 
-/// What a rung got.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HbaRow {
-    /// How shared tags are accounted.
-    pub tags: String,
-    /// How the device's counters lie.
-    pub counters: String,
-    /// Where both lie.
-    pub memory: String,
-    /// Its runs.
-    pub runs: Repeats,
-    /// What was published of it.
-    pub published: Option<Published>,
+rows! {
+    /// What a rung got.
+    pub struct HbaRow {
+        /// How shared tags are accounted.
+        tags: String = Text [always("tags")];
+        /// How the device's counters lie.
+        counters: String = Text [always("counters")];
+        /// Where both lie.
+        memory: String = Text [always("memory")];
+        /// Its runs.
+        runs: Repeats = Text
+            { Column::derived(Unit::PerSecondRounded, always("IOPS"), |it, _| Value::Figure(it.runs.average)) }
+            { Column::derived(Unit::PerSecondRounded, always("range"), |it, _| Value::Range(it.runs.min, it.runs.max)) }
+            { Column::derived(Unit::Part, always("spread"), |it, _| Value::Figure(it.runs.spread)) };
+        /// What was published of it.
+        published: Option<Published> = Text
+            { Column::derived(Unit::PerSecondRounded, always("published"), |it, _| published(it, |them| Value::Figure(them.kiops * 1e3))) }
+            { Column::derived(Unit::PerSecondRounded, always("range"), |it, _| published(it, |them| Value::Range(them.kiops_min * 1e3, them.kiops_max * 1e3))) }
+            { Column::derived(Unit::Part, always("spread"), |it, _| published(it, |them| Value::Figure(them.spread_pct / 100.0))) };
+    }
 }
 
 /// The experiment's result.
@@ -60,4 +68,20 @@ pub struct HbaResults {
     pub interrupts: Interrupts,
     /// A row a rung.
     pub rows: Vec<HbaRow>,
+}
+
+impl Cell for Repeats {
+    fn value(&self) -> Value<'_> {
+        Value::Absent
+    }
+}
+
+impl Cell for Published {
+    fn value(&self) -> Value<'_> {
+        Value::Absent
+    }
+}
+
+fn published(row: &HbaRow, figure: fn(&Published) -> Value<'static>) -> Value<'static> {
+    row.published.as_ref().map_or(Value::Absent, figure)
 }

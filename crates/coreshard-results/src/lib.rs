@@ -7,6 +7,7 @@
 
 mod block;
 mod calibration;
+pub mod column;
 mod hba;
 mod ladder;
 mod queue;
@@ -37,6 +38,34 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
         let text = std::fs::read_to_string(folder.join(name)).unwrap();
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// A column for each key, in their order, and none without one.
+    fn has_its_keys<R: column::Row + Default + serde::Serialize>() {
+        let json = serde_json::to_string(&R::default()).unwrap();
+        let columns = || R::COLUMNS.iter().filter(|column| !column.key.is_empty());
+        let at = |key: &str| {
+            json.find(&format!("\"{key}\":")).unwrap_or_else(|| panic!("{key}: {json}"))
+        };
+        assert!(columns().map(|column| at(column.key)).is_sorted(), "{json}");
+        let object: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(object.as_object().unwrap().len(), columns().count(), "{json}");
+    }
+
+    #[test]
+    fn every_key_has_its_column() {
+        has_its_keys::<QueueResults>();
+        has_its_keys::<QueueCell>();
+        has_its_keys::<IndexCell>();
+        has_its_keys::<CyclicResults>();
+        has_its_keys::<PiResults>();
+        has_its_keys::<TranscodeResults>();
+        has_its_keys::<OperationRow>();
+        has_its_keys::<FairnessRow>();
+        has_its_keys::<HbaRow>();
+        assert!(QueueResults::IN_EACH_ROW.iter().all(|key| {
+            <QueueResults as column::Row>::COLUMNS.iter().any(|column| column.key == *key)
+        }));
     }
 
     #[test]

@@ -10,6 +10,14 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Usl;
+use crate::column::{Cell, Column, Group, PAGE, Unit, Value, always, of, rows};
+
+const RATE: Group = Group { short: "items/s", long: "Items per second" };
+const CALL: Group = Group { short: "call", long: "Queueing call" };
+const END_TO_END: Group = Group { short: "e2e", long: "Until the item ran" };
+const LOCK: Group = Group { short: "lock held", long: "Lock held" };
+const WAKE_UPS: Group = Group { short: "wakes", long: "Wake-ups" };
+const PODS: Group = Group { short: "", long: "Scope" };
 
 /// How the producers of a run behave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -33,51 +41,52 @@ impl Mode {
     }
 }
 
-/// The result of one `bench queue`: which machine, how it was asked, and a cell for each combination of
-/// rungs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct QueueResults {
-    /// The machine in one line, as a person would name it, or the name or synthetic string of a virtual
-    /// topology.
-    pub machine: String,
-    /// The platform the code ran on: `host` for real threads.
-    pub platform: String,
-    /// Producers, each a thread of its own.
-    pub threads: usize,
-    /// Items that each producer queued in each run.
-    pub items_per_thread: u64,
-    /// Runs of each cell; the runs of different cells are interleaved.
-    pub runs: usize,
-    /// One cell for each combination of rungs, in the order they are to be shown: scopes from fine to
-    /// coarse, then wake policies and intakes from the oldest to the newest.
-    pub results: Vec<QueueCell>,
+rows! {
+    /// The result of one `bench queue`: which machine, how it was asked, and a cell for each combination of
+    /// rungs.
+    pub struct QueueResults {
+        /// The machine in one line, as a person would name it, or the name or synthetic string of a virtual
+        /// topology.
+        machine: String = Text;
+        /// The platform the code ran on: `host` for real threads.
+        platform: String = Text;
+        /// Producers, each a thread of its own.
+        threads: usize = Count;
+        /// Items that each producer queued in each run.
+        items_per_thread: u64 = Count;
+        /// Runs of each cell; the runs of different cells are interleaved.
+        runs: usize = Count;
+        /// One cell for each combination of rungs, in the order they are to be shown: scopes from fine to
+        /// coarse, then wake policies and intakes from the oldest to the newest.
+        results: Vec<QueueCell> = Text;
 
-    /// Whether producers waited for each item.
-    #[serde(default)]
-    pub mode: Mode,
-    /// Items that one producer may have in flight; 1 in the closed mode.
-    #[serde(default = "one")]
-    pub outstanding: u64,
-    /// Whether the topology was laid over the real CPUs and is not the machine's own. If so the figures
-    /// say nothing about the machine it is named after.
-    #[serde(default)]
-    pub virtual_topology: bool,
-    /// The processor's model name, where the system tells it.
-    #[serde(default)]
-    pub cpu_model: Option<String>,
-    /// The kernel's name and release, where the system tells it.
-    #[serde(default)]
-    pub kernel: Option<String>,
-    /// What a reader must know to read the figures right, one sentence each: collapsed scopes, more
-    /// producers than CPUs, a quota.
-    #[serde(default)]
-    pub notes: Vec<String>,
-    /// Each wake policy held against the oldest one that was measured, for each scope and intake.
-    #[serde(default)]
-    pub wake_ratios: Vec<WakeRatio>,
-    /// Throughput over the number of CPUs, for each combination; empty where one number was measured.
-    #[serde(default)]
-    pub curves: Vec<ScalingCurve>,
+        /// Whether producers waited for each item.
+        #[serde(default)]
+        mode: Mode = Text;
+        /// Items that one producer may have in flight; 1 in the closed mode.
+        #[serde(default = "one")]
+        outstanding: u64 = Count;
+        /// Whether the topology was laid over the real CPUs and is not the machine's own. If so the figures
+        /// say nothing about the machine it is named after.
+        #[serde(default)]
+        virtual_topology: bool = Text;
+        /// The processor's model name, where the system tells it.
+        #[serde(default)]
+        cpu_model: Option<String> = Text;
+        /// The kernel's name and release, where the system tells it.
+        #[serde(default)]
+        kernel: Option<String> = Text;
+        /// What a reader must know to read the figures right, one sentence each: collapsed scopes, more
+        /// producers than CPUs, a quota.
+        #[serde(default)]
+        notes: Vec<String> = Text;
+        /// Each wake policy held against the oldest one that was measured, for each scope and intake.
+        #[serde(default)]
+        wake_ratios: Vec<WakeRatio> = Text;
+        /// Throughput over the number of CPUs, for each combination; empty where one number was measured.
+        #[serde(default)]
+        curves: Vec<ScalingCurve> = Text;
+    }
 }
 
 /// How the throughput of one combination grows with the CPUs.
@@ -146,62 +155,94 @@ pub struct WakeRatio {
     pub lock_hold_ratio: Option<f64>,
 }
 
-/// The figures of one combination of scope, wake policy and intake.
-///
-/// Rungs are spelled as in every option of the command. A throughput is the median over the runs;
-/// a latency is taken from the samples of all runs merged.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct QueueCell {
-    /// The affinity scope: `cpu`, `smt`, `cache_shard`, `cache`, `numa` or `system`.
-    pub scope: String,
-    /// The wake policy: `under-lock`, `after-unlock` or `coalesced`.
-    pub wake: String,
-    /// How an item enters its pool: `locked` or `lock-free`.
-    pub intake: String,
-    /// Items run per second, all producers together: the median over the runs.
-    #[serde(deserialize_with = "null_is_nan")]
-    pub items_per_sec: f64,
-    /// Items per second of the slowest run.
-    #[serde(deserialize_with = "null_is_nan")]
-    pub items_per_sec_min: f64,
-    /// Items per second of the fastest run.
-    #[serde(deserialize_with = "null_is_nan")]
-    pub items_per_sec_max: f64,
-    /// Median time of the queueing call alone, in nanoseconds.
-    pub p50_ns: u64,
-    /// 90th percentile of the queueing call, in nanoseconds.
-    pub p90_ns: u64,
-    /// 95th percentile of the queueing call, in nanoseconds.
-    pub p95_ns: u64,
-    /// 99th percentile of the queueing call, in nanoseconds.
-    pub p99_ns: u64,
-    /// The longest queueing call, in nanoseconds.
-    pub max_ns: u64,
-    /// Median time from before the queueing call until the item ran, in nanoseconds.
-    pub end_to_end_p50_ns: u64,
-    /// 99th percentile of the time from before the queueing call until the item ran, in nanoseconds.
-    pub end_to_end_p99_ns: u64,
+rows! {
+    /// The figures of one combination of scope, wake policy and intake.
+    ///
+    /// Rungs are spelled as in every option of the command. A throughput is the median over the runs;
+    /// a latency is taken from the samples of all runs merged.
+    pub struct QueueCell {
+        /// The affinity scope: `cpu`, `smt`, `cache_shard`, `cache`, `numa` or `system`.
+        scope: String = Text [always("scope")];
+        /// The wake policy: `under-lock`, `after-unlock` or `coalesced`.
+        wake: String = Text [always("wake")];
+        /// How an item enters its pool: `locked` or `lock-free`.
+        intake: String = Text [always("intake")];
+        /// Items run per second, all producers together: the median over the runs.
+        #[serde(deserialize_with = "null_is_nan")]
+        items_per_sec: f64 = PerSecond [of(RATE, "median", 0)];
+        /// Items per second of the slowest run.
+        #[serde(deserialize_with = "null_is_nan")]
+        items_per_sec_min: f64 = PerSecond [of(RATE, "slowest run", PAGE)];
+        /// Items per second of the fastest run.
+        #[serde(deserialize_with = "null_is_nan")]
+        items_per_sec_max: f64 = PerSecond [of(RATE, "fastest run", PAGE)]
+            { Column::derived(Unit::Part, of(RATE, "spread", 4), |cell, _| Value::Figure(cell.spread())) };
+        /// Median time of the queueing call alone, in nanoseconds.
+        p50_ns: u64 = Nanoseconds [of(CALL, "p50", 1)];
+        /// 90th percentile of the queueing call, in nanoseconds.
+        p90_ns: u64 = Nanoseconds [of(CALL, "p90", 7)];
+        /// 95th percentile of the queueing call, in nanoseconds.
+        p95_ns: u64 = Nanoseconds [of(CALL, "p95", 5)];
+        /// 99th percentile of the queueing call, in nanoseconds.
+        p99_ns: u64 = Nanoseconds [of(CALL, "p99", 3)];
+        /// The longest queueing call, in nanoseconds.
+        max_ns: u64 = Nanoseconds [of(CALL, "max", 8)];
+        /// Median time from before the queueing call until the item ran, in nanoseconds.
+        end_to_end_p50_ns: u64 = Nanoseconds [of(END_TO_END, "p50", 6)];
+        /// 99th percentile of the time from before the queueing call until the item ran, in nanoseconds.
+        end_to_end_p99_ns: u64 = Nanoseconds [of(END_TO_END, "p99", 2)];
 
-    /// Time that the pool's lock was held, per item, in nanoseconds; `None` where it was not measured.
-    #[serde(default)]
-    pub lock_hold_ns_per_item: Option<f64>,
-    /// The longest time that a pool's lock was held at a stretch, in nanoseconds; `None` where it was not
-    /// measured.
-    #[serde(default)]
-    pub lock_hold_max_ns: Option<u64>,
-    /// Wake-ups issued per item; `None` where they were not counted.
-    #[serde(default)]
-    pub wakeups_per_item: Option<f64>,
-    /// Pods (pools) that this scope divides the CPUs into.
-    #[serde(default)]
-    pub pods: usize,
-    /// A finer scope of the same benchmark that has the very same pods on this machine, so that the two
-    /// differ by noise alone; `None` where there is none.
-    #[serde(default)]
-    pub same_pods_as: Option<String>,
+        /// Time that the pool's lock was held, per item, in nanoseconds; `None` where it was not measured.
+        #[serde(default)]
+        lock_hold_ns_per_item: Option<f64> = Nanoseconds [of(LOCK, "per item", 9)];
+        /// The longest time that a pool's lock was held at a stretch, in nanoseconds; `None` where it was not
+        /// measured.
+        #[serde(default)]
+        lock_hold_max_ns: Option<u64> = Nanoseconds [of(LOCK, "longest", PAGE)];
+        /// Wake-ups issued per item; `None` where they were not counted.
+        #[serde(default)]
+        wakeups_per_item: Option<f64> = Factor [of(WAKE_UPS, "per item", 10)];
+        /// Pods (pools) that this scope divides the CPUs into.
+        #[serde(default)]
+        pods: usize = Count
+            { Column::derived(Unit::Count, of(PODS, "pods", PAGE), |cell, _| match cell.pods {
+                0 => Value::Absent,
+                pods => Value::Whole(pods as u64),
+            }) };
+        /// A finer scope of the same benchmark that has the very same pods on this machine, so that the two
+        /// differ by noise alone; `None` where there is none.
+        #[serde(default)]
+        same_pods_as: Option<String> = Text [of(PODS, "the same as", PAGE)];
+    }
+}
+
+impl Cell for Mode {
+    fn value(&self) -> Value<'_> {
+        Value::Text(self.name())
+    }
+}
+
+impl QueueCell {
+    /// (max − min) / max of the throughput over the runs; NaN where there is none.
+    pub fn spread(&self) -> f64 {
+        (self.items_per_sec_max - self.items_per_sec_min) / self.items_per_sec_max
+    }
 }
 
 impl QueueResults {
+    /// The keys that tell how the benchmark was asked, in the order in which they stand in front of each row
+    /// of a CSV file.
+    pub const IN_EACH_ROW: [&'static str; 8] = [
+        "machine",
+        "platform",
+        "virtual_topology",
+        "mode",
+        "threads",
+        "outstanding",
+        "items_per_thread",
+        "runs",
+    ];
+
     /// The cell of the highest throughput; the first of them on a tie, `None` where no cell has a figure.
     pub fn best(&self) -> Option<&QueueCell> {
         self.measured().reduce(|a, b| if b.items_per_sec > a.items_per_sec { b } else { a })
@@ -232,61 +273,6 @@ mod tests {
 
     fn cell(scope: &str, items_per_sec: f64) -> QueueCell {
         QueueCell { scope: scope.into(), items_per_sec, ..QueueCell::default() }
-    }
-
-    /// The keys of the outermost object of `json` that stand in `wanted`, in the order they stand in.
-    fn order_of(json: &str, wanted: &[&str]) -> Vec<String> {
-        let mut found: Vec<(usize, String)> = wanted
-            .iter()
-            .filter_map(|key| Some((json.find(&format!("\"{key}\":"))?, (*key).to_owned())))
-            .collect();
-        found.sort();
-        found.into_iter().map(|(_, key)| key).collect()
-    }
-
-    #[test]
-    fn promised_keys_come_first_and_in_order() {
-        const CELL: [&str; 18] = [
-            "scope",
-            "wake",
-            "intake",
-            "items_per_sec",
-            "items_per_sec_min",
-            "items_per_sec_max",
-            "p50_ns",
-            "p90_ns",
-            "p95_ns",
-            "p99_ns",
-            "max_ns",
-            "end_to_end_p50_ns",
-            "end_to_end_p99_ns",
-            "lock_hold_ns_per_item",
-            "lock_hold_max_ns",
-            "wakeups_per_item",
-            "pods",
-            "same_pods_as",
-        ];
-        let json = serde_json::to_string(&cell("smt", 1.0)).unwrap();
-        assert_eq!(order_of(&json, &CELL), CELL);
-
-        const TOP: [&str; 14] = [
-            "machine",
-            "platform",
-            "threads",
-            "items_per_thread",
-            "runs",
-            "results",
-            "mode",
-            "outstanding",
-            "virtual_topology",
-            "cpu_model",
-            "kernel",
-            "notes",
-            "wake_ratios",
-            "curves",
-        ];
-        let json = serde_json::to_string(&QueueResults::default()).unwrap();
-        assert_eq!(order_of(&json, &TOP), TOP);
     }
 
     #[test]
@@ -325,5 +311,16 @@ mod tests {
         results.results.extend([cell("smt", 2.0), cell("cache", 3.0), cell("numa", 3.0)]);
         assert_eq!(results.best().unwrap().scope, "cache");
         assert_eq!(results.worst().unwrap().scope, "smt");
+    }
+
+    #[test]
+    fn spread_is_relative_to_the_fastest_run() {
+        let cell = |low, high| QueueCell {
+            items_per_sec_min: low,
+            items_per_sec_max: high,
+            ..cell("cpu", 1.0)
+        };
+        assert_eq!(cell(80.0, 100.0).spread(), 0.2);
+        assert!(cell(0.0, 0.0).spread().is_nan());
     }
 }

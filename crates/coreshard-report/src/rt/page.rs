@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use coreshard_results::{CyclicResults, Durations, IndexResults, PiResults, TranscodeResults};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 use serde::Serialize;
 
-use super::{cyclic, index, pi, transcode};
+use super::text::{cyclic, index, pi, transcode};
 use crate::format;
+use crate::html::frame;
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;\
 padding:0 1rem;color-scheme:light dark}pre{overflow-x:auto}svg{width:100%;height:auto}\
@@ -79,26 +80,12 @@ fn page(
     pictures: &Markup,
     results: &(impl Serialize + ?Sized),
 ) -> String {
-    let data = serde_json::to_string(results).unwrap_or_default().replace("</", "<\\/");
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="generator" content="coreshard";
-                title { "coreshard bench rt " (bench) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                h1 { (title) }
-                pre { (table) }
-                (pictures)
-                script type="application/json" #results { (PreEscaped(data)) }
-            }
-        }
+    let body = html! {
+        h1 { (title) }
+        pre { (table) }
+        (pictures)
     };
-    page.into_string()
+    frame::page(&format!("coreshard bench rt {bench}"), &[STYLE], &body, results)
 }
 
 fn durations(durations: &Durations, what: &str, of: &'static str) -> Markup {
