@@ -20,6 +20,30 @@ pub struct BenchMachine {
 }
 
 impl BenchMachine {
+    /// All CPUs of a topology, none of them limited, and laid over no others.
+    pub fn whole(name: impl Into<String>, platform: &str, topology: Topology) -> Self {
+        Self {
+            name: name.into(),
+            platform: platform.to_owned(),
+            usable: topology.online().clone(),
+            cpu_quota: None,
+            laid_over: None,
+            topology,
+        }
+    }
+
+    /// The machine that the tests run on.
+    #[cfg(test)]
+    pub(crate) fn host() -> Self {
+        let topology = Topology::host().unwrap();
+        let usable = coreshard_topology::Usable::host(&topology).unwrap();
+        Self {
+            usable: usable.cpus().clone(),
+            cpu_quota: usable.quota_cpus(),
+            ..Self::whole("a machine", "host", topology)
+        }
+    }
+
     /// The CPUs that threads really run on.
     pub(crate) fn real_cpus(&self) -> &CpuSet {
         self.laid_over.as_ref().unwrap_or(&self.usable)

@@ -158,22 +158,15 @@ mod tests {
 
     use super::*;
 
-    fn bench_machine(machine: &str) -> BenchMachine {
-        let topology = Topology::parse_machine(machine).unwrap();
-        BenchMachine {
-            name: machine.to_owned(),
-            platform: "host".to_owned(),
-            usable: topology.online().clone(),
-            cpu_quota: None,
-            laid_over: None,
-            topology,
-        }
-    }
-
     #[test]
     fn each_layout_is_tried_once_and_by_its_plainest_name() {
         let names = |machine: &str| {
-            let candidates = candidates(&bench_machine(machine)).unwrap();
+            let candidates = candidates(&BenchMachine::whole(
+                machine,
+                "host",
+                Topology::parse_machine(machine).unwrap(),
+            ))
+            .unwrap();
             candidates.iter().map(|(_, it)| it.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(

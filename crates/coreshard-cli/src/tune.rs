@@ -50,13 +50,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
         None => {
             let Machine { topology, usable, .. } = Machine::here()?;
+            let name = topology.model().unwrap_or_else(|| topology.name()).to_owned();
             let bench_machine = BenchMachine {
-                name: topology.model().unwrap_or_else(|| topology.name()).to_owned(),
-                platform: "host".to_owned(),
-                usable: topology.online().clone(),
                 cpu_quota: usable.as_ref().and_then(Usable::quota_cpus),
-                laid_over: None,
-                topology,
+                ..BenchMachine::whole(name, "host", topology)
             };
             let mut bar = Bar::new()?;
             let tuning = tune::<Host>(&bench_machine, effort(2_000, 5), &mut bar)?;

@@ -350,7 +350,6 @@ fn row(rung: Rung, times: [Vec<f64>; 3]) -> OperationRow {
 #[cfg(test)]
 mod tests {
     use coreshard_platform::Host;
-    use coreshard_topology::{Topology, Usable};
 
     use super::*;
     use crate::progress::Unwatched;
@@ -364,16 +363,7 @@ mod tests {
 
     #[test]
     fn every_rung_is_climbed() {
-        let topology = Topology::host().unwrap();
-        let usable = Usable::host(&topology).unwrap();
-        let machine = BenchMachine {
-            name: "a machine".to_owned(),
-            platform: "host".to_owned(),
-            usable: usable.cpus().clone(),
-            cpu_quota: None,
-            topology,
-            laid_over: None,
-        };
+        let machine = BenchMachine::host();
         let bench = LadderBench {
             runs: NonZeroUsize::new(2).unwrap(),
             operations: 2_000,

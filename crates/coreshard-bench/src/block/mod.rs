@@ -2,7 +2,7 @@
 //!
 //! **Method**, as far as it can be that of fio: each of a job's threads keeps `iodepth` requests in
 //! flight. The clock is read once for each request that is submitted, and once for each batch of
-//! completions that a look at the queue brings: a request's *slat* is the time of its submission, its
+//! completions that a glance at the queue brings: a request's *slat* is the time of its submission, its
 //! *lat* the time from before that until its completion was seen, and *clat* the difference.
 //!
 //! **Check.** The number of requests in flight is added up over time, at each change; by Little's law

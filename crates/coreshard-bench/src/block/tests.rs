@@ -6,29 +6,15 @@ use std::time::Duration;
 
 use coreshard_platform::Host;
 use coreshard_results::BlockResults;
-use coreshard_topology::{Topology, Usable};
 
 use super::*;
 use crate::BenchError;
 use crate::machine::BenchMachine;
 use crate::progress::Unwatched;
 
-fn bench_machine() -> BenchMachine {
-    let topology = Topology::host().unwrap();
-    let usable = Usable::host(&topology).unwrap();
-    BenchMachine {
-        name: "a machine".to_owned(),
-        platform: "host".to_owned(),
-        usable: usable.cpus().clone(),
-        cpu_quota: None,
-        topology,
-        laid_over: None,
-    }
-}
-
 fn run(job: BlockJob) -> Result<BlockResults, BenchError> {
     let bench = BlockBench { jobs: vec![job], repeat: NonZeroUsize::MIN };
-    bench.run::<Host>(&bench_machine(), &mut Unwatched)
+    bench.run::<Host>(&BenchMachine::host(), &mut Unwatched)
 }
 
 fn job(ioengine: IoEngine) -> BlockJob {
@@ -74,7 +60,7 @@ fn runs_are_compared_and_end_in_time() {
         ..job(IoEngine::Null)
     };
     let bench = BlockBench { jobs: vec![timed], repeat: NonZeroUsize::new(3).unwrap() };
-    let results = bench.run::<Host>(&bench_machine(), &mut Unwatched).unwrap();
+    let results = bench.run::<Host>(&BenchMachine::host(), &mut Unwatched).unwrap();
     let repeats = &results.repeats[0];
     assert_eq!(repeats.iops.len(), 3);
     assert!(repeats.min <= repeats.average && repeats.average <= repeats.max);

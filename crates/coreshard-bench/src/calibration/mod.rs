@@ -6,75 +6,23 @@
 //! differences, as [`Calibration::costs`] says.
 
 mod chains;
+mod measure;
 mod pairs;
+mod samples;
 mod waking;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
-pub use chains::item_chains;
-use coreshard_platform::{AtomicInt, Lock, Padded, Platform, SpawnError, ThreadHandle, ThreadSpec};
-use coreshard_results::{Calibration, Contended};
+use coreshard_platform::{AtomicInt, Padded, Platform, SpawnError};
+use coreshard_results::Calibration;
 use coreshard_topology::{CpuId, CpuSet};
 
 use crate::progress::Progress;
-use crate::spread::figure;
-
-/// How thoroughly to measure.
-#[derive(Clone, Copy, Debug)]
-pub struct Effort {
-    /// Rounds, in each of which every figure is measured once.
-    pub rounds: usize,
-    /// Times that a short operation is repeated in one measurement.
-    pub repeats: u64,
-    /// Memory that is walked through to measure what lies beyond the caches, in bytes.
-    pub memory_bytes: usize,
-}
-
-impl Default for Effort {
-    /// 15 rounds, a second or two in all on a small machine.
-    fn default() -> Self {
-        Self { rounds: 15, repeats: 2_000, memory_bytes: 128 << 20 }
-    }
-}
-
-/// Calls `body` on a thread of its own on `cpu`, and returns what it returned.
-fn on<P: Platform, R: Send + 'static>(
-    cpu: CpuId,
-    nice: Option<i8>,
-    body: impl FnOnce() -> R + Send + 'static,
-) -> Result<impl FnOnce() -> R, SpawnError> {
-    let result = Arc::new(Lock::<P, Option<R>>::new(None));
-    let theirs = Arc::clone(&result);
-    let spec = ThreadSpec {
-        name: format!("calibrate-{cpu}"),
-        affinity: Some([cpu].into_iter().collect()),
-        nice,
-        ..ThreadSpec::default()
-    };
-    let thread = P::spawn(
-        spec,
-        Box::new(move || {
-            let value = body();
-            *theirs.lock() = Some(value);
-        }),
-    )?;
-    Ok(move || {
-        thread.join();
-        let value = result.lock().take();
-        value.expect("a thread that has ended has left its result")
-    })
-}
-
-/// Nanoseconds that each of `times` calls takes.
-fn each_ns<P: Platform>(times: u64, mut call: impl FnMut()) -> f64 {
-    // Once for what it touches first.
-    call();
-    let start = P::now();
-    (0..times).for_each(|_| call());
-    P::now().ns_since(start) as f64 / times as f64
-}
+pub use chains::item_chains;
+pub use measure::Effort;
+use measure::{each_ns, on};
+use samples::Samples;
 
 /// The short operations, on the calling thread.
 struct Short {
@@ -164,68 +112,6 @@ pub fn calibrate<P: Platform>(
 
 /// Threads that contend for one word, at most.
 const MAX_CONTENDERS: usize = 8;
-
-#[derive(Default)]
-struct Samples {
-    load: Vec<f64>,
-    atomic: Vec<f64>,
-    spin_hint: Vec<f64>,
-    clock_read: Vec<f64>,
-    memory: Vec<f64>,
-    contended: std::collections::BTreeMap<usize, Vec<[f64; 2]>>,
-    wake_nobody: Vec<f64>,
-    wait_refused: Vec<f64>,
-    wake_here: Vec<f64>,
-    wake_there: Vec<f64>,
-    woken_after_short_rest: Vec<f64>,
-    woken_after_long_rest: Vec<f64>,
-    context_switch: Vec<f64>,
-    spawn: Vec<f64>,
-}
-
-impl Samples {
-    fn calibration(
-        self,
-        cpus: Vec<CpuId>,
-        pairs: &[(usize, usize)],
-        latency: Vec<Vec<f64>>,
-    ) -> Calibration {
-        let mut matrix = vec![vec![None; cpus.len()]; cpus.len()];
-        for ((one, other), samples) in pairs.iter().zip(latency) {
-            let figure = figure(samples);
-            matrix[*one][*other] = Some(figure);
-            matrix[*other][*one] = Some(figure);
-        }
-        let some = |samples: Vec<f64>| (!samples.is_empty()).then(|| figure(samples));
-        let contended = self.contended.into_iter().map(|(threads, samples)| Contended {
-            threads,
-            add: figure(samples.iter().map(|[add, _]| *add).collect()),
-            compare_exchange: figure(samples.iter().map(|[_, exchange]| *exchange).collect()),
-        });
-        Calibration {
-            cpus: cpus.iter().map(|cpu| cpu.0).collect(),
-            latency: matrix,
-            load: figure(self.load),
-            atomic: figure(self.atomic),
-            spin_hint: figure(self.spin_hint),
-            clock_read: figure(self.clock_read),
-            memory: figure(self.memory),
-            contended: contended.collect(),
-            wake_nobody: figure(self.wake_nobody),
-            wait_refused: figure(self.wait_refused),
-            wake_here: figure(self.wake_here),
-            wake_there: some(self.wake_there),
-            woken_after_short_rest: some(self.woken_after_short_rest),
-            woken_after_long_rest: some(self.woken_after_long_rest),
-            context_switch: figure(self.context_switch),
-            spawn: figure(self.spawn),
-        }
-    }
-}
-
-/// How long CPUs rest before they are woken.
-const SHORT_REST: Duration = Duration::from_micros(200);
-const LONG_REST: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 mod tests {

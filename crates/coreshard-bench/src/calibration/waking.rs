@@ -8,7 +8,8 @@ use coreshard_platform::{
 };
 use coreshard_topology::CpuId;
 
-use super::{Effort, LONG_REST, SHORT_REST, Samples, each_ns, on};
+use super::measure::{Effort, LONG_REST, SHORT_REST, each_ns, on};
+use super::samples::Samples;
 
 /// Wake-ups of a sleeper in one measurement.
 const WAKEUPS: u64 = 20;

@@ -5,24 +5,10 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use coreshard_platform::Host;
 use coreshard_results::Durations;
 use coreshard_rt::Rung;
-use coreshard_topology::{Topology, Usable};
 
 use super::*;
 use crate::machine::BenchMachine;
 use crate::progress::Unwatched;
-
-fn host() -> BenchMachine {
-    let topology = Topology::host().unwrap();
-    let usable = Usable::host(&topology).unwrap();
-    BenchMachine {
-        name: "a machine".to_owned(),
-        platform: "host".to_owned(),
-        usable: usable.cpus().clone(),
-        cpu_quota: usable.quota_cpus(),
-        topology,
-        laid_over: None,
-    }
-}
 
 #[test]
 fn every_rung_of_the_index_is_measured_in_every_run() {
@@ -32,7 +18,7 @@ fn every_rung_of_the_index_is_measured_in_every_run() {
         rungs: vec![Rung::PerLlc, Rung::Packed],
         ..IndexBench::default()
     };
-    let results = bench.run::<Host>(&host(), &mut Unwatched).unwrap();
+    let results = bench.run::<Host>(&BenchMachine::host(), &mut Unwatched).unwrap();
     let names: Vec<_> = results.results.iter().map(|cell| cell.rung.as_str()).collect();
     assert_eq!((names, results.runs), (vec!["packed", "per-llc"], 3));
     for cell in &results.results {
@@ -43,7 +29,7 @@ fn every_rung_of_the_index_is_measured_in_every_run() {
     }
     assert_eq!(results.results[0].over_first, 1.0);
     let none = IndexBench { rungs: Vec::new(), ..bench };
-    assert!(none.run::<Host>(&host(), &mut Unwatched).is_err());
+    assert!(none.run::<Host>(&BenchMachine::host(), &mut Unwatched).is_err());
 }
 
 #[test]
@@ -55,7 +41,7 @@ fn cyclic_counts_every_wake_up_and_has_the_keys_of_cyclictest() {
         cycles: NonZeroU64::new(20).unwrap(),
         distance: std::time::Duration::from_micros(100),
     };
-    let results = bench.run::<Host>(&host()).unwrap();
+    let results = bench.run::<Host>(&BenchMachine::host()).unwrap();
     assert_eq!(results.thread.len(), 2);
     for thread in results.thread.values() {
         assert_eq!((thread.cycles, thread.histogram.values().sum::<u64>()), (20, 20));
@@ -97,7 +83,7 @@ fn inversions_are_resolved_or_priorities_are_named_as_missing() {
         groups: NonZeroUsize::new(2),
         rounds: NonZeroU64::new(20).unwrap(),
     };
-    match bench.run::<Host>(&host()) {
+    match bench.run::<Host>(&BenchMachine::host()) {
         Ok(results) => {
             assert!(results.inversions_per_sec > 0.0 && results.groups == 2);
             are_durations(&results.waits, 2 * 20);
@@ -106,7 +92,7 @@ fn inversions_are_resolved_or_priorities_are_named_as_missing() {
     }
     let low = coreshard_rt::Priority::new(2).unwrap();
     let bench = PiBench { executor: ExecutorSettings { priority: low, ..settings() }, ..bench };
-    assert!(bench.run::<Host>(&host()).is_err(), "there is no priority two below it");
+    assert!(bench.run::<Host>(&BenchMachine::host()).is_err(), "there is no priority two below it");
 }
 
 #[test]
@@ -119,7 +105,8 @@ fn all_frames_are_transcoded() {
         under_way: NonZeroUsize::new(2).unwrap(),
         slices: NonZeroUsize::new(3).unwrap(),
     };
-    let results = bench.run::<Host, _>(&host(), Compression { bytes: 5_000 }).unwrap();
+    let results =
+        bench.run::<Host, _>(&BenchMachine::host(), Compression { bytes: 5_000 }).unwrap();
     assert_eq!((results.frames, results.tasks), (10, 10 * 3 * 4));
     assert!(results.frames_per_sec > 0.0);
     assert!(results.work_share > 0.0, "{results:?}");

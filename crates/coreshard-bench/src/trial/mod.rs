@@ -157,7 +157,7 @@ impl QueueTrial {
         // Nobody but the monitor sees to one who takes a waiting worker's place.
         let one_cpu = (random.u8(..5) == 0).then(|| cpus[random.usize(..cpus.len())].id);
         let may_hog = max_active.is_none() && one_cpu.is_none() && random.u8(..3) == 0;
-        // Waits that are longer than the monitor takes to look, and to notice them.
+        // Waits that are longer than the monitor takes to scan, and to notice them.
         let longest_wait = if random.u8(..3) == 0 { 12_000 } else { 500 };
         let mut producers: Vec<Program> = (0..random.usize(1..=5))
             .map(|_| cpus[random.usize(..cpus.len())].id)

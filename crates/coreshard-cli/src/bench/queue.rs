@@ -243,12 +243,9 @@ impl Site {
         let Machine { topology, .. } = machine;
         Ok(Self {
             bench_machine: BenchMachine {
-                name: topology.name().to_owned(),
-                platform: "host".to_owned(),
-                usable: topology.online().clone(),
                 cpu_quota: usable.quota_cpus(),
                 laid_over: Some(usable.cpus().clone()),
-                topology,
+                ..BenchMachine::whole(topology.name().to_owned(), "host", topology)
             },
             cpu_model: this.model().map(str::to_owned),
             notes: limits(&usable).into_iter().collect(),
@@ -258,19 +255,15 @@ impl Site {
     pub(super) fn here(machine: Machine) -> Self {
         let Machine { topology, usable, .. } = machine;
         let cpu_model = topology.model().map(str::to_owned);
-        let cpus = topology.online().clone();
         let name = cpu_model.as_deref().unwrap_or_else(|| topology.name());
-        let plural = if cpus.len() == 1 { "" } else { "s" };
+        let cpus = topology.online().len();
+        let name = format!("{name}, {cpus} CPU{}", if cpus == 1 { "" } else { "s" });
         let mut notes = topology.notes().to_vec();
         notes.extend(usable.as_ref().and_then(limits));
         Self {
             bench_machine: BenchMachine {
-                name: format!("{name}, {} CPU{plural}", cpus.len()),
-                platform: "host".to_owned(),
-                usable: cpus,
                 cpu_quota: usable.as_ref().and_then(Usable::quota_cpus),
-                laid_over: None,
-                topology,
+                ..BenchMachine::whole(name, "host", topology)
             },
             cpu_model,
             notes,

@@ -75,12 +75,5 @@ impl Progress for Outside {
 /// All of a simulated machine, which was chosen by `args`.
 pub(crate) fn bench_machine(args: &MachineArgs, machine: &Machine) -> BenchMachine {
     let topology = machine.topology().clone();
-    BenchMachine {
-        name: format!("{}{}", topology.name(), args.remark()),
-        platform: "sim".to_owned(),
-        usable: topology.online().clone(),
-        cpu_quota: None,
-        laid_over: None,
-        topology,
-    }
+    BenchMachine::whole(format!("{}{}", topology.name(), args.remark()), "sim", topology)
 }
