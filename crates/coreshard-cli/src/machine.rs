@@ -14,7 +14,7 @@ const POCKET: &str = "pocket";
 /// Chooses a machine; without this option it is the one the command runs on.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct MachineArgs {
-    /// A machine: a preset's name (such as grace, or pocket, which is small), a description as hwloc's
+    /// The machine: a preset's name (such as grace, or pocket, which is small), a description as hwloc's
     /// ("pack:2 numa:1 l3:1 core:8 pu:2"), a file of `coreshard calibrate` (.toml) or of hwloc (lstopo
     /// machine.xml), or the folder that holds a recorded machine's sys folder, and perhaps its proc folder.
     /// Benchmarks simulate it with --sim, and else lay it over the real CPUs where they can (bench queue)
