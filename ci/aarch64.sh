@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 
 readonly TARGET=aarch64-unknown-linux-gnu
 readonly LIBRARIES='coreshard-topology coreshard-platform coreshard-workqueue coreshard-block coreshard-rt
-  coreshard-sim coreshard-bench coreshard-report coreshard'
+  coreshard-sim coreshard-results coreshard-bench coreshard-report coreshard'
 readonly ROOT=${AARCH64_ROOT:-/usr/aarch64-linux-gnu}
 readonly LOGS=target/aarch64/logs
 

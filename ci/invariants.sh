@@ -10,13 +10,14 @@ cd "${1:-$(dirname "$0")/..}"
 arrows() {
   cat <<'END'
 coreshard-topology
+coreshard-results
 coreshard-platform   coreshard-topology
 coreshard-workqueue  coreshard-topology coreshard-platform
 coreshard-block      coreshard-topology coreshard-platform
 coreshard-rt         coreshard-topology coreshard-platform
 coreshard-sim        coreshard-topology coreshard-platform
-coreshard-bench      coreshard-topology coreshard-platform coreshard-workqueue coreshard-block coreshard-rt
-coreshard-report     coreshard-topology coreshard-bench
+coreshard-bench      coreshard-topology coreshard-results coreshard-platform coreshard-workqueue coreshard-block coreshard-rt
+coreshard-report     coreshard-topology coreshard-results
 coreshard            coreshard-topology coreshard-platform coreshard-workqueue coreshard-block coreshard-rt
 coreshard-cli        *
 END
@@ -29,7 +30,7 @@ readonly FOR_THE_COMMAND='anyhow|clap|clap_builder|console|crossterm|eyre|indica
 readonly BEHIND_THE_SEAM='coreshard-workqueue coreshard-block coreshard-rt coreshard-bench'
 
 # Crates without a line of unsafe code.
-readonly WITHOUT_UNSAFE='coreshard-topology coreshard-bench coreshard-report'
+readonly WITHOUT_UNSAFE='coreshard-topology coreshard-results coreshard-bench coreshard-report'
 
 # Crates that call users' code: closures, destructors, hooks, handlers, wakers, payloads, probes.
 readonly CALLS_USERS='coreshard-platform coreshard-workqueue coreshard-block coreshard-rt'
@@ -224,7 +225,7 @@ check_users_code() {
 # What is read from outside, and what is written there, passes one place each.
 check_edges() {
   local crate found line parsed
-  for crate in coreshard-topology coreshard-sim coreshard-report coreshard-cli; do
+  for crate in coreshard-topology coreshard-results coreshard-sim coreshard-report coreshard-cli; do
     [ -d "crates/$crate/src" ] || continue
     found=$(lines_with "$crate" '\bfs::read(_to_string)?\(|\bFile::open\b|\bread_to_(end|string)\(' |
       grep -vE '^crates/coreshard-(topology/src/input|cli/src/bench/destination)\.rs:' || true)

@@ -202,7 +202,9 @@ pub fn insight_frame(data: &[u8]) {
 
 /// Results that were written, and may have been changed since, in every form there is.
 pub fn queue_results(data: &[u8]) {
-    let Ok(results) = serde_json::from_slice::<coreshard_bench::QueueResults>(data) else { return };
+    let Ok(results) = serde_json::from_slice::<coreshard_results::QueueResults>(data) else {
+        return;
+    };
     let page = coreshard_report::html::queue_page(&results);
     let drawing = coreshard_report::svg::queue_throughput(&results).unwrap_or_default();
     let table = coreshard_report::table::queue(&results, 100);

@@ -6,74 +6,26 @@
 //! help. A candidate is worth what it reaches of the best under the load that suits it less: whoever
 //! chooses by that regrets least, whatever the load turns out to be.
 
-use std::fmt;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use coreshard_platform::Platform;
+use coreshard_results::{Candidate, Load, QueueCell, Tuning};
 use coreshard_topology::{Pods, Scope, ShardSize};
 use coreshard_workqueue::{Intake, Wake};
 
 use crate::error::BenchError;
+use crate::machine::BenchMachine;
 use crate::progress::Progress;
-use crate::queue::{Ground, QueueBench};
+use crate::queue::QueueBench;
+use crate::spread::Spread;
 
 /// How long an item of the lopsided load computes.
 const ITEM_WORK: Duration = Duration::from_micros(5);
 
 /// Candidates whose worth is this close to the best's cannot be told from it.
 const AS_GOOD: f64 = 0.97;
-
-/// What a candidate did under one load.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Load {
-    /// Items per second: the median over the rounds.
-    pub items_per_sec: f64,
-    /// The slowest round.
-    pub items_per_sec_min: f64,
-    /// The fastest round.
-    pub items_per_sec_max: f64,
-    /// The worst round's 99th percentile of the time until an item ran, in nanoseconds.
-    pub end_to_end_p99_ns: u64,
-}
-
-/// A scope and a size of shards.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Candidate {
-    /// The scope.
-    pub scope: Scope,
-    /// The wanted number of cores in a shard; `None` where the scope has no shards.
-    pub shard_cores: Option<usize>,
-    /// Pools that it makes.
-    pub pods: usize,
-    /// Every CPU queues, and waits for each item.
-    pub even: Load,
-    /// One CPU queues bursts.
-    pub lopsided: Load,
-    /// What it reaches of the best, under the load that suits it less: 0 to 1.
-    pub worth: f64,
-}
-
-impl fmt::Display for Candidate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.shard_cores {
-            Some(cores) => write!(f, "{} of {cores}", self.scope),
-            None => self.scope.fmt(f),
-        }
-    }
-}
-
-/// What was tried, and which candidate is recommended.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tuning {
-    /// From fine to coarse; those with the same pods as a finer one are left out.
-    pub candidates: Vec<Candidate>,
-    /// The place of the recommended one.
-    pub best: usize,
-    /// Others that are about as good.
-    pub as_good: Vec<usize>,
-}
 
 /// How thoroughly to try.
 #[derive(Clone, Copy, Debug)]
@@ -85,102 +37,92 @@ pub struct TuneEffort {
     pub items: u64,
 }
 
-impl Tuning {
-    /// Tries scopes and sizes of shards on a ground, with the newest wake policy and intake. `None` where
-    /// `progress` ended it.
-    ///
-    /// # Errors
-    /// As [`QueueBench::run`].
-    pub fn run<P: Platform>(
-        ground: &Ground,
-        effort: TuneEffort,
-        progress: &mut dyn Progress,
-    ) -> Result<Option<Self>, BenchError> {
-        let mut candidates = candidates(ground)?;
-        let cpus = ground.usable.len();
-        progress.begin(candidates.len() * effort.rounds);
-        let mut even = vec![Vec::new(); candidates.len()];
-        let mut lopsided = vec![Vec::new(); candidates.len()];
-        for round in 0..effort.rounds {
-            for (at, candidate) in candidates.iter().enumerate() {
-                let what = format!("{candidate}, round {}", round + 1);
-                if progress.step(&what) == ControlFlow::Break(()) {
-                    return Ok(None);
-                }
-                let bench = QueueBench {
-                    scopes: vec![candidate.scope],
-                    wakes: vec![Wake::default()],
-                    intakes: vec![Intake::default()],
-                    items_per_thread: NonZeroU64::new(effort.items),
-                    runs: NonZeroUsize::MIN,
-                    shard_size: candidate.shard_cores.map_or(ShardSize::DEFAULT, ShardSize::new),
-                    ..QueueBench::default()
-                };
-                let bursts = QueueBench {
-                    threads: NonZeroUsize::new(1),
-                    items_per_thread: NonZeroU64::new(effort.items * cpus as u64),
-                    outstanding: NonZeroU64::new(4 * cpus as u64),
-                    item_work: ITEM_WORK,
-                    ..bench.clone()
-                };
-                for (bench, into) in [(bench, &mut even[at]), (bursts, &mut lopsided[at])] {
-                    let results = bench.run::<P>(ground, &mut crate::progress::Unwatched)?;
-                    into.extend(results.results.into_iter().next());
-                }
+/// Tries scopes and sizes of shards on a machine, with the newest wake policy and intake. `None` where
+/// `progress` ended it.
+///
+/// # Errors
+/// As [`QueueBench::run`].
+pub fn tune<P: Platform>(
+    machine: &BenchMachine,
+    effort: TuneEffort,
+    progress: &mut dyn Progress,
+) -> Result<Option<Tuning>, BenchError> {
+    let candidates = candidates(machine)?;
+    let cpus = machine.usable.len();
+    progress.begin(candidates.len() * effort.rounds);
+    let mut even = vec![Vec::new(); candidates.len()];
+    let mut lopsided = vec![Vec::new(); candidates.len()];
+    for round in 0..effort.rounds {
+        for (at, (scope, candidate)) in candidates.iter().enumerate() {
+            let what = format!("{candidate}, round {}", round + 1);
+            if progress.step(&what) == ControlFlow::Break(()) {
+                return Ok(None);
+            }
+            let bench = QueueBench {
+                scopes: vec![*scope],
+                wakes: vec![Wake::default()],
+                intakes: vec![Intake::default()],
+                items_per_thread: NonZeroU64::new(effort.items),
+                runs: NonZeroUsize::MIN,
+                shard_size: candidate.shard_cores.map_or(ShardSize::DEFAULT, ShardSize::new),
+                ..QueueBench::default()
+            };
+            let bursts = QueueBench {
+                threads: NonZeroUsize::new(1),
+                items_per_thread: NonZeroU64::new(effort.items * cpus as u64),
+                outstanding: NonZeroU64::new(4 * cpus as u64),
+                item_work: ITEM_WORK,
+                ..bench.clone()
+            };
+            for (bench, into) in [(bench, &mut even[at]), (bursts, &mut lopsided[at])] {
+                let results = bench.run::<P>(machine, &mut crate::progress::Unwatched)?;
+                into.extend(results.results.into_iter().next());
             }
         }
-        for (at, candidate) in candidates.iter_mut().enumerate() {
-            candidate.even = Load::of(&even[at]);
-            candidate.lopsided = Load::of(&lopsided[at]);
-        }
-        Ok(Some(Self::judge(candidates)))
     }
-
-    fn judge(mut candidates: Vec<Candidate>) -> Self {
-        let most = |load: fn(&Candidate) -> f64| {
-            candidates.iter().map(load).fold(f64::MIN_POSITIVE, f64::max)
-        };
-        let even = most(|candidate| candidate.even.items_per_sec);
-        let lopsided = most(|candidate| candidate.lopsided.items_per_sec);
-        for candidate in &mut candidates {
-            let shares =
-                [candidate.even.items_per_sec / even, candidate.lopsided.items_per_sec / lopsided];
-            candidate.worth = shares[0].min(shares[1]);
-        }
-        let highest = candidates.iter().map(|candidate| candidate.worth).fold(0.0, f64::max);
-        let good: Vec<usize> =
-            (0..candidates.len()).filter(|at| candidates[*at].worth >= highest * AS_GOOD).collect();
-        // Of those that are as good, the one with the fewest pools: the fewest threads, and the most
-        // that help each other.
-        let best = good.iter().copied().min_by_key(|at| (candidates[*at].pods, *at)).unwrap_or(0);
-        let as_good = good.into_iter().filter(|at| *at != best).collect();
-        Self { candidates, best, as_good }
-    }
-
-    /// The recommended candidate.
-    #[must_use]
-    pub fn recommended(&self) -> &Candidate {
-        &self.candidates[self.best]
-    }
+    let loads = even.iter().zip(&lopsided).map(|(even, lopsided)| (load(even), load(lopsided)));
+    let measured = candidates.into_iter().zip(loads);
+    Ok(Some(judge(
+        measured
+            .map(|((_, candidate), (even, lopsided))| Candidate { even, lopsided, ..candidate })
+            .collect(),
+    )))
 }
 
-impl Load {
-    fn of(cells: &[crate::results::QueueCell]) -> Self {
-        let mut rates: Vec<f64> = cells.iter().map(|cell| cell.items_per_sec).collect();
-        rates.sort_by(f64::total_cmp);
-        let (Some(min), Some(max)) = (rates.first(), rates.last()) else { return Self::default() };
-        Self {
-            items_per_sec: (rates[(rates.len() - 1) / 2] + rates[rates.len() / 2]) / 2.0,
-            items_per_sec_min: *min,
-            items_per_sec_max: *max,
-            end_to_end_p99_ns: cells.iter().map(|cell| cell.end_to_end_p99_ns).max().unwrap_or(0),
-        }
+fn judge(mut candidates: Vec<Candidate>) -> Tuning {
+    let most =
+        |load: fn(&Candidate) -> f64| candidates.iter().map(load).fold(f64::MIN_POSITIVE, f64::max);
+    let even = most(|candidate| candidate.even.items_per_sec);
+    let lopsided = most(|candidate| candidate.lopsided.items_per_sec);
+    for candidate in &mut candidates {
+        let shares =
+            [candidate.even.items_per_sec / even, candidate.lopsided.items_per_sec / lopsided];
+        candidate.worth = shares[0].min(shares[1]);
+    }
+    let highest = candidates.iter().map(|candidate| candidate.worth).fold(0.0, f64::max);
+    let good: Vec<usize> =
+        (0..candidates.len()).filter(|at| candidates[*at].worth >= highest * AS_GOOD).collect();
+    // Of those that are as good, the one with the fewest pools: the fewest threads, and the most
+    // that help each other.
+    let best = good.iter().copied().min_by_key(|at| (candidates[*at].pods, *at)).unwrap_or(0);
+    let as_good = good.into_iter().filter(|at| *at != best).collect();
+    Tuning { candidates, best, as_good }
+}
+
+fn load(cells: &[QueueCell]) -> Load {
+    let rates = Spread::of(cells.iter().map(|cell| cell.items_per_sec)).unwrap_or_default();
+    Load {
+        items_per_sec: rates.median,
+        items_per_sec_min: rates.min,
+        items_per_sec_max: rates.max,
+        end_to_end_p99_ns: cells.iter().map(|cell| cell.end_to_end_p99_ns).max().unwrap_or(0),
     }
 }
 
 /// Scopes from fine to coarse, with shards of powers of two cores; each layout once.
-fn candidates(ground: &Ground) -> Result<Vec<Candidate>, BenchError> {
-    let Ground { topology, usable, .. } = ground;
+fn candidates(machine: &BenchMachine) -> Result<Vec<(Scope, Candidate)>, BenchError> {
+    let BenchMachine { topology, usable, .. } = machine;
+    let caches = Pods::new(topology, usable, Scope::Cache, ShardSize::DEFAULT)?;
     let mut layouts: Vec<Pods> = Vec::new();
     let mut candidates = Vec::new();
     for scope in
@@ -193,22 +135,18 @@ fn candidates(ground: &Ground) -> Result<Vec<Candidate>, BenchError> {
             if layouts.iter().any(|known| known.same_layout(&pods)) {
                 continue;
             }
-            candidates.push(Candidate {
-                scope,
-                shard_cores: (scope == Scope::CacheShard).then_some(cores),
+            let is_sharded = scope == Scope::CacheShard && !pods.same_layout(&caches);
+            // A shard as large as its cache is the cache: said by its own name.
+            let scope =
+                if scope == Scope::CacheShard && !is_sharded { Scope::Cache } else { scope };
+            let candidate = Candidate {
+                scope: scope.to_string(),
+                shard_cores: is_sharded.then_some(cores),
                 pods: pods.len(),
-                even: Load::default(),
-                lopsided: Load::default(),
-                worth: 0.0,
-            });
+                ..Candidate::default()
+            };
+            candidates.push((scope, candidate));
             layouts.push(pods);
-        }
-    }
-    // A shard as large as its cache is the cache: said by its own name.
-    let caches = Pods::new(topology, usable, Scope::Cache, ShardSize::DEFAULT)?;
-    for (candidate, pods) in candidates.iter_mut().zip(&layouts) {
-        if candidate.scope == Scope::CacheShard && pods.same_layout(&caches) {
-            (candidate.scope, candidate.shard_cores) = (Scope::Cache, None);
         }
     }
     Ok(candidates)
@@ -220,23 +158,16 @@ mod tests {
 
     use super::*;
 
-    fn ground(machine: &str) -> Ground {
-        let topology = Topology::parse_machine(machine).unwrap();
-        Ground {
-            name: machine.to_owned(),
-            platform: "host".to_owned(),
-            usable: topology.online().clone(),
-            cpu_quota: None,
-            laid_over: None,
-            topology,
-        }
-    }
-
     #[test]
     fn each_layout_is_tried_once_and_by_its_plainest_name() {
         let names = |machine: &str| {
-            let candidates = candidates(&ground(machine)).unwrap();
-            candidates.iter().map(ToString::to_string).collect::<Vec<_>>()
+            let candidates = candidates(&BenchMachine::whole(
+                machine,
+                "host",
+                Topology::parse_machine(machine).unwrap(),
+            ))
+            .unwrap();
+            candidates.iter().map(|(_, it)| it.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(
             names("grace"),
@@ -259,26 +190,20 @@ mod tests {
 
     fn candidate(scope: Scope, pods: usize, even: f64, lopsided: f64) -> Candidate {
         let load = |items_per_sec| Load { items_per_sec, ..Load::default() };
-        Candidate {
-            scope,
-            shard_cores: None,
-            pods,
-            even: load(even),
-            lopsided: load(lopsided),
-            worth: 0.0,
-        }
+        let (even, lopsided) = (load(even), load(lopsided));
+        Candidate { scope: scope.to_string(), pods, even, lopsided, ..Candidate::default() }
     }
 
     #[test]
     fn the_one_that_is_regretted_least_is_recommended() {
-        let tuning = Tuning::judge(vec![
+        let tuning = judge(vec![
             candidate(Scope::Cpu, 64, 100.0, 1.0),
             candidate(Scope::CacheShard, 8, 60.0, 80.0),
             candidate(Scope::Cache, 2, 59.0, 90.0),
             candidate(Scope::System, 1, 10.0, 100.0),
         ]);
         // 0.60 and 0.59 cannot be told apart: fewer pools.
-        assert_eq!(tuning.recommended().scope, Scope::Cache);
+        assert_eq!(tuning.recommended().scope, "cache");
         assert_eq!(tuning.as_good, [1]);
         assert_eq!(tuning.candidates[0].worth, 0.01);
     }

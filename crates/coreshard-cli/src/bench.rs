@@ -17,11 +17,11 @@ pub(crate) use queue::kernel;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    bench: Bench,
+    command: BenchCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Bench {
+enum BenchCommand {
     /// Measure a workqueue: affinity scope × wake-up policy × intake, with real threads or simulated ones
     Queue(Box<queue::Args>),
     /// Measure real time: the priority index's rungs, and what runs on it
@@ -32,9 +32,9 @@ enum Bench {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    match &args.bench {
-        Bench::Queue(args) => queue::run(args),
-        Bench::Rt(args) => rt::run(args),
-        Bench::Block(args) => block::run(args),
+    match &args.command {
+        BenchCommand::Queue(args) => queue::run(args),
+        BenchCommand::Rt(args) => rt::run(args),
+        BenchCommand::Block(args) => block::run(args),
     }
 }

@@ -7,18 +7,23 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use coreshard::{Intake, Scope, Wake};
 use coreshard_bench::{QueueBench, Unwatched};
-use coreshard_sim::{LineReport, Profile, Sim, Simulation};
+use coreshard_sim::{LineReport, Sim};
 
-use crate::bench::{Destination, simulated};
-use crate::number::{few, many, seed};
+use crate::bench::Destination;
+use crate::bench::simulated::{self, SimArgs};
+use crate::machine::MachineArgs;
+use crate::number::{few, many};
 use crate::output;
 
 /// The options of `coreshard c2c`.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("machine", |machine| machine.required(true)))]
 pub(crate) struct Args {
-    /// The machine: a preset's name, or a file (.toml)
-    #[arg(long, value_name = "NAME|FILE")]
-    machine: String,
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    #[command(flatten)]
+    simulated: SimArgs,
 
     /// Affinity scope
     #[arg(long, value_name = "SCOPE", default_value_t = Scope::default())]
@@ -36,14 +41,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "200", value_parser = many::<NonZeroU64>)]
     items: NonZeroU64,
 
-    /// Settles ties between simulated CPUs
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = seed)]
-    seed: u64,
-
-    /// Whose costs apply: futex or in-kernel
-    #[arg(long, value_name = "PROFILE", default_value_t = Profile::Futex)]
-    costs: Profile,
-
     /// How many lines to show, the costliest first
     #[arg(long, value_name = "N", default_value = "10", value_parser = few)]
     lines: NonZeroUsize,
@@ -59,7 +56,7 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let machine = simulated::machine(&args.machine)?;
+    let machine = args.machine.simulated()?.context("no machine was given")?;
     let json_file = args.json.as_deref().filter(|path| *path != Path::new("-"));
     let [json, trace] = Destination::open_all([json_file, args.trace.as_deref()])?;
     let bench = QueueBench {
@@ -68,16 +65,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         intakes: vec![args.intake],
         items_per_thread: Some(args.items),
         runs: NonZeroUsize::MIN,
-        seed: args.seed,
+        seed: args.simulated.seed(),
         ..QueueBench::default()
     };
-    let ground = simulated::ground(&machine);
-    let simulation = Simulation::new(&machine)
-        .seed(args.seed)
-        .profile(args.costs)
+    let bench_machine = simulated::bench_machine(&args.machine, &machine);
+    let simulation = args
+        .simulated
+        .simulation(&machine)
         .record_lines(true)
         .record_timeline(args.trace.is_some());
-    let run = simulation.run(|| bench.run::<Sim>(&ground, &mut Unwatched))?;
+    let run = simulation.run(|| bench.run::<Sim>(&bench_machine, &mut Unwatched))?;
     drop(run.value?);
     let report = run.lines.context("the simulation has recorded no lines")?;
     if let (Some(file), Some(timeline)) = (trace, &run.timeline) {
@@ -88,11 +85,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         None if args.json.is_some() => return output::print(&(report.rows_json() + "\n")),
         None => {}
     }
-    output::print(&text(args, &report)?)
+    output::print(&text(args, &bench_machine.name, &report)?)
 }
 
 /// The costliest lines, and how much of the whole they are.
-fn text(args: &Args, report: &LineReport) -> anyhow::Result<String> {
+fn text(args: &Args, machine: &str, report: &LineReport) -> anyhow::Result<String> {
     let total: f64 = report.lines.iter().map(|line| line.cost_ns).sum();
     let shown = report.lines.len().min(args.lines.get());
     let part: f64 = report.lines[..shown].iter().map(|line| line.cost_ns).sum();
@@ -101,12 +98,12 @@ fn text(args: &Args, report: &LineReport) -> anyhow::Result<String> {
         text,
         "{}, {} {} {}, costs {}, seed {}: {shown} of {} lines that CPUs took from one another, \
          {:.0} % of what all of them cost",
-        report.machine,
+        machine,
         args.scope,
         args.wake,
         args.intake,
-        args.costs,
-        args.seed,
+        args.simulated.costs(),
+        args.simulated.seed(),
         report.lines.len(),
         if total > 0.0 { part * 100.0 / total } else { 0.0 },
     )?;

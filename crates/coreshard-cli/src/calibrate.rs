@@ -8,9 +8,10 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use coreshard::{Host, Topology};
-use coreshard_bench::{Calibration, Effort, Figure, calibrate, item_chains};
+use coreshard_bench::{Effort, calibrate, item_chains};
+use coreshard_results::{Calibration, Figure};
 use coreshard_sim::{Machine, Sim, Simulation};
-use coreshard_topology::{Usable, input};
+use coreshard_topology::{CpuId, Usable, input};
 
 use crate::bench::{Bar, Destination};
 use crate::failure::interrupted;
@@ -70,7 +71,7 @@ fn compute(
     measured: &Calibration,
     rounds: usize,
 ) -> anyhow::Result<Compute> {
-    let one_cpu = topology.restrict(&measured.cpus[..1].iter().copied().collect())?;
+    let one_cpu = topology.restrict(&measured.cpus[..1].iter().copied().map(CpuId).collect())?;
     let item = item_chains::<Host>(&one_cpu, CHAINED_ITEMS, rounds)?;
     let machine = read_back(&file::write(topology, synthetic, measured, None)?)?;
     let simulated = |items| {

@@ -118,6 +118,22 @@ mod tests {
         }
     }
 
+    /// What `--machine` and the options of a simulation are is said once.
+    #[test]
+    fn machines_are_chosen_the_same_way_everywhere() {
+        fn helps(command: &clap::Command, option: &str, found: &mut Vec<String>) {
+            let its = command.get_arguments().filter(|it| it.get_long() == Some(option));
+            found.extend(its.filter_map(|it| it.get_help().map(ToString::to_string)));
+            command.get_subcommands().for_each(|inner| helps(inner, option, found));
+        }
+        for (option, commands) in [("machine", 11), ("sim", 8), ("costs", 8)] {
+            let mut found = Vec::new();
+            helps(&Cli::command(), option, &mut found);
+            assert_eq!(found.len(), commands, "--{option}");
+            assert!(found.windows(2).all(|two| two[0] == two[1]), "{found:#?}");
+        }
+    }
+
     /// The standard library's words for a wrong number name neither what is allowed nor where.
     #[test]
     fn no_option_answers_in_a_parsers_own_words() {

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use coreshard::insight::{InsightClient, InsightError, Snapshot};
+use coreshard::insight::{InsightClient, Snapshot};
 use coreshard_topology::input;
 use terminal_size::{Width, terminal_size};
 
@@ -115,6 +115,3 @@ fn print_once(args: &Args, snapshot: &Snapshot) -> anyhow::Result<()> {
     }
     output::print(&text)
 }
-
-/// What a look at the process brought.
-type Look = Result<Snapshot, InsightError>;

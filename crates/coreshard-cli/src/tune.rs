@@ -1,25 +1,28 @@
 //! `coreshard tune`: which affinity scope and size of shards suit a machine.
 
-use std::fmt;
 use std::fmt::Write as _;
-use std::ops::ControlFlow;
 
-use coreshard::{Host, Topology};
-use coreshard_bench::{Candidate, Ground, Progress, TuneEffort, Tuning};
-use coreshard_sim::{Profile, Sim, Simulation};
+use coreshard::{Host, Scope};
+use coreshard_bench::{BenchMachine, TuneEffort, tune};
+use coreshard_results::{Candidate, Load, Tuning};
+use coreshard_sim::Sim;
 use coreshard_topology::Usable;
 
-use crate::bench::{Bar, simulated};
+use crate::bench::Bar;
+use crate::bench::simulated::{self, Outside, SimArgs};
 use crate::failure::interrupted;
-use crate::number::{seed, whole};
+use crate::machine::{Machine, MachineArgs};
+use crate::number::whole;
 use crate::output;
 
 /// The options of `coreshard tune`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Simulate this machine, a preset's name or a file (.toml) [default: measure this one]
-    #[arg(long, value_name = "NAME|FILE")]
-    machine: Option<String>,
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    #[command(flatten)]
+    simulated: SimArgs,
 
     /// Items that each CPU queues [default: 2000; simulated 100]
     #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 1_000_000_000>)]
@@ -28,27 +31,6 @@ pub(crate) struct Args {
     /// Rounds, in each of which every candidate has its turn [default: 5; simulated 1]
     #[arg(long, value_name = "N", value_parser = whole::<u32, 1, 10_000>)]
     rounds: Option<u32>,
-
-    /// Settles ties between simulated CPUs
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "machine", value_parser = seed)]
-    seed: u64,
-
-    /// Whose costs apply: futex or in-kernel
-    #[arg(long, value_name = "PROFILE", default_value_t = Profile::Futex, requires = "machine")]
-    costs: Profile,
-}
-
-/// Shows how far it has come, from inside a simulation and without a trace in it.
-struct Outside(Bar);
-
-impl Progress for Outside {
-    fn begin(&mut self, steps: usize) {
-        Sim::outside(|| self.0.begin(steps));
-    }
-
-    fn step(&mut self, what: &dyn fmt::Display) -> ControlFlow<()> {
-        Sim::outside(|| self.0.step(what))
-    }
 }
 
 /// Runs the subcommand.
@@ -57,31 +39,25 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         items: args.items.unwrap_or(items),
         rounds: args.rounds.unwrap_or(rounds) as usize,
     };
-    let (name, tuning) = match &args.machine {
-        Some(name) => {
-            let machine = simulated::machine(name)?;
-            let ground = simulated::ground(&machine);
+    let (name, tuning) = match args.machine.simulated()? {
+        Some(machine) => {
+            let bench_machine = simulated::bench_machine(&args.machine, &machine);
             let mut bar = Outside(Bar::new()?);
-            let simulation = Simulation::new(&machine).seed(args.seed).profile(args.costs);
-            let run = simulation.run(|| Tuning::run::<Sim>(&ground, effort(100, 1), &mut bar))?;
-            let (costs, seed) = (args.costs, args.seed);
-            (format!("{}, simulated: costs {costs}, seed {seed}", ground.name), run.value?)
+            let simulation = args.simulated.simulation(&machine);
+            let run = simulation.run(|| tune::<Sim>(&bench_machine, effort(100, 1), &mut bar))?;
+            let (costs, seed) = (args.simulated.costs(), args.simulated.seed());
+            (format!("{}, simulated: costs {costs}, seed {seed}", bench_machine.name), run.value?)
         }
         None => {
-            let whole = Topology::host()?;
-            let usable = Usable::host(&whole)?;
-            let topology = whole.restrict(usable.cpus())?;
-            let ground = Ground {
-                name: topology.model().unwrap_or_else(|| topology.name()).to_owned(),
-                platform: "host".to_owned(),
-                usable: usable.cpus().clone(),
-                cpu_quota: usable.quota_cpus(),
-                laid_over: None,
-                topology,
+            let Machine { topology, usable, .. } = Machine::here()?;
+            let name = topology.model().unwrap_or_else(|| topology.name()).to_owned();
+            let bench_machine = BenchMachine {
+                cpu_quota: usable.as_ref().and_then(Usable::quota_cpus),
+                ..BenchMachine::whole(name, "host", topology)
             };
             let mut bar = Bar::new()?;
-            let tuning = Tuning::run::<Host>(&ground, effort(2_000, 5), &mut bar)?;
-            (format!("{}, measured", ground.name), tuning)
+            let tuning = tune::<Host>(&bench_machine, effort(2_000, 5), &mut bar)?;
+            (format!("{}, measured", bench_machine.name), tuning)
         }
     };
     let Some(tuning) = tuning else {
@@ -128,7 +104,7 @@ fn text(name: &str, tuning: &Tuning) -> anyhow::Result<String> {
         let others: Vec<String> = others.collect();
         writeln!(text, "About as good, with more pools: {}.", others.join(", "))?;
     }
-    let spread = |load: coreshard_bench::Load| load.items_per_sec_max / load.items_per_sec_min;
+    let spread = |load: Load| load.items_per_sec_max / load.items_per_sec_min;
     if spread(best.even) > 1.2 || spread(best.lopsided) > 1.2 {
         writeln!(
             text,
@@ -141,7 +117,7 @@ fn text(name: &str, tuning: &Tuning) -> anyhow::Result<String> {
         text,
         "even: every CPU queues one item and waits for it; lopsided: one CPU queues bursts of items of \
          5 µs\nin a program: runtime.workqueue().scope(Scope::{:?}){shard}",
-        best.scope
+        best.scope.parse::<Scope>()?
     )?;
     Ok(text)
 }

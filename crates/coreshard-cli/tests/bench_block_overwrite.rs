@@ -1,15 +1,17 @@
 //! `coreshard bench block` writes over nothing that it did not make, unless it is told to.
 #![expect(clippy::print_stderr, reason = "a test that leaves something out says so")]
 
+mod common;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
 use assert_cmd::cargo::CommandCargoExt;
+use common::{Ending, PATIENCE, wait_until};
 
 const SMALL: [&str; 2] = ["--iodepth=2", "--ioengine=psync"];
 
@@ -190,7 +192,7 @@ fn what_cannot_be_is_told_once_and_beforehand() {
 fn ctrl_c_ends_the_making_of_a_file() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = folder.path().join("file");
-    let mut child = Process::cargo_bin("coreshard")
+    let child = Process::cargo_bin("coreshard")
         .unwrap()
         .args(["bench", "block", "--rw=read", "--size=20g", "--filename"])
         .arg(&path)
@@ -198,25 +200,12 @@ fn ctrl_c_ends_the_making_of_a_file() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let started = Instant::now();
-    let patience = |child: &mut std::process::Child| {
-        if started.elapsed() > Duration::from_secs(60) {
-            child.kill().unwrap();
-            panic!("it goes on");
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    };
-    while fs::metadata(&path).map_or(0, |metadata| metadata.len()) == 0 {
-        patience(&mut child);
-    }
-    let interrupt = || Process::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(interrupt().unwrap().success());
-    let status = loop {
-        match child.try_wait().unwrap() {
-            Some(status) => break status,
-            None => patience(&mut child),
-        }
-    };
+    let mut child = Ending(child);
+    wait_until("the file is begun", PATIENCE, || {
+        fs::metadata(&path).ok().filter(|metadata| metadata.len() > 0)
+    });
+    child.interrupt();
+    let status = wait_until("it has ended", PATIENCE, || child.0.try_wait().unwrap());
     assert_eq!(status.code(), Some(130));
     assert!(!path.exists(), "half a file is removed");
 }

@@ -1,10 +1,14 @@
 //! `coreshard bench queue` as its users call it. Figures are never judged: they are the machine's.
 
+mod common;
+
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::process::Command as Process;
 
 use assert_cmd::Command;
+use common::{Ending, PATIENCE, wait_until};
 use predicates::prelude::*;
 use serde_json::Value;
 
@@ -274,23 +278,29 @@ fn cpu_ticks(process: u32) -> u64 {
 fn ctrl_c_ends_it_with_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.csv");
-    let mut child = Process::new(assert_cmd::cargo::cargo_bin("coreshard"))
+    let child = Process::new(assert_cmd::cargo::cargo_bin("coreshard"))
         .args(["bench", "queue", "--items", "20", "--runs", "10000", "--csv", "report.csv"])
         .current_dir(folder.path())
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
+    let mut child = Ending(child);
     // Turns take about a millisecond of CPU time each.
-    while cpu_ticks(child.id()) < 30 {
-        assert!(child.try_wait().unwrap().is_none(), "it ended early");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    let killed = Process::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("ended early"));
+    wait_until("some turns were taken", PATIENCE, || {
+        assert!(child.0.try_wait().unwrap().is_none(), "it ended early");
+        (cpu_ticks(child.0.id()) >= 30).then_some(())
+    });
+    child.interrupt();
+    let status = wait_until("it has ended", PATIENCE, || child.0.try_wait().unwrap());
+    assert_eq!(status.code(), Some(130));
+    let text = |pipe: &mut dyn Read| {
+        let mut text = String::new();
+        pipe.read_to_string(&mut text).unwrap();
+        text
+    };
+    let (out, err) = (child.0.stdout.as_mut().unwrap(), child.0.stderr.as_mut().unwrap());
+    assert!(text(err).contains("interrupted"));
+    assert!(text(out).contains("ended early"));
     assert!(fs::read_to_string(report).unwrap().lines().count() > 1);
 }

@@ -126,13 +126,13 @@ fn input_that_never_ends_or_is_too_large_is_refused_with_the_bound() {
     let sparse = fs::File::create(path("large.xml")).unwrap();
     sparse.set_len(1 << 40).unwrap();
     let cases: [(&[&str], &str); 7] = [
-        (&["topo", "--hwloc-xml", "pipe.xml"], "is a pipe; a regular file"),
-        (&["topo", "--hwloc-xml", "/dev/zero"], "is a device; a regular file"),
-        (&["topo", "--hwloc-xml", "."], "is a folder; a regular file"),
-        (&["topo", "--hwloc-xml", "large.xml"], "longer than the 33554432 bytes"),
+        (&["topo", "--machine", "pipe.xml"], "is a pipe; a regular file"),
+        (&["topo", "--machine", "/dev/zero"], "is a device; a regular file"),
+        (&["topo", "--machine", "."], "sys/devices/system/cpu"),
+        (&["topo", "--machine", "large.xml"], "longer than the 33554432 bytes"),
         (&["tune", "--machine", "pipe.toml"], "is a pipe; a regular file"),
         (&["topo", "--machine", "numa:9999 pu:1"], "more than 4096 NUMA nodes"),
-        (&["topo", "--sysfs", "/dev/null"], "sys/devices/system/cpu"),
+        (&["topo", "--machine", "/dev/null"], "is a device; a regular file"),
     ];
     for (args, said) in cases {
         coreshard(folder.path(), args).assert().code(2).stderr(contains(said));
@@ -153,7 +153,7 @@ fn a_recorded_machine_takes_no_more_memory_for_what_its_cpus_say_of_one_another(
         symlink(folder.path().join("cpu"), cpus.join(format!("cpu{number}"))).unwrap();
     }
     Command::new("sh")
-        .args(["-c", "ulimit -v 65536 && exec \"$0\" topo --sysfs \"$1\""])
+        .args(["-c", "ulimit -v 65536 && exec \"$0\" topo --machine \"$1\""])
         .args([Path::new(env!("CARGO_BIN_EXE_coreshard")), folder.path()])
         .timeout(Duration::from_secs(120))
         .assert()
@@ -180,7 +180,7 @@ fn a_recorded_machine_is_told_whole_and_steers_no_terminal() {
     write("proc/self/mountinfo", "1 2 0:3 / /cg rw - cgroup2 cgroup2 rw\n");
     write("cg/cpuset.cpus.effective", "0-1\n");
     for format in ["table", "json", "svg"] {
-        let args = ["topo", "--sysfs", "a\u{1b}]m", "--format", format];
+        let args = ["topo", "--machine", "a\u{1b}]m", "--format", format];
         let output = coreshard(folder.path(), &args).assert().success().get_output().stdout.clone();
         let text = String::from_utf8(output).unwrap();
         let steers = |letter: char| letter.is_control() && letter != '\n' || letter == '\u{202e}';

@@ -8,12 +8,16 @@
 #[path = "../../../fuzz/src/targets.rs"]
 mod targets;
 
+mod common;
+
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use common::wait_until;
 
 /// No input takes so long, on a busy machine and without optimisation.
 const NEVER: Duration = Duration::from_secs(60);
@@ -129,12 +133,12 @@ fn search(name: &str, target: fn(&[u8]), count: usize) -> Option<Vec<u8>> {
             None
         })
     };
-    while !worker.is_finished() {
+    wait_until("all inputs were tried", Duration::MAX, || {
         let (at, input) = begun.lock().unwrap().clone();
         let escaped = input.escape_ascii();
         assert!(at.elapsed() < NEVER, "{name} has no end with {escaped}");
-        thread::sleep(Duration::from_millis(20));
-    }
+        worker.is_finished().then_some(())
+    });
     worker.join().unwrap()
 }
 

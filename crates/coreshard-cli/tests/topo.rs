@@ -125,7 +125,7 @@ fn names_are_escaped_in_the_drawing() {
     let path = folder.path().join("a<b>&.xml");
     fs::write(&path, "<topology><object type='PU' os_index='0'/></topology>").unwrap();
     let path = path.to_str().unwrap();
-    let drawing = coreshard(&["topo", "--hwloc-xml", path, "--format", "svg"]).assert().success();
+    let drawing = coreshard(&["topo", "--machine", path, "--format", "svg"]).assert().success();
     drawing.stdout(contains("a&lt;b&gt;&amp;.xml").and(contains("a<b>").not()));
 }
 
@@ -197,7 +197,7 @@ fn recording() -> tempfile::TempDir {
 #[test]
 fn a_recorded_process_is_limited_as_it_was() {
     let root = recording();
-    let found = json(&["--sysfs", root.path().to_str().unwrap()]);
+    let found = json(&["--machine", root.path().to_str().unwrap()]);
     assert_eq!((&found["online"], &found["usable"]), (&"0-3".into(), &"1-2".into()));
     assert_eq!((&found["affinity"], &found["cgroup_cpusets"][0]), (&"0-2".into(), &"1-3".into()));
     assert_eq!((&found["cpu_quota"], &found["worker_limit"]), (&1.5.into(), &2.into()));
@@ -221,8 +221,8 @@ fn malformed_files_and_descriptions_end_with_status_2() {
     bad(&["--machine", "core:72"], &["column 8", "the last level must be pu"]);
     bad(&["--machine", "graec"], &["\"graec\"", "epyc-9654-2s"]);
     bad(&["--sysfs", "/does/not/exist"], &["/does/not/exist", "sys/devices/system/cpu"]);
-    bad(&["--hwloc-xml", "/does/not/exist.xml"], &["/does/not/exist.xml"]);
-    bad(&["--machine", "grace", "--sysfs", "/"], &["cannot be used with"]);
+    bad(&["--machine", "/does/not/exist.xml"], &["/does/not/exist.xml"]);
+    bad(&["--machine", "grace", "--machine", "/"], &["cannot be used"]);
     bad(&["--shard-size", "-1"], &["--shard-size"]);
     bad(&["--shard-size", "many"], &["--shard-size"]);
     bad(&["--format", "yaml"], &["json"]);
@@ -230,12 +230,12 @@ fn malformed_files_and_descriptions_end_with_status_2() {
     let root = recording();
     let path = root.path().to_str().unwrap();
     fs::write(root.path().join("sys/fs/cgroup/job/cpu.max"), "lots\n").unwrap();
-    bad(&["--sysfs", path], &["sys/fs/cgroup/job/cpu.max", "\"lots\""]);
+    bad(&["--machine", path], &["sys/fs/cgroup/job/cpu.max", "\"lots\""]);
     fs::write(root.path().join("sys/devices/system/cpu/online"), "0-3,x\n").unwrap();
-    bad(&["--sysfs", path], &["sys/devices/system/cpu/online", "column 5"]);
+    bad(&["--machine", path], &["sys/devices/system/cpu/online", "column 5"]);
     let xml = root.path().join("m.xml");
     fs::write(&xml, "<topology>\n<object type='PU' os_index='x'/>\n</topology>").unwrap();
-    bad(&["--hwloc-xml", xml.to_str().unwrap()], &["m.xml, line 2, column 1", "os_index"]);
+    bad(&["--machine", xml.to_str().unwrap()], &["m.xml, line 2, column 1", "os_index"]);
 }
 
 #[test]

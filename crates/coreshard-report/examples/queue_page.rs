@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run -p coreshard-report --example queue_page                         > invented.html
-//! cargo run -p coreshard-report --example queue_page -- coreshard-bench.json > page.html
+//! cargo run -p coreshard-report --example queue_page -- coreshard-results.json > page.html
 //! ```
 //!
 //! `two-cpus` in place of a file draws a small invented machine.

@@ -1,7 +1,7 @@
 //! Draws the chart of items per second, for a README or a slide, to standard output:
 //!
 //! ```text
-//! cargo run -p coreshard-report --example queue_svg coreshard-bench.json > throughput.svg
+//! cargo run -p coreshard-report --example queue_svg coreshard-results.json > throughput.svg
 //! ```
 
 use std::error::Error;

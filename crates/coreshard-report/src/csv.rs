@@ -6,124 +6,49 @@
 
 use std::io::{self, Write};
 
-use coreshard_bench::{Mode, QueueResults};
-use serde::Serialize;
+use coreshard_results::column::{Column, Row, Value};
+use coreshard_results::{QueueCell, QueueResults};
 
 /// Writes a header and one row for each cell of `results`; the header alone where there is no cell.
 ///
 /// # Errors
 /// What the writer reports.
 pub fn write_queue<W: Write>(results: &QueueResults, writer: W) -> io::Result<()> {
-    let mut csv = csv::WriterBuilder::new().has_headers(false).from_writer(writer);
-    csv.write_record(COLUMNS)?;
+    let mut csv = csv::Writer::from_writer(writer);
+    csv.write_record(in_each_row().map(key).chain(of_cells().map(key)))?;
     for cell in &results.results {
-        csv.serialize(Row {
-            machine: &results.machine,
-            platform: &results.platform,
-            virtual_topology: results.virtual_topology,
-            mode: results.mode,
-            threads: results.threads,
-            outstanding: results.outstanding,
-            items_per_thread: results.items_per_thread,
-            runs: results.runs,
-            scope: &cell.scope,
-            wake: &cell.wake,
-            intake: &cell.intake,
-            items_per_sec: finite(cell.items_per_sec),
-            items_per_sec_min: finite(cell.items_per_sec_min),
-            items_per_sec_max: finite(cell.items_per_sec_max),
-            p50_ns: cell.p50_ns,
-            p90_ns: cell.p90_ns,
-            p95_ns: cell.p95_ns,
-            p99_ns: cell.p99_ns,
-            max_ns: cell.max_ns,
-            end_to_end_p50_ns: cell.end_to_end_p50_ns,
-            end_to_end_p99_ns: cell.end_to_end_p99_ns,
-            lock_hold_ns_per_item: cell.lock_hold_ns_per_item.and_then(finite),
-            lock_hold_max_ns: cell.lock_hold_max_ns,
-            wakeups_per_item: cell.wakeups_per_item.and_then(finite),
-            pods: cell.pods,
-            same_pods_as: cell.same_pods_as.as_deref(),
-        })?;
+        let asked = in_each_row().map(|column| field((column.value)(results, results)));
+        let found = of_cells().map(|column| field((column.value)(cell, cell)));
+        csv.write_record(asked.chain(found))?;
     }
     csv.flush()
 }
 
-/// The header, which must be written even where there is no row to take it from.
-const COLUMNS: [&str; 26] = [
-    "machine",
-    "platform",
-    "virtual_topology",
-    "mode",
-    "threads",
-    "outstanding",
-    "items_per_thread",
-    "runs",
-    "scope",
-    "wake",
-    "intake",
-    "items_per_sec",
-    "items_per_sec_min",
-    "items_per_sec_max",
-    "p50_ns",
-    "p90_ns",
-    "p95_ns",
-    "p99_ns",
-    "max_ns",
-    "end_to_end_p50_ns",
-    "end_to_end_p99_ns",
-    "lock_hold_ns_per_item",
-    "lock_hold_max_ns",
-    "wakeups_per_item",
-    "pods",
-    "same_pods_as",
-];
-
-/// One row; its fields stand in the order of [`COLUMNS`].
-#[derive(Serialize)]
-#[cfg_attr(test, derive(Default))]
-struct Row<'a> {
-    machine: &'a str,
-    platform: &'a str,
-    virtual_topology: bool,
-    mode: Mode,
-    threads: usize,
-    outstanding: u64,
-    items_per_thread: u64,
-    runs: usize,
-    scope: &'a str,
-    wake: &'a str,
-    intake: &'a str,
-    items_per_sec: Option<f64>,
-    items_per_sec_min: Option<f64>,
-    items_per_sec_max: Option<f64>,
-    p50_ns: u64,
-    p90_ns: u64,
-    p95_ns: u64,
-    p99_ns: u64,
-    max_ns: u64,
-    end_to_end_p50_ns: u64,
-    end_to_end_p99_ns: u64,
-    lock_hold_ns_per_item: Option<f64>,
-    lock_hold_max_ns: Option<u64>,
-    wakeups_per_item: Option<f64>,
-    pods: usize,
-    same_pods_as: Option<&'a str>,
+/// How each file begins that has been written here.
+pub fn queue_mark() -> String {
+    let keys: Vec<&str> = in_each_row().map(key).collect();
+    keys.join(",") + ","
 }
 
-fn finite(value: f64) -> Option<f64> {
-    value.is_finite().then_some(value)
+fn key<R>(column: &Column<R>) -> &'static str {
+    column.key
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn in_each_row() -> impl Iterator<Item = &'static Column<QueueResults>> {
+    let of = |key: &&str| QueueResults::COLUMNS.iter().find(|column| column.key == *key);
+    QueueResults::IN_EACH_ROW.iter().filter_map(of)
+}
 
-    #[test]
-    fn the_header_names_the_fields_of_a_row() {
-        let mut csv = csv::Writer::from_writer(Vec::new());
-        csv.serialize(Row::default()).unwrap();
-        let text = String::from_utf8(csv.into_inner().unwrap()).unwrap();
-        assert_eq!(text.lines().next().unwrap(), COLUMNS.join(","));
+fn of_cells() -> impl Iterator<Item = &'static Column<QueueCell>> {
+    QueueCell::COLUMNS.iter().filter(|column| !column.key.is_empty())
+}
+
+fn field(value: Value<'_>) -> String {
+    match value {
+        Value::Text(text) => text.to_owned(),
+        Value::Flag(is_so) => is_so.to_string(),
+        Value::Whole(number) => number.to_string(),
+        Value::Figure(number) if number.is_finite() => format!("{number:?}"),
+        Value::Figure(_) | Value::Range(..) | Value::Absent => String::new(),
     }
 }

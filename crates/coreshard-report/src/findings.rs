@@ -1,7 +1,7 @@
 //! What the figures say: who is ahead and whether that is more than noise, and what each rung of a ladder
 //! brings while the other ladders stand still.
 
-use coreshard_bench::{QueueCell, QueueResults};
+use coreshard_results::{QueueCell, QueueResults};
 
 /// The three ladders that a queue benchmark climbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,11 +60,6 @@ pub(crate) fn combination(cell: &QueueCell) -> String {
 /// without a figure ties with none.
 pub(crate) fn ties_with(cell: &QueueCell, best: &QueueCell) -> bool {
     cell.items_per_sec.is_finite() && cell.items_per_sec_max >= best.items_per_sec_min
-}
-
-/// (max − min) / max of the throughput over the runs; NaN where there is none.
-pub(crate) fn spread(cell: &QueueCell) -> f64 {
-    (cell.items_per_sec_max - cell.items_per_sec_min) / cell.items_per_sec_max
 }
 
 /// The fastest and the slowest combination, where at least two were measured.
@@ -225,11 +220,5 @@ mod tests {
         assert!(!Contest::of(&close).unwrap().is_decided());
         assert!(Contest::of(&results(clear.results[..1].to_vec())).is_none());
         assert!(!ties_with(&cell("cpu", "", 90.0, f64::NAN, 200.0), contest.best));
-    }
-
-    #[test]
-    fn spread_is_relative_to_the_fastest_run() {
-        assert_eq!(spread(&cell("cpu", "", 80.0, 90.0, 100.0)), 0.2);
-        assert!(spread(&cell("cpu", "", 0.0, 0.0, 0.0)).is_nan());
     }
 }

@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 use std::io;
 
-use coreshard_bench::{
+use coreshard_results::{
     BlockResults, Direction, HbaResults, JobResult, LadderResults, Latency, Percentile, Repeats,
 };
+
+use crate::plain;
 
 /// The results as fio's JSON, with the keys that fio lacks behind its own.
 ///
@@ -201,49 +203,16 @@ fn scaled(mut number: f64, by: f64, units: [&str; 5]) -> String {
 
 /// The block layer's ladders as text tables.
 pub fn ladder_text(results: &LadderResults) -> String {
-    let mut text = format!("{} ({})\n\n", results.machine, results.platform);
-    let threads = results.threads;
-    let _ = writeln!(
-        text,
-        "{:<9} {:<12} {:>28} {:>28} {:>10}",
-        "ladder",
-        "rung",
-        "ns/op, 1 thread (range)",
-        format!("ns/op, {threads} threads (range)"),
-        "read, ns"
+    let LadderResults { machine, platform, threads, operations, fairness } = results;
+    let mut text = format!(
+        "{machine} ({platform})\n\nTime of an operation: one thread, and all {threads}\n{}",
+        plain::table(operations)
     );
-    for row in &results.operations {
-        let range = |middle: f64, min: f64, max: f64| format!("{middle:.1} ({min:.1} to {max:.1})");
-        let _ = writeln!(
+    if !fairness.is_empty() {
+        let _ = write!(
             text,
-            "{:<9} {:<12} {:>28} {:>28} {:>10.1}",
-            row.ladder,
-            row.rung,
-            range(row.one_ns, row.one_ns_min, row.one_ns_max),
-            range(row.all_ns, row.all_ns_min, row.all_ns_max),
-            row.read_ns
-        );
-    }
-    if !results.fairness.is_empty() {
-        let _ = writeln!(
-            text,
-            "\n64 shared tags; a greedy device (256 in flight wanted) and a shy one (1)\n{:<12} \
-             {:>10} {:>10} {:>12} {:>12} {:>12} {:>12} {:>7}",
-            "tags", "shy IOPS", "alone", "shy p99, us", "alone", "greedy IOPS", "alone", "Jain"
-        );
-    }
-    for row in &results.fairness {
-        let _ = writeln!(
-            text,
-            "{:<12} {:>10.0} {:>10.0} {:>12.1} {:>12.1} {:>12.0} {:>12.0} {:>7.3}",
-            row.tags,
-            row.shy_iops,
-            row.shy_alone_iops,
-            row.shy_p99_ns as f64 / 1e3,
-            row.shy_alone_p99_ns as f64 / 1e3,
-            row.greedy_iops,
-            row.greedy_alone_iops,
-            row.jain
+            "\n64 shared tags; a greedy device (256 in flight wanted) and a shy one (1)\n{}",
+            plain::table(fairness)
         );
     }
     text
@@ -251,40 +220,16 @@ pub fn ladder_text(results: &LadderResults) -> String {
 
 /// The experiment with an adapter as a text table, what was published beside what was predicted.
 pub fn hba_text(results: &HbaResults) -> String {
-    let mut text = format!(
-        "{} ({}), {} jobs on {} devices, {} in flight each, interrupts: {:?}\n\n",
+    format!(
+        "{} ({}), {} jobs on {} devices, {} in flight each, interrupts: {:?}\n\n{}",
         results.machine,
         results.platform,
         results.jobs,
         results.devices,
         results.depth,
-        results.interrupts
-    );
-    let _ = writeln!(
-        text,
-        "{:<12} {:<9} {:<11} {:>12} {:>16} {:>7}   published: KIOPS, range, spread",
-        "tags", "counters", "memory", "KIOPS", "range", "spread"
-    );
-    for row in &results.rows {
-        let runs = &row.runs;
-        let published = row.published.map_or(String::new(), |published| {
-            format!(
-                "{:.0} {:.0}-{:.0} {:.0}%",
-                published.kiops, published.kiops_min, published.kiops_max, published.spread_pct
-            )
-        });
-        let _ = writeln!(
-            text,
-            "{:<12} {:<9} {:<11} {:>12.0} {:>16} {:>6.1}%   {published}",
-            row.tags,
-            row.counters,
-            row.memory,
-            runs.average / 1e3,
-            format!("{:.0}-{:.0}", runs.min / 1e3, runs.max / 1e3),
-            runs.spread * 100.0
-        );
-    }
-    text
+        results.interrupts,
+        plain::table(&results.rows)
+    )
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //! Three significant digits where a prefix is used: more would be noise in a benchmark. A figure that is
 //! not finite is shown as [`ABSENT`], never as a number.
 
-use coreshard_bench::QueueResults;
+use coreshard_results::QueueResults;
+use coreshard_results::column::{Unit, Value};
 
 /// What stands where there is no figure.
 pub(crate) const ABSENT: &str = "–";
@@ -63,6 +64,26 @@ pub(crate) fn percent(part: f64) -> String {
 /// A plain figure with three significant digits: `0.125`, `1.25`.
 pub(crate) fn plain(value: f64) -> String {
     if value.is_finite() { three_digits(value) } else { ABSENT.to_owned() }
+}
+
+/// What stands in a column of that unit.
+pub(crate) fn value(unit: Unit, value: Value<'_>) -> String {
+    let figure: fn(f64) -> String = match unit {
+        Unit::Text | Unit::Count | Unit::PerSecond | Unit::Bytes => count,
+        Unit::PerSecondRounded => si,
+        Unit::Nanoseconds => time_ns,
+        Unit::Microseconds => |us| time_ns(us * 1e3),
+        Unit::Part => percent,
+        Unit::Factor => plain,
+    };
+    match value {
+        Value::Text(text) => text.to_owned(),
+        Value::Flag(is_so) => is_so.to_string(),
+        Value::Whole(number) => figure(number as f64),
+        Value::Figure(number) => figure(number),
+        Value::Range(from, to) => format!("{}–{}", figure(from), figure(to)),
+        Value::Absent => ABSENT.to_owned(),
+    }
 }
 
 /// `noun` in the number that `count` asks for, with the count: `1 pod`, `2 pods`.

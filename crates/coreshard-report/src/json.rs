@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use coreshard_bench::QueueResults;
+use coreshard_results::QueueResults;
 use serde::Serialize;
 
 /// Writes `results` as indented JSON and a final line feed, with the keys and the order that

@@ -6,7 +6,7 @@
 //! prints, opens a file or looks at the clock, so the same results give the same bytes.
 //!
 //! ```
-//! use coreshard_bench::{QueueCell, QueueResults};
+//! use coreshard_results::{QueueCell, QueueResults};
 //!
 //! let results = QueueResults {
 //!     machine: "a machine of two CPUs".into(),
@@ -35,6 +35,8 @@ pub mod fio;
 mod format;
 pub mod html;
 pub mod json;
+pub mod keys;
+mod plain;
 pub mod rt;
 mod scaling;
 pub mod svg;

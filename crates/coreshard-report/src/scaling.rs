@@ -1,19 +1,13 @@
-//! Scaling curves: as lines of a table, as charts of a page.
+//! Scaling curves as lines of a table, and the figures of one.
 
 use std::fmt::Write as _;
 
-use coreshard_bench::{QueueCell, QueueResults, ScalingCurve, Usl};
-use maud::{Markup, html};
+use coreshard_results::{QueueResults, ScalingCurve, Usl};
 
-use crate::chart::Scale;
-use crate::chart::lines::{Curve, Lines};
 use crate::format;
-use crate::html::charts::Palette;
 
-/// Points of a fitted curve that are drawn.
-const FIT_POINTS: u32 = 24;
-
-fn counts(curves: &[ScalingCurve]) -> Vec<usize> {
+/// The numbers of CPUs that were measured, each once.
+pub(crate) fn counts(curves: &[ScalingCurve]) -> Vec<usize> {
     let mut counts: Vec<usize> =
         curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.cpus)).collect();
     counts.sort_unstable();
@@ -21,13 +15,14 @@ fn counts(curves: &[ScalingCurve]) -> Vec<usize> {
     counts
 }
 
-fn at(curve: &ScalingCurve, cpus: usize) -> String {
+/// The throughput on so many CPUs.
+pub(crate) fn at(curve: &ScalingCurve, cpus: usize) -> String {
     let point = curve.points.iter().find(|point| point.cpus == cpus);
     point.map_or_else(|| format::ABSENT.to_owned(), |point| format::si(point.items_per_sec))
 }
 
 /// Where the fitted curve turns: beyond the largest number that was measured, it is a guess.
-fn peak(usl: &Usl, most: usize) -> String {
+pub(crate) fn peak(usl: &Usl, most: usize) -> String {
     match usl.peak_cpus() {
         Some(peak) if peak <= most as f64 => format!("{peak:.0} CPUs"),
         _ => format!("> {most}"),
@@ -88,117 +83,9 @@ pub(crate) fn table(results: &QueueResults) -> String {
     text
 }
 
-/// The charts, one for each scope, and the table of parameters; nothing where there are no curves.
-pub(crate) fn cards(results: &QueueResults) -> Markup {
-    let curves = &results.curves;
-    let scopes: Vec<&[ScalingCurve]> = curves.chunk_by(|a, b| a.scope == b.scope).collect();
-    html! {
-        @if !curves.is_empty() {
-            section.card {
-                h2 { "Scaling" }
-                p { "Items per second by number of CPUs, a producer on each; both axes are logarithmic. \
-                     Dashed: the universal scalability law, fitted." }
-                (crate::html::legend(results))
-                div.pair {
-                    @for curves in &scopes {
-                        @if let Some(lines) = lines(results, curves) {
-                            div { h3 { (curves[0].scope) } (lines.draw()) }
-                        }
-                    }
-                }
-                (parameters(curves))
-            }
-        }
-    }
-}
-
-/// The counts that are labelled: the last, and those that are not too close to the one after them.
-fn marks(counts: &[usize], most: usize) -> Vec<f64> {
-    const ROOM: f64 = 0.07;
-    let place = |cpus: usize| (cpus as f64).ln() / (most as f64).ln();
-    let mut kept: Vec<usize> = Vec::new();
-    for cpus in counts.iter().rev() {
-        if kept.last().is_none_or(|next| place(*next) - place(*cpus) >= ROOM) {
-            kept.push(*cpus);
-        }
-    }
-    kept.into_iter().rev().map(|cpus| cpus as f64).collect()
-}
-
-fn lines(results: &QueueResults, curves: &[ScalingCurve]) -> Option<Lines> {
-    let palette = Palette::of(results);
-    let all = || results.curves.iter().flat_map(|curve| &curve.points);
-    let most = all().map(|point| point.cpus).max()?;
-    let up = Scale::log(all().map(|point| point.items_per_sec))?;
-    let scope = &curves[0].scope;
-    let curve = |curve: &ScalingCurve| {
-        let like = QueueCell {
-            wake: curve.wake.clone(),
-            intake: curve.intake.clone(),
-            ..QueueCell::default()
-        };
-        let finite = curve.points.iter().filter(|point| point.items_per_sec.is_finite());
-        let fit = curve.usl.map_or_else(Vec::new, |usl| {
-            let place = |step: u32| (most as f64).powf(f64::from(step) / f64::from(FIT_POINTS));
-            (0..=FIT_POINTS).map(place).map(|cpus| (cpus, usl.throughput(cpus))).collect()
-        });
-        let law = curve
-            .usl
-            .map_or_else(String::new, |usl| format!("; σ {:.4}, κ {:.6}", usl.sigma, usl.kappa));
-        Curve {
-            series: palette.series(&like),
-            points: finite.map(|point| (point.cpus as f64, point.items_per_sec)).collect(),
-            fit,
-            tooltip: format!("{} · {} · {}{law}", curve.scope, curve.wake, curve.intake),
-        }
-    };
-    Some(Lines {
-        id: format!("scaling-{scope}"),
-        title: format!("Items per second by number of CPUs, scope {scope}"),
-        description: "Throughput of each combination on more and more CPUs.".into(),
-        across: Scale::Log { low: 1.0, high: (most as f64).max(2.0) },
-        up,
-        marks: marks(&counts(curves), most),
-        tick: format::si_tick,
-        curves: curves.iter().map(curve).collect(),
-    })
-}
-
-fn parameters(curves: &[ScalingCurve]) -> Markup {
-    let counts = counts(curves);
-    let most = counts.last().copied().unwrap_or(0);
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Scaling, all figures" {
-            table {
-                thead { tr {
-                    th scope="col" { "Combination" }
-                    @for cpus in &counts { th scope="col" { (cpus) " CPU" @if *cpus != 1 { "s" } } }
-                    @for name in ["σ", "κ", "fit ±", "peak"] { th scope="col" { (name) } }
-                } }
-                tbody {
-                    @for curve in curves {
-                        tr {
-                            th scope="row" { (curve.scope) " · " (curve.wake) " · " (curve.intake) }
-                            @for cpus in &counts { td { (at(curve, *cpus)) } }
-                            @if let Some(usl) = &curve.usl {
-                                td { (format!("{:.4}", usl.sigma)) }
-                                td { (format!("{:.6}", usl.kappa)) }
-                                td { (format::percent(usl.error)) }
-                                td { (peak(usl, most)) }
-                            } @else {
-                                @for _ in 0..4 { td { (format::ABSENT) } }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use coreshard_bench::ScalingPoint;
+    use coreshard_results::ScalingPoint;
 
     use super::*;
 
@@ -230,18 +117,5 @@ mod tests {
         assert!(rows[0].ends_with("31 CPUs"), "where the law has its peak: {text}");
         assert!(rows[1].ends_with(format::ABSENT), "{text}");
         assert_eq!(table(&QueueResults::default()), "");
-    }
-
-    #[test]
-    fn labels_that_would_lie_over_one_another_are_left_out() {
-        assert_eq!(marks(&[1, 8, 64, 72], 72), [1.0, 8.0, 72.0]);
-        assert_eq!(marks(&[1], 1), [1.0]);
-    }
-
-    #[test]
-    fn there_is_a_chart_for_each_scope_and_none_without_curves() {
-        let cards = cards(&results()).into_string();
-        assert_eq!(cards.matches("<svg class=\"chart\"").count(), 2, "{cards}");
-        assert!(super::cards(&QueueResults::default()).into_string().is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! One chart as an SVG file of its own, for a README or a slide.
 
-use coreshard_bench::QueueResults;
+use coreshard_results::QueueResults;
 use maud::{Markup, PreEscaped, html};
 
 use crate::chart;

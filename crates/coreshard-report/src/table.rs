@@ -4,66 +4,19 @@
 //! columns that matter least are left out first, and the line below the table says which.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use coreshard_bench::{Mode, QueueCell, QueueResults};
+use coreshard_results::column::{Column, Heading, PAGE, Row, Unit};
+use coreshard_results::{Mode, QueueCell, QueueResults};
 
 use crate::findings::{self, Contest};
 use crate::format;
 use crate::scaling;
 
-/// The narrowest table: scope, wake, intake and throughput are never left out.
-const ALWAYS: u8 = 0;
+/// A column of the terminal's table.
+type Shown = (&'static Column<QueueCell>, Heading);
 
-struct Column {
-    /// Two header lines.
-    title: [&'static str; 2],
-    alignment: CellAlignment,
-    /// Columns of the highest number are left out first.
-    expendable: u8,
-    text: fn(&QueueCell) -> String,
-}
-
-impl Column {
-    const fn text(title: [&'static str; 2], text: fn(&QueueCell) -> String) -> Self {
-        Self { title, alignment: CellAlignment::Left, expendable: ALWAYS, text }
-    }
-
-    const fn figure(
-        title: [&'static str; 2],
-        expendable: u8,
-        text: fn(&QueueCell) -> String,
-    ) -> Self {
-        Self { title, alignment: CellAlignment::Right, expendable, text }
-    }
-
-    /// The header in one line, as the sentence about columns left out names it.
-    fn name(&self) -> String {
-        self.title.join(" ").trim().to_owned()
-    }
-}
-
-const COLUMNS: [Column; 14] = [
-    Column::text(["", "scope"], |cell| cell.scope.clone()),
-    Column::text(["", "wake"], |cell| cell.wake.clone()),
-    Column::text(["", "intake"], |cell| cell.intake.clone()),
-    Column::figure(["", "items/s"], ALWAYS, |cell| format::count(cell.items_per_sec)),
-    Column::figure(["", "spread"], 4, |cell| format::percent(findings::spread(cell))),
-    Column::figure(["call", "p50"], 1, |cell| format::time_ns(cell.p50_ns as f64)),
-    Column::figure(["call", "p90"], 7, |cell| format::time_ns(cell.p90_ns as f64)),
-    Column::figure(["call", "p95"], 5, |cell| format::time_ns(cell.p95_ns as f64)),
-    Column::figure(["call", "p99"], 3, |cell| format::time_ns(cell.p99_ns as f64)),
-    Column::figure(["call", "max"], 8, |cell| format::time_ns(cell.max_ns as f64)),
-    Column::figure(["e2e", "p50"], 6, |cell| format::time_ns(cell.end_to_end_p50_ns as f64)),
-    Column::figure(["e2e", "p99"], 2, |cell| format::time_ns(cell.end_to_end_p99_ns as f64)),
-    Column::figure(["lock", "held/item"], 9, |cell| {
-        cell.lock_hold_ns_per_item.map_or_else(absent, format::time_ns)
-    }),
-    Column::figure(["wakes", "per item"], 10, |cell| {
-        cell.wakeups_per_item.map_or_else(absent, format::plain)
-    }),
-];
-
-fn absent() -> String {
-    format::ABSENT.to_owned()
+fn all_columns() -> impl Iterator<Item = Shown> {
+    let shown = QueueCell::COLUMNS.iter().filter_map(|column| Some((column, column.heading?)));
+    shown.filter(|(_, heading)| heading.expendable != PAGE)
 }
 
 /// The results as a table of at most `width` columns of a terminal, with a line about the run above it
@@ -82,14 +35,16 @@ pub fn queue(results: &QueueResults, width: usize) -> String {
     if results.results.is_empty() {
         text.push_str("No combination of rungs was measured.\n");
     } else {
-        let mut shown: Vec<&Column> = COLUMNS.iter().collect();
+        let mut shown: Vec<Shown> = all_columns().collect();
         let mut body = render(results, &shown);
         while widest_line(&body) > width {
-            let Some(next) = shown.iter().map(|column| column.expendable).max() else { break };
-            if next == ALWAYS {
+            let Some(next) = shown.iter().map(|(_, heading)| heading.expendable).max() else {
+                break;
+            };
+            if next == 0 {
                 break;
             }
-            shown.retain(|column| column.expendable != next);
+            shown.retain(|(_, heading)| heading.expendable != next);
             body = render(results, &shown);
         }
         text.push_str(&body);
@@ -124,7 +79,7 @@ fn head(results: &QueueResults) -> Vec<String> {
     ]
 }
 
-fn legend(results: &QueueResults, shown: &[&Column]) -> Vec<String> {
+fn legend(results: &QueueResults, shown: &[Shown]) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(contest) = Contest::of(results) {
         lines.push(format!(
@@ -138,24 +93,24 @@ fn legend(results: &QueueResults, shown: &[&Column]) -> Vec<String> {
         }
     }
     lines.push("call: the queueing call alone; e2e: from the call until the item ran".to_owned());
-    let left_out: Vec<String> = COLUMNS
-        .iter()
-        .filter(|column| shown.iter().all(|other| other.title != column.title))
-        .map(Column::name)
-        .collect();
+    let left_out = all_columns().filter(|(_, heading)| {
+        shown.iter().all(|(_, other)| (other.group, other.name) != (heading.group, heading.name))
+    });
+    let left_out: Vec<String> =
+        left_out.map(|(_, heading)| format!("{} {}", heading.group.short, heading.name)).collect();
     if !left_out.is_empty() {
         lines.push(format!("left out to fit: {}", left_out.join(", ")));
     }
     lines
 }
 
-fn render(results: &QueueResults, columns: &[&Column]) -> String {
+fn render(results: &QueueResults, columns: &[Shown]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    for line in 0..2 {
-        let titles = columns.iter().map(|column| column.title[line].to_owned());
-        table.add_row([String::new()].into_iter().chain(titles));
-    }
+    let groups = columns.iter().map(|(_, heading)| heading.group.short);
+    table.add_row([""].into_iter().chain(groups));
+    let names = columns.iter().map(|(_, heading)| heading.name);
+    table.add_row([""].into_iter().chain(names));
     table.add_row(vec![""]);
     let best = results.best();
     let mut scope = None;
@@ -169,14 +124,17 @@ fn render(results: &QueueResults, columns: &[&Column]) -> String {
             Some(best) if findings::ties_with(cell, best) => "~",
             _ => "",
         };
-        let texts = columns.iter().map(|column| (column.text)(cell));
+        let texts = columns
+            .iter()
+            .map(|(column, _)| format::value(column.unit, (column.value)(cell, cell)));
         table.add_row([mark.to_owned()].into_iter().chain(texts));
     }
     for (index, column) in table.column_iter_mut().enumerate() {
         let right = if index == columns.len() { 0 } else { 2 };
         let (alignment, right) = match index.checked_sub(1) {
             None => (CellAlignment::Left, 1),
-            Some(index) => (columns[index].alignment, right),
+            Some(index) if columns[index].0.unit == Unit::Text => (CellAlignment::Left, right),
+            Some(_) => (CellAlignment::Right, right),
         };
         column.set_padding((0, right)).set_cell_alignment(alignment);
     }

@@ -2,8 +2,8 @@
 
 mod sample;
 
-use coreshard_bench::{QueueCell, QueueResults};
 use coreshard_report::{csv as report_csv, json as report_json};
+use coreshard_results::{QueueCell, QueueResults};
 
 fn csv_of(results: &QueueResults) -> String {
     let mut bytes = Vec::new();

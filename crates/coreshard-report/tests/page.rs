@@ -3,8 +3,8 @@
 
 mod sample;
 
-use coreshard_bench::{QueueCell, QueueResults};
 use coreshard_report::{html, svg};
+use coreshard_results::{QueueCell, QueueResults};
 use scraper::{ElementRef, Html, Selector};
 
 fn parse(page: &str) -> Html {

@@ -2,8 +2,8 @@
 
 mod sample;
 
-use coreshard_bench::{QueueCell, QueueResults};
 use coreshard_report::table;
+use coreshard_results::{QueueCell, QueueResults};
 
 fn rows(text: &str) -> Vec<&str> {
     text.lines().filter(|line| line.contains("lock-free") || line.contains("locked")).collect()
@@ -33,7 +33,7 @@ fn shows_more_columns_where_there_is_room() {
     let results = sample::many_cpus();
     let wide = table::queue(&results, 200);
     assert!(!wide.contains("left out"), "{wide}");
-    assert!(wide.contains("held/item") && wide.contains("per item"), "{wide}");
+    assert!(wide.contains("lock held") && wide.contains("per item"), "{wide}");
     let narrow = table::queue(&results, 80);
     assert!(narrow.contains("left out to fit: "), "{narrow}");
     assert!(narrow.contains("p50") && narrow.contains("p99"), "{narrow}");

@@ -5,7 +5,7 @@ mod machines;
 
 use coreshard_bench::{Effort, Unwatched, calibrate, item_chains};
 use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
-use coreshard_topology::CpuSet;
+use coreshard_topology::{CpuId, CpuSet};
 use machines::TWO_SOCKETS;
 
 #[global_allocator]
@@ -25,7 +25,7 @@ fn a_simulated_machine_has_the_costs_that_its_file_says() {
     };
     for (one, row) in found.latency.iter().enumerate() {
         for (other, figure) in row.iter().enumerate() {
-            let expected = machine.latency_ns(found.cpus[one], found.cpus[other]);
+            let expected = machine.latency_ns(CpuId(found.cpus[one]), CpuId(found.cpus[other]));
             match (figure, expected) {
                 (Some(figure), Some(expected)) => near("latency", figure.median_ns, expected, 0.5),
                 (figure, expected) => assert!(figure.is_none() && expected.is_none()),

@@ -43,7 +43,7 @@ impl Subject for Trial {
     }
 
     fn look(&self, view: &View<'_>) -> Result<(), String> {
-        self.ledger.look(view.now_ns(), view.last_failure_ns(), |cpu| view.idle_ns(cpu))
+        self.ledger.scan(view.now_ns(), view.last_failure_ns(), |cpu| view.idle_ns(cpu))
     }
 }
 

@@ -22,25 +22,13 @@ use coreshard_block::{
     TagSetSpec, ThreadCounters,
 };
 use coreshard_platform::{AtomicInt, Padded, Platform, ThreadHandle, ThreadSpec, Time};
+use coreshard_results::{HbaResults, HbaRow, Interrupts, Published, Repeats};
 use coreshard_topology::{CoreId, CpuId, NodeId};
-use serde::Serialize;
 
-use super::results::Repeats;
 use crate::error::BenchError;
+use crate::machine::BenchMachine;
 use crate::progress::Progress;
-use crate::queue::Ground;
 use crate::queue::gate::Gate;
-
-/// Where completions are announced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Interrupts {
-    /// On the CPU that submitted, as where the adapter has a vector for each CPU.
-    Submitter,
-    /// On CPUs of the adapter's own node, one for each job.
-    #[default]
-    AdapterNode,
-}
 
 /// One rung of each of the three ladders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,19 +39,6 @@ pub struct HbaRung {
     pub counters: CounterLayout,
     /// Where both lie.
     pub memory: DeviceMemory,
-}
-
-/// What was published of a rung: thousands of requests a second, and the spread.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Published {
-    /// The average.
-    pub kiops: f64,
-    /// The slowest run.
-    pub kiops_min: f64,
-    /// The fastest run.
-    pub kiops_max: f64,
-    /// As it was published, in per cent.
-    pub spread_pct: f64,
 }
 
 impl HbaRung {
@@ -130,40 +105,6 @@ pub struct HbaBench {
     pub compute: fn(Duration),
 }
 
-/// What a rung got.
-#[derive(Clone, Debug, Serialize)]
-pub struct HbaRow {
-    /// How shared tags are accounted.
-    pub tags: String,
-    /// How the device's counters lie.
-    pub counters: String,
-    /// Where both lie.
-    pub memory: String,
-    /// Its runs.
-    pub runs: Repeats,
-    /// What was published of it.
-    pub published: Option<Published>,
-}
-
-/// The experiment's result.
-#[derive(Clone, Debug, Serialize)]
-pub struct HbaResults {
-    /// The machine.
-    pub machine: String,
-    /// What the code ran on.
-    pub platform: String,
-    /// Jobs.
-    pub jobs: usize,
-    /// Devices behind the adapter.
-    pub devices: usize,
-    /// Requests in flight, each job.
-    pub depth: u32,
-    /// Where completions are announced.
-    pub interrupts: Interrupts,
-    /// A row a rung.
-    pub rows: Vec<HbaRow>,
-}
-
 /// What a job and the CPU that is interrupted for it share: a line for each direction.
 struct Mailbox<P: Platform> {
     submitted: Padded<P::AtomicU64>,
@@ -186,7 +127,7 @@ impl HbaBench {
     /// Where the machine has too few cores or nodes, or threads or memory cannot be had.
     pub fn run<P: Platform>(
         &self,
-        ground: &Ground,
+        machine: &BenchMachine,
         progress: &mut dyn Progress,
     ) -> Result<HbaResults, BenchError> {
         progress.begin(self.runs.get());
@@ -196,7 +137,7 @@ impl HbaBench {
             if progress.step(&format!("adapter, run {}", run + 1)).is_break() {
                 break;
             }
-            let draw = self.draw(ground, &mut dice)?;
+            let draw = self.draw(machine, &mut dice)?;
             for (rung, iops) in self.rungs.iter().zip(&mut iops) {
                 iops.push(self.turn::<P>(*rung, &draw)?);
             }
@@ -209,8 +150,8 @@ impl HbaBench {
             published: rung.published(),
         });
         Ok(HbaResults {
-            machine: ground.name.clone(),
-            platform: ground.platform.clone(),
+            machine: machine.name.clone(),
+            platform: machine.platform.clone(),
             jobs: self.jobs,
             devices: self.devices,
             depth: self.depth,
@@ -219,13 +160,13 @@ impl HbaBench {
         })
     }
 
-    fn draw(&self, ground: &Ground, dice: &mut fastrand::Rng) -> Result<Draw, BenchError> {
-        let topology = &ground.topology;
+    fn draw(&self, machine: &BenchMachine, dice: &mut fastrand::Rng) -> Result<Draw, BenchError> {
+        let topology = &machine.topology;
         // One CPU a core: an idle sibling would make a core faster than a busy one.
         let mut seen: Vec<CoreId> = Vec::new();
         let mut cores: Vec<CpuId> = Vec::new();
         for cpu in topology.cpus() {
-            if ground.usable.contains(cpu.id) && !seen.contains(&cpu.core) {
+            if machine.usable.contains(cpu.id) && !seen.contains(&cpu.core) {
                 seen.push(cpu.core);
                 cores.push(cpu.id);
             }
@@ -245,7 +186,7 @@ impl HbaBench {
         if cores.len() < self.jobs || wants_interrupts && interrupts.len() < self.jobs {
             return Err(BenchError::bad_job(format!(
                 "{} jobs, and as many CPUs that are interrupted, need more cores than {} has",
-                self.jobs, ground.name
+                self.jobs, machine.name
             )));
         }
         cores.truncate(self.jobs);

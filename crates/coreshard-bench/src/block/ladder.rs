@@ -9,80 +9,16 @@ use coreshard_block::{
     Outcome, QueueOptions, Request, TagPolicy, TagSet, TagSetSpec,
 };
 use coreshard_platform::{AtomicInt, Lock, Padded, Platform, ThreadHandle, ThreadSpec};
+use coreshard_results::{FairnessRow, LadderResults, OperationRow};
 use coreshard_topology::CpuId;
 use hdrhistogram::Histogram;
-use serde::Serialize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::error::BenchError;
+use crate::machine::BenchMachine;
 use crate::progress::Progress;
-use crate::queue::Ground;
 use crate::queue::gate::Gate;
-
-/// The rungs of the ladders of counters and of shared tags, and how each policy of the latter
-/// treats a greedy and a shy device.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct LadderResults {
-    /// The machine in one line.
-    pub machine: String,
-    /// What the code ran on: `host` or `sim`.
-    pub platform: String,
-    /// Threads where all are counted, each on a CPU of its own.
-    pub threads: usize,
-    /// What an operation costs.
-    pub operations: Vec<OperationRow>,
-    /// Who gets how much.
-    pub fairness: Vec<FairnessRow>,
-}
-
-/// What an operation costs on one rung.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct OperationRow {
-    /// `counters`: a request issued and done. `tags`: a tag taken and given back.
-    pub ladder: String,
-    /// The rung.
-    pub rung: String,
-    /// Nanoseconds on one thread alone: the median of the runs.
-    pub one_ns: f64,
-    /// The fastest run.
-    pub one_ns_min: f64,
-    /// The slowest run.
-    pub one_ns_max: f64,
-    /// Nanoseconds where all threads do it at once: the median of the runs.
-    pub all_ns: f64,
-    /// The fastest run.
-    pub all_ns_min: f64,
-    /// The slowest run.
-    pub all_ns_max: f64,
-    /// Nanoseconds to read the state: all counters, or the tags in use.
-    pub read_ns: f64,
-}
-
-/// A device that wants 256 requests in flight and one that wants a single one, on 64 shared tags.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct FairnessRow {
-    /// The policy.
-    pub tags: String,
-    /// Requests a second of the shy device.
-    pub shy_iops: f64,
-    /// The same where it is alone.
-    pub shy_alone_iops: f64,
-    /// Median latency of the shy device.
-    pub shy_p50_ns: u64,
-    /// 99th percentile.
-    pub shy_p99_ns: u64,
-    /// Its longest wait.
-    pub shy_max_ns: u64,
-    /// 99th percentile where it is alone.
-    pub shy_alone_p99_ns: u64,
-    /// Requests a second of the greedy device.
-    pub greedy_iops: f64,
-    /// The same where it is alone.
-    pub greedy_alone_iops: f64,
-    /// Jain's index of what each gets of what it has alone: 1 where both lose the same part, 1/2
-    /// where one gets nothing.
-    pub jain: f64,
-}
+use crate::spread::Spread;
 
 /// Jain's fairness index (Jain, Chiu and Hawe, 1984): (Σx)² / (n Σx²).
 pub fn jain(shares: &[f64]) -> f64 {
@@ -128,10 +64,10 @@ impl LadderBench {
     /// Where threads or memory cannot be had.
     pub fn run<P: Platform>(
         &self,
-        ground: &Ground,
+        machine: &BenchMachine,
         progress: &mut dyn Progress,
     ) -> Result<LadderResults, BenchError> {
-        let cpus: Vec<CpuId> = ground.usable.iter().collect();
+        let cpus: Vec<CpuId> = machine.usable.iter().collect();
         let counters = CounterLayout::ALL.into_iter().map(Rung::Counters);
         let rungs: Vec<Rung> =
             counters.chain(self.policies.iter().copied().map(Rung::Tags)).collect();
@@ -159,8 +95,8 @@ impl LadderBench {
         }
         let operations = rungs.iter().zip(measured).map(|(rung, times)| row(*rung, times));
         Ok(LadderResults {
-            machine: ground.name.clone(),
-            platform: ground.platform.clone(),
+            machine: machine.name.clone(),
+            platform: machine.platform.clone(),
             threads: cpus.len(),
             operations: operations.collect(),
             fairness,
@@ -397,29 +333,24 @@ fn row(rung: Rung, times: [Vec<f64>; 3]) -> OperationRow {
         Rung::Counters(layout) => ("counters", layout.to_string()),
         Rung::Tags(policy) => ("tags", policy.to_string()),
     };
-    let [one, all, read] = times.map(|mut runs| {
-        runs.sort_by(f64::total_cmp);
-        let middle = runs.get(runs.len() / 2).copied().unwrap_or(f64::NAN);
-        let end = |at: Option<&f64>| at.copied().unwrap_or(f64::NAN);
-        (middle, end(runs.first()), end(runs.last()))
-    });
+    let none = Spread { median: f64::NAN, min: f64::NAN, max: f64::NAN };
+    let [one, all, read] = times.map(|runs| Spread::of(runs).unwrap_or(none));
     OperationRow {
         ladder: ladder.to_owned(),
         rung,
-        one_ns: one.0,
-        one_ns_min: one.1,
-        one_ns_max: one.2,
-        all_ns: all.0,
-        all_ns_min: all.1,
-        all_ns_max: all.2,
-        read_ns: read.0,
+        one_ns: one.median,
+        one_ns_min: one.min,
+        one_ns_max: one.max,
+        all_ns: all.median,
+        all_ns_min: all.min,
+        all_ns_max: all.max,
+        read_ns: read.median,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use coreshard_platform::Host;
-    use coreshard_topology::{Topology, Usable};
 
     use super::*;
     use crate::progress::Unwatched;
@@ -433,23 +364,14 @@ mod tests {
 
     #[test]
     fn every_rung_is_climbed() {
-        let topology = Topology::host().unwrap();
-        let usable = Usable::host(&topology).unwrap();
-        let ground = Ground {
-            name: "a machine".to_owned(),
-            platform: "host".to_owned(),
-            usable: usable.cpus().clone(),
-            cpu_quota: None,
-            topology,
-            laid_over: None,
-        };
+        let machine = BenchMachine::host();
         let bench = LadderBench {
             runs: NonZeroUsize::new(2).unwrap(),
             operations: 2_000,
             fairness_time: Duration::from_millis(40),
             ..LadderBench::default()
         };
-        let results = bench.run::<Host>(&ground, &mut Unwatched).unwrap();
+        let results = bench.run::<Host>(&machine, &mut Unwatched).unwrap();
         assert_eq!((results.operations.len(), results.fairness.len()), (7, 4));
         for row in &results.operations {
             assert!(row.one_ns_min > 0.0 && row.one_ns_min <= row.one_ns, "{row:?}");

@@ -2,7 +2,7 @@
 //!
 //! **Method**, as far as it can be that of fio: each of a job's threads keeps `iodepth` requests in
 //! flight. The clock is read once for each request that is submitted, and once for each batch of
-//! completions that a look at the queue brings: a request's *slat* is the time of its submission, its
+//! completions that a glance at the queue brings: a request's *slat* is the time of its submission, its
 //! *lat* the time from before that until its completion was seen, and *clat* the difference.
 //!
 //! **Check.** The number of requests in flight is added up over time, at each change; by Little's law
@@ -16,7 +16,6 @@ mod ladder;
 mod need;
 mod overwrite;
 mod pattern;
-mod results;
 mod run;
 mod tally;
 #[cfg(test)]
@@ -24,9 +23,8 @@ mod tests;
 mod usage;
 mod worker;
 
-pub use hba::{HbaBench, HbaResults, HbaRow, HbaRung, Interrupts, Published};
+pub use hba::{HbaBench, HbaRung};
 pub use job::{BlockJob, IoEngine, JOB_KEYS, Pattern};
 pub use job_file::{JobFileError, parse_job_file};
-pub use ladder::{FairnessRow, LadderBench, LadderResults, OperationRow, jain};
-pub use results::{BlockResults, Direction, JobResult, Latency, LittlesLaw, Percentile, Repeats};
+pub use ladder::{LadderBench, jain};
 pub use run::BlockBench;

@@ -14,19 +14,19 @@ use coreshard_block::{
     RingOptions, node_of_file,
 };
 use coreshard_platform::{Lock, Platform, ThreadHandle, ThreadSpec};
+use coreshard_results::{BlockResults, Direction, JobResult, LittlesLaw, Repeats};
 use coreshard_topology::{CpuId, input};
 use coreshard_workqueue::Runtime;
 
 use super::job::{BlockJob, IoEngine};
 use super::need;
 use super::overwrite::{self, Consent, Held, LaidOut};
-use super::results::{BlockResults, Direction, JobResult, LittlesLaw, Repeats};
 use super::tally::DirectionTally;
 use super::usage::Usage;
-use super::worker::{Found, Run, work};
+use super::worker::{Found, JobRun, work};
 use crate::error::BenchError;
+use crate::machine::BenchMachine;
 use crate::progress::Progress;
-use crate::queue::Ground;
 use crate::queue::gate::Gate;
 
 /// What a file in memory without a size has.
@@ -39,7 +39,7 @@ const TOLERANCE: f64 = 0.05;
 /// Jobs for the block layer, ready to be run.
 #[derive(Clone, Debug)]
 pub struct BlockBench {
-    /// Run one after another.
+    /// JobRun one after another.
     pub jobs: Vec<BlockJob>,
     /// How often all of them are run; the runs of different jobs are interleaved.
     pub repeat: NonZeroUsize,
@@ -53,7 +53,7 @@ impl BlockBench {
     /// was written.
     pub fn run<P: Platform>(
         &self,
-        ground: &Ground,
+        machine: &BenchMachine,
         progress: &mut dyn Progress,
     ) -> Result<BlockResults, BenchError> {
         for job in &self.jobs {
@@ -72,7 +72,7 @@ impl BlockBench {
                     break 'runs;
                 }
                 let ControlFlow::Continue(result) =
-                    run_job::<P>(job, ground, progress, &mut laid_out)?
+                    run_job::<P>(job, machine, progress, &mut laid_out)?
                 else {
                     notes.push("ended early".to_owned());
                     break 'runs;
@@ -88,8 +88,8 @@ impl BlockBench {
             version: format!("coreshard-{}", env!("CARGO_PKG_VERSION")),
             timestamp: 0,
             jobs: last.into_iter().flatten().collect(),
-            machine: ground.name.clone(),
-            platform: ground.platform.clone(),
+            machine: machine.name.clone(),
+            platform: machine.platform.clone(),
             repeats: repeats.map(|(job, iops)| Repeats::new(&job.name, iops)).collect(),
             notes,
         })
@@ -113,12 +113,12 @@ type Used<P> = (Arc<dyn Backend<P>>, u64);
 /// What a job reads and writes; a break where `progress` ended the run.
 fn backend<P: Platform>(
     job: &BlockJob,
-    ground: &Ground,
+    machine: &BenchMachine,
     progress: &mut dyn Progress,
     laid_out: &mut LaidOut,
 ) -> Result<ControlFlow<(), Used<P>>, BenchError> {
     let in_memory = job.size.unwrap_or(DEFAULT_MEMORY_BYTES);
-    let is_host = ground.platform == "host";
+    let is_host = machine.platform == "host";
     let enough = |size| if is_host { need::check(job, size) } else { Ok(()) };
     let engine = match job.ioengine {
         IoEngine::Null => {
@@ -148,7 +148,7 @@ fn backend<P: Platform>(
         return Ok(ControlFlow::Break(()));
     }
     let executor = match job.ioengine {
-        IoEngine::Auto | IoEngine::Threads => Some(executor::<P>(ground)?),
+        IoEngine::Auto | IoEngine::Threads => Some(executor::<P>(machine)?),
         _ => None,
     };
     let ring = RingOptions {
@@ -249,9 +249,9 @@ fn is_among_devices(path: &Path) -> bool {
     folder.starts_with("/dev") && !folder.starts_with("/dev/shm")
 }
 
-fn executor<P: Platform>(ground: &Ground) -> Result<Arc<dyn Executor>, BenchError> {
+fn executor<P: Platform>(machine: &BenchMachine) -> Result<Arc<dyn Executor>, BenchError> {
     let runtime =
-        Runtime::<P>::builder(ground.topology.clone()).usable(ground.usable.clone()).build()?;
+        Runtime::<P>::builder(machine.topology.clone()).usable(machine.usable.clone()).build()?;
     let queue = runtime.workqueue().name("block").build()?;
     Ok(Arc::new(move |job: Job| {
         let blocks = || coreshard_workqueue::blocking::<P, _>(job);
@@ -264,11 +264,11 @@ fn executor<P: Platform>(ground: &Ground) -> Result<Arc<dyn Executor>, BenchErro
 
 fn run_job<P: Platform>(
     job: &BlockJob,
-    ground: &Ground,
+    machine: &BenchMachine,
     progress: &mut dyn Progress,
     laid_out: &mut LaidOut,
 ) -> Result<ControlFlow<(), JobResult>, BenchError> {
-    let (backend, size) = match backend::<P>(job, ground, progress, laid_out)? {
+    let (backend, size) = match backend::<P>(job, machine, progress, laid_out)? {
         ControlFlow::Continue(used) => used,
         ControlFlow::Break(()) => return Ok(ControlFlow::Break(())),
     };
@@ -301,8 +301,8 @@ fn run_job<P: Platform>(
         ..HostOptions::default()
     })?;
     let device = adapter.target(&job.name).device(backend)?;
-    let is_host = ground.platform == "host";
-    let run = Arc::new(Run {
+    let is_host = machine.platform == "host";
+    let run = Arc::new(JobRun {
         job: job.clone(),
         device,
         size,
@@ -313,7 +313,7 @@ fn run_job<P: Platform>(
     let pins: Vec<CpuId> = match (&job.cpus_allowed, is_host) {
         (Some(cpus), _) => cpus.iter().collect(),
         (None, true) => Vec::new(),
-        (None, false) => ground.usable.iter().collect(),
+        (None, false) => machine.usable.iter().collect(),
     };
     let spawned = spawn(&run, &pins)?;
     run.gate.wait_for_all();
@@ -327,7 +327,7 @@ fn run_job<P: Platform>(
     Ok(ControlFlow::Continue(summary(&run, &found?, used)))
 }
 
-fn spawn<P: Platform>(run: &Arc<Run<P>>, pins: &[CpuId]) -> Result<Vec<P::Thread>, BenchError> {
+fn spawn<P: Platform>(run: &Arc<JobRun<P>>, pins: &[CpuId]) -> Result<Vec<P::Thread>, BenchError> {
     let mut spawned: Vec<P::Thread> = Vec::new();
     for thread in 0..run.job.numjobs as usize {
         let pinned = (!pins.is_empty()).then(|| [pins[thread % pins.len()]].into_iter().collect());
@@ -346,7 +346,7 @@ fn spawn<P: Platform>(run: &Arc<Run<P>>, pins: &[CpuId]) -> Result<Vec<P::Thread
     Ok(spawned)
 }
 
-fn summary<P: Platform>(run: &Run<P>, found: &[Found], used: Usage) -> JobResult {
+fn summary<P: Platform>(run: &JobRun<P>, found: &[Found], used: Usage) -> JobResult {
     let (mut read, mut write) = (DirectionTally::new(), DirectionTally::new());
     for one in found {
         read.add(&one.read);

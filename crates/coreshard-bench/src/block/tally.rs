@@ -2,8 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use coreshard_results::{Direction, Latency, Percentile};
+
 use super::bins::Bins;
-use super::results::{Direction, Latency, PERCENTILES, Percentile};
+
+/// The percentiles that fio reports, in hundredths of a per cent.
+const PERCENTILES: [u32; 17] = [
+    100, 500, 1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000, 9000, 9500, 9900, 9950, 9990, 9995,
+    9999,
+];
 
 /// As fio's `iopsavgtime`.
 pub(super) const WINDOW_NS: u64 = 500_000_000;

@@ -5,29 +5,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use coreshard_platform::Host;
-use coreshard_topology::{Topology, Usable};
+use coreshard_results::BlockResults;
 
 use super::*;
+use crate::BenchError;
+use crate::machine::BenchMachine;
 use crate::progress::Unwatched;
-use crate::queue::Ground;
-use crate::{BenchError, BlockResults};
-
-fn ground() -> Ground {
-    let topology = Topology::host().unwrap();
-    let usable = Usable::host(&topology).unwrap();
-    Ground {
-        name: "a machine".to_owned(),
-        platform: "host".to_owned(),
-        usable: usable.cpus().clone(),
-        cpu_quota: None,
-        topology,
-        laid_over: None,
-    }
-}
 
 fn run(job: BlockJob) -> Result<BlockResults, BenchError> {
     let bench = BlockBench { jobs: vec![job], repeat: NonZeroUsize::MIN };
-    bench.run::<Host>(&ground(), &mut Unwatched)
+    bench.run::<Host>(&BenchMachine::host(), &mut Unwatched)
 }
 
 fn job(ioengine: IoEngine) -> BlockJob {
@@ -73,7 +60,7 @@ fn runs_are_compared_and_end_in_time() {
         ..job(IoEngine::Null)
     };
     let bench = BlockBench { jobs: vec![timed], repeat: NonZeroUsize::new(3).unwrap() };
-    let results = bench.run::<Host>(&ground(), &mut Unwatched).unwrap();
+    let results = bench.run::<Host>(&BenchMachine::host(), &mut Unwatched).unwrap();
     let repeats = &results.repeats[0];
     assert_eq!(repeats.iops.len(), 3);
     assert!(repeats.min <= repeats.average && repeats.average <= repeats.max);

@@ -15,7 +15,7 @@ use crate::error::BenchError;
 use crate::queue::gate::Gate;
 
 /// What the threads of one run share.
-pub(super) struct Run<P: Platform> {
+pub(super) struct JobRun<P: Platform> {
     pub(super) job: BlockJob,
     pub(super) device: Arc<Device<P>>,
     /// Bytes of the device that are used.
@@ -135,7 +135,7 @@ struct Stamp {
 }
 
 struct Worker<P: Platform> {
-    run: Arc<Run<P>>,
+    run: Arc<JobRun<P>>,
     queue: Queue<P>,
     course: Course,
     /// By place; a place is free while its buffer is here.
@@ -150,7 +150,7 @@ struct Worker<P: Platform> {
 }
 
 /// The body of a job's thread.
-pub(super) fn work<P: Platform>(run: &Arc<Run<P>>, thread: usize) {
+pub(super) fn work<P: Platform>(run: &Arc<JobRun<P>>, thread: usize) {
     let worker = Worker::new(run, thread);
     let found = match (worker, run.gate.pass()) {
         (Ok(mut worker), true) => worker.go().map(|()| worker.found),
@@ -162,7 +162,7 @@ pub(super) fn work<P: Platform>(run: &Arc<Run<P>>, thread: usize) {
 }
 
 impl<P: Platform> Worker<P> {
-    fn new(run: &Arc<Run<P>>, thread: usize) -> Result<Self, BenchError> {
+    fn new(run: &Arc<JobRun<P>>, thread: usize) -> Result<Self, BenchError> {
         let job = &run.job;
         let options = QueueOptions { depth: job.iodepth, ..QueueOptions::default() };
         let mut queue = run.device.queue(thread, options)?;

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use coreshard_platform::{AtomicInt, Parker, Platform};
+use coreshard_results::Figure;
 use coreshard_topology::Topology;
 use coreshard_workqueue::{Runtime, Workqueue};
 
-use super::Figure;
 use crate::error::BenchError;
+use crate::spread::figure;
 
 /// Chains at a time: as many items wait while one runs.
 const CHAINS: u64 = 16;
@@ -65,5 +66,5 @@ pub fn item_chains<P: Platform>(
             samples.push(took_ns);
         }
     }
-    Ok(Figure::of(samples))
+    Ok(figure(samples))
 }

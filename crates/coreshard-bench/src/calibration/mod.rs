@@ -6,194 +6,23 @@
 //! differences, as [`Calibration::costs`] says.
 
 mod chains;
+mod measure;
 mod pairs;
+mod samples;
 mod waking;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
-pub use chains::item_chains;
-use coreshard_platform::{AtomicInt, Lock, Padded, Platform, SpawnError, ThreadHandle, ThreadSpec};
+use coreshard_platform::{AtomicInt, Padded, Platform, SpawnError};
+use coreshard_results::Calibration;
 use coreshard_topology::{CpuId, CpuSet};
 
 use crate::progress::Progress;
-
-/// A figure that was measured several times, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Figure {
-    /// The median.
-    pub median_ns: f64,
-    /// The smallest.
-    pub min_ns: f64,
-    /// The largest.
-    pub max_ns: f64,
-    /// How often it was measured.
-    pub samples: usize,
-}
-
-impl Figure {
-    fn of(mut samples: Vec<f64>) -> Self {
-        samples.sort_by(f64::total_cmp);
-        let (Some(min_ns), Some(max_ns)) = (samples.first(), samples.last()) else {
-            return Self::default();
-        };
-        let (lower, upper) = (samples[(samples.len() - 1) / 2], samples[samples.len() / 2]);
-        let median_ns = (lower + upper) / 2.0;
-        Self { median_ns, min_ns: *min_ns, max_ns: *max_ns, samples: samples.len() }
-    }
-}
-
-/// How thoroughly to measure.
-#[derive(Clone, Copy, Debug)]
-pub struct Effort {
-    /// Rounds, in each of which every figure is measured once.
-    pub rounds: usize,
-    /// Times that a short operation is repeated in one measurement.
-    pub repeats: u64,
-    /// Memory that is walked through to measure what lies beyond the caches, in bytes.
-    pub memory_bytes: usize,
-}
-
-impl Default for Effort {
-    /// 15 rounds, a second or two in all on a small machine.
-    fn default() -> Self {
-        Self { rounds: 15, repeats: 2_000, memory_bytes: 128 << 20 }
-    }
-}
-
-/// Two or more CPUs on one word.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Contended {
-    /// Threads, each on a CPU of its own.
-    pub threads: usize,
-    /// A fetch-and-add, per operation and thread.
-    pub add: Figure,
-    /// An increment by a compare-exchange loop, per operation and thread.
-    pub compare_exchange: Figure,
-}
-
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Calibration {
-    /// The CPUs, in the order of `latency`.
-    pub cpus: Vec<CpuId>,
-    /// By CPU and CPU: half a round trip of a compare-exchange ping-pong; `None` for one CPU.
-    pub latency: Vec<Vec<Option<Figure>>>,
-    /// A load that depends on the load before it, and hits the first cache.
-    pub load: Figure,
-    /// A fetch-and-add on a line that the CPU owns.
-    pub atomic: Figure,
-    /// A spin hint.
-    pub spin_hint: Figure,
-    /// Reading the clock.
-    pub clock_read: Figure,
-    /// A load of a line that is in no cache.
-    pub memory: Figure,
-    /// Several CPUs on one word, from two CPUs on; empty where there is one.
-    pub contended: Vec<Contended>,
-    /// A wake-up call where nobody sleeps: about the cheapest system call there is.
-    pub wake_nobody: Figure,
-    /// A wait that returns at once, since the word has changed.
-    pub wait_refused: Figure,
-    /// A wake-up call for a thread of the caller's own CPU.
-    pub wake_here: Figure,
-    /// A wake-up call for a thread on a CPU that rests; `None` where there is one CPU.
-    pub wake_there: Option<Figure>,
-    /// From such a call until the thread runs, on a CPU that has rested for a fifth of a millisecond.
-    pub woken_after_short_rest: Option<Figure>,
-    /// The same after five milliseconds.
-    pub woken_after_long_rest: Option<Figure>,
-    /// From thread to thread on one CPU: half a round trip of two that wake each other, without the
-    /// wake-ups and the waits, which are counted.
-    pub context_switch: Figure,
-    /// Starting a thread: until the call returns.
-    pub spawn: Figure,
-}
-
-/// What the parts cost that a simulation is made of, in nanoseconds; told from a [`Calibration`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Costs {
-    /// A system call: `wake_nobody`.
-    pub syscall_ns: f64,
-    /// Finding a word's sleepers: `wait_refused` − `wake_nobody`.
-    pub futex_ns: f64,
-    /// Making a thread runnable: `wake_here` − `wait_refused`.
-    pub wake_ns: f64,
-    /// Sending an interrupt: `wake_there` − `wake_here`.
-    pub ipi_send_ns: f64,
-    /// From thread to thread.
-    pub context_switch_ns: f64,
-    /// Leaving the idle state of a short rest, the interrupt's way included:
-    /// `woken_after_short_rest` − `wake_there` − the context switch.
-    pub idle_exit_ns: f64,
-    /// The same of a long rest; not less.
-    pub deep_idle_exit_ns: f64,
-    /// Starting a thread, the system call and the wake-up taken out.
-    pub thread_create_ns: f64,
-}
-
-impl Calibration {
-    /// The parts. What noise has made negative is 0.
-    #[must_use]
-    pub fn costs(&self) -> Costs {
-        let less = |from: f64, parts: f64| (from - parts).max(0.0);
-        let wake_there = self.wake_there.unwrap_or(self.wake_here).median_ns;
-        let (here, refused) = (self.wake_here.median_ns, self.wait_refused.median_ns);
-        let context_switch_ns = self.context_switch.median_ns;
-        let exit = |woken: Option<Figure>| {
-            woken.map_or(0.0, |woken| less(woken.median_ns, wake_there + context_switch_ns))
-        };
-        let idle_exit_ns = exit(self.woken_after_short_rest);
-        Costs {
-            syscall_ns: self.wake_nobody.median_ns,
-            futex_ns: less(refused, self.wake_nobody.median_ns),
-            wake_ns: less(here, refused),
-            ipi_send_ns: less(wake_there, here),
-            context_switch_ns,
-            idle_exit_ns,
-            deep_idle_exit_ns: exit(self.woken_after_long_rest).max(idle_exit_ns),
-            thread_create_ns: less(self.spawn.median_ns, here),
-        }
-    }
-}
-
-/// Calls `body` on a thread of its own on `cpu`, and returns what it returned.
-fn on<P: Platform, R: Send + 'static>(
-    cpu: CpuId,
-    nice: Option<i8>,
-    body: impl FnOnce() -> R + Send + 'static,
-) -> Result<impl FnOnce() -> R, SpawnError> {
-    let result = Arc::new(Lock::<P, Option<R>>::new(None));
-    let theirs = Arc::clone(&result);
-    let spec = ThreadSpec {
-        name: format!("calibrate-{cpu}"),
-        affinity: Some([cpu].into_iter().collect()),
-        nice,
-        ..ThreadSpec::default()
-    };
-    let thread = P::spawn(
-        spec,
-        Box::new(move || {
-            let value = body();
-            *theirs.lock() = Some(value);
-        }),
-    )?;
-    Ok(move || {
-        thread.join();
-        let value = result.lock().take();
-        value.expect("a thread that has ended has left its result")
-    })
-}
-
-/// Nanoseconds that each of `times` calls takes.
-fn each_ns<P: Platform>(times: u64, mut call: impl FnMut()) -> f64 {
-    // Once for what it touches first.
-    call();
-    let start = P::now();
-    (0..times).for_each(|_| call());
-    P::now().ns_since(start) as f64 / times as f64
-}
+pub use chains::item_chains;
+pub use measure::Effort;
+use measure::{each_ns, on};
+use samples::Samples;
 
 /// The short operations, on the calling thread.
 struct Short {
@@ -284,68 +113,6 @@ pub fn calibrate<P: Platform>(
 /// Threads that contend for one word, at most.
 const MAX_CONTENDERS: usize = 8;
 
-#[derive(Default)]
-struct Samples {
-    load: Vec<f64>,
-    atomic: Vec<f64>,
-    spin_hint: Vec<f64>,
-    clock_read: Vec<f64>,
-    memory: Vec<f64>,
-    contended: std::collections::BTreeMap<usize, Vec<[f64; 2]>>,
-    wake_nobody: Vec<f64>,
-    wait_refused: Vec<f64>,
-    wake_here: Vec<f64>,
-    wake_there: Vec<f64>,
-    woken_after_short_rest: Vec<f64>,
-    woken_after_long_rest: Vec<f64>,
-    context_switch: Vec<f64>,
-    spawn: Vec<f64>,
-}
-
-impl Samples {
-    fn calibration(
-        self,
-        cpus: Vec<CpuId>,
-        pairs: &[(usize, usize)],
-        latency: Vec<Vec<f64>>,
-    ) -> Calibration {
-        let mut matrix = vec![vec![None; cpus.len()]; cpus.len()];
-        for ((one, other), samples) in pairs.iter().zip(latency) {
-            let figure = Figure::of(samples);
-            matrix[*one][*other] = Some(figure);
-            matrix[*other][*one] = Some(figure);
-        }
-        let some = |samples: Vec<f64>| (!samples.is_empty()).then(|| Figure::of(samples));
-        let contended = self.contended.into_iter().map(|(threads, samples)| Contended {
-            threads,
-            add: Figure::of(samples.iter().map(|[add, _]| *add).collect()),
-            compare_exchange: Figure::of(samples.iter().map(|[_, exchange]| *exchange).collect()),
-        });
-        Calibration {
-            cpus,
-            latency: matrix,
-            load: Figure::of(self.load),
-            atomic: Figure::of(self.atomic),
-            spin_hint: Figure::of(self.spin_hint),
-            clock_read: Figure::of(self.clock_read),
-            memory: Figure::of(self.memory),
-            contended: contended.collect(),
-            wake_nobody: Figure::of(self.wake_nobody),
-            wait_refused: Figure::of(self.wait_refused),
-            wake_here: Figure::of(self.wake_here),
-            wake_there: some(self.wake_there),
-            woken_after_short_rest: some(self.woken_after_short_rest),
-            woken_after_long_rest: some(self.woken_after_long_rest),
-            context_switch: Figure::of(self.context_switch),
-            spawn: Figure::of(self.spawn),
-        }
-    }
-}
-
-/// How long CPUs rest before they are woken.
-const SHORT_REST: Duration = Duration::from_micros(200);
-const LONG_REST: Duration = Duration::from_millis(5);
-
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroUsize;
@@ -355,13 +122,6 @@ mod tests {
 
     use super::*;
     use crate::progress::Unwatched;
-
-    #[test]
-    fn figures_are_medians_with_their_range() {
-        let figure = Figure::of(vec![9.0, 1.0, 2.0, 4.0]);
-        assert_eq!((figure.median_ns, figure.min_ns, figure.max_ns), (3.0, 1.0, 9.0));
-        assert_eq!((figure.samples, Figure::of(Vec::new()).samples), (4, 0));
-    }
 
     #[test]
     fn the_host_is_measured_as_a_whole() {

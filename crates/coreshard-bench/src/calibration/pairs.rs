@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use coreshard_platform::{AtomicInt, Padded, Platform, SpawnError};
 use coreshard_topology::CpuId;
 
-use super::on;
+use super::measure::on;
 
 /// Half a round trip of a compare-exchange ping-pong, as the public core-to-core-latency tool
 /// measures it.

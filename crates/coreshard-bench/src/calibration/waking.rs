@@ -8,7 +8,8 @@ use coreshard_platform::{
 };
 use coreshard_topology::CpuId;
 
-use super::{Effort, LONG_REST, SHORT_REST, Samples, each_ns, on};
+use super::measure::{Effort, LONG_REST, SHORT_REST, each_ns, on};
+use super::samples::Samples;
 
 /// Wake-ups of a sleeper in one measurement.
 const WAKEUPS: u64 = 20;
@@ -111,14 +112,14 @@ fn sleeper<P: Platform>(
     Ok(Woken { call_ns: median(calls), until_it_runs_ns: median(latencies) })
 }
 
-struct Turns {
+struct RoundTrips {
     round_trip_ns: f64,
     /// Wake-ups in a round trip: 2, less where a woken thread comes before its waker sleeps.
     wakeups: f64,
 }
 
 /// Two threads on one CPU that wake each other.
-fn take_turns<P: Platform>(cpu: CpuId, rounds: u64) -> Result<Turns, SpawnError> {
+fn take_turns<P: Platform>(cpu: CpuId, rounds: u64) -> Result<RoundTrips, SpawnError> {
     let pair = Arc::new((Parker::<P>::new(), Parker::<P>::new()));
     let (theirs, own) = (Arc::clone(&pair), Arc::clone(&pair));
     let pong = on::<P, _>(cpu, None, move || {
@@ -141,7 +142,7 @@ fn take_turns<P: Platform>(cpu: CpuId, rounds: u64) -> Result<Turns, SpawnError>
         Ok(ping) => {
             let (round_trip_ns, wakeups) = ping();
             let wakeups = (wakeups + pong()) as f64 / (rounds + 1) as f64;
-            Ok(Turns { round_trip_ns, wakeups })
+            Ok(RoundTrips { round_trip_ns, wakeups })
         }
         Err(error) => {
             // The other one waits for its partner: this thread takes its place.

@@ -20,29 +20,30 @@ pub(crate) mod gate;
 mod notes;
 mod order;
 mod producer;
+mod producer_state;
 mod scaling;
-mod seats;
-mod station;
+mod slots;
 mod tally;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
 use coreshard_platform::{Lock, Platform, ThreadHandle, ThreadSpec};
-use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology};
+use coreshard_results::{Mode, QueueResults};
+use coreshard_topology::{Pods, Scope, ShardSize};
 use coreshard_workqueue::{Intake, Runtime, Wake};
 
 use crate::error::BenchError;
+use crate::machine::BenchMachine;
 use crate::progress::Progress;
-use crate::results::{Mode, QueueResults};
 use gate::Gate;
-use producer::{Findings, Pace, Producer, Run, Seat};
-use station::{Station, stations};
-use tally::{Measured, Tally};
+pub use order::Combination;
+use producer::{Findings, Pace, Producer, ProducerSlot, QueueRun};
+use producer_state::{ProducerState, producer_states};
+use tally::{MeasuredRun, Tally};
 
 /// One item of so many is timed in a flood, at most [`MAX_FLOOD_SAMPLES`] a producer and run.
 const FLOOD_SAMPLED_EVERY: u64 = 64;
@@ -55,47 +56,6 @@ const DEFAULT_ITEMS_FLOOD: u64 = 200_000;
 
 /// Producers for each real CPU that a virtual topology has by default, at most.
 const VIRTUAL_PRODUCERS_PER_CPU: usize = 4;
-
-/// The machine that a benchmark runs on.
-#[derive(Clone, Debug)]
-pub struct Ground {
-    /// What the results call the machine.
-    pub name: String,
-    /// What the results call the platform, such as `host`.
-    pub platform: String,
-    /// Its CPUs and caches.
-    pub topology: Topology,
-    /// The CPUs of the topology that are used.
-    pub usable: CpuSet,
-    /// How many CPUs' worth of time there is; `None` where that is not limited.
-    pub cpu_quota: Option<f64>,
-    /// Where the topology is another machine's: the platform's CPUs that it is laid over.
-    pub laid_over: Option<CpuSet>,
-}
-
-impl Ground {
-    /// The CPUs that threads really run on.
-    fn real_cpus(&self) -> &CpuSet {
-        self.laid_over.as_ref().unwrap_or(&self.usable)
-    }
-}
-
-/// One rung of each ladder.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Combination {
-    /// Which CPUs share a pool.
-    pub scope: Scope,
-    /// When a chosen worker is woken.
-    pub wake: Wake,
-    /// How an item enters a pool.
-    pub intake: Intake,
-}
-
-impl fmt::Display for Combination {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} · {} · {}", self.scope, self.wake, self.intake)
-    }
-}
 
 /// A benchmark of a workqueue, ready to be run; the default climbs all rungs.
 #[derive(Clone, Debug)]
@@ -142,14 +102,14 @@ impl Default for QueueBench {
     }
 }
 
-/// A benchmark on its ground, with every default filled in.
+/// A benchmark on its machine, with every default filled in.
 struct Session<'a, P: Platform> {
-    ground: &'a Ground,
+    machine: &'a BenchMachine,
     shard_size: ShardSize,
-    seats: Vec<Seat>,
+    slots: Vec<ProducerSlot>,
     items: u64,
     pace: Pace,
-    stations: &'static [Station<P>],
+    producer_states: &'static [ProducerState<P>],
     /// For the runs that are timed.
     runtime: Runtime<P>,
     /// For those that measure how long locks are held.
@@ -164,19 +124,19 @@ impl QueueBench {
     /// Where a ladder has no rung, or the threads, their affinities or the pools cannot be had.
     pub fn run<P: Platform>(
         &self,
-        ground: &Ground,
+        machine: &BenchMachine,
         progress: &mut dyn Progress,
     ) -> Result<QueueResults, BenchError> {
         let combinations = order::combinations(&self.scopes, &self.wakes, &self.intakes)?;
-        let layouts = self.layouts(ground, &combinations)?;
-        let session = self.session::<P>(ground)?;
+        let layouts = self.layouts(machine, &combinations)?;
+        let session = self.session::<P>(machine)?;
         let runs = self.runs.get();
         let mut tallies: Vec<Tally> =
             combinations.iter().map(|combination| Tally::new(*combination, runs)).collect();
         let steps = combinations.len() * (runs + 1);
         progress.begin(steps);
 
-        let mut order = order::Turns::new(&combinations, self.seed);
+        let mut order = order::RunOrder::new(&combinations, self.seed);
         let mut done = 0;
         'steps: for run in 0..=runs {
             for place in order.next_run() {
@@ -199,11 +159,11 @@ impl QueueBench {
             let layout = layouts.of(tally.combination.scope);
             results.results.extend(tally.cell(layout.pods.len(), layout.same_as.clone()));
         }
-        let seats = &session.seats;
+        let slots = &session.slots;
         results.wake_ratios = order::baselines(&combinations)
             .filter_map(|(new, old)| {
                 let (new, old) = (&tallies[new], &tallies[old]);
-                let contended = layouts.of(new.combination.scope).is_contended(seats);
+                let contended = layouts.of(new.combination.scope).is_contended(slots);
                 new.ratio_over(old, contended)
             })
             .collect();
@@ -216,10 +176,10 @@ impl QueueBench {
 
     fn layouts(
         &self,
-        ground: &Ground,
+        machine: &BenchMachine,
         combinations: &[Combination],
     ) -> Result<notes::Layouts, BenchError> {
-        let Ground { topology, usable, .. } = ground;
+        let BenchMachine { topology, usable, .. } = machine;
         let mut scopes: Vec<Scope> = combinations.iter().map(|it| it.scope).collect();
         scopes.dedup();
         let pods: Result<Vec<Pods>, _> = scopes
@@ -229,13 +189,16 @@ impl QueueBench {
         Ok(notes::Layouts::new(pods?))
     }
 
-    fn session<'a, P: Platform>(&self, ground: &'a Ground) -> Result<Session<'a, P>, BenchError> {
-        let real = ground.real_cpus().len();
-        let most = match ground.laid_over {
+    fn session<'a, P: Platform>(
+        &self,
+        machine: &'a BenchMachine,
+    ) -> Result<Session<'a, P>, BenchError> {
+        let real = machine.real_cpus().len();
+        let most = match machine.laid_over {
             Some(_) => real * VIRTUAL_PRODUCERS_PER_CPU,
             None => real,
         };
-        let threads = self.threads.map_or(ground.usable.len().min(most), NonZeroUsize::get).max(1);
+        let threads = self.threads.map_or(machine.usable.len().min(most), NonZeroUsize::get).max(1);
         let pace = match self.outstanding {
             None => Pace::Closed,
             Some(outstanding) => {
@@ -256,45 +219,45 @@ impl QueueBench {
                 items.div_ceil(sampled_every).min(MAX_FLOOD_SAMPLES)
             }
         };
-        let seats = match &ground.laid_over {
-            Some(cpus) => seats::on_virtual_cpus(threads, &ground.usable, cpus),
-            None => seats::on_own_cpus(threads, &ground.usable),
+        let slots = match &machine.laid_over {
+            Some(cpus) => slots::on_virtual_cpus(threads, &machine.usable, cpus),
+            None => slots::on_own_cpus(threads, &machine.usable),
         };
         Ok(Session {
-            ground,
+            machine,
             shard_size: self.shard_size,
-            seats,
+            slots,
             items,
             pace,
-            stations: stations(threads, samples as usize, self.item_work),
-            runtime: runtime(ground, false)?,
-            lock_runtime: runtime(ground, true)?,
+            producer_states: producer_states(threads, samples as usize, self.item_work),
+            runtime: runtime(machine, false)?,
+            lock_runtime: runtime(machine, true)?,
         })
     }
 }
 
 fn runtime<P: Platform>(
-    ground: &Ground,
+    machine: &BenchMachine,
     measure_lock_holds: bool,
 ) -> Result<Runtime<P>, BenchError> {
-    let mut builder = Runtime::builder(ground.topology.clone())
-        .usable(ground.usable.clone())
+    let mut builder = Runtime::builder(machine.topology.clone())
+        .usable(machine.usable.clone())
         .measure_lock_holds(measure_lock_holds);
-    if let Some(cpus) = ground.cpu_quota {
+    if let Some(cpus) = machine.cpu_quota {
         builder = builder.cpu_quota(cpus);
     }
-    if let Some(cpus) = &ground.laid_over {
+    if let Some(cpus) = &machine.laid_over {
         builder = builder.laid_over(cpus.clone());
     }
     Ok(builder.build()?)
 }
 
 impl<P: Platform> Session<'_, P> {
-    fn measure(&self, combination: Combination) -> Result<Measured, BenchError> {
+    fn measure(&self, combination: Combination) -> Result<MeasuredRun, BenchError> {
         self.turn(&self.runtime, combination, self.items)
     }
 
-    fn measure_locks(&self, combination: Combination) -> Result<Measured, BenchError> {
+    fn measure_locks(&self, combination: Combination) -> Result<MeasuredRun, BenchError> {
         self.turn(&self.lock_runtime, combination, self.items.div_ceil(4))
     }
 
@@ -304,7 +267,7 @@ impl<P: Platform> Session<'_, P> {
         runtime: &Runtime<P>,
         combination: Combination,
         items: u64,
-    ) -> Result<Measured, BenchError> {
+    ) -> Result<MeasuredRun, BenchError> {
         let Combination { scope, wake, intake } = combination;
         let queue = runtime
             .workqueue()
@@ -314,9 +277,9 @@ impl<P: Platform> Session<'_, P> {
             .intake(intake)
             .shard_size(self.shard_size.cores())
             .build()?;
-        let run = Arc::new(Run {
+        let run = Arc::new(QueueRun {
             queue,
-            gate: Gate::new(self.seats.len()),
+            gate: Gate::new(self.slots.len()),
             pace: self.pace,
             warm_up_items: items.div_ceil(10),
             items,
@@ -334,23 +297,23 @@ impl<P: Platform> Session<'_, P> {
         producers.into_iter().for_each(ThreadHandle::join);
         let after = run.queue.stats().total();
         let findings = std::mem::replace(&mut *run.findings.lock(), Findings::new());
-        Ok(Measured {
+        Ok(MeasuredRun {
             elapsed_ns: findings.ended_at.ns_since(released_at),
             findings,
-            items: items * self.seats.len() as u64,
+            items: items * self.slots.len() as u64,
             pools: [before, after],
         })
     }
 
-    fn spawn(&self, run: &Arc<Run<P>>) -> Result<Vec<P::Thread>, BenchError> {
-        let mut threads = Vec::with_capacity(self.seats.len());
-        for ((at, seat), station) in self.seats.iter().enumerate().zip(self.stations) {
+    fn spawn(&self, run: &Arc<QueueRun<P>>) -> Result<Vec<P::Thread>, BenchError> {
+        let mut threads = Vec::with_capacity(self.slots.len());
+        for ((at, slot), state) in self.slots.iter().enumerate().zip(self.producer_states) {
             let spec = ThreadSpec {
                 name: format!("producer-{at}"),
-                affinity: Some([seat.pinned_to].into_iter().collect()),
+                affinity: Some([slot.pinned_to].into_iter().collect()),
                 ..ThreadSpec::default()
             };
-            let producer = Producer::new(Arc::clone(run), station, *seat);
+            let producer = Producer::new(Arc::clone(run), state, *slot);
             match P::spawn(spec, Box::new(move || producer.run())) {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
@@ -370,15 +333,15 @@ impl<P: Platform> Session<'_, P> {
             Pace::Flood { outstanding, .. } => (Mode::Flood, outstanding),
         };
         QueueResults {
-            machine: self.ground.name.clone(),
-            platform: self.ground.platform.clone(),
-            threads: self.seats.len(),
+            machine: self.machine.name.clone(),
+            platform: self.machine.platform.clone(),
+            threads: self.slots.len(),
             items_per_thread: self.items,
             runs: bench.runs.get(),
             mode,
             outstanding,
-            virtual_topology: self.ground.laid_over.is_some(),
-            notes: notes::of(self.ground, &self.seats, self.pace, self.shard_size, layouts),
+            virtual_topology: self.machine.laid_over.is_some(),
+            notes: notes::of(self.machine, &self.slots, self.pace, self.shard_size, layouts),
             ..QueueResults::default()
         }
     }

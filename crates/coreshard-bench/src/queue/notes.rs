@@ -1,10 +1,10 @@
 //! What a reader must know to read the figures right.
 
+use coreshard_results::WakeRatio;
 use coreshard_topology::{Pods, Scope, ShardSize};
 
-use super::Ground;
-use super::producer::{Pace, Seat};
-use crate::results::WakeRatio;
+use super::producer::{Pace, ProducerSlot};
+use crate::machine::BenchMachine;
 
 /// The pods of one scope.
 pub(super) struct Layout {
@@ -15,11 +15,11 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Whether two producers share a pool.
-    pub(super) fn is_contended(&self, seats: &[Seat]) -> bool {
-        let pod = |seat: &Seat| self.pods.pod_of(seat.stands_for.unwrap_or(seat.pinned_to));
-        seats.iter().enumerate().any(|(at, seat)| {
-            let own = pod(seat);
-            seats[..at].iter().any(|other| pod(other) == own)
+    pub(super) fn is_contended(&self, slots: &[ProducerSlot]) -> bool {
+        let pod = |slot: &ProducerSlot| self.pods.pod_of(slot.stands_for.unwrap_or(slot.pinned_to));
+        slots.iter().enumerate().any(|(at, slot)| {
+            let own = pod(slot);
+            slots[..at].iter().any(|other| pod(other) == own)
         })
     }
 }
@@ -72,38 +72,38 @@ fn counted(number: usize, noun: &str) -> String {
 
 /// What is known before anything was measured.
 pub(super) fn of(
-    ground: &Ground,
-    seats: &[Seat],
+    machine: &BenchMachine,
+    slots: &[ProducerSlot],
     pace: Pace,
     shard_size: ShardSize,
     layouts: &Layouts,
 ) -> Vec<String> {
     let mut notes = Vec::new();
-    let real = ground.real_cpus().len();
-    let producers = counted(seats.len(), "producer");
-    if ground.laid_over.is_some() {
+    let real = machine.real_cpus().len();
+    let producers = counted(slots.len(), "producer");
+    if machine.laid_over.is_some() {
         notes.push(format!(
             "virtual topology: {} of {} laid over {}; producers and workers are pinned to the real \
              CPUs in turn, so the figures tell about many pods, and nothing about that machine",
-            counted(ground.usable.len(), "virtual CPU"),
-            ground.topology.name(),
+            counted(machine.usable.len(), "virtual CPU"),
+            machine.topology.name(),
             counted(real, "real CPU"),
         ));
-        if seats.len() < ground.usable.len() {
+        if slots.len() < machine.usable.len() {
             notes.push(format!(
                 "{producers} stand for {} of the {} virtual CPUs, spread evenly",
-                seats.len(),
-                ground.usable.len()
+                slots.len(),
+                machine.usable.len()
             ));
         }
     }
-    if seats.len() > real {
+    if slots.len() > real {
         notes.push(format!(
             "{producers} share {}: several are pinned to one, and wait for it as well",
             counted(real, "CPU")
         ));
     }
-    if let Some(quota) = ground.cpu_quota {
+    if let Some(quota) = machine.cpu_quota {
         notes.push(format!(
             "a quota of {} CPU time limits this process; where it runs out, everything stands still",
             counted_cpus(quota)
@@ -164,6 +164,7 @@ pub(super) fn wake_ratios(ratios: &[WakeRatio]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use coreshard_results::WakeRatio;
     use coreshard_topology::{CpuId, Topology};
 
     fn layouts(machine: &str) -> Layouts {
@@ -172,9 +173,9 @@ mod tests {
         Layouts::new(Scope::ALL.map(|scope| pods(scope).unwrap()).into())
     }
 
-    fn seats(cpus: &[u32]) -> Vec<Seat> {
-        let seat = |cpu: &u32| Seat { pinned_to: CpuId(*cpu), stands_for: None };
-        cpus.iter().map(seat).collect()
+    fn slots(cpus: &[u32]) -> Vec<ProducerSlot> {
+        let slot = |cpu: &u32| ProducerSlot { pinned_to: CpuId(*cpu), stands_for: None };
+        cpus.iter().map(slot).collect()
     }
 
     #[test]
@@ -194,11 +195,11 @@ mod tests {
     #[test]
     fn a_scope_is_contended_where_two_producers_share_a_pod() {
         let machine = layouts("pack:1 numa:1 l3:2 core:2 pu:1");
-        assert!(!machine.of(Scope::Cpu).is_contended(&seats(&[0, 1, 2, 3])));
-        assert!(machine.of(Scope::Cache).is_contended(&seats(&[0, 1, 2, 3])));
-        assert!(!machine.of(Scope::Cache).is_contended(&seats(&[0, 2])));
-        assert!(machine.of(Scope::System).is_contended(&seats(&[0, 2])));
-        assert!(machine.of(Scope::Cpu).is_contended(&seats(&[0, 0])));
+        assert!(!machine.of(Scope::Cpu).is_contended(&slots(&[0, 1, 2, 3])));
+        assert!(machine.of(Scope::Cache).is_contended(&slots(&[0, 1, 2, 3])));
+        assert!(!machine.of(Scope::Cache).is_contended(&slots(&[0, 2])));
+        assert!(machine.of(Scope::System).is_contended(&slots(&[0, 2])));
+        assert!(machine.of(Scope::Cpu).is_contended(&slots(&[0, 0])));
     }
 
     #[test]

@@ -1,10 +1,28 @@
 //! Which combinations there are, and in which order they have their turns.
 
+use std::fmt;
+
 use coreshard_topology::Scope;
 use coreshard_workqueue::{Intake, Wake};
 
-use super::Combination;
 use crate::error::BenchError;
+
+/// One rung of each ladder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Combination {
+    /// Which CPUs share a pool.
+    pub scope: Scope,
+    /// When a chosen worker is woken.
+    pub wake: Wake,
+    /// How an item enters a pool.
+    pub intake: Intake,
+}
+
+impl fmt::Display for Combination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} · {} · {}", self.scope, self.wake, self.intake)
+    }
+}
 
 /// All combinations of the rungs given, in the order they are reported in: scopes from fine to coarse,
 /// then intakes and wake policies from the oldest. A rung that was given twice counts once.
@@ -48,13 +66,13 @@ pub(super) fn baselines(combinations: &[Combination]) -> impl Iterator<Item = (u
 
 /// The order of each run: shuffled, but for combinations that differ in the wake policy alone, which
 /// follow one another in an order that is shuffled too.
-pub(super) struct Turns {
+pub(super) struct RunOrder {
     /// Places of combinations that differ in the wake policy alone.
     groups: Vec<Vec<usize>>,
     random: fastrand::Rng,
 }
 
-impl Turns {
+impl RunOrder {
     pub(super) fn new(combinations: &[Combination], seed: u64) -> Self {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for (place, combination) in combinations.iter().enumerate() {
@@ -115,7 +133,7 @@ mod tests {
     #[test]
     fn every_run_has_every_combination_once_with_wake_policies_side_by_side() {
         let all = all();
-        let mut turns = Turns::new(&all, 1);
+        let mut turns = RunOrder::new(&all, 1);
         let runs: Vec<Vec<usize>> = (0..5).map(|_| turns.next_run()).collect();
         for run in &runs {
             let mut sorted = run.clone();
@@ -126,8 +144,8 @@ mod tests {
             }
         }
         assert!(runs.windows(2).all(|pair| pair[0] != pair[1]), "the order changes");
-        assert_eq!(Turns::new(&all, 1).next_run(), runs[0], "a seed gives one order");
-        assert_ne!(Turns::new(&all, 2).next_run(), runs[0]);
+        assert_eq!(RunOrder::new(&all, 1).next_run(), runs[0], "a seed gives one order");
+        assert_ne!(RunOrder::new(&all, 2).next_run(), runs[0]);
     }
 
     #[test]

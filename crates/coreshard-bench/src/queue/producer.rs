@@ -8,7 +8,7 @@ use coreshard_workqueue::Workqueue;
 use hdrhistogram::Histogram;
 
 use super::gate::Gate;
-use super::station::{Station, Waiter};
+use super::producer_state::{ProducerState, Waiter};
 
 /// Samples that a producer keeps to itself before it adds them to the run's. Adding takes about as long
 /// as queueing, so it is not done between two items, but once in a long while.
@@ -27,9 +27,9 @@ pub(super) enum Pace {
     Flood { outstanding: u64, sampled_every: u64 },
 }
 
-/// Where a producer sits.
+/// Where a producer runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seat {
+pub(super) struct ProducerSlot {
     /// The platform's CPU that it is pinned to.
     pub(super) pinned_to: CpuId,
     /// The CPU of a virtual topology that it stands for.
@@ -60,7 +60,7 @@ fn record(histogram: &mut Histogram<u64>, ns: u64) {
 }
 
 /// What the threads of one run share.
-pub(super) struct Run<P: Platform> {
+pub(super) struct QueueRun<P: Platform> {
     pub(super) queue: Workqueue<P>,
     pub(super) gate: Gate<P>,
     pub(super) pace: Pace,
@@ -68,7 +68,7 @@ pub(super) struct Run<P: Platform> {
     pub(super) items: u64,
     pub(super) findings: Lock<P, Findings>,
 }
-fields!(Run<P: Platform> { queue, gate, pace, warm_up_items, items, findings });
+fields!(QueueRun<P: Platform> { queue, gate, pace, warm_up_items, items, findings });
 
 struct Sample {
     call_ns: u64,
@@ -76,17 +76,21 @@ struct Sample {
 }
 
 pub(super) struct Producer<P: Platform> {
-    run: Arc<Run<P>>,
-    station: &'static Station<P>,
+    run: Arc<QueueRun<P>>,
+    state: &'static ProducerState<P>,
     stands_for: Option<CpuId>,
     waiter: Waiter<P>,
     kept: Vec<Sample>,
 }
 
 impl<P: Platform> Producer<P> {
-    pub(super) fn new(run: Arc<Run<P>>, station: &'static Station<P>, seat: Seat) -> Self {
+    pub(super) fn new(
+        run: Arc<QueueRun<P>>,
+        state: &'static ProducerState<P>,
+        slot: ProducerSlot,
+    ) -> Self {
         let kept = Vec::with_capacity(KEPT_SAMPLES.min(run.items as usize));
-        Self { run, station, stands_for: seat.stands_for, waiter: Waiter::new(station), kept }
+        Self { run, state, stands_for: slot.stands_for, waiter: Waiter::new(state), kept }
     }
 
     /// Warms up, waits for the gate, and is measured.
@@ -117,14 +121,14 @@ impl<P: Platform> Producer<P> {
             None => self.run.queue.queue(work).is_err(),
             Some(cpu) => self.run.queue.queue_on(cpu, work).is_err(),
         };
-        assert!(!refused, "the queue is open, and serves all CPUs that producers sit on");
+        assert!(!refused, "the queue is open, and serves all CPUs that producers run on");
     }
 
     fn produce_closed(&mut self, items: u64) -> Time {
-        let station = self.station;
+        let state = self.state;
         for _ in 0..items {
             let before = P::now();
-            self.queue(move || station.run_awaited());
+            self.queue(move || state.run_awaited());
             let after = P::now();
             let ran_at = self.waiter.wait_for_item();
             self.keep(Sample {
@@ -136,30 +140,30 @@ impl<P: Platform> Producer<P> {
     }
 
     fn produce_flood(&mut self, items: u64, outstanding: u64, sampled_every: u64) -> Time {
-        let station = self.station;
-        let first = station.ran();
+        let state = self.state;
+        let first = state.ran();
         let mut known_to_have_run = 0;
-        let mut calls_ns = Vec::with_capacity(station.flood_samples());
+        let mut calls_ns = Vec::with_capacity(state.flood_samples());
         for item in 0..items {
             if item - known_to_have_run >= outstanding {
                 // Only here, so a producer that stays below its limit never looks. It waits for half
                 // of them, so one that is always at its limit does not sleep and wake for each item.
                 self.waiter.wait_for(first + item - outstanding / 2);
-                known_to_have_run = station.ran() - first;
+                known_to_have_run = state.ran() - first;
             }
-            if item.is_multiple_of(sampled_every) && calls_ns.len() < station.flood_samples() {
+            if item.is_multiple_of(sampled_every) && calls_ns.len() < state.flood_samples() {
                 let sample = calls_ns.len();
                 let before = P::now();
-                self.queue(move || station.run_sampled(sample, before));
+                self.queue(move || state.run_sampled(sample, before));
                 calls_ns.push(P::now().ns_since(before));
             } else {
-                self.queue(move || station.run_in_flood());
+                self.queue(move || state.run_in_flood());
             }
         }
         self.waiter.wait_for(first + items);
         let ended_at = P::now();
         for (sample, call_ns) in calls_ns.into_iter().enumerate() {
-            self.keep(Sample { call_ns, end_to_end_ns: station.flood_sample_ns(sample) });
+            self.keep(Sample { call_ns, end_to_end_ns: state.flood_sample_ns(sample) });
         }
         ended_at
     }

@@ -3,16 +3,16 @@
 use std::num::NonZeroUsize;
 
 use coreshard_platform::Platform;
+use coreshard_results::{QueueResults, ScalingCurve, ScalingPoint, Usl};
 use coreshard_topology::CpuSet;
 
-use super::{Ground, QueueBench};
+use super::QueueBench;
 use crate::error::BenchError;
+use crate::machine::BenchMachine;
 use crate::progress::Progress;
-use crate::results::{QueueResults, ScalingCurve, ScalingPoint};
-use crate::usl::Usl;
 
 impl QueueBench {
-    /// Runs the benchmark on the first CPUs of the ground, in the order of their numbers: on as many as
+    /// Runs the benchmark on the first CPUs of the machine, in the order of their numbers: on as many as
     /// each of `counts` says, with a producer on each. The results are those of the largest count, with a
     /// curve for each combination over all of them.
     ///
@@ -22,23 +22,23 @@ impl QueueBench {
     /// As [`run`](Self::run), and where a count is 0 or more than there are CPUs, or there is none.
     pub fn run_scaling<P: Platform>(
         &self,
-        ground: &Ground,
+        machine: &BenchMachine,
         counts: &[usize],
         progress: &mut dyn Progress,
     ) -> Result<QueueResults, BenchError> {
         let mut counts = counts.to_vec();
         counts.sort_unstable();
         counts.dedup();
-        let most = ground.usable.len();
+        let most = machine.usable.len();
         if let Some(wrong) = counts.iter().find(|count| **count == 0 || **count > most) {
             return Err(BenchError::cpu_count(*wrong, most));
         }
         let mut curves: Vec<ScalingCurve> = Vec::new();
         let mut last = None;
         for count in counts {
-            let part = Ground {
-                usable: ground.usable.iter().take(count).collect::<CpuSet>(),
-                ..ground.clone()
+            let part = BenchMachine {
+                usable: machine.usable.iter().take(count).collect::<CpuSet>(),
+                ..machine.clone()
             };
             let bench = Self { threads: NonZeroUsize::new(count), ..self.clone() };
             let results = bench.run::<P>(&part, progress)?;

@@ -1,10 +1,11 @@
 //! What the runs of one combination add up to.
 
+use coreshard_results::{QueueCell, WakeRatio};
 use coreshard_workqueue::PoolStats;
 
-use super::Combination;
+use super::order::Combination;
 use super::producer::Findings;
-use crate::results::{QueueCell, WakeRatio};
+use crate::spread::Spread;
 
 /// How long pools held their locks in a run that measured it.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +15,7 @@ pub(super) struct LockHold {
 }
 
 /// One run, measured.
-pub(super) struct Measured {
+pub(super) struct MeasuredRun {
     pub(super) findings: Findings,
     pub(super) elapsed_ns: u64,
     pub(super) items: u64,
@@ -22,7 +23,7 @@ pub(super) struct Measured {
     pub(super) pools: [PoolStats; 2],
 }
 
-impl Measured {
+impl MeasuredRun {
     pub(super) fn lock_hold(&self) -> LockHold {
         let [before, after] = &self.pools;
         LockHold {
@@ -55,7 +56,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn add(&mut self, run: usize, measured: &Measured) {
+    pub(super) fn add(&mut self, run: usize, measured: &MeasuredRun) {
         let elapsed_ns = measured.elapsed_ns.max(1) as f64;
         self.items_per_sec[run] = Some(measured.items as f64 * 1e9 / elapsed_ns);
         let add = "histograms that resize themselves and have equal digits can be added";
@@ -118,39 +119,9 @@ impl Tally {
     }
 }
 
-/// Median and range.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Spread {
-    min: f64,
-    median: f64,
-    max: f64,
-}
-
-impl Spread {
-    fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
-        let mut values: Vec<f64> = values.collect();
-        values.sort_by(f64::total_cmp);
-        let (min, max) = (*values.first()?, *values.last()?);
-        let upper = values[values.len() / 2];
-        let lower = values[(values.len() - 1) / 2];
-        Some(Self { min, median: (lower + upper) / 2.0, max })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_lies_in_the_middle_of_the_range() {
-        assert_eq!(Spread::of([].into_iter()), None);
-        let one = Spread::of([3.0].into_iter()).unwrap();
-        assert_eq!((one.min, one.median, one.max), (3.0, 3.0, 3.0));
-        let odd = Spread::of([9.0, 1.0, 2.0].into_iter()).unwrap();
-        assert_eq!((odd.min, odd.median, odd.max), (1.0, 2.0, 9.0));
-        let even = Spread::of([4.0, 1.0, 2.0, 9.0].into_iter()).unwrap();
-        assert_eq!((even.min, even.median, even.max), (1.0, 3.0, 9.0));
-    }
 
     #[test]
     fn ratios_are_of_runs_that_both_made() {

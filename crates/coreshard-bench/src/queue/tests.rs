@@ -3,29 +3,16 @@
 use std::ops::ControlFlow;
 
 use coreshard_platform::Host;
-use coreshard_topology::Usable;
+use coreshard_results::QueueCell;
+use coreshard_topology::Topology;
 
 use super::*;
 use crate::progress::Unwatched;
-use crate::results::QueueCell;
 
-fn host() -> Ground {
-    let topology = Topology::host().unwrap();
-    let usable = Usable::host(&topology).unwrap();
-    Ground {
-        name: "a machine".to_owned(),
-        platform: "host".to_owned(),
-        usable: usable.cpus().clone(),
-        cpu_quota: usable.quota_cpus(),
-        topology,
-        laid_over: None,
-    }
-}
-
-fn laid_over_host(machine: &str) -> Ground {
+fn laid_over_host(machine: &str) -> BenchMachine {
     let topology = Topology::parse_machine(machine).unwrap();
-    let host = host();
-    Ground {
+    let host = BenchMachine::host();
+    BenchMachine {
         name: machine.to_owned(),
         usable: topology.online().clone(),
         topology,
@@ -61,7 +48,7 @@ fn assert_plausible(cell: &QueueCell) {
 fn every_combination_is_measured_closed_and_flooded() {
     for outstanding in [None, NonZeroU64::new(1), NonZeroU64::new(16)] {
         let bench = QueueBench { outstanding, ..small() };
-        let results = bench.run::<Host>(&host(), &mut Unwatched).unwrap();
+        let results = bench.run::<Host>(&BenchMachine::host(), &mut Unwatched).unwrap();
         assert_eq!(results.results.len(), 36);
         results.results.iter().for_each(assert_plausible);
         assert_eq!(results.mode, if outstanding.is_some() { Mode::Flood } else { Mode::Closed });
@@ -77,11 +64,11 @@ fn every_combination_is_measured_closed_and_flooded() {
 #[test]
 fn producers_beyond_the_cpus_are_allowed_and_said() {
     let bench = QueueBench {
-        threads: NonZeroUsize::new(host().usable.len() + 3),
+        threads: NonZeroUsize::new(BenchMachine::host().usable.len() + 3),
         scopes: vec![Scope::System],
         ..small()
     };
-    let results = bench.run::<Host>(&host(), &mut Unwatched).unwrap();
+    let results = bench.run::<Host>(&BenchMachine::host(), &mut Unwatched).unwrap();
     assert_eq!(results.results.len(), 6);
     let said = |note: &String| note.contains("producers share");
     assert!(results.notes.iter().any(said), "{:?}", results.notes);
@@ -90,9 +77,9 @@ fn producers_beyond_the_cpus_are_allowed_and_said() {
 
 #[test]
 fn a_virtual_topology_runs_all_its_pods_and_is_called_virtual() {
-    let ground = laid_over_host("pack:1 numa:1 l3:2 core:16 pu:1");
+    let machine = laid_over_host("pack:1 numa:1 l3:2 core:16 pu:1");
     let bench = QueueBench { threads: NonZeroUsize::new(8), ..small() };
-    let results = bench.run::<Host>(&ground, &mut Unwatched).unwrap();
+    let results = bench.run::<Host>(&machine, &mut Unwatched).unwrap();
     assert!(results.virtual_topology);
     assert!(
         results.notes[0].starts_with("virtual topology: 32 virtual CPUs"),
@@ -108,15 +95,15 @@ fn a_virtual_topology_runs_all_its_pods_and_is_called_virtual() {
 
 #[test]
 fn defaults_follow_the_cpus_there_are() {
-    let host = host();
+    let host = BenchMachine::host();
     let session = QueueBench::default().session::<Host>(&host).unwrap();
-    assert_eq!(session.seats.len(), host.usable.len());
+    assert_eq!(session.slots.len(), host.usable.len());
     assert_eq!(session.items, DEFAULT_ITEMS_CLOSED);
-    let virtual_ground = laid_over_host("epyc-9654-2s");
-    let session = QueueBench::default().session::<Host>(&virtual_ground).unwrap();
+    let laid_over = laid_over_host("epyc-9654-2s");
+    let session = QueueBench::default().session::<Host>(&laid_over).unwrap();
     let cpus = host.usable.len();
-    assert_eq!(session.seats.len(), (VIRTUAL_PRODUCERS_PER_CPU * cpus).min(384));
-    assert_eq!(session.items * session.seats.len() as u64, DEFAULT_ITEMS_CLOSED * cpus as u64);
+    assert_eq!(session.slots.len(), (VIRTUAL_PRODUCERS_PER_CPU * cpus).min(384));
+    assert_eq!(session.items * session.slots.len() as u64, DEFAULT_ITEMS_CLOSED * cpus as u64);
 }
 
 /// Counts steps, and ends the benchmark after some.
@@ -131,7 +118,7 @@ impl Progress for Ends {
         self.announced = steps;
     }
 
-    fn step(&mut self, _what: &dyn fmt::Display) -> ControlFlow<()> {
+    fn step(&mut self, _what: &dyn std::fmt::Display) -> ControlFlow<()> {
         self.seen += 1;
         if self.seen > self.after { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -141,7 +128,7 @@ impl Progress for Ends {
 fn steps_are_announced_and_all_taken() {
     let bench = QueueBench { scopes: vec![Scope::Cpu, Scope::System], ..small() };
     let mut progress = Ends { announced: 0, seen: 0, after: usize::MAX };
-    let results = bench.run::<Host>(&host(), &mut progress).unwrap();
+    let results = bench.run::<Host>(&BenchMachine::host(), &mut progress).unwrap();
     assert_eq!((progress.announced, progress.seen), (12 * 4, 12 * 4));
     assert!(!results.notes.iter().any(|note| note.contains("ended early")));
 }
@@ -151,7 +138,7 @@ fn an_early_end_keeps_what_was_measured() {
     let bench = QueueBench { scopes: vec![Scope::Cpu, Scope::System], ..small() };
     for (after, cells) in [(0, 0), (5, 5), (12, 12), (30, 12)] {
         let mut progress = Ends { announced: 0, seen: 0, after };
-        let results = bench.run::<Host>(&host(), &mut progress).unwrap();
+        let results = bench.run::<Host>(&BenchMachine::host(), &mut progress).unwrap();
         assert_eq!(results.results.len(), cells);
         assert!(results.results.iter().all(|cell| cell.items_per_sec > 0.0));
         let note = format!("ended early: {after} of 48 turns were taken");
@@ -160,20 +147,20 @@ fn an_early_end_keeps_what_was_measured() {
 }
 
 #[test]
-fn a_ground_without_its_cpus_is_an_error() {
-    let mut ground = host();
-    ground.usable = "8000".parse().unwrap();
-    let error = small().run::<Host>(&ground, &mut Unwatched).unwrap_err().to_string();
+fn a_machine_without_its_cpus_is_an_error() {
+    let mut machine = BenchMachine::host();
+    machine.usable = "8000".parse().unwrap();
+    let error = small().run::<Host>(&machine, &mut Unwatched).unwrap_err().to_string();
     assert!(error.contains("8000"), "{error}");
-    let mut ground = laid_over_host("pack:1 l3:1 core:4 pu:1");
-    ground.laid_over = Some("8000".parse().unwrap());
-    let error = small().run::<Host>(&ground, &mut Unwatched).unwrap_err().to_string();
+    let mut machine = laid_over_host("pack:1 l3:1 core:4 pu:1");
+    machine.laid_over = Some("8000".parse().unwrap());
+    let error = small().run::<Host>(&machine, &mut Unwatched).unwrap_err().to_string();
     assert!(error.contains("8000"), "{error}");
 }
 
 #[test]
 fn curves_have_a_point_for_each_number_of_cpus() {
-    let host = host();
+    let host = BenchMachine::host();
     let most = host.usable.len();
     let bench = QueueBench {
         scopes: vec![Scope::System],

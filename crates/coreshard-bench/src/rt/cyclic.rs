@@ -12,14 +12,14 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Lock, RealTime};
+use coreshard_results::{CyclicResults, CyclicThread};
 use coreshard_rt::{Overrun, Periodic, Urgency};
 use coreshard_topology::CpuSet;
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
 
-use super::ground::{Footing, executor};
+use super::executor::{ExecutorSettings, executor};
 use crate::error::BenchError;
-use crate::queue::Ground;
+use crate::machine::BenchMachine;
 
 /// The largest latency that is told apart; later ones count as this one.
 const MAX_NS: u64 = 10_000_000_000;
@@ -28,7 +28,7 @@ const MAX_NS: u64 = 10_000_000_000;
 #[derive(Clone, Debug)]
 pub struct CyclicBench {
     /// Priority, rung and memory.
-    pub footing: Footing,
+    pub executor: ExecutorSettings,
     /// Threads, one for each of the first CPUs; by default all.
     pub threads: Option<NonZeroUsize>,
     /// From one wake-up to the next.
@@ -37,66 +37,6 @@ pub struct CyclicBench {
     pub cycles: NonZeroU64,
     /// By how much each thread's wake-ups are after those of the one before.
     pub distance: Duration,
-}
-
-/// What `bench rt cyclic` measured. The keys up to `thread` are those of cyclictest's own JSON file.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct CyclicResults {
-    /// The version of cyclictest's format.
-    pub file_version: u32,
-    /// The number of threads.
-    pub num_threads: usize,
-    /// 0: `min`, `max`, `avg` and the histogram are in microseconds.
-    pub resolution_in_ns: u32,
-    /// By the thread's number.
-    pub thread: BTreeMap<usize, CyclicThread>,
-    /// The machine in one line.
-    pub machine: String,
-    /// The platform the code ran on.
-    pub platform: String,
-    /// The rung of the priority index.
-    pub rung: String,
-    /// The priority; `None` where none was granted.
-    pub priority: Option<u8>,
-    /// From one wake-up to the next, in microseconds.
-    pub interval_us: f64,
-    /// Of all threads together, in nanoseconds.
-    pub p50_ns: u64,
-    /// The 99th percentile.
-    pub p99_ns: u64,
-    /// The 99.9th percentile.
-    pub p99_9_ns: u64,
-    /// The latest.
-    pub max_ns: u64,
-    /// Wake-ups of all threads per second.
-    pub cycles_per_sec: f64,
-    /// Page faults in the loops, after each thread's first wake-up.
-    pub page_faults: u64,
-    /// What a reader must know, one sentence each.
-    pub notes: Vec<String>,
-}
-
-/// One thread's figures, in microseconds as cyclictest has them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct CyclicThread {
-    /// Wake-ups by latency, in whole microseconds.
-    pub histogram: BTreeMap<u64, u64>,
-    /// The number of wake-ups.
-    pub cycles: u64,
-    /// The least latency.
-    pub min: u64,
-    /// The largest.
-    pub max: u64,
-    /// The mean.
-    pub avg: f64,
-    /// The CPU.
-    pub cpu: u32,
-    /// Its NUMA node.
-    pub node: u32,
-    /// The median, in nanoseconds.
-    pub p50_ns: u64,
-    /// The 99th percentile, in nanoseconds.
-    pub p99_ns: u64,
 }
 
 struct Seen<P: RealTime> {
@@ -113,13 +53,13 @@ impl CyclicBench {
     ///
     /// # Errors
     /// Where the executor or its threads cannot be had.
-    pub fn run<P: RealTime>(&self, ground: &Ground) -> Result<CyclicResults, BenchError> {
-        let priority = self.footing.priority;
-        let (executor, notes) = executor::<P>(ground, self.footing, &[])?;
-        let threads = self.threads.map_or(ground.usable.len(), NonZeroUsize::get);
+    pub fn run<P: RealTime>(&self, machine: &BenchMachine) -> Result<CyclicResults, BenchError> {
+        let priority = self.executor.priority;
+        let (executor, notes) = executor::<P>(machine, self.executor, &[])?;
+        let threads = self.threads.map_or(machine.usable.len(), NonZeroUsize::get);
         let cycles = self.cycles.get();
         let mut running = Vec::with_capacity(threads);
-        for (number, cpu) in ground.usable.iter().cycle().take(threads).enumerate() {
+        for (number, cpu) in machine.usable.iter().cycle().take(threads).enumerate() {
             let histogram = Histogram::new_with_bounds(1, MAX_NS, 3).expect("the bounds are sound");
             let seen = Arc::new(Seen::<P> {
                 histogram: Lock::new(histogram),
@@ -165,9 +105,9 @@ impl CyclicBench {
         let mut results = CyclicResults {
             file_version: 1,
             num_threads: threads,
-            machine: ground.name.clone(),
-            platform: ground.platform.clone(),
-            rung: self.footing.rung.to_string(),
+            machine: machine.name.clone(),
+            platform: machine.platform.clone(),
+            rung: self.executor.rung.to_string(),
             priority: executor.has_priorities().then_some(priority.get()),
             interval_us: self.interval.as_secs_f64() * 1e6,
             notes,
@@ -184,7 +124,7 @@ impl CyclicBench {
             span_ns[0] = span_ns[0].min(seen.first_ns.load(Acquire));
             span_ns[1] = span_ns[1].max(seen.last_ns.load(Acquire));
             results.page_faults += seen.faults.load(Acquire);
-            let node = ground.topology.cpu(cpu).and_then(|cpu| cpu.node).map_or(0, |node| node.0);
+            let node = machine.topology.cpu(cpu).and_then(|cpu| cpu.node).map_or(0, |node| node.0);
             results.thread.insert(number, thread(&histogram, cpu.0, node));
         }
         let at = |quantile| all.value_at_quantile(quantile);

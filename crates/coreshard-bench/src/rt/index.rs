@@ -13,14 +13,14 @@
 use std::num::{NonZeroU64, NonZeroUsize};
 
 use coreshard_platform::{Policy, RealTime, ThreadHandle, ThreadSpec};
+use coreshard_results::{IndexCell, IndexResults};
 use coreshard_rt::{PriorityIndex, Rung};
-use serde::{Deserialize, Serialize};
 
-use super::Spread;
-use super::storm::{Measured, Part, storm};
+use super::storm::{Part, StormTimes, storm};
 use crate::error::BenchError;
+use crate::machine::BenchMachine;
 use crate::progress::Progress;
-use crate::queue::Ground;
+use crate::spread::Spread;
 
 const DEFAULT_ROUNDS: u64 = 200_000;
 
@@ -54,55 +54,6 @@ impl Default for IndexBench {
     }
 }
 
-/// What `bench rt index` measured. Keys are only ever added after those there are.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct IndexResults {
-    /// The machine in one line.
-    pub machine: String,
-    /// The platform the code ran on: `host` or `sim`.
-    pub platform: String,
-    /// Threads, each pinned to a CPU of its own.
-    pub threads: usize,
-    /// The number of CPUs that a search looks among.
-    pub searched_cpus: usize,
-    /// How often each thread set and searched in each run.
-    pub rounds_per_thread: u64,
-    /// Runs of each rung, interleaved.
-    pub runs: usize,
-    /// One cell for each rung, from the oldest.
-    pub results: Vec<IndexCell>,
-    /// What a reader must know, one sentence each.
-    pub notes: Vec<String>,
-}
-
-/// The figures of one rung.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct IndexCell {
-    /// The rung.
-    pub rung: String,
-    /// Sets and searches per second, all threads together: the median over the runs.
-    pub ops_per_sec: f64,
-    /// Those of the slowest run.
-    pub ops_per_sec_min: f64,
-    /// Those of the fastest run.
-    pub ops_per_sec_max: f64,
-    /// Operations per second over those of the first rung that was measured, run by run: the median.
-    pub over_first: f64,
-    /// The smallest such ratio of a run.
-    pub over_first_min: f64,
-    /// The largest such ratio of a run.
-    pub over_first_max: f64,
-    /// A search, while the other CPUs set their levels, in nanoseconds: the median over the runs.
-    pub find_ns: f64,
-    /// A set, while the other CPUs set theirs and one searches, in nanoseconds; 0 with one thread.
-    pub set_ns: f64,
-    /// Bytes of the index.
-    pub bytes: usize,
-    /// Operations per second of each run.
-    #[serde(default)]
-    pub each_run: Vec<f64>,
-}
-
 /// The least fixed priority, where it is granted: then the threads run at the same time whatever else
 /// the machine does, and for a few milliseconds at a stretch.
 fn policy<P: RealTime>() -> Policy {
@@ -123,7 +74,7 @@ impl IndexBench {
     /// Where there is no rung, or the index or its threads cannot be had.
     pub fn run<P: RealTime>(
         &self,
-        ground: &Ground,
+        machine: &BenchMachine,
         progress: &mut dyn Progress,
     ) -> Result<IndexResults, BenchError> {
         let rungs: Vec<Rung> =
@@ -131,19 +82,19 @@ impl IndexBench {
         if rungs.is_empty() {
             return Err(BenchError::no_rungs("rung of the priority index"));
         }
-        let cpus = &ground.usable;
+        let cpus = &machine.usable;
         let threads = self.threads.map_or(cpus.len(), |threads| threads.get().min(cpus.len()));
         let group = self.group.map(NonZeroUsize::get).filter(|group| *group < cpus.len());
         let rounds = self.rounds.get();
         let policy = policy::<P>();
         let turn = |rung, part, rounds, run: usize| {
             let what = (part, rounds, self.seed.wrapping_add(run as u64));
-            storm::<P>(rung, &ground.topology, cpus, (threads, group), what, policy)
+            storm::<P>(rung, &machine.topology, cpus, (threads, group), what, policy)
         };
         let runs = self.runs.get();
         progress.begin(runs * rungs.len());
         let mut random = fastrand::Rng::with_seed(self.seed);
-        let mut measured: Vec<Vec<[Measured; 2]>> = vec![Vec::new(); rungs.len()];
+        let mut measured: Vec<Vec<[StormTimes; 2]>> = vec![Vec::new(); rungs.len()];
         let mut notes = Vec::new();
         if policy == Policy::Normal {
             notes.push(
@@ -166,14 +117,16 @@ impl IndexBench {
         // Runs that not every rung has had would make the ratios crooked.
         let whole = measured.iter().map(Vec::len).min().unwrap_or(0);
         measured.iter_mut().for_each(|runs| runs.truncate(whole));
-        let rate = |run: &[Measured; 2]| {
+        let rate = |run: &[StormTimes; 2]| {
             2.0 * rounds as f64 * threads as f64 * 1e9 / run[0].elapsed_ns.max(1) as f64
         };
         let cell = |(at, rung): (usize, &Rung)| -> Result<IndexCell, BenchError> {
-            let rates = Spread::of(measured[at].iter().map(rate));
-            let pairs = measured[at].iter().zip(&measured[0]);
-            let ratios = Spread::of(pairs.map(|(one, first)| rate(one) / rate(first)));
-            let index = PriorityIndex::<P>::new(*rung, &ground.topology, cpus)?.0;
+            let spread = |runs: Vec<f64>| Spread::of(runs).unwrap_or_default();
+            let own = &measured[at];
+            let rates = spread(own.iter().map(rate).collect());
+            let pairs = own.iter().zip(&measured[0]);
+            let ratios = spread(pairs.map(|(one, first)| rate(one) / rate(first)).collect());
+            let index = PriorityIndex::<P>::new(*rung, &machine.topology, cpus)?.0;
             Ok(IndexCell {
                 rung: rung.to_string(),
                 ops_per_sec: rates.median,
@@ -182,12 +135,10 @@ impl IndexBench {
                 over_first: ratios.median,
                 over_first_min: ratios.min,
                 over_first_max: ratios.max,
-                find_ns: Spread::of(measured[at].iter().map(|run| run[1].first_ns_per_round))
-                    .median,
-                set_ns: Spread::of(measured[at].iter().map(|run| run[1].others_ns_per_round))
-                    .median,
+                find_ns: spread(own.iter().map(|run| run[1].first_ns_per_round).collect()).median,
+                set_ns: spread(own.iter().map(|run| run[1].others_ns_per_round).collect()).median,
                 bytes: index.bytes(),
-                each_run: measured[at].iter().map(rate).collect(),
+                each_run: own.iter().map(rate).collect(),
             })
         };
         let results: Result<Vec<_>, _> = match whole {
@@ -195,8 +146,8 @@ impl IndexBench {
             _ => rungs.iter().enumerate().map(cell).collect(),
         };
         Ok(IndexResults {
-            machine: ground.name.clone(),
-            platform: ground.platform.clone(),
+            machine: machine.name.clone(),
+            platform: machine.platform.clone(),
             threads,
             searched_cpus: group.unwrap_or(cpus.len()),
             rounds_per_thread: rounds,

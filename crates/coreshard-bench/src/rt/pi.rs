@@ -11,47 +11,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use coreshard_platform::{AtomicInt, Lock, Platform, RealTime, ThreadHandle, ThreadSpec};
+use coreshard_results::PiResults;
 use coreshard_rt::{CpuMask, Executor, InheritMutex, Priority};
 use coreshard_topology::CpuSet;
-use serde::{Deserialize, Serialize};
 
-use super::ground::{self, Footing, executor};
-use super::spell::Spells;
+use super::durations::{durations, recorder};
+use super::executor::{self, ExecutorSettings, executor};
 use crate::error::BenchError;
-use crate::queue::Ground;
+use crate::machine::BenchMachine;
 use crate::queue::gate::Gate;
 
 /// A benchmark of inversions, ready to be run.
 #[derive(Clone, Debug)]
 pub struct PiBench {
     /// The priority of the high task (those of the others are one and two below), rung and memory.
-    pub footing: Footing,
+    pub executor: ExecutorSettings,
     /// Groups, one for each of the first CPUs; by default as many as there are CPUs.
     pub groups: Option<NonZeroUsize>,
     /// Inversions of each group.
     pub rounds: NonZeroU64,
-}
-
-/// What `bench rt pi` measured.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PiResults {
-    /// The machine in one line.
-    pub machine: String,
-    /// The platform the code ran on.
-    pub platform: String,
-    /// The rung of the priority index.
-    pub rung: String,
-    /// Groups of three.
-    pub groups: usize,
-    /// Inversions of each group.
-    pub rounds_per_group: u64,
-    /// Inversions resolved per second, all groups together.
-    pub inversions_per_sec: f64,
-    /// What a reader must know, one sentence each.
-    pub notes: Vec<String>,
-    /// How long the high task waited for the lock.
-    #[serde(default)]
-    pub waits: Spells,
 }
 
 /// A word that somebody waits for.
@@ -149,20 +127,20 @@ impl PiBench {
     /// # Errors
     /// Where the priority leaves no room for two below it, or the executor, priorities included, cannot
     /// be had: without them the medium task would not be preempted, and nothing be resolved.
-    pub fn run<P: RealTime>(&self, ground: &Ground) -> Result<PiResults, BenchError> {
-        let high = self.footing.priority;
+    pub fn run<P: RealTime>(&self, machine: &BenchMachine) -> Result<PiResults, BenchError> {
+        let high = self.executor.priority;
         let [medium, low] = [1, 2].map(|below| Priority::new(high.get().saturating_sub(below)));
         let priorities = [high, medium?, low?];
-        let footing = Footing { allow_degraded: false, ..self.footing };
-        let (executor, notes) = executor::<P>(ground, footing, &priorities)?;
+        let settings = ExecutorSettings { allow_degraded: false, ..self.executor };
+        let (executor, notes) = executor::<P>(machine, settings, &priorities)?;
         let executor = Arc::new(executor);
-        let groups = self.groups.map_or(ground.usable.len(), NonZeroUsize::get);
+        let groups = self.groups.map_or(machine.usable.len(), NonZeroUsize::get);
         let rounds = self.rounds.get();
         let failed = Arc::new(Lock::<P, Option<BenchError>>::new(None));
         let gate = Arc::new(Gate::<P>::new(groups));
-        let waits = Arc::new(Lock::<P, _>::new(Spells::recorder()));
+        let waits = Arc::new(Lock::<P, _>::new(recorder()));
         let mut drivers = Vec::with_capacity(groups);
-        for (number, cpu) in ground.usable.iter().cycle().take(groups).enumerate() {
+        for (number, cpu) in machine.usable.iter().cycle().take(groups).enumerate() {
             let cpus = CpuSet::from_iter([cpu]);
             let cpu = executor.index().mask(&cpus)?;
             let group = Group { executor: Arc::clone(&executor), priorities, cpu };
@@ -177,7 +155,7 @@ impl PiBench {
                 if !theirs.pass() {
                     return;
                 }
-                let mut waited = Spells::recorder();
+                let mut waited = recorder();
                 for _ in 0..rounds {
                     match group.round() {
                         Ok(waited_ns) => waited.saturating_record(waited_ns),
@@ -206,17 +184,17 @@ impl PiBench {
         gate.wait_until_left();
         let elapsed_ns = P::now().ns_since(begin).max(1);
         drivers.into_iter().for_each(ThreadHandle::join);
-        ground::released::<P, _>(&executor);
+        executor::released::<P, _>(&executor);
         if let Some(error) = failed.lock().take() {
             return Err(error);
         }
         Ok(PiResults {
-            machine: ground.name.clone(),
-            platform: ground.platform.clone(),
-            rung: self.footing.rung.to_string(),
+            machine: machine.name.clone(),
+            platform: machine.platform.clone(),
+            rung: self.executor.rung.to_string(),
             groups,
             rounds_per_group: rounds,
-            waits: Spells::of(&waits.lock()),
+            waits: durations(&waits.lock()),
             inversions_per_sec: (groups as u64 * rounds) as f64 * 1e9 / elapsed_ns as f64,
             notes,
         })

@@ -23,7 +23,7 @@ pub(super) enum Part {
 
 /// A storm's figures.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Measured {
+pub(super) struct StormTimes {
     /// From the release of the threads to the last one's end.
     pub(super) elapsed_ns: u64,
     /// What each of the first thread's rounds took.
@@ -32,7 +32,7 @@ pub(super) struct Measured {
     pub(super) others_ns_per_round: f64,
 }
 
-struct Shared<P: ByteAtomics> {
+struct Storm<P: ByteAtomics> {
     index: Arc<PriorityIndex<P>>,
     gate: Gate<P>,
     part: Part,
@@ -49,10 +49,10 @@ pub(super) fn storm<P: RealTime>(
     (threads, group): (usize, Option<usize>),
     (part, rounds, seed): (Part, u64, u64),
     policy: Policy,
-) -> Result<Measured, BenchError> {
+) -> Result<StormTimes, BenchError> {
     let (index, writers) = PriorityIndex::<P>::new(rung, topology, cpus)?;
     let all: Vec<CpuId> = cpus.iter().collect();
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(Storm {
         index,
         gate: Gate::new(threads),
         part,
@@ -99,14 +99,14 @@ pub(super) fn storm<P: RealTime>(
         |(_, begin, end): &(usize, Time, Time)| end.ns_since(*begin) as f64 / rounds as f64;
     let last = ends.iter().map(|end| end.2).max().unwrap_or(released);
     let others = ends.get(1..).unwrap_or_default();
-    Ok(Measured {
+    Ok(StormTimes {
         elapsed_ns: last.ns_since(released),
         first_ns_per_round: ends.first().map_or(0.0, per_round),
         others_ns_per_round: others.iter().map(per_round).sum::<f64>() / others.len().max(1) as f64,
     })
 }
 
-impl<P: ByteAtomics> Shared<P> {
+impl<P: ByteAtomics> Storm<P> {
     fn run(
         &self,
         at: usize,

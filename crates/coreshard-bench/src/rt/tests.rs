@@ -3,25 +3,12 @@
 use std::num::{NonZeroU64, NonZeroUsize};
 
 use coreshard_platform::Host;
+use coreshard_results::Durations;
 use coreshard_rt::Rung;
-use coreshard_topology::{Topology, Usable};
 
 use super::*;
+use crate::machine::BenchMachine;
 use crate::progress::Unwatched;
-use crate::queue::Ground;
-
-fn host() -> Ground {
-    let topology = Topology::host().unwrap();
-    let usable = Usable::host(&topology).unwrap();
-    Ground {
-        name: "a machine".to_owned(),
-        platform: "host".to_owned(),
-        usable: usable.cpus().clone(),
-        cpu_quota: usable.quota_cpus(),
-        topology,
-        laid_over: None,
-    }
-}
 
 #[test]
 fn every_rung_of_the_index_is_measured_in_every_run() {
@@ -31,7 +18,7 @@ fn every_rung_of_the_index_is_measured_in_every_run() {
         rungs: vec![Rung::PerLlc, Rung::Packed],
         ..IndexBench::default()
     };
-    let results = bench.run::<Host>(&host(), &mut Unwatched).unwrap();
+    let results = bench.run::<Host>(&BenchMachine::host(), &mut Unwatched).unwrap();
     let names: Vec<_> = results.results.iter().map(|cell| cell.rung.as_str()).collect();
     assert_eq!((names, results.runs), (vec!["packed", "per-llc"], 3));
     for cell in &results.results {
@@ -42,39 +29,19 @@ fn every_rung_of_the_index_is_measured_in_every_run() {
     }
     assert_eq!(results.results[0].over_first, 1.0);
     let none = IndexBench { rungs: Vec::new(), ..bench };
-    assert!(none.run::<Host>(&host(), &mut Unwatched).is_err());
-}
-
-#[test]
-fn a_spread_is_the_median_and_the_range() {
-    let spread = |runs: &[f64]| {
-        let Spread { median, min, max } = Spread::of(runs.iter().copied());
-        [median, min, max]
-    };
-    assert_eq!(spread(&[3.0, 1.0, 2.0]), [2.0, 1.0, 3.0]);
-    assert_eq!(spread(&[4.0, 1.0]), [2.5, 1.0, 4.0]);
-    assert_eq!(spread(&[]), [0.0; 3]);
-}
-
-fn footing() -> Footing {
-    Footing {
-        rung: Rung::PerLlc,
-        priority: coreshard_rt::Priority::new(60).unwrap(),
-        lock_memory: false,
-        allow_degraded: true,
-    }
+    assert!(none.run::<Host>(&BenchMachine::host(), &mut Unwatched).is_err());
 }
 
 #[test]
 fn cyclic_counts_every_wake_up_and_has_the_keys_of_cyclictest() {
     let bench = CyclicBench {
-        footing: footing(),
+        executor: settings(),
         threads: NonZeroUsize::new(2),
         interval: std::time::Duration::from_micros(500),
         cycles: NonZeroU64::new(20).unwrap(),
         distance: std::time::Duration::from_micros(100),
     };
-    let results = bench.run::<Host>(&host()).unwrap();
+    let results = bench.run::<Host>(&BenchMachine::host()).unwrap();
     assert_eq!(results.thread.len(), 2);
     for thread in results.thread.values() {
         assert_eq!((thread.cycles, thread.histogram.values().sum::<u64>()), (20, 20));
@@ -92,43 +59,56 @@ fn cyclic_counts_every_wake_up_and_has_the_keys_of_cyclictest() {
     }
 }
 
-fn are_spells(spells: &Spells, number: u64) {
-    assert_eq!((spells.number, spells.by_ns.values().sum::<u64>()), (number, number));
-    assert!([20, spells.p50_ns, spells.p99_ns, spells.max_ns].is_sorted(), "{spells:?}");
+fn settings() -> ExecutorSettings {
+    ExecutorSettings {
+        rung: Rung::PerLlc,
+        priority: coreshard_rt::Priority::new(60).unwrap(),
+        lock_memory: false,
+        allow_degraded: true,
+    }
+}
+
+fn are_durations(durations: &Durations, number: u64) {
+    assert_eq!((durations.number, durations.by_ns.values().sum::<u64>()), (number, number));
+    assert!(
+        [20, durations.p50_ns, durations.p99_ns, durations.max_ns].is_sorted(),
+        "{durations:?}"
+    );
 }
 
 #[test]
 fn inversions_are_resolved_or_priorities_are_named_as_missing() {
     let bench = PiBench {
-        footing: footing(),
+        executor: settings(),
         groups: NonZeroUsize::new(2),
         rounds: NonZeroU64::new(20).unwrap(),
     };
-    match bench.run::<Host>(&host()) {
+    match bench.run::<Host>(&BenchMachine::host()) {
         Ok(results) => {
             assert!(results.inversions_per_sec > 0.0 && results.groups == 2);
-            are_spells(&results.waits, 2 * 20);
+            are_durations(&results.waits, 2 * 20);
         }
         Err(error) => assert!(error.to_string().contains("RLIMIT_RTPRIO"), "{error}"),
     }
     let low = coreshard_rt::Priority::new(2).unwrap();
-    let bench = PiBench { footing: Footing { priority: low, ..footing() }, ..bench };
-    assert!(bench.run::<Host>(&host()).is_err(), "there is no priority two below it");
+    let bench = PiBench { executor: ExecutorSettings { priority: low, ..settings() }, ..bench };
+    assert!(bench.run::<Host>(&BenchMachine::host()).is_err(), "there is no priority two below it");
 }
 
 #[test]
 fn all_frames_are_transcoded() {
     let bench = TranscodeBench {
-        footing: footing(),
+        executor: settings(),
         instance_cpus: NonZeroUsize::new(8).unwrap(),
         instances: NonZeroUsize::new(2),
         frames: NonZeroU64::new(5).unwrap(),
         under_way: NonZeroUsize::new(2).unwrap(),
         slices: NonZeroUsize::new(3).unwrap(),
     };
-    let results = bench.run::<Host, _>(&host(), Compression { bytes: 5_000 }).unwrap();
+    let results =
+        bench.run::<Host, _>(&BenchMachine::host(), Compression { bytes: 5_000 }).unwrap();
     assert_eq!((results.frames, results.tasks), (10, 10 * 3 * 4));
     assert!(results.frames_per_sec > 0.0);
     assert!(results.work_share > 0.0, "{results:?}");
-    are_spells(&results.frame_times, 10);
+    are_durations(&results.frame_times, 10);
 }

@@ -12,15 +12,15 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Lock, Padded, Parker, PerCpuCounter, RealTime, Time};
+use coreshard_results::TranscodeResults;
 use coreshard_rt::{CpuMask, Executor};
 use coreshard_topology::CpuId;
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
 
-use super::ground::{self, Footing, executor};
-use super::spell::Spells;
+use super::durations::{durations, recorder};
+use super::executor::{self, ExecutorSettings, executor};
 use crate::error::BenchError;
-use crate::queue::Ground;
+use crate::machine::BenchMachine;
 
 /// What a pipeline does.
 pub trait Pipeline: Send + Sync + 'static {
@@ -41,7 +41,7 @@ pub trait Pipeline: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct TranscodeBench {
     /// Priority, rung and memory.
-    pub footing: Footing,
+    pub executor: ExecutorSettings,
     /// CPUs of an instance.
     pub instance_cpus: NonZeroUsize,
     /// Instances; by default as many as there are CPUs for.
@@ -54,40 +54,7 @@ pub struct TranscodeBench {
     pub slices: NonZeroUsize,
 }
 
-/// What `bench rt transcode` measured.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TranscodeResults {
-    /// The machine in one line.
-    pub machine: String,
-    /// The platform the code ran on.
-    pub platform: String,
-    /// The rung of the priority index.
-    pub rung: String,
-    /// The priority; `None` where none was granted.
-    pub priority: Option<u8>,
-    /// Instances.
-    pub instances: usize,
-    /// CPUs of each.
-    pub instance_cpus: usize,
-    /// Frames that all instances finished together.
-    pub frames: u64,
-    /// Tasks that were begun for them.
-    pub tasks: u64,
-    /// The score.
-    pub frames_per_sec: f64,
-    /// Time in which a CPU of an instance did stages' work, over the whole time of all of them.
-    pub work_share: f64,
-    /// Time of a task that was not work, in nanoseconds: from one's end to the next one's begin on the
-    /// same CPU, resting included.
-    pub between_tasks_ns: f64,
-    /// What a reader must know, one sentence each.
-    pub notes: Vec<String>,
-    /// How long a frame took from its begin to its last slice's end.
-    #[serde(default)]
-    pub frame_times: Spells,
-}
-
-struct Shared<P: RealTime, W> {
+struct Transcoding<P: RealTime, W> {
     executor: Executor<P>,
     pipeline: W,
     bench: TranscodeBench,
@@ -126,16 +93,16 @@ impl TranscodeBench {
     /// Where the executor cannot be had.
     pub fn run<P: RealTime, W: Pipeline>(
         &self,
-        ground: &Ground,
+        machine: &BenchMachine,
         pipeline: W,
     ) -> Result<TranscodeResults, BenchError> {
-        let (executor, notes) = executor::<P>(ground, self.footing, &[self.footing.priority])?;
-        let per_instance = self.instance_cpus.get().min(ground.usable.len());
-        let cpus = neighbours(ground);
+        let (executor, notes) = executor::<P>(machine, self.executor, &[self.executor.priority])?;
+        let per_instance = self.instance_cpus.get().min(machine.usable.len());
+        let cpus = neighbours(machine);
         let instances =
             self.instances.map_or((cpus.len() / per_instance).max(1), NonZeroUsize::get);
         let groups: Vec<_> = cpus.chunks_exact(per_instance).collect();
-        let last = ground.usable.last().map_or(0, CpuId::index);
+        let last = machine.usable.last().map_or(0, CpuId::index);
         let mut all = Vec::with_capacity(instances);
         for number in 0..instances {
             let group = groups[number % groups.len()];
@@ -144,11 +111,11 @@ impl TranscodeBench {
                 allowed: executor.index().mask(&group.iter().copied().collect())?,
                 begun: P::AtomicU64::new(0),
                 finished: P::AtomicU64::new(0),
-                frame_times: Lock::new(Spells::recorder()),
+                frame_times: Lock::new(recorder()),
             })));
         }
         let has_priorities = executor.has_priorities();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(Transcoding {
             executor,
             pipeline,
             bench: self.clone(),
@@ -171,37 +138,37 @@ impl TranscodeBench {
                 }
                 (0..ours.bench.under_way.get()).for_each(|_| ours.next_frame(&instance));
             };
-            shared.executor.spawn_in(self.footing.priority, allowed, None, begins)?;
+            shared.executor.spawn_in(self.executor.priority, allowed, None, begins)?;
         }
         let begin = P::now();
         shared.is_open.store(1, Release);
         P::wake_all(&raw const *shared.is_open);
         shared.all_done.park();
         let elapsed_ns = shared.ended_ns.load(Acquire).saturating_sub(begin.as_ns()).max(1);
-        ground::released::<P, _>(&shared);
+        executor::released::<P, _>(&shared);
         if let Some(error) = shared.failed.lock().take() {
             return Err(error);
         }
         let frames = self.frames.get() * instances as u64;
         let used = instances.min(groups.len()) * per_instance;
         let whole_ns = elapsed_ns as f64 * used as f64;
-        let mut frame_times = Spells::recorder();
+        let mut frame_times = recorder();
         for instance in &all {
             frame_times.add(&*instance.frame_times.lock()).expect("it grows as it must");
         }
         let (work_ns, tasks) = (shared.work_ns.sum() as f64, shared.tasks.sum());
         Ok(TranscodeResults {
-            machine: ground.name.clone(),
-            platform: ground.platform.clone(),
-            rung: self.footing.rung.to_string(),
-            priority: has_priorities.then_some(self.footing.priority.get()),
+            machine: machine.name.clone(),
+            platform: machine.platform.clone(),
+            rung: self.executor.rung.to_string(),
+            priority: has_priorities.then_some(self.executor.priority.get()),
             instances,
             instance_cpus: per_instance,
             frames,
             tasks,
             frames_per_sec: frames as f64 * 1e9 / elapsed_ns as f64,
             work_share: work_ns / whole_ns,
-            frame_times: Spells::of(&frame_times),
+            frame_times: durations(&frame_times),
             between_tasks_ns: (whole_ns - work_ns) / tasks.max(1) as f64,
             notes,
         })
@@ -209,14 +176,14 @@ impl TranscodeBench {
 }
 
 /// The CPUs such that those of a core, and of a cache, follow one another.
-fn neighbours(ground: &Ground) -> Vec<CpuId> {
+fn neighbours(machine: &BenchMachine) -> Vec<CpuId> {
     let mut cpus: Vec<_> =
-        ground.topology.cpus().iter().filter(|cpu| ground.usable.contains(cpu.id)).collect();
+        machine.topology.cpus().iter().filter(|cpu| machine.usable.contains(cpu.id)).collect();
     cpus.sort_by_key(|cpu| (cpu.package, cpu.llc, cpu.core, cpu.id));
     cpus.into_iter().map(|cpu| cpu.id).collect()
 }
 
-impl<P: RealTime, W: Pipeline> Shared<P, W> {
+impl<P: RealTime, W: Pipeline> Transcoding<P, W> {
     /// Begins the instance's next frame, if there is one left.
     fn next_frame(self: &Arc<Self>, instance: &Arc<Padded<Instance<P>>>) {
         let number = instance.begun.fetch_add(1, Relaxed);
@@ -251,7 +218,7 @@ impl<P: RealTime, W: Pipeline> Shared<P, W> {
                 shared.finished(&frame.instance);
             }
         };
-        let priority = self.bench.footing.priority;
+        let priority = self.bench.executor.priority;
         if let Err(error) = self.executor.spawn_in(priority, allowed, None, run) {
             *self.failed.lock() = Some(error.into());
             self.all_done.unpark();

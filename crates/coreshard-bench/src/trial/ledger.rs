@@ -13,7 +13,7 @@ const ACCEPTED: u32 = 2;
 const REFUSED: u32 = 3;
 
 #[derive(Debug, Default)]
-struct Entry {
+struct LedgerEntry {
     answer: AtomicU32,
     cpu: AtomicU32,
     begun: AtomicU32,
@@ -41,7 +41,7 @@ struct Reusable {
 #[derive(Debug)]
 pub struct Ledger {
     /// Items, then the items that they queue.
-    entries: Box<[Entry]>,
+    entries: Box<[LedgerEntry]>,
     reusable: Box<[Reusable]>,
     allowed: HashMap<CpuId, CpuSet>,
     max_active: Option<usize>,
@@ -59,7 +59,7 @@ impl Ledger {
         bound: Duration,
     ) -> Self {
         Self {
-            entries: (0..2 * items).map(|_| Entry::default()).collect(),
+            entries: (0..2 * items).map(|_| LedgerEntry::default()).collect(),
             reusable: (0..reusable).map(|_| Reusable::default()).collect(),
             allowed,
             max_active,
@@ -214,7 +214,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Which item waits, and which CPU rests; or another promise that was broken.
-    pub fn look(
+    pub fn scan(
         &self,
         now_ns: u64,
         last_failure_ns: Option<u64>,
@@ -263,7 +263,7 @@ impl Ledger {
 impl std::fmt::Display for Ledger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let count =
-            |what: &dyn Fn(&Entry) -> bool| self.entries.iter().filter(|it| what(it)).count();
+            |what: &dyn Fn(&LedgerEntry) -> bool| self.entries.iter().filter(|it| what(it)).count();
         write!(
             f,
             "{} items accepted, {} begun, {} ended",
@@ -313,7 +313,7 @@ mod tests {
         accept(&ledger, 0);
         accept(&ledger, 1);
         ledger.begin(0);
-        assert_eq!(ledger.look(0, None, |_| None), Ok(()));
+        assert_eq!(ledger.scan(0, None, |_| None), Ok(()));
         ledger.begin(1);
         assert!(ledger.verdict().unwrap_err().contains("2 items ran at once"));
     }
@@ -341,14 +341,14 @@ mod tests {
         let all = ledger(None);
         accept(&all, 0);
         let rests = |which: u32, ns| move |cpu: CpuId| (cpu.0 == which).then_some(ns);
-        assert_eq!(all.look(1_000, None, rests(1, 5_000)), Ok(()), "seen for the first time");
-        assert_eq!(all.look(1_090, None, rests(1, 5_000)), Ok(()), "not for long");
-        assert_eq!(all.look(1_500, None, rests(1, 90)), Ok(()), "no CPU rests for long");
-        assert_eq!(all.look(1_500, None, rests(2, 5_000)), Ok(()), "another's CPU");
-        assert_eq!(all.look(1_500, Some(1_450), rests(1, 5_000)), Ok(()), "a thread is missing");
-        let broken = all.look(1_500, None, rests(1, 5_000)).unwrap_err();
+        assert_eq!(all.scan(1_000, None, rests(1, 5_000)), Ok(()), "seen for the first time");
+        assert_eq!(all.scan(1_090, None, rests(1, 5_000)), Ok(()), "not for long");
+        assert_eq!(all.scan(1_500, None, rests(1, 90)), Ok(()), "no CPU rests for long");
+        assert_eq!(all.scan(1_500, None, rests(2, 5_000)), Ok(()), "another's CPU");
+        assert_eq!(all.scan(1_500, Some(1_450), rests(1, 5_000)), Ok(()), "a thread is missing");
+        let broken = all.scan(1_500, None, rests(1, 5_000)).unwrap_err();
         assert!(broken.contains("item 0, queued on CPU 0") && broken.contains("CPU 1"), "{broken}");
         all.begin(0);
-        assert_eq!(all.look(1_500, None, rests(1, 5_000)), Ok(()));
+        assert_eq!(all.scan(1_500, None, rests(1, 5_000)), Ok(()));
     }
 }

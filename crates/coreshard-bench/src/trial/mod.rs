@@ -24,7 +24,7 @@ pub use record::{Bomb, Record};
 pub use scenario::{ParseScenarioError, Scenario, ScenarioTrial};
 
 /// How long an item may wait while a CPU that is allowed to run it rests. Longer than what faults
-/// of a simulation, and three looks of the monitor, take together.
+/// of a simulation, and three scans of the monitor, take together.
 const BOUND: Duration = Duration::from_millis(14);
 /// How long an item keeps its CPU that is to show who else cannot run meanwhile.
 const HOGS_FOR: Duration = Duration::from_millis(30);
@@ -157,7 +157,7 @@ impl QueueTrial {
         // Nobody but the monitor sees to one who takes a waiting worker's place.
         let one_cpu = (random.u8(..5) == 0).then(|| cpus[random.usize(..cpus.len())].id);
         let may_hog = max_active.is_none() && one_cpu.is_none() && random.u8(..3) == 0;
-        // Waits that are longer than the monitor takes to look, and to notice them.
+        // Waits that are longer than the monitor takes to scan, and to notice them.
         let longest_wait = if random.u8(..3) == 0 { 12_000 } else { 500 };
         let mut producers: Vec<Program> = (0..random.usize(1..=5))
             .map(|_| cpus[random.usize(..cpus.len())].id)

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 const MAX_ITEMS: usize = 8_192;
 
 /// How long an accepted item may wait, counted from when it was first seen to wait or from the last call that
-/// failed, whichever is later: some fifteen looks of the monitor.
+/// failed, whichever is later: some fifteen scans of the monitor.
 const BOUND_NS: u64 = 60_000_000;
 
 const OFFERED: u32 = 1;
@@ -20,7 +20,7 @@ const REFUSED: u32 = 3;
 const CANCELLED: u32 = 4;
 
 #[derive(Debug, Default)]
-struct Entry {
+struct RecordEntry {
     answer: AtomicU32,
     begun: AtomicU32,
     ended: AtomicU32,
@@ -46,7 +46,7 @@ impl Drop for Bomb {
 /// What was promised of each item, and whether it was kept.
 #[derive(Debug)]
 pub struct Record {
-    entries: Box<[Entry]>,
+    entries: Box<[RecordEntry]>,
     offered: AtomicUsize,
     /// Items are kept from running for a while, as was asked for.
     held: AtomicBool,
@@ -66,7 +66,7 @@ impl Record {
     #[must_use]
     pub fn new(panics: Range<u64>) -> Self {
         Self {
-            entries: (0..MAX_ITEMS).map(|_| Entry::default()).collect(),
+            entries: (0..MAX_ITEMS).map(|_| RecordEntry::default()).collect(),
             offered: AtomicUsize::new(0),
             held: AtomicBool::new(false),
             calls: AtomicU64::new(0),
@@ -126,9 +126,9 @@ impl Record {
         }
     }
 
-    fn each(&self, mut look: impl FnMut(usize, &Entry)) {
+    fn each(&self, mut scan: impl FnMut(usize, &RecordEntry)) {
         let offered = self.offered.load(SeqCst);
-        self.entries[..offered].iter().enumerate().for_each(|(item, entry)| look(item, entry));
+        self.entries[..offered].iter().enumerate().for_each(|(item, entry)| scan(item, entry));
     }
 
     /// Accepted items that are not over.
@@ -170,7 +170,7 @@ impl Record {
     ///
     /// # Errors
     /// Which item waits, or another promise that was broken.
-    pub fn look(&self, now_ns: u64, last_failure_ns: Option<u64>) -> Result<(), String> {
+    pub fn scan(&self, now_ns: u64, last_failure_ns: Option<u64>) -> Result<(), String> {
         if !self.held.load(SeqCst) {
             self.each(|item, entry| {
                 if entry.answer.load(SeqCst) != ACCEPTED || entry.begun.load(SeqCst) > 0 {
@@ -231,18 +231,18 @@ mod tests {
         let item = record.offer();
         record.answer(item, true);
         assert_eq!(record.unfinished(), 1);
-        assert_eq!(record.look(5, None), Ok(()));
-        assert_eq!(record.look(BOUND_NS + 9, Some(10)), Ok(()), "something failed meanwhile");
+        assert_eq!(record.scan(5, None), Ok(()));
+        assert_eq!(record.scan(BOUND_NS + 9, Some(10)), Ok(()), "something failed meanwhile");
         record.hold(true);
-        assert_eq!(record.look(2 * BOUND_NS, None), Ok(()), "it is told to wait");
+        assert_eq!(record.scan(2 * BOUND_NS, None), Ok(()), "it is told to wait");
         record.hold(false);
-        assert_eq!(record.look(2 * BOUND_NS, None), Ok(()), "no more, from here on");
+        assert_eq!(record.scan(2 * BOUND_NS, None), Ok(()), "no more, from here on");
         drop(record.begin(item));
         assert_eq!((record.unfinished(), record.verdict()), (0, Ok(())));
         let waits = record.offer();
         record.answer(waits, true);
-        assert_eq!(record.look(0, None), Ok(()));
-        let error = record.look(BOUND_NS + 1, None).unwrap_err();
+        assert_eq!(record.scan(0, None), Ok(()));
+        let error = record.scan(BOUND_NS + 1, None).unwrap_err();
         assert!(error.contains("item 1 has waited for 60 ms"), "{error}");
         let twice = Arc::new(Record::new(0..0));
         let item = twice.offer();

@@ -295,7 +295,7 @@ impl<P: Platform> Stage<'_, P> {
     }
 
     /// Items that wait, so that others need a worker: those that say so, for longer than the monitor takes
-    /// to look, and those that do not, for longer than it takes to notice.
+    /// to scan, and those that do not, for longer than it takes to notice.
     fn waiting_items(&self, queue: &Workqueue<P>, round: usize) {
         let step = us(round as u64 % 7 * 150);
         self.put(queue, move || blocking::<P, _>(|| P::sleep(us(3_900) + step)));

@@ -6,20 +6,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use coreshard::Host;
-use coreshard_bench::{
-    BlockBench, BlockJob, BlockResults, HbaBench, Interrupts, LadderBench, parse_job_file,
-};
+use coreshard_bench::{BlockBench, BlockJob, HbaBench, LadderBench, parse_job_file};
 use coreshard_report::fio;
-use coreshard_sim::{Profile, Sim, Simulation};
+use coreshard_results::{BlockResults, Interrupts};
+use coreshard_sim::{Machine as Simulated, Profile, Sim};
 use coreshard_topology::input;
 
 use super::destination::Destination;
 use super::progress::Bar;
 use super::queue::Site;
-use super::simulated::{self, Outside};
+use super::simulated::{self, Outside, SimArgs};
 use crate::failure::{bad_input, interrupted};
-use crate::machine::MachineArgs;
-use crate::number::{few, seed, whole};
+use crate::machine::{Machine, MachineArgs};
+use crate::number::{few, whole};
 use crate::output;
 
 /// Declares the options that are words of a job, with the one place that knows what they mean:
@@ -128,6 +127,7 @@ job_options! {
 
 /// The options of `coreshard bench block`.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("machine", |machine| machine.requires("ladder")))]
 pub(crate) struct Args {
     /// A job file of fio's; its sections run one after another. Options hold for all of them
     #[arg(value_name = "JOBFILE")]
@@ -140,18 +140,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, value_parser = whole::<NonZeroUsize, 1, 10_000>)]
     repeat: NonZeroUsize,
 
-    /// Climb the ladders of counters and of shared tags instead of running a job
+    /// Climb the ladders of counters and of shared tags instead of running a job; with --machine do the
+    /// experiment with an adapter, 16 jobs and 64 requests in flight each, on a machine of two nodes (such as
+    /// epyc-9754-2s)
     #[arg(long)]
     ladder: bool,
 
-    /// With --ladder: the experiment with an adapter, 16 jobs and 64 requests in flight each, on this
-    /// simulated machine of two nodes (such as epyc-9754-2s)
-    #[arg(long, value_name = "NAME|FILE.toml", requires = "ladder")]
-    machine: Option<String>,
+    // With --ladder: the experiment with an adapter, 16 jobs and 64 requests in flight each, on a simulated
+    // machine of two nodes.
+    #[command(flatten)]
+    machine: MachineArgs,
 
-    /// With --machine: decides what each run draws; equal seeds give equal results
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "machine", value_parser = seed)]
-    seed: u64,
+    #[command(flatten)]
+    simulated: SimArgs,
 
     /// With --machine: the devices that the jobs share [default: 4]
     #[arg(long, value_name = "N", requires = "machine", value_parser = few)]
@@ -255,15 +256,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return climb(args);
     }
     let bench = BlockBench { jobs: args.jobs()?, repeat: args.repeat };
-    let here = MachineArgs { machine: None, sysfs: None, hwloc_xml: None };
-    let site = Site::new(&here)?;
+    let site = Site::here(Machine::here()?);
     let destination = args.destination()?;
     if let Some(destination) = &destination {
         let inputs = bench.jobs.iter().filter_map(|job| job.filename.as_deref());
         inputs.chain(args.job_file.as_deref()).try_for_each(|file| destination.is_not(file))?;
     }
     let mut bar = Bar::new()?;
-    let mut results = bench.run::<Host>(&site.ground, &mut bar).map_err(classed)?;
+    let mut results = bench.run::<Host>(&site.bench_machine, &mut bar).map_err(classed)?;
     drop(bar);
     results.timestamp =
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -281,18 +281,17 @@ fn climb(args: &Args) -> anyhow::Result<()> {
         let problem = format!("--ladder takes no words of a job, but --{word} was given");
         return Err(bad_input(anyhow::Error::msg(problem)));
     }
-    if let Some(name) = &args.machine {
-        return simulate(args, name);
+    if let Some(machine) = args.machine.simulated()? {
+        return simulate(args, &machine);
     }
-    let here = MachineArgs { machine: None, sysfs: None, hwloc_xml: None };
-    let site = Site::new(&here)?;
+    let site = Site::here(Machine::here()?);
     let destination = args.destination()?;
     let mut bench = LadderBench::default();
     if args.repeat > NonZeroUsize::MIN {
         bench.runs = args.repeat;
     }
     let mut bar = Bar::new()?;
-    let results = bench.run::<Host>(&site.ground, &mut bar).map_err(classed)?;
+    let results = bench.run::<Host>(&site.bench_machine, &mut bar).map_err(classed)?;
     drop(bar);
     args.finish(destination, &fio::ladder_text(&results), |out| {
         serde_json::to_writer_pretty(&mut *out, &results)?;
@@ -300,11 +299,10 @@ fn climb(args: &Args) -> anyhow::Result<()> {
     })
 }
 
-fn simulate(args: &Args, name: &str) -> anyhow::Result<()> {
-    let machine = simulated::machine(name)?;
-    let ground = simulated::ground(&machine);
+fn simulate(args: &Args, machine: &Simulated) -> anyhow::Result<()> {
+    let bench_machine = simulated::bench_machine(&args.machine, machine);
     let destination = args.destination()?;
-    let mut bench = HbaBench { seed: args.seed, ..HbaBench::published(Sim::compute) };
+    let mut bench = HbaBench { seed: args.simulated.seed(), ..HbaBench::published(Sim::compute) };
     if args.repeat > NonZeroUsize::MIN {
         bench.runs = args.repeat;
     }
@@ -315,8 +313,9 @@ fn simulate(args: &Args, name: &str) -> anyhow::Result<()> {
         bench.interrupts = Interrupts::Submitter;
     }
     let bar = Bar::new()?;
-    let simulation = Simulation::new(&machine).seed(args.seed).profile(Profile::InKernel);
-    let run = simulation.run(|| bench.run::<Sim>(&ground, &mut Outside(bar)))?;
+    let costs = args.simulated.costs.unwrap_or(Profile::InKernel);
+    let simulation = args.simulated.simulation(machine).profile(costs);
+    let run = simulation.run(|| bench.run::<Sim>(&bench_machine, &mut Outside(bar)))?;
     let results = run.value.map_err(classed)?;
     args.finish(destination, &fio::hba_text(&results), |out| {
         serde_json::to_writer_pretty(&mut *out, &results)?;

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use anyhow::{Context, anyhow};
+use coreshard_report::{csv, html};
 use coreshard_topology::input;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -26,11 +27,6 @@ use crate::failure::bad_input;
 
 /// The last object of each JSON document that is written has this key.
 const JSON_MARK: &str = "\"generator\": \"coreshard\"";
-/// In the head of each page.
-const HTML_MARK: &str = "<meta name=\"generator\" content=\"coreshard\">";
-/// The first columns of each table.
-const CSV_MARK: &str =
-    "machine,platform,virtual_topology,mode,threads,outstanding,items_per_thread,";
 /// In each machine's file.
 const TOML_MARK: &str = "source = [\"coreshard calibrate, on the machine itself\"]";
 /// How much of a file's ends is looked at.
@@ -161,7 +157,7 @@ fn is_one_file(one: io::Result<Metadata>, other: io::Result<Metadata>) -> bool {
 
 /// What a report at `path` would be written to.
 fn place(path: &Path) -> anyhow::Result<Place> {
-    let found = look(path)?;
+    let found = found_at(path)?;
     // What a link to a device or a pipe leads to, such as /dev/stdout, is meant.
     let behind =
         found.as_ref().filter(|found| found.is_symlink()).and_then(|_| fs::metadata(path).ok());
@@ -179,7 +175,7 @@ fn place(path: &Path) -> anyhow::Result<Place> {
     Ok(Place::File { folder, name })
 }
 
-fn look(path: &Path) -> anyhow::Result<Option<Metadata>> {
+fn found_at(path: &Path) -> anyhow::Result<Option<Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -189,7 +185,7 @@ fn look(path: &Path) -> anyhow::Result<Option<Metadata>> {
 
 /// Says why not, where a report must not take the place of what is there.
 fn may_be_replaced(path: &Path) -> anyhow::Result<()> {
-    let Some(found) = look(path)? else { return Ok(()) };
+    let Some(found) = found_at(path)? else { return Ok(()) };
     let kind = found.file_type();
     if kind.is_dir() {
         return Err(anyhow!("it is a folder"));
@@ -235,8 +231,8 @@ fn is_ours(path: &Path) -> anyhow::Result<bool> {
     let last_key = tail.rsplit_once(JSON_MARK).map(|(_, rest)| rest.trim());
     Ok(head.trim().is_empty() && found.len() < LOOKED_AT
         || head.trim() == "[]"
-        || head.contains(HTML_MARK)
-        || head.starts_with(CSV_MARK)
+        || head.contains(html::MARK)
+        || head.starts_with(&csv::queue_mark())
         || head.lines().any(|line| line == TOML_MARK)
         || (head.starts_with(['{', '['])
             && last_key.is_some_and(|rest| matches!(rest, "}" | "}]" | "}\n]"))))
@@ -285,7 +281,7 @@ fn replace(folder: &Path, name: &OsString, report: &[u8]) -> anyhow::Result<()> 
         file.sync_all()?;
         // Once more: hours may have passed.
         may_be_replaced(&path)?;
-        match look(&path)?.filter(|found| !found.is_symlink()) {
+        match found_at(&path)?.filter(|found| !found.is_symlink()) {
             Some(old) => {
                 // Whoever could read it can still; its owner is kept where that is granted.
                 fs::set_permissions(&aside, old.permissions())?;
@@ -376,8 +372,8 @@ mod tests {
         let path = folder.path().join("report");
         drop(Destination::open(&path).unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
-        let html = format!("<html>{HTML_MARK}</html>");
-        let csv = format!("{CSV_MARK}runs\n");
+        let html = format!("<html>{}</html>", html::MARK);
+        let csv = csv::queue_mark() + "scope\n";
         let toml = format!("title = \"x\"\n{TOML_MARK}\n");
         let json =
             ["{}", "{\n  \"a\": 1\n}\n", "[\n  {\n    \"a\": []\n  }\n]", "[{\"a\":1}]", "[]"];

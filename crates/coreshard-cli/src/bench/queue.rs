@@ -6,13 +6,15 @@ use std::str::FromStr;
 
 use anyhow::bail;
 use coreshard::{CpuSet, Host, Intake, Scope, Topology, Wake};
-use coreshard_bench::{Ground, QueueBench, QueueResults};
+use coreshard_bench::{BenchMachine, QueueBench};
 use coreshard_report::{csv, html, json, table};
+use coreshard_results::QueueResults;
+use coreshard_sim::{Machine as Simulated, Sim};
 use coreshard_topology::{ShardSize, Usable, input};
 
 use super::destination::Destination;
 use super::progress::Bar;
-use super::simulated::{self, SimArgs};
+use super::simulated::{self, Outside, SimArgs};
 use crate::failure::{bad_input, interrupted};
 use crate::machine::{Machine, MachineArgs};
 use crate::number::{many, whole};
@@ -23,6 +25,11 @@ const DEFAULT_PAGE: &str = "./coreshard-bench.html";
 
 /// Columns of a table that does not go to a terminal.
 const COLUMNS_OF_A_FILE: usize = 200;
+
+/// Items of a producer and runs, where nothing else is asked for. Virtual time has no noise to
+/// average out, and a simulated item takes about ten times a real one.
+const SIMULATED_ITEMS: u64 = 300;
+const SIMULATED_RUNS: NonZeroUsize = NonZeroUsize::new(3).expect("3 is not 0");
 
 /// The options of `coreshard bench queue`.
 #[derive(Debug, clap::Args)]
@@ -62,7 +69,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST|auto", conflicts_with = "threads")]
     cpus: Option<CpuCounts>,
 
-    // Any machine but this one is laid over this one's CPUs, unless it is simulated.
     #[command(flatten)]
     machine: MachineArgs,
 
@@ -137,9 +143,9 @@ impl Args {
             return bench;
         }
         QueueBench {
-            items_per_thread: bench.items_per_thread.or(NonZeroU64::new(simulated::ITEMS)),
-            runs: self.runs.map_or(simulated::RUNS, |_| bench.runs),
-            seed: self.simulated.seed,
+            items_per_thread: bench.items_per_thread.or(NonZeroU64::new(SIMULATED_ITEMS)),
+            runs: self.runs.map_or(SIMULATED_RUNS, |_| bench.runs),
+            seed: self.simulated.seed(),
             ..bench
         }
     }
@@ -221,7 +227,7 @@ fn columns() -> usize {
 
 /// What the benchmark stands on, and what to say of it.
 pub(super) struct Site {
-    pub(super) ground: Ground,
+    pub(super) bench_machine: BenchMachine,
     cpu_model: Option<String>,
     pub(super) notes: Vec<String>,
 }
@@ -229,20 +235,17 @@ pub(super) struct Site {
 impl Site {
     pub(super) fn new(args: &MachineArgs) -> anyhow::Result<Self> {
         let machine = args.read()?;
-        if args.is_this_one() {
+        if args.name().is_none() {
             return Ok(Self::here(machine));
         }
         let this = Topology::host()?;
         let usable = Usable::host(&this)?;
         let Machine { topology, .. } = machine;
         Ok(Self {
-            ground: Ground {
-                name: topology.name().to_owned(),
-                platform: "host".to_owned(),
-                usable: topology.online().clone(),
+            bench_machine: BenchMachine {
                 cpu_quota: usable.quota_cpus(),
                 laid_over: Some(usable.cpus().clone()),
-                topology,
+                ..BenchMachine::whole(topology.name().to_owned(), "host", topology)
             },
             cpu_model: this.model().map(str::to_owned),
             notes: limits(&usable).into_iter().collect(),
@@ -252,19 +255,15 @@ impl Site {
     pub(super) fn here(machine: Machine) -> Self {
         let Machine { topology, usable, .. } = machine;
         let cpu_model = topology.model().map(str::to_owned);
-        let cpus = topology.online().clone();
         let name = cpu_model.as_deref().unwrap_or_else(|| topology.name());
-        let plural = if cpus.len() == 1 { "" } else { "s" };
+        let cpus = topology.online().len();
+        let name = format!("{name}, {cpus} CPU{}", if cpus == 1 { "" } else { "s" });
         let mut notes = topology.notes().to_vec();
         notes.extend(usable.as_ref().and_then(limits));
         Self {
-            ground: Ground {
-                name: format!("{name}, {} CPU{plural}", cpus.len()),
-                platform: "host".to_owned(),
-                usable: cpus,
+            bench_machine: BenchMachine {
                 cpu_quota: usable.as_ref().and_then(Usable::quota_cpus),
-                laid_over: None,
-                topology,
+                ..BenchMachine::whole(name, "host", topology)
             },
             cpu_model,
             notes,
@@ -303,24 +302,29 @@ pub(crate) fn kernel() -> Option<String> {
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let bench = args.bench();
-    if args.simulated.sim {
-        return run_simulated(args, &bench);
+    if args.simulated.sim
+        && let Some(machine) = args.machine.simulated()?
+    {
+        return run_simulated(args, &machine, &bench);
     }
-    let Site { ground, cpu_model, notes } = Site::new(&args.machine)?;
+    if let Some(option) = args.simulated.given() {
+        return Err(bad_input(anyhow::anyhow!("{option} needs --sim")));
+    }
+    let Site { bench_machine, cpu_model, notes } = Site::new(&args.machine)?;
     // Before there are files: from here on an interrupt leaves none behind.
     let mut bar = Bar::new()?;
     let destinations = Destinations::open(args)?;
-    let load = other_load(ground.laid_over.as_ref().unwrap_or(&ground.usable).len());
+    let load = other_load(bench_machine.laid_over.as_ref().unwrap_or(&bench_machine.usable).len());
     let mut results = match &args.cpus {
-        None => bench.run::<Host>(&ground, &mut bar)?,
-        Some(_) if ground.laid_over.is_some() => {
+        None => bench.run::<Host>(&bench_machine, &mut bar)?,
+        Some(_) if bench_machine.laid_over.is_some() => {
             let problem = "--cpus needs the machine itself, or --sim: a virtual topology has no CPUs of \
                            its own to scale over";
             return Err(bad_input(anyhow::Error::msg(problem)));
         }
         Some(counts) => {
-            let counts = counts.of(ground.usable.len());
-            bench.run_scaling::<Host>(&ground, &counts, &mut bar).map_err(bad_input)?
+            let counts = counts.of(bench_machine.usable.len());
+            bench.run_scaling::<Host>(&bench_machine, &counts, &mut bar).map_err(bad_input)?
         }
     };
     drop(bar);
@@ -330,12 +334,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     finish(destinations, &results)
 }
 
-fn run_simulated(args: &Args, bench: &QueueBench) -> anyhow::Result<()> {
-    let machine = args.simulated.machine(&args.machine)?;
+fn run_simulated(args: &Args, machine: &Simulated, bench: &QueueBench) -> anyhow::Result<()> {
     let bar = Bar::new()?;
     let destinations = Destinations::open(args)?;
-    let counts = args.cpus.as_ref().map(|counts| counts.of(machine.topology().cpus().len()));
-    let results = args.simulated.run(&machine, bench, counts.as_deref(), bar)?;
+    let bench_machine = simulated::bench_machine(&args.machine, machine);
+    let counts = args.cpus.as_ref().map(|counts| counts.of(bench_machine.usable.len()));
+    let run = args.simulated.simulation(machine).run(|| match &counts {
+        None => bench.run::<Sim>(&bench_machine, &mut Outside(bar)),
+        Some(counts) => bench.run_scaling::<Sim>(&bench_machine, counts, &mut Outside(bar)),
+    })?;
+    let note = args.simulated.note(&run);
+    let mut results = run.value.map_err(bad_input)?;
+    results.cpu_model = machine.topology().model().map(str::to_owned);
+    results.notes.insert(0, note);
     finish(destinations, &results)
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use coreshard::Topology;
-use coreshard_bench::{Calibration, Figure};
+use coreshard_results::{Calibration, Figure};
 use coreshard_topology::input;
 
 use crate::bench::kernel;

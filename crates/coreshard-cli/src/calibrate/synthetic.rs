@@ -24,11 +24,11 @@ pub(super) fn describe(topology: &Topology) -> anyhow::Result<String> {
     Ok(text)
 }
 
-type Key = fn(&Cpu) -> u32;
+type LevelNumber = fn(&Cpu) -> u32;
 
 /// The levels with their counts, and the CPUs' numbers where they are not in the tree's order.
 fn levels(topology: &Topology) -> Option<String> {
-    let keys: [(&str, Key); 4] = [
+    let keys: [(&str, LevelNumber); 4] = [
         ("pack", |cpu| cpu.package.0),
         ("numa", |cpu| cpu.node.map_or(0, |node| node.0)),
         ("l3", |cpu| cpu.llc.0),

@@ -6,13 +6,14 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Subcommand;
 use coreshard_bench::{Ledger, QueueTrial, Scenario};
 use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
 use coreshard_sim::{Machine, Sim, Summary, View};
 
-use crate::bench::{Destination, simulated};
+use crate::bench::Destination;
+use crate::machine::MachineArgs;
 use crate::number::{many, seed, whole};
 use crate::output;
 use sweep::{Kind, Kth, Step, Sweep};
@@ -21,11 +22,11 @@ use sweep::{Kind, Kth, Step, Sweep};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    command: SimCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum SimCommand {
     /// Run small programs on random schedules with faults, seed by seed, until one breaks a promise;
     /// or with --kth, let each call of a kind fail in turn
     Search(SearchArgs),
@@ -34,10 +35,10 @@ enum What {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("machine", |machine| machine.default_value("pocket")))]
 struct SearchArgs {
-    /// The machine: pocket (16 CPUs, made for this), a preset's name, or a file (.toml)
-    #[arg(long, value_name = "NAME|FILE", default_value = "pocket")]
-    machine: String,
+    #[command(flatten)]
+    machine: MachineArgs,
 
     /// How many seeds to try: 1000; with --kth, for each call, 2 (the seed decides the rungs, and from 1
     /// on the schedule)
@@ -67,10 +68,10 @@ struct SearchArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("machine", |machine| machine.default_value("pocket")))]
 struct ReplayArgs {
-    /// The machine that was searched on
-    #[arg(long, value_name = "NAME|FILE", default_value = "pocket")]
-    machine: String,
+    #[command(flatten)]
+    machine: MachineArgs,
 
     /// The seed, as the search printed it
     #[arg(long, value_name = "SEED")]
@@ -112,7 +113,7 @@ impl Subject for Trial {
     }
 
     fn look(&self, view: &View<'_>) -> Result<(), String> {
-        self.ledger.look(view.now_ns(), view.last_failure_ns(), |cpu| view.idle_ns(cpu))
+        self.ledger.scan(view.now_ns(), view.last_failure_ns(), |cpu| view.idle_ns(cpu))
     }
 }
 
@@ -120,7 +121,7 @@ fn try_seed(machine: &Machine, seed: u64) -> Result<Summary, Box<Failure>> {
     attempt(machine, Plan::of_seed(seed), &Trial::new(machine, seed))
 }
 
-/// What was found, and the one line that brings it about again.
+/// SimCommand was found, and the one line that brings it about again.
 fn tell(failure: &Failure, machine: &Machine, name: &str) -> anyhow::Result<String> {
     let mut text = String::new();
     let trial = QueueTrial::of_seed(failure.replay.seed, machine.topology());
@@ -134,8 +135,18 @@ fn tell(failure: &Failure, machine: &Machine, name: &str) -> anyhow::Result<Stri
     Ok(text)
 }
 
+/// The machine, and its name as a shell takes it.
+fn searched(args: &MachineArgs) -> anyhow::Result<(Machine, String)> {
+    let machine = args.simulated()?.context("no machine was given")?;
+    let name = args.name().unwrap_or_default();
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./".contains(letter);
+    let is_word = !name.is_empty() && name.chars().all(is_plain);
+    let name = if is_word { name.to_owned() } else { format!("'{}'", name.replace('\'', "'\\''")) };
+    Ok((machine, name))
+}
+
 fn search(args: &SearchArgs) -> anyhow::Result<()> {
-    let machine = simulated::machine(&args.machine)?;
+    let (machine, name) = searched(&args.machine)?;
     if let Some(kind) = args.kth {
         let scenarios = match args.programs.as_slice() {
             [] => Scenario::ALL.to_vec(),
@@ -143,7 +154,7 @@ fn search(args: &SearchArgs) -> anyhow::Result<()> {
         };
         let seeds = args.from..args.from.saturating_add(args.seeds.unwrap_or(2));
         let sweep = Sweep { kind, up_to: args.up_to, scenarios, rounds: args.rounds, seeds };
-        return sweep.run(&machine, &args.machine);
+        return sweep.run(&machine, &name);
     }
     let seeds = args.seeds.unwrap_or(1_000);
     let mut accesses = 0;
@@ -151,7 +162,7 @@ fn search(args: &SearchArgs) -> anyhow::Result<()> {
         match try_seed(&machine, seed) {
             Ok(summary) => accesses += summary.accesses,
             Err(failure) => {
-                output::print(&tell(&failure, &machine, &args.machine)?)?;
+                output::print(&tell(&failure, &machine, &name)?)?;
                 bail!("a bug was found, by seed {} of {}", seed - args.from + 1, seeds);
             }
         }
@@ -164,7 +175,7 @@ fn search(args: &SearchArgs) -> anyhow::Result<()> {
 }
 
 fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
-    let machine = simulated::machine(&args.machine)?;
+    let (machine, name) = searched(&args.machine)?;
     let ReplaySeed { seed, trace_hash: expected } = args.seed;
     let step = args.program.zip(args.kth).map(|(scenario, kth)| Step {
         scenario,
@@ -184,7 +195,7 @@ fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
         }
     }
     let outcome = match &step {
-        Some(step) => sweep::replay(step, &machine, &args.machine),
+        Some(step) => sweep::replay(step, &machine, &name),
         None => try_seed(&machine, seed),
     };
     let hash = match &outcome {
@@ -196,8 +207,7 @@ fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     {
         output::warn(&format!(
             "coreshard: this is not the run that was printed: its trace is {hash:016x}, not \
-             {expected:016x}; the code, or the machine {}, is another",
-            args.machine
+             {expected:016x}; the code, or the machine {name}, is another"
         ));
     }
     match outcome {
@@ -207,8 +217,8 @@ fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
         )),
         Err(failure) => {
             let text = match &step {
-                Some(step) => step.tell(&failure, &args.machine),
-                None => tell(&failure, &machine, &args.machine)?,
+                Some(step) => step.tell(&failure, &name),
+                None => tell(&failure, &machine, &name)?,
             };
             output::print(&text)?;
             bail!("the seed breaks a promise")
@@ -218,8 +228,8 @@ fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    match &args.what {
-        What::Search(args) => search(args),
-        What::Replay(args) => replay(args),
+    match &args.command {
+        SimCommand::Search(args) => search(args),
+        SimCommand::Replay(args) => replay(args),
     }
 }

@@ -128,7 +128,7 @@ impl Subject for Judged {
     }
 
     fn look(&self, view: &View<'_>) -> Result<(), String> {
-        self.record.look(view.now_ns(), view.last_failure_ns())
+        self.record.scan(view.now_ns(), view.last_failure_ns())
     }
 }
 

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use coreshard::insight::{InsightClient, Snapshot};
+use coreshard::insight::{InsightClient, InsightError, Snapshot};
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Rect;
@@ -14,9 +14,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::figures;
+use super::fit;
 use super::rates::Rates;
 use super::sheets::{self, Sheet};
-use super::{Look, fit};
 
 const KEYS: [(&str, &str); 7] = [
     ("q", "quit"),
@@ -30,6 +30,9 @@ const KEYS: [(&str, &str); 7] = [
 
 /// How long a key may wait to be looked at.
 const KEY_DELAY: Duration = Duration::from_millis(50);
+
+/// What a reading of the process brought.
+type Reading = Result<Snapshot, InsightError>;
 
 /// How a table is looked at.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +48,7 @@ pub(super) struct Screen {
     now: Snapshot,
     before: Option<Snapshot>,
     interval: Duration,
-    /// Why the last look brought nothing.
+    /// Why the last reading brought nothing.
     trouble: Option<String>,
     is_paused: bool,
     shows_legend: bool,
@@ -61,7 +64,7 @@ impl Screen {
     pub(super) fn new(first: Snapshot, interval: Duration, sort: Option<&'static str>) -> Self {
         let sheets = sheets::of(&first, &Rates::unknown());
         let viewed = |sheet: &Sheet| {
-            // Rates come with the second look, so they are asked of the columns, not of this sheet.
+            // Rates come with the second reading, so they are asked of the columns, not of this sheet.
             let sorted = sort.filter(|title| has_column(sheet.title, title));
             Viewed { sorted: sorted.unwrap_or(sheet.usual_order), largest_first: true, from: 0 }
         };
@@ -79,9 +82,9 @@ impl Screen {
         }
     }
 
-    /// Takes in what a look brought.
-    pub(super) fn look(&mut self, look: Look) {
-        match look {
+    /// Takes in what a reading brought.
+    pub(super) fn take(&mut self, reading: Reading) {
+        match reading {
             _ if self.is_paused => {}
             Ok(snapshot) => {
                 self.trouble = None;
@@ -283,14 +286,14 @@ fn keys(width: usize) -> Line<'static> {
 
 /// Shows the screen until the user has seen enough.
 pub(super) fn run(client: &InsightClient, mut screen: Screen) -> anyhow::Result<()> {
-    let (looks, looked) = mpsc::sync_channel::<Look>(1);
+    let (readings, taken) = mpsc::sync_channel::<Reading>(1);
     let (over, is_over) = mpsc::channel::<()>();
-    let looker = {
+    let reader = {
         let (client, interval) = (client.clone(), screen.interval);
         // A process that is stopped keeps one waiting; the keys go on.
         thread::spawn(move || {
             while let Err(RecvTimeoutError::Timeout) = is_over.recv_timeout(interval) {
-                if looks.send(client.snapshot()).is_err() {
+                if readings.send(client.snapshot()).is_err() {
                     return;
                 }
             }
@@ -311,20 +314,20 @@ pub(super) fn run(client: &InsightClient, mut screen: Screen) -> anyhow::Result<
                 }
                 is_old = true;
             }
-            match looked.try_recv() {
-                Ok(look) => {
-                    screen.look(look);
+            match taken.try_recv() {
+                Ok(reading) => {
+                    screen.take(reading);
                     is_old = true;
                 }
                 Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) => unreachable!("the looker goes when it is told"),
+                Err(TryRecvError::Disconnected) => unreachable!("the reader goes when it is told"),
             }
         }
         std::io::Result::Ok(())
     })();
     ratatui::restore();
-    drop((over, looked));
+    drop((over, taken));
     // It may be waiting for an answer; nobody waits for it.
-    drop(looker);
+    drop(reader);
     shown.context("the terminal cannot be used any more")
 }

@@ -15,7 +15,7 @@ struct Column<Row> {
     /// Columns of the highest number are left out first; 0 stays.
     expendable: u8,
     is_left: bool,
-    /// Needs two looks.
+    /// Needs two readings.
     is_rate: bool,
     cell: fn(&Row) -> Cell,
 }
@@ -24,11 +24,11 @@ struct Column<Row> {
 #[derive(Clone, Debug)]
 struct Cell {
     text: String,
-    key: Key,
+    key: SortKey,
 }
 
 #[derive(Clone, Debug, PartialEq, PartialOrd)]
-enum Key {
+enum SortKey {
     Absent,
     Number(f64),
     Text(String),
@@ -36,17 +36,17 @@ enum Key {
 
 impl Cell {
     fn absent() -> Self {
-        Self { text: ABSENT.to_owned(), key: Key::Absent }
+        Self { text: ABSENT.to_owned(), key: SortKey::Absent }
     }
 
     fn count(value: u64) -> Self {
-        Self { text: figures::count(value as f64), key: Key::Number(value as f64) }
+        Self { text: figures::count(value as f64), key: SortKey::Number(value as f64) }
     }
 
     fn rate(value: Option<f64>) -> Self {
         value.map_or_else(Self::absent, |value| Self {
             text: figures::rate(value),
-            key: Key::Number(value),
+            key: SortKey::Number(value),
         })
     }
 
@@ -54,35 +54,35 @@ impl Cell {
     fn cpu(ns_per_second: Option<f64>) -> Self {
         ns_per_second.map_or_else(Self::absent, |ns| {
             let percent = ns / 1e7;
-            Self { text: format!("{percent:.0}"), key: Key::Number(percent) }
+            Self { text: format!("{percent:.0}"), key: SortKey::Number(percent) }
         })
     }
 
     fn time(ns: Option<u64>) -> Self {
         ns.map_or_else(Self::absent, |ns| Self {
             text: figures::time(ns),
-            key: Key::Number(ns as f64),
+            key: SortKey::Number(ns as f64),
         })
     }
 
     fn bytes(value: u64) -> Self {
-        Self { text: figures::bytes(value), key: Key::Number(value as f64) }
+        Self { text: figures::bytes(value), key: SortKey::Number(value as f64) }
     }
 
     fn text(text: &str) -> Self {
         let text = fit::printable(text);
-        Self { key: Key::Text(text.clone()), text }
+        Self { key: SortKey::Text(text.clone()), text }
     }
 
     fn number(value: u32) -> Self {
-        Self { text: value.to_string(), key: Key::Number(f64::from(value)) }
+        Self { text: value.to_string(), key: SortKey::Number(f64::from(value)) }
     }
 }
 
-struct QueueRow<'look> {
+struct QueueRow<'reading> {
     key: (String, usize),
-    queue: &'look QueueSnapshot,
-    rates: &'look Rates,
+    queue: &'reading QueueSnapshot,
+    rates: &'reading Rates,
 }
 
 impl QueueRow<'_> {
@@ -101,9 +101,9 @@ impl QueueRow<'_> {
     }
 }
 
-struct PoolRow<'look> {
-    pool: &'look PoolSnapshot,
-    rates: &'look Rates,
+struct PoolRow<'reading> {
+    pool: &'reading PoolSnapshot,
+    rates: &'reading Rates,
 }
 
 const fn text<Row>(
@@ -133,7 +133,7 @@ const fn rate<Row>(
     Column { title, meaning, expendable, is_left: false, is_rate: true, cell }
 }
 
-const fn queue_columns<'look>() -> [Column<QueueRow<'look>>; 17] {
+const fn queue_columns<'reading>() -> [Column<QueueRow<'reading>>; 17] {
     [
         text("QUEUE", 0, "the queue's name", |row| Cell::text(&row.queue.name)),
         text("SCOPE", 9, "which CPUs share a pool", |row| Cell::text(&row.queue.scope)),
@@ -172,7 +172,7 @@ const fn queue_columns<'look>() -> [Column<QueueRow<'look>>; 17] {
     ]
 }
 
-const fn pool_columns<'look>() -> [Column<PoolRow<'look>>; 20] {
+const fn pool_columns<'reading>() -> [Column<PoolRow<'reading>>; 20] {
     [
         figure("POOL", 0, "the pool's number in the process", |row| Cell::number(row.pool.id)),
         text("SCOPE", 1, "which CPUs share a pool", |row| Cell::text(&row.pool.scope)),

@@ -62,10 +62,10 @@ fn snapshot(seconds: u64, queues: u64, pools: u32) -> Snapshot {
     snapshot
 }
 
-/// A screen with two looks a second apart.
+/// A screen with two readings a second apart.
 fn screen(queues: u64, pools: u32) -> Screen {
     let mut screen = Screen::new(snapshot(1, queues, pools), Duration::from_secs(1), None);
-    screen.look(Ok(snapshot(2, queues, pools)));
+    screen.take(Ok(snapshot(2, queues, pools)));
     screen
 }
 
@@ -176,7 +176,7 @@ fn each_column_orders_the_rows_and_is_shown_then() {
 #[test]
 fn rows_are_ordered_by_what_a_column_means() {
     let mut screen = Screen::new(snapshot(1, 3, 1), Duration::from_secs(1), Some("RATE/S"));
-    screen.look(Ok(snapshot(2, 3, 1)));
+    screen.take(Ok(snapshot(2, 3, 1)));
     let lines = drawn(&mut screen, 200, 50);
     assert_eq!(order(&lines), ["thumbnails", "compaction (ordered)", "requests"]);
     assert!(line(&lines, "QUEUE").contains("RATE/S▼"));
@@ -206,9 +206,9 @@ fn rows_that_do_not_fit_can_be_scrolled_to() {
     assert_eq!(order(&lines).last().unwrap(), "requests");
     press(&mut screen, &[KeyCode::Home, KeyCode::PageDown, KeyCode::Down, KeyCode::Up]);
     line(&drawn(&mut screen, 80, 24), "▶ Queues, 8 to 14 of 40");
-    // Fewer queues at the next look: nothing is shown from beyond the last.
+    // Fewer queues at the next reading: nothing is shown from beyond the last.
     press(&mut screen, &[KeyCode::End]);
-    screen.look(Ok(snapshot(3, 2, 1)));
+    screen.take(Ok(snapshot(3, 2, 1)));
     assert_eq!(order(&drawn(&mut screen, 80, 24)).len(), 2);
 }
 
@@ -230,7 +230,7 @@ fn the_legend_fits_a_terminal_of_80_by_24_and_tells_of_every_column() {
 fn a_process_that_has_ended_is_told_and_its_last_look_stays() {
     let mut screen = screen(3, 4);
     let gone = coreshard::insight::InsightClient::at("/nonexistent/it.sock").snapshot();
-    screen.look(gone);
+    screen.take(gone);
     let lines = drawn(&mut screen, 80, 24);
     assert!(lines[1].starts_with("it has ended, or serves no more"), "{}", lines[1]);
     assert_eq!(order(&lines).len(), 3);
@@ -241,7 +241,7 @@ fn a_process_that_has_ended_is_told_and_its_last_look_stays() {
 fn a_pause_keeps_what_is_shown() {
     let mut screen = screen(3, 4);
     press(&mut screen, &[KeyCode::Char('p')]);
-    screen.look(Ok(snapshot(3, 9, 1)));
+    screen.take(Ok(snapshot(3, 9, 1)));
     let lines = drawn(&mut screen, 80, 24);
     assert!(lines[1].ends_with("paused") && order(&lines).len() == 3, "{lines:#?}");
 }

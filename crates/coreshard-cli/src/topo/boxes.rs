@@ -35,7 +35,7 @@ pub(super) struct Boxed<T> {
 
 /// Where a box came to lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct BoxPlace {
     pub(super) x: f64,
     pub(super) y: f64,
     pub(super) width: f64,
@@ -83,13 +83,20 @@ impl<T> Boxed<T> {
     }
 
     /// Shows every box with its place, outer ones before inner ones.
-    pub(super) fn place(&self, x: f64, y: f64, show: &mut impl FnMut(&T, Place)) {
+    pub(super) fn place(&self, x: f64, y: f64, show: &mut impl FnMut(&T, BoxPlace)) {
         self.place_as(x, y, self.width, self.height, show);
     }
 
     /// Children are stretched to the width and height of the largest, so that rows and columns align.
-    fn place_as(&self, x: f64, y: f64, width: f64, height: f64, show: &mut impl FnMut(&T, Place)) {
-        show(&self.what, Place { x, y, width, height });
+    fn place_as(
+        &self,
+        x: f64,
+        y: f64,
+        width: f64,
+        height: f64,
+        show: &mut impl FnMut(&T, BoxPlace),
+    ) {
+        show(&self.what, BoxPlace { x, y, width, height });
         let columns = self.columns as f64;
         let cell_width = if self.room.fills {
             (width - 2.0 * self.room.edge - (columns - 1.0) * self.room.gap) / columns

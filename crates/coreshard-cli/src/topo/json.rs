@@ -4,7 +4,7 @@ use coreshard_topology::{CpuKind, Pod, Pods};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::View;
+use super::view::View;
 
 #[derive(Serialize)]
 struct Document<'a> {

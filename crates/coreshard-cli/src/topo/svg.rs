@@ -11,9 +11,9 @@ use coreshard_topology::{Cpu, CpuId, CpuKind, CpuSet, Pod};
 use svg::Document;
 use svg::node::element::{Group, Rectangle, Style, Text, Title};
 
-use super::boxes::{Boxed, Place, Room};
+use super::boxes::{BoxPlace, Boxed, Room};
 use super::table::size;
-use super::{View, counted};
+use super::view::{View, counted};
 
 const MARGIN: f64 = 28.0;
 const CPU_WIDTH: f64 = 27.0;
@@ -46,8 +46,8 @@ text { font-family: Inter, 'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sa
 .number { font-size: 9.5px; text-anchor: middle; fill: #33424f; }
 ";
 
-/// What a box stands for.
-enum What {
+/// BoxKind a box stands for.
+enum BoxKind {
     Machine,
     Package(Label),
     Node(Label),
@@ -105,7 +105,7 @@ pub(super) fn render(view: &View) -> String {
 }
 
 /// All boxes of the machine, sized.
-fn machine(view: &View) -> Boxed<What> {
+fn machine(view: &View) -> Boxed<BoxKind> {
     let cpus: Vec<&Cpu> = view.topology().cpus().iter().collect();
     let packages = parted(&cpus, |cpu| cpu.package);
     let boxes = packages.into_iter().map(|(id, cpus)| {
@@ -113,12 +113,12 @@ fn machine(view: &View) -> Boxed<What> {
         let room = room(26.0, 12.0, 12.0, label.width(12.0), 1.5);
         let nodes = parted(&cpus, |cpu| cpu.node);
         let nodes = nodes.into_values().map(|cpus| node(view, &cpus)).collect();
-        Boxed::around(What::Package(label), nodes, room)
+        Boxed::around(BoxKind::Package(label), nodes, room)
     });
-    Boxed::around(What::Machine, boxes.collect(), room(0.0, 0.0, 18.0, 0.0, 1.9))
+    Boxed::around(BoxKind::Machine, boxes.collect(), room(0.0, 0.0, 18.0, 0.0, 1.9))
 }
 
-fn node(view: &View, cpus: &[&Cpu]) -> Boxed<What> {
+fn node(view: &View, cpus: &[&Cpu]) -> Boxed<BoxKind> {
     let name = match cpus[0].node {
         Some(node) => format!("NUMA node {node}"),
         None => "NUMA node unknown".to_owned(),
@@ -127,10 +127,10 @@ fn node(view: &View, cpus: &[&Cpu]) -> Boxed<What> {
     let room = room(24.0, 10.0, 10.0, label.width(12.0), 1.6);
     let caches = parted(cpus, |cpu| cpu.llc);
     let caches = caches.into_values().map(|cpus| llc(view, &cpus)).collect();
-    Boxed::around(What::Node(label), caches, room)
+    Boxed::around(BoxKind::Node(label), caches, room)
 }
 
-fn llc(view: &View, cpus: &[&Cpu]) -> Boxed<What> {
+fn llc(view: &View, cpus: &[&Cpu]) -> Boxed<BoxKind> {
     let id = cpus[0].llc;
     let cache = view.topology().llc(id);
     let name = match cache.and_then(|cache| cache.level) {
@@ -147,10 +147,10 @@ fn llc(view: &View, cpus: &[&Cpu]) -> Boxed<What> {
     let shards = parted(cpus, |cpu| view.shards().pod_of(cpu.id));
     let shards =
         shards.into_iter().filter_map(|(pod, cpus)| Some(shard(view.shards().get(pod?)?, &cpus)));
-    Boxed::around(What::Llc(label), shards.collect(), room)
+    Boxed::around(BoxKind::Llc(label), shards.collect(), room)
 }
 
-fn shard(pod: &Pod, cpus: &[&Cpu]) -> Boxed<What> {
+fn shard(pod: &Pod, cpus: &[&Cpu]) -> Boxed<BoxKind> {
     // A list of scattered CPUs can be longer than its shard is wide; it is told on hovering.
     let list = pod.cpus.to_string();
     let detail = if list.len() <= 17 { list } else { counted(pod.cpus.len(), "CPU") };
@@ -161,12 +161,13 @@ fn shard(pod: &Pod, cpus: &[&Cpu]) -> Boxed<What> {
     let cores = parted(cpus, |cpu| cpu.core);
     let cores = cores.into_iter().map(|(id, cpus)| {
         let hover = format!("core {id}: CPUs {}", set(&cpus));
-        let threads =
-            cpus.iter().map(|cpu| Boxed::leaf(What::Cpu(cpu.id, cpu.kind), CPU_WIDTH, CPU_HEIGHT));
+        let threads = cpus
+            .iter()
+            .map(|cpu| Boxed::leaf(BoxKind::Cpu(cpu.id, cpu.kind), CPU_WIDTH, CPU_HEIGHT));
         // Threads of a core stand above each other: a tall shape gives one column.
-        Boxed::around(What::Core(hover), threads.collect(), room_of_core())
+        Boxed::around(BoxKind::Core(hover), threads.collect(), room_of_core())
     });
-    Boxed::around(What::Shard(label, pod.id.0 % SHARD_LOOKS), cores.collect(), room)
+    Boxed::around(BoxKind::Shard(label, pod.id.0 % SHARD_LOOKS), cores.collect(), room)
 }
 
 const fn room_of_core() -> Room {
@@ -194,17 +195,19 @@ fn cores(cpus: &[&Cpu]) -> String {
     counted(parted(cpus, |cpu| cpu.core).len(), "core")
 }
 
-fn draw(what: &What, place: Place) -> Group {
+fn draw(what: &BoxKind, place: BoxPlace) -> Group {
     match what {
-        What::Machine => Group::new(),
-        What::Package(label) => labelled("package", 7.0, label, 12.0, 17.0, place),
-        What::Node(label) => labelled("node", 6.0, label, 12.0, 16.0, place),
-        What::Llc(label) => labelled("llc", 5.0, label, 11.5, 15.0, place),
-        What::Shard(label, look) => {
+        BoxKind::Machine => Group::new(),
+        BoxKind::Package(label) => labelled("package", 7.0, label, 12.0, 17.0, place),
+        BoxKind::Node(label) => labelled("node", 6.0, label, 12.0, 16.0, place),
+        BoxKind::Llc(label) => labelled("llc", 5.0, label, 11.5, 15.0, place),
+        BoxKind::Shard(label, look) => {
             labelled(&format!("shard{look}"), 4.0, label, 10.0, 12.5, place)
         }
-        What::Core(hover) => Group::new().add(Title::new(hover)).add(rectangle("core", 3.0, place)),
-        What::Cpu(id, kind) => {
+        BoxKind::Core(hover) => {
+            Group::new().add(Title::new(hover)).add(rectangle("core", 3.0, place))
+        }
+        BoxKind::Cpu(id, kind) => {
             let number = Text::new(id.to_string())
                 .set("class", "number")
                 .set("x", rounded(place.x + place.width / 2.0))
@@ -226,7 +229,7 @@ const fn kind_class(kind: CpuKind) -> &'static str {
     }
 }
 
-fn rectangle(class: &str, radius: f64, place: Place) -> Rectangle {
+fn rectangle(class: &str, radius: f64, place: BoxPlace) -> Rectangle {
     Rectangle::new()
         .set("class", class)
         .set("x", rounded(place.x))
@@ -243,7 +246,7 @@ fn labelled(
     label: &Label,
     font_size: f64,
     baseline: f64,
-    place: Place,
+    place: BoxPlace,
 ) -> Group {
     let at = |x: f64, text: &str, class: &str| {
         Text::new(text)
@@ -323,7 +326,7 @@ impl Header {
     }
 }
 
-/// What each look stands for, in as many rows as the width of the drawing asks for.
+/// BoxKind each look stands for, in as many rows as the width of the drawing asks for.
 struct Legend {
     entries: Vec<(&'static str, &'static str)>,
 }
@@ -368,7 +371,7 @@ impl Legend {
         let mut group = Group::new();
         for ((class, text), (x, y)) in self.entries.iter().zip(self.places(width)) {
             let (x, y) = (MARGIN + x, top + y);
-            let swatch = Place { x, y, width: 20.0, height: 13.0 };
+            let swatch = BoxPlace { x, y, width: 20.0, height: 13.0 };
             let mut swatch = rectangle(class, 3.0, swatch);
             if matches!(*class, "cpu" | "efficiency") {
                 // In the drawing it is the shard around them that gives CPUs an outline.

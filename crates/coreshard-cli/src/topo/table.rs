@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use coreshard_topology::{CpuKind, LlcId, Pods, Usable};
 
-use super::{View, counted};
+use super::view::{View, counted};
 
 pub(super) fn render(view: &View) -> String {
     let mut text = format!("{}\n\n", view.title());

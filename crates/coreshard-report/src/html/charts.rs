@@ -2,7 +2,7 @@
 //!
 //! A colour is a wake policy and a filling is an intake, in all charts alike; scopes are groups.
 
-use coreshard_bench::{QueueCell, QueueResults};
+use coreshard_results::{QueueCell, QueueResults};
 
 use crate::chart::{Chart, Fill, Group, Margins, Mark, Row, Scale, Series};
 use crate::findings::{Gain, Ladder, combination, gains};

@@ -6,17 +6,20 @@
 //! can be measured against a later one.
 
 pub(crate) mod charts;
+pub(crate) mod frame;
+mod legend;
+mod scaling;
 mod table;
 
-use coreshard_bench::{Mode, QueueCell, QueueResults};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use coreshard_results::{Mode, QueueCell, QueueResults};
+use maud::{Markup, html};
 
-use crate::chart::{self, Chart, swatch};
+use crate::chart::{self, Chart};
 use crate::findings::Contest;
 use crate::format;
-use crate::scaling;
 
-use charts::Palette;
+pub use frame::MARK;
+use legend::legend;
 
 const STYLE: &str = include_str!("page.css");
 
@@ -26,38 +29,23 @@ const STYLE: &str = include_str!("page.css");
 /// phone, and prints.
 pub fn queue_page(results: &QueueResults) -> String {
     let results = &format::printable_results(results);
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta name="generator" content="coreshard";
-                title { "coreshard bench queue · " (results.machine) }
-                style { (PreEscaped(chart::STYLE)) (PreEscaped(STYLE)) }
-            }
-            body {
-                main {
-                    (header(results))
-                    @if results.results.is_empty() {
-                        p.card { "No combination of rungs was measured, so there is nothing to draw." }
-                    } @else {
-                        (tiles(results))
-                        (all_charts(results))
-                        (scaling::cards(results))
-                        section.card {
-                            h2 #figures { "All figures" }
-                            (table::draw(results))
-                        }
-                    }
-                    (method(results))
-                }
-                script type="application/json" #results { (PreEscaped(embedded(results))) }
+    let body = html! {
+        (header(results))
+        @if results.results.is_empty() {
+            p.card { "No combination of rungs was measured, so there is nothing to draw." }
+        } @else {
+            (tiles(results))
+            (all_charts(results))
+            (scaling::cards(results))
+            section.card {
+                h2 #figures { "All figures" }
+                (table::draw(results))
             }
         }
+        (method(results))
     };
-    page.into_string()
+    let title = format!("coreshard bench queue · {}", results.machine);
+    frame::page(&title, &[chart::STYLE, STYLE], &body, results)
 }
 
 fn header(results: &QueueResults) -> Markup {
@@ -227,17 +215,6 @@ fn card(
     }
 }
 
-/// What the colours and fillings mean; nothing where there is one combination only.
-pub(crate) fn legend(results: &QueueResults) -> Markup {
-    html! {
-        ul.legend {
-            @for entry in Palette::of(results).legend() {
-                li.neutral[entry.is_neutral] { (swatch(entry.series)) (entry.name) }
-            }
-        }
-    }
-}
-
 fn method(results: &QueueResults) -> Markup {
     let producers = format::counted(results.threads, "producer");
     let items = format::count(results.items_per_thread as f64);
@@ -265,10 +242,4 @@ fn method(results: &QueueResults) -> Markup {
             }
         }
     }
-}
-
-/// The results as JSON that can stand inside a `script` element: nothing in it ends the element.
-fn embedded(results: &QueueResults) -> String {
-    let json = serde_json::to_string(results).expect("plain data with string keys is always JSON");
-    json.replace('<', "\\u003c")
 }

@@ -1,6 +1,7 @@
 //! The table of all figures in the page.
 
-use coreshard_bench::{QueueCell, QueueResults};
+use coreshard_results::column::{Column, Group, Heading, Row};
+use coreshard_results::{QueueCell, QueueResults};
 use maud::{Markup, html};
 
 use crate::chart::swatch;
@@ -9,20 +10,27 @@ use crate::format;
 
 use super::charts::Palette;
 
-/// Headers of the columns after the combination, under the header they share.
-const COLUMNS: [(&str, &[&str]); 6] = [
-    ("Items per second", &["median", "slowest run", "fastest run", "spread"]),
-    ("Queueing call", &["p50", "p90", "p95", "p99", "max"]),
-    ("Until the item ran", &["p50", "p99"]),
-    ("Lock held", &["per item", "longest"]),
-    ("Wake-ups", &["per item"]),
-    ("Pods", &[""]),
-];
+/// A column after the combination.
+type Figure = (&'static Column<QueueCell>, Heading);
+
+/// The columns under each header that they share.
+fn groups() -> Vec<(Group, Vec<Figure>)> {
+    let mut groups: Vec<(Group, Vec<Figure>)> = Vec::new();
+    let shown = QueueCell::COLUMNS.iter().filter_map(|column| Some((column, column.heading?)));
+    for (column, heading) in shown.filter(|(_, heading)| !heading.group.long.is_empty()) {
+        match groups.last_mut().filter(|(group, _)| *group == heading.group) {
+            Some((_, columns)) => columns.push((column, heading)),
+            None => groups.push((heading.group, vec![(column, heading)])),
+        }
+    }
+    groups
+}
 
 /// The table of all cells, inside a box that scrolls where the page is narrower.
 pub(super) fn draw(results: &QueueResults) -> Markup {
     let palette = Palette::of(results);
     let best = results.best();
+    let groups = groups();
     let scopes = results.results.chunk_by(|a, b| a.scope == b.scope);
     html! {
         div.scroll tabindex="0" role="region" aria-labelledby="figures" {
@@ -30,14 +38,16 @@ pub(super) fn draw(results: &QueueResults) -> Markup {
                 thead {
                     tr {
                         th scope="col" rowspan="2" { "Combination" }
-                        @for (group, columns) in COLUMNS {
-                            th.group scope="colgroup" colspan=(columns.len()) { (group) }
+                        @for (group, columns) in &groups {
+                            th.group scope="colgroup" colspan=(columns.len()) { (group.long) }
                         }
                     }
                     tr {
-                        @for (_, columns) in COLUMNS {
-                            @for (index, column) in columns.iter().enumerate() {
-                                th.first[index == 0] scope="col" { (column) }
+                        @for (_, columns) in &groups {
+                            @for (index, (column, heading)) in columns.iter().enumerate() {
+                                th.first[index == 0] scope="col" title=[meaning(column)] {
+                                    (heading.name)
+                                }
                             }
                         }
                     }
@@ -45,7 +55,7 @@ pub(super) fn draw(results: &QueueResults) -> Markup {
                 @for scope in scopes {
                     tbody {
                         @for cell in scope {
-                            (row(cell, &palette, best))
+                            (row(cell, &groups, &palette, best))
                         }
                     }
                 }
@@ -54,27 +64,19 @@ pub(super) fn draw(results: &QueueResults) -> Markup {
     }
 }
 
-fn row(cell: &QueueCell, palette: &Palette<'_>, best: Option<&QueueCell>) -> Markup {
+/// What is shown when a pointer rests on the header.
+fn meaning(column: &Column<QueueCell>) -> Option<&'static str> {
+    Some(column.meaning.trim()).filter(|meaning| !meaning.is_empty())
+}
+
+fn row(
+    cell: &QueueCell,
+    groups: &[(Group, Vec<Figure>)],
+    palette: &Palette<'_>,
+    best: Option<&QueueCell>,
+) -> Markup {
     let is_best = best.is_some_and(|best| std::ptr::eq(best, cell));
     let is_tie = best.is_some_and(|best| findings::ties_with(cell, best)) && !is_best;
-    let time = |ns: u64| format::time_ns(ns as f64);
-    let absent = || format::ABSENT.to_owned();
-    let groups: [Vec<String>; 6] = [
-        vec![
-            format::count(cell.items_per_sec),
-            format::count(cell.items_per_sec_min),
-            format::count(cell.items_per_sec_max),
-            format::percent(findings::spread(cell)),
-        ],
-        [cell.p50_ns, cell.p90_ns, cell.p95_ns, cell.p99_ns, cell.max_ns].map(time).into(),
-        [cell.end_to_end_p50_ns, cell.end_to_end_p99_ns].map(time).into(),
-        vec![
-            cell.lock_hold_ns_per_item.map_or_else(absent, format::time_ns),
-            cell.lock_hold_max_ns.map_or_else(absent, time),
-        ],
-        vec![cell.wakeups_per_item.map_or_else(absent, format::plain)],
-        vec![if cell.pods == 0 { absent() } else { format::count(cell.pods as f64) }],
-    ];
     html! {
         tr.best[is_best] {
             th scope="row" {
@@ -83,9 +85,11 @@ fn row(cell: &QueueCell, palette: &Palette<'_>, best: Option<&QueueCell>) -> Mar
                 @if is_best { " " span.badge { "best" } }
                 @if is_tie { " " span.tie title="its runs reach the range of the best" { "≈ best" } }
             }
-            @for group in &groups {
-                @for (index, figure) in group.iter().enumerate() {
-                    td.first[index == 0] { (figure) }
+            @for (_, columns) in groups {
+                @for (index, (column, _)) in columns.iter().enumerate() {
+                    td.first[index == 0] {
+                        (format::value(column.unit, (column.value)(cell, cell)))
+                    }
                 }
             }
         }

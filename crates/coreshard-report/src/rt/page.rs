@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use coreshard_bench::rt::{CyclicResults, IndexResults, PiResults, Spells, TranscodeResults};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use coreshard_results::{CyclicResults, Durations, IndexResults, PiResults, TranscodeResults};
+use maud::{Markup, html};
 use serde::Serialize;
 
-use super::{cyclic, index, pi, transcode};
+use super::text::{cyclic, index, pi, transcode};
 use crate::format;
+use crate::html::frame;
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;\
 padding:0 1rem;color-scheme:light dark}pre{overflow-x:auto}svg{width:100%;height:auto}\
@@ -42,7 +43,7 @@ pub fn pi_page(runs: &[PiResults]) -> String {
     let pictures = html! {
         @for run in runs {
             h2 { "Rung " (run.rung) }
-            (spells(&run.waits, "From asking for the lock to having it", "inversions"))
+            (durations(&run.waits, "From asking for the lock to having it", "inversions"))
         }
     };
     page("pi", "Priority inversions resolved", &pi(runs), &pictures, &runs)
@@ -53,7 +54,7 @@ pub fn transcode_page(runs: &[TranscodeResults]) -> String {
     let pictures = html! {
         @for run in runs {
             h2 { "Rung " (run.rung) }
-            (spells(&run.frame_times, "From a frame's begin to its last slice's end", "frames"))
+            (durations(&run.frame_times, "From a frame's begin to its last slice's end", "frames"))
         }
     };
     page("transcode", "Frames of pinned pipelines", &transcode(runs), &pictures, &runs)
@@ -79,38 +80,24 @@ fn page(
     pictures: &Markup,
     results: &(impl Serialize + ?Sized),
 ) -> String {
-    let data = serde_json::to_string(results).unwrap_or_default().replace("</", "<\\/");
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="generator" content="coreshard";
-                title { "coreshard bench rt " (bench) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                h1 { (title) }
-                pre { (table) }
-                (pictures)
-                script type="application/json" #results { (PreEscaped(data)) }
-            }
-        }
+    let body = html! {
+        h1 { (title) }
+        pre { (table) }
+        (pictures)
     };
-    page.into_string()
+    frame::page(&format!("coreshard bench rt {bench}"), &[STYLE], &body, results)
 }
 
-fn spells(spells: &Spells, what: &str, of: &'static str) -> Markup {
+fn durations(durations: &Durations, what: &str, of: &'static str) -> Markup {
     let time = |ns: u64| format::time_ns(ns as f64);
     html! {
         figure {
             figcaption {
-                (what) ": " (format::count(spells.number as f64)) " " (of) ", median "
-                (time(spells.p50_ns)) ", 99 % within " (time(spells.p99_ns)) ", at most "
-                (time(spells.max_ns))
+                (what) ": " (format::count(durations.number as f64)) " " (of) ", median "
+                (time(durations.p50_ns)) ", 99 % within " (time(durations.p99_ns)) ", at most "
+                (time(durations.max_ns))
             }
-            (histogram(&spells.by_ns, of, format::time_tick))
+            (histogram(&durations.by_ns, of, format::time_tick))
         }
     }
 }
@@ -241,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_page_has_a_picture_for_each_thread_and_the_results() {
-        let thread = coreshard_bench::rt::CyclicThread {
+        let thread = coreshard_results::CyclicThread {
             histogram: BTreeMap::from([(3, 1_000), (40, 2), (2_500, 1)]),
             cycles: 1_003,
             ..Default::default()
@@ -261,11 +248,11 @@ mod tests {
 
     #[test]
     fn inversions_and_frames_have_pictures_of_their_times() {
-        let waits = Spells {
+        let waits = Durations {
             number: 7,
             p50_ns: 4_000,
             by_ns: BTreeMap::from([(4_000, 6), (250_000, 1)]),
-            ..Spells::default()
+            ..Durations::default()
         };
         let run = |rung: &str| PiResults {
             rung: rung.into(),
@@ -292,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_index_has_a_dot_for_each_run() {
-        let cell = |rung: &str, each_run: &[f64]| coreshard_bench::rt::IndexCell {
+        let cell = |rung: &str, each_run: &[f64]| coreshard_results::IndexCell {
             rung: rung.into(),
             each_run: each_run.to_vec(),
             ..Default::default()

@@ -2,7 +2,7 @@
 //! sees the same ones.
 #![allow(dead_code, reason = "not every target that shares the samples draws all of them")]
 
-use coreshard_bench::{Mode, QueueCell, QueueResults};
+use coreshard_results::{Mode, QueueCell, QueueResults};
 
 const SCOPES: [&str; 6] = ["cpu", "smt", "cache_shard", "cache", "numa", "system"];
 const WAKES: [&str; 3] = ["under-lock", "after-unlock", "coalesced"];

@@ -22,6 +22,8 @@ pub const MAX_CPUS: usize = 1024;
 const LINE_BYTES: [usize; 2] = [64, 128];
 const DEFAULT_LINE_BYTES: usize = 64;
 
+const POCKET: &str = include_str!("pocket.toml");
+
 /// A machine to be simulated.
 ///
 /// ```
@@ -57,7 +59,16 @@ impl Machine {
     /// are nobody's.
     #[must_use]
     pub fn pocket() -> Self {
-        Self::from_toml("pocket", include_str!("pocket.toml")).expect("its file is right")
+        Self::from_toml("pocket", POCKET).expect("its file is right")
+    }
+
+    /// A machine of which no costs are known, with those of [`pocket`](Self::pocket).
+    ///
+    /// # Errors
+    /// Where it has more CPUs than can be simulated.
+    pub fn with_round_costs(topology: Topology) -> Result<Self, MachineError> {
+        let name = topology.name().to_owned();
+        Self::read(&name, POCKET, Some(topology))
     }
 
     /// The machine that a file describes.

@@ -4,11 +4,11 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
 use coreshard::Host;
-use coreshard_bench::rt::{CyclicBench, Footing};
+use coreshard_bench::rt::{CyclicBench, ExecutorSettings};
 use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
-use super::RungsArgs;
+use super::options::RungsArgs;
 use crate::number::{few, many, microseconds};
 
 /// The options of `coreshard bench rt cyclic`.
@@ -35,8 +35,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let bench = |footing: Footing| CyclicBench {
-        footing,
+    let bench = |settings: ExecutorSettings| CyclicBench {
+        executor: settings,
         threads: args.threads,
         interval: Duration::from_micros(args.interval_us.get()),
         cycles: args.cycles,
@@ -44,8 +44,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let output = args.rungs.output.open()?;
     let runs = args.rungs.measure(
-        |ground, footing| bench(footing).run::<Host>(ground),
-        |ground, footing| bench(footing).run::<Sim>(ground),
+        |bench_machine, settings| bench(settings).run::<Host>(bench_machine),
+        |bench_machine, settings| bench(settings).run::<Sim>(bench_machine),
     )?;
     let table = report::cyclic(&runs);
     let page = || report::cyclic_page(&runs);

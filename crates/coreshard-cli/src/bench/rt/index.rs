@@ -4,15 +4,18 @@ use std::num::{NonZeroU64, NonZeroUsize};
 
 use anyhow::bail;
 use coreshard::Host;
-use coreshard_bench::rt::{IndexBench, IndexResults};
+use coreshard_bench::rt::IndexBench;
 use coreshard_report::rt as report;
+use coreshard_results::IndexResults;
 use coreshard_rt::Rung;
 use coreshard_sim::Sim;
 
-use super::super::queue::rung;
 use crate::number::{few, many, whole};
 
-use super::{Bar, Output, OutputArgs, Outside, WhereArgs};
+use super::super::progress::Bar;
+use super::super::queue::{or_all, rung};
+use super::super::simulated::Outside;
+use super::options::{Output, OutputArgs, WhereArgs};
 
 /// The rounds of a simulated thread, and the runs, where nothing else is asked for.
 const SIMULATED_ROUNDS: NonZeroU64 = NonZeroU64::new(100).expect("it is not 0");
@@ -49,9 +52,9 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let defaults = IndexBench::default();
-    let rungs = if args.rungs.is_empty() { Rung::ALL.to_vec() } else { args.rungs.clone() };
-    let Some(machine) = args.place.simulated()? else {
-        let (ground, notes) = args.place.here()?;
+    let rungs = or_all(&args.rungs, &Rung::ALL);
+    let Some(machine) = args.place.machine()? else {
+        let (bench_machine, notes) = args.place.here()?;
         let bench = IndexBench {
             rungs,
             threads: args.threads,
@@ -62,7 +65,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         };
         let output = args.output.open()?;
         let mut bar = Bar::new()?;
-        let mut results = bench.run::<Host>(&ground, &mut bar)?;
+        let mut results = bench.run::<Host>(&bench_machine, &mut bar)?;
         drop(bar);
         results.notes.splice(0..0, notes);
         return finish(output, &results);
@@ -76,13 +79,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         rounds: args.rounds.unwrap_or(SIMULATED_ROUNDS),
         group: args.group,
         runs: args.runs.unwrap_or(NonZeroUsize::MIN),
-        seed: args.place.seed,
+        seed: args.place.seed(),
     };
     let output = args.output.open()?;
     let bar = Bar::new()?;
-    let ground = args.place.ground(&machine)?;
+    let bench_machine = args.place.bench_machine(&machine)?;
     let simulation = args.place.simulation(&machine);
-    let mut run = simulation.run(|| bench.run::<Sim>(&ground, &mut Outside(bar)))?;
+    let mut run = simulation.run(|| bench.run::<Sim>(&bench_machine, &mut Outside(bar)))?;
     let note = args.place.note(&run);
     let lines = args.place.lines(&mut run);
     let mut results = run.value?;

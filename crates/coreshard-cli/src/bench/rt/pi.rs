@@ -3,11 +3,11 @@
 use std::num::{NonZeroU64, NonZeroUsize};
 
 use coreshard::Host;
-use coreshard_bench::rt::{Footing, PiBench};
+use coreshard_bench::rt::{ExecutorSettings, PiBench};
 use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
-use super::RungsArgs;
+use super::options::RungsArgs;
 use crate::number::{few, many};
 
 /// The options of `coreshard bench rt pi`.
@@ -26,11 +26,15 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let bench = |footing: Footing| PiBench { footing, groups: args.groups, rounds: args.rounds };
+    let bench = |settings: ExecutorSettings| PiBench {
+        executor: settings,
+        groups: args.groups,
+        rounds: args.rounds,
+    };
     let output = args.rungs.output.open()?;
     let runs = args.rungs.measure(
-        |ground, footing| bench(footing).run::<Host>(ground),
-        |ground, footing| bench(footing).run::<Sim>(ground),
+        |bench_machine, settings| bench(settings).run::<Host>(bench_machine),
+        |bench_machine, settings| bench(settings).run::<Sim>(bench_machine),
     )?;
     output.write(&runs, &report::pi(&runs), || report::pi_page(&runs))
 }

@@ -4,11 +4,11 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
 use coreshard::Host;
-use coreshard_bench::rt::{Compression, Computing, Footing, TranscodeBench};
+use coreshard_bench::rt::{Compression, Computing, ExecutorSettings, TranscodeBench};
 use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
-use super::RungsArgs;
+use super::options::RungsArgs;
 use crate::number::{few, many, microseconds, whole};
 
 /// The stages of a simulated slice: as many as the real work has.
@@ -50,8 +50,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let bench = |footing: Footing| TranscodeBench {
-        footing,
+    let bench = |settings: ExecutorSettings| TranscodeBench {
+        executor: settings,
         instance_cpus: args.instance_cpus,
         instances: args.instances,
         frames: args.frames,
@@ -61,12 +61,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let output = args.rungs.output.open()?;
     let time = Duration::from_micros(args.stage_us);
     let runs = args.rungs.measure(
-        |ground, footing| {
-            bench(footing).run::<Host, _>(ground, Compression { bytes: args.slice_bytes.get() })
+        |bench_machine, settings| {
+            bench(settings)
+                .run::<Host, _>(bench_machine, Compression { bytes: args.slice_bytes.get() })
         },
-        |ground, footing| {
+        |bench_machine, settings| {
             let work = Computing { stages: STAGES, time, compute: Sim::compute };
-            bench(footing).run::<Sim, _>(ground, work)
+            bench(settings).run::<Sim, _>(bench_machine, work)
         },
     )?;
     output.write(&runs, &report::transcode(&runs), || report::transcode_page(&runs))

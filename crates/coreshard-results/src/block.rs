@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The result of a whole command, as fio's `--output-format=json`.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BlockResults {
     /// Who wrote this; fio's tools look at the key only.
     #[serde(rename = "fio version")]
@@ -44,7 +45,7 @@ impl BlockResults {
 }
 
 /// One job's result.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobResult {
     /// The job's name.
     pub jobname: String,
@@ -92,7 +93,7 @@ pub struct JobResult {
 }
 
 /// Little's law: what is in flight is what comes in a second, times the seconds that it stays.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LittlesLaw {
     /// Requests in flight: the average over time, taken at each change.
     pub in_flight: f64,
@@ -103,7 +104,7 @@ pub struct LittlesLaw {
 }
 
 /// Reads or writes of a job.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Direction {
     /// Bytes.
     pub io_bytes: u64,
@@ -152,7 +153,7 @@ pub struct Direction {
 }
 
 /// Times in nanoseconds.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// The shortest.
     pub min: u64,
@@ -166,11 +167,11 @@ pub struct Latency {
     #[serde(rename = "N")]
     pub count: u64,
     /// By fio's names of percentiles, such as `99.000000`.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub percentile: BTreeMap<Percentile, u64>,
     /// How often each time was seen, in fio's bins, as its `--output-format=json+` has them: a time in
     /// the middle of the bin, and the count.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bins: BTreeMap<u64, u64>,
 }
 
@@ -182,19 +183,22 @@ pub struct Percentile {
 }
 
 impl Serialize for Percentile {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&format!("{:.6}", f64::from(self.hundredths) / 100.0))
     }
 }
 
-/// The percentiles that fio reports, in hundredths of a per cent.
-pub(super) const PERCENTILES: [u32; 17] = [
-    100, 500, 1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000, 9000, 9500, 9900, 9950, 9990, 9995,
-    9999,
-];
+impl<'de> Deserialize<'de> for Percentile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let percent = text.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
+        let percent = percent.ok_or_else(|| D::Error::custom("a percentile is 0 to 100"))?;
+        Ok(Self { hundredths: (percent * 100.0).round() as u32 })
+    }
+}
 
 /// The runs of a job taken together.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Repeats {
     /// The job's name.
     pub jobname: String,

@@ -7,11 +7,11 @@ use coreshard_platform::{Platform, RealTime};
 use coreshard_rt::{Degradation, Executor, Priority, Rung};
 
 use crate::error::BenchError;
-use crate::queue::Ground;
+use crate::machine::BenchMachine;
 
 /// How the executor is to be, and what a shortfall means.
 #[derive(Clone, Copy, Debug)]
-pub struct Footing {
+pub struct ExecutorSettings {
     /// The layout of its index.
     pub rung: Rung,
     /// The highest priority of the benchmark's tasks.
@@ -22,22 +22,22 @@ pub struct Footing {
     pub allow_degraded: bool,
 }
 
-/// An executor on the ground's CPUs, and what it lacks, in sentences.
+/// An executor on the machine's CPUs, and what it lacks, in sentences.
 pub(super) fn executor<P: RealTime>(
-    ground: &Ground,
-    footing: Footing,
+    machine: &BenchMachine,
+    settings: ExecutorSettings,
     priorities: &[Priority],
 ) -> Result<(Executor<P>, Vec<String>), BenchError> {
-    let builder = Executor::<P>::builder(&ground.topology)
-        .cpus(ground.usable.clone())
-        .rung(footing.rung)
-        .lock_memory(footing.lock_memory)
+    let builder = Executor::<P>::builder(&machine.topology)
+        .cpus(machine.usable.clone())
+        .rung(settings.rung)
+        .lock_memory(settings.lock_memory)
         // Compressors have large frames.
         .stack_bytes(2 << 20)
         // It would wake up in between, and what is measured has no budget.
         .watchdog_period(None)
         .priorities(priorities.iter().copied());
-    if footing.allow_degraded {
+    if settings.allow_degraded {
         let (executor, degradations) = builder.build_degraded()?;
         Ok((executor, degradations.iter().map(Degradation::to_string).collect()))
     } else {

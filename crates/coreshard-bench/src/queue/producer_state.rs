@@ -8,7 +8,6 @@
 //!   that the producer pays for one transfer.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Padded, Parker, Platform, Time, fields};
@@ -16,14 +15,14 @@ use coreshard_platform::{AtomicInt, Padded, Parker, Platform, Time, fields};
 /// No target: no count of items ever reaches it.
 const NEVER: u64 = u64::MAX;
 
-/// Looks at the word before the producer sleeps. The budget is learned as a worker's is: a look that
+/// Glances at the word before the producer sleeps. The budget is learned as a worker's is: a glance that
 /// succeeds doubles it and one that fails halves it, so a producer whose worker needs this very CPU
 /// hands it over almost at once.
-const FIRST_LOOKS: u32 = 64;
-const MIN_LOOKS: u32 = 4;
-const MAX_LOOKS: u32 = 1024;
+const FIRST_GLANCES: u32 = 64;
+const MIN_GLANCES: u32 = 4;
+const MAX_GLANCES: u32 = 1024;
 
-struct Bell<P: Platform> {
+struct WakeUp<P: Platform> {
     /// I: items that ran, ever.
     ran: P::AtomicU64,
     /// I: when the last timed item ran, in nanoseconds of the platform's clock.
@@ -31,11 +30,11 @@ struct Bell<P: Platform> {
     /// I, P: where the producer sleeps.
     parker: Parker<P>,
 }
-fields!(Bell<P: Platform> { ran, ran_at_ns, parker });
+fields!(WakeUp<P: Platform> { ran, ran_at_ns, parker });
 
-/// The words of one producer. It outlives every item, see [`stations`].
-pub(super) struct Station<P: Platform> {
-    bell: Padded<Bell<P>>,
+/// The words of one producer. It outlives every item, see [`producer_states`].
+pub(super) struct ProducerState<P: Platform> {
+    wake_up: Padded<WakeUp<P>>,
     /// P: the count of items at which the producer wants to be woken. Items of a flood read it, and
     /// it is seldom written.
     target: Padded<P::AtomicU64>,
@@ -44,20 +43,20 @@ pub(super) struct Station<P: Platform> {
     /// How long each item computes, in nanoseconds.
     item_work_ns: u64,
 }
-fields!(Station<P: Platform> { bell, target, flood_samples_ns, item_work_ns });
+fields!(ProducerState<P: Platform> { wake_up, target, flood_samples_ns, item_work_ns });
 
-/// Stations for `producers` producers, for the rest of the process.
+/// States for `producers` producers, for the rest of the process.
 ///
 /// Items must be `'static`. If each held a counted reference instead, counting it up and down, on two
-/// CPUs, would cost more than the queue that is measured. So the stations are leaked, once for each
+/// CPUs, would cost more than the queue that is measured. So the states are leaked, once for each
 /// benchmark: a few cache lines a producer, and in a flood its samples.
-pub(super) fn stations<P: Platform>(
+pub(super) fn producer_states<P: Platform>(
     producers: usize,
     flood_samples: usize,
     item_work: Duration,
-) -> &'static [Station<P>] {
-    let station = || Station {
-        bell: Padded::new(Bell {
+) -> &'static [ProducerState<P>] {
+    let state = || ProducerState {
+        wake_up: Padded::new(WakeUp {
             ran: P::AtomicU64::new(0),
             ran_at_ns: P::AtomicU64::new(0),
             parker: Parker::new(),
@@ -66,18 +65,18 @@ pub(super) fn stations<P: Platform>(
         flood_samples_ns: (0..flood_samples).map(|_| P::AtomicU64::new(0)).collect(),
         item_work_ns: u64::try_from(item_work.as_nanos()).unwrap_or(u64::MAX),
     };
-    let stations: &[Station<P>] = Vec::leak((0..producers).map(|_| station()).collect());
-    for station in stations {
-        P::describe(&raw const *station);
-        P::describe(&raw const *station.bell);
+    let states: &[ProducerState<P>] = Vec::leak((0..producers).map(|_| state()).collect());
+    for state in states {
+        P::describe(&raw const *state);
+        P::describe(&raw const *state.wake_up);
     }
-    stations
+    states
 }
 
-impl<P: Platform> Station<P> {
+impl<P: Platform> ProducerState<P> {
     /// Items that ran, ever.
     pub(super) fn ran(&self) -> u64 {
-        self.bell.ran.load(Acquire)
+        self.wake_up.ran.load(Acquire)
     }
 
     /// What items compute, where that was asked for.
@@ -95,10 +94,10 @@ impl<P: Platform> Station<P> {
     #[inline]
     pub(super) fn run_awaited(&self) {
         self.compute();
-        self.bell.ran.fetch_add(1, Relaxed);
-        self.bell.ran_at_ns.store(P::now().as_ns(), Relaxed);
+        self.wake_up.ran.fetch_add(1, Relaxed);
+        self.wake_up.ran_at_ns.store(P::now().as_ns(), Relaxed);
         // Publishes both words to the producer that takes the permit.
-        self.bell.parker.unpark();
+        self.wake_up.parker.unpark();
     }
 
     /// The work of an item of a flood.
@@ -107,9 +106,9 @@ impl<P: Platform> Station<P> {
         self.compute();
         // SeqCst, with the producer's in `wait_for`: either this item sees the target, or the
         // producer sees this item.
-        let ran = self.bell.ran.fetch_add(1, SeqCst) + 1;
+        let ran = self.wake_up.ran.fetch_add(1, SeqCst) + 1;
         if ran == self.target.load(SeqCst) {
-            self.bell.parker.unpark();
+            self.wake_up.parker.unpark();
         }
     }
 
@@ -133,48 +132,51 @@ impl<P: Platform> Station<P> {
 
 /// The producer's side: how it waits.
 pub(super) struct Waiter<P: Platform> {
-    station: &'static Station<P>,
-    looks: u32,
+    state: &'static ProducerState<P>,
+    glances: u32,
 }
 
 impl<P: Platform> Waiter<P> {
-    pub(super) fn new(station: &'static Station<P>) -> Self {
-        Self { station, looks: FIRST_LOOKS }
+    pub(super) fn new(state: &'static ProducerState<P>) -> Self {
+        Self { state, glances: FIRST_GLANCES }
     }
 
     /// Waits for the one item that is outstanding, and returns when it ran.
     #[inline]
     pub(super) fn wait_for_item(&mut self) -> Time {
-        let bell = &self.station.bell;
-        self.look(|| bell.parker.has_permit());
-        bell.parker.park();
-        Time::from_ns(bell.ran_at_ns.load(Relaxed))
+        let wake_up = &self.state.wake_up;
+        self.glance(|| wake_up.parker.has_permit());
+        wake_up.parker.park();
+        Time::from_ns(wake_up.ran_at_ns.load(Relaxed))
     }
 
     /// Waits until the count of items that ran has reached `target`.
     pub(super) fn wait_for(&mut self, target: u64) {
-        let Station { bell, target: wanted, .. } = self.station;
-        if self.look(|| bell.ran.load(Acquire) >= target) {
+        let ProducerState { wake_up, target: wanted, .. } = self.state;
+        if self.glance(|| wake_up.ran.load(Acquire) >= target) {
             return;
         }
         wanted.store(target, SeqCst);
         // The permit may be one of an earlier target, so the count decides.
-        while bell.ran.load(SeqCst) < target {
-            bell.parker.park();
+        while wake_up.ran.load(SeqCst) < target {
+            wake_up.parker.park();
         }
         wanted.store(NEVER, Relaxed);
     }
 
-    fn look(&mut self, done: impl Fn() -> bool) -> bool {
-        let seen = (0..self.looks).any(|_| {
+    fn glance(&mut self, done: impl Fn() -> bool) -> bool {
+        let seen = (0..self.glances).any(|_| {
             let done = done();
             if !done {
                 P::spin_hint();
             }
             done
         });
-        self.looks =
-            if seen { (self.looks * 2).min(MAX_LOOKS) } else { (self.looks / 2).max(MIN_LOOKS) };
+        self.glances = if seen {
+            (self.glances * 2).min(MAX_GLANCES)
+        } else {
+            (self.glances / 2).max(MIN_GLANCES)
+        };
         seen
     }
 }
@@ -186,18 +188,18 @@ mod tests {
 
     #[test]
     fn a_producer_waits_for_each_item_and_hears_when_it_ran() {
-        let [station] = stations::<Host>(1, 0, Duration::ZERO) else { panic!("one station") };
-        let mut waiter = Waiter::new(station);
+        let [state] = producer_states::<Host>(1, 0, Duration::ZERO) else { panic!("one state") };
+        let mut waiter = Waiter::new(state);
         let mut last = Host::now();
         for item in 1..=2_000 {
-            let run = Box::new(|| station.run_awaited());
+            let run = Box::new(|| state.run_awaited());
             let worker = (item % 2 == 0).then(|| Host::spawn(ThreadSpec::default(), run).unwrap());
             if worker.is_none() {
-                station.run_awaited();
+                state.run_awaited();
             }
             let ran_at = waiter.wait_for_item();
             assert!(ran_at >= last && ran_at <= Host::now());
-            assert_eq!(station.ran(), item);
+            assert_eq!(state.ran(), item);
             last = ran_at;
             if let Some(worker) = worker {
                 worker.join();
@@ -207,18 +209,18 @@ mod tests {
 
     #[test]
     fn a_flood_wakes_its_producer_at_the_target_whoever_comes_first() {
-        let [station] = stations::<Host>(1, 1, Duration::ZERO) else { panic!("one station") };
-        let mut waiter = Waiter::new(station);
+        let [state] = producer_states::<Host>(1, 1, Duration::ZERO) else { panic!("one state") };
+        let mut waiter = Waiter::new(state);
         for round in 0..200 {
-            let worker = move || (0..100).for_each(|_| station.run_in_flood());
+            let worker = move || (0..100).for_each(|_| state.run_in_flood());
             let worker = Host::spawn(ThreadSpec::default(), Box::new(worker)).unwrap();
             waiter.wait_for(round * 100 + 50);
-            assert!(station.ran() >= round * 100 + 50);
+            assert!(state.ran() >= round * 100 + 50);
             waiter.wait_for(round * 100 + 100);
-            assert_eq!(station.ran(), round * 100 + 100);
+            assert_eq!(state.ran(), round * 100 + 100);
             worker.join();
         }
-        station.run_sampled(0, Time::default());
-        assert!(station.flood_sample_ns(0) > 0);
+        state.run_sampled(0, Time::default());
+        assert!(state.flood_sample_ns(0) > 0);
     }
 }

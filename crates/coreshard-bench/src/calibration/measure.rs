@@ -1,0 +1,66 @@
+//! How things are measured: how often, for how long, and on which CPU.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coreshard_platform::{Lock, Platform, SpawnError, ThreadHandle, ThreadSpec};
+use coreshard_topology::CpuId;
+
+/// How thoroughly to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Rounds, in each of which every figure is measured once.
+    pub rounds: usize,
+    /// Times that a short operation is repeated in one measurement.
+    pub repeats: u64,
+    /// Memory that is walked through to measure what lies beyond the caches, in bytes.
+    pub memory_bytes: usize,
+}
+
+impl Default for Effort {
+    /// 15 rounds, a second or two in all on a small machine.
+    fn default() -> Self {
+        Self { rounds: 15, repeats: 2_000, memory_bytes: 128 << 20 }
+    }
+}
+
+/// How long CPUs rest before they are woken.
+pub(super) const SHORT_REST: Duration = Duration::from_micros(200);
+pub(super) const LONG_REST: Duration = Duration::from_millis(5);
+
+/// Calls `body` on a thread of its own on `cpu`, and returns what it returned.
+pub(super) fn on<P: Platform, R: Send + 'static>(
+    cpu: CpuId,
+    nice: Option<i8>,
+    body: impl FnOnce() -> R + Send + 'static,
+) -> Result<impl FnOnce() -> R, SpawnError> {
+    let result = Arc::new(Lock::<P, Option<R>>::new(None));
+    let theirs = Arc::clone(&result);
+    let spec = ThreadSpec {
+        name: format!("calibrate-{cpu}"),
+        affinity: Some([cpu].into_iter().collect()),
+        nice,
+        ..ThreadSpec::default()
+    };
+    let thread = P::spawn(
+        spec,
+        Box::new(move || {
+            let value = body();
+            *theirs.lock() = Some(value);
+        }),
+    )?;
+    Ok(move || {
+        thread.join();
+        let value = result.lock().take();
+        value.expect("a thread that has ended has left its result")
+    })
+}
+
+/// Nanoseconds that each of `times` calls takes.
+pub(super) fn each_ns<P: Platform>(times: u64, mut call: impl FnMut()) -> f64 {
+    // Once for what it touches first.
+    call();
+    let start = P::now();
+    (0..times).for_each(|_| call());
+    P::now().ns_since(start) as f64 / times as f64
+}

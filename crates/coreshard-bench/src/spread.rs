@@ -1,0 +1,49 @@
+//! The middle and the ends of what several runs measured.
+
+use coreshard_results::Figure;
+
+/// Median and range.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// `None` of no runs.
+    pub(crate) fn of(runs: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut runs: Vec<f64> = runs.into_iter().collect();
+        runs.sort_by(f64::total_cmp);
+        let (min, max) = (*runs.first()?, *runs.last()?);
+        let median = (runs[(runs.len() - 1) / 2] + runs[runs.len() / 2]) / 2.0;
+        Some(Self { median, min, max })
+    }
+}
+
+/// The figure that samples in nanoseconds make; all 0 where there is none.
+pub(crate) fn figure(samples: Vec<f64>) -> Figure {
+    let count = samples.len();
+    let Spread { median, min, max } = Spread::of(samples).unwrap_or_default();
+    Figure { median_ns: median, min_ns: min, max_ns: max, samples: count }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_lies_in_the_middle_of_the_range() {
+        assert_eq!(Spread::of([]), None);
+        for (runs, median, min, max) in [
+            (&[3.0][..], 3.0, 3.0, 3.0),
+            (&[9.0, 1.0, 2.0], 2.0, 1.0, 9.0),
+            (&[4.0, 1.0, 2.0, 9.0], 3.0, 1.0, 9.0),
+        ] {
+            assert_eq!(Spread::of(runs.iter().copied()), Some(Spread { median, min, max }));
+        }
+        let found = figure(vec![9.0, 1.0, 2.0, 4.0]);
+        assert_eq!((found.median_ns, found.min_ns, found.max_ns), (3.0, 1.0, 9.0));
+        assert_eq!((found.samples, figure(Vec::new()).samples), (4, 0));
+    }
+}

@@ -1,0 +1,261 @@
+//! What the benchmarks of real time have in common: where they run, with what, and where their results go.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use coreshard_bench::rt::ExecutorSettings;
+use coreshard_bench::{BenchError, BenchMachine};
+use coreshard_report::json;
+use coreshard_results::{CyclicResults, PiResults, TranscodeResults};
+use coreshard_rt::{Priority, Rung};
+use coreshard_sim::{Machine, Run, Simulation};
+use coreshard_topology::Topology;
+
+use super::super::destination::Destination;
+use super::super::queue::{Site, other_load, rung, said};
+use super::super::simulated::{self, SimArgs};
+use super::latency;
+use crate::machine::{self, MachineArgs};
+use crate::number::{few, whole};
+use crate::output;
+
+/// Where the benchmark runs, and how much of that it uses; without a machine, on this one.
+#[derive(Debug, clap::Args)]
+pub(super) struct WhereArgs {
+    /// Use the first N CPUs alone
+    #[arg(long, value_name = "N", value_parser = few)]
+    cpus: Option<NonZeroUsize>,
+
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    #[command(flatten)]
+    simulated: SimArgs,
+
+    /// Show N of the lines that simulated CPUs take from one another
+    #[arg(long, value_name = "N", requires = "machine",
+          value_parser = whole::<usize, 0, 1_000_000>)]
+    pub(super) c2c: Option<usize>,
+}
+
+impl WhereArgs {
+    pub(super) fn machine(&self) -> anyhow::Result<Option<Machine>> {
+        self.machine.simulated()
+    }
+
+    /// A simulation of the machine with these options.
+    pub(super) fn simulation<'machine>(&self, machine: &'machine Machine) -> Simulation<'machine> {
+        self.simulated.simulation(machine).record_lines(self.c2c.is_some())
+    }
+
+    pub(super) fn seed(&self) -> u64 {
+        self.simulated.seed()
+    }
+
+    /// What a reader must know of a simulated run.
+    pub(super) fn note<R>(&self, run: &Run<R>) -> String {
+        self.simulated.note(run)
+    }
+
+    /// This machine as far as it is to be used, and what to say of it.
+    pub(super) fn here(&self) -> anyhow::Result<(BenchMachine, Vec<String>)> {
+        let Site { bench_machine, mut notes, .. } = Site::here(machine::Machine::here()?);
+        let bench_machine = self.cut(bench_machine)?;
+        notes.extend(other_load(bench_machine.usable.len()));
+        Ok((bench_machine, notes))
+    }
+
+    /// A simulated machine as far as it is to be used.
+    pub(super) fn bench_machine(&self, machine: &Machine) -> anyhow::Result<BenchMachine> {
+        self.cut(simulated::bench_machine(&self.machine, machine))
+    }
+
+    fn cut(&self, bench_machine: BenchMachine) -> anyhow::Result<BenchMachine> {
+        let Some(cpus) = self.cpus else { return Ok(bench_machine) };
+        let usable = bench_machine.usable.iter().take(cpus.get()).collect();
+        let topology: Topology = bench_machine.topology.restrict(&usable)?;
+        Ok(BenchMachine { topology, usable, ..bench_machine })
+    }
+
+    /// The lines of a run that recorded them, as many as are to be shown.
+    pub(super) fn lines<R>(&self, run: &mut Run<R>) -> Option<String> {
+        let mut report = run.lines.take()?;
+        report.lines.truncate(self.c2c?);
+        Some(report.to_string())
+    }
+}
+
+/// What the tasks of a benchmark run with.
+#[derive(Debug, clap::Args)]
+struct ExecutorArgs {
+    /// Rungs of the index: packed, padded, split, per-llc [default: per-llc]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Rung>)]
+    rungs: Vec<Rung>,
+
+    /// The priority of the tasks, 1 to 99
+    #[arg(long, value_name = "N", default_value = "80", value_parser = priority)]
+    priority: Priority,
+
+    /// Do not keep the process's memory from being paged out
+    #[arg(long)]
+    no_memory_lock: bool,
+
+    /// Measure at normal priority where no other is granted, and say so
+    #[arg(long)]
+    allow_degraded: bool,
+}
+
+fn priority(text: &str) -> Result<Priority, String> {
+    let number = text.parse::<u8>().map_err(|_| "allowed are 1 to 99".to_owned())?;
+    Priority::new(number).map_err(|error| error.to_string())
+}
+
+impl ExecutorArgs {
+    /// One settings for each rung, the oldest first.
+    fn each(&self) -> Vec<ExecutorSettings> {
+        let rungs = if self.rungs.is_empty() { &[Rung::PerLlc][..] } else { &self.rungs };
+        let settings = |rung| ExecutorSettings {
+            rung,
+            priority: self.priority,
+            lock_memory: !self.no_memory_lock,
+            allow_degraded: self.allow_degraded,
+        };
+        Rung::ALL.into_iter().filter(|rung| rungs.contains(rung)).map(settings).collect()
+    }
+}
+
+/// What the benchmarks take that measure one rung after the other.
+#[derive(Debug, clap::Args)]
+pub(super) struct RungsArgs {
+    #[command(flatten)]
+    executor: ExecutorArgs,
+
+    #[command(flatten)]
+    place: WhereArgs,
+
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+}
+
+impl RungsArgs {
+    /// Measures each rung on the bench_machine, on this machine or in a simulation of its own, and shows the
+    /// lines of each simulation.
+    pub(super) fn measure<R: Noted>(
+        &self,
+        here: impl Fn(&BenchMachine, ExecutorSettings) -> Result<R, BenchError>,
+        simulated: impl Fn(&BenchMachine, ExecutorSettings) -> Result<R, BenchError>,
+    ) -> anyhow::Result<Vec<R>> {
+        let all_settings = self.executor.each();
+        let mut all = Vec::with_capacity(all_settings.len());
+        let Some(machine) = self.place.machine()? else {
+            let (bench_machine, notes) = self.place.here()?;
+            let _awake = latency::hold();
+            for settings in all_settings {
+                let mut results = here(&bench_machine, settings)?;
+                results.notes().splice(0..0, notes.iter().cloned());
+                all.push(results);
+            }
+            return Ok(all);
+        };
+        let bench_machine = self.place.bench_machine(&machine)?;
+        for settings in all_settings {
+            let simulation = self.place.simulation(&machine);
+            let mut run = simulation.run(|| simulated(&bench_machine, settings))?;
+            let said = self.place.note(&run);
+            if let Some(lines) = self.place.lines(&mut run) {
+                self.output.show(&format!("rung {}\n{lines}\n", settings.rung))?;
+            }
+            let mut results = run.value?;
+            results.notes().insert(0, said);
+            all.push(results);
+        }
+        Ok(all)
+    }
+}
+
+/// Results with sentences that a reader must know.
+pub(super) trait Noted {
+    fn notes(&mut self) -> &mut Vec<String>;
+}
+
+macro_rules! noted {
+    ($($results:ty),+) => {
+        $(impl Noted for $results {
+            fn notes(&mut self) -> &mut Vec<String> {
+                &mut self.notes
+            }
+        })+
+    };
+}
+
+noted!(CyclicResults, PiResults, TranscodeResults);
+
+/// Where results go besides the terminal.
+#[derive(Debug, clap::Args)]
+pub(super) struct OutputArgs {
+    /// Write the results as JSON; with "-" to standard output, and nothing else there
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<PathBuf>,
+
+    /// Write a page with the results, and pictures of their distributions
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// The files that results go to.
+pub(super) struct Output {
+    is_stdout: bool,
+    json: Option<Destination>,
+    html: Option<Destination>,
+}
+
+impl OutputArgs {
+    fn is_stdout(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+
+    /// Shows what is not of the results, beside JSON on standard output on the other one.
+    pub(super) fn show(&self, text: &str) -> anyhow::Result<()> {
+        if self.is_stdout() {
+            output::warn(text);
+            return Ok(());
+        }
+        output::print(text)
+    }
+
+    /// Finds out whether the files can be written, before anything is measured.
+    pub(super) fn open(&self) -> anyhow::Result<Output> {
+        let is_stdout = self.is_stdout();
+        let json = self.json.as_deref().filter(|_| !is_stdout);
+        let [json, html] = Destination::open_all([json, self.html.as_deref()])?;
+        Ok(Output { is_stdout, json, html })
+    }
+}
+
+impl Output {
+    pub(super) fn write(
+        self,
+        results: &impl serde::Serialize,
+        table: &str,
+        page: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        if self.is_stdout {
+            let mut text = Vec::new();
+            json::write(results, &mut text)?;
+            output::print(&String::from_utf8(text)?)?;
+        } else {
+            output::print(table)?;
+        }
+        let mut written = Vec::new();
+        if let Some(file) = self.json {
+            written.push(file.path().to_owned());
+            file.write(|out| json::write(results, out))?;
+        }
+        if let Some(file) = self.html {
+            written.push(file.path().to_owned());
+            file.write(|out| out.write_all(page().as_bytes()))?;
+        }
+        written.iter().for_each(|path| said(path));
+        Ok(())
+    }
+}

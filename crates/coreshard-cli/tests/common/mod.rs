@@ -1,0 +1,47 @@
+//! What several tests of the command need.
+#![allow(dead_code, reason = "not every test needs all of it")]
+
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// What any process does within, however busy the machine is.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks `condition` again and again until it has an answer.
+///
+/// # Panics
+/// Where it has none after `patience`; `what` says in the message what was waited for.
+pub(crate) fn wait_until<T>(
+    what: &str,
+    patience: Duration,
+    mut condition: impl FnMut() -> Option<T>,
+) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(answer) = condition() {
+            return answer;
+        }
+        assert!(begun.elapsed() < patience, "waited for {patience:?} until {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A process that is over at the latest when this is dropped.
+pub(crate) struct Ending(pub(crate) Child);
+
+impl Ending {
+    /// As Ctrl-C does.
+    pub(crate) fn interrupt(&self) {
+        let id = self.0.id().to_string();
+        let sent = std::process::Command::new("kill").args(["-INT", &id]).status();
+        assert!(sent.unwrap().success());
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        // It may be over already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,6 @@
+//! Prints the page of keys: `cargo run -p coreshard-report --example keys > docs/RESULTS.md`.
+#![allow(clippy::print_stdout, reason = "an example speaks to whoever runs it")]
+
+fn main() {
+    print!("{}", coreshard_report::keys::markdown());
+}

@@ -1,0 +1,40 @@
+//! What all pages have in common: a file that needs nothing else, with the results in it.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde::Serialize;
+
+/// In the head of each page, and so the mark by which a page is known again.
+pub const MARK: &str = "<meta name=\"generator\" content=\"coreshard\">";
+
+/// A page, complete from its doctype on; the results are in the element `results`, as JSON.
+pub(crate) fn page(
+    title: &str,
+    styles: &[&str],
+    body: &Markup,
+    results: &(impl Serialize + ?Sized),
+) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                (PreEscaped(MARK))
+                title { (title) }
+                style { @for style in styles { (PreEscaped(style)) } }
+            }
+            body {
+                main { (body) }
+                script type="application/json" #results { (PreEscaped(embedded(results))) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// The results as JSON that can stand inside a `script` element: nothing in it ends the element.
+fn embedded(results: &(impl Serialize + ?Sized)) -> String {
+    let json = serde_json::to_string(results).expect("plain data with string keys is always JSON");
+    json.replace('<', "\\u003c")
+}

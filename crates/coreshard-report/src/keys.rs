@@ -1,0 +1,47 @@
+//! The keys of JSON and CSV files, as a page of Markdown.
+
+use std::fmt::Write as _;
+
+use coreshard_results::column::{Row, Unit};
+use coreshard_results::{
+    CyclicResults, FairnessRow, HbaRow, IndexCell, OperationRow, PiResults, QueueCell,
+    QueueResults, TranscodeResults,
+};
+
+/// All keys of results that are shown in tables, with units and meanings, as `docs/RESULTS.md` has them.
+pub fn markdown() -> String {
+    let mut text = String::from(
+        "# Keys of results\n\nWhat the keys of files written by `--json` and `--csv` mean. Keys stand in this order, and are \
+         only ever added after those there are. This page is made by `cargo run -p coreshard-report --example keys`.\n",
+    );
+    section::<QueueResults>(&mut text, "bench queue");
+    section::<QueueCell>(&mut text, "bench queue: each of `results`, and each row of a CSV file");
+    section::<IndexCell>(&mut text, "bench rt index: each of `results`");
+    section::<CyclicResults>(&mut text, "bench rt cyclic");
+    section::<PiResults>(&mut text, "bench rt pi");
+    section::<TranscodeResults>(&mut text, "bench rt transcode");
+    section::<OperationRow>(&mut text, "bench block --ladder: each of `operations`");
+    section::<FairnessRow>(&mut text, "bench block --ladder: each of `fairness`");
+    section::<HbaRow>(&mut text, "bench block --ladder --machine: each of `rows`");
+    text
+}
+
+fn section<R: Row>(text: &mut String, title: &str) {
+    let _ = writeln!(text, "\n## {title}\n\n| key | unit | meaning |\n|---|---|---|");
+    for column in R::COLUMNS.iter().filter(|column| !column.key.is_empty()) {
+        let unit = if column.unit == Unit::Text { "–" } else { column.unit.name() };
+        let meaning = column.meaning.trim();
+        let _ = writeln!(text, "| `{}` | {unit} | {meaning} |", column.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_page_of_keys_is_up_to_date() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/RESULTS.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let command = "cargo run -p coreshard-report --example keys > docs/RESULTS.md";
+        assert!(page == super::markdown(), "the page is an old one; make it anew with {command}");
+    }
+}

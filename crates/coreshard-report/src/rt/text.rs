@@ -1,0 +1,72 @@
+//! What the benchmarks of real time measured, as tables for a terminal or a text file.
+
+use coreshard_results::{CyclicResults, IndexResults, PiResults, TranscodeResults};
+
+use crate::format;
+use crate::plain;
+
+fn notes(notes: &[String]) -> String {
+    notes.iter().map(|note| format!("{note}\n")).collect()
+}
+
+/// The rungs of the priority index, one a line.
+pub fn index(results: &IndexResults) -> String {
+    format!(
+        "{}, {}: {} threads set and search among {} CPUs; {} rounds each, {} runs\n\n{}\n{}",
+        results.machine,
+        results.platform,
+        results.threads,
+        results.searched_cpus,
+        format::count(results.rounds_per_thread as f64),
+        results.runs,
+        plain::table(&results.results),
+        notes(&results.notes),
+    )
+}
+
+/// How late threads woke up, one line for each rung that was measured.
+pub fn cyclic(runs: &[CyclicResults]) -> String {
+    let Some(first) = runs.first() else { return String::new() };
+    format!(
+        "{}, {}: {} threads{}, one wake-up every {} µs, {} each\n\n{}\n{}",
+        first.machine,
+        first.platform,
+        first.num_threads,
+        first.priority.map_or(" at normal priority".to_owned(), |it| format!(", priority {it}")),
+        format::plain(first.interval_us),
+        format::count(first.thread.values().next().map_or(0, |thread| thread.cycles) as f64),
+        plain::table(runs),
+        notes(&first.notes),
+    )
+}
+
+/// Inversions resolved, one line for each rung.
+pub fn pi(runs: &[PiResults]) -> String {
+    let Some(first) = runs.first() else { return String::new() };
+    format!(
+        "{}, {}: {} groups of three, {} inversions each\n\n{}\n{}",
+        first.machine,
+        first.platform,
+        first.groups,
+        format::count(first.rounds_per_group as f64),
+        plain::table(runs),
+        notes(&first.notes),
+    )
+}
+
+/// Frames per second, one line for each rung.
+pub fn transcode(runs: &[TranscodeResults]) -> String {
+    let Some(first) = runs.first() else { return String::new() };
+    format!(
+        "{}, {}: {} instances of {} CPUs{}; {} frames, {} tasks\n\n{}\n{}",
+        first.machine,
+        first.platform,
+        first.instances,
+        first.instance_cpus,
+        first.priority.map_or(", at normal priority".to_owned(), |it| format!(", priority {it}")),
+        format::count(first.frames as f64),
+        format::count(first.tasks as f64),
+        plain::table(runs),
+        notes(&first.notes),
+    )
+}

@@ -1,0 +1,78 @@
+//! What the benchmarks measured, as plain data.
+//!
+//! Whoever measures fills these types in, and whoever shows them needs no runtime: this crate knows
+//! neither. Rungs, machines and platforms are named by texts, spelled as in every option of the command, so
+//! that a file of an older version stays readable when a ladder gets another rung.
+#![forbid(unsafe_code)]
+
+mod block;
+mod calibration;
+pub mod column;
+mod hba;
+mod ladder;
+mod queue;
+mod rt;
+mod tuning;
+mod usl;
+
+pub use block::{BlockResults, Direction, JobResult, Latency, LittlesLaw, Percentile, Repeats};
+pub use calibration::{Calibration, Contended, Costs, Figure};
+pub use hba::{HbaResults, HbaRow, Interrupts, Published};
+pub use ladder::{FairnessRow, LadderResults, OperationRow};
+pub use queue::{Mode, QueueCell, QueueResults, ScalingCurve, ScalingPoint, WakeRatio};
+pub use rt::{
+    CyclicResults, CyclicThread, Durations, IndexCell, IndexResults, PiResults, TranscodeResults,
+};
+pub use tuning::{Candidate, Load, Tuning};
+pub use usl::Usl;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+
+    fn read<R: DeserializeOwned>(name: &str) -> R {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+        let text = std::fs::read_to_string(folder.join(name)).unwrap();
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// A column for each key, in their order, and none without one.
+    fn has_its_keys<R: column::Row + Default + serde::Serialize>() {
+        let json = serde_json::to_string(&R::default()).unwrap();
+        let columns = || R::COLUMNS.iter().filter(|column| !column.key.is_empty());
+        let at = |key: &str| {
+            json.find(&format!("\"{key}\":")).unwrap_or_else(|| panic!("{key}: {json}"))
+        };
+        assert!(columns().map(|column| at(column.key)).is_sorted(), "{json}");
+        let object: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(object.as_object().unwrap().len(), columns().count(), "{json}");
+    }
+
+    #[test]
+    fn every_key_has_its_column() {
+        has_its_keys::<QueueResults>();
+        has_its_keys::<QueueCell>();
+        has_its_keys::<IndexCell>();
+        has_its_keys::<CyclicResults>();
+        has_its_keys::<PiResults>();
+        has_its_keys::<TranscodeResults>();
+        has_its_keys::<OperationRow>();
+        has_its_keys::<FairnessRow>();
+        has_its_keys::<HbaRow>();
+        assert!(QueueResults::IN_EACH_ROW.iter().all(|key| {
+            <QueueResults as column::Row>::COLUMNS.iter().any(|column| column.key == *key)
+        }));
+    }
+
+    #[test]
+    fn files_of_older_versions_can_be_read() {
+        assert_eq!(read::<QueueResults>("bench-queue-2026-11-21.json").results.len(), 36);
+        assert_eq!(read::<LadderResults>("block-ladder.json").operations.len(), 7);
+        assert_eq!(read::<CyclicResults>("rt-cyclic-host.json").thread.len(), 2);
+        assert!(!read::<Vec<TranscodeResults>>("rt-transcode-xeon-hcc-2s.json").is_empty());
+    }
+}

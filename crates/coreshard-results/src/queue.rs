@@ -1,0 +1,326 @@
+//! What `bench queue` measured: plain data with a stable JSON form.
+//!
+//! The JSON keys are the field names and stand in the order of the fields. The first ones of each type
+//! (up to and including `results`, and up to and including `end_to_end_p99_ns`) are a promise to programs
+//! that read the file; keys are only ever added after them. Durations are whole nanoseconds.
+//!
+//! JSON knows no NaN and no infinity: a figure that is not finite is written as `null`, and `null` is
+//! read back as NaN where a figure is required, so that a file once written can always be read.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::Usl;
+use crate::column::{Cell, Column, Group, PAGE, Unit, Value, always, of, rows};
+
+const RATE: Group = Group { short: "items/s", long: "Items per second" };
+const CALL: Group = Group { short: "call", long: "Queueing call" };
+const END_TO_END: Group = Group { short: "e2e", long: "Until the item ran" };
+const LOCK: Group = Group { short: "lock held", long: "Lock held" };
+const WAKE_UPS: Group = Group { short: "wakes", long: "Wake-ups" };
+const PODS: Group = Group { short: "", long: "Scope" };
+
+/// How the producers of a run behave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Each producer waits until its item has run before it queues the next: one item outstanding.
+    #[default]
+    Closed,
+    /// Each producer keeps up to [`QueueResults::outstanding`] items in flight and does not wait for any
+    /// particular one.
+    Flood,
+}
+
+impl Mode {
+    /// The mode's name, as in JSON: `closed` or `flood`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::Closed => "closed",
+            Mode::Flood => "flood",
+        }
+    }
+}
+
+rows! {
+    /// The result of one `bench queue`: which machine, how it was asked, and a cell for each combination of
+    /// rungs.
+    pub struct QueueResults {
+        /// The machine in one line, as a person would name it, or the name or synthetic string of a virtual
+        /// topology.
+        machine: String = Text;
+        /// The platform the code ran on: `host` for real threads.
+        platform: String = Text;
+        /// Producers, each a thread of its own.
+        threads: usize = Count;
+        /// Items that each producer queued in each run.
+        items_per_thread: u64 = Count;
+        /// Runs of each cell; the runs of different cells are interleaved.
+        runs: usize = Count;
+        /// One cell for each combination of rungs, in the order they are to be shown: scopes from fine to
+        /// coarse, then wake policies and intakes from the oldest to the newest.
+        results: Vec<QueueCell> = Text;
+
+        /// Whether producers waited for each item.
+        #[serde(default)]
+        mode: Mode = Text;
+        /// Items that one producer may have in flight; 1 in the closed mode.
+        #[serde(default = "one")]
+        outstanding: u64 = Count;
+        /// Whether the topology was laid over the real CPUs and is not the machine's own. If so the figures
+        /// say nothing about the machine it is named after.
+        #[serde(default)]
+        virtual_topology: bool = Text;
+        /// The processor's model name, where the system tells it.
+        #[serde(default)]
+        cpu_model: Option<String> = Text;
+        /// The kernel's name and release, where the system tells it.
+        #[serde(default)]
+        kernel: Option<String> = Text;
+        /// What a reader must know to read the figures right, one sentence each: collapsed scopes, more
+        /// producers than CPUs, a quota.
+        #[serde(default)]
+        notes: Vec<String> = Text;
+        /// Each wake policy held against the oldest one that was measured, for each scope and intake.
+        #[serde(default)]
+        wake_ratios: Vec<WakeRatio> = Text;
+        /// Throughput over the number of CPUs, for each combination; empty where one number was measured.
+        #[serde(default)]
+        curves: Vec<ScalingCurve> = Text;
+    }
+}
+
+/// How the throughput of one combination grows with the CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScalingCurve {
+    /// The affinity scope.
+    pub scope: String,
+    /// The wake policy.
+    pub wake: String,
+    /// The intake.
+    pub intake: String,
+    /// By number of CPUs, the smallest first.
+    pub points: Vec<ScalingPoint>,
+    /// The universal scalability law, fitted to the points; `None` with fewer than three.
+    #[serde(default)]
+    pub usl: Option<Usl>,
+}
+
+/// One combination on some of the CPUs, with a producer on each.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScalingPoint {
+    /// How many CPUs.
+    pub cpus: usize,
+    /// Items run per second: the median over the runs.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub items_per_sec: f64,
+    /// Items per second of the slowest run.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub items_per_sec_min: f64,
+    /// Items per second of the fastest run.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub items_per_sec_max: f64,
+    /// Median time of the queueing call alone, in nanoseconds.
+    pub p50_ns: u64,
+    /// 99th percentile of the time from before the queueing call until the item ran, in nanoseconds.
+    pub end_to_end_p99_ns: u64,
+}
+
+/// One wake policy held against another, in the same scope and with the same intake, run by run: the
+/// two are measured right after one another in each run, so what slows the machine down for a while
+/// slows both.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WakeRatio {
+    /// The affinity scope of both.
+    pub scope: String,
+    /// The intake of both.
+    pub intake: String,
+    /// The wake policy.
+    pub wake: String,
+    /// The one it is held against.
+    pub over: String,
+    /// Whether producers share pools in this scope, so that there is a lock to contend for.
+    pub contended: bool,
+    /// Throughput of the one divided by that of the other: the median over the runs.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub items_per_sec_ratio: f64,
+    /// The smallest ratio of a run.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub items_per_sec_ratio_min: f64,
+    /// The largest ratio of a run.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub items_per_sec_ratio_max: f64,
+    /// Time that the pool's lock was held per item, divided by that of the other; `None` where it was
+    /// not measured, or is 0.
+    #[serde(default)]
+    pub lock_hold_ratio: Option<f64>,
+}
+
+rows! {
+    /// The figures of one combination of scope, wake policy and intake.
+    ///
+    /// Rungs are spelled as in every option of the command. A throughput is the median over the runs;
+    /// a latency is taken from the samples of all runs merged.
+    pub struct QueueCell {
+        /// The affinity scope: `cpu`, `smt`, `cache_shard`, `cache`, `numa` or `system`.
+        scope: String = Text [always("scope")];
+        /// The wake policy: `under-lock`, `after-unlock` or `coalesced`.
+        wake: String = Text [always("wake")];
+        /// How an item enters its pool: `locked` or `lock-free`.
+        intake: String = Text [always("intake")];
+        /// Items run per second, all producers together: the median over the runs.
+        #[serde(deserialize_with = "null_is_nan")]
+        items_per_sec: f64 = PerSecond [of(RATE, "median", 0)];
+        /// Items per second of the slowest run.
+        #[serde(deserialize_with = "null_is_nan")]
+        items_per_sec_min: f64 = PerSecond [of(RATE, "slowest run", PAGE)];
+        /// Items per second of the fastest run.
+        #[serde(deserialize_with = "null_is_nan")]
+        items_per_sec_max: f64 = PerSecond [of(RATE, "fastest run", PAGE)]
+            { Column::derived(Unit::Part, of(RATE, "spread", 4), |cell, _| Value::Figure(cell.spread())) };
+        /// Median time of the queueing call alone, in nanoseconds.
+        p50_ns: u64 = Nanoseconds [of(CALL, "p50", 1)];
+        /// 90th percentile of the queueing call, in nanoseconds.
+        p90_ns: u64 = Nanoseconds [of(CALL, "p90", 7)];
+        /// 95th percentile of the queueing call, in nanoseconds.
+        p95_ns: u64 = Nanoseconds [of(CALL, "p95", 5)];
+        /// 99th percentile of the queueing call, in nanoseconds.
+        p99_ns: u64 = Nanoseconds [of(CALL, "p99", 3)];
+        /// The longest queueing call, in nanoseconds.
+        max_ns: u64 = Nanoseconds [of(CALL, "max", 8)];
+        /// Median time from before the queueing call until the item ran, in nanoseconds.
+        end_to_end_p50_ns: u64 = Nanoseconds [of(END_TO_END, "p50", 6)];
+        /// 99th percentile of the time from before the queueing call until the item ran, in nanoseconds.
+        end_to_end_p99_ns: u64 = Nanoseconds [of(END_TO_END, "p99", 2)];
+
+        /// Time that the pool's lock was held, per item, in nanoseconds; `None` where it was not measured.
+        #[serde(default)]
+        lock_hold_ns_per_item: Option<f64> = Nanoseconds [of(LOCK, "per item", 9)];
+        /// The longest time that a pool's lock was held at a stretch, in nanoseconds; `None` where it was not
+        /// measured.
+        #[serde(default)]
+        lock_hold_max_ns: Option<u64> = Nanoseconds [of(LOCK, "longest", PAGE)];
+        /// Wake-ups issued per item; `None` where they were not counted.
+        #[serde(default)]
+        wakeups_per_item: Option<f64> = Factor [of(WAKE_UPS, "per item", 10)];
+        /// Pods (pools) that this scope divides the CPUs into.
+        #[serde(default)]
+        pods: usize = Count
+            { Column::derived(Unit::Count, of(PODS, "pods", PAGE), |cell, _| match cell.pods {
+                0 => Value::Absent,
+                pods => Value::Whole(pods as u64),
+            }) };
+        /// A finer scope of the same benchmark that has the very same pods on this machine, so that the two
+        /// differ by noise alone; `None` where there is none.
+        #[serde(default)]
+        same_pods_as: Option<String> = Text [of(PODS, "the same as", PAGE)];
+    }
+}
+
+impl Cell for Mode {
+    fn value(&self) -> Value<'_> {
+        Value::Text(self.name())
+    }
+}
+
+impl QueueCell {
+    /// (max − min) / max of the throughput over the runs; NaN where there is none.
+    pub fn spread(&self) -> f64 {
+        (self.items_per_sec_max - self.items_per_sec_min) / self.items_per_sec_max
+    }
+}
+
+impl QueueResults {
+    /// The keys that tell how the benchmark was asked, in the order in which they stand in front of each row
+    /// of a CSV file.
+    pub const IN_EACH_ROW: [&'static str; 8] = [
+        "machine",
+        "platform",
+        "virtual_topology",
+        "mode",
+        "threads",
+        "outstanding",
+        "items_per_thread",
+        "runs",
+    ];
+
+    /// The cell of the highest throughput; the first of them on a tie, `None` where no cell has a figure.
+    pub fn best(&self) -> Option<&QueueCell> {
+        self.measured().reduce(|a, b| if b.items_per_sec > a.items_per_sec { b } else { a })
+    }
+
+    /// The cell of the lowest throughput; the first of them on a tie, `None` where no cell has a figure.
+    pub fn worst(&self) -> Option<&QueueCell> {
+        self.measured().reduce(|a, b| if b.items_per_sec < a.items_per_sec { b } else { a })
+    }
+
+    /// The cells whose throughput is a finite number.
+    fn measured(&self) -> impl Iterator<Item = &QueueCell> {
+        self.results.iter().filter(|cell| cell.items_per_sec.is_finite())
+    }
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn null_is_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(scope: &str, items_per_sec: f64) -> QueueCell {
+        QueueCell { scope: scope.into(), items_per_sec, ..QueueCell::default() }
+    }
+
+    #[test]
+    fn the_promised_keys_alone_are_enough_to_read_a_file() {
+        let results: QueueResults = serde_json::from_str(
+            r#"{"machine":"m","platform":"host","threads":2,"items_per_thread":3,"runs":4,"results":[
+                {"scope":"cpu","wake":"coalesced","intake":"lock-free","items_per_sec":1.5,
+                 "items_per_sec_min":1,"items_per_sec_max":2,"p50_ns":1,"p90_ns":2,"p95_ns":3,"p99_ns":4,
+                 "max_ns":5,"end_to_end_p50_ns":6,"end_to_end_p99_ns":7}]}"#,
+        )
+        .unwrap();
+        assert_eq!(results.mode, Mode::Closed);
+        assert_eq!(results.outstanding, 1);
+        assert_eq!(results.results[0].items_per_sec, 1.5);
+        assert_eq!(results.results[0].lock_hold_ns_per_item, None);
+        let missing = serde_json::from_str::<QueueCell>(r#"{"scope":"cpu"}"#).unwrap_err();
+        assert!(missing.to_string().contains("wake"), "{missing}");
+    }
+
+    #[test]
+    fn a_figure_that_is_not_finite_survives_as_null() {
+        let written = QueueCell { lock_hold_ns_per_item: Some(f64::NAN), ..cell("cpu", f64::NAN) };
+        let json = serde_json::to_string(&written).unwrap();
+        assert!(json.contains(r#""items_per_sec":null"#), "{json}");
+        let read: QueueCell = serde_json::from_str(&json).unwrap();
+        assert!(read.items_per_sec.is_nan());
+        assert_eq!(read.lock_hold_ns_per_item, None);
+    }
+
+    #[test]
+    fn best_and_worst_pass_over_what_was_not_measured() {
+        let mut results = QueueResults::default();
+        assert_eq!((results.best(), results.worst()), (None, None));
+        results.results.push(cell("cpu", f64::NAN));
+        assert_eq!((results.best(), results.worst()), (None, None));
+        results.results.extend([cell("smt", 2.0), cell("cache", 3.0), cell("numa", 3.0)]);
+        assert_eq!(results.best().unwrap().scope, "cache");
+        assert_eq!(results.worst().unwrap().scope, "smt");
+    }
+
+    #[test]
+    fn spread_is_relative_to_the_fastest_run() {
+        let cell = |low, high| QueueCell {
+            items_per_sec_min: low,
+            items_per_sec_max: high,
+            ..cell("cpu", 1.0)
+        };
+        assert_eq!(cell(80.0, 100.0).spread(), 0.2);
+        assert!(cell(0.0, 0.0).spread().is_nan());
+    }
+}

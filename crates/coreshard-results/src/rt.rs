@@ -1,0 +1,205 @@
+//! What `bench rt` measured.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::column::{Cell, Column, Unit, Value, always, rows};
+
+/// What `bench rt index` measured. Keys are only ever added after those there are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IndexResults {
+    /// The machine in one line.
+    pub machine: String,
+    /// The platform the code ran on: `host` or `sim`.
+    pub platform: String,
+    /// Threads, each pinned to a CPU of its own.
+    pub threads: usize,
+    /// The number of CPUs that a search looks among.
+    pub searched_cpus: usize,
+    /// How often each thread set and searched in each run.
+    pub rounds_per_thread: u64,
+    /// Runs of each rung, interleaved.
+    pub runs: usize,
+    /// One cell for each rung, from the oldest.
+    pub results: Vec<IndexCell>,
+    /// What a reader must know, one sentence each.
+    pub notes: Vec<String>,
+}
+
+rows! {
+    /// The figures of one rung.
+    pub struct IndexCell {
+        /// The rung.
+        rung: String = Text [always("rung")];
+        /// Sets and searches per second, all threads together: the median over the runs.
+        ops_per_sec: f64 = PerSecondRounded [always("ops/s")];
+        /// Those of the slowest run.
+        ops_per_sec_min: f64 = PerSecondRounded;
+        /// Those of the fastest run.
+        ops_per_sec_max: f64 = PerSecondRounded
+            { Column::derived(Unit::PerSecondRounded, always("range"), |it, _| Value::Range(it.ops_per_sec_min, it.ops_per_sec_max)) };
+        /// Operations per second over those of the first rung that was measured, run by run: the median.
+        over_first: f64 = Factor [always("× {first}")];
+        /// The smallest such ratio of a run.
+        over_first_min: f64 = Factor;
+        /// The largest such ratio of a run.
+        over_first_max: f64 = Factor
+            { Column::derived(Unit::Factor, always("range"), |it, _| Value::Range(it.over_first_min, it.over_first_max)) };
+        /// A search, while the other CPUs set their levels, in nanoseconds: the median over the runs.
+        find_ns: f64 = Nanoseconds [always("find")];
+        /// A set, while the other CPUs set theirs and one searches, in nanoseconds; 0 with one thread.
+        set_ns: f64 = Nanoseconds [always("set")];
+        /// Bytes of the index.
+        bytes: usize = Bytes [always("bytes")];
+        /// Operations per second of each run.
+        #[serde(default)]
+        each_run: Vec<f64> = PerSecondRounded;
+    }
+}
+
+rows! {
+    /// What `bench rt cyclic` measured. The keys up to `thread` are those of cyclictest's own JSON file.
+    pub struct CyclicResults {
+        /// The version of cyclictest's format.
+        file_version: u32 = Count;
+        /// The number of threads.
+        num_threads: usize = Count;
+        /// 0: `min`, `max`, `avg` and the histogram are in microseconds.
+        resolution_in_ns: u32 = Nanoseconds;
+        /// By the thread's number.
+        thread: BTreeMap<usize, CyclicThread> = Text;
+        /// The machine in one line.
+        machine: String = Text;
+        /// The platform the code ran on.
+        platform: String = Text;
+        /// The rung of the priority index.
+        rung: String = Text [always("rung")];
+        /// The priority; `None` where none was granted.
+        priority: Option<u8> = Count;
+        /// From one wake-up to the next, in microseconds.
+        interval_us: f64 = Microseconds;
+        /// Of all threads together, in nanoseconds.
+        p50_ns: u64 = Nanoseconds [always("p50")];
+        /// The 99th percentile.
+        p99_ns: u64 = Nanoseconds [always("p99")];
+        /// The 99.9th percentile.
+        p99_9_ns: u64 = Nanoseconds [always("p99.9")];
+        /// The latest.
+        max_ns: u64 = Nanoseconds [always("max")];
+        /// Wake-ups of all threads per second.
+        cycles_per_sec: f64 = PerSecondRounded [always("wake-ups/s")];
+        /// Page faults in the loops, after each thread's first wake-up.
+        page_faults: u64 = Count [always("page faults")];
+        /// What a reader must know, one sentence each.
+        notes: Vec<String> = Text;
+    }
+}
+
+/// One thread's figures, in microseconds as cyclictest has them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CyclicThread {
+    /// Wake-ups by latency, in whole microseconds.
+    pub histogram: BTreeMap<u64, u64>,
+    /// The number of wake-ups.
+    pub cycles: u64,
+    /// The least latency.
+    pub min: u64,
+    /// The largest.
+    pub max: u64,
+    /// The mean.
+    pub avg: f64,
+    /// The CPU.
+    pub cpu: u32,
+    /// Its NUMA node.
+    pub node: u32,
+    /// The median, in nanoseconds.
+    pub p50_ns: u64,
+    /// The 99th percentile, in nanoseconds.
+    pub p99_ns: u64,
+}
+
+rows! {
+    /// What `bench rt pi` measured.
+    pub struct PiResults {
+        /// The machine in one line.
+        machine: String = Text;
+        /// The platform the code ran on.
+        platform: String = Text;
+        /// The rung of the priority index.
+        rung: String = Text [always("rung")];
+        /// Groups of three.
+        groups: usize = Count;
+        /// Inversions of each group.
+        rounds_per_group: u64 = Count;
+        /// Inversions resolved per second, all groups together.
+        inversions_per_sec: f64 = PerSecond [always("inversions/s")]
+            { Column::derived(Unit::Factor, always("× {first}"), |it, first| Value::Figure(it.inversions_per_sec / first.inversions_per_sec)) };
+        /// What a reader must know, one sentence each.
+        notes: Vec<String> = Text;
+        /// How long the high task waited for the lock.
+        #[serde(default)]
+        waits: Durations = Nanoseconds
+            { Column::derived(Unit::Nanoseconds, always("wait p50"), |it, _| it.waits.p50_ns.value()) }
+            { Column::derived(Unit::Nanoseconds, always("p99"), |it, _| it.waits.p99_ns.value()) }
+            { Column::derived(Unit::Nanoseconds, always("max"), |it, _| it.waits.max_ns.value()) };
+    }
+}
+
+rows! {
+    /// What `bench rt transcode` measured.
+    pub struct TranscodeResults {
+        /// The machine in one line.
+        machine: String = Text;
+        /// The platform the code ran on.
+        platform: String = Text;
+        /// The rung of the priority index.
+        rung: String = Text [always("rung")];
+        /// The priority; `None` where none was granted.
+        priority: Option<u8> = Count;
+        /// Instances.
+        instances: usize = Count;
+        /// CPUs of each.
+        instance_cpus: usize = Count;
+        /// Frames that all instances finished together.
+        frames: u64 = Count;
+        /// Tasks that were begun for them.
+        tasks: u64 = Count;
+        /// The score.
+        frames_per_sec: f64 = PerSecond [always("frames/s")]
+            { Column::derived(Unit::Factor, always("× {first}"), |it, first| Value::Figure(it.frames_per_sec / first.frames_per_sec)) };
+        /// Time in which a CPU of an instance did stages' work, over the whole time of all of them.
+        work_share: f64 = Part [always("work")];
+        /// Time of a task that was not work, in nanoseconds: from one's end to the next one's begin on the
+        /// same CPU, resting included.
+        between_tasks_ns: f64 = Nanoseconds [always("between tasks")];
+        /// What a reader must know, one sentence each.
+        notes: Vec<String> = Text;
+        /// How long a frame took from its begin to its last slice's end.
+        #[serde(default)]
+        frame_times: Durations = Nanoseconds
+            { Column::derived(Unit::Nanoseconds, always("frame p50"), |it, _| it.frame_times.p50_ns.value()) }
+            { Column::derived(Unit::Nanoseconds, always("p99"), |it, _| it.frame_times.p99_ns.value()) };
+    }
+}
+
+/// The distribution of how long something took.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Durations {
+    /// How many there were.
+    pub number: u64,
+    /// The median, in nanoseconds.
+    pub p50_ns: u64,
+    /// The 99th percentile, in nanoseconds.
+    pub p99_ns: u64,
+    /// The longest, in nanoseconds.
+    pub max_ns: u64,
+    /// How many there were of each length, in nanoseconds, of which two digits are told apart.
+    pub by_ns: BTreeMap<u64, u64>,
+}
+
+impl Cell for Durations {
+    fn value(&self) -> Value<'_> {
+        Value::Absent
+    }
+}
