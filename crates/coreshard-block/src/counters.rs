@@ -1,6 +1,7 @@
 //! Counters of a device's requests: a ladder.
 
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -122,7 +123,7 @@ enum CounterMemory<P: Platform> {
 pub struct DeviceCounters<P: Platform> {
     memory: CounterMemory<P>,
     /// 1 for each thread whose counters are taken: they have one owner.
-    taken: Box<[P::AtomicU32]>,
+    taken: NodeSlice<P::AtomicU32>,
 }
 
 impl<P: Platform> DeviceCounters<P> {
@@ -136,6 +137,10 @@ impl<P: Platform> DeviceCounters<P> {
         node: Option<NodeId>,
     ) -> Result<Self, NodeMemoryError> {
         let threads = threads.max(1);
+        if threads > isize::MAX as usize / size_of::<Padded<CounterLine<P>>>() {
+            let reason = io::Error::from_raw_os_error(libc::ENOMEM);
+            return Err(NodeMemoryError::new(usize::MAX, reason));
+        }
         let lines = |count| NodeSlice::new::<P>(count, node, |_| Padded::new(CounterLine::new()));
         let memory = match layout {
             CounterLayout::Packed => CounterMemory::Packed(lines(1)?),
@@ -145,13 +150,14 @@ impl<P: Platform> DeviceCounters<P> {
             })?),
             CounterLayout::PerCpu => CounterMemory::PerCpu(lines(threads)?),
         };
+        let taken = NodeSlice::new::<P>(threads, node, |_| P::AtomicU32::new(0))?;
         match &memory {
             CounterMemory::Packed(lines) | CounterMemory::PerCpu(lines) => {
                 lines.iter().for_each(|line| P::describe::<CounterLine<P>>(&raw const **line));
             }
             CounterMemory::Padded(padded) => P::describe(&raw const padded[0]),
         }
-        Ok(Self { memory, taken: (0..threads).map(|_| P::AtomicU32::new(0)).collect() })
+        Ok(Self { memory, taken })
     }
 
     /// Their layout.

@@ -132,6 +132,9 @@ impl fmt::Display for IoError {
                 "; the device never answered: it keeps the request's buffers for good, and is offline \
                  from here on",
             ),
+            (ErrorClass::Gone, libc::ECHILD) => f.write_str(
+                "; this process was forked from the one that opened the device: open it anew here",
+            ),
             (ErrorClass::Gone, _) => f.write_str("; the device is offline from here on"),
             _ => Ok(()),
         }
@@ -154,6 +157,7 @@ pub(crate) enum OpenErrorKind {
     Ring { name: String, steps: Vec<String>, errno: Option<i32> },
     Channel { name: String, reason: io::Error },
     NoThread { name: String, thread: usize, threads: usize },
+    TooManyThreads { name: String, given: usize },
     Tags(TagSetError),
     Memory(NodeMemoryError),
 }
@@ -241,6 +245,11 @@ impl fmt::Display for OpenError {
                 f,
                 "{name}: a queue for thread {thread} was asked for, but the host was made for \
                  {threads} threads, one queue each"
+            ),
+            OpenErrorKind::TooManyThreads { name, given } => write!(
+                f,
+                "{name}: {given} threads cannot have queues; allowed are up to {}",
+                crate::host::MAX_THREADS
             ),
             OpenErrorKind::Tags(error) => error.fmt(f),
             OpenErrorKind::Memory(error) => error.fmt(f),

@@ -1,19 +1,22 @@
 //! Hosts, targets and devices: what is shared, and where it lies.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Padded, Placement, Platform};
+use coreshard_platform::{AtomicInt, ForkHook, Padded, Placement, Platform};
 use coreshard_topology::NodeId;
 
 use crate::backend::{Backend, Geometry};
 use crate::counters::{CounterLayout, Counts, DeviceCounters};
 use crate::device_memory::DeviceMemory;
-use crate::error::OpenError;
+use crate::error::{OpenError, OpenErrorKind};
 use crate::node_slice::NodeSlice;
 use crate::tags::{TagPolicy, TagSet, TagSetSpec, TagUser};
+
+/// Threads of a host that may have queues: each device has counters and a flag for each.
+pub const MAX_THREADS: usize = 1 << 16;
 
 /// What a [`HostAdapter`] is to be.
 #[derive(Clone, Debug)]
@@ -30,7 +33,7 @@ pub struct HostOptions {
     pub tags: TagPolicy,
     /// How devices' counters lie.
     pub counters: CounterLayout,
-    /// Threads that will have queues, each one a device at most.
+    /// Threads that will have queues, each one a device at most; at most [`MAX_THREADS`].
     pub threads: usize,
     /// How long a device without requests keeps its share of the tags.
     pub grace: Duration,
@@ -72,10 +75,16 @@ impl<P: Platform> HostAdapter<P> {
     /// # Errors
     /// Where the depth is out of range, or there is no memory.
     pub fn new(options: HostOptions) -> Result<Arc<Self>, OpenError> {
+        if options.threads > MAX_THREADS {
+            return Err(OpenError::new(OpenErrorKind::TooManyThreads {
+                name: options.name,
+                given: options.threads,
+            }));
+        }
         let spec = TagSetSpec {
             depth: options.depth,
             policy: options.tags,
-            threads: u32::try_from(options.threads).unwrap_or(u32::MAX),
+            threads: options.threads as u32,
             node: options.state_node(),
             grace: options.grace,
             ..TagSetSpec::default()
@@ -170,14 +179,14 @@ impl<P: Platform> Target<P> {
         let options = &self.host.options;
         let node = options.state_node();
         let state = NodeSlice::new::<P>(1, node, |_| {
-            Padded::new(DeviceState { online: P::AtomicU32::new(1) })
+            Padded::new(DeviceState { online: P::AtomicU32::new(1), forked: P::AtomicU32::new(0) })
         })?;
         let counters = DeviceCounters::new(options.counters, options.threads, node)?;
         let user = self.host.tags.add_user_on(node)?;
         let target_user = self.limit.as_ref().map(|limit| limit.add_user_on(node)).transpose()?;
         let geometry = backend.geometry();
         let counters = Arc::new(counters);
-        Ok(Arc::new(Device {
+        let device = Arc::new(Device {
             target: Arc::clone(self),
             backend,
             geometry,
@@ -185,7 +194,10 @@ impl<P: Platform> Target<P> {
             counters,
             user,
             target_user,
-        }))
+        });
+        let hook: Weak<Device<P>> = Arc::downgrade(&device);
+        P::on_fork(hook);
+        Ok(device)
     }
 }
 
@@ -198,6 +210,8 @@ impl<P: Platform> fmt::Debug for Target<P> {
 #[derive(Debug)]
 struct DeviceState<P: Platform> {
     online: P::AtomicU32,
+    /// 1 in a process that was forked from the one that made it: its queues are the other process's.
+    forked: P::AtomicU32,
 }
 
 /// Something that can be read and written: one queue for each thread, and what they share.
@@ -247,6 +261,21 @@ impl<P: Platform> Device<P> {
     /// next; what the device has is waited for.
     pub fn set_offline(&self) {
         self.state[0].online.store(0, Release);
+    }
+}
+
+impl<P: Platform> Device<P> {
+    /// True in a process that was forked from the one that made it.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        self.state[0].forked.load(Relaxed) != 0
+    }
+}
+
+impl<P: Platform> ForkHook for Device<P> {
+    fn forked(&self) {
+        self.state[0].forked.store(1, Relaxed);
+        self.set_offline();
     }
 }
 

@@ -66,7 +66,7 @@ pub use counters::{
 };
 pub use device_memory::{DeviceMemory, ParseDeviceMemoryError};
 pub use error::{ErrorClass, IoError, OpenError};
-pub use host::{Device, HostAdapter, HostOptions, Target};
+pub use host::{Device, HostAdapter, HostOptions, MAX_THREADS, Target};
 pub use node_of_file::node_of_file;
 pub use op::Op;
 pub use queue::{IoFuture, Queue, QueueOptions, RemoteQueue, RequestId, RetryPolicy};

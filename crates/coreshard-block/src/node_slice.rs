@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr;
@@ -25,7 +26,10 @@ impl<T> NodeSlice<T> {
         mut make: impl FnMut(usize) -> T,
     ) -> Result<Self, NodeMemoryError> {
         const { assert!(align_of::<T>() <= 4096, "node memory is aligned to pages") };
-        let memory = P::allocate(size_of::<T>() * length.max(1), node)?;
+        let bytes = size_of::<T>().checked_mul(length.max(1)).ok_or_else(|| {
+            NodeMemoryError::new(usize::MAX, io::Error::from_raw_os_error(libc::ENOMEM))
+        })?;
+        let memory = P::allocate(bytes, node)?;
         let start = memory.as_ptr().cast::<T>();
         for index in 0..length {
             // SAFETY: the memory has room for `length` values, is aligned to a page, and is this

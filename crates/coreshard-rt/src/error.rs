@@ -15,6 +15,7 @@ pub struct RtError {
 
 #[derive(Debug)]
 enum Kind {
+    Forked,
     RoundRobin {
         given: usize,
         most: usize,
@@ -63,6 +64,10 @@ enum Kind {
 impl RtError {
     pub(crate) fn priority(given: u8) -> Self {
         Self { kind: Kind::Priority { given } }
+    }
+
+    pub(crate) fn forked() -> Self {
+        Self { kind: Kind::Forked }
     }
 
     pub(crate) fn round_robin(given: usize, most: usize) -> Self {
@@ -125,6 +130,9 @@ impl RtError {
 impl fmt::Display for RtError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
+            Kind::Forked => f.write_str(
+                "this process was forked from the executor's, whose threads are not here; make one in this process",
+            ),
             Kind::RoundRobin { given, most } => write!(
                 f,
                 "{given} tasks of a priority cannot take turns on a CPU, since each has a thread; allowed are 1 \

@@ -34,6 +34,8 @@ pub(super) fn perform(fd: RawFd, command: &Command) -> i32 {
                 libc::pwritev(fd, pieces, count as i32, offset)
             }
             (Op::Read | Op::Write, Data::None) => 0,
+            // fallocate(2) refuses it; nothing is nothing, as with a read.
+            (Op::Discard | Op::WriteZeroes, _) if command.bytes == 0 => 0,
             (Op::Fsync, _) => libc::fsync(fd) as isize,
             (Op::FsyncData, _) => libc::fdatasync(fd) as isize,
             (Op::Discard | Op::WriteZeroes, _) => {

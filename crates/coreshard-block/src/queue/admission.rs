@@ -71,6 +71,9 @@ impl<P: Platform> Admission<P> {
 
     /// Waits no more; a tag that was handed over meanwhile goes back.
     pub(super) fn stop_waiting(&mut self) {
+        if self.host.is_forked() {
+            return;
+        }
         if let Some(tag) = self.host.withdraw() {
             self.host.put(tag);
         }

@@ -66,9 +66,16 @@ impl<P: Platform> Queue<P> {
 /// with it. The drop waits for the device. Where that takes more than a minute, the memory that
 /// the device may still touch is leaked, and the requests fail without it.
 ///
+/// In a process that was forked from the queue's, all of it is leaked instead, and nothing is called.
+///
 /// A panic of a callback is resumed when all of this is done, unless the thread panics already.
 impl<P: Platform> Drop for Queue<P> {
     fn drop(&mut self) {
+        if self.device.is_forked() {
+            // The channel stays, too: to drop it is to wait for what it has.
+            self.disown();
+            return;
+        }
         let drained = user::call(|| self.drain());
         let dropped = match drained {
             // SAFETY: dropped once, here; the device has no memory any more.

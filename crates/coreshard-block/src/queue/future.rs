@@ -36,6 +36,10 @@ impl<P: Platform> Future for IoFuture<P> {
     /// # Panics
     /// Where it is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completed> {
+        // In a forked process whoever held the lock may not be here; nor will the completion come.
+        if self.mailbox.is_forked() && self.cell.state.try_lock().is_none() {
+            return Poll::Pending;
+        }
         // The first poll seldom finds it ready, later ones mostly do: so a waker is cloned at the first.
         let mut own = (!self.waits).then(|| context.waker().clone());
         loop {
@@ -74,7 +78,7 @@ impl<P: Platform> Future for IoFuture<P> {
 
 impl<P: Platform> Drop for IoFuture<P> {
     fn drop(&mut self) {
-        if self.is_over {
+        if self.is_over || self.mailbox.is_forked() {
             return;
         }
         let was = mem::replace(&mut *self.cell.state.lock(), FutureState::Abandoned);

@@ -28,16 +28,27 @@ pub(super) struct Mailbox<P: Platform> {
     /// 1 where there may be messages: read at each poll, written only when there are.
     is_nonempty: P::AtomicU32,
     waker: Waker,
+    /// In which process its queue is.
+    process_generation: u32,
 }
 
 impl<P: Platform> Mailbox<P> {
     pub(super) fn new(waker: Waker) -> Arc<Self> {
         let state = Lock::new(MailboxState { messages: VecDeque::new(), closed: false });
-        Arc::new(Self { state, is_nonempty: P::AtomicU32::new(0), waker })
+        let process_generation = P::process_generation();
+        Arc::new(Self { state, is_nonempty: P::AtomicU32::new(0), waker, process_generation })
     }
 
-    /// Hands the message back where the queue is gone.
+    /// True in a process that was forked from the queue's, where the lock may be held by nobody who is here.
+    pub(super) fn is_forked(&self) -> bool {
+        P::process_generation() != self.process_generation
+    }
+
+    /// Hands the message back where the queue is gone, or another process's.
     pub(super) fn send(&self, message: Message<P>) -> Result<(), Message<P>> {
+        if self.is_forked() {
+            return Err(message);
+        }
         {
             let mut state = self.state.lock();
             if state.closed {

@@ -20,6 +20,7 @@ mod drain;
 #[cfg(all(test, not(loom)))]
 mod drain_tests;
 mod expiry;
+mod forked;
 mod future;
 mod future_cell;
 #[cfg(all(test, loom))]
@@ -201,6 +202,9 @@ impl<P: Platform> Queue<P> {
     /// # Errors
     /// Where the device refuses, such as for lack of memory that may be locked.
     pub fn register(&mut self, pool: &BufferPool) -> std::io::Result<bool> {
+        if self.device.is_forked() {
+            return Err(std::io::Error::from_raw_os_error(libc::ECHILD));
+        }
         let registered = self.channel.register(pool)?;
         if registered {
             self.pool = Some(pool.clone());
@@ -275,7 +279,7 @@ impl<P: Platform> Queue<P> {
     /// Asks that a request end soon. It completes in any case: as cancelled, or as done where it
     /// was too late. Of a request that is over, and of another queue's, nothing comes.
     pub fn cancel(&mut self, id: RequestId) {
-        if id.queue == self.number {
+        if id.queue == self.number && !self.device.is_forked() {
             self.abort(id.key, Abort::Cancelled);
             self.flush();
             self.notify();
@@ -290,6 +294,9 @@ impl<P: Platform> Queue<P> {
     /// Where a callback does, or a future's waker, after all that came to their end were told.
     #[inline]
     pub fn poll(&mut self) -> usize {
+        if self.device.is_forked() {
+            return self.disown();
+        }
         self.advance();
         if self.delivered > 0 {
             self.batch = (self.batch * 2).min(MAX_STAGED);
@@ -336,6 +343,9 @@ impl<P: Platform> Queue<P> {
     /// # Panics
     /// As [`poll`](Self::poll).
     pub fn wait(&mut self, timeout: Option<Duration>) -> usize {
+        if self.device.is_forked() {
+            return self.disown();
+        }
         self.advance();
         if self.delivered == 0 && self.outstanding() > 0 {
             // What is staged is flushed by the same system call that waits.
@@ -387,14 +397,23 @@ impl<P: Platform> Queue<P> {
     }
 
     /// Runs a future to its end on this thread, polling the queue meanwhile.
+    ///
+    /// # Panics
+    /// As [`poll`](Self::poll); and in a process that was forked from the queue's, where the future is not
+    /// ready: nothing here would ever make it so.
     pub fn block_on<F: Future>(&mut self, future: F) -> F::Output {
         let mut future = pin!(future);
-        let waker = Arc::new(ChannelWaker(self.channel.waker())).into();
+        let waker = if self.device.is_forked() {
+            std::task::Waker::noop().clone()
+        } else {
+            Arc::new(ChannelWaker(self.channel.waker())).into()
+        };
         let mut context = Context::from_waker(&waker);
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return output;
             }
+            assert!(!self.device.is_forked(), "{}", forked::NEVER_READY);
             if self.poll() == 0 {
                 self.sleep(None);
             }

@@ -20,7 +20,10 @@ impl<P: Platform> Queue<P> {
         let end = request.offset.checked_add(request.bytes as u64);
         let aligned = |number: u64, to: u32| to <= 1 || number.is_multiple_of(u64::from(to));
         if !self.device.is_online() {
-            Err((ErrorClass::Gone, libc::ENODEV))
+            Err((
+                ErrorClass::Gone,
+                if self.device.is_forked() { libc::ECHILD } else { libc::ENODEV },
+            ))
         } else if end.is_none_or(|end| end > geometry.bytes) {
             Err((ErrorClass::Invalid, libc::EFBIG))
         } else if request.op != Op::Read && !geometry.writable {

@@ -302,8 +302,18 @@ fn wrong_port(tag: &Tag, id: PortId, set: u32) -> ! {
     )
 }
 
+impl<P: Platform> TagPort<P> {
+    /// True in a process that was forked from the one that made it: nothing of it may be used there.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.set.is_forked()
+    }
+}
+
 impl<P: Platform> Drop for TagPort<P> {
     fn drop(&mut self) {
+        if self.set.is_forked() {
+            return;
+        }
         if let Some(tag) = self.withdraw() {
             self.put(tag);
         }

@@ -44,6 +44,8 @@ pub struct TagSet<P: Platform> {
     /// A bit set is a reserved tag in use.
     pub(super) reserved: Padded<P::AtomicU64>,
     pub(super) registry: Padded<Lock<P, Registry<P>>>,
+    /// In which process it was made.
+    process_generation: u32,
 }
 
 /// A user of a [`TagSet`], such as a device; makes the ports of its threads.
@@ -72,6 +74,7 @@ impl<P: Platform> TagSet<P> {
             bitmap: Bitmap::new(spec.depth, spec.threads, spec.node)?,
             reserved: Padded::new(P::AtomicU64::new(0)),
             registry: Padded::new(Lock::new(registry)),
+            process_generation: P::process_generation(),
             spec,
         })
     }
@@ -160,6 +163,11 @@ impl<P: Platform> TagSet<P> {
     }
 
     /// Recomputes what each active user may have.
+    /// True in a process that was forked from the one that made it: the lock may be held by nobody who is here.
+    pub(super) fn is_forked(&self) -> bool {
+        P::process_generation() != self.process_generation
+    }
+
     fn share_out(&self, registry: &Registry<P>) {
         let active = || registry.users.iter().filter(|user| is_active(user));
         let users = active().count().max(1) as u32;
@@ -284,6 +292,9 @@ impl<P: Platform> TagSet<P> {
 /// Its share goes to the others; ports that still have tags keep its entry.
 impl<P: Platform> Drop for TagUser<P> {
     fn drop(&mut self) {
+        if self.set.is_forked() {
+            return;
+        }
         let woken = {
             let mut registry = self.set.registry.lock();
             registry.users[self.index].gone = true;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Lock, Padded, Policy, RealTime, ThreadHandle, ThreadSpec};
@@ -230,7 +230,10 @@ impl<P: RealTime> ExecutorBuilder<P> {
             periodics: Lock::new(Vec::new()),
             admitted: Lock::new(admitted),
             incidents: InheritMutex::new(Incidents::new()),
+            process_generation: P::process_generation(),
         });
+        let hook: Weak<Shared<P>> = Arc::downgrade(&shared);
+        P::on_fork(hook);
         let supervisor = shared.start_supervisor(memory)?;
         // From here on a failure ends what was started.
         let executor = Executor { shared, supervisor: Lock::new(Some(supervisor)) };

@@ -38,6 +38,8 @@ impl std::error::Error for TaskPanic {}
 struct Outcome<P: RealTime, T> {
     state: P::AtomicU32,
     value: Lock<P, Option<Result<T, TaskPanic>>>,
+    /// In which process its task is.
+    process_generation: u32,
 }
 
 /// The right to the result of a task. Dropped, the task runs all the same.
@@ -55,9 +57,14 @@ impl<P: RealTime, T> TaskHandle<P, T> {
     /// Waits until the task is over.
     ///
     /// # Errors
-    /// What it threw.
+    /// What it threw. Where this process was forked from its own and it was not over then, it never is here, and
+    /// counts as one that panicked.
     pub fn join(self) -> Result<T, TaskPanic> {
         while !self.is_done() {
+            if P::process_generation() != self.outcome.process_generation {
+                let text = "its executor is in the process that this one was forked from";
+                return Err(TaskPanic(Thrown::new(Box::new(text))));
+            }
             P::wait(&self.outcome.state, PENDING, None);
         }
         let value = self.outcome.value.lock().take();
@@ -76,7 +83,11 @@ impl<P: RealTime, T> fmt::Debug for TaskHandle<P, T> {
 pub(super) fn with_handle<P: RealTime, T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> (Box<dyn FnOnce() + Send>, TaskHandle<P, T>) {
-    let outcome = Arc::new(Outcome { state: P::AtomicU32::new(PENDING), value: Lock::new(None) });
+    let outcome = Arc::new(Outcome {
+        state: P::AtomicU32::new(PENDING),
+        value: Lock::new(None),
+        process_generation: P::process_generation(),
+    });
     let completer = Completer { outcome: Some(Arc::clone(&outcome)) };
     let run = move || {
         let value = user::call(body);

@@ -136,6 +136,7 @@ impl<P: RealTime> Executor<P> {
     /// # Errors
     /// Where they cannot be had.
     pub fn prepare(&self, priority: Priority) -> Result<(), RtError> {
+        self.shared.check_process()?;
         self.shared.prepare(priority)
     }
 
@@ -179,6 +180,7 @@ impl<P: RealTime> Executor<P> {
         budget: Option<Duration>,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<TaskHandle<P, T>, RtError> {
+        self.shared.check_process()?;
         self.shared.index.check(&allowed)?;
         self.shared.prepare(priority)?;
         let (run, handle) = handle::with_handle(body);
@@ -206,12 +208,16 @@ impl<P: RealTime> Executor<P> {
     }
 
     fn checked(&self, cpu: CpuId) -> Result<usize, RtError> {
+        self.shared.check_process()?;
         let position = self.shared.positions.get(cpu.index()).copied().flatten();
         position.ok_or_else(|| RtError::outside_cpus(&[cpu].into_iter().collect(), self.cpus()))
     }
 
     /// What each CPU does, one after the other: all of it is true together only while nothing moves.
     pub fn snapshot(&self) -> Vec<CpuSnapshot> {
+        if self.shared.is_forked() {
+            return Vec::new();
+        }
         let index = &self.shared.index;
         let of = |cpu: &Padded<Cpu<P>>| {
             let state = cpu.lock();
@@ -232,6 +238,9 @@ impl<P: RealTime> Executor<P> {
 
     /// The number of tasks that wait for a CPU.
     pub fn waiting(&self) -> usize {
+        if self.shared.is_forked() {
+            return 0;
+        }
         self.shared.cpus.iter().map(|cpu| cpu.lock().waiting.len()).sum()
     }
 
@@ -243,12 +252,17 @@ impl<P: RealTime> Executor<P> {
     /// What the watchdog has found since the last call, in its order. The latest 256 are kept; where there
     /// were more, the first one is an [`Incident::Dropped`] that says how many are gone.
     pub fn take_incidents(&self) -> Vec<Incident> {
-        self.shared.take_incidents()
+        if self.shared.is_forked() { Vec::new() } else { self.shared.take_incidents() }
     }
 }
 
 impl<P: RealTime> Drop for Executor<P> {
     fn drop(&mut self) {
+        if self.shared.is_forked() {
+            // Its thread is not here to be joined.
+            std::mem::forget(self.supervisor.get_mut().take());
+            return;
+        }
         // On this thread, since users' destructors are called.
         self.shared.timers.discard();
         self.shared.supervisor.end();

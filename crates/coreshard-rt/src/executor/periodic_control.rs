@@ -20,6 +20,8 @@ pub(super) struct PeriodicControl<P: RealTime> {
     pub(super) over: P::AtomicU32,
     /// Its thread's id, once that runs.
     pub(super) thread: P::AtomicU32,
+    /// In which process that is.
+    pub(super) process_generation: u32,
     pub(super) counts: [P::AtomicU64; 4],
 }
 
@@ -43,11 +45,13 @@ impl<P: RealTime> PeriodicHandle<P> {
     }
 
     /// Stops it after the current activation, and waits for that, and until what it owns is dropped. Called by
-    /// the task itself (its body, its hook, or a destructor of theirs), it does not wait.
+    /// the task itself (its body, its hook, or a destructor of theirs), or in a process that was forked from its
+    /// own, it does not wait.
     pub fn stop(self) -> PeriodicStats {
         self.control.stop();
         // While it is not over, no other thread has its thread's id.
-        let is_itself = self.control.thread.load(Relaxed) == P::this_thread().0;
+        let is_itself = self.control.thread.load(Relaxed) == P::this_thread().0
+            || P::process_generation() != self.control.process_generation;
         // Acquire pairs with the Release in `PeriodicGuard::drop`.
         while !is_itself && self.control.over.load(Acquire) == 0 {
             P::wait(&self.control.over, 0, None);

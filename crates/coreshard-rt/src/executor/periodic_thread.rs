@@ -32,6 +32,7 @@ impl<P: RealTime> Executor<P> {
         task: Periodic,
         body: impl FnMut(&Activation) + Send + 'static,
     ) -> Result<PeriodicHandle<P>, RtError> {
+        self.shared.check_process()?;
         let deadline = task.checked()?;
         let cpus = task.cpus.as_ref().unwrap_or_else(|| self.cpus());
         let shared = &self.shared;
@@ -58,6 +59,7 @@ impl<P: RealTime> Executor<P> {
             stops: P::AtomicU32::new(0),
             over: P::AtomicU32::new(0),
             thread: P::AtomicU32::new(0),
+            process_generation: P::process_generation(),
             counts: std::array::from_fn(|_| P::AtomicU64::new(0)),
         });
         shared.periodics.lock().push(Arc::clone(&control));

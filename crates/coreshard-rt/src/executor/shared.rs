@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, Padded, RealTime};
+use coreshard_platform::{AtomicInt, ForkHook, Lock, Padded, RealTime};
 use coreshard_topology::CpuId;
 
 use super::admission::AdmissionControl;
@@ -16,6 +16,7 @@ use super::supervisor::Supervisor;
 use super::task::Task;
 use super::task_counts::TaskCounts;
 use super::timers::Timers;
+use crate::error::RtError;
 use crate::index::{CpuMask, PriorityIndex};
 use crate::level::Priority;
 use crate::lock::InheritMutex;
@@ -45,9 +46,26 @@ pub(super) struct Shared<P: RealTime> {
     pub(super) admitted: Lock<P, AdmissionControl>,
     /// The lock lends priority, since the watchdog takes it too.
     pub(super) incidents: InheritMutex<P, Incidents>,
+    /// In which process its threads are.
+    pub(super) process_generation: u32,
+}
+
+/// It registers a hook so that forks are counted, and so that the child never drops what it holds.
+impl<P: RealTime> ForkHook for Shared<P> {
+    fn forked(&self) {}
 }
 
 impl<P: RealTime> Shared<P> {
+    /// True in a process that was forked from that of the threads: they are not here, and locks may be held by
+    /// them.
+    pub(super) fn is_forked(&self) -> bool {
+        P::process_generation() != self.process_generation
+    }
+
+    pub(super) fn check_process(&self) -> Result<(), RtError> {
+        if self.is_forked() { Err(RtError::forked()) } else { Ok(()) }
+    }
+
     pub(super) fn position_of(&self, cpu: CpuId) -> usize {
         self.positions[cpu.index()].expect("the index knows the executor's CPUs alone")
     }

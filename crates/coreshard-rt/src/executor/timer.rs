@@ -23,6 +23,9 @@ impl<P: RealTime> TimerHandle<P> {
     /// Takes the timer back. True if its task had not begun, and never will: its handle tells that it
     /// was dropped.
     pub fn cancel(self) -> bool {
+        if self.shared.is_forked() {
+            return false;
+        }
         let task = self.shared.timers.pending.lock().remove(&self.key);
         task.is_some()
     }
@@ -47,6 +50,7 @@ impl<P: RealTime> Executor<P> {
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<(TimerHandle<P>, TaskHandle<P, T>), RtError> {
         let shared = &self.shared;
+        shared.check_process()?;
         shared.prepare(priority)?;
         shared.start_timers()?;
         let (run, handle) = handle::with_handle(body);

@@ -63,6 +63,7 @@ macro_rules! entry_on {
             Op::Write => moved!(Write, WriteFixed, Writev),
             Op::Fsync => opcode::Fsync::new(file).build(),
             Op::FsyncData => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
+            Op::Discard | Op::WriteZeroes if command.bytes == 0 => opcode::Nop::new().build(),
             Op::Discard | Op::WriteZeroes => opcode::Fallocate::new(file, command.bytes)
                 .offset(offset)
                 .mode(fallocate_mode(command.op))
