@@ -26,8 +26,10 @@ mod atomic;
 mod bytes;
 mod cell;
 mod counter;
+mod errors;
 #[cfg(feature = "faulty")]
 mod faulty;
+mod fields;
 mod host;
 mod lock;
 #[cfg(loom)]
@@ -39,28 +41,32 @@ mod parker;
 mod platform;
 mod reading;
 mod realtime;
+mod thread;
+mod time;
 pub mod user;
 
 pub use atomic::{AtomicInt, AtomicPointer};
 pub use bytes::ByteAtomics;
 pub use cell::{DataCell, HostCell};
 pub use counter::PerCpuCounter;
+pub use errors::{AffinityError, SpawnError};
 #[cfg(feature = "faulty")]
 pub use faulty::{Faults, Faulty, Start};
+pub use fields::Fields;
 pub use host::{
-    AffinityError, CpuClock, Host, HostThread, NodeMemory, NodeMemoryError, Placement,
-    ReleaseMemory, SpawnError, affinity, is_privileged, set_affinity, thread_cpu_time,
+    CpuClock, Host, HostThread, NodeMemory, NodeMemoryError, Placement, ReleaseMemory, affinity,
+    is_privileged, set_affinity, thread_cpu_time,
 };
 pub use lock::{Lock, LockGuard, SleepingLock};
 #[cfg(loom)]
 pub use loom_platform::{Loom, LoomAtomic, LoomCell, LoomThread};
 pub use padded::{LINE_PAIR_BYTES, Padded};
 pub use parker::Parker;
-pub use platform::{
-    Fields, ForkHook, LocalKey, Platform, ThreadHandle, ThreadId, ThreadSpec, Time, WaitOutcome,
-};
+pub use platform::{ForkHook, Platform, WaitOutcome};
 pub use reading::Reading;
 pub use realtime::{
     InheritError, LockedMemory, MemoryLockError, Policy, PolicyError, RealTime, RealTimeLimits,
     Throttle,
 };
+pub use thread::{LocalKey, ThreadHandle, ThreadId, ThreadSpec};
+pub use time::Time;
