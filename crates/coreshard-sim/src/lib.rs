@@ -60,6 +60,7 @@ mod random;
 mod realtime;
 mod report;
 pub mod search;
+mod site;
 mod space;
 
 pub use atomic::{SimAtomic, SimCell};

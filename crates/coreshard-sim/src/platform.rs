@@ -1,4 +1,4 @@
-//! The simulated machine behind the platform seam.
+//! The simulated machine as a [`Platform`].
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -45,7 +45,7 @@ impl ThreadHandle for SimThread {
 impl Sim {
     /// Lets the running thread compute for `duration` without touching memory.
     pub fn compute(duration: Duration) {
-        let core = current("a thread computes");
+        let core = engine::expect_core("a thread computes");
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / NS);
         engine::charge(core, |_| ns.saturating_mul(NS));
     }
@@ -84,11 +84,6 @@ impl Sim {
     }
 }
 
-fn current(what: &str) -> NonNull<engine::Core> {
-    engine::current()
-        .unwrap_or_else(|| panic!("{what} on the simulated machine, outside a simulation"))
-}
-
 impl Platform for Sim {
     type AtomicU32 = SimAtomic<atomic::AtomicU32>;
     type AtomicU64 = SimAtomic<atomic::AtomicU64>;
@@ -97,7 +92,7 @@ impl Platform for Sim {
     type Thread = SimThread;
 
     fn current_cpu() -> CpuId {
-        let core = current("a thread asks for its CPU");
+        let core = engine::expect_core("a thread asks for its CPU");
         engine::charge(core, |costs| costs.l1_hit);
         // SAFETY: the core lives while simulated code runs, and this reference ends here.
         unsafe { core.as_ref() }.cpu_id()
@@ -109,8 +104,7 @@ impl Platform for Sim {
 
     #[track_caller]
     fn wait(word: &Self::AtomicU32, expected: u32, timeout: Option<Duration>) -> WaitOutcome {
-        let address = (&raw const *word).addr();
-        engine::wait(address, expected, || word.peek(), timeout, Location::caller())
+        engine::wait(word.native(), expected, timeout, Location::caller())
     }
 
     fn wake_one(word: *const Self::AtomicU32) {
@@ -122,7 +116,7 @@ impl Platform for Sim {
     }
 
     fn now() -> Time {
-        let mut core = current("a thread reads the clock");
+        let mut core = engine::expect_core("a thread reads the clock");
         engine::preemption_point(core);
         engine::charge(core, |costs| costs.clock_read);
         // SAFETY: as in `current_cpu`.
@@ -139,15 +133,15 @@ impl Platform for Sim {
     }
 
     fn this_thread() -> ThreadId {
-        engine::this_thread(current("a thread asks for its name"))
+        engine::this_thread(engine::expect_core("a thread asks for its name"))
     }
 
     fn cpu_time_of(thread: ThreadId) -> Option<Duration> {
-        engine::cpu_time_of(current("a thread's CPU time is asked for"), thread)
+        engine::cpu_time_of(engine::expect_core("a thread's CPU time is asked for"), thread)
     }
 
     fn is_waiting(thread: ThreadId) -> bool {
-        engine::is_waiting(current("a thread's state is asked for"), thread)
+        engine::is_waiting(engine::expect_core("a thread's state is asked for"), thread)
     }
 
     fn idlers_may_spin() -> bool {
@@ -162,11 +156,10 @@ impl Platform for Sim {
         if Self::idlers_may_spin() {
             return false;
         }
-        let address = (&raw const *word).addr();
         let site = Location::caller();
         // As long as there is a queue, the lock is handed along it, and is never free.
         while word.swap(contended, Ordering::Acquire) != free {
-            if engine::spin_in_queue(address, free, contended, || word.peek(), site) {
+            if engine::spin_in_queue(word.native(), free, contended, site) {
                 break;
             }
         }
@@ -193,7 +186,7 @@ impl Platform for Sim {
     }
 
     fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {
-        let mut core = current("memory is allocated");
+        let mut core = engine::expect_core("memory is allocated");
         if engine::call_fails(core, engine::Call::Memory) {
             return Err(NodeMemoryError::new(bytes, io::ErrorKind::OutOfMemory.into()));
         }
@@ -234,7 +227,7 @@ impl Platform for Sim {
     }
 
     fn set_local(key: LocalKey, value: *mut ()) {
-        let mut core = current("a thread sets a local value");
+        let mut core = engine::expect_core("a thread sets a local value");
         // SAFETY: as in `current_cpu`.
         *unsafe { core.as_mut() }.local(key) = value;
     }

@@ -1,72 +1,36 @@
 //! What simulated code calls: accesses, waits, wake-ups, starts.
-#![allow(unsafe_code)]
 
 mod inherit;
 
-use std::io;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use coreshard_platform::{AffinityError, SpawnError, ThreadId, ThreadSpec, WaitOutcome};
 use coreshard_topology::CpuSet;
 
-use super::core::{Core, Pause, Site, current};
+use super::core::{Core, Pause, current};
+use super::failed_calls::refusal;
 use super::failing::Call;
-use super::faults::Dice;
-use super::thread::{State, Wait};
-use crate::machine::{Costs, NS, Ps};
+use super::fault_injector::FaultInjector;
+use super::thread::{ThreadState, Wait};
+use super::turn::{expect_core, in_turn, suspend, with};
+use crate::machine::{Costs, NS, Ps, ps};
 use crate::memory::Access;
 use crate::profile::Profile;
+use crate::site::Site;
 use crate::space::in_host;
-pub(super) use inherit::Inheritance;
 pub(crate) use inherit::{lock_inheriting, priority, set_priority, unlock_inheriting};
-
-pub(super) fn ps(duration: Duration) -> Ps {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / NS).saturating_mul(NS).min(Ps::MAX / 4)
-}
 
 /// Counts a call of the running thread; true if it is to fail.
 pub(crate) fn call_fails(core: NonNull<Core>, call: Call) -> bool {
     with(core, |core| core.call_fails(call))
 }
 
-/// Gives the host thread back to the engine, which resumes this virtual thread later.
-fn suspend(core: NonNull<Core>, pause: Pause) {
-    // SAFETY: the core lives while simulated code runs, and no reference into it is held here: the
-    // engine changes it meanwhile. The suspender belongs to the running coroutine.
-    unsafe {
-        (*core.as_ptr()).pause = pause;
-        let suspender = (*core.as_ptr()).suspender;
-        (*suspender).suspend(());
-    }
-}
-
 /// The running thread does what may take it off its CPU.
-fn may_sleep(core: NonNull<Core>, does: &str, site: Site) {
-    with(core, |core| core.may_sleep(does, site));
+fn might_sleep(core: NonNull<Core>, does: &str, site: Site) {
+    with(core, |core| core.might_sleep(does, site));
     preemption_point(core);
-}
-
-/// Returns when it is the running CPU's turn.
-#[inline]
-pub(super) fn in_turn(core: NonNull<Core>) {
-    // SAFETY: as in `suspend`; the reference ends before it is called.
-    let (now, horizon) = unsafe { (core.as_ref().now, core.as_ref().horizon) };
-    if now >= horizon {
-        suspend(core, Pause::NotNext);
-    }
-}
-
-/// Calls `act` with the core. `act` does not suspend, and runs no simulated code.
-#[inline]
-pub(super) fn with<R>(mut core: NonNull<Core>, act: impl FnOnce(&mut Core) -> R) -> R {
-    // SAFETY: one thread runs a simulation, and simulated code is suspended while the engine
-    // runs, so this is the only reference, for as long as `act` lasts.
-    act(unsafe { core.as_mut() })
-}
-
-fn needed(what: &str) -> NonNull<Core> {
-    current().unwrap_or_else(|| panic!("{what} on the simulated machine, outside a simulation"))
 }
 
 /// The running thread accesses `bytes` bytes from `address` on. Several lines are fetched at once,
@@ -76,9 +40,9 @@ pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
     let Some(core) = current() else { return };
     in_turn(core);
     with(core, |core| {
-        core.bring_due_stores();
+        core.commit_due_stores();
         if access == Access::ReadModifyWrite {
-            core.let_stores_go(core.cpu);
+            core.drain_stores(core.cpu);
         }
         let since = core.now;
         let place = core.place(address);
@@ -94,7 +58,7 @@ pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
         }
         core.now = end + core.costs.compute;
         if access == Access::Load {
-            core.linger();
+            core.stall_after_load();
         }
     });
 }
@@ -102,7 +66,7 @@ pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
 /// The running thread enters the kernel, by when its CPU's stores are in memory, and takes a time there.
 #[inline]
 fn enter_kernel(core: NonNull<Core>, cost: impl FnOnce(&Costs) -> Ps) {
-    with(core, |core| core.let_stores_go(core.cpu));
+    with(core, |core| core.drain_stores(core.cpu));
     charge(core, cost);
 }
 
@@ -131,23 +95,23 @@ pub(crate) fn spin_hint() {
 }
 
 pub(crate) fn wait(
-    address: usize,
+    word: &AtomicU32,
     expected: u32,
-    read: impl FnOnce() -> u32,
     timeout: Option<Duration>,
     site: Site,
 ) -> WaitOutcome {
-    let core = needed("a thread waits");
-    may_sleep(core, "waits", site);
+    let address = (&raw const *word).addr();
+    let core = expect_core("a thread waits");
+    might_sleep(core, "waits", site);
     enter_kernel(core, |costs| into_kernel(costs) + costs.futex);
     access(address, size_of::<u32>(), Access::Load, site);
     // Drawn in any case: a run's other chances do not depend on it.
     let spurious = with(core, |core| {
-        let by_chance = core.dice.as_mut().and_then(Dice::wakes_spuriously);
-        core.wait_is_cut_short().or(by_chance)
+        let by_chance = core.injector.as_mut().and_then(FaultInjector::spurious_wakeup);
+        core.cut_short_wait().or(by_chance)
     });
     // Nothing runs between the look and the sleep: as the kernel's lock has it.
-    if read() != expected || spurious == Some(0) {
+    if word.load(Relaxed) != expected || spurious == Some(0) {
         charge(core, out_of_kernel);
         return WaitOutcome::Returned;
     }
@@ -181,16 +145,11 @@ fn out_of_kernel(costs: &Costs) -> Ps {
 /// The running thread spins, first come first served, until the holder of a lock hands it over: each
 /// spins on a word of its own (an MCS queue), which reaches it in one transfer. False, and nothing
 /// done, if the word does not hold `contended` any more.
-pub(crate) fn spin_in_queue(
-    address: usize,
-    free: u32,
-    contended: u32,
-    read: impl FnOnce() -> u32,
-    site: Site,
-) -> bool {
-    let core = needed("a thread spins for a lock");
+pub(crate) fn spin_in_queue(word: &AtomicU32, free: u32, contended: u32, site: Site) -> bool {
+    let address = (&raw const *word).addr();
+    let core = expect_core("a thread spins for a lock");
     in_turn(core);
-    if read() != contended {
+    if word.load(Relaxed) != contended {
         return false;
     }
     with(core, |core| {
@@ -232,7 +191,8 @@ fn look_at<R>(
             return None;
         }
         let number = (thread.0 as usize).checked_sub(1)?;
-        let alive = core.threads.get(number).is_some_and(|thread| thread.state != State::Over);
+        let alive =
+            core.threads.get(number).is_some_and(|thread| thread.state != ThreadState::Over);
         alive.then(|| look(core, number))
     })
 }
@@ -245,7 +205,7 @@ pub(crate) fn cpu_time_of(core: NonNull<Core>, thread: ThreadId) -> Option<Durat
 pub(crate) fn is_waiting(core: NonNull<Core>, thread: ThreadId) -> bool {
     let waits = look_at(core, thread, Call::ThreadState, |core, number| {
         let state = core.threads[number].state;
-        matches!(state, State::Waiting { wait, .. } if !matches!(wait, Wait::LockQueue { .. }))
+        matches!(state, ThreadState::Waiting { wait, .. } if !matches!(wait, Wait::LockQueue { .. }))
     });
     waits.unwrap_or(false)
 }
@@ -270,7 +230,7 @@ fn finish_wait(core: NonNull<Core>) -> WaitOutcome {
 /// Wakes up to `most` threads that sleep on a word. Where nobody does, the kernel sees that at a
 /// glance, as Linux's `futex_wake` does, which looks at a count before it takes the bucket's lock.
 pub(crate) fn wake(address: usize, most: usize) {
-    let core = needed("a thread is woken");
+    let core = expect_core("a thread is woken");
     enter_kernel(core, into_kernel);
     in_turn(core);
     let somebody = with(core, |core| {
@@ -297,8 +257,8 @@ fn wake_sleepers(core: NonNull<Core>, address: usize, most: usize) {
             let place = core.place(address);
             for _ in 0..most {
                 let Some(thread) = core.futexes.pop(place) else { break };
-                let by_chance = core.dice.as_mut().and_then(Dice::wakes_late);
-                match core.wake_is_late().or(by_chance) {
+                let by_chance = core.injector.as_mut().and_then(FaultInjector::wakeup_delay);
+                match core.late_wake().or(by_chance) {
                     Some(delay) => core.delay_wakeup(thread, delay),
                     None => core.now = core.make_runnable(thread, core.now),
                 }
@@ -308,8 +268,8 @@ fn wake_sleepers(core: NonNull<Core>, address: usize, most: usize) {
 }
 
 pub(crate) fn sleep(duration: Duration, site: Site) {
-    let core = needed("a thread sleeps");
-    may_sleep(core, "sleeps", site);
+    let core = expect_core("a thread sleeps");
+    might_sleep(core, "sleeps", site);
     enter_kernel(core, |costs| costs.syscall);
     in_turn(core);
     with(core, |core| core.begin_wait(Wait::Sleep, Some(duration)));
@@ -317,20 +277,20 @@ pub(crate) fn sleep(duration: Duration, site: Site) {
 }
 
 pub(crate) fn yield_now(site: Site) {
-    let core = needed("a thread yields");
-    with(core, |core| core.may_sleep("yields", site));
+    let core = expect_core("a thread yields");
+    with(core, |core| core.might_sleep("yields", site));
     enter_kernel(core, |costs| costs.syscall);
     in_turn(core);
     suspend(core, Pause::Yields);
 }
 
 pub(crate) fn join(thread: usize, site: Site) {
-    let core = needed("a thread is joined");
-    with(core, |core| core.may_sleep("joins a thread", site));
+    let core = expect_core("a thread is joined");
+    with(core, |core| core.might_sleep("joins a thread", site));
     enter_kernel(core, |costs| costs.syscall);
     in_turn(core);
     let over = with(core, |core| {
-        let over = core.threads[thread].state == State::Over;
+        let over = core.threads[thread].state == ThreadState::Over;
         if !over {
             in_host(|| core.threads[thread].joiners.push(core.thread));
             core.begin_wait(Wait::Join(thread), None);
@@ -343,8 +303,8 @@ pub(crate) fn join(thread: usize, site: Site) {
 }
 
 pub(crate) fn set_affinity(cpus: &CpuSet, site: Site) -> Result<(), AffinityError> {
-    let core = needed("an affinity is set");
-    with(core, |core| core.may_sleep("changes its affinity", site));
+    let core = expect_core("an affinity is set");
+    with(core, |core| core.might_sleep("changes its affinity", site));
     enter_kernel(core, |costs| costs.syscall);
     in_turn(core);
     let stays = with(core, |core| {
@@ -372,7 +332,7 @@ pub(crate) fn spawn(
     fifo_priority: u8,
     body: Box<dyn FnOnce() + Send>,
 ) -> Result<usize, SpawnError> {
-    let core = needed("a thread is started");
+    let core = expect_core("a thread is started");
     enter_kernel(core, |costs| costs.syscall + costs.thread_create);
     in_turn(core);
     with(core, |core| {
@@ -382,7 +342,7 @@ pub(crate) fn spawn(
                 .map_or_else(|| core.new_thread(spec, fifo_priority, body), Err);
             let thread = thread.inspect_err(|_| {
                 core.failed_spawns += 1;
-                core.failures.note(core.now);
+                core.call_failures.note(core.now);
             })?;
             core.now = core.make_runnable(thread, core.now);
             Ok(thread)
@@ -390,41 +350,12 @@ pub(crate) fn spawn(
     })
 }
 
-/// What is said where a limit is reached.
-fn refusal() -> io::Error {
-    io::ErrorKind::WouldBlock.into()
-}
-
 impl Core {
-    /// Why a thread is not started, if that goes wrong.
-    fn refusal_to_start(&mut self, spec: &ThreadSpec) -> Option<SpawnError> {
-        let name = || spec.name.clone();
-        let now = self.now;
-        let by_chance = self.dice.as_mut().and_then(|dice| dice.fails_to_spawn(now));
-        if let Some(delay) = by_chance {
-            self.now += delay;
-            return Some(SpawnError::refused(name(), refusal()));
-        }
-        if self.call_fails(Call::Start) {
-            self.now += self.slowness_of_failure();
-            return Some(SpawnError::refused(name(), refusal()));
-        }
-        if spec.nice.is_some() && self.call_fails(Call::Nice) {
-            return Some(SpawnError::refused(name(), refusal()));
-        }
-        match &spec.affinity {
-            Some(cpus) if self.call_fails(Call::Affinity) => {
-                let refused = AffinityError::refused(cpus.clone(), refusal());
-                Some(SpawnError::affinity(name(), refused))
-            }
-            _ => None,
-        }
-    }
-
     fn begin_handover(&mut self, address: usize, value: u64) -> bool {
         let place = self.place(address);
         let Some(first) = self.lock_queues.first(place) else { return false };
-        let State::Waiting { wait: Wait::LockQueue { free, .. }, .. } = self.threads[first].state
+        let ThreadState::Waiting { wait: Wait::LockQueue { free, .. }, .. } =
+            self.threads[first].state
         else {
             return false;
         };
@@ -439,7 +370,7 @@ impl Core {
     /// Ends the spinning of the one who was the first in a lock's queue.
     fn hand_lock_to(&mut self, thread: usize) {
         self.in_lock_queues -= 1;
-        self.threads[thread].state = State::Runnable;
+        self.threads[thread].state = ThreadState::Runnable;
         let cpu = self.threads[thread].cpu;
         let transfer = self.memory.latency(cpu, self.cpu);
         self.step_at(cpu, self.now + transfer);
@@ -448,7 +379,7 @@ impl Core {
     fn begin_wait(&mut self, wait: Wait, timeout: Option<Duration>) {
         let since = self.now;
         let thread = &mut self.threads[self.thread];
-        thread.state = State::Waiting { wait, since };
+        thread.state = ThreadState::Waiting { wait, since };
         thread.timed_out = false;
         thread.wakes_by_chance = false;
         if let Some(timeout) = timeout {

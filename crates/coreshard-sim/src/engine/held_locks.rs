@@ -6,19 +6,12 @@
 //! points of preemption by, and one that sleeps with one breaks a rule, which ends the run with the lock
 //! and both places named. (The kernel tells of it as "scheduling while atomic".)
 
-use super::calls::with;
-use super::core::{Core, Site, current};
+use super::core::{Core, current};
+use super::thread::HeldLock;
+use super::turn::with;
 use crate::profile::Profile;
+use crate::site::Site;
 use crate::space::in_host;
-
-/// A lock that a thread holds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HeldLock {
-    address: usize,
-    /// The type of what it protects.
-    data: &'static str,
-    taken_at: Site,
-}
 
 /// The running thread has taken a lock.
 #[inline]
@@ -51,7 +44,7 @@ impl Core {
     }
 
     /// The running thread does what may take it off its CPU: it breaks a rule if it holds a lock.
-    pub(super) fn may_sleep(&mut self, does: &str, site: Site) {
+    pub(super) fn might_sleep(&mut self, does: &str, site: Site) {
         let thread = &self.threads[self.thread];
         let Some(lock) = thread.held_locks.last() else { return };
         if self.broken_rule.is_none() {

@@ -5,7 +5,8 @@
 //! until one of its own is back. One CPU stays online.
 
 use super::core::Core;
-use super::events::What;
+use super::events::Event;
+use super::fault_injector::FaultInjector;
 use crate::machine::Ps;
 use crate::space::in_host;
 
@@ -34,17 +35,17 @@ impl Core {
     pub(super) fn some_cpu_goes_offline(&mut self, now: Ps) {
         let online: Vec<usize> =
             (0..self.cpus.len()).filter(|cpu| !self.is_offline(*cpu)).collect();
-        let dice = self.dice.as_mut().expect("CPUs go offline where things go wrong");
-        let next = dice.next_offline();
+        let injector = self.injector.as_mut().expect("CPUs go offline where things go wrong");
+        let next = injector.next_offline();
         if online.len() > 1 {
-            let (which, duration) = dice.offline(online.len());
+            let (which, duration) = injector.offline(online.len());
             let cpu = online[which];
-            self.events.push(now + duration, What::Online(cpu));
+            self.events.push(now + duration, Event::Online(cpu));
             self.background += 1;
             self.go_offline(cpu, now);
         }
         match next {
-            Some(next) => self.events.end_with(now + next, What::Offline),
+            Some(next) => self.events.end_with(now + next, Event::Offline),
             None => self.end_background(),
         }
     }
@@ -84,9 +85,9 @@ impl Core {
     }
 
     pub(super) fn begin_faults(&mut self) {
-        let first = self.dice.as_mut().and_then(super::faults::Dice::next_offline);
+        let first = self.injector.as_mut().and_then(FaultInjector::next_offline);
         if let Some(first) = first {
-            in_host(|| self.events.push(first, What::Offline));
+            in_host(|| self.events.push(first, Event::Offline));
             self.background += 1;
         }
     }

@@ -3,9 +3,9 @@
 
 use corosensei::CoroutineResult;
 
-use super::core::{Core, Entered, Pause};
-use super::events::What;
-use super::faults::Dice;
+use super::core::{Core, EnterGuard, Pause};
+use super::events::Event;
+use super::fault_injector::FaultInjector;
 use crate::machine::{NS, Ps};
 use crate::profile::Profile;
 use crate::space::in_arena;
@@ -17,7 +17,7 @@ impl Core {
     /// Until when the schedule holds back the thread whose turn it is.
     fn held_back(&mut self, cpu: usize, now: Ps) -> Option<Ps> {
         let thread = self.cpus[cpu].current?;
-        let dice = self.dice.as_mut()?;
+        let injector = self.injector.as_mut()?;
         let others = self.cpus.iter().enumerate().filter_map(|(place, other)| {
             // One that spins cannot go on before somebody else does, and one that computes will
             // not for long.
@@ -25,7 +25,7 @@ impl Core {
             let can = place != cpu && soon && other.spins_on.is_none();
             if can { other.current_or_next() } else { None }
         });
-        dice.holds_back(thread, cpu, now, others)
+        injector.held_back_until(thread, cpu, now, others)
     }
 
     /// The CPU at hand takes its next thread, or rests. Ends the event that is handled.
@@ -40,7 +40,7 @@ impl Core {
         self.cpus[cpu].clock = time;
         self.cpus[cpu].step_at = Some(time);
         self.busy_cpus += 1;
-        self.events.end_with(time, What::Cpu(cpu));
+        self.events.end_with(time, Event::Cpu(cpu));
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) unsafe fn step(core: *mut Core, cpu: usize, time: Ps) {
     if let Some(until) = c.held_back(cpu, time) {
         return c.step_on(cpu, until);
     }
-    if let Some(stall) = c.dice.as_mut().and_then(Dice::stall) {
+    if let Some(stall) = c.injector.as_mut().and_then(FaultInjector::stall) {
         return c.step_on(cpu, time + stall);
     }
     let preemptible = c.profile == Profile::Futex;
@@ -78,9 +78,9 @@ pub(super) unsafe fn step(core: *mut Core, cpu: usize, time: Ps) {
     }
     let number = c.cpus[cpu].current.expect("a CPU that goes on has a thread");
     c.thread = number;
-    c.watching = c.cpus[cpu].watching;
+    c.spin_detector = c.cpus[cpu].spin_detector;
     let leaves = if preemptible { c.cpus[cpu].preempts_at() } else { Ps::MAX };
-    let turn = c.dice.as_mut().map_or(Ps::MAX, Dice::turn);
+    let turn = c.injector.as_mut().map_or(Ps::MAX, FaultInjector::turn);
     c.horizon = c.events.next_time().min(leaves).min(c.now.saturating_add(turn));
     c.pauses += 1;
     c.trace_hash = c.trace_hash.rotate_left(7) ^ c.now ^ (number as u64) << 48;
@@ -89,13 +89,13 @@ pub(super) unsafe fn step(core: *mut Core, cpu: usize, time: Ps) {
     // Boxed, so it stays where it is when threads are added.
     let body: *mut _ = &mut **thread.body.as_mut().expect("a thread that runs has a body");
     let result = {
-        let _inside = Entered::new(core);
+        let _inside = EnterGuard::new(core);
         // SAFETY: the arena and the coroutine live; the coroutine is resumed by nobody else.
         unsafe { in_arena(arena, || (*body).resume(())) }
     };
     // SAFETY: the coroutine is suspended or over, so this is the only reference again.
     let c = unsafe { &mut *core };
-    c.cpus[cpu].watching = c.watching;
+    c.cpus[cpu].spin_detector = c.spin_detector;
     c.cpus[cpu].clock = c.now;
     match (result, c.pause) {
         (CoroutineResult::Return(()), _) => {

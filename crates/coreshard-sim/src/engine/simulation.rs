@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use coreshard_platform::ThreadSpec;
 
-use super::calls::{ps, with};
+use super::call_failures::{CallCounts, CallFailures};
 use super::core::{Core, current};
-use super::events::What;
-use super::failing::{CallCounts, Failures};
-use super::faults::{Dice, Faults};
+use super::events::Event;
+use super::fault_injector::FaultInjector;
+use super::faults::Faults;
 use super::run::step;
-use super::store_buffer::let_own_stores_go;
 use super::stuck::SimError;
-use super::thread::State;
+use super::thread::ThreadState;
+use super::tso::drain_own_stores;
+use super::turn::with;
 use super::watch::{View, Watcher};
-use crate::machine::{Machine, NS, Ps};
+use crate::machine::{Machine, NS, Ps, ps};
 use crate::profile::Profile;
 use crate::report::{LineReport, Recorder, Timeline};
 use crate::space::{Arena, in_host};
@@ -187,31 +188,31 @@ impl<'machine> Simulation<'machine> {
         let recorder = (self.record_lines || self.record_timeline)
             .then(|| Box::new(Recorder::new(self.record_lines, self.record_timeline)));
         let mut core = Box::new(Core::new(self.machine, arena, self.seed, self.profile, recorder));
-        core.failures = Failures::new(self.faults.failing);
+        core.call_failures = CallFailures::new(self.faults.failing);
         if self.faults != Faults::default() {
-            core.dice = Some(Dice::new(self.faults, self.seed, core.cpus.len()));
+            core.injector = Some(FaultInjector::new(self.faults, self.seed, core.cpus.len()));
             core.begin_faults();
         }
         if self.faults.held_stores_per_million > 0 {
             // SAFETY: the arena was just made, and nobody else has a reference to it.
-            unsafe { (*arena.as_ptr()).before_change = Some(let_own_stores_go) };
+            unsafe { (*arena.as_ptr()).before_change = Some(drain_own_stores) };
         }
         if self.record_lines {
             // SAFETY: as above.
             unsafe { (*arena.as_ptr()).on_release = Some(tell_recorder_of_release) };
         }
-        let mut live = Live { core: Box::into_raw(core), arena };
+        let mut running = RunningSimulation { core: Box::into_raw(core), arena };
         let mut outcome = None;
         let program = || outcome = Some(panic::catch_unwind(AssertUnwindSafe(program)));
-        let end_ns = live.run(program, ps(self.time_limit), self.seed, watch)?;
+        let end_ns = running.run(program, ps(self.time_limit), self.seed, watch)?;
         let value = match outcome.expect("a program that is over has left its outcome") {
             Ok(value) => value,
             Err(payload) => {
-                drop(live);
+                drop(running);
                 panic::resume_unwind(payload)
             }
         };
-        let core = live.core();
+        let core = running.core();
         let recorder = core.recorder.take();
         let summary = core.summary(self.seed, end_ns);
         let (lines, timeline) = match recorder {
@@ -222,10 +223,10 @@ impl<'machine> Simulation<'machine> {
                 recorder.finish(core.memory.line_bytes(), self.machine, names, cpus)
             }
         };
-        // SAFETY: the simulation's hold goes with `live`.
-        let loan = unsafe { live.arena.as_ref() }.loan();
-        drop(live);
-        Ok(Run { value, summary, lines, timeline, left_memory: loan.is_open() })
+        // SAFETY: the simulation's reference goes with `running`.
+        let arena = unsafe { running.arena.as_ref() }.id();
+        drop(running);
+        Ok(Run { value, summary, lines, timeline, left_memory: arena.is_in_use() })
     }
 }
 
@@ -257,12 +258,12 @@ struct Watch<'a> {
 }
 
 /// A simulation's parts, which go when it is over, however that comes.
-struct Live {
+struct RunningSimulation {
     core: *mut Core,
     arena: NonNull<Arena>,
 }
 
-impl Live {
+impl RunningSimulation {
     fn core(&mut self) -> &mut Core {
         // SAFETY: made by `Box::into_raw`, and freed by `drop`; no coroutine runs.
         unsafe { &mut *self.core }
@@ -292,7 +293,7 @@ impl Live {
         core.make_runnable(root, 0);
         loop {
             let core = self.core();
-            let root_is_over = core.threads[root].state == State::Over;
+            let root_is_over = core.threads[root].state == ThreadState::Over;
             if root_is_over && (core.alive == 0 || core.busy_cpus == 0) {
                 break;
             }
@@ -317,14 +318,14 @@ impl Live {
                 return Err(SimError::TimeLimit(core.stuck(seed)));
             }
             match what {
-                What::Timer(thread) => {
+                Event::Timer(thread) => {
                     core.timer(thread, time);
                     core.events.end();
                 }
-                What::Offline => core.some_cpu_goes_offline(time),
-                What::Online(cpu) => core.come_online(cpu, time),
+                Event::Offline => core.some_cpu_goes_offline(time),
+                Event::Online(cpu) => core.come_online(cpu, time),
                 // SAFETY: the core lives, and the reference to it is not used any more.
-                What::Cpu(cpu) => unsafe { step(self.core, cpu, time) },
+                Event::Cpu(cpu) => unsafe { step(self.core, cpu, time) },
             }
             let core = self.core();
             if let Some(rule) = core.broken_rule.take() {
@@ -335,7 +336,7 @@ impl Live {
     }
 }
 
-impl Drop for Live {
+impl Drop for RunningSimulation {
     fn drop(&mut self) {
         // SAFETY: made by `Box::into_raw` in `run`, and freed here alone.
         let mut core = unsafe { Box::from_raw(self.core) };
@@ -346,7 +347,7 @@ impl Drop for Live {
             }
         }
         drop(core);
-        // SAFETY: the simulation's own hold, let go once.
+        // SAFETY: the simulation's own reference, dropped once.
         unsafe { Arena::end_simulation(self.arena) };
     }
 }
@@ -367,7 +368,7 @@ impl Core {
             panicked_threads: self.panicked,
             threads_left: self.alive,
             lines: self.memory.touched_lines(),
-            calls: self.failures.counts().clone(),
+            calls: self.call_failures.counts().clone(),
         }
     }
 }

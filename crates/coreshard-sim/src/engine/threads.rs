@@ -7,15 +7,15 @@ use coreshard_platform::{AffinityError, LocalKey, SpawnError, ThreadSpec, user};
 use coreshard_topology::CpuSet;
 use corosensei::Coroutine;
 
-use super::calls::{in_turn, with};
 use super::core::{Core, current};
-use super::thread::{State, Thread};
+use super::thread::{Thread, ThreadState};
+use super::turn::{in_turn, with};
 
 impl Core {
     pub(super) fn affinity(&self, cpus: &CpuSet) -> Result<Box<[u64]>, AffinityError> {
         let mut affinity = vec![0_u64; self.idle.len()];
         for cpu in cpus {
-            let place = self.place_of_cpu.get(cpu.index()).copied().flatten();
+            let place = self.index_of_cpu.get(cpu.index()).copied().flatten();
             if let Some(place) = place {
                 affinity[place as usize / 64] |= 1 << (place % 64);
             }
@@ -73,7 +73,7 @@ impl Core {
             name: spec.name,
             body: Some(Box::new(body)),
             suspender: std::ptr::null(),
-            state: State::Runnable,
+            state: ThreadState::Runnable,
             affinity: self.online_of(&affinity),
             asked: affinity,
             affinity_set,
@@ -97,7 +97,7 @@ impl Core {
     /// The thread at hand has returned.
     pub(super) fn finish_thread(&mut self, number: usize) {
         let thread = &mut self.threads[number];
-        thread.state = State::Over;
+        thread.state = ThreadState::Over;
         let body = thread.body.take().expect("a thread that runs has a body");
         let joiners = std::mem::take(&mut thread.joiners);
         // SAFETY: as in `new_thread`.

@@ -31,7 +31,7 @@ impl View<'_> {
     /// being woken, is offline, or is not there.
     #[must_use]
     pub fn idle_ns(&self, cpu: CpuId) -> Option<u64> {
-        let place = self.core.place_of_cpu.get(cpu.index()).copied().flatten()? as usize;
+        let place = self.core.index_of_cpu.get(cpu.index()).copied().flatten()? as usize;
         let since = self.core.idle_since(place)?;
         Some(self.now_ns.saturating_sub(since / NS))
     }
@@ -45,7 +45,7 @@ impl View<'_> {
     /// When a call was last made to fail, in nanoseconds: by its number, or a start by chance.
     #[must_use]
     pub fn last_failure_ns(&self) -> Option<u64> {
-        self.core.failures.last().map(|last| last / NS)
+        self.core.call_failures.last().map(|last| last / NS)
     }
 
     /// What each thread that is not over does or waits for, a line each.

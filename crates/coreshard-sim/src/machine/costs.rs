@@ -1,11 +1,7 @@
 //! What things cost on a machine. A machine's file says each in nanoseconds, with its source; see
 //! `README.md` beside this file for the keys.
 
-/// A time in picoseconds: the simulator's unit, so that a fraction of a nanosecond adds up right.
-pub(crate) type Ps = u64;
-
-/// Picoseconds in a nanosecond.
-pub(crate) const NS: Ps = 1_000;
+use super::time::Ps;
 
 macro_rules! costs {
     ($($(#[$doc:meta])* $field:ident = $need:ident),+ $(,)?) => {

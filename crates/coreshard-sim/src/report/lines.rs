@@ -10,10 +10,10 @@ use std::fmt;
 use serde::Serialize;
 
 use super::fields::Names;
-use super::site::function_of;
-use crate::engine::Site;
+use super::function::function_of;
 use crate::machine::{Machine, NS, Ps};
 use crate::memory::{Access, Outcome, Place, Source};
+use crate::site::Site;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {

@@ -1,16 +1,16 @@
 //! What a run can tell besides its result: which lines and fields cost time, and what ran when.
 
 mod fields;
+mod function;
 mod lines;
-mod site;
 mod timeline;
 
 use coreshard_platform::Fields;
 use coreshard_topology::CpuId;
 
-use crate::engine::Site;
 use crate::machine::{Machine, Ps};
 use crate::memory::{Access, Outcome, Place};
+use crate::site::Site;
 use fields::Names;
 pub(crate) use fields::bare_name;
 use lines::Ledger;

@@ -1,7 +1,7 @@
 //! Changing the priority of a thread that is there already.
 
 use super::Core;
-use crate::engine::thread::State;
+use crate::engine::thread::ThreadState;
 use crate::machine::Ps;
 
 impl Core {
@@ -12,7 +12,7 @@ impl Core {
         }
         let target = self.threads[thread].cpu;
         let runs = self.cpus[target].current == Some(thread);
-        let queued = self.threads[thread].state == State::Runnable && !runs;
+        let queued = self.threads[thread].state == ThreadState::Runnable && !runs;
         if queued {
             let cpu = &mut self.cpus[target];
             let before = cpu.waiting();
