@@ -35,7 +35,7 @@ pub(crate) fn current() -> Option<NonNull<Core>> {
     NonNull::new(CURRENT.get())
 }
 
-/// While it lives, simulated code runs on this host thread.
+/// While this guard lives, `current` is its simulation.
 pub(super) struct EnterGuard(*mut Core);
 
 impl EnterGuard {
@@ -84,19 +84,19 @@ pub(crate) struct Core {
     pub(super) costs: Costs,
     pub(super) profile: Profile,
     pub(super) cpus: Vec<Cpu>,
-    /// CPUs that rest, by place.
+    /// Idle CPUs, a bit for each.
     pub(super) idle: Box<[u64]>,
-    /// CPUs that are offline, by place.
+    /// Offline CPUs, a bit for each.
     pub(super) offline: Box<[u64]>,
     pub(super) all_cpus: Box<[u64]>,
-    /// Events that are no part of the program: while there are no others, it stands still.
+    /// Events that are no part of the program: where there are no others, the program is deadlocked.
     pub(super) background: usize,
     /// How far ahead the program's clock is.
     pub(super) clock_ahead: Ps,
     /// Threads in run queues.
     pub(super) queued: usize,
     pub(super) threads: Vec<Thread>,
-    /// Threads that are not over.
+    /// Threads that have not ended.
     pub(super) alive: usize,
     /// CPUs that go on, are about to, or spin: while there are none, only timers are left.
     pub(super) busy_cpus: usize,
@@ -109,12 +109,12 @@ pub(crate) struct Core {
     pub(super) spinners: HashMap<Place, Vec<usize>>,
     pub(super) arena: NonNull<Arena>,
     pub(super) online: CpuSet,
-    /// By CPU number: its place.
+    /// By CPU number: its index in `cpus`.
     pub(super) index_of_cpu: Vec<Option<u32>>,
     pub(super) node_ids: Vec<NodeId>,
     pub(super) recorder: Option<Box<Recorder>>,
     pub(super) store_buffers: StoreBuffers,
-    /// None where nothing goes wrong.
+    /// `None` where no faults are injected.
     pub(super) injector: Option<FaultInjector>,
     pub(super) trace_hash: u64,
     pub(super) accesses: u64,
@@ -152,8 +152,8 @@ impl Core {
         (0..cpus.len()).for_each(|cpu| idle[cpu / 64] |= 1 << (cpu % 64));
         let highest = topology.online().last().map_or(0, CpuId::index);
         let mut index_of_cpu = vec![None; highest + 1];
-        for (place, cpu) in topology.cpus().iter().enumerate() {
-            index_of_cpu[cpu.id.index()] = u32::try_from(place).ok();
+        for (index, cpu) in topology.cpus().iter().enumerate() {
+            index_of_cpu[cpu.id.index()] = u32::try_from(index).ok();
         }
         Self {
             now: 0,
@@ -236,10 +236,10 @@ impl Core {
     /// Lays fresh pages on a node. False where a node is asked for and there is none of that
     /// number: then they lie where they are touched first.
     pub(crate) fn renew(&mut self, address: usize, bytes: usize, node: Option<NodeId>) -> bool {
-        let place = node.and_then(|node| self.node_ids.iter().position(|known| *known == node));
+        let index = node.and_then(|node| self.node_ids.iter().position(|known| *known == node));
         let start = self.memory.place(address);
-        self.memory.renew(start, bytes, place.map(|place| place as u16));
-        node.is_none() || place.is_some()
+        self.memory.renew(start, bytes, index.map(|index| index as u16));
+        node.is_none() || index.is_some()
     }
 
     /// The running CPU accesses memory, at its turn. It is the later of several accesses that it

@@ -22,7 +22,7 @@ pub(super) struct Cpu {
     pub(super) spins_on: Option<Place>,
     pub(super) spin_detector: SpinDetector,
     pub(super) idle_since: Ps,
-    /// When it has switched away from its last thread, and reached an idle state.
+    /// When it has switched away from its last thread.
     pub(super) idle_from: Ps,
     /// When its current thread came on.
     pub(super) on_since: Ps,
@@ -31,7 +31,7 @@ pub(super) struct Cpu {
     pub(super) resched: bool,
     /// Until when its run queue is locked.
     pub(super) runqueue_free: Ps,
-    /// The other CPUs of its LLC, and of its node, by place.
+    /// The CPUs of its LLC, and of its node, a bit for each.
     pub(super) llc: Box<[u64]>,
     pub(super) node: Box<[u64]>,
 }

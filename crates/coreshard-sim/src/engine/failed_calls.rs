@@ -15,7 +15,7 @@ const LATE_BY: Ps = 300_000 * NS;
 /// How much longer than others a start takes that fails for a while: memory is sought first.
 const SLOW_FAILURE: Ps = 100_000 * NS;
 
-/// What is said where a limit is reached.
+/// The error of a call that fails: a limit is reached.
 pub(super) fn refusal() -> io::Error {
     io::ErrorKind::WouldBlock.into()
 }
@@ -34,7 +34,7 @@ impl Core {
         }
     }
 
-    /// After how long a wait returns for nothing, if it does; 0: at once.
+    /// After how long a wait returns though nobody woke it, if it does; 0: at once.
     pub(super) fn cut_short_wait(&mut self) -> Option<Ps> {
         // Both are counted at each wait.
         let at_once = self.call_fails(Call::Wait).then_some(0);

@@ -16,8 +16,9 @@ pub(super) struct FaultInjector {
     random: Random,
     /// Where the schedule is [`Schedule::Pct`].
     pct: Option<Pct>,
-    /// Starts that fail since one before them has.
+    /// How many more starts fail, after one that has,
     starts_to_fail: u64,
+    /// or until when all do.
     starts_fail_until: Ps,
 }
 
@@ -52,7 +53,7 @@ impl FaultInjector {
         }
     }
 
-    /// How long a CPU stands still, if it does.
+    /// How long a CPU stalls, if it does.
     pub(super) fn stall(&mut self) -> Option<Ps> {
         let stalls = self.happens(self.faults.stalls_per_million);
         stalls.then(|| self.up_to(self.faults.longest_stall))
@@ -69,7 +70,7 @@ impl FaultInjector {
         delayed.then(|| self.up_to(self.faults.longest_hold))
     }
 
-    /// How long a CPU with buffered stores stands still after a load, if it does.
+    /// How long a CPU with buffered stores stalls after a load, if it does.
     pub(super) fn stall_after_load(&mut self) -> Option<Ps> {
         let stalls = self.random.below(4) == 0;
         stalls.then(|| self.up_to(self.faults.longest_hold))

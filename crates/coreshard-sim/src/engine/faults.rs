@@ -1,4 +1,4 @@
-//! What goes wrong on purpose, to find what a program relies on without a right to.
+//! Fault injection: what goes wrong on purpose.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub enum Schedule {
     #[default]
     Timed,
     /// Probabilistic concurrency testing (Burckhardt and others, ASPLOS 2010): each thread has a
-    /// random priority, and while one that could go on has a higher one, a thread stands still as
+    /// random priority, and while one that could go on has a higher one, a thread stalls as
     /// if its CPU were taken away, for a third of a millisecond at the most; at `depth` − 1 random
     /// moments, the thread that runs falls below all others, as does one that spins. A bug that needs `depth` moments in a
     /// certain order is found with a probability that does not shrink with the length of the run.
@@ -39,13 +39,13 @@ pub struct FailedStarts {
 pub struct Faults {
     /// In which order the CPUs go on.
     pub schedule: Schedule,
-    /// A CPU stands still when it is its turn, as when a hypervisor takes it away: any thread may
+    /// A CPU stalls when it is its turn, as when a hypervisor takes it away: any thread may
     /// be overtaken between any two accesses.
     pub stalls_per_million: u32,
     /// How long a stall is at the most.
     pub longest_stall: Duration,
-    /// A store is held back: others see it later, as x86's memory order allows. A CPU that holds stores
-    /// back stands still after one look in four, for as long as it may hold them.
+    /// A store is held back in the CPU's store buffer: others see it later, as x86's memory order allows. A
+    /// CPU with such stores stalls after one load in four, for as long as it may hold them.
     pub held_stores_per_million: u32,
     /// How long a store is held back at the most.
     pub longest_hold: Duration,

@@ -1,7 +1,7 @@
 //! CPUs that go offline and come back.
 //!
-//! As on Linux: a CPU that goes offline lets its thread go where it next can be preempted, and
-//! hands those that wait for it to others; a thread all of whose CPUs are offline may run on any,
+//! As on Linux: a CPU that goes offline preempts its thread as soon as that may be preempted, and
+//! its run queue moves to other CPUs; a thread all of whose CPUs are offline may run on any,
 //! until one of its own is back. One CPU stays online.
 
 use super::core::Core;
@@ -73,7 +73,7 @@ impl Core {
         self.renew_affinities();
         self.end_background();
         if self.cpus[cpu].current.is_none() && self.cpus[cpu].step_at.is_none() {
-            // It looks for a thread to run, and rests if there is none.
+            // It looks for a thread to run, and is idle if there is none.
             self.step_at(cpu, now);
         }
     }

@@ -14,7 +14,7 @@
 //! - what a simulation consists of, as plain data: `thread`, `cpu`, `spin_detector`, `events`, `futex`,
 //!   `inheritance`, `store_buffers`; what is to go wrong in it (`faults`, `failing`) and what draws that
 //!   (`fault_injector`, `pct`, `call_failures`);
-//! - `Core`, made of these, and `turn`: how simulated code comes to it, and gives the host thread back;
+//! - `core`, made of these, and `turn`: how simulated code reaches it, and suspends itself;
 //! - what the machine does: `scheduler`, `hotplug`, `spin`, `tso`, `held_locks`, `threads`, `failed_calls`;
 //! - `calls` and `reading`: what simulated code calls;
 //! - `stuck` and `watch`: what is seen of a run from outside; `run`: one turn of a CPU; `simulation`: the loop.

@@ -10,7 +10,7 @@ use crate::machine::{NS, Ps};
 use crate::profile::Profile;
 use crate::space::in_arena;
 
-/// A thread whose next turn is later than this stands in nobody's way.
+/// A thread whose next turn is later than this is not waited for by the schedule.
 const SOON: Ps = 100_000 * NS;
 
 impl Core {
@@ -28,7 +28,7 @@ impl Core {
         injector.held_back_until(thread, cpu, now, others)
     }
 
-    /// The CPU at hand takes its next thread, or rests. Ends the event that is handled.
+    /// The running CPU takes its next thread, or is idle. Ends the event that is handled.
     fn go_on(&mut self, cpu: usize) {
         match self.put_on(cpu, self.now) {
             Some(begin) => self.step_on(cpu, begin),

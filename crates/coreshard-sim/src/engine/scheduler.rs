@@ -1,14 +1,14 @@
 //! Who runs where: run queues, wake-up placement, slices, idleness.
 //!
 //! A CPU has a list of SCHED_FIFO threads, by priority, and a queue of fair ones. A woken thread
-//! goes to the CPU it ran on last if that rests, else to a resting CPU of the same LLC, of the same
-//! node, of the machine, else to its last CPU's queue; there it takes the place of a fair thread
-//! that has had a slice, and more of the CPU. A CPU that would rest takes a thread that waits elsewhere. All of
-//! it is as Linux has it, in outline: `select_idle_sibling`, wake-up preemption, newly-idle
+//! goes to the CPU it ran on last if that is idle, else to an idle CPU of the same LLC, of the same
+//! node, of the machine, else to its last CPU's queue; there it preempts a fair thread that has had a
+//! slice, and more of the CPU. A CPU that would be idle pulls a thread from another's queue. All of it is
+//! as Linux has it, in outline: `select_idle_sibling`, wake-up preemption, newly-idle
 //! balancing.
 //!
 //! Waking a thread locks its CPU's run queue for the time `wake`; wakers of one CPU queue there. A
-//! CPU that rests is sent an interrupt, and leaves its idle state, before it switches.
+//! idle CPU is sent an interrupt, and leaves its idle state, before it switches.
 
 mod priority;
 
@@ -67,7 +67,7 @@ impl Core {
             .expect("an affinity names a CPU of the machine")
     }
 
-    /// Since when a CPU rests, if it does.
+    /// Since when a CPU is idle, if it is.
     pub(super) fn idle_since(&self, cpu: usize) -> Option<Ps> {
         self.is_idle(cpu).then(|| self.cpus[cpu].idle_since)
     }
@@ -92,11 +92,11 @@ impl Core {
         if self.is_idle(target) {
             let idle_from = self.cpus[target].idle_from;
             let begin = if done < idle_from {
-                // It is still on its way to rest, and looks for work before it does.
+                // It is not idle yet, and looks for work before it is.
                 idle_from
             } else {
                 let mut begin = done;
-                // A CPU that rests runs no waker: if it is this one, its own timer has come.
+                // An idle CPU runs no waker: if it is this one, its own timer has come.
                 if target != self.cpu {
                     self.ipis += 1;
                     done += self.costs.ipi_send;
@@ -202,7 +202,7 @@ impl Core {
     }
 
     /// Puts the next thread on a CPU that has none. Returns when it begins; `None` where there is
-    /// nothing to do, and the CPU rests.
+    /// nothing to do, and the CPU is idle.
     pub(super) fn put_on(&mut self, cpu: usize, now: Ps) -> Option<Ps> {
         self.cpus[cpu].resched = false;
         if self.is_offline(cpu) {

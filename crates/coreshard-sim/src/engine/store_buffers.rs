@@ -8,13 +8,13 @@ use crate::machine::Ps;
 use crate::memory::Place;
 use crate::site::Site;
 
-/// A store that has not come to memory yet.
+/// A store that is not written to memory yet.
 pub(super) struct BufferedStore {
     pub(super) word: *const (),
     pub(super) bytes: usize,
     pub(super) value: u64,
     pub(super) place: Place,
-    /// When it comes to memory at the latest.
+    /// When it is written to memory at the latest.
     pub(super) due: Ps,
     pub(super) site: Site,
 }
@@ -39,7 +39,7 @@ pub(super) struct StoreBuffers {
     pub(super) buffers: Vec<VecDeque<BufferedStore>>,
     /// Stores in all of them.
     pub(super) len: usize,
-    /// When the first of all is due; later than ever where there is none.
+    /// When the first of all is due; `Ps::MAX` where there is none.
     pub(super) first_due: Ps,
 }
 

@@ -54,7 +54,7 @@ pub(super) struct Thread {
     pub(super) body: Option<Box<Body>>,
     pub(super) suspender: Suspender,
     pub(super) state: ThreadState,
-    /// The CPUs that it may run on, by place: those that were asked for and are online.
+    /// The CPUs that it may run on, a bit for each: those that were asked for and are online.
     pub(super) affinity: Box<[u64]>,
     pub(super) asked: Box<[u64]>,
     pub(super) affinity_set: CpuSet,

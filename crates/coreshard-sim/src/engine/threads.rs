@@ -15,9 +15,9 @@ impl Core {
     pub(super) fn affinity(&self, cpus: &CpuSet) -> Result<Box<[u64]>, AffinityError> {
         let mut affinity = vec![0_u64; self.idle.len()];
         for cpu in cpus {
-            let place = self.index_of_cpu.get(cpu.index()).copied().flatten();
-            if let Some(place) = place {
-                affinity[place as usize / 64] |= 1 << (place % 64);
+            let index = self.index_of_cpu.get(cpu.index()).copied().flatten();
+            if let Some(index) = index {
+                affinity[index as usize / 64] |= 1 << (index % 64);
             }
         }
         // As the kernel: CPUs that are not there are passed over, but one must be left; and the

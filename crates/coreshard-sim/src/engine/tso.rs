@@ -1,14 +1,14 @@
-//! Stores that a CPU holds back, as x86's memory order allows: the CPU itself sees them at once, everybody
-//! else sees them later, in their order, and at the latest when the CPU does a locked instruction, makes a
-//! system call, or takes another thread.
+//! Total store order (TSO), x86's memory order: a CPU's stores wait in its store buffer. The CPU itself
+//! sees them at once, all others later, in their order. The buffer is drained at the latest when the CPU
+//! does a locked instruction, makes a system call, or switches to another thread.
 //!
-//! On such a machine, and on any other, a thread that clears a flag and then looks for what the flag
-//! announces may look too early. Programs that rely on it hang once in a billion times; here the injector
-//! decide which stores are held back, and for how long.
+//! So a thread that stores to one word and then loads another may load before its store is seen. A program
+//! that does not allow for that hangs once in a billion times; here the fault injector decides which stores
+//! are delayed, and for how long.
 //!
-//! Not held back are stores to the storing thread's own stack, which would come to lie in what the stack
-//! is used for next, and stores of pointers. Whatever else this thread does with the memory of a word (to
-//! free it, or to move what has moved before) needs the allocator first, and the allocator lets all go.
+//! Not buffered are stores of pointers, and stores to the thread's own stack: the stack may have another use
+//! by the time they are seen. To free or move any other word the thread calls the allocator, which drains
+//! the buffer first.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -24,7 +24,7 @@ use crate::site::Site;
 use crate::space::{STACK_BYTES, in_host};
 
 impl Core {
-    /// Brings the oldest held store of a CPU to memory.
+    /// Writes the oldest store of a CPU's store buffer to memory.
     fn commit_oldest_store(&mut self, cpu: usize) {
         let Some(store) = self.store_buffers.pop(cpu) else { return };
         store.write();
@@ -34,7 +34,7 @@ impl Core {
         }
     }
 
-    /// All stores that a CPU holds back come to memory.
+    /// Writes all stores of a CPU's store buffer to memory.
     #[inline]
     pub(super) fn drain_stores(&mut self, cpu: usize) {
         if self.store_buffers.len > 0 {
@@ -46,23 +46,23 @@ impl Core {
         }
     }
 
-    /// The stores that are due by now come to memory.
+    /// Writes the stores that are due by now to memory.
     #[inline]
     pub(super) fn commit_due_stores(&mut self) {
         while self.now >= self.store_buffers.first_due {
             in_host(|| {
-                let first = |held: &VecDeque<BufferedStore>| {
-                    held.front().map_or(Ps::MAX, |first| first.due)
+                let first = |buffer: &VecDeque<BufferedStore>| {
+                    buffer.front().map_or(Ps::MAX, |first| first.due)
                 };
                 let cpus = self.store_buffers.buffers.iter().enumerate();
-                let (cpu, _) = cpus.min_by_key(|(_, held)| first(held)).expect("one is due");
+                let (cpu, _) = cpus.min_by_key(|(_, buffer)| first(buffer)).expect("one is due");
                 self.commit_oldest_store(cpu);
             });
         }
     }
 
-    /// After a look: where stores are still held back, what the CPU does next may be late. For it is the
-    /// look before the store that breaks programs, if somebody else comes in between.
+    /// After a load: a CPU with buffered stores may stall, so that others come between this load and the
+    /// stores before it. That order is what breaks programs.
     #[inline]
     pub(super) fn stall_after_load(&mut self) {
         if self.store_buffers.len > 0 && !self.store_buffers.buffers[self.cpu].is_empty() {
@@ -71,19 +71,20 @@ impl Core {
         }
     }
 
+    /// When a store is to be written to memory, if it is buffered.
     fn store_due(&mut self, order: Ordering) -> Option<Ps> {
         if order == Ordering::SeqCst {
             return None;
         }
-        let held_for = self.injector.as_mut().and_then(FaultInjector::store_delay);
-        // One that comes after a held one waits for it.
+        let delay = self.injector.as_mut().and_then(FaultInjector::store_delay);
+        // Stores keep their order: one behind a buffered store is buffered, too.
         let waits = !self.store_buffers.buffers[self.cpu].is_empty();
-        held_for.map(|time| self.now + time).or(waits.then_some(self.now))
+        delay.map(|time| self.now + time).or(waits.then_some(self.now))
     }
 }
 
-/// True if the store is held back: then it comes to memory by itself. Otherwise all that were held back
-/// before are in memory now.
+/// True if the store is buffered: then it is written to memory later. Else the buffer was drained, and the
+/// caller does the store.
 #[inline]
 pub(crate) fn buffer_store(
     word: *const (),
@@ -96,11 +97,11 @@ pub(crate) fn buffer_store(
     if !with(core, |core| core.injector.as_ref().is_some_and(FaultInjector::may_buffer_stores)) {
         return false;
     }
-    hold(core, word, bytes, value, order, site)
+    buffer_by_chance(core, word, bytes, value, order, site)
 }
 
 #[cold]
-fn hold(
+fn buffer_by_chance(
     core: NonNull<Core>,
     word: *const (),
     bytes: usize,
@@ -128,7 +129,7 @@ fn hold(
     })
 }
 
-/// What this CPU has stored to a word, where others do not see it yet.
+/// What this CPU has stored to a word and others do not see yet.
 #[inline]
 pub(crate) fn forwarded_value(word: *const ()) -> Option<u64> {
     let core = current()?;
@@ -138,7 +139,7 @@ pub(crate) fn forwarded_value(word: *const ()) -> Option<u64> {
     })
 }
 
-/// The running CPU's stores come to memory, where code of the program runs.
+/// Drains the running CPU's store buffer, if simulated code runs here.
 #[inline]
 pub(crate) fn drain_own_stores() {
     if let Some(core) = current() {

@@ -1,11 +1,11 @@
-//! How simulated code comes to its simulation's state, and gives the host thread back.
+//! How simulated code reaches its simulation's state, and suspends itself.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
 
 use super::core::{Core, Pause, current};
 
-/// Gives the host thread back to the engine, which resumes this virtual thread later.
+/// Suspends the running virtual thread; the engine resumes it later.
 pub(super) fn suspend(core: NonNull<Core>, pause: Pause) {
     // SAFETY: the core lives while simulated code runs, and no reference into it is held here: the
     // engine changes it meanwhile. The suspender belongs to the running coroutine.
@@ -37,7 +37,7 @@ pub(super) fn with<R>(mut core: NonNull<Core>, act: impl FnOnce(&mut Core) -> R)
 /// The simulation whose code runs on this host thread.
 ///
 /// # Panics
-/// Where there is none; `what` is then said to be impossible.
+/// Where there is none; `what` says what was tried.
 pub(crate) fn expect_core(what: &str) -> NonNull<Core> {
     current().unwrap_or_else(|| panic!("{what} on the simulated machine, outside a simulation"))
 }

@@ -1,5 +1,4 @@
-//! Somebody who looks at a run from outside, every now and then, and ends it where it breaks a
-//! rule.
+//! Watching a run from outside, at intervals of virtual time.
 
 use coreshard_topology::CpuId;
 
@@ -27,7 +26,7 @@ impl View<'_> {
         self.now_ns
     }
 
-    /// For how long a CPU has rested with nothing to run, in nanoseconds; `None` where it runs, is
+    /// For how long a CPU has been idle, in nanoseconds; `None` where it runs, is
     /// being woken, is offline, or is not there.
     #[must_use]
     pub fn idle_ns(&self, cpu: CpuId) -> Option<u64> {

@@ -33,7 +33,7 @@ pub struct Machine {
     costs: Costs,
     line_bytes: usize,
     sources: BTreeMap<String, String>,
-    /// One-way latencies by requester's and owner's place among the CPUs.
+    /// One-way latencies by requester's and owner's index among the CPUs.
     latency: Vec<Ps>,
 }
 

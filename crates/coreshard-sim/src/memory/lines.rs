@@ -75,7 +75,7 @@ pub(super) struct Lines {
     arena_start: usize,
     line_shift: u32,
     words: usize,
-    /// By 64 KiB: one more than the place in `chunks`, 0 where nothing was touched.
+    /// By 64 KiB: one more than the index in `chunks`, 0 where nothing was touched.
     index: Vec<u32>,
     chunks: Vec<Chunk>,
     /// By number of the line at large: its number among those outside.

@@ -23,8 +23,8 @@
 //!
 //! The value is read or written when the access begins, in the order of virtual time, so all
 //! simulated code sees one order of all accesses: stronger than any of the orderings that it asks
-//! for. Where that hides bugs, the dice hold stores back (`engine/store_buffer.rs`), as x86's memory
-//! order allows. Weaker orders are a model checker's business.
+//! for. Where that hides bugs, stores wait in store buffers (`engine/tso.rs`), as x86's memory order
+//! allows. Weaker orders are left to a model checker.
 
 mod lines;
 mod sharers;
