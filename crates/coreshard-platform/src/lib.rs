@@ -1,4 +1,4 @@
-//! The seam between Coreshard's runtimes and the machine below them.
+//! The platform trait: what Coreshard's runtimes need from the machine below them.
 //!
 //! [`Platform`] names everything a runtime needs from a machine: atomics, futexes, threads, the
 //! current CPU, a clock and node-local memory. A platform is a zero-sized type with associated
@@ -13,7 +13,7 @@
 //!    then parks), [`Parker`] (one permit per thread), [`PerCpuCounter`] (no shared line on write,
 //!    exact sum on read), [`Padded`] (a value on lines of its own), [`Reading`] (what is read is not freed
 //!    meanwhile).
-//! 3. [`user`]: how users' code is called, in front of a net that catches its panics.
+//! 3. [`user`]: how users' code is called, so that its panics are caught.
 //! 4. [`Host`]: this machine, on Linux. With the feature `faulty`, `Faulty`: this machine, where starts of
 //!    threads fail as a test says.
 //!

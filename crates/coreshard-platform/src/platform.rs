@@ -187,7 +187,7 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     fn describe<T: Fields>(_value: *const T) {}
 }
 
-/// What wants to know that it has come into another process.
+/// Told when its process was forked.
 pub trait ForkHook: Send + Sync {
     /// Called in the child, on its only thread, before `fork` returns there. Locks may be held by
     /// threads that are no more: none may be taken.

@@ -30,8 +30,8 @@ impl View<'_> {
     /// being woken, is offline, or is not there.
     #[must_use]
     pub fn idle_ns(&self, cpu: CpuId) -> Option<u64> {
-        let place = self.core.index_of_cpu.get(cpu.index()).copied().flatten()? as usize;
-        let since = self.core.idle_since(place)?;
+        let index = self.core.index_of_cpu.get(cpu.index()).copied().flatten()? as usize;
+        let since = self.core.idle_since(index)?;
         Some(self.now_ns.saturating_sub(since / NS))
     }
 
