@@ -4,8 +4,8 @@ use std::io;
 
 use coreshard_platform::{AffinityError, SpawnError, ThreadSpec};
 
-use super::core::Core;
 use super::failing::{Call, Failing, Lasts};
+use super::state::SimState;
 use crate::machine::{NS, Ps};
 
 /// How long an interrupted wait lasts.
@@ -20,7 +20,7 @@ pub(super) fn refusal() -> io::Error {
     io::ErrorKind::WouldBlock.into()
 }
 
-impl Core {
+impl SimState {
     /// Counts a call of the running thread; true if it is to fail.
     pub(super) fn call_fails(&mut self, call: Call) -> bool {
         self.call_failures.fails(call, self.now)

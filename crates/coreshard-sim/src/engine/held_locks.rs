@@ -6,7 +6,7 @@
 //! points of preemption by, and one that sleeps with one breaks a rule, which ends the run with the lock
 //! and both places named. (The kernel tells of it as "scheduling while atomic".)
 
-use super::core::{Core, current};
+use super::state::{SimState, current};
 use super::thread::HeldLock;
 use super::turn::with;
 use crate::profile::Profile;
@@ -16,11 +16,11 @@ use crate::space::in_host;
 /// The running thread has taken a lock.
 #[inline]
 pub(crate) fn lock_is_taken(address: usize, data: &'static str, taken_at: Site) {
-    let Some(core) = current() else { return };
-    with(core, |core| {
-        if core.profile == Profile::InKernel {
+    let Some(sim) = current() else { return };
+    with(sim, |sim| {
+        if sim.profile == Profile::InKernel {
             let held = HeldLock { address, data, taken_at };
-            in_host(|| core.threads[core.thread].held_locks.push(held));
+            in_host(|| sim.threads[sim.thread].held_locks.push(held));
         }
     });
 }
@@ -28,16 +28,16 @@ pub(crate) fn lock_is_taken(address: usize, data: &'static str, taken_at: Site) 
 /// The running thread has freed a lock.
 #[inline]
 pub(crate) fn lock_is_freed(address: usize) {
-    let Some(core) = current() else { return };
-    with(core, |core| {
-        let held = &mut core.threads[core.thread].held_locks;
+    let Some(sim) = current() else { return };
+    with(sim, |sim| {
+        let held = &mut sim.threads[sim.thread].held_locks;
         if let Some(at) = held.iter().rposition(|lock| lock.address == address) {
             held.remove(at);
         }
     });
 }
 
-impl Core {
+impl SimState {
     /// True if the running thread may be preempted where it comes by a point of preemption.
     pub(super) fn may_be_preempted(&self) -> bool {
         self.profile == Profile::InKernel && self.threads[self.thread].held_locks.is_empty()

@@ -4,13 +4,13 @@
 //! its run queue moves to other CPUs; a thread all of whose CPUs are offline may run on any,
 //! until one of its own is back. One CPU stays online.
 
-use super::core::Core;
 use super::events::Event;
 use super::fault_injector::FaultInjector;
+use super::state::SimState;
 use crate::machine::Ps;
 use crate::space::in_host;
 
-impl Core {
+impl SimState {
     pub(super) fn is_offline(&self, cpu: usize) -> bool {
         self.offline[cpu / 64] & (1 << (cpu % 64)) != 0
     }

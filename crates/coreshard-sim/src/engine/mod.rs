@@ -2,11 +2,11 @@
 //!
 //! 1. A virtual thread is a coroutine. It runs until it is not its CPU's turn any more, or it waits.
 //! 2. The CPU with the smallest (time, random number, id) is next. A CPU whose time is still the
-//!    smallest goes on without a switch; that is what [`Core::horizon`](core::Core::horizon) is for.
+//!    smallest goes on without a switch; that is what `SimState::horizon` is for.
 //! 3. Whatever simulated code does to the world outside its thread happens at its CPU's turn. The
 //!    time it takes is added afterwards. So all effects are in the order of virtual time.
-//! 4. The machine's state is in `Core`, which simulated code reaches by a thread-local pointer.
-//!    No reference to it is held while a coroutine is suspended.
+//! 4. All state is in [`SimState`](state::SimState), which simulated code reaches by a thread-local
+//!    pointer. No reference to it is held while a coroutine is suspended.
 //! 5. Nothing in here depends on addresses, on the host's clock, or on the order of a hash table.
 //!
 //! Files, from the bottom up:
@@ -14,14 +14,13 @@
 //! - what a simulation consists of, as plain data: `thread`, `cpu`, `spin_detector`, `events`, `futex`,
 //!   `inheritance`, `store_buffers`; what is to go wrong in it (`faults`, `failing`) and what draws that
 //!   (`fault_injector`, `pct`, `call_failures`);
-//! - `core`, made of these, and `turn`: how simulated code reaches it, and suspends itself;
+//! - `state`, made of these, and `turn`: how simulated code reaches it, and suspends itself;
 //! - what the machine does: `scheduler`, `hotplug`, `spin`, `tso`, `held_locks`, `threads`, `failed_calls`;
 //! - `calls` and `reading`: what simulated code calls;
 //! - `stuck` and `watch`: what is seen of a run from outside; `run`: one turn of a CPU; `simulation`: the loop.
 
 mod call_failures;
 mod calls;
-mod core;
 mod cpu;
 mod events;
 mod failed_calls;
@@ -39,6 +38,7 @@ mod scheduler;
 mod simulation;
 mod spin;
 mod spin_detector;
+mod state;
 mod store_buffers;
 mod stuck;
 mod thread;
@@ -47,7 +47,6 @@ mod tso;
 mod turn;
 mod watch;
 
-pub(crate) use self::core::current;
 pub use call_failures::CallCounts;
 pub(crate) use calls::{
     access, call_fails, charge, cpu_time_of, hands_over, is_waiting, join, lock_inheriting,
@@ -59,7 +58,8 @@ pub use faults::{FailedStarts, Faults, Schedule};
 pub(crate) use held_locks::{lock_is_freed, lock_is_taken};
 pub(crate) use reading::{begin_reading, end_reading, try_grace_period};
 pub use simulation::{Run, Simulation, Summary};
+pub(crate) use state::current;
 pub use stuck::{SimError, Stuck, WaitingThread};
 pub(crate) use tso::{buffer_store, drain_own_stores, forwarded_value};
-pub(crate) use turn::expect_core;
+pub(crate) use turn::expect_sim;
 pub use watch::View;

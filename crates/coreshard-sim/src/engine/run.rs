@@ -3,9 +3,9 @@
 
 use corosensei::CoroutineResult;
 
-use super::core::{Core, EnterGuard, Pause};
 use super::events::Event;
 use super::fault_injector::FaultInjector;
+use super::state::{EnterGuard, Pause, SimState};
 use crate::machine::{NS, Ps};
 use crate::profile::Profile;
 use crate::space::in_arena;
@@ -13,7 +13,7 @@ use crate::space::in_arena;
 /// A thread whose next turn is later than this is not waited for by the schedule.
 const SOON: Ps = 100_000 * NS;
 
-impl Core {
+impl SimState {
     /// Until when the schedule holds back the thread whose turn it is.
     fn held_back(&mut self, cpu: usize, now: Ps) -> Option<Ps> {
         let thread = self.cpus[cpu].current?;
@@ -47,10 +47,10 @@ impl Core {
 /// A CPU goes on: its thread runs until it pauses.
 ///
 /// # Safety
-/// The core lives, and nobody has a reference to it.
-pub(super) unsafe fn step(core: *mut Core, cpu: usize, time: Ps) {
+/// The simulation lives, and nobody has a reference to it.
+pub(super) unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
     // SAFETY: by this function's contract; the reference ends before the coroutine is resumed.
-    let c = unsafe { &mut *core };
+    let c = unsafe { &mut *sim };
     if c.cpus[cpu].step_at != Some(time) {
         c.events.end();
         return;
@@ -89,12 +89,12 @@ pub(super) unsafe fn step(core: *mut Core, cpu: usize, time: Ps) {
     // Boxed, so it stays where it is when threads are added.
     let body: *mut _ = &mut **thread.body.as_mut().expect("a thread that runs has a body");
     let result = {
-        let _inside = EnterGuard::new(core);
+        let _inside = EnterGuard::new(sim);
         // SAFETY: the arena and the coroutine live; the coroutine is resumed by nobody else.
         unsafe { in_arena(arena, || (*body).resume(())) }
     };
     // SAFETY: the coroutine is suspended or over, so this is the only reference again.
-    let c = unsafe { &mut *core };
+    let c = unsafe { &mut *sim };
     c.cpus[cpu].spin_detector = c.spin_detector;
     c.cpus[cpu].clock = c.now;
     match (result, c.pause) {

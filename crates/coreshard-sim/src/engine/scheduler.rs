@@ -12,7 +12,7 @@
 
 mod priority;
 
-use super::core::Core;
+use super::state::SimState;
 use super::thread::{ThreadState, Wait};
 use crate::machine::Ps;
 use crate::profile::Profile;
@@ -33,7 +33,7 @@ fn first_of(from: usize, one: &[u64], two: &[u64], three: Option<&[u64]>) -> Opt
         .or_else(|| found(start, word(start) & low))
 }
 
-impl Core {
+impl SimState {
     fn is_idle(&self, cpu: usize) -> bool {
         self.idle[cpu / 64] & (1 << (cpu % 64)) != 0
     }

@@ -7,7 +7,7 @@
 //! nobody writes takes exactly its time up to [`EXACT_TURNS`], and at most (N / EXACT_TURNS) times
 //! that beyond.
 
-use super::core::Core;
+use super::state::SimState;
 use crate::machine::Ps;
 use crate::memory::Place;
 use crate::space::in_host;
@@ -15,7 +15,7 @@ use crate::space::in_host;
 /// Turns that are simulated one by one.
 const EXACT_TURNS: u32 = 256;
 
-impl Core {
+impl SimState {
     fn line_of(&self, place: Place) -> Place {
         Place(place.0 & !(self.memory.line_bytes() as u64 - 1))
     }

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io;
 
-use super::core::Core;
+use super::state::SimState;
 use super::thread::{ThreadState, Wait};
 use crate::machine::NS;
 use crate::memory::Place;
@@ -82,7 +82,7 @@ impl std::error::Error for SimError {
     }
 }
 
-impl Core {
+impl SimState {
     pub(super) fn stuck(&self, seed: u64) -> Stuck {
         Stuck {
             seed,

@@ -7,11 +7,11 @@ use coreshard_platform::{AffinityError, LocalKey, SpawnError, ThreadSpec, user};
 use coreshard_topology::CpuSet;
 use corosensei::Coroutine;
 
-use super::core::{Core, current};
+use super::state::{SimState, current};
 use super::thread::{Thread, ThreadState};
 use super::turn::{in_turn, with};
 
-impl Core {
+impl SimState {
     pub(super) fn affinity(&self, cpus: &CpuSet) -> Result<Box<[u64]>, AffinityError> {
         let mut affinity = vec![0_u64; self.idle.len()];
         for cpu in cpus {
@@ -56,18 +56,18 @@ impl Core {
         let stack = stack.map_err(|reason| SpawnError::refused(spec.name.clone(), reason))?;
         let number = self.threads.len();
         let body = Coroutine::with_stack(stack, move |suspender, ()| {
-            let core = current().expect("a coroutine is resumed inside its simulation");
-            with(core, |core| {
-                core.suspender = suspender;
-                core.threads[number].suspender = suspender;
+            let sim = current().expect("a coroutine is resumed inside its simulation");
+            with(sim, |sim| {
+                sim.suspender = suspender;
+                sim.threads[number].suspender = suspender;
             });
             // A panic was printed by its hook; it ends this thread alone, as on the host.
             if let Err(thrown) = user::call(body) {
                 drop(thrown);
-                with(core, |core| core.panicked += 1);
+                with(sim, |sim| sim.panicked += 1);
             }
             // Its end is for others to see: not before its time.
-            in_turn(core);
+            in_turn(sim);
         });
         self.threads.push(Thread {
             name: spec.name,

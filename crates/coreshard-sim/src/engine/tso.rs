@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use super::core::{Core, current};
 use super::fault_injector::FaultInjector;
+use super::state::{SimState, current};
 use super::store_buffers::BufferedStore;
 use super::turn::{in_turn, with};
 use crate::machine::Ps;
@@ -23,7 +23,7 @@ use crate::memory::Access;
 use crate::site::Site;
 use crate::space::{STACK_BYTES, in_host};
 
-impl Core {
+impl SimState {
     /// Writes the oldest store of a CPU's store buffer to memory.
     fn commit_oldest_store(&mut self, cpu: usize) {
         let Some(store) = self.store_buffers.pop(cpu) else { return };
@@ -93,38 +93,38 @@ pub(crate) fn buffer_store(
     order: Ordering,
     site: Site,
 ) -> bool {
-    let Some(core) = current() else { return false };
-    if !with(core, |core| core.injector.as_ref().is_some_and(FaultInjector::may_buffer_stores)) {
+    let Some(sim) = current() else { return false };
+    if !with(sim, |sim| sim.injector.as_ref().is_some_and(FaultInjector::may_buffer_stores)) {
         return false;
     }
-    buffer_by_chance(core, word, bytes, value, order, site)
+    buffer_by_chance(sim, word, bytes, value, order, site)
 }
 
 #[cold]
 fn buffer_by_chance(
-    core: NonNull<Core>,
+    sim: NonNull<SimState>,
     word: *const (),
     bytes: usize,
     value: u64,
     order: Ordering,
     site: Site,
 ) -> bool {
-    in_turn(core);
+    in_turn(sim);
     let here = 0_u8;
     // Stacks lie at multiples of their size.
     let on_own_stack = word.addr() / STACK_BYTES == (&raw const here).addr() / STACK_BYTES;
-    with(core, |core| {
-        core.commit_due_stores();
-        let due = if on_own_stack { None } else { core.store_due(order) };
+    with(sim, |sim| {
+        sim.commit_due_stores();
+        let due = if on_own_stack { None } else { sim.store_due(order) };
         let Some(due) = due else {
-            let cpu = core.cpu;
-            core.drain_stores(cpu);
+            let cpu = sim.cpu;
+            sim.drain_stores(cpu);
             return false;
         };
-        let place = core.place(word.addr());
+        let place = sim.place(word.addr());
         let store = BufferedStore { word, bytes, value, place, due, site };
-        in_host(|| core.store_buffers.push(core.cpu, store));
-        core.now += core.costs.l1_hit;
+        in_host(|| sim.store_buffers.push(sim.cpu, store));
+        sim.now += sim.costs.l1_hit;
         true
     })
 }
@@ -132,17 +132,17 @@ fn buffer_by_chance(
 /// What this CPU has stored to a word and others do not see yet.
 #[inline]
 pub(crate) fn forwarded_value(word: *const ()) -> Option<u64> {
-    let core = current()?;
-    with(core, |core| match core.store_buffers.len {
+    let sim = current()?;
+    with(sim, |sim| match sim.store_buffers.len {
         0 => None,
-        _ => core.store_buffers.latest(core.cpu, word),
+        _ => sim.store_buffers.latest(sim.cpu, word),
     })
 }
 
 /// Drains the running CPU's store buffer, if simulated code runs here.
 #[inline]
 pub(crate) fn drain_own_stores() {
-    if let Some(core) = current() {
-        with(core, |core| core.drain_stores(core.cpu));
+    if let Some(sim) = current() {
+        with(sim, |sim| sim.drain_stores(sim.cpu));
     }
 }

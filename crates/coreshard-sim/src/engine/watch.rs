@@ -2,13 +2,13 @@
 
 use coreshard_topology::CpuId;
 
-use super::core::Core;
+use super::state::SimState;
 use crate::machine::NS;
 
 /// What can be seen of a run from outside, at one moment of virtual time.
 #[derive(Clone, Copy)]
 pub struct View<'run> {
-    pub(super) core: &'run Core,
+    pub(super) sim: &'run SimState,
     pub(super) now_ns: u64,
 }
 
@@ -30,27 +30,27 @@ impl View<'_> {
     /// being woken, is offline, or is not there.
     #[must_use]
     pub fn idle_ns(&self, cpu: CpuId) -> Option<u64> {
-        let index = self.core.index_of_cpu.get(cpu.index()).copied().flatten()? as usize;
-        let since = self.core.idle_since(index)?;
+        let index = self.sim.index_of_cpu.get(cpu.index()).copied().flatten()? as usize;
+        let since = self.sim.idle_since(index)?;
         Some(self.now_ns.saturating_sub(since / NS))
     }
 
     /// Threads that could not be started so far.
     #[must_use]
     pub const fn failed_spawns(&self) -> usize {
-        self.core.failed_spawns
+        self.sim.failed_spawns
     }
 
     /// When a call was last made to fail, in nanoseconds: by its number, or a start by chance.
     #[must_use]
     pub fn last_failure_ns(&self) -> Option<u64> {
-        self.core.call_failures.last().map(|last| last / NS)
+        self.sim.call_failures.last().map(|last| last / NS)
     }
 
     /// What each thread that is not over does or waits for, a line each.
     #[must_use]
     pub fn threads(&self) -> Vec<super::stuck::WaitingThread> {
-        self.core.waiting_threads()
+        self.sim.waiting_threads()
     }
 }
 

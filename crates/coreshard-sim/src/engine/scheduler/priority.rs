@@ -1,10 +1,10 @@
 //! Changing the priority of a thread that is there already.
 
-use super::Core;
+use super::SimState;
 use crate::engine::thread::ThreadState;
 use crate::machine::Ps;
 
-impl Core {
+impl SimState {
     /// Gives a thread another SCHED_FIFO priority, or 0 for none, at `now`.
     pub(in crate::engine) fn set_priority(&mut self, thread: usize, priority: u8, now: Ps) {
         if self.threads[thread].fifo_priority == priority {

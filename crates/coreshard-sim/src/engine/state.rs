@@ -26,21 +26,21 @@ use crate::site::Site;
 use crate::space::{Arena, in_host};
 
 thread_local! {
-    static CURRENT: Cell<*mut Core> = const { Cell::new(ptr::null_mut()) };
+    static CURRENT: Cell<*mut SimState> = const { Cell::new(ptr::null_mut()) };
 }
 
 /// The simulation whose code runs on this host thread.
 #[inline]
-pub(crate) fn current() -> Option<NonNull<Core>> {
+pub(crate) fn current() -> Option<NonNull<SimState>> {
     NonNull::new(CURRENT.get())
 }
 
 /// While this guard lives, `current` is its simulation.
-pub(super) struct EnterGuard(*mut Core);
+pub(super) struct EnterGuard(*mut SimState);
 
 impl EnterGuard {
-    pub(super) fn new(core: *mut Core) -> Self {
-        Self(CURRENT.replace(core))
+    pub(super) fn new(sim: *mut SimState) -> Self {
+        Self(CURRENT.replace(sim))
     }
 }
 
@@ -67,7 +67,8 @@ pub(super) enum Pause {
     SpinsInQueue,
 }
 
-pub(crate) struct Core {
+/// All that a simulation consists of.
+pub(crate) struct SimState {
     /// The time of the CPU that runs.
     pub(super) now: Ps,
     /// Until when that CPU need not look whether others are earlier.
@@ -136,7 +137,7 @@ pub(crate) struct Core {
     pub(super) broken_rule: Option<String>,
 }
 
-impl Core {
+impl SimState {
     pub(super) fn new(
         machine: &Machine,
         arena: NonNull<Arena>,
