@@ -118,7 +118,7 @@ pub(crate) fn wait(
     with(sim, |sim| {
         let place = sim.place(address);
         let wait = Wait::Futex { place, address, expected };
-        in_host(|| sim.futexes.sleep(place, sim.thread));
+        in_host(|| sim.futexes.push(place, sim.thread));
         sim.begin_wait(wait, timeout);
         if let Some(after) = spurious
             && timeout.is_none_or(|timeout| ps(timeout) > after)
@@ -154,7 +154,7 @@ pub(crate) fn spin_in_queue(word: &AtomicU32, free: u32, contended: u32, site: S
     }
     with(sim, |sim| {
         let place = sim.place(address);
-        in_host(|| sim.lock_queues.sleep(place, sim.thread));
+        in_host(|| sim.lock_queues.push(place, sim.thread));
         sim.in_lock_queues += 1;
         sim.begin_wait(Wait::LockQueue { place, free }, None);
     });
@@ -163,9 +163,9 @@ pub(crate) fn spin_in_queue(word: &AtomicU32, free: u32, contended: u32, site: S
     true
 }
 
-/// True if storing `value` frees a lock for which threads spin in a queue: then the word is to stay
-/// as it is, since the lock goes to the first of them, at the wake-up that follows, and to nobody
-/// else. A wake-up without this is one that came late, and hands nothing over.
+/// True if storing `value` frees a lock for which threads spin in a queue. Then the word is to stay as it
+/// is: the wake-up that follows hands the lock to the first of them. A wake-up without such a store hands
+/// nothing over.
 #[inline]
 pub(crate) fn hands_over(address: usize, value: u64) -> bool {
     let Some(sim) = current() else { return false };
@@ -226,13 +226,13 @@ fn finish_wait(sim: NonNull<SimState>) -> WaitOutcome {
     })
 }
 
-/// Wakes up to `most` threads that sleep on a word. Where nobody does, the kernel sees that at a
-/// glance, as Linux's `futex_wake` does, which looks at a count before it takes the bucket's lock.
+/// Wakes up to `most` threads that sleep on a word. Where none does, that costs little: Linux's
+/// `futex_wake` looks at a count before it takes the bucket's lock.
 pub(crate) fn wake(address: usize, most: usize) {
     let sim = expect_sim("a thread is woken");
     enter_kernel(sim, into_kernel);
     in_turn(sim);
-    let somebody = with(sim, |sim| {
+    let has_sleepers = with(sim, |sim| {
         let place = sim.place(address);
         match sim.threads[sim.thread].hands_lock_to.take() {
             Some(next) => {
@@ -242,7 +242,7 @@ pub(crate) fn wake(address: usize, most: usize) {
             None => sim.futexes.first(place).is_some(),
         }
     });
-    if somebody {
+    if has_sleepers {
         charge(sim, |costs| costs.futex);
         in_turn(sim);
         wake_sleepers(sim, address, most);

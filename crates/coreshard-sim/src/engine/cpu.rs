@@ -24,10 +24,10 @@ pub(super) struct Cpu {
     pub(super) idle_since: Ps,
     /// When it has switched away from its last thread.
     pub(super) idle_from: Ps,
-    /// When its current thread came on.
+    /// Since when its current thread runs.
     pub(super) on_since: Ps,
     pub(super) slice_end: Ps,
-    /// Its current thread is to leave for another.
+    /// Its current thread is to be preempted (the kernel's `need_resched`).
     pub(super) resched: bool,
     /// Until when its run queue is locked.
     pub(super) runqueue_free: Ps,

@@ -1,8 +1,8 @@
 //! Calls that fail by their number: the k-th of a kind, and those that follow for a while.
 //!
-//! Chance finds what goes wrong often. What goes wrong at one place alone is found by counting: each
-//! call of a kind has a number in a run, and a sweep lets the first fail in one run, the second in the next,
-//! and so on, until there are no more. (SQLite tests running out of memory so.)
+//! Random faults find bugs that many calls can cause. A bug that one call alone can cause is found by
+//! counting: each call of a kind has a number in a run, and a sweep lets the first fail in one run, the
+//! second in the next, and so on. (SQLite tests running out of memory so.)
 
 use std::fmt;
 use std::str::FromStr;

@@ -53,7 +53,7 @@ pub struct Faults {
     pub spurious_wakeups_per_million: u32,
     /// A thread that was woken becomes runnable later.
     pub delayed_wakeups_per_million: u32,
-    /// How much later, at the most; and how late a wait returns that nobody ended.
+    /// How much later, at the most; and after how long a spurious wake-up comes.
     pub longest_delay: Duration,
     /// A thread cannot be started,
     pub failed_spawns_per_million: u32,

@@ -1,10 +1,10 @@
 //! Locks whose holder keeps its CPU.
 //!
-//! In a kernel, those who wait for a lock spin. So whoever holds one is not preempted, and may not
-//! sleep: the next in line would spin on the CPU that the holder needs. Under
-//! [`Profile::InKernel`] the engine knows which locks each thread holds; a thread that holds one passes
-//! points of preemption by, and one that sleeps with one breaks a rule, which ends the run with the lock
-//! and both places named. (The kernel tells of it as "scheduling while atomic".)
+//! In a kernel, threads that wait for a lock spin. So its holder is not preempted, and may not sleep: the
+//! next in line would spin on the CPU that the holder needs. Under [`Profile::InKernel`] the engine knows
+//! which locks each thread holds. A thread that holds one is not preempted at preemption points; one that
+//! sleeps breaks a rule (the kernel's "scheduling while atomic"), which ends the run with the lock and both
+//! places in the source named.
 
 use super::state::{SimState, current};
 use super::thread::HeldLock;
@@ -43,7 +43,7 @@ impl SimState {
         self.profile == Profile::InKernel && self.threads[self.thread].held_locks.is_empty()
     }
 
-    /// The running thread does what may take it off its CPU: it breaks a rule if it holds a lock.
+    /// The running thread does what may take it off its CPU (the kernel's `might_sleep`): it breaks a rule if it holds a lock.
     pub(super) fn might_sleep(&mut self, does: &str, site: Site) {
         let thread = &self.threads[self.thread];
         let Some(lock) = thread.held_locks.last() else { return };

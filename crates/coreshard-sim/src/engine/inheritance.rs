@@ -1,4 +1,4 @@
-//! Which locks lend priority to whom.
+//! Priority inheritance: which threads wait for which lock.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,10 @@ pub(super) struct InheritingLock {
     pub(super) waiters: Vec<usize>,
 }
 
-/// The locks that somebody waits for, and the own priorities of threads that were lent another.
+/// All locks that threads wait for.
 #[derive(Default)]
 pub(super) struct Inheritance {
     pub(super) locks: BTreeMap<Place, InheritingLock>,
+    /// By thread that was lent a priority: its own.
     pub(super) own: BTreeMap<usize, u8>,
 }

@@ -11,13 +11,14 @@
 //!
 //! Files, from the bottom up:
 //!
-//! - what a simulation consists of, as plain data: `thread`, `cpu`, `spin_detector`, `events`, `futex`,
+//! - what a simulation consists of, as plain data: `thread`, `cpu`, `spin_detector`, `events`, `wait_queues`,
 //!   `inheritance`, `store_buffers`; what is to go wrong in it (`faults`, `failing`) and what draws that
 //!   (`fault_injector`, `pct`, `call_failures`);
 //! - `state`, made of these, and `turn`: how simulated code reaches it, and suspends itself;
 //! - what the machine does: `scheduler`, `hotplug`, `spin`, `tso`, `held_locks`, `threads`, `failed_calls`;
 //! - `calls` and `reading`: what simulated code calls;
-//! - `stuck` and `watch`: what is seen of a run from outside; `run`: one turn of a CPU; `simulation`: the loop.
+//! - `stuck` and `watch`: what is seen of a run from outside; `run`: one turn of a CPU; `simulation`: the
+//!   loop of events.
 
 mod call_failures;
 mod calls;
@@ -27,7 +28,6 @@ mod failed_calls;
 mod failing;
 mod fault_injector;
 mod faults;
-mod futex;
 mod held_locks;
 mod hotplug;
 mod inheritance;
@@ -45,6 +45,7 @@ mod thread;
 mod threads;
 mod tso;
 mod turn;
+mod wait_queues;
 mod watch;
 
 pub use call_failures::CallCounts;

@@ -1,4 +1,4 @@
-//! The loop: which CPU goes on, and until when.
+//! One turn of a CPU: which thread it runs, and until when.
 #![allow(unsafe_code)]
 
 use corosensei::CoroutineResult;
@@ -30,7 +30,7 @@ impl SimState {
 
     /// The running CPU takes its next thread, or is idle. Ends the event that is handled.
     fn go_on(&mut self, cpu: usize) {
-        match self.put_on(cpu, self.now) {
+        match self.switch_in(cpu, self.now) {
             Some(begin) => self.step_on(cpu, begin),
             None => self.events.end(),
         }
@@ -69,8 +69,8 @@ pub(super) unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
     }
     let preemptible = c.profile == Profile::Futex;
     if c.cpus[cpu].current.is_none() || (preemptible && c.must_leave()) {
-        c.take_off(cpu, time);
-        match c.put_on(cpu, time) {
+        c.switch_out(cpu, time);
+        match c.switch_in(cpu, time) {
             None => return c.events.end(),
             Some(begin) if begin >= c.events.next_time() => return c.step_on(cpu, begin),
             Some(begin) => c.now = begin,
@@ -100,7 +100,7 @@ pub(super) unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
     match (result, c.pause) {
         (CoroutineResult::Return(()), _) => {
             c.finish_thread(number);
-            c.take_off(cpu, c.now);
+            c.switch_out(cpu, c.now);
             c.go_on(cpu);
         }
         // If it is to make room for another, it does so at its next turn: not before its time.
@@ -109,7 +109,7 @@ pub(super) unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
         // Whoever hands the lock over starts this CPU again.
         (CoroutineResult::Yield(()), Pause::SpinsInQueue) => c.events.end(),
         (CoroutineResult::Yield(()), Pause::Waits | Pause::Yields | Pause::Moves) => {
-            c.take_off(cpu, c.now);
+            c.switch_out(cpu, c.now);
             c.go_on(cpu);
         }
     }

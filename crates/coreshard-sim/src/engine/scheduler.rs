@@ -183,7 +183,7 @@ impl SimState {
     }
 
     /// Takes the current thread off its CPU. It stays runnable where it says so.
-    pub(super) fn take_off(&mut self, cpu: usize, now: Ps) {
+    pub(super) fn switch_out(&mut self, cpu: usize, now: Ps) {
         self.drain_stores(cpu);
         let Some(thread) = self.cpus[cpu].current.take() else { return };
         let since = self.cpus[cpu].on_since;
@@ -203,7 +203,7 @@ impl SimState {
 
     /// Puts the next thread on a CPU that has none. Returns when it begins; `None` where there is
     /// nothing to do, and the CPU is idle.
-    pub(super) fn put_on(&mut self, cpu: usize, now: Ps) -> Option<Ps> {
+    pub(super) fn switch_in(&mut self, cpu: usize, now: Ps) -> Option<Ps> {
         self.cpus[cpu].resched = false;
         if self.is_offline(cpu) {
             return None;
@@ -281,7 +281,7 @@ impl SimState {
         waiting.timed_out = !ends_by_chance
             && !matches!(waiting.state, ThreadState::Waiting { wait: Wait::Woken, .. });
         if let ThreadState::Waiting { wait: Wait::Futex { place, .. }, .. } = waiting.state {
-            self.futexes.forget(place, thread);
+            self.futexes.remove(place, thread);
         }
         // The timer's interrupt comes to the CPU where the thread was: none is sent.
         let running = std::mem::replace(&mut self.cpu, self.threads[thread].cpu);

@@ -183,7 +183,7 @@ impl<'machine> Simulation<'machine> {
         watch: Option<Watch<'_>>,
     ) -> Result<Run<R>, SimError> {
         assert!(current().is_none(), "a simulation cannot run inside another one");
-        tell_panics_outside();
+        keep_panic_hook_outside();
         let arena = Arena::reserve().map_err(SimError::Setup)?;
         let recorder = (self.record_lines || self.record_timeline)
             .then(|| Box::new(Recorder::new(self.record_lines, self.record_timeline)));
@@ -241,24 +241,24 @@ fn tell_recorder_of_release(address: usize, bytes: usize) {
     });
 }
 
-/// Sees to it that what tells of a panic takes no memory of the program that panics: its run would
-/// not be the same twice. Whatever told of panics until now goes on to do so.
-fn tell_panics_outside() {
+/// Wraps the process's panic hook, so that it takes no memory of the program that panics: its run would not
+/// be the same twice.
+fn keep_panic_hook_outside() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let tell = panic::take_hook();
-        panic::set_hook(Box::new(move |info| in_host(|| tell(info))));
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(move |info| in_host(|| hook(info))));
     });
 }
 
-/// Who looks, how often, and when next.
+/// What looks at a run from outside, how often, and when next.
 struct Watch<'a> {
     next: Ps,
     every: Ps,
     look: &'a mut Watcher<'a>,
 }
 
-/// A simulation's parts, which go when it is over, however that comes.
+/// A simulation's parts; dropping them ends it.
 struct RunningSimulation {
     sim: *mut SimState,
     arena: NonNull<Arena>,

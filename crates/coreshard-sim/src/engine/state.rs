@@ -12,11 +12,11 @@ use super::call_failures::CallFailures;
 use super::cpu::Cpu;
 use super::events::{Event, Events};
 use super::fault_injector::FaultInjector;
-use super::futex::Futexes;
 use super::inheritance::Inheritance;
 use super::spin_detector::SpinDetector;
 use super::store_buffers::StoreBuffers;
 use super::thread::{Suspender, Thread};
+use super::wait_queues::WaitQueues;
 use crate::machine::{Costs, Machine, Ps};
 use crate::memory::{Access, Memory, Outcome, Place, Source};
 use crate::profile::Profile;
@@ -101,10 +101,10 @@ pub(crate) struct SimState {
     pub(super) alive: usize,
     /// CPUs that go on, are about to, or spin: while there are none, only timers are left.
     pub(super) busy_cpus: usize,
-    pub(super) futexes: Futexes,
+    pub(super) futexes: WaitQueues,
     pub(super) inheritance: Inheritance,
     /// Threads that spin in the queues of locks, by the lock's word.
-    pub(super) lock_queues: Futexes,
+    pub(super) lock_queues: WaitQueues,
     pub(super) in_lock_queues: usize,
     /// CPUs that spin, by the line that they look at.
     pub(super) spinners: HashMap<Place, Vec<usize>>,
@@ -179,9 +179,9 @@ impl SimState {
             threads: Vec::new(),
             alive: 0,
             busy_cpus: 0,
-            futexes: Futexes::default(),
+            futexes: WaitQueues::default(),
             inheritance: Inheritance::default(),
-            lock_queues: Futexes::default(),
+            lock_queues: WaitQueues::default(),
             in_lock_queues: 0,
             spinners: HashMap::new(),
             arena,

@@ -18,7 +18,7 @@ pub enum SimError {
     Deadlock(Stuck),
     /// The time limit is over.
     TimeLimit(Stuck),
-    /// Whoever watches the run says that a rule is broken.
+    /// A rule is broken: one of the engine's, or of the closure that watches the run.
     Broken {
         /// Which rule, and how.
         rule: String,
