@@ -18,13 +18,13 @@ pub struct Faulty;
 
 type Decide = dyn Fn(&Start<'_>) -> io::Result<()> + Send + Sync;
 
-/// What decides, and how many starts it was asked for.
+/// A test's closure, and how many starts it has decided.
 struct Script {
     decide: Box<Decide>,
     starts: AtomicU64,
 }
 
-/// Who decides now; nobody: all threads start.
+/// The closure that decides now; `None`: all threads start.
 static SCRIPT: Mutex<Option<Arc<Script>>> = Mutex::new(None);
 /// One test of a process at a time.
 static TURN: Mutex<()> = Mutex::new(());
@@ -38,7 +38,7 @@ pub struct Start<'spec> {
     pub spec: &'spec ThreadSpec,
 }
 
-/// While it lives, its test decides of starts; other tests of the process that want to wait.
+/// While it lives, its test decides which starts fail; other tests of the process wait for it.
 #[must_use = "starts fail while this lives"]
 pub struct Faults {
     script: Arc<Script>,

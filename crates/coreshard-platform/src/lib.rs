@@ -1,4 +1,4 @@
-//! The seam between Coreshard's runtimes and the machine below them.
+//! The platform trait: what Coreshard's runtimes need from the machine below them.
 //!
 //! [`Platform`] names everything a runtime needs from a machine: atomics, futexes, threads, the
 //! current CPU, a clock and node-local memory. A platform is a zero-sized type with associated
@@ -13,7 +13,7 @@
 //!    then parks), [`Parker`] (one permit per thread), [`PerCpuCounter`] (no shared line on write,
 //!    exact sum on read), [`Padded`] (a value on lines of its own), [`Reading`] (what is read is not freed
 //!    meanwhile).
-//! 3. [`user`]: how users' code is called, in front of a net that catches its panics.
+//! 3. [`user`]: how users' code is called, so that its panics are caught.
 //! 4. [`Host`]: this machine, on Linux. With the feature `faulty`, `Faulty`: this machine, where starts of
 //!    threads fail as a test says.
 //!
@@ -26,8 +26,10 @@ mod atomic;
 mod bytes;
 mod cell;
 mod counter;
+mod errors;
 #[cfg(feature = "faulty")]
 mod faulty;
+mod fields;
 mod host;
 mod lock;
 #[cfg(loom)]
@@ -39,28 +41,32 @@ mod parker;
 mod platform;
 mod reading;
 mod realtime;
+mod thread;
+mod time;
 pub mod user;
 
 pub use atomic::{AtomicInt, AtomicPointer};
 pub use bytes::ByteAtomics;
 pub use cell::{DataCell, HostCell};
 pub use counter::PerCpuCounter;
+pub use errors::{AffinityError, SpawnError};
 #[cfg(feature = "faulty")]
 pub use faulty::{Faults, Faulty, Start};
+pub use fields::Fields;
 pub use host::{
-    AffinityError, CpuClock, Host, HostThread, NodeMemory, NodeMemoryError, Placement,
-    ReleaseMemory, SpawnError, affinity, is_privileged, set_affinity, thread_cpu_time,
+    CpuClock, Host, HostThread, NodeMemory, NodeMemoryError, Placement, ReleaseMemory, affinity,
+    is_privileged, set_affinity, thread_cpu_time,
 };
 pub use lock::{Lock, LockGuard, SleepingLock};
 #[cfg(loom)]
 pub use loom_platform::{Loom, LoomAtomic, LoomCell, LoomThread};
 pub use padded::{LINE_PAIR_BYTES, Padded};
 pub use parker::Parker;
-pub use platform::{
-    Fields, ForkHook, LocalKey, Platform, ThreadHandle, ThreadId, ThreadSpec, Time, WaitOutcome,
-};
+pub use platform::{ForkHook, Platform, WaitOutcome};
 pub use reading::Reading;
 pub use realtime::{
     InheritError, LockedMemory, MemoryLockError, Policy, PolicyError, RealTime, RealTimeLimits,
     Throttle,
 };
+pub use thread::{LocalKey, ThreadHandle, ThreadId, ThreadSpec};
+pub use time::Time;

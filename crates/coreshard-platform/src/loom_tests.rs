@@ -85,7 +85,7 @@ struct Published {
     /// 0 or 1: the place that it leads to.
     current: Word,
     first: Word,
-    reader: Sections<Loom>,
+    reader: Sections<Word>,
 }
 
 /// A reader against whoever takes away what it may be looking at. `barrier` is what both pass, the reader

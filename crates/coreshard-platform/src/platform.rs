@@ -1,13 +1,15 @@
 //! The trait that every runtime is generic over.
 
 use std::fmt;
-use std::ops::{Add, Sub};
 use std::sync::Weak;
 use std::time::Duration;
 
 use coreshard_topology::{CpuId, CpuSet, NodeId};
 
-use crate::{AtomicInt, AtomicPointer, DataCell, NodeMemory, NodeMemoryError, SpawnError};
+use crate::{
+    AffinityError, AtomicInt, AtomicPointer, DataCell, Fields, LocalKey, NodeMemory,
+    NodeMemoryError, SpawnError, ThreadHandle, ThreadId, ThreadSpec, Time,
+};
 
 /// A machine to run on.
 ///
@@ -63,7 +65,7 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// Where the machine refuses, or answers with other CPUs than were asked for.
-    fn set_affinity(cpus: &CpuSet) -> Result<(), crate::AffinityError>;
+    fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError>;
 
     /// Asks that another thread of this process run on `cpus` only. Allocates nothing. False where
     /// the machine refuses, or the platform cannot.
@@ -185,115 +187,11 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     fn describe<T: Fields>(_value: *const T) {}
 }
 
-/// What wants to know that it has come into another process.
+/// Told when its process was forked.
 pub trait ForkHook: Send + Sync {
     /// Called in the child, on its only thread, before `fork` returns there. Locks may be held by
     /// threads that are no more: none may be taken.
     fn forked(&self);
-}
-
-/// The fields of a struct and where they lie in it; see [`fields!`](crate::fields).
-pub trait Fields {
-    /// The struct's name, without its path.
-    const NAME: &'static str;
-    /// Name and offset in bytes of each field, in any order.
-    const FIELDS: &'static [(&'static str, usize)];
-}
-
-/// Implements [`Fields`] for a struct: `fields!(Tail<P: Platform, T> { ticket, last })`, with the
-/// bounds that the struct itself has. A constant parameter stands last, behind a semicolon:
-/// `fields!(Segment<P: Platform, T; const LEN: usize> { slots })`.
-///
-/// All fields must be named: a list that lacks one does not compile, so what is measured by field cannot
-/// drift from the struct.
-///
-/// ```compile_fail,E0027
-/// struct Pair {
-///     issued: u64,
-///     done: u64,
-/// }
-/// coreshard_platform::fields!(Pair { issued });
-/// ```
-///
-/// ```
-/// use coreshard_platform::{AtomicInt, Fields, Platform, fields};
-///
-/// #[repr(C)]
-/// struct Pair<P: Platform> {
-///     issued: P::AtomicU64,
-///     done: P::AtomicU64,
-/// }
-/// fields!(Pair<P: Platform> { issued, done });
-///
-/// let pair = Pair::<coreshard_platform::Host> {
-///     issued: AtomicInt::new(0),
-///     done: AtomicInt::new(0),
-/// };
-/// coreshard_platform::Host::describe(&raw const pair);
-/// assert_eq!(Pair::<coreshard_platform::Host>::FIELDS, [("issued", 0), ("done", 8)]);
-/// ```
-#[macro_export]
-macro_rules! fields {
-    ($name:ident $(<$($param:ident $(: $bound:path)?),+ $(; const $constant:ident: $type:ty)?>)?
-        { $($field:ident),+ $(,)? }) => {
-        impl $(<$($param $(: $bound)?),+ $(, const $constant: $type)?>)? $crate::Fields
-            for $name $(<$($param),+ $(, $constant)?>)?
-        {
-            const NAME: &'static str = stringify!($name);
-            const FIELDS: &'static [(&'static str, usize)] =
-                &[$((stringify!($field), ::core::mem::offset_of!(Self, $field))),+];
-        }
-        impl $(<$($param $(: $bound)?),+ $(, const $constant: $type)?>)?
-            $name $(<$($param),+ $(, $constant)?>)?
-        {
-            /// Compiles only where the list above names every field of the struct.
-            #[allow(dead_code)]
-            fn names_every_field(&self) {
-                let Self { $($field: _),+ } = self;
-            }
-        }
-    };
-}
-
-/// A thread of this process, as the platform names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThreadId(pub u32);
-
-/// Whose per-thread pointer is meant: each runtime has one of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LocalKey {
-    /// The worker that runs on this thread.
-    Worker,
-    /// The real-time executor whose thread this is.
-    Executor,
-    /// The ceilings of the locks that this thread holds.
-    Ceilings,
-}
-
-impl LocalKey {
-    /// How many there are; each is the index of its pointer, for a platform that keeps them in an array.
-    pub const COUNT: usize = 3;
-}
-
-/// A thread that was started on a platform.
-pub trait ThreadHandle: Send + fmt::Debug {
-    /// Waits until the thread has ended.
-    fn join(self);
-}
-
-/// What a thread is to be. Of the rest it has what the process has (on the host: what the main thread
-/// has), as far as that is allowed, and nothing of whoever happens to make it: scheduling policy, signal
-/// mask and timer slack, too.
-#[derive(Clone, Debug, Default)]
-pub struct ThreadSpec {
-    /// Its name; the kernel keeps the first 15 bytes.
-    pub name: String,
-    /// The CPUs it may run on; the process's where `None`.
-    pub affinity: Option<CpuSet>,
-    /// Its nice value, −20 (most) to 19 (least); the process's where `None`.
-    pub nice: Option<i8>,
-    /// The size of its stack; the platform's default where `None`.
-    pub stack_bytes: Option<usize>,
 }
 
 /// How a wait ended.
@@ -303,44 +201,4 @@ pub enum WaitOutcome {
     Returned,
     /// The time ran out.
     TimedOut,
-}
-
-/// A moment of a platform's monotonic clock, in nanoseconds since a fixed but unknown start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
-pub struct Time {
-    since_start_ns: u64,
-}
-
-impl Time {
-    /// The moment `since_start_ns` nanoseconds after the clock's start.
-    pub const fn from_ns(since_start_ns: u64) -> Self {
-        Self { since_start_ns }
-    }
-
-    /// Nanoseconds since the clock's start.
-    pub const fn as_ns(self) -> u64 {
-        self.since_start_ns
-    }
-
-    /// Nanoseconds from `earlier` to this moment; 0 where `earlier` is later.
-    pub const fn ns_since(self, earlier: Self) -> u64 {
-        self.since_start_ns.saturating_sub(earlier.since_start_ns)
-    }
-}
-
-impl Add<Duration> for Time {
-    type Output = Self;
-    /// The moment `duration` later, or the clock's last where it would be beyond.
-    fn add(self, duration: Duration) -> Self {
-        let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        Self { since_start_ns: self.since_start_ns.saturating_add(ns) }
-    }
-}
-
-impl Sub for Time {
-    type Output = Duration;
-    /// The time from `earlier` to this moment; zero where `earlier` is later.
-    fn sub(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.ns_since(earlier))
-    }
 }

@@ -18,10 +18,10 @@ use crate::{AtomicInt, Platform};
 
 /// The sections that a thread is inside of, one within the other.
 #[derive(Debug)]
-pub(crate) struct Sections<P: Platform>(P::AtomicU32);
+pub(crate) struct Sections<A>(A);
 
-impl<P: Platform> Sections<P> {
-    pub(crate) const fn of(word: P::AtomicU32) -> Self {
+impl<A: AtomicInt<u32>> Sections<A> {
+    pub(crate) const fn of(word: A) -> Self {
         Self(word)
     }
 

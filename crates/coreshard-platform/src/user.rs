@@ -1,18 +1,18 @@
-//! Users' code, called in front of a net.
+//! Users' code, called in front of a *net*: a `catch_unwind` that it cannot get past.
 //!
-//! A closure, a destructor, a hook, a waker, a probe or an executor that a user gave us may panic, and what
-//! it throws may panic once more as it is dropped. The threads that call it have others depending on
-//! them. So there is one way to call such code, [`call`], and what it throws arrives as a [`Thrown`],
-//! which may be dropped anywhere.
+//! A closure, a destructor, a hook, a waker, a probe or an executor of a user's may panic, and the payload
+//! of its panic may panic again as it is dropped. Others depend on the threads that call such code. So it
+//! is called by [`call`] alone, and a panic's payload arrives as a [`Thrown`], which may be dropped
+//! anywhere.
 //!
 //! Rules for callers:
 //!
 //! 1. No lock is held: the code may do anything, with this runtime too.
-//! 2. Nothing that others wait for is owed: counts are settled and messages sent before the call, or
-//!    by a guard that settles them whatever happens.
+//! 2. Nobody waits for what the caller still has to do: it counts and sends messages before the call, or in
+//!    a guard.
 //! 3. A value of a user's type that is not handed on is dropped by [`discard`], not by leaving scope.
-//! 4. What is kept to be called later is kept as a [`User`]: it can be neither called nor dropped
-//!    but through the net, so that the compiler sees to the rules above. A waker is woken by [`wake`].
+//! 4. What is kept to be called later is kept as a [`User`], which can be neither called nor dropped but
+//!    through the net. A waker is woken by [`wake`].
 //! 5. A thread that many depend on (a timekeeper, a monitor, a watchdog) calls and drops nothing of a
 //!    user's at all: the net catches what panics, not what never returns.
 //!
@@ -64,7 +64,7 @@ pub struct User<F: ?Sized> {
 }
 
 impl<F> User<F> {
-    /// Takes charge of a user's code.
+    /// Keeps a user's code.
     pub fn new(code: F) -> Self {
         Self { code: ManuallyDrop::new(code) }
     }
@@ -124,7 +124,7 @@ pub struct Thrown {
 }
 
 impl Thrown {
-    /// Takes charge of what was caught, or of what is to be thrown.
+    /// Of what was caught, or is to be thrown.
     pub fn new(payload: Box<dyn Any + Send>) -> Self {
         Self { payload: ManuallyDrop::new(payload) }
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{self, Ordering, Ordering::Relaxed};
 
 use coreshard_platform::{AtomicInt, AtomicPointer, DataCell};
 
-use crate::engine::{access, hands_over, held_value, hold_store, let_own_stores_go};
+use crate::engine::{access, buffer_store, drain_own_stores, forwarded_value, hands_over};
 use crate::memory::Access::{self, Load, ReadModifyWrite, Store};
 
 /// An atomic of the simulated machine. It has the size and alignment of the native one.
@@ -22,12 +22,12 @@ fn simulate<A>(atomic: &SimAtomic<A>, kind: Access) {
     access(address, size_of::<A>(), kind, std::panic::Location::caller());
 }
 
-/// True if a store is not to be done now.
+/// True if a store goes to the CPU's store buffer, and is not to be done now.
 #[inline(always)]
 #[track_caller]
-fn holds_back<A>(atomic: &SimAtomic<A>, value: u64, order: Ordering) -> bool {
+fn is_buffered<A>(atomic: &SimAtomic<A>, value: u64, order: Ordering) -> bool {
     let word = (&raw const *atomic).cast();
-    hold_store(word, size_of::<A>(), value, order, std::panic::Location::caller())
+    buffer_store(word, size_of::<A>(), value, order, std::panic::Location::caller())
 }
 
 macro_rules! sim_int {
@@ -39,11 +39,11 @@ macro_rules! sim_int {
             fn load(&self, _order: Ordering) -> $int {
                 simulate(self, Load);
                 // The value is one that was stored here, so it fits.
-                held_value((&raw const *self).cast())
+                forwarded_value((&raw const *self).cast())
                     .map_or_else(|| self.0.load(Relaxed), |value| value as $int)
             }
             fn store(&self, value: $int, order: Ordering) {
-                if !holds_back(self, u64::from(value), order) {
+                if !is_buffered(self, u64::from(value), order) {
                     simulate(self, Store);
                     self.0.store(value, Relaxed);
                 }
@@ -86,14 +86,9 @@ macro_rules! sim_int {
 }
 
 impl SimAtomic<atomic::AtomicU32> {
-    /// Reads the value without simulating it.
-    pub(crate) fn peek(&self) -> u32 {
-        self.0.load(Relaxed)
-    }
-
-    /// Writes the value without simulating it.
-    pub(crate) fn poke(&self, value: u32) {
-        self.0.store(value, Relaxed);
+    /// The native atomic, whose accesses are not simulated.
+    pub(crate) fn native(&self) -> &atomic::AtomicU32 {
+        &self.0
     }
 }
 
@@ -110,7 +105,7 @@ impl<T> AtomicPointer<T> for SimAtomic<atomic::AtomicPtr<T>> {
         self.0.load(Relaxed)
     }
     fn store(&self, pointer: *mut T, _order: Ordering) {
-        let_own_stores_go();
+        drain_own_stores();
         simulate(self, Store);
         self.0.store(pointer, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! A simulated many-core machine behind Coreshard's platform seam.
+//! A simulated many-core machine that implements Coreshard's platform trait.
 //!
 //! [`Sim`] implements [`Platform`](coreshard_platform::Platform), so the very code that runs on
 //! this machine runs on any [`Machine`] that can be described: virtual threads on virtual CPUs, in
@@ -37,15 +37,15 @@
 //!
 //! 1. `machine`: topology and costs, read from a preset or a file that cites each number.
 //! 2. `space`: the addresses of a simulated program, so that load addresses change nothing.
-//! 3. `memory`: lines, their owners and sharers, and what an access costs.
-//! 4. `engine`: coroutines, the order of events, the scheduler, futexes.
-//! 5. `platform`, `atomic`: the seam.
+//! 3. `memory`: cache coherence: lines, their owners and sharers, and what an access costs.
+//! 4. `engine`: coroutines, the order of events, the scheduler, futexes, fault injection.
+//! 5. `platform`, `realtime`, `atomic`, `bytes`: the platform traits.
 //! 6. `report`: which line and field costs the time; timelines.
 //! 7. [`search`]: many short runs in which things go wrong on purpose, and how to replay one.
 //!
 //! What the model leaves out: capacity of caches, memory bandwidth, instructions that touch no
-//! simulated memory (let code say what it computes with [`Sim::compute`]), weak memory orderings,
-//! and nice values. The first simulation of a process wraps its panic hook, so that what tells of a
+//! simulated memory (let code say what it computes with [`Sim::compute`]), memory orders weaker than
+//! x86's, and nice values. The first simulation of a process wraps its panic hook, so that what tells of a
 //! panic takes no memory of the simulated program. While a simulated thread unwinds from a panic, `std::thread::panicking` says
 //! true in the others too.
 
@@ -60,6 +60,7 @@ mod random;
 mod realtime;
 mod report;
 pub mod search;
+mod site;
 mod space;
 
 pub use atomic::{SimAtomic, SimCell};

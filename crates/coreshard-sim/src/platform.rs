@@ -1,4 +1,4 @@
-//! The simulated machine behind the platform seam.
+//! The simulated machine as a [`Platform`].
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -45,9 +45,9 @@ impl ThreadHandle for SimThread {
 impl Sim {
     /// Lets the running thread compute for `duration` without touching memory.
     pub fn compute(duration: Duration) {
-        let core = current("a thread computes");
+        let sim = engine::expect_sim("a thread computes");
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / NS);
-        engine::charge(core, |_| ns.saturating_mul(NS));
+        engine::charge(sim, |_| ns.saturating_mul(NS));
     }
 
     /// Calls code that is no part of the simulated program, such as a progress bar: what it
@@ -84,11 +84,6 @@ impl Sim {
     }
 }
 
-fn current(what: &str) -> NonNull<engine::Core> {
-    engine::current()
-        .unwrap_or_else(|| panic!("{what} on the simulated machine, outside a simulation"))
-}
-
 impl Platform for Sim {
     type AtomicU32 = SimAtomic<atomic::AtomicU32>;
     type AtomicU64 = SimAtomic<atomic::AtomicU64>;
@@ -97,10 +92,10 @@ impl Platform for Sim {
     type Thread = SimThread;
 
     fn current_cpu() -> CpuId {
-        let core = current("a thread asks for its CPU");
-        engine::charge(core, |costs| costs.l1_hit);
-        // SAFETY: the core lives while simulated code runs, and this reference ends here.
-        unsafe { core.as_ref() }.cpu_id()
+        let sim = engine::expect_sim("a thread asks for its CPU");
+        engine::charge(sim, |costs| costs.l1_hit);
+        // SAFETY: the simulation lives while simulated code runs, and this reference ends here.
+        unsafe { sim.as_ref() }.cpu_id()
     }
 
     fn spawn(spec: ThreadSpec, body: Box<dyn FnOnce() + Send>) -> Result<SimThread, SpawnError> {
@@ -109,8 +104,7 @@ impl Platform for Sim {
 
     #[track_caller]
     fn wait(word: &Self::AtomicU32, expected: u32, timeout: Option<Duration>) -> WaitOutcome {
-        let address = (&raw const *word).addr();
-        engine::wait(address, expected, || word.peek(), timeout, Location::caller())
+        engine::wait(word.native(), expected, timeout, Location::caller())
     }
 
     fn wake_one(word: *const Self::AtomicU32) {
@@ -122,11 +116,11 @@ impl Platform for Sim {
     }
 
     fn now() -> Time {
-        let mut core = current("a thread reads the clock");
-        engine::preemption_point(core);
-        engine::charge(core, |costs| costs.clock_read);
+        let mut sim = engine::expect_sim("a thread reads the clock");
+        engine::preemption_point(sim);
+        engine::charge(sim, |costs| costs.clock_read);
         // SAFETY: as in `current_cpu`.
-        Time::from_ns(unsafe { core.as_mut() }.read_clock() / NS)
+        Time::from_ns(unsafe { sim.as_mut() }.read_clock() / NS)
     }
 
     #[track_caller]
@@ -139,19 +133,19 @@ impl Platform for Sim {
     }
 
     fn this_thread() -> ThreadId {
-        engine::this_thread(current("a thread asks for its name"))
+        engine::this_thread(engine::expect_sim("a thread asks for its name"))
     }
 
     fn cpu_time_of(thread: ThreadId) -> Option<Duration> {
-        engine::cpu_time_of(current("a thread's CPU time is asked for"), thread)
+        engine::cpu_time_of(engine::expect_sim("a thread's CPU time is asked for"), thread)
     }
 
     fn is_waiting(thread: ThreadId) -> bool {
-        engine::is_waiting(current("a thread's state is asked for"), thread)
+        engine::is_waiting(engine::expect_sim("a thread's state is asked for"), thread)
     }
 
     fn idlers_may_spin() -> bool {
-        engine::current().is_none_or(|core| engine::profile(core) == Profile::Futex)
+        engine::current().is_none_or(|sim| engine::profile(sim) == Profile::Futex)
     }
 
     fn checks_rules() -> bool {
@@ -162,11 +156,10 @@ impl Platform for Sim {
         if Self::idlers_may_spin() {
             return false;
         }
-        let address = (&raw const *word).addr();
         let site = Location::caller();
         // As long as there is a queue, the lock is handed along it, and is never free.
         while word.swap(contended, Ordering::Acquire) != free {
-            if engine::spin_in_queue(address, free, contended, || word.peek(), site) {
+            if engine::spin_in_queue(word.native(), free, contended, site) {
                 break;
             }
         }
@@ -193,22 +186,22 @@ impl Platform for Sim {
     }
 
     fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {
-        let mut core = current("memory is allocated");
-        if engine::call_fails(core, engine::Call::Memory) {
+        let mut sim = engine::expect_sim("memory is allocated");
+        if engine::call_fails(sim, engine::Call::Memory) {
             return Err(NodeMemoryError::new(bytes, io::ErrorKind::OutOfMemory.into()));
         }
         let pages = bytes.max(1).checked_next_multiple_of(PAGE_BYTES);
         let layout = pages.and_then(|bytes| Layout::from_size_align(bytes, PAGE_BYTES).ok());
         // SAFETY: the arena belongs to the running simulation; the layout's size is not zero.
         let block = layout.and_then(|layout| unsafe {
-            let arena = core.as_ref().arena();
+            let arena = sim.as_ref().arena();
             NonNull::new(in_arena(arena, || SimAlloc.alloc_zeroed(layout)))
         });
         let (Some(layout), Some(start)) = (layout, block) else {
             return Err(NodeMemoryError::new(bytes, io::ErrorKind::OutOfMemory.into()));
         };
         // SAFETY: as in `current_cpu`.
-        let placed = unsafe { core.as_mut() }.renew(start.as_ptr().addr(), layout.size(), node);
+        let placed = unsafe { sim.as_mut() }.renew(start.as_ptr().addr(), layout.size(), node);
         let placement = match node {
             None => Placement::Unasked,
             Some(asked) if placed => Placement::OnNode(asked),
@@ -228,15 +221,15 @@ impl Platform for Sim {
     fn local(key: LocalKey) -> *mut () {
         match engine::current() {
             // SAFETY: as in `current_cpu`.
-            Some(mut core) => *unsafe { core.as_mut() }.local(key),
+            Some(mut sim) => *unsafe { sim.as_mut() }.local(key),
             None => std::ptr::null_mut(),
         }
     }
 
     fn set_local(key: LocalKey, value: *mut ()) {
-        let mut core = current("a thread sets a local value");
+        let mut sim = engine::expect_sim("a thread sets a local value");
         // SAFETY: as in `current_cpu`.
-        *unsafe { core.as_mut() }.local(key) = value;
+        *unsafe { sim.as_mut() }.local(key) = value;
     }
 
     fn begin_reading() -> *const () {
@@ -261,11 +254,11 @@ impl Platform for Sim {
     }
 
     fn describe<T: Fields>(value: *const T) {
-        let Some(mut core) = engine::current() else { return };
+        let Some(mut sim) = engine::current() else { return };
         // SAFETY: as in `current_cpu`.
-        let core = unsafe { core.as_mut() };
-        let place = core.place(value.addr());
-        if let Some(recorder) = core.recorder() {
+        let sim = unsafe { sim.as_mut() };
+        let place = sim.place(value.addr());
+        if let Some(recorder) = sim.recorder() {
             in_host(|| recorder.describe::<T>(place));
         }
     }

@@ -64,12 +64,12 @@ impl RealTime for Sim {
     #[track_caller]
     fn lock_inheriting(word: &Self::AtomicU32, until: Option<Time>) -> Result<(), InheritError> {
         let timeout = until.map(|until| until - Self::now());
-        engine::lock_inheriting(word, timeout, Location::caller())
+        engine::lock_inheriting(word.native(), timeout, Location::caller())
     }
 
     #[track_caller]
     fn unlock_inheriting(word: &Self::AtomicU32) {
-        engine::unlock_inheriting(word, Location::caller());
+        engine::unlock_inheriting(word.native(), Location::caller());
     }
 
     fn real_time_limits() -> RealTimeLimits {

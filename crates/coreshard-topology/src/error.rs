@@ -13,11 +13,11 @@ use crate::{CpuSet, MAX_CPU, ParseCpuSetError};
 #[derive(Debug)]
 pub struct TopologyError {
     // Boxed, so that the happy path does not carry its size.
-    kind: Box<Kind>,
+    kind: Box<TopologyErrorKind>,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum TopologyErrorKind {
     Input(InputError),
     Folder { path: PathBuf, problem: String },
     File { path: PathBuf, line: Option<usize>, column: Option<usize>, problem: String },
@@ -32,7 +32,7 @@ enum Kind {
 
 impl TopologyError {
     pub(crate) fn folder(path: &Path, problem: impl Into<String>) -> Self {
-        Kind::Folder { path: path.to_owned(), problem: problem.into() }.into()
+        TopologyErrorKind::Folder { path: path.to_owned(), problem: problem.into() }.into()
     }
 
     pub(crate) fn file(path: &Path, problem: impl Into<String>) -> Self {
@@ -45,46 +45,48 @@ impl TopologyError {
         column: Option<usize>,
         problem: impl Into<String>,
     ) -> Self {
-        Kind::File { path: path.to_owned(), line, column, problem: problem.into() }.into()
+        TopologyErrorKind::File { path: path.to_owned(), line, column, problem: problem.into() }
+            .into()
     }
 
     pub(crate) fn list(path: &Path, source: ParseCpuSetError) -> Self {
-        Kind::List { path: path.to_owned(), source }.into()
+        TopologyErrorKind::List { path: path.to_owned(), source }.into()
     }
 
     /// `byte` is where in `text` the problem stands.
     pub(crate) fn synthetic(text: &str, byte: usize, problem: impl Into<String>) -> Self {
         let column = text.char_indices().take_while(|(at, _)| *at < byte).count() + 1;
-        Kind::Synthetic { text: text.to_owned(), column, problem: problem.into() }.into()
+        TopologyErrorKind::Synthetic { text: text.to_owned(), column, problem: problem.into() }
+            .into()
     }
 
     pub(crate) fn unknown_machine(name: &str, presets: Vec<&'static str>) -> Self {
-        Kind::UnknownMachine { name: name.to_owned(), presets }.into()
+        TopologyErrorKind::UnknownMachine { name: name.to_owned(), presets }.into()
     }
 
     pub(crate) fn preset(name: &'static str, problem: impl Into<String>) -> Self {
-        Kind::Preset { name, problem: problem.into() }.into()
+        TopologyErrorKind::Preset { name, problem: problem.into() }.into()
     }
 
     pub(crate) fn malformed(name: &str, problem: impl Into<String>) -> Self {
-        Kind::Malformed { name: name.to_owned(), problem: problem.into() }.into()
+        TopologyErrorKind::Malformed { name: name.to_owned(), problem: problem.into() }.into()
     }
 
     pub(crate) fn empty_mask() -> Self {
-        Kind::EmptyMask.into()
+        TopologyErrorKind::EmptyMask.into()
     }
 
     pub(crate) fn unknown_cpus(name: &str, missing: CpuSet, online: CpuSet) -> Self {
-        Kind::UnknownCpus { name: name.to_owned(), missing, online }.into()
+        TopologyErrorKind::UnknownCpus { name: name.to_owned(), missing, online }.into()
     }
 
     /// The column of the problem, counted in characters from 1, where it stands in a line of text.
     #[must_use]
     pub fn column(&self) -> Option<usize> {
         match &*self.kind {
-            Kind::Synthetic { column, .. } => Some(*column),
-            Kind::File { column, .. } => *column,
-            Kind::List { source, .. } => Some(source.column()),
+            TopologyErrorKind::Synthetic { column, .. } => Some(*column),
+            TopologyErrorKind::File { column, .. } => *column,
+            TopologyErrorKind::List { source, .. } => Some(source.column()),
             _ => None,
         }
     }
@@ -93,10 +95,10 @@ impl TopologyError {
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match &*self.kind {
-            Kind::Input(error) => Some(error.path()),
-            Kind::Folder { path, .. } | Kind::File { path, .. } | Kind::List { path, .. } => {
-                Some(path)
-            }
+            TopologyErrorKind::Input(error) => Some(error.path()),
+            TopologyErrorKind::Folder { path, .. }
+            | TopologyErrorKind::File { path, .. }
+            | TopologyErrorKind::List { path, .. } => Some(path),
             _ => None,
         }
     }
@@ -104,12 +106,12 @@ impl TopologyError {
 
 impl From<InputError> for TopologyError {
     fn from(error: InputError) -> Self {
-        Kind::Input(error).into()
+        TopologyErrorKind::Input(error).into()
     }
 }
 
-impl From<Kind> for TopologyError {
-    fn from(kind: Kind) -> Self {
+impl From<TopologyErrorKind> for TopologyError {
+    fn from(kind: TopologyErrorKind) -> Self {
         Self { kind: Box::new(kind) }
     }
 }
@@ -117,11 +119,11 @@ impl From<Kind> for TopologyError {
 impl fmt::Display for TopologyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.kind {
-            Kind::Input(error) => error.fmt(f),
-            Kind::Folder { path, problem } => {
+            TopologyErrorKind::Input(error) => error.fmt(f),
+            TopologyErrorKind::Folder { path, problem } => {
                 write!(f, "cannot read the folder {}: {problem}", input::path(path))
             }
-            Kind::File { path, line, column, problem } => {
+            TopologyErrorKind::File { path, line, column, problem } => {
                 write!(f, "{}", input::path(path))?;
                 if let Some(line) = line {
                     write!(f, ", line {line}")?;
@@ -131,11 +133,11 @@ impl fmt::Display for TopologyError {
                 }
                 write!(f, ": {problem}")
             }
-            Kind::List { path, .. } => write!(f, "{}", input::path(path)),
-            Kind::Synthetic { text, column, problem } => {
+            TopologyErrorKind::List { path, .. } => write!(f, "{}", input::path(path)),
+            TopologyErrorKind::Synthetic { text, column, problem } => {
                 write!(f, "machine {}, column {column}: {problem}", quoted(text))
             }
-            Kind::UnknownMachine { name, presets } => {
+            TopologyErrorKind::UnknownMachine { name, presets } => {
                 write!(
                     f,
                     "no machine is called {}; there are {}",
@@ -144,10 +146,14 @@ impl fmt::Display for TopologyError {
                 )?;
                 f.write_str(", and strings such as \"pack:2 numa:1 l3:1 core:8 pu:2\"")
             }
-            Kind::Preset { name, problem } => write!(f, "preset {name}: {problem}"),
-            Kind::Malformed { name, problem } => write!(f, "machine {}: {problem}", quoted(name)),
-            Kind::EmptyMask => f.write_str("the CPU mask is empty; it needs at least one CPU"),
-            Kind::UnknownCpus { name, missing, online } => {
+            TopologyErrorKind::Preset { name, problem } => write!(f, "preset {name}: {problem}"),
+            TopologyErrorKind::Malformed { name, problem } => {
+                write!(f, "machine {}: {problem}", quoted(name))
+            }
+            TopologyErrorKind::EmptyMask => {
+                f.write_str("the CPU mask is empty; it needs at least one CPU")
+            }
+            TopologyErrorKind::UnknownCpus { name, missing, online } => {
                 write!(
                     f,
                     "the CPU mask holds {}, but the CPUs online in {} are {}",
@@ -163,7 +169,7 @@ impl fmt::Display for TopologyError {
 impl std::error::Error for TopologyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.kind {
-            Kind::List { source, .. } => Some(source),
+            TopologyErrorKind::List { source, .. } => Some(source),
             _ => None,
         }
     }

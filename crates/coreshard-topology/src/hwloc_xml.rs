@@ -58,7 +58,7 @@ impl Topology {
             let message = message.split(" at ").next().unwrap_or(&message).to_owned();
             file_at(path, (at.row, at.col), format!("this is not XML: {}", plain(&message)))
         })?;
-        Reader { path, document: &document }.topology()
+        XmlReader { path, document: &document }.topology()
     }
 }
 
@@ -66,7 +66,7 @@ fn file_at(path: &Path, (line, column): (u32, u32), problem: String) -> Topology
     TopologyError::file_at(path, Some(line as usize), Some(column as usize), problem)
 }
 
-struct Reader<'a, 'input> {
+struct XmlReader<'a, 'input> {
     path: &'a Path,
     document: &'a Document<'input>,
 }
@@ -87,7 +87,7 @@ struct Local {
     cpus: CpuSet,
 }
 
-impl Reader<'_, '_> {
+impl XmlReader<'_, '_> {
     fn topology(&self) -> Result<Topology, TopologyError> {
         let root = self.document.root_element();
         if root.tag_name().name() != "topology" {

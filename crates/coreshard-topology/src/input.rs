@@ -53,7 +53,7 @@ const SENTENCE_CHARS: usize = 1_000;
 /// or holds something else than text.
 pub fn text(path: &Path, most_bytes: u64) -> Result<String, InputError> {
     let text = String::from_utf8(bytes(path, most_bytes)?);
-    text.map_err(|_| InputError { path: path.to_owned(), problem: Problem::NotText })
+    text.map_err(|_| InputError { path: path.to_owned(), problem: InputProblem::NotText })
 }
 
 /// As [`text`], with U+FFFD for bytes that are no text: for tables with names that anybody may give, such
@@ -70,9 +70,9 @@ fn bytes(path: &Path, most_bytes: u64) -> Result<Vec<u8>, InputError> {
     let mut bytes = Vec::new();
     let read = regular(path)?.take(most_bytes.saturating_add(1)).read_to_end(&mut bytes);
     match read {
-        Ok(read) if read as u64 > most_bytes => Err(wrong(Problem::TooLong { most_bytes })),
+        Ok(read) if read as u64 > most_bytes => Err(wrong(InputProblem::TooLong { most_bytes })),
         Ok(_) => Ok(bytes),
-        Err(error) => Err(wrong(Problem::Io(error))),
+        Err(error) => Err(wrong(InputProblem::Io(error))),
     }
 }
 
@@ -84,7 +84,7 @@ fn bytes(path: &Path, most_bytes: u64) -> Result<Vec<u8>, InputError> {
 pub fn head(path: &Path, most_bytes: u64) -> Result<String, InputError> {
     let mut bytes = Vec::new();
     let read = regular(path)?.take(most_bytes).read_to_end(&mut bytes);
-    read.map_err(|error| InputError { path: path.to_owned(), problem: Problem::Io(error) })?;
+    read.map_err(|error| InputError { path: path.to_owned(), problem: InputProblem::Io(error) })?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -93,11 +93,11 @@ fn regular(path: &Path) -> Result<File, InputError> {
     let wrong = |problem| InputError { path: path.to_owned(), problem };
     let is_regular = |found: io::Result<std::fs::Metadata>| match found {
         Ok(found) if found.is_file() => Ok(()),
-        Ok(found) => Err(wrong(Problem::NotRegular(kind(&found)))),
-        Err(error) => Err(wrong(Problem::Io(error))),
+        Ok(found) => Err(wrong(InputProblem::NotRegular(kind(&found)))),
+        Err(error) => Err(wrong(InputProblem::Io(error))),
     };
     is_regular(std::fs::metadata(path))?;
-    let file = open(path).map_err(|error| wrong(Problem::Io(error)))?;
+    let file = open(path).map_err(|error| wrong(InputProblem::Io(error)))?;
     // Once more: it may have become another one meanwhile.
     is_regular(file.metadata())?;
     Ok(file)
@@ -157,11 +157,11 @@ fn kind(found: &std::fs::Metadata) -> &'static str {
 #[derive(Debug)]
 pub struct InputError {
     path: PathBuf,
-    problem: Problem,
+    problem: InputProblem,
 }
 
 #[derive(Debug)]
-enum Problem {
+enum InputProblem {
     Io(io::Error),
     NotRegular(&'static str),
     TooLong { most_bytes: u64 },
@@ -181,7 +181,7 @@ impl InputError {
     pub fn is_missing(&self) -> bool {
         const ENXIO: i32 = 6;
         const ENODEV: i32 = 19;
-        let Problem::Io(error) = &self.problem else { return false };
+        let InputProblem::Io(error) = &self.problem else { return false };
         matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
             || matches!(error.raw_os_error(), Some(ENXIO | ENODEV))
     }
@@ -191,14 +191,14 @@ impl fmt::Display for InputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = path(&self.path);
         match &self.problem {
-            Problem::Io(error) => write!(f, "cannot read {path}: {error}"),
-            Problem::NotRegular(kind) => {
+            InputProblem::Io(error) => write!(f, "cannot read {path}: {error}"),
+            InputProblem::NotRegular(kind) => {
                 write!(f, "{path} is {kind}; a regular file is needed here")
             }
-            Problem::TooLong { most_bytes } => {
+            InputProblem::TooLong { most_bytes } => {
                 write!(f, "{path} is longer than the {most_bytes} bytes that such a file may have")
             }
-            Problem::NotText => write!(f, "{path}: expected text, found other bytes"),
+            InputProblem::NotText => write!(f, "{path}: expected text, found other bytes"),
         }
     }
 }

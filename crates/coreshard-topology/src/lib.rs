@@ -26,6 +26,7 @@ mod id;
 pub mod input;
 mod pods;
 mod preset;
+mod restrict;
 mod scope;
 mod shard;
 mod synthetic;

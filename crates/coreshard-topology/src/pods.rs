@@ -84,12 +84,12 @@ impl Pods {
         shard_size: ShardSize,
     ) -> Result<Self, PodsError> {
         if mask.is_empty() {
-            return Err(PodsError { kind: Kind::EmptyMask });
+            return Err(PodsError { kind: PodsErrorKind::EmptyMask });
         }
         if !mask.is_subset(topology.online()) {
             let missing = mask - topology.online();
             let online = topology.online().clone();
-            return Err(PodsError { kind: Kind::UnknownCpus { missing, online } });
+            return Err(PodsError { kind: PodsErrorKind::UnknownCpus { missing, online } });
         }
         let mut layout = Layout::new(topology, mask, scope);
         match scope {
@@ -245,11 +245,11 @@ impl<'a> Layout<'a> {
 /// Why no pods can be laid out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodsError {
-    kind: Kind,
+    kind: PodsErrorKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
+enum PodsErrorKind {
     EmptyMask,
     UnknownCpus { missing: CpuSet, online: CpuSet },
 }
@@ -257,8 +257,10 @@ enum Kind {
 impl fmt::Display for PodsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::EmptyMask => f.write_str("the CPU mask is empty; it needs at least one CPU"),
-            Kind::UnknownCpus { missing, online } => {
+            PodsErrorKind::EmptyMask => {
+                f.write_str("the CPU mask is empty; it needs at least one CPU")
+            }
+            PodsErrorKind::UnknownCpus { missing, online } => {
                 write!(f, "the CPU mask holds {missing}, but the CPUs online are {online}")
             }
         }

@@ -20,12 +20,13 @@ mod cpu;
 pub(crate) mod file;
 mod kind;
 mod node;
+mod note;
 
 use std::path::Path;
 
 use crate::assembly::Parts;
 use crate::input::{self, HEAD_BYTES};
-use crate::{CpuSet, Topology, TopologyError};
+use crate::{Topology, TopologyError};
 use file::Folder;
 
 impl Topology {
@@ -97,12 +98,6 @@ fn model(root: &Path) -> Result<Option<String>, TopologyError> {
         }
     }
     Ok(model.filter(|name| !name.is_empty()))
-}
-
-/// `CPU 3` or `CPUs 0-3`, to start a note with.
-fn cpus(set: &CpuSet) -> String {
-    let noun = if set.len() == 1 { "CPU" } else { "CPUs" };
-    format!("{noun} {}", input::plain(&set.to_string()))
 }
 
 #[cfg(test)]

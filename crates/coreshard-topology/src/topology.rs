@@ -1,6 +1,6 @@
 //! A machine: its CPUs, and the core, cache, node and package each belongs to.
 
-use crate::{CoreId, CpuId, CpuSet, LlcId, NodeId, PackageId, TopologyError};
+use crate::{CoreId, CpuId, CpuSet, LlcId, NodeId, PackageId};
 
 /// What a CPU was built for, where the source says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -184,40 +184,5 @@ impl Topology {
     #[must_use]
     pub fn cpus_of_core(&self, core: CoreId) -> CpuSet {
         self.cpus.iter().filter(|cpu| cpu.core == core).map(|cpu| cpu.id).collect()
-    }
-
-    /// The same machine with only some of its CPUs. Cores, caches and packages that lose all their
-    /// CPUs are gone, and the numbers of the rest are dense again; CPU and node numbers stay.
-    ///
-    /// # Errors
-    /// When the mask is empty, or holds a CPU that is not online here.
-    pub fn restrict(&self, mask: &CpuSet) -> Result<Self, TopologyError> {
-        if mask.is_empty() {
-            return Err(TopologyError::empty_mask());
-        }
-        if !mask.is_subset(&self.online) {
-            let missing = mask - &self.online;
-            return Err(TopologyError::unknown_cpus(&self.name, missing, self.online.clone()));
-        }
-        let mut parts = crate::assembly::Parts::new(self.name.clone());
-        parts.model.clone_from(&self.model);
-        parts.offline = self.offline.clone();
-        parts.notes.clone_from(&self.notes);
-        parts.is_described = self.is_described;
-        for llc in &self.llcs {
-            parts.caches.insert(u64::from(llc.id.0), (llc.level, llc.size_bytes));
-        }
-        let kept = self.cpus.iter().filter(|cpu| mask.contains(cpu.id));
-        parts.cpus.extend(kept.map(|cpu| crate::assembly::RawCpu {
-            id: cpu.id,
-            core: u64::from(cpu.core.0),
-            llc: u64::from(cpu.llc.0),
-            node: cpu.node,
-            package: u64::from(cpu.package.0),
-            kind: cpu.kind,
-            os_core: cpu.os_core,
-            os_package: cpu.os_package,
-        }));
-        parts.assemble()
     }
 }

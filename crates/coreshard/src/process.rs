@@ -9,16 +9,16 @@ use coreshard_platform::{Host, Platform};
 use coreshard_topology::{Topology, TopologyError, Usable};
 use coreshard_workqueue::BuildError;
 
-use crate::{Builder, Runtime, RuntimeBuilder};
+use crate::aliases::{Builder, Runtime, RuntimeBuilder};
 
 /// Why the process has no runtime of its own.
 #[derive(Debug)]
 pub struct RuntimeError {
-    kind: Kind,
+    kind: RuntimeErrorKind,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum RuntimeErrorKind {
     Topology(TopologyError),
     Build(BuildError),
 }
@@ -26,8 +26,8 @@ enum Kind {
 impl fmt::Display for RuntimeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::Topology(error) => write!(f, "this machine cannot be read: {error}"),
-            Kind::Build(error) => error.fmt(f),
+            RuntimeErrorKind::Topology(error) => write!(f, "this machine cannot be read: {error}"),
+            RuntimeErrorKind::Build(error) => error.fmt(f),
         }
     }
 }
@@ -35,8 +35,8 @@ impl fmt::Display for RuntimeError {
 impl std::error::Error for RuntimeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
-            Kind::Topology(error) => Some(error),
-            Kind::Build(error) => Some(error),
+            RuntimeErrorKind::Topology(error) => Some(error),
+            RuntimeErrorKind::Build(error) => Some(error),
         }
     }
 }
@@ -62,8 +62,9 @@ pub fn runtime() -> Result<&'static Runtime, RuntimeError> {
             forked()
         };
     }
-    let runtime =
-        runtime_builder()?.build().map_err(|error| RuntimeError { kind: Kind::Build(error) })?;
+    let runtime = runtime_builder()?
+        .build()
+        .map_err(|error| RuntimeError { kind: RuntimeErrorKind::Build(error) })?;
     // Where two threads come here at once, the first one's is kept.
     Ok(PROCESS.get_or_init(|| {
         MADE_IN.store(Host::process_generation(), Release);
@@ -85,7 +86,8 @@ fn forked() -> Result<&'static Runtime, RuntimeError> {
             return Ok(runtime);
         }
         let build = runtime_builder()?.build();
-        let runtime = build.map_err(|error| RuntimeError { kind: Kind::Build(error) })?;
+        let runtime =
+            build.map_err(|error| RuntimeError { kind: RuntimeErrorKind::Build(error) })?;
         let made = Box::into_raw(Box::new((process_generation, runtime)));
         match FORKED.compare_exchange(known, made, AcqRel, Acquire) {
             Ok(_) => known = made,
@@ -106,7 +108,7 @@ fn forked() -> Result<&'static Runtime, RuntimeError> {
 /// # Errors
 /// Where neither the machine's description nor the affinity can be read.
 pub fn runtime_builder() -> Result<RuntimeBuilder, RuntimeError> {
-    let read = |error| RuntimeError { kind: Kind::Topology(error) };
+    let read = |error| RuntimeError { kind: RuntimeErrorKind::Topology(error) };
     let topology = Topology::host().or_else(|error| match coreshard_platform::affinity() {
         Ok(cpus) => Topology::of_cpus(&cpus, format!("the machine is not told: {error}")),
         Err(_) => Err(error),

@@ -1,66 +1,16 @@
 //! The CPUs that a thread may run on, sched_setaffinity(2).
 #![allow(unsafe_code)]
 
-use std::{fmt, io};
+use std::io;
 
 use coreshard_topology::{CpuId, CpuSet};
 
-use crate::ThreadId;
+use crate::{AffinityError, ThreadId};
 
 /// Masks grow until the kernel is content; no kernel has more CPUs than this.
 const MAX_CPUS: usize = 1 << 20;
 const MAX_CPUS_UNALLOCATED: usize = 4_096;
 const WORD_BITS: usize = u64::BITS as usize;
-
-/// Why an affinity could not be had.
-#[derive(Debug)]
-pub struct AffinityError {
-    asked: Option<CpuSet>,
-    kind: Kind,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Refused(io::Error),
-    ReadBack(CpuSet),
-}
-
-impl AffinityError {
-    /// An error for a platform that refuses `asked`.
-    pub fn refused(asked: CpuSet, reason: io::Error) -> Self {
-        Self { asked: Some(asked), kind: Kind::Refused(reason) }
-    }
-}
-
-impl fmt::Display for AffinityError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.asked, &self.kind) {
-            (Some(asked), Kind::Refused(error)) => {
-                write!(f, "the kernel refused to let a thread run on CPUs {asked}: {error}")
-            }
-            (None, Kind::Refused(error)) => {
-                write!(f, "the kernel does not tell a thread's affinity: {error}")
-            }
-            (asked, Kind::ReadBack(found)) => {
-                let asked = asked.as_ref().map(ToString::to_string).unwrap_or_default();
-                write!(
-                    f,
-                    "a thread was to run on CPUs {asked}, but the kernel set {found}: \
-                     a cpuset or an offline CPU stands between"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for AffinityError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.kind {
-            Kind::Refused(error) => Some(error),
-            Kind::ReadBack(_) => None,
-        }
-    }
-}
 
 /// The CPUs that the calling thread may run on.
 ///
@@ -90,7 +40,7 @@ pub(super) fn affinity_of(thread: libc::pid_t) -> Result<CpuSet, AffinityError> 
         }
         let error = io::Error::last_os_error();
         if error.raw_os_error() != Some(libc::EINVAL) || words.len() * WORD_BITS >= MAX_CPUS {
-            return Err(AffinityError { asked: None, kind: Kind::Refused(error) });
+            return Err(AffinityError::not_told(error));
         }
         let longer = words.len() * 2;
         words.resize(longer, 0);
@@ -104,14 +54,13 @@ pub(super) fn affinity_of(thread: libc::pid_t) -> Result<CpuSet, AffinityError> 
 pub fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
     const CALLER: ThreadId = ThreadId(0);
     if !ask(CALLER, &words_of(cpus)) {
-        let kind = Kind::Refused(io::Error::last_os_error());
-        return Err(AffinityError { asked: Some(cpus.clone()), kind });
+        return Err(AffinityError::refused(cpus.clone(), io::Error::last_os_error()));
     }
     let found = affinity()?;
     if found == *cpus {
         return Ok(());
     }
-    Err(AffinityError { asked: Some(cpus.clone()), kind: Kind::ReadBack(found) })
+    Err(AffinityError::read_back(cpus.clone(), found))
 }
 
 /// Asks that a thread of this process run on `cpus` only. False where the kernel refuses, or one of

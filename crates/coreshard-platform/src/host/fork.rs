@@ -2,14 +2,10 @@
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
-use crate::platform::ForkHook;
-use crate::{LocalKey, Platform};
-
-/// Forks between the first process and this one. Written before the child has a second thread.
-static FORKS: AtomicU32 = AtomicU32::new(0);
+use super::{generation, locals, readers};
+use crate::{ForkHook, LocalKey};
 
 /// Dead ones are thrown out whenever the list has doubled.
 static HOOKS: Mutex<Hooks> = Mutex::new(Hooks { hooks: Vec::new(), prune_at: 64 });
@@ -29,10 +25,6 @@ struct Forking {
 
 thread_local! {
     static FORKING: RefCell<Option<Forking>> = const { RefCell::new(None) };
-}
-
-pub(super) fn count() -> u32 {
-    FORKS.load(Relaxed)
 }
 
 pub(super) fn hook(hook: Weak<dyn ForkHook>) {
@@ -70,10 +62,10 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    FORKS.fetch_add(1, Relaxed);
+    generation::forked();
     // Whatever pool this thread worked for is not here.
-    super::Host::set_local(LocalKey::Worker, std::ptr::null_mut());
-    super::readers::forked();
+    locals::set(LocalKey::Worker, std::ptr::null_mut());
+    readers::forked();
     if let Some(Forking { list, living }) = FORKING.take() {
         drop(list);
         living.iter().for_each(|hook| hook.forked());

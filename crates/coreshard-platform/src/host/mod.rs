@@ -4,38 +4,34 @@ mod affinity;
 mod cpu;
 mod fork;
 mod futex;
+mod generation;
 mod inherited;
+mod locals;
 mod memory;
 mod privilege;
 mod readers;
 mod realtime;
 mod thread;
 
-use std::cell::Cell;
-use std::ptr;
 use std::sync::{Weak, atomic};
 use std::time::Duration;
 
 use coreshard_topology::{CpuId, CpuSet, NodeId};
 
-pub use affinity::{AffinityError, affinity, set_affinity};
+pub use affinity::{affinity, set_affinity};
 pub use cpu::{CpuClock, thread_cpu_time};
 pub use memory::{NodeMemory, NodeMemoryError, Placement, ReleaseMemory};
 pub use privilege::is_privileged;
-pub use thread::{HostThread, SpawnError};
+pub use thread::HostThread;
 
-use crate::{ForkHook, HostCell, LocalKey, Platform, ThreadId, ThreadSpec, Time, WaitOutcome};
+use crate::{
+    AffinityError, ForkHook, HostCell, LocalKey, Platform, SpawnError, ThreadId, ThreadSpec, Time,
+    WaitOutcome,
+};
 
 /// This machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host;
-
-thread_local! {
-    // Without a destructor: they can be asked for until the thread is gone, by users' destructors too.
-    static WORKER: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
-    static EXECUTOR: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
-    static CEILINGS: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
-}
 
 impl Platform for Host {
     type AtomicU32 = atomic::AtomicU32;
@@ -117,7 +113,7 @@ impl Platform for Host {
 
     #[inline(always)]
     fn process_generation() -> u32 {
-        fork::count()
+        generation::current()
     }
 
     #[inline(always)]
@@ -136,18 +132,10 @@ impl Platform for Host {
 
     #[inline(always)]
     fn local(key: LocalKey) -> *mut () {
-        match key {
-            LocalKey::Worker => WORKER.get(),
-            LocalKey::Executor => EXECUTOR.get(),
-            LocalKey::Ceilings => CEILINGS.get(),
-        }
+        locals::get(key)
     }
 
     fn set_local(key: LocalKey, value: *mut ()) {
-        match key {
-            LocalKey::Worker => WORKER.set(value),
-            LocalKey::Executor => EXECUTOR.set(value),
-            LocalKey::Ceilings => CEILINGS.set(value),
-        }
+        locals::set(key, value);
     }
 }

@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU32, compiler_fence, fence};
 
-use super::{Host, fork};
+use super::generation;
 use crate::Padded;
 use crate::reading::Sections;
 
@@ -18,7 +18,7 @@ const LOOKS: u32 = 1_000;
 /// A thread's word. It stays for good, and another thread takes it over when its own has ended: so there
 /// are as many as there were threads at once.
 struct Reader {
-    sections: Sections<Host>,
+    sections: Sections<AtomicU32>,
     /// One more than the count of forks where its thread lives; 0 while it has none.
     process: AtomicU32,
     next: *const Padded<Reader>,
@@ -91,7 +91,7 @@ fn end_straggling() {
 
 /// A reader that no thread has; a new one, if there is none.
 fn take() -> *const Padded<Reader> {
-    let process = fork::count() + 1;
+    let process = generation::current() + 1;
     // Acquire: who had it before is outside of all sections.
     let free = |reader: &&Padded<Reader>| {
         reader.process.compare_exchange(0, process, AcqRel, Relaxed).is_ok()
@@ -142,7 +142,7 @@ pub(super) fn try_grace_period() -> bool {
             }
         })
     };
-    let process = fork::count() + 1;
+    let process = generation::current() + 1;
     STRAGGLERS.load(Acquire) == 0
         && readers().filter(|reader| reader.process.load(Relaxed) == process).all(is_over)
 }

@@ -2,11 +2,13 @@
 //! not asked for they have what the process has, not what their creator has: see `inherited`.
 #![allow(unsafe_code)]
 
+use std::io;
 use std::sync::mpsc;
-use std::{fmt, io};
 
+use super::affinity::set_affinity;
 use super::inherited::{Inherited, nice_of};
-use crate::{AffinityError, ThreadHandle, ThreadSpec, set_affinity};
+use crate::errors::SpawnErrorKind;
+use crate::{SpawnError, ThreadHandle, ThreadSpec};
 
 /// A thread of this process.
 #[derive(Debug)]
@@ -19,73 +21,18 @@ impl ThreadHandle for HostThread {
     }
 }
 
-/// Why a thread could not be had as asked for.
-#[derive(Debug)]
-pub struct SpawnError {
-    thread: String,
-    kind: Kind,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Create(io::Error),
-    Affinity(AffinityError),
-    Nice { asked: i8, found: Result<i32, io::Error> },
-}
-
-impl SpawnError {
-    /// An error for a platform that cannot make threads, or is told to behave so.
-    pub fn refused(thread: impl Into<String>, reason: io::Error) -> Self {
-        Self { thread: thread.into(), kind: Kind::Create(reason) }
-    }
-
-    /// An error for a platform that cannot give a thread its affinity.
-    pub fn affinity(thread: impl Into<String>, reason: AffinityError) -> Self {
-        Self { thread: thread.into(), kind: Kind::Affinity(reason) }
-    }
-}
-
-impl fmt::Display for SpawnError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "thread {:?} cannot be started: ", self.thread)?;
-        match &self.kind {
-            Kind::Create(error) => write!(f, "{error}"),
-            Kind::Affinity(error) => write!(f, "{error}"),
-            Kind::Nice { asked, found: Err(error) } => {
-                write!(
-                    f,
-                    "nice {asked} was refused ({error}); allowed are -20 to 19, and below the \
-                     current value only with CAP_SYS_NICE or RLIMIT_NICE"
-                )
-            }
-            Kind::Nice { asked, found: Ok(found) } => {
-                write!(f, "nice {asked} was asked for, but the kernel set {found}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for SpawnError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.kind {
-            Kind::Create(error) | Kind::Nice { found: Err(error), .. } => Some(error),
-            Kind::Affinity(error) => Some(error),
-            Kind::Nice { found: Ok(_), .. } => None,
-        }
-    }
-}
-
 pub(super) fn spawn(
     spec: ThreadSpec,
     body: Box<dyn FnOnce() + Send>,
 ) -> Result<HostThread, SpawnError> {
     let ThreadSpec { name, affinity, nice, stack_bytes } = spec;
-    let fail = |kind| SpawnError { thread: name.clone(), kind };
+    let fail = |kind| SpawnError::new(name.clone(), kind);
     let mut builder = std::thread::Builder::new().name(name.clone());
     if let Some(bytes) = stack_bytes {
         builder = builder.stack_size(bytes);
     }
-    has_room_for(stack_bytes.unwrap_or(STACK_BYTES)).map_err(|error| fail(Kind::Create(error)))?;
+    has_room_for(stack_bytes.unwrap_or(STACK_BYTES))
+        .map_err(|error| fail(SpawnErrorKind::Create(error)))?;
     let process = Inherited::of_process();
     let (report, outcome) = mpsc::sync_channel(1);
     let thread = builder
@@ -99,14 +46,16 @@ pub(super) fn spawn(
                 body();
             }
         })
-        .map_err(|error| fail(Kind::Create(error)))?;
+        .map_err(|error| fail(SpawnErrorKind::Create(error)))?;
     match outcome.recv() {
         Ok(Ok(())) => Ok(HostThread(thread)),
         Ok(Err(kind)) => {
             drop(thread.join());
             Err(fail(kind))
         }
-        Err(mpsc::RecvError) => Err(fail(Kind::Create(io::Error::other("it ended at its start")))),
+        Err(mpsc::RecvError) => {
+            Err(fail(SpawnErrorKind::Create(io::Error::other("it ended at its start"))))
+        }
     }
 }
 
@@ -134,9 +83,12 @@ fn has_room_for(stack_bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-fn prepare(affinity: Option<&coreshard_topology::CpuSet>, nice: Option<i8>) -> Result<(), Kind> {
+fn prepare(
+    affinity: Option<&coreshard_topology::CpuSet>,
+    nice: Option<i8>,
+) -> Result<(), SpawnErrorKind> {
     if let Some(cpus) = affinity {
-        set_affinity(cpus).map_err(Kind::Affinity)?;
+        set_affinity(cpus).map_err(SpawnErrorKind::Affinity)?;
     }
     if let Some(asked) = nice {
         set_nice(asked)?;
@@ -145,16 +97,16 @@ fn prepare(affinity: Option<&coreshard_topology::CpuSet>, nice: Option<i8>) -> R
 }
 
 /// On Linux, nice is a thread's own (setpriority(2), "C library/kernel differences").
-fn set_nice(asked: i8) -> Result<(), Kind> {
+fn set_nice(asked: i8) -> Result<(), SpawnErrorKind> {
     // SAFETY: plain system calls with integers; 0 means the calling thread.
     let rc = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, i32::from(asked)) };
     if rc != 0 {
-        return Err(Kind::Nice { asked, found: Err(io::Error::last_os_error()) });
+        return Err(SpawnErrorKind::Nice { asked, found: Err(io::Error::last_os_error()) });
     }
     match nice_of(0) {
         Some(found) if found == i32::from(asked) => Ok(()),
-        Some(found) => Err(Kind::Nice { asked, found: Ok(found) }),
-        None => Err(Kind::Nice { asked, found: Err(io::Error::last_os_error()) }),
+        Some(found) => Err(SpawnErrorKind::Nice { asked, found: Ok(found) }),
+        None => Err(SpawnErrorKind::Nice { asked, found: Err(io::Error::last_os_error()) }),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::random::Random;
 
 /// What is to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum Event {
     /// A CPU goes on.
     Cpu(usize),
     /// A thread's time runs out.
@@ -39,12 +39,12 @@ impl Events {
     }
 
     #[inline]
-    fn key(&mut self, time: Ps, what: What) -> u128 {
+    fn key(&mut self, time: Ps, what: Event) -> u128 {
         let what = match what {
-            What::Cpu(cpu) => cpu as u32,
-            What::Timer(thread) => thread as u32 | TIMER,
-            What::Online(cpu) => cpu as u32 | ONLINE,
-            What::Offline => OFFLINE,
+            Event::Cpu(cpu) => cpu as u32,
+            Event::Timer(thread) => thread as u32 | TIMER,
+            Event::Online(cpu) => cpu as u32 | ONLINE,
+            Event::Offline => OFFLINE,
         };
         let tie = self.random.next() as u32;
         u128::from(time) << 64 | u128::from(tie) << 32 | u128::from(what)
@@ -52,15 +52,15 @@ impl Events {
 
     /// The next event, which becomes the one that is handled.
     #[inline]
-    pub(super) fn begin(&mut self) -> Option<(Ps, What)> {
+    pub(super) fn begin(&mut self) -> Option<(Ps, Event)> {
         let top = self.heap.first_mut()?;
         let (time, what) = (time_of(*top), *top as u32);
         *top = 0;
         let what = match what {
-            OFFLINE => What::Offline,
-            _ if what & TIMER != 0 => What::Timer((what & !TIMER) as usize),
-            _ if what & ONLINE != 0 => What::Online((what & !ONLINE) as usize),
-            _ => What::Cpu(what as usize),
+            OFFLINE => Event::Offline,
+            _ if what & TIMER != 0 => Event::Timer((what & !TIMER) as usize),
+            _ if what & ONLINE != 0 => Event::Online((what & !ONLINE) as usize),
+            _ => Event::Cpu(what as usize),
         };
         Some((time, what))
     }
@@ -88,13 +88,13 @@ impl Events {
 
     /// The event that is handled is over, and leads to another.
     #[inline]
-    pub(super) fn end_with(&mut self, time: Ps, what: What) {
+    pub(super) fn end_with(&mut self, time: Ps, what: Event) {
         self.heap[0] = self.key(time, what);
         self.sift_down();
     }
 
     /// Adds an event.
-    pub(super) fn push(&mut self, time: Ps, what: What) {
+    pub(super) fn push(&mut self, time: Ps, what: Event) {
         let key = self.key(time, what);
         self.heap.push(key);
         let mut at = self.heap.len() - 1;
@@ -149,7 +149,7 @@ mod tests {
         let mut events = Events::new(7);
         let mut random = Random::new(1);
         for number in 0..500 {
-            events.push(random.below(1_000), What::Cpu(number));
+            events.push(random.below(1_000), Event::Cpu(number));
         }
         let (mut last, mut seen) = (0, 0);
         while let Some((time, what)) = events.begin() {
@@ -158,9 +158,9 @@ mod tests {
             seen += 1;
             match what {
                 // Some lead on to others, and never to the past.
-                What::Cpu(cpu) if cpu % 3 == 0 => {
-                    events.push(time, What::Timer(cpu));
-                    events.end_with(time + 5, What::Timer(cpu));
+                Event::Cpu(cpu) if cpu % 3 == 0 => {
+                    events.push(time, Event::Timer(cpu));
+                    events.end_with(time + 5, Event::Timer(cpu));
                 }
                 _ => events.end(),
             }
@@ -172,9 +172,9 @@ mod tests {
     fn ties_are_settled_by_the_seed_alone() {
         let order = |seed| {
             let mut events = Events::new(seed);
-            (0..20).for_each(|cpu| events.push(3, What::Cpu(cpu)));
+            (0..20).for_each(|cpu| events.push(3, Event::Cpu(cpu)));
             let mut order = Vec::new();
-            while let Some((_, What::Cpu(cpu))) = events.begin() {
+            while let Some((_, Event::Cpu(cpu))) = events.begin() {
                 order.push(cpu);
                 events.end();
             }

@@ -1,18 +1,14 @@
 //! Calls that fail by their number: the k-th of a kind, and those that follow for a while.
 //!
-//! Chance finds what goes wrong often. What goes wrong at one place alone is found by counting: each
-//! call of a kind has a number in a run, and a sweep lets the first fail in one run, the second in the next,
-//! and so on, until there are no more. (SQLite tests running out of memory so.)
+//! Random faults find bugs that many calls can cause. A bug that one call alone can cause is found by
+//! counting: each call of a kind has a number in a run, and a sweep lets the first fail in one run, the
+//! second in the next, and so on. (SQLite tests running out of memory so.)
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use coreshard_topology::input::quoted;
-
-use super::calls::ps;
-use super::core::Core;
-use crate::machine::{NS, Ps};
 
 /// A kind of call that can fail, or go another way than usual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,13 +32,6 @@ pub enum Call {
     /// Whether a thread waits cannot be told.
     ThreadState,
 }
-
-/// How long an interrupted wait lasts.
-const INTERRUPTED_AFTER: Ps = 30_000 * NS;
-/// How late a late wake-up comes.
-const LATE_BY: Ps = 300_000 * NS;
-/// How much longer than others a start takes that fails for a while: memory is sought first.
-const SLOW_FAILURE: Ps = 100_000 * NS;
 
 impl Call {
     /// All kinds.
@@ -189,122 +178,9 @@ impl FromStr for Failing {
     }
 }
 
-/// How many calls of each kind a run has made, and how they went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CallCounts {
-    made: [u64; Call::ALL.len()],
-    failed: u64,
-}
-
-impl CallCounts {
-    /// Calls of this kind, those among them that failed.
-    #[must_use]
-    pub const fn made(&self, call: Call) -> u64 {
-        self.made[call as usize]
-    }
-
-    /// Calls that were made to fail by their number.
-    #[must_use]
-    pub const fn failed(&self) -> u64 {
-        self.failed
-    }
-}
-
-/// The calls of a run, and which of them fail.
-pub(super) struct Failures {
-    plan: Option<Failing>,
-    counts: CallCounts,
-    began: Option<Ps>,
-    /// When a call last failed, by its number or by chance.
-    last: Option<Ps>,
-}
-
-impl Failures {
-    pub(super) const fn new(plan: Option<Failing>) -> Self {
-        let counts = CallCounts { made: [0; Call::ALL.len()], failed: 0 };
-        Self { plan, counts, began: None, last: None }
-    }
-
-    pub(super) const fn counts(&self) -> &CallCounts {
-        &self.counts
-    }
-
-    /// When a call last failed.
-    pub(super) const fn last(&self) -> Option<Ps> {
-        self.last
-    }
-
-    /// A call failed for another reason, or by chance.
-    pub(super) fn note(&mut self, now: Ps) {
-        self.last = Some(now);
-    }
-
-    fn fails(&mut self, call: Call, now: Ps) -> bool {
-        let made = &mut self.counts.made[call as usize];
-        *made += 1;
-        let Some(plan) = self.plan.filter(|plan| plan.call == call && plan.from <= *made) else {
-            return false;
-        };
-        let began = *self.began.get_or_insert(now);
-        let fails = match plan.lasts {
-            Lasts::Calls(calls) => *made - plan.from < u64::from(calls),
-            Lasts::For(time) => now - began <= ps(time),
-        };
-        if fails {
-            self.counts.failed += 1;
-            self.last = Some(now);
-        }
-        fails
-    }
-}
-
-impl Core {
-    /// Counts a call of the running thread; true if it is to fail.
-    pub(super) fn call_fails(&mut self, call: Call) -> bool {
-        self.failures.fails(call, self.now)
-    }
-
-    /// How much longer a start takes that fails.
-    pub(super) fn slowness_of_failure(&self) -> Ps {
-        match self.failures.plan {
-            Some(Failing { lasts: Lasts::For(_), .. }) => SLOW_FAILURE,
-            _ => 0,
-        }
-    }
-
-    /// After how long a wait returns for nothing, if it does; 0: at once.
-    pub(super) fn wait_is_cut_short(&mut self) -> Option<Ps> {
-        // Both are counted at each wait.
-        let at_once = self.call_fails(Call::Wait).then_some(0);
-        let later = self.call_fails(Call::Interrupt).then_some(INTERRUPTED_AFTER);
-        at_once.or(later)
-    }
-
-    /// How late a wake-up comes, if it does.
-    pub(super) fn wake_is_late(&mut self) -> Option<Ps> {
-        self.call_fails(Call::Wake).then_some(LATE_BY)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn failing(plan: Failing, calls: &[(Call, Ps)]) -> Vec<bool> {
-        let mut failures = Failures::new(Some(plan));
-        calls.iter().map(|(call, now)| failures.fails(*call, *now)).collect()
-    }
-
-    #[test]
-    fn the_kth_call_of_a_kind_fails_and_as_many_as_are_to_follow() {
-        let plan = Failing { call: Call::Start, from: 2, lasts: Lasts::Calls(2) };
-        let calls =
-            [Call::Start, Call::Wait, Call::Start, Call::Start, Call::Start].map(|call| (call, 5));
-        assert_eq!(failing(plan, &calls), [false, false, true, true, false]);
-        let plan = Failing { lasts: Lasts::For(Duration::from_nanos(10)), ..plan };
-        let calls = [0, 3 * NS, 13 * NS, 14 * NS].map(|now| (Call::Start, now));
-        assert_eq!(failing(plan, &calls), [false, true, true, false]);
-    }
 
     #[test]
     fn kinds_are_read_as_they_are_written() {

@@ -1,33 +1,26 @@
 //! Locks whose holder keeps its CPU.
 //!
-//! In a kernel, those who wait for a lock spin. So whoever holds one is not preempted, and may not
-//! sleep: the next in line would spin on the CPU that the holder needs. Under
-//! [`Profile::InKernel`] the engine knows which locks each thread holds; a thread that holds one passes
-//! points of preemption by, and one that sleeps with one breaks a rule, which ends the run with the lock
-//! and both places named. (The kernel tells of it as "scheduling while atomic".)
+//! In a kernel, threads that wait for a lock spin. So its holder is not preempted, and may not sleep: the
+//! next in line would spin on the CPU that the holder needs. Under [`Profile::InKernel`] the engine knows
+//! which locks each thread holds. A thread that holds one is not preempted at preemption points; one that
+//! sleeps breaks a rule (the kernel's "scheduling while atomic"), which ends the run with the lock and both
+//! places in the source named.
 
-use super::calls::with;
-use super::core::{Core, Site, current};
+use super::state::{SimState, current};
+use super::thread::HeldLock;
+use super::turn::with;
 use crate::profile::Profile;
+use crate::site::Site;
 use crate::space::in_host;
-
-/// A lock that a thread holds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HeldLock {
-    address: usize,
-    /// The type of what it protects.
-    data: &'static str,
-    taken_at: Site,
-}
 
 /// The running thread has taken a lock.
 #[inline]
 pub(crate) fn lock_is_taken(address: usize, data: &'static str, taken_at: Site) {
-    let Some(core) = current() else { return };
-    with(core, |core| {
-        if core.profile == Profile::InKernel {
+    let Some(sim) = current() else { return };
+    with(sim, |sim| {
+        if sim.profile == Profile::InKernel {
             let held = HeldLock { address, data, taken_at };
-            in_host(|| core.threads[core.thread].held_locks.push(held));
+            in_host(|| sim.threads[sim.thread].held_locks.push(held));
         }
     });
 }
@@ -35,23 +28,23 @@ pub(crate) fn lock_is_taken(address: usize, data: &'static str, taken_at: Site) 
 /// The running thread has freed a lock.
 #[inline]
 pub(crate) fn lock_is_freed(address: usize) {
-    let Some(core) = current() else { return };
-    with(core, |core| {
-        let held = &mut core.threads[core.thread].held_locks;
+    let Some(sim) = current() else { return };
+    with(sim, |sim| {
+        let held = &mut sim.threads[sim.thread].held_locks;
         if let Some(at) = held.iter().rposition(|lock| lock.address == address) {
             held.remove(at);
         }
     });
 }
 
-impl Core {
+impl SimState {
     /// True if the running thread may be preempted where it comes by a point of preemption.
     pub(super) fn may_be_preempted(&self) -> bool {
         self.profile == Profile::InKernel && self.threads[self.thread].held_locks.is_empty()
     }
 
-    /// The running thread does what may take it off its CPU: it breaks a rule if it holds a lock.
-    pub(super) fn may_sleep(&mut self, does: &str, site: Site) {
+    /// The running thread does what may take it off its CPU (the kernel's `might_sleep`): it breaks a rule if it holds a lock.
+    pub(super) fn might_sleep(&mut self, does: &str, site: Site) {
         let thread = &self.threads[self.thread];
         let Some(lock) = thread.held_locks.last() else { return };
         if self.broken_rule.is_none() {

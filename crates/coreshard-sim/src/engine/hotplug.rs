@@ -1,15 +1,16 @@
 //! CPUs that go offline and come back.
 //!
-//! As on Linux: a CPU that goes offline lets its thread go where it next can be preempted, and
-//! hands those that wait for it to others; a thread all of whose CPUs are offline may run on any,
+//! As on Linux: a CPU that goes offline preempts its thread as soon as that may be preempted, and
+//! its run queue moves to other CPUs; a thread all of whose CPUs are offline may run on any,
 //! until one of its own is back. One CPU stays online.
 
-use super::core::Core;
-use super::events::What;
+use super::events::Event;
+use super::fault_injector::FaultInjector;
+use super::state::SimState;
 use crate::machine::Ps;
 use crate::space::in_host;
 
-impl Core {
+impl SimState {
     pub(super) fn is_offline(&self, cpu: usize) -> bool {
         self.offline[cpu / 64] & (1 << (cpu % 64)) != 0
     }
@@ -34,17 +35,17 @@ impl Core {
     pub(super) fn some_cpu_goes_offline(&mut self, now: Ps) {
         let online: Vec<usize> =
             (0..self.cpus.len()).filter(|cpu| !self.is_offline(*cpu)).collect();
-        let dice = self.dice.as_mut().expect("CPUs go offline where things go wrong");
-        let next = dice.next_offline();
+        let injector = self.injector.as_mut().expect("CPUs go offline where things go wrong");
+        let next = injector.next_offline();
         if online.len() > 1 {
-            let (which, duration) = dice.offline(online.len());
+            let (which, duration) = injector.offline(online.len());
             let cpu = online[which];
-            self.events.push(now + duration, What::Online(cpu));
+            self.events.push(now + duration, Event::Online(cpu));
             self.background += 1;
             self.go_offline(cpu, now);
         }
         match next {
-            Some(next) => self.events.end_with(now + next, What::Offline),
+            Some(next) => self.events.end_with(now + next, Event::Offline),
             None => self.end_background(),
         }
     }
@@ -72,7 +73,7 @@ impl Core {
         self.renew_affinities();
         self.end_background();
         if self.cpus[cpu].current.is_none() && self.cpus[cpu].step_at.is_none() {
-            // It looks for a thread to run, and rests if there is none.
+            // It looks for a thread to run, and is idle if there is none.
             self.step_at(cpu, now);
         }
     }
@@ -84,9 +85,9 @@ impl Core {
     }
 
     pub(super) fn begin_faults(&mut self) {
-        let first = self.dice.as_mut().and_then(super::faults::Dice::next_offline);
+        let first = self.injector.as_mut().and_then(FaultInjector::next_offline);
         if let Some(first) = first {
-            in_host(|| self.events.push(first, What::Offline));
+            in_host(|| self.events.push(first, Event::Offline));
             self.background += 1;
         }
     }

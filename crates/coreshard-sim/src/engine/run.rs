@@ -1,23 +1,23 @@
-//! The loop: which CPU goes on, and until when.
+//! One turn of a CPU: which thread it runs, and until when.
 #![allow(unsafe_code)]
 
 use corosensei::CoroutineResult;
 
-use super::core::{Core, Entered, Pause};
-use super::events::What;
-use super::faults::Dice;
+use super::events::Event;
+use super::fault_injector::FaultInjector;
+use super::state::{EnterGuard, Pause, SimState};
 use crate::machine::{NS, Ps};
 use crate::profile::Profile;
 use crate::space::in_arena;
 
-/// A thread whose next turn is later than this stands in nobody's way.
+/// A thread whose next turn is later than this is not waited for by the schedule.
 const SOON: Ps = 100_000 * NS;
 
-impl Core {
+impl SimState {
     /// Until when the schedule holds back the thread whose turn it is.
     fn held_back(&mut self, cpu: usize, now: Ps) -> Option<Ps> {
         let thread = self.cpus[cpu].current?;
-        let dice = self.dice.as_mut()?;
+        let injector = self.injector.as_mut()?;
         let others = self.cpus.iter().enumerate().filter_map(|(place, other)| {
             // One that spins cannot go on before somebody else does, and one that computes will
             // not for long.
@@ -25,12 +25,12 @@ impl Core {
             let can = place != cpu && soon && other.spins_on.is_none();
             if can { other.current_or_next() } else { None }
         });
-        dice.holds_back(thread, cpu, now, others)
+        injector.held_back_until(thread, cpu, now, others)
     }
 
-    /// The CPU at hand takes its next thread, or rests. Ends the event that is handled.
+    /// The running CPU takes its next thread, or is idle. Ends the event that is handled.
     fn go_on(&mut self, cpu: usize) {
-        match self.put_on(cpu, self.now) {
+        match self.switch_in(cpu, self.now) {
             Some(begin) => self.step_on(cpu, begin),
             None => self.events.end(),
         }
@@ -40,17 +40,17 @@ impl Core {
         self.cpus[cpu].clock = time;
         self.cpus[cpu].step_at = Some(time);
         self.busy_cpus += 1;
-        self.events.end_with(time, What::Cpu(cpu));
+        self.events.end_with(time, Event::Cpu(cpu));
     }
 }
 
 /// A CPU goes on: its thread runs until it pauses.
 ///
 /// # Safety
-/// The core lives, and nobody has a reference to it.
-pub(super) unsafe fn step(core: *mut Core, cpu: usize, time: Ps) {
+/// The simulation lives, and nobody has a reference to it.
+pub(super) unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
     // SAFETY: by this function's contract; the reference ends before the coroutine is resumed.
-    let c = unsafe { &mut *core };
+    let c = unsafe { &mut *sim };
     if c.cpus[cpu].step_at != Some(time) {
         c.events.end();
         return;
@@ -64,13 +64,13 @@ pub(super) unsafe fn step(core: *mut Core, cpu: usize, time: Ps) {
     if let Some(until) = c.held_back(cpu, time) {
         return c.step_on(cpu, until);
     }
-    if let Some(stall) = c.dice.as_mut().and_then(Dice::stall) {
+    if let Some(stall) = c.injector.as_mut().and_then(FaultInjector::stall) {
         return c.step_on(cpu, time + stall);
     }
     let preemptible = c.profile == Profile::Futex;
     if c.cpus[cpu].current.is_none() || (preemptible && c.must_leave()) {
-        c.take_off(cpu, time);
-        match c.put_on(cpu, time) {
+        c.switch_out(cpu, time);
+        match c.switch_in(cpu, time) {
             None => return c.events.end(),
             Some(begin) if begin >= c.events.next_time() => return c.step_on(cpu, begin),
             Some(begin) => c.now = begin,
@@ -78,9 +78,9 @@ pub(super) unsafe fn step(core: *mut Core, cpu: usize, time: Ps) {
     }
     let number = c.cpus[cpu].current.expect("a CPU that goes on has a thread");
     c.thread = number;
-    c.watching = c.cpus[cpu].watching;
+    c.spin_detector = c.cpus[cpu].spin_detector;
     let leaves = if preemptible { c.cpus[cpu].preempts_at() } else { Ps::MAX };
-    let turn = c.dice.as_mut().map_or(Ps::MAX, Dice::turn);
+    let turn = c.injector.as_mut().map_or(Ps::MAX, FaultInjector::turn);
     c.horizon = c.events.next_time().min(leaves).min(c.now.saturating_add(turn));
     c.pauses += 1;
     c.trace_hash = c.trace_hash.rotate_left(7) ^ c.now ^ (number as u64) << 48;
@@ -89,18 +89,18 @@ pub(super) unsafe fn step(core: *mut Core, cpu: usize, time: Ps) {
     // Boxed, so it stays where it is when threads are added.
     let body: *mut _ = &mut **thread.body.as_mut().expect("a thread that runs has a body");
     let result = {
-        let _inside = Entered::new(core);
+        let _inside = EnterGuard::new(sim);
         // SAFETY: the arena and the coroutine live; the coroutine is resumed by nobody else.
         unsafe { in_arena(arena, || (*body).resume(())) }
     };
     // SAFETY: the coroutine is suspended or over, so this is the only reference again.
-    let c = unsafe { &mut *core };
-    c.cpus[cpu].watching = c.watching;
+    let c = unsafe { &mut *sim };
+    c.cpus[cpu].spin_detector = c.spin_detector;
     c.cpus[cpu].clock = c.now;
     match (result, c.pause) {
         (CoroutineResult::Return(()), _) => {
             c.finish_thread(number);
-            c.take_off(cpu, c.now);
+            c.switch_out(cpu, c.now);
             c.go_on(cpu);
         }
         // If it is to make room for another, it does so at its next turn: not before its time.
@@ -109,7 +109,7 @@ pub(super) unsafe fn step(core: *mut Core, cpu: usize, time: Ps) {
         // Whoever hands the lock over starts this CPU again.
         (CoroutineResult::Yield(()), Pause::SpinsInQueue) => c.events.end(),
         (CoroutineResult::Yield(()), Pause::Waits | Pause::Yields | Pause::Moves) => {
-            c.take_off(cpu, c.now);
+            c.switch_out(cpu, c.now);
             c.go_on(cpu);
         }
     }

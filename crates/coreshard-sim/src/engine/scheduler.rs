@@ -1,109 +1,22 @@
 //! Who runs where: run queues, wake-up placement, slices, idleness.
 //!
 //! A CPU has a list of SCHED_FIFO threads, by priority, and a queue of fair ones. A woken thread
-//! goes to the CPU it ran on last if that rests, else to a resting CPU of the same LLC, of the same
-//! node, of the machine, else to its last CPU's queue; there it takes the place of a fair thread
-//! that has had a slice, and more of the CPU. A CPU that would rest takes a thread that waits elsewhere. All of
-//! it is as Linux has it, in outline: `select_idle_sibling`, wake-up preemption, newly-idle
+//! goes to the CPU it ran on last if that is idle, else to an idle CPU of the same LLC, of the same
+//! node, of the machine, else to its last CPU's queue; there it preempts a fair thread that has had a
+//! slice, and more of the CPU. A CPU that would be idle pulls a thread from another's queue. All of it is
+//! as Linux has it, in outline: `select_idle_sibling`, wake-up preemption, newly-idle
 //! balancing.
 //!
 //! Waking a thread locks its CPU's run queue for the time `wake`; wakers of one CPU queue there. A
-//! CPU that rests is sent an interrupt, and leaves its idle state, before it switches.
+//! idle CPU is sent an interrupt, and leaves its idle state, before it switches.
 
 mod priority;
 
-use std::collections::VecDeque;
-
-use coreshard_topology::CpuId;
-
-use super::core::Core;
-use super::thread::{State, Wait};
-use crate::machine::{Machine, Ps};
+use super::state::SimState;
+use super::thread::{ThreadState, Wait};
+use crate::machine::Ps;
 use crate::profile::Profile;
 use crate::report::Span;
-
-pub(super) struct Cpu {
-    pub(super) id: CpuId,
-    /// Its time, while it does not run.
-    pub(super) clock: Ps,
-    pub(super) current: Option<usize>,
-    /// Fair threads that wait, first come first.
-    queue: VecDeque<usize>,
-    /// FIFO threads that wait, highest priority first, then first come.
-    fifo: Vec<usize>,
-    /// When its event comes; any other is stale.
-    pub(super) step_at: Option<Ps>,
-    pub(super) spins_on: Option<crate::memory::Place>,
-    pub(super) watching: super::spin::Watching,
-    idle_since: Ps,
-    /// When it has switched away from its last thread, and reached an idle state.
-    rests_from: Ps,
-    /// When its current thread came on.
-    on_since: Ps,
-    slice_end: Ps,
-    /// Its current thread is to leave for another.
-    pub(super) resched: bool,
-    /// Until when its run queue is locked.
-    runqueue_free: Ps,
-    /// The other CPUs of its LLC, and of its node, by place.
-    llc: Box<[u64]>,
-    node: Box<[u64]>,
-}
-
-impl Cpu {
-    pub(super) fn all(machine: &Machine) -> Vec<Self> {
-        let cpus = machine.topology().cpus();
-        let words = cpus.len().div_ceil(64);
-        let set = |member: &dyn Fn(&coreshard_topology::Cpu) -> bool| {
-            let mut set = vec![0; words];
-            for (place, _) in cpus.iter().enumerate().filter(|(_, cpu)| member(cpu)) {
-                set[place / 64] |= 1 << (place % 64);
-            }
-            set.into_boxed_slice()
-        };
-        cpus.iter()
-            .map(|cpu| Self {
-                id: cpu.id,
-                clock: 0,
-                current: None,
-                queue: VecDeque::new(),
-                fifo: Vec::new(),
-                step_at: None,
-                spins_on: None,
-                watching: Default::default(),
-                idle_since: 0,
-                rests_from: 0,
-                on_since: 0,
-                slice_end: 0,
-                resched: false,
-                runqueue_free: 0,
-                llc: set(&|other| other.llc == cpu.llc),
-                node: set(&|other| other.node == cpu.node),
-            })
-            .collect()
-    }
-
-    fn waiting(&self) -> usize {
-        self.queue.len() + self.fifo.len()
-    }
-
-    /// The thread that runs here, or the one that is about to.
-    pub(super) fn current_or_next(&self) -> Option<usize> {
-        self.current.or(self.fifo.first().copied()).or(self.queue.front().copied())
-    }
-
-    /// When its current thread must make room, if at all.
-    #[inline]
-    pub(super) fn preempts_at(&self) -> Ps {
-        if self.resched {
-            0
-        } else if self.queue.is_empty() {
-            Ps::MAX
-        } else {
-            self.slice_end
-        }
-    }
-}
 
 /// The first member of all three sets, counted from `from` on, around.
 fn first_of(from: usize, one: &[u64], two: &[u64], three: Option<&[u64]>) -> Option<usize> {
@@ -120,7 +33,7 @@ fn first_of(from: usize, one: &[u64], two: &[u64], three: Option<&[u64]>) -> Opt
         .or_else(|| found(start, word(start) & low))
 }
 
-impl Core {
+impl SimState {
     fn is_idle(&self, cpu: usize) -> bool {
         self.idle[cpu / 64] & (1 << (cpu % 64)) != 0
     }
@@ -154,7 +67,7 @@ impl Core {
             .expect("an affinity names a CPU of the machine")
     }
 
-    /// Since when a CPU rests, if it does.
+    /// Since when a CPU is idle, if it is.
     pub(super) fn idle_since(&self, cpu: usize) -> Option<Ps> {
         self.is_idle(cpu).then(|| self.cpus[cpu].idle_since)
     }
@@ -170,26 +83,26 @@ impl Core {
     /// Makes a thread runnable at `at`. Returns when the waker is done with it.
     pub(super) fn make_runnable(&mut self, thread: usize, at: Ps) -> Ps {
         self.wakeups += 1;
-        self.threads[thread].state = State::Runnable;
+        self.threads[thread].state = ThreadState::Runnable;
         self.threads[thread].deadline = None;
         let target = self.select_cpu(thread);
         let locked = at.max(self.cpus[target].runqueue_free);
         let mut done = locked + self.costs.wake;
         self.cpus[target].runqueue_free = done;
         if self.is_idle(target) {
-            let rests_from = self.cpus[target].rests_from;
-            let begin = if done < rests_from {
-                // It is still on its way to rest, and looks for work before it does.
-                rests_from
+            let idle_from = self.cpus[target].idle_from;
+            let begin = if done < idle_from {
+                // It is not idle yet, and looks for work before it is.
+                idle_from
             } else {
                 let mut begin = done;
-                // A CPU that rests runs no waker: if it is this one, its own timer has come.
+                // An idle CPU runs no waker: if it is this one, its own timer has come.
                 if target != self.cpu {
                     self.ipis += 1;
                     done += self.costs.ipi_send;
                     begin = done + self.costs.ipi_latency;
                 }
-                begin + self.costs.idle_exit(begin - rests_from)
+                begin + self.costs.idle_exit(begin - idle_from)
             };
             self.set_idle(target, false);
             self.enqueue(thread, target);
@@ -270,8 +183,8 @@ impl Core {
     }
 
     /// Takes the current thread off its CPU. It stays runnable where it says so.
-    pub(super) fn take_off(&mut self, cpu: usize, now: Ps) {
-        self.let_stores_go(cpu);
+    pub(super) fn switch_out(&mut self, cpu: usize, now: Ps) {
+        self.drain_stores(cpu);
         let Some(thread) = self.cpus[cpu].current.take() else { return };
         let since = self.cpus[cpu].on_since;
         self.threads[thread].used += now.saturating_sub(since);
@@ -279,7 +192,7 @@ impl Core {
         if let Some(recorder) = &mut self.recorder {
             recorder.span(Span { cpu, thread, start: since, end: now });
         }
-        if self.threads[thread].state == State::Runnable {
+        if self.threads[thread].state == ThreadState::Runnable {
             if self.threads[thread].may_run_on(cpu) {
                 self.enqueue(thread, cpu);
             } else {
@@ -289,8 +202,8 @@ impl Core {
     }
 
     /// Puts the next thread on a CPU that has none. Returns when it begins; `None` where there is
-    /// nothing to do, and the CPU rests.
-    pub(super) fn put_on(&mut self, cpu: usize, now: Ps) -> Option<Ps> {
+    /// nothing to do, and the CPU is idle.
+    pub(super) fn switch_in(&mut self, cpu: usize, now: Ps) -> Option<Ps> {
         self.cpus[cpu].resched = false;
         if self.is_offline(cpu) {
             return None;
@@ -307,7 +220,7 @@ impl Core {
             None => {
                 let Some(pulled) = self.pull_for(cpu) else {
                     self.cpus[cpu].idle_since = now;
-                    self.cpus[cpu].rests_from = now + self.costs.context_switch;
+                    self.cpus[cpu].idle_from = now + self.costs.context_switch;
                     self.set_idle(cpu, true);
                     return None;
                 };
@@ -365,10 +278,10 @@ impl Core {
         }
         waiting.deadline = None;
         let ends_by_chance = std::mem::take(&mut waiting.wakes_by_chance);
-        waiting.timed_out =
-            !ends_by_chance && !matches!(waiting.state, State::Waiting { wait: Wait::Woken, .. });
-        if let State::Waiting { wait: Wait::Futex { place, .. }, .. } = waiting.state {
-            self.futexes.forget(place, thread);
+        waiting.timed_out = !ends_by_chance
+            && !matches!(waiting.state, ThreadState::Waiting { wait: Wait::Woken, .. });
+        if let ThreadState::Waiting { wait: Wait::Futex { place, .. }, .. } = waiting.state {
+            self.futexes.remove(place, thread);
         }
         // The timer's interrupt comes to the CPU where the thread was: none is sent.
         let running = std::mem::replace(&mut self.cpu, self.threads[thread].cpu);
@@ -378,8 +291,8 @@ impl Core {
 
     /// A thread that was woken becomes runnable only later.
     pub(super) fn delay_wakeup(&mut self, thread: usize, delay: Ps) {
-        let State::Waiting { since, .. } = self.threads[thread].state else { return };
-        self.threads[thread].state = State::Waiting { wait: Wait::Woken, since };
+        let ThreadState::Waiting { since, .. } = self.threads[thread].state else { return };
+        self.threads[thread].state = ThreadState::Waiting { wait: Wait::Woken, since };
         self.threads[thread].wakes_by_chance = false;
         self.set_timer(thread, self.now + delay);
     }
@@ -390,7 +303,7 @@ impl Core {
         waiting.deadline = Some(deadline);
         if waiting.timer_at.is_none_or(|known| known > deadline) {
             waiting.timer_at = Some(deadline);
-            self.events.push(deadline, super::events::What::Timer(thread));
+            self.events.push(deadline, super::events::Event::Timer(thread));
         }
     }
 }

@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use coreshard_platform::ThreadSpec;
 
-use super::calls::{ps, with};
-use super::core::{Core, current};
-use super::events::What;
-use super::failing::{CallCounts, Failures};
-use super::faults::{Dice, Faults};
+use super::call_failures::{CallCounts, CallFailures};
+use super::events::Event;
+use super::fault_injector::FaultInjector;
+use super::faults::Faults;
 use super::run::step;
-use super::store_buffer::let_own_stores_go;
+use super::state::{SimState, current};
 use super::stuck::SimError;
-use super::thread::State;
+use super::thread::ThreadState;
+use super::tso::drain_own_stores;
+use super::turn::with;
 use super::watch::{View, Watcher};
-use crate::machine::{Machine, NS, Ps};
+use crate::machine::{Machine, NS, Ps, ps};
 use crate::profile::Profile;
 use crate::report::{LineReport, Recorder, Timeline};
 use crate::space::{Arena, in_host};
@@ -182,90 +183,91 @@ impl<'machine> Simulation<'machine> {
         watch: Option<Watch<'_>>,
     ) -> Result<Run<R>, SimError> {
         assert!(current().is_none(), "a simulation cannot run inside another one");
-        tell_panics_outside();
+        keep_panic_hook_outside();
         let arena = Arena::reserve().map_err(SimError::Setup)?;
         let recorder = (self.record_lines || self.record_timeline)
             .then(|| Box::new(Recorder::new(self.record_lines, self.record_timeline)));
-        let mut core = Box::new(Core::new(self.machine, arena, self.seed, self.profile, recorder));
-        core.failures = Failures::new(self.faults.failing);
+        let mut sim =
+            Box::new(SimState::new(self.machine, arena, self.seed, self.profile, recorder));
+        sim.call_failures = CallFailures::new(self.faults.failing);
         if self.faults != Faults::default() {
-            core.dice = Some(Dice::new(self.faults, self.seed, core.cpus.len()));
-            core.begin_faults();
+            sim.injector = Some(FaultInjector::new(self.faults, self.seed, sim.cpus.len()));
+            sim.begin_faults();
         }
         if self.faults.held_stores_per_million > 0 {
             // SAFETY: the arena was just made, and nobody else has a reference to it.
-            unsafe { (*arena.as_ptr()).before_change = Some(let_own_stores_go) };
+            unsafe { (*arena.as_ptr()).before_change = Some(drain_own_stores) };
         }
         if self.record_lines {
             // SAFETY: as above.
             unsafe { (*arena.as_ptr()).on_release = Some(tell_recorder_of_release) };
         }
-        let mut live = Live { core: Box::into_raw(core), arena };
+        let mut running = RunningSimulation { sim: Box::into_raw(sim), arena };
         let mut outcome = None;
         let program = || outcome = Some(panic::catch_unwind(AssertUnwindSafe(program)));
-        let end_ns = live.run(program, ps(self.time_limit), self.seed, watch)?;
+        let end_ns = running.run(program, ps(self.time_limit), self.seed, watch)?;
         let value = match outcome.expect("a program that is over has left its outcome") {
             Ok(value) => value,
             Err(payload) => {
-                drop(live);
+                drop(running);
                 panic::resume_unwind(payload)
             }
         };
-        let core = live.core();
-        let recorder = core.recorder.take();
-        let summary = core.summary(self.seed, end_ns);
+        let sim = running.sim();
+        let recorder = sim.recorder.take();
+        let summary = sim.summary(self.seed, end_ns);
         let (lines, timeline) = match recorder {
             None => (None, None),
             Some(recorder) => {
-                let names = core.threads.iter().map(|thread| thread.name.clone()).collect();
-                let cpus = core.cpus.iter().map(|cpu| cpu.id).collect();
-                recorder.finish(core.memory.line_bytes(), self.machine, names, cpus)
+                let names = sim.threads.iter().map(|thread| thread.name.clone()).collect();
+                let cpus = sim.cpus.iter().map(|cpu| cpu.id).collect();
+                recorder.finish(sim.memory.line_bytes(), self.machine, names, cpus)
             }
         };
-        // SAFETY: the simulation's hold goes with `live`.
-        let loan = unsafe { live.arena.as_ref() }.loan();
-        drop(live);
-        Ok(Run { value, summary, lines, timeline, left_memory: loan.is_open() })
+        // SAFETY: the simulation's reference goes with `running`.
+        let arena = unsafe { running.arena.as_ref() }.id();
+        drop(running);
+        Ok(Run { value, summary, lines, timeline, left_memory: arena.is_in_use() })
     }
 }
 
 fn tell_recorder_of_release(address: usize, bytes: usize) {
-    let Some(core) = current() else { return };
-    with(core, |core| {
-        let place = core.place(address);
-        if let Some(recorder) = core.recorder() {
+    let Some(sim) = current() else { return };
+    with(sim, |sim| {
+        let place = sim.place(address);
+        if let Some(recorder) = sim.recorder() {
             in_host(|| recorder.release(place, bytes));
         }
     });
 }
 
-/// Sees to it that what tells of a panic takes no memory of the program that panics: its run would
-/// not be the same twice. Whatever told of panics until now goes on to do so.
-fn tell_panics_outside() {
+/// Wraps the process's panic hook, so that it takes no memory of the program that panics: its run would not
+/// be the same twice.
+fn keep_panic_hook_outside() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let tell = panic::take_hook();
-        panic::set_hook(Box::new(move |info| in_host(|| tell(info))));
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(move |info| in_host(|| hook(info))));
     });
 }
 
-/// Who looks, how often, and when next.
+/// What looks at a run from outside, how often, and when next.
 struct Watch<'a> {
     next: Ps,
     every: Ps,
     look: &'a mut Watcher<'a>,
 }
 
-/// A simulation's parts, which go when it is over, however that comes.
-struct Live {
-    core: *mut Core,
+/// A simulation's parts; dropping them ends it.
+struct RunningSimulation {
+    sim: *mut SimState,
     arena: NonNull<Arena>,
 }
 
-impl Live {
-    fn core(&mut self) -> &mut Core {
+impl RunningSimulation {
+    fn sim(&mut self) -> &mut SimState {
         // SAFETY: made by `Box::into_raw`, and freed by `drop`; no coroutine runs.
-        unsafe { &mut *self.core }
+        unsafe { &mut *self.sim }
     }
 
     /// Runs to the end. Returns when the first thread was over, in nanoseconds.
@@ -279,79 +281,79 @@ impl Live {
         let mut root_end = None;
         let program: Box<dyn FnOnce() + '_> = Box::new(|| {
             program();
-            root_end = current().map(|core| with(core, |core| core.now));
+            root_end = current().map(|sim| with(sim, |sim| sim.now));
         });
         // SAFETY: the closure is run, or forgotten, before this function's caller goes on: `drop`
         // forgets all coroutines. It stays on this host thread.
         let program: Box<dyn FnOnce() + Send + 'static> = unsafe { std::mem::transmute(program) };
-        let core = self.core();
+        let sim = self.sim();
         let spec = ThreadSpec { name: "main".to_owned(), ..ThreadSpec::default() };
-        let root = core
+        let root = sim
             .new_thread(spec, 0, program)
             .map_err(|error| SimError::Setup(io::Error::other(error.to_string())))?;
-        core.make_runnable(root, 0);
+        sim.make_runnable(root, 0);
         loop {
-            let core = self.core();
-            let root_is_over = core.threads[root].state == State::Over;
-            if root_is_over && (core.alive == 0 || core.busy_cpus == 0) {
+            let sim = self.sim();
+            let root_is_over = sim.threads[root].state == ThreadState::Over;
+            if root_is_over && (sim.alive == 0 || sim.busy_cpus == 0) {
                 break;
             }
-            let Some((time, what)) = core.events.begin() else {
-                return Err(SimError::Deadlock(core.stuck(seed)));
+            let Some((time, what)) = sim.events.begin() else {
+                return Err(SimError::Deadlock(sim.stuck(seed)));
             };
             // Nothing that is left comes from the program, or leads to it.
-            if core.events.len() == core.background && core.busy_cpus == 0 {
-                return Err(SimError::Deadlock(core.stuck(seed)));
+            if sim.events.len() == sim.background && sim.busy_cpus == 0 {
+                return Err(SimError::Deadlock(sim.stuck(seed)));
             }
             // No event of its own: that would be seen in the run.
             if let Some(watch) = &mut watch
                 && time >= watch.next
             {
                 watch.next = time + watch.every;
-                core.last_time = core.last_time.max(time);
-                if let Err(rule) = (watch.look)(&View { core, now_ns: time / NS }) {
-                    return Err(SimError::Broken { rule, stuck: core.stuck(seed) });
+                sim.last_time = sim.last_time.max(time);
+                if let Err(rule) = (watch.look)(&View { sim, now_ns: time / NS }) {
+                    return Err(SimError::Broken { rule, stuck: sim.stuck(seed) });
                 }
             }
             if time > limit {
-                return Err(SimError::TimeLimit(core.stuck(seed)));
+                return Err(SimError::TimeLimit(sim.stuck(seed)));
             }
             match what {
-                What::Timer(thread) => {
-                    core.timer(thread, time);
-                    core.events.end();
+                Event::Timer(thread) => {
+                    sim.timer(thread, time);
+                    sim.events.end();
                 }
-                What::Offline => core.some_cpu_goes_offline(time),
-                What::Online(cpu) => core.come_online(cpu, time),
-                // SAFETY: the core lives, and the reference to it is not used any more.
-                What::Cpu(cpu) => unsafe { step(self.core, cpu, time) },
+                Event::Offline => sim.some_cpu_goes_offline(time),
+                Event::Online(cpu) => sim.come_online(cpu, time),
+                // SAFETY: the simulation lives, and the reference to it is not used any more.
+                Event::Cpu(cpu) => unsafe { step(self.sim, cpu, time) },
             }
-            let core = self.core();
-            if let Some(rule) = core.broken_rule.take() {
-                return Err(SimError::Broken { rule, stuck: core.stuck(seed) });
+            let sim = self.sim();
+            if let Some(rule) = sim.broken_rule.take() {
+                return Err(SimError::Broken { rule, stuck: sim.stuck(seed) });
             }
         }
         Ok(root_end.unwrap_or(0) / NS)
     }
 }
 
-impl Drop for Live {
+impl Drop for RunningSimulation {
     fn drop(&mut self) {
         // SAFETY: made by `Box::into_raw` in `run`, and freed here alone.
-        let mut core = unsafe { Box::from_raw(self.core) };
-        for thread in &mut core.threads {
+        let mut sim = unsafe { Box::from_raw(self.sim) };
+        for thread in &mut sim.threads {
             if let Some(body) = &mut thread.body {
                 // SAFETY: what is on the stack is forgotten, as a leak is; nobody resumes it.
                 unsafe { body.force_reset() };
             }
         }
-        drop(core);
-        // SAFETY: the simulation's own hold, let go once.
+        drop(sim);
+        // SAFETY: the simulation's own reference, dropped once.
         unsafe { Arena::end_simulation(self.arena) };
     }
 }
 
-impl Core {
+impl SimState {
     fn summary(&self, seed: u64, virtual_ns: u64) -> Summary {
         Summary {
             seed,
@@ -367,7 +369,7 @@ impl Core {
             panicked_threads: self.panicked,
             threads_left: self.alive,
             lines: self.memory.touched_lines(),
-            calls: self.failures.counts().clone(),
+            calls: self.call_failures.counts().clone(),
         }
     }
 }

@@ -7,33 +7,15 @@
 //! nobody writes takes exactly its time up to [`EXACT_TURNS`], and at most (N / EXACT_TURNS) times
 //! that beyond.
 
-use super::core::Core;
+use super::state::SimState;
 use crate::machine::Ps;
-use crate::memory::{Access, Place};
+use crate::memory::Place;
 use crate::space::in_host;
 
 /// Turns that are simulated one by one.
 const EXACT_TURNS: u32 = 256;
 
-/// What a CPU's spinning looks at.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Watching {
-    place: Option<Place>,
-    /// Turns with no other access between them.
-    turns: u32,
-}
-
-impl Watching {
-    #[inline]
-    pub(super) fn looked_at(&mut self, place: Place, access: Access) {
-        if access != Access::Load || self.place != Some(place) {
-            let place = if access == Access::Load { Some(place) } else { None };
-            *self = Self { place, turns: 0 };
-        }
-    }
-}
-
-impl Core {
+impl SimState {
     fn line_of(&self, place: Place) -> Place {
         Place(place.0 & !(self.memory.line_bytes() as u64 - 1))
     }
@@ -41,12 +23,12 @@ impl Core {
     /// One turn of spinning; if the CPU is to sleep on the line, until when at the latest.
     pub(super) fn spin_turn(&mut self) -> Option<Ps> {
         self.now += self.costs.spin_hint;
-        if let Some(dice) = &mut self.dice {
-            dice.spins(self.thread);
+        if let Some(injector) = &mut self.injector {
+            injector.thread_spins(self.thread);
         }
-        let place = self.watching.place?;
-        self.watching.turns += 1;
-        let more = self.watching.turns.checked_sub(EXACT_TURNS)?;
+        let place = self.spin_detector.place?;
+        self.spin_detector.turns += 1;
+        let more = self.spin_detector.turns.checked_sub(EXACT_TURNS)?;
         // If the line was written since the look, the next look is due now.
         if !self.memory.has(self.cpu, place) {
             return None;

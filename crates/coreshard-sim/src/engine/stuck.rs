@@ -4,8 +4,8 @@
 use std::fmt;
 use std::io;
 
-use super::core::Core;
-use super::thread::{State, Wait};
+use super::state::SimState;
+use super::thread::{ThreadState, Wait};
 use crate::machine::NS;
 use crate::memory::Place;
 
@@ -18,7 +18,7 @@ pub enum SimError {
     Deadlock(Stuck),
     /// The time limit is over.
     TimeLimit(Stuck),
-    /// Whoever watches the run says that a rule is broken.
+    /// A rule is broken: one of the engine's, or of the closure that watches the run.
     Broken {
         /// Which rule, and how.
         rule: String,
@@ -82,7 +82,7 @@ impl std::error::Error for SimError {
     }
 }
 
-impl Core {
+impl SimState {
     pub(super) fn stuck(&self, seed: u64) -> Stuck {
         Stuck {
             seed,
@@ -94,7 +94,7 @@ impl Core {
 
     pub(super) fn waiting_threads(&self) -> Vec<WaitingThread> {
         (0..self.threads.len())
-            .filter(|number| self.threads[*number].state != State::Over)
+            .filter(|number| self.threads[*number].state != ThreadState::Over)
             .map(|number| WaitingThread {
                 name: self.threads[number].name.clone(),
                 waits_for: self.waits_for(number),
@@ -105,8 +105,8 @@ impl Core {
     fn waits_for(&self, number: usize) -> String {
         let thread = &self.threads[number];
         match thread.state {
-            State::Over => "is over".to_owned(),
-            State::Runnable => match self.cpus[thread.cpu].spins_on {
+            ThreadState::Over => "is over".to_owned(),
+            ThreadState::Runnable => match self.cpus[thread.cpu].spins_on {
                 Some(line) if self.cpus[thread.cpu].current == Some(number) => {
                     let name = self.name_of(line);
                     format!("spins on {name}, on CPU {}", self.cpus[thread.cpu].id)
@@ -116,7 +116,7 @@ impl Core {
                 }
                 _ => format!("can run, and waits for CPU {}", self.cpus[thread.cpu].id),
             },
-            State::Waiting { wait, since } => {
+            ThreadState::Waiting { wait, since } => {
                 let since = since / NS;
                 match wait {
                     Wait::LockQueue { place, .. } => {

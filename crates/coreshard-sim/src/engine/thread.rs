@@ -5,9 +5,9 @@ use coreshard_platform::LocalKey;
 use coreshard_topology::CpuSet;
 use corosensei::{Coroutine, Yielder};
 
-use super::held_locks::HeldLock;
 use crate::machine::Ps;
 use crate::memory::Place;
+use crate::site::Site;
 use crate::space::Stack;
 
 pub(super) type Body = Coroutine<(), (), (), Stack>;
@@ -29,7 +29,7 @@ pub(super) enum Wait {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ThreadState {
     /// Runs, or waits in a run queue.
     Runnable,
     Waiting {
@@ -39,13 +39,22 @@ pub(super) enum State {
     Over,
 }
 
+/// A lock that a thread holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldLock {
+    pub(super) address: usize,
+    /// The type of what it protects.
+    pub(super) data: &'static str,
+    pub(super) taken_at: Site,
+}
+
 pub(super) struct Thread {
     pub(super) name: String,
     /// Gone when the thread is over.
     pub(super) body: Option<Box<Body>>,
     pub(super) suspender: Suspender,
-    pub(super) state: State,
-    /// The CPUs that it may run on, by place: those that were asked for and are online.
+    pub(super) state: ThreadState,
+    /// The CPUs that it may run on, a bit for each: those that were asked for and are online.
     pub(super) affinity: Box<[u64]>,
     pub(super) asked: Box<[u64]>,
     pub(super) affinity_set: CpuSet,

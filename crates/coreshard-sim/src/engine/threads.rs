@@ -7,17 +7,17 @@ use coreshard_platform::{AffinityError, LocalKey, SpawnError, ThreadSpec, user};
 use coreshard_topology::CpuSet;
 use corosensei::Coroutine;
 
-use super::calls::{in_turn, with};
-use super::core::{Core, current};
-use super::thread::{State, Thread};
+use super::state::{SimState, current};
+use super::thread::{Thread, ThreadState};
+use super::turn::{in_turn, with};
 
-impl Core {
+impl SimState {
     pub(super) fn affinity(&self, cpus: &CpuSet) -> Result<Box<[u64]>, AffinityError> {
         let mut affinity = vec![0_u64; self.idle.len()];
         for cpu in cpus {
-            let place = self.place_of_cpu.get(cpu.index()).copied().flatten();
-            if let Some(place) = place {
-                affinity[place as usize / 64] |= 1 << (place % 64);
+            let index = self.index_of_cpu.get(cpu.index()).copied().flatten();
+            if let Some(index) = index {
+                affinity[index as usize / 64] |= 1 << (index % 64);
             }
         }
         // As the kernel: CPUs that are not there are passed over, but one must be left; and the
@@ -56,24 +56,24 @@ impl Core {
         let stack = stack.map_err(|reason| SpawnError::refused(spec.name.clone(), reason))?;
         let number = self.threads.len();
         let body = Coroutine::with_stack(stack, move |suspender, ()| {
-            let core = current().expect("a coroutine is resumed inside its simulation");
-            with(core, |core| {
-                core.suspender = suspender;
-                core.threads[number].suspender = suspender;
+            let sim = current().expect("a coroutine is resumed inside its simulation");
+            with(sim, |sim| {
+                sim.suspender = suspender;
+                sim.threads[number].suspender = suspender;
             });
             // A panic was printed by its hook; it ends this thread alone, as on the host.
             if let Err(thrown) = user::call(body) {
                 drop(thrown);
-                with(core, |core| core.panicked += 1);
+                with(sim, |sim| sim.panicked += 1);
             }
             // Its end is for others to see: not before its time.
-            in_turn(core);
+            in_turn(sim);
         });
         self.threads.push(Thread {
             name: spec.name,
             body: Some(Box::new(body)),
             suspender: std::ptr::null(),
-            state: State::Runnable,
+            state: ThreadState::Runnable,
             affinity: self.online_of(&affinity),
             asked: affinity,
             affinity_set,
@@ -97,7 +97,7 @@ impl Core {
     /// The thread at hand has returned.
     pub(super) fn finish_thread(&mut self, number: usize) {
         let thread = &mut self.threads[number];
-        thread.state = State::Over;
+        thread.state = ThreadState::Over;
         let body = thread.body.take().expect("a thread that runs has a body");
         let joiners = std::mem::take(&mut thread.joiners);
         // SAFETY: as in `new_thread`.

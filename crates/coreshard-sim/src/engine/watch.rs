@@ -1,15 +1,14 @@
-//! Somebody who looks at a run from outside, every now and then, and ends it where it breaks a
-//! rule.
+//! Watching a run from outside, at intervals of virtual time.
 
 use coreshard_topology::CpuId;
 
-use super::core::Core;
+use super::state::SimState;
 use crate::machine::NS;
 
 /// What can be seen of a run from outside, at one moment of virtual time.
 #[derive(Clone, Copy)]
 pub struct View<'run> {
-    pub(super) core: &'run Core,
+    pub(super) sim: &'run SimState,
     pub(super) now_ns: u64,
 }
 
@@ -27,31 +26,31 @@ impl View<'_> {
         self.now_ns
     }
 
-    /// For how long a CPU has rested with nothing to run, in nanoseconds; `None` where it runs, is
+    /// For how long a CPU has been idle, in nanoseconds; `None` where it runs, is
     /// being woken, is offline, or is not there.
     #[must_use]
     pub fn idle_ns(&self, cpu: CpuId) -> Option<u64> {
-        let place = self.core.place_of_cpu.get(cpu.index()).copied().flatten()? as usize;
-        let since = self.core.idle_since(place)?;
+        let index = self.sim.index_of_cpu.get(cpu.index()).copied().flatten()? as usize;
+        let since = self.sim.idle_since(index)?;
         Some(self.now_ns.saturating_sub(since / NS))
     }
 
     /// Threads that could not be started so far.
     #[must_use]
     pub const fn failed_spawns(&self) -> usize {
-        self.core.failed_spawns
+        self.sim.failed_spawns
     }
 
     /// When a call was last made to fail, in nanoseconds: by its number, or a start by chance.
     #[must_use]
     pub fn last_failure_ns(&self) -> Option<u64> {
-        self.core.failures.last().map(|last| last / NS)
+        self.sim.call_failures.last().map(|last| last / NS)
     }
 
     /// What each thread that is not over does or waits for, a line each.
     #[must_use]
     pub fn threads(&self) -> Vec<super::stuck::WaitingThread> {
-        self.core.waiting_threads()
+        self.sim.waiting_threads()
     }
 }
 

@@ -1,11 +1,7 @@
 //! What things cost on a machine. A machine's file says each in nanoseconds, with its source; see
 //! `README.md` beside this file for the keys.
 
-/// A time in picoseconds: the simulator's unit, so that a fraction of a nanosecond adds up right.
-pub(crate) type Ps = u64;
-
-/// Picoseconds in a nanosecond.
-pub(crate) const NS: Ps = 1_000;
+use super::time::Ps;
 
 macro_rules! costs {
     ($($(#[$doc:meta])* $field:ident = $need:ident),+ $(,)?) => {
@@ -17,7 +13,7 @@ macro_rules! costs {
             pub(crate) idle: Vec<IdleState>,
         }
 
-        /// Each key of a file's `[costs]`, when it is needed, and its place.
+        /// Each key of a file's `[costs]`, when it is needed, and its field.
         pub(super) const KEYS: &[(&str, Need, fn(&mut Costs) -> &mut Ps)] =
             &[$((stringify!($field), Need::$need, |costs| &mut costs.$field)),+];
     };
@@ -87,7 +83,7 @@ costs! {
     slice = Always,
 }
 
-/// A state in which a CPU without work rests.
+/// An idle state of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IdleState {
     /// The CPU is in this state, and no shallower one, after so much idleness.
@@ -97,7 +93,7 @@ pub(crate) struct IdleState {
 }
 
 impl Costs {
-    /// The cost of leaving the idle state reached after `idle` of rest.
+    /// The cost of leaving the idle state reached after `idle` of idleness.
     pub(crate) fn idle_exit(&self, idle: Ps) -> Ps {
         self.idle.iter().rev().find(|state| state.after <= idle).map_or(0, |state| state.exit)
     }

@@ -11,23 +11,27 @@ use coreshard_topology::input::{InputError, plain};
 pub struct MachineError {
     machine: String,
     line: Option<usize>,
-    kind: Kind,
+    kind: MachineErrorKind,
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum MachineErrorKind {
     Input(InputError),
     Topology(TopologyError),
     Problem(String),
 }
 
 impl MachineError {
-    pub(super) fn new(machine: &str, kind: Kind) -> Self {
+    pub(super) fn new(machine: &str, kind: MachineErrorKind) -> Self {
         Self { machine: machine.to_owned(), line: None, kind }
     }
 
     pub(super) fn at(machine: &str, line: usize, problem: String) -> Self {
-        Self { machine: machine.to_owned(), line: Some(line), kind: Kind::Problem(problem) }
+        Self {
+            machine: machine.to_owned(),
+            line: Some(line),
+            kind: MachineErrorKind::Problem(problem),
+        }
     }
 
     /// The line of the file that the problem is in, counted from 1, where it is in a line.
@@ -44,9 +48,9 @@ impl fmt::Display for MachineError {
             write!(f, ", line {line}")?;
         }
         match &self.kind {
-            Kind::Input(error) => write!(f, ": {error}"),
-            Kind::Topology(error) => write!(f, ": {error}"),
-            Kind::Problem(problem) => write!(f, ": {problem}"),
+            MachineErrorKind::Input(error) => write!(f, ": {error}"),
+            MachineErrorKind::Topology(error) => write!(f, ": {error}"),
+            MachineErrorKind::Problem(problem) => write!(f, ": {problem}"),
         }
     }
 }
@@ -55,8 +59,8 @@ impl std::error::Error for MachineError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         // The text has what these say themselves already.
         match &self.kind {
-            Kind::Topology(error) => error.source(),
-            Kind::Input(_) | Kind::Problem(_) => None,
+            MachineErrorKind::Topology(error) => error.source(),
+            MachineErrorKind::Input(_) | MachineErrorKind::Problem(_) => None,
         }
     }
 }

@@ -7,15 +7,16 @@ use coreshard_topology::input::{MACHINE_BYTES, plain, quoted};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::costs::{Costs, IdleState, KEYS, NS, Need, Ps};
-use super::error::{Kind, MachineError};
-use super::{DEFAULT_LINE_BYTES, LINE_BYTES, MAX_CPUS};
+use super::costs::{Costs, IdleState, KEYS, Need};
+use super::error::{MachineError, MachineErrorKind};
+use super::limits::{DEFAULT_LINE_BYTES, LINE_BYTES, MAX_CPUS};
+use super::time::{NS, Ps};
 
 /// No cost is longer: a second. It keeps sums of costs far from overflow.
 const LONGEST_NS: f64 = 1e9;
 
 /// What a machine's file holds.
-pub(super) struct File {
+pub(super) struct MachineFile {
     pub(super) topology: Topology,
     pub(super) costs: Costs,
     pub(super) line_bytes: usize,
@@ -25,7 +26,7 @@ pub(super) struct File {
     pub(super) sources: BTreeMap<String, String>,
 }
 
-struct Reader<'a> {
+struct MachineReader<'a> {
     name: &'a str,
     text: &'a str,
 }
@@ -33,7 +34,7 @@ struct Reader<'a> {
 type Table<'a> = DeTable<'a>;
 type Value<'a> = Spanned<DeValue<'a>>;
 
-impl Reader<'_> {
+impl MachineReader<'_> {
     fn wrong(&self, byte: usize, problem: String) -> MachineError {
         let before = self.text.get(..byte).unwrap_or(self.text);
         MachineError::at(self.name, before.matches('\n').count() + 1, problem)
@@ -163,10 +164,10 @@ impl Reader<'_> {
         })
     }
 
-    fn read(&self, topology: Option<Topology>) -> Result<File, MachineError> {
+    fn read(&self, topology: Option<Topology>) -> Result<MachineFile, MachineError> {
         if self.text.len() as u64 > MACHINE_BYTES {
             let problem = format!("its text has more than {MACHINE_BYTES} bytes, the most allowed");
-            return Err(MachineError::new(self.name, Kind::Problem(problem)));
+            return Err(MachineError::new(self.name, MachineErrorKind::Problem(problem)));
         }
         let root = DeTable::parse(self.text).map_err(|error| {
             self.wrong(error.span().map_or(0, |span| span.start), plain(error.message()))
@@ -186,24 +187,27 @@ impl Reader<'_> {
             Some(topology) => topology,
             None => {
                 let synthetic = self.text(root, "synthetic", "the machine", 0)?;
-                Topology::from_synthetic(synthetic)
-                    .map_err(|error| MachineError::new(self.name, Kind::Topology(error)))?
+                Topology::from_synthetic(synthetic).map_err(|error| {
+                    MachineError::new(self.name, MachineErrorKind::Topology(error))
+                })?
             }
         };
         // Before anything is made for each pair of them.
         let cpus = topology.cpus().len();
         if cpus > MAX_CPUS {
             let problem = format!("it has {cpus} CPUs; at most {MAX_CPUS} can be simulated");
-            return Err(MachineError::new(self.name, Kind::Problem(problem)));
+            return Err(MachineError::new(self.name, MachineErrorKind::Problem(problem)));
         }
         let Some((key, table)) = root.get_key_value("costs") else {
             return Err(MachineError::new(
                 self.name,
-                Kind::Problem("there is no table [costs], so it cannot be simulated".into()),
+                MachineErrorKind::Problem(
+                    "there is no table [costs], so it cannot be simulated".into(),
+                ),
             ));
         };
         let header = key.span().start;
-        let mut file = File {
+        let mut file = MachineFile {
             topology,
             costs: Costs::default(),
             line_bytes: DEFAULT_LINE_BYTES,
@@ -227,7 +231,7 @@ impl Reader<'_> {
         Ok(file)
     }
 
-    fn costs(&self, table: &Table<'_>, file: &mut File) -> Result<(), MachineError> {
+    fn costs(&self, table: &Table<'_>, file: &mut MachineFile) -> Result<(), MachineError> {
         for (key, value) in table.iter() {
             let name = key.get_ref().as_ref();
             let source = match name {
@@ -266,7 +270,7 @@ impl Reader<'_> {
     }
 
     /// Numbers that are each allowed, and contradict one another.
-    fn consistent(&self, file: &File, header: usize) -> Result<(), MachineError> {
+    fn consistent(&self, file: &MachineFile, header: usize) -> Result<(), MachineError> {
         let Costs { l1_hit, atomic, slice, memory_local, memory_remote, .. } = file.costs;
         let rules = [
             (l1_hit == 0, "l1_hit is 0: time would stand still in a loop of loads"),
@@ -301,6 +305,6 @@ pub(super) fn read(
     name: &str,
     text: &str,
     topology: Option<Topology>,
-) -> Result<File, MachineError> {
-    Reader { name, text }.read(topology)
+) -> Result<MachineFile, MachineError> {
+    MachineReader { name, text }.read(topology)
 }

@@ -3,24 +3,21 @@
 mod costs;
 mod error;
 mod file;
+mod limits;
 #[cfg(test)]
 mod tests;
+mod time;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use coreshard_topology::{CpuId, Preset, Topology, input};
 
-pub(crate) use costs::{Costs, NS, Ps};
-use error::Kind;
+pub(crate) use costs::Costs;
 pub use error::MachineError;
-
-/// The most CPUs of a simulated machine.
-pub const MAX_CPUS: usize = 1024;
-
-/// Sizes of a cache line that are known, in bytes.
-const LINE_BYTES: [usize; 2] = [64, 128];
-const DEFAULT_LINE_BYTES: usize = 64;
+use error::MachineErrorKind;
+pub use limits::MAX_CPUS;
+pub(crate) use time::{NS, Ps, ps};
 
 const POCKET: &str = include_str!("pocket.toml");
 
@@ -38,7 +35,7 @@ pub struct Machine {
     costs: Costs,
     line_bytes: usize,
     sources: BTreeMap<String, String>,
-    /// One-way latencies by requester's and owner's place among the CPUs.
+    /// One-way latencies by requester's and owner's index among the CPUs.
     latency: Vec<Ps>,
 }
 
@@ -48,7 +45,7 @@ impl Machine {
     /// # Errors
     /// Where there is no such preset, or its file says nothing of costs.
     pub fn named(name: &str) -> Result<Self, MachineError> {
-        let wrong = |error| MachineError::new(name, Kind::Topology(error));
+        let wrong = |error| MachineError::new(name, MachineErrorKind::Topology(error));
         let preset = Preset::named(name).map_err(wrong)?;
         let topology = preset.topology().map_err(wrong)?;
         Self::read(name, preset.file(), Some(topology))
@@ -78,7 +75,7 @@ impl Machine {
     pub fn from_file(path: &Path) -> Result<Self, MachineError> {
         let name = path.display().to_string();
         let text = input::text(path, input::MACHINE_BYTES)
-            .map_err(|error| MachineError::new(&name, Kind::Input(error)))?;
+            .map_err(|error| MachineError::new(&name, MachineErrorKind::Input(error)))?;
         Self::from_toml(&name, &text)
     }
 

@@ -26,7 +26,7 @@ const PAGES: usize = CHUNK_BYTES / PAGE_BYTES;
 const NO_HOME: u16 = u16::MAX;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum LineState {
     #[default]
     Untouched,
     Exclusive,
@@ -39,7 +39,7 @@ pub(super) struct Line {
     pub(super) busy_until: u64,
     /// Who had it exclusively last.
     pub(super) owner: u16,
-    pub(super) state: State,
+    pub(super) state: LineState,
     /// The owner has written it.
     pub(super) dirty: bool,
     /// CPUs spin on it.
@@ -55,13 +55,13 @@ struct Chunk {
 }
 
 /// A line, and what is known of it.
-pub(super) struct At<'a> {
+pub(super) struct LineEntry<'a> {
     pub(super) line: &'a mut Line,
     pub(super) sharers: &'a mut [u64],
     home: &'a mut u16,
 }
 
-impl At<'_> {
+impl LineEntry<'_> {
     /// The line's home node; `toucher`'s, where it has none yet (first touch, by page).
     pub(super) fn home_or(&mut self, toucher: u16) -> u16 {
         if *self.home == NO_HOME {
@@ -75,7 +75,7 @@ pub(super) struct Lines {
     arena_start: usize,
     line_shift: u32,
     words: usize,
-    /// By 64 KiB: one more than the place in `chunks`, 0 where nothing was touched.
+    /// By 64 KiB: one more than the index in `chunks`, 0 where nothing was touched.
     index: Vec<u32>,
     chunks: Vec<Chunk>,
     /// By number of the line at large: its number among those outside.
@@ -100,7 +100,7 @@ impl Lines {
 
     pub(super) fn touched(&self) -> u64 {
         let lines = self.chunks.iter().flat_map(|chunk| chunk.lines.iter());
-        lines.filter(|line| line.state != State::Untouched).count() as u64
+        lines.filter(|line| line.state != LineState::Untouched).count() as u64
     }
 
     #[inline]
@@ -122,13 +122,13 @@ impl Lines {
     }
 
     #[inline]
-    pub(super) fn at(&mut self, place: Place) -> At<'_> {
+    pub(super) fn entry(&mut self, place: Place) -> LineEntry<'_> {
         let chunk = self.index[place.0 as usize / CHUNK_BYTES];
         let chunk = if chunk == 0 { self.new_chunk(place) } else { chunk as usize - 1 };
         let chunk = &mut self.chunks[chunk];
         let within = place.0 as usize % CHUNK_BYTES;
         let line = within >> self.line_shift;
-        At {
+        LineEntry {
             line: &mut chunk.lines[line],
             sharers: &mut chunk.sharers[line * self.words..][..self.words],
             home: &mut chunk.homes[within / PAGE_BYTES],
@@ -154,10 +154,10 @@ impl Lines {
     /// Fresh pages, of which no cache has a line yet, on a node where one is given.
     pub(super) fn renew(&mut self, start: Place, bytes: usize, node: Option<u16>) {
         for line in (0..bytes).step_by(self.line_bytes()) {
-            let at = self.at(Place(start.0 + line as u64));
-            *at.line = Line::default();
-            at.sharers.fill(0);
-            *at.home = node.unwrap_or(NO_HOME);
+            let entry = self.entry(Place(start.0 + line as u64));
+            *entry.line = Line::default();
+            entry.sharers.fill(0);
+            *entry.home = node.unwrap_or(NO_HOME);
         }
     }
 }

@@ -23,15 +23,15 @@
 //!
 //! The value is read or written when the access begins, in the order of virtual time, so all
 //! simulated code sees one order of all accesses: stronger than any of the orderings that it asks
-//! for. Where that hides bugs, the dice hold stores back (`engine/store_buffer.rs`), as x86's memory
-//! order allows. Weaker orders are a model checker's business.
+//! for. Where that hides bugs, stores wait in store buffers (`engine/tso.rs`), as x86's memory order
+//! allows. Weaker orders are left to a model checker.
 
 mod lines;
 mod sharers;
 
 use crate::machine::{Machine, Ps};
 pub(crate) use lines::Place;
-use lines::{Lines, State};
+use lines::{LineState, Lines};
 use sharers::Neighbours;
 
 /// How memory is accessed.
@@ -151,32 +151,32 @@ impl Memory {
 
     /// A CPU begins, or ceases, to wait for a line to be written.
     pub(crate) fn watch(&mut self, place: Place, watched: bool) {
-        self.lines.at(place).line.watched = watched;
+        self.lines.entry(place).line.watched = watched;
     }
 
     /// True if `cpu` would find the line in its cache.
     #[inline]
     pub(crate) fn has(&mut self, cpu: usize, place: Place) -> bool {
-        let at = self.lines.at(place);
-        at.sharers[cpu / 64] & (1 << (cpu % 64)) != 0
+        let entry = self.lines.entry(place);
+        entry.sharers[cpu / 64] & (1 << (cpu % 64)) != 0
     }
 
     /// Accesses one line at `now`.
     #[inline]
     pub(crate) fn access(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
-        let at = self.lines.at(place);
-        let here = at.sharers[cpu / 64] & (1 << (cpu % 64)) != 0;
-        let exclusive = at.line.state == State::Exclusive;
+        let entry = self.lines.entry(place);
+        let here = entry.sharers[cpu / 64] & (1 << (cpu % 64)) != 0;
+        let exclusive = entry.line.state == LineState::Exclusive;
         match access {
             Access::Load if here => Outcome::hit(now + self.l1_hit),
             Access::Store if here && exclusive => {
-                at.line.dirty = true;
+                entry.line.dirty = true;
                 // Seen by others after the stores before it: the line is kept that long.
-                at.line.busy_until = at.line.busy_until.max(self.ports[cpu].stores_done);
+                entry.line.busy_until = entry.line.busy_until.max(self.ports[cpu].stores_done);
                 Outcome::hit(now + self.l1_hit)
             }
             Access::ReadModifyWrite if here && exclusive => {
-                at.line.dirty = true;
+                entry.line.dirty = true;
                 Outcome::hit(now.max(self.ports[cpu].stores_done) + self.atomic)
             }
             _ => self.miss(cpu, place, access, now),
@@ -187,52 +187,52 @@ impl Memory {
     fn miss(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
         let port = self.ports[cpu];
         let issued = if access == Access::Load { now } else { now.max(port.stores_done) };
-        let mut at = self.lines.at(place);
-        let home = at.home_or(port.node);
-        let start = issued.max(at.line.busy_until);
-        let owner = usize::from(at.line.owner);
-        let (cost, source) = match (at.line.state, access) {
-            (State::Untouched, _) => {
+        let mut entry = self.lines.entry(place);
+        let home = entry.home_or(port.node);
+        let start = issued.max(entry.line.busy_until);
+        let owner = usize::from(entry.line.owner);
+        let (cost, source) = match (entry.line.state, access) {
+            (LineState::Untouched, _) => {
                 let cost = if home == port.node { self.local } else { self.remote };
                 (cost, Source::Memory)
             }
-            (State::Exclusive, _) => {
-                let source = match (at.line.dirty, self.ports[owner].package == port.package) {
+            (LineState::Exclusive, _) => {
+                let source = match (entry.line.dirty, self.ports[owner].package == port.package) {
                     (false, _) => Source::Clean,
                     (true, true) => Source::ModifiedLocal,
                     (true, false) => Source::ModifiedRemote,
                 };
                 (self.latency[cpu * self.ports.len() + owner], source)
             }
-            (State::Shared, Access::Load) => {
-                let nearest = self.neighbours.nearest(cpu, at.sharers);
+            (LineState::Shared, Access::Load) => {
+                let nearest = self.neighbours.nearest(cpu, entry.sharers);
                 (self.latency[cpu * self.ports.len() + nearest], Source::Clean)
             }
-            (State::Shared, _) => {
-                let farthest = self.neighbours.farthest(cpu, at.sharers, &self.latency);
+            (LineState::Shared, _) => {
+                let farthest = self.neighbours.farthest(cpu, entry.sharers, &self.latency);
                 // Alone, it still must ask whether it is.
                 (farthest.max(self.atomic), Source::Clean)
             }
         };
         let home_package = self.package_of_node[usize::from(home)];
         let far = home_package != port.package && home_package != self.ports[owner].package;
-        let far = if far && at.line.state != State::Untouched { self.home_far } else { 0 };
+        let far = if far && entry.line.state != LineState::Untouched { self.home_far } else { 0 };
         let done = start + cost + far;
-        let was = at.line.state;
-        let wakes = at.line.watched && access != Access::Load;
-        if access == Access::Load && was != State::Untouched {
-            let answered = if was == State::Shared { start + self.shared_read } else { done };
-            at.line.busy_until = at.line.busy_until.max(answered);
-            at.line.state = State::Shared;
-            at.line.dirty = false;
+        let was = entry.line.state;
+        let wakes = entry.line.watched && access != Access::Load;
+        if access == Access::Load && was != LineState::Untouched {
+            let answered = if was == LineState::Shared { start + self.shared_read } else { done };
+            entry.line.busy_until = entry.line.busy_until.max(answered);
+            entry.line.state = LineState::Shared;
+            entry.line.dirty = false;
         } else {
-            at.line.busy_until = done;
-            at.line.state = State::Exclusive;
-            at.line.dirty = access != Access::Load;
-            at.line.owner = cpu as u16;
-            at.sharers.fill(0);
+            entry.line.busy_until = done;
+            entry.line.state = LineState::Exclusive;
+            entry.line.dirty = access != Access::Load;
+            entry.line.owner = cpu as u16;
+            entry.sharers.fill(0);
         }
-        at.sharers[cpu / 64] |= 1 << (cpu % 64);
+        entry.sharers[cpu / 64] |= 1 << (cpu % 64);
         let end = match access {
             Access::Store => {
                 self.ports[cpu].stores_done = done;

@@ -12,13 +12,13 @@ struct Region {
 
 /// What the program has described.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct FieldNames {
     /// By start; several values may begin at one address (a struct and its first field).
     regions: BTreeMap<u64, Vec<Region>>,
     longest: u64,
 }
 
-impl Names {
+impl FieldNames {
     pub(super) fn add(
         &mut self,
         start: Place,

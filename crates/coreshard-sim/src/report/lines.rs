@@ -1,6 +1,6 @@
 //! Which lines cost time, and who used what of them: after the report of `perf c2c`.
 //!
-//! Loads are taken down where they missed, stores always, and a read-modify-write as both. *HITM*
+//! Loads are recorded where they missed, stores always, and a read-modify-write as both. *HITM*
 //! is perf's word for a load that found the line modified in another CPU's cache: local within a
 //! package, remote between packages.
 
@@ -9,11 +9,11 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::fields::Names;
-use super::site::function_of;
-use crate::engine::Site;
+use super::fields::FieldNames;
+use super::function::function_of;
 use crate::machine::{Machine, NS, Ps};
 use crate::memory::{Access, Outcome, Place, Source};
+use crate::site::Site;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
@@ -55,7 +55,7 @@ const CHUNK_BYTES: u64 = 64;
 
 /// What was seen of each address, from each place in the source.
 #[derive(Default)]
-pub(super) struct Ledger {
+pub(super) struct LineCounts {
     /// By chunk.
     rows: HashMap<u64, Vec<Row>>,
     /// By a site's address: its number.
@@ -63,7 +63,7 @@ pub(super) struct Ledger {
     functions: Vec<String>,
 }
 
-impl Ledger {
+impl LineCounts {
     pub(super) fn record(
         &mut self,
         place: Place,
@@ -106,7 +106,7 @@ impl Ledger {
     }
 
     /// Memory is given back, and may get another use: what was seen of it so far keeps its names.
-    pub(super) fn keep_names(&mut self, start: Place, bytes: usize, names: &Names) {
+    pub(super) fn keep_names(&mut self, start: Place, bytes: usize, names: &FieldNames) {
         let end = start.0 + bytes as u64;
         for chunk in start.0 / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES) {
             let Some(rows) = self.rows.get_mut(&chunk) else { continue };
@@ -136,9 +136,14 @@ impl Ledger {
         }
     }
 
-    pub(super) fn report(self, line_bytes: usize, machine: &Machine, names: &Names) -> LineReport {
+    pub(super) fn report(
+        self,
+        line_bytes: usize,
+        machine: &Machine,
+        names: &FieldNames,
+    ) -> LineReport {
         let line_bytes = line_bytes as u64;
-        let mut lines: BTreeMap<u64, Line<'_>> = BTreeMap::new();
+        let mut lines: BTreeMap<u64, RowsOfLine<'_>> = BTreeMap::new();
         for Row { place, site, was, counts } in self.rows.into_values().flatten() {
             let line = place.0 / line_bytes * line_bytes;
             let field = was.unwrap_or_else(|| names.name_at(place));
@@ -158,9 +163,9 @@ impl Ledger {
 }
 
 /// By offset, field and function.
-type Line<'ledger> = BTreeMap<(u64, String, &'ledger str), Counts>;
+type RowsOfLine<'counts> = BTreeMap<(u64, String, &'counts str), Counts>;
 
-fn summarise(line: u64, rows: &Line<'_>, cycle_ps: f64) -> LineSummary {
+fn summarise(line: u64, rows: &RowsOfLine<'_>, cycle_ps: f64) -> LineSummary {
     let mut total = Counts::default();
     rows.values().for_each(|counts| total.add(counts));
     let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 * 100.0 / of as f64 };
@@ -227,7 +232,7 @@ pub struct LineSummary {
     pub stores: u64,
     /// Stores that found the line where they needed it.
     pub store_hits: u64,
-    /// Accesses that were taken down.
+    /// Accesses that were recorded.
     pub records: u64,
     /// What all accesses waited for the line, in nanoseconds.
     pub cost_ns: f64,
@@ -254,7 +259,7 @@ pub struct LineRow {
     pub stores: f64,
     /// What a load that missed took, in cycles, on average.
     pub load_cycles_mean: f64,
-    /// Accesses that were taken down.
+    /// Accesses that were recorded.
     pub records: u64,
 }
 

@@ -1,35 +1,35 @@
 //! What a run can tell besides its result: which lines and fields cost time, and what ran when.
 
 mod fields;
+mod function;
 mod lines;
-mod site;
 mod timeline;
 
 use coreshard_platform::Fields;
 use coreshard_topology::CpuId;
 
-use crate::engine::Site;
 use crate::machine::{Machine, Ps};
 use crate::memory::{Access, Outcome, Place};
-use fields::Names;
+use crate::site::Site;
+use fields::FieldNames;
 pub(crate) use fields::bare_name;
-use lines::Ledger;
+use lines::LineCounts;
 pub use lines::{LineReport, LineRow, LineSummary};
 pub(crate) use timeline::Span;
 pub use timeline::Timeline;
 
-/// Takes down what happens in a run.
+/// Records what happens in a run.
 pub(crate) struct Recorder {
-    names: Names,
-    ledger: Option<Ledger>,
+    names: FieldNames,
+    lines: Option<LineCounts>,
     spans: Option<Vec<Span>>,
 }
 
 impl Recorder {
     pub(crate) fn new(lines: bool, timeline: bool) -> Self {
         Self {
-            names: Names::default(),
-            ledger: lines.then(Ledger::default),
+            names: FieldNames::default(),
+            lines: lines.then(LineCounts::default),
             spans: timeline.then(Vec::new),
         }
     }
@@ -42,8 +42,8 @@ impl Recorder {
         latency: Ps,
         site: Site,
     ) {
-        if let Some(ledger) = &mut self.ledger {
-            ledger.record(place, access, outcome, latency, site);
+        if let Some(lines) = &mut self.lines {
+            lines.record(place, access, outcome, latency, site);
         }
     }
 
@@ -61,8 +61,8 @@ impl Recorder {
 
     /// Memory is given back.
     pub(crate) fn release(&mut self, start: Place, bytes: usize) {
-        if let Some(ledger) = &mut self.ledger {
-            ledger.keep_names(start, bytes, &self.names);
+        if let Some(lines) = &mut self.lines {
+            lines.keep_names(start, bytes, &self.names);
         }
         self.names.forget(start, bytes);
     }
@@ -78,7 +78,7 @@ impl Recorder {
         threads: Vec<String>,
         cpus: Vec<CpuId>,
     ) -> (Option<LineReport>, Option<Timeline>) {
-        let lines = self.ledger.map(|ledger| ledger.report(line_bytes, machine, &self.names));
+        let lines = self.lines.map(|lines| lines.report(line_bytes, machine, &self.names));
         let timeline = self.spans.map(|spans| Timeline::new(spans, threads, cpus));
         (lines, timeline)
     }

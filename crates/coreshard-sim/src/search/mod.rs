@@ -1,9 +1,8 @@
 //! Searching for bugs: many short runs, each on a schedule and with faults that its seed decides.
 //!
-//! Somebody brings a [`Subject`]: a small program, and a look at it from outside. [`attempt`] runs
-//! it by a [`Plan`]. A run that fails (a promise is broken, the program is deadlocked or throws) is
-//! a [`Failure`], which names a [`ReplaySeed`]: the same machine, the same code and that seed give
-//! the same run again, to be looked at with whatever tools there are.
+//! A [`Subject`] is a small program, and a look at it from outside. [`attempt`] runs it by a [`Plan`]. A
+//! run that fails (a promise is broken, the program deadlocks or panics) is a [`Failure`], which names a
+//! [`ReplaySeed`]: the same machine, the same code and that seed give the same run again.
 
 mod plan;
 mod replay;

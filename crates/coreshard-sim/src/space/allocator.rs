@@ -3,9 +3,9 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
-use super::arena::{Arena, number_of, numbered};
+use super::arena::{Arena, PAGE_BYTES, number_of, numbered};
 
 thread_local! {
     /// The arena of the simulated code that runs on this host thread; null elsewhere, and inside
@@ -69,8 +69,8 @@ unsafe impl GlobalAlloc for SimAlloc {
             // SAFETY: the block is of this arena, whose simulation runs on this very thread.
             unsafe { (*arena).release(block, layout) };
         } else {
-            // SAFETY: the block was a hold, and is not used any more.
-            unsafe { Arena::let_go(arena) };
+            // SAFETY: the block was a reference, and is not used any more.
+            unsafe { Arena::drop_reference(arena) };
         }
     }
 
@@ -120,4 +120,14 @@ pub(crate) unsafe fn in_arena<R>(arena: *mut Arena, run: impl FnOnce() -> R) -> 
 pub(crate) fn in_host<R>(run: impl FnOnce() -> R) -> R {
     let _last = Restore(ARENA.replace(ptr::null_mut()));
     run()
+}
+
+/// Gives node-local memory of an arena back; see `NodeMemory::adopt`.
+///
+/// # Safety
+/// As for [`coreshard_platform::ReleaseMemory`].
+pub(crate) unsafe fn release_memory(start: NonNull<u8>, bytes: usize) {
+    let layout = Layout::from_size_align(bytes, PAGE_BYTES).expect("it was allocated with this");
+    // SAFETY: by the contract, this is the end of memory allocated with this layout.
+    unsafe { SimAlloc.dealloc(start.as_ptr(), layout) };
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use corosensei::stack::StackPointer;
 
-use super::free::{Free, Kind};
+use super::free_lists::{FreeLists, SizeClass};
 
 /// The size of an arena: 32 GiB, half of it for the heap, half for stacks.
 pub(crate) const ARENA_BYTES: usize = 1 << 35;
@@ -31,24 +31,24 @@ const ARENAS: usize = 256;
 
 static IN_USE: [AtomicPtr<Arena>; ARENAS] = [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS];
 
-/// Which arena each range was given to last, counted from 1; 0 once it was given back.
-static LENT_TO: [AtomicU64; ARENAS] = [const { AtomicU64::new(0) }; ARENAS];
+/// The serial number of the arena that has each range, from 1 on; 0 once it was given back.
+static OWNERS: [AtomicU64; ARENAS] = [const { AtomicU64::new(0) }; ARENAS];
 
-/// Arenas that there were.
+/// Arenas made so far.
 static ARENAS_MADE: AtomicU64 = AtomicU64::new(0);
 
-/// Names the range of an arena's addresses, also when the arena is gone.
+/// Names an arena, also when it is gone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Loan {
+pub(crate) struct ArenaId {
     number: usize,
-    arena: u64,
+    serial: u64,
 }
 
-impl Loan {
-    /// True while anything of the arena is in use: after the simulation's end, what the program has
-    /// allocated and not freed.
-    pub(crate) fn is_open(self) -> bool {
-        LENT_TO[self.number].load(Ordering::Acquire) == self.arena
+impl ArenaId {
+    /// True while the arena has references: after the simulation's end, blocks that the program has not
+    /// freed.
+    pub(crate) fn is_in_use(self) -> bool {
+        OWNERS[self.number].load(Ordering::Acquire) == self.serial
     }
 }
 
@@ -57,11 +57,11 @@ pub(crate) struct Arena {
     number: usize,
     /// Where the heap ends; only the simulation's own thread allocates.
     heap_end: usize,
-    free: Free,
+    free: FreeLists,
     stacks: usize,
     free_stacks: Vec<usize>,
-    /// One for the simulation, one a block.
-    holds: AtomicUsize,
+    /// One for the simulation, and one for each block.
+    references: AtomicUsize,
     /// Called before a block is handed out or given back.
     pub(crate) before_change: Option<fn()>,
     /// Called with the address and the size of a block that is given back.
@@ -87,10 +87,10 @@ impl Arena {
                 start,
                 number,
                 heap_end: start,
-                free: Free::new(),
+                free: FreeLists::new(),
                 stacks: 0,
                 free_stacks: Vec::new(),
-                holds: AtomicUsize::new(1),
+                references: AtomicUsize::new(1),
                 before_change: None,
                 on_release: None,
             }));
@@ -101,7 +101,7 @@ impl Arena {
             match mapped {
                 Some(Ok(())) => {
                     let made = ARENAS_MADE.fetch_add(1, Ordering::Relaxed) + 1;
-                    LENT_TO[number].store(made, Ordering::Release);
+                    OWNERS[number].store(made, Ordering::Release);
                     return Ok(NonNull::new(arena).expect("a box is not null"));
                 }
                 Some(Err(error)) => {
@@ -117,8 +117,8 @@ impl Arena {
         Err(io::Error::other(format!("all {ARENAS} address ranges for simulations are in use")))
     }
 
-    pub(crate) fn loan(&self) -> Loan {
-        Loan { number: self.number, arena: LENT_TO[self.number].load(Ordering::Acquire) }
+    pub(crate) fn id(&self) -> ArenaId {
+        ArenaId { number: self.number, serial: OWNERS[self.number].load(Ordering::Acquire) }
     }
 
     pub(crate) fn start(&self) -> usize {
@@ -130,8 +130,8 @@ impl Arena {
         if let Some(before_change) = self.before_change {
             before_change();
         }
-        let Some(kind) = Kind::of(layout) else { return ptr::null_mut() };
-        let head = self.free.head(kind);
+        let Some(class) = SizeClass::of(layout) else { return ptr::null_mut() };
+        let head = self.free.head(class);
         let block = if *head != 0 {
             let block = *head;
             // SAFETY: a block on a list is at least 16 bytes of this arena, unused, and its first
@@ -139,15 +139,15 @@ impl Arena {
             *head = unsafe { *(block as *const usize) };
             block
         } else {
-            let block = self.heap_end.next_multiple_of(kind.align);
-            let Some(end) = block.checked_add(kind.bytes) else { return ptr::null_mut() };
+            let block = self.heap_end.next_multiple_of(class.align);
+            let Some(end) = block.checked_add(class.bytes) else { return ptr::null_mut() };
             if end > self.start + HEAP_BYTES {
                 return ptr::null_mut();
             }
             self.heap_end = end;
             block
         };
-        self.holds.fetch_add(1, Ordering::Relaxed);
+        self.references.fetch_add(1, Ordering::Relaxed);
         block as *mut u8
     }
 
@@ -162,32 +162,33 @@ impl Arena {
         if let Some(on_release) = self.on_release {
             on_release(block.addr(), layout.size());
         }
-        let kind = Kind::of(layout).expect("a block that was handed out has a kind");
-        let head = self.free.head(kind);
+        let class = SizeClass::of(layout).expect("a block that was handed out has a class");
+        let head = self.free.head(class);
         // SAFETY: by this function's contract the block is unused; it has at least 16 bytes, and
         // is aligned to as many.
         unsafe { *block.cast::<usize>() = *head };
         *head = block as usize;
-        // Relaxed: the simulation's own hold is still there.
-        self.holds.fetch_sub(1, Ordering::Relaxed);
+        // Relaxed: the simulation's own reference is still there.
+        self.references.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Lets one hold go, from any thread; the last one gives the addresses back.
+    /// Drops one reference, from any thread; the last one gives the addresses back.
     ///
     /// # Safety
-    /// The caller had a hold: the simulation's, or a block's whose memory is not used any more.
-    pub(super) unsafe fn let_go(arena: *mut Self) {
-        // SAFETY: the arena lives while there are holds, and the caller has one.
-        let (holds, start, number) = unsafe { (&(*arena).holds, (*arena).start, (*arena).number) };
+    /// The caller had a reference: the simulation's, or a block's whose memory is not used any more.
+    pub(super) unsafe fn drop_reference(arena: *mut Self) {
+        // SAFETY: the arena lives while there are references, and the caller has one.
+        let (references, start, number) =
+            unsafe { (&(*arena).references, (*arena).start, (*arena).number) };
         // Release, and Acquire by the last: all uses come before the end.
-        if holds.fetch_sub(1, Ordering::AcqRel) != 1 {
+        if references.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
-        // SAFETY: nobody holds anything of this range, which `reserve` mapped.
+        // SAFETY: nobody uses anything of this range, which `reserve` mapped.
         unsafe { libc::munmap(start as *mut libc::c_void, ARENA_BYTES) };
-        // SAFETY: made by `reserve`; the last hold is gone.
+        // SAFETY: made by `reserve`; the last reference is gone.
         drop(unsafe { Box::from_raw(arena) });
-        LENT_TO[number].store(0, Ordering::Release);
+        OWNERS[number].store(0, Ordering::Release);
         IN_USE[number].store(ptr::null_mut(), Ordering::Release);
     }
 
@@ -196,8 +197,8 @@ impl Arena {
     /// # Safety
     /// Called once, after the last use of the arena by its simulation.
     pub(crate) unsafe fn end_simulation(arena: NonNull<Self>) {
-        // SAFETY: the simulation's hold, by this function's contract.
-        unsafe { Self::let_go(arena.as_ptr()) };
+        // SAFETY: the simulation's reference, by this function's contract.
+        unsafe { Self::drop_reference(arena.as_ptr()) };
     }
 
     /// A stack for a virtual thread.
@@ -256,19 +257,9 @@ fn map(start: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// The arena of a number, while somebody has a hold on it.
+/// The arena of a number, while it has references.
 pub(super) fn numbered(number: usize) -> *mut Arena {
     IN_USE[number].load(Ordering::Acquire)
-}
-
-/// Gives node-local memory of an arena back; see `NodeMemory::adopt`.
-///
-/// # Safety
-/// As for [`coreshard_platform::ReleaseMemory`].
-pub(crate) unsafe fn release_memory(start: NonNull<u8>, bytes: usize) {
-    let layout = Layout::from_size_align(bytes, PAGE_BYTES).expect("it was allocated with this");
-    // SAFETY: by the contract, this is the end of memory allocated with this layout.
-    unsafe { std::alloc::GlobalAlloc::dealloc(&super::SimAlloc, start.as_ptr(), layout) };
 }
 
 /// A stack in an arena.

@@ -13,8 +13,8 @@
 
 mod allocator;
 mod arena;
-mod free;
+mod free_lists;
 
 pub use allocator::SimAlloc;
-pub(crate) use allocator::{in_arena, in_host};
-pub(crate) use arena::{ARENA_BYTES, Arena, PAGE_BYTES, STACK_BYTES, Stack, release_memory};
+pub(crate) use allocator::{in_arena, in_host, release_memory};
+pub(crate) use arena::{ARENA_BYTES, Arena, PAGE_BYTES, STACK_BYTES, Stack};

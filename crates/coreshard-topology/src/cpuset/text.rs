@@ -77,9 +77,9 @@ impl CpuSet {
             let bits = if word.is_empty() && !is_one {
                 0
             } else if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-                return Err(fail(Problem::NotHexadecimal));
+                return Err(fail(CpuSetProblem::NotHexadecimal));
             } else {
-                u32::from_str_radix(digits, 16).map_err(|_| fail(Problem::WordTooLong))?
+                u32::from_str_radix(digits, 16).map_err(|_| fail(CpuSetProblem::WordTooLong))?
             };
             words.push((bits, at));
             at += word.len() + 1;
@@ -89,7 +89,7 @@ impl CpuSet {
         let beyond =
             words.iter().rev().enumerate().find(|(place, word)| *place > most && word.0 > 0);
         if let Some((_, (_, at))) = beyond {
-            return Err(ParseCpuSetError::at(text, *at, Problem::TooHigh));
+            return Err(ParseCpuSetError::at(text, *at, CpuSetProblem::TooHigh));
         }
         let lowest: Vec<u32> = words.iter().rev().take(most + 1).map(|(bits, _)| *bits).collect();
         let pairs = lowest
@@ -121,33 +121,33 @@ impl<'a> Cursor<'a> {
     /// `left` is how many CPUs the list may name yet.
     fn range(mut self, set: &mut CpuSet, left: &mut u64) -> Result<(), ParseCpuSetError> {
         let start_at = self.at;
-        let start = self.number(Problem::ExpectedCpu)?;
+        let start = self.number(CpuSetProblem::ExpectedCpu)?;
         let mut end = start;
         if self.take(b'-') {
-            end = self.number(Problem::ExpectedRangeEnd)?;
+            end = self.number(CpuSetProblem::ExpectedRangeEnd)?;
             if end < start {
-                return Err(ParseCpuSetError::at(self.text, start_at, Problem::Backwards));
+                return Err(ParseCpuSetError::at(self.text, start_at, CpuSetProblem::Backwards));
             }
         }
         let (mut used, mut group) = (1, 1);
         if self.take(b':') {
             let stride_at = self.at;
-            used = self.number(Problem::ExpectedStride)?;
+            used = self.number(CpuSetProblem::ExpectedStride)?;
             if !self.take(b'/') {
-                return Err(self.fail(Problem::ExpectedStride));
+                return Err(self.fail(CpuSetProblem::ExpectedStride));
             }
-            group = self.number(Problem::ExpectedStride)?;
+            group = self.number(CpuSetProblem::ExpectedStride)?;
             if group == 0 || used > group {
-                return Err(ParseCpuSetError::at(self.text, stride_at, Problem::BadStride));
+                return Err(ParseCpuSetError::at(self.text, stride_at, CpuSetProblem::BadStride));
             }
         }
         if self.at < self.end {
-            return Err(self.fail(Problem::Unexpected));
+            return Err(self.fail(CpuSetProblem::Unexpected));
         }
         let named = u64::from(end - start) + 1;
         *left = left
             .checked_sub(named)
-            .ok_or_else(|| ParseCpuSetError::at(self.text, start_at, Problem::TooMany))?;
+            .ok_or_else(|| ParseCpuSetError::at(self.text, start_at, CpuSetProblem::TooMany))?;
         if used < group {
             set.extend((start..=end).filter(|cpu| (cpu - start) % group < used).map(CpuId));
             return Ok(());
@@ -168,7 +168,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    fn number(&mut self, missing: Problem) -> Result<u32, ParseCpuSetError> {
+    fn number(&mut self, missing: CpuSetProblem) -> Result<u32, ParseCpuSetError> {
         let rest = &self.text.as_bytes()[self.at..self.end];
         let length = rest.iter().take_while(|b| b.is_ascii_digit()).count();
         if length == 0 {
@@ -177,12 +177,12 @@ impl<'a> Cursor<'a> {
         // Only ASCII digits were counted, so the slice is on character boundaries.
         let number = self.text[self.at..self.at + length].parse::<u32>();
         let number = number.ok().filter(|n| *n <= MAX_CPU.0);
-        let number = number.ok_or_else(|| self.fail(Problem::TooHigh))?;
+        let number = number.ok_or_else(|| self.fail(CpuSetProblem::TooHigh))?;
         self.at += length;
         Ok(number)
     }
 
-    fn fail(&self, problem: Problem) -> ParseCpuSetError {
+    fn fail(&self, problem: CpuSetProblem) -> ParseCpuSetError {
         ParseCpuSetError::at(self.text, self.at, problem)
     }
 }
@@ -193,11 +193,11 @@ pub struct ParseCpuSetError {
     /// The text, escaped and cut: a whole file may have been given.
     shown: String,
     column: usize,
-    problem: Problem,
+    problem: CpuSetProblem,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Problem {
+enum CpuSetProblem {
     ExpectedCpu,
     ExpectedRangeEnd,
     ExpectedStride,
@@ -211,7 +211,7 @@ enum Problem {
 }
 
 impl ParseCpuSetError {
-    fn at(text: &str, byte: usize, problem: Problem) -> Self {
+    fn at(text: &str, byte: usize, problem: CpuSetProblem) -> Self {
         let column = text.char_indices().take_while(|(at, _)| *at < byte).count() + 1;
         Self { shown: quoted(unpadded(text)).to_string(), column, problem }
     }
@@ -226,28 +226,28 @@ impl ParseCpuSetError {
 impl fmt::Display for ParseCpuSetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let form = match self.problem {
-            Problem::NotHexadecimal | Problem::WordTooLong => "CPU mask",
+            CpuSetProblem::NotHexadecimal | CpuSetProblem::WordTooLong => "CPU mask",
             _ => "CPU list",
         };
         write!(f, "{form} {}, column {}: ", self.shown, self.column)?;
         match self.problem {
-            Problem::ExpectedCpu => f.write_str("expected a CPU number, as in \"0-3,8\""),
-            Problem::ExpectedRangeEnd => f.write_str("expected the last CPU of the range"),
-            Problem::ExpectedStride => {
+            CpuSetProblem::ExpectedCpu => f.write_str("expected a CPU number, as in \"0-3,8\""),
+            CpuSetProblem::ExpectedRangeEnd => f.write_str("expected the last CPU of the range"),
+            CpuSetProblem::ExpectedStride => {
                 f.write_str("expected a stride USED/GROUP, as in \"0-10:2/4\"")
             }
-            Problem::BadStride => {
+            CpuSetProblem::BadStride => {
                 f.write_str("a stride USED/GROUP needs a GROUP of at least 1 and of at least USED")
             }
-            Problem::Backwards => f.write_str("the range ends before it starts"),
-            Problem::TooHigh => write!(f, "CPU numbers go up to {MAX_CPU}"),
-            Problem::TooMany => write!(
+            CpuSetProblem::Backwards => f.write_str("the range ends before it starts"),
+            CpuSetProblem::TooHigh => write!(f, "CPU numbers go up to {MAX_CPU}"),
+            CpuSetProblem::TooMany => write!(
                 f,
                 "a list names at most {LISTED_CPUS} CPUs, counting each as often as it is named"
             ),
-            Problem::Unexpected => f.write_str("expected a comma or the end of the list"),
-            Problem::NotHexadecimal => f.write_str("expected hexadecimal digits"),
-            Problem::WordTooLong => f.write_str("a word of a mask has at most 32 bits"),
+            CpuSetProblem::Unexpected => f.write_str("expected a comma or the end of the list"),
+            CpuSetProblem::NotHexadecimal => f.write_str("expected hexadecimal digits"),
+            CpuSetProblem::WordTooLong => f.write_str("a word of a mask has at most 32 bits"),
         }
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn numbers(
     let Some((text, at)) = indexes else {
         return Ok((0..).take(total).collect());
     };
-    let reader = Reader { machine, text, at: *at, total };
+    let reader = IndexReader { machine, text, at: *at, total };
     let numbers = if text.bytes().all(|b| b.is_ascii_digit() || b == b',') {
         reader.list()?
     } else if text.starts_with(|c: char| c.is_ascii_digit()) {
@@ -35,7 +35,7 @@ pub(super) fn numbers(
     Ok(numbers)
 }
 
-struct Reader<'a> {
+struct IndexReader<'a> {
     machine: &'a Machine,
     text: &'a str,
     at: usize,
@@ -43,7 +43,7 @@ struct Reader<'a> {
     total: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> IndexReader<'a> {
     /// `0,2,1,3`
     fn list(&self) -> Result<Vec<u32>, TopologyError> {
         let mut numbers = Vec::new();

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::cpu::{Said, note_disagreement};
-use super::cpus;
 use super::file::Folder;
+use super::note::{SharersHash, cpus, note_disagreement};
 use crate::assembly::Parts;
 use crate::input::quoted;
 use crate::{CpuId, CpuSet, NodeId, TopologyError};
@@ -40,7 +39,7 @@ pub(super) fn read(
     online: &CpuSet,
     parts: &mut Parts,
 ) -> Result<(), TopologyError> {
-    let mut said: HashMap<CpuId, Said> = HashMap::new();
+    let mut said: HashMap<CpuId, SharersHash> = HashMap::new();
     let mut without = CpuSet::new();
     let mut unsized_caches = CpuSet::new();
     let mut stand_ins: HashMap<(u64, Option<NodeId>), u64> = HashMap::new();
@@ -61,7 +60,7 @@ pub(super) fn read(
             Sharers::Cpus(cpus) => {
                 let sharers = &cpus & online;
                 let lowest = sharers.first().map_or(cpu.id, |lowest| lowest.min(cpu.id));
-                said.insert(cpu.id, Said::new(&sharers));
+                said.insert(cpu.id, SharersHash::new(&sharers));
                 level | u64::from(lowest.0)
             }
         };

@@ -1,10 +1,9 @@
 //! Which CPUs are online, and the core and package of each.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::cpus;
 use super::file::Folder;
+use super::note::{SharersHash, cpus, note_disagreement};
 use crate::assembly::{Parts, RawCpu};
 use crate::error::beyond_max_cpu;
 use crate::{CpuId, CpuKind, CpuSet, MAX_CPU, TopologyError};
@@ -71,7 +70,7 @@ pub(super) fn read(
     online: &CpuSet,
     parts: &mut Parts,
 ) -> Result<(), TopologyError> {
-    let mut said: HashMap<CpuId, Said> = HashMap::new();
+    let mut said: HashMap<CpuId, SharersHash> = HashMap::new();
     let mut core_by_number: HashMap<(u64, Option<u32>, u32), u64> = HashMap::new();
     let (mut coreless, mut packageless) = (CpuSet::new(), CpuSet::new());
     for id in online {
@@ -107,7 +106,7 @@ pub(super) fn read(
                 u64::from(id.0)
             }
         };
-        said.extend(siblings.map(|siblings| (id, Said::new(&siblings))));
+        said.extend(siblings.map(|siblings| (id, SharersHash::new(&siblings))));
         parts.cpus.push(RawCpu {
             id,
             core,
@@ -132,42 +131,4 @@ pub(super) fn read(
     let cores = parts.cpus.iter().map(|cpu| (cpu.id, cpu.core));
     note_disagreement("core", cores, &said, &mut parts.notes);
     Ok(())
-}
-
-/// Which CPUs share a thing, as one of them says: a hash of the set, since the sets of many CPUs that name many
-/// would take a GiB. Two sets of one hash would keep a note from being written, and no more.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Said(u64);
-
-impl Said {
-    pub(super) fn new(set: &CpuSet) -> Self {
-        let mut hasher = DefaultHasher::new();
-        set.hash(&mut hasher);
-        Self(hasher.finish())
-    }
-}
-
-/// Notes the CPUs that say they share a thing with others than those they came to share it with.
-pub(super) fn note_disagreement(
-    what: &str,
-    keys: impl Iterator<Item = (CpuId, u64)>,
-    said: &HashMap<CpuId, Said>,
-    notes: &mut Vec<String>,
-) {
-    let keys: Vec<(CpuId, u64)> = keys.collect();
-    let mut together: HashMap<u64, CpuSet> = HashMap::new();
-    for (cpu, key) in &keys {
-        together.entry(*key).or_default().insert(*cpu);
-    }
-    let together: HashMap<u64, Said> =
-        together.into_iter().map(|(key, set)| (key, Said::new(&set))).collect();
-    let disagree =
-        |(cpu, key): &&(CpuId, u64)| said.get(cpu).is_some_and(|said| *said != together[key]);
-    let wrong: CpuSet = keys.iter().filter(disagree).map(|(cpu, _)| *cpu).collect();
-    if !wrong.is_empty() {
-        notes.push(format!(
-            "{} disagree with others on which CPUs share their {what}",
-            cpus(&wrong)
-        ));
-    }
 }

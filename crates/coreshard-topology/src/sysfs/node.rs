@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::cpus;
 use super::file::Folder;
+use super::note::cpus;
 use crate::assembly::Parts;
 use crate::input::NODES;
 use crate::{CpuId, CpuSet, NodeId, TopologyError};

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{CpuId, CpuKind, LlcId, NodeId, Pods, Scope, ShardSize};
+use crate::{CpuId, CpuKind, CpuSet, LlcId, NodeId, Pods, Scope, ShardSize};
 
 /// A recorded machine, written file by file.
 struct Recording {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::error::{InsightError, Kind};
+use super::error::{InsightError, InsightErrorKind};
 
 /// The user that this process acts for.
 pub(super) fn own_user() -> u32 {
@@ -45,7 +45,8 @@ pub(super) fn socket_name(pid: u32) -> String {
 
 /// Makes the folder, if it is not there, and sees that nobody else can enter it.
 pub(super) fn private_folder(folder: &Path) -> Result<(), InsightError> {
-    let io = |error| InsightError::new(Kind::Folder { folder: folder.to_owned(), error });
+    let io =
+        |error| InsightError::new(InsightErrorKind::Folder { folder: folder.to_owned(), error });
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(io(error)),
         _ => {}
@@ -56,7 +57,12 @@ pub(super) fn private_folder(folder: &Path) -> Result<(), InsightError> {
     if !found.is_dir() || found.uid() != own_user() || mode & 0o077 != 0 {
         let (owner, is_folder) = (found.uid(), found.is_dir());
         let folder = folder.to_owned();
-        return Err(InsightError::new(Kind::OpenFolder { folder, owner, mode, is_folder }));
+        return Err(InsightError::new(InsightErrorKind::OpenFolder {
+            folder,
+            owner,
+            mode,
+            is_folder,
+        }));
     }
     Ok(())
 }

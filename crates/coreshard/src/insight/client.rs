@@ -8,22 +8,22 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::socket_peercred;
 
 use super::address;
-use super::error::{InsightError, Kind};
+use super::error::{InsightError, InsightErrorKind};
 use super::protocol::{self, Answer, FrameError, LONGEST_ANSWER, Request};
 use super::snapshot::Snapshot;
 
 /// How long a client waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads for so long in all, however the bytes are dealt out.
+/// Reads until a moment, however many reads that takes.
 struct Until<'a> {
     stream: &'a UnixStream,
     until: Instant,
 }
 
 impl<'a> Until<'a> {
-    fn new(stream: &'a UnixStream, patience: Duration) -> Self {
-        Self { stream, until: Instant::now() + patience }
+    fn new(stream: &'a UnixStream, timeout: Duration) -> Self {
+        Self { stream, until: Instant::now() + timeout }
     }
 }
 
@@ -57,11 +57,11 @@ impl InsightClient {
             return Ok(Self { path, pid: Some(pid) });
         }
         let kind = match address::process(pid) {
-            Err(_) => Kind::NoProcess { pid },
+            Err(_) => InsightErrorKind::NoProcess { pid },
             Ok((program, user)) if user != address::own_user() => {
-                Kind::OtherUser { pid, program, user, own: address::own_user() }
+                InsightErrorKind::OtherUser { pid, program, user, own: address::own_user() }
             }
-            Ok((program, _)) => Kind::NotServed { pid, program },
+            Ok((program, _)) => InsightErrorKind::NotServed { pid, program },
         };
         Err(InsightError::new(kind))
     }
@@ -85,37 +85,40 @@ impl InsightClient {
         let path = || self.path.clone();
         let mut stream = UnixStream::connect(&self.path).map_err(|error| {
             InsightError::new(match (error.kind(), self.pid) {
-                (ErrorKind::NotFound, _) => Kind::NoSocket { path: path() },
+                (ErrorKind::NotFound, _) => InsightErrorKind::NoSocket { path: path() },
                 (ErrorKind::ConnectionRefused, Some(pid)) if !address::is_alive(pid) => {
-                    Kind::NoProcess { pid }
+                    InsightErrorKind::NoProcess { pid }
                 }
-                (ErrorKind::ConnectionRefused, _) => Kind::Stale { path: path() },
-                _ => Kind::Connect { path: path(), error },
+                (ErrorKind::ConnectionRefused, _) => InsightErrorKind::Stale { path: path() },
+                _ => InsightErrorKind::Connect { path: path(), error },
             })
         })?;
         self.check_server(&stream)?;
         let asked = stream
-            .set_read_timeout(Some(PATIENCE))
-            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
+            .set_read_timeout(Some(TIMEOUT))
+            .and_then(|()| stream.set_write_timeout(Some(TIMEOUT)))
             .and_then(|()| protocol::write(&mut stream, &Request::Snapshot));
-        let no_answer = |error| InsightError::new(Kind::NoAnswer { path: path(), error });
+        let no_answer =
+            |error| InsightError::new(InsightErrorKind::NoAnswer { path: path(), error });
         match asked {
             // It has said why before it hung up.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             asked => asked.map_err(no_answer)?,
         }
-        let answer = protocol::read(&mut Until::new(&stream, PATIENCE), LONGEST_ANSWER);
+        let answer = protocol::read(&mut Until::new(&stream, TIMEOUT), LONGEST_ANSWER);
         Err(InsightError::new(match answer {
             Ok(Answer::Snapshot(snapshot)) => return Ok(snapshot),
-            Ok(Answer::Refused(reason)) => Kind::Refused { path: path(), reason },
+            Ok(Answer::Refused(reason)) => InsightErrorKind::Refused { path: path(), reason },
             Err(FrameError::Io(error)) => return Err(no_answer(error)),
-            Err(FrameError::Foreign) => Kind::Foreign { path: path() },
-            Err(FrameError::Version(theirs)) => Kind::Version { path: path(), theirs },
+            Err(FrameError::Foreign) => InsightErrorKind::Foreign { path: path() },
+            Err(FrameError::Version(theirs)) => InsightErrorKind::Version { path: path(), theirs },
             Err(FrameError::TooLong(bytes)) => {
                 let what = format!("it has {bytes} bytes, and at most {LONGEST_ANSWER} are read");
-                Kind::Broken { path: path(), what }
+                InsightErrorKind::Broken { path: path(), what }
             }
-            Err(FrameError::Json(error)) => Kind::Broken { path: path(), what: error.to_string() },
+            Err(FrameError::Json(error)) => {
+                InsightErrorKind::Broken { path: path(), what: error.to_string() }
+            }
         }))
     }
 
@@ -123,16 +126,20 @@ impl InsightClient {
     fn check_server(&self, stream: &UnixStream) -> Result<(), InsightError> {
         let path = || self.path.clone();
         let server = socket_peercred(stream).map_err(|error| {
-            InsightError::new(Kind::Connect { path: path(), error: error.into() })
+            InsightError::new(InsightErrorKind::Connect { path: path(), error: error.into() })
         })?;
         let (user, own) = (server.uid.as_raw(), address::own_user());
         if user != own {
-            return Err(InsightError::new(Kind::StrangeServer { path: path(), user, own }));
+            return Err(InsightError::new(InsightErrorKind::StrangeServer {
+                path: path(),
+                user,
+                own,
+            }));
         }
         let pid = server.pid.as_raw_pid().unsigned_abs();
         match self.pid {
             Some(asked) if asked != pid => {
-                Err(InsightError::new(Kind::OtherProcess { path: path(), pid, asked }))
+                Err(InsightError::new(InsightErrorKind::OtherProcess { path: path(), pid, asked }))
             }
             _ => Ok(()),
         }

@@ -11,11 +11,11 @@ use super::protocol::PROTOCOL_VERSION;
 /// Why insight cannot be served or had. Its text says what was found, and what to do.
 #[derive(Debug)]
 pub struct InsightError {
-    kind: Kind,
+    kind: InsightErrorKind,
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum InsightErrorKind {
     Runtime(crate::RuntimeError),
     Folder { folder: PathBuf, error: io::Error },
     OpenFolder { folder: PathBuf, owner: u32, mode: u32, is_folder: bool },
@@ -38,123 +38,130 @@ pub(super) enum Kind {
 }
 
 impl InsightError {
-    pub(super) fn new(kind: Kind) -> Self {
+    pub(super) fn new(kind: InsightErrorKind) -> Self {
         Self { kind }
     }
 
     /// True if there is nobody to ask any more: the process has ended, or has stopped to serve.
     pub fn is_gone(&self) -> bool {
-        matches!(self.kind, Kind::NoProcess { .. } | Kind::NoSocket { .. } | Kind::Stale { .. })
+        matches!(
+            self.kind,
+            InsightErrorKind::NoProcess { .. }
+                | InsightErrorKind::NoSocket { .. }
+                | InsightErrorKind::Stale { .. }
+        )
     }
 
     /// True if the other side speaks another version of the protocol.
     pub fn is_version(&self) -> bool {
-        matches!(self.kind, Kind::Version { .. })
+        matches!(self.kind, InsightErrorKind::Version { .. })
     }
 }
 
 impl fmt::Display for InsightError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::Runtime(error) => error.fmt(f),
-            Kind::Folder { folder, error } => write!(
+            InsightErrorKind::Runtime(error) => error.fmt(f),
+            InsightErrorKind::Folder { folder, error } => write!(
                 f,
                 "the folder {} for the socket cannot be had: {error}; set XDG_RUNTIME_DIR to a \
                  folder of your own",
                 input::path(folder)
             ),
-            Kind::OpenFolder { folder, is_folder: false, .. } => write!(
+            InsightErrorKind::OpenFolder { folder, is_folder: false, .. } => write!(
                 f,
                 "{} is not a folder, so no socket can be put there; remove it, or set \
                  XDG_RUNTIME_DIR to a folder of your own",
                 input::path(folder)
             ),
-            Kind::OpenFolder { folder, owner, mode, .. } => write!(
+            InsightErrorKind::OpenFolder { folder, owner, mode, .. } => write!(
                 f,
                 "the folder {} belongs to user {owner} with mode {mode:04o}, and must be this \
                  user's own with mode 0700; remove it, or set XDG_RUNTIME_DIR to a folder of your \
                  own",
                 input::path(folder)
             ),
-            Kind::Bind { path, error } => {
+            InsightErrorKind::Bind { path, error } => {
                 write!(f, "the socket {} cannot be made: {error}", input::path(path))
             }
-            Kind::Served { path } => write!(
+            InsightErrorKind::Served { path } => write!(
                 f,
                 "the socket {} is served already; keep the first server, or give this one another \
                  path",
                 input::path(path)
             ),
-            Kind::Thread { error } => {
+            InsightErrorKind::Thread { error } => {
                 write!(f, "the thread that serves insight cannot be started: {error}")
             }
-            Kind::NoProcess { pid } => write!(f, "there is no process {pid}; look it up with ps"),
-            Kind::NotServed { pid, program } => write!(
+            InsightErrorKind::NoProcess { pid } => {
+                write!(f, "there is no process {pid}; look it up with ps")
+            }
+            InsightErrorKind::NotServed { pid, program } => write!(
                 f,
                 "process {pid} ({program}) serves no insight: either it does not use Coreshard, or \
                  it must call coreshard::serve_insight(); where it was started with another \
                  XDG_RUNTIME_DIR, name its socket with --socket"
             ),
-            Kind::OtherUser { pid, program, user, own } => write!(
+            InsightErrorKind::OtherUser { pid, program, user, own } => write!(
                 f,
                 "process {pid} ({program}) belongs to user {user} and you are user {own}; only the \
                  same user may look: run this as user {user}"
             ),
-            Kind::NoSocket { path } => write!(
+            InsightErrorKind::NoSocket { path } => write!(
                 f,
                 "there is no socket {}; the process may have ended, or not serve insight: it must \
                  call coreshard::serve_insight()",
                 input::path(path)
             ),
-            Kind::Stale { path } => write!(
+            InsightErrorKind::Stale { path } => write!(
                 f,
                 "nobody listens at the socket {}: its process has ended without removing it, and \
                  the file may be removed",
                 input::path(path)
             ),
-            Kind::Connect { path, error } => write!(
+            InsightErrorKind::Connect { path, error } => write!(
                 f,
                 "the socket {} cannot be opened: {error}; only the user that it belongs to may",
                 input::path(path)
             ),
-            Kind::StrangeServer { path, user, own } => write!(
+            InsightErrorKind::StrangeServer { path, user, own } => write!(
                 f,
                 "the socket {} is served by user {user} and you are user {own}; what it says is \
                  not believed: run this as user {user}",
                 input::path(path)
             ),
-            Kind::OtherProcess { path, pid, asked } => write!(
+            InsightErrorKind::OtherProcess { path, pid, asked } => write!(
                 f,
                 "the socket {} is served by process {pid}, not by {asked}; look at process {pid}, \
                  or remove the file",
                 input::path(path)
             ),
-            Kind::Foreign { path } => write!(
+            InsightErrorKind::Foreign { path } => write!(
                 f,
                 "whoever serves {} is not a Coreshard process, or its client is not: it does not \
                  speak the protocol; give the socket that coreshard::serve_insight() made",
                 input::path(path)
             ),
-            Kind::Version { path, theirs } => write!(
+            InsightErrorKind::Version { path, theirs } => write!(
                 f,
                 "{} speaks version {theirs} of the protocol, and this release speaks version \
                  {PROTOCOL_VERSION}; use the command `coreshard` of the release that the process \
                  was built with",
                 input::path(path)
             ),
-            Kind::Broken { path, what } => write!(
+            InsightErrorKind::Broken { path, what } => write!(
                 f,
                 "the answer from {} cannot be read: {what}; use the command `coreshard` of the \
                  release that the process was built with",
                 input::path(path)
             ),
-            Kind::NoAnswer { path, error } => write!(
+            InsightErrorKind::NoAnswer { path, error } => write!(
                 f,
                 "no answer came from {}: {error}; the process may be stopped, or about to end: try \
                  again",
                 input::path(path)
             ),
-            Kind::Refused { path, reason } => {
+            InsightErrorKind::Refused { path, reason } => {
                 write!(f, "whoever serves {} refuses: {reason}", input::path(path))
             }
         }
@@ -164,7 +171,7 @@ impl fmt::Display for InsightError {
 impl std::error::Error for InsightError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
-            Kind::Runtime(error) => Some(error),
+            InsightErrorKind::Runtime(error) => Some(error),
             // The text of an `io::Error` is in this one's.
             _ => None,
         }

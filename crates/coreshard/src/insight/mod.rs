@@ -2,8 +2,8 @@
 //!
 //! A process that calls [`serve_insight`] has a socket in a folder that only its user can enter. A
 //! client connects, asks one thing, has one answer, and is hung up on, a second after it came at the latest.
-//! The one thread that serves (`desk`) waits for nobody in particular: it sleeps in `poll` while nobody
-//! asks, serves sixteen clients side by side, and ends at once when it is told to.
+//! One thread (`connections`) serves up to sixteen clients at once. It sleeps in `poll` while nobody asks, and
+//! ends at once when it is told to.
 //!
 //! | who | checks |
 //! |---|---|
@@ -17,7 +17,7 @@
 
 mod address;
 mod client;
-mod desk;
+mod connections;
 mod error;
 mod protocol;
 mod server;

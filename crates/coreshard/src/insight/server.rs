@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqC
 use std::thread::{self, JoinHandle};
 
 use super::address;
-use super::desk::Desk;
-use super::error::{InsightError, Kind};
+use super::connections::Connections;
+use super::error::{InsightError, InsightErrorKind};
 use crate::Runtime;
 
 /// Serves the process's runtime to `coreshard top`, until what is returned is dropped.
@@ -30,7 +30,8 @@ use crate::Runtime;
 /// Where the process has no runtime (see [`runtime`](crate::runtime)), the folder is not this
 /// user's own, the process serves already, or the socket or the thread cannot be had.
 pub fn serve_insight() -> Result<InsightServer, InsightError> {
-    let runtime = crate::runtime().map_err(|error| InsightError::new(Kind::Runtime(error)))?;
+    let runtime =
+        crate::runtime().map_err(|error| InsightError::new(InsightErrorKind::Runtime(error)))?;
     InsightServer::bind(runtime)
 }
 
@@ -68,12 +69,12 @@ impl InsightServer {
     /// Where somebody serves the path already, or the socket or the thread cannot be had.
     pub fn bind_at(runtime: &Runtime, path: impl Into<PathBuf>) -> Result<Self, InsightError> {
         let path = path.into();
-        let bind = |error| InsightError::new(Kind::Bind { path: path.clone(), error });
+        let bind = |error| InsightError::new(InsightErrorKind::Bind { path: path.clone(), error });
         // Left behind by a process that was killed.
         if address::is_abandoned(&path) {
             fs::remove_file(&path).map_err(bind)?;
         } else if UnixStream::connect(&path).is_ok() {
-            return Err(InsightError::new(Kind::Served { path }));
+            return Err(InsightError::new(InsightErrorKind::Served { path }));
         }
         let listener = listen(&path).map_err(bind)?;
         let file = identity(&path);
@@ -81,7 +82,7 @@ impl InsightServer {
         let thread = {
             let (listener, is_over) = (Arc::clone(&listener), Arc::clone(&is_over));
             let runtime = runtime.clone();
-            let serve = move || Desk::new(&runtime, &listener, &is_over).serve();
+            let serve = move || Connections::new(&runtime, &listener, &is_over).serve();
             thread::Builder::new().name("cs-insight".to_owned()).spawn(serve)
         };
         match thread {
@@ -91,7 +92,7 @@ impl InsightServer {
             }
             Err(error) => {
                 let _ = fs::remove_file(&path);
-                Err(InsightError::new(Kind::Thread { error }))
+                Err(InsightError::new(InsightErrorKind::Thread { error }))
             }
         }
     }

@@ -1,38 +1,25 @@
 //! Fixed priorities of running threads, and locks that lend their waiters' priority to the holder:
 //! Linux's FUTEX_LOCK_PI, in outline.
 
-use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use coreshard_platform::{InheritError, ThreadId, WaitOutcome};
 
-use super::{enter_kernel, finish_wait, in_turn, needed, preemption_point, with};
-use crate::atomic::SimAtomic;
-use crate::engine::core::{Core, Site};
-use crate::engine::thread::{State, Wait};
-use crate::memory::{Access, Place};
+use super::{enter_kernel, finish_wait, preemption_point};
+use crate::engine::inheritance::InheritingLock;
+use crate::engine::state::SimState;
+use crate::engine::thread::{ThreadState, Wait};
+use crate::engine::turn::{expect_sim, in_turn, with};
+use crate::memory::Access;
+use crate::site::Site;
 use crate::space::in_host;
-
-type Word = SimAtomic<std::sync::atomic::AtomicU32>;
 
 /// Somebody waits for the lock, so its holder may not free it by itself.
 const WAITERS: u32 = 1 << 31;
 const HOLDER: u32 = (1 << 30) - 1;
 
-struct Inherited {
-    holder: usize,
-    /// First come first.
-    waiters: Vec<usize>,
-}
-
-/// The locks that somebody waits for, and the own priorities of threads that were lent another.
-#[derive(Default)]
-pub(in crate::engine) struct Inheritance {
-    locks: BTreeMap<Place, Inherited>,
-    own: BTreeMap<usize, u8>,
-}
-
-impl Core {
+impl SimState {
     fn own_priority(&self, thread: usize) -> u8 {
         let lent = self.inheritance.own.get(&thread);
         lent.copied().unwrap_or(self.threads[thread].fifo_priority)
@@ -64,22 +51,22 @@ impl Core {
 
 /// Gives a thread another SCHED_FIFO priority, or 0 for none. False where there is no such thread.
 pub(crate) fn set_priority(thread: ThreadId, priority: u8) -> bool {
-    let core = needed("a priority is set");
-    preemption_point(core);
-    enter_kernel(core, |costs| costs.syscall);
-    in_turn(core);
-    with(core, |core| {
+    let sim = expect_sim("a priority is set");
+    preemption_point(sim);
+    enter_kernel(sim, |costs| costs.syscall);
+    in_turn(sim);
+    with(sim, |sim| {
         in_host(|| {
             let Some(number) = (thread.0 as usize).checked_sub(1) else { return false };
-            if core.threads.get(number).is_none_or(|thread| thread.state == State::Over) {
+            if sim.threads.get(number).is_none_or(|thread| thread.state == ThreadState::Over) {
                 return false;
             }
-            if let Some(own) = core.inheritance.own.get_mut(&number) {
+            if let Some(own) = sim.inheritance.own.get_mut(&number) {
                 *own = priority;
             } else {
-                core.set_priority(number, priority, core.now);
+                sim.set_priority(number, priority, sim.now);
             }
-            core.settle_priority(number);
+            sim.settle_priority(number);
             true
         })
     })
@@ -87,60 +74,60 @@ pub(crate) fn set_priority(thread: ThreadId, priority: u8) -> bool {
 
 /// The running thread's own SCHED_FIFO priority; 0 for none.
 pub(crate) fn priority() -> u8 {
-    let core = needed("a priority is asked for");
-    enter_kernel(core, |costs| costs.syscall);
-    with(core, |core| core.own_priority(core.thread))
+    let sim = expect_sim("a priority is asked for");
+    enter_kernel(sim, |costs| costs.syscall);
+    with(sim, |sim| sim.own_priority(sim.thread))
 }
 
 /// Takes a lock for the running thread, lending its priority to the holder while it waits.
 pub(crate) fn lock_inheriting(
-    word: &Word,
+    word: &AtomicU32,
     timeout: Option<Duration>,
     site: Site,
 ) -> Result<(), InheritError> {
-    let core = needed("a lock is taken");
-    super::may_sleep(core, "takes a lock that lends priority", site);
-    enter_kernel(core, |costs| costs.syscall + costs.futex);
+    let sim = expect_sim("a lock is taken");
+    super::might_sleep(sim, "takes a lock that lends priority", site);
+    enter_kernel(sim, |costs| costs.syscall + costs.futex);
     let address = (&raw const *word).addr();
     super::access(address, size_of::<u32>(), Access::ReadModifyWrite, site);
     // Nothing runs between here and the wait: as the kernel's lock has it.
-    let waits = with(core, |core| {
+    let waits = with(sim, |sim| {
         in_host(|| {
-            let me = core.thread;
-            let seen = word.peek();
+            let me = sim.thread;
+            let seen = word.load(Relaxed);
             if seen & HOLDER == 0 {
-                word.poke(me as u32 + 1);
+                word.store(me as u32 + 1, Relaxed);
                 return Ok(false);
             }
             let holder = (seen & HOLDER) as usize - 1;
             if holder == me {
                 return Err(InheritError::WouldDeadlock);
             }
-            word.poke(seen | WAITERS);
-            let place = core.place(address);
-            let locks = &mut core.inheritance.locks;
-            let lock = locks.entry(place).or_insert(Inherited { holder, waiters: Vec::new() });
+            word.store(seen | WAITERS, Relaxed);
+            let place = sim.place(address);
+            let locks = &mut sim.inheritance.locks;
+            let lock = locks.entry(place).or_insert(InheritingLock { holder, waiters: Vec::new() });
             lock.holder = holder;
             lock.waiters.push(me);
-            core.settle_priority(holder);
-            core.begin_wait(Wait::Futex { place, address, expected: seen | WAITERS }, timeout);
+            sim.settle_priority(holder);
+            sim.begin_wait(Wait::Futex { place, address, expected: seen | WAITERS }, timeout);
             Ok(true)
         })
     })?;
-    if !waits || finish_wait(core) == WaitOutcome::Returned {
+    if !waits || finish_wait(sim) == WaitOutcome::Returned {
         return Ok(());
     }
-    with(core, |core| {
+    with(sim, |sim| {
         in_host(|| {
-            let (me, place) = (core.thread, core.place(address));
-            let Some(lock) = core.inheritance.locks.get_mut(&place) else { return };
+            let (me, place) = (sim.thread, sim.place(address));
+            let Some(lock) = sim.inheritance.locks.get_mut(&place) else { return };
             lock.waiters.retain(|waiter| *waiter != me);
             let (holder, is_last) = (lock.holder, lock.waiters.is_empty());
             if is_last {
-                core.inheritance.locks.remove(&place);
-                word.poke(word.peek() & !WAITERS);
+                sim.inheritance.locks.remove(&place);
+                word.store(word.load(Relaxed) & !WAITERS, Relaxed);
             }
-            core.settle_priority(holder);
+            sim.settle_priority(holder);
         });
     });
     Err(InheritError::TimedOut)
@@ -148,42 +135,41 @@ pub(crate) fn lock_inheriting(
 
 /// Hands a lock of the running thread to the waiter of the highest priority, and gives back what
 /// was lent for it.
-pub(crate) fn unlock_inheriting(word: &Word, site: Site) {
-    let core = needed("a lock is freed");
-    enter_kernel(core, |costs| costs.syscall + costs.futex);
+pub(crate) fn unlock_inheriting(word: &AtomicU32, site: Site) {
+    let sim = expect_sim("a lock is freed");
+    enter_kernel(sim, |costs| costs.syscall + costs.futex);
     let address = (&raw const *word).addr();
     super::access(address, size_of::<u32>(), Access::ReadModifyWrite, site);
-    with(core, |core| {
+    with(sim, |sim| {
         in_host(|| {
-            let (me, place) = (core.thread, core.place(address));
-            let next = core.inheritance.locks.get(&place).and_then(|lock| {
+            let (me, place) = (sim.thread, sim.place(address));
+            let next = sim.inheritance.locks.get(&place).and_then(|lock| {
                 // One whose time has run out is on its way, and takes itself off.
-                let asleep = lock
-                    .waiters
-                    .iter()
-                    .filter(|waiter| matches!(core.threads[**waiter].state, State::Waiting { .. }));
-                asleep.rev().max_by_key(|waiter| core.threads[**waiter].fifo_priority).copied()
+                let asleep = lock.waiters.iter().filter(|waiter| {
+                    matches!(sim.threads[**waiter].state, ThreadState::Waiting { .. })
+                });
+                asleep.rev().max_by_key(|waiter| sim.threads[**waiter].fifo_priority).copied()
             });
             let Some(next) = next else {
-                word.poke(0);
+                word.store(0, Relaxed);
                 // Those whose time has run out find the lock free, or another's.
-                core.inheritance.locks.remove(&place);
-                core.settle_priority(me);
+                sim.inheritance.locks.remove(&place);
+                sim.settle_priority(me);
                 return;
             };
-            let locks = &mut core.inheritance.locks;
+            let locks = &mut sim.inheritance.locks;
             if let Some(lock) = locks.get_mut(&place) {
                 lock.waiters.retain(|waiter| *waiter != next);
                 lock.holder = next;
                 let others = !lock.waiters.is_empty();
-                word.poke((next as u32 + 1) | if others { WAITERS } else { 0 });
+                word.store((next as u32 + 1) | if others { WAITERS } else { 0 }, Relaxed);
                 if !others {
                     locks.remove(&place);
                 }
             }
-            core.settle_priority(me);
-            core.settle_priority(next);
-            core.now = core.make_runnable(next, core.now);
+            sim.settle_priority(me);
+            sim.settle_priority(next);
+            sim.now = sim.make_runnable(next, sim.now);
         });
     });
 }

@@ -1,10 +1,10 @@
 //! Changing the priority of a thread that is there already.
 
-use super::Core;
-use crate::engine::thread::State;
+use super::SimState;
+use crate::engine::thread::ThreadState;
 use crate::machine::Ps;
 
-impl Core {
+impl SimState {
     /// Gives a thread another SCHED_FIFO priority, or 0 for none, at `now`.
     pub(in crate::engine) fn set_priority(&mut self, thread: usize, priority: u8, now: Ps) {
         if self.threads[thread].fifo_priority == priority {
@@ -12,7 +12,7 @@ impl Core {
         }
         let target = self.threads[thread].cpu;
         let runs = self.cpus[target].current == Some(thread);
-        let queued = self.threads[thread].state == State::Runnable && !runs;
+        let queued = self.threads[thread].state == ThreadState::Runnable && !runs;
         if queued {
             let cpu = &mut self.cpus[target];
             let before = cpu.waiting();

@@ -3,51 +3,48 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::panic::Location;
 use std::ptr::{self, NonNull};
 
 use coreshard_platform::LocalKey;
-use coreshard_topology::{CpuId, CpuSet};
+use coreshard_topology::{CpuId, CpuSet, NodeId};
 
-use super::calls::Inheritance;
-use super::events::{Events, What};
-use super::failing::Failures;
-use super::faults::Dice;
-use super::futex::Futexes;
-use super::scheduler::Cpu;
-use super::spin::Watching;
-use super::store_buffer::StoreBuffers;
+use super::call_failures::CallFailures;
+use super::cpu::Cpu;
+use super::events::{Event, Events};
+use super::fault_injector::FaultInjector;
+use super::inheritance::Inheritance;
+use super::spin_detector::SpinDetector;
+use super::store_buffers::StoreBuffers;
 use super::thread::{Suspender, Thread};
+use super::wait_queues::WaitQueues;
 use crate::machine::{Costs, Machine, Ps};
-use crate::memory::{Access, Memory, Outcome, Place};
+use crate::memory::{Access, Memory, Outcome, Place, Source};
 use crate::profile::Profile;
 use crate::random::mix;
 use crate::report::Recorder;
+use crate::site::Site;
 use crate::space::{Arena, in_host};
 
-/// Where in the program's source an access is made.
-pub(crate) type Site = &'static Location<'static>;
-
 thread_local! {
-    static CURRENT: Cell<*mut Core> = const { Cell::new(ptr::null_mut()) };
+    static CURRENT: Cell<*mut SimState> = const { Cell::new(ptr::null_mut()) };
 }
 
 /// The simulation whose code runs on this host thread.
 #[inline]
-pub(crate) fn current() -> Option<NonNull<Core>> {
+pub(crate) fn current() -> Option<NonNull<SimState>> {
     NonNull::new(CURRENT.get())
 }
 
-/// While it lives, simulated code runs on this host thread.
-pub(super) struct Entered(*mut Core);
+/// While this guard lives, `current` is its simulation.
+pub(super) struct EnterGuard(*mut SimState);
 
-impl Entered {
-    pub(super) fn new(core: *mut Core) -> Self {
-        Self(CURRENT.replace(core))
+impl EnterGuard {
+    pub(super) fn new(sim: *mut SimState) -> Self {
+        Self(CURRENT.replace(sim))
     }
 }
 
-impl Drop for Entered {
+impl Drop for EnterGuard {
     fn drop(&mut self) {
         CURRENT.set(self.0);
     }
@@ -70,7 +67,8 @@ pub(super) enum Pause {
     SpinsInQueue,
 }
 
-pub(crate) struct Core {
+/// All that a simulation consists of.
+pub(crate) struct SimState {
     /// The time of the CPU that runs.
     pub(super) now: Ps,
     /// Until when that CPU need not look whether others are earlier.
@@ -79,8 +77,7 @@ pub(crate) struct Core {
     pub(super) cpu: usize,
     /// The thread that runs.
     pub(super) thread: usize,
-    /// What the running CPU's spinning looks at.
-    pub(super) watching: Watching,
+    pub(super) spin_detector: SpinDetector,
     pub(super) pause: Pause,
     pub(super) suspender: Suspender,
     pub(super) memory: Memory,
@@ -88,38 +85,38 @@ pub(crate) struct Core {
     pub(super) costs: Costs,
     pub(super) profile: Profile,
     pub(super) cpus: Vec<Cpu>,
-    /// CPUs that rest, by place.
+    /// Idle CPUs, a bit for each.
     pub(super) idle: Box<[u64]>,
-    /// CPUs that are offline, by place.
+    /// Offline CPUs, a bit for each.
     pub(super) offline: Box<[u64]>,
     pub(super) all_cpus: Box<[u64]>,
-    /// Events that are no part of the program: while there are no others, it stands still.
+    /// Events that are no part of the program: where there are no others, the program is deadlocked.
     pub(super) background: usize,
     /// How far ahead the program's clock is.
     pub(super) clock_ahead: Ps,
     /// Threads in run queues.
     pub(super) queued: usize,
     pub(super) threads: Vec<Thread>,
-    /// Threads that are not over.
+    /// Threads that have not ended.
     pub(super) alive: usize,
     /// CPUs that go on, are about to, or spin: while there are none, only timers are left.
     pub(super) busy_cpus: usize,
-    pub(super) futexes: Futexes,
+    pub(super) futexes: WaitQueues,
     pub(super) inheritance: Inheritance,
     /// Threads that spin in the queues of locks, by the lock's word.
-    pub(super) lock_queues: Futexes,
+    pub(super) lock_queues: WaitQueues,
     pub(super) in_lock_queues: usize,
     /// CPUs that spin, by the line that they look at.
     pub(super) spinners: HashMap<Place, Vec<usize>>,
     pub(super) arena: NonNull<Arena>,
     pub(super) online: CpuSet,
-    /// By CPU number: its place.
-    pub(super) place_of_cpu: Vec<Option<u32>>,
-    pub(super) node_ids: Vec<coreshard_topology::NodeId>,
+    /// By CPU number: its index in `cpus`.
+    pub(super) index_of_cpu: Vec<Option<u32>>,
+    pub(super) node_ids: Vec<NodeId>,
     pub(super) recorder: Option<Box<Recorder>>,
     pub(super) store_buffers: StoreBuffers,
-    /// None where nothing goes wrong.
-    pub(super) dice: Option<Dice>,
+    /// `None` where no faults are injected.
+    pub(super) injector: Option<FaultInjector>,
     pub(super) trace_hash: u64,
     pub(super) accesses: u64,
     pub(super) misses: u64,
@@ -132,7 +129,7 @@ pub(crate) struct Core {
     /// Threads that could not be started.
     pub(super) failed_spawns: usize,
     /// Calls that fail by their number.
-    pub(super) failures: Failures,
+    pub(super) call_failures: CallFailures,
     pub(super) last_time: Ps,
     /// Read-side sections that threads are inside of.
     pub(super) readings: u64,
@@ -140,7 +137,7 @@ pub(crate) struct Core {
     pub(super) broken_rule: Option<String>,
 }
 
-impl Core {
+impl SimState {
     pub(super) fn new(
         machine: &Machine,
         arena: NonNull<Arena>,
@@ -155,16 +152,16 @@ impl Core {
         let mut idle = vec![0_u64; cpus.len().div_ceil(64)];
         (0..cpus.len()).for_each(|cpu| idle[cpu / 64] |= 1 << (cpu % 64));
         let highest = topology.online().last().map_or(0, CpuId::index);
-        let mut place_of_cpu = vec![None; highest + 1];
-        for (place, cpu) in topology.cpus().iter().enumerate() {
-            place_of_cpu[cpu.id.index()] = u32::try_from(place).ok();
+        let mut index_of_cpu = vec![None; highest + 1];
+        for (index, cpu) in topology.cpus().iter().enumerate() {
+            index_of_cpu[cpu.id.index()] = u32::try_from(index).ok();
         }
         Self {
             now: 0,
             horizon: 0,
             cpu: 0,
             thread: 0,
-            watching: Watching::default(),
+            spin_detector: SpinDetector::default(),
             pause: Pause::NotNext,
             suspender: ptr::null(),
             memory: Memory::new(machine, arena_start),
@@ -182,17 +179,17 @@ impl Core {
             threads: Vec::new(),
             alive: 0,
             busy_cpus: 0,
-            futexes: Futexes::default(),
+            futexes: WaitQueues::default(),
             inheritance: Inheritance::default(),
-            lock_queues: Futexes::default(),
+            lock_queues: WaitQueues::default(),
             in_lock_queues: 0,
             spinners: HashMap::new(),
             arena,
             online: topology.online().clone(),
-            place_of_cpu,
+            index_of_cpu,
             node_ids: topology.node_ids().to_vec(),
             recorder,
-            dice: None,
+            injector: None,
             trace_hash: mix(seed),
             accesses: 0,
             misses: 0,
@@ -202,7 +199,7 @@ impl Core {
             ipis: 0,
             panicked: 0,
             failed_spawns: 0,
-            failures: Failures::new(None),
+            call_failures: CallFailures::new(None),
             last_time: 0,
             readings: 0,
             broken_rule: None,
@@ -211,7 +208,7 @@ impl Core {
 
     /// The clock that the program reads.
     pub(crate) fn read_clock(&mut self) -> Ps {
-        let jump = self.dice.as_mut().and_then(Dice::clock_jump);
+        let jump = self.injector.as_mut().and_then(FaultInjector::clock_jump);
         self.clock_ahead += jump.unwrap_or(0);
         self.now + self.clock_ahead
     }
@@ -239,16 +236,11 @@ impl Core {
 
     /// Lays fresh pages on a node. False where a node is asked for and there is none of that
     /// number: then they lie where they are touched first.
-    pub(crate) fn renew(
-        &mut self,
-        address: usize,
-        bytes: usize,
-        node: Option<coreshard_topology::NodeId>,
-    ) -> bool {
-        let place = node.and_then(|node| self.node_ids.iter().position(|known| *known == node));
+    pub(crate) fn renew(&mut self, address: usize, bytes: usize, node: Option<NodeId>) -> bool {
+        let index = node.and_then(|node| self.node_ids.iter().position(|known| *known == node));
         let start = self.memory.place(address);
-        self.memory.renew(start, bytes, place.map(|place| place as u16));
-        node.is_none() || place.is_some()
+        self.memory.renew(start, bytes, index.map(|index| index as u16));
+        node.is_none() || index.is_some()
     }
 
     /// The running CPU accesses memory, at its turn. It is the later of several accesses that it
@@ -256,7 +248,7 @@ impl Core {
     #[inline]
     pub(super) fn touch(&mut self, place: Place, access: Access, since: Ps, site: Site) -> Outcome {
         let outcome = self.access_for(self.cpu, place, access, since);
-        self.watching.looked_at(place, access);
+        self.spin_detector.note_access(place, access);
         if let Some(recorder) = &mut self.recorder {
             in_host(|| recorder.record(place, access, &outcome, outcome.done - since, site));
         }
@@ -278,7 +270,7 @@ impl Core {
         self.trace_hash = (self.trace_hash.rotate_left(5) ^ what ^ since.rotate_left(32))
             .wrapping_mul(0x517C_C1B7_2722_0A95)
             .wrapping_add(cpu as u64);
-        if outcome.source != crate::memory::Source::Hit {
+        if outcome.source != Source::Hit {
             self.misses += 1;
             if outcome.wakes {
                 self.wake_spinners(place, outcome.done);
@@ -294,7 +286,7 @@ impl Core {
             self.busy_cpus += 1;
         }
         target.step_at = Some(time);
-        self.events.push(time, What::Cpu(cpu));
+        self.events.push(time, Event::Cpu(cpu));
         self.horizon = self.horizon.min(time);
     }
 }

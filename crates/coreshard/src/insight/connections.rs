@@ -1,8 +1,8 @@
-//! The clients of a server, side by side on one thread.
+//! The connections of a server: an event loop on one thread.
 //!
 //! 1. No call of this thread waits but `poll`: sockets are non-blocking.
-//! 2. A client has [`PATIENCE`] in all, from its accept to its last byte, however it deals the bytes out.
-//! 3. There are at most [`MAX_CLIENTS`]; one more takes the place of the one that is here longest.
+//! 2. A client is served for [`TIMEOUT`] in all, from its accept to its last byte.
+//! 3. There are at most [`MAX_CONNECTIONS`]; one more replaces the oldest.
 //! 4. The thread ends as soon as `is_over` is set and the listening socket is shut down, in this order.
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -22,72 +22,76 @@ use super::snapshot::Snapshot;
 use crate::Runtime;
 
 /// How long a client is served.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// How long no connection is accepted after one could not be (too many open files).
-const PAUSE: Duration = Duration::from_millis(200);
-const MAX_CLIENTS: usize = 16;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+const MAX_CONNECTIONS: usize = 16;
 
-/// Who is being served, and by whom.
-pub(super) struct Desk<'a> {
+/// Serves the clients of the insight socket.
+pub(super) struct Connections<'a> {
     runtime: &'a Runtime,
     listener: &'a UnixListener,
     is_over: &'a AtomicBool,
-    /// The one that is here longest first.
-    clients: Vec<Client>,
-    paused_until: Option<Instant>,
+    /// The oldest first.
+    open: Vec<Connection>,
+    /// When it accepts again, after an accept has failed.
+    accepts_from: Option<Instant>,
 }
 
-struct Client {
+/// A client's connection.
+struct Connection {
     stream: UnixStream,
     until: Instant,
     stage: Stage,
 }
 
 enum Stage {
-    /// What it has said so far.
-    Asks(Vec<u8>),
-    /// The answer, how much of it is sent, and whether what is left unread must be taken then: else
-    /// closing the socket resets the connection, and the client may lose the answer by that.
-    Hears { answer: Vec<u8>, sent: usize, is_refusal: bool },
-    /// How many more bytes are taken from it, to be thrown away.
-    Leaves(usize),
+    /// Reads the request: what has come so far.
+    Reading(Vec<u8>),
+    /// Writes the answer, of which `sent` bytes are sent. After a refusal, the rest of the request must be
+    /// read: else closing the socket resets the connection, and the client may lose the answer.
+    Writing { answer: Vec<u8>, sent: usize, is_refusal: bool },
+    /// Reads and throws away what is left of the request, up to so many bytes.
+    Draining(usize),
 }
 
-impl<'a> Desk<'a> {
+impl<'a> Connections<'a> {
     pub(super) fn new(
         runtime: &'a Runtime,
         listener: &'a UnixListener,
         is_over: &'a AtomicBool,
     ) -> Self {
-        Self { runtime, listener, is_over, clients: Vec::new(), paused_until: None }
+        Self { runtime, listener, is_over, open: Vec::new(), accepts_from: None }
     }
 
     /// Serves until it is over.
     pub(super) fn serve(mut self) {
         while !self.is_over.load(SeqCst) {
             let now = Instant::now();
-            self.clients.retain(|client| client.until > now);
-            self.paused_until = self.paused_until.filter(|until| *until > now);
-            let (is_called, ready) = self.wait(now);
+            self.open.retain(|connection| connection.until > now);
+            self.accepts_from = self.accepts_from.filter(|until| *until > now);
+            let (is_connecting, ready) = self.wait(now);
             let mut ready = ready.into_iter();
             let runtime = self.runtime;
-            self.clients.retain_mut(|client| {
-                !ready.next().unwrap_or(false) || client.step(runtime).unwrap_or(false)
+            self.open.retain_mut(|connection| {
+                !ready.next().unwrap_or(false) || connection.step(runtime).unwrap_or(false)
             });
-            if is_called && self.paused_until.is_none() {
+            if is_connecting && self.accepts_from.is_none() {
                 self.accept(now);
             }
         }
     }
 
-    /// Waits for the listener or a client; tells whether there is somebody new, and which clients have
-    /// come further.
+    /// Waits for the listener or a client. Says whether a client wants to connect, and which connections are
+    /// ready.
     fn wait(&self, now: Instant) -> (bool, Vec<bool>) {
-        let paused = self.paused_until.is_some();
+        let paused = self.accepts_from.is_some();
         let wanted = if paused { PollFlags::empty() } else { PollFlags::IN };
         let mut all = vec![PollFd::new(self.listener, wanted)];
-        all.extend(self.clients.iter().map(|client| PollFd::new(&client.stream, client.wants())));
-        let ends = self.clients.iter().map(|client| client.until).chain(self.paused_until);
+        all.extend(
+            self.open.iter().map(|connection| PollFd::new(&connection.stream, connection.wants())),
+        );
+        let ends = self.open.iter().map(|connection| connection.until).chain(self.accepts_from);
         let left = ends.min().map(|until| until.saturating_duration_since(now));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         if poll(&mut all, left.as_ref()).is_err() {
@@ -104,11 +108,11 @@ impl<'a> Desk<'a> {
                 let own = address::own_user();
                 let is_own = socket_peercred(&stream).is_ok_and(|who| who.uid.as_raw() == own);
                 if is_own && stream.set_nonblocking(true).is_ok() {
-                    if self.clients.len() == MAX_CLIENTS {
-                        self.clients.remove(0);
+                    if self.open.len() == MAX_CONNECTIONS {
+                        self.open.remove(0);
                     }
-                    let stage = Stage::Asks(Vec::new());
-                    self.clients.push(Client { stream, until: now + PATIENCE, stage });
+                    let stage = Stage::Reading(Vec::new());
+                    self.open.push(Connection { stream, until: now + TIMEOUT, stage });
                 }
             }
             Err(error)
@@ -116,37 +120,36 @@ impl<'a> Desk<'a> {
                     error.kind(),
                     ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
                 ) => {}
-            Err(_) => self.paused_until = Some(now + PAUSE),
+            Err(_) => self.accepts_from = Some(now + ACCEPT_PAUSE),
         }
     }
 }
 
-impl Client {
+impl Connection {
     fn wants(&self) -> PollFlags {
         match self.stage {
-            Stage::Asks(_) | Stage::Leaves(_) => PollFlags::IN,
-            Stage::Hears { .. } => PollFlags::OUT,
+            Stage::Reading(_) | Stage::Draining(_) => PollFlags::IN,
+            Stage::Writing { .. } => PollFlags::OUT,
         }
     }
 
-    /// Goes as far as can be gone without waiting; false when there is no more to do. A client that goes
-    /// away is no trouble of this process's.
+    /// Does what can be done without waiting; false, or an error, when the connection is over.
     fn step(&mut self, runtime: &Runtime) -> io::Result<bool> {
         let mut buffer = [0; 4 << 10];
         match &mut self.stage {
-            Stage::Asks(said) => {
+            Stage::Reading(request) => {
                 let Some(bytes) = now(self.stream.read(&mut buffer))? else { return Ok(true) };
-                said.extend_from_slice(&buffer[..bytes]);
-                let Some(answer) = answer(runtime, said) else {
-                    return Ok(bytes > 0 && said.len() < LONGEST_FRAME);
+                request.extend_from_slice(&buffer[..bytes]);
+                let Some(answer) = answer(runtime, request) else {
+                    return Ok(bytes > 0 && request.len() < LONGEST_FRAME);
                 };
                 let is_refusal = matches!(answer, Answer::Refused(_));
                 let mut frame = Vec::new();
                 protocol::write(&mut frame, &answer)?;
-                self.stage = Stage::Hears { answer: frame, sent: 0, is_refusal };
+                self.stage = Stage::Writing { answer: frame, sent: 0, is_refusal };
                 self.step(runtime)
             }
-            Stage::Hears { answer, sent, is_refusal } => {
+            Stage::Writing { answer, sent, is_refusal } => {
                 *sent += now(self.stream.write(&answer[*sent..]))?.unwrap_or(0);
                 if *sent < answer.len() {
                     return Ok(true);
@@ -155,10 +158,10 @@ impl Client {
                     return Ok(false);
                 }
                 self.stream.shutdown(Shutdown::Write)?;
-                self.stage = Stage::Leaves(LONGEST_FRAME);
+                self.stage = Stage::Draining(LONGEST_FRAME);
                 Ok(true)
             }
-            Stage::Leaves(left) => {
+            Stage::Draining(left) => {
                 let Some(bytes) = now(self.stream.read(&mut buffer))? else { return Ok(true) };
                 *left = left.saturating_sub(bytes);
                 Ok(bytes > 0 && *left > 0)
@@ -177,9 +180,9 @@ fn now(done: io::Result<usize>) -> io::Result<Option<usize>> {
     }
 }
 
-/// The answer to what was said; `None` while more must come.
-fn answer(runtime: &Runtime, said: &[u8]) -> Option<Answer> {
-    Some(match protocol::read(&mut &said[..], LONGEST_REQUEST) {
+/// The answer to a request; `None` while more of it must come.
+fn answer(runtime: &Runtime, request: &[u8]) -> Option<Answer> {
+    Some(match protocol::read(&mut &request[..], LONGEST_REQUEST) {
         Ok(Request::Snapshot) => Answer::Snapshot(Snapshot::of(runtime)),
         Err(FrameError::Io(_)) => return None,
         // Told in a frame of this version, from whose header the client sees what is wrong.

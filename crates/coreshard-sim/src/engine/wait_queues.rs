@@ -1,26 +1,26 @@
-//! Who sleeps on which word.
+//! Which threads wait on which word.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::memory::Place;
 
-/// Threads that sleep, by the word, first come first.
+/// Threads that wait, by the word, first come first.
 #[derive(Default)]
-pub(super) struct Futexes {
+pub(super) struct WaitQueues {
     waiters: HashMap<Place, VecDeque<usize>>,
 }
 
-impl Futexes {
-    pub(super) fn sleep(&mut self, place: Place, thread: usize) {
+impl WaitQueues {
+    pub(super) fn push(&mut self, place: Place, thread: usize) {
         self.waiters.entry(place).or_default().push_back(thread);
     }
 
-    /// The one that has slept longest.
+    /// The one that has waited longest.
     pub(super) fn first(&self, place: Place) -> Option<usize> {
         self.waiters.get(&place)?.front().copied()
     }
 
-    /// Takes the one out that has slept longest.
+    /// Removes the one that has waited longest.
     pub(super) fn pop(&mut self, place: Place) -> Option<usize> {
         let waiters = self.waiters.get_mut(&place)?;
         let first = waiters.pop_front();
@@ -30,8 +30,8 @@ impl Futexes {
         first
     }
 
-    /// Takes out one whose time has run out.
-    pub(super) fn forget(&mut self, place: Place, thread: usize) {
+    /// Removes one whose time has run out.
+    pub(super) fn remove(&mut self, place: Place, thread: usize) {
         if let Some(waiters) = self.waiters.get_mut(&place) {
             waiters.retain(|waiter| *waiter != thread);
             if waiters.is_empty() {

@@ -1,6 +1,6 @@
 //! The function that an access is made in.
 
-use crate::engine::Site;
+use crate::site::Site;
 
 /// The name of the function around `site`, which is on the current stack. Where the program has
 /// no debug information, the place in its source.

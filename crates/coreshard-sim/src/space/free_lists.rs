@@ -17,23 +17,23 @@ const CLASSES: usize = 1 + SMALL_CLASSES + LARGE_CLASSES;
 /// 16 bytes to 512 KiB.
 const ALIGNMENTS: usize = 16;
 
-/// What a block is: its class, and the bytes it takes.
+/// A size class for one alignment: its list, and the bytes that a block takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
+pub(super) struct SizeClass {
     list: usize,
     pub(super) bytes: usize,
     pub(super) align: usize,
 }
 
-impl Kind {
+impl SizeClass {
     /// `None` where it is larger than any arena.
     pub(super) fn of(layout: Layout) -> Option<Self> {
         let align = layout.align().max(STEP);
         let wanted =
             if align > STEP { layout.size().max(1) } else { layout.size().checked_add(HEADER)? };
-        let (class, bytes) = if wanted <= SMALL {
-            let class = wanted.div_ceil(STEP);
-            (class, class * STEP)
+        let (number, bytes) = if wanted <= SMALL {
+            let number = wanted.div_ceil(STEP);
+            (number, number * STEP)
         } else {
             let doubling = usize::BITS as usize - 1 - (wanted - 1).leading_zeros() as usize;
             let step = (1_usize << doubling) / STEPS_PER_DOUBLING;
@@ -42,25 +42,25 @@ impl Kind {
             (1 + SMALL_CLASSES + (doubling - 10) * STEPS_PER_DOUBLING + within, bytes)
         };
         let alignment = align.trailing_zeros() as usize - STEP.trailing_zeros() as usize;
-        if class >= CLASSES || alignment >= ALIGNMENTS {
+        if number >= CLASSES || alignment >= ALIGNMENTS {
             return None;
         }
-        Some(Self { list: alignment * CLASSES + class, bytes, align })
+        Some(Self { list: alignment * CLASSES + number, bytes, align })
     }
 }
 
-/// Blocks that were given back, last first, by kind. They are linked through their first word.
-pub(super) struct Free {
+/// Blocks that were given back, last first, by class. They are linked through their first word.
+pub(super) struct FreeLists {
     heads: Box<[usize]>,
 }
 
-impl Free {
+impl FreeLists {
     pub(super) fn new() -> Self {
         Self { heads: vec![0; CLASSES * ALIGNMENTS].into() }
     }
 
-    pub(super) fn head(&mut self, kind: Kind) -> &mut usize {
-        &mut self.heads[kind.list]
+    pub(super) fn head(&mut self, class: SizeClass) -> &mut usize {
+        &mut self.heads[class.list]
     }
 }
 
@@ -72,21 +72,21 @@ mod tests {
     fn every_size_has_a_class_that_holds_it_and_no_smaller_one_does() {
         let mut last = 0;
         for size in (1..5_000).chain((13..34).map(|bit| (1 << bit) - 9)) {
-            let kind = Kind::of(Layout::from_size_align(size, 8).unwrap()).unwrap();
-            assert!(kind.bytes >= size + HEADER && kind.bytes <= (size + HEADER) * 5 / 4 + STEP);
-            assert!(kind.list >= last && kind.list < CLASSES, "{size}");
-            last = kind.list;
+            let class = SizeClass::of(Layout::from_size_align(size, 8).unwrap()).unwrap();
+            assert!(class.bytes >= size + HEADER && class.bytes <= (size + HEADER) * 5 / 4 + STEP);
+            assert!(class.list >= last && class.list < CLASSES, "{size}");
+            last = class.list;
         }
     }
 
     #[test]
-    fn kinds_with_one_list_are_alike() {
+    fn classes_with_one_list_are_alike() {
         let mut bytes_of = std::collections::HashMap::new();
         for align in [8, 64, 4096] {
             for size in 1..20_000 {
-                let kind = Kind::of(Layout::from_size_align(size, align).unwrap()).unwrap();
-                let known = bytes_of.entry(kind.list).or_insert((kind.bytes, kind.align));
-                assert_eq!(*known, (kind.bytes, kind.align), "size {size} align {align}");
+                let class = SizeClass::of(Layout::from_size_align(size, align).unwrap()).unwrap();
+                let known = bytes_of.entry(class.list).or_insert((class.bytes, class.align));
+                assert_eq!(*known, (class.bytes, class.align), "size {size} align {align}");
             }
         }
     }

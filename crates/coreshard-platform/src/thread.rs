@@ -1,0 +1,46 @@
+//! Threads, as a platform has them.
+
+use std::fmt;
+
+use coreshard_topology::CpuSet;
+
+/// A thread of this process, as the platform names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadId(pub u32);
+
+/// Whose per-thread pointer is meant: each runtime has one of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalKey {
+    /// The worker that runs on this thread.
+    Worker,
+    /// The real-time executor whose thread this is.
+    Executor,
+    /// The ceilings of the locks that this thread holds.
+    Ceilings,
+}
+
+impl LocalKey {
+    /// How many there are; each is the index of its pointer, for a platform that keeps them in an array.
+    pub const COUNT: usize = 3;
+}
+
+/// A thread that was started on a platform.
+pub trait ThreadHandle: Send + fmt::Debug {
+    /// Waits until the thread has ended.
+    fn join(self);
+}
+
+/// What a thread is to be. Of the rest it has what the process has (on the host: what the main thread
+/// has), as far as that is allowed, and nothing of whoever happens to make it: scheduling policy, signal
+/// mask and timer slack, too.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadSpec {
+    /// Its name; the kernel keeps the first 15 bytes.
+    pub name: String,
+    /// The CPUs it may run on; the process's where `None`.
+    pub affinity: Option<CpuSet>,
+    /// Its nice value, −20 (most) to 19 (least); the process's where `None`.
+    pub nice: Option<i8>,
+    /// The size of its stack; the platform's default where `None`.
+    pub stack_bytes: Option<usize>,
+}

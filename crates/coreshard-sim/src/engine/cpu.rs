@@ -1,0 +1,92 @@
+//! A virtual CPU, and its run queue.
+
+use std::collections::VecDeque;
+
+use coreshard_topology::CpuId;
+
+use super::spin_detector::SpinDetector;
+use crate::machine::{Machine, Ps};
+use crate::memory::Place;
+
+pub(super) struct Cpu {
+    pub(super) id: CpuId,
+    /// Its time, while it does not run.
+    pub(super) clock: Ps,
+    pub(super) current: Option<usize>,
+    /// Fair threads that wait, first come first.
+    pub(super) queue: VecDeque<usize>,
+    /// FIFO threads that wait, highest priority first, then first come.
+    pub(super) fifo: Vec<usize>,
+    /// When its event comes; any other is stale.
+    pub(super) step_at: Option<Ps>,
+    pub(super) spins_on: Option<Place>,
+    pub(super) spin_detector: SpinDetector,
+    pub(super) idle_since: Ps,
+    /// When it has switched away from its last thread.
+    pub(super) idle_from: Ps,
+    /// Since when its current thread runs.
+    pub(super) on_since: Ps,
+    pub(super) slice_end: Ps,
+    /// Its current thread is to be preempted (the kernel's `need_resched`).
+    pub(super) resched: bool,
+    /// Until when its run queue is locked.
+    pub(super) runqueue_free: Ps,
+    /// The CPUs of its LLC, and of its node, a bit for each.
+    pub(super) llc: Box<[u64]>,
+    pub(super) node: Box<[u64]>,
+}
+
+impl Cpu {
+    pub(super) fn all(machine: &Machine) -> Vec<Self> {
+        let cpus = machine.topology().cpus();
+        let words = cpus.len().div_ceil(64);
+        let set = |member: &dyn Fn(&coreshard_topology::Cpu) -> bool| {
+            let mut set = vec![0; words];
+            for (place, _) in cpus.iter().enumerate().filter(|(_, cpu)| member(cpu)) {
+                set[place / 64] |= 1 << (place % 64);
+            }
+            set.into_boxed_slice()
+        };
+        cpus.iter()
+            .map(|cpu| Self {
+                id: cpu.id,
+                clock: 0,
+                current: None,
+                queue: VecDeque::new(),
+                fifo: Vec::new(),
+                step_at: None,
+                spins_on: None,
+                spin_detector: SpinDetector::default(),
+                idle_since: 0,
+                idle_from: 0,
+                on_since: 0,
+                slice_end: 0,
+                resched: false,
+                runqueue_free: 0,
+                llc: set(&|other| other.llc == cpu.llc),
+                node: set(&|other| other.node == cpu.node),
+            })
+            .collect()
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len() + self.fifo.len()
+    }
+
+    /// The thread that runs here, or the one that is about to.
+    pub(super) fn current_or_next(&self) -> Option<usize> {
+        self.current.or(self.fifo.first().copied()).or(self.queue.front().copied())
+    }
+
+    /// When its current thread must make room, if at all.
+    #[inline]
+    pub(super) fn preempts_at(&self) -> Ps {
+        if self.resched {
+            0
+        } else if self.queue.is_empty() {
+            Ps::MAX
+        } else {
+            self.slice_end
+        }
+    }
+}

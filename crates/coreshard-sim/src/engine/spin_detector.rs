@@ -1,0 +1,21 @@
+//! Tells that a CPU spins: that its thread does nothing but look at one word.
+
+use crate::memory::{Access, Place};
+
+/// What the running thread looked at last, and how often it has spun since.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SpinDetector {
+    pub(super) place: Option<Place>,
+    /// Turns of spinning with no other access between them.
+    pub(super) turns: u32,
+}
+
+impl SpinDetector {
+    #[inline]
+    pub(super) fn note_access(&mut self, place: Place, access: Access) {
+        if access != Access::Load || self.place != Some(place) {
+            let place = if access == Access::Load { Some(place) } else { None };
+            *self = Self { place, turns: 0 };
+        }
+    }
+}
