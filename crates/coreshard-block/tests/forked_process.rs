@@ -1,6 +1,7 @@
 //! A process that is forked while its queues have requests: the child is refused, and neither hangs nor breaks;
 //! nothing changes for the parent.
 #![allow(unsafe_code)]
+#![allow(clippy::print_stderr)]
 
 use std::future::Future;
 use std::pin::pin;

@@ -46,7 +46,7 @@ pub(crate) trait Follower: Send + Sync {
 
 pub(crate) struct Monitor<P: Platform> {
     /// What pools know of it.
-    pub(super) handle: Arc<MonitorHandle<P>>,
+    pub(crate) handle: Arc<MonitorHandle<P>>,
     watched: Lock<P, Watched<P>>,
     helps: Arc<Callbacks<P>>,
     /// 1 while a call of the follower is on its way, and one that reaps.

@@ -1,28 +1,24 @@
 //! Models of a change of a queue against its producers. Each was seen to fail when what its
 //! comment names was weakened.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use std::sync::{Arc, OnceLock};
 
 use coreshard_platform::{AtomicInt, Platform};
 use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology};
 
 use super::claimable::Claimable;
 use super::generations::{Closed, Generations};
-use super::pool_link::QueueCore;
+use super::queue_core::QueueCore;
 use super::{Entry, PoolLink};
 use crate::base::error::RefusedReason;
 use crate::base::event::Event;
-use crate::base::rungs::Intake;
-use crate::base::rungs::Wake;
+use crate::base::rungs::{Intake, Wake};
 use crate::base::target::Target;
 use crate::insight::trouble::Watchdog;
-use crate::pool::{Lease, PoolSet, Route};
-use crate::pool::{Monitor, Pool, PoolSettings};
-use crate::spec::attributes::Priority;
-use crate::spec::attributes::{Attributes, Hooks, Place};
-use crate::spec::request::{MaxActive, PanicPolicy};
-use crate::timers::Timers;
+use crate::pool::{Lease, Monitor, Pool, PoolSet, PoolSettings, Route};
+use crate::spec::attributes::{Attributes, Hooks, Place, Priority};
+use crate::spec::request::MaxActive;
 use coreshard_platform::Loom;
 
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
@@ -60,8 +56,13 @@ fn unmanned(stack_bytes: usize) -> Lease<Loom> {
     };
     let event = Arc::new(Event::new());
     let monitor = Arc::new(Monitor::new(Watchdog::default(), 1));
-    let pool =
-        Pool::unmanned(place, Arc::clone(&attributes), PoolSettings::for_models(), event, &monitor);
+    let pool = Pool::unmanned(
+        place,
+        Arc::clone(&attributes),
+        PoolSettings::for_models(),
+        event,
+        &monitor.handle,
+    );
     let routes: Arc<[Route]> = Arc::new([Route { pod: 0, injector: 0 }]);
     PoolSet::lease_new(attributes, pods, Box::new([pool]), routes, Box::new([0]))
 }
@@ -78,15 +79,7 @@ struct Model {
 
 impl Model {
     fn new() -> Arc<Self> {
-        let core = Arc::new(QueueCore {
-            name: "model".to_owned(),
-            panic_handler: None,
-            panic_policy: PanicPolicy::default(),
-            is_ordered: false,
-            timers: Arc::new(Timers::new(Err)),
-            shared: OnceLock::new(),
-            insight: crate::insight::Insight::new(crate::insight::Wanted::default(), 1),
-        });
+        let core = QueueCore::of_no_queue();
         let generations = Generations::new(unmanned(1), &core, MaxActive::Unlimited).unwrap();
         Arc::new(Self { generations, core, accepted: Word::new(0), over: Word::new(0) })
     }

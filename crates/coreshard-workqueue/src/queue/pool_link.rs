@@ -28,7 +28,7 @@ use crate::pool::{self, Inside, LinkHead, LinkTag, Pool, QueueSide};
 pub(super) const CLOSED: u64 = 1 << 63;
 
 /// Beyond all counters: one comparison tells both that there is none and that one is there.
-const NO_DOOR_COUNTER: usize = usize::MAX;
+const NO_INJECTOR_COUNTER: usize = usize::MAX;
 
 #[repr(C)]
 pub(crate) struct PoolLink<P: Platform> {
@@ -194,7 +194,7 @@ impl<P: Platform> PoolLink<P> {
             tag: pool.links.reserve()?,
             is_direct: limiter.is_none() && core.insight.is_off(),
             is_direct_unless_drawn: limiter.is_none() && !core.insight.spans,
-            injector_counter: pool.take_counters().unwrap_or(NO_DOOR_COUNTER),
+            injector_counter: pool.take_counters().unwrap_or(NO_INJECTOR_COUNTER),
             head: LinkHead::new(&Self::QUEUE_SIDE, limiter.is_some()),
             own_queued: Padded::new(P::AtomicU64::new(0)),
             relayed: P::AtomicU64::new(0),
@@ -265,24 +265,15 @@ impl<P: Platform> PoolLink<P> {
     /// The words that `queued` is counted in.
     fn queued_words(&self) -> impl Iterator<Item = &P::AtomicU64> {
         let injectors =
-            if self.injector_counter == NO_DOOR_COUNTER { 1 } else { self.pool.injectors() };
+            if self.injector_counter == NO_INJECTOR_COUNTER { 1 } else { self.pool.injectors() };
         (0..injectors).map(|injector| self.queued_word(injector))
     }
 
     /// A pool link of no queue, for models of the pool.
     #[cfg(all(test, loom))]
     pub(crate) fn bare(pool: Arc<Pool<P>>) -> Box<Self> {
-        let core = QueueCore {
-            name: "model".to_owned(),
-            panic_handler: None,
-            panic_policy: PanicPolicy::default(),
-            is_ordered: false,
-            timers: Arc::new(Timers::new(Err)),
-            queue: OnceLock::new(),
-            insight: Insight::new(crate::insight::Wanted::default(), 1),
-        };
-        let link =
-            Box::new(Self::new(pool, Arc::new(core), None).expect("the pool serves no other"));
+        let core = QueueCore::of_no_queue();
+        let link = Box::new(Self::new(pool, core, None).expect("the pool serves no other"));
         link.settle();
         link
     }
@@ -450,7 +441,7 @@ impl<P: Platform> Drop for PoolLink<P> {
     fn drop(&mut self) {
         self.pool.close_tally(self.tag);
         self.pool.links.release(self.tag);
-        if self.injector_counter != NO_DOOR_COUNTER {
+        if self.injector_counter != NO_INJECTOR_COUNTER {
             self.pool.return_counters(self.injector_counter);
         }
     }

@@ -27,6 +27,20 @@ pub(crate) struct QueueCore<P: Platform> {
 }
 
 impl<P: Platform> QueueCore<P> {
+    /// That of no queue, for models.
+    #[cfg(all(test, loom))]
+    pub(super) fn of_no_queue() -> Arc<Self> {
+        Arc::new(Self {
+            name: "model".to_owned(),
+            panic_handler: None,
+            panic_policy: PanicPolicy::default(),
+            is_ordered: false,
+            timers: Arc::new(Timers::new(Err)),
+            queue: OnceLock::new(),
+            insight: Insight::new(crate::insight::Wanted::default(), 1),
+        })
+    }
+
     /// A name for the queue while it lives.
     pub(super) fn queue_id(self: &Arc<Self>) -> u64 {
         Arc::as_ptr(self).addr() as u64
