@@ -44,12 +44,10 @@ pub(super) fn start<P: Platform>(pool: &Arc<Pool<P>>, index: usize) {
     // What a user still runs on this thread, such as the destructors of thread-local values, finds no
     // worker here. Only then may another one have the index.
     P::set_local(LocalKey::Worker, ptr::null_mut());
-    let is_awaited = {
-        let mut state = pool.lock();
-        state.retire_worker(index);
-        state.stopping
-    };
-    if is_awaited {
+    let mut state = pool.lock();
+    state.retire_worker(index);
+    if state.stopping {
+        // Under the lock, for once: nobody joins this thread from here on, so it does nothing after.
         pool.event.notify();
     }
 }
