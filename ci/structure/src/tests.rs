@@ -35,7 +35,8 @@ fn two_files_that_use_each_other_are_a_circle() {
     let by_use = ("src/b.rs", "use crate::a::A; pub struct B(A);");
     let by_path = ("src/b.rs", "pub struct B(crate::a::A);");
     let by_module = ("src/b.rs", "use crate::a; pub struct B(a::A);");
-    for b in [by_use, by_path, by_module] {
+    let by_macro = ("src/b.rs", "pub struct B; fn f() { let _ = vec![(1, crate::a::A::new())]; }");
+    for b in [by_use, by_path, by_module, by_macro] {
         let files = [
             ("src/lib.rs", "mod a; mod b;"),
             ("src/a.rs", "pub struct A(Option<Box<super::b::B>>);"),

@@ -156,6 +156,45 @@ impl<'file> Visit<'file> for Visitor {
         }
         syn::visit::visit_path(self, path);
     }
+
+    /// What a macro is given is not parsed: paths are looked for by their words.
+    fn visit_macro(&mut self, found: &'file syn::Macro) {
+        self.visit_path(&found.path);
+        collect_paths(found.tokens.clone(), &mut self.paths);
+    }
+}
+
+/// Words with `::` between them.
+fn collect_paths(tokens: TokenStream, paths: &mut Vec<Written>) {
+    let (mut path, mut colons) = (Written::new(), 0);
+    let mut end = |path: &mut Written| {
+        let path = std::mem::take(path);
+        if path.len() > 1 {
+            paths.push(path);
+        }
+    };
+    let mut groups = Vec::new();
+    for token in tokens {
+        match token {
+            TokenTree::Ident(word) => {
+                if colons != 2 {
+                    end(&mut path);
+                }
+                path.push(word.to_string());
+                colons = 0;
+            }
+            TokenTree::Punct(mark) if mark.as_char() == ':' => colons += 1,
+            other => {
+                end(&mut path);
+                colons = 0;
+                if let TokenTree::Group(group) = other {
+                    groups.push(group.stream());
+                }
+            }
+        }
+    }
+    end(&mut path);
+    groups.into_iter().for_each(|group| collect_paths(group, paths));
 }
 
 fn collect_words(tokens: TokenStream, words: &mut BTreeSet<String>) {

@@ -157,7 +157,7 @@ pub(crate) enum OpenErrorKind {
     Ring { name: String, steps: Vec<String>, errno: Option<i32> },
     Channel { name: String, reason: io::Error },
     NoThread { name: String, thread: usize, threads: usize },
-    TooManyThreads { name: String, given: usize },
+    TooManyThreads { name: String, given: usize, most: usize },
     Tags(TagSetError),
     Memory(NodeMemoryError),
 }
@@ -246,11 +246,9 @@ impl fmt::Display for OpenError {
                 "{name}: a queue for thread {thread} was asked for, but the host was made for \
                  {threads} threads, one queue each"
             ),
-            OpenErrorKind::TooManyThreads { name, given } => write!(
-                f,
-                "{name}: {given} threads cannot have queues; allowed are up to {}",
-                crate::host::MAX_THREADS
-            ),
+            OpenErrorKind::TooManyThreads { name, given, most } => {
+                write!(f, "{name}: {given} threads cannot have queues; allowed are up to {most}")
+            }
             OpenErrorKind::Tags(error) => error.fmt(f),
             OpenErrorKind::Memory(error) => error.fmt(f),
         }

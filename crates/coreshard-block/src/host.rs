@@ -79,6 +79,7 @@ impl<P: Platform> HostAdapter<P> {
             return Err(OpenError::new(OpenErrorKind::TooManyThreads {
                 name: options.name,
                 given: options.threads,
+                most: MAX_THREADS,
             }));
         }
         let spec = TagSetSpec {

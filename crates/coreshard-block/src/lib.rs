@@ -42,7 +42,7 @@
 
 mod backend;
 mod buffer;
-mod completed;
+
 mod counters;
 mod device_memory;
 mod error;
@@ -51,7 +51,7 @@ mod node_of_file;
 mod node_slice;
 mod op;
 mod queue;
-mod refused;
+
 mod request;
 mod tags;
 
@@ -60,7 +60,6 @@ pub use backend::{
     FileOptions, Geometry, Job, Memory, Null, RingOptions, RingWake, Waker,
 };
 pub use buffer::{Buffer, BufferPool, PAGE_BYTES};
-pub use completed::Completed;
 pub use counters::{
     CounterLayout, Counts, DeviceCounters, Outcome, ParseCounterLayoutError, ThreadCounters,
 };
@@ -70,8 +69,7 @@ pub use host::{Device, HostAdapter, HostOptions, MAX_THREADS, Target};
 pub use node_of_file::node_of_file;
 pub use op::Op;
 pub use queue::{IoFuture, Queue, QueueOptions, RemoteQueue, RequestId, RetryPolicy};
-pub use refused::Refused;
-pub use request::{Payload, Priority, Request};
+pub use request::{Completed, Payload, Priority, Refused, Request};
 pub use tags::{
     MAX_RESERVED_TAGS, MAX_TAGS, ParseTagPolicyError, Tag, TagPolicy, TagPort, TagSet, TagSetError,
     TagSetSpec, TagUser,

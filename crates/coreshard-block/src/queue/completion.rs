@@ -8,10 +8,10 @@ use super::request_id::SlotKey;
 use super::slot::{Abort, FinishedRequest, OnComplete};
 use super::timers::Timer;
 use crate::backend::Completion;
-use crate::completed::Completed;
 use crate::counters::Outcome;
 use crate::error::{ErrorClass, IoError};
-use crate::op::Op;
+use crate::request::Completed;
+use crate::request::Op;
 
 /// How a request failed: the class, and the errno.
 pub(super) type Failure = (ErrorClass, i32);

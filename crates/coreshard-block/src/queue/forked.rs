@@ -13,10 +13,6 @@ use super::pending::Pending;
 use super::slot::Slots;
 use super::timers::Timers;
 
-/// Why [`Queue::block_on`] panics.
-pub(super) const NEVER_READY: &str = "the future waits for a queue of the process that this one was forked from: \
-     open the device anew here";
-
 impl<P: Platform> Queue<P> {
     /// Lets go of everything, without a call or a drop of anything. Nothing is outstanding from here on.
     #[cold]

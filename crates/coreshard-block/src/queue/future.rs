@@ -11,7 +11,7 @@ use coreshard_platform::{Platform, user};
 
 use super::future_cell::{FutureCell, FutureState};
 use super::mailbox::{Mailbox, Message};
-use crate::completed::Completed;
+use crate::request::Completed;
 
 /// A future of a request's completion. Dropping it cancels the request; the layer keeps the buffers until the
 /// device is done with them. Leaking it leaks the completion, nothing else.

@@ -7,7 +7,7 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Lock, Platform};
 
 use super::request_id::RequestId;
-use crate::completed::Completed;
+use crate::request::Completed;
 
 pub(super) enum FutureState {
     Pending {

@@ -12,8 +12,8 @@ use super::future::IoFuture;
 use super::future_cell::FutureCell;
 use super::mailbox::{Mailbox, Message};
 use super::request_id::{RequestId, SlotKey};
-use crate::completed::Completed;
-use crate::op::Op;
+use crate::request::Completed;
+use crate::request::Op;
 use crate::request::Payload;
 
 fn mailbox() -> Arc<Mailbox<Loom>> {

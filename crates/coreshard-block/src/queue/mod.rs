@@ -53,10 +53,10 @@ use coreshard_platform::user::Thrown;
 
 use crate::backend::{Channel, Completion, Waker};
 use crate::buffer::BufferPool;
-use crate::completed::Completed;
 use crate::counters::ThreadCounters;
 use crate::host::Device;
-use crate::refused::Refused;
+use crate::request::Completed;
+use crate::request::Refused;
 use crate::request::Request;
 use crate::tags::TagPort;
 
@@ -77,6 +77,10 @@ const MAX_STAGED: u32 = 32;
 
 /// How long a queue that is dropped waits for its device before it leaks the memory.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why [`Queue::block_on`] panics in a forked process.
+const NEVER_READY: &str = "the future waits for a queue of the process that this one was forked from: open the device \
+     anew here";
 
 /// Tells the queues of a process apart.
 static QUEUES: AtomicU64 = AtomicU64::new(0);
@@ -413,7 +417,7 @@ impl<P: Platform> Queue<P> {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return output;
             }
-            assert!(!self.device.is_forked(), "{}", forked::NEVER_READY);
+            assert!(!self.device.is_forked(), "{}", NEVER_READY);
             if self.poll() == 0 {
                 self.sleep(None);
             }

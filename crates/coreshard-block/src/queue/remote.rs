@@ -8,8 +8,8 @@ use coreshard_platform::Platform;
 use super::future::IoFuture;
 use super::future_cell::FutureCell;
 use super::mailbox::{Mailbox, Message};
-use crate::completed::Completed;
 use crate::error::IoError;
+use crate::request::Completed;
 use crate::request::Request;
 
 /// A handle to a queue for other threads, and for futures on its own: requests go to the queue's thread by

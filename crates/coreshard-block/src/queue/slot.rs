@@ -11,8 +11,8 @@ use super::request_buffers::RequestBuffers;
 use super::request_id::SlotKey;
 use crate::backend::Command;
 use crate::buffer::BufferPool;
-use crate::completed::Completed;
-use crate::op::Op;
+use crate::request::Completed;
+use crate::request::Op;
 use crate::request::{Payload, Priority, Request};
 
 /// Who gets the completion.

@@ -8,8 +8,8 @@ use super::request_id::{RequestId, SlotKey};
 use super::slot::{ActiveRequest, OnComplete, Slots};
 use super::timers::Timer;
 use crate::error::{ErrorClass, IoError};
-use crate::op::Op;
-use crate::refused::Refused;
+use crate::request::Op;
+use crate::request::Refused;
 use crate::request::{Payload, Request};
 
 impl<P: Platform> Queue<P> {

@@ -67,4 +67,4 @@ pub(crate) use running::{
     runs_work,
 };
 pub(crate) use set::{Lease, PoolSet, Route};
-pub(crate) use sizes::MAX_WORKERS;
+pub(crate) use sizes::{MAX_INJECTORS, MAX_WORKERS};

@@ -2,6 +2,7 @@
 
 use crate::base::item::Item;
 use crate::intake;
+pub(crate) use crate::intake::MAX_INJECTORS;
 
 /// Items in a segment of a pool's intake: 4 KiB of slots.
 #[cfg(not(loom))]

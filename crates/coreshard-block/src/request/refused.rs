@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use super::request::Request;
 use crate::error::IoError;
-use crate::request::Request;
 
 /// A request that was not accepted, and why. Nothing happened, and the payload is here.
 #[derive(Debug)]
