@@ -37,7 +37,7 @@ fn in_time(body: impl FnOnce() + Send + 'static) {
 /// A device whose every completion the test decides on. It writes into what it was given until then, as
 /// hardware does.
 #[derive(Debug, Default)]
-struct Desk {
+struct GateState {
     /// Commands that it has.
     has: AtomicUsize,
     /// How many it completes at its next looks.
@@ -46,17 +46,17 @@ struct Desk {
     slow_waits: AtomicUsize,
 }
 
-struct DeskChannel {
-    desk: Arc<Desk>,
+struct GatedChannel {
+    gate: Arc<GateState>,
     commands: VecDeque<(u64, usize, usize)>,
 }
 
 // SAFETY: a command's memory is written before its completion is reported, and not after.
-unsafe impl Channel for DeskChannel {
+unsafe impl Channel for GatedChannel {
     unsafe fn start(&mut self, command: &Command) -> bool {
         let Data::One { start, bytes, .. } = command.data else { panic!("one piece is expected") };
         self.commands.push_back((command.id, start.expose_provenance(), bytes));
-        self.desk.has.fetch_add(1, SeqCst);
+        self.gate.has.fetch_add(1, SeqCst);
         true
     }
 
@@ -67,19 +67,19 @@ unsafe impl Channel for DeskChannel {
                 std::ptr::with_exposed_provenance_mut::<u8>(*start).write_bytes(0xEE, *bytes);
             }
         }
-        while !self.commands.is_empty() && self.desk.may_complete.load(SeqCst) > 0 {
-            self.desk.may_complete.fetch_sub(1, SeqCst);
+        while !self.commands.is_empty() && self.gate.may_complete.load(SeqCst) > 0 {
+            self.gate.may_complete.fetch_sub(1, SeqCst);
             let (id, _, bytes) = self.commands.pop_front().unwrap();
-            self.desk.has.fetch_sub(1, SeqCst);
+            self.gate.has.fetch_sub(1, SeqCst);
             into.push(Completion { id, result: bytes as i32 });
         }
     }
 
     fn wait(&mut self, _timeout: Option<Duration>) -> io::Result<()> {
-        if self.desk.slow_waits.load(SeqCst) == 0 {
-            self.desk.may_complete.store(self.commands.len(), SeqCst);
+        if self.gate.slow_waits.load(SeqCst) == 0 {
+            self.gate.may_complete.store(self.commands.len(), SeqCst);
         } else {
-            self.desk.slow_waits.fetch_sub(1, SeqCst);
+            self.gate.slow_waits.fetch_sub(1, SeqCst);
         }
         Ok(())
     }
@@ -91,16 +91,16 @@ unsafe impl Channel for DeskChannel {
     }
 
     fn describe(&self) -> String {
-        "desk".to_owned()
+        "gate".to_owned()
     }
 }
 
 #[derive(Debug)]
-struct DeskBackend(Arc<Desk>);
+struct GatedBackend(Arc<GateState>);
 
-impl Backend<Host> for DeskBackend {
+impl Backend<Host> for GatedBackend {
     fn name(&self) -> &str {
-        "desk"
+        "gate"
     }
 
     fn geometry(&self) -> Geometry {
@@ -108,7 +108,7 @@ impl Backend<Host> for DeskBackend {
     }
 
     fn channel(&self, _depth: u32) -> Result<Box<dyn Channel>, OpenError> {
-        Ok(Box::new(DeskChannel { desk: Arc::clone(&self.0), commands: VecDeque::new() }))
+        Ok(Box::new(GatedChannel { gate: Arc::clone(&self.0), commands: VecDeque::new() }))
     }
 }
 
@@ -117,10 +117,10 @@ fn device_on(backend: Arc<dyn Backend<Host>>, depth: u32) -> Arc<Device<Host>> {
     HostAdapter::new(options).unwrap().target("t").device(backend).unwrap()
 }
 
-fn desk(depth: u32) -> (Arc<Desk>, Arc<Device<Host>>) {
-    let desk = Arc::new(Desk::default());
-    let device = device_on(Arc::new(DeskBackend(Arc::clone(&desk))), depth);
-    (desk, device)
+fn gate(depth: u32) -> (Arc<GateState>, Arc<Device<Host>>) {
+    let gate = Arc::new(GateState::default());
+    let device = device_on(Arc::new(GatedBackend(Arc::clone(&gate))), depth);
+    (gate, device)
 }
 
 fn memory() -> Arc<dyn Backend<Host>> {
@@ -130,16 +130,16 @@ fn memory() -> Arc<dyn Backend<Host>> {
 #[test]
 fn a_callback_that_panics_while_its_queue_is_dropped_frees_no_buffer_that_the_device_has() {
     in_time(|| {
-        let (desk, device) = desk(8);
+        let (gate, device) = gate(8);
         let pool = BufferPool::new(8, 4096).unwrap();
         let mut queue = device.queue(0, QueueOptions::default()).unwrap();
         let told = Rc::new(RefCell::new(0));
         for number in 0..8 {
-            let (told, desk, pool_of) = (Rc::clone(&told), Arc::clone(&desk), pool.clone());
+            let (told, gate, pool_of) = (Rc::clone(&told), Arc::clone(&gate), pool.clone());
             let then = move |completed: Completed| {
                 *told.borrow_mut() += 1;
                 drop(completed);
-                let (out, has) = (pool_of.taken() as usize, desk.has.load(SeqCst));
+                let (out, has) = (pool_of.taken() as usize, gate.has.load(SeqCst));
                 assert!(out >= has, "{out} buffers are out, but the device has {has}");
                 if number % 2 == 0 {
                     panic!("a callback of number {number}");
@@ -148,10 +148,10 @@ fn a_callback_that_panics_while_its_queue_is_dropped_frees_no_buffer_that_the_de
             queue.call(Request::read(number * 4096, pool.take().unwrap()), then).unwrap();
         }
         // One is completed, and its callback panics; the device still has the others, for some time.
-        desk.may_complete.store(1, SeqCst);
-        desk.slow_waits.store(2, SeqCst);
+        gate.may_complete.store(1, SeqCst);
+        gate.slow_waits.store(2, SeqCst);
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(queue)));
-        let (out, has) = (pool.taken() as usize, desk.has.load(SeqCst));
+        let (out, has) = (pool.taken() as usize, gate.has.load(SeqCst));
         assert!(out >= has, "{out} buffers are out, but the device has {has}");
         assert_eq!((*told.borrow(), has, out), (8, 0, 0));
         let payload = dropped.expect_err("a panic is not lost");
@@ -181,7 +181,7 @@ fn callbacks_that_panic_while_their_thread_unwinds_do_not_abort() {
 #[test]
 fn a_callback_that_panics_takes_no_other_completion_with_it() {
     in_time(|| {
-        let (desk, device) = desk(16);
+        let (gate, device) = gate(16);
         let pool = BufferPool::new(16, 512).unwrap();
         let mut queue = device.queue(0, QueueOptions::default()).unwrap();
         let told = Rc::new(RefCell::new(Vec::new()));
@@ -201,7 +201,7 @@ fn a_callback_that_panics_takes_no_other_completion_with_it() {
                 _ => futures.push(queue.send(request)),
             }
         }
-        desk.may_complete.store(15, SeqCst);
+        gate.may_complete.store(15, SeqCst);
         let payload = catch_unwind(AssertUnwindSafe(|| queue.poll())).unwrap_err();
         assert_eq!(payload.downcast_ref::<String>().unwrap(), "number 0");
         assert_eq!(queue.outstanding(), 0, "nothing that was reaped is lost");
@@ -221,7 +221,7 @@ fn a_callback_that_panics_takes_no_other_completion_with_it() {
 /// A callback's panic leaves `cancel` too, after what it is called for.
 #[test]
 fn a_panic_leaves_cancel_when_all_is_settled() {
-    let (_desk, device) = desk(1);
+    let (_gate, device) = gate(1);
     let mut queue = device.queue(0, QueueOptions::default()).unwrap();
     queue.submit(Request::read(0, vec![0; 512]), 1).unwrap();
     let id = queue.call(Request::read(0, vec![0; 512]), |_| panic!("in line")).unwrap();
@@ -247,7 +247,7 @@ fn angry() -> TaskWaker {
 #[test]
 fn a_waker_that_panics_takes_no_other_completion_with_it() {
     in_time(|| {
-        let (desk, device) = desk(16);
+        let (gate, device) = gate(16);
         let mut queue = device.queue(0, QueueOptions::default()).unwrap();
         let mut futures: Vec<_> = (0..8)
             .map(|number| Box::pin(queue.send(Request::read(number * 512, vec![0; 512]))))
@@ -257,7 +257,7 @@ fn a_waker_that_panics_takes_no_other_completion_with_it() {
             let mut context = Context::from_waker(&waker);
             assert!(future.as_mut().poll(&mut context).is_pending());
         }
-        desk.may_complete.store(8, SeqCst);
+        gate.may_complete.store(8, SeqCst);
         drop(catch_unwind(AssertUnwindSafe(|| queue.poll())).unwrap_err());
         assert_eq!(queue.outstanding(), 0);
         for mut future in futures {
@@ -271,7 +271,7 @@ fn a_waker_that_panics_takes_no_other_completion_with_it() {
 #[test]
 fn wakers_are_cloned_and_dropped_outside_of_the_future_s_lock() {
     in_time(|| {
-        let (desk, device) = desk(16);
+        let (gate, device) = gate(16);
         let mut queue = device.queue(0, QueueOptions::default()).unwrap();
         let mut future = Box::pin(queue.send(Request::read(0, vec![0; 512])));
         let waker = std::mem::ManuallyDrop::new(angry());
@@ -282,7 +282,7 @@ fn wakers_are_cloned_and_dropped_outside_of_the_future_s_lock() {
             future.as_mut().poll(&mut context).is_pending()
         }));
         drop(second);
-        desk.may_complete.store(1, SeqCst);
+        gate.may_complete.store(1, SeqCst);
         queue.poll();
         assert_eq!(queue.block_on(future).result.unwrap(), 512);
         // A future that is dropped while its thread unwinds, with such a waker.
@@ -293,7 +293,7 @@ fn wakers_are_cloned_and_dropped_outside_of_the_future_s_lock() {
             panic!("the first");
         }));
         assert_eq!(unwound.unwrap_err().downcast_ref::<&str>(), Some(&"the first"));
-        desk.slow_waits.store(0, SeqCst);
+        gate.slow_waits.store(0, SeqCst);
         while queue.outstanding() > 0 {
             queue.wait(None);
         }

@@ -319,7 +319,7 @@ fn equals_take_turns_on_the_cpu_where_the_fewest_do() {
 }
 
 /// Timers that are due when the executor ends: each task runs, or is dropped. (That one is begun when the
-/// lanes are gone takes a thread of timers that is kept from running just then; no seed showed it.)
+/// threads are gone takes a thread of timers that is kept from running just then; no seed showed it.)
 #[test]
 fn a_timer_that_is_due_at_the_end_runs_or_is_dropped() {
     let machine = Machine::named("xeon-hcc-2s").unwrap();

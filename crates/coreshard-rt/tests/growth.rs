@@ -62,7 +62,7 @@ fn threads_are_joined_as_they_end() {
         let before = mappings();
         demoted(100);
         let grown = mappings().saturating_sub(before);
-        assert!(grown < MAX_ADDED, "100 lanes of demoted tasks keep {grown} mappings");
+        assert!(grown < MAX_ADDED, "100 threads of demoted tasks keep {grown} mappings");
         let incidents = executor.take_incidents();
         assert_eq!(incidents.len(), 120);
         assert!(incidents.iter().all(|it| matches!(it, Incident::Demoted { priority: 30, .. })));

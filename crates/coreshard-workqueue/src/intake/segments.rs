@@ -36,7 +36,7 @@ fn is_filled(state: u64, number: u64) -> bool {
 #[repr(C)]
 struct Slot<P: Platform, T> {
     /// P: the number of the segment and a tag once the item is there; or `ARMED` while the
-    /// bell is; anything else means that it is empty. A recycled segment has
+    /// slot is armed; anything else means that it is empty. A recycled segment has
     /// a new number, so nothing has to be reset.
     state: P::AtomicU64,
     value: P::Cell<MaybeUninit<T>>,
