@@ -20,6 +20,8 @@ use coreshard_block::{
 };
 use coreshard_platform::Host;
 
+testing::watch!();
+
 /// Long enough for a loaded machine, and shorter than a queue's patience with a device that never answers.
 const LIMIT: Duration = Duration::from_secs(40);
 

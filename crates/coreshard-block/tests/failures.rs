@@ -17,6 +17,8 @@ use seccompiler::{
     SeccompRule,
 };
 
+testing::watch!();
+
 /// Of two pages, so that the first one may find room, and the second one none.
 const REQUEST_BYTES: usize = 2 * PAGE_BYTES;
 const REQUESTS: u64 = 64;

@@ -17,6 +17,8 @@ use seccompiler::{
     SeccompRule,
 };
 
+testing::watch!();
+
 /// A system call, where `operation` is given with this second argument.
 type Call = (i64, Option<u64>);
 

@@ -29,6 +29,8 @@ use coreshard_block::{
 };
 use coreshard_platform::Host;
 
+testing::watch!();
+
 const SECTOR_BYTES: usize = 512;
 /// What a kill leaves whole: a page, which the kernel fills in one go.
 const BLOCK_BYTES: usize = 4096;

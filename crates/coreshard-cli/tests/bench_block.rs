@@ -8,6 +8,8 @@ use assert_cmd::Command;
 use predicates::prelude::*;
 use serde_json::Value;
 
+testing::watch!();
+
 fn coreshard() -> Command {
     let mut command = Command::cargo_bin("coreshard").unwrap();
     command.args(["bench", "block"]);

@@ -13,6 +13,8 @@ use assert_cmd::Command;
 use assert_cmd::cargo::CommandCargoExt;
 use common::{Ending, PATIENCE, wait_until};
 
+testing::watch!();
+
 const SMALL: [&str; 2] = ["--iodepth=2", "--ioengine=psync"];
 
 fn bench(file: &Path, args: &[&str]) -> Command {

@@ -13,6 +13,8 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
+testing::watch!();
+
 fn top(args: &[&str]) -> Command {
     let mut command = Command::cargo_bin("coreshard").unwrap();
     command.arg("top").args(args);

@@ -9,6 +9,8 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
+testing::watch!();
+
 const SCOPES: [&str; 6] = ["cpu", "smt", "cache_shard", "cache", "numa", "system"];
 
 fn coreshard(args: &[&str]) -> Command {

@@ -64,3 +64,6 @@ pub use realtime::{
     InheritError, LockedMemory, MemoryLockError, Policy, PolicyError, RealTime, RealTimeLimits,
     Throttle,
 };
+
+#[cfg(test)]
+testing::watch!();

@@ -10,6 +10,8 @@ use coreshard_platform::{Host, Policy, RealTime, ThreadHandle, ThreadSpec};
 use coreshard_rt::{CeilingGuard, CeilingMutex, LockError, Priority};
 use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
 
+testing::watch!();
+
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
 

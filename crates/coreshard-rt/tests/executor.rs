@@ -11,6 +11,8 @@ use coreshard_rt::{Degradation, Executor, Incident, Overrun, Periodic, Priority,
 use coreshard_topology::{CpuId, CpuSet};
 use support::{skip, usable};
 
+testing::watch!();
+
 fn priority(priority: u8) -> Priority {
     Priority::new(priority).unwrap()
 }

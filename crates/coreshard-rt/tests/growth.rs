@@ -10,6 +10,8 @@ use coreshard_platform::Host;
 use coreshard_rt::{Executor, Incident, Periodic, Priority};
 use support::{DEADLINE, usable, within};
 
+testing::watch!();
+
 /// The mappings of this process: a thread that nobody joins keeps two, its stack and the guard before that.
 fn mappings() -> usize {
     std::fs::read_to_string("/proc/self/maps").unwrap().lines().count()

@@ -12,6 +12,8 @@ use coreshard_rt::{CeilingMutex, InheritMutex, LockError, Priority};
 use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
 use coreshard_topology::CpuSet;
 
+testing::watch!();
+
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
 

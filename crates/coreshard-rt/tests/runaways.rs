@@ -13,6 +13,8 @@ use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
 use coreshard_topology::{CpuId, CpuSet};
 use support::{DEADLINE, skip, usable, within};
 
+testing::watch!();
+
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
 

@@ -15,6 +15,8 @@ use coreshard_platform::Host;
 use coreshard_rt::{CpuMask, Executor, Overrun, Periodic, Priority};
 use support::{DEADLINE, status, usable, within};
 
+testing::watch!();
+
 const CASE: &str = "CORESHARD_RT_STOP";
 const PENDING: u64 = 40;
 const MS: Duration = Duration::from_millis(1);

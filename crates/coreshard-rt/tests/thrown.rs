@@ -12,6 +12,8 @@ use coreshard_platform::{Host, user};
 use coreshard_rt::{Executor, Overrun, Periodic, Priority};
 use support::{DEADLINE, usable, within};
 
+testing::watch!();
+
 /// Panics as it is dropped, with another one that does.
 struct Bomb(u8, Arc<AtomicU64>);
 

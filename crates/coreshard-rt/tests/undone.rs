@@ -10,6 +10,8 @@ use coreshard_platform::{Host, Platform, RealTime};
 use coreshard_rt::{CeilingMutex, Executor, Periodic, Priority};
 use coreshard_topology::{CpuSet, Topology};
 
+testing::watch!();
+
 #[derive(Debug, PartialEq)]
 struct Process {
     locked: String,

@@ -9,6 +9,8 @@ use coreshard_platform::Host;
 use coreshard_topology::{CpuId, CpuSet, NodeId, Topology, Usable};
 use coreshard_workqueue::{Builder, Intake, RefusedReason, Runtime, Wake, Workqueue, blocking};
 
+testing::watch!();
+
 /// Longer than any test needs; only a failure takes so long.
 const NEVER: Duration = Duration::from_secs(60);
 

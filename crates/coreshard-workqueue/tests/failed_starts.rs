@@ -8,6 +8,8 @@ use coreshard_platform::{Faulty, Host, Platform};
 use coreshard_topology::{CpuSet, Scope, Topology, Usable};
 use coreshard_workqueue::{Intake, Runtime, RuntimeBuilder, Wake, Workqueue, blocking, join};
 
+testing::watch!();
+
 /// Longer than any test needs; only a failure takes so long.
 const NEVER: Duration = Duration::from_secs(20);
 

@@ -16,6 +16,8 @@ use coreshard_workqueue::{
     Forked, RefusedReason, Runtime, Work, WorkErrorReason, Workqueue, blocking, join,
 };
 
+testing::watch!();
+
 /// Longer than any test needs; only a failure takes so long.
 const NEVER: Duration = Duration::from_secs(60);
 

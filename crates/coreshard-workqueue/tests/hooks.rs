@@ -11,6 +11,8 @@ use coreshard_platform::Host;
 use coreshard_topology::{CpuSet, Scope, Topology, Usable};
 use coreshard_workqueue::{Hooks, Intake, Runtime, RuntimeBuilder, Workqueue, blocking, join};
 
+testing::watch!();
+
 /// Longer than any test needs; only a failure takes so long.
 const NEVER: Duration = Duration::from_secs(60);
 

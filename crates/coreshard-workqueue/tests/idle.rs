@@ -10,6 +10,8 @@ use coreshard_platform::{CpuClock, Host};
 use coreshard_topology::{Scope, Topology, Usable};
 use coreshard_workqueue::{Intake, Runtime, Wake};
 
+testing::watch!();
+
 /// How long nothing may happen.
 const QUIET: Duration = Duration::from_millis(300);
 

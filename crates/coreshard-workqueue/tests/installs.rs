@@ -10,6 +10,8 @@ use coreshard_platform::{Host, affinity};
 use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Builder, Intake, RefusedReason, Runtime, Workqueue, blocking, join};
 
+testing::watch!();
+
 /// Longer than any test needs; only a failure takes so long.
 const NEVER: Duration = Duration::from_secs(60);
 

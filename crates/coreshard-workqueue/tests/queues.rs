@@ -13,6 +13,8 @@ use coreshard_workqueue::{
     Intake, PanicPolicy, Priority, RefusedReason, Runtime, Work, Workqueue, blocking,
 };
 
+testing::watch!();
+
 /// Longer than any test needs; only a failure takes so long.
 const NEVER: Duration = Duration::from_secs(60);
 

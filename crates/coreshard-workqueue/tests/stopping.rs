@@ -12,6 +12,8 @@ use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Hooks, Runtime, Workqueue, blocking};
 use futures_lite::future::block_on;
 
+testing::watch!();
+
 /// Longer than any test needs; only a failure takes so long.
 const NEVER: Duration = Duration::from_secs(60);
 

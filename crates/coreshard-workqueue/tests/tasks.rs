@@ -13,6 +13,8 @@ use coreshard_topology::{CpuSet, Scope, Topology};
 use coreshard_workqueue::{RefusedReason, Runtime, Workqueue, yield_now};
 use futures_lite::future::block_on;
 
+testing::watch!();
+
 const NEVER: Duration = Duration::from_secs(60);
 
 fn runtime() -> Runtime<Host> {

@@ -7,6 +7,8 @@ use coreshard_platform::Host;
 use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Runtime, Work};
 
+testing::watch!();
+
 /// Longer than the test runs.
 const LONG: Duration = Duration::from_secs(3_600);
 const NEVER: Duration = Duration::from_secs(60);

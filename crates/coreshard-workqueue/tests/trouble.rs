@@ -8,6 +8,8 @@ use coreshard_platform::{Host, affinity};
 use coreshard_topology::{CpuId, CpuSet, Scope, Topology, Usable};
 use coreshard_workqueue::{Runtime, RuntimeBuilder, Trouble, Work, Workqueue, blocking};
 
+testing::watch!();
+
 /// Longer than any test needs; only a failure takes so long.
 const NEVER: Duration = Duration::from_secs(60);
 

@@ -13,6 +13,8 @@ use coreshard_workqueue::{
     join,
 };
 
+testing::watch!();
+
 /// Longer than any test needs; only a failure takes so long.
 const NEVER: Duration = Duration::from_secs(60);
 

@@ -11,6 +11,8 @@ use coreshard_workqueue::{
     Intake, MissedTick, Periodic, RefusedReason, Runtime, WorkErrorReason, Workqueue,
 };
 
+testing::watch!();
+
 type Work = coreshard_workqueue::Work<Host>;
 
 /// Longer than any test needs; only a failure takes so long.

@@ -10,6 +10,8 @@ use coreshard_platform::{Host, affinity};
 use coreshard_topology::{CpuSet, PodId, Scope, Topology, Usable};
 use coreshard_workqueue::{Hooks, Intake, Runtime, RuntimeBuilder, Wake, Workqueue, blocking};
 
+testing::watch!();
+
 /// Longer than any test needs; only a failure takes so long.
 const NEVER: Duration = Duration::from_secs(60);
 

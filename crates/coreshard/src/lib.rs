@@ -113,3 +113,6 @@ pub fn blocking<R>(work: impl FnOnce() -> R) -> R {
 pub fn join<A, B: Send>(a: impl FnOnce() -> A, b: impl FnOnce() -> B + Send) -> (A, B) {
     coreshard_workqueue::join::<Host, A, B>(a, b)
 }
+
+#[cfg(test)]
+testing::watch!();

@@ -10,6 +10,8 @@ use std::{env, fs};
 
 use coreshard::Scope;
 
+testing::watch!();
+
 const CHILD: &str = "CORESHARD_TEST_CHILD";
 
 /// Not a test of its own: what the child does.

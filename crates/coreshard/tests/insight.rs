@@ -11,6 +11,8 @@ use std::thread;
 use coreshard::insight::{InsightClient, InsightServer, PROTOCOL_VERSION};
 use coreshard::{CpuSet, Runtime, Sampling, Scope, Topology};
 
+testing::watch!();
+
 /// A folder of this test's own, removed when it goes.
 struct Folder(PathBuf);
 

@@ -13,6 +13,8 @@ use std::process::{Command, Output, Stdio};
 use assert_cmd::assert::OutputAssertExt;
 use tempfile::TempDir;
 
+testing::watch!();
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_hash_tree");
 
 fn hash_tree(folder: &Path, options: &[&str]) -> Output {
