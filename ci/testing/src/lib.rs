@@ -4,7 +4,7 @@
 //!   over after [`limit`], or the process ends and says which test it was and where it stood. Every file of
 //!   integration tests has the line `testing::watch!();`, and so has the root of every crate that has unit tests
 //!   (`ci/invariants.sh` looks).
-//! - [`NEVER`], [`wait_until`], [`within`]: waits with a deadline, for a test that would rather fail alone, with a
+//! - [`NEVER`], [`wait_until`], [`spin_until`], [`within`]: waits with a deadline, for a test that would rather fail alone, with a
 //!   message of its own, while the others of its file go on.
 //! - [`skip`]: says that a test has not tested what it is for, since the machine lacks something ([`Lack`]), and
 //!   fails where the machine is said to have it.
@@ -26,5 +26,5 @@ mod watchdog;
 
 pub use lack::Lack;
 pub use skips::skip;
-pub use wait::{NEVER, wait_until, within};
+pub use wait::{NEVER, spin_until, wait_until, within};
 pub use watchdog::{limit, start};

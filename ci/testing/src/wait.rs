@@ -23,6 +23,19 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// As [`wait_until`], without a sleep: for those who are to be found running, and yield to others alone.
+///
+/// # Panics
+/// Where `holds` is not true after [`NEVER`].
+#[track_caller]
+pub fn spin_until(holds: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < NEVER, "in vain");
+        thread::yield_now();
+    }
+}
+
 /// Runs `body` on a thread of its own, which has this thread's name.
 ///
 /// # Panics
