@@ -61,7 +61,7 @@ fi
 # Flags for the target alone: build scripts and macros are not what is fuzzed.
 if ! RUSTFLAGS="$flags" cargo "${toolchain[@]}" build --quiet --release --target "$host" --manifest-path fuzz/Cargo.toml --bins; then
   echo "ci/fuzz.sh: libFuzzer cannot be built here; a million mutated inputs run without it" >&2
-  CORESHARD_FUZZ_INPUTS=1000000 cargo test --release -p coreshard-cli --test fuzz_corpus
+  CORESHARD_FUZZ_INPUTS=1000000 CORESHARD_TEST_LIMIT=14400 cargo test --release -p coreshard-cli --test fuzz_corpus
   exit
 fi
 readonly PROGRAMS=fuzz/target/$host/release

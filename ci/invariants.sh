@@ -285,6 +285,30 @@ check_words() {
   fi
 }
 
+# A test that hangs is one that fails, and one that is not run is counted: ci/testing has both.
+check_tests() {
+  local file folder found=''
+  for file in {crates,examples}/*/tests/*.rs judges/tests/*.rs judges/tests/*/main.rs ci/*/tests/*.rs; do
+    [ -e "$file" ] || continue
+    grep -qxF 'testing::watch!();' "$file" || found+=$file$'\n'
+  done
+  for folder in {crates,examples,lab,ci}/*/ judges/; do
+    grep -rqs '#\[test\]' "${folder}src" || continue
+    # The helper itself has no root that could name it.
+    [ "$folder" = ci/testing/ ] && continue
+    grep -qsxF 'testing::watch!();' "${folder}"src/{lib,main}.rs || found+=${folder}src$'\n'
+  done
+  if [ -n "$found" ]; then
+    breach "tests that nobody ends if they hang" "${found%$'\n'}" \
+      "write the line testing::watch!(); in the root of each test program (under #[cfg(test)] in that of a crate)"
+  fi
+  found=$(grep -rnE --include=*.rs '\be?print(ln)?!\("(skipped|SKIPPED|left out|NOT RUN)\b' crates examples judges 2>/dev/null |
+    grep -E '/tests/|tests?\.rs:|skipped: no|left out, since' || true)
+  if [ -n "$found" ]; then
+    breach "a test that is left out and not counted" "$found" "say it by testing::skip"
+  fi
+}
+
 check_arrows
 check_modules
 check_seam
@@ -293,6 +317,7 @@ check_unsafe
 check_users_code
 check_edges
 check_canaries
+check_tests
 check_words
 
 # Circles of files, and type names that a crate has twice: read as the compiler reads them.

@@ -157,5 +157,15 @@ build_house
 echo '' >"$house/crates/coreshard-topology/src/lib.rs"
 expect 'coreshard-topology may hold unsafe code' "unsafe code in pure data"
 
+breaks_when "a test program that hangs for ever" 'tests that nobody ends if they hang' \
+  crates/coreshard-topology/tests/parse.rs '#[test] fn f() {}'
+breaks_when "a crate's tests that hang for ever" 'tests that nobody ends if they hang' \
+  crates/coreshard-topology/src/parse.rs '#[cfg(test)] mod inline { #[test] fn f() {} }'
+build_house
+mkdir "$house/crates/coreshard-topology/tests"
+printf '%s\n' 'testing::watch!();' 'fn f() { eprintln!("left out, since there is none"); }' \
+  >"$house/crates/coreshard-topology/tests/parse.rs"
+expect 'a test that is left out and not counted' "a test that says by itself that it is left out"
+
 if [ "$failures" -gt 0 ]; then exit 1; fi
 echo "ci/invariants_test.sh: $cases cases as expected"

@@ -23,5 +23,7 @@ valgrind='valgrind --quiet --leak-check=full --show-leak-kinds=definite,indirect
   --errors-for-leak-kinds=definite,indirect --error-exitcode=1 --num-callers=30 --fair-sched=yes
   --child-silent-after-fork=yes'
 host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+# Everything takes many times as long.
+export CORESHARD_TEST_LIMIT=${CORESHARD_TEST_LIMIT:-3600}
 export "CARGO_TARGET_${host}_RUNNER=${valgrind//$'\n'/}"
 cargo test -p coreshard-workqueue "${tests[@]/#/--test=}"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # What takes longer than a change can wait for: once a night, on main. Each step is a script that runs by
 # itself, too. A step that fails does not keep the others from running; the names of those that failed
-# stand at the end.
+# stand at the end. Nor does one that hangs: each has its limit (ci/limits.sh).
 #
 # Usage: ci/nightly.sh [STEP...]    all steps by default, as in: ci/nightly.sh sweep search
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/limits.sh
 
 readonly STEPS='memcheck kills sweep search fuzz sanitizers aarch64 msrv torture'
 
@@ -20,7 +21,7 @@ for step in ${*:-$STEPS}; do
   fi
   printf '\n=== ci/%s.sh\n' "$step"
   started=$SECONDS
-  if "ci/$step.sh"; then
+  if limited "$(limit_of "$step")" "ci/$step.sh"; then
     printf '=== ci/%s.sh passed in %d s\n' "$step" "$((SECONDS - started))"
   else
     printf '=== ci/%s.sh FAILED after %d s\n' "$step" "$((SECONDS - started))"

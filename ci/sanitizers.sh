@@ -30,6 +30,8 @@ fi
 
 host=$("$COMPILER" -vV | sed -n 's/^host: //p')
 readonly host
+# Everything takes several times as long.
+export CORESHARD_TEST_LIMIT=${CORESHARD_TEST_LIMIT:-1800}
 
 # under SANITIZER ARGUMENT...: cargo test with that sanitizer
 under() {

@@ -11,35 +11,22 @@ use std::panic::{self, AssertUnwindSafe};
 use std::pin::{Pin, pin};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 pub use channel::{Receiver, Sender, channel, unbounded};
 use coreshard::{Builder, Runtime, RuntimeBuilder, Scope, Topology, Workqueue};
-
-/// For how long a test may run before it counts as hanging. The longest needs a second.
-const DEADLINE: Duration = Duration::from_secs(60);
+use testing::{NEVER, within};
 
 /// Runs a test's body on a thread of its own.
 ///
 /// # Panics
-/// With what the body threw; or, with the test's name, if it is not over in a minute: then its thread
-/// is left behind.
+/// With what the body threw; or if it is not over in a minute: then its thread is left behind.
+#[track_caller]
 pub fn judge<F: FnOnce() + Send + 'static>(body: F) {
-    let name = std::any::type_name::<F>().trim_end_matches("::{{closure}}");
-    let (over, outcome) = mpsc::channel();
-    let run = move || {
-        let _ = over.send(panic::catch_unwind(AssertUnwindSafe(body)));
-    };
-    let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
-    let thread = thread.expect("a test needs a thread");
-    match outcome.recv_timeout(DEADLINE) {
-        Ok(Ok(())) => thread.join().expect("what the body threw was caught"),
-        Ok(Err(payload)) => panic::resume_unwind(payload),
-        Err(_) => panic!("{name} hangs: it is not over after {DEADLINE:?}"),
-    }
+    within(NEVER, body);
 }
 
 /// As [`judge`], in a process of its own: for what ends the process where it goes wrong.

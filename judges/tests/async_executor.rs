@@ -12,6 +12,8 @@ use std::task::{Poll, Waker};
 use coreshard::{Priority, Task, Workqueue, yield_now};
 use judges::{Counter, block_on, judge, ms, poll_once, pool, thrown, timeout, wait_until};
 
+testing::watch!();
+
 /// A future on two queues of which only the other one runs is not polled.
 #[test]
 fn shared_queue_slot() {

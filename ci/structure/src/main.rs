@@ -17,6 +17,9 @@ use std::process::ExitCode;
 
 use krate::Crate;
 
+#[cfg(test)]
+testing::watch!();
+
 fn main() -> ExitCode {
     let root = std::env::args().nth(1).unwrap_or_else(|| ".".to_owned());
     match check(Path::new(&root)) {

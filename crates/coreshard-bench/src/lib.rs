@@ -34,3 +34,6 @@ pub use progress::{Progress, Unwatched};
 pub use queue::{Combination, QueueBench};
 pub use trial::{Bomb, Ledger, ParseScenarioError, QueueTrial, Record, Scenario, ScenarioTrial};
 pub use tune::{TuneEffort, tune};
+
+#[cfg(test)]
+testing::watch!();

@@ -74,3 +74,6 @@ pub use tags::{
     MAX_RESERVED_TAGS, MAX_TAGS, ParseTagPolicyError, Tag, TagPolicy, TagPort, TagSet, TagSetError,
     TagSetSpec, TagUser,
 };
+
+#[cfg(test)]
+testing::watch!();

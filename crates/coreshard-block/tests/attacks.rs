@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker as TaskWaker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use coreshard_block::{
     Backend, BufferPool, Channel, Command, Completed, Completion, Data, Device, Engine, ErrorClass,
@@ -19,20 +19,12 @@ use coreshard_block::{
     Memory, OpenError, QueueOptions, Request, TagSet, TagSetSpec, Waker,
 };
 use coreshard_platform::Host;
+use testing::within;
+
+testing::watch!();
 
 /// Long enough for a loaded machine, and shorter than a queue's patience with a device that never answers.
 const LIMIT: Duration = Duration::from_secs(40);
-
-/// Runs `body` on a thread of its own; panics where it is not over in time.
-fn in_time(body: impl FnOnce() + Send + 'static) {
-    let thread = std::thread::spawn(body);
-    let started = Instant::now();
-    while !thread.is_finished() {
-        assert!(started.elapsed() < LIMIT, "it hangs");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    thread.join().unwrap();
-}
 
 /// A device whose every completion the test decides on. It writes into what it was given until then, as
 /// hardware does.
@@ -129,7 +121,7 @@ fn memory() -> Arc<dyn Backend<Host>> {
 
 #[test]
 fn a_callback_that_panics_while_its_queue_is_dropped_frees_no_buffer_that_the_device_has() {
-    in_time(|| {
+    within(LIMIT, || {
         let (gate, device) = gate(8);
         let pool = BufferPool::new(8, 4096).unwrap();
         let mut queue = device.queue(0, QueueOptions::default()).unwrap();
@@ -180,7 +172,7 @@ fn callbacks_that_panic_while_their_thread_unwinds_do_not_abort() {
 
 #[test]
 fn a_callback_that_panics_takes_no_other_completion_with_it() {
-    in_time(|| {
+    within(LIMIT, || {
         let (gate, device) = gate(16);
         let pool = BufferPool::new(16, 512).unwrap();
         let mut queue = device.queue(0, QueueOptions::default()).unwrap();
@@ -246,7 +238,7 @@ fn angry() -> TaskWaker {
 
 #[test]
 fn a_waker_that_panics_takes_no_other_completion_with_it() {
-    in_time(|| {
+    within(LIMIT, || {
         let (gate, device) = gate(16);
         let mut queue = device.queue(0, QueueOptions::default()).unwrap();
         let mut futures: Vec<_> = (0..8)
@@ -270,7 +262,7 @@ fn a_waker_that_panics_takes_no_other_completion_with_it() {
 /// The waker of a future is its user's: no lock of the future's is held while it is cloned or dropped.
 #[test]
 fn wakers_are_cloned_and_dropped_outside_of_the_future_s_lock() {
-    in_time(|| {
+    within(LIMIT, || {
         let (gate, device) = gate(16);
         let mut queue = device.queue(0, QueueOptions::default()).unwrap();
         let mut future = Box::pin(queue.send(Request::read(0, vec![0; 512])));
@@ -331,7 +323,7 @@ fn stuck(folder: &tempfile::TempDir, panics: bool) -> (Arc<Stuck>, Arc<Device<Ho
 
 #[test]
 fn a_buffer_that_came_back_by_its_deadline_is_no_job_s_any_more() {
-    in_time(|| {
+    within(LIMIT, || {
         for panics in [true, false] {
             let folder = tempfile::tempdir().unwrap();
             let (stuck, device) = stuck(&folder, panics);
@@ -366,7 +358,7 @@ fn a_buffer_that_came_back_by_its_deadline_is_no_job_s_any_more() {
 
 #[test]
 fn a_queue_is_dropped_beside_an_executor_that_never_runs_anything() {
-    in_time(|| {
+    within(LIMIT, || {
         for panics in [true, false] {
             let folder = tempfile::tempdir().unwrap();
             let (stuck, device) = stuck(&folder, panics);
@@ -387,7 +379,7 @@ fn a_queue_is_dropped_beside_an_executor_that_never_runs_anything() {
 
 #[test]
 fn an_executor_that_drops_or_refuses_its_jobs_with_a_panic_loses_none() {
-    in_time(|| {
+    within(LIMIT, || {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, [7; 8192]).unwrap();

@@ -23,6 +23,8 @@ use coreshard_block::{
 };
 use coreshard_platform::Host;
 
+testing::watch!();
+
 const BLOCK_BYTES: usize = 4096;
 const BLOCKS: u64 = 256;
 const IN_FLIGHT: u16 = 48;

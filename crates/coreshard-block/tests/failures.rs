@@ -16,6 +16,9 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule,
 };
+use testing::{Lack, NEVER, skip, within};
+
+testing::watch!();
 
 /// Of two pages, so that the first one may find room, and the second one none.
 const REQUEST_BYTES: usize = 2 * PAGE_BYTES;
@@ -119,7 +122,7 @@ fn a_place_that_cannot_be_written_fails_its_own_requests_alone() {
             let body = move || {
                 let folder = tempfile::tempdir().unwrap();
                 if let Err(error) = fail_from(good * REQUEST_BYTES as u64, errno) {
-                    return eprintln!("left out, since there is no seccomp filter: {error}");
+                    return skip(Lack::Seccomp, error);
                 }
                 let mut queue = queue(&folder.path().join("file"), engine).unwrap();
                 let failed = write_all(&mut queue, errno);
@@ -127,7 +130,7 @@ fn a_place_that_cannot_be_written_fails_its_own_requests_alone() {
                 let how = queue.describe();
                 verify(&mut queue, &failed, &how);
             };
-            std::thread::spawn(body).join().unwrap();
+            within(NEVER, body);
         }
     }
 }
@@ -141,7 +144,7 @@ fn fills_its_disk() {
         let mut queue = match queue(&path, engine) {
             Ok(queue) => queue,
             Err(error) => {
-                eprintln!("left out: {error}");
+                skip(Lack::IoUring, error);
                 continue;
             }
         };
@@ -167,11 +170,11 @@ fn a_full_disk_fails_what_finds_no_room_and_loses_nothing() {
         .output();
     let ran = match ran {
         Ok(ran) => ran,
-        Err(error) => return eprintln!("left out, since there is no unshare: {error}"),
+        Err(error) => return skip(Lack::Mount, format!("unshare: {error}")),
     };
     let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     if !out.contains("running 1 test") {
-        return eprintln!("left out, since no file system can be mounted: {err}");
+        return skip(Lack::Mount, format!("no file system can be mounted: {err}"));
     }
     assert!(ran.status.success(), "{out}{err}");
     // What was left out there.
@@ -187,7 +190,7 @@ fn a_file_that_becomes_shorter_is_read_as_far_as_it_goes() {
         let mut queue = match queue(&path, engine) {
             Ok(queue) => queue,
             Err(error) => {
-                eprintln!("left out: {error}");
+                skip(Lack::IoUring, error);
                 continue;
             }
         };

@@ -1,6 +1,5 @@
 //! Where io_uring is forbidden, as many containers do: a seccomp filter that answers its system calls
 //! as a container's would, or as a kernel without it.
-#![expect(clippy::print_stderr, reason = "a test that leaves something out says so")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +15,9 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule,
 };
+use testing::{Lack, NEVER, skip, within};
+
+testing::watch!();
 
 /// A system call, where `operation` is given with this second argument.
 type Call = (i64, Option<u64>);
@@ -41,19 +43,18 @@ fn forbid((call, operation): Call, errno: i32) -> bool {
     };
     let forbidden = forbidden();
     if let Err(error) = &forbidden {
-        eprintln!("left out, since there is no seccomp filter: {error}");
+        skip(Lack::Seccomp, error);
     }
     forbidden.is_ok()
 }
 
 /// Runs `body` on a thread that gets `errno` for `call`.
 fn forbidden(call: Call, errno: i32, body: impl FnOnce() + Send + 'static) {
-    let thread = std::thread::spawn(move || {
+    within(NEVER, move || {
         if forbid(call, errno) {
             body();
         }
     });
-    thread.join().unwrap();
 }
 
 fn threads() -> Arc<dyn Executor> {
@@ -122,8 +123,7 @@ fn without_io_uring_there_is_a_remedy_or_another_engine() {
                 let mut queue = queue(&path, options).unwrap();
                 let how = queue.describe();
                 if how.contains("the file is in memory") {
-                    eprintln!("left out, since the build folder is in memory");
-                    return;
+                    return skip(Lack::Disk, "the build folder is in memory");
                 }
                 assert!(
                     how.starts_with(&format!("{engine} (no io_uring: {rungs}: {words}")),
@@ -160,7 +160,7 @@ fn without_ring_messages_an_event_wakes() {
         let path = folder.path().join("file");
         let mut queue = match queue(&path, FileOptions { engine, ..Default::default() }) {
             Ok(queue) => queue,
-            Err(error) => return eprintln!("left out, since there is no io_uring: {error}"),
+            Err(error) => return skip(Lack::IoUring, error),
         };
         let how = queue.describe();
         assert!(how.contains("woken by eventfd"), "{how}");

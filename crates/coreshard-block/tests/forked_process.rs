@@ -1,7 +1,6 @@
 //! A process that is forked while its queues have requests: the child is refused, and neither hangs nor breaks;
 //! nothing changes for the parent.
 #![allow(unsafe_code)]
-#![allow(clippy::print_stderr)]
 
 use std::future::Future;
 use std::pin::pin;
@@ -15,9 +14,9 @@ use coreshard_block::{
     HostOptions, MAX_THREADS, Memory, Null, Queue, QueueOptions, Request,
 };
 use coreshard_platform::Host;
+use testing::{Lack, NEVER, skip};
 
-/// Longer than any test needs; only a failure takes so long.
-const NEVER: Duration = Duration::from_secs(60);
+testing::watch!();
 
 const BYTES: u64 = 1 << 20;
 
@@ -152,7 +151,7 @@ fn a_forked_process_is_refused_and_the_parent_goes_on() {
         match device(open(file.path(), engine.clone())).queue(0, QueueOptions::default()) {
             Ok(queue) => drop(queue),
             Err(error) => {
-                eprintln!("skipped: {name}: {error}");
+                skip(Lack::IoUring, error);
                 continue;
             }
         }

@@ -28,6 +28,9 @@ use coreshard_block::{
     HostOptions, Job, Queue, QueueOptions, Request,
 };
 use coreshard_platform::Host;
+use testing::{Lack, skip};
+
+testing::watch!();
 
 const SECTOR_BYTES: usize = 512;
 /// What a kill leaves whole: a page, which the kernel fills in one go.
@@ -310,7 +313,7 @@ fn kill_one(way: usize, path: &Path, ledger: &mut Ledger, dice: &mut fastrand::R
         let record = String::from_utf8_lossy(&line).trim_end().to_owned();
         line.clear();
         if let Some(why) = record.strip_prefix("without ") {
-            eprintln!("left out: {:?}: {why}", WAYS[way]);
+            skip(Lack::IoUring, format!("{:?}: {why}", WAYS[way]));
             return false;
         }
         if ledger.take(&record) && left > 0 {

@@ -22,6 +22,9 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 use coreshard_topology::input::quoted;
 
+#[cfg(test)]
+testing::watch!();
+
 /// A simulated program's memory comes from its simulation, so that equal runs are equal; everybody
 /// else's from the system.
 #[global_allocator]

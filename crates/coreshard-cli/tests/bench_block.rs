@@ -1,5 +1,4 @@
 //! The command `coreshard bench block`, as a user meets it.
-#![expect(clippy::print_stderr, reason = "a test that leaves something out says so")]
 
 use std::fs;
 use std::path::Path;
@@ -7,6 +6,9 @@ use std::path::Path;
 use assert_cmd::Command;
 use predicates::prelude::*;
 use serde_json::Value;
+use testing::{Lack, NEVER, skip, within};
+
+testing::watch!();
 
 fn coreshard() -> Command {
     let mut command = Command::cargo_bin("coreshard").unwrap();
@@ -107,7 +109,7 @@ fn bad_input_is_one_sentence_with_a_remedy_and_status_2() {
 fn without_io_uring(errno: i32, args: Vec<String>) -> Option<std::process::Output> {
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
     // The filter is the thread's, and that of the command which it starts.
-    let thread = std::thread::spawn(move || {
+    within(NEVER, move || {
         let forbid = || -> Result<(), Box<dyn std::error::Error>> {
             let rules = [(libc::SYS_io_uring_setup, Vec::new())].into_iter().collect();
             let answer = SeccompAction::Errno(errno as u32);
@@ -116,12 +118,11 @@ fn without_io_uring(errno: i32, args: Vec<String>) -> Option<std::process::Outpu
             Ok(seccompiler::apply_filter(&BpfProgram::try_from(filter)?)?)
         };
         if let Err(error) = forbid() {
-            eprintln!("left out, since there is no seccomp filter: {error}");
+            skip(Lack::Seccomp, error);
             return None;
         }
         Some(coreshard().args(args).output().unwrap())
-    });
-    thread.join().unwrap()
+    })
 }
 
 #[test]
@@ -153,7 +154,7 @@ fn where_io_uring_is_forbidden_it_says_so_or_goes_on_without() {
             let (code, stdout, stderr) = run(engine).unwrap();
             assert_eq!(code, Some(0), "{stderr}");
             if engine == "auto" && stdout.contains("the file is in memory") {
-                eprintln!("left out, since the build folder is in memory");
+                skip(Lack::Disk, "the build folder is in memory");
                 continue;
             }
             assert!(stdout.contains(says), "{stdout}");
@@ -195,11 +196,11 @@ fn fio_s_own_tool_reads_what_output_format_json_plus_writes() {
         tool.args([&plus, &csv]).args(validate.then_some("--validate"));
         let output = match tool.output() {
             Ok(output) => output,
-            Err(error) => return eprintln!("left out: fio_jsonplus_clat2csv: {error}"),
+            Err(error) => return skip(Lack::Fio, format!("fio_jsonplus_clat2csv: {error}")),
         };
         let stderr = String::from_utf8_lossy(&output.stderr);
         if stderr.contains("ModuleNotFoundError") {
-            return eprintln!("left out: fio_jsonplus_clat2csv lacks a module: {stderr}");
+            return skip(Lack::Fio, format!("fio_jsonplus_clat2csv lacks a module: {stderr}"));
         }
         assert!(output.status.success(), "{stderr}");
     }

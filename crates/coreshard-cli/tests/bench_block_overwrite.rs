@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use assert_cmd::Command;
 use assert_cmd::cargo::CommandCargoExt;
 use common::{Ending, PATIENCE, wait_until};
+use testing::{Lack, skip};
+
+testing::watch!();
 
 const SMALL: [&str; 2] = ["--iodepth=2", "--ioengine=psync"];
 
@@ -258,7 +261,7 @@ impl Drop for Loop {
 #[test]
 fn a_device_is_written_where_it_is_blank_and_not_in_use() {
     let Some(mut disk) = Loop::new() else {
-        return eprintln!("left out, since there is no loop device here");
+        return skip(Lack::Loop, "losetup gives none");
     };
     let device = disk.device.clone();
     // A blank one, and one that holds what the benchmark wrote.
@@ -266,12 +269,12 @@ fn a_device_is_written_where_it_is_blank_and_not_in_use() {
         bench(&device, args).arg("--size=8m").assert().success();
     }
     if run("mkfs.ext4", &["-q".as_ref(), "-F".as_ref(), &device]).is_none() {
-        return eprintln!("left out, since there is no mkfs.ext4 here");
+        return skip(Lack::Ext4, "mkfs.ext4 makes none");
     }
     let text = refusal(bench(&device, &["--rw=write"]));
     assert!(text.contains("ext4") && text.contains("--allow-overwrite"), "{text}");
     let Some(at) = disk.mount() else {
-        return eprintln!("left out, since nothing can be mounted here");
+        return skip(Lack::Loop, "none can be mounted");
     };
     fs::write(at.join("kept"), b"kept").unwrap();
     for args in [&["--rw=write"][..], &["--rw=write", "--allow-overwrite"]] {
@@ -302,7 +305,7 @@ fn a_device_is_written_where_it_is_blank_and_not_in_use() {
 fn a_device_that_is_taken_is_refused_by_the_kernel() {
     use std::os::unix::fs::OpenOptionsExt;
     let Some(disk) = Loop::new() else {
-        return eprintln!("left out, since there is no loop device here");
+        return skip(Lack::Loop, "losetup gives none");
     };
     let taken = fs::OpenOptions::new()
         .read(true)

@@ -12,6 +12,8 @@ use common::{Ending, PATIENCE, wait_until};
 use predicates::prelude::*;
 use serde_json::Value;
 
+testing::watch!();
+
 /// As small as it gets: two producers, twenty items, one run.
 const SMALL: [&str; 6] = ["--threads", "2", "--items", "20", "--runs", "1"];
 

@@ -6,6 +6,8 @@ use assert_cmd::Command;
 use predicates::prelude::*;
 use serde_json::Value;
 
+testing::watch!();
+
 fn coreshard(arguments: &[&str]) -> Command {
     let mut command = Command::cargo_bin("coreshard").expect("the command is built");
     command.args(["bench", "rt"]).args(arguments);

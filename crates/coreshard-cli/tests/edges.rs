@@ -10,6 +10,8 @@ use assert_cmd::Command;
 use predicates::prelude::*;
 use predicates::str::contains;
 
+testing::watch!();
+
 /// The command in a folder; nothing here takes it a minute.
 fn coreshard(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::cargo_bin("coreshard").unwrap();

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 use common::wait_until;
 
+testing::watch!();
+
 /// No input takes so long, on a busy machine and without optimisation.
 const NEVER: Duration = Duration::from_secs(60);
 const LONGEST: usize = 64 << 10;

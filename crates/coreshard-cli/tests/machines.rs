@@ -6,6 +6,8 @@ use std::path::Path;
 use assert_cmd::Command;
 use predicates::prelude::*;
 
+testing::watch!();
+
 /// The commands with `--machine`, in small: what each is given besides the machine.
 const COMMANDS: [&[&str]; 13] = [
     &["topo"],

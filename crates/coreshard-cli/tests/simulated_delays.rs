@@ -9,6 +9,8 @@ use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
 use coreshard_topology::Scope;
 use coreshard_workqueue::{MissedTick, Periodic, Runtime, Work};
 
+testing::watch!();
+
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
 

@@ -8,6 +8,9 @@ use assert_cmd::Command;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
+use testing::{Lack, skip};
+
+testing::watch!();
 
 const SCOPES: [&str; 6] = ["cpu", "smt", "cache_shard", "cache", "numa", "system"];
 
@@ -158,8 +161,7 @@ fn an_affinity_mask_narrows_the_machine() {
     let mut taskset = Command::new("taskset");
     taskset.args(["-c", &first]).arg(&binary).arg("topo");
     let Ok(output) = taskset.output() else {
-        println!("skipped: there is no taskset here");
-        return;
+        return skip(Lack::Taskset, "it cannot be run");
     };
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("usable    1 of "), "{text}");
@@ -303,10 +305,7 @@ impl Drop for HeldGroup {
 fn a_quota_of_half_a_cpu_leaves_one_worker() {
     let group = match HeldGroup::with_half_a_cpu() {
         Ok(group) => group,
-        Err(reason) => {
-            println!("skipped: {reason}");
-            return;
-        }
+        Err(reason) => return skip(Lack::Cgroup, reason),
     };
     let binary = assert_cmd::cargo::cargo_bin("coreshard");
     let enter = format!(

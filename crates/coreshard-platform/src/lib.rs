@@ -70,3 +70,6 @@ pub use realtime::{
 };
 pub use thread::{LocalKey, ThreadHandle, ThreadId, ThreadSpec};
 pub use time::Time;
+
+#[cfg(test)]
+testing::watch!();

@@ -7,6 +7,8 @@ use std::rc::Rc;
 use coreshard_platform::user::Thrown;
 use coreshard_platform::*;
 
+testing::watch!();
+
 /// Fails to compile where a type has a trait after all: the method is then found twice.
 macro_rules! lacks {
     ($type:ty: $($trait:ident)+) => { $(

@@ -41,3 +41,6 @@ pub mod rt;
 mod scaling;
 pub mod svg;
 pub mod table;
+
+#[cfg(test)]
+testing::watch!();

@@ -5,6 +5,8 @@ mod sample;
 use coreshard_report::{csv as report_csv, json as report_json};
 use coreshard_results::{QueueCell, QueueResults};
 
+testing::watch!();
+
 fn csv_of(results: &QueueResults) -> String {
     let mut bytes = Vec::new();
     report_csv::write_queue(results, &mut bytes).unwrap();

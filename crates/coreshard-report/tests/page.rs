@@ -7,6 +7,8 @@ use coreshard_report::{html, svg};
 use coreshard_results::{QueueCell, QueueResults};
 use scraper::{ElementRef, Html, Selector};
 
+testing::watch!();
+
 fn parse(page: &str) -> Html {
     let document = Html::parse_document(page);
     assert!(document.errors.is_empty(), "{:?}", document.errors);

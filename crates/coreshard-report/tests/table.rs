@@ -5,6 +5,8 @@ mod sample;
 use coreshard_report::table;
 use coreshard_results::{QueueCell, QueueResults};
 
+testing::watch!();
+
 fn rows(text: &str) -> Vec<&str> {
     text.lines().filter(|line| line.contains("lock-free") || line.contains("locked")).collect()
 }

@@ -76,3 +76,6 @@ mod tests {
         assert!(!read::<Vec<TranscodeResults>>("rt-transcode-xeon-hcc-2s.json").is_empty());
     }
 }
+
+#[cfg(test)]
+testing::watch!();

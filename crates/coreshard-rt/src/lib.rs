@@ -28,3 +28,6 @@ pub use executor::{
 pub use index::{CpuMask, LevelWriter, MAX_INDEX_CPUS, PriorityIndex, Rung};
 pub use level::{Level, Priority};
 pub use lock::{CeilingGuard, CeilingMutex, InheritGuard, InheritMutex, LockError};
+
+#[cfg(test)]
+testing::watch!();

@@ -10,6 +10,8 @@ use coreshard_rt::{CpuSnapshot, Executor, InheritMutex, Priority, PriorityIndex,
 use coreshard_sim::{Faults, Machine, Sim, SimAlloc, Simulation};
 use coreshard_topology::{CpuId, CpuSet};
 
+testing::watch!();
+
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
 

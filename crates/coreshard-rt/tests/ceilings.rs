@@ -9,6 +9,9 @@ use std::sync::{Arc, Mutex};
 use coreshard_platform::{Host, Policy, RealTime, ThreadHandle, ThreadSpec};
 use coreshard_rt::{CeilingGuard, CeilingMutex, LockError, Priority};
 use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
+use testing::{Lack, skip};
+
+testing::watch!();
 
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
@@ -22,7 +25,7 @@ fn set<P: RealTime>(policy: Policy) {
 }
 
 /// Runs `body` on the simulated machine, and on this one, where that grants priorities.
-fn on_both(test: &str, simulated: fn(), here: fn()) {
+fn on_both(simulated: fn(), here: fn()) {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
     Simulation::new(&machine).seed(1).run(simulated).unwrap();
     let panic = Arc::new(Mutex::new(None));
@@ -30,7 +33,7 @@ fn on_both(test: &str, simulated: fn(), here: fn()) {
     let body = move || *theirs.lock().unwrap() = catch_unwind(here).err();
     match Host::spawn_as(ThreadSpec::default(), Policy::Fifo(1), Box::new(body)) {
         Ok(thread) => thread.join(),
-        Err(error) => return support::skip(test, &format!("no priorities here: {error}")),
+        Err(error) => return skip(Lack::Rt, error),
     }
     if let Some(panic) = panic.lock().unwrap().take() {
         std::panic::resume_unwind(panic);
@@ -60,7 +63,7 @@ fn any_order<P: RealTime>() {
 
 #[test]
 fn guards_may_go_in_any_order() {
-    on_both("guards_may_go_in_any_order", any_order::<Sim>, any_order::<Host>);
+    on_both(any_order::<Sim>, any_order::<Host>);
 }
 
 fn random<P: RealTime>() {
@@ -105,8 +108,7 @@ fn random<P: RealTime>() {
 
 #[test]
 fn any_sequence_leaves_a_thread_at_its_highest_ceiling_or_its_own() {
-    let test = "any_sequence_leaves_a_thread_at_its_highest_ceiling_or_its_own";
-    on_both(test, random::<Sim>, random::<Host>);
+    on_both(random::<Sim>, random::<Host>);
 }
 
 fn changes<P: RealTime>() {
@@ -138,8 +140,7 @@ fn changes<P: RealTime>() {
 
 #[test]
 fn a_priority_that_changes_meanwhile_is_the_one_gone_back_to() {
-    let test = "a_priority_that_changes_meanwhile_is_the_one_gone_back_to";
-    on_both(test, changes::<Sim>, changes::<Host>);
+    on_both(changes::<Sim>, changes::<Host>);
 }
 
 fn panics<P: RealTime>() {
@@ -169,7 +170,7 @@ fn panics<P: RealTime>() {
 
 #[test]
 fn a_panic_gives_back_what_was_taken_since() {
-    on_both("a_panic_gives_back_what_was_taken_since", panics::<Sim>, panics::<Host>);
+    on_both(panics::<Sim>, panics::<Host>);
 }
 
 /// A lower ceiling below a higher one is no mistake: the thread's own priority is what counts.
@@ -189,7 +190,7 @@ fn nests<P: RealTime>() {
 
 #[test]
 fn a_lower_ceiling_may_be_taken_below_a_higher_one() {
-    on_both("a_lower_ceiling_may_be_taken_below_a_higher_one", nests::<Sim>, nests::<Host>);
+    on_both(nests::<Sim>, nests::<Host>);
 }
 
 /// A ceiling is lent for a while: what a thread's own threads begin with is as it was before.
@@ -210,6 +211,6 @@ fn a_ceiling_leaves_nothing_behind_for_later_threads() {
         Ok::<(), String>(())
     });
     if let Err(error) = thread.join().unwrap() {
-        support::skip("a_ceiling_leaves_nothing_behind_for_later_threads", &error);
+        skip(Lack::Rt, error);
     }
 }

@@ -8,6 +8,8 @@ use coreshard_rt::{Executor, Overrun, Periodic, PeriodicStats, Priority, Urgency
 use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
 use coreshard_topology::{CpuId, CpuSet};
 
+testing::watch!();
+
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
 

@@ -9,7 +9,10 @@ use std::time::Duration;
 use coreshard_platform::{Host, Platform, Policy, RealTime};
 use coreshard_rt::{Degradation, Executor, Incident, Overrun, Periodic, Priority, Urgency};
 use coreshard_topology::{CpuId, CpuSet};
-use support::{skip, usable};
+use support::usable;
+use testing::{Lack, NEVER, skip, within};
+
+testing::watch!();
 
 fn priority(priority: u8) -> Priority {
     Priority::new(priority).unwrap()
@@ -28,7 +31,8 @@ fn unprivileged<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) ->
         no_cap(caps::Capability::CAP_IPC_LOCK).unwrap();
         body()
     };
-    std::thread::spawn(dropped).join().unwrap()
+    // Named as the test is, for what it says.
+    within(NEVER, dropped)
 }
 
 /// What holds whatever the machine grants.
@@ -110,8 +114,7 @@ fn without_privilege_the_same_program_runs_and_says_so() {
             builder.priorities([priority(80)])
         };
         if Host::real_time_limits().priority >= 80 {
-            let test = "without_privilege_the_same_program_runs_and_says_so";
-            return skip(test, "RLIMIT_RTPRIO grants what the capability would");
+            return skip(Lack::Rlimit, "RLIMIT_RTPRIO grants what the capability would");
         }
         let limit = Host::real_time_limits().priority;
         let error = builder().build().unwrap_err().to_string();
@@ -128,8 +131,7 @@ fn without_privilege_the_same_program_runs_and_says_so() {
 fn memory_that_cannot_be_locked_is_an_error_with_the_limit() {
     unprivileged(|| {
         let Some(limit) = Host::real_time_limits().locked_bytes else {
-            let test = "memory_that_cannot_be_locked_is_an_error_with_the_limit";
-            return skip(test, "all memory may be locked here");
+            return skip(Lack::Rlimit, "all memory may be locked here");
         };
         let (machine, cpus) = usable();
         let executor = Executor::<Host>::builder(&machine).cpus(cpus).lock_memory(true);
@@ -312,16 +314,12 @@ fn what_was_accepted_runs_before_the_end() {
 /// does then depends on whether normal threads want the CPU, so it needs other load to say anything.
 #[test]
 fn a_task_that_the_kernel_throttles_is_reported() {
-    let test = "a_task_that_the_kernel_throttles_is_reported";
     if std::env::var_os("CORESHARD_RT_THROTTLE").is_none() {
-        return skip(
-            test,
-            "it takes a CPU for three seconds, so it is asked for: CORESHARD_RT_THROTTLE=1",
-        );
+        return skip(Lack::RtThrottle, "it takes a CPU for three seconds");
     }
     let (executor, _) = executor();
     if !executor.has_priorities() || Host::real_time_limits().throttle.is_none() {
-        return skip(test, "no priorities here, or no throttling");
+        return skip(Lack::Rt, "no priorities, or no throttling");
     }
     let last: CpuSet = executor.cpus().last().into_iter().collect();
     let until = Host::now() + Duration::from_secs(3);

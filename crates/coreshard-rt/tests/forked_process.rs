@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use coreshard_platform::Host;
 use coreshard_rt::{CeilingMutex, Executor, InheritMutex, Periodic, Priority};
 use support::usable;
+use testing::NEVER;
 
-/// Longer than any test needs; only a failure takes so long.
-const NEVER: Duration = Duration::from_secs(60);
+testing::watch!();
 
 fn priority(priority: u8) -> Priority {
     Priority::new(priority).unwrap()

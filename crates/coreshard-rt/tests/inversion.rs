@@ -11,6 +11,9 @@ use coreshard_platform::{AtomicInt, Host, Lock, Policy, RealTime, ThreadHandle, 
 use coreshard_rt::{CeilingMutex, InheritMutex, LockError, Priority};
 use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
 use coreshard_topology::CpuSet;
+use testing::{Lack, skip};
+
+testing::watch!();
 
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
@@ -173,8 +176,7 @@ fn on_this_machine_the_high_thread_comes_before_the_medium_one() {
         let (_, after_the_hog) = waited::<Host, _>(Lock::new(()), burn).unwrap();
         assert!(after_the_hog, "and without either it is the other way round");
     } else {
-        let test = "on_this_machine_the_high_thread_comes_before_the_medium_one";
-        support::skip(test, "no priorities here");
+        skip(Lack::Rt, "no thread of high priority can be started");
     }
 }
 

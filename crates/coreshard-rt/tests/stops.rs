@@ -13,7 +13,10 @@ use std::time::{Duration, Instant};
 
 use coreshard_platform::Host;
 use coreshard_rt::{CpuMask, Executor, Overrun, Periodic, Priority};
-use support::{DEADLINE, status, usable, within};
+use support::{status, usable};
+use testing::{NEVER, within};
+
+testing::watch!();
 
 const CASE: &str = "CORESHARD_RT_STOP";
 const PENDING: u64 = 40;
@@ -107,7 +110,7 @@ fn run_case(dropper: &str, threads: bool, pending: bool) {
             drop(executor.after(MS, priority(20), drops).unwrap());
         }
         "cancelled-timer" => {
-            let timer = executor.after(DEADLINE * 10, priority(20), move || drop(last)).unwrap();
+            let timer = executor.after(NEVER * 10, priority(20), move || drop(last)).unwrap();
             cancels = Some(timer.0);
         }
         "periodic-body" => {
@@ -233,7 +236,7 @@ fn trouble(mut child: Child, since: Instant) -> Option<String> {
                 None => format!("failed: {}", String::from_utf8_lossy(&said)),
             });
         }
-        if since.elapsed() > DEADLINE {
+        if since.elapsed() > NEVER {
             child.kill().unwrap();
             child.wait().unwrap();
             return Some("hung".to_owned());
@@ -265,7 +268,7 @@ fn an_executor_ends_whoever_drops_it() {
 
 #[test]
 fn an_empty_mask_is_refused_and_the_executor_ends() {
-    let error = within(DEADLINE, || {
+    let error = within(NEVER, || {
         let (machine, cpus) = usable();
         let (executor, _) =
             Executor::<Host>::builder(&machine).cpus(cpus).build_degraded().unwrap();
@@ -277,7 +280,7 @@ fn an_empty_mask_is_refused_and_the_executor_ends() {
 /// A mask of a larger index may have places that this one has not.
 #[test]
 fn a_mask_of_another_index_is_refused_and_the_executor_ends() {
-    let error = within(DEADLINE, || {
+    let error = within(NEVER, || {
         let (machine, cpus) = usable();
         let larger =
             coreshard_topology::Topology::from_synthetic("pack:1 l3:1 core:200 pu:1").unwrap();
@@ -296,7 +299,7 @@ fn a_mask_of_another_index_is_refused_and_the_executor_ends() {
 /// `stop` waits for the activation that calls it: so it does not.
 #[test]
 fn a_periodic_task_may_stop_itself() {
-    within(DEADLINE, || {
+    within(NEVER, || {
         let (machine, cpus) = usable();
         let (executor, _) =
             Executor::<Host>::builder(&machine).cpus(cpus).build_degraded().unwrap();

@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use coreshard_platform::{Host, user};
 use coreshard_rt::{Executor, Overrun, Periodic, Priority};
-use support::{DEADLINE, usable, within};
+use support::usable;
+use testing::{NEVER, within};
+
+testing::watch!();
 
 /// Panics as it is dropped, with another one that does.
 struct Bomb(u8, Arc<AtomicU64>);
@@ -32,7 +35,7 @@ fn executor() -> (Executor<Host>, Priority) {
 
 #[test]
 fn lanes_and_periodic_tasks_outlive_what_is_thrown() {
-    within(DEADLINE, || {
+    within(NEVER, || {
         let gone = Arc::new(AtomicU64::new(0));
         let bomb = || Bomb(2, Arc::clone(&gone));
         let (executor, priority) = executor();
@@ -78,14 +81,14 @@ fn lanes_and_periodic_tasks_outlive_what_is_thrown() {
 
 #[test]
 fn timers_that_are_dropped_throw_one_by_one() {
-    within(DEADLINE, || {
+    within(NEVER, || {
         let gone = Arc::new(AtomicU64::new(0));
         let (executor, priority) = executor();
         let handles: Vec<_> = (0..5)
             .map(|_| {
                 let bomb = Bomb(1, Arc::clone(&gone));
                 let never = move || drop(bomb);
-                executor.after(DEADLINE * 10, priority, never).unwrap().1
+                executor.after(NEVER * 10, priority, never).unwrap().1
             })
             .collect();
         drop(executor);

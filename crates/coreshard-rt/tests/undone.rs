@@ -9,6 +9,9 @@ use std::time::Duration;
 use coreshard_platform::{Host, Platform, RealTime};
 use coreshard_rt::{CeilingMutex, Executor, Periodic, Priority};
 use coreshard_topology::{CpuSet, Topology};
+use testing::{Lack, skip};
+
+testing::watch!();
 
 #[derive(Debug, PartialEq)]
 struct Process {
@@ -50,8 +53,7 @@ fn memory_threads_affinity_and_policy_are_as_before() {
         assert_ne!(process().policy, before.policy);
         drop(raised);
     } else {
-        let test = "memory_threads_affinity_and_policy_are_as_before";
-        support::skip(test, "no priorities here: policies are not looked at");
+        skip(Lack::Rt, "policies are not looked at");
     }
     let during = process();
     assert_ne!(during.threads, before.threads);

@@ -73,3 +73,6 @@ pub use platform::{Sim, SimThread};
 pub use profile::{ParseProfileError, Profile};
 pub use report::{LineReport, LineRow, LineSummary, Timeline};
 pub use space::SimAlloc;
+
+#[cfg(test)]
+testing::watch!();

@@ -8,6 +8,8 @@ use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
 use coreshard_topology::{CpuId, CpuSet};
 use machines::TWO_SOCKETS;
 
+testing::watch!();
+
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
 

@@ -7,6 +7,8 @@ use coreshard_sim::{
     Call, FailedStarts, Failing, Faults, Lasts, Machine, Sim, SimAlloc, Simulation, Summary, View,
 };
 
+testing::watch!();
+
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
 

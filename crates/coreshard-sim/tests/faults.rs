@@ -13,6 +13,8 @@ use coreshard_topology::{CpuId, Scope};
 use coreshard_workqueue::{Intake, Runtime, Wake};
 use machines::TWO_SOCKETS;
 
+testing::watch!();
+
 type AtomicU64 = <Sim as Platform>::AtomicU64;
 
 #[global_allocator]

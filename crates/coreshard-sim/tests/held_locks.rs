@@ -9,6 +9,8 @@ use coreshard_sim::{Machine, Profile, Sim, SimAlloc, SimError, Simulation};
 use coreshard_topology::{CpuId, Scope};
 use coreshard_workqueue::{Intake, Runtime, Wake};
 
+testing::watch!();
+
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
 

@@ -12,6 +12,8 @@ use coreshard_topology::CpuId;
 use machines::TWO_SOCKETS;
 use programs::{AtomicU64, pinned};
 
+testing::watch!();
+
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
 

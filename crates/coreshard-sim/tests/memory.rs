@@ -9,6 +9,8 @@ use coreshard_topology::CpuId;
 use machines::{SKYLAKE, TWO_SOCKETS};
 use programs::{ping_pong_ns, pinned};
 
+testing::watch!();
+
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
 

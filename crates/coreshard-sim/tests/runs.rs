@@ -15,6 +15,8 @@ use coreshard_topology::{CpuId, NodeId};
 use machines::{SKYLAKE, TWO_SOCKETS};
 use programs::{AtomicU32, AtomicU64, pinned};
 
+testing::watch!();
+
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
 

@@ -10,6 +10,8 @@ use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
 use coreshard_sim::{Machine, Sim, SimAlloc, Summary, View};
 use coreshard_workqueue::canary::{Canary, plant};
 
+testing::watch!();
+
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
 

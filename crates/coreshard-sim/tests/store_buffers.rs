@@ -9,6 +9,8 @@ use coreshard_platform::{AtomicInt, Padded, Parker, Platform, ThreadHandle, Thre
 use coreshard_sim::search::{Plan, Subject, attempt};
 use coreshard_sim::{Faults, Machine, Sim, SimAlloc, SimError, Simulation, View};
 
+testing::watch!();
+
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
 

@@ -11,6 +11,8 @@ use coreshard_platform::{Platform, ThreadHandle, ThreadSpec};
 use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
 use coreshard_sim::{Call, Failing, Lasts, Machine, Sim, SimAlloc, View};
 
+testing::watch!();
+
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
 

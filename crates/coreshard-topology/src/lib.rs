@@ -44,3 +44,6 @@ pub use scope::{ParseScopeError, Scope};
 pub use shard::ShardSize;
 pub use topology::{Cpu, CpuKind, Llc, Topology};
 pub use usable::Usable;
+
+#[cfg(test)]
+testing::watch!();

@@ -50,3 +50,6 @@ pub use spec::request::PanicPolicy;
 pub use task::{Task, YieldNow, yield_now};
 pub use timers::{Sleep, SleepError};
 pub use work::{MissedTick, Periodic, Work, WorkError, WorkErrorReason};
+
+#[cfg(test)]
+testing::watch!();

@@ -9,6 +9,8 @@ use coreshard_platform::{Host, affinity};
 use coreshard_topology::{CpuSet, Scope, Topology};
 use coreshard_workqueue::{Runtime, Workqueue, blocking};
 
+testing::watch!();
+
 /// What of a thread its children inherit.
 #[derive(Clone, Debug, PartialEq)]
 struct Traits {

@@ -8,9 +8,9 @@ use std::time::Duration;
 use coreshard_platform::Host;
 use coreshard_topology::{CpuId, CpuSet, NodeId, Topology, Usable};
 use coreshard_workqueue::{Builder, Intake, RefusedReason, Runtime, Wake, Workqueue, blocking};
+use testing::NEVER;
 
-/// Longer than any test needs; only a failure takes so long.
-const NEVER: Duration = Duration::from_secs(60);
+testing::watch!();
 
 fn runtime() -> Runtime<Host> {
     let topology = Topology::host().unwrap();

@@ -17,6 +17,8 @@ use coreshard_platform::Host;
 use coreshard_topology::{CpuId, Scope, Topology, Usable};
 use coreshard_workqueue::{Intake, Runtime, Wake, Workqueue};
 
+testing::watch!();
+
 const DEFAULT_ITEMS: u64 = 500_000;
 const PRODUCERS: std::ops::RangeInclusive<usize> = 1..=8;
 

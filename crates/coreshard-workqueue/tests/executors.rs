@@ -1,5 +1,7 @@
 //! The queue as other crates' executor: `cargo test --all-features --test executors`.
 
+testing::watch!();
+
 #[cfg(feature = "futures")]
 #[test]
 fn a_queue_spawns_what_futures_task_hands_it() {

@@ -7,25 +7,9 @@ use std::time::{Duration, Instant};
 use coreshard_platform::{Faulty, Host, Platform};
 use coreshard_topology::{CpuSet, Scope, Topology, Usable};
 use coreshard_workqueue::{Intake, Runtime, RuntimeBuilder, Wake, Workqueue, blocking, join};
+use testing::{NEVER, wait_until, within};
 
-/// Longer than any test needs; only a failure takes so long.
-const NEVER: Duration = Duration::from_secs(20);
-
-/// Runs a test on a thread of its own: a pool that is dead keeps whoever drops its queue for ever.
-fn in_time(test: impl FnOnce() + Send + 'static) {
-    let (tell, told) = mpsc::channel();
-    let runs = std::thread::spawn(move || {
-        test();
-        tell.send(()).unwrap();
-    });
-    match told.recv_timeout(6 * NEVER) {
-        Ok(()) => runs.join().unwrap(),
-        Err(mpsc::RecvTimeoutError::Disconnected) => {
-            std::panic::resume_unwind(runs.join().unwrap_err())
-        }
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test hangs; what it said is above"),
-    }
-}
+testing::watch!();
 
 /// A runtime of one CPU, so that one worker may run.
 fn one_cpu<P: Platform>() -> RuntimeBuilder<P> {
@@ -33,14 +17,6 @@ fn one_cpu<P: Platform>() -> RuntimeBuilder<P> {
     let usable = Usable::host(&topology).unwrap().cpus().clone();
     let first: CpuSet = usable.iter().take(1).collect();
     Runtime::builder(topology).usable(first)
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !done() {
-        assert!(started.elapsed() < NEVER, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// Each way to take items in and to wake who sleeps.
@@ -115,19 +91,19 @@ fn lies_down_for_a_stand_in_that_never_comes(is_told: bool) {
 
 #[test]
 fn a_worker_that_comes_back_while_its_stand_in_fails_to_start_goes_on() {
-    in_time(|| lies_down_for_a_stand_in_that_never_comes(true));
+    within(2 * NEVER, || lies_down_for_a_stand_in_that_never_comes(true));
 }
 
 #[test]
 fn a_presumed_worker_that_comes_back_while_its_stand_in_fails_to_start_goes_on() {
-    in_time(|| lies_down_for_a_stand_in_that_never_comes(false));
+    within(2 * NEVER, || lies_down_for_a_stand_in_that_never_comes(false));
 }
 
 /// All workers block, none can be started, and nothing waits: the monitor has no reason to look, but that
 /// somebody must be there for the next item.
 #[test]
 fn an_item_that_comes_while_no_worker_can_be_had_runs_when_one_can() {
-    in_time(all_block_and_none_can_be_had);
+    within(2 * NEVER, all_block_and_none_can_be_had);
 }
 
 fn all_block_and_none_can_be_had() {
@@ -156,7 +132,7 @@ fn all_block_and_none_can_be_had() {
 /// the rescuer stands by, somebody must be there for what comes.
 #[test]
 fn a_reserve_that_stands_by_leaves_somebody_who_is_told() {
-    in_time(the_reserve_stands_by);
+    within(2 * NEVER, the_reserve_stands_by);
 }
 
 fn the_reserve_stands_by() {
@@ -248,5 +224,5 @@ fn each_start_fails_in_turn() {
 
 #[test]
 fn whichever_start_fails_every_item_runs() {
-    in_time(each_start_fails_in_turn);
+    within(2 * NEVER, each_start_fails_in_turn);
 }

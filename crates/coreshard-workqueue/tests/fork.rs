@@ -9,6 +9,9 @@ use std::time::Duration;
 use coreshard_platform::Host;
 use coreshard_topology::{CpuSet, Scope, Topology};
 use coreshard_workqueue::{Intake, RefusedReason, Runtime, Wake, Work, Workqueue};
+use testing::spin_until;
+
+testing::watch!();
 
 fn join<A, B: Send>(a: impl FnOnce() -> A, b: impl FnOnce() -> B + Send) -> (A, B) {
     coreshard_workqueue::join::<Host, A, B>(a, b)
@@ -25,13 +28,6 @@ fn on_all_rungs(scope: Scope, test: impl Fn(&Workqueue<Host>)) {
             let builder = runtime.workqueue().intake(intake).wake(wake).scope(scope);
             test(&builder.build().unwrap());
         }
-    }
-}
-
-/// Waits for others, who may need this CPU for it.
-fn wait_until(holds: impl Fn() -> bool) {
-    while !holds() {
-        thread::yield_now();
     }
 }
 
@@ -65,7 +61,7 @@ fn off_a_worker_a_join_is_two_calls() {
 fn an_idle_worker_of_the_pod_takes_the_second_half() {
     on_all_rungs(Scope::System, |queue| {
         let run = AtomicBool::new(false);
-        let halves = || join(|| wait_until(|| run.load(SeqCst)), || run.store(true, SeqCst));
+        let halves = || join(|| spin_until(|| run.load(SeqCst)), || run.store(true, SeqCst));
         queue.install(halves).unwrap();
     });
 }
@@ -74,7 +70,7 @@ fn an_idle_worker_of_the_pod_takes_the_second_half() {
 fn an_idle_worker_of_another_pod_takes_it_if_there_is_none_in_its_own() {
     on_all_rungs(Scope::Cpu, |queue| {
         let run = AtomicBool::new(false);
-        let halves = || join(|| wait_until(|| run.load(SeqCst)), || run.store(true, SeqCst));
+        let halves = || join(|| spin_until(|| run.load(SeqCst)), || run.store(true, SeqCst));
         queue.install(halves).unwrap();
     });
 }
@@ -108,7 +104,7 @@ fn four_long_leaves_run_at_once_on_four_workers() {
             let here = AtomicUsize::new(0);
             let meet = || {
                 here.fetch_add(1, SeqCst);
-                wait_until(|| here.load(SeqCst) == 4);
+                spin_until(|| here.load(SeqCst) == 4);
             };
             queue.install(|| join(|| join(meet, meet), || join(meet, meet))).unwrap();
         });
@@ -121,11 +117,11 @@ fn an_item_that_comes_while_others_fork_is_run_at_once() {
         let (inside, item_ran) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
         let wait = || {
             inside.fetch_add(1, SeqCst);
-            wait_until(|| item_ran.load(SeqCst));
+            spin_until(|| item_ran.load(SeqCst));
         };
         thread::scope(|threads| {
             threads.spawn(|| queue.install(|| join(wait, wait)).unwrap());
-            wait_until(|| inside.load(SeqCst) == 2);
+            spin_until(|| inside.load(SeqCst) == 2);
             let ran = Arc::clone(&item_ran);
             queue.queue(move || ran.store(true, SeqCst)).unwrap();
         });
@@ -145,16 +141,16 @@ fn a_drain_does_not_wait_for_what_others_fork() {
         let (begun, until) = (Arc::clone(&busy), Arc::clone(&forked));
         let item = move || {
             begun.store(true, SeqCst);
-            wait_until(|| until.load(SeqCst));
+            spin_until(|| until.load(SeqCst));
         };
         other.queue(item).unwrap();
-        wait_until(|| busy.load(SeqCst));
+        spin_until(|| busy.load(SeqCst));
         threads.spawn(|| {
             let first = || {
                 forked.store(true, SeqCst);
-                wait_until(|| drained.load(SeqCst));
+                spin_until(|| drained.load(SeqCst));
             };
-            forking.install(|| join(first, || wait_until(|| drained.load(SeqCst)))).unwrap();
+            forking.install(|| join(first, || spin_until(|| drained.load(SeqCst)))).unwrap();
         });
         other.drain().unwrap();
         drained.store(true, SeqCst);
@@ -212,7 +208,7 @@ fn what_either_half_throws_comes_out_when_neither_runs() {
             caught(&|| {
                 begun.store(false, SeqCst);
                 join(
-                    || wait_until(|| begun.load(SeqCst)),
+                    || spin_until(|| begun.load(SeqCst)),
                     || {
                         begun.store(true, SeqCst);
                         panic!("thief")
@@ -227,7 +223,7 @@ fn what_either_half_throws_comes_out_when_neither_runs() {
                 let mine = held();
                 join(
                     || {
-                        wait_until(|| began.load(SeqCst));
+                        spin_until(|| began.load(SeqCst));
                         panic!("first, though stolen")
                     },
                     || {
@@ -252,7 +248,7 @@ fn stolen<T: Send>(job: impl FnOnce() -> T + Send) -> T {
         began.store(true, SeqCst);
         job()
     };
-    join(|| wait_until(|| began.load(SeqCst)), run).1
+    join(|| spin_until(|| began.load(SeqCst)), run).1
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! the parent.
 #![allow(unsafe_code)]
 
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -15,9 +14,9 @@ use coreshard_topology::{Topology, Usable};
 use coreshard_workqueue::{
     Forked, RefusedReason, Runtime, Work, WorkErrorReason, Workqueue, blocking, join,
 };
+use testing::{Lack, NEVER, skip};
 
-/// Longer than any test needs; only a failure takes so long.
-const NEVER: Duration = Duration::from_secs(60);
+testing::watch!();
 
 fn runtime() -> Runtime<Host> {
     let topology = Topology::host().unwrap();
@@ -137,10 +136,7 @@ fn in_the_child(
 #[test]
 fn a_forked_child_gets_errors_and_hangs_nowhere() {
     if !forked_processes_have_threads() {
-        // Past the harness, which keeps what a test that passes has printed to itself.
-        let line = "SKIPPED a_forked_child_gets_errors_and_hangs_nowhere: a forked process has no threads here\n";
-        std::io::stderr().write_all(line.as_bytes()).unwrap();
-        return;
+        return skip(Lack::ForkedThreads, "none can be started");
     }
     let runtime = runtime();
     let stop = Arc::new(AtomicBool::new(false));

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use coreshard_platform::Host;
 use coreshard_topology::{CpuSet, Scope, Topology, Usable};
 use coreshard_workqueue::{Hooks, Intake, Runtime, RuntimeBuilder, Workqueue, blocking, join};
+use testing::NEVER;
 
-/// Longer than any test needs; only a failure takes so long.
-const NEVER: Duration = Duration::from_secs(60);
+testing::watch!();
 
 fn usable() -> CpuSet {
     Usable::host(&Topology::host().unwrap()).unwrap().cpus().clone()

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use coreshard_platform::{CpuClock, Host};
 use coreshard_topology::{Scope, Topology, Usable};
 use coreshard_workqueue::{Intake, Runtime, Wake};
+use testing::NEVER;
+
+testing::watch!();
 
 /// How long nothing may happen.
 const QUIET: Duration = Duration::from_millis(300);
-
-/// Longer than the test needs; only a failure takes so long.
-const NEVER: Duration = Duration::from_secs(60);
 
 /// How often each worker was switched out so far, by its name and thread id.
 fn switches() -> BTreeMap<String, Vec<String>> {

@@ -9,25 +9,13 @@ use std::time::Duration;
 use coreshard_platform::{Host, affinity};
 use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Builder, Intake, RefusedReason, Runtime, Workqueue, blocking, join};
+use testing::{NEVER, within};
 
-/// Longer than any test needs; only a failure takes so long.
-const NEVER: Duration = Duration::from_secs(60);
-
-fn ends(test: impl FnOnce() + Send + 'static) {
-    let (tell, told) = mpsc::channel();
-    let thread = thread::spawn(move || {
-        test();
-        tell.send(()).unwrap();
-    });
-    match told.recv_timeout(NEVER) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
-        _ => thread.join().unwrap(),
-    }
-}
+testing::watch!();
 
 /// Two queues that share their pool.
 fn siblings(test: impl Fn(&Workqueue<Host>, Builder<'_, Host>) + Send + 'static) {
-    ends(move || {
+    within(NEVER, move || {
         for intake in Intake::ALL {
             let topology = Topology::from_synthetic("package:1 l3:1 core:4 pu:1").unwrap();
             let builder = Runtime::builder(topology).laid_over(affinity().unwrap());

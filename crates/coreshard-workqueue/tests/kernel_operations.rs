@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+testing::watch!();
+
 #[test]
 fn every_test_that_the_table_of_the_kernels_operations_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

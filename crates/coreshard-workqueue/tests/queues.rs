@@ -1,20 +1,19 @@
 //! What a queue promises beside its items: order, limits, flush, drain, freeze, and its change
 //! while it is used. One test for each promise.
-#![expect(clippy::print_stderr, reason = "a test that leaves something out says so")]
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use coreshard_platform::{Host, Platform};
 use coreshard_topology::{CpuId, CpuSet, NodeId, Scope, Topology, Usable};
 use coreshard_workqueue::{
     Intake, PanicPolicy, Priority, RefusedReason, Runtime, Work, Workqueue, blocking,
 };
+use testing::{Lack, NEVER, skip, wait_until};
 
-/// Longer than any test needs; only a failure takes so long.
-const NEVER: Duration = Duration::from_secs(60);
+testing::watch!();
 
 fn real_cpus() -> CpuSet {
     Usable::host(&Topology::host().unwrap()).unwrap().cpus().clone()
@@ -28,14 +27,6 @@ fn runtime() -> Runtime<Host> {
 fn virtual_machine() -> Runtime<Host> {
     let machine = Topology::from_synthetic("pack:2 numa:2 l3:1 core:2 pu:2").unwrap();
     Runtime::builder(machine).laid_over(real_cpus()).build().unwrap()
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !done() {
-        assert!(started.elapsed() < NEVER, "in vain: {what}");
-        std::thread::sleep(Duration::from_micros(500));
-    }
 }
 
 /// An item of the queue that runs until what is returned is dropped or sent to; it has begun.
@@ -416,8 +407,7 @@ fn a_queue_keeps_few_of_the_shapes_that_it_has_had() {
     queue.drain().unwrap();
     assert_eq!(ran.load(SeqCst), queued);
     if !Host::try_grace_period() {
-        eprintln!("skipped: no membarrier(2) here, so what a queue was stays");
-        return;
+        return skip(Lack::Membarrier, "what a queue was stays");
     }
     // What the producers may have been looking at is freed with a later change.
     wait_until("past shapes are freed", || {

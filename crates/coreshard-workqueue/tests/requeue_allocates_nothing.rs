@@ -11,6 +11,8 @@ use coreshard_platform::Host;
 use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Runtime, Work};
 
+testing::watch!();
+
 struct Counting;
 
 static COUNTS: AtomicBool = AtomicBool::new(false);

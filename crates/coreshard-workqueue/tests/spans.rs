@@ -15,6 +15,8 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
+testing::watch!();
+
 /// What the console keeps of a task.
 #[derive(Clone, Debug, Default)]
 struct Seen {

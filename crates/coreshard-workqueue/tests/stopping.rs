@@ -11,26 +11,13 @@ use coreshard_platform::{Host, affinity};
 use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Hooks, Runtime, Workqueue, blocking};
 use futures_lite::future::block_on;
+use testing::{NEVER, wait_until, within};
 
-/// Longer than any test needs; only a failure takes so long.
-const NEVER: Duration = Duration::from_secs(60);
+testing::watch!();
 
 fn machine(synthetic: &str) -> Runtime<Host> {
     let topology = Topology::from_synthetic(synthetic).unwrap();
     Runtime::builder(topology).laid_over(affinity().unwrap()).build().unwrap()
-}
-
-/// Runs `test` on a thread of its own; panics where that does not end.
-fn within(time: Duration, test: impl FnOnce() + Send + 'static) {
-    let (tell, told) = mpsc::channel();
-    let thread = thread::spawn(move || {
-        test();
-        tell.send(()).unwrap();
-    });
-    match told.recv_timeout(time) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
-        _ => thread.join().unwrap(),
-    }
 }
 
 /// Counts workers that have begun and not yet gone.
@@ -207,15 +194,6 @@ impl Gate {
     }
 }
 
-/// Waits until `holds` does.
-fn until(what: &str, holds: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < NEVER, "{what}");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// A hook may take for ever: whoever changes a queue does not wait for the workers that it needs no more.
 #[test]
 fn a_change_waits_for_no_hook() {
@@ -242,7 +220,7 @@ fn a_change_waits_for_no_hook() {
                     assert_eq!(queue.submit(|| 3).unwrap().join().unwrap(), 3);
                 }
             }
-            until("they are inside", || gate.inside() >= 3);
+            wait_until("they are inside", || gate.inside() >= 3);
             assert_eq!(over.load(SeqCst), 0, "nobody has left");
             gate.open();
             drop(queue);
@@ -292,12 +270,12 @@ fn a_stuck_handler_keeps_no_worker_of_the_past() {
                 queue.submit(move || blocking::<Host, _>(|| item.pass())).unwrap()
             })
             .collect();
-        until("it is told of the stall", || told.inside() > 0);
+        wait_until("it is told of the stall", || told.inside() > 0);
         queue.change().scope(Scope::Cpu).apply().unwrap();
-        until("the old ones are there beside the new ones", || there.load(SeqCst) >= 4);
+        wait_until("the old ones are there beside the new ones", || there.load(SeqCst) >= 4);
         opens.open();
         waits.into_iter().for_each(|wait| wait.join().unwrap());
-        until("the old ones go", || there.load(SeqCst) <= 2);
+        wait_until("the old ones go", || there.load(SeqCst) <= 2);
         told.open();
     });
 }

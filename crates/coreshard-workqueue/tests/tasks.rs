@@ -12,8 +12,9 @@ use coreshard_platform::Host;
 use coreshard_topology::{CpuSet, Scope, Topology};
 use coreshard_workqueue::{RefusedReason, Runtime, Workqueue, yield_now};
 use futures_lite::future::block_on;
+use testing::{NEVER, spin_until};
 
-const NEVER: Duration = Duration::from_secs(60);
+testing::watch!();
 
 fn runtime() -> Runtime<Host> {
     let topology = Topology::from_synthetic("package:1 l3:1 core:4 pu:1").unwrap();
@@ -54,12 +55,6 @@ impl Gate {
         let waiting = std::mem::take(&mut state.1);
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
-    }
-}
-
-fn wait_until(holds: impl Fn() -> bool) {
-    while !holds() {
-        thread::yield_now();
     }
 }
 
@@ -144,17 +139,17 @@ fn a_task_that_is_dropped_is_cancelled_and_its_future_dropped() {
             drop(held);
         });
         let task = task.unwrap();
-        wait_until(|| gate.is_waited_at());
+        spin_until(|| gate.is_waited_at());
         if cancel {
             assert_eq!(block_on(task.cancel()), None);
         } else {
             drop(task);
         }
-        wait_until(|| Arc::strong_count(&cargo) == 1);
+        spin_until(|| Arc::strong_count(&cargo) == 1);
         gate.open();
     }
     let task = queue.spawn(ready(7)).unwrap();
-    wait_until(|| task.is_finished());
+    spin_until(|| task.is_finished());
     assert_eq!(block_on(task.cancel()), Some(7), "it had ended");
 }
 
@@ -179,14 +174,14 @@ fn a_queue_that_goes_waits_for_no_sleeping_task_and_drops_it_when_it_is_woken() 
     });
     let task = task.unwrap();
     queue.spawn(pending::<()>()).unwrap().detach();
-    wait_until(|| gate.is_waited_at());
+    spin_until(|| gate.is_waited_at());
     queue.drain().unwrap();
     drop(queue);
     assert_eq!(Arc::strong_count(&cargo), 2);
     gate.open();
     // On a thread for that: whoever wakes it may hold a lock that its destructor takes.
-    wait_until(|| Arc::strong_count(&cargo) == 1);
-    wait_until(|| task.is_finished());
+    spin_until(|| Arc::strong_count(&cargo) == 1);
+    spin_until(|| task.is_finished());
     let thrown = catch_unwind(AssertUnwindSafe(|| block_on(task))).unwrap_err();
     let message = thrown.downcast::<String>().map(|text| *text);
     let message = message.unwrap_or_else(|thrown| (*thrown.downcast::<&str>().unwrap()).to_owned());
@@ -300,9 +295,9 @@ fn a_sleep_ends_after_its_time_and_leaves_the_timers_when_it_is_dropped() {
         assert!(slept >= asked, "{slept:?} instead of {asked:?}");
     }
     let task = queue.spawn(runtime.sleep(NEVER).unwrap()).unwrap();
-    wait_until(|| runtime.delayed_items() == 1);
+    spin_until(|| runtime.delayed_items() == 1);
     drop(task);
-    wait_until(|| runtime.delayed_items() == 0);
+    spin_until(|| runtime.delayed_items() == 0);
     let error = runtime.sleep(Duration::MAX).unwrap_err();
     assert!(error.to_string().contains("clock"), "{error}");
 }

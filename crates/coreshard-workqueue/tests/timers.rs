@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use coreshard_platform::Host;
 use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Runtime, Work};
+use testing::NEVER;
+
+testing::watch!();
 
 /// Longer than the test runs.
 const LONG: Duration = Duration::from_secs(3_600);
-const NEVER: Duration = Duration::from_secs(60);
-
 /// A million with `CORESHARD_STRESS_TIMERS=1000000`.
 #[test]
 fn many_delays_cost_one_thread_and_come_in_order() {

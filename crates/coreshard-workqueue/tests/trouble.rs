@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use coreshard_platform::{Host, affinity};
 use coreshard_topology::{CpuId, CpuSet, Scope, Topology, Usable};
 use coreshard_workqueue::{Runtime, RuntimeBuilder, Trouble, Work, Workqueue, blocking};
+use testing::{NEVER, wait_until};
 
-/// Longer than any test needs; only a failure takes so long.
-const NEVER: Duration = Duration::from_secs(60);
+testing::watch!();
 
 fn real_cpus() -> CpuSet {
     Usable::host(&Topology::host().unwrap()).unwrap().cpus().clone()
@@ -17,14 +17,6 @@ fn real_cpus() -> CpuSet {
 
 fn builder() -> RuntimeBuilder<Host> {
     Runtime::builder(Topology::host().unwrap()).usable(real_cpus())
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !done() {
-        assert!(started.elapsed() < NEVER, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// Collects what a runtime tells.

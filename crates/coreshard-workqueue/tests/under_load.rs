@@ -12,6 +12,8 @@ use coreshard_platform::Host;
 use coreshard_topology::{CpuSet, Scope, Topology};
 use coreshard_workqueue::{Intake, Runtime, Work, Workqueue, join};
 
+testing::watch!();
+
 /// A machine of two caches with two cores each, laid over the CPUs there are.
 fn runtime() -> Runtime<Host> {
     let topology = Topology::from_synthetic("package:1 l3:2 core:2 pu:1").unwrap();

@@ -13,6 +13,8 @@ mod tasks;
 #[path = "user_code/timed.rs"]
 mod timed;
 
+testing::watch!();
+
 /// The table: the name of the test, and what it does in a process of its own with each fault.
 macro_rules! places {
     ($($name:ident: $case:path;)+) => {

@@ -12,9 +12,9 @@ use coreshard_workqueue::{
     Builder, Intake, JoinHandle, RefusedReason, Runtime, Work, Workqueue, WouldDeadlock, blocking,
     join,
 };
+use testing::{NEVER, within};
 
-/// Longer than any test needs; only a failure takes so long.
-const NEVER: Duration = Duration::from_secs(60);
+testing::watch!();
 
 /// Workers that a pool may have, in these tests: so few that waits which do not help stand still.
 const FEW: usize = 4;
@@ -30,22 +30,9 @@ fn small(workers_per_pool: usize) -> Runtime<Host> {
     machine("package:1 l3:1 core:2 pu:1", workers_per_pool)
 }
 
-/// Runs `test` on a thread of its own; panics where that does not end.
-fn ends(test: impl FnOnce() + Send + 'static) {
-    let (tell, told) = mpsc::channel();
-    let thread = thread::spawn(move || {
-        test();
-        tell.send(()).unwrap();
-    });
-    match told.recv_timeout(NEVER) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
-        _ => thread.join().unwrap(),
-    }
-}
-
 /// On both rungs of the intake, with few workers and with as many as a pool may have at most.
 fn on_all_rungs(test: impl Fn(&dyn Fn() -> Builder<'static, Host>) + Send + Sync + 'static) {
-    ends(move || {
+    within(NEVER, move || {
         for intake in Intake::ALL {
             for workers in [1, FEW, 512] {
                 let runtime: &'static _ = Box::leak(Box::new(small(workers)));
@@ -345,7 +332,7 @@ fn a_panic_of_an_item_that_its_waiter_runs_arrives() {
 /// Everything at once, with few workers: each item runs once, and nothing stands still.
 #[test]
 fn items_that_wait_for_one_another_on_all_queues_run_once() {
-    ends(|| {
+    within(NEVER, || {
         let runtime = machine("package:1 l3:2 core:2 pu:1", FEW);
         let build = || runtime.workqueue().scope(Scope::Cache);
         let queues: Arc<[Workqueue<Host>]> = Arc::new([
@@ -395,7 +382,7 @@ fn items_that_wait_for_one_another_on_all_queues_run_once() {
 /// Of two items, each begun in other pools of one worker, each waits for one that lies in the other's.
 #[test]
 fn items_of_a_queue_that_moves_wait_for_one_another_without_further_workers() {
-    ends(|| {
+    within(NEVER, || {
         let runtime = small(1);
         let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
         let leaves = Arc::new(AtomicUsize::new(0));
@@ -443,7 +430,7 @@ fn items_of_a_queue_that_moves_wait_for_one_another_without_further_workers() {
 /// is thawed.
 #[test]
 fn what_was_queued_while_its_queue_was_frozen_is_helped_with_after_the_thaw() {
-    ends(|| {
+    within(NEVER, || {
         let runtime = small(1);
         for in_scope in [false, true] {
             let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
@@ -484,7 +471,7 @@ fn what_was_queued_while_its_queue_was_frozen_is_helped_with_after_the_thaw() {
 /// one can wait neither for all items there, nor for one behind it.
 #[test]
 fn a_wait_for_a_queue_that_waits_for_the_callers_own_item_is_an_error() {
-    ends(|| {
+    within(NEVER, || {
         let runtime = small(FEW);
         let here = runtime.workqueue().scope(Scope::System).build().unwrap();
         for ordered in [false, true] {

@@ -10,11 +10,12 @@ use coreshard_topology::{CpuId, Scope, Topology, Usable};
 use coreshard_workqueue::{
     Intake, MissedTick, Periodic, RefusedReason, Runtime, WorkErrorReason, Workqueue,
 };
+use testing::{NEVER, wait_until};
+
+testing::watch!();
 
 type Work = coreshard_workqueue::Work<Host>;
 
-/// Longer than any test needs; only a failure takes so long.
-const NEVER: Duration = Duration::from_secs(60);
 /// Longer than the tests run.
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -22,14 +23,6 @@ fn runtime() -> Runtime<Host> {
     let topology = Topology::host().unwrap();
     let usable = Usable::host(&topology).unwrap();
     Runtime::builder(topology).usable(usable.cpus().clone()).build().unwrap()
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !done() {
-        assert!(started.elapsed() < NEVER, "in vain: {what}");
-        std::thread::sleep(Duration::from_micros(200));
-    }
 }
 
 /// A queue without a limit, one with, and an ordered one, on both intakes.

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use coreshard_platform::{Host, affinity};
 use coreshard_topology::{CpuSet, PodId, Scope, Topology, Usable};
 use coreshard_workqueue::{Hooks, Intake, Runtime, RuntimeBuilder, Wake, Workqueue, blocking};
+use testing::{NEVER, wait_until};
 
-/// Longer than any test needs; only a failure takes so long.
-const NEVER: Duration = Duration::from_secs(60);
+testing::watch!();
 
 fn builder() -> RuntimeBuilder<Host> {
     let topology = Topology::host().unwrap();
@@ -22,14 +22,6 @@ fn builder() -> RuntimeBuilder<Host> {
 fn virtual_machine(machine: &str) -> RuntimeBuilder<Host> {
     let real = Usable::host(&Topology::host().unwrap()).unwrap().cpus().clone();
     Runtime::builder(Topology::from_synthetic(machine).unwrap()).laid_over(real)
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !done() {
-        assert!(started.elapsed() < NEVER, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 fn workers(queue: &Workqueue<Host>) -> usize {

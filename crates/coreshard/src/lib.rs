@@ -57,3 +57,6 @@ pub use coreshard_workqueue::{
 #[cfg(feature = "insight")]
 pub use insight::serve_insight;
 pub use process::{RuntimeError, runtime, runtime_builder, workqueue};
+
+#[cfg(test)]
+testing::watch!();

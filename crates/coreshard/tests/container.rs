@@ -2,13 +2,16 @@
 //!
 //! Each test runs this file's program again as a child, which enters the limits before it asks for
 //! the runtime, and reports what it found.
-#![allow(clippy::print_stdout, reason = "the child reports so, and a test says why it skips")]
+#![allow(clippy::print_stdout, reason = "the child reports so")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
 
 use coreshard::Scope;
+use testing::{Lack, skip};
+
+testing::watch!();
 
 const CHILD: &str = "CORESHARD_TEST_CHILD";
 
@@ -91,8 +94,7 @@ impl Drop for HalfACpu {
 #[test]
 fn half_a_cpu_gets_one_worker() {
     let Some(group) = HalfACpu::new() else {
-        println!("skipped: no control group with a CPU quota can be made here");
-        return;
+        return skip(Lack::Cgroup, "none with a CPU quota can be made");
     };
     let found = run_child(&format!("echo $$ > {} &&", group.members.display()));
     assert!(found.starts_with("found: quota Some(0.5)"), "{found}");
@@ -102,10 +104,9 @@ fn half_a_cpu_gets_one_worker() {
 #[test]
 fn one_allowed_cpu_gets_one_worker() {
     let allowed = coreshard_platform::affinity().unwrap();
-    let Some(cpu) = allowed.first() else { return };
+    let cpu = allowed.first().expect("this runs on a CPU");
     if Command::new("taskset").arg("-V").output().is_err() {
-        println!("skipped: there is no taskset here");
-        return;
+        return skip(Lack::Taskset, "it cannot be run");
     }
     let found = run_child(&format!("taskset -pc {cpu} $$ >&2 &&"));
     assert!(found.contains(&format!("usable {cpu} limit 1 workers 1 run 1000")), "{found}");

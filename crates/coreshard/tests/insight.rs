@@ -10,6 +10,9 @@ use std::thread;
 
 use coreshard::insight::{InsightClient, InsightServer, PROTOCOL_VERSION};
 use coreshard::{CpuSet, Runtime, Sampling, Scope, Topology};
+use testing::{Lack, NEVER, skip, within};
+
+testing::watch!();
 
 /// A folder of this test's own, removed when it goes.
 struct Folder(PathBuf);
@@ -212,12 +215,10 @@ fn answer_to_a_question(path: &std::path::Path) -> Vec<u8> {
 }
 
 #[test]
-#[allow(clippy::print_stderr, reason = "a test that is not run is seen")]
 fn another_users_connection_is_refused_by_its_credentials() {
     let nobody = rustix::thread::Uid::from_raw(65_534);
     if !rustix::process::geteuid().is_root() {
-        eprintln!("NOT RUN: only root can connect as another user");
-        return;
+        return skip(Lack::Root, "nobody else can connect as another user");
     }
     let folder = Folder::new("stranger");
     let server = InsightServer::bind_at(&runtime(), folder.socket()).unwrap();
@@ -237,16 +238,6 @@ fn another_users_connection_is_refused_by_its_credentials() {
     // And a client sends no question to a server that is not its own user's.
     assert!(error.contains("user 0") && error.contains("65534"), "{error}");
     InsightClient::at(server.path()).snapshot().unwrap();
-}
-
-/// Runs `work` on a thread of its own, and gives up on it after a minute.
-fn within_a_minute(work: impl FnOnce() + Send + 'static) {
-    let (done, over) = std::sync::mpsc::channel();
-    thread::spawn(move || {
-        work();
-        done.send(()).unwrap();
-    });
-    over.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends, and without a panic");
 }
 
 /// A client that says a byte now and then, for as long as the test wants it to.
@@ -274,7 +265,7 @@ fn slow_clients_hold_up_neither_others_nor_the_end() {
         slow_client(folder.socket(), std::sync::Arc::clone(&is_over));
     }
     thread::sleep(std::time::Duration::from_millis(300));
-    within_a_minute(move || {
+    within(NEVER, move || {
         for _ in 0..5 {
             InsightClient::at(server.path()).snapshot().unwrap();
         }
@@ -297,7 +288,7 @@ fn a_slow_server_is_given_up() {
         }
     });
     let path = folder.socket();
-    within_a_minute(move || {
+    within(NEVER, move || {
         let error = InsightClient::at(path).snapshot().unwrap_err().to_string();
         assert!(error.contains("no answer came"), "{error}");
     });

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex};
 use coreshard::{Runtime, Sampling, Scope, Topology};
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
+testing::watch!();
+
 /// Keeps what it is told, by name and labels.
 #[derive(Default)]
 struct Kept {

@@ -35,6 +35,9 @@ use progress::Progress;
 use walk::{Order, Unread};
 use window::Window;
 
+#[cfg(test)]
+testing::watch!();
+
 /// Files that are queued or hashed and not yet printed, at most. Enough that all CPUs of a large machine
 /// stay busy behind one large file; at some 300 bytes each it is little memory.
 const FILES_IN_FLIGHT: usize = 4096;

@@ -15,3 +15,5 @@ mod stage;
 mod waker_panic;
 mod waker_pending;
 mod waker_ready;
+
+testing::watch!();

@@ -11,3 +11,5 @@ mod deque;
 mod golang;
 mod thread;
 mod ticks;
+
+testing::watch!();

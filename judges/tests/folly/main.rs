@@ -12,3 +12,5 @@ mod pool_life;
 mod scheduler;
 mod serial;
 mod threaded;
+
+testing::watch!();

@@ -13,3 +13,5 @@ mod limits;
 mod order;
 mod places;
 mod work;
+
+testing::watch!();

@@ -12,3 +12,5 @@ mod concur;
 mod group;
 mod queues;
 mod timers;
+
+testing::watch!();

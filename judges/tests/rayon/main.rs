@@ -12,3 +12,5 @@ mod slices;
 mod sort;
 mod trees;
 mod whole;
+
+testing::watch!();

@@ -13,3 +13,5 @@ mod scope;
 mod scope_order;
 mod spawn;
 mod thread_pool;
+
+testing::watch!();

@@ -13,3 +13,5 @@ mod rt_common;
 mod rt_threaded;
 mod task;
 mod time;
+
+testing::watch!();

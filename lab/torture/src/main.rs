@@ -23,6 +23,9 @@ use clap::{Args, Parser, Subcommand};
 use ledger::Ledger;
 use load::Plan;
 
+#[cfg(test)]
+testing::watch!();
+
 /// The exit status of a run that hung.
 pub(crate) const HUNG: i32 = 9;
 

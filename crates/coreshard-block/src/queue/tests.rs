@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coreshard_platform::Host;
+use testing::{Lack, skip};
 
 use crate::*;
 
@@ -47,7 +48,9 @@ fn backends(folder: &tempfile::TempDir) -> Vec<Arc<dyn Backend<Host>>> {
         file(folder, Engine::Sync, false),
         file(folder, Engine::Threads, false),
     ];
-    if ring.channel(4).is_ok() {
+    if let Err(error) = ring.channel(4) {
+        skip(Lack::IoUring, error);
+    } else {
         backends.push(ring);
         backends.push(file(folder, Engine::IoUring, true));
         let ring = RingOptions { wake: RingWake::Event, ..RingOptions::default() };

@@ -1,6 +1,8 @@
 //! `coreshard sim`: searches the workqueue for bugs on a simulated machine, and replays what was found.
 
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -171,18 +171,18 @@ mod tests {
     use std::sync::mpsc;
     use std::thread;
 
+    use testing::{Lack, skip};
+
     use crate::{Host, Platform, Reading};
 
     /// One at a time: a section of another test is one too many.
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
     #[test]
-    #[expect(clippy::print_stderr, reason = "a test that leaves something out says so")]
     fn a_grace_period_is_not_over_before_each_section_that_is_there() {
         let _turn = TURN.lock();
         if !Host::try_grace_period() {
-            eprintln!("skipped: no membarrier(2) here");
-            return;
+            return skip(Lack::Membarrier, "there is no grace period");
         }
         let (say, hear) = mpsc::channel();
         let (stop, stopped) = mpsc::channel::<()>();

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
+use testing::{Lack, skip};
+
 use super::*;
 use crate::Platform;
 
@@ -29,13 +31,6 @@ fn unprivileged<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) ->
         body()
     };
     std::thread::spawn(dropped).join().unwrap()
-}
-
-/// Says that a test has not tested what it is there for, past the harness, which keeps what a test that
-/// passes has printed to itself.
-fn skip(test: &str) {
-    let line = format!("SKIPPED {test}: no priorities here\n");
-    io::Write::write_all(&mut io::stderr(), line.as_bytes()).unwrap();
 }
 
 fn may_have_priorities() -> bool {
@@ -90,7 +85,7 @@ fn without_privilege_the_needed_values_are_told() {
 #[test]
 fn what_a_real_time_thread_starts_is_normal() {
     if !may_have_priorities() {
-        return skip("what_a_real_time_thread_starts_is_normal");
+        return skip(Lack::Rt, "a thread may have no priority");
     }
     let (say, hear) = mpsc::channel();
     let body = move || {
@@ -110,7 +105,7 @@ fn another_thread_is_demoted() {
         let _ = stopped.recv();
     };
     let Ok(thread) = Host::spawn_as(ThreadSpec::default(), Policy::Fifo(2), Box::new(body)) else {
-        return skip("another_thread_is_demoted");
+        return skip(Lack::Rt, "a thread may have no priority");
     };
     let id = hear.recv().unwrap();
     Host::set_policy(id, Policy::Normal).unwrap();

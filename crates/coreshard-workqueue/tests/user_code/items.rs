@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use coreshard_platform::Host;
 use coreshard_workqueue::{Hooks, join};
 
-use crate::rig::{Fault, NEVER, Rig, is_told, runtime, wait_until};
+use crate::rig::{Fault, Rig, is_told, runtime};
+use testing::{NEVER, wait_until};
 
 pub(crate) fn queued(fault: Fault) {
     let rig = Rig::new();

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 use coreshard_platform::Host;
 use coreshard_topology::Topology;
 use coreshard_workqueue::{Builder, Runtime, Workqueue};
+use testing::{NEVER, wait_until};
 
-/// Nobody waits longer: a case that does hangs.
-pub(crate) const NEVER: Duration = Duration::from_secs(60);
 /// Set in a case's own process: which fault.
 const FAULT: &str = "CORESHARD_USER_CODE_FAULT";
 
@@ -211,14 +210,6 @@ pub(crate) struct TellsDrop(pub(crate) Flag);
 impl Drop for TellsDrop {
     fn drop(&mut self) {
         self.0.set();
-    }
-}
-
-pub(crate) fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < NEVER, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -9,7 +9,8 @@ use coreshard_platform::Host;
 use coreshard_workqueue::{Task, Workqueue};
 use futures_lite::future::block_on;
 
-use crate::rig::{Armed, Fault, Flag, Rig, TellsDrop, is_told, wait_until};
+use crate::rig::{Armed, Fault, Flag, Rig, TellsDrop, is_told};
+use testing::wait_until;
 
 /// Ends at once, or throws.
 async fn strike(armed: Armed) {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use coreshard_workqueue::{MissedTick, Periodic, Work};
 use futures_lite::future::block_on;
 
-use crate::rig::{Armed, Fault, Flag, NEVER, Rig, TellsDrop, is_told, wait_until};
+use crate::rig::{Armed, Fault, Flag, Rig, TellsDrop, is_told};
+use testing::{NEVER, wait_until};
 
 /// Later than what a case does until then, on a busy machine with an emulated processor too.
 const SOON: Duration = Duration::from_millis(200);

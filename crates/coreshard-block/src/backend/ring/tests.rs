@@ -9,6 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use coreshard_platform::Host;
+use testing::{Lack, skip};
 
 use super::doorbell::send_message;
 use super::*;
@@ -20,7 +21,7 @@ fn channel(file: &Arc<OwnedFd>, options: RingOptions) -> Option<RingChannel<Host
     match RingChannel::new(Arc::clone(file), 8, options) {
         Ok(channel) => Some(channel),
         Err(refusals) => {
-            eprintln!("left out, since there is no io_uring: {}", refusals.texts().join("; "));
+            skip(Lack::IoUring, refusals.texts().join("; "));
             None
         }
     }
@@ -59,7 +60,10 @@ fn moves_data(channel: &mut RingChannel<Host>) -> Vec<i32> {
 fn what_was_probed_is_what_happens() {
     let folder = tempfile::tempdir().unwrap();
     for direct in [false, true] {
-        let Some(file) = blocks(&folder.path().join("file"), direct) else { continue };
+        let Some(file) = blocks(&folder.path().join("file"), direct) else {
+            skip(Lack::Disk, "no direct I/O in the folder for temporary files");
+            continue;
+        };
         for (sqpoll_idle_ms, iopoll) in
             [(None, false), (Some(5), false), (None, true), (Some(5), true)]
         {
@@ -84,11 +88,10 @@ fn what_was_probed_is_what_happens() {
 #[test]
 fn a_polling_ring_that_was_refused_fails_reads() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(file) = blocks(&folder.path().join("file"), false) else { return };
+    let file = blocks(&folder.path().join("file"), false).unwrap();
     let setup = RingSetup { iopoll: true, ..RingSetup::default() };
     let Ok(mut ring) = build(setup, 4) else {
-        eprintln!("left out, since no ring with IOPOLL can be made here");
-        return;
+        return skip(Lack::Iopoll, "no such ring can be made");
     };
     // A read through the page cache cannot be polled for, whatever the device can.
     let error = probe(&mut ring, setup, &file).unwrap_err();
@@ -98,7 +101,7 @@ fn a_polling_ring_that_was_refused_fails_reads() {
 #[test]
 fn another_thread_wakes_a_ring_by_message_and_by_event() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(file) = blocks(&folder.path().join("file"), false) else { return };
+    let file = blocks(&folder.path().join("file"), false).unwrap();
     for wake in [RingWake::Message, RingWake::Event] {
         let Some(mut channel) = channel(&file, RingOptions { wake, ..RingOptions::default() })
         else {
@@ -152,7 +155,7 @@ fn completions_reach_the_thread_that_submitted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     for wake in [RingWake::Message, RingWake::Event] {
-        let Some(raw) = blocks(&path, false) else { return };
+        let raw = blocks(&path, false).unwrap();
         let ring = RingOptions { wake, ..RingOptions::default() };
         if channel(&raw, ring).is_none() {
             return;

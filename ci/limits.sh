@@ -1,0 +1,35 @@
+# For .ci/run and ci/nightly.sh, which source it: how long each step may take.
+# shellcheck shell=bash
+
+# limit_of STEP: seconds, several times what it takes on two busy CPUs with nothing built.
+limit_of() {
+  case "$1${CORESHARD_NIGHTLY:+ at night}" in
+    fmt*) echo 300 ;;
+    limits_test* | invariants_test* | invariants*) echo 1800 ;;
+    clippy* | doc* | msrv*) echo 5400 ;;
+    loom*) echo 7200 ;;
+    torture) echo 3600 ;;
+    test*) echo 10800 ;;
+    memcheck* | kills* | sweep* | search* | sanitizers*) echo 21600 ;;
+    # Some three hours by its own figures.
+    torture*) echo 36000 ;;
+    # Half an hour for each package, by its own limits.
+    aarch64*) echo 36000 ;;
+    # Two hours for each target at most, by its own limits.
+    fuzz*) echo 172800 ;;
+    *) echo 21600 ;;
+  esac
+}
+
+# limited SECONDS COMMAND...: what is not over by then is ended, with all that it has started, and it is said so.
+limited() {
+  local seconds=$1 status=0 options=(--kill-after=30)
+  shift
+  # Who sits before it can stop it by Ctrl-C, which reaches only what is in the foreground.
+  if [ -t 0 ]; then options+=(--foreground); fi
+  timeout "${options[@]}" "$seconds" "$@" || status=$?
+  case $status in
+    124 | 137) printf '%s: not over after %d s, which is its limit (ci/limits.sh)\n' "$1" "$seconds" >&2 ;;
+  esac
+  return "$status"
+}
