@@ -38,6 +38,11 @@ pub mod metrics;
 mod process;
 pub mod rt;
 
+/// The guide to the work queue: its programs are compiled and run with the documentation's tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/WORKQUEUE.md")]
+struct Guide;
+
 pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
