@@ -58,8 +58,8 @@ fn every_file_of_a_walk_through_is_there() {
         ("crates/coreshard-report/src/html/charts.rs", ["KNOWN_WAKES", "Palette"]),
         ("crates/coreshard-sim/src/machine/costs.rs", ["costs! {", "= Never"]),
         ("crates/coreshard-sim/src/engine/calls.rs", ["thread_create", "enter_kernel"]),
-        ("peers/src/plan.rs", ["PEERS", "FLOOR"]),
-        ("peers/src/workload/mod.rs", ["for_spawning!", "for_peer!"]),
+        ("peers/src/peer/mod.rs", ["PEERS", "macro_rules! for_spawning"]),
+        ("peers/src/foreign.rs", ["onetbb", "go"]),
     ] {
         let text = text_of(path).unwrap();
         names.iter().for_each(|name| assert!(text.contains(name), "{path} has no {name}"));
