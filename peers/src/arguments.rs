@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 
-use crate::plan::{Extent, PEERS, WORKLOADS};
+use crate::peer::PEERS;
+use crate::plan::{Extent, WORKLOADS};
 
 /// Runs Coreshard and the executors that people use instead under the same load, side by side.
 #[derive(Clone, Debug, Parser)]

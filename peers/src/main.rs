@@ -80,7 +80,7 @@ fn compare(arguments: &Arguments) -> Result<(), String> {
         for load in plan::loads(workload, arguments.extent()) {
             let programs: Vec<_> = programs
                 .iter()
-                .filter(|(peer, _)| peer != plan::FLOOR || load.has_floor())
+                .filter(|(peer, _)| peer != peer::FLOOR || load.has_floor())
                 .collect();
             let mut series: Vec<Series> = programs
                 .iter()

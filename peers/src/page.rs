@@ -3,7 +3,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::plan::FLOOR;
+use crate::peer::FLOOR;
 use crate::results::{Results, Row, Verdict};
 use crate::table::{columns, groups, measured, params, ratio, remarks, si, time_ns};
 

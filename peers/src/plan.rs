@@ -34,27 +34,6 @@ pub(crate) const WORKLOADS: [&str; 10] = [
     "mixed",
 ];
 
-/// All peers, in the order they are shown.
-pub(crate) const PEERS: [&str; 14] = [
-    "coreshard",
-    "rayon",
-    "tokio",
-    "async-executor",
-    "bevy_tasks",
-    "crossbeam-channel",
-    "threadpool",
-    "rusty_pool",
-    "chili",
-    "onetbb",
-    "asio",
-    "eigen",
-    "go",
-    FLOOR,
-];
-
-/// The peer that is no executor but the limit of what one could do, where a workload has one.
-pub(crate) const FLOOR: &str = "floor";
-
 impl Load {
     /// Whether the floor of this load is known.
     pub(crate) fn has_floor(&self) -> bool {

@@ -131,7 +131,7 @@ fn parallel_for() {
 
 #[test]
 fn futures() {
-    for row in check("async", 500, &["tokio", "async-executor", "bevy_tasks"]) {
+    for row in check("async", 500, &["coreshard", "tokio", "async-executor", "bevy_tasks"]) {
         assert!(is_positive(&row, "items_per_sec"), "{row:#}");
     }
 }

@@ -9,6 +9,7 @@ use std::process::Command as Process;
 
 use assert_cmd::Command;
 use common::{Ending, PATIENCE, wait_until};
+use coreshard::{Intake, Scope, Wake};
 use predicates::prelude::*;
 use serde_json::Value;
 
@@ -100,10 +101,9 @@ fn json_has_the_promised_keys_in_order_and_their_types() {
         })
         .collect();
     let mut expected = Vec::new();
-    for scope in ["cpu", "smt", "cache_shard", "cache", "numa", "system"] {
-        for wake in ["under-lock", "after-unlock", "coalesced"] {
-            expected
-                .extend(["locked", "lock-free"].map(|intake| format!("{scope} {wake} {intake}")));
+    for scope in Scope::ALL {
+        for wake in Wake::ALL {
+            expected.extend(Intake::ALL.map(|intake| format!("{scope} {wake} {intake}")));
         }
     }
     assert_eq!(combinations, expected);

@@ -17,7 +17,7 @@
 //! 4. [`Host`]: this machine, on Linux. With the feature `faulty`, `Faulty`: this machine, where starts of
 //!    threads fail as a test says.
 //!
-//! Most of Coreshard's unsafe code is in this crate, and each block says why it is sound.
+//! Unsafe code is allowed file by file, here as in the other crates, and each block says why it is sound.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("Coreshard runs on Linux alone: it is built on futexes, sched_setaffinity and /sys");

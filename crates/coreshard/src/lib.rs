@@ -39,6 +39,11 @@ pub mod metrics;
 mod process;
 pub mod rt;
 
+/// The guide to the work queue: its programs are compiled and run with the documentation's tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/WORKQUEUE.md")]
+struct Guide;
+
 pub use aliases::{
     Builder, Change, JoinHandle, Periodic, Runtime, RuntimeBuilder, Sleep, Work, WorkScope,
     Workqueue, blocking, join,

@@ -16,6 +16,94 @@ pub(crate) use self::tokio::Tokio;
 pub(crate) use channel::{Crossbeam, RustyPool, ThreadPool};
 pub(crate) use futures::{AsyncExecutor, BevyTasks};
 
+/// All peers, in the order they are shown.
+pub(crate) const PEERS: [&str; 14] = [
+    "coreshard",
+    "rayon",
+    "tokio",
+    "async-executor",
+    "bevy_tasks",
+    "crossbeam-channel",
+    "threadpool",
+    "rusty_pool",
+    "chili",
+    "onetbb",
+    "asio",
+    "eigen",
+    "go",
+    FLOOR,
+];
+
+/// The peer that is no executor but the limit of what one could do, where a workload has one.
+pub(crate) const FLOOR: &str = "floor";
+
+/// Calls a workload's `run` for the peer that the cell names, or says why it does not fit that peer.
+macro_rules! for_peer {
+    ($cell:expr, $workload:ident, $otherwise:literal, $($name:literal => $peer:ident,)*) => {
+        match $cell.peer.as_str() {
+            $($name => $workload::run::<$crate::peer::$peer>($cell),)*
+            _ => return Ok($crate::cell::Outcome::Unfit($otherwise.to_owned())),
+        }
+    };
+}
+
+/// For the peers that take closures from outside.
+macro_rules! for_spawning {
+    ($cell:expr, $workload:ident) => {
+        $crate::peer::for_peer!(
+            $cell, $workload, "takes no closures from outside",
+            "coreshard" => Coreshard,
+            "rayon" => Rayon,
+            "tokio" => Tokio,
+            "async-executor" => AsyncExecutor,
+            "bevy_tasks" => BevyTasks,
+            "crossbeam-channel" => Crossbeam,
+            "threadpool" => ThreadPool,
+            "rusty_pool" => RustyPool,
+        )
+    };
+}
+
+/// For the peers with recursive work.
+macro_rules! for_forking {
+    ($cell:expr, $workload:ident) => {
+        $crate::peer::for_peer!(
+            $cell, $workload, "has no recursive fork and join of borrowed data",
+            "coreshard" => Coreshard,
+            "rayon" => Rayon,
+            "chili" => Chili,
+        )
+    };
+}
+
+/// For the peers that divide slices.
+macro_rules! for_slices {
+    ($cell:expr, $workload:ident) => {
+        $crate::peer::for_peer!(
+            $cell, $workload, "takes no borrowed data, so no slice",
+            "coreshard" => Coreshard,
+            "rayon" => Rayon,
+            "bevy_tasks" => BevyTasks,
+            "chili" => Chili,
+        )
+    };
+}
+
+/// For the peers that run futures.
+macro_rules! for_futures {
+    ($cell:expr, $workload:ident) => {
+        $crate::peer::for_peer!(
+            $cell, $workload, "runs no futures that can be awaited",
+            "coreshard" => Coreshard,
+            "tokio" => Tokio,
+            "async-executor" => AsyncExecutor,
+            "bevy_tasks" => BevyTasks,
+        )
+    };
+}
+
+pub(crate) use {for_forking, for_futures, for_peer, for_slices, for_spawning};
+
 /// An executor that can be started.
 pub(crate) trait Start: Sized + 'static {
     /// Starts it with its fastest configuration for this many worker threads.

@@ -16,38 +16,11 @@ mod word;
 
 use crate::cell::{Cell, Outcome};
 use crate::measure::peak_rss_bytes;
-use crate::peer::{self, Start};
+use crate::peer::{Start, for_forking, for_futures, for_slices, for_spawning};
 
 /// Starts a peer that is never torn down: the process ends when its cell is over.
 fn start<P: Start>(cell: &Cell) -> Result<&'static P, String> {
     Ok(Box::leak(Box::new(P::start(cell.workers)?)))
-}
-
-/// Calls a workload's `run` for the peer that the cell names, or says why it does not fit that peer.
-macro_rules! for_peer {
-    ($cell:expr, $workload:ident, $otherwise:literal, $($name:literal => $peer:ident,)*) => {
-        match $cell.peer.as_str() {
-            $($name => $workload::run::<peer::$peer>($cell),)*
-            _ => return Ok(Outcome::Unfit($otherwise.to_owned())),
-        }
-    };
-}
-
-/// The peers that take closures from outside.
-macro_rules! for_spawning {
-    ($cell:expr, $workload:ident) => {
-        for_peer!(
-            $cell, $workload, "takes no closures from outside",
-            "coreshard" => Coreshard,
-            "rayon" => Rayon,
-            "tokio" => Tokio,
-            "async-executor" => AsyncExecutor,
-            "bevy_tasks" => BevyTasks,
-            "crossbeam-channel" => Crossbeam,
-            "threadpool" => ThreadPool,
-            "rusty_pool" => RustyPool,
-        )
-    };
 }
 
 /// Runs a cell in this process, which it should have for itself.
@@ -66,26 +39,9 @@ pub(crate) fn run(cell: &Cell) -> Result<Outcome, String> {
         ("blocking", _) => for_spawning!(cell, blocking),
         ("many-pools", _) => for_spawning!(cell, many_pools),
         ("mixed", _) => for_spawning!(cell, mixed),
-        ("fork-join", _) => for_peer!(
-            cell, fork_join, "has no recursive fork and join of borrowed data",
-            "coreshard" => Coreshard,
-            "rayon" => Rayon,
-            "chili" => Chili,
-        ),
-        ("parallel-for", _) => for_peer!(
-            cell, parallel_for, "takes no borrowed data, so no slice",
-            "coreshard" => Coreshard,
-            "rayon" => Rayon,
-            "bevy_tasks" => BevyTasks,
-            "chili" => Chili,
-        ),
-        ("async", _) => for_peer!(
-            cell, futures, "runs no futures that can be awaited",
-            "coreshard" => Coreshard,
-            "tokio" => Tokio,
-            "async-executor" => AsyncExecutor,
-            "bevy_tasks" => BevyTasks,
-        ),
+        ("fork-join", _) => for_forking!(cell, fork_join),
+        ("parallel-for", _) => for_slices!(cell, parallel_for),
+        ("async", _) => for_futures!(cell, futures),
         (other, _) => Err(format!("there is no workload {other}")),
     }?;
     measured.peak_rss_bytes = peak_rss_bytes();

@@ -1,5 +1,6 @@
 //! `coreshard bench queue`: how each affinity scope, wake-up policy and intake performs.
 
+use std::fmt::Display;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -44,16 +45,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = many::<u64>)]
     items: Option<u64>,
 
-    /// Affinity scopes: cpu, smt, cache_shard, cache, numa, system [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Scope>)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Scope>,
+          help = rungs("Affinity scopes", &Scope::ALL))]
     scopes: Vec<Scope>,
 
-    /// Wake-up policies: under-lock, after-unlock, coalesced [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Wake>)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Wake>,
+          help = rungs("Wake-up policies", &Wake::ALL))]
     wake: Vec<Wake>,
 
-    /// Intakes: locked, lock-free [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Intake>)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Intake>,
+          help = rungs("Intakes", &Intake::ALL))]
     intake: Vec<Intake>,
 
     /// Runs of each combination, interleaved [default: 7, simulated 3]
@@ -129,6 +130,12 @@ impl CpuCounts {
 /// One word of a list of rungs.
 pub(super) fn rung<R: FromStr<Err: ToString>>(word: &str) -> Result<R, String> {
     word.trim().parse().map_err(|error: R::Err| error.to_string())
+}
+
+/// What is told of an option that takes a list of rungs.
+fn rungs<R: Display>(what: &str, all: &[R]) -> String {
+    let names: Vec<_> = all.iter().map(ToString::to_string).collect();
+    format!("{what}: {} [default: all]", names.join(", "))
 }
 
 /// The rungs that were listed, or all of them.

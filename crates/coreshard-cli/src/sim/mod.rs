@@ -123,7 +123,7 @@ fn try_seed(machine: &Machine, seed: u64) -> Result<Summary, Box<Failure>> {
     attempt(machine, Plan::of_seed(seed), &Trial::new(machine, seed))
 }
 
-/// SimCommand was found, and the one line that brings it about again.
+/// What was found, and the one line that brings it about again.
 fn tell(failure: &Failure, machine: &Machine, name: &str) -> anyhow::Result<String> {
     let mut text = String::new();
     let trial = QueueTrial::of_seed(failure.replay.seed, machine.topology());

@@ -120,7 +120,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
     /// fewest of its priority take turns. It stays there, so with long tasks one CPU may be done before
     /// another.
     ///
-    /// Their threads are started with the first task of a priority, so at most [`MAX_ROUND_ROBIN`] are allowed.
+    /// Their threads are started with the first task of a priority, so at most [`MAX_ROUND_ROBIN`](crate::MAX_ROUND_ROBIN) are allowed.
     #[must_use]
     pub fn round_robin(mut self, tasks: NonZeroUsize) -> Self {
         self.options.round_robin = Some(tasks);
@@ -157,7 +157,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
     }
 
     /// How often the watchdog scans; `None` for no watchdog. By default every 10 ms, and not more often than
-    /// every [`MIN_WATCHDOG_PERIOD`]: it runs above all tasks.
+    /// every [`MIN_WATCHDOG_PERIOD`](crate::MIN_WATCHDOG_PERIOD): it runs above all tasks.
     #[must_use]
     pub fn watchdog_period(mut self, period: Option<Duration>) -> Self {
         self.options.watchdog_period = period;

@@ -151,7 +151,7 @@ impl<P: Platform> Worker<'_, P> {
     fn take_at(&mut self, at: usize) -> TaggedItem {
         self.taken += 1;
         // SAFETY: the place was claimed or stolen by this worker, from this segment, and each
-        // place is given out once; it is released in `next_item`, later.
+        // place is given out once; `release_taken` tells the segment, later.
         let (item, tag) = unsafe { SegmentQueue::<P>::take(self.segment, at) };
         (item, LinkTag(tag))
     }

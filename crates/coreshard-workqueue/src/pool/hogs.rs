@@ -31,7 +31,7 @@ impl<P: Platform> State<P> {
     /// work that is nothing but long does not get a thread an item; and one more whenever the pool
     /// has begun nothing for a while.
     pub(super) fn may_hog(&mut self, pool: &Pool<P>, now: Time, watch: &Watchdog) -> bool {
-        let hogs = self.blocked_as.iter().filter(|aside| **aside == Blocked::Hog).count();
+        let hogs = self.blocked_as.iter().filter(|blocked| **blocked == Blocked::Hog).count();
         let Some(threshold) = watch.cpu_intensive else { return false };
         hogs < pool.place.limit
             || self.cold().progress.since.is_some_and(|since| now - since >= threshold * MAX_HOGGED)

@@ -222,7 +222,7 @@ impl<P: Platform> Workqueue<P> {
     /// Calls `body` with a scope through which it can queue work that borrows from outside, and
     /// waits until all of it is over.
     ///
-    /// On a worker that may run them ([`JoinHandle::join`] tells which), the caller runs those of the
+    /// On a worker that may run them ([`JoinHandle::join`](crate::JoinHandle::join) tells which), the caller runs those of the
     /// scope's items that nobody has begun: scopes may nest as deep as there is stack. An item that it
     /// runs so finds what the caller has on its thread: locks that are held, cells that are borrowed.
     ///

@@ -161,7 +161,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self
     }
 
-    /// Functions that run first and last on each worker's thread.
+    /// Functions that run first and last on each worker's thread. The pools own them: one that owns a handle
+    /// to the queue keeps it for ever.
     pub fn hooks(mut self, hooks: Hooks) -> Self {
         self.request.hooks = hooks;
         self
@@ -186,7 +187,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
 
     /// Called with what an item threw, once, unless the item's handle tells it: on the worker's thread,
     /// or on the one that dropped the handle. What destructors throw that run on the queue's behalf comes
-    /// here, too. Default: an error through `tracing`. The worker goes on in any case.
+    /// here, too. The queue owns it: one that owns a handle to the queue keeps it for ever. Default: an error through `tracing`. The worker goes on in any case.
     pub fn panic_handler(
         mut self,
         handler: impl Fn(Box<dyn Any + Send>) + Send + Sync + 'static,

@@ -141,7 +141,8 @@ impl<P: Platform> RuntimeBuilder<P> {
 
     /// Called with every [`Trouble`], one after the other, on a thread of the runtime's that nothing else
     /// depends on. While it is at one, nobody is told of the next, and the CPUs are not followed; more
-    /// than 64 that wait are not told. Default: `tracing` alone is told.
+    /// than 64 that wait are not told. The runtime owns it, so one that owns the runtime is never freed, and nor
+    /// is the runtime. Default: `tracing` alone is told.
     pub fn on_trouble(mut self, handler: impl Fn(&Trouble) + Send + Sync + 'static) -> Self {
         self.watch.on_trouble = Some(Arc::new(User::new(handler)));
         self
