@@ -6,6 +6,8 @@ use std::path::Path;
 use assert_cmd::Command;
 use predicates::str::contains;
 
+testing::watch!();
+
 const GUIDE: &str = include_str!("../../../docs/CONTRIBUTING.md");
 
 /// What stands in backticks, line by line.
