@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use assert_cmd::Command;
 use assert_cmd::cargo::CommandCargoExt;
-use common::{Ending, PATIENCE, wait_until};
-use testing::{Lack, skip};
+use common::{Ending, wait_until};
+use testing::{Lack, NEVER, skip};
 
 testing::watch!();
 
@@ -204,11 +204,11 @@ fn ctrl_c_ends_the_making_of_a_file() {
         .spawn()
         .unwrap();
     let mut child = Ending(child);
-    wait_until("the file is begun", PATIENCE, || {
+    wait_until("the file is begun", NEVER, || {
         fs::metadata(&path).ok().filter(|metadata| metadata.len() > 0)
     });
     child.interrupt();
-    let status = wait_until("it has ended", PATIENCE, || child.0.try_wait().unwrap());
+    let status = wait_until("it has ended", NEVER, || child.0.try_wait().unwrap());
     assert_eq!(status.code(), Some(130));
     assert!(!path.exists(), "half a file is removed");
 }

@@ -8,10 +8,11 @@ use std::path::Path;
 use std::process::Command as Process;
 
 use assert_cmd::Command;
-use common::{Ending, PATIENCE, wait_until};
+use common::{Ending, wait_until};
 use coreshard::{Intake, Scope, Wake};
 use predicates::prelude::*;
 use serde_json::Value;
+use testing::NEVER;
 
 testing::watch!();
 
@@ -289,12 +290,12 @@ fn ctrl_c_ends_it_with_what_was_measured() {
         .unwrap();
     let mut child = Ending(child);
     // Turns take about a millisecond of CPU time each.
-    wait_until("some turns were taken", PATIENCE, || {
+    wait_until("some turns were taken", NEVER, || {
         assert!(child.0.try_wait().unwrap().is_none(), "it ended early");
         (cpu_ticks(child.0.id()) >= 30).then_some(())
     });
     child.interrupt();
-    let status = wait_until("it has ended", PATIENCE, || child.0.try_wait().unwrap());
+    let status = wait_until("it has ended", NEVER, || child.0.try_wait().unwrap());
     assert_eq!(status.code(), Some(130));
     let text = |pipe: &mut dyn Read| {
         let mut text = String::new();

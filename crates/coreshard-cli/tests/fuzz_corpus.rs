@@ -18,11 +18,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::wait_until;
+use testing::NEVER;
 
 testing::watch!();
 
-/// No input takes so long, on a busy machine and without optimisation.
-const NEVER: Duration = Duration::from_secs(60);
 const LONGEST: usize = 64 << 10;
 
 /// What brings parsers into trouble more often than chance does.

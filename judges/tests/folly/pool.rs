@@ -10,8 +10,6 @@ use judges::{
     wait_until,
 };
 
-const FOREVER: Duration = Duration::from_secs(30);
-
 /// `Basic`: made and let go of.
 #[test]
 fn basic() {
@@ -27,7 +25,7 @@ fn join() {
             let completed = completed.clone();
             queue.queue(move || completed.add_one()).unwrap();
         }
-        queue.shutdown(FOREVER).unwrap();
+        queue.shutdown(testing::NEVER).unwrap();
         assert_eq!(completed.get(), 1_000);
     });
 }
@@ -49,7 +47,7 @@ fn stop() {
         let left = queue.shutdown(Duration::ZERO).unwrap_err().in_flight();
         assert!((1..=100).contains(&left));
         completed.wait_for(100);
-        queue.shutdown(FOREVER).unwrap();
+        queue.shutdown(testing::NEVER).unwrap();
     });
 }
 
@@ -96,7 +94,7 @@ fn resize_under_load() {
                 runtime.set_usable(all.iter().take(1 + number % 7).collect()).unwrap();
             }
         }
-        queue.shutdown(FOREVER).unwrap();
+        queue.shutdown(testing::NEVER).unwrap();
         assert_eq!(completed.get(), 1_000);
     });
 }

@@ -4,9 +4,6 @@
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// What any process does within, however busy the machine is.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
 /// Asks `condition` again and again until it has an answer.
 ///
 /// # Panics

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use testing::{Lack, skip};
+use testing::{Lack, NEVER, skip};
 
 use super::*;
 use crate::Platform;
@@ -115,7 +115,7 @@ fn another_thread_is_demoted() {
     // The kernel tells of a thread's end a moment before the thread is gone.
     let since = std::time::Instant::now();
     while Host::set_policy(id, Policy::Normal).is_ok() {
-        assert!(since.elapsed() < Duration::from_secs(30), "it is gone");
+        assert!(since.elapsed() < NEVER, "it is gone");
         std::thread::yield_now();
     }
 }
