@@ -6,6 +6,7 @@
 //!   (`ci/invariants.sh` looks).
 //! - [`NEVER`], [`wait_until`], [`spin_until`], [`within`]: waits with a deadline, for a test that would rather fail alone, with a
 //!   message of its own, while the others of its file go on.
+//! - [`forked`]: runs something in a forked process, and says how that ended.
 //! - [`skip`]: says that a test has not tested what it is for, since the machine lacks something ([`Lack`]), and
 //!   fails where the machine is said to have it.
 //!
@@ -19,11 +20,13 @@
     reason = "a function that runs before main, signals; each block says why it is sound"
 )]
 
+mod forks;
 mod lack;
 mod skips;
 mod wait;
 mod watchdog;
 
+pub use forks::{Child, Side, end, fork, forked};
 pub use lack::Lack;
 pub use skips::skip;
 pub use wait::{NEVER, spin_until, wait_until, within};

@@ -1,61 +1,22 @@
 //! A process that is forked while its queues have requests: the child is refused, and neither hangs nor breaks;
 //! nothing changes for the parent.
-#![allow(unsafe_code)]
 
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
 
 use coreshard_block::{
     Backend, CounterLayout, Device, Engine, ErrorClass, File, FileOptions, HostAdapter,
     HostOptions, MAX_THREADS, Memory, Null, Queue, QueueOptions, Request,
 };
 use coreshard_platform::Host;
-use testing::{Lack, NEVER, skip};
+use testing::{Lack, forked, skip};
 
 testing::watch!();
 
 const BYTES: u64 = 1 << 20;
-
-/// Ends a child in which all went well; no exit handlers, nor a leak checker, run then.
-const WELL: libc::c_int = libc::SIGKILL;
-
-/// Forks, runs `child` there, and says how it ended.
-fn forked(child: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
-    // SAFETY: what the child may touch is what these tests are about.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork failed");
-    if pid == 0 {
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
-        let outcome = outcome.unwrap_or(Err("it panicked".to_owned()));
-        let (signal, text) =
-            outcome.map_or_else(|text| (libc::SIGABRT, text), |()| (WELL, String::new()));
-        // SAFETY: writes a live text to stderr, and ends the child without its exit handlers.
-        unsafe {
-            libc::write(2, text.as_ptr().cast(), text.len());
-            libc::raise(signal);
-            libc::_exit(1);
-        }
-    }
-    let started = Instant::now();
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is live, and the child is this process's own.
-        match unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } {
-            0 if started.elapsed() < NEVER => std::thread::sleep(Duration::from_millis(1)),
-            0 => {
-                // SAFETY: the child's id, which was not waited for yet.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
-                return Err("the child hangs".to_owned());
-            }
-            _ if libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == WELL => return Ok(()),
-            _ => return Err(format!("the child ended with status {status:#x}")),
-        }
-    }
-}
 
 fn expect(holds: bool, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(format!("{what}\n")) }

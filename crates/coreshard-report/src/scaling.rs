@@ -84,12 +84,13 @@ pub(crate) fn table(results: &QueueResults) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use coreshard_results::ScalingPoint;
 
     use super::*;
 
-    fn results() -> QueueResults {
+    /// Two curves, one of them without a law.
+    pub(crate) fn results() -> QueueResults {
         let law = Usl { lambda: 1e6, sigma: 0.05, kappa: 0.001, error: 0.02 };
         let point = |cpus: usize| ScalingPoint {
             cpus,

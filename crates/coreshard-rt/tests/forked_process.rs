@@ -1,6 +1,5 @@
 //! A process that is forked from that of an executor: errors in the child, and no hang; nothing changes for the
 //! parent.
-#![allow(unsafe_code)]
 
 mod support;
 
@@ -12,46 +11,12 @@ use std::time::{Duration, Instant};
 use coreshard_platform::Host;
 use coreshard_rt::{CeilingMutex, Executor, InheritMutex, Periodic, Priority};
 use support::usable;
-use testing::NEVER;
+use testing::{NEVER, forked};
 
 testing::watch!();
 
 fn priority(priority: u8) -> Priority {
     Priority::new(priority).unwrap()
-}
-
-/// Forks, runs `child` there, and says how it ended.
-fn forked(child: impl FnOnce()) -> Result<(), String> {
-    // SAFETY: what the child may touch is what this test is about.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork failed");
-    if pid == 0 {
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
-        // Where all went well, no exit handlers run, nor a leak checker.
-        let signal = if outcome.is_ok() { libc::SIGKILL } else { libc::SIGABRT };
-        // SAFETY: ends the child.
-        unsafe {
-            libc::raise(signal);
-            libc::_exit(1);
-        }
-    }
-    let started = Instant::now();
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is live, and the child is this process's own.
-        match unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } {
-            0 if started.elapsed() < NEVER => std::thread::sleep(Duration::from_millis(1)),
-            0 => {
-                // SAFETY: the child's id, which was not waited for yet.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
-                return Err("the child hangs".to_owned());
-            }
-            _ if libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL => {
-                return Ok(());
-            }
-            _ => return Err(format!("the child ended with status {status:#x}")),
-        }
-    }
 }
 
 #[test]
@@ -90,6 +55,7 @@ fn a_forked_process_is_told_and_the_parent_goes_on() {
             if let Ok(guard) = locks.1.lock() {
                 assert_eq!(*guard, 2);
             }
+            Ok::<(), String>(())
         });
         assert_eq!(outcome, Ok(()));
     }

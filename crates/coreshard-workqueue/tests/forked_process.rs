@@ -7,14 +7,14 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use coreshard_platform::Host;
 use coreshard_topology::{Topology, Usable};
 use coreshard_workqueue::{
     Forked, RefusedReason, Runtime, Work, WorkErrorReason, Workqueue, blocking, join,
 };
-use testing::{Lack, NEVER, skip};
+use testing::{Lack, NEVER, Side, end, fork, forked, skip};
 
 testing::watch!();
 
@@ -22,63 +22,6 @@ fn runtime() -> Runtime<Host> {
     let topology = Topology::host().unwrap();
     let usable = Usable::host(&topology).unwrap();
     Runtime::builder(topology).usable(usable.cpus().clone()).build().unwrap()
-}
-
-/// Ends a child in which all went well. Not an exit: a child has no threads, so what theirs held is
-/// lost to it, of which a leak checker would tell.
-const WELL: libc::c_int = libc::SIGKILL;
-
-/// Forks, and returns how the child ended that ran `child`.
-fn forked(child: impl FnOnce() -> Result<(), &'static str>) -> Result<(), String> {
-    match fork() {
-        Side::Child => end(catch_unwind(AssertUnwindSafe(child)).unwrap_or(Err("it panicked"))),
-        Side::Parent(child) => child.outcome(),
-    }
-}
-
-enum Side {
-    Child,
-    Parent(Child),
-}
-
-struct Child(libc::pid_t);
-
-fn fork() -> Side {
-    // SAFETY: what the child may touch is what these tests are about.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork failed");
-    if pid == 0 { Side::Child } else { Side::Parent(Child(pid)) }
-}
-
-/// Ends the child.
-fn end(outcome: Result<(), &'static str>) -> ! {
-    let (signal, text) = outcome.map_or_else(|text| (libc::SIGABRT, text), |()| (WELL, ""));
-    // SAFETY: writes a live text to stderr, and ends the child without its atexit handlers.
-    unsafe {
-        libc::write(2, text.as_ptr().cast(), text.len());
-        libc::raise(signal);
-        libc::_exit(1);
-    }
-}
-
-impl Child {
-    fn outcome(self) -> Result<(), String> {
-        let started = Instant::now();
-        loop {
-            let mut status = 0;
-            // SAFETY: `status` is live, and the child is this process's own.
-            match unsafe { libc::waitpid(self.0, &raw mut status, libc::WNOHANG) } {
-                0 if started.elapsed() < NEVER => std::thread::sleep(Duration::from_millis(1)),
-                0 => {
-                    // SAFETY: the child's id, which was not waited for yet.
-                    unsafe { libc::kill(self.0, libc::SIGKILL) };
-                    return Err("the child hangs".to_owned());
-                }
-                _ if libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == WELL => return Ok(()),
-                _ => return Err(format!("the child ended with status {status:#x}")),
-            }
-        }
-    }
 }
 
 /// Whether a process that was forked can start threads where the other one had some, older and younger than the
@@ -276,7 +219,7 @@ fn a_join_whose_second_half_is_in_the_other_process_throws_in_the_child() {
 fn a_wait_that_forks_returns_in_the_child() {
     inside_an_item(|| match blocking::<Host, _>(fork) {
         Side::Parent(child) => child.outcome().unwrap(),
-        Side::Child => end(Ok(())),
+        Side::Child => end(Ok::<(), &str>(())),
     });
 }
 

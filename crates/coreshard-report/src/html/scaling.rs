@@ -123,29 +123,8 @@ fn parameters(curves: &[ScalingCurve]) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use coreshard_results::{ScalingPoint, Usl};
-
     use super::*;
-
-    fn results() -> QueueResults {
-        let law = Usl { lambda: 1e6, sigma: 0.05, kappa: 0.001, error: 0.02 };
-        let point = |cpus: usize| ScalingPoint {
-            cpus,
-            items_per_sec: law.throughput(cpus as f64),
-            ..ScalingPoint::default()
-        };
-        let curve = |scope: &str, usl| ScalingCurve {
-            scope: scope.into(),
-            wake: "coalesced".into(),
-            intake: "lock-free".into(),
-            points: [1, 8, 64, 72].map(point).to_vec(),
-            usl,
-        };
-        QueueResults {
-            curves: vec![curve("cache", Some(law)), curve("system", None)],
-            ..QueueResults::default()
-        }
-    }
+    use crate::scaling::tests::results;
 
     #[test]
     fn labels_that_would_lie_over_one_another_are_left_out() {

@@ -43,13 +43,8 @@ impl<P: Platform> Pool<P> {
         Ok(pool)
     }
 
-    /// After [`Self::stop`]: has a worker again, which is running when this returns.
-    pub(crate) fn restart(self: &Arc<Self>) -> Result<(), SpawnError> {
-        self.man()
-    }
-
-    /// Starts a worker, and the rescuer, if the pool is to have one.
-    fn man(self: &Arc<Self>) -> Result<(), SpawnError> {
+    /// Starts a worker, and the rescuer, if the pool is to have one: at first, and after the workers went.
+    pub(super) fn man(self: &Arc<Self>) -> Result<(), SpawnError> {
         let (worker, rescuer) = {
             let mut state = self.lock();
             let mut rescuer = state.reserve_rescuer(self);

@@ -74,7 +74,7 @@ impl<P: Platform> PoolSet<P> {
             Users::Some(count) => *count += 1,
             Users::None => {
                 for (at, pool) in self.pools.iter().enumerate() {
-                    if let Err(error) = pool.restart() {
+                    if let Err(error) = pool.man() {
                         self.pools[..at].iter().for_each(|pool| pool.tell_to_go());
                         *users = Users::Leaving { awaited: false };
                         return Err(error);

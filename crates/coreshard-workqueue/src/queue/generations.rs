@@ -396,16 +396,16 @@ impl<P: Platform> Generations<P> {
     /// True if some workers are still needed. Nobody waits for those that go: what a user does on them may
     /// never end.
     pub(super) fn reap(&self) -> bool {
-        let (leases, left, removed, _gone) = {
+        let (left, removed, _gone) = {
             let mut inner = self.inner.lock();
             let current = ptr::from_ref(self.current_of(&inner));
             let (leases, left) = inner.reap(current);
             inner.remove_empty(current);
             let gone: Vec<_> = inner.leaving.extract_if(.., |set| !set.is_leaving()).collect();
-            (leases, left, std::mem::take(&mut inner.removed), gone)
+            // Under the same lock: the queue's end waits for all who were told to go.
+            inner.leaving.extend(leases.into_iter().filter_map(Lease::end));
+            (left, std::mem::take(&mut inner.removed), gone)
         };
-        let leaving: Vec<_> = leases.into_iter().filter_map(Lease::end).collect();
-        self.inner.lock().leaving.extend(leaving);
         if !removed.is_empty() && !P::try_grace_period() {
             // Some producer may still hold on to one: another time.
             self.inner.lock().removed.extend(removed);
