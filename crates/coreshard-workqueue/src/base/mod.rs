@@ -8,5 +8,7 @@ pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod item;
 pub(crate) mod latch;
+#[cfg(all(test, loom))]
+mod latch_loom_tests;
 pub(crate) mod rungs;
 pub(crate) mod target;

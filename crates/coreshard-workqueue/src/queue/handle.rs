@@ -16,7 +16,7 @@ use crate::base::error::{Forked, WouldDeadlock, message_of};
 use crate::base::latch::Latch;
 use crate::insight::Label;
 use crate::insight::trouble::say;
-use crate::pool::{CurrentWorker, blocking, blocking_if_relieved};
+use crate::pool::{CurrentWorker, SpawnPlace, blocking, blocking_if_relieved};
 
 /// What an item threw.
 pub struct Panic {
@@ -188,13 +188,19 @@ pub(crate) fn wait_for<P: Platform, T>(
             return Some(unsafe { item.run() });
         }
     }
-    let is_open = (0..SPINS).any(|_| {
-        P::spin_hint();
-        over.is_open()
-    });
+    let is_open = match CurrentWorker::<P>::here() {
+        Some(worker) => worker.help_until(over, || false, || false),
+        None => {
+            let seen = (0..SPINS).any(|_| {
+                P::spin_hint();
+                over.is_open()
+            });
+            seen || over.wait()
+        }
+    };
     // SAFETY: the latch was seen to be open, so the worker is done with the value; whoever calls this
     // does so once.
-    (is_open || blocking::<P, _>(|| over.wait())).then(|| unsafe { item.take() })
+    is_open.then(|| unsafe { item.take() })
 }
 
 /// The right to the result of an item. Dropping it lets the item run all the same; the queue's panic
@@ -266,8 +272,14 @@ where
     let placed = Arc::clone(&item);
     entry.send_as(Label::item::<F>, move || {
         if placed.claimable.begin() {
+            let over = &raw const placed.over;
             // SAFETY: claimed just now.
-            let result = unsafe { placed.call() };
+            let call = || unsafe { placed.call() };
+            let result = match CurrentWorker::<P>::here() {
+                // SAFETY: `placed` keeps the latch until the value is left.
+                Some(worker) => unsafe { worker.run_part(over, SpawnPlace::NONE, call) },
+                None => call(),
+            };
             leave(placed, result);
         }
     });

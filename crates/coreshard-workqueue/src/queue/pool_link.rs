@@ -286,6 +286,11 @@ impl<P: Platform> PoolLink<P> {
         })
     }
 
+    /// True if items go to the pool as they are.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+
     /// True if its items may have to wait for others of the queue.
     pub(crate) fn takes_turns(&self) -> bool {
         self.limiter.is_some()

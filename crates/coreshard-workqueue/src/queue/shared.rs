@@ -7,6 +7,7 @@ use coreshard_platform::{ForkHook, Lock, Platform, Reading, Time};
 use coreshard_topology::CpuId;
 
 use super::claimable::Waiter;
+use super::generation::Admission;
 pub(crate) use super::generations::{Closed, Origin};
 use super::generations::{Generations, NoRoom};
 use super::panics::Unclaimed;
@@ -21,7 +22,7 @@ use crate::base::target::Target;
 use crate::insight::stats::QueueStats;
 use crate::insight::{Insight, QueueTally, Times};
 use crate::pool::Lease;
-use crate::pool::{CurrentWorker, Inside, Retiring, is_waited_for_by};
+use crate::pool::{CurrentWorker, Inside, Retiring, SpawnPlace, is_waited_for_by};
 use crate::queue::machine::{Machine, Queue};
 use crate::spec::request::{MaxActive, Request};
 use crate::timers::Timers;
@@ -101,6 +102,16 @@ impl<P: Platform> Shared<P> {
     /// The worker on this thread, if there is one, as one that waits for items of this queue.
     pub(super) fn waiter(&self) -> Option<Waiter> {
         Waiter::here::<P>(self.core.queue_id())
+    }
+
+    /// Where items can be spawned that are parts of an item of this queue: inside one, where nothing holds
+    /// back what the queue is given now.
+    pub(super) fn spawn_place(&self, waiter: &Waiter) -> Option<SpawnPlace> {
+        let place = waiter.spawns()?;
+        let reading = Reading::begin();
+        let now = self.generations.current(&reading);
+        let worker = CurrentWorker::<P>::here()?;
+        (now.admission == Admission::Free && now.set.has(worker)).then_some(place)
     }
 
     /// True if what that worker does is a part of an item of this queue, on one of its workers.

@@ -22,6 +22,7 @@ use crate::callbacks::Callback;
 use crate::fork::spread;
 use crate::insight::stats::QueueStats;
 use crate::insight::trouble::say;
+use crate::pool::SpawnPlace;
 use crate::timers::Timers;
 
 /// A queue of work items, run by the pools of its affinity scope.
@@ -222,6 +223,11 @@ impl<P: Platform> Workqueue<P> {
     /// The worker on this thread, if there is one, as one that waits for items of this queue.
     pub(crate) fn waiter(&self) -> Option<Waiter> {
         self.shared().waiter()
+    }
+
+    /// Where items can be spawned that are parts of an item of this queue, if `waiter` is inside one.
+    pub(crate) fn spawn_place(&self, waiter: &Waiter) -> Option<SpawnPlace> {
+        self.shared().spawn_place(waiter)
     }
 
     pub(crate) fn is_forked(&self) -> bool {
