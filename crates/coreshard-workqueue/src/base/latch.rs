@@ -7,11 +7,15 @@ use coreshard_platform::{AtomicInt, Platform};
 
 /// States; the bits above tell in which process it was made, but for `OPEN`.
 const CLOSED: u32 = 0;
-/// As `CLOSED`, and somebody sleeps until it opens, or until there is something to do for him.
+/// As `CLOSED`, and somebody sleeps until it opens.
 const AWAITED: u32 = 1;
 const OPEN: u32 = 2;
-const STATES: u32 = 3;
-const PROCESS_SHIFT: u32 = 2;
+/// As `CLOSED`, and who waits for it looks for something to do meanwhile.
+const HELPED: u32 = 3;
+/// As `HELPED`, but there was nothing: it sleeps.
+const HELPER_SLEEPS: u32 = 4;
+const STATES: u32 = 7;
+const PROCESS_SHIFT: u32 = 3;
 
 /// A state, in this process.
 fn here<P: Platform>(state: u32) -> u32 {
@@ -56,62 +60,77 @@ impl<P: Platform> Latch<P> {
 
     /// Whether it is open; `None` where nobody here would open it.
     fn await_for(&self, timeout: Option<Duration>) -> Option<bool> {
-        while self.expect()? {
-            P::wait(&self.state, here::<P>(AWAITED), timeout);
-            if timeout.is_some() {
-                return Some(self.is_open());
-            }
-        }
-        Some(true)
-    }
-
-    /// Sleeps until it is open, or until somebody [nudges](Self::nudge) who sleeps here; not at all if
-    /// `has_more` by now. True if it is open, `None` where nobody here would open it.
-    ///
-    /// For a latch that one thread waits for.
-    pub(crate) fn wait_for_more(&self, has_more: impl FnOnce() -> bool) -> Option<bool> {
-        if !self.expect()? {
-            return Some(true);
-        }
         let (closed, awaited) = (here::<P>(CLOSED), here::<P>(AWAITED));
-        if has_more() {
-            // Nobody need nudge. Acquire: or it is open.
-            let _ = self.state.compare_exchange(awaited, closed, Acquire, Acquire);
-        } else {
-            // Relaxed: what it was set to is looked at below.
-            while self.state.load(Relaxed) == awaited {
-                P::wait(&self.state, awaited, None);
+        // Acquire: it may be open already. Who helped waits plainly from here on.
+        match self.move_on(&[closed, here::<P>(HELPED)], awaited) {
+            Err(OPEN) => return Some(true),
+            Err(seen) if seen != awaited => return None,
+            _ => {}
+        }
+        while !self.is_open() {
+            P::wait(&self.state, awaited, timeout);
+            if timeout.is_some() {
+                break;
             }
         }
         Some(self.is_open())
     }
 
-    /// Says that somebody sleeps. False if it is open; `None` where nobody here would open it.
-    ///
-    /// SeqCst pairs with that of [`nudge`](Self::nudge): who says it here, and finds nothing to do then, is
-    /// seen by who has something to do later.
-    fn expect(&self) -> Option<bool> {
-        let (closed, awaited) = (here::<P>(CLOSED), here::<P>(AWAITED));
-        // Acquire, on failure: it may be open already.
-        match self.state.compare_exchange(closed, awaited, SeqCst, Acquire) {
-            Err(OPEN) => Some(false),
-            Err(seen) if seen != awaited => None,
-            _ => Some(true),
+    /// Says that whoever waits for it, which is this thread alone, does something else meanwhile if there is
+    /// something.
+    pub(crate) fn begin_helping(&self) {
+        let _ = self.move_on(&[here::<P>(CLOSED), here::<P>(AWAITED)], here::<P>(HELPED));
+    }
+
+    /// Says that it has found something to do. SeqCst: see `nudge`.
+    pub(crate) fn stop_helping(&self) {
+        let (helped, closed) = (here::<P>(HELPED), here::<P>(CLOSED));
+        let _ = self.state.compare_exchange(helped, closed, SeqCst, Relaxed);
+    }
+
+    /// After [`begin_helping`](Self::begin_helping): sleeps until it is open, or until [`nudge`](Self::nudge)
+    /// tells of something to do; not at all if `has_more` by now.
+    pub(crate) fn wait_for_more(&self, has_more: impl FnOnce() -> bool) {
+        let (helped, asleep) = (here::<P>(HELPED), here::<P>(HELPER_SLEEPS));
+        // SeqCst pairs with that of `nudge`: who says here that it sleeps, and then finds nothing to do, is seen
+        // by who has something to do later.
+        if self.state.compare_exchange(helped, asleep, SeqCst, Relaxed).is_err() {
+            return;
+        }
+        if has_more() {
+            let _ = self.state.compare_exchange(asleep, helped, Relaxed, Relaxed);
+            return;
+        }
+        while self.state.load(Relaxed) == asleep {
+            P::wait(&self.state, asleep, None);
         }
     }
 
-    /// Wakes who sleeps, though it is not open: there is something to do for him. True if somebody slept.
+    /// Tells who waits for it that there is something to do. False if nobody is there who has nothing else to do.
     ///
-    /// Where that one and this miss each other, it costs time alone.
+    /// Where that one and this miss each other, it costs time alone. SeqCst: who says first that jobs are there,
+    /// and then finds nobody here, is found by who looks for jobs after it has said that it is here.
     #[cold]
     pub(crate) fn nudge(&self) -> bool {
-        let (closed, awaited) = (here::<P>(CLOSED), here::<P>(AWAITED));
-        let slept = self.state.load(SeqCst) == awaited
-            && self.state.compare_exchange(awaited, closed, AcqRel, Relaxed).is_ok();
-        if slept {
+        let (helped, asleep) = (here::<P>(HELPED), here::<P>(HELPER_SLEEPS));
+        let seen = self.state.load(SeqCst);
+        if seen == asleep && self.state.compare_exchange(asleep, helped, AcqRel, Relaxed).is_ok() {
             P::wake_all(&raw const self.state);
+            return true;
         }
-        slept
+        seen == helped
+    }
+
+    /// From one of the states `from` to `to`; what it is, if it is another.
+    fn move_on(&self, from: &[u32], to: u32) -> Result<(), u32> {
+        let mut seen = self.state.load(Acquire);
+        while from.contains(&seen) {
+            match self.state.compare_exchange(seen, to, Acquire, Acquire) {
+                Ok(_) => return Ok(()),
+                Err(now) => seen = now,
+            }
+        }
+        Err(seen)
     }
 
     /// Opens it and wakes who sleeps. A waiter may free the latch as soon as it is open, so it is
@@ -126,7 +145,8 @@ impl<P: Platform> Latch<P> {
         let state = unsafe { &raw const (*latch).state };
         // Release publishes what was done before; pairs with the Acquire of `is_open`.
         // SAFETY: alive until this exchange.
-        if unsafe { (*state).swap(OPEN, AcqRel) } & STATES == AWAITED {
+        let before = unsafe { (*state).swap(OPEN, AcqRel) } & STATES;
+        if before == AWAITED || before == HELPER_SLEEPS {
             P::wake_all(state);
         }
     }

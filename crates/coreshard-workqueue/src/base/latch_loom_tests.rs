@@ -31,9 +31,10 @@ fn loom_who_waits_for_a_latch_is_woken_for_more() {
                 unsafe { Latch::open(Arc::as_ptr(&latch)) };
             })
         };
+        latch.begin_helping();
         while !latch.is_open() {
             if work.compare_exchange(1, 2, SeqCst, SeqCst).is_err() {
-                let _ = latch.wait_for_more(|| work.fetch_add(0, SeqCst) == 1);
+                latch.wait_for_more(|| work.fetch_add(0, SeqCst) == 1);
             }
         }
         other.join().unwrap();

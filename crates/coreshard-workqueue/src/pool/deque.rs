@@ -54,6 +54,8 @@ struct ThievesWords<P: Platform> {
     word: P::AtomicU64,
     /// See [`PartOf`].
     part_of: P::AtomicU64,
+    /// 1 where the jobs are left to who waits for what they are parts of: it has nothing else to do.
+    is_reserved: P::AtomicU32,
 }
 
 /// What the owner does a part of, and from which place on its jobs are parts of that, in the lowest bits.
@@ -103,22 +105,35 @@ pub(crate) enum Popped {
 
 impl<P: Platform, T> Deque<P, T> {
     pub(crate) fn new() -> Self {
-        let shared = ThievesWords { word: P::AtomicU64::new(0), part_of: P::AtomicU64::new(0) };
+        let shared = ThievesWords {
+            word: P::AtomicU64::new(0),
+            part_of: P::AtomicU64::new(0),
+            is_reserved: P::AtomicU32::new(0),
+        };
         Self {
             shared: Padded::new(shared),
             places: std::array::from_fn(|_| P::AtomicPtr::new(std::ptr::null_mut())),
         }
     }
 
-    /// True if a thief could take a job here. SeqCst pairs with that of `Owner::share`: a worker
+    /// True if any thief could take a job here. SeqCst pairs with that of `Owner::share`: a worker
     /// that said it sleeps and sees nothing here is seen by the owner that shares later.
     #[inline]
     pub(crate) fn has_shared(&self) -> bool {
         let word = self.shared.word.load(SeqCst);
-        top_of(word) < split_of(word)
+        top_of(word) < split_of(word) && !self.is_reserved()
     }
 
-    /// As [`has_shared`](Self::has_shared), if the oldest is a part of `whole`.
+    fn is_reserved(&self) -> bool {
+        self.shared.is_reserved.load(SeqCst) != 0
+    }
+
+    /// Leaves what is shared here to who waits for the whole, or to all. SeqCst: see `help.rs`.
+    pub(crate) fn reserve(&self, is_reserved: bool) {
+        self.shared.is_reserved.store(u32::from(is_reserved), SeqCst);
+    }
+
+    /// True if the oldest job that thieves could take is a part of `whole`.
     pub(crate) fn has_part_of(&self, whole: u64) -> bool {
         let word = self.shared.word.load(SeqCst);
         top_of(word) < split_of(word) && self.begins_with_part_of(whole, word)
@@ -133,9 +148,9 @@ impl<P: Platform, T> Deque<P, T> {
         part_of >> SPLIT == whole && u64::from(top_of(word)) >= part_of & PLACES
     }
 
-    /// Thief: takes the oldest shared job.
+    /// Thief: takes the oldest shared job, if that is left to all.
     pub(crate) fn steal(&self) -> Option<NonNull<T>> {
-        self.steal_if(|_| true)
+        self.steal_if(|_| !self.is_reserved())
     }
 
     /// Thief: takes the oldest shared job, if that is a part of `whole`.

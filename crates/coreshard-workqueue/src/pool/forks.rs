@@ -17,7 +17,6 @@ use super::header::Header;
 use super::pool::{Neighbours, Pool};
 use super::slot::WorkerSlot;
 use super::worker::Worker;
-use crate::base::latch::Latch;
 
 /// Times that a job is shared without looking for a sleeper in other pools, at most, after nobody
 /// slept there.
@@ -114,23 +113,20 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// After a job was shared: wakes one who sleeps, to take it. Who waits for what this worker does a part of
     /// comes first: he can do little else.
     #[cold]
-    #[allow(unsafe_code)]
     pub(crate) fn call_thieves(self) {
         let Context { pool, forks, .. } = self.context;
         if !forks.counted.replace(true) {
             // SeqCst: before the wake words are read, see `Pool::has_forks`.
             pool.forking.fetch_add(1, SeqCst);
         }
-        let whole = self.context.forks.whole.get();
-        // SAFETY: what this worker does a part of is not over.
-        if !unsafe { whole.as_ref() }.is_some_and(Latch::nudge) {
+        if !self.offer_to_waiter() {
             self.call_one();
         }
     }
 
     /// Wakes one sleeper, the nearest. The other pools are not looked at each time where nobody
     /// slept there: whoever falls asleep looks at this worker's stack before.
-    fn call_one(self) {
+    pub(super) fn call_one(self) {
         let Context { pool, forks, .. } = self.context;
         if pool.call_thief() {
             return;

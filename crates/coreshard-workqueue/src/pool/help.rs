@@ -27,9 +27,9 @@ fn name_of<P: Platform>(whole: *const Latch<P>) -> u64 {
 }
 
 impl<'thread, P: Platform> CurrentWorker<'thread, P> {
-    /// Waits until `whole` is open. Meanwhile it runs what `run_one` runs, which says whether it did, and parts
-    /// of the whole that others have forked; before it sleeps it asks `has_more`. False in a process that was
-    /// forked since the latch was made: there it may never open.
+    /// Waits until `whole` is open. Meanwhile it runs what `run_one` runs, which says whether it did, as long as
+    /// there is some of that, and whenever `has_more` says that there is again; and else parts of the whole that
+    /// others have forked. False in a process that was forked since the latch was made: there it may never open.
     ///
     /// This is the one thread that waits for the latch.
     #[cold]
@@ -39,9 +39,18 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         mut run_one: impl FnMut() -> bool,
         has_more: impl Fn() -> bool,
     ) -> bool {
-        let mut looks = 0;
+        let (mut looks, mut is_helping) = (0, false);
         while !whole.is_open() && !whole.is_orphaned() {
-            if run_one() || self.run_part_of(whole) {
+            if !is_helping || has_more() {
+                whole.stop_helping();
+                if run_one() {
+                    is_helping = false;
+                    continue;
+                }
+                whole.begin_helping();
+                is_helping = true;
+            }
+            if self.run_part_of(whole) {
                 looks = 0;
                 continue;
             }
@@ -69,12 +78,45 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// Steals a part of `whole` and runs it. False if there was none.
     fn run_part_of(self, whole: &Latch<P>) -> bool {
         let name = name_of::<P>(whole);
-        let steal = |pool: &Arc<Pool<P>>| pool.find_fork(|deque| deque.steal_part_of(name));
+        let steal = |pool: &Arc<Pool<P>>| {
+            pool.find_fork(|deque| {
+                let part = deque.steal_part_of(name)?;
+                // In this order: see `CurrentWorker::offer_to_waiter`.
+                whole.stop_helping();
+                deque.reserve(false);
+                Some((part, deque.has_shared()))
+            })
+        };
         let part = steal(self.pool()).or_else(|| self.neighbours().iter().find_map(steal));
-        if let Some(job) = part {
-            self.run_stolen(job);
+        let Some((job, has_more)) = part else { return false };
+        if has_more {
+            self.call_one();
         }
-        part.is_some()
+        self.run_stolen(job);
+        whole.begin_helping();
+        true
+    }
+
+    /// After a job was shared: leaves it to who waits for what this worker does a part of, if that one has
+    /// nothing else to do, and wakes it. Else it is open to all: false.
+    ///
+    /// So what is forked in a part goes back and forth between two, where any other thief would leave one more
+    /// behind that waits.
+    ///
+    /// SeqCst, in the stack's words and in the latch's: it is reserved first, and then the latch is looked at; who
+    /// waits says that it has something to do, and then gives free what it has left. So nothing stays reserved for
+    /// one who is busy.
+    pub(super) fn offer_to_waiter(self) -> bool {
+        // SAFETY: what this worker does a part of is not over.
+        let Some(whole) = (unsafe { self.context.forks.whole.get().as_ref() }) else {
+            return false;
+        };
+        self.deque().reserve(true);
+        let has_waiter = whole.nudge();
+        if !has_waiter {
+            self.deque().reserve(false);
+        }
+        has_waiter
     }
 
     fn has_part_of(self, whole: &Latch<P>) -> bool {
@@ -225,6 +267,7 @@ struct Doing<'thread, P: Platform> {
 impl<P: Platform> Drop for Doing<'_, P> {
     fn drop(&mut self) {
         let forks = &self.worker.context.forks;
+        self.worker.deque().reserve(false);
         forks.owner.end_whole(self.worker.deque(), self.before);
         forks.whole.set(self.outer);
     }
