@@ -25,17 +25,17 @@ const MAX_PRIVATE: u32 = 16;
 
 /// The shared word: `top` in the lowest bits, `split` above it, and above that how often places that were
 /// shared became the owner's again. So no two jobs in one place are ever told of by the same word.
-const SPLIT: u32 = 10;
-const REUSES: u32 = 2 * SPLIT;
-const PLACES: u64 = (1 << SPLIT) - 1;
-const _: () = assert!(CAPACITY as u64 <= PLACES);
+const SPLIT: u32 = 16;
+const REUSES: u32 = 26;
+const MAX_SPLIT: u64 = (1 << (REUSES - SPLIT)) - 1;
+const _: () = assert!(CAPACITY as u64 <= MAX_SPLIT);
 
 fn top_of(shares: u64) -> u32 {
-    (shares & PLACES) as u32
+    u32::from(shares as u16)
 }
 
 fn split_of(shares: u64) -> u32 {
-    (shares >> SPLIT & PLACES) as u32
+    (shares >> SPLIT & MAX_SPLIT) as u32
 }
 
 /// The word after `shares` once places were taken back.
@@ -58,12 +58,16 @@ struct ThievesWords<P: Platform> {
     is_reserved: P::AtomicU32,
 }
 
-/// What the owner does a part of, and from which place on its jobs are parts of that, in the lowest bits.
+/// What the owner does a part of, and from which place on its jobs are parts of that, where the word has `top`.
 ///
 /// That there is a part of it is never wrong, though it may not be told: who waits for the whole may run
 /// what is told, and nothing else.
 #[derive(Clone, Copy)]
 pub(crate) struct PartOf(u64);
+
+impl PartOf {
+    pub(crate) const NOTHING: Self = Self(0);
+}
 
 /// The owner's side.
 ///
@@ -133,6 +137,20 @@ impl<P: Platform, T> Deque<P, T> {
         self.shared.is_reserved.store(u32::from(is_reserved), SeqCst);
     }
 
+    /// True if it is said what the jobs are parts of. For the owner.
+    #[inline]
+    pub(crate) fn is_named(&self) -> bool {
+        self.shared.part_of.load(Relaxed) != 0
+    }
+
+    /// Nothing is shared any more. For the owner.
+    pub(crate) fn end_reserve(&self) {
+        // Relaxed: only the owner reserves.
+        if self.shared.is_reserved.load(Relaxed) != 0 {
+            self.reserve(false);
+        }
+    }
+
     /// True if the oldest job that thieves could take is a part of `whole`.
     pub(crate) fn has_part_of(&self, whole: u64) -> bool {
         let word = self.shared.word.load(SeqCst);
@@ -145,7 +163,7 @@ impl<P: Platform, T> Deque<P, T> {
     /// was said later was said when the job was off the stack, and then the word is another, for good.
     fn begins_with_part_of(&self, whole: u64, word: u64) -> bool {
         let part_of = self.shared.part_of.load(Relaxed);
-        part_of >> SPLIT == whole && u64::from(top_of(word)) >= part_of & PLACES
+        part_of >> SPLIT == whole && top_of(word) >= top_of(part_of)
     }
 
     /// Thief: takes the oldest shared job, if that is left to all.
@@ -308,6 +326,11 @@ impl Owner {
         // Relaxed: a thief sees it with the jobs that are shared after it, see `begins_with_part_of`.
         part_of.store(whole << SPLIT | bottom, Relaxed);
         PartOf(before)
+    }
+
+    /// Says what all jobs are parts of that are on the stack, some of which may be shared.
+    pub(crate) fn name_whole<P: Platform, T>(&self, deque: &Deque<P, T>, whole: u64) {
+        deque.shared.part_of.store(whole << SPLIT, Relaxed);
     }
 
     /// The jobs that were pushed since [`begin_whole`](Self::begin_whole) are off the stack.

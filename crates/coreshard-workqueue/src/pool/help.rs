@@ -111,6 +111,10 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         let Some(whole) = (unsafe { self.context.forks.whole.get().as_ref() }) else {
             return false;
         };
+        if !self.deque().is_named() {
+            // An item: what is shared already was forked in it, too.
+            self.context.forks.owner.name_whole(self.deque(), name_of(whole));
+        }
         self.deque().reserve(true);
         let has_waiter = whole.nudge();
         if !has_waiter {
@@ -151,12 +155,21 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     ) -> R {
         let forks = &self.context.forks;
         let before = forks.owner.begin_whole(self.deque(), name_of(whole));
-        let outer = forks.whole.replace(whole);
-        let _part = Part {
-            _scope: self.begin_scope(whole, place),
-            _doing: Doing { worker: self, before, outer },
-        };
+        let _doing = Doing { worker: self, before, outer: forks.whole.replace(whole) };
+        let _scope = self.begin_scope(whole, place);
         run()
+    }
+
+    /// On a worker that is inside of nothing: until what this returns is dropped, it is inside an item that is
+    /// over when `whole` opens.
+    ///
+    /// # Safety
+    /// `whole` is there until then.
+    #[inline]
+    pub(crate) unsafe fn begin_item(self, whole: *const Latch<P>) -> DoingItem<'thread, P> {
+        debug_assert!(self.context.forks.whole.get().is_null(), "it is inside of something");
+        self.context.forks.whole.set(whole);
+        DoingItem { worker: self }
     }
 
     /// From here on, until what this returns is dropped, parts of `whole` can be spawned on this worker's stack.
@@ -252,12 +265,6 @@ impl<P: Platform> Drop for OpenScope<'_, P> {
 }
 
 /// While it lives, this worker does a part of something.
-struct Part<'thread, P: Platform> {
-    // Dropped first.
-    _scope: OpenScope<'thread, P>,
-    _doing: Doing<'thread, P>,
-}
-
 struct Doing<'thread, P: Platform> {
     worker: CurrentWorker<'thread, P>,
     before: PartOf,
@@ -267,8 +274,25 @@ struct Doing<'thread, P: Platform> {
 impl<P: Platform> Drop for Doing<'_, P> {
     fn drop(&mut self) {
         let forks = &self.worker.context.forks;
-        self.worker.deque().reserve(false);
+        self.worker.deque().end_reserve();
         forks.owner.end_whole(self.worker.deque(), self.before);
         forks.whole.set(self.outer);
+    }
+}
+
+/// While it lives, this worker does an item that somebody may wait for. That what it forks is a part of that is
+/// said when it first forks something.
+pub(crate) struct DoingItem<'thread, P: Platform> {
+    worker: CurrentWorker<'thread, P>,
+}
+
+impl<P: Platform> Drop for DoingItem<'_, P> {
+    #[inline]
+    fn drop(&mut self) {
+        self.worker.context.forks.whole.set(ptr::null());
+        if self.worker.deque().is_named() {
+            self.worker.deque().end_reserve();
+            self.worker.context.forks.owner.end_whole(self.worker.deque(), PartOf::NOTHING);
+        }
     }
 }

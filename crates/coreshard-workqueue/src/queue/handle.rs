@@ -16,7 +16,7 @@ use crate::base::error::{Forked, WouldDeadlock, message_of};
 use crate::base::latch::Latch;
 use crate::insight::Label;
 use crate::insight::trouble::say;
-use crate::pool::{CurrentWorker, SpawnPlace, blocking, blocking_if_relieved};
+use crate::pool::{CurrentWorker, blocking, blocking_if_relieved};
 
 /// What an item threw.
 pub struct Panic {
@@ -257,6 +257,7 @@ where
 }
 
 /// Sends `work`. What it and its result borrow must be there until it is over.
+#[inline(always)]
 #[track_caller]
 pub(crate) fn send<P, F, T>(entry: Entry<'_, P>, work: F) -> Arc<Submitted<P, F, T>>
 where
@@ -273,13 +274,12 @@ where
     entry.send_as(Label::item::<F>, move || {
         if placed.claimable.begin() {
             let over = &raw const placed.over;
+            let worker = CurrentWorker::<P>::here();
+            // SAFETY: `placed` keeps the latch until the value is left.
+            let part = worker.map(|worker| unsafe { worker.begin_item(over) });
             // SAFETY: claimed just now.
-            let call = || unsafe { placed.call() };
-            let result = match CurrentWorker::<P>::here() {
-                // SAFETY: `placed` keeps the latch until the value is left.
-                Some(worker) => unsafe { worker.run_part(over, SpawnPlace::NONE, call) },
-                None => call(),
-            };
+            let result = unsafe { placed.call() };
+            drop(part);
             leave(placed, result);
         }
     });
