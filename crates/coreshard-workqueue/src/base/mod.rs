@@ -9,4 +9,5 @@ pub(crate) mod event;
 pub(crate) mod item;
 pub(crate) mod latch;
 pub(crate) mod rungs;
+pub(crate) mod sizes;
 pub(crate) mod target;
