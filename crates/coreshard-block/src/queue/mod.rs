@@ -55,9 +55,7 @@ use crate::backend::{Channel, Completion, Waker};
 use crate::buffer::BufferPool;
 use crate::counters::ThreadCounters;
 use crate::host::Device;
-use crate::request::Completed;
-use crate::request::Refused;
-use crate::request::Request;
+use crate::request::{Completed, Refused, Request};
 use crate::tags::TagPort;
 
 use admission::Admission;

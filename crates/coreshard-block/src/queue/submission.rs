@@ -7,10 +7,7 @@ use super::Queue;
 use super::request_id::{RequestId, SlotKey};
 use super::slot::{ActiveRequest, OnComplete, Slots};
 use super::timers::Timer;
-use crate::error::{ErrorClass, IoError};
-use crate::request::Op;
-use crate::request::Refused;
-use crate::request::{Payload, Request};
+use crate::request::{ErrorClass, IoError, Op, Payload, Refused, Request};
 
 impl<P: Platform> Queue<P> {
     /// Whether the request can succeed; if not, how it fails.

@@ -1,0 +1,160 @@
+//! What goes wrong with requests, and what may be done about it.
+
+use std::fmt;
+use std::io;
+
+use super::op::Op;
+
+/// What a failure says of the next try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// The same may succeed a moment later.
+    Transient,
+    /// This place of the medium cannot be read or written.
+    Media,
+    /// The device is not there any more.
+    Gone,
+    /// It took longer than it was given.
+    Timeout,
+    /// The caller, or the end of its future, wanted it no more.
+    Cancelled,
+    /// The request can never succeed as it is: not aligned, out of range, no space, read-only.
+    Invalid,
+}
+
+impl ErrorClass {
+    /// The class of an errno, as Linux' block layer gives them (`blk_errors` in block/blk-core.c).
+    pub fn of_errno(errno: i32) -> Self {
+        match errno {
+            libc::EAGAIN | libc::EINTR | libc::EBUSY | libc::ENOMEM => Self::Transient,
+            libc::ENODEV | libc::ENXIO | libc::ENOLINK | libc::ESHUTDOWN => Self::Gone,
+            libc::ETIMEDOUT | libc::ETIME => Self::Timeout,
+            libc::ECANCELED => Self::Cancelled,
+            libc::EIO | libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO | libc::EBADMSG => {
+                Self::Media
+            }
+            _ => Self::Invalid,
+        }
+    }
+}
+
+impl fmt::Display for ErrorClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Transient => "transient",
+            Self::Media => "media",
+            Self::Gone => "gone",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Invalid => "invalid",
+        })
+    }
+}
+
+/// How a request failed. Its text names the device, the request, and the remedy where there is one.
+#[derive(Debug)]
+pub struct IoError {
+    // Small where all goes well.
+    inner: Box<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    device: String,
+    op: Op,
+    offset: u64,
+    bytes: usize,
+    /// Of a write: what is known to have reached the device all the same.
+    transferred: usize,
+    class: ErrorClass,
+    errno: i32,
+    attempts: u32,
+}
+
+impl IoError {
+    #[expect(clippy::too_many_arguments, reason = "an error's text names them all")]
+    pub(crate) fn new(
+        device: &str,
+        op: Op,
+        offset: u64,
+        bytes: usize,
+        transferred: usize,
+        class: ErrorClass,
+        errno: i32,
+        attempts: u32,
+    ) -> Self {
+        let device = device.to_owned();
+        let inner = Inner { device, op, offset, bytes, transferred, class, errno, attempts };
+        Self { inner: Box::new(inner) }
+    }
+
+    /// What it says of the next try.
+    pub fn class(&self) -> ErrorClass {
+        self.inner.class
+    }
+
+    /// The kernel's number for it.
+    pub fn errno(&self) -> i32 {
+        self.inner.errno
+    }
+
+    /// Bytes from the request's start that were transferred all the same. A write that failed in
+    /// the middle is torn: it is never reported as done.
+    pub fn transferred(&self) -> usize {
+        self.inner.transferred
+    }
+}
+
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { device, op, offset, bytes, transferred, class, errno, attempts } = &*self.inner;
+        write!(f, "{device}: {op} of {bytes} bytes at {offset} failed ({class}")?;
+        if *attempts > 1 {
+            write!(f, ", {attempts} attempts")?;
+        }
+        write!(f, "): {}", io::Error::from_raw_os_error(*errno))?;
+        if *transferred > 0 {
+            write!(f, "; {transferred} bytes were transferred before that")?;
+        }
+        match (*class, *errno) {
+            (_, libc::ENOSPC) => f.write_str("; free space on its file system"),
+            (_, libc::EINVAL) => f.write_str(
+                "; with direct I/O, offset, length and buffer are multiples of the block size",
+            ),
+            (_, libc::EBADF | libc::EROFS | libc::EPERM) => f.write_str("; open it for writing"),
+            // See `Queue::give_up`.
+            (ErrorClass::Gone, libc::ETIMEDOUT) => f.write_str(
+                "; the device never answered: it keeps the request's buffers for good, and is offline \
+                 from here on",
+            ),
+            (ErrorClass::Gone, libc::ECHILD) => f.write_str(
+                "; this process was forked from the one that opened the device: open it anew here",
+            ),
+            (ErrorClass::Gone, _) => f.write_str("; the device is offline from here on"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for IoError {}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_name_the_device_the_request_and_the_remedy() {
+        let text = |class, errno, moved| {
+            IoError::new("/mnt/f", Op::Write, 4096, 8192, moved, class, errno, 1).to_string()
+        };
+        let full = text(ErrorClass::of_errno(libc::ENOSPC), libc::ENOSPC, 512);
+        assert!(
+            full.starts_with("/mnt/f: write of 8192 bytes at 4096 failed (invalid): "),
+            "{full}"
+        );
+        assert!(full.contains("512 bytes were transferred before that"), "{full}");
+        assert!(full.ends_with("free space on its file system"), "{full}");
+        let gone = text(ErrorClass::of_errno(libc::ENODEV), libc::ENODEV, 0);
+        assert!(gone.contains("(gone)") && gone.ends_with("offline from here on"), "{gone}");
+    }
+}
