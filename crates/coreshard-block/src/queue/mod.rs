@@ -225,7 +225,8 @@ impl<P: Platform> Queue<P> {
     /// # Errors
     /// Hands the request back where the device is offline, or the request can never succeed: out
     /// of range, not aligned, not writable.
-    #[inline]
+    // Always: who submits has most of the request in registers.
+    #[inline(always)]
     pub fn submit(&mut self, request: Request, cookie: u64) -> Result<RequestId, Refused> {
         match self.check(&request) {
             Ok(()) => Ok(self.accept(request, OnComplete::Cookie(cookie))),
