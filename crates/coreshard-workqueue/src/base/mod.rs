@@ -11,4 +11,5 @@ pub(crate) mod latch;
 #[cfg(all(test, loom))]
 mod latch_loom_tests;
 pub(crate) mod rungs;
+pub(crate) mod sizes;
 pub(crate) mod target;
