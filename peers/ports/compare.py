@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The programs of this folder in turns: Coreshard, then the other, then the other way round.
 
-Usage: compare.py jobs|nested|http|service [--turns N] [--seconds S] [--json FILE] [--only WORD]
+Usage: compare.py jobs|nested|http|service [--turns N] [--seconds S] [--json FILE] [--only PATTERN]
 
 Build first: cargo build --release, here and, for oxipng, in oxipng-on-coreshard, both into one target folder:
     export CARGO_TARGET_DIR=peers/ports/target
@@ -179,7 +179,7 @@ def http(arguments):
     for turn in range(arguments.turns):
         for protocol, connections, work in cases:
             name = f"HTTP/{protocol}, {connections} connections" + (f", {work / 1000:g} µs of work" if work else "")
-            if arguments.only and arguments.only not in name:
+            if not re.search(arguments.only or "", name):
                 continue
             at = turn % len(executors)
             for executor in executors[at:] + executors[:at]:
@@ -253,14 +253,14 @@ def main():
     parser.add_argument("--turns", type=int, default=11)
     parser.add_argument("--seconds", type=int, default=3, help="of load in each turn")
     parser.add_argument("--limit", type=float, default=60, help="seconds after which a job counts as hung")
-    parser.add_argument("--only", help="cases with this in their name")
+    parser.add_argument("--only", help="cases whose names this regular expression is found in")
     parser.add_argument("--executors", nargs="+", help="of http and service; http needs tokio among them")
     parser.add_argument("--percents", nargs="+", type=int, default=[10, 50, 80, 100, 150, 200], help="of service")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     if arguments.what in ("jobs", "nested"):
         cases = JOBS if arguments.what == "jobs" else nested_cases()
-        cases = {name: case for name, case in cases.items() if (arguments.only or "") in name}
+        cases = {name: case for name, case in cases.items() if re.search(arguments.only or "", name)}
         results = jobs(cases, arguments)
     else:
         results = (http if arguments.what == "http" else service)(arguments)

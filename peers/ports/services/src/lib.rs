@@ -1,8 +1,10 @@
 //! Sockets for the services that run on a Coreshard workqueue: it has no reactor, so another one wakes its tasks.
 
 mod async_io_stream;
+mod polled;
 
 pub use async_io_stream::AsyncIoStream;
+pub use polled::{PolledReactor, PolledStream};
 
 /// A tokio reactor on a thread of its own: what is registered with it can be polled anywhere.
 ///

@@ -14,7 +14,7 @@ use hyper::rt::{Read, Write};
 use hyper::service::Service;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use services::AsyncIoStream;
+use services::{AsyncIoStream, PolledReactor};
 
 #[derive(Parser)]
 struct Arguments {
@@ -37,6 +37,8 @@ enum Which {
     Coreshard,
     /// Tasks on a workqueue, sockets on async-io's reactor.
     CoreshardAsyncIo,
+    /// Tasks on a workqueue, sockets on a reactor that an item of the queue polls: an experiment.
+    CoreshardPolled,
     /// tokio's runtime of several threads.
     Tokio,
     /// tokio's runtime of one thread.
@@ -55,6 +57,7 @@ fn main() {
     match arguments.executor {
         Which::Coreshard => on_coreshard(&arguments, &listener),
         Which::CoreshardAsyncIo => on_coreshard_with_async_io(&arguments, &listener),
+        Which::CoreshardPolled => on_coreshard_polled(&arguments, &listener),
         Which::Tokio | Which::TokioOneThread => on_tokio(&arguments, listener),
     }
 }
@@ -85,6 +88,16 @@ fn on_coreshard_with_async_io(arguments: &Arguments, listener: &TcpListener) {
     loop {
         let stream = async_io::Async::new(accept(listener)).expect("a reactor");
         let stream = AsyncIoStream(stream);
+        let connection = connection(stream, arguments.protocol, queue.clone(), arguments.work);
+        queue.spawn(connection).expect("the queue is open").detach();
+    }
+}
+
+fn on_coreshard_polled(arguments: &Arguments, listener: &TcpListener) {
+    let queue = queue();
+    let reactor = PolledReactor::start(&queue);
+    loop {
+        let stream = reactor.stream(accept(listener));
         let connection = connection(stream, arguments.protocol, queue.clone(), arguments.work);
         queue.spawn(connection).expect("the queue is open").detach();
     }
