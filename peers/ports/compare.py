@@ -145,7 +145,11 @@ class Server:
 
 
 def seconds(text):
-    number, unit = re.fullmatch(r"([\d.]+)(us|ms|s|m)", text).groups()
+    """What wrk prints; not a number where there was no answer."""
+    match = re.fullmatch(r"([\d.]+)(us|ms|s|m)", text)
+    if not match:
+        return float("nan")
+    number, unit = match.groups()
     return float(number) * {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60}[unit]
 
 
@@ -187,6 +191,9 @@ def http(arguments):
                 load_http(protocol, server.port, 1, connections)
                 cpu, switches = server.cpu_s(), server.switches()
                 run = load_http(protocol, server.port, arguments.seconds, connections)
+                if not run["requests"]:
+                    print(f"{name}: {executor} gave no answer in turn {turn}", file=sys.stderr)
+                    run.update(failed=True, requests=1)
                 run["cpu_us_each"] = (server.cpu_s() - cpu) / run["requests"] * 1e6
                 run["switches_each"] = (server.switches() - switches) / run["requests"]
                 run["threads"] = server.status("Threads")
