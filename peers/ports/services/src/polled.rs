@@ -9,6 +9,8 @@ use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::pin::Pin;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
@@ -27,8 +29,16 @@ pub struct PolledReactor {
 
 #[derive(Default)]
 struct Waiting {
-    to_read: Mutex<Option<Waker>>,
-    to_write: Mutex<Option<Waker>>,
+    to_read: Side,
+    to_write: Side,
+}
+
+/// Reading, or writing.
+#[derive(Default)]
+struct Side {
+    /// An operation is worth its system call.
+    is_ready: AtomicBool,
+    waiter: Mutex<Option<Waker>>,
 }
 
 impl PolledReactor {
@@ -90,8 +100,9 @@ impl PolledReactor {
     }
 }
 
-fn wake(waiting: &Mutex<Option<Waker>>) {
-    let waker = waiting.lock().expect("nobody panics").take();
+fn wake(side: &Side) {
+    side.is_ready.store(true, SeqCst);
+    let waker = side.waiter.lock().expect("nobody panics").take();
     if let Some(waker) = waker {
         waker.wake();
     }
@@ -114,24 +125,37 @@ pub struct PolledStream {
 }
 
 impl PolledStream {
-    /// Tries `operation`, and once more after the reactor knows whom to wake.
+    /// Tries `operation` where readiness was told of since it last came to an end; `is_end` tells whether it has, from
+    /// what it gave.
     fn poll<R>(
         &self,
-        waiting: impl FnOnce(&Waiting) -> &Mutex<Option<Waker>>,
+        side: impl FnOnce(&Waiting) -> &Side,
         context: &Context<'_>,
         mut operation: impl FnMut(&TcpStream) -> io::Result<R>,
+        is_end: impl FnOnce(&R) -> bool,
     ) -> Poll<io::Result<R>> {
-        let is_pending = |result: &io::Result<R>| {
-            result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
-        };
-        let first = operation(&self.stream);
-        if !is_pending(&first) {
-            return Poll::Ready(first);
+        let side = side(&self.reactor.sockets[self.stream.as_raw_fd() as usize]);
+        loop {
+            if !side.is_ready.load(SeqCst) {
+                *side.waiter.lock().expect("nobody panics") = Some(context.waker().clone());
+                // Told of in between: nobody was there to be woken.
+                if !side.is_ready.load(SeqCst) {
+                    return Poll::Pending;
+                }
+            }
+            // Before the operation: what comes after it is told of again.
+            side.is_ready.store(false, SeqCst);
+            match operation(&self.stream) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(done) => {
+                    if !is_end(&done) {
+                        side.is_ready.store(true, SeqCst);
+                    }
+                    return Poll::Ready(Ok(done));
+                }
+                failed => return Poll::Ready(failed),
+            }
         }
-        let socket = &self.reactor.sockets[self.stream.as_raw_fd() as usize];
-        *waiting(socket).lock().expect("nobody panics") = Some(context.waker().clone());
-        let second = operation(&self.stream);
-        if is_pending(&second) { Poll::Pending } else { Poll::Ready(second) }
     }
 }
 
@@ -145,7 +169,7 @@ impl Read for PolledStream {
         let mut bytes = [0; 8192];
         let most = bytes.len().min(buffer.remaining());
         let read = |mut stream: &TcpStream| stream.read(&mut bytes[..most]);
-        self.poll(|socket| &socket.to_read, context, read)
+        self.poll(|socket| &socket.to_read, context, read, |length| (1..most).contains(length))
             .map_ok(|length| buffer.put_slice(&bytes[..length]))
     }
 }
@@ -156,7 +180,8 @@ impl Write for PolledStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll(|socket| &socket.to_write, context, |mut stream| stream.write(bytes))
+        let write = |mut stream: &TcpStream| stream.write(bytes);
+        self.poll(|socket| &socket.to_write, context, write, |length| *length < bytes.len())
     }
 
     fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
