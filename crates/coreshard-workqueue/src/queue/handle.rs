@@ -240,6 +240,7 @@ impl<P: Platform, T> fmt::Debug for JoinHandle<P, T> {
     }
 }
 
+#[inline]
 #[track_caller]
 pub(crate) fn submit<P, F, T>(entry: Entry<'_, P>, work: F) -> JoinHandle<P, T>
 where
@@ -251,6 +252,7 @@ where
 }
 
 /// Sends `work`. What it and its result borrow must be there until it is over.
+#[inline]
 #[track_caller]
 pub(crate) fn send<P, F, T>(entry: Entry<'_, P>, work: F) -> Arc<Submitted<P, F, T>>
 where

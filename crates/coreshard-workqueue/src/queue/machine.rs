@@ -22,6 +22,9 @@ pub(crate) type Probe = Box<User<dyn Fn() -> Option<CpuSet> + Send + Sync>>;
 /// The nice value of high-priority queues' workers, as the kernel's (`HIGHPRI_NICE_LEVEL`).
 const HIGH_PRIORITY_NICE: i8 = -20;
 
+/// Permits that a word has room for, and for as many that are let in beyond them.
+const MAX_CAPACITY: usize = 1 << 48;
+
 pub(crate) struct Machine<P: Platform> {
     pub(crate) topology: Topology,
     pub(crate) usable: Lock<P, CpuSet>,
@@ -105,6 +108,11 @@ impl<P: Platform> Machine<P> {
         let usable = self.usable.lock().clone();
         if request.max_active.is_zero() {
             return Err(BuildErrorKind::MaxActiveZero);
+        }
+        match request.capacity {
+            Some(0) => return Err(BuildErrorKind::CapacityZero),
+            Some(items) if items > MAX_CAPACITY => return Err(BuildErrorKind::CapacityTooLarge),
+            _ => {}
         }
         // What is left of the mask; all that can be used where nothing is left, as the kernel does.
         let mask = match &request.mask {

@@ -1,6 +1,8 @@
 //! A workqueue: a name, attributes, and a pool link to each pool. `README.md` beside this file tells how
 //! it changes while it is used.
 
+mod backpressure;
+mod capacity;
 mod change;
 mod claimable;
 mod generation;
@@ -21,6 +23,8 @@ mod task_counts;
 mod task_ref;
 mod workqueue;
 
+pub use backpressure::QueueAsync;
+pub(crate) use capacity::WhenFull;
 pub use change::Change;
 pub use handle::{JoinHandle, Panic};
 pub(crate) use panics::Unclaimed;

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use coreshard_platform::Platform;
 
+use super::capacity::Capacity;
 use crate::insight::Insight;
 use crate::spec::request::{PanicHandler, PanicPolicy};
 use crate::timers::Timers;
@@ -20,6 +21,8 @@ pub(crate) struct QueueCore<P: Platform> {
     pub(super) panic_handler: Option<PanicHandler>,
     pub(super) panic_policy: PanicPolicy,
     pub(crate) is_ordered: bool,
+    /// Items of the queue need a permit, until they begin.
+    pub(super) capacity: Option<Arc<Capacity<P>>>,
     pub(super) timers: Arc<Timers<P>>,
     pub(crate) insight: Insight<P>,
     /// The queue, for an item that closes it; set once it has its place.
@@ -35,6 +38,7 @@ impl<P: Platform> QueueCore<P> {
             panic_handler: None,
             panic_policy: PanicPolicy::default(),
             is_ordered: false,
+            capacity: None,
             timers: Arc::new(Timers::new(Err)),
             queue: OnceLock::new(),
             insight: Insight::new(crate::insight::Wanted::default(), 1),

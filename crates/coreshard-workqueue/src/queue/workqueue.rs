@@ -9,6 +9,7 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 use coreshard_topology::{CpuId, NodeId};
 
+use super::capacity::WhenFull;
 use super::change::Change;
 use super::claimable::{Wait, Waiter};
 use super::handle::{self, JoinHandle};
@@ -54,17 +55,22 @@ impl<P: Platform> Workqueue<P> {
     }
 
     /// Queues `work` in the pod of the CPU that the caller runs on. Allocates nothing if `work`
-    /// holds at most 16 bytes.
+    /// holds at most 16 bytes (8 in a queue with a capacity).
+    ///
+    /// Never waits, but for room in a full queue that has a [`capacity`](crate::Builder::capacity);
+    /// [`try_queue`](Self::try_queue) does not, and [`queue_async`](Self::queue_async) is a future.
     ///
     /// # Errors
-    /// Hands `work` back if the queue takes none: it is shut down, or being drained.
+    /// Hands `work` back if the queue takes none: it is shut down, or being drained, also while the caller
+    /// waits for room. Or if the caller would wait for ever for that
+    /// ([`WouldDeadlock`](RefusedReason::WouldDeadlock)).
     #[inline]
     #[track_caller]
     pub fn queue<F>(&self, work: F) -> Result<(), Refused<F>>
     where
         F: FnOnce() + Send + 'static,
     {
-        match self.shared().enter_here() {
+        match self.shared().enter_here(WhenFull::Wait) {
             Ok(entry) => {
                 entry.send(work);
                 Ok(())
@@ -102,7 +108,7 @@ impl<P: Platform> Workqueue<P> {
     where
         F: FnOnce() + Send + 'static,
     {
-        match self.shared().enter(target) {
+        match self.shared().enter(target, WhenFull::Wait) {
             Ok(entry) => {
                 entry.send(work);
                 Ok(())
@@ -121,7 +127,7 @@ impl<P: Platform> Workqueue<P> {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        match self.shared().enter_here() {
+        match self.shared().enter_here(WhenFull::Wait) {
             Ok(entry) => Ok(handle::submit(entry, work)),
             Err(reason) => Err(Refused::new(work, reason)),
         }
@@ -214,8 +220,17 @@ impl<P: Platform> Workqueue<P> {
     #[inline(always)]
     pub(crate) fn enter(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
         match target {
-            Target::Here => self.shared().enter_here(),
-            target => self.shared().enter(target),
+            Target::Here => self.shared().enter_here(WhenFull::Wait),
+            target => self.shared().enter(target, WhenFull::Wait),
+        }
+    }
+
+    /// As [`Self::enter`], without a wait, and though the queue may be full.
+    #[inline(always)]
+    pub(crate) fn enter_beyond(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
+        match target {
+            Target::Here => self.shared().enter_here(WhenFull::Exceed),
+            target => self.shared().enter(target, WhenFull::Exceed),
         }
     }
 
