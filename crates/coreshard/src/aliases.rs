@@ -2,6 +2,8 @@
 
 use coreshard_platform::Host;
 
+use crate::process::join_queue;
+
 /// A workqueue on this machine; see [`coreshard_workqueue::Workqueue`].
 pub type Workqueue = coreshard_workqueue::Workqueue<Host>;
 /// A change of a live queue; see [`coreshard_workqueue::Change`].
@@ -14,6 +16,8 @@ pub type Sleep = coreshard_workqueue::Sleep<Host>;
 pub type Runtime = coreshard_workqueue::Runtime<Host>;
 /// Makes a [`Runtime`]; see [`coreshard_workqueue::RuntimeBuilder`].
 pub type RuntimeBuilder = coreshard_workqueue::RuntimeBuilder<Host>;
+/// Queues an item when there is room; see [`coreshard_workqueue::QueueAsync`].
+pub type QueueAsync<'queue, F> = coreshard_workqueue::QueueAsync<'queue, Host, F>;
 /// The right to an item's result; see [`coreshard_workqueue::JoinHandle`].
 pub type JoinHandle<T> = coreshard_workqueue::JoinHandle<Host, T>;
 /// A scope for borrowed data; see [`coreshard_workqueue::WorkScope`].
@@ -32,6 +36,14 @@ pub fn blocking<R>(work: impl FnOnce() -> R) -> R {
 
 /// Runs `a` and `b`, at once where another worker has time for `b`; see
 /// [`coreshard_workqueue::join`].
+///
+/// On a thread that is no worker, both go to a queue of the process's [`runtime`](crate::runtime()), `join`, by
+/// [`install`](Workqueue::install), and this call waits; the queue is made with the first such call, and keeps a worker in each of its
+/// pools. Only where there is no such runtime (this machine cannot be read, no thread can be had, it is shut
+/// down) do both run here, one after the other.
+///
+/// # Panics
+/// With what `a` threw, else with what `b` threw, when neither runs any more.
 ///
 /// ```
 /// /// Sorts in place.
@@ -59,6 +71,48 @@ pub fn blocking<R>(work: impl FnOnce() -> R) -> R {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[inline]
-pub fn join<A, B: Send>(a: impl FnOnce() -> A, b: impl FnOnce() -> B + Send) -> (A, B) {
-    coreshard_workqueue::join::<Host, A, B>(a, b)
+#[track_caller]
+pub fn join<A: Send, B: Send>(
+    a: impl FnOnce() -> A + Send,
+    b: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    coreshard_workqueue::join_or_else::<Host, _, _, _, _>(a, b, join_outside)
+}
+
+/// From a thread that is no worker.
+#[cold]
+#[track_caller]
+fn join_outside<A: Send, B: Send>(
+    a: impl FnOnce() -> A + Send,
+    b: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    let both = || coreshard_workqueue::join::<Host, A, B>(a, b);
+    match join_queue() {
+        Ok(queue) => match queue.install(both) {
+            Ok(results) => results,
+            Err(refused) => refused.into_inner()(),
+        },
+        Err(error) => {
+            tracing::debug!(%error, "a join outside of a worker is serial");
+            both()
+        }
+    }
+}
+
+/// The worker that the calling code runs on; see [`coreshard_workqueue::Current`].
+pub type Current = coreshard_workqueue::Current<Host>;
+
+/// Where the calling code runs: on which worker of which pool, inside an item of which queue; `None` on a
+/// thread that is no worker. See [`coreshard_workqueue::current`].
+///
+/// ```
+/// let queue = coreshard::workqueue()?.name("mail").build()?;
+/// let name = queue.submit(|| coreshard::current().expect("a worker").queue_name())?.join()?;
+/// assert_eq!(name.as_deref(), Some("mail"));
+/// assert!(coreshard::current().is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[inline]
+pub fn current() -> Option<Current> {
+    coreshard_workqueue::current::<Host>()
 }

@@ -45,8 +45,8 @@ pub mod rt;
 struct Guide;
 
 pub use aliases::{
-    Builder, Change, JoinHandle, Periodic, Runtime, RuntimeBuilder, Sleep, Work, WorkScope,
-    Workqueue, blocking, join,
+    Builder, Change, Current, JoinHandle, Periodic, QueueAsync, Runtime, RuntimeBuilder, Sleep,
+    Work, WorkScope, Workqueue, blocking, current, join,
 };
 pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
@@ -61,7 +61,7 @@ pub use coreshard_workqueue::{
 
 #[cfg(feature = "insight")]
 pub use insight::serve_insight;
-pub use process::{RuntimeError, runtime, runtime_builder, workqueue};
+pub use process::{RuntimeError, configure, runtime, runtime_builder, workqueue};
 
 #[cfg(test)]
 testing::watch!();

@@ -111,6 +111,7 @@ pub(crate) enum BuildErrorKind {
     EmptyMask,
     CpusNotUsable { cpus: CpuSet, usable: CpuSet },
     Quota(f64),
+    WorkersZero,
     MaxActiveZero,
     CapacityZero,
     CapacityTooLarge,
@@ -147,6 +148,9 @@ impl fmt::Display for BuildError {
             }
             BuildErrorKind::MaxActiveZero => {
                 f.write_str("max_active is 0; at least 1 is needed, and no limit is the default")
+            }
+            BuildErrorKind::WorkersZero => {
+                f.write_str("its number of workers is 0; at least 1 is needed")
             }
             BuildErrorKind::CapacityZero => {
                 f.write_str("its capacity is 0; at least 1 is needed, and no bound is the default")

@@ -1,8 +1,10 @@
 //! Fork and join inside an item, and loops made of them. `pool/FORKS.md` tells the protocol.
 
 mod join;
+mod outside;
 mod spread;
 
 pub use join::join;
 use join::join_told;
+pub use outside::join_or_else;
 pub(crate) use spread::spread;

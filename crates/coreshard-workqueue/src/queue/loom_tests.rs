@@ -53,6 +53,7 @@ fn unmanned(stack_bytes: usize) -> Lease<Loom> {
         roam: cpus,
         limit: 1,
         injector_by_cpu: Arc::new([0]),
+        thread_names: "cs-".into(),
     };
     let event = Arc::new(Event::new());
     let monitor = Arc::new(Monitor::new(Watchdog::default(), 1));
@@ -102,7 +103,10 @@ fn loom_a_change_loses_nothing_and_leaves_nothing_without_workers() {
         let model = Model::new();
         let producer = Arc::clone(&model);
         let producer = loom::thread::spawn(move || {
-            let entry = producer.generations.enter_here(super::WhenFull::Wait).expect("the queue is open all the time");
+            let entry = producer
+                .generations
+                .enter_here(super::WhenFull::Wait)
+                .expect("the queue is open all the time");
             producer.accepted.fetch_add(1, AcqRel);
             assert!(entry.has_workers(), "what is counted in finds its workers there");
             entry.abandon();
@@ -125,7 +129,10 @@ fn loom_a_flush_sees_what_came_before_it() {
         let model = Model::new();
         let producer = Arc::clone(&model);
         let producer = loom::thread::spawn(move || {
-            let entry = producer.generations.enter_here(super::WhenFull::Wait).expect("the queue is open all the time");
+            let entry = producer
+                .generations
+                .enter_here(super::WhenFull::Wait)
+                .expect("the queue is open all the time");
             producer.accepted.fetch_add(1, AcqRel);
             producer.over.store(1, Release);
             entry.abandon();

@@ -8,6 +8,7 @@ mod claimable;
 mod generation;
 mod generations;
 mod handle;
+mod here;
 mod install;
 mod limiter;
 #[cfg(all(test, loom))]
@@ -27,6 +28,7 @@ pub use backpressure::QueueAsync;
 pub(crate) use capacity::WhenFull;
 pub use change::Change;
 pub use handle::{JoinHandle, Panic};
+pub(crate) use here::{machine_here, queue_name_here};
 pub(crate) use panics::Unclaimed;
 pub(crate) use pool_link::{Entry, PoolLink, runs_item_of};
 pub use scope::WorkScope;

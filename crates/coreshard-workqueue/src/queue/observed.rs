@@ -34,12 +34,7 @@ impl<P: Platform> PoolLink<P> {
     /// Packs an item that was counted in by this pool link, with what the queue wants to know of it: a
     /// closure that calls one of type `N`.
     #[track_caller]
-    pub(crate) fn pack<N, F: FnOnce() + Send>(
-        &self,
-        drawn: bool,
-        label: Label,
-        work: F,
-    ) -> Item {
+    pub(crate) fn pack<N, F: FnOnce() + Send>(&self, drawn: bool, label: Label, work: F) -> Item {
         let insight = &self.core.insight;
         let spanned = match label {
             _ if !insight.spans => None,

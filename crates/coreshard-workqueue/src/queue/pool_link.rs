@@ -447,7 +447,11 @@ impl<P: Platform> PoolLink<P> {
     pub(super) fn open(&self) {
         let gated = self.core.capacity.is_some();
         for word in self.queued_words() {
-            if gated { word.fetch_or(GATED, AcqRel) } else { word.fetch_and(!CLOSED, AcqRel) };
+            if gated {
+                word.fetch_or(GATED, AcqRel)
+            } else {
+                word.fetch_and(!CLOSED, AcqRel)
+            };
         }
     }
 

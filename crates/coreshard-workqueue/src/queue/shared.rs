@@ -1,5 +1,6 @@
 //! The queue itself, behind its handles.
 
+use std::any::Any;
 use std::sync::{Arc, OnceLock, Weak};
 
 use coreshard_platform::user::Thrown;
@@ -53,6 +54,8 @@ impl<P: Platform> Shared<P> {
             capacity: request.capacity.map(Capacity::new),
             timers: Arc::clone(&machine.timers),
             queue: OnceLock::new(),
+            handle: OnceLock::new(),
+            machine: Arc::downgrade(&machine),
             insight: Insight::new(request.insight, lease.set().routes().len()),
         });
         let generations = Generations::new(lease, &core, request.max_active)?;
@@ -64,6 +67,12 @@ impl<P: Platform> Shared<P> {
         let _ = shared.core.queue.set(Weak::<Self>::clone(&hook));
         P::on_fork(hook);
         Some(shared)
+    }
+
+    /// Says what the queue's handles share; each has one reference.
+    pub(super) fn set_handle(&self, handle: Weak<dyn Any + Send + Sync>) {
+        let set = self.core.handle.set(handle);
+        debug_assert!(set.is_ok(), "it has its first handle");
     }
 
     pub(crate) fn name(&self) -> &str {

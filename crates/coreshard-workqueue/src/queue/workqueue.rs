@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coreshard_platform::Platform;
@@ -13,6 +13,7 @@ use super::capacity::WhenFull;
 use super::change::Change;
 use super::claimable::{Wait, Waiter};
 use super::handle::{self, JoinHandle};
+use super::here::handle_here;
 use super::install::{install, install_helping};
 use super::pool_link::Entry;
 use super::shared::{Closed, Shared};
@@ -41,7 +42,15 @@ struct LastHandle<P: Platform> {
 
 impl<P: Platform> Workqueue<P> {
     pub(crate) fn from_shared(shared: Arc<Shared<P>>) -> Self {
-        Self { handle: Arc::new(LastHandle { shared }) }
+        let handle = Arc::new(LastHandle { shared });
+        let known: Weak<LastHandle<P>> = Arc::downgrade(&handle);
+        handle.shared.set_handle(known);
+        Self { handle }
+    }
+
+    /// A handle to the queue whose item this thread is inside of, if there is one.
+    pub(crate) fn here() -> Option<Self> {
+        handle_here::<P, LastHandle<P>>().map(|handle| Self { handle })
     }
 
     #[inline]
@@ -120,7 +129,7 @@ impl<P: Platform> Workqueue<P> {
     /// Queues `work` and returns a handle to its result. One allocation, for the result.
     ///
     /// # Errors
-    /// Hands `work` back if the queue takes none.
+    /// Hands `work` back if the queue takes none, as [`queue`](Self::queue) does.
     #[track_caller]
     pub fn submit<F, T>(&self, work: F) -> Result<JoinHandle<P, T>, Refused<F>>
     where

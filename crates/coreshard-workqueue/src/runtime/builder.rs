@@ -50,7 +50,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
             is_contradictory: false,
             wake: Wake::default(),
             intake: Intake::default(),
-            hooks: Hooks::default(),
+            hooks: runtime.default_hooks(),
             stack_bytes: None,
             rescuer: None,
             panic_handler: None,
@@ -196,7 +196,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     }
 
     /// Functions that run first and last on each worker's thread. The pools own them: one that owns a handle
-    /// to the queue keeps it for ever.
+    /// to the queue keeps it for ever. Default: the runtime's ([`RuntimeBuilder::hooks`](crate::RuntimeBuilder::hooks)).
     pub fn hooks(mut self, hooks: Hooks) -> Self {
         self.request.hooks = hooks;
         self
