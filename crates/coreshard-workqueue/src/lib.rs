@@ -43,7 +43,9 @@ pub use insight::stats::{PoolId, PoolStats, QueueStats, RuntimeStats};
 pub use insight::trouble::{Bug, CpuHog, NoWorker, PoolReport, RunningItem, Stall, Trouble};
 pub use insight::{QueueTally, QueueTimes, Sampling, TimeHistogram};
 pub use pool::blocking;
-pub use queue::{Change, JoinHandle, Panic, QueueAsync, WorkScope, Workqueue};
+pub use queue::{
+    Change, JoinHandle, Panic, QueueAsync, ScopePanics, ScopedJoinHandle, WorkScope, Workqueue,
+};
 pub use runtime::{Builder, Current, Runtime, RuntimeBuilder, current};
 pub use spec::attributes::{Hooks, Priority};
 pub use spec::request::PanicPolicy;

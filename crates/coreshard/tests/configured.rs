@@ -1,7 +1,7 @@
 //! The process's runtime, configured before its first use; and `join` on a thread that is no worker. One test:
 //! a process is configured once.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use testing::forked;
 
 testing::watch!();
 
-fn threads(count: u32, seen: &Mutex<BTreeSet<std::thread::ThreadId>>) -> u32 {
+fn threads(count: u32, seen: &Mutex<HashSet<std::thread::ThreadId>>) -> u32 {
     if count < 2 {
         assert_eq!(
             coreshard::current().and_then(|here| here.queue_name()).as_deref(),
@@ -40,7 +40,7 @@ fn a_process_is_configured_once_and_joins_in_parallel_anywhere() {
         "{error}"
     );
 
-    let seen = Mutex::new(BTreeSet::new());
+    let seen = Mutex::new(HashSet::new());
     assert_eq!(threads(100, &seen), 100);
     let seen = seen.into_inner().unwrap();
     assert!(seen.len() > 1 && !seen.contains(&std::thread::current().id()), "{seen:?}");

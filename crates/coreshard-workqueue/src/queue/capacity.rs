@@ -434,9 +434,9 @@ mod loom_tests {
     }
 
     /// Takes a permit, waits for it where there is none, and gives it back when the "item" begins.
-    fn pass(capacity: &Arc<Capacity<Loom>>, inside: &Word, looks_again: bool) {
+    fn pass(capacity: &Arc<Capacity<Loom>>, inside: &Word) {
         if !capacity.try_take() {
-            let waiting = capacity.join(false, looks_again).expect("it is open");
+            let waiting = capacity.wait_in_line(false).expect("it is open");
             assert!(waiting.sleep());
             waiting.outcome().expect("it is over").expect("it is open");
         }
@@ -445,32 +445,53 @@ mod loom_tests {
         capacity.give_back();
     }
 
-    fn hand_over(looks_again: bool) {
-        check(3, move || {
+    /// One permit between two producers: nobody waits for ever, and never two have it.
+    #[test]
+    fn loom_a_permit_is_handed_over() {
+        check(3, || {
             let (capacity, inside) = (Capacity::<Loom>::new(1), Arc::new(Word::new(0)));
             let other = {
                 let (capacity, inside) = (Arc::clone(&capacity), Arc::clone(&inside));
-                loom::thread::spawn(move || pass(&capacity, &inside, looks_again))
+                loom::thread::spawn(move || pass(&capacity, &inside))
             };
-            pass(&capacity, &inside, looks_again);
+            pass(&capacity, &inside);
             other.join().unwrap();
             assert!(capacity.try_take(), "the permit is free in the end");
             assert!(!capacity.try_take(), "there is one");
         });
     }
 
-    /// One permit between two producers: nobody waits for ever, and never two have it.
+    /// A permit that is given back while a producer comes to wait is that producer's in the end.
+    fn comes_while_one_is_given_back(looks_again: bool) {
+        check(3, move || {
+            let capacity = Capacity::<Loom>::new(1);
+            assert!(capacity.try_take());
+            let producer = {
+                let capacity = Arc::clone(&capacity);
+                loom::thread::spawn(move || {
+                    if capacity.try_take() {
+                        return None;
+                    }
+                    Some(capacity.join(false, looks_again).expect("it is open"))
+                })
+            };
+            capacity.give_back();
+            let is_let_in = producer.join().unwrap().is_none_or(|waiting| waiting.is_over());
+            assert!(is_let_in, "a wake-up is lost");
+        });
+    }
+
     #[test]
-    fn loom_a_permit_is_handed_over() {
-        hand_over(true);
+    fn loom_who_comes_to_wait_finds_what_was_given_back() {
+        comes_while_one_is_given_back(true);
     }
 
     /// The same without the look that comes after the bit: a permit that was given back just before is seen
-    /// by nobody, and its producer waits for ever.
+    /// by nobody.
     #[test]
-    #[should_panic(expected = "deadlock")]
+    #[should_panic(expected = "a wake-up is lost")]
     fn loom_without_a_second_look_a_wake_up_is_lost() {
-        hand_over(false);
+        comes_while_one_is_given_back(false);
     }
 
     /// A producer that leaves, against the permit that is on its way to it: it is not lost.

@@ -24,6 +24,10 @@ pub struct Panic {
 }
 
 impl Panic {
+    pub(super) fn of(thrown: Thrown) -> Self {
+        Self { thrown }
+    }
+
     /// What was thrown, for [`std::panic::resume_unwind`] or to be looked into.
     pub fn into_payload(self) -> Box<dyn Any + Send> {
         self.thrown.into_payload()

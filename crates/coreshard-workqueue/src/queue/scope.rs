@@ -24,12 +24,13 @@ use crate::insight::Label;
 use crate::pool::{CurrentWorker, blocking, blocking_if_relieved};
 
 /// What the items and the waiting caller share; kept alive by whoever comes last.
-struct ScopeState<P: Platform> {
+pub(super) struct ScopeState<P: Platform> {
     /// Items that are not over, and one for the caller's body.
     open: P::AtomicU64,
     caller: Parker<P>,
-    /// What the first item that panicked threw.
-    thrown: Lock<P, Option<Thrown>>,
+    /// What items threw: the first of them, or all.
+    thrown: Lock<P, Vec<Thrown>>,
+    keeps_all: bool,
     /// The caller, if it is a worker.
     waiter: Option<Waiter>,
     /// Items for the caller to run.
@@ -55,7 +56,7 @@ struct Offers<P: Platform> {
 ///
 /// It may be here when what its closure borrows is gone: then the closure is, too, and nothing of its type
 /// is touched any more.
-trait Offer<P: Platform>: Send + Sync {
+pub(super) trait Offer<P: Platform>: Send + Sync {
     fn claimable(&self) -> &Claimable<P>;
 
     /// Runs it.
@@ -97,17 +98,17 @@ impl<P: Platform, F: FnOnce() + Send> Offer<P> for Offered<P, F> {
 
 impl<P: Platform> ScopeState<P> {
     /// Keeps what was thrown for the caller; gives it back if there is something already.
-    fn keep(&self, thrown: Thrown) -> Option<Thrown> {
+    pub(super) fn keep(&self, thrown: Thrown) -> Option<Thrown> {
         let mut kept = self.thrown.lock();
-        if kept.is_some() {
+        if !kept.is_empty() && !self.keeps_all {
             return Some(thrown);
         }
-        *kept = Some(thrown);
+        kept.push(thrown);
         None
     }
 
     /// One is over. AcqRel: the caller sees what all items did.
-    fn one_is_over(&self) {
+    pub(super) fn one_is_over(&self) {
         if self.open.fetch_sub(1, AcqRel) == 1 {
             self.caller.unpark();
         }
@@ -126,20 +127,7 @@ impl<P: Platform> ScopeState<P> {
             work: UnsafeCell::new(Some(work)),
         });
         let offer: Arc<dyn Offer<P> + 'scope> = Arc::clone(&item) as _;
-        // SAFETY: it is run before the scope ends, if at all, since the item is; what is left of it then
-        // is told at `Offer`.
-        let offer: Arc<dyn Offer<P>> =
-            unsafe { std::mem::transmute::<Arc<dyn Offer<P> + 'scope>, Arc<dyn Offer<P>>>(offer) };
-        let wakes = {
-            let mut offers = self.offers.lock();
-            if offers.items.len() >= offers.full {
-                offers.items.retain(|offer| offer.claimable().is_queued());
-                offers.full = (2 * offers.items.len()).max(MIN_OFFERS);
-            }
-            offers.lent |= offer.claimable().needs_lent_turn();
-            offers.items.push(offer);
-            std::mem::take(&mut offers.asleep)
-        };
+        let wakes = self.offer(offer);
         entry.send_as(
             || label,
             move || {
@@ -151,8 +139,28 @@ impl<P: Platform> ScopeState<P> {
             },
         );
         if wakes {
-            self.caller.unpark();
+            self.wake_caller();
         }
+    }
+
+    /// Offers an item to the caller. True if that sleeps for want of one: [`Self::wake_caller`] once it is sent.
+    pub(super) fn offer<'scope>(&self, offer: Arc<dyn Offer<P> + 'scope>) -> bool {
+        // SAFETY: it is run before the scope ends, if at all, since the item is; what is left of it then
+        // is told at `Offer`.
+        let offer: Arc<dyn Offer<P>> =
+            unsafe { std::mem::transmute::<Arc<dyn Offer<P> + 'scope>, Arc<dyn Offer<P>>>(offer) };
+        let mut offers = self.offers.lock();
+        if offers.items.len() >= offers.full {
+            offers.items.retain(|offer| offer.claimable().is_queued());
+            offers.full = (2 * offers.items.len()).max(MIN_OFFERS);
+        }
+        offers.lent |= offer.claimable().needs_lent_turn();
+        offers.items.push(offer);
+        std::mem::take(&mut offers.asleep)
+    }
+
+    pub(super) fn wake_caller(&self) {
+        self.caller.unpark();
     }
 
     /// The latest item that nobody has begun, claimed. Where there is none, `Err`, with whether some are
@@ -226,10 +234,14 @@ impl<P: Platform> Workqueue<P> {
     /// scope's items that nobody has begun: scopes may nest as deep as there is stack. An item that it
     /// runs so finds what the caller has on its thread: locks that are held, cells that are borrowed.
     ///
+    /// `body` runs on the caller's thread, as in rayon's `in_place_scope`. [`WorkScope::submit`] gives handles to
+    /// results; [`try_scope`](Self::try_scope) tells all that was thrown.
+    ///
     /// # Panics
     /// With what `body` threw, or else with what the first of the scope's items threw, after all
-    /// of them are over. With [`Forked`](crate::Forked) in a process that `body` forked, where the
+    /// of them are over; what others throw goes to the queue's panic handler. With [`Forked`](crate::Forked) in a process that `body` forked, where the
     /// scope's items never end.
+    #[doc(alias = "in_place_scope")]
     pub fn scope<'env, R>(
         &'env self,
         body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
@@ -259,26 +271,25 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
     where
         F: FnOnce() + Send + 'scope,
     {
-        // Relaxed: the caller's own count keeps the sum above zero until the body is over, and an
-        // item's until it is.
-        self.tally.open.fetch_add(1, Relaxed);
-        let tally = Arc::clone(&self.tally);
-        let entry = match self.queue.enter(Target::Here) {
-            Ok(entry) => entry,
-            Err(reason) => {
-                tally.one_is_over();
-                return Err(Refused::new(work, reason));
-            }
+        self.queue_as(Label::item::<F>(), work, |work| work())
+    }
+
+    /// Queues `work`, to be called by `call`.
+    #[track_caller]
+    pub(super) fn queue_as<F: Send + 'scope>(
+        &'scope self,
+        label: Label,
+        work: F,
+        call: impl FnOnce(F) + Send + 'scope,
+    ) -> Result<(), Refused<F>> {
+        let (entry, wait) = match self.enter() {
+            Ok(entered) => entered,
+            Err(reason) => return Err(Refused::new(work, reason)),
         };
-        let wait = self.tally.waiter.as_ref().map(|waiter| waiter.wait_for(&entry));
-        if wait == Some(Wait::Never) {
-            entry.abandon();
-            tally.one_is_over();
-            return Err(Refused::new(work, RefusedReason::WouldDeadlock));
-        }
+        let tally = Arc::clone(&self.tally);
         // The item outlives none of what it borrows: `run` does not return before it is over.
         let item = move || {
-            let more = user::call(work).err().and_then(|thrown| tally.keep(thrown));
+            let more = user::call(|| call(work)).err().and_then(|thrown| tally.keep(thrown));
             tally.one_is_over();
             // The caller hears of one. The queue's panic handler hears of this, from who runs the item.
             if let Some(thrown) = more {
@@ -286,11 +297,40 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
             }
         };
         if wait == Some(Wait::Help) {
-            self.tally.send_offered(entry, Label::item::<F>(), item);
+            self.tally.send_offered(entry, label, item);
         } else {
-            entry.send_as(Label::item::<F>, item);
+            entry.send_as(|| label, item);
         }
         Ok(())
+    }
+
+    pub(super) fn tally(&self) -> &Arc<ScopeState<P>> {
+        &self.tally
+    }
+
+    pub(super) fn workqueue(&self) -> &'scope Workqueue<P> {
+        self.queue
+    }
+
+    /// Counts an item in, in the queue and in the scope; tells how the caller of the scope may wait for it.
+    pub(super) fn enter(&self) -> Result<(Entry<'_, P>, Option<Wait>), RefusedReason> {
+        // Relaxed: the caller's own count keeps the sum above zero until the body is over, and an
+        // item's until it is.
+        self.tally.open.fetch_add(1, Relaxed);
+        let entry = match self.queue.enter(Target::Here) {
+            Ok(entry) => entry,
+            Err(reason) => {
+                self.tally.one_is_over();
+                return Err(reason);
+            }
+        };
+        let wait = self.tally.waiter.as_ref().map(|waiter| waiter.wait_for(&entry));
+        if wait == Some(Wait::Never) {
+            entry.abandon();
+            self.tally.one_is_over();
+            return Err(RefusedReason::WouldDeadlock);
+        }
+        Ok((entry, wait))
     }
 }
 
@@ -304,11 +344,31 @@ pub(crate) fn run<'env, P: Platform, R>(
     queue: &'env Workqueue<P>,
     body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
 ) -> R {
+    let (result, mut items) = run_to_end(queue, false, body);
+    // One goes on to the caller; of another the queue's panic handler is told.
+    let (thrown, other) = match (result, items.pop()) {
+        (Ok(value), None) => return value,
+        (Ok(value), Some(items)) => (items, user::discard(value).err()),
+        (Err(bodys), items) => (bodys, items),
+    };
+    if let Some(other) = other {
+        queue.on_panic(other);
+    }
+    thrown.resume()
+}
+
+/// What `body` returned or threw, and what items threw, when all of them are over.
+pub(super) fn run_to_end<'env, P: Platform, R>(
+    queue: &'env Workqueue<P>,
+    keeps_all: bool,
+    body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
+) -> (Result<R, Thrown>, Vec<Thrown>) {
     let process_generation = P::process_generation();
     let tally = Arc::new(ScopeState::<P> {
         open: P::AtomicU64::new(1),
         caller: Parker::new(),
-        thrown: Lock::new(None),
+        thrown: Lock::new(Vec::new()),
+        keeps_all,
         waiter: queue.waiter(),
         offers: Lock::new(Offers {
             items: Vec::new(),
@@ -323,15 +383,6 @@ pub(crate) fn run<'env, P: Platform, R>(
     if tally.open.fetch_sub(1, AcqRel) != 1 && !tally.wait(process_generation) {
         Forked::throw();
     }
-    let items = tally.thrown.lock().take();
-    // One goes on to the caller; of another the queue's panic handler is told.
-    let (thrown, other) = match (result, items) {
-        (Ok(value), None) => return value,
-        (Ok(value), Some(items)) => (items, user::discard(value).err()),
-        (Err(bodys), items) => (bodys, items),
-    };
-    if let Some(other) = other {
-        queue.on_panic(other);
-    }
-    thrown.resume()
+    let thrown = std::mem::take(&mut *tally.thrown.lock());
+    (result, thrown)
 }
