@@ -38,7 +38,7 @@ pub use base::error::{
 };
 pub use base::rungs::{Intake, Wake};
 pub use base::target::Target;
-pub use fork::{join, join_or_else};
+pub use fork::{Elements, join, join_or_else};
 pub use insight::stats::{PoolId, PoolStats, QueueStats, RuntimeStats};
 pub use insight::trouble::{Bug, CpuHog, NoWorker, PoolReport, RunningItem, Stall, Trouble};
 pub use insight::{QueueTally, QueueTimes, Sampling, TimeHistogram};

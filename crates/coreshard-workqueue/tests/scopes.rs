@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use coreshard_platform::{Host, affinity};
 use coreshard_topology::{Scope, Topology};
-use coreshard_workqueue::{Intake, Runtime, WorkScope, Workqueue};
+use coreshard_workqueue::{Intake, RefusedReason, Runtime, WorkScope, Workqueue, current};
 use testing::{NEVER, within};
 
 testing::watch!();
@@ -182,5 +182,63 @@ fn a_handle_may_be_joined_by_another_item() {
             });
             assert_eq!(*seen.lock().unwrap(), [21]);
         }
+    });
+}
+
+#[test]
+fn each_pod_is_seen_to_once_by_its_own_workers() {
+    within(NEVER, || {
+        let topology = Topology::from_synthetic("package:1 l3:2 core:2 pu:1").unwrap();
+        let runtime =
+            Runtime::<Host>::builder(topology).laid_over(affinity().unwrap()).build().unwrap();
+        let queue = runtime.workqueue().scope(Scope::Cache).build().unwrap();
+        let here = |pod| {
+            assert_eq!(current::<Host>().expect("a worker").pod(), pod);
+            pod.0
+        };
+        for _ in 0..100 {
+            assert_eq!(queue.on_each_pod(here).unwrap(), [0, 1]);
+            // Inside an item, too: the caller sees to its own pod.
+            let own = queue.clone();
+            let inside = queue.submit(move || own.on_each_pod(here).unwrap());
+            assert_eq!(inside.unwrap().join().unwrap(), [0, 1]);
+        }
+        let ordered = runtime.workqueue().ordered().build().unwrap();
+        let own = ordered.clone();
+        let reason = move || own.on_each_pod(|_| ()).unwrap_err().reason();
+        let inside = ordered.submit(reason).unwrap();
+        assert_eq!(inside.join().unwrap(), RefusedReason::WouldDeadlock);
+        assert!(!ordered.on_each_pod(|_| ()).unwrap().is_empty());
+        queue.shutdown(NEVER).unwrap();
+        assert_eq!(queue.on_each_pod(|_| ()).unwrap_err().reason(), RefusedReason::ShutDown);
+    });
+}
+
+#[test]
+fn a_future_waits_for_a_scope_without_blocking() {
+    within(NEVER, || {
+        let topology = Topology::from_synthetic("package:1 l3:1 core:2 pu:1").unwrap();
+        let runtime =
+            Runtime::<Host>::builder(topology).laid_over(affinity().unwrap()).build().unwrap();
+        let queue = runtime.workqueue().build().unwrap();
+        let words = vec!["to".to_owned(), "be".to_owned()];
+        let scope = queue.scope_async(words, |scope, words: &mut Vec<String>| {
+            for word in words.iter_mut() {
+                scope.queue(|| word.make_ascii_uppercase()).unwrap();
+            }
+            7
+        });
+        let (words, seven) = futures_lite::future::block_on(scope.unwrap());
+        assert_eq!((words.join(" ").as_str(), seven), ("TO BE", 7));
+
+        let thrown =
+            queue.scope_async((), |scope, _: &mut ()| scope.queue(|| panic!("told")).unwrap());
+        let task = std::panic::AssertUnwindSafe(thrown.unwrap());
+        let outcome = std::panic::catch_unwind(|| futures_lite::future::block_on(task.0));
+        assert_eq!(*outcome.map(|_| ()).unwrap_err().downcast::<&str>().unwrap(), "told");
+
+        queue.shutdown(NEVER).unwrap();
+        let refused = queue.scope_async(3, |_, three: &mut i32| *three).unwrap_err();
+        assert_eq!(refused.into_inner().0, 3);
     });
 }

@@ -23,6 +23,9 @@ pub type JoinHandle<T> = coreshard_workqueue::JoinHandle<Host, T>;
 /// A scope for borrowed data; see [`coreshard_workqueue::WorkScope`].
 pub type WorkScope<'scope, 'env> = coreshard_workqueue::WorkScope<'scope, 'env, Host>;
 
+/// The right to the result of a scope's item; see [`coreshard_workqueue::ScopedJoinHandle`].
+pub type ScopedJoinHandle<'scope, T> = coreshard_workqueue::ScopedJoinHandle<'scope, Host, T>;
+
 /// A reusable work item; see [`coreshard_workqueue::Work`].
 pub type Work = coreshard_workqueue::Work<Host>;
 /// Work at a fixed rate; see [`coreshard_workqueue::Periodic`].

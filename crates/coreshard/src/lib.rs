@@ -45,18 +45,18 @@ pub mod rt;
 struct Guide;
 
 pub use aliases::{
-    Builder, Change, Current, JoinHandle, Periodic, QueueAsync, Runtime, RuntimeBuilder, Sleep,
-    Work, WorkScope, Workqueue, blocking, current, join,
+    Builder, Change, Current, JoinHandle, Periodic, QueueAsync, Runtime, RuntimeBuilder,
+    ScopedJoinHandle, Sleep, Work, WorkScope, Workqueue, blocking, current, join,
 };
 pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
-    Bug, BuildError, CpuHog, Forked, Hooks, Intake, MissedTick, NoWorker, Panic, PanicPolicy,
-    ParseRungError, PoolId, PoolReport, PoolStats, Priority, QueueStats, QueueTally, QueueTimes,
-    Refused, RefusedReason, RunningItem, RuntimeStats, Sampling, ShutdownTimeout, SleepError,
-    Stall, Target, Task, TimeHistogram, Trouble, Wake, WorkError, WorkErrorReason, WouldDeadlock,
-    YieldNow, yield_now,
+    Bug, BuildError, CpuHog, Elements, Forked, Hooks, Intake, MissedTick, NoWorker, Panic,
+    PanicPolicy, ParseRungError, PoolId, PoolReport, PoolStats, Priority, QueueStats, QueueTally,
+    QueueTimes, Refused, RefusedReason, RunningItem, RuntimeStats, Sampling, ScopePanics,
+    ShutdownTimeout, SleepError, Stall, Target, Task, TimeHistogram, Trouble, Wake, WorkError,
+    WorkErrorReason, WouldDeadlock, YieldNow, yield_now,
 };
 
 #[cfg(feature = "insight")]

@@ -2,9 +2,12 @@
 
 mod join;
 mod outside;
+mod reduce;
 mod spread;
 
 pub use join::join;
 use join::join_told;
 pub use outside::join_or_else;
+pub use reduce::Elements;
+pub(crate) use reduce::{Chunks, Zip, reduce};
 pub(crate) use spread::spread;

@@ -5,6 +5,7 @@ mod backpressure;
 mod capacity;
 mod change;
 mod claimable;
+mod each_pod;
 mod generation;
 mod generations;
 mod handle;
@@ -13,6 +14,7 @@ mod install;
 mod limiter;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod loops;
 pub(crate) mod machine;
 mod observed;
 mod panics;

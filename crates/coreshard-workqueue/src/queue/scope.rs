@@ -282,25 +282,43 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
         work: F,
         call: impl FnOnce(F) + Send + 'scope,
     ) -> Result<(), Refused<F>> {
-        let (entry, wait) = match self.enter() {
+        let (entry, wait) = match self.enter(Target::Here) {
             Ok(entered) => entered,
             Err(reason) => return Err(Refused::new(work, reason)),
         };
-        let tally = Arc::clone(&self.tally);
-        // The item outlives none of what it borrows: `run` does not return before it is over.
-        let item = move || {
-            let more = user::call(|| call(work)).err().and_then(|thrown| tally.keep(thrown));
-            tally.one_is_over();
-            // The caller hears of one. The queue's panic handler hears of this, from who runs the item.
-            if let Some(thrown) = more {
-                thrown.resume();
-            }
-        };
+        let item = self.item(move || call(work));
         if wait == Some(Wait::Help) {
             self.tally.send_offered(entry, label, item);
         } else {
             entry.send_as(|| label, item);
         }
+        Ok(())
+    }
+
+    /// An item that was counted in, of the scope.
+    fn item(&self, work: impl FnOnce() + Send + 'scope) -> impl FnOnce() + Send + 'scope {
+        let tally = Arc::clone(&self.tally);
+        // The item outlives none of what it borrows: `run` does not return before it is over.
+        move || {
+            let more = user::call(work).err().and_then(|thrown| tally.keep(thrown));
+            tally.one_is_over();
+            // The caller hears of one. The queue's panic handler hears of this, from who runs the item.
+            if let Some(thrown) = more {
+                thrown.resume();
+            }
+        }
+    }
+
+    /// Queues `work` in a pod, for its workers alone.
+    #[track_caller]
+    pub(super) fn queue_there(
+        &'scope self,
+        target: Target,
+        label: Label,
+        work: impl FnOnce() + Send + 'scope,
+    ) -> Result<(), RefusedReason> {
+        let (entry, _) = self.enter(target)?;
+        entry.send_as(|| label, self.item(work));
         Ok(())
     }
 
@@ -313,11 +331,14 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
     }
 
     /// Counts an item in, in the queue and in the scope; tells how the caller of the scope may wait for it.
-    pub(super) fn enter(&self) -> Result<(Entry<'_, P>, Option<Wait>), RefusedReason> {
+    pub(super) fn enter(
+        &self,
+        target: Target,
+    ) -> Result<(Entry<'_, P>, Option<Wait>), RefusedReason> {
         // Relaxed: the caller's own count keeps the sum above zero until the body is over, and an
         // item's until it is.
         self.tally.open.fetch_add(1, Relaxed);
-        let entry = match self.queue.enter(Target::Here) {
+        let entry = match self.queue.enter(target) {
             Ok(entry) => entry,
             Err(reason) => {
                 self.tally.one_is_over();

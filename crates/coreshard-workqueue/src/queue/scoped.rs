@@ -20,6 +20,7 @@ use super::scope::{Offer, ScopeState, WorkScope};
 use super::workqueue::Workqueue;
 use crate::base::error::{Forked, Refused};
 use crate::base::latch::Latch;
+use crate::base::target::Target;
 use crate::insight::Label;
 
 /// Neither has come to the end.
@@ -241,7 +242,7 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let (entry, wait) = match self.enter() {
+        let (entry, wait) = match self.enter(Target::Here) {
             Ok(entered) => entered,
             Err(reason) => return Err(Refused::new(work, reason)),
         };

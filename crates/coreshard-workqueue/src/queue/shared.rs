@@ -22,8 +22,8 @@ use crate::base::event::Event;
 use crate::base::target::Target;
 use crate::insight::stats::QueueStats;
 use crate::insight::{Insight, QueueTally, Times};
-use crate::pool::Lease;
 use crate::pool::{CurrentWorker, Inside, Retiring, is_waited_for_by};
+use crate::pool::{Lease, PoolSet};
 use crate::queue::machine::{Machine, Queue};
 use crate::spec::request::{MaxActive, Request};
 use crate::timers::Timers;
@@ -123,6 +123,16 @@ impl<P: Platform> Shared<P> {
                 .is_some_and(|worker| self.generations.current(&Reading::begin()).set.has(worker)),
             Inside::No => false,
         }
+    }
+
+    /// The pools of the current generation.
+    pub(super) fn set(&self) -> Arc<PoolSet<P>> {
+        self.generations.set()
+    }
+
+    /// True if the caller is inside an item of the queue that has one of its turns.
+    pub(super) fn holds_turn(&self) -> bool {
+        runs_item_of::<P>(|link| self.owns(link) && link.takes_turns() && link.freeze().is_none())
     }
 
     /// Workers that may run at once.

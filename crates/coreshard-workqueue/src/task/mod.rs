@@ -17,6 +17,7 @@ mod cell;
 mod executors;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod scope;
 mod state;
 mod yield_now;
 
