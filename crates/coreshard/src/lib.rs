@@ -34,6 +34,7 @@ mod aliases;
 pub mod block;
 #[cfg(feature = "insight")]
 pub mod insight;
+mod join;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod process;
@@ -46,7 +47,7 @@ struct Guide;
 
 pub use aliases::{
     Builder, Change, Current, JoinHandle, Periodic, QueueAsync, Runtime, RuntimeBuilder,
-    ScopedJoinHandle, Sleep, Work, WorkScope, Workqueue, blocking, current, join,
+    ScopedJoinHandle, Sleep, Work, WorkScope, Workqueue, blocking, current,
 };
 pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
@@ -61,6 +62,7 @@ pub use coreshard_workqueue::{
 
 #[cfg(feature = "insight")]
 pub use insight::serve_insight;
+pub use join::join;
 pub use process::{RuntimeError, configure, runtime, runtime_builder, workqueue};
 
 #[cfg(test)]

@@ -47,6 +47,7 @@ impl<P: Platform> Workqueue<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[track_caller]
+    #[expect(clippy::type_complexity, reason = "both come back as they were given")]
     pub fn scope_async<D, R, B>(&self, data: D, body: B) -> Result<Task<(D, R)>, Refused<(D, B)>>
     where
         D: Send + 'static,
