@@ -73,9 +73,9 @@ impl fmt::Display for RefusedReason {
             Self::NoSuchCpu(cpu) => write!(f, "CPU {cpu} is none of the workqueue's CPUs"),
             Self::NoSuchNode(node) => write!(f, "no pod of the workqueue lies on node {node}"),
             Self::WouldDeadlock => f.write_str(
-                "an item would wait for what cannot begin, or for room in a full workqueue that cannot \
-                 be made, before that item is over; call the closure there, queue it without \
-                 waiting, or use another queue",
+                "an item of the workqueue would wait for it, though it cannot begin before that item is over, \
+                 since the workqueue runs one at a time, or is full and has nobody else to make room; call \
+                 the closure there, queue it without waiting, or use another queue",
             ),
             Self::Full => f.write_str(
                 "as many items wait in the workqueue as may; drop this one, bring it later, or wait for \

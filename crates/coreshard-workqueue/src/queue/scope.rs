@@ -246,7 +246,17 @@ impl<P: Platform> Workqueue<P> {
         &'env self,
         body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
     ) -> R {
-        run(self, body)
+        let (result, mut items) = run_to_end(self, false, body);
+        // One goes on to the caller; of another the queue's panic handler is told.
+        let (thrown, other) = match (result, items.pop()) {
+            (Ok(value), None) => return value,
+            (Ok(value), Some(items)) => (items, user::discard(value).err()),
+            (Err(bodys), items) => (bodys, items),
+        };
+        if let Some(other) = other {
+            self.on_panic(other);
+        }
+        thrown.resume()
     }
 }
 
@@ -271,32 +281,36 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
     where
         F: FnOnce() + Send + 'scope,
     {
-        self.queue_as(Label::item::<F>(), work, |work| work())
+        match self.enter(Target::Here) {
+            Ok((entry, wait)) => {
+                self.send(entry, wait, Label::item::<F>(), self.item(work));
+                Ok(())
+            }
+            Err(reason) => Err(Refused::new(work, reason)),
+        }
     }
 
-    /// Queues `work`, to be called by `call`.
+    /// Sends an item that was counted in, as its scope's caller may wait for it.
     #[track_caller]
-    pub(super) fn queue_as<F: Send + 'scope>(
-        &'scope self,
+    pub(super) fn send(
+        &self,
+        entry: Entry<'_, P>,
+        wait: Option<Wait>,
         label: Label,
-        work: F,
-        call: impl FnOnce(F) + Send + 'scope,
-    ) -> Result<(), Refused<F>> {
-        let (entry, wait) = match self.enter(Target::Here) {
-            Ok(entered) => entered,
-            Err(reason) => return Err(Refused::new(work, reason)),
-        };
-        let item = self.item(move || call(work));
+        item: impl FnOnce() + Send + 'scope,
+    ) {
         if wait == Some(Wait::Help) {
             self.tally.send_offered(entry, label, item);
         } else {
             entry.send_as(|| label, item);
         }
-        Ok(())
     }
 
     /// An item that was counted in, of the scope.
-    fn item(&self, work: impl FnOnce() + Send + 'scope) -> impl FnOnce() + Send + 'scope {
+    pub(super) fn item(
+        &self,
+        work: impl FnOnce() + Send + 'scope,
+    ) -> impl FnOnce() + Send + 'scope {
         let tally = Arc::clone(&self.tally);
         // The item outlives none of what it borrows: `run` does not return before it is over.
         move || {
@@ -359,23 +373,6 @@ impl<P: Platform> fmt::Debug for WorkScope<'_, '_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkScope").field("queue", &self.queue.name()).finish_non_exhaustive()
     }
-}
-
-pub(crate) fn run<'env, P: Platform, R>(
-    queue: &'env Workqueue<P>,
-    body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
-) -> R {
-    let (result, mut items) = run_to_end(queue, false, body);
-    // One goes on to the caller; of another the queue's panic handler is told.
-    let (thrown, other) = match (result, items.pop()) {
-        (Ok(value), None) => return value,
-        (Ok(value), Some(items)) => (items, user::discard(value).err()),
-        (Err(bodys), items) => (bodys, items),
-    };
-    if let Some(other) = other {
-        queue.on_panic(other);
-    }
-    thrown.resume()
 }
 
 /// What `body` returned or threw, and what items threw, when all of them are over.

@@ -308,6 +308,12 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
     where
         F: FnOnce(&'scope Self) + Send + 'scope,
     {
-        self.queue_as(Label::item::<F>(), work, move |work| work(self))
+        match self.enter(Target::Here) {
+            Ok((entry, wait)) => {
+                self.send(entry, wait, Label::item::<F>(), self.item(move || work(self)));
+                Ok(())
+            }
+            Err(reason) => Err(Refused::new(work, reason)),
+        }
     }
 }

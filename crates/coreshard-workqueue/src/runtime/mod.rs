@@ -124,7 +124,7 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// let runtime = Runtime::<Host>::builder(topology).thread_names("mail-").build()?;
     /// let queue = runtime.workqueue().scope(Scope::System).build()?;
     /// let name = queue.submit(|| std::fs::read_to_string("/proc/thread-self/comm"))?.join()?;
-    /// assert_eq!(name?, "mail-sys0:0\n");
+    /// assert!(name?.starts_with("mail-sys0:"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn thread_names(mut self, prefix: impl Into<String>) -> Self {
