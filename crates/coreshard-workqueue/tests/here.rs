@@ -47,7 +47,7 @@ fn everything_that_runs_on_a_worker_finds_its_queue() {
             let queue = here.queue().expect("it has a handle");
             let runtime = here.runtime().expect("it has a runtime");
             assert_eq!(runtime.topology().cpus().len(), 4);
-            let again = queue.submit(|| name_here()).unwrap().join().unwrap();
+            let again = queue.submit(name_here).unwrap().join().unwrap();
             assert_eq!(again.as_deref(), Some("here"));
             assert!(format!("{here:?}").contains("here"));
             (here.pool(), here.pod(), here.worker())

@@ -103,7 +103,7 @@ fn a_panic_goes_to_its_handle_or_else_to_the_scope() {
     on_all_rungs(|queue| {
         queue.scope(|scope| {
             let handle = scope.submit(|| panic!("told")).unwrap();
-            assert_eq!(handle.join().map(|()| ()).unwrap_err().message(), "told");
+            assert_eq!(handle.join().unwrap_err().message(), "told");
         });
         for waits in [true, false] {
             let outcome = queue.try_scope(|scope| {
@@ -135,7 +135,7 @@ fn all_that_was_thrown_is_told() {
             }
             panic!("the body");
         });
-        let panics = outcome.map(|()| ()).unwrap_err();
+        let panics = outcome.unwrap_err();
         assert_eq!(over.load(SeqCst), 10);
         assert_eq!(panics.body().unwrap().message(), "the body");
         let mut told: Vec<_> =
