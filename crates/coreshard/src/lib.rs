@@ -34,6 +34,7 @@ mod aliases;
 pub mod block;
 #[cfg(feature = "insight")]
 pub mod insight;
+mod join;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod process;
@@ -45,23 +46,24 @@ pub mod rt;
 struct Guide;
 
 pub use aliases::{
-    Builder, Change, JoinHandle, Periodic, Runtime, RuntimeBuilder, Sleep, Work, WorkScope,
-    Workqueue, blocking, join,
+    Builder, Change, Current, JoinHandle, Periodic, QueueAsync, Runtime, RuntimeBuilder,
+    ScopedJoinHandle, Sleep, Work, WorkScope, Workqueue, blocking, current,
 };
 pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
-    Bug, BuildError, CpuHog, Forked, Hooks, Intake, MissedTick, NoWorker, Panic, PanicPolicy,
-    ParseRungError, PoolId, PoolReport, PoolStats, Priority, QueueStats, QueueTally, QueueTimes,
-    Refused, RefusedReason, RunningItem, RuntimeStats, Sampling, ShutdownTimeout, SleepError,
-    Stall, Target, Task, TimeHistogram, Trouble, Wake, WorkError, WorkErrorReason, WouldDeadlock,
-    YieldNow, yield_now,
+    Bug, BuildError, CpuHog, Elements, Forked, Hooks, Intake, MissedTick, NoWorker, Panic,
+    PanicPolicy, ParseRungError, PoolId, PoolReport, PoolStats, Priority, QueueStats, QueueTally,
+    QueueTimes, Refused, RefusedReason, RunningItem, RuntimeStats, Sampling, ScopePanics,
+    ShutdownTimeout, SleepError, Stall, Target, Task, TimeHistogram, Trouble, Wake, WorkError,
+    WorkErrorReason, WouldDeadlock, YieldNow, yield_now,
 };
 
 #[cfg(feature = "insight")]
 pub use insight::serve_insight;
-pub use process::{RuntimeError, runtime, runtime_builder, workqueue};
+pub use join::join;
+pub use process::{RuntimeError, configure, runtime, runtime_builder, workqueue};
 
 #[cfg(test)]
 testing::watch!();

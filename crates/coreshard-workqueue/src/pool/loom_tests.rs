@@ -55,6 +55,7 @@ fn pool_of(
         roam: cpus,
         limit,
         injector_by_cpu: Arc::new([0]),
+        thread_names: "cs-".into(),
     };
     Pool::start(
         place,

@@ -24,6 +24,10 @@ pub struct Panic {
 }
 
 impl Panic {
+    pub(super) fn of(thrown: Thrown) -> Self {
+        Self { thrown }
+    }
+
     /// What was thrown, for [`std::panic::resume_unwind`] or to be looked into.
     pub fn into_payload(self) -> Box<dyn Any + Send> {
         self.thrown.into_payload()
@@ -246,6 +250,7 @@ impl<P: Platform, T> fmt::Debug for JoinHandle<P, T> {
     }
 }
 
+#[inline]
 #[track_caller]
 pub(crate) fn submit<P, F, T>(entry: Entry<'_, P>, work: F) -> JoinHandle<P, T>
 where

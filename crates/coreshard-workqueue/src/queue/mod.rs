@@ -1,31 +1,43 @@
 //! A workqueue: a name, attributes, and a pool link to each pool. `README.md` beside this file tells how
 //! it changes while it is used.
 
+mod backpressure;
+mod capacity;
 mod change;
 mod claimable;
+mod each_pod;
 mod generation;
 mod generations;
 mod handle;
+mod here;
 mod install;
 mod limiter;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod loops;
 pub(crate) mod machine;
 mod observed;
 mod panics;
 mod pool_link;
 mod queue_core;
 mod scope;
+mod scope_panics;
+mod scoped;
 mod shared;
 mod task_counts;
 mod task_ref;
 mod workqueue;
 
+pub use backpressure::QueueAsync;
+pub(crate) use capacity::WhenFull;
 pub use change::Change;
 pub use handle::{JoinHandle, Panic};
+pub(crate) use here::{machine_here, queue_name_here};
 pub(crate) use panics::Unclaimed;
 pub(crate) use pool_link::{Entry, PoolLink, runs_item_of};
 pub use scope::WorkScope;
+pub use scope_panics::ScopePanics;
+pub use scoped::ScopedJoinHandle;
 pub(crate) use shared::{Origin, Shared};
 pub(crate) use task_ref::TaskRef;
 pub use workqueue::Workqueue;

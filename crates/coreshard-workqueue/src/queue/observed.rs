@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use coreshard_platform::{AtomicInt, Platform, Time};
 use tracing::Span;
 
-use super::pool_link::{CLOSED, PoolLink};
+use super::pool_link::{COUNT, PoolLink};
 use crate::base::item::Item;
 use crate::insight::{Label, SpanKind, span};
 
@@ -26,14 +26,15 @@ impl<P: Platform> PoolLink<P> {
         self.core.insight.times.as_ref().is_some_and(|times| {
             // The caller has just counted its item there; whoever else did since makes the draw
             // no worse.
-            let count = self.queued_word(injector).load(Relaxed) & !CLOSED;
+            let count = self.queued_word(injector).load(Relaxed) & COUNT;
             times.sampling.draws(count.saturating_sub(1))
         })
     }
 
-    /// Packs an item that was counted in by this pool link, with what the queue wants to know of it.
+    /// Packs an item that was counted in by this pool link, with what the queue wants to know of it: a
+    /// closure that calls one of type `N`.
     #[track_caller]
-    pub(crate) fn pack<F: FnOnce() + Send>(&self, drawn: bool, label: Label, work: F) -> Item {
+    pub(crate) fn pack<N, F: FnOnce() + Send>(&self, drawn: bool, label: Label, work: F) -> Item {
         let insight = &self.core.insight;
         let spanned = match label {
             _ if !insight.spans => None,
@@ -42,14 +43,14 @@ impl<P: Platform> PoolLink<P> {
             Label::Part => None,
         };
         let span = spanned
-            .map(|(kind, name, place)| span(&self.core.name, kind, name, size_of::<F>(), place));
+            .map(|(kind, name, place)| span(&self.core.name, kind, name, size_of::<N>(), place));
         match (drawn, span) {
-            (false, None) => Item::new(work),
-            (false, Some(span)) => Item::named::<F, _>(move || span.in_scope(work)),
+            (false, None) => Item::named::<N, F>(work),
+            (false, Some(span)) => Item::named::<N, _>(move || span.in_scope(work)),
             (true, span) => {
                 let link = LinkPointer(NonNull::from(self));
                 let queued = P::now();
-                Item::named::<F, _>(move || {
+                Item::named::<N, _>(move || {
                     let link = link;
                     // SAFETY: a pool link lives until all items that it counted in are told to it,
                     // which happens after this one has returned.

@@ -29,17 +29,18 @@ use crate::base::latch::Latch;
 use crate::base::target::Target;
 use crate::insight::Label;
 use crate::pool::{
-    CurrentWorker, Frame, OpenScope, Spawned, blocking, blocking_if_relieved, innermost,
+    CurrentWorker, Frame, Header, OpenScope, Spawned, blocking, blocking_if_relieved, innermost,
 };
 
 /// What the items and the waiting caller share. It lies in the caller's frame.
-struct ScopeState<P: Platform> {
+pub(super) struct ScopeState<P: Platform> {
     /// Items that are not over, and one for the caller's body.
     open: P::AtomicU64,
     /// Opens when the last item is over, if the caller has ended its body before.
     over: Latch<P>,
-    /// What the first item that panicked threw.
-    thrown: Lock<P, Option<Thrown>>,
+    /// What items threw: the first of them, or all.
+    thrown: Lock<P, Vec<Thrown>>,
+    keeps_all: bool,
     /// The caller, if it is a worker.
     waiter: Option<Waiter>,
     /// What the caller is inside of.
@@ -52,21 +53,32 @@ struct ScopeState<P: Platform> {
 // that it was inside of; all else is shared as it is.
 unsafe impl<P: Platform> Sync for ScopeState<P> {}
 
-/// Its address, for items that outlive nothing of it: the caller does not return before they are over.
-struct Ticket<P: Platform>(NonNull<ScopeState<P>>);
+/// An item that was counted in: the scope is there until it has ended.
+pub(super) struct Ticket<P: Platform>(NonNull<ScopeState<P>>);
 
 // SAFETY: what it leads to is `Sync`.
 unsafe impl<P: Platform> Send for Ticket<P> {}
+// SAFETY: as above.
+unsafe impl<P: Platform> Sync for Ticket<P> {}
 
 impl<P: Platform> Ticket<P> {
-    /// Calls `work`, as an item of the scope.
+    /// Keeps what was thrown for the caller; gives it back if there is enough.
+    pub(super) fn keep(&self, thrown: Thrown) -> Option<Thrown> {
+        // SAFETY: the caller of the scope waits for the item's end.
+        unsafe { self.0.as_ref() }.keep(thrown)
+    }
+
+    /// The item is over: called once. The scope may be gone when this returns.
+    pub(super) fn end(&self) {
+        // SAFETY: by this type's meaning the item was counted in, and is counted as over once, here.
+        unsafe { ScopeState::one_is_over(self.0.as_ptr()) };
+    }
+
+    /// Calls `work`, as the item.
     fn run(self, work: impl FnOnce()) {
-        let state = self.0.as_ptr();
-        // SAFETY: the scope is there until this item is counted as over.
-        let more = user::call(work).err().and_then(|thrown| unsafe { (*state).keep(thrown) });
-        // SAFETY: as above; this counts it.
-        unsafe { ScopeState::one_is_over(state) };
-        // The caller hears of one. The queue's panic handler hears of this, from who runs the item.
+        let more = user::call(work).err().and_then(|thrown| self.keep(thrown));
+        self.end();
+        // The caller hears of what was kept. The queue's panic handler hears of this, from who runs the item.
         if let Some(thrown) = more {
             thrown.resume();
         }
@@ -90,7 +102,7 @@ struct Offers<P: Platform> {
 ///
 /// It may be here when what its closure borrows is gone: then the closure is, too, and nothing of its type
 /// is touched any more.
-trait Offer<P: Platform>: Send + Sync {
+pub(super) trait Offer<P: Platform>: Send + Sync {
     fn claimable(&self) -> &Claimable<P>;
 
     /// Runs it.
@@ -134,10 +146,10 @@ impl<P: Platform> ScopeState<P> {
     /// Keeps what was thrown for the caller; gives it back if there is something already.
     fn keep(&self, thrown: Thrown) -> Option<Thrown> {
         let mut kept = self.thrown.lock();
-        if kept.is_some() {
+        if !kept.is_empty() && !self.keeps_all {
             return Some(thrown);
         }
-        *kept = Some(thrown);
+        kept.push(thrown);
         None
     }
 
@@ -169,21 +181,7 @@ impl<P: Platform> ScopeState<P> {
             work: UnsafeCell::new(Some(work)),
         });
         let offer: Arc<dyn Offer<P> + 'scope> = Arc::clone(&item) as _;
-        // SAFETY: it is run before the scope ends, if at all, since the item is; what is left of it then
-        // is told at `Offer`.
-        let offer: Arc<dyn Offer<P>> =
-            unsafe { std::mem::transmute::<Arc<dyn Offer<P> + 'scope>, Arc<dyn Offer<P>>>(offer) };
-        {
-            let mut offers = self.offers.lock();
-            if offers.items.len() >= offers.full {
-                offers.items.retain(|offer| offer.claimable().is_queued());
-                offers.full = (2 * offers.items.len()).max(MIN_OFFERS);
-            }
-            offers.lent |= offer.claimable().needs_lent_turn();
-            offers.items.push(offer);
-        }
-        // Before it is sent: then the scope may be over at any moment.
-        self.over.nudge();
+        self.offer(offer);
         entry.send_as(
             || label,
             move || {
@@ -194,6 +192,23 @@ impl<P: Platform> ScopeState<P> {
                 }
             },
         );
+    }
+
+    /// Offers an item to the caller, before it is sent: after that the scope may be over at any moment.
+    pub(super) fn offer<'scope>(&self, offer: Arc<dyn Offer<P> + 'scope>) {
+        // SAFETY: it is run before the scope ends, if at all, since the item is; what is left of it then
+        // is told at `Offer`.
+        let offer: Arc<dyn Offer<P>> =
+            unsafe { std::mem::transmute::<Arc<dyn Offer<P> + 'scope>, Arc<dyn Offer<P>>>(offer) };
+        let mut offers = self.offers.lock();
+        if offers.items.len() >= offers.full {
+            offers.items.retain(|offer| offer.claimable().is_queued());
+            offers.full = (2 * offers.items.len()).max(MIN_OFFERS);
+        }
+        offers.lent |= offer.claimable().needs_lent_turn();
+        offers.items.push(offer);
+        drop(offers);
+        self.over.nudge();
     }
 
     /// The latest item that nobody has begun, claimed. Where there is none, `Err`, with whether some are
@@ -271,15 +286,29 @@ impl<P: Platform> Workqueue<P> {
     /// scope's items that nobody has begun: scopes may nest as deep as there is stack. An item that it
     /// runs so finds what the caller has on its thread: locks that are held, cells that are borrowed.
     ///
+    /// `body` runs on the caller's thread, as in rayon's `in_place_scope`. [`WorkScope::submit`] gives handles to
+    /// results; [`try_scope`](Self::try_scope) tells all that was thrown.
+    ///
     /// # Panics
     /// With what `body` threw, or else with what the first of the scope's items threw, after all
-    /// of them are over. With [`Forked`](crate::Forked) in a process that `body` forked, where the
+    /// of them are over; what others throw goes to the queue's panic handler. With [`Forked`](crate::Forked) in a process that `body` forked, where the
     /// scope's items never end.
+    #[doc(alias = "in_place_scope")]
     pub fn scope<'env, R>(
         &'env self,
         body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
     ) -> R {
-        run(self, body)
+        let (result, mut items) = run_to_end(self, false, body);
+        // One goes on to the caller; of another the queue's panic handler is told.
+        let (thrown, other) = match (result, items.pop()) {
+            (Ok(value), None) => return value,
+            (Ok(value), Some(items)) => (items, user::discard(value).err()),
+            (Err(bodys), items) => (bodys, items),
+        };
+        if let Some(other) = other {
+            self.on_panic(other);
+        }
+        thrown.resume()
     }
 }
 
@@ -304,40 +333,112 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
     where
         F: FnOnce() + Send + 'scope,
     {
-        let state = self.state;
-        // Relaxed: the caller's own count keeps the sum above zero until the body is over, and an
-        // item's until it is.
-        state.open.fetch_add(1, Relaxed);
-        let ticket = Ticket(NonNull::from(state));
-        let whole = &raw const state.over;
-        if let Some(worker) = CurrentWorker::<P>::here().filter(|worker| worker.may_spawn(whole)) {
-            let queue = worker.spawn_place().queue;
-            worker.spawn(Spawned::job(move || ticket.run(work), state.opener, whole, queue));
+        if let Some(worker) = self.spawns_here() {
+            worker.spawn(self.spawned(worker, work));
             return Ok(());
         }
-        let entry = match self.queue.enter(Target::Here) {
+        match self.enter(Target::Here) {
+            Ok((entry, wait)) => {
+                self.send(entry, wait, Label::item::<F>(), self.item(work));
+                Ok(())
+            }
+            Err(reason) => Err(Refused::new(work, reason)),
+        }
+    }
+
+    /// Sends an item that was counted in, as its scope's caller may wait for it.
+    #[track_caller]
+    pub(super) fn send(
+        &self,
+        entry: Entry<'_, P>,
+        wait: Option<Wait>,
+        label: Label,
+        item: impl FnOnce() + Send + 'scope,
+    ) {
+        if wait == Some(Wait::Help) {
+            self.state.send_offered(entry, label, item);
+        } else {
+            entry.send_as(|| label, item);
+        }
+    }
+
+    /// An item that was counted in, of the scope.
+    pub(super) fn item(
+        &self,
+        work: impl FnOnce() + Send + 'scope,
+    ) -> impl FnOnce() + Send + 'scope {
+        let ticket = self.ticket();
+        // The item outlives none of what it borrows: `run` does not return before it is over.
+        // The item outlives none of what it borrows: `run_to_end` does not return before it is over.
+        move || ticket.run(work)
+    }
+
+    /// Queues `work` in a pod, for its workers alone.
+    #[track_caller]
+    pub(super) fn queue_there(
+        &'scope self,
+        target: Target,
+        label: Label,
+        work: impl FnOnce() + Send + 'scope,
+    ) -> Result<(), RefusedReason> {
+        let (entry, _) = self.enter(target)?;
+        entry.send_as(|| label, self.item(work));
+        Ok(())
+    }
+
+    pub(super) fn state(&self) -> &ScopeState<P> {
+        self.state
+    }
+
+    /// For an item that was counted in, and is counted as over by this.
+    pub(super) fn ticket(&self) -> Ticket<P> {
+        Ticket(NonNull::from(self.state))
+    }
+
+    /// The worker here, if items of the scope can be spawned on it.
+    pub(super) fn spawns_here(&self) -> Option<CurrentWorker<'_, P>> {
+        let whole = &raw const self.state.over;
+        CurrentWorker::here().filter(|worker| worker.may_spawn(whole))
+    }
+
+    /// A job of the scope, which is counted in.
+    pub(super) fn spawned(
+        &self,
+        worker: CurrentWorker<'_, P>,
+        work: impl FnOnce() + Send + 'scope,
+    ) -> NonNull<Header<P>> {
+        // Relaxed: as in `enter`.
+        self.state.open.fetch_add(1, Relaxed);
+        let (state, queue) = (self.state, worker.spawn_place().queue);
+        Spawned::job(self.item(work), state.opener, &raw const state.over, queue)
+    }
+
+    pub(super) fn workqueue(&self) -> &'scope Workqueue<P> {
+        self.queue
+    }
+
+    /// Counts an item in, in the queue and in the scope; tells how the caller of the scope may wait for it.
+    pub(super) fn enter(
+        &self,
+        target: Target,
+    ) -> Result<(Entry<'_, P>, Option<Wait>), RefusedReason> {
+        // Relaxed: the caller's own count keeps the sum above zero until the body is over, and an
+        // item's until it is.
+        self.state.open.fetch_add(1, Relaxed);
+        let entry = match self.queue.enter(target) {
             Ok(entry) => entry,
             Err(reason) => {
-                // SAFETY: counted above.
-                unsafe { ScopeState::one_is_over(state) };
-                return Err(Refused::new(work, reason));
+                self.ticket().end();
+                return Err(reason);
             }
         };
-        let wait = state.waiter.as_ref().map(|waiter| waiter.wait_for(&entry));
+        let wait = self.state.waiter.as_ref().map(|waiter| waiter.wait_for(&entry));
         if wait == Some(Wait::Never) {
             entry.abandon();
-            // SAFETY: counted above.
-            unsafe { ScopeState::one_is_over(state) };
-            return Err(Refused::new(work, RefusedReason::WouldDeadlock));
+            self.ticket().end();
+            return Err(RefusedReason::WouldDeadlock);
         }
-        // The item outlives none of what it borrows: `run` does not return before it is over.
-        let item = move || ticket.run(work);
-        if wait == Some(Wait::Help) {
-            state.send_offered(entry, Label::item::<F>(), item);
-        } else {
-            entry.send_as(Label::item::<F>, item);
-        }
-        Ok(())
+        Ok((entry, wait))
     }
 }
 
@@ -347,14 +448,17 @@ impl<P: Platform> fmt::Debug for WorkScope<'_, '_, P> {
     }
 }
 
-pub(crate) fn run<'env, P: Platform, R>(
+/// What `body` returned or threw, and what items threw, when all of them are over.
+pub(super) fn run_to_end<'env, P: Platform, R>(
     queue: &'env Workqueue<P>,
+    keeps_all: bool,
     body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
-) -> R {
+) -> (Result<R, Thrown>, Vec<Thrown>) {
     let state = ScopeState::<P> {
         open: P::AtomicU64::new(1),
         over: Latch::new(),
-        thrown: Lock::new(None),
+        thrown: Lock::new(Vec::new()),
+        keeps_all,
         waiter: queue.waiter(),
         opener: innermost::<P>(),
         offers: Lock::new(Offers { items: Vec::new(), full: MIN_OFFERS, lent: false }),
@@ -368,15 +472,6 @@ pub(crate) fn run<'env, P: Platform, R>(
         Forked::throw();
     }
     drop(spawns);
-    let items = state.thrown.lock().take();
-    // One goes on to the caller; of another the queue's panic handler is told.
-    let (thrown, other) = match (result, items) {
-        (Ok(value), None) => return value,
-        (Ok(value), Some(items)) => (items, user::discard(value).err()),
-        (Err(bodys), items) => (bodys, items),
-    };
-    if let Some(other) = other {
-        queue.on_panic(other);
-    }
-    thrown.resume()
+    let thrown = std::mem::take(&mut *state.thrown.lock());
+    (result, thrown)
 }
