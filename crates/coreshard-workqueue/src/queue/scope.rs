@@ -368,7 +368,6 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
         work: impl FnOnce() + Send + 'scope,
     ) -> impl FnOnce() + Send + 'scope {
         let ticket = self.ticket();
-        // The item outlives none of what it borrows: `run` does not return before it is over.
         // The item outlives none of what it borrows: `run_to_end` does not return before it is over.
         move || ticket.run(work)
     }
