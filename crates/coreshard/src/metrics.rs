@@ -9,6 +9,9 @@
 //! | `coreshard_queue_queued_total` | counter | items | `queue` |
 //! | `coreshard_queue_run_total` | counter | items | `queue` |
 //! | `coreshard_queue_in_flight` | gauge | items | `queue` |
+//! | `coreshard_queue_refused_total` | counter | items, of a queue with a capacity | `queue` |
+//! | `coreshard_queue_backlog` | gauge | items, of a queue with a capacity | `queue` |
+//! | `coreshard_queue_waiting_producers` | gauge | producers, of a queue with a capacity | `queue` |
 //! | `coreshard_queue_cpu_time_ns_total` | counter | nanoseconds | `queue` |
 //! | `coreshard_queue_cpu_hogs_total` | counter | items | `queue` |
 //! | `coreshard_queue_hand_overs_total` | counter | times | `queue` |

@@ -100,20 +100,25 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// After a job was shared: leaves it to who waits for what this worker does a part of, if that one has
     /// nothing else to do, and wakes it. Else it is open to all: false.
     ///
-    /// So what is forked in a part goes back and forth between two, where any other thief would leave one more
+    /// So what is forked in a stolen job goes back and forth between two, where any other thief would leave one more
     /// behind that waits.
     ///
     /// SeqCst, in the stack's words and in the latch's: it is reserved first, and then the latch is looked at; who
     /// waits says that it has something to do, and then gives free what it has left. So nothing stays reserved for
     /// one who is busy.
     pub(super) fn offer_to_waiter(self) -> bool {
+        let forks = &self.context.forks;
         // SAFETY: what this worker does a part of is not over.
-        let Some(whole) = (unsafe { self.context.forks.whole.get().as_ref() }) else {
+        let Some(whole) = (unsafe { forks.whole.get().as_ref() }) else { return false };
+        let Spawner { whole: scope, place, .. } = forks.spawner.get();
+        if ptr::eq(scope, whole) && place != SpawnPlace::NONE {
+            // Others do parts of a scope, too, and its caller can take what one of them has.
+            whole.nudge();
             return false;
-        };
+        }
         if !self.deque().is_named() {
             // An item: what is shared already was forked in it, too.
-            self.context.forks.owner.name_whole(self.deque(), name_of(whole));
+            forks.owner.name_whole(self.deque(), name_of(whole));
         }
         self.deque().reserve(true);
         let has_waiter = whole.nudge();
