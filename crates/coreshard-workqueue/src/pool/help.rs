@@ -161,8 +161,11 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         let forks = &self.context.forks;
         let before = forks.owner.begin_whole(self.deque(), name_of(whole));
         let _doing = Doing { worker: self, before, outer: forks.whole.replace(whole) };
-        let _scope = self.begin_scope(whole, place);
-        run()
+        let scope = self.begin_scope(whole, place);
+        let result = run();
+        // Not as it is dropped: where a simulation is ended, threads unwind wherever they are.
+        while scope.run_one() {}
+        result
     }
 
     /// On a worker that is inside of nothing: until what this returns is dropped, it is inside an item that is
@@ -214,7 +217,8 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 }
 
-/// Parts of something can be spawned on the worker's stack; dropped, it runs those that nobody has taken.
+/// Parts of something can be spawned on the worker's stack. It is dropped when [`run_one`](Self::run_one) finds no
+/// more of them.
 pub(crate) struct OpenScope<'thread, P: Platform> {
     worker: CurrentWorker<'thread, P>,
     floor: u32,
@@ -247,6 +251,10 @@ impl<P: Platform> OpenScope<'_, P> {
     /// Runs the part that was spawned last, of those that nobody has taken. False if there is none.
     pub(crate) fn run_one(&self) -> bool {
         let forks = &self.worker.context.forks;
+        if forks.spawner.get().depth != forks.owner.depth() {
+            // A join has not come to its end: this thread unwinds, and what is on top has lost its frame.
+            return false;
+        }
         let Some(part) = forks.owner.pop_above(self.worker.deque(), self.floor) else {
             return false;
         };
@@ -264,8 +272,12 @@ impl<P: Platform> OpenScope<'_, P> {
 
 impl<P: Platform> Drop for OpenScope<'_, P> {
     fn drop(&mut self) {
-        while self.run_one() {}
-        self.worker.context.forks.spawner.set(self.outer);
+        let forks = &self.worker.context.forks;
+        // What is left, where this thread unwinds, has lost its frame: it is taken off, and not run.
+        while forks.owner.depth() > self.floor {
+            let _ = forks.owner.pop_above(self.worker.deque(), self.floor);
+        }
+        forks.spawner.set(self.outer);
     }
 }
 

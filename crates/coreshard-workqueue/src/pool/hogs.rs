@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, Time};
 
+use super::pool::Pool;
 use super::seen::Seen;
 use super::slot::WorkerSlot;
 use super::state::{Blocked, State};
@@ -14,6 +15,10 @@ use crate::insight::trouble::Watchdog;
 pub(super) const SCAN_EVERY: Duration = Duration::from_millis(4);
 /// A worker that used less than this share of the time between two scans waits for something.
 const IDLE_SHARE: u32 = 8;
+/// How often the time before the next worker is presumed blocked is doubled, where forked jobs alone wait: to
+/// 8 s.
+const MAX_DOUBLINGS: u32 = 10;
+
 /// What a scan makes of a worker.
 pub(super) enum Verdict {
     Fine,
@@ -26,6 +31,21 @@ impl<P: Platform> State<P> {
     pub(super) fn running(&self) -> usize {
         let hogs = self.blocked_as.iter().filter(|blocked| **blocked == Blocked::Hog).count();
         self.active() + hogs
+    }
+
+    /// Whether a worker that waits for something gets a stand-in. If items wait, at once. If there are forked
+    /// jobs alone, later and later: those are parts of what others do, who run them if nobody else does, and
+    /// who takes one often waits for the very lock that the first one waits for.
+    pub(super) fn may_presume(&mut self, pool: &Pool<P>, worker: usize, now: Time) -> bool {
+        if pool.has_open_items() || self.has_queued(pool) {
+            return true;
+        }
+        let presumed = |blocked: &&Blocked| **blocked == Blocked::Presumed;
+        let presumed = self.blocked_as.iter().filter(presumed).count() as u32;
+        let since = self.cold().seen[worker].since;
+        since.is_some_and(|(since, _)| {
+            now - since >= SCAN_EVERY * (2 << presumed.min(MAX_DOUBLINGS))
+        })
     }
 
     /// Blocked: it was inside the same item at the last scan too, and used next to no CPU time

@@ -104,6 +104,7 @@ impl<P: Platform> Pool<P> {
         for worker in 0..state.cold().threads.len() {
             let blocked = match state.judge(self.slot(worker), worker, scan, now, watch) {
                 Verdict::Fine => continue,
+                Verdict::Blocked if !state.may_presume(self, worker, now) => continue,
                 Verdict::Blocked => {
                     state.cold_mut().counters.presumed_blocked += 1;
                     state.cold_mut().counters.hand_overs += 1;
