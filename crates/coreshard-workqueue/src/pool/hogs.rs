@@ -15,6 +15,41 @@ use crate::insight::trouble::Watchdog;
 pub(super) const SCAN_EVERY: Duration = Duration::from_millis(4);
 /// A worker that used less than this share of the time between two scans waits for something.
 const IDLE_SHARE: u32 = 8;
+/// How many hogs may be replaced in a scan of all pools.
+///
+/// As many as keep the workers that run, hogs among them, at one more than CPUs. Beyond that, one where a pool has
+/// begun nothing for so many times the threshold: its items may wait for one another, and spin. That time
+/// doubles with each that there is already, so that items which are simply long hardly ever have one.
+pub(super) struct MayHog {
+    left: usize,
+    beyond: u32,
+    pub(super) taken: usize,
+}
+
+const PATIENT_THRESHOLDS: u32 = 50;
+
+impl MayHog {
+    /// For workers that run on so many CPUs.
+    pub(super) fn new(running: usize, cpus: usize) -> Self {
+        let most = cpus + 1;
+        let beyond = running.saturating_sub(most).min(MAX_DOUBLINGS as usize) as u32;
+        Self { left: most.saturating_sub(running), beyond, taken: 0 }
+    }
+
+    /// True if one of a pool may be, that has begun nothing for so long.
+    pub(super) fn take(&mut self, stands_still_for: Duration, watch: &Watchdog) -> bool {
+        let Some(threshold) = watch.cpu_intensive else { return false };
+        let may = if self.left > 0 {
+            self.left -= 1;
+            true
+        } else {
+            self.taken == 0 && stands_still_for >= threshold * (PATIENT_THRESHOLDS << self.beyond)
+        };
+        self.taken += usize::from(may);
+        may
+    }
+}
+
 /// How often the time before the next worker is presumed blocked is doubled, where forked jobs alone wait: to
 /// 8 s.
 const MAX_DOUBLINGS: u32 = 10;
@@ -31,6 +66,11 @@ impl<P: Platform> State<P> {
     pub(super) fn running(&self) -> usize {
         let hogs = self.blocked_as.iter().filter(|blocked| **blocked == Blocked::Hog).count();
         self.active() + hogs
+    }
+
+    /// For how long items wait and none has begun.
+    pub(super) fn stands_still_for(&self, now: Time) -> Duration {
+        self.cold().progress.since.map_or(Duration::ZERO, |since| now - since)
     }
 
     /// Whether a worker that waits for something gets a stand-in. If items wait, at once. If there are forked

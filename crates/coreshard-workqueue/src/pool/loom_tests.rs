@@ -137,7 +137,7 @@ fn a_stand_in_does_not_start(intake: Intake, wake: Wake) {
     };
     link.queue(0, tell).ok().expect("the link is open");
     blocks.unpark();
-    pool.scan(1, &Watchdog::default(), &mut 1);
+    pool.scan(1, &Watchdog::default(), &mut super::hogs::MayHog::new(0, 1));
     ends.park();
     pool.tell_to_go();
     pool.wait_until_gone();

@@ -18,7 +18,7 @@ use coreshard_platform::{AtomicInt, Lock, Platform, SpawnError, ThreadSpec};
 
 use super::blocking::blocking;
 use super::context::index_in;
-use super::hogs::SCAN_EVERY;
+use super::hogs::{MayHog, SCAN_EVERY};
 use super::monitor_handle::{MonitorHandle, call_back};
 use super::pool::Pool;
 use super::scan::Findings;
@@ -234,16 +234,15 @@ impl<P: Platform> Monitor<P> {
         let mut busy = self.reap();
         let mut running = 0;
         let before = self.running.load(Relaxed) as usize;
-        let mut may_hog = (cpus_of(&pools) + 1).saturating_sub(before);
-        let may_hog_at_first = may_hog;
+        let mut hogs = MayHog::new(before, cpus_of(&pools));
         for pool in &pools {
-            let found = pool.scan(scan, &self.handle.watch, &mut may_hog);
+            let found = pool.scan(scan, &self.handle.watch, &mut hogs);
             busy |= found.is_busy;
             running += found.running;
             self.report(pool, found, &pools);
         }
         // Each that was replaced goes on beside who takes its place.
-        running += may_hog_at_first - may_hog;
+        running += hogs.taken;
         // Relaxed: the monitor's own.
         self.running.store(u32::try_from(running).unwrap_or(u32::MAX), Relaxed);
         for pool in pools {

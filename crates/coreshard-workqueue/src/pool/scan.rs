@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, SpawnError, Time};
 
-use super::hogs::Verdict;
+use super::hogs::{MayHog, Verdict};
 use super::pool::Pool;
 use super::seen::Progress;
 use super::state::{Blocked, State};
@@ -42,12 +42,12 @@ pub(super) struct Findings {
 
 impl<P: Platform> Pool<P> {
     /// Finds replacements for workers that wait inside an item or hog a CPU, and for those that
-    /// could not be started. `may_hog` is how many more hogs may be replaced.
+    /// could not be started.
     pub(super) fn scan(
         self: &Arc<Self>,
         scan: u64,
         watch: &Watchdog,
-        may_hog: &mut usize,
+        hogs: &mut MayHog,
     ) -> Findings {
         let mut found = Findings::default();
         if scan.is_multiple_of(CHARGE_EVERY) {
@@ -116,10 +116,9 @@ impl<P: Platform> Pool<P> {
                         state.cold_mut().counters.cpu_hogs += 1;
                         found.hogs.push((self.slot(worker).function(), cpu_time));
                     }
-                    if *may_hog == 0 {
+                    if !hogs.take(state.stands_still_for(now), watch) {
                         continue;
                     }
-                    *may_hog -= 1;
                     Blocked::Hog
                 }
             };
