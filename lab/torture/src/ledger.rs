@@ -72,7 +72,7 @@ impl Ledger {
             self.broken(format!("{what}: {refused}"));
         }
         COMES_BACK.set(true);
-        drop(refused.into_inner());
+        drop(refused.into_item());
         COMES_BACK.set(false);
         None
     }

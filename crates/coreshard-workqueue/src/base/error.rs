@@ -7,41 +7,78 @@ use coreshard_platform::SpawnError;
 use coreshard_platform::user::Thrown;
 use coreshard_topology::{CpuId, CpuSet, NodeId, PodsError, input::quoted};
 
-/// A closure that was refused, handed back to the caller.
-pub struct Refused<F> {
-    work: F,
+use super::by_value::ByValue;
+
+/// What a queue did not take: why, and, where it was given by value, the item, handed back to the caller.
+///
+/// It is an error for `?`: [`Send`], [`Sync`] and `'static` wherever the item is [`Send`] and `'static`, since
+/// the item is reached by value alone. Where the item borrows, or others own it, it carries none, and is
+/// `Refused<()>`; [`without_item`](Self::without_item) makes any other one that.
+pub struct Refused<F = ()> {
+    item: ByValue<F>,
     reason: RefusedReason,
 }
 
-/// Why a closure was refused.
+/// Why an item was refused. Nothing of it was run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusedReason {
-    /// The queue is being shut down, or is.
+    /// The queue, or its runtime, is shut down, or is being shut down: it takes nothing more, for good. Stop
+    /// producing, or make another queue.
     ShutDown,
-    /// The queue is being drained: until that is done, only its own items can queue more.
+    /// The queue is *not* shut down. Somebody is inside [`drain`](crate::Workqueue::drain), and until that is
+    /// back, only the queue's own items can queue more. Queue it again when the drain is over, or use
+    /// [`flush`](crate::Workqueue::flush) instead, which refuses nobody.
     Draining,
-    /// An item of the queue panicked, and its policy is to take no more then.
+    /// An item of the queue panicked, and its policy ([`PanicPolicy`](crate::PanicPolicy)) is to take no more
+    /// then. Make another queue.
     Panicked,
-    /// This process was forked from the one that has the queue's workers.
+    /// This process was forked from the one that has the queue's workers. Make a runtime and a queue in this
+    /// process, after the fork.
     Forked,
-    /// No CPU of the queue has this id.
+    /// No CPU of the queue has this id; [`Runtime::usable`](crate::Runtime::usable) has those that can be named,
+    /// unless the queue has a mask of its own.
     NoSuchCpu(CpuId),
-    /// No pod of the queue lies on this node.
+    /// No pod of the queue lies on this node. Queue it without naming a node, or widen the queue's mask.
     NoSuchNode(NodeId),
     /// An item of the queue would wait for it, and it could not begin before that item is over: the
-    /// queue runs one at a time.
+    /// queue runs one at a time. Call it there, queue it without waiting, or use another queue.
     WouldDeadlock,
 }
 
 impl<F> Refused<F> {
-    pub(crate) fn new(work: F, reason: RefusedReason) -> Self {
-        Self { work, reason }
+    pub(crate) fn new(item: F, reason: RefusedReason) -> Self {
+        Self { item: ByValue::new(item), reason }
     }
 
-    /// The closure, as it was given.
-    pub fn into_inner(self) -> F {
-        self.work
+    /// The item (a closure, or a future), as it was given.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = coreshard::workqueue()?.name("closed").build()?;
+    /// queue.shutdown(Duration::from_secs(1))?;
+    /// let refused = queue.submit(|| 7).unwrap_err();
+    /// assert_eq!(refused.reason(), coreshard::RefusedReason::ShutDown);
+    /// assert_eq!(refused.into_item()(), 7, "it is called here instead");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn into_item(self) -> F {
+        self.item.into_value()
+    }
+
+    /// The reason alone, as an error; the item is dropped.
+    ///
+    /// ```
+    /// fn start(queue: &coreshard::Workqueue, name: String) -> Result<(), coreshard::Refused> {
+    ///     queue.queue(move || println!("{name}")).map_err(coreshard::Refused::without_item)
+    /// }
+    /// # let queue = coreshard::workqueue()?.build()?;
+    /// # start(&queue, "item".to_owned())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn without_item(self) -> Refused {
+        Refused::new((), self.reason)
     }
 
     /// Why it was refused.
@@ -50,13 +87,29 @@ impl<F> Refused<F> {
     }
 }
 
+impl<F> From<Refused<F>> for RefusedReason {
+    /// The item is dropped.
+    fn from(refused: Refused<F>) -> Self {
+        refused.reason
+    }
+}
+
+impl From<RefusedReason> for Refused {
+    fn from(reason: RefusedReason) -> Self {
+        Self::new((), reason)
+    }
+}
+
 impl fmt::Display for RefusedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ShutDown => f.write_str("the workqueue is shut down and takes no more work"),
+            Self::ShutDown => f.write_str(
+                "the workqueue is shut down and takes no more work; make another one, or stop \
+                 producing",
+            ),
             Self::Draining => f.write_str(
-                "the workqueue is being drained, and takes work from its own items alone; queue \
-                 it when the drain is over",
+                "the workqueue is being drained, not shut down, and takes work from its own items \
+                 alone until that is over; queue it again then, or wait with flush instead of drain",
             ),
             Self::Panicked => f.write_str(
                 "an item of the workqueue panicked, and its policy is to take no more work then; \
@@ -66,8 +119,14 @@ impl fmt::Display for RefusedReason {
                 "this process was forked from the one that has the workqueue's workers; make a \
                  runtime and a queue in this process, after the fork",
             ),
-            Self::NoSuchCpu(cpu) => write!(f, "CPU {cpu} is none of the workqueue's CPUs"),
-            Self::NoSuchNode(node) => write!(f, "no pod of the workqueue lies on node {node}"),
+            Self::NoSuchCpu(cpu) => write!(
+                f,
+                "CPU {cpu} is none of the workqueue's CPUs; name one of those, or none"
+            ),
+            Self::NoSuchNode(node) => write!(
+                f,
+                "no pod of the workqueue lies on node {node}; name another node, or none"
+            ),
             Self::WouldDeadlock => f.write_str(
                 "an item of the workqueue, which runs one at a time, would wait for it, though it \
                  cannot begin before that item is over; call the closure there, queue it without \
@@ -76,6 +135,8 @@ impl fmt::Display for RefusedReason {
         }
     }
 }
+
+impl std::error::Error for RefusedReason {}
 
 impl<F> fmt::Display for Refused<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

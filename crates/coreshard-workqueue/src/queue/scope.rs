@@ -251,11 +251,11 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
     /// Queues `work`, which may borrow from outside the scope, and queue more through it.
     ///
     /// # Errors
-    /// Hands `work` back if the queue is shut down; or if the scope was opened inside an item of the
-    /// same queue, which runs one at a time: `work` could not begin before that item is over. (A queue
-    /// with a limit, but no order, has the scope's caller run it.)
+    /// If the queue is shut down; or if the scope was opened inside an item of the same queue, which runs
+    /// one at a time: `work` could not begin before that item is over. (A queue with a limit, but no order,
+    /// has the scope's caller run it.) `work` is dropped then, uncalled.
     #[track_caller]
-    pub fn queue<F>(&'scope self, work: F) -> Result<(), Refused<F>>
+    pub fn queue<F>(&'scope self, work: F) -> Result<(), Refused>
     where
         F: FnOnce() + Send + 'scope,
     {
@@ -267,14 +267,14 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
             Ok(entry) => entry,
             Err(reason) => {
                 tally.one_is_over();
-                return Err(Refused::new(work, reason));
+                return Err(reason.into());
             }
         };
         let wait = self.tally.waiter.as_ref().map(|waiter| waiter.wait_for(&entry));
         if wait == Some(Wait::Never) {
             entry.abandon();
             tally.one_is_over();
-            return Err(Refused::new(work, RefusedReason::WouldDeadlock));
+            return Err(RefusedReason::WouldDeadlock.into());
         }
         // The item outlives none of what it borrows: `run` does not return before it is over.
         let item = move || {

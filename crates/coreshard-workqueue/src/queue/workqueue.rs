@@ -136,13 +136,13 @@ impl<P: Platform> Workqueue<P> {
     /// attributes: there it waits as [`JoinHandle::join`] does.
     ///
     /// # Errors
-    /// Hands `work` back if the queue is shut down; or if it is called elsewhere for an item of this
-    /// queue, which runs one at a time: it could not begin before that item is over.
+    /// If the queue is shut down; or if it is called elsewhere for an item of this queue, which runs one at
+    /// a time: it could not begin before that item is over. `work` is dropped then, uncalled.
     ///
     /// # Panics
     /// With what `work` threw.
     #[track_caller]
-    pub fn install<F, R>(&self, work: F) -> Result<R, Refused<F>>
+    pub fn install<F, R>(&self, work: F) -> Result<R, Refused>
     where
         F: FnOnce() -> R + Send,
         R: Send,
@@ -151,16 +151,13 @@ impl<P: Platform> Workqueue<P> {
         if waiter.as_ref().is_some_and(|waiter| self.shared().is_part_of_item(waiter)) {
             return Ok(work());
         }
-        let entry = match self.enter(Target::Here) {
-            Ok(entry) => entry,
-            Err(reason) => return Err(Refused::new(work, reason)),
-        };
+        let entry = self.enter(Target::Here)?;
         match waiter.map_or(Wait::Sleep, |waiter| waiter.wait_for(&entry)) {
             Wait::Help => Ok(install_helping::<P, _, _>(entry, work)),
             Wait::Sleep => Ok(install::<P, _, _>(entry, work)),
             Wait::Never => {
                 entry.abandon();
-                Err(Refused::new(work, RefusedReason::WouldDeadlock))
+                Err(RefusedReason::WouldDeadlock.into())
             }
         }
     }
@@ -169,22 +166,18 @@ impl<P: Platform> Workqueue<P> {
     /// time, and waits for all of them. Who is late is relieved by those who are done.
     ///
     /// # Errors
-    /// Hands `body` back, uncalled, where [`install`](Self::install) would.
+    /// Where [`install`](Self::install) has one: `body` is dropped then, uncalled.
     ///
     /// # Panics
     /// With what the first call of `body` to panic threw. Other elements may be done or not.
-    pub fn for_each_mut<T, F>(&self, elements: &mut [T], body: F) -> Result<(), Refused<F>>
+    pub fn for_each_mut<T, F>(&self, elements: &mut [T], body: F) -> Result<(), Refused>
     where
         T: Send,
         F: Fn(&mut T) + Sync + Send,
     {
         let workers = self.shared().worker_limit();
         let each = |piece: &mut [T]| piece.iter_mut().for_each(&body);
-        let run = || spread::<P, _>(elements, workers, &each);
-        match self.install(run).map_err(|refused| refused.reason()) {
-            Ok(()) => Ok(()),
-            Err(reason) => Err(Refused::new(body, reason)),
-        }
+        self.install(|| spread::<P, _>(elements, workers, &each))
     }
 
     /// Calls `body` with ranges that cover `numbers` and do not overlap, on as many of the queue's
@@ -192,22 +185,16 @@ impl<P: Platform> Workqueue<P> {
     /// finds time.
     ///
     /// # Errors
-    /// Hands `body` back, uncalled, where [`install`](Self::install) would.
+    /// Where [`install`](Self::install) has one: `body` is dropped then, uncalled.
     ///
     /// # Panics
     /// With what the first call of `body` to panic threw. Other ranges may be done or not.
-    pub fn for_each_range<F>(&self, numbers: Range<usize>, body: F) -> Result<(), Refused<F>>
+    pub fn for_each_range<F>(&self, numbers: Range<usize>, body: F) -> Result<(), Refused>
     where
         F: Fn(Range<usize>) + Sync + Send,
     {
         let workers = self.shared().worker_limit();
-        match self
-            .install(|| spread::<P, _>(numbers, workers, &body))
-            .map_err(|refused| refused.reason())
-        {
-            Ok(()) => Ok(()),
-            Err(reason) => Err(Refused::new(body, reason)),
-        }
+        self.install(|| spread::<P, _>(numbers, workers, &body))
     }
 
     /// Counts an item in; whoever sends it answers for what it borrows.

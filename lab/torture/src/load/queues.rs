@@ -38,11 +38,11 @@ pub(super) fn queue_somewhere(site: &Site, rng: &mut Rng) {
     // Refused, where there is no such CPU or node: the caller runs it.
     if rng.bool() {
         if let Err(refused) = queue.queue_on(CpuId(rng.u32(..6)), item) {
-            item = refused.into_inner();
+            item = refused.into_item();
             item();
         }
     } else if let Err(refused) = queue.queue_on_node(NodeId(rng.u32(..2)), item) {
-        item = refused.into_inner();
+        item = refused.into_item();
         item();
     }
 }
