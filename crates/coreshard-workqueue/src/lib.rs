@@ -34,7 +34,7 @@ mod work;
 #[doc(hidden)]
 pub use base::canary;
 pub use base::error::{
-    BuildError, Forked, ParseRungError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock,
+    BuildError, Dropped, Forked, ParseRungError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock,
 };
 pub use base::rungs::{Intake, Wake};
 pub use base::target::Target;
@@ -43,7 +43,7 @@ pub use insight::stats::{PoolId, PoolStats, QueueStats, RuntimeStats};
 pub use insight::trouble::{Bug, CpuHog, NoWorker, PoolReport, RunningItem, Stall, Trouble};
 pub use insight::{QueueTally, QueueTimes, Sampling, TimeHistogram};
 pub use pool::blocking;
-pub use queue::{Change, JoinHandle, Panic, WorkScope, Workqueue};
+pub use queue::{CancelledItem, Change, JoinHandle, Panic, WorkScope, Workqueue};
 pub use runtime::{Builder, Runtime, RuntimeBuilder};
 pub use spec::attributes::{Hooks, Priority};
 pub use spec::request::PanicPolicy;

@@ -384,6 +384,27 @@ impl fmt::Display for Forked {
 
 impl std::error::Error for Forked {}
 
+/// What a wait for an item yields that was dropped before anybody had begun it: its queue was shut down by
+/// [`shutdown_now`](crate::Workqueue::shutdown_now), which hands such items back, and it was dropped then.
+/// [`Panic::into_payload`](crate::Panic::into_payload) holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped;
+
+impl Dropped {
+    fn as_str(&self) -> &str {
+        "the item was dropped before anybody had begun it: its queue was shut down at once, which hands back \
+         what has not begun"
+    }
+}
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::error::Error for Dropped {}
+
 /// What was thrown, in words, if it is a text or one of ours.
 pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
     payload
@@ -391,6 +412,7 @@ pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .or_else(|| payload.downcast_ref::<Forked>().map(Forked::as_str))
+        .or_else(|| payload.downcast_ref::<Dropped>().map(Dropped::as_str))
         .or_else(|| payload.downcast_ref::<WouldDeadlock>().map(WouldDeadlock::as_str))
         .unwrap_or("(something that is not a text)")
 }

@@ -5,6 +5,7 @@ pub(crate) mod by_value;
 pub(crate) mod canary;
 #[cfg(feature = "canaries")]
 pub mod canary;
+pub(crate) mod completion;
 pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod item;

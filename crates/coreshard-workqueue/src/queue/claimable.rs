@@ -9,10 +9,10 @@
 //!
 //! | state | meaning | moved on by |
 //! |---|---|---|
-//! | `QUEUED` | nobody has begun | a worker to `WORKER`, the waiter to `WAITER` |
+//! | `QUEUED` | nobody has begun | a worker to `WORKER`, the waiter to `WAITER`, who cancels it to `OVER` |
 //! | `WORKER` | a worker has it, or has had it | – |
 //! | `WAITER` | the waiter runs it; its place in the queue is still there | the waiter to `OVER`, a worker to `RELAYED` |
-//! | `OVER` | the waiter has run it; its place is still there | – (a worker counts it as over when it comes by) |
+//! | `OVER` | the waiter has run it, or it was cancelled; its place is still there | – (a worker counts it as over when it comes by) |
 //! | `RELAYED` | the waiter runs it; its place is gone, and one more is counted in for it | – (the waiter counts that as over) |
 //!
 //! So the pool link counts the item as in flight until both have happened: the item is over, and its place in
@@ -246,6 +246,13 @@ impl<P: Platform> Claimable<P> {
     pub(crate) fn claim(&self) -> bool {
         // Relaxed: what the item holds came with the handle.
         self.state.compare_exchange(QUEUED, WAITER, Relaxed, Relaxed).is_ok()
+    }
+
+    /// Whoever has its handle takes it back, on whatever thread. True if nobody has begun it, nor will.
+    pub(crate) fn cancel(&self) -> bool {
+        // Relaxed: what the item holds came with the handle, and a worker that finds it so touches nothing of
+        // that.
+        self.state.compare_exchange(QUEUED, OVER, Relaxed, Relaxed).is_ok()
     }
 
     /// After [`Self::claim`], on a worker: runs `work`, as the item.

@@ -5,6 +5,7 @@ use std::any::Any;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
@@ -12,11 +13,13 @@ use coreshard_platform::user::{self, Thrown};
 use super::claimable::{Claimable, PATIENCE, Wait};
 use super::panics::Unclaimed;
 use super::pool_link::Entry;
-use crate::base::error::{Forked, WouldDeadlock, message_of};
+use crate::base::completion::Completion;
+use crate::base::error::{Dropped, Forked, WouldDeadlock, message_of};
 use crate::base::latch::Latch;
 use crate::insight::Label;
 use crate::insight::trouble::say;
 use crate::pool::{CurrentWorker, blocking, blocking_if_relieved};
+use crate::timers::Timers;
 
 /// What an item threw.
 pub struct Panic {
@@ -47,6 +50,9 @@ impl fmt::Display for Panic {
         if let Some(forked) = payload.downcast_ref::<Forked>() {
             return forked.fmt(f);
         }
+        if let Some(dropped) = payload.downcast_ref::<Dropped>() {
+            return dropped.fmt(f);
+        }
         match payload.downcast_ref::<WouldDeadlock>() {
             Some(deadlock) => deadlock.fmt(f),
             None => write!(f, "the work item panicked: {}", self.message()),
@@ -63,7 +69,7 @@ const SPINS: u32 = 200;
 /// reference, whoever waits for it the other one.
 pub(crate) struct Submitted<P: Platform, F, T> {
     claimable: Claimable<P>,
-    over: Latch<P>,
+    over: Completion<P>,
     slot: UnsafeCell<Submission<P, F, T>>,
 }
 
@@ -140,7 +146,7 @@ impl<P: Platform, F: FnOnce() -> T, T> AwaitedItem<P, T> for Submitted<P, F, T> 
     }
 
     fn over(&self) -> &Latch<P> {
-        &self.over
+        self.over.latch()
     }
 
     unsafe fn run(&self) -> Result<T, Thrown> {
@@ -154,8 +160,41 @@ impl<P: Platform, F: FnOnce() -> T, T> AwaitedItem<P, T> for Submitted<P, F, T> 
         // SAFETY: by this function's contract.
         match unsafe { self.replace(Submission::Empty) } {
             Submission::Value(value) => value.map_err(Unclaimed::claim),
-            _ => unreachable!("an item that is over has left its outcome"),
+            _ => panic!("the result of a work item was taken before"),
         }
+    }
+}
+
+/// What its handle sees of an item, beside that: it may be cancelled, and be polled for.
+pub(crate) trait OwnedItem<P: Platform, T>: AwaitedItem<P, T> {
+    fn completion(&self) -> &Completion<P>;
+
+    /// Calls the closure as that of nobody's item.
+    ///
+    /// # Safety
+    /// The caller has cancelled it, and does this or [`Self::discard`], once.
+    unsafe fn call_cancelled(&self) -> Result<T, Thrown>;
+
+    /// Drops the closure.
+    ///
+    /// # Safety
+    /// As of [`Self::call_cancelled`].
+    unsafe fn discard(&self) -> Result<(), Thrown>;
+}
+
+impl<P: Platform, F: FnOnce() -> T, T> OwnedItem<P, T> for Submitted<P, F, T> {
+    fn completion(&self) -> &Completion<P> {
+        &self.over
+    }
+
+    unsafe fn call_cancelled(&self) -> Result<T, Thrown> {
+        // SAFETY: cancelled, by this function's contract, which claims it for good.
+        unsafe { self.call() }
+    }
+
+    unsafe fn discard(&self) -> Result<(), Thrown> {
+        // SAFETY: as above.
+        user::discard(unsafe { self.replace(Submission::Empty) })
     }
 }
 
@@ -197,11 +236,31 @@ pub(crate) fn wait_for<P: Platform, T>(
     (is_open || blocking::<P, _>(|| over.wait())).then(|| unsafe { item.take() })
 }
 
-/// The right to the result of an item. Dropping it lets the item run all the same; the queue's panic
-/// handler is told then what the item throws, or has thrown.
+/// The right to the result of an item: [`join`](Self::join) it, await it (it is a future, under any
+/// executor), or [`cancel`](Self::cancel) it.
+///
+/// Dropping it lets the item run all the same; the queue's panic handler is told then what the item throws,
+/// or has thrown.
+///
+/// ```
+/// let queue = coreshard::workqueue()?.name("sums").build()?;
+/// let sum = queue.submit(|| (1..=10).sum::<u32>())?;
+/// let task = queue.spawn(async move { sum.await.map(|sum| sum + 1) })?;
+/// let waited = queue.submit(|| 1)?.join()?;
+/// # let waker = std::task::Waker::noop();
+/// # let mut context = std::task::Context::from_waker(&waker);
+/// # let mut task = std::pin::pin!(task);
+/// # let done = loop {
+/// #     if let std::task::Poll::Ready(done) = Future::poll(task.as_mut(), &mut context) { break done }
+/// # };
+/// # assert_eq!((done?, waited), (56, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "without its handle, an item's result is lost; `queue` needs none"]
 pub struct JoinHandle<P: Platform, T> {
-    item: Arc<dyn AwaitedItem<P, T> + Send + Sync>,
+    pub(super) item: Arc<dyn OwnedItem<P, T> + Send + Sync>,
+    /// A waker was left with the item's completion.
+    pub(super) is_polled: bool,
 }
 
 impl<P: Platform, T> JoinHandle<P, T> {
@@ -212,6 +271,12 @@ impl<P: Platform, T> JoinHandle<P, T> {
 
     /// Waits until the item is over.
     ///
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("sums").build()?;
+    /// assert_eq!(queue.submit(|| 6 * 7)?.join()?, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// Inside an item of a queue with the same attributes, an item that nobody has begun is run at
     /// once, by this call; but that of a queue with a limit only inside another one of that queue,
     /// which lends it its turn. Otherwise another worker takes this one's place meanwhile.
@@ -220,19 +285,101 @@ impl<P: Platform, T> JoinHandle<P, T> {
     /// What the item threw, if it panicked. [`Forked`], if it is an item of the process that this
     /// one was forked from: it never ends here. [`WouldDeadlock`], if it is behind the caller's own
     /// item in a queue that runs one at a time: then it runs when its turn has come, unawaited.
+    /// [`Dropped`], if the queue was shut down before the item had begun
+    /// ([`shutdown_now`](crate::Workqueue::shutdown_now)), and whoever did so dropped it.
     /// [`Panic::into_payload`] holds them.
-    pub fn join(self) -> Result<T, Panic> {
+    ///
+    /// # Panics
+    /// If the handle was awaited to its end before.
+    pub fn join(mut self) -> Result<T, Panic> {
+        self.forget_waker();
         let wait = self.item.claimable().wait();
         if wait == Wait::Never {
-            let deadlock = self.item.claimable().deadlock();
-            return Err(Panic { thrown: Thrown::new(Box::new(deadlock)) });
+            return Err(Panic::of(self.item.claimable().deadlock()));
         }
         match wait_for(&*self.item, wait) {
             Some(result) => result.map_err(|thrown| Panic { thrown }),
-            None => Err(Panic { thrown: Thrown::new(Box::new(Forked)) }),
+            None => Err(Panic::of(Forked)),
+        }
+    }
+
+    /// Waits until the item is over, or for `timeout`: then the handle comes back, and the item goes on.
+    ///
+    /// Unlike [`join`](Self::join), this call never runs the item itself, which could take longer; on a worker,
+    /// another one takes this one's place meanwhile. So an item of a queue with a limit that only the caller's
+    /// own turn could run is not over when the time is: `join` it, then, or [`cancel`](Self::cancel) it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = coreshard::workqueue()?.name("slow").build()?;
+    /// let mut slow = queue.submit(|| std::thread::sleep(Duration::from_millis(30)))?;
+    /// let outcome = loop {
+    ///     match slow.join_timeout(Duration::from_millis(10)) {
+    ///         Ok(outcome) => break outcome,
+    ///         Err(handle) => slow = handle, // not over: it is waited for again
+    ///     }
+    /// };
+    /// outcome?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The handle, when the time is over. What is inside of `Ok` is what [`join`](Self::join) returns, at once
+    /// where the item could never be over while the caller waits.
+    ///
+    /// # Panics
+    /// As `join`.
+    pub fn join_timeout(mut self, timeout: Duration) -> Result<Result<T, Panic>, Self> {
+        self.forget_waker();
+        if self.item.claimable().wait() == Wait::Never {
+            return Ok(Err(Panic::of(self.item.claimable().deadlock())));
+        }
+        match wait_until_over(&*self.item, timeout) {
+            Some(Some(result)) => Ok(result.map_err(|thrown| Panic { thrown })),
+            Some(None) => Ok(Err(Panic::of(Forked))),
+            None => Err(self),
         }
     }
 }
+
+impl Panic {
+    /// What is told in the same way as what an item throws.
+    pub(super) fn of(what: impl Any + Send) -> Self {
+        Self { thrown: Thrown::new(Box::new(what)) }
+    }
+
+    pub(super) fn thrown(thrown: Thrown) -> Self {
+        Self { thrown }
+    }
+}
+
+/// Sleeps until the item is over, or for `timeout`: then `None`. Inside of that `None` in a process that was
+/// forked since.
+fn wait_until_over<P: Platform, T>(
+    item: &dyn AwaitedItem<P, T>,
+    timeout: Duration,
+) -> Option<Option<Result<T, Thrown>>> {
+    let over = item.over();
+    if over.is_orphaned() {
+        return Some(None);
+    }
+    // Where the clock ends before, it is waited for without a time.
+    let deadline = Timers::<P>::deadline(timeout).ok();
+    let wait = || loop {
+        let left = deadline.map_or(FOR_LONG, |deadline| deadline - P::now());
+        // Once at least, so that a timeout of nothing is a look.
+        if over.wait_timeout(left) || deadline.is_some_and(|deadline| P::now() >= deadline) {
+            return over.is_open();
+        }
+    };
+    let is_open = over.is_open() || blocking::<P, _>(wait);
+    // SAFETY: the latch was seen to be open, so the worker is done with the value; this is called once for it.
+    is_open.then(|| Some(unsafe { item.take() }))
+}
+
+/// One of the sleeps of a wait without a time.
+const FOR_LONG: Duration = Duration::from_secs(3600);
 
 impl<P: Platform, T> fmt::Debug for JoinHandle<P, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -247,7 +394,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    JoinHandle { item: send(entry, work) }
+    JoinHandle { item: send(entry, work), is_polled: false }
 }
 
 /// Sends `work`. What it and its result borrow must be there until it is over.
@@ -260,7 +407,7 @@ where
 {
     let item = Arc::new(Submitted {
         claimable: Claimable::new(&entry),
-        over: Latch::new(),
+        over: Completion::new(),
         slot: UnsafeCell::new(Submission::Work(work)),
     });
     let placed = Arc::clone(&item);
@@ -285,6 +432,9 @@ fn leave<P: Platform, F, T>(item: Arc<Submitted<P, F, T>>, result: Result<T, Thr
     };
     // SAFETY: the latch is not open yet, so the handle's holder does not look at the value.
     unsafe { item.replace(Submission::Value(result)) };
-    // SAFETY: this Arc keeps it.
-    unsafe { Latch::open(&raw const item.over) };
+    // SAFETY: this Arc keeps it, and whoever has claimed the item leaves its result once.
+    if let Err(thrown) = unsafe { item.over.open() } {
+        // The waker's. The worker hears of it.
+        thrown.resume();
+    }
 }

@@ -1,12 +1,14 @@
 //! A workqueue: a name, attributes, and a pool link to each pool. `README.md` beside this file tells how
 //! it changes while it is used.
 
+mod cancel;
 mod change;
 mod claimable;
 mod generation;
 mod generations;
 mod handle;
 mod install;
+mod join_future;
 mod limiter;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -21,6 +23,7 @@ mod task_counts;
 mod task_ref;
 mod workqueue;
 
+pub use cancel::CancelledItem;
 pub use change::Change;
 pub use handle::{JoinHandle, Panic};
 pub(crate) use panics::Unclaimed;
