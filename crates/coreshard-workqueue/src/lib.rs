@@ -34,7 +34,8 @@ mod work;
 #[doc(hidden)]
 pub use base::canary;
 pub use base::error::{
-    BuildError, Dropped, Forked, ParseRungError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock,
+    BuildError, Dropped, Forked, ParseRungError, Refused, RefusedReason, ShutdownTimeout,
+    WouldDeadlock,
 };
 pub use base::rungs::{Intake, Wake};
 pub use base::target::Target;
@@ -47,7 +48,7 @@ pub use queue::{CancelledItem, Change, JoinHandle, Panic, WorkScope, Workqueue};
 pub use runtime::{Builder, Runtime, RuntimeBuilder};
 pub use spec::attributes::{Hooks, Priority};
 pub use spec::request::PanicPolicy;
-pub use task::{Task, YieldNow, yield_now};
+pub use task::{AbortHandle, JoinSet, Task, TaskError, TaskResult, YieldNow, yield_now};
 pub use timers::{Sleep, SleepError};
 pub use work::{MissedTick, Periodic, Work, WorkError, WorkErrorReason};
 

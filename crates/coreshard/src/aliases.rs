@@ -16,6 +16,10 @@ pub type Runtime = coreshard_workqueue::Runtime<Host>;
 pub type RuntimeBuilder = coreshard_workqueue::RuntimeBuilder<Host>;
 /// The right to an item's result; see [`coreshard_workqueue::JoinHandle`].
 pub type JoinHandle<T> = coreshard_workqueue::JoinHandle<Host, T>;
+/// An item that was taken back before it had begun; see [`coreshard_workqueue::CancelledItem`].
+pub type CancelledItem<T> = coreshard_workqueue::CancelledItem<Host, T>;
+/// Tasks that are awaited together; see [`coreshard_workqueue::JoinSet`].
+pub type JoinSet<T> = coreshard_workqueue::JoinSet<Host, T>;
 /// A scope for borrowed data; see [`coreshard_workqueue::WorkScope`].
 pub type WorkScope<'scope, 'env> = coreshard_workqueue::WorkScope<'scope, 'env, Host>;
 

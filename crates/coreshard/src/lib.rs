@@ -45,18 +45,18 @@ pub mod rt;
 struct Guide;
 
 pub use aliases::{
-    Builder, Change, JoinHandle, Periodic, Runtime, RuntimeBuilder, Sleep, Work, WorkScope,
-    Workqueue, blocking, join,
+    Builder, CancelledItem, Change, JoinHandle, JoinSet, Periodic, Runtime, RuntimeBuilder, Sleep,
+    Work, WorkScope, Workqueue, blocking, join,
 };
 pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
-    Bug, BuildError, CpuHog, Forked, Hooks, Intake, MissedTick, NoWorker, Panic, PanicPolicy,
-    ParseRungError, PoolId, PoolReport, PoolStats, Priority, QueueStats, QueueTally, QueueTimes,
-    Refused, RefusedReason, RunningItem, RuntimeStats, Sampling, ShutdownTimeout, SleepError,
-    Stall, Target, Task, TimeHistogram, Trouble, Wake, WorkError, WorkErrorReason, WouldDeadlock,
-    YieldNow, yield_now,
+    AbortHandle, Bug, BuildError, CpuHog, Dropped, Forked, Hooks, Intake, MissedTick, NoWorker,
+    Panic, PanicPolicy, ParseRungError, PoolId, PoolReport, PoolStats, Priority, QueueStats,
+    QueueTally, QueueTimes, Refused, RefusedReason, RunningItem, RuntimeStats, Sampling,
+    ShutdownTimeout, SleepError, Stall, Target, Task, TaskError, TaskResult, TimeHistogram,
+    Trouble, Wake, WorkError, WorkErrorReason, WouldDeadlock, YieldNow, yield_now,
 };
 
 #[cfg(feature = "insight")]

@@ -405,14 +405,31 @@ impl fmt::Display for Dropped {
 
 impl std::error::Error for Dropped {}
 
+/// What was thrown, to be looked into where it is of a type that may be shared.
+pub(crate) trait Payload {
+    fn get<T: Any + Sync>(&self) -> Option<&T>;
+}
+
+impl Payload for dyn Any + Send {
+    fn get<T: Any + Sync>(&self) -> Option<&T> {
+        self.downcast_ref()
+    }
+}
+
+impl Payload for ByValue<Thrown> {
+    fn get<T: Any + Sync>(&self) -> Option<&T> {
+        self.downcast_ref()
+    }
+}
+
 /// What was thrown, in words, if it is a text or one of ours.
-pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
+pub(crate) fn message_of<T: Payload + ?Sized>(payload: &T) -> &str {
     payload
-        .downcast_ref::<&str>()
+        .get::<&str>()
         .copied()
-        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .or_else(|| payload.downcast_ref::<Forked>().map(Forked::as_str))
-        .or_else(|| payload.downcast_ref::<Dropped>().map(Dropped::as_str))
-        .or_else(|| payload.downcast_ref::<WouldDeadlock>().map(WouldDeadlock::as_str))
+        .or_else(|| payload.get::<String>().map(String::as_str))
+        .or_else(|| payload.get::<Forked>().map(Forked::as_str))
+        .or_else(|| payload.get::<Dropped>().map(Dropped::as_str))
+        .or_else(|| payload.get::<WouldDeadlock>().map(WouldDeadlock::as_str))
         .unwrap_or("(something that is not a text)")
 }

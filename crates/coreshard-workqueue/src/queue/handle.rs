@@ -1,7 +1,6 @@
 //! The result of a submitted item.
 #![allow(unsafe_code)]
 
-use std::any::Any;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::sync::Arc;
@@ -11,56 +10,15 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 
 use super::claimable::{Claimable, PATIENCE, Wait};
-use super::panics::Unclaimed;
+use super::panics::{Panic, Unclaimed};
 use super::pool_link::Entry;
 use crate::base::completion::Completion;
-use crate::base::error::{Dropped, Forked, WouldDeadlock, message_of};
+use crate::base::error::{Forked, message_of};
 use crate::base::latch::Latch;
 use crate::insight::Label;
 use crate::insight::trouble::say;
 use crate::pool::{CurrentWorker, blocking, blocking_if_relieved};
 use crate::timers::Timers;
-
-/// What an item threw.
-pub struct Panic {
-    thrown: Thrown,
-}
-
-impl Panic {
-    /// What was thrown, for [`std::panic::resume_unwind`] or to be looked into.
-    pub fn into_payload(self) -> Box<dyn Any + Send> {
-        self.thrown.into_payload()
-    }
-
-    /// The message, if what was thrown is a text.
-    pub fn message(&self) -> &str {
-        message_of(self.thrown.payload())
-    }
-}
-
-impl fmt::Debug for Panic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Panic").field(&self.message()).finish()
-    }
-}
-
-impl fmt::Display for Panic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let payload = self.thrown.payload();
-        if let Some(forked) = payload.downcast_ref::<Forked>() {
-            return forked.fmt(f);
-        }
-        if let Some(dropped) = payload.downcast_ref::<Dropped>() {
-            return dropped.fmt(f);
-        }
-        match payload.downcast_ref::<WouldDeadlock>() {
-            Some(deadlock) => deadlock.fmt(f),
-            None => write!(f, "the work item panicked: {}", self.message()),
-        }
-    }
-}
-
-impl std::error::Error for Panic {}
 
 /// Looks at a result that is not there before its waiter sleeps.
 const SPINS: u32 = 200;
@@ -298,7 +256,7 @@ impl<P: Platform, T> JoinHandle<P, T> {
             return Err(Panic::of(self.item.claimable().deadlock()));
         }
         match wait_for(&*self.item, wait) {
-            Some(result) => result.map_err(|thrown| Panic { thrown }),
+            Some(result) => result.map_err(Panic::thrown),
             None => Err(Panic::of(Forked)),
         }
     }
@@ -336,21 +294,10 @@ impl<P: Platform, T> JoinHandle<P, T> {
             return Ok(Err(Panic::of(self.item.claimable().deadlock())));
         }
         match wait_until_over(&*self.item, timeout) {
-            Some(Some(result)) => Ok(result.map_err(|thrown| Panic { thrown })),
+            Some(Some(result)) => Ok(result.map_err(Panic::thrown)),
             Some(None) => Ok(Err(Panic::of(Forked))),
             None => Err(self),
         }
-    }
-}
-
-impl Panic {
-    /// What is told in the same way as what an item throws.
-    pub(super) fn of(what: impl Any + Send) -> Self {
-        Self { thrown: Thrown::new(Box::new(what)) }
-    }
-
-    pub(super) fn thrown(thrown: Thrown) -> Self {
-        Self { thrown }
     }
 }
 

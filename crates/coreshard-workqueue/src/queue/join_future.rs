@@ -6,7 +6,8 @@ use std::task::{Context, Poll};
 
 use coreshard_platform::Platform;
 
-use super::handle::{JoinHandle, Panic};
+use super::handle::JoinHandle;
+use super::panics::Panic;
 use crate::base::error::Forked;
 
 impl<P: Platform, T> JoinHandle<P, T> {

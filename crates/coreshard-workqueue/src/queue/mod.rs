@@ -25,7 +25,8 @@ mod workqueue;
 
 pub use cancel::CancelledItem;
 pub use change::Change;
-pub use handle::{JoinHandle, Panic};
+pub use handle::JoinHandle;
+pub use panics::Panic;
 pub(crate) use panics::Unclaimed;
 pub(crate) use pool_link::{Entry, PoolLink, runs_item_of};
 pub use scope::WorkScope;

@@ -125,7 +125,7 @@ impl<P: Platform> Leftover<P> {
 #[cold]
 fn close<P: Platform>(runnable: Runnable<P>) {
     // SAFETY: a runnable is a reference.
-    let next = unsafe { runnable.0.as_ref() }.state.cancel();
+    let next = unsafe { runnable.0.as_ref() }.state.refuse();
     debug_assert_eq!(next, Next::Nothing, "an item is on its way: this one");
     runnable.run();
 }
@@ -215,7 +215,7 @@ unsafe fn wake_leaving<P: Platform>(task: NonNull<Head<P>>, consumes: bool) -> O
 ///
 /// # Safety
 /// `next` is what that change said, and this is called once for it.
-unsafe fn settle<P: Platform>(task: NonNull<Head<P>>, next: Next) {
+pub(super) unsafe fn settle<P: Platform>(task: NonNull<Head<P>>, next: Next) {
     match next {
         Next::Nothing => {}
         Next::Send => {
@@ -446,7 +446,7 @@ fn forget_awaiter<P: Platform>(awaiter: &Lock<P, Option<Waker>>, state: &TaskSta
 /// Asks that the task be polled no more.
 ///
 /// # Safety
-/// The caller is the handle.
+/// The caller has a reference.
 pub(super) unsafe fn cancel<P: Platform>(head: NonNull<Head<P>>) {
     // SAFETY: by this function's contract; and as `cancel` said.
     unsafe { settle(head, head.as_ref().state.cancel()) };

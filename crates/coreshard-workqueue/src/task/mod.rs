@@ -13,11 +13,15 @@
 //! and no thread is inside `Home::send` any more. A waker may outlive the queue: it leads to the task alone.
 #![allow(unsafe_code)]
 
+mod abort;
 mod cell;
+mod error;
 mod executors;
+mod join_set;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod state;
+mod task_result;
 mod yield_now;
 
 use std::fmt;
@@ -36,11 +40,15 @@ use tracing::span::Id;
 use crate::base::error::Refused;
 use crate::insight::trouble::say;
 use crate::insight::{self, Label};
-use crate::queue::{Origin, Shared, TaskRef, Unclaimed, Workqueue};
+use crate::queue::{Origin, Panic, Shared, TaskRef, Unclaimed, Workqueue};
 use crate::timers::Timers;
 use cell::{Runnable, Schedule};
 
+pub use abort::AbortHandle;
 pub(crate) use cell::wake_own;
+pub use error::TaskError;
+pub use join_set::JoinSet;
+pub use task_result::TaskResult;
 pub use yield_now::{YieldNow, yield_now};
 
 /// A future that was spawned, and the right to its result.
@@ -49,7 +57,26 @@ pub use yield_now::{YieldNow, yield_now};
 /// is polled no more, and dropped. [`detach`](Self::detach) lets it run without.
 ///
 /// What a future throws goes to whoever awaits it; where nobody does, and where a destructor throws, to
-/// the queue's panic handler.
+/// the queue's panic handler. [`result`](Self::result) has it as an error instead.
+///
+/// ```
+/// let queue = coreshard::workqueue()?.name("requests").build()?;
+/// let task = queue.spawn(async { 6 * 7 })?;
+/// let after = queue.spawn(async move { task.await + 1 })?;
+/// # while !after.is_finished() { std::thread::yield_now() }
+/// # assert_eq!(after.now_or_never(), Some(43));
+/// # trait Now: Future + Sized { fn now_or_never(self) -> Option<Self::Output>; }
+/// # impl<F: Future> Now for F {
+/// #     fn now_or_never(self) -> Option<F::Output> {
+/// #         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+/// #         match std::pin::pin!(self).poll(&mut context) {
+/// #             std::task::Poll::Ready(value) => Some(value),
+/// #             std::task::Poll::Pending => None,
+/// #         }
+/// #     }
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "dropping a task cancels it; `detach` lets it run"]
 pub struct Task<T> {
     raw: Option<Raw<T>>,
@@ -62,12 +89,13 @@ struct Raw<T> {
     table: NonNull<TaskTable<T>>,
 }
 
-/// What came of a future; `None` where it was dropped before its end.
-type Ended<T> = Option<Result<T, Thrown>>;
+/// What came of a future.
+type Ended<T> = Result<T, TaskError>;
 
 struct TaskTable<T> {
     poll: unsafe fn(NonNull<()>, &Context<'_>) -> Poll<Ended<T>>,
     cancel: unsafe fn(NonNull<()>),
+    abort_handle: unsafe fn(NonNull<()>) -> AbortHandle,
     is_done: unsafe fn(NonNull<()>) -> bool,
     /// Gives the handle's reference up; true cancels the task. A value that nobody took comes back.
     let_go: unsafe fn(NonNull<()>, bool) -> Option<T>,
@@ -100,11 +128,64 @@ impl<T> Task<T> {
     /// # Panics
     /// With what the future threw, if it had.
     pub async fn cancel(mut self) -> Option<T> {
+        self.abort();
+        match poll_fn(|context| self.poll_result(context)).await.map_err(TaskError::into_panic) {
+            Ok(value) => Some(value),
+            Err(Ok(panic)) => panic.resume(),
+            Err(Err(_dropped)) => None,
+        }
+    }
+
+    /// Asks that the future be polled no more, and does not wait: it is dropped soon, by a worker, unless it has
+    /// ended before. Whoever awaits the task hears of it: [`result`](Self::result) as an error,
+    /// [`TaskError::is_cancelled`]; the task itself by a panic.
+    ///
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("requests").build()?;
+    /// let task = queue.spawn(std::future::pending::<()>())?;
+    /// task.abort();
+    /// let told = queue.spawn(async move { task.result().await.unwrap_err().is_cancelled() })?;
+    /// # let done = queue.spawn(async move { assert!(told.await) })?;
+    /// # while !done.is_finished() { std::thread::yield_now() }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn abort(&self) {
         if let Some(raw) = &self.raw {
             // SAFETY: this is the handle.
             unsafe { (raw.table().cancel)(raw.task) };
         }
-        poll_fn(|context| self.poll_result(context)).await.map(give)
+    }
+
+    /// The right to [`abort`](Self::abort) it, for others than the task's owner. It keeps the task's memory, but
+    /// neither the future nor the queue.
+    ///
+    /// # Panics
+    /// If the task was awaited to its end before.
+    pub fn abort_handle(&self) -> AbortHandle {
+        let raw = self.raw.as_ref().expect("a task that was awaited to its end has no handle");
+        // SAFETY: this is the handle.
+        unsafe { (raw.table().abort_handle)(raw.task) }
+    }
+
+    /// A future that waits for the end as the task itself does, and has what came of it as a [`Result`]: it does not
+    /// panic where the future did, nor where that was cancelled or its queue shut down. Dropping it cancels the
+    /// future, too.
+    ///
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("requests").build()?;
+    /// let task = queue.spawn(async { "served" })?;
+    /// let waiter = queue.spawn(async move {
+    ///     match task.result().await {
+    ///         Ok(value) => println!("{value}"),
+    ///         Err(error) if error.is_cancelled() => println!("somebody has cancelled it"),
+    ///         Err(error) => println!("{error}"),
+    ///     }
+    /// })?;
+    /// # while !waiter.is_finished() { std::thread::yield_now() }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn result(self) -> TaskResult<T> {
+        TaskResult::new(self)
     }
 
     /// True once the future has ended, or was dropped: then awaiting it does not wait.
@@ -113,7 +194,7 @@ impl<T> Task<T> {
         self.raw.as_ref().is_none_or(|raw| unsafe { (raw.table().is_done)(raw.task) })
     }
 
-    fn poll_result(&mut self, context: &Context<'_>) -> Poll<Ended<T>> {
+    pub(super) fn poll_result(&mut self, context: &Context<'_>) -> Poll<Ended<T>> {
         let raw = self.raw.as_ref().expect("a task is not awaited after it has ended");
         // SAFETY: this is the handle.
         let result = unsafe { (raw.table().poll)(raw.task, context) };
@@ -141,19 +222,18 @@ impl<T> Drop for Task<T> {
     }
 }
 
-fn give<T>(result: Result<T, Thrown>) -> T {
-    result.unwrap_or_else(|thrown| thrown.resume())
-}
-
 impl<T> Future for Task<T> {
     type Output = T;
 
     /// # Panics
-    /// With what the future threw; or if the future was dropped because its queue was shut down
-    /// while it waited.
+    /// With what the future threw; or if the future was dropped because it was cancelled, or its queue was shut
+    /// down while it waited.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        self.poll_result(context).map(|result| {
-            give(result.expect("the task's workqueue was shut down before the task had ended"))
+        self.poll_result(context).map(|ended| {
+            ended.unwrap_or_else(|error| match error.into_panic() {
+                Ok(panic) => panic.resume(),
+                Err(dropped) => panic!("{dropped}"),
+            })
         })
     }
 }
@@ -177,6 +257,7 @@ where
     const TABLE: TaskTable<F::Output> = TaskTable {
         poll: Self::poll,
         cancel: Self::cancel,
+        abort_handle: Self::abort_handle,
         is_done: Self::is_done,
         let_go: Self::let_go,
     };
@@ -190,13 +271,30 @@ where
         Task { raw: Some(Raw { task: task.cast(), table }) }
     }
 
-    unsafe fn poll(
-        task: NonNull<()>,
-        context: &Context<'_>,
-    ) -> Poll<Option<Result<F::Output, Thrown>>> {
+    unsafe fn poll(task: NonNull<()>, context: &Context<'_>) -> Poll<Ended<F::Output>> {
         // SAFETY: called by the handle.
         let outcome = unsafe { cell::TaskCell::<P, F, S>::poll_outcome(task.cast(), context) };
-        outcome.map(|outcome| Some(outcome?.map_err(Unclaimed::claim)))
+        outcome.map(|outcome| match outcome {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(thrown)) => Err(TaskError::panicked(Panic::thrown(thrown.claim()))),
+            // SAFETY: called by the handle, which is a reference.
+            None if unsafe { Self::state(task) } & state::REFUSED != 0 => {
+                Err(TaskError::queue_gone())
+            }
+            None => Err(TaskError::cancelled()),
+        })
+    }
+
+    /// # Safety
+    /// The caller has a reference.
+    unsafe fn state(task: NonNull<()>) -> u64 {
+        // SAFETY: by this function's contract.
+        unsafe { task.cast::<cell::Head<P>>().as_ref() }.state.load()
+    }
+
+    unsafe fn abort_handle(task: NonNull<()>) -> AbortHandle {
+        // SAFETY: called by the handle, which is a reference.
+        unsafe { AbortHandle::new(task.cast::<cell::Head<P>>()) }
     }
 
     unsafe fn cancel(task: NonNull<()>) {
@@ -206,7 +304,7 @@ where
 
     unsafe fn is_done(task: NonNull<()>) -> bool {
         // SAFETY: called by the handle, which is a reference.
-        unsafe { task.cast::<cell::Head<P>>().as_ref() }.state.load() & state::DONE != 0
+        unsafe { Self::state(task) & state::DONE != 0 }
     }
 
     unsafe fn let_go(task: NonNull<()>, cancels: bool) -> Option<F::Output> {
