@@ -35,7 +35,7 @@ mod work;
 pub use base::canary;
 pub use base::error::{
     BuildError, Dropped, Forked, ParseRungError, Refused, RefusedReason, ShutdownTimeout,
-    WouldDeadlock,
+    WaitError, WouldDeadlock,
 };
 pub use base::rungs::{Intake, Wake};
 pub use base::target::Target;
@@ -43,13 +43,16 @@ pub use fork::join;
 pub use insight::stats::{PoolId, PoolStats, QueueStats, RuntimeStats};
 pub use insight::trouble::{Bug, CpuHog, NoWorker, PoolReport, RunningItem, Stall, Trouble};
 pub use insight::{QueueTally, QueueTimes, Sampling, TimeHistogram};
-pub use pool::blocking;
+pub use pool::{blocking, yield_item};
 pub use queue::{CancelledItem, Change, JoinHandle, Panic, WorkScope, Workqueue};
 pub use runtime::{Builder, Runtime, RuntimeBuilder};
 pub use spec::attributes::{Hooks, Priority};
 pub use spec::request::PanicPolicy;
-pub use task::{AbortHandle, JoinSet, Task, TaskError, TaskResult, YieldNow, yield_now};
-pub use timers::{Sleep, SleepError};
+pub use task::{
+    AbortHandle, CancellationToken, JoinSet, Task, TaskError, TaskResult, WaitForCancellation,
+    YieldNow, yield_now,
+};
+pub use timers::{Elapsed, Sleep, SleepError, Timeout};
 pub use work::{MissedTick, Periodic, Work, WorkError, WorkErrorReason};
 
 #[cfg(test)]

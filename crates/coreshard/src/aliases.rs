@@ -10,6 +10,12 @@ pub type Change = coreshard_workqueue::Change<Host>;
 pub type Builder<'runtime> = coreshard_workqueue::Builder<'runtime, Host>;
 /// A future that ends when its time has come; see [`coreshard_workqueue::Sleep`].
 pub type Sleep = coreshard_workqueue::Sleep<Host>;
+/// A future with a time limit; see [`coreshard_workqueue::Timeout`].
+pub type Timeout<F> = coreshard_workqueue::Timeout<Host, F>;
+/// Asks work to stop; see [`coreshard_workqueue::CancellationToken`].
+pub type CancellationToken = coreshard_workqueue::CancellationToken<Host>;
+/// Ends once its token is cancelled; see [`coreshard_workqueue::WaitForCancellation`].
+pub type WaitForCancellation = coreshard_workqueue::WaitForCancellation<Host>;
 /// A runtime on this machine; see [`coreshard_workqueue::Runtime`].
 pub type Runtime = coreshard_workqueue::Runtime<Host>;
 /// Makes a [`Runtime`]; see [`coreshard_workqueue::RuntimeBuilder`].
@@ -32,6 +38,29 @@ pub type Periodic = coreshard_workqueue::Periodic<Host>;
 /// [`coreshard_workqueue::blocking`].
 pub fn blocking<R>(work: impl FnOnce() -> R) -> R {
     coreshard_workqueue::blocking::<Host, R>(work)
+}
+
+/// Inside an item that computes for long: lets others go first that wait for its worker; see
+/// [`coreshard_workqueue::yield_item`].
+///
+/// ```
+/// let queue = coreshard::workqueue()?.name("primes").build()?;
+/// let count = queue.submit(|| {
+///     let mut primes = 0;
+///     for number in 2..20_000_u32 {
+///         primes += u32::from((2..number).take_while(|by| by * by <= number).all(|by| number % by != 0));
+///         if number % 1_000 == 0 {
+///             coreshard::yield_item();
+///         }
+///     }
+///     primes
+/// })?;
+/// queue.queue(|| println!("does not wait for all of that"))?;
+/// assert_eq!(count.join()?, 2_262);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn yield_item() -> bool {
+    coreshard_workqueue::yield_item::<Host>()
 }
 
 /// Runs `a` and `b`, at once where another worker has time for `b`; see

@@ -45,23 +45,25 @@ pub mod rt;
 struct Guide;
 
 pub use aliases::{
-    Builder, CancelledItem, Change, JoinHandle, JoinSet, Periodic, Runtime, RuntimeBuilder, Sleep,
-    Work, WorkScope, Workqueue, blocking, join,
+    Builder, CancellationToken, CancelledItem, Change, JoinHandle, JoinSet, Periodic, Runtime,
+    RuntimeBuilder, Sleep, Timeout, WaitForCancellation, Work, WorkScope, Workqueue, blocking,
+    join, yield_item,
 };
 pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
-    AbortHandle, Bug, BuildError, CpuHog, Dropped, Forked, Hooks, Intake, MissedTick, NoWorker,
-    Panic, PanicPolicy, ParseRungError, PoolId, PoolReport, PoolStats, Priority, QueueStats,
-    QueueTally, QueueTimes, Refused, RefusedReason, RunningItem, RuntimeStats, Sampling,
-    ShutdownTimeout, SleepError, Stall, Target, Task, TaskError, TaskResult, TimeHistogram,
-    Trouble, Wake, WorkError, WorkErrorReason, WouldDeadlock, YieldNow, yield_now,
+    AbortHandle, Bug, BuildError, CpuHog, Dropped, Elapsed, Forked, Hooks, Intake, MissedTick,
+    NoWorker, Panic, PanicPolicy, ParseRungError, PoolId, PoolReport, PoolStats, Priority,
+    QueueStats, QueueTally, QueueTimes, Refused, RefusedReason, RunningItem, RuntimeStats,
+    Sampling, ShutdownTimeout, SleepError, Stall, Target, Task, TaskError, TaskResult,
+    TimeHistogram, Trouble, WaitError, Wake, WorkError, WorkErrorReason, WouldDeadlock, YieldNow,
+    yield_now,
 };
 
 #[cfg(feature = "insight")]
 pub use insight::serve_insight;
-pub use process::{RuntimeError, runtime, runtime_builder, workqueue};
+pub use process::{RuntimeError, runtime, runtime_builder, timeout, workqueue};
 
 #[cfg(test)]
 testing::watch!();

@@ -358,6 +358,66 @@ impl fmt::Display for WouldDeadlock {
 
 impl std::error::Error for WouldDeadlock {}
 
+/// Why a wait with a time-out for all of a queue's items has ended without them. The queue is as it was before, and
+/// what was waited for goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitError {
+    kind: WaitErrorKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum WaitErrorKind {
+    TimeOver { in_flight: u64 },
+    Deadlock(WouldDeadlock),
+}
+
+impl WaitError {
+    pub(crate) fn time_over(in_flight: u64) -> Self {
+        Self { kind: WaitErrorKind::TimeOver { in_flight } }
+    }
+
+    /// True if the time was over; false if the wait could never have ended.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self.kind, WaitErrorKind::TimeOver { .. })
+    }
+
+    /// Items of the queue that were not over when the time was; 0 where it was another reason.
+    pub fn in_flight(&self) -> u64 {
+        match self.kind {
+            WaitErrorKind::TimeOver { in_flight } => in_flight,
+            WaitErrorKind::Deadlock(_) => 0,
+        }
+    }
+}
+
+impl From<WouldDeadlock> for WaitError {
+    fn from(deadlock: WouldDeadlock) -> Self {
+        Self { kind: WaitErrorKind::Deadlock(deadlock) }
+    }
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            WaitErrorKind::Deadlock(deadlock) => deadlock.fmt(f),
+            WaitErrorKind::TimeOver { in_flight } => write!(
+                f,
+                "{in_flight} work items were still in flight when the time was over; they go on, and the \
+                 queue takes more"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for WaitError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            WaitErrorKind::Deadlock(deadlock) => Some(deadlock),
+            WaitErrorKind::TimeOver { .. } => None,
+        }
+    }
+}
+
 /// What a wait for an item yields in a process that was forked from the item's: it never ends
 /// there. [`Panic::into_payload`](crate::Panic::into_payload) holds it; [`join`](crate::join), `install` and `scope` throw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -50,6 +50,7 @@ mod stats;
 mod watch;
 mod worker;
 mod worker_count;
+mod yield_item;
 
 pub use blocking::blocking;
 pub(crate) use blocking::blocking_if_relieved;
@@ -68,3 +69,4 @@ pub(crate) use running::{
 };
 pub(crate) use set::{Lease, PoolSet, Route};
 pub(crate) use sizes::{MAX_INJECTORS, MAX_WORKERS};
+pub use yield_item::yield_item;

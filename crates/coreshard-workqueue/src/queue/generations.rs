@@ -339,13 +339,19 @@ impl<P: Platform> Generations<P> {
         Ok(Some(Awaited { generations: left }))
     }
 
-    /// Waits until the last item of these generations is over.
-    pub(super) fn wait_for(&self, awaited: &Awaited<P>, event: &Event<P>) {
-        wait_empty(event, None, &awaited.generations);
+    /// Waits until the last item of these generations is over, or until `deadline`. False if that came first.
+    pub(super) fn wait_for(
+        &self,
+        awaited: &Awaited<P>,
+        deadline: Option<Time>,
+        event: &Event<P>,
+    ) -> bool {
+        let reached = wait_empty(event, deadline, &awaited.generations);
         let mut inner = self.inner.lock();
         for generation in &awaited.generations {
             inner.kept_mut(Arc::as_ptr(generation)).waiters -= 1;
         }
+        reached
     }
 
     /// Waits until nothing is in flight, or until `deadline`. True if nothing is.

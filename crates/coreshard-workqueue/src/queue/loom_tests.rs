@@ -132,7 +132,7 @@ fn loom_a_flush_sees_what_came_before_it() {
         });
         let was_accepted = model.accepted.load(Acquire) == 1;
         if let Some(awaited) = model.generations.cut(&model.core).unwrap() {
-            model.generations.wait_for(&awaited, &Event::new());
+            model.generations.wait_for(&awaited, None, &Event::new());
         }
         assert!(!was_accepted || model.over.load(Acquire) == 1);
         producer.join().unwrap();

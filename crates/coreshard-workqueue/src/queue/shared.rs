@@ -180,27 +180,24 @@ impl<P: Platform> Shared<P> {
         runs_item_of::<P>(|link| self.owns(link)) || is_waited_for_by::<P>(self.core.queue_id())
     }
 
-    pub(super) fn drain(&self) -> Result<(), WouldDeadlock> {
+    /// Without a deadline it is true. False if that came first: then the queue takes all again.
+    pub(super) fn drain(&self, deadline: Option<Time>) -> Result<bool, WouldDeadlock> {
         self.refuse_inside("drained")?;
         self.generations.begin_drain();
-        let drained = self.wait_empty(None);
+        let drained = self.wait_empty(deadline);
         self.generations.end_drain();
-        drained.expect("a wait without a deadline does not time out");
-        Ok(())
+        Ok(drained.is_ok())
     }
 
-    pub(super) fn flush(&self) -> Result<(), WouldDeadlock> {
+    /// Without a deadline it is true. False if that came first.
+    pub(super) fn flush(&self, deadline: Option<Time>) -> Result<bool, WouldDeadlock> {
         self.refuse_inside("flushed")?;
-        match self.generations.cut(&self.core) {
-            Ok(None) => {}
-            Ok(Some(awaited)) => self.generations.wait_for(&awaited, &self.event),
-            Err(NoRoom) => {
-                // No links to tell old from new by: waits for the new ones too.
-                let waited = self.wait_empty(None);
-                waited.expect("a wait without a deadline does not time out");
-            }
-        }
-        Ok(())
+        Ok(match self.generations.cut(&self.core) {
+            Ok(None) => true,
+            Ok(Some(awaited)) => self.generations.wait_for(&awaited, deadline, &self.event),
+            // No links to tell old from new by: waits for the new ones too.
+            Err(NoRoom) => self.wait_empty(deadline).is_ok(),
+        })
     }
 
     pub(super) fn freeze(self: &Arc<Self>) -> Result<(), BuildError> {

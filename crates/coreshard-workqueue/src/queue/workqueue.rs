@@ -16,7 +16,9 @@ use super::install::{install, install_helping};
 use super::pool_link::Entry;
 use super::shared::{Closed, Shared};
 use super::task_ref::TaskRef;
-use crate::base::error::{BuildError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
+use crate::base::error::{
+    BuildError, Refused, RefusedReason, ShutdownTimeout, WaitError, WouldDeadlock,
+};
 use crate::base::target::Target;
 use crate::callbacks::Callback;
 use crate::fork::spread;
@@ -235,7 +237,33 @@ impl<P: Platform> Workqueue<P> {
     /// # Errors
     /// Where an item of this queue calls it: it would wait for itself.
     pub fn drain(&self) -> Result<(), WouldDeadlock> {
-        self.shared().drain()
+        self.shared().drain(None).map(|_drained| ())
+    }
+
+    /// As [`drain`](Self::drain), but for no longer than `timeout`. The queue is open again in any case.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// let (open, opened) = std::sync::mpsc::channel::<()>();
+    /// queue.queue(move || _ = opened.recv())?;
+    /// let error = queue.drain_timeout(Duration::from_millis(5)).unwrap_err();
+    /// assert!(error.is_timeout() && error.in_flight() == 1);
+    /// drop(open);
+    /// queue.drain_timeout(Duration::from_secs(60))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the time is over; or where an item of this queue calls it.
+    pub fn drain_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
+        let drained = self.shared().drain(Some(P::now() + timeout))?;
+        self.unless_time_is_over(drained)
+    }
+
+    fn unless_time_is_over(&self, reached: bool) -> Result<(), WaitError> {
+        if reached { Ok(()) } else { Err(WaitError::time_over(self.shared().in_flight())) }
     }
 
     /// Waits until all that was queued before the call is over. What is queued meanwhile is not
@@ -244,7 +272,25 @@ impl<P: Platform> Workqueue<P> {
     /// # Errors
     /// Where an item of this queue calls it: it would wait for itself.
     pub fn flush(&self) -> Result<(), WouldDeadlock> {
-        self.shared().flush()
+        self.shared().flush(None).map(|_flushed| ())
+    }
+
+    /// As [`flush`](Self::flush), but for no longer than `timeout`. Nothing is refused meanwhile, nor after.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// queue.queue(|| println!("sent"))?;
+    /// queue.flush_timeout(Duration::from_secs(60))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the time is over; or where an item of this queue calls it.
+    pub fn flush_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
+        let flushed = self.shared().flush(Some(P::now() + timeout))?;
+        self.unless_time_is_over(flushed)
     }
 
     /// Lets no further item begin, until [`thaw`](Self::thaw). Items that the pools have already

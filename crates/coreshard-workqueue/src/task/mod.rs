@@ -14,6 +14,7 @@
 #![allow(unsafe_code)]
 
 mod abort;
+mod cancellation;
 mod cell;
 mod error;
 mod executors;
@@ -45,6 +46,7 @@ use crate::timers::Timers;
 use cell::{Runnable, Schedule};
 
 pub use abort::AbortHandle;
+pub use cancellation::{CancellationToken, WaitForCancellation};
 pub(crate) use cell::wake_own;
 pub use error::TaskError;
 pub use join_set::JoinSet;
