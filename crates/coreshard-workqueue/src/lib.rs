@@ -44,7 +44,9 @@ pub use insight::stats::{PoolId, PoolStats, QueueStats, RuntimeStats};
 pub use insight::trouble::{Bug, CpuHog, NoWorker, PoolReport, RunningItem, Stall, Trouble};
 pub use insight::{QueueTally, QueueTimes, Sampling, TimeHistogram};
 pub use pool::{blocking, yield_item};
-pub use queue::{CancelledItem, Change, JoinHandle, Panic, WorkScope, Workqueue};
+pub use queue::{
+    Backlog, BacklogItem, CancelledItem, Change, JoinHandle, Panic, WorkScope, Workqueue,
+};
 pub use runtime::{Builder, Runtime, RuntimeBuilder};
 pub use spec::attributes::{Hooks, Priority};
 pub use spec::request::PanicPolicy;

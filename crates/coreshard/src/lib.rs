@@ -53,12 +53,12 @@ pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
-    AbortHandle, Bug, BuildError, CpuHog, Dropped, Elapsed, Forked, Hooks, Intake, MissedTick,
-    NoWorker, Panic, PanicPolicy, ParseRungError, PoolId, PoolReport, PoolStats, Priority,
-    QueueStats, QueueTally, QueueTimes, Refused, RefusedReason, RunningItem, RuntimeStats,
-    Sampling, ShutdownTimeout, SleepError, Stall, Target, Task, TaskError, TaskResult,
-    TimeHistogram, Trouble, WaitError, Wake, WorkError, WorkErrorReason, WouldDeadlock, YieldNow,
-    yield_now,
+    AbortHandle, Backlog, BacklogItem, Bug, BuildError, CpuHog, Dropped, Elapsed, Forked, Hooks,
+    Intake, MissedTick, NoWorker, Panic, PanicPolicy, ParseRungError, PoolId, PoolReport,
+    PoolStats, Priority, QueueStats, QueueTally, QueueTimes, Refused, RefusedReason, RunningItem,
+    RuntimeStats, Sampling, ShutdownTimeout, SleepError, Stall, Target, Task, TaskError,
+    TaskResult, TimeHistogram, Trouble, WaitError, Wake, WorkError, WorkErrorReason, WouldDeadlock,
+    YieldNow, yield_now,
 };
 
 #[cfg(feature = "insight")]

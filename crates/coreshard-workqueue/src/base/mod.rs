@@ -10,5 +10,6 @@ pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod item;
 pub(crate) mod latch;
+pub(crate) mod returned;
 pub(crate) mod rungs;
 pub(crate) mod target;

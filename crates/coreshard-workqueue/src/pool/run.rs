@@ -15,6 +15,7 @@ use super::link::LinkHead;
 use super::pool::Pool;
 use super::state::RESCUER;
 use super::worker::{Batch, TaggedItem, Worker};
+use crate::base::item::Item;
 use crate::insight::trouble::say;
 use crate::spec::attributes::{Hook, Place};
 
@@ -86,12 +87,17 @@ impl<P: Platform> Worker<'_, P> {
             self.count_run();
             // Only this worker writes it.
             self.slot.link.store(u32::from(tag.0) + 1, Relaxed);
+            let link = self.pool.links.link(tag);
             self.tally = Batch {
                 tag: Some(tag),
-                link: self.pool.links.link(tag).as_ptr(),
+                link: link.as_ptr(),
                 items: 0,
                 weighed_since: self.weigh_visit(),
             };
+            // SAFETY: a link lives until its items are counted, and this one is not yet.
+            if unsafe { LinkHead::is_stopped(link) } && !item.is_awaited() {
+                return self.set_aside(item);
+            }
         }
         self.inside.set_link(self.tally.link);
         self.slot.begin(item.kind());
@@ -104,10 +110,34 @@ impl<P: Platform> Worker<'_, P> {
             // SAFETY: a link lives until its items are counted, and this one is not yet.
             drop(user::call(|| unsafe { LinkHead::on_panic(link, thrown) }));
         }
+        self.item_is_over(link);
+    }
+
+    #[inline]
+    #[allow(unsafe_code)]
+    fn item_is_over(&mut self, link: NonNull<LinkHead<P>>) {
         self.inside.set_link(ptr::null());
         self.tally.items += 1;
-        // SAFETY: as above.
-        unsafe { LinkHead::item_is_over(link) };
+        // SAFETY: a link lives until its items are counted, and this one is not yet.
+        if unsafe { LinkHead::item_is_over(link) } {
+            self.count_run();
+        }
+    }
+
+    /// The item's queue runs nothing more. What the item holds is a user's, and may panic as it is dropped.
+    #[cold]
+    #[allow(unsafe_code)]
+    fn set_aside(&mut self, item: Item) {
+        let Some(link) = NonNull::new(self.tally.link) else { unreachable!("set by the caller") };
+        self.inside.set_link(link.as_ptr());
+        self.slot.begin(item.kind());
+        // SAFETY: a link lives until its items are counted, and this one is not yet.
+        drop(user::call(|| match user::call(|| item.set_aside()) {
+            Ok(None) => {}
+            Ok(Some(returned)) => unsafe { LinkHead::hand_back(link, returned) },
+            Err(thrown) => unsafe { LinkHead::on_panic(link, thrown) },
+        }));
+        self.item_is_over(link);
     }
 
     /// An item has forked this process, and returned in it: what waits here is run there.

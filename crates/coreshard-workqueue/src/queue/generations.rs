@@ -9,11 +9,12 @@ use coreshard_platform::{AtomicInt, AtomicPointer, Lock, Platform, Reading, Time
 use coreshard_topology::CpuId;
 
 use super::generation::{Admission, Generation};
-use super::limiter::Limits;
+use super::limiter::{CountedIn, Limits};
 use super::pool_link::{Entry, PoolLink, runs_item_of};
 use super::queue_core::QueueCore;
 use crate::base::error::RefusedReason;
 use crate::base::event::Event;
+use crate::base::item::Item;
 use crate::base::target::Target;
 use crate::pool::blocking;
 use crate::pool::{Lease, PoolSet};
@@ -289,6 +290,19 @@ impl<P: Platform> Generations<P> {
         let mut inner = self.inner.lock();
         inner.closed.get_or_insert(closed);
         self.current_of(&inner).close();
+    }
+
+    /// Closes it; what has not begun is set aside from here on. What waits for its turn comes back: each is one to
+    /// be counted as over. What is frozen and runs in any case goes.
+    pub(super) fn stop(&self) -> Vec<(Item, CountedIn<P>)> {
+        let mut inner = self.inner.lock();
+        inner.closed.get_or_insert(Closed::ShutDown);
+        self.current_of(&inner).close();
+        let links = inner.generations().flat_map(|generation| &generation.links);
+        links.for_each(PoolLink::stop);
+        let waiting = inner.limits.take_waiting();
+        inner.limits.set_frozen(false);
+        waiting
     }
 
     /// In the child of a fork: without the lock.

@@ -13,8 +13,10 @@ use super::claimable::{Claimable, PATIENCE, Wait};
 use super::panics::{Panic, Unclaimed};
 use super::pool_link::Entry;
 use crate::base::completion::Completion;
-use crate::base::error::{Forked, message_of};
+use crate::base::error::{Dropped, Forked, message_of};
+use crate::base::item::ItemBody;
 use crate::base::latch::Latch;
+use crate::base::returned::{Returned, ReturnedBody};
 use crate::insight::Label;
 use crate::insight::trouble::say;
 use crate::pool::{CurrentWorker, blocking, blocking_if_relieved};
@@ -76,6 +78,15 @@ impl<P: Platform, F, T> Drop for Submitted<P, F, T> {
 }
 
 impl<P: Platform, F, T> Submitted<P, F, T> {
+    #[inline]
+    fn new(entry: &Entry<'_, P>, work: F) -> Arc<Self> {
+        Arc::new(Self {
+            claimable: Claimable::new(entry),
+            over: Completion::new(),
+            slot: UnsafeCell::new(Submission::Work(work)),
+        })
+    }
+
     /// Takes what is there.
     ///
     /// # Safety
@@ -341,7 +352,9 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    JoinHandle { item: send(entry, work), is_polled: false }
+    let item = Submitted::new(&entry, work);
+    entry.send_as(Label::item::<F>, Placed(Arc::clone(&item)));
+    JoinHandle { item, is_polled: false }
 }
 
 /// Sends `work`. What it and its result borrow must be there until it is over.
@@ -352,20 +365,71 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    let item = Arc::new(Submitted {
-        claimable: Claimable::new(&entry),
-        over: Completion::new(),
-        slot: UnsafeCell::new(Submission::Work(work)),
-    });
+    let item = Submitted::new(&entry, work);
     let placed = Arc::clone(&item);
-    entry.send_as(Label::item::<F>, move || {
-        if placed.claimable.begin() {
-            // SAFETY: claimed just now.
-            let result = unsafe { placed.call() };
-            leave(placed, result);
-        }
-    });
+    entry.send_as(Label::item::<F>, move || run_placed(placed));
     item
+}
+
+/// A worker has come to the item's place.
+#[inline(always)]
+fn run_placed<P: Platform, F: FnOnce() -> T, T>(placed: Arc<Submitted<P, F, T>>) {
+    if placed.claimable.begin() {
+        // SAFETY: claimed just now.
+        let result = unsafe { placed.call() };
+        leave(placed, result);
+    }
+}
+
+/// The place of an item that borrows nothing, and so may come back.
+struct Placed<P: Platform, F, T>(Arc<Submitted<P, F, T>>);
+
+impl<P, F, T> ItemBody for Placed<P, F, T>
+where
+    P: Platform,
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    type Named = F;
+    const IS_AWAITED: bool = false;
+
+    #[inline(always)]
+    fn run(self) {
+        run_placed(self.0);
+    }
+
+    fn set_aside(self) -> Option<Returned> {
+        // Claimed: nobody looks at where it was queued from here on.
+        self.0.claimable.begin().then(|| Returned::new(ReturnedSubmission(self.0)))
+    }
+}
+
+/// A submitted item that was claimed to be handed back. Whoever joins it waits for what comes of it.
+struct ReturnedSubmission<P: Platform, F, T>(Arc<Submitted<P, F, T>>);
+
+impl<P, F, T> ReturnedBody for ReturnedSubmission<P, F, T>
+where
+    P: Platform,
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    fn run(self: Box<Self>) {
+        // SAFETY: it was claimed, and this is its one use.
+        let result = unsafe { self.0.call() };
+        leave(self.0, result);
+    }
+
+    fn discard(self: Box<Self>) -> Result<(), Thrown> {
+        let item = self.0;
+        // SAFETY: it was claimed, and this is its one use.
+        let dropped = user::discard(unsafe { item.replace(Submission::Empty) });
+        let told = Unclaimed::of_nobody(Thrown::new(Box::new(Dropped)));
+        // SAFETY: as in `leave`.
+        unsafe { item.replace(Submission::Value(Err(told))) };
+        // SAFETY: as in `leave`.
+        let woken = unsafe { item.over.open() };
+        dropped.and(woken)
+    }
 }
 
 /// Leaves the result for the handle. If nobody holds that any more, a panic goes on to the

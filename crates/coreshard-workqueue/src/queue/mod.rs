@@ -1,6 +1,7 @@
 //! A workqueue: a name, attributes, and a pool link to each pool. `README.md` beside this file tells how
 //! it changes while it is used.
 
+mod backlog;
 mod cancel;
 mod change;
 mod claimable;
@@ -21,8 +22,10 @@ mod scope;
 mod shared;
 mod task_counts;
 mod task_ref;
+mod waiting_tasks;
 mod workqueue;
 
+pub use backlog::{Backlog, BacklogItem};
 pub use cancel::CancelledItem;
 pub use change::Change;
 pub use handle::JoinHandle;
@@ -32,4 +35,5 @@ pub(crate) use pool_link::{Entry, PoolLink, runs_item_of};
 pub use scope::WorkScope;
 pub(crate) use shared::{Origin, Shared};
 pub(crate) use task_ref::TaskRef;
+pub(crate) use waiting_tasks::{WaitingTable, WaitingTask, WaitingTasks};
 pub use workqueue::Workqueue;

@@ -128,6 +128,12 @@ impl<P: Platform> Unclaimed<P> {
         Self { thrown: Some(thrown), core: Some(Arc::clone(core)) }
     }
 
+    /// Of no queue: whoever does not claim it does not hear of it.
+    #[cold]
+    pub(crate) fn of_nobody(thrown: Thrown) -> Self {
+        Self { thrown: Some(thrown), core: None }
+    }
+
     /// Takes it over: the caller tells of it.
     pub(crate) fn claim(mut self) -> Thrown {
         self.thrown.take().expect("it is claimed once")

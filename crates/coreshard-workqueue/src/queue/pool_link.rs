@@ -21,7 +21,7 @@ use coreshard_platform::{AtomicInt, Padded, Platform, Reading, fields};
 
 use super::limiter::{Limiter, SendItem};
 use super::queue_core::QueueCore;
-use crate::base::item::Item;
+use crate::base::item::{Item, ItemBody, Plain};
 use crate::insight::{Label, TaskSpan};
 use crate::pool::{self, Inside, LinkHead, LinkTag, Pool, QueueSide};
 
@@ -89,18 +89,18 @@ impl<P: Platform> Entry<'_, P> {
         unsafe { self.link.as_ref() }
     }
 
-    /// Sends a closure.
+    /// Sends a closure that nobody waits for.
     #[inline]
     #[track_caller]
-    pub(crate) fn send<F: FnOnce() + Send>(self, work: F) {
-        self.send_as(Label::item::<F>, work);
+    pub(crate) fn send<F: FnOnce() + Send + 'static>(self, work: F) {
+        self.send_as(Label::item::<F>, Plain(work));
     }
 
     /// Sends an item; `label` is asked only where the queue wants to know.
     #[inline(always)]
     #[track_caller]
     #[allow(unsafe_code)]
-    pub(crate) fn send_as<F: FnOnce() + Send>(self, label: impl FnOnce() -> Label, work: F) {
+    pub(crate) fn send_as<F: ItemBody>(self, label: impl FnOnce() -> Label, work: F) {
         // In pieces, so that it stays in registers.
         let Self { link, injector, _reading: reading, .. } = self;
         // SAFETY: by `Self::new` and `Self::resume`, while `reading` goes on: to the end of this function.
@@ -207,7 +207,7 @@ impl<P: Platform> PoolLink<P> {
     /// Sends an item that was counted in, and that may have to wait or is measured.
     #[inline(never)]
     #[track_caller]
-    fn send_indirectly<F: FnOnce() + Send>(
+    fn send_indirectly<F: ItemBody>(
         &self,
         injector: usize,
         label: impl FnOnce() -> Label,
@@ -315,7 +315,11 @@ impl<P: Platform> PoolLink<P> {
     /// Brings work in by an injector of the pool; gives it back if the pool link is closed.
     #[cfg(all(test, loom))]
     #[allow(unsafe_code)]
-    pub(crate) fn queue<F: FnOnce() + Send>(&self, injector: usize, work: F) -> Result<(), F> {
+    pub(crate) fn queue<F: FnOnce() + Send + 'static>(
+        &self,
+        injector: usize,
+        work: F,
+    ) -> Result<(), F> {
         let reading = Reading::begin();
         if !self.count_in(injector) {
             return Err(work);
@@ -384,6 +388,10 @@ impl<P: Platform> PoolLink<P> {
         on_panic: |link, thrown| unsafe { link.cast::<Self>().as_ref() }.on_panic(thrown),
         // SAFETY: as above.
         item_is_over: |link| unsafe { link.cast::<Self>().as_ref() }.item_is_over(),
+        hand_back: |link, returned| {
+            // SAFETY: as above.
+            unsafe { link.cast::<Self>().as_ref() }.core.backlog.lock().push(returned);
+        },
         rescued: |link, items| {
             // SAFETY: as above.
             unsafe { link.cast::<Self>().as_ref() }.core.insight.tally.count_rescued(items);
@@ -413,6 +421,11 @@ impl<P: Platform> PoolLink<P> {
         for word in self.queued_words() {
             word.fetch_and(!CLOSED, AcqRel);
         }
+    }
+
+    /// See [`LinkHead::stop`].
+    pub(super) fn stop(&self) {
+        self.head.stop();
     }
 
     pub(super) fn watch(&self) {

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use coreshard_platform::Platform;
+use coreshard_platform::{Lock, Platform};
 
+use crate::base::returned::Returned;
 use crate::insight::Insight;
 use crate::spec::request::{PanicHandler, PanicPolicy};
 use crate::timers::Timers;
@@ -22,6 +23,8 @@ pub(crate) struct QueueCore<P: Platform> {
     pub(crate) is_ordered: bool,
     pub(super) timers: Arc<Timers<P>>,
     pub(crate) insight: Insight<P>,
+    /// What was set aside and not handed back yet; see `backlog.rs`.
+    pub(super) backlog: Lock<P, Vec<Returned>>,
     /// The queue, for an item that closes it; set once it has its place.
     pub(super) queue: OnceLock<Weak<dyn ClosesOnPanic>>,
 }
@@ -37,6 +40,7 @@ impl<P: Platform> QueueCore<P> {
             is_ordered: false,
             timers: Arc::new(Timers::new(Err)),
             queue: OnceLock::new(),
+            backlog: Lock::new(Vec::new()),
             insight: Insight::new(crate::insight::Wanted::default(), 1),
         })
     }

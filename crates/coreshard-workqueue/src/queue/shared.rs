@@ -28,9 +28,9 @@ use crate::timers::Timers;
 
 /// It is freed when no handle is left and all its items are over.
 pub(crate) struct Shared<P: Platform> {
-    core: Arc<QueueCore<P>>,
-    generations: Generations<P>,
-    event: Arc<Event<P>>,
+    pub(super) core: Arc<QueueCore<P>>,
+    pub(super) generations: Generations<P>,
+    pub(super) event: Arc<Event<P>>,
     machine: Arc<Machine<P>>,
     /// What was asked for, and is in force. Held through a change, so that there is one at a time.
     request: Lock<P, Request>,
@@ -51,6 +51,7 @@ impl<P: Platform> Shared<P> {
             is_ordered: request.max_active == MaxActive::Ordered,
             timers: Arc::clone(&machine.timers),
             queue: OnceLock::new(),
+            backlog: Lock::new(Vec::new()),
             insight: Insight::new(request.insight, lease.set().routes().len()),
         });
         let generations = Generations::new(lease, &core, request.max_active)?;
@@ -150,6 +151,7 @@ impl<P: Platform> Shared<P> {
     pub(crate) fn end(&self) {
         self.wait_empty(None).expect("a wait without a deadline does not time out");
         self.generations.let_go();
+        self.discard_backlog();
     }
 
     /// Waits until nothing is in flight, or until `deadline`.

@@ -15,6 +15,7 @@ use coreshard_platform::{AtomicInt, Platform};
 
 use super::shared::Shared;
 use super::task_counts::LEFT;
+use super::waiting_tasks::WaitingTasks;
 
 /// The right to use a queue, for as long as a task exists.
 pub(crate) struct TaskRef<P: Platform> {
@@ -46,6 +47,11 @@ impl<P: Platform> TaskRef<P> {
         shared.task_counts.counts[count].fetch_add(1, Relaxed);
         let shared = NonNull::new(Arc::as_ptr(shared).cast_mut()).expect("an Arc is not null");
         Self { shared, count }
+    }
+
+    /// The list for tasks of this one's count that wait.
+    pub(crate) fn waiting(&self) -> &WaitingTasks<P> {
+        &self.queue().task_counts.waiting[self.count]
     }
 
     pub(crate) fn queue(&self) -> &Shared<P> {

@@ -21,10 +21,12 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{DataCell, Lock, Platform};
 
-use super::state::{AWAITED, DONE, Next, TaskState, has_senders};
+use super::state::{AWAITED, CANCELLED, DONE, Next, SCHEDULED, TaskState, has_senders};
+use crate::base::item::ItemBody;
+use crate::base::returned::Returned;
 use crate::callbacks::Callback;
 use crate::insight::TaskSpan;
-use crate::queue::Unclaimed;
+use crate::queue::{Unclaimed, WaitingTable, WaitingTask, WaitingTasks};
 use crate::timers::Timers;
 
 /// How a task comes to a worker, and whom it tells of panics.
@@ -39,7 +41,14 @@ pub(super) trait Schedule<P: Platform>: Send + Sync {
     }
     /// Keeps what was thrown for whoever is to be told.
     fn unclaimed(&self, thrown: Thrown) -> Unclaimed<P>;
+    /// Where the queue lists its tasks that wait.
+    fn waiting(&self) -> Option<&WaitingTasks<P>> {
+        None
+    }
 }
+
+/// The task is on no list.
+const UNLISTED: u32 = u32::MAX;
 
 /// What became of a future; `None` where it was dropped before its end, or the outcome was taken.
 pub(super) type Outcome<P, T> = Option<Result<T, Unclaimed<P>>>;
@@ -50,6 +59,8 @@ pub(super) struct Head<P: Platform> {
     table: &'static CellTable<P>,
     /// What the handle's owner is woken by.
     awaiter: Lock<P, Option<Waker>>,
+    /// Its place among the queue's tasks that wait; whoever has set `RUNNING` touches it.
+    listed_at: P::Cell<u32>,
 }
 
 type FindTimers<P> = unsafe fn(NonNull<Head<P>>) -> Option<Arc<Timers<P>>>;
@@ -84,6 +95,22 @@ pub(crate) struct Runnable<P: Platform>(NonNull<Head<P>>);
 
 // SAFETY: a task is made of a future that is `Send` and of what is made to be shared.
 unsafe impl<P: Platform> Send for Runnable<P> {}
+
+impl<P: Platform> ItemBody for Runnable<P> {
+    type Named = Self;
+    const IS_AWAITED: bool = false;
+
+    #[inline(always)]
+    fn run(self) {
+        Self::run(self);
+    }
+
+    /// The future is dropped, and its handle hears that the queue is gone.
+    fn set_aside(self) -> Option<Returned> {
+        close(self);
+        None
+    }
+}
 
 impl<P: Platform> Runnable<P> {
     /// Polls it, on a worker; or closes it, anywhere.
@@ -268,6 +295,7 @@ where
             state: TaskState::new(),
             table: const { &Self::TABLE },
             awaiter: Lock::new(None),
+            listed_at: P::Cell::new(UNLISTED),
         };
         let task = Box::new(Self {
             head,
@@ -330,14 +358,53 @@ where
         let outcome = match polled {
             Ok(Poll::Ready(value)) => Some(Ok(value)),
             Err(thrown) => Some(Err(schedule().unclaimed(thrown))),
-            Ok(Poll::Pending) => match task.head.state.suspend() {
-                Next::Close => None,
-                // SAFETY: as `suspend` said.
-                next => return unsafe { settle(head, next) },
-            },
+            Ok(Poll::Pending) => {
+                // SAFETY: RUNNING is set.
+                unsafe { Self::list(head) };
+                match task.head.state.suspend() {
+                    Next::Close => None,
+                    // SAFETY: as `suspend` said.
+                    next => return unsafe { settle(head, next) },
+                }
+            }
         };
         // SAFETY: RUNNING is set.
         unsafe { Self::finish(head, outcome) };
+    }
+
+    /// It is going to wait: so the queue knows of it, before it does. Where that was shut down at once, it is
+    /// refused.
+    ///
+    /// # Safety
+    /// The caller has set `RUNNING`.
+    #[inline]
+    unsafe fn list(head: NonNull<Head<P>>) {
+        // SAFETY: the caller's reference.
+        let task = unsafe { head.cast::<Self>().as_ref() };
+        // SAFETY: RUNNING is set.
+        let listed_at = task.head.listed_at.with(|place| unsafe { *place });
+        if listed_at != UNLISTED || task.head.state.load() & (SCHEDULED | CANCELLED) != 0 {
+            return;
+        }
+        // SAFETY: not done, so it is there.
+        let Some(waiting) = unsafe { &*task.schedule.get() }.waiting() else { return };
+        let table = const {
+            &WaitingTable {
+                // SAFETY: called while the task is on the list, so it is there.
+                hold: |task| unsafe { task.cast::<Head<P>>().as_ref() }.state.add_reference(),
+                // SAFETY: called with that reference.
+                refuse: |task| unsafe { refuse(task.cast::<Head<P>>()) },
+            }
+        };
+        // SAFETY: `finish` takes it off, and nobody frees it before.
+        match unsafe { waiting.add(WaitingTask { task: head.cast(), table }) } {
+            // SAFETY: RUNNING is set.
+            Some(place) => task.head.listed_at.with_mut(|listed_at| unsafe { *listed_at = place }),
+            None => {
+                let next = task.head.state.refuse();
+                debug_assert_eq!(next, Next::Nothing, "the caller runs it, and will close it");
+            }
+        }
     }
 
     /// Drops the future and leaves the outcome.
@@ -349,6 +416,13 @@ where
         let task = unsafe { head.cast::<Self>().as_ref() };
         // SAFETY: not done, so it is there.
         let report = |thrown| drop(unsafe { &*task.schedule.get() }.unclaimed(thrown));
+        // SAFETY: RUNNING is set.
+        let listed_at = task.head.listed_at.with(|place| unsafe { *place });
+        if listed_at != UNLISTED {
+            // SAFETY: not done, so it is there.
+            let waiting = unsafe { &*task.schedule.get() }.waiting();
+            waiting.expect("it is on its list").remove(listed_at);
+        }
         // SAFETY: RUNNING is set; the future is dropped where it is, once, and its place is written anew.
         task.body.with_mut(|body| unsafe {
             let dropped = user::call(|| std::ptr::drop_in_place(body));
@@ -440,6 +514,18 @@ fn forget_awaiter<P: Platform>(awaiter: &Lock<P, Option<Waker>>, state: &TaskSta
     if state.load() & AWAITED != 0 {
         let waker = awaiter.lock().take();
         drop(user::discard(waker));
+    }
+}
+
+/// The task's queue was shut down: it is polled no more.
+///
+/// # Safety
+/// The caller has a reference, and gives it up.
+unsafe fn refuse<P: Platform>(head: NonNull<Head<P>>) {
+    // SAFETY: by this function's contract; each is called once for what the change said.
+    unsafe {
+        settle(head, head.as_ref().state.refuse());
+        settle(head, head.as_ref().state.drop_reference());
     }
 }
 

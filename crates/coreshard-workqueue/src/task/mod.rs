@@ -41,7 +41,7 @@ use tracing::span::Id;
 use crate::base::error::Refused;
 use crate::insight::trouble::say;
 use crate::insight::{self, Label};
-use crate::queue::{Origin, Panic, Shared, TaskRef, Unclaimed, Workqueue};
+use crate::queue::{Origin, Panic, Shared, TaskRef, Unclaimed, WaitingTasks, Workqueue};
 use crate::timers::Timers;
 use cell::{Runnable, Schedule};
 
@@ -331,7 +331,7 @@ impl<P: Platform> Schedule<P> for Home<P> {
     fn send(&self, runnable: Runnable<P>) -> Option<Runnable<P>> {
         match self.task_ref.queue().enter_near(self.cpu, Origin::WokenTask) {
             Ok(entry) => {
-                entry.send_as(|| Label::Part, move || runnable.run());
+                entry.send_as(|| Label::Part, runnable);
                 None
             }
             Err(_closed) => Some(runnable),
@@ -353,6 +353,10 @@ impl<P: Platform> Schedule<P> for Home<P> {
 
     fn unclaimed(&self, thrown: Thrown) -> Unclaimed<P> {
         self.task_ref.queue().unclaimed(thrown)
+    }
+
+    fn waiting(&self) -> Option<&WaitingTasks<P>> {
+        Some(self.task_ref.waiting())
     }
 }
 
@@ -392,7 +396,7 @@ where
     let span = entry.task_span::<F>();
     let home = Home { task_ref: TaskRef::new(shared, cpu.index()), cpu, span: span.id() };
     let (task, runnable) = cell::TaskCell::new(future, span, home);
-    entry.send_as(|| Label::Part, move || runnable.run());
+    entry.send_as(|| Label::Part, runnable);
     // SAFETY: made just now, with a reference for its handle.
     Ok(unsafe { Handles::<P, F, Home<P>>::handle(task) })
 }
