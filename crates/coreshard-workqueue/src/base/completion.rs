@@ -25,7 +25,8 @@ use super::latch::Latch;
 /// See the top of this file.
 pub(crate) struct Completion<P: Platform> {
     latch: Latch<P>,
-    waker: P::Cell<MaybeUninit<Waker>>,
+    /// In a box of its own: few items are awaited, and all would be the larger for it.
+    waker: P::Cell<MaybeUninit<Box<Waker>>>,
 }
 
 // SAFETY: the latch's word says whose the cell is, and a waker may be used by any thread.
@@ -59,7 +60,7 @@ impl<P: Platform> Completion<P> {
             // SAFETY: the bit was on, and the cell is the holder's from here.
             kept = Some(unsafe { self.take() }).filter(|kept| kept.will_wake(context.waker()));
         }
-        let waker = kept.unwrap_or_else(|| context.waker().clone());
+        let waker = kept.unwrap_or_else(|| Box::new(context.waker().clone()));
         // SAFETY: the bit is off, so the cell is the holder's, and there is nothing in it.
         self.waker.with_mut(|cell| unsafe { (*cell).write(waker) });
         if self.latch.set_polled() {
@@ -90,14 +91,22 @@ impl<P: Platform> Completion<P> {
         // SAFETY: alive, by this function's contract.
         if unsafe { Latch::open(&raw const self.latch) } {
             // SAFETY: the bit was on as it opened: the cell is the opener's.
-            return user::wake(unsafe { self.take() });
+            return user::wake(*unsafe { self.take() });
         }
         Ok(())
     }
 
+    /// For a model that fails.
+    #[cfg(all(test, loom))]
+    pub(super) fn leave_without_a_look(&self, waker: Waker) {
+        // SAFETY: as in `poll`, of whose steps the last is left out.
+        self.waker.with_mut(|cell| unsafe { (*cell).write(Box::new(waker)) });
+        self.latch.set_polled();
+    }
+
     /// # Safety
     /// There is a waker, and it is the caller's.
-    unsafe fn take(&self) -> Waker {
+    unsafe fn take(&self) -> Box<Waker> {
         // SAFETY: by this function's contract.
         self.waker.with_mut(|cell| unsafe { (*cell).assume_init_read() })
     }

@@ -6,7 +6,9 @@
 //! begun (a scope, an install) is a part of what has begun, and is run.
 #![allow(unsafe_code)]
 
-use std::mem::{ManuallyDrop, MaybeUninit};
+#[cfg(test)]
+use std::mem::ManuallyDrop;
+use std::mem::MaybeUninit;
 
 use super::returned::Returned;
 
@@ -89,11 +91,21 @@ impl Item {
     }
 
     /// Runs it. May unwind, if the closure panics; it is used up all the same.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn run(self) {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: the kind belongs to this payload, and `self` is consumed, so it is called once.
-        unsafe { (this.kind.act)(&raw mut this.payload) };
+        // SAFETY: `self` is consumed, so it is called once.
+        unsafe { this.run_in_place() };
+    }
+
+    /// As if by value: a worker keeps it in one place, whatever becomes of it, without a copy.
+    ///
+    /// # Safety
+    /// Nothing is done with it after that.
+    #[inline(always)]
+    pub(crate) unsafe fn run_in_place(&mut self) {
+        // SAFETY: the kind belongs to this payload, and this is its one use, by this function's contract.
+        unsafe { (self.kind.act)(&raw mut self.payload) };
     }
 
     /// True if it is run though its queue runs nothing more.
@@ -103,11 +115,13 @@ impl Item {
 
     /// Takes what is in it, without running that: what is to be handed back, if anything. May unwind, if something
     /// that it holds panics as it is dropped; it is used up all the same.
-    pub(crate) fn set_aside(self) -> Option<Returned> {
-        let mut this = ManuallyDrop::new(self);
-        let Some(set_aside) = this.kind.set_aside else { unreachable!("it is awaited") };
-        // SAFETY: the kind belongs to this payload, and `self` is consumed, so it is called once.
-        unsafe { set_aside(&raw mut this.payload) }
+    ///
+    /// # Safety
+    /// Nothing is done with it after that.
+    pub(crate) unsafe fn set_aside(&mut self) -> Option<Returned> {
+        let Some(set_aside) = self.kind.set_aside else { unreachable!("it is awaited") };
+        // SAFETY: the kind belongs to this payload, and this is its one use, by this function's contract.
+        unsafe { set_aside(&raw mut self.payload) }
     }
 
     /// What it is: two items with one function are of one kind.

@@ -6,6 +6,8 @@ pub(crate) mod canary;
 #[cfg(feature = "canaries")]
 pub mod canary;
 pub(crate) mod completion;
+#[cfg(all(test, loom))]
+mod completion_loom_tests;
 pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod item;

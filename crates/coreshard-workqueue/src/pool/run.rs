@@ -82,7 +82,7 @@ impl<P: Platform> Worker<'_, P> {
 
     #[inline]
     #[allow(unsafe_code)]
-    fn execute(&mut self, (item, tag): TaggedItem) {
+    fn execute(&mut self, (mut item, tag): TaggedItem) {
         if self.tally.tag != Some(tag) {
             self.count_run();
             // Only this worker writes it.
@@ -96,12 +96,13 @@ impl<P: Platform> Worker<'_, P> {
             };
             // SAFETY: a link lives until its items are counted, and this one is not yet.
             if unsafe { LinkHead::is_stopped(link) } && !item.is_awaited() {
-                return self.set_aside(item);
+                return self.set_aside(&mut item);
             }
         }
         self.inside.set_link(self.tally.link);
         self.slot.begin(item.kind());
-        let outcome = user::call(|| item.run());
+        // SAFETY: its one use.
+        let outcome = user::call(|| unsafe { item.run_in_place() });
         if P::process_generation() != self.process_generation {
             self.end_in_fork();
         }
@@ -120,19 +121,27 @@ impl<P: Platform> Worker<'_, P> {
         self.tally.items += 1;
         // SAFETY: a link lives until its items are counted, and this one is not yet.
         if unsafe { LinkHead::item_is_over(link) } {
-            self.count_run();
+            self.look_anew();
         }
+    }
+
+    /// The next item, too, is looked at as the first of its link.
+    #[cold]
+    #[inline(never)]
+    fn look_anew(&mut self) {
+        self.count_run();
     }
 
     /// The item's queue runs nothing more. What the item holds is a user's, and may panic as it is dropped.
     #[cold]
+    #[inline(never)]
     #[allow(unsafe_code)]
-    fn set_aside(&mut self, item: Item) {
+    fn set_aside(&mut self, item: &mut Item) {
         let Some(link) = NonNull::new(self.tally.link) else { unreachable!("set by the caller") };
         self.inside.set_link(link.as_ptr());
         self.slot.begin(item.kind());
-        // SAFETY: a link lives until its items are counted, and this one is not yet.
-        drop(user::call(|| match user::call(|| item.set_aside()) {
+        // SAFETY: its one use, and a link lives until its items are counted, which this one is not yet.
+        drop(user::call(|| match user::call(|| unsafe { item.set_aside() }) {
             Ok(None) => {}
             Ok(Some(returned)) => unsafe { LinkHead::hand_back(link, returned) },
             Err(thrown) => unsafe { LinkHead::on_panic(link, thrown) },

@@ -73,8 +73,9 @@ impl<P: Platform> Shared<P> {
         if self.is_forked() {
             return Backlog { items: Vec::new().into_iter(), in_flight: self.in_flight() };
         }
-        for (item, CountedIn(link)) in self.generations.stop() {
-            match user::call(|| item.set_aside()) {
+        for (mut item, CountedIn(link)) in self.generations.stop() {
+            // SAFETY: its one use.
+            match user::call(|| unsafe { item.set_aside() }) {
                 Ok(returned) => self.core.backlog.lock().extend(returned),
                 Err(thrown) => self.on_panic(thrown),
             }

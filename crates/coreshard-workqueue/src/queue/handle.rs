@@ -345,6 +345,7 @@ impl<P: Platform, T> fmt::Debug for JoinHandle<P, T> {
     }
 }
 
+#[inline]
 #[track_caller]
 pub(crate) fn submit<P, F, T>(entry: Entry<'_, P>, work: F) -> JoinHandle<P, T>
 where
@@ -434,6 +435,7 @@ where
 
 /// Leaves the result for the handle. If nobody holds that any more, a panic goes on to the
 /// queue's panic handler.
+#[inline]
 fn leave<P: Platform, F, T>(item: Arc<Submitted<P, F, T>>, result: Result<T, Thrown>) {
     let result = match result {
         // Inside the item, so that the worker hears what it throws as it goes.

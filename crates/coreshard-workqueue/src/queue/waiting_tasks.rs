@@ -78,9 +78,19 @@ impl<P: Platform> WaitingTasks<P> {
 
     /// Refuses all tasks that are here, and those that would come.
     pub(crate) fn close(&self) {
+        self.refuse_all(true);
+    }
+
+    /// For a model that fails.
+    #[cfg(all(test, loom))]
+    pub(crate) fn refuse_those_here(&self) {
+        self.refuse_all(false);
+    }
+
+    fn refuse_all(&self, closes: bool) {
         let held: Vec<WaitingTask> = {
             let mut list = self.list.lock();
-            list.is_closed = true;
+            list.is_closed |= closes;
             let tasks = list.places.iter().flatten();
             // SAFETY: by the contract of `add`: it is not taken off while the lock is held, so it is there.
             tasks.inspect(|listed| unsafe { (listed.table.hold)(listed.task) }).copied().collect()

@@ -150,6 +150,18 @@ impl<P: Platform> CancellationToken<P> {
         }
     }
 
+    /// For a model that fails.
+    #[cfg(all(test, loom))]
+    pub(super) fn cancel_late(&self) {
+        let (children, wakers) = {
+            let mut links = self.node.links.lock();
+            (std::mem::take(&mut links.children), std::mem::take(&mut links.wakers))
+        };
+        self.node.cancelled.store(1, Release);
+        wakers.into_iter().flatten().for_each(|waker| user::wake(waker).unwrap());
+        children.iter().filter_map(Weak::upgrade).for_each(|node| Self { node }.cancel_late());
+    }
+
     /// True once it, or one above it, was cancelled. One load.
     pub fn is_cancelled(&self) -> bool {
         self.node.is_cancelled()

@@ -183,6 +183,30 @@ impl<P: Platform, T> JoinSet<P, T> {
         }
     }
 
+    /// For a model that fails: the waker is left in a step of its own.
+    #[cfg(all(test, loom))]
+    pub(super) fn poll_join_next_late(
+        &mut self,
+        context: &Context<'_>,
+    ) -> Poll<Option<Result<T, TaskError>>> {
+        let is_empty = self.ended.inner.lock().places.is_empty();
+        if is_empty && !self.is_empty() {
+            self.ended.inner.lock().awaiter = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        while let Some(place) = { self.ended.inner.lock().places.pop() } {
+            let Place { task, waker: own, .. } = &mut self.places[place];
+            let Some(awaited) = task else { continue };
+            if let Poll::Ready(ended) = awaited.poll_result(&Context::from_waker(own)) {
+                *task = None;
+                self.free.push(place);
+                return Poll::Ready(Some(ended));
+            }
+        }
+        self.ended.inner.lock().awaiter = Some(context.waker().clone());
+        Poll::Pending
+    }
+
     /// Cancels all tasks of the set, and does not wait: each is told of by [`join_next`](Self::join_next), those that
     /// had ended before with their values.
     pub fn abort_all(&self) {
