@@ -35,5 +35,7 @@ pub(crate) use pool_link::{Entry, PoolLink, runs_item_of};
 pub use scope::WorkScope;
 pub(crate) use shared::{Origin, Shared};
 pub(crate) use task_ref::TaskRef;
-pub(crate) use waiting_tasks::{WaitingTable, WaitingTask, WaitingTasks};
+#[cfg(all(test, loom))]
+pub(crate) use waiting_tasks::{ListedAt, WaitingTasks};
+pub(crate) use waiting_tasks::{WaitingTable, WaitingTask};
 pub use workqueue::Workqueue;

@@ -12,7 +12,7 @@
 
 use std::ptr::NonNull;
 
-use coreshard_platform::{Lock, Platform};
+use coreshard_platform::{DataCell, Lock, Platform};
 
 /// A task that waits.
 #[derive(Clone, Copy)]
@@ -32,6 +32,47 @@ pub(crate) struct WaitingTable {
 // SAFETY: it leads to a task, which was made to be shared.
 unsafe impl Send for WaitingTask {}
 
+/// Where a task is on its list. Whoever has the task's future touches it.
+pub(crate) struct ListedAt<P: Platform>(P::Cell<u32>);
+
+const UNLISTED: u32 = u32::MAX;
+
+impl<P: Platform> ListedAt<P> {
+    pub(crate) fn none() -> Self {
+        Self(P::Cell::new(UNLISTED))
+    }
+
+    /// Lists a task that is not listed yet. False if the list is closed.
+    ///
+    /// # Safety
+    /// Nobody else touches this, and the task is there until [`Self::unlist`] was called.
+    pub(crate) unsafe fn list(&self, waiting: &WaitingTasks<P>, task: WaitingTask) -> bool {
+        // SAFETY: nobody else is here.
+        if self.0.with(|place| unsafe { *place }) != UNLISTED {
+            return true;
+        }
+        let added = waiting.add(task);
+        if let Some(at) = added {
+            // SAFETY: as above.
+            self.0.with_mut(|place| unsafe { *place = at });
+        }
+        added.is_some()
+    }
+
+    /// Takes it off, if it is listed.
+    ///
+    /// # Safety
+    /// Nobody else touches this.
+    #[inline]
+    pub(crate) unsafe fn unlist<'list>(&self, waiting: impl FnOnce() -> &'list WaitingTasks<P>) {
+        // SAFETY: nobody else is here.
+        let place = self.0.with(|place| unsafe { *place });
+        if place != UNLISTED {
+            waiting().remove(place);
+        }
+    }
+}
+
 pub(crate) struct WaitingTasks<P: Platform> {
     list: Lock<P, WaitingList>,
 }
@@ -50,10 +91,7 @@ impl<P: Platform> WaitingTasks<P> {
     }
 
     /// Lists a task, and tells its place; `None` if the list is closed.
-    ///
-    /// # Safety
-    /// The task is there until [`Self::remove`] was called with that place.
-    pub(crate) unsafe fn add(&self, task: WaitingTask) -> Option<u32> {
+    fn add(&self, task: WaitingTask) -> Option<u32> {
         let mut list = self.list.lock();
         if list.is_closed {
             return None;
@@ -70,7 +108,7 @@ impl<P: Platform> WaitingTasks<P> {
         })
     }
 
-    pub(crate) fn remove(&self, place: u32) {
+    fn remove(&self, place: u32) {
         let mut list = self.list.lock();
         list.places[place as usize] = None;
         list.free.push(place);
@@ -92,7 +130,7 @@ impl<P: Platform> WaitingTasks<P> {
             let mut list = self.list.lock();
             list.is_closed |= closes;
             let tasks = list.places.iter().flatten();
-            // SAFETY: by the contract of `add`: it is not taken off while the lock is held, so it is there.
+            // SAFETY: by the contract of `ListedAt::list`: it is not taken off while the lock is held, so it is there.
             tasks.inspect(|listed| unsafe { (listed.table.hold)(listed.task) }).copied().collect()
         };
         for WaitingTask { task, table } in held {

@@ -26,7 +26,7 @@ use crate::base::item::ItemBody;
 use crate::base::returned::Returned;
 use crate::callbacks::Callback;
 use crate::insight::TaskSpan;
-use crate::queue::{Unclaimed, WaitingTable, WaitingTask, WaitingTasks};
+use crate::queue::{Unclaimed, WaitingTable, WaitingTask};
 use crate::timers::Timers;
 
 /// How a task comes to a worker, and whom it tells of panics.
@@ -41,14 +41,19 @@ pub(super) trait Schedule<P: Platform>: Send + Sync {
     }
     /// Keeps what was thrown for whoever is to be told.
     fn unclaimed(&self, thrown: Thrown) -> Unclaimed<P>;
-    /// Where the queue lists its tasks that wait.
-    fn waiting(&self) -> Option<&WaitingTasks<P>> {
-        None
+    /// Has the queue know of a task that is going to wait. False if it was shut down at once.
+    ///
+    /// # Safety
+    /// It is this one's task, and the caller has set `RUNNING`; [`Self::unlist`] is called before it is done.
+    unsafe fn list(&self, _: WaitingTask) -> bool {
+        true
     }
+    /// Takes it off that list, if it is there.
+    ///
+    /// # Safety
+    /// The caller has set `RUNNING`.
+    unsafe fn unlist(&self) {}
 }
-
-/// The task is on no list.
-const UNLISTED: u32 = u32::MAX;
 
 /// What became of a future; `None` where it was dropped before its end, or the outcome was taken.
 pub(super) type Outcome<P, T> = Option<Result<T, Unclaimed<P>>>;
@@ -59,8 +64,6 @@ pub(super) struct Head<P: Platform> {
     table: &'static CellTable<P>,
     /// What the handle's owner is woken by.
     awaiter: Lock<P, Option<Waker>>,
-    /// Its place among the queue's tasks that wait; whoever has set `RUNNING` touches it.
-    listed_at: P::Cell<u32>,
 }
 
 type FindTimers<P> = unsafe fn(NonNull<Head<P>>) -> Option<Arc<Timers<P>>>;
@@ -295,7 +298,6 @@ where
             state: TaskState::new(),
             table: const { &Self::TABLE },
             awaiter: Lock::new(None),
-            listed_at: P::Cell::new(UNLISTED),
         };
         let task = Box::new(Self {
             head,
@@ -381,13 +383,9 @@ where
     unsafe fn list(head: NonNull<Head<P>>) {
         // SAFETY: the caller's reference.
         let task = unsafe { head.cast::<Self>().as_ref() };
-        // SAFETY: RUNNING is set.
-        let listed_at = task.head.listed_at.with(|place| unsafe { *place });
-        if listed_at != UNLISTED || task.head.state.load() & (SCHEDULED | CANCELLED) != 0 {
+        if task.head.state.load() & (SCHEDULED | CANCELLED) != 0 {
             return;
         }
-        // SAFETY: not done, so it is there.
-        let Some(waiting) = unsafe { &*task.schedule.get() }.waiting() else { return };
         let table = const {
             &WaitingTable {
                 // SAFETY: called while the task is on the list, so it is there.
@@ -396,14 +394,12 @@ where
                 refuse: |task| unsafe { refuse(task.cast::<Head<P>>()) },
             }
         };
-        // SAFETY: `finish` takes it off, and nobody frees it before.
-        match unsafe { waiting.add(WaitingTask { task: head.cast(), table }) } {
-            // SAFETY: RUNNING is set.
-            Some(place) => task.head.listed_at.with_mut(|listed_at| unsafe { *listed_at = place }),
-            None => {
-                let next = task.head.state.refuse();
-                debug_assert_eq!(next, Next::Nothing, "the caller runs it, and will close it");
-            }
+        // SAFETY: not done, so the schedule function is there. RUNNING is set; `finish` takes it off.
+        let is_listed =
+            unsafe { (*task.schedule.get()).list(WaitingTask { task: head.cast(), table }) };
+        if !is_listed {
+            let next = task.head.state.refuse();
+            debug_assert_eq!(next, Next::Nothing, "the caller runs it, and will close it");
         }
     }
 
@@ -416,13 +412,8 @@ where
         let task = unsafe { head.cast::<Self>().as_ref() };
         // SAFETY: not done, so it is there.
         let report = |thrown| drop(unsafe { &*task.schedule.get() }.unclaimed(thrown));
-        // SAFETY: RUNNING is set.
-        let listed_at = task.head.listed_at.with(|place| unsafe { *place });
-        if listed_at != UNLISTED {
-            // SAFETY: not done, so it is there.
-            let waiting = unsafe { &*task.schedule.get() }.waiting();
-            waiting.expect("it is on its list").remove(listed_at);
-        }
+        // SAFETY: not done, so the schedule function is there; RUNNING is set.
+        unsafe { (*task.schedule.get()).unlist() };
         // SAFETY: RUNNING is set; the future is dropped where it is, once, and its place is written anew.
         task.body.with_mut(|body| unsafe {
             let dropped = user::call(|| std::ptr::drop_in_place(body));

@@ -13,7 +13,7 @@ use coreshard_platform::{AtomicInt, DataCell, Lock, Loom, Parker, Platform};
 use super::cell::{self, Runnable, Schedule};
 use super::{CancellationToken, Handles, JoinSet, Task};
 use crate::insight::TaskSpan;
-use crate::queue::{Unclaimed, WaitingTasks};
+use crate::queue::{ListedAt, Unclaimed, WaitingTask, WaitingTasks};
 
 type Word = <Loom as Platform>::AtomicU32;
 
@@ -59,7 +59,10 @@ impl Queue {
     }
 }
 
-struct Home(Arc<Queue>, Option<Arc<WaitingTasks<Loom>>>);
+struct Home(Arc<Queue>, Option<Arc<WaitingTasks<Loom>>>, ListedAt<Loom>);
+
+// SAFETY: whoever has set `RUNNING` touches the place alone.
+unsafe impl Sync for Home {}
 
 impl Schedule<Loom> for Home {
     fn send(&self, runnable: Runnable<Loom>) -> Option<Runnable<Loom>> {
@@ -74,8 +77,14 @@ impl Schedule<Loom> for Home {
         unreachable!("nothing panics here")
     }
 
-    fn waiting(&self) -> Option<&WaitingTasks<Loom>> {
-        self.1.as_deref()
+    unsafe fn list(&self, task: WaitingTask) -> bool {
+        // SAFETY: by this function's contract.
+        self.1.as_ref().is_none_or(|waiting| unsafe { self.2.list(waiting, task) })
+    }
+
+    unsafe fn unlist(&self) {
+        // SAFETY: by this function's contract.
+        unsafe { self.2.unlist(|| self.1.as_ref().expect("it is listed there")) };
     }
 }
 
@@ -133,8 +142,11 @@ fn spawn_on(queue: Arc<Queue>, waiting: Option<Arc<WaitingTasks<Loom>>>, leaves:
         leaves,
         polls: 0,
     };
-    let (task, runnable) =
-        cell::TaskCell::new(future, TaskSpan::off(), Home(Arc::clone(&queue), waiting));
+    let (task, runnable) = cell::TaskCell::new(
+        future,
+        TaskSpan::off(),
+        Home(Arc::clone(&queue), waiting, ListedAt::none()),
+    );
     queue.sent.lock().push(runnable);
     // SAFETY: made just now.
     let task = Some(unsafe { Handles::<Loom, Future, Home>::handle(task) });

@@ -41,7 +41,7 @@ use tracing::span::Id;
 use crate::base::error::Refused;
 use crate::insight::trouble::say;
 use crate::insight::{self, Label};
-use crate::queue::{Origin, Panic, Shared, TaskRef, Unclaimed, WaitingTasks, Workqueue};
+use crate::queue::{Origin, Panic, Shared, TaskRef, Unclaimed, WaitingTask, Workqueue};
 use crate::timers::Timers;
 use cell::{Runnable, Schedule};
 
@@ -355,8 +355,15 @@ impl<P: Platform> Schedule<P> for Home<P> {
         self.task_ref.queue().unclaimed(thrown)
     }
 
-    fn waiting(&self) -> Option<&WaitingTasks<P>> {
-        Some(self.task_ref.waiting())
+    unsafe fn list(&self, task: WaitingTask) -> bool {
+        // SAFETY: by this function's contract, which is the same.
+        unsafe { self.task_ref.list(task) }
+    }
+
+    #[inline]
+    unsafe fn unlist(&self) {
+        // SAFETY: as above.
+        unsafe { self.task_ref.unlist() };
     }
 }
 
