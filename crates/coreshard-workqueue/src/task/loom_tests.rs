@@ -2,6 +2,7 @@
 //! is a list under a lock. Each was seen to fail when what its comment names was changed.
 #![allow(unsafe_code)]
 
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -350,7 +351,8 @@ type PollNext =
 fn a_set_is_awaited(poll: PollNext) {
     check(2, move || {
         let queue = Queue::new();
-        let mut set = JoinSet::new();
+        // Kept where the model fails: what is dropped as a model unwinds ends the process.
+        let mut set = ManuallyDrop::new(JoinSet::new());
         for _ in 0..2 {
             let Spawned { ends, task, .. } = spawn_on(Arc::clone(&queue), None, false);
             ends.store(1, Relaxed);
@@ -366,7 +368,7 @@ fn a_set_is_awaited(poll: PollNext) {
         }
         assert!(set.is_empty());
         worker.join().unwrap();
-        drop(set);
+        drop(ManuallyDrop::into_inner(set));
         queue.expect_end(2);
     });
 }
@@ -390,8 +392,10 @@ fn a_token_is_cancelled(cancel: fn(&CancellationToken<Loom>)) {
         let parent = token.clone();
         let canceller = loom::thread::spawn(move || cancel(&parent));
         let child = token.child_token();
-        let mut cancelled = child.cancelled();
-        block_on_poll(|context| Pin::new(&mut cancelled).poll(context));
+        // As there.
+        let mut cancelled = ManuallyDrop::new(child.cancelled());
+        block_on_poll(|context| Pin::new(&mut *cancelled).poll(context));
+        drop(ManuallyDrop::into_inner(cancelled));
         assert!(child.is_cancelled() && token.is_cancelled());
         canceller.join().unwrap();
     });
