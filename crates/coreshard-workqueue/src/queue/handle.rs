@@ -354,7 +354,7 @@ where
     T: Send + 'static,
 {
     let item = Submitted::new(&entry, work);
-    entry.send_as(Label::item::<F>, Placed(Arc::clone(&item)));
+    entry.send_as(Label::item::<F>, SubmittedPlace(Arc::clone(&item)));
     JoinHandle { item, is_polled: false }
 }
 
@@ -383,9 +383,9 @@ fn run_placed<P: Platform, F: FnOnce() -> T, T>(placed: Arc<Submitted<P, F, T>>)
 }
 
 /// The place of an item that borrows nothing, and so may come back.
-struct Placed<P: Platform, F, T>(Arc<Submitted<P, F, T>>);
+struct SubmittedPlace<P: Platform, F, T>(Arc<Submitted<P, F, T>>);
 
-impl<P, F, T> ItemBody for Placed<P, F, T>
+impl<P, F, T> ItemBody for SubmittedPlace<P, F, T>
 where
     P: Platform,
     F: FnOnce() -> T + Send + 'static,

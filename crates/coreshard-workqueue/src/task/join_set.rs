@@ -44,12 +44,12 @@ use crate::queue::Workqueue;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct JoinSet<P: Platform, T> {
-    places: Vec<Place<P, T>>,
+    places: Vec<TaskPlace<P, T>>,
     free: Vec<usize>,
     ended: Arc<EndedTasks<P>>,
 }
 
-struct Place<P: Platform, T> {
+struct TaskPlace<P: Platform, T> {
     /// `None` for one that is free.
     task: Option<Task<T>>,
     waker: Waker,
@@ -127,7 +127,7 @@ impl<P: Platform, T> JoinSet<P, T> {
                 let ended = Arc::clone(&self.ended);
                 let waker = Waker::from(Arc::new(PlaceWaker { place, ended }));
                 let platform = std::marker::PhantomData;
-                self.places.push(Place { task: Some(task), waker, platform });
+                self.places.push(TaskPlace { task: Some(task), waker, platform });
                 place
             }
         };
@@ -173,7 +173,9 @@ impl<P: Platform, T> JoinSet<P, T> {
                 }
             };
             // Where tasks were detached, there may be fewer places than there were.
-            let Some(Place { task, waker: own, .. }) = self.places.get_mut(place) else { continue };
+            let Some(TaskPlace { task, waker: own, .. }) = self.places.get_mut(place) else {
+                continue;
+            };
             let Some(awaited) = task else { continue };
             if let Poll::Ready(ended) = awaited.poll_result(&Context::from_waker(own)) {
                 *task = None;
@@ -195,7 +197,7 @@ impl<P: Platform, T> JoinSet<P, T> {
             return Poll::Pending;
         }
         while let Some(place) = { self.ended.inner.lock().places.pop() } {
-            let Place { task, waker: own, .. } = &mut self.places[place];
+            let TaskPlace { task, waker: own, .. } = &mut self.places[place];
             let Some(awaited) = task else { continue };
             if let Poll::Ready(ended) = awaited.poll_result(&Context::from_waker(own)) {
                 *task = None;

@@ -169,27 +169,6 @@ impl<T> Task<T> {
         unsafe { (raw.table().abort_handle)(raw.task) }
     }
 
-    /// A future that waits for the end as the task itself does, and has what came of it as a [`Result`]: it does not
-    /// panic where the future did, nor where that was cancelled or its queue shut down. Dropping it cancels the
-    /// future, too.
-    ///
-    /// ```
-    /// let queue = coreshard::workqueue()?.name("requests").build()?;
-    /// let task = queue.spawn(async { "served" })?;
-    /// let waiter = queue.spawn(async move {
-    ///     match task.result().await {
-    ///         Ok(value) => println!("{value}"),
-    ///         Err(error) if error.is_cancelled() => println!("somebody has cancelled it"),
-    ///         Err(error) => println!("{error}"),
-    ///     }
-    /// })?;
-    /// # while !waiter.is_finished() { std::thread::yield_now() }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn result(self) -> TaskResult<T> {
-        TaskResult::new(self)
-    }
-
     /// True once the future has ended, or was dropped: then awaiting it does not wait.
     pub fn is_finished(&self) -> bool {
         // SAFETY: this is the handle.

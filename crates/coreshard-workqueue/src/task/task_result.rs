@@ -13,11 +13,30 @@ pub struct TaskResult<T> {
     task: Task<T>,
 }
 
-impl<T> TaskResult<T> {
-    pub(super) fn new(task: Task<T>) -> Self {
-        Self { task }
+impl<T> Task<T> {
+    /// A future that waits for the end as the task itself does, and has what came of it as a [`Result`]: it does not
+    /// panic where the future did, nor where that was cancelled or its queue shut down. Dropping it cancels the
+    /// future, too.
+    ///
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("requests").build()?;
+    /// let task = queue.spawn(async { "served" })?;
+    /// let waiter = queue.spawn(async move {
+    ///     match task.result().await {
+    ///         Ok(value) => println!("{value}"),
+    ///         Err(error) if error.is_cancelled() => println!("somebody has cancelled it"),
+    ///         Err(error) => println!("{error}"),
+    ///     }
+    /// })?;
+    /// # while !waiter.is_finished() { std::thread::yield_now() }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn result(self) -> TaskResult<T> {
+        TaskResult { task: self }
     }
+}
 
+impl<T> TaskResult<T> {
     /// The task, to be awaited otherwise, or detached.
     pub fn into_task(self) -> Task<T> {
         self.task
