@@ -140,10 +140,13 @@ impl<P: Platform> Worker<'_, P> {
         let Some(link) = NonNull::new(self.tally.link) else { unreachable!("set by the caller") };
         self.inside.set_link(link.as_ptr());
         self.slot.begin(item.kind());
-        // SAFETY: its one use, and a link lives until its items are counted, which this one is not yet.
-        drop(user::call(|| match user::call(|| unsafe { item.set_aside() }) {
+        // SAFETY: its one use.
+        let outcome = user::call(|| unsafe { item.set_aside() });
+        drop(user::call(|| match outcome {
             Ok(None) => {}
+            // SAFETY: a link lives until its items are counted, which this one is not yet.
             Ok(Some(returned)) => unsafe { LinkHead::hand_back(link, returned) },
+            // SAFETY: as above.
             Err(thrown) => unsafe { LinkHead::on_panic(link, thrown) },
         }));
         self.item_is_over(link);

@@ -373,7 +373,7 @@ where
 }
 
 /// A worker has come to the item's place.
-#[inline(always)]
+#[inline]
 fn run_placed<P: Platform, F: FnOnce() -> T, T>(placed: Arc<Submitted<P, F, T>>) {
     if placed.claimable.begin() {
         // SAFETY: claimed just now.

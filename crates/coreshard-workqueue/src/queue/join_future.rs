@@ -12,16 +12,25 @@ use crate::base::error::Forked;
 
 impl<P: Platform, T> JoinHandle<P, T> {
     /// The handle is no future any more, or is none at the moment.
+    #[inline(always)]
     pub(super) fn forget_waker(&mut self) {
-        if std::mem::take(&mut self.is_polled) {
-            // SAFETY: an item has one handle.
-            unsafe { self.item.completion().forget() };
+        if self.is_polled {
+            self.take_waker_back();
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_waker_back(&mut self) {
+        self.is_polled = false;
+        // SAFETY: an item has one handle.
+        unsafe { self.item.completion().forget() };
     }
 }
 
 impl<P: Platform, T> Drop for JoinHandle<P, T> {
     /// What a waker left here would wake may be large, and the item take long.
+    #[inline(always)]
     fn drop(&mut self) {
         self.forget_waker();
     }
