@@ -117,7 +117,7 @@ fn a_handle_is_a_future() {
     let queue = runtime().workqueue().build().unwrap();
     assert_eq!(block_on(queue.submit(|| 7).unwrap()).unwrap(), 7);
     let panic = block_on(queue.submit(|| panic!("told")).unwrap());
-    let panic: coreshard_workqueue::Panic = panic.map(|()| ()).unwrap_err();
+    let panic = Result::<(), coreshard_workqueue::Panic>::unwrap_err(panic);
     assert_eq!(panic.message(), "told");
     // In a task, of which many wait on few workers.
     let other = queue.clone();
