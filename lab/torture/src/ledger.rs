@@ -77,6 +77,14 @@ impl Ledger {
         None
     }
 
+    /// Makes a call that drops what it is given if it refuses it, since that may borrow: then it has come back, too.
+    pub(crate) fn offer<R>(&self, call: impl FnOnce() -> R) -> R {
+        COMES_BACK.set(true);
+        let result = call();
+        COMES_BACK.set(false);
+        result
+    }
+
     /// What a call returned that cannot fail from where it was called.
     pub(crate) fn succeeded<T, E: fmt::Display>(&self, what: &str, result: Result<T, E>) {
         if let Err(error) = result {
