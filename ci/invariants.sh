@@ -288,11 +288,11 @@ check_words() {
 # A test that hangs is one that fails, and one that is not run is counted: ci/testing has both.
 check_tests() {
   local file folder found=''
-  for file in {crates,examples}/*/tests/*.rs judges/tests/*.rs judges/tests/*/main.rs ci/*/tests/*.rs; do
+  for file in {crates,examples}/*/tests/*.rs judges/tests/*.rs judges/tests/*/main.rs peers/tests/*.rs ci/*/tests/*.rs; do
     [ -e "$file" ] || continue
     grep -qxF 'testing::watch!();' "$file" || found+=$file$'\n'
   done
-  for folder in {crates,examples,lab,ci}/*/ judges/; do
+  for folder in {crates,examples,lab,ci}/*/ judges/ peers/; do
     grep -rqs '#\[test\]' "${folder}src" || continue
     # The helper itself has no root that could name it.
     [ "$folder" = ci/testing/ ] && continue
@@ -320,7 +320,8 @@ check_canaries
 check_tests
 check_words
 
-# Circles of files, and type names that a crate has twice: read as the compiler reads them.
+# Circles of files and folders, modules of too many neighbours, and type names that a crate has twice: read as the
+# compiler reads them.
 if [ -d ci/structure ] && ! cargo run -q -p structure; then
   breaches=$((breaches + 1))
 fi

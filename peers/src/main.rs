@@ -36,6 +36,9 @@ static ALLOCATOR: measure::Counting<std::alloc::System> = measure::Counting(std:
 #[global_allocator]
 static ALLOCATOR: measure::Counting<mimalloc::MiMalloc> = measure::Counting(mimalloc::MiMalloc);
 
+#[cfg(test)]
+testing::watch!();
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     let outcome = match arguments.get(1).map(String::as_str) {

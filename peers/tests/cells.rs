@@ -6,6 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+testing::watch!();
+
 const RUST: &str = "coreshard,rayon,tokio,async-executor,bevy_tasks,crossbeam-channel,threadpool,\
                     rusty_pool,chili,floor";
 

@@ -1,65 +1,63 @@
-//! Circles of files: those that lean on one another, by whatever way.
+//! Circles of files: those that lean on one another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::arrows::Arrows;
 use crate::krate::{Crate, ModulePath};
-use crate::uses::{self, Uses};
 
-/// For each file, those that it leans on, and for which names.
-type Arrows<'read> = BTreeMap<&'read ModulePath, BTreeMap<&'read ModulePath, BTreeSet<String>>>;
+/// What each of some things leans on.
+pub(crate) type Graph<'read> = BTreeMap<&'read [String], BTreeSet<&'read [String]>>;
 
-/// Each circle, in words.
-pub(crate) fn find(read: &Crate) -> Vec<String> {
-    let uses: BTreeMap<ModulePath, Uses> = read
-        .modules
+/// Each circle of files, in words.
+pub(crate) fn find(read: &Crate, arrows: &Arrows<'_>) -> Vec<String> {
+    let graph = arrows
         .iter()
-        .map(|(path, module)| (path.clone(), uses::of(read, path, module)))
+        .map(|(from, to)| (from.as_slice(), to.keys().map(|to| to.as_slice()).collect()))
         .collect();
-    let mut arrows = Arrows::new();
-    for path in read.modules.keys() {
-        let leans_on = arrows.entry(path).or_default();
-        for used in &uses[path].arrows {
-            let Some(target) = uses::resolve(read, &uses, used, 0) else { continue };
-            if target != path {
-                let name = used.last().cloned().unwrap_or_default();
-                leans_on.entry(target).or_default().insert(name);
-            }
-        }
-    }
-    let reached: BTreeMap<_, _> = arrows.keys().map(|path| (*path, reach(&arrows, path))).collect();
-    let mut told = BTreeSet::new();
-    let mut breaches = Vec::new();
-    for path in arrows.keys() {
-        let circle: BTreeSet<_> =
-            reached[path].iter().filter(|other| reached[*other].contains(path)).copied().collect();
-        if !circle.is_empty() && told.insert(circle.clone()) {
-            breaches.push(in_words(read, &arrows, &circle));
-        }
-    }
-    breaches
+    circles_of(&graph).iter().map(|circle| in_words(read, arrows, circle)).collect()
 }
 
-/// All that a file leans on, directly or not.
-fn reach<'read>(arrows: &Arrows<'read>, from: &ModulePath) -> BTreeSet<&'read ModulePath> {
+/// Each circle, once.
+pub(crate) fn circles_of<'read>(graph: &Graph<'read>) -> BTreeSet<BTreeSet<&'read [String]>> {
+    let reached: BTreeMap<_, _> = graph.keys().map(|from| (*from, reach(graph, from))).collect();
+    let circle = |from: &&'read [String]| -> BTreeSet<&'read [String]> {
+        reached[from].iter().filter(|other| reached[*other].contains(from)).copied().collect()
+    };
+    graph.keys().map(circle).filter(|circle| !circle.is_empty()).collect()
+}
+
+/// All that one leans on, directly or not.
+fn reach<'read>(graph: &Graph<'read>, from: &[String]) -> BTreeSet<&'read [String]> {
     let mut found = BTreeSet::new();
-    let mut open: Vec<_> = arrows[from].keys().copied().collect();
+    let mut open: Vec<_> = graph[from].iter().copied().collect();
     while let Some(next) = open.pop() {
         if found.insert(next) {
-            open.extend(arrows[next].keys().copied());
+            open.extend(&graph[next]);
         }
     }
     found
 }
 
-fn in_words(read: &Crate, arrows: &Arrows<'_>, circle: &BTreeSet<&ModulePath>) -> String {
-    let file = |path: &ModulePath| read.modules[path].file.display().to_string();
+fn in_words(read: &Crate, arrows: &Arrows<'_>, circle: &BTreeSet<&[String]>) -> String {
+    let within = |path: &&ModulePath| circle.contains(path.as_slice());
     let mut text = format!("{} files of {} form a circle", circle.len(), read.name);
-    for (from, leans_on) in arrows.iter().filter(|(from, _)| circle.contains(*from)) {
-        for (to, names) in leans_on.iter().filter(|(to, _)| circle.contains(*to)) {
-            let names: Vec<_> = names.iter().map(String::as_str).collect();
-            text += &format!("\n    {} uses {} of {}", file(from), names.join(", "), file(to));
+    for (from, leans_on) in arrows.iter().filter(|(from, _)| within(from)) {
+        for (to, names) in leans_on.iter().filter(|(to, _)| within(to)) {
+            text += &arrow_in_words(read, from, to, names);
         }
     }
     text + "\n  to mend it: move what both need into a file below them, or pass it in as a value, a table of \
             functions or a trait"
+}
+
+/// Which file uses which names of which other one: a line.
+pub(crate) fn arrow_in_words(
+    read: &Crate,
+    from: &ModulePath,
+    to: &ModulePath,
+    names: &BTreeSet<String>,
+) -> String {
+    let file = |path: &ModulePath| read.modules[path].file.display().to_string();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    format!("\n    {} uses {} of {}", file(from), names.join(", "), file(to))
 }

@@ -2,12 +2,16 @@
 //!
 //! - *No circle of files.* A file that uses another one's names leans on it, and what leans on each other
 //!   can be understood, tested and changed only together.
+//! - *No circle of folders.* The same for modules beside one another, where all that lies in a folder is the folder's.
+//! - *Few neighbours.* A module directly below a crate's root imports at most seven of the others there.
 //! - *A type's name is unique within its crate*, so that whoever reads it knows which one is meant.
 //!
 //! Tests are left out: what stands behind `#[cfg(test)]`, and files of modules that do.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
 
+mod arrows;
 mod circles;
+mod folders;
 mod krate;
 mod names;
 mod uses;
@@ -24,7 +28,9 @@ fn main() -> ExitCode {
     let root = std::env::args().nth(1).unwrap_or_else(|| ".".to_owned());
     match check(Path::new(&root)) {
         Ok((crates, breaches)) if breaches.is_empty() => {
-            println!("structure: {crates} crates, no circle of files, no type name twice");
+            println!(
+                "structure: {crates} crates, no circle of files or folders, no room of many neighbours, no type name twice"
+            );
             ExitCode::SUCCESS
         }
         Ok((_, breaches)) => {
@@ -49,7 +55,10 @@ fn check(root: &Path) -> Result<(usize, Vec<String>), String> {
     for folder in folders.iter().filter(|folder| folder.join("Cargo.toml").exists()) {
         let read = Crate::read(folder)?;
         crates += 1;
-        breaches.extend(circles::find(&read));
+        let arrows = arrows::of(&read);
+        breaches.extend(circles::find(&read, &arrows));
+        breaches.extend(folders::find_circles(&read, &arrows));
+        breaches.extend(folders::find_crowded(&read, &arrows));
         breaches.extend(names::find_doubles(&read));
     }
     if crates == 0 { Err(format!("{folder:?} has no crates")) } else { Ok((crates, breaches)) }

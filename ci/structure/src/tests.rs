@@ -71,6 +71,86 @@ fn a_module_that_uses_its_child_and_is_used_by_it_is_a_circle() {
 }
 
 #[test]
+fn folders_that_use_those_below_them_alone_are_in_order() {
+    let files = [
+        ("src/lib.rs", "mod high; mod low;"),
+        ("src/high/mod.rs", "mod a; mod b;"),
+        ("src/high/a.rs", "pub(crate) struct A(crate::low::C);"),
+        ("src/high/b.rs", "struct B(super::a::A, crate::low::D);"),
+        ("src/low/mod.rs", "mod c; mod d; pub(crate) use c::C; pub(crate) use d::D;"),
+        ("src/low/c.rs", "pub(crate) struct C;"),
+        ("src/low/d.rs", "pub(crate) struct D(super::C);"),
+    ];
+    assert_eq!(broken(&files), Vec::<String>::new());
+}
+
+#[test]
+fn two_folders_that_use_each_other_are_a_circle_though_no_files_are() {
+    let left = [
+        ("src/left/mod.rs", "pub(crate) mod a; mod b;"),
+        ("src/left/a.rs", "pub(crate) struct A;"),
+        ("src/left/b.rs", "struct B(crate::right::C);"),
+    ];
+    let right = ("src/right.rs", "pub(crate) struct C(crate::left::a::A);");
+    let mut files = vec![("src/lib.rs", "mod left; mod right;"), right];
+    files.extend(left);
+    let found = broken(&files);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("modules of one form a circle: left, right"), "{found:?}");
+    assert!(found[0].contains("src/left/b.rs uses C of src/right.rs"), "{found:?}");
+    assert!(found[0].contains("src/right.rs uses A of src/left/a.rs"), "{found:?}");
+    assert!(found[0].contains("to mend it"), "{found:?}");
+}
+
+#[test]
+fn a_circle_of_folders_within_a_folder_is_found() {
+    let files = [
+        ("src/lib.rs", "mod m;"),
+        ("src/m/mod.rs", "mod left; mod right;"),
+        ("src/m/left/mod.rs", "pub(crate) mod a; mod b;"),
+        ("src/m/left/a.rs", "pub(crate) struct A;"),
+        ("src/m/left/b.rs", "struct B(super::super::right::C);"),
+        ("src/m/right.rs", "use super::left::a; pub(crate) struct C(a::A);"),
+    ];
+    let found = broken(&files);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("form a circle: m::left, m::right"), "{found:?}");
+}
+
+/// A crate with a folder that imports so many of its neighbours.
+fn room_of(neighbours: usize) -> Vec<String> {
+    let names: Vec<_> = (0..neighbours).map(|number| format!("n{number}")).collect();
+    let list = |each: &dyn Fn(&String) -> String| names.iter().map(each).collect::<String>();
+    let (root, user) = (
+        format!("mod user; {}", list(&|name| format!("mod {name};"))),
+        format!("mod part; {}", list(&|name| format!("use crate::{name}::T as A{name};"))),
+    );
+    let paths: Vec<_> = names.iter().map(|name| format!("src/{name}.rs")).collect();
+    let mut files = vec![
+        ("src/lib.rs", root.as_str()),
+        ("src/user/mod.rs", user.as_str()),
+        // The same neighbour again counts once, and the folder's own files are no neighbours.
+        ("src/user/part.rs", "struct Part(crate::n0::T);"),
+    ];
+    files.extend(paths.iter().map(|path| (path.as_str(), "type T = u8;")));
+    broken(&files)
+}
+
+#[test]
+fn a_module_may_import_seven_neighbours() {
+    assert_eq!(room_of(7), Vec::<String>::new());
+}
+
+#[test]
+fn a_module_that_imports_eight_neighbours_is_found() {
+    let found = room_of(8);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("user of one imports 8 of its neighbours"), "{found:?}");
+    assert!(found[0].contains("n0, n1, n2, n3, n4, n5, n6, n7"), "{found:?}");
+    assert!(found[0].contains("to mend it"), "{found:?}");
+}
+
+#[test]
 fn tests_may_use_what_they_like() {
     let files = [
         ("src/lib.rs", "mod a; #[cfg(test)] mod tests; #[cfg(all(test, loom))] mod models;"),

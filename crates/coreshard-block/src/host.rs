@@ -11,8 +11,8 @@ use coreshard_topology::NodeId;
 use crate::backend::{Backend, Geometry};
 use crate::counters::{CounterLayout, Counts, DeviceCounters};
 use crate::device_memory::DeviceMemory;
-use crate::error::{OpenError, OpenErrorKind};
 use crate::node_slice::NodeSlice;
+use crate::open_error::{OpenError, OpenErrorKind};
 use crate::tags::{TagPolicy, TagSet, TagSetSpec, TagUser};
 
 /// Threads of a host that may have queues: each device has counters and a flag for each.

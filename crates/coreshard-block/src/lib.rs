@@ -45,11 +45,10 @@ mod buffer;
 
 mod counters;
 mod device_memory;
-mod error;
 mod host;
 mod node_of_file;
 mod node_slice;
-mod op;
+mod open_error;
 mod queue;
 
 mod request;
@@ -64,12 +63,11 @@ pub use counters::{
     CounterLayout, Counts, DeviceCounters, Outcome, ParseCounterLayoutError, ThreadCounters,
 };
 pub use device_memory::{DeviceMemory, ParseDeviceMemoryError};
-pub use error::{ErrorClass, IoError, OpenError};
 pub use host::{Device, HostAdapter, HostOptions, MAX_THREADS, Target};
 pub use node_of_file::node_of_file;
-pub use op::Op;
+pub use open_error::OpenError;
 pub use queue::{IoFuture, Queue, QueueOptions, RemoteQueue, RequestId, RetryPolicy};
-pub use request::{Completed, Payload, Priority, Refused, Request};
+pub use request::{Completed, ErrorClass, IoError, Op, Payload, Priority, Refused, Request};
 pub use tags::{
     MAX_RESERVED_TAGS, MAX_TAGS, ParseTagPolicyError, Tag, TagPolicy, TagPort, TagSet, TagSetError,
     TagSetSpec, TagUser,

@@ -57,7 +57,6 @@ fn every_file_of_a_walk_through_is_there() {
         ("crates/coreshard-workqueue/src/base/rungs.rs", ["enum Wake", "const ALL"]),
         ("crates/coreshard-workqueue/src/pool/pool.rs", ["fn unlock_and_kick", "Wake::UnderLock"]),
         ("crates/coreshard-workqueue/src/pool/kick.rs", ["fn choose_kick", "Wake::Coalesced"]),
-        ("crates/coreshard-report/src/html/charts.rs", ["KNOWN_WAKES", "Palette"]),
         ("crates/coreshard-sim/src/machine/costs.rs", ["costs! {", "= Never"]),
         ("crates/coreshard-sim/src/engine/calls.rs", ["thread_create", "enter_kernel"]),
         ("peers/src/peer/mod.rs", ["PEERS", "macro_rules! for_spawning"]),

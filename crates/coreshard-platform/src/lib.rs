@@ -8,7 +8,8 @@
 //!
 //! What is here, and who may rely on what:
 //!
-//! 1. [`Platform`] and the two traits of its atomics ([`AtomicInt`], [`AtomicPointer`]).
+//! 1. [`Platform`] and what its signatures are made of, such as the two traits of its atomics
+//!    ([`AtomicInt`], [`AtomicPointer`]): the folder `platform/`, which knows no implementation.
 //! 2. Protocol parts that every runtime needs, generic over the platform: [`Lock`] (spins briefly,
 //!    then parks), [`Parker`] (one permit per thread), [`PerCpuCounter`] (no shared line on write,
 //!    exact sum on read), [`Padded`] (a value on lines of its own), [`Reading`] (what is read is not freed
@@ -22,11 +23,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("Coreshard runs on Linux alone: it is built on futexes, sched_setaffinity and /sys");
 
-mod atomic;
-mod bytes;
-mod cell;
 mod counter;
-mod errors;
 #[cfg(feature = "faulty")]
 mod faulty;
 mod fields;
@@ -40,36 +37,27 @@ mod padded;
 mod parker;
 mod platform;
 mod reading;
-mod realtime;
-mod thread;
-mod time;
 pub mod user;
 
-pub use atomic::{AtomicInt, AtomicPointer};
-pub use bytes::ByteAtomics;
-pub use cell::{DataCell, HostCell};
 pub use counter::PerCpuCounter;
-pub use errors::{AffinityError, SpawnError};
 #[cfg(feature = "faulty")]
 pub use faulty::{Faults, Faulty, Start};
 pub use fields::Fields;
 pub use host::{
-    CpuClock, Host, HostThread, NodeMemory, NodeMemoryError, Placement, ReleaseMemory, affinity,
-    is_privileged, set_affinity, thread_cpu_time,
+    CpuClock, Host, HostCell, HostThread, affinity, is_privileged, set_affinity, thread_cpu_time,
 };
 pub use lock::{Lock, LockGuard, SleepingLock};
 #[cfg(loom)]
 pub use loom_platform::{Loom, LoomAtomic, LoomCell, LoomThread};
 pub use padded::{LINE_PAIR_BYTES, Padded};
 pub use parker::Parker;
-pub use platform::{ForkHook, Platform, WaitOutcome};
-pub use reading::Reading;
-pub use realtime::{
-    InheritError, LockedMemory, MemoryLockError, Policy, PolicyError, RealTime, RealTimeLimits,
-    Throttle,
+pub use platform::{
+    AffinityError, AtomicInt, AtomicPointer, ByteAtomics, DataCell, ForkHook, InheritError,
+    LocalKey, LockedMemory, MemoryLockError, NodeMemory, NodeMemoryError, Placement, Platform,
+    Policy, PolicyError, RealTime, RealTimeLimits, ReleaseMemory, SpawnError, ThreadHandle,
+    ThreadId, ThreadSpec, Throttle, Time, WaitOutcome,
 };
-pub use thread::{LocalKey, ThreadHandle, ThreadId, ThreadSpec};
-pub use time::Time;
+pub use reading::Reading;
 
 #[cfg(test)]
 testing::watch!();

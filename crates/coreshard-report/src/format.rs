@@ -113,7 +113,8 @@ pub(crate) fn printable_results(results: &QueueResults) -> QueueResults {
         .wake_ratios
         .iter_mut()
         .flat_map(|ratio| [&mut ratio.scope, &mut ratio.intake, &mut ratio.wake, &mut ratio.over]);
-    let of_all = texts.into_iter().chain(optional).chain(&mut results.notes);
+    let of_all =
+        texts.into_iter().chain(optional).chain(&mut results.notes).chain(&mut results.wakes);
     for text in of_all.chain(of_cells).chain(of_curves).chain(of_ratios) {
         *text = printable(text);
     }

@@ -262,3 +262,14 @@ fn a_drawing_is_a_well_formed_file_of_its_own() {
     assert_eq!(marks.count(), 36 + 5, "a bar for each cell and five swatches");
     assert!(!drawing.contains("url(") && !drawing.contains("href"));
 }
+
+#[test]
+fn a_rung_has_the_colour_of_its_place_whichever_others_were_measured() {
+    let mut results = one_cell(1e6);
+    results.wakes = ["oldest", "older", "old", "coalesced", "newest"].map(String::from).into();
+    let page = html::queue_page(&results);
+    let document = parse(&page);
+    let marks = select(&document, "svg[aria-labelledby^='throughput-'] .mark");
+    assert_eq!(marks.len(), 1);
+    assert!(marks[0].value().classes().any(|class| class == "hue3"), "{:?}", marks[0].value());
+}

@@ -86,6 +86,10 @@ rows! {
         /// Throughput over the number of CPUs, for each combination; empty where one number was measured.
         #[serde(default)]
         curves: Vec<ScalingCurve> = Text;
+        /// The names of all wake policies there are, measured or not, the oldest first. A policy has the colour of its
+        /// place here, so that pages can be laid side by side whichever others were measured.
+        #[serde(default = "first_wakes")]
+        wakes: Vec<String> = Text;
     }
 }
 
@@ -163,7 +167,7 @@ rows! {
     pub struct QueueCell {
         /// The affinity scope: `cpu`, `smt`, `cache_shard`, `cache`, `numa` or `system`.
         scope: String = Text [always("scope")];
-        /// The wake policy: `under-lock`, `after-unlock` or `coalesced`.
+        /// The wake policy: one of [`QueueResults::wakes`].
         wake: String = Text [always("wake")];
         /// How an item enters its pool: `locked` or `lock-free`.
         intake: String = Text [always("intake")];
@@ -257,6 +261,11 @@ impl QueueResults {
     fn measured(&self) -> impl Iterator<Item = &QueueCell> {
         self.results.iter().filter(|cell| cell.items_per_sec.is_finite())
     }
+}
+
+/// Those that there were when the key was not written yet.
+fn first_wakes() -> Vec<String> {
+    ["under-lock", "after-unlock", "coalesced"].map(String::from).into()
 }
 
 fn one() -> u64 {

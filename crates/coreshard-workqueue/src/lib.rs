@@ -39,15 +39,16 @@ pub use base::error::{
 };
 pub use base::rungs::{Intake, Wake};
 pub use base::target::Target;
-pub use fork::join;
+pub use fork::{Elements, join, join_or_else};
 pub use insight::stats::{PoolId, PoolStats, QueueStats, RuntimeStats};
 pub use insight::trouble::{Bug, CpuHog, NoWorker, PoolReport, RunningItem, Stall, Trouble};
 pub use insight::{QueueTally, QueueTimes, Sampling, TimeHistogram};
 pub use pool::{blocking, yield_item};
 pub use queue::{
-    Backlog, BacklogItem, CancelledItem, Change, JoinHandle, Panic, WorkScope, Workqueue,
+    Backlog, BacklogItem, CancelledItem, Change, JoinHandle, Panic, QueueAsync, ScopePanics,
+    ScopedJoinHandle, WorkScope, Workqueue,
 };
-pub use runtime::{Builder, Runtime, RuntimeBuilder};
+pub use runtime::{Builder, Current, Runtime, RuntimeBuilder, current};
 pub use spec::attributes::{Hooks, Priority};
 pub use spec::request::PanicPolicy;
 pub use task::{

@@ -79,6 +79,33 @@ fn a_cpu_hog_is_taken_out_of_the_count_and_reported_with_its_function() {
     wait_until("nobody is blocked", || queue.stats().total().blocked_workers == 0);
 }
 
+/// Items that compute for several times the threshold, more than there are CPUs: they get as many threads as CPUs,
+/// one that takes the place of one of them, and one that is told of the next item.
+#[test]
+fn long_items_get_no_more_threads_than_are_of_use() {
+    let (runtime, _) = listen(builder());
+    let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+    let running = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
+    for _ in 0..40 {
+        let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+        let long = move || {
+            most.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
+            let used = || coreshard_platform::thread_cpu_time();
+            let before = used();
+            while used() - before < Duration::from_millis(35) {}
+            running.fetch_sub(1, SeqCst);
+        };
+        queue.queue(long).unwrap();
+    }
+    queue.drain().unwrap();
+    let limit = queue.stats().total().worker_limit;
+    let most = most.load(SeqCst);
+    assert!(most <= limit + 1, "{most} items at once, on {limit} CPUs");
+    let workers = queue.stats().total().workers;
+    assert!(workers <= limit + 3, "{workers} workers, for {limit} CPUs");
+}
+
 /// Items that hog, again and again, with one function: told with exponential backoff.
 #[test]
 fn a_function_that_hogs_again_and_again_is_told_less_and_less_often() {

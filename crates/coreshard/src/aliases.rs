@@ -20,6 +20,8 @@ pub type WaitForCancellation = coreshard_workqueue::WaitForCancellation<Host>;
 pub type Runtime = coreshard_workqueue::Runtime<Host>;
 /// Makes a [`Runtime`]; see [`coreshard_workqueue::RuntimeBuilder`].
 pub type RuntimeBuilder = coreshard_workqueue::RuntimeBuilder<Host>;
+/// Queues an item when there is room; see [`coreshard_workqueue::QueueAsync`].
+pub type QueueAsync<'queue, F> = coreshard_workqueue::QueueAsync<'queue, Host, F>;
 /// The right to an item's result; see [`coreshard_workqueue::JoinHandle`].
 pub type JoinHandle<T> = coreshard_workqueue::JoinHandle<Host, T>;
 /// An item that was taken back before it had begun; see [`coreshard_workqueue::CancelledItem`].
@@ -28,6 +30,9 @@ pub type CancelledItem<T> = coreshard_workqueue::CancelledItem<Host, T>;
 pub type JoinSet<T> = coreshard_workqueue::JoinSet<Host, T>;
 /// A scope for borrowed data; see [`coreshard_workqueue::WorkScope`].
 pub type WorkScope<'scope, 'env> = coreshard_workqueue::WorkScope<'scope, 'env, Host>;
+
+/// The right to the result of a scope's item; see [`coreshard_workqueue::ScopedJoinHandle`].
+pub type ScopedJoinHandle<'scope, T> = coreshard_workqueue::ScopedJoinHandle<'scope, Host, T>;
 
 /// A reusable work item; see [`coreshard_workqueue::Work`].
 pub type Work = coreshard_workqueue::Work<Host>;
@@ -63,35 +68,20 @@ pub fn yield_item() -> bool {
     coreshard_workqueue::yield_item::<Host>()
 }
 
-/// Runs `a` and `b`, at once where another worker has time for `b`; see
-/// [`coreshard_workqueue::join`].
+/// The worker that the calling code runs on; see [`coreshard_workqueue::Current`].
+pub type Current = coreshard_workqueue::Current<Host>;
+
+/// Where the calling code runs: on which worker of which pool, inside an item of which queue; `None` on a
+/// thread that is no worker. See [`coreshard_workqueue::current`].
 ///
 /// ```
-/// /// Sorts in place.
-/// fn quicksort(numbers: &mut [u32]) {
-///     if numbers.len() < 2 {
-///         return;
-///     }
-///     let pivot = numbers.len() - 1;
-///     let mut below = 0;
-///     for at in 0..pivot {
-///         if numbers[at] < numbers[pivot] {
-///             numbers.swap(at, below);
-///             below += 1;
-///         }
-///     }
-///     numbers.swap(below, pivot);
-///     let (left, right) = numbers.split_at_mut(below);
-///     coreshard::join(|| quicksort(left), || quicksort(&mut right[1..]));
-/// }
-///
-/// let queue = coreshard::workqueue()?.name("sort").build()?;
-/// let mut numbers = [3, 1, 4, 1, 5, 9, 2, 6];
-/// queue.install(|| quicksort(&mut numbers)).expect("the queue is open");
-/// assert_eq!(numbers, [1, 1, 2, 3, 4, 5, 6, 9]);
+/// let queue = coreshard::workqueue()?.name("mail").build()?;
+/// let name = queue.submit(|| coreshard::current().expect("a worker").queue_name())?.join()?;
+/// assert_eq!(name.as_deref(), Some("mail"));
+/// assert!(coreshard::current().is_none());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[inline]
-pub fn join<A, B: Send>(a: impl FnOnce() -> A, b: impl FnOnce() -> B + Send) -> (A, B) {
-    coreshard_workqueue::join::<Host, A, B>(a, b)
+pub fn current() -> Option<Current> {
+    coreshard_workqueue::current::<Host>()
 }

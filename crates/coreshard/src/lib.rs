@@ -34,6 +34,7 @@ mod aliases;
 pub mod block;
 #[cfg(feature = "insight")]
 pub mod insight;
+mod join;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod process;
@@ -45,25 +46,26 @@ pub mod rt;
 struct Guide;
 
 pub use aliases::{
-    Builder, CancellationToken, CancelledItem, Change, JoinHandle, JoinSet, Periodic, Runtime,
-    RuntimeBuilder, Sleep, Timeout, WaitForCancellation, Work, WorkScope, Workqueue, blocking,
-    join, yield_item,
+    Builder, CancellationToken, CancelledItem, Change, Current, JoinHandle, JoinSet, Periodic,
+    QueueAsync, Runtime, RuntimeBuilder, ScopedJoinHandle, Sleep, Timeout, WaitForCancellation,
+    Work, WorkScope, Workqueue, blocking, current, yield_item,
 };
 pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
-    AbortHandle, Backlog, BacklogItem, Bug, BuildError, CpuHog, Dropped, Elapsed, Forked, Hooks,
-    Intake, MissedTick, NoWorker, Panic, PanicPolicy, ParseRungError, PoolId, PoolReport,
+    AbortHandle, Backlog, BacklogItem, Bug, BuildError, CpuHog, Dropped, Elapsed, Elements, Forked,
+    Hooks, Intake, MissedTick, NoWorker, Panic, PanicPolicy, ParseRungError, PoolId, PoolReport,
     PoolStats, Priority, QueueStats, QueueTally, QueueTimes, Refused, RefusedReason, RunningItem,
-    RuntimeStats, Sampling, ShutdownTimeout, SleepError, Stall, Target, Task, TaskError,
-    TaskResult, TimeHistogram, Trouble, WaitError, Wake, WorkError, WorkErrorReason, WouldDeadlock,
-    YieldNow, yield_now,
+    RuntimeStats, Sampling, ScopePanics, ShutdownTimeout, SleepError, Stall, Target, Task,
+    TaskError, TaskResult, TimeHistogram, Trouble, WaitError, Wake, WorkError, WorkErrorReason,
+    WouldDeadlock, YieldNow, yield_now,
 };
 
 #[cfg(feature = "insight")]
 pub use insight::serve_insight;
-pub use process::{RuntimeError, runtime, runtime_builder, timeout, workqueue};
+pub use join::join;
+pub use process::{RuntimeError, configure, runtime, runtime_builder, timeout, workqueue};
 
 #[cfg(test)]
 testing::watch!();

@@ -9,6 +9,9 @@
 //! | `coreshard_queue_queued_total` | counter | items | `queue` |
 //! | `coreshard_queue_run_total` | counter | items | `queue` |
 //! | `coreshard_queue_in_flight` | gauge | items | `queue` |
+//! | `coreshard_queue_refused_total` | counter | items, of a queue with a capacity | `queue` |
+//! | `coreshard_queue_backlog` | gauge | items, of a queue with a capacity | `queue` |
+//! | `coreshard_queue_waiting_producers` | gauge | producers, of a queue with a capacity | `queue` |
 //! | `coreshard_queue_cpu_time_ns_total` | counter | nanoseconds | `queue` |
 //! | `coreshard_queue_cpu_hogs_total` | counter | items | `queue` |
 //! | `coreshard_queue_hand_overs_total` | counter | times | `queue` |
@@ -61,6 +64,7 @@ pub fn describe() {
         ("coreshard_queue_cpu_hogs_total", Unit::Count, "Items that kept a CPU for too long."),
         ("coreshard_queue_hand_overs_total", Unit::Count, "Places handed over by blocked items."),
         ("coreshard_queue_rescues_total", Unit::Count, "Items that a rescuer ran."),
+        ("coreshard_queue_refused_total", Unit::Count, "Items refused by a full queue."),
         ("coreshard_pool_run_total", Unit::Count, "Items that workers ran."),
         ("coreshard_pool_cpu_time_ns_total", Unit::Nanoseconds, "CPU time of the workers."),
         ("coreshard_pool_kicks_total", Unit::Count, "Times a worker was chosen to be woken."),
@@ -75,6 +79,8 @@ pub fn describe() {
     }
     let gauges = [
         ("coreshard_queue_in_flight", Unit::Count, "Items accepted and not over."),
+        ("coreshard_queue_backlog", Unit::Count, "Items that wait in a queue with a capacity."),
+        ("coreshard_queue_waiting_producers", Unit::Count, "Producers that wait for room."),
         ("coreshard_queue_delay_seconds", Unit::Seconds, "From being queued to being begun."),
         ("coreshard_queue_run_seconds", Unit::Seconds, "From being begun to the end."),
         ("coreshard_pool_worker_limit", Unit::Count, "Workers that may run at once."),
@@ -112,6 +118,12 @@ fn publish_queues(name: &str, queues: &[&QueueStats]) {
         .absolute(sum(|q| q.tally.hand_overs));
     counter!("coreshard_queue_rescues_total", "queue" => queue())
         .absolute(sum(|q| q.tally.rescues));
+    if queues.iter().any(|queue| queue.capacity.is_some()) {
+        counter!("coreshard_queue_refused_total", "queue" => queue()).absolute(sum(|q| q.refused));
+        gauge!("coreshard_queue_backlog", "queue" => queue()).set(sum(|q| q.backlog) as f64);
+        gauge!("coreshard_queue_waiting_producers", "queue" => queue())
+            .set(sum(|q| q.waiting_producers) as f64);
+    }
     let times: Vec<_> = queues.iter().filter_map(|queue| queue.times.as_ref()).collect();
     if times.is_empty() {
         return;

@@ -1,18 +1,19 @@
 //! The process's own runtime: this machine, as this process may use it.
 
 use std::fmt;
-use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU32};
+use std::panic::Location;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use coreshard_platform::{Host, Platform};
 use coreshard_topology::{Topology, TopologyError, Usable};
 use coreshard_workqueue::BuildError;
 
-use crate::aliases::{Builder, Runtime, RuntimeBuilder, Timeout};
+use crate::aliases::{Builder, Runtime, RuntimeBuilder, Timeout, Workqueue};
 
-/// Why the process has no runtime of its own.
+/// Why the process has no runtime of its own, or cannot [`configure`] it.
 #[derive(Debug)]
 pub struct RuntimeError {
     kind: RuntimeErrorKind,
@@ -22,6 +23,8 @@ pub struct RuntimeError {
 enum RuntimeErrorKind {
     Topology(TopologyError),
     Build(BuildError),
+    /// It is there; asked for first at this place.
+    Runs(&'static Location<'static>),
 }
 
 impl fmt::Display for RuntimeError {
@@ -29,6 +32,11 @@ impl fmt::Display for RuntimeError {
         match &self.kind {
             RuntimeErrorKind::Topology(error) => write!(f, "this machine cannot be read: {error}"),
             RuntimeErrorKind::Build(error) => error.fmt(f),
+            RuntimeErrorKind::Runs(made_at) => write!(
+                f,
+                "the process's runtime is there already: {made_at} asked for it first; configure it before, \
+                 at the start of main, or make a runtime of your own with runtime_builder"
+            ),
         }
     }
 }
@@ -38,58 +46,141 @@ impl std::error::Error for RuntimeError {
         match &self.kind {
             RuntimeErrorKind::Topology(error) => Some(error),
             RuntimeErrorKind::Build(error) => Some(error),
+            RuntimeErrorKind::Runs(_) => None,
         }
     }
 }
 
 /// The runtime of this process; of one that was forked from a process with a runtime, by the count
 /// of forks that lie between. Runtimes of other processes are never freed: they hold no thread here.
-static PROCESS: OnceLock<Runtime> = OnceLock::new();
-static FORKED: AtomicPtr<(u32, Runtime)> = AtomicPtr::new(std::ptr::null_mut());
-static MADE_IN: AtomicU32 = AtomicU32::new(0);
+static PROCESS: OnceLock<Process> = OnceLock::new();
+static FORKED: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+
+/// A process's runtime.
+struct Process {
+    /// In which process, as [`Platform::process_generation`] counts them.
+    made_in: u32,
+    runtime: Runtime,
+    /// Where it was asked for first.
+    made_at: &'static Location<'static>,
+    /// What was said of it before it was made; for forked processes, too.
+    settings: Option<Settings>,
+    /// For those who are on no worker and fork.
+    join_queue: OnceLock<Workqueue>,
+}
+
+type Settings = Arc<dyn Fn(RuntimeBuilder) -> RuntimeBuilder + Send + Sync>;
+
+impl Process {
+    fn new(
+        settings: Option<Settings>,
+        made_at: &'static Location<'static>,
+    ) -> Result<Self, RuntimeError> {
+        let builder = runtime_builder()?;
+        let builder = settings.iter().fold(builder, |builder, settings| settings(builder));
+        let runtime = builder
+            .build()
+            .map_err(|error| RuntimeError { kind: RuntimeErrorKind::Build(error) })?;
+        let made_in = Host::process_generation();
+        Ok(Self { made_in, runtime, made_at, settings, join_queue: OnceLock::new() })
+    }
+}
+
+/// That of this process, made at the first call.
+#[track_caller]
+fn process() -> Result<&'static Process, RuntimeError> {
+    if let Some(process) = PROCESS.get() {
+        return if Host::process_generation() == process.made_in {
+            Ok(process)
+        } else {
+            forked(process)
+        };
+    }
+    let process = Process::new(None, Location::caller())?;
+    // Where two threads come here at once, the first one's is kept.
+    Ok(PROCESS.get_or_init(|| process))
+}
 
 /// The process's runtime, made at the first call: this machine's topology, the CPUs that affinity
-/// and cpusets leave to the process, and the cgroup's CPU quota. It starts no thread by itself. While
-/// there is work it follows the affinity and the cpusets; CPUs that come online later than it was
-/// made are not known to it.
+/// and cpusets leave to the process, and the cgroup's CPU quota; and what [`configure`] said before. It starts
+/// no thread by itself. While there is work it follows the affinity and the cpusets; CPUs that come online
+/// later than it was made are not known to it.
 ///
 /// # Errors
 /// Where the machine's description cannot be read. A later call tries again.
+#[track_caller]
 pub fn runtime() -> Result<&'static Runtime, RuntimeError> {
-    if let Some(runtime) = PROCESS.get() {
-        return if Host::process_generation() == MADE_IN.load(Acquire) {
-            Ok(runtime)
-        } else {
-            forked()
-        };
-    }
-    let runtime = runtime_builder()?
-        .build()
-        .map_err(|error| RuntimeError { kind: RuntimeErrorKind::Build(error) })?;
-    // Where two threads come here at once, the first one's is kept.
-    Ok(PROCESS.get_or_init(|| {
-        MADE_IN.store(Host::process_generation(), Release);
-        runtime
-    }))
+    Ok(&process()?.runtime)
 }
 
-/// The runtime of a process that was forked from one that has a runtime: one of its own.
+/// Says what the process's runtime is to be, and makes it: `settings` is called with the builder that
+/// [`runtime`] would have used, as [`runtime_builder`] gives it. For a `main`, before anything uses the runtime; a library leaves
+/// it alone. A process that is forked from this one has a runtime with the same settings, for which they
+/// are called again.
+///
+/// # Errors
+/// Where the process has its runtime already: the error tells the file and line that asked for it first. Else
+/// as [`runtime`], and where what is asked for cannot be.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// coreshard::configure(|builder| {
+///     builder
+///         .workers(8)
+///         .max_workers(64)
+///         .cpu_intensive_threshold(Duration::from_millis(50))
+///         .thread_names("mail-")
+///         .on_trouble(|trouble| eprintln!("{trouble}"))
+/// })?;
+/// let queue = coreshard::workqueue()?.scope(coreshard::Scope::System).build()?;
+/// assert_eq!(queue.stats().total().worker_limit, 8);
+///
+/// let error = coreshard::configure(|builder| builder).unwrap_err();
+/// println!("{error}"); // the process's runtime is there already: ... asked for it first
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[track_caller]
+pub fn configure(
+    settings: impl Fn(RuntimeBuilder) -> RuntimeBuilder + Send + Sync + 'static,
+) -> Result<(), RuntimeError> {
+    let runs = |process: &Process| RuntimeError { kind: RuntimeErrorKind::Runs(process.made_at) };
+    if let Some(process) = PROCESS.get() {
+        return Err(runs(process));
+    }
+    let process = Process::new(Some(Arc::new(settings)), Location::caller())?;
+    PROCESS.set(process).map_err(|_| runs(PROCESS.get().expect("somebody was first")))
+}
+
+/// The queue for those who are on no worker and fork.
+#[track_caller]
+pub(crate) fn join_queue() -> Result<&'static Workqueue, RuntimeError> {
+    let process = process()?;
+    if let Some(queue) = process.join_queue.get() {
+        return Ok(queue);
+    }
+    let queue = process.runtime.workqueue().name("join").build();
+    let queue = queue.map_err(|error| RuntimeError { kind: RuntimeErrorKind::Build(error) })?;
+    Ok(process.join_queue.get_or_init(|| queue))
+}
+
+/// That of a process that was forked from one that has a runtime: one of its own.
 #[cold]
+#[track_caller]
 #[allow(unsafe_code)]
-fn forked() -> Result<&'static Runtime, RuntimeError> {
+fn forked(parent: &Process) -> Result<&'static Process, RuntimeError> {
     let process_generation = Host::process_generation();
     let mut known = FORKED.load(Acquire);
     loop {
         // SAFETY: made by `Box::into_raw` below, and never freed.
-        if let Some((made_in, runtime)) = unsafe { known.as_ref() }
-            && *made_in == process_generation
+        if let Some(process) = unsafe { known.as_ref() }
+            && process.made_in == process_generation
         {
-            return Ok(runtime);
+            return Ok(process);
         }
-        let build = runtime_builder()?.build();
-        let runtime =
-            build.map_err(|error| RuntimeError { kind: RuntimeErrorKind::Build(error) })?;
-        let made = Box::into_raw(Box::new((process_generation, runtime)));
+        let process = Process::new(parent.settings.clone(), Location::caller())?;
+        let made = Box::into_raw(Box::new(process));
         match FORKED.compare_exchange(known, made, AcqRel, Acquire) {
             Ok(_) => known = made,
             Err(now) => {
@@ -155,6 +246,7 @@ pub fn runtime_builder() -> Result<RuntimeBuilder, RuntimeError> {
 /// # Panics
 /// Where the process has no runtime, or no thread can be had that watches the clock: [`runtime`] and
 /// [`Runtime::timeout`](crate::Runtime::timeout) say so by errors.
+#[track_caller]
 pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
     let timed = runtime().map(|runtime| runtime.timeout(duration, future));
     let timed = timed.unwrap_or_else(|error| panic!("a time-out needs a runtime: {error}"));
@@ -165,6 +257,7 @@ pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
 ///
 /// # Errors
 /// As [`runtime`].
+#[track_caller]
 pub fn workqueue() -> Result<Builder<'static>, RuntimeError> {
     Ok(runtime()?.workqueue())
 }

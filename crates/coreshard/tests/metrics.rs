@@ -67,7 +67,7 @@ fn queues_and_pools_are_published_under_their_documented_names() {
     let runtime = Runtime::builder(topology).laid_over(usable).build().unwrap();
     let queue = |name: &str| {
         let builder = runtime.workqueue().name(name).scope(Scope::Cache);
-        builder.times(Sampling::EVERY_ITEM).build().unwrap()
+        builder.times(Sampling::EVERY_ITEM).capacity(8).build().unwrap()
     };
     let queues = [queue("twice"), queue("twice"), queue("once")];
     for queue in &queues {

@@ -237,7 +237,8 @@ fn par_bridge_recursion() {
         let numbers = Mutex::new(0..2_000);
         let next = || {
             let mut numbers = numbers.lock().unwrap();
-            // While this worker waits for the second half, it may help with another's.
+            let numbers = &mut *numbers;
+            // While this worker waits for the second half, it must not begin another's.
             let (number, ()) = coreshard::join(|| numbers.next(), || ());
             number
         };

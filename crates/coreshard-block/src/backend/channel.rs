@@ -12,7 +12,7 @@ use coreshard_platform::Platform;
 
 use super::command::{Command, Completion};
 use crate::buffer::BufferPool;
-use crate::error::OpenError;
+use crate::open_error::OpenError;
 
 /// What a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

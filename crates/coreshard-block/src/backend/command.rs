@@ -1,7 +1,7 @@
 //! Commands and their completions.
 #![allow(unsafe_code)]
 
-use crate::op::Op;
+use crate::request::Op;
 
 /// The memory of a command.
 #[derive(Clone, Copy, Debug)]

@@ -13,8 +13,8 @@ use coreshard_platform::{Platform, Time};
 use super::channel::{Backend, Channel, Geometry, Waker};
 use super::command::{Command, Completion, Data};
 use crate::buffer::BufferPool;
-use crate::error::OpenError;
-use crate::op::Op;
+use crate::open_error::OpenError;
+use crate::request::Op;
 
 /// How often each fault is injected, in parts per million of the commands. The seed decides which.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use super::channel::{Backend, Channel, Geometry};
 use super::pool::{Executor, PoolChannel};
 use super::ring::{Refusals, RingChannel, RingOptions};
 use super::sync;
-use crate::error::{OpenError, OpenErrorKind};
+use crate::open_error::{OpenError, OpenErrorKind};
 
 /// How a file's requests are done.
 #[derive(Clone, Default)]

@@ -8,8 +8,8 @@ use coreshard_platform::{Lock, Platform};
 use super::channel::{Backend, Channel, Geometry};
 use super::command::{Command, Data};
 use super::immediate::ImmediateChannel;
-use crate::error::OpenError;
-use crate::op::Op;
+use crate::open_error::OpenError;
+use crate::request::Op;
 
 /// Bytes under one lock: a part of this size moves in one piece.
 const STRIPE_BYTES: usize = 64 * 1024;

@@ -7,7 +7,7 @@ use coreshard_platform::Platform;
 use super::channel::{Backend, Channel, Geometry};
 use super::command::Command;
 use super::immediate::ImmediateChannel;
-use crate::error::OpenError;
+use crate::open_error::OpenError;
 
 /// Completes everything at once, and moves no data.
 #[derive(Debug)]

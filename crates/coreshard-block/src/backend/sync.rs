@@ -11,7 +11,7 @@ use coreshard_platform::Platform;
 use super::channel::Channel;
 use super::command::{Command, Data};
 use super::immediate::ImmediateChannel;
-use crate::op::Op;
+use crate::request::Op;
 
 /// Does the command with the calling thread. The bytes, or the negative errno.
 pub(super) fn perform(fd: RawFd, command: &Command) -> i32 {

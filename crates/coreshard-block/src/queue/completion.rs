@@ -9,9 +9,7 @@ use super::slot::{Abort, FinishedRequest, OnComplete};
 use super::timers::Timer;
 use crate::backend::Completion;
 use crate::counters::Outcome;
-use crate::error::{ErrorClass, IoError};
-use crate::request::Completed;
-use crate::request::Op;
+use crate::request::{Completed, ErrorClass, IoError, Op};
 
 /// How a request failed: the class, and the errno.
 pub(super) type Failure = (ErrorClass, i32);

@@ -11,7 +11,7 @@ use super::mailbox::Message;
 use super::remote::refused_completion;
 use super::request_id::SlotKey;
 use super::slot::{Abort, OnComplete};
-use crate::error::ErrorClass;
+use crate::request::ErrorClass;
 
 impl<P: Platform> Queue<P> {
     /// Cancels everything, and waits for the device. True if it is done with all memory.

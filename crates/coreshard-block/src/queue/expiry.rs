@@ -6,7 +6,7 @@ use super::Queue;
 use super::request_id::SlotKey;
 use super::slot::Abort;
 use super::timers::Timer;
-use crate::error::ErrorClass;
+use crate::request::ErrorClass;
 
 impl<P: Platform> Queue<P> {
     /// Sets a timer for a request that is not over.

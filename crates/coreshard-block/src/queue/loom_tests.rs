@@ -12,9 +12,7 @@ use super::future::IoFuture;
 use super::future_cell::FutureCell;
 use super::mailbox::{Mailbox, Message};
 use super::request_id::{RequestId, SlotKey};
-use crate::request::Completed;
-use crate::request::Op;
-use crate::request::Payload;
+use crate::request::{Completed, Op, Payload};
 
 fn mailbox() -> Arc<Mailbox<Loom>> {
     Mailbox::new(Arc::new(|| {}))

@@ -55,9 +55,7 @@ use crate::backend::{Channel, Completion, Waker};
 use crate::buffer::BufferPool;
 use crate::counters::ThreadCounters;
 use crate::host::Device;
-use crate::request::Completed;
-use crate::request::Refused;
-use crate::request::Request;
+use crate::request::{Completed, Refused, Request};
 use crate::tags::TagPort;
 
 use admission::Admission;
@@ -227,7 +225,8 @@ impl<P: Platform> Queue<P> {
     /// # Errors
     /// Hands the request back where the device is offline, or the request can never succeed: out
     /// of range, not aligned, not writable.
-    #[inline]
+    // Always: who submits has most of the request in registers.
+    #[inline(always)]
     pub fn submit(&mut self, request: Request, cookie: u64) -> Result<RequestId, Refused> {
         match self.check(&request) {
             Ok(()) => Ok(self.accept(request, OnComplete::Cookie(cookie))),

@@ -6,8 +6,8 @@ use coreshard_platform::Platform;
 
 use super::Queue;
 use super::options::QueueOptions;
-use crate::error::{OpenError, OpenErrorKind};
 use crate::host::Device;
+use crate::open_error::{OpenError, OpenErrorKind};
 use crate::tags::TagUser;
 
 impl<P: Platform> Device<P> {

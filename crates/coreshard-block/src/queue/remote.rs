@@ -8,9 +8,7 @@ use coreshard_platform::Platform;
 use super::future::IoFuture;
 use super::future_cell::FutureCell;
 use super::mailbox::{Mailbox, Message};
-use crate::error::IoError;
-use crate::request::Completed;
-use crate::request::Request;
+use crate::request::{Completed, ErrorClass, IoError, Request};
 
 /// A handle to a queue for other threads, and for futures on its own: requests go to the queue's thread by
 /// message, and completions come back by future. May be cloned and sent.
@@ -41,7 +39,7 @@ impl<P: Platform> RemoteQueue<P> {
 /// The completion of a request whose queue is gone.
 pub(super) fn refused_completion(device: &str, request: Request) -> Completed {
     let Request { op, offset, bytes, payload, .. } = request;
-    let class = crate::error::ErrorClass::Cancelled;
+    let class = ErrorClass::Cancelled;
     let error = IoError::new(device, op, offset, bytes, 0, class, libc::ECANCELED, 0);
     Completed { result: Err(error), payload, op, offset, cookie: 0 }
 }

@@ -11,9 +11,7 @@ use super::request_buffers::RequestBuffers;
 use super::request_id::SlotKey;
 use crate::backend::Command;
 use crate::buffer::BufferPool;
-use crate::request::Completed;
-use crate::request::Op;
-use crate::request::{Payload, Priority, Request};
+use crate::request::{Completed, Op, Payload, Priority, Request};
 
 /// Who gets the completion.
 pub(super) enum OnComplete<P: Platform> {

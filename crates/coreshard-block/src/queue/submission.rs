@@ -7,23 +7,18 @@ use super::Queue;
 use super::request_id::{RequestId, SlotKey};
 use super::slot::{ActiveRequest, OnComplete, Slots};
 use super::timers::Timer;
-use crate::error::{ErrorClass, IoError};
-use crate::request::Op;
-use crate::request::Refused;
-use crate::request::{Payload, Request};
+use crate::request::{ErrorClass, IoError, Op, Payload, Refused, Request};
 
 impl<P: Platform> Queue<P> {
     /// Whether the request can succeed; if not, how it fails.
-    #[inline]
+    // Always, as `Queue::submit`: a call more costs 15 instructions a request.
+    #[inline(always)]
     pub(super) fn check(&self, request: &Request) -> Result<(), (ErrorClass, i32)> {
         let geometry = self.device.geometry();
         let end = request.offset.checked_add(request.bytes as u64);
         let aligned = |number: u64, to: u32| to <= 1 || number.is_multiple_of(u64::from(to));
         if !self.device.is_online() {
-            Err((
-                ErrorClass::Gone,
-                if self.device.is_forked() { libc::ECHILD } else { libc::ENODEV },
-            ))
+            Err(self.gone())
         } else if end.is_none_or(|end| end > geometry.bytes) {
             Err((ErrorClass::Invalid, libc::EFBIG))
         } else if request.op != Op::Read && !geometry.writable {
@@ -36,6 +31,12 @@ impl<P: Platform> Queue<P> {
         } else {
             Ok(())
         }
+    }
+
+    #[cold]
+    fn gone(&self) -> (ErrorClass, i32) {
+        let errno = if self.device.is_forked() { libc::ECHILD } else { libc::ENODEV };
+        (ErrorClass::Gone, errno)
     }
 
     #[cold]

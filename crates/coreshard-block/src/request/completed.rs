@@ -1,7 +1,7 @@
 //! Completed requests.
 
-use crate::error::IoError;
-use crate::op::Op;
+use super::io_error::IoError;
+use super::op::Op;
 use crate::request::Payload;
 
 /// A completed request: its result, and its buffers.

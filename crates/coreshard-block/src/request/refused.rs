@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use super::io_error::IoError;
 use super::request::Request;
-use crate::error::IoError;
 
 /// A request that was not accepted, and why. Nothing happened, and the payload is here.
 #[derive(Debug)]

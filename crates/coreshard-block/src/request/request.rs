@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::op::Op;
 use crate::buffer::Buffer;
-use crate::op::Op;
 
 /// Who goes first where tags are short, and what the device is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

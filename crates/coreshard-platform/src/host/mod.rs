@@ -1,32 +1,33 @@
 //! This machine, on Linux: standard atomics, futexes, pinned threads, node-local memory.
 
 mod affinity;
+mod cell;
 mod cpu;
 mod fork;
 mod futex;
 mod generation;
 mod inherited;
 mod locals;
-mod memory;
 mod privilege;
 mod readers;
 mod realtime;
 mod thread;
 
-use std::sync::{Weak, atomic};
+use std::sync::Weak;
+use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
 use coreshard_topology::{CpuId, CpuSet, NodeId};
 
 pub use affinity::{affinity, set_affinity};
+pub use cell::HostCell;
 pub use cpu::{CpuClock, thread_cpu_time};
-pub use memory::{NodeMemory, NodeMemoryError, Placement, ReleaseMemory};
 pub use privilege::is_privileged;
 pub use thread::HostThread;
 
 use crate::{
-    AffinityError, ForkHook, HostCell, LocalKey, Platform, SpawnError, ThreadId, ThreadSpec, Time,
-    WaitOutcome,
+    AffinityError, ByteAtomics, ForkHook, LocalKey, NodeMemory, NodeMemoryError, Platform,
+    SpawnError, ThreadId, ThreadSpec, Time, WaitOutcome,
 };
 
 /// This machine.
@@ -137,5 +138,14 @@ impl Platform for Host {
 
     fn set_local(key: LocalKey, value: *mut ()) {
         locals::set(key, value);
+    }
+}
+
+impl ByteAtomics for Host {
+    type AtomicU8 = atomic::AtomicU8;
+
+    #[inline(always)]
+    fn fence() {
+        atomic::fence(Ordering::SeqCst);
     }
 }

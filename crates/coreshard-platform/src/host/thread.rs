@@ -7,7 +7,7 @@ use std::sync::mpsc;
 
 use super::affinity::set_affinity;
 use super::inherited::{Inherited, nice_of};
-use crate::errors::SpawnErrorKind;
+use crate::platform::errors::SpawnErrorKind;
 use crate::{SpawnError, ThreadHandle, ThreadSpec};
 
 /// A thread of this process.

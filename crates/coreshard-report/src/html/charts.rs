@@ -20,11 +20,10 @@ const DENSE_PX: f64 = 15.0;
 /// Height of a row where there are few.
 const ROOMY_PX: f64 = 24.0;
 
-/// The wake policies that have a colour of their own, by number of the colour.
-const KNOWN_WAKES: [&str; 3] = ["under-lock", "after-unlock", "coalesced"];
-
 /// The colours and fillings of the combinations in one set of results.
 pub(crate) struct Palette<'a> {
+    /// All wake policies there are, by number of the colour.
+    known: &'a [String],
     wakes: Vec<&'a str>,
     intakes: Vec<&'a str>,
 }
@@ -39,7 +38,11 @@ pub(crate) struct LegendEntry<'a> {
 
 impl<'a> Palette<'a> {
     pub(crate) fn of(results: &'a QueueResults) -> Self {
-        Self { wakes: Ladder::Wake.rungs(results), intakes: Ladder::Intake.rungs(results) }
+        Self {
+            known: &results.wakes,
+            wakes: Ladder::Wake.rungs(results),
+            intakes: Ladder::Intake.rungs(results),
+        }
     }
 
     pub(crate) fn series(&self, cell: &QueueCell) -> Series {
@@ -48,11 +51,9 @@ impl<'a> Palette<'a> {
 
     /// A rung keeps its colour whichever others were measured, so that pages can be laid side by side.
     fn hue(&self, wake: &str) -> usize {
-        let place = |rungs: &[&str]| rungs.iter().position(|name| *name == wake);
-        match place(&KNOWN_WAKES) {
-            Some(hue) => hue,
-            None => KNOWN_WAKES.len() + place(&self.wakes).unwrap_or(0),
-        }
+        let unknown = || self.wakes.iter().position(|name| *name == wake).unwrap_or(0);
+        let known = self.known.iter().position(|name| name == wake);
+        known.unwrap_or_else(|| self.known.len() + unknown())
     }
 
     /// What each colour and each filling means; a ladder of one rung needs no entry.

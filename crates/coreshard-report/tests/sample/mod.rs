@@ -80,6 +80,7 @@ fn base(machine: &str, threads: usize) -> QueueResults {
         runs: 5,
         outstanding: 1,
         kernel: Some("Linux 6.12.0".into()),
+        wakes: WAKES.map(String::from).into(),
         ..QueueResults::default()
     }
 }

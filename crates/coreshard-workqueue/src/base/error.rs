@@ -41,9 +41,13 @@ pub enum RefusedReason {
     NoSuchCpu(CpuId),
     /// No pod of the queue lies on this node. Queue it without naming a node, or widen the queue's mask.
     NoSuchNode(NodeId),
-    /// An item of the queue would wait for it, and it could not begin before that item is over: the
-    /// queue runs one at a time. Call it there, queue it without waiting, or use another queue.
+    /// The wait could never end. An item of the queue would wait for it, and it could not begin before that
+    /// item is over: the queue runs one at a time. Or the queue is full, and the caller, who would wait for
+    /// room, is an item that what fills the queue waits for: it has the queue's turn, or its pool's last worker
+    /// that goes on.
     WouldDeadlock,
+    /// As many items wait in the queue as may ([`Builder::capacity`](crate::Builder::capacity)), and the call does not wait for room.
+    Full,
 }
 
 impl<F> Refused<F> {
@@ -128,9 +132,13 @@ impl fmt::Display for RefusedReason {
                 "no pod of the workqueue lies on node {node}; name another node, or none"
             ),
             Self::WouldDeadlock => f.write_str(
-                "an item of the workqueue, which runs one at a time, would wait for it, though it \
-                 cannot begin before that item is over; call the closure there, queue it without \
-                 waiting, or use another queue",
+                "an item of the workqueue would wait for it, though it cannot begin before that item is over, \
+                 since the workqueue runs one at a time, or is full and has nobody else to make room; call \
+                 the closure there, queue it without waiting, or use another queue",
+            ),
+            Self::Full => f.write_str(
+                "as many items wait in the workqueue as may; drop this one, bring it later, or wait for \
+                 room with `queue` or `queue_async`",
             ),
         }
     }
@@ -164,7 +172,11 @@ pub(crate) enum BuildErrorKind {
     EmptyMask,
     CpusNotUsable { cpus: CpuSet, usable: CpuSet },
     Quota(f64),
+    WorkersZero,
     MaxActiveZero,
+    CapacityZero,
+    CapacityTooLarge,
+    CapacityFixed,
     Pods(PodsError),
     Worker(SpawnError),
     OrderedLimit,
@@ -198,6 +210,19 @@ impl fmt::Display for BuildError {
             BuildErrorKind::MaxActiveZero => {
                 f.write_str("max_active is 0; at least 1 is needed, and no limit is the default")
             }
+            BuildErrorKind::WorkersZero => {
+                f.write_str("its number of workers is 0; at least 1 is needed")
+            }
+            BuildErrorKind::CapacityZero => {
+                f.write_str("its capacity is 0; at least 1 is needed, and no bound is the default")
+            }
+            BuildErrorKind::CapacityTooLarge => {
+                f.write_str("its capacity is above 2^48; leave it out for no bound")
+            }
+            BuildErrorKind::CapacityFixed => f.write_str(
+                "whether a queue has a capacity is said when it is built, and stays; how large it is \
+                 may change",
+            ),
             BuildErrorKind::Pods(error) => error.fmt(f),
             BuildErrorKind::Worker(error) => error.fmt(f),
             BuildErrorKind::Forked => f.write_str(

@@ -1,6 +1,6 @@
 //! A word that is set once, and that one or more threads wait for; a future, too, see `completion.rs`.
 
-use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform};
@@ -10,10 +10,14 @@ const CLOSED: u32 = 0;
 /// As `CLOSED`, and somebody sleeps until it opens.
 const AWAITED: u32 = 1;
 const OPEN: u32 = 2;
-/// A bit beside `CLOSED` or `AWAITED`: a waker was left for whoever opens it.
-const POLLED: u32 = 4;
-const STATES: u32 = 7;
-const PROCESS_SHIFT: u32 = 3;
+/// As `CLOSED`, and who waits for it looks for something to do meanwhile.
+const HELPED: u32 = 3;
+/// As `HELPED`, but there was nothing: it sleeps.
+const HELPER_SLEEPS: u32 = 4;
+/// A bit beside any of them but `OPEN`: a waker was left for whoever opens it.
+const POLLED: u32 = 8;
+const STATES: u32 = 15;
+const PROCESS_SHIFT: u32 = 4;
 
 /// A state, in this process.
 fn here<P: Platform>(state: u32) -> u32 {
@@ -58,15 +62,16 @@ impl<P: Platform> Latch<P> {
 
     /// Whether it is open; `None` where nobody here would open it.
     fn await_for(&self, timeout: Option<Duration>) -> Option<bool> {
-        let (closed, awaited) = (here::<P>(CLOSED), here::<P>(AWAITED));
-        // Acquire: it may be open already.
-        match self.state.compare_exchange(closed, awaited, Acquire, Acquire) {
+        let awaited = here::<P>(AWAITED);
+        // Acquire, with the Release of `open`: it may be open already. Who helped waits plainly from here on.
+        match self.move_on(&[here::<P>(CLOSED), here::<P>(HELPED)], awaited, Acquire) {
             Err(OPEN) => return Some(true),
-            Err(seen) if seen != awaited => return None,
+            Err(seen) if seen & !POLLED != awaited => return None,
             _ => {}
         }
         while !self.is_open() {
-            P::wait(&self.state, awaited, timeout);
+            // Relaxed: where it is another word by then, the wait ends at once.
+            P::wait(&self.state, awaited | self.state.load(Relaxed) & POLLED, timeout);
             if timeout.is_some() {
                 break;
             }
@@ -101,8 +106,73 @@ impl<P: Platform> Latch<P> {
         }
     }
 
-    /// Opens it and wakes who sleeps. True if a waker was left: it is the caller's now. A waiter may free the latch as soon as it is open, so it is
-    /// given by its address, which is all that is used after that.
+    /// Says that whoever waits for it, which is this thread alone, does something else meanwhile if there is
+    /// something.
+    pub(crate) fn begin_helping(&self) {
+        let _ = self.move_on(&[here::<P>(CLOSED), here::<P>(AWAITED)], here::<P>(HELPED), Acquire);
+    }
+
+    /// Says that it has found something to do. SeqCst: see `nudge`.
+    pub(crate) fn stop_helping(&self) {
+        let _ = self.move_on(&[here::<P>(HELPED)], here::<P>(CLOSED), SeqCst);
+    }
+
+    /// After [`begin_helping`](Self::begin_helping): sleeps until it is open, or until [`nudge`](Self::nudge)
+    /// tells of something to do; not at all if `has_more` by now.
+    pub(crate) fn wait_for_more(&self, has_more: impl FnOnce() -> bool) {
+        let (helped, asleep) = (here::<P>(HELPED), here::<P>(HELPER_SLEEPS));
+        // SeqCst pairs with that of `nudge`: who says here that it sleeps, and then finds nothing to do, is seen
+        // by who has something to do later.
+        if self.move_on(&[helped], asleep, SeqCst).is_err() {
+            return;
+        }
+        if has_more() {
+            let _ = self.move_on(&[asleep], helped, Relaxed);
+            return;
+        }
+        loop {
+            // Relaxed: it is asked for by who wants to know whether it is open.
+            let seen = self.state.load(Relaxed);
+            if seen & !POLLED != asleep {
+                return;
+            }
+            P::wait(&self.state, seen, None);
+        }
+    }
+
+    /// Tells who waits for it that there is something to do. False if nobody is there who has nothing else to do.
+    ///
+    /// Where that one and this miss each other, it costs time alone. SeqCst: who says first that jobs are there,
+    /// and then finds nobody here, is found by who looks for jobs after it has said that it is here.
+    #[cold]
+    pub(crate) fn nudge(&self) -> bool {
+        let (helped, asleep) = (here::<P>(HELPED), here::<P>(HELPER_SLEEPS));
+        let seen = self.state.load(SeqCst);
+        if seen & !POLLED == asleep {
+            let next = helped | seen & POLLED;
+            if self.state.compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
+                P::wake_all(&raw const self.state);
+                return true;
+            }
+        }
+        seen & !POLLED == helped
+    }
+
+    /// From one of the states `from` to `to`, beside `POLLED` as it is; what it is, if it is another.
+    fn move_on(&self, from: &[u32], to: u32, success: Ordering) -> Result<(), u32> {
+        let mut seen = self.state.load(Acquire);
+        while from.contains(&(seen & !POLLED)) {
+            let next = to | seen & POLLED;
+            match self.state.compare_exchange(seen, next, success, Acquire) {
+                Ok(_) => return Ok(()),
+                Err(now) => seen = now,
+            }
+        }
+        Err(seen)
+    }
+
+    /// Opens it and wakes who sleeps. True if a waker was left: it is the caller's now. A waiter may free the
+    /// latch as soon as it is open, so it is given by its address, which is all that is used after that.
     ///
     /// # Safety
     /// `latch` is alive until it is open.
@@ -114,13 +184,13 @@ impl<P: Platform> Latch<P> {
         // Release publishes what was done before; pairs with the Acquire of `is_open`. Acquire: the waker that
         // was left, see `set_polled`.
         // SAFETY: alive until this exchange.
-        let seen = unsafe { (*state).swap(OPEN, AcqRel) } & STATES;
-        if seen == CLOSED {
+        let before = unsafe { (*state).swap(OPEN, AcqRel) } & STATES;
+        if before == CLOSED {
             return false;
         }
-        if seen & AWAITED != 0 {
+        if matches!(before & !POLLED, AWAITED | HELPER_SLEEPS) {
             P::wake_all(state);
         }
-        seen & POLLED != 0
+        before & POLLED != 0
     }
 }

@@ -12,6 +12,9 @@ pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod item;
 pub(crate) mod latch;
+#[cfg(all(test, loom))]
+mod latch_loom_tests;
 pub(crate) mod returned;
 pub(crate) mod rungs;
+pub(crate) mod sizes;
 pub(crate) mod target;

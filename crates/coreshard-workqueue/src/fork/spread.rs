@@ -11,7 +11,8 @@ use super::join_told;
 const PIECES_EACH: usize = 16;
 
 /// What a loop runs over: can be cut in two.
-pub(crate) trait Whole: Send + Sized {
+pub trait Whole: Send + Sized {
+    /// How many elements it has.
     fn len(&self) -> usize;
     /// The first `len` of it, and the rest.
     fn cut_at(self, len: usize) -> (Self, Self);
@@ -39,16 +40,22 @@ impl<T: Send> Whole for &mut [T] {
 /// How often a piece is cut in two, and how often when it was stolen: then somebody has nothing
 /// to do.
 #[derive(Clone, Copy)]
-struct Cuts {
-    left: u32,
-    when_stolen: u32,
+pub(super) struct Cuts {
+    pub(super) left: u32,
+    pub(super) when_stolen: u32,
+}
+
+impl Cuts {
+    pub(super) fn for_workers(workers: usize) -> Self {
+        let pieces = workers.max(1) * PIECES_EACH;
+        let left = pieces.next_power_of_two().trailing_zeros();
+        Self { left, when_stolen: left }
+    }
 }
 
 /// Calls `body` with pieces that make up `whole`, on the workers; `workers` is how many there are.
 pub(crate) fn spread<P: Platform, W: Whole>(whole: W, workers: usize, body: &(impl Fn(W) + Sync)) {
-    let pieces = workers.max(1) * PIECES_EACH;
-    let left = pieces.next_power_of_two().trailing_zeros();
-    cut::<P, W>(whole, Cuts { left, when_stolen: left }, body);
+    cut::<P, W>(whole, Cuts::for_workers(workers), body);
 }
 
 fn cut<P: Platform, W: Whole>(whole: W, cuts: Cuts, body: &(impl Fn(W) + Sync)) {

@@ -18,12 +18,13 @@ impl Sampling {
     pub const EVERY_ITEM: Self = Self { shift: 0 };
 
     /// The most items that one sample may stand for.
-    pub const FEWEST: u32 = 1 << 16;
+    pub const MAX_ITEMS_PER_SAMPLE: u32 = 1 << 16;
 
     /// One item in `items` on average, rounded up to a power of two, between 1 and
-    /// [`FEWEST`](Self::FEWEST).
+    /// [`MAX_ITEMS_PER_SAMPLE`](Self::MAX_ITEMS_PER_SAMPLE).
     pub const fn one_in(items: u32) -> Self {
-        let items = if items > Self::FEWEST { Self::FEWEST } else { items };
+        let items =
+            if items > Self::MAX_ITEMS_PER_SAMPLE { Self::MAX_ITEMS_PER_SAMPLE } else { items };
         Self { shift: items.next_power_of_two().trailing_zeros() }
     }
 

@@ -54,6 +54,14 @@ pub struct QueueStats {
     pub waiting: u64,
     /// Nothing begins until the queue is thawed.
     pub is_frozen: bool,
+    /// How many items may wait to begin, where that is bounded ([`Builder::capacity`](crate::Builder::capacity)).
+    pub capacity: Option<u64>,
+    /// Of a queue with a capacity: items that were accepted and have not begun. 0 without one.
+    pub backlog: u64,
+    /// Of a queue with a capacity: producers that wait for room, threads and futures.
+    pub waiting_producers: u64,
+    /// Of a queue with a capacity: items that were refused because it was full, by `try_queue` and the like.
+    pub refused: u64,
     /// CPU time, CPU hogs, hand-overs, rescues.
     pub tally: QueueTally,
     /// How long items waited and ran, where that is measured.

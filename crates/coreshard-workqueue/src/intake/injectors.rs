@@ -6,10 +6,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
 use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 use coreshard_topology::NodeId;
 
-use super::segments::{Claim, Segment, SegmentQueue, Taker, Watch};
+use crate::base::sizes::MAX_INJECTORS;
 
-/// Injectors of a pool at most. Pods with more CPUs share injectors.
-pub(crate) const MAX_INJECTORS: usize = 32;
+use super::segments::{Claim, Segment, SegmentQueue, Taker, Watch};
 
 const MARKS: u64 = (1 << MAX_INJECTORS) - 1;
 

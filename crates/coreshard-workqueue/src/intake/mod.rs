@@ -8,7 +8,8 @@ mod segments;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
-pub(crate) use injectors::{Injectors, ItemWaits, MAX_INJECTORS, Takers, Watches};
+pub(crate) use crate::base::sizes::MAX_INJECTORS;
+pub(crate) use injectors::{Injectors, ItemWaits, Takers, Watches};
 pub(crate) use range::Range;
 pub(crate) use segments::{Claim, Segment, SegmentQueue, TAIL_COUNTERS};
 

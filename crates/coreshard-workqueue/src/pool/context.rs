@@ -10,6 +10,7 @@ use super::deque::Owner;
 use super::frame::Frame;
 use super::pool::{Neighbours, Pool};
 use super::slot::WorkerSlot;
+use crate::base::latch::Latch;
 
 /// What code on a worker's thread may ask about it; reached through the platform's local pointer.
 pub(super) struct Context<P: Platform> {
@@ -53,6 +54,11 @@ pub(super) struct Forks<P: Platform> {
     pub(super) owner: Owner,
     /// It is counted in its pool's `forking`.
     pub(super) counted: Cell<bool>,
+    /// What the worker does a part of; null for nothing.
+    pub(super) whole: Cell<*const Latch<P>>,
+    pub(super) spawner: Cell<Spawner<P>>,
+    /// How many times this thread is inside something of which others run parts that are not on its stack.
+    pub(super) stolen: Cell<u32>,
     /// How often not to look for a sleeper, and how often that is after the next failure.
     pub(super) uncalled: Cell<(u32, u32)>,
     pub(super) neighbours: OnceCell<Neighbours<P>>,
@@ -63,8 +69,40 @@ impl<P: Platform> Forks<P> {
         Self {
             owner: Owner::default(),
             counted: Cell::new(false),
+            whole: Cell::new(ptr::null()),
+            spawner: Cell::new(Spawner { whole: ptr::null(), depth: 0, place: SpawnPlace::NONE }),
+            stolen: Cell::new(0),
             uncalled: Cell::new((0, 0)),
             neighbours: OnceCell::new(),
         }
     }
 }
+
+/// Of what parts can be spawned on the worker's stack.
+pub(super) struct Spawner<P: Platform> {
+    pub(super) whole: *const Latch<P>,
+    /// How deep the stack is if nothing else is on top.
+    pub(super) depth: u32,
+    pub(super) place: SpawnPlace,
+}
+
+/// Where parts are spawned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SpawnPlace {
+    /// Inside an item of this queue, which looks at none of its items; 0 for none.
+    pub(crate) queue: u64,
+    /// This thread has begun that item.
+    pub(crate) is_here: bool,
+}
+
+impl SpawnPlace {
+    pub(crate) const NONE: Self = Self { queue: 0, is_here: false };
+}
+
+impl<P: Platform> Clone for Spawner<P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Platform> Copy for Spawner<P> {}

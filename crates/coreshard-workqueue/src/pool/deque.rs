@@ -23,25 +23,50 @@ pub(crate) const CAPACITY: usize = 3;
 /// Private jobs that an owner may keep, at most.
 const MAX_PRIVATE: u32 = 16;
 
-const SPLIT: u32 = 32;
+/// The shared word: `top` in the lowest bits, `split` above it, and above that how often places that were
+/// shared became the owner's again. So no two jobs in one place are ever told of by the same word.
+const SPLIT: u32 = 16;
+const REUSES: u32 = 26;
+const MAX_SPLIT: u64 = (1 << (REUSES - SPLIT)) - 1;
+const _: () = assert!(CAPACITY as u64 <= MAX_SPLIT);
 
 fn top_of(shares: u64) -> u32 {
-    shares as u32
+    u32::from(shares as u16)
 }
 
 fn split_of(shares: u64) -> u32 {
-    (shares >> SPLIT) as u32
+    (shares >> SPLIT & MAX_SPLIT) as u32
 }
 
-fn shares(top: u32, split: u32) -> u64 {
-    u64::from(top) | u64::from(split) << SPLIT
+/// The word after `shares` once places were taken back.
+fn reused(before: u64, top: u32, split: u32) -> u64 {
+    let reuses = (before >> REUSES).wrapping_add(1) << REUSES;
+    u64::from(top) | u64::from(split) << SPLIT | reuses
 }
 
 /// What thieves see of a worker's stack.
 pub(crate) struct Deque<P: Platform, T> {
-    /// `top` in the lower half, `split` in the upper one.
-    shares: Padded<P::AtomicU64>,
+    shared: Padded<ThievesWords<P>>,
     places: [P::AtomicPtr<T>; CAPACITY],
+}
+
+struct ThievesWords<P: Platform> {
+    word: P::AtomicU64,
+    /// See [`PartOf`].
+    part_of: P::AtomicU64,
+    /// 1 where the jobs are left to who waits for what they are parts of: it has nothing else to do.
+    is_reserved: P::AtomicU32,
+}
+
+/// What the owner does a part of, and from which place on its jobs are parts of that, where the word has `top`.
+///
+/// That there is a part of it is never wrong, though it may not be told: who waits for the whole may run
+/// what is told, and nothing else.
+#[derive(Clone, Copy)]
+pub(crate) struct PartOf(u64);
+
+impl PartOf {
+    pub(crate) const NOTHING: Self = Self(0);
 }
 
 /// The owner's side.
@@ -73,44 +98,97 @@ pub(crate) enum Pushed {
     Shared,
 }
 
-/// Who has the youngest job.
+/// Who has the youngest job. It is off the stack either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Popped {
-    /// The owner: it is off the stack.
+    /// The owner.
     Own,
-    /// A thief. It stays on the stack until [`Owner::forget_stolen`].
+    /// A thief; and thieves have all that are older, too.
     Stolen,
 }
 
 impl<P: Platform, T> Deque<P, T> {
     pub(crate) fn new() -> Self {
+        let shared = ThievesWords {
+            word: P::AtomicU64::new(0),
+            part_of: P::AtomicU64::new(0),
+            is_reserved: P::AtomicU32::new(0),
+        };
         Self {
-            shares: Padded::new(P::AtomicU64::new(0)),
+            shared: Padded::new(shared),
             places: std::array::from_fn(|_| P::AtomicPtr::new(std::ptr::null_mut())),
         }
     }
 
-    /// True if a thief could take a job here. SeqCst pairs with that of `Owner::share`: a worker
+    /// True if any thief could take a job here. SeqCst pairs with that of `Owner::share`: a worker
     /// that said it sleeps and sees nothing here is seen by the owner that shares later.
     #[inline]
     pub(crate) fn has_shared(&self) -> bool {
-        let word = self.shares.load(SeqCst);
-        top_of(word) < split_of(word)
+        let word = self.shared.word.load(SeqCst);
+        top_of(word) < split_of(word) && !self.is_reserved()
     }
 
-    /// Thief: takes the oldest shared job.
+    fn is_reserved(&self) -> bool {
+        self.shared.is_reserved.load(SeqCst) != 0
+    }
+
+    /// Leaves what is shared here to who waits for the whole, or to all. SeqCst: see `help.rs`.
+    pub(crate) fn reserve(&self, is_reserved: bool) {
+        self.shared.is_reserved.store(u32::from(is_reserved), SeqCst);
+    }
+
+    /// True if it is said what the jobs are parts of. For the owner.
+    #[inline]
+    pub(crate) fn is_named(&self) -> bool {
+        self.shared.part_of.load(Relaxed) != 0
+    }
+
+    /// Nothing is shared any more. For the owner.
+    pub(crate) fn end_reserve(&self) {
+        // Relaxed: only the owner reserves.
+        if self.shared.is_reserved.load(Relaxed) != 0 {
+            self.reserve(false);
+        }
+    }
+
+    /// True if the oldest job that thieves could take is a part of `whole`.
+    pub(crate) fn has_part_of(&self, whole: u64) -> bool {
+        let word = self.shared.word.load(SeqCst);
+        top_of(word) < split_of(word) && self.begins_with_part_of(whole, word)
+    }
+
+    /// True if the oldest job that `word` tells of is a part of `whole`; if `word` is still there, that is.
+    ///
+    /// Relaxed, after the word, which was read by acquire: what was said before that job was shared is seen. What
+    /// was said later was said when the job was off the stack, and then the word is another, for good.
+    fn begins_with_part_of(&self, whole: u64, word: u64) -> bool {
+        let part_of = self.shared.part_of.load(Relaxed);
+        part_of >> SPLIT == whole && top_of(word) >= top_of(part_of)
+    }
+
+    /// Thief: takes the oldest shared job, if that is left to all.
     pub(crate) fn steal(&self) -> Option<NonNull<T>> {
-        let mut word = self.shares.load(Acquire);
+        self.steal_if(|_| !self.is_reserved())
+    }
+
+    /// Thief: takes the oldest shared job, if that is a part of `whole`.
+    pub(crate) fn steal_part_of(&self, whole: u64) -> Option<NonNull<T>> {
+        self.steal_if(|word| self.begins_with_part_of(whole, word))
+    }
+
+    fn steal_if(&self, may: impl Fn(u64) -> bool) -> Option<NonNull<T>> {
+        // Acquire, here and below, pairs with the Release of `Owner::share`: the place is written, and
+        // what it is a part of is said.
+        let mut word = self.shared.word.load(Acquire);
         loop {
-            let (top, split) = (top_of(word), split_of(word));
-            if top >= split {
+            let top = top_of(word);
+            if top >= split_of(word) || !may(word) {
                 return None;
             }
-            // Acquire pairs with the Release of `Owner::share`: the place is written.
-            match self.shares.compare_exchange(word, shares(top + 1, split), AcqRel, Acquire) {
-                // Read after the exchange, never before: the same word may have stood for
-                // another job in between. Now it stays until the owner has seen the job done.
-                Ok(_) => return NonNull::new(self.places[top as usize].load(Relaxed)),
+            // It may be another job's by now: then the exchange fails.
+            let job = self.places[top as usize].load(Relaxed);
+            match self.shared.word.compare_exchange(word, word + 1, AcqRel, Acquire) {
+                Ok(_) => return NonNull::new(job),
                 Err(now) => word = now,
             }
         }
@@ -123,6 +201,12 @@ impl Owner {
         self.bottom.get() > 0
     }
 
+    /// How many jobs are on the stack, stolen ones among them.
+    #[inline]
+    pub(crate) fn depth(&self) -> u32 {
+        self.bottom.get()
+    }
+
     /// Puts a job on the stack, and shares old ones where thieves have none or many are private.
     #[inline]
     pub(crate) fn push<P: Platform, T>(&self, deque: &Deque<P, T>, job: NonNull<T>) -> Pushed {
@@ -131,22 +215,35 @@ impl Owner {
         place.store(job.as_ptr(), Relaxed);
         self.bottom.set(bottom + 1);
         let split = self.split.get();
-        let top = top_of(deque.shares.load(Relaxed));
+        let top = top_of(deque.shared.word.load(Relaxed));
         if top == split || bottom + 1 - split > self.allowed.get() {
-            return self.share(deque, top);
+            self.learn(top, self.allowed.get());
+            let (private, allowed) = (bottom + 1 - split, self.allowed.get());
+            let more = (private.saturating_sub(allowed / 2)).max(private.div_ceil(2));
+            return self.share(deque, more);
         }
         Pushed::Private
     }
 
+    /// Puts a job on the stack, where all is open to thieves from now on.
+    #[inline]
+    pub(crate) fn push_shared<P: Platform, T>(
+        &self,
+        deque: &Deque<P, T>,
+        job: NonNull<T>,
+    ) -> Pushed {
+        let bottom = self.bottom.get();
+        let Some(place) = deque.places.get(bottom as usize) else { return Pushed::Full };
+        place.store(job.as_ptr(), Relaxed);
+        self.bottom.set(bottom + 1);
+        self.share(deque, bottom + 1 - self.split.get())
+    }
+
     #[cold]
-    fn share<P: Platform, T>(&self, deque: &Deque<P, T>, top: u32) -> Pushed {
-        self.learn(top, self.allowed.get());
-        let (split, allowed) = (self.split.get(), self.allowed.get());
-        let private = self.bottom.get() - split;
-        let more = (private.saturating_sub(allowed / 2)).max(private.div_ceil(2));
-        self.split.set(split + more);
+    fn share<P: Platform, T>(&self, deque: &Deque<P, T>, more: u32) -> Pushed {
+        self.split.set(self.split.get() + more);
         // Release publishes the places. SeqCst: see `Deque::has_shared`.
-        deque.shares.fetch_add(u64::from(more) << SPLIT, SeqCst);
+        deque.shared.word.fetch_add(u64::from(more) << SPLIT, SeqCst);
         Pushed::Shared
     }
 
@@ -156,21 +253,38 @@ impl Owner {
         self.allowed.set(if theft { 0 } else { allowed.min(MAX_PRIVATE) });
     }
 
-    /// Takes the youngest job off, if no thief has it.
+    /// Takes the youngest job off.
     #[inline]
     pub(crate) fn pop<P: Platform, T>(&self, deque: &Deque<P, T>) -> Popped {
         let place = self.bottom.get() - 1;
         if place < self.split.get() && !self.take_back(deque) {
+            self.forget_stolen(deque, place);
             return Popped::Stolen;
         }
         self.bottom.set(place);
         Popped::Own
     }
 
+    /// Takes the youngest job off, if there are more than `floor`, and gives it: `None` if a thief has it. Then
+    /// all down to `floor` are taken off: they are stolen, too.
+    pub(crate) fn pop_above<P: Platform, T>(
+        &self,
+        deque: &Deque<P, T>,
+        floor: u32,
+    ) -> Option<Option<NonNull<T>>> {
+        let place = self.bottom.get().checked_sub(1).filter(|place| *place >= floor)?;
+        if place < self.split.get() && !self.take_back(deque) {
+            self.forget_stolen(deque, floor);
+            return Some(None);
+        }
+        self.bottom.set(place);
+        Some(NonNull::new(deque.places[place as usize].load(Relaxed)))
+    }
+
     /// Makes the youngest shared jobs private. False if there are none.
     #[cold]
     fn take_back<P: Platform, T>(&self, deque: &Deque<P, T>) -> bool {
-        let mut word = deque.shares.load(Relaxed);
+        let mut word = deque.shared.word.load(Relaxed);
         loop {
             let (top, split) = (top_of(word), split_of(word));
             if top == split {
@@ -179,7 +293,8 @@ impl Owner {
             let taken = self.allowed.get().div_ceil(2).max(1);
             let kept = top.max(split.saturating_sub(taken));
             // Acquire: what a thief did to `top` comes before what is put into these places.
-            match deque.shares.compare_exchange(word, shares(top, kept), AcqRel, Relaxed) {
+            let after = reused(word, top, kept);
+            match deque.shared.word.compare_exchange(word, after, AcqRel, Relaxed) {
                 Ok(_) => {
                     self.split.set(kept);
                     self.learn(top, self.allowed.get() * 2 + 1);
@@ -190,14 +305,36 @@ impl Owner {
         }
     }
 
-    /// Takes the youngest job off, which was stolen and is done.
-    pub(crate) fn forget_stolen<P: Platform, T>(&self, deque: &Deque<P, T>) {
-        let bottom = self.bottom.get() - 1;
-        self.bottom.set(bottom);
-        self.split.set(bottom);
-        self.seen_top.set(bottom);
+    #[cold]
+    fn forget_stolen<P: Platform, T>(&self, deque: &Deque<P, T>, floor: u32) {
+        self.bottom.set(floor);
+        self.split.set(floor);
+        self.seen_top.set(floor);
         self.allowed.set(0);
-        // A store: nothing is shared, so no thief's exchange can succeed at this moment.
-        deque.shares.store(shares(bottom, bottom), Release);
+        // A store: nothing is shared, so no thief's exchange can succeed at this moment. Relaxed: nobody
+        // else changes the word then.
+        let word = deque.shared.word.load(Relaxed);
+        deque.shared.word.store(reused(word, floor, floor), Release);
+    }
+
+    /// Says what the jobs are parts of that are pushed from here on. The latest that were pushed before stay
+    /// there until that is [taken back](Self::end_whole).
+    pub(crate) fn begin_whole<P: Platform, T>(&self, deque: &Deque<P, T>, whole: u64) -> PartOf {
+        let bottom = u64::from(self.bottom.get());
+        let part_of = &deque.shared.part_of;
+        let before = part_of.load(Relaxed);
+        // Relaxed: a thief sees it with the jobs that are shared after it, see `begins_with_part_of`.
+        part_of.store(whole << SPLIT | bottom, Relaxed);
+        PartOf(before)
+    }
+
+    /// Says what all jobs are parts of that are on the stack, some of which may be shared.
+    pub(crate) fn name_whole<P: Platform, T>(&self, deque: &Deque<P, T>, whole: u64) {
+        deque.shared.part_of.store(whole << SPLIT, Relaxed);
+    }
+
+    /// The jobs that were pushed since [`begin_whole`](Self::begin_whole) are off the stack.
+    pub(crate) fn end_whole<P: Platform, T>(&self, deque: &Deque<P, T>, before: PartOf) {
+        deque.shared.part_of.store(before.0, Relaxed);
     }
 }

@@ -10,21 +10,13 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use coreshard_platform::{AtomicInt, Platform};
 
-use super::blocking::blocking;
 use super::context::{Context, context_here};
-use super::deque::{Popped, Pushed};
+use super::deque::{Deque, Popped, Pushed};
 use super::frame::Frame;
 use super::header::Header;
-use super::job::execute;
 use super::pool::{Neighbours, Pool};
 use super::slot::WorkerSlot;
 use super::worker::Worker;
-use crate::base::latch::Latch;
-
-/// Looks for other forked work while a stolen job is not done, before the CPU is given to others,
-/// and before this worker sleeps.
-const LOOKS: u32 = 256;
-const YIELDS: u32 = 16;
 
 /// Times that a job is shared without looking for a sleeper in other pools, at most, after nobody
 /// slept there.
@@ -37,7 +29,7 @@ const ROOM_FOR_ITEMS: usize = 256 << 10;
 
 /// The worker of this thread, as forking code sees it.
 pub(crate) struct CurrentWorker<'thread, P: Platform> {
-    context: &'thread Context<P>,
+    pub(super) context: &'thread Context<P>,
 }
 
 impl<P: Platform> Clone for CurrentWorker<'_, P> {
@@ -53,6 +45,11 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     #[inline]
     pub(crate) fn here() -> Option<Self> {
         context_here().map(|context| Self { context })
+    }
+
+    #[inline]
+    pub(super) fn deque(self) -> &'thread Deque<P, Header<P>> {
+        &self.slot().deque
     }
 
     #[inline]
@@ -83,9 +80,9 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         self.context.pool.set()
     }
 
-    /// True if this thread is inside a join: other threads may run a part of what it does.
+    /// True if other threads may run a part of what this one does: it is inside a join, or a scope.
     pub(crate) fn has_forked(self) -> bool {
-        self.context.forks.owner.has_jobs()
+        self.context.forks.owner.has_jobs() || self.context.forks.stolen.get() > 0
     }
 
     /// Says that this worker begins something else inside its item.
@@ -113,7 +110,8 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         self.context.forks.owner.pop(&self.slot().deque)
     }
 
-    /// After a job was shared: wakes one who sleeps, to take it.
+    /// After a job was shared: wakes one who sleeps, to take it. Who waits for what this worker does a part of
+    /// comes first: he can do little else.
     #[cold]
     pub(crate) fn call_thieves(self) {
         let Context { pool, forks, .. } = self.context;
@@ -121,12 +119,14 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
             // SeqCst: before the wake words are read, see `Pool::has_forks`.
             pool.forking.fetch_add(1, SeqCst);
         }
-        self.call_one();
+        if !self.offer_to_waiter() {
+            self.call_one();
+        }
     }
 
     /// Wakes one sleeper, the nearest. The other pools are not looked at each time where nobody
     /// slept there: whoever falls asleep looks at this worker's stack before.
-    fn call_one(self) {
+    pub(super) fn call_one(self) {
         let Context { pool, forks, .. } = self.context;
         if pool.call_thief() {
             return;
@@ -139,42 +139,6 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         let called = self.neighbours().iter().any(|pool| pool.call_thief());
         let after = if called { 0 } else { (after * 2 + 1).min(MAX_UNCALLED) };
         forks.uncalled.set((after, after));
-    }
-
-    /// After the job that was pushed last was stolen: runs other forked jobs until it is done,
-    /// and takes it off the stack. False in a process that was forked since it was pushed: there it
-    /// is never done.
-    #[cold]
-    pub(crate) fn wait_for(self, done: &Latch<P>) -> bool {
-        let mut looks = 0;
-        while !done.is_open() {
-            if done.is_orphaned() {
-                return false;
-            }
-            if self.run_stolen() {
-                looks = 0;
-                continue;
-            }
-            looks += 1;
-            if looks < LOOKS {
-                P::spin_hint();
-            } else if looks < LOOKS + YIELDS {
-                P::yield_now();
-            } else {
-                blocking::<P, _>(|| done.wait());
-            }
-        }
-        self.context.forks.owner.forget_stolen(&self.slot().deque);
-        true
-    }
-
-    /// Steals one job and runs it. False if there was none.
-    fn run_stolen(self) -> bool {
-        let stolen = self.steal();
-        if let Some(job) = stolen {
-            self.execute(job);
-        }
-        stolen.is_some()
     }
 
     /// Takes a job, from the nearest worker that has one. Where there are more, it calls the next
@@ -192,15 +156,8 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
             .or_else(|| self.neighbours().iter().find_map(|neighbour| from(neighbour, None)))
     }
 
-    #[allow(unsafe_code)]
-    fn execute(self, job: NonNull<Header<P>>) {
-        self.slot().begin_inside();
-        // SAFETY: stolen just now, so nobody else has it.
-        unsafe { execute(job) };
-    }
-
     /// The other pools; none before the set is complete, then looked up once.
-    fn neighbours(self) -> &'thread [Arc<Pool<P>>] {
+    pub(super) fn neighbours(self) -> &'thread [Arc<Pool<P>>] {
         let Context { pool, forks, .. } = self.context;
         if let Some(neighbours) = forks.neighbours.get() {
             return neighbours;
@@ -232,7 +189,7 @@ impl<P: Platform> Worker<'_, P> {
         if let Some(spare) = spare {
             pool.start_spare(spare);
         }
-        worker.execute(job);
+        worker.run_stolen(job);
         true
     }
 
@@ -274,6 +231,19 @@ impl<P: Platform> Pool<P> {
             .filter(|(index, _)| *index > first)
             .chain(self.each_slot().filter(|(index, _)| *index <= first && Some(*index) != but))
             .find_map(|(_, slot)| slot.deque.steal())
+    }
+
+    /// The first that `find` finds in the stacks of jobs.
+    ///
+    /// SeqCst: as in [`has_forks`](Self::has_forks), for whoever sleeps where nothing is found.
+    pub(super) fn find_fork<R>(
+        &self,
+        find: impl FnMut(&Deque<P, Header<P>>) -> Option<R>,
+    ) -> Option<R> {
+        if self.forking.load(SeqCst) == 0 {
+            return None;
+        }
+        self.each_slot().map(|(_, slot)| &slot.deque).find_map(find)
     }
 
     /// Wakes a worker that sleeps, of this pool or of another.

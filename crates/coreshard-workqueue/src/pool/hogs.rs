@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, Time};
 
-use super::pool::Pool;
 use super::seen::Seen;
 use super::slot::WorkerSlot;
 use super::state::{Blocked, State};
@@ -15,10 +14,6 @@ use crate::insight::trouble::Watchdog;
 pub(super) const SCAN_EVERY: Duration = Duration::from_millis(4);
 /// A worker that used less than this share of the time between two scans waits for something.
 const IDLE_SHARE: u32 = 8;
-/// A pool whose workers hog as many CPUs as it has gets one more all the same where it has begun
-/// nothing for so many times the threshold.
-const MAX_HOGGED: u32 = 10;
-
 /// What a scan makes of a worker.
 pub(super) enum Verdict {
     Fine,
@@ -27,14 +22,10 @@ pub(super) enum Verdict {
 }
 
 impl<P: Platform> State<P> {
-    /// Whether one more hog may be taken out of the count: as many as the pool's limit, so that
-    /// work that is nothing but long does not get a thread an item; and one more whenever the pool
-    /// has begun nothing for a while.
-    pub(super) fn may_hog(&mut self, pool: &Pool<P>, now: Time, watch: &Watchdog) -> bool {
+    /// Workers that have a CPU, or would if there were enough.
+    pub(super) fn running(&self) -> usize {
         let hogs = self.blocked_as.iter().filter(|blocked| **blocked == Blocked::Hog).count();
-        let Some(threshold) = watch.cpu_intensive else { return false };
-        hogs < pool.place.limit
-            || self.cold().progress.since.is_some_and(|since| now - since >= threshold * MAX_HOGGED)
+        self.active() + hogs
     }
 
     /// Blocked: it was inside the same item at the last scan too, and used next to no CPU time

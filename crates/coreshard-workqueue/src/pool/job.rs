@@ -9,7 +9,7 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 
 use super::frame::Frame;
-use super::header::Header;
+use super::header::{Header, JobKind};
 use super::running::inside_forker;
 use crate::base::latch::Latch;
 
@@ -17,15 +17,21 @@ use crate::base::latch::Latch;
 #[repr(C)]
 pub(crate) struct Job<P: Platform, F, R> {
     header: Header<P>,
+    /// Opens when a thief is done.
+    done: Latch<P>,
     work: UnsafeCell<ManuallyDrop<F>>,
     result: UnsafeCell<MaybeUninit<Result<R, Thrown>>>,
 }
 
 impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
+    const KIND: &'static JobKind<P> =
+        &JobKind { run: run::<P, F, R>, whole: whole::<P, F, R>, queue: |_| 0 };
+
     #[inline]
     pub(crate) fn new(work: F, forker: *const Frame<P>) -> Self {
         Self {
-            header: Header { run: run::<P, F, R>, done: Latch::new(), forker },
+            header: Header { kind: Self::KIND, forker },
+            done: Latch::new(),
             work: UnsafeCell::new(ManuallyDrop::new(work)),
             result: UnsafeCell::new(MaybeUninit::uninit()),
         }
@@ -39,7 +45,7 @@ impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
     }
 
     pub(crate) fn done(&self) -> &Latch<P> {
-        &self.header.done
+        &self.done
     }
 
     /// The closure, to be run by its owner.
@@ -68,9 +74,18 @@ impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
 /// The caller has taken the job; it is executed once. It may be gone when this returns.
 pub(crate) unsafe fn execute<P: Platform>(header: NonNull<Header<P>>) {
     // SAFETY: the owner keeps the job until its latch opens, which `run` does last.
-    let &Header { run, forker, .. } = unsafe { header.as_ref() };
-    // SAFETY: `run` belongs to this job, by `Job::new`.
-    inside_forker(forker, || unsafe { run(header.as_ptr()) });
+    let &Header { kind, forker } = unsafe { header.as_ref() };
+    // SAFETY: `run` belongs to this job, by its maker.
+    inside_forker(forker, || unsafe { (kind.run)(header.as_ptr()) });
+}
+
+/// Runs a part of what this thread does, where it is inside all that the forker was inside of.
+///
+/// # Safety
+/// As for [`execute`].
+pub(super) unsafe fn execute_here<P: Platform>(header: NonNull<Header<P>>) {
+    // SAFETY: by this function's contract; `run` belongs to this job, by its maker.
+    unsafe { (header.as_ref().kind.run)(header.as_ptr()) };
 }
 
 /// # Safety
@@ -83,5 +98,12 @@ unsafe fn run<P: Platform, F: FnOnce(bool) -> R, R>(header: *const Header<P>) {
     // SAFETY: the owner looks at the result only after the latch opened.
     unsafe { ptr::write((*job).result.get(), MaybeUninit::new(result)) };
     // SAFETY: alive until it is open; not touched after.
-    unsafe { Latch::open(&raw const (*job).header.done) };
+    unsafe { Latch::open(&raw const (*job).done) };
+}
+
+/// # Safety
+/// `header` is that of a `Job<P, F, R>`, which is there.
+unsafe fn whole<P: Platform, F: FnOnce(bool) -> R, R>(header: *const Header<P>) -> *const Latch<P> {
+    // SAFETY: by this function's contract.
+    unsafe { &raw const (*header.cast::<Job<P, F, R>>()).done }
 }

@@ -55,6 +55,7 @@ fn pool_of(
         roam: cpus,
         limit,
         injector_by_cpu: Arc::new([0]),
+        thread_names: "cs-".into(),
     };
     Pool::start(
         place,
@@ -136,7 +137,7 @@ fn a_stand_in_does_not_start(intake: Intake, wake: Wake) {
     };
     link.queue(0, tell).ok().expect("the link is open");
     blocks.unpark();
-    pool.scan(1, &Watchdog::default());
+    pool.scan(1, &Watchdog::default(), &mut 1);
     ends.park();
     pool.tell_to_go();
     pool.wait_until_gone();

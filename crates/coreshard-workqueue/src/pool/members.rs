@@ -15,8 +15,8 @@ use super::state::{Blocked, RESCUER, Rescuer, State, ThreadSlot};
 use crate::base::event::Event;
 use crate::spec::attributes::{Attributes, Place};
 
-/// At most 15 bytes are seen by the kernel: the scope in short, the pod, the worker.
-fn thread_name(scope: Scope, pod: PodId, index: usize) -> String {
+/// At most 15 bytes are seen by the kernel: the prefix, the scope in short, the pod, the worker.
+fn thread_name(prefix: &str, scope: Scope, pod: PodId, index: usize) -> String {
     let scope = match scope {
         Scope::Cpu => "cpu",
         Scope::Smt => "smt",
@@ -25,7 +25,7 @@ fn thread_name(scope: Scope, pod: PodId, index: usize) -> String {
         Scope::Numa => "node",
         Scope::System => "sys",
     };
-    format!("cs-{scope}{pod}:{index}")
+    format!("{prefix}{scope}{pod}:{index}")
 }
 
 impl<P: Platform> Pool<P> {
@@ -98,7 +98,12 @@ impl<P: Platform> Pool<P> {
         index: usize,
     ) -> (Result<(), SpawnError>, Option<usize>) {
         let spec = ThreadSpec {
-            name: thread_name(self.attributes.scope, self.place.pod, index),
+            name: thread_name(
+                &self.place.thread_names,
+                self.attributes.scope,
+                self.place.pod,
+                index,
+            ),
             affinity: Some(self.place.home.clone()),
             nice: self.attributes.nice,
             stack_bytes: self.attributes.stack_bytes,

@@ -52,6 +52,8 @@ pub(crate) struct Monitor<P: Platform> {
     /// 1 while a call of the follower is on its way, and one that reaps.
     follows: P::AtomicU32,
     reaps: P::AtomicU32,
+    /// Workers that had a CPU, or wanted one, at the last scan.
+    running: P::AtomicU32,
     /// By function: how often its items were found to hog a CPU.
     hogs: Lock<P, BTreeMap<&'static str, u64>>,
     follower: OnceLock<Weak<dyn Follower>>,
@@ -69,6 +71,15 @@ struct Watched<P: Platform> {
     running: bool,
 }
 
+/// CPUs that these pools may use: those of the largest set, which has one pool for each pod.
+fn cpus_of<P: Platform>(pools: &[Arc<Pool<P>>]) -> usize {
+    let mut sets = BTreeMap::new();
+    for pool in pools {
+        *sets.entry(Arc::as_ptr(&pool.attributes).addr()).or_insert(0) += pool.place.limit;
+    }
+    sets.into_values().max().unwrap_or(0)
+}
+
 impl<P: Platform> Monitor<P> {
     pub(crate) fn new(watch: Watchdog, most_workers: usize) -> Self {
         Self {
@@ -76,6 +87,7 @@ impl<P: Platform> Monitor<P> {
             helps: Arc::new(Callbacks::new(HELPERS)),
             follows: P::AtomicU32::new(0),
             reaps: P::AtomicU32::new(0),
+            running: P::AtomicU32::new(0),
             hogs: Lock::new(BTreeMap::new()),
             follower: OnceLock::new(),
             watched: Lock::new(Watched { pools: Vec::new(), retiring: Vec::new(), running: false }),
@@ -220,11 +232,20 @@ impl<P: Platform> Monitor<P> {
             watched.pools.iter().filter_map(Weak::upgrade).collect()
         };
         let mut busy = self.reap();
+        let mut running = 0;
+        let before = self.running.load(Relaxed) as usize;
+        let mut may_hog = (cpus_of(&pools) + 1).saturating_sub(before);
+        let may_hog_at_first = may_hog;
         for pool in &pools {
-            let found = pool.scan(scan, &self.handle.watch);
+            let found = pool.scan(scan, &self.handle.watch, &mut may_hog);
             busy |= found.is_busy;
+            running += found.running;
             self.report(pool, found, &pools);
         }
+        // Each that was replaced goes on beside who takes its place.
+        running += may_hog_at_first - may_hog;
+        // Relaxed: the monitor's own.
+        self.running.store(u32::try_from(running).unwrap_or(u32::MAX), Relaxed);
         for pool in pools {
             // The last that holds it: its hooks are a user's, and end with it.
             if let Some(pool) = Arc::into_inner(pool) {

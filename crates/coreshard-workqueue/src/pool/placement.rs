@@ -119,6 +119,7 @@ mod tests {
             roam: cpus(4..8),
             limit: 4,
             injector_by_cpu: Arc::new([0, 0, 0, 0, 0, 1, 2, 3]),
+            thread_names: "cs-".into(),
         }
     }
 

@@ -30,6 +30,8 @@ const CHARGE_EVERY: u64 = 4;
 /// What a scan of a pool found.
 #[derive(Default)]
 pub(super) struct Findings {
+    /// Workers that have a CPU, or would if there were enough; before the scan.
+    pub(super) running: usize,
     pub(super) is_busy: bool,
     pub(super) stalled_for: Option<Duration>,
     pub(super) hogs: Vec<(&'static str, Duration)>,
@@ -40,13 +42,19 @@ pub(super) struct Findings {
 
 impl<P: Platform> Pool<P> {
     /// Finds replacements for workers that wait inside an item or hog a CPU, and for those that
-    /// could not be started.
-    pub(super) fn scan(self: &Arc<Self>, scan: u64, watch: &Watchdog) -> Findings {
+    /// could not be started. `may_hog` is how many more hogs may be replaced.
+    pub(super) fn scan(
+        self: &Arc<Self>,
+        scan: u64,
+        watch: &Watchdog,
+        may_hog: &mut usize,
+    ) -> Findings {
         let mut found = Findings::default();
         if scan.is_multiple_of(CHARGE_EVERY) {
             self.charge();
         }
         let mut state = self.lock();
+        found.running = state.running();
         if let Some(rule) = state.broken_rule() {
             found.broken = state.note_broken().then(|| (rule, state.books()));
             if state.is_stranded() {
@@ -107,9 +115,10 @@ impl<P: Platform> Pool<P> {
                         state.cold_mut().counters.cpu_hogs += 1;
                         found.hogs.push((self.slot(worker).function(), cpu_time));
                     }
-                    if !state.may_hog(self, now, watch) {
+                    if *may_hog == 0 {
                         continue;
                     }
+                    *may_hog -= 1;
                     Blocked::Hog
                 }
             };

@@ -75,6 +75,12 @@ impl<P: Platform> Change<P> {
         self.with(move |request| request.max_active = MaxActive::ByNode(items))
     }
 
+    /// How many items may wait to begin, for a queue that was built with a
+    /// [`capacity`](crate::Builder::capacity). Items that wait already stay, also where they are more.
+    pub fn capacity(self, items: usize) -> Self {
+        self.with(move |request| request.capacity = Some(items))
+    }
+
     /// Makes the change. Items that were queued before run in the pools that they were queued to;
     /// those that come after find the queue as it is then. None is lost or runs twice, and an
     /// ordered queue keeps its order. May be called while others queue, and inside an item.
@@ -84,7 +90,7 @@ impl<P: Platform> Change<P> {
     ///
     /// # Errors
     /// As [`Builder::build`](crate::Builder::build), and where the limit of an ordered queue is to
-    /// change: then the queue is as it was.
+    /// change, or a queue without a capacity is to have one: then the queue is as it was.
     pub fn apply(self) -> Result<(), BuildError> {
         let Self { shared, edits } = self;
         shared.change(|request| edits.into_iter().for_each(|edit| edit(request)))

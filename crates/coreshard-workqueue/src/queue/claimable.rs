@@ -29,7 +29,7 @@ use coreshard_platform::{AtomicInt, Platform, user};
 use super::limiter::Limiter;
 use super::pool_link::{Entry, PoolLink, inside};
 use crate::base::error::WouldDeadlock;
-use crate::pool::{CurrentWorker, Inside, inside_item, is_waited_for_by};
+use crate::pool::{CurrentWorker, Inside, SpawnPlace, inside_item, is_waited_for_by};
 
 const QUEUED: u32 = 0;
 const WORKER: u32 = 1;
@@ -73,6 +73,7 @@ unsafe impl<P: Platform> Sync for Claimable<P> {}
 
 /// A worker that is to wait for items of a queue, as it is until then.
 pub(crate) struct Waiter {
+    queue: u64,
     /// See [`CurrentWorker::crew`].
     crew: usize,
     /// See [`CurrentWorker::set`].
@@ -83,6 +84,9 @@ pub(crate) struct Waiter {
     turn: Turn,
     /// Nobody else does anything of that item meanwhile.
     is_alone: bool,
+    /// It is inside an item of that queue, which looks at none of its items: what it begins for the queue may
+    /// be a part of that.
+    may_spawn: bool,
     /// It is inside a reusable item whose next run is in that queue, and waits for this one to end.
     is_waited_for: bool,
 }
@@ -100,10 +104,29 @@ impl Waiter {
     /// [`PoolLink::queue_id`].
     pub(crate) fn here<P: Platform>(queue: u64) -> Option<Self> {
         let worker = CurrentWorker::<P>::here()?;
-        let mut turn = Turn::None;
+        let (crew, set) = (worker.crew(), worker.set());
+        let at = worker.spawn_place();
+        if at.queue == queue {
+            // What that looks at nothing of is known: so it is quicker.
+            let place = if at.is_here { Inside::Here } else { Inside::Elsewhere };
+            let (turn, is_alone, is_waited_for) = (Turn::None, false, false);
+            let may_spawn = true;
+            return Some(Self {
+                queue,
+                crew,
+                set,
+                place,
+                turn,
+                is_alone,
+                may_spawn,
+                is_waited_for,
+            });
+        }
+        let (mut turn, mut may_spawn) = (Turn::None, false);
         let place = inside::<P>(|link| {
             let of_queue = link.queue_id() == queue;
             if of_queue {
+                may_spawn = link.is_direct();
                 turn = match (link.takes_turns(), link.has_only_turn()) {
                     (false, _) => Turn::None,
                     (true, false) => Turn::One,
@@ -114,7 +137,13 @@ impl Waiter {
         });
         let is_alone = place == Inside::Here && !worker.has_forked();
         let is_waited_for = is_waited_for_by::<P>(queue);
-        Some(Self { crew: worker.crew(), set: worker.set(), place, turn, is_alone, is_waited_for })
+        Some(Self { queue, crew, set, place, turn, is_alone, may_spawn, is_waited_for })
+    }
+
+    /// Where it is, if items for the queue may be parts of what it is inside of.
+    pub(crate) fn spawns(&self) -> Option<SpawnPlace> {
+        let place = SpawnPlace { queue: self.queue, is_here: self.place == Inside::Here };
+        self.may_spawn.then_some(place)
     }
 
     /// How it may wait for an item that was counted in.

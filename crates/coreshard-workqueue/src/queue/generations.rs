@@ -8,16 +8,16 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use coreshard_platform::{AtomicInt, AtomicPointer, Lock, Platform, Reading, Time};
 use coreshard_topology::CpuId;
 
+use super::capacity::{Capacity, WaitingProducer, WhenFull};
 use super::generation::{Admission, Generation};
 use super::limiter::{CountedIn, Limits};
-use super::pool_link::{Entry, PoolLink, runs_item_of};
+use super::pool_link::{CLOSED, Entry, GATED, PoolLink, runs_item_of};
 use super::queue_core::QueueCore;
 use crate::base::error::RefusedReason;
 use crate::base::event::Event;
 use crate::base::item::Item;
 use crate::base::target::Target;
-use crate::pool::blocking;
-use crate::pool::{Lease, PoolSet};
+use crate::pool::{CurrentWorker, Lease, PoolSet, blocking, blocking_if_relieved};
 use crate::spec::request::MaxActive;
 
 /// Why a queue takes nothing more, for good.
@@ -35,6 +35,17 @@ pub(crate) enum Origin {
     /// A task of the queue that was woken: refused by a closed queue alone.
     WokenTask,
 }
+
+/// Where an item is to go, and on what terms.
+#[derive(Clone, Copy, Debug)]
+struct Entrance {
+    target: Target,
+    origin: Origin,
+    when_full: WhenFull,
+}
+
+/// Looks whether a permit has come before its waiter sleeps.
+const LOOKS: u32 = 200;
 
 impl From<Closed> for RefusedReason {
     fn from(closed: Closed) -> Self {
@@ -60,6 +71,8 @@ pub(super) struct Generations<P: Platform> {
     current: P::AtomicPtr<Generation<P>>,
     /// 1 in the child of a fork: the lock may be held there by a thread that is no more.
     forked: P::AtomicU32,
+    /// The queue's, if it has one: then each entry holds a permit.
+    capacity: Option<Arc<Capacity<P>>>,
     inner: Lock<P, Inner<P>>,
 }
 
@@ -128,7 +141,8 @@ impl<P: Platform> Generations<P> {
             drainers: 0,
             gone: false,
         };
-        Some(Self { current, forked: P::AtomicU32::new(0), inner: Lock::new(inner) })
+        let capacity = core.capacity.clone();
+        Some(Self { current, forked: P::AtomicU32::new(0), capacity, inner: Lock::new(inner) })
     }
 
     /// The current generation, which stays while `reading` goes on.
@@ -156,15 +170,17 @@ impl<P: Platform> Generations<P> {
     /// Counts an item in at the caller's pod, where the queue takes any.
     #[inline(always)]
     #[allow(unsafe_code)]
-    pub(super) fn enter_here(&self) -> Result<Entry<'_, P>, RefusedReason> {
+    pub(super) fn enter_here(&self, when_full: WhenFull) -> Result<Entry<'_, P>, RefusedReason> {
         let reading = Reading::begin();
         let current = self.current(&reading);
         let (pod, injector) = current.route_here();
         let link = &current.links[pod];
-        if !link.count_in(injector) {
-            return self.enter_slowly(Target::Here, Origin::Outside);
-        }
+        let before = link.count_in(injector);
         let link = NonNull::from(link);
+        if before & CLOSED != 0 {
+            let wanted = Entrance { target: Target::Here, origin: Origin::Outside, when_full };
+            return self.enter_closed(link, injector, reading, before, wanted);
+        }
         // SAFETY: what is found in a section stays while it goes on.
         Ok(unsafe { Entry::new(link, injector, reading) })
     }
@@ -176,6 +192,7 @@ impl<P: Platform> Generations<P> {
         &self,
         cpu: CpuId,
         origin: Origin,
+        when_full: WhenFull,
     ) -> Result<Entry<'_, P>, RefusedReason> {
         let reading = Reading::begin();
         let current = self.current(&reading);
@@ -185,46 +202,165 @@ impl<P: Platform> Generations<P> {
             _ => here,
         };
         let link = &current.links[pod];
-        if !link.count_in(injector) {
-            return self.enter_slowly(Target::Here, origin);
-        }
+        let before = link.count_in(injector);
         let link = NonNull::from(link);
+        if before & CLOSED != 0 {
+            let wanted = Entrance { target: Target::Here, origin, when_full };
+            return self.enter_closed(link, injector, reading, before, wanted);
+        }
         // SAFETY: as in `enter_here`.
         Ok(unsafe { Entry::new(link, injector, reading) })
     }
 
     /// Counts an item in, where the queue takes any.
     #[allow(unsafe_code)]
-    pub(super) fn enter(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
+    pub(super) fn enter(
+        &self,
+        target: Target,
+        when_full: WhenFull,
+    ) -> Result<Entry<'_, P>, RefusedReason> {
         let reading = Reading::begin();
         let (link, injector) = self.current(&reading).way_to(target)?;
-        if !link.count_in(injector) {
-            return self.enter_slowly(target, Origin::Outside);
-        }
+        let before = link.count_in(injector);
         let link = NonNull::from(link);
+        if before & CLOSED != 0 {
+            let wanted = Entrance { target, origin: Origin::Outside, when_full };
+            return self.enter_closed(link, injector, reading, before, wanted);
+        }
         // SAFETY: as in `enter_here`.
         Ok(unsafe { Entry::new(link, injector, reading) })
     }
 
-    /// The generation was closed: it is past, or the queue takes nothing at the moment.
+    /// The pool link was closed, and has counted the item: it takes those that have a permit, or none at
+    /// all.
     #[cold]
+    #[inline(never)]
     #[allow(unsafe_code)]
-    fn enter_slowly(&self, target: Target, origin: Origin) -> Result<Entry<'_, P>, RefusedReason> {
+    fn enter_closed<'queue>(
+        &'queue self,
+        link: NonNull<PoolLink<P>>,
+        injector: usize,
+        reading: Reading<P>,
+        before: u64,
+        wanted: Entrance,
+    ) -> Result<Entry<'queue, P>, RefusedReason> {
+        let capacity = self.capacity.as_ref().filter(|_| before & GATED != 0);
+        if capacity.is_some_and(|capacity| capacity.let_in(wanted.when_full)) {
+            // SAFETY: found in the section that goes on.
+            return Ok(unsafe { Entry::new(link, injector, reading) });
+        }
+        // SAFETY: as above.
+        unsafe { link.as_ref() }.take_count_back(injector);
+        drop(reading);
+        match capacity {
+            Some(capacity) if wanted.when_full != WhenFull::Wait => {
+                Err(capacity.refuse_one(wanted.when_full))
+            }
+            _ => self.enter_slowly(wanted),
+        }
+    }
+
+    /// The generation is past, or the queue takes nothing at the moment, or it is full.
+    #[cold]
+    fn enter_slowly(&self, wanted: Entrance) -> Result<Entry<'_, P>, RefusedReason> {
         if self.is_forked() {
             return Err(RefusedReason::Forked);
         }
-        let reading = Reading::begin();
-        let inner = self.inner.lock();
+        let Entrance { target, origin, when_full } = wanted;
+        let Some(capacity) = &self.capacity else { return self.enter_locked(target, origin) };
+        if !capacity.let_in(when_full) {
+            if when_full != WhenFull::Wait {
+                self.takes(&self.inner.lock(), origin)?;
+                return Err(capacity.refuse_one(when_full));
+            }
+            self.wait_for_permit(capacity)?;
+        }
+        self.enter_permitted(target, origin)
+    }
+
+    /// Counts an item in that has a permit, or gives that back.
+    pub(super) fn enter_permitted(
+        &self,
+        target: Target,
+        origin: Origin,
+    ) -> Result<Entry<'_, P>, RefusedReason> {
+        let entered = self.enter_locked(target, origin);
+        if entered.is_err()
+            && let Some(capacity) = &self.capacity
+        {
+            capacity.give_back();
+        }
+        entered
+    }
+
+    /// Joins those that wait for a permit.
+    pub(super) fn wait_in_line(
+        &self,
+        capacity: &Arc<Capacity<P>>,
+    ) -> Result<WaitingProducer<P>, RefusedReason> {
+        if self.is_forked() {
+            return Err(RefusedReason::Forked);
+        }
+        let queue = self.queue_id();
+        capacity.wait_in_line(runs_item_of::<P>(|link| link.queue_id() == queue))
+    }
+
+    /// Sleeps until the caller has a permit. Its worker gives its place away meanwhile; where nobody would
+    /// take that, or the caller holds a turn that what is before it may need, it would wait for itself.
+    fn wait_for_permit(&self, capacity: &Arc<Capacity<P>>) -> Result<(), RefusedReason> {
+        let waiting = self.wait_in_line(capacity)?;
+        let _seen = (0..LOOKS).any(|_| {
+            P::spin_hint();
+            waiting.is_over()
+        });
+        if let Some(outcome) = waiting.outcome() {
+            return outcome;
+        }
+        let queue = self.queue_id();
+        let holds_turn = |link: &PoolLink<P>| {
+            link.queue_id() == queue && link.takes_turns() && link.freeze().is_none()
+        };
+        let is_relieved = !runs_item_of::<P>(holds_turn) && {
+            let is_own = |worker| self.current(&Reading::begin()).set.has(worker);
+            if CurrentWorker::<P>::here().is_some_and(is_own) {
+                blocking_if_relieved::<P, _>(|| waiting.sleep()).is_some()
+            } else {
+                blocking::<P, _>(|| waiting.sleep());
+                true
+            }
+        };
+        match waiting.outcome() {
+            Some(outcome) => outcome,
+            None if is_relieved => unreachable!("it has slept until it was over"),
+            None => Err(RefusedReason::WouldDeadlock),
+        }
+    }
+
+    fn queue_id(&self) -> u64 {
+        self.current(&Reading::begin()).links[0].queue_id()
+    }
+
+    /// Whether the queue takes an item at all.
+    fn takes(&self, inner: &Inner<P>, origin: Origin) -> Result<(), RefusedReason> {
         if let Some(closed) = inner.closed {
             return Err(closed.into());
         }
-        let current = self.current_of(&inner);
         if inner.drainers > 0 && origin == Origin::Outside {
-            let queue = current.links[0].queue_id();
+            let queue = self.current_of(inner).links[0].queue_id();
             if !runs_item_of::<P>(|link| link.queue_id() == queue) {
                 return Err(RefusedReason::Draining);
             }
         }
+        Ok(())
+    }
+
+    /// Counts an item in, where the queue takes any.
+    #[allow(unsafe_code)]
+    fn enter_locked(&self, target: Target, origin: Origin) -> Result<Entry<'_, P>, RefusedReason> {
+        let reading = Reading::begin();
+        let inner = self.inner.lock();
+        self.takes(&inner, origin)?;
+        let current = self.current_of(&inner);
         // Under the lock it stays current, so its workers are there.
         let (link, injector) = current.way_to(target)?;
         link.count_in_closed(injector);
@@ -288,20 +424,28 @@ impl<P: Platform> Generations<P> {
             return;
         }
         let mut inner = self.inner.lock();
-        inner.closed.get_or_insert(closed);
+        let closed = *inner.closed.get_or_insert(closed);
         self.current_of(&inner).close();
+        drop(inner);
+        if let Some(capacity) = &self.capacity {
+            capacity.close(closed.into());
+        }
     }
 
     /// Closes it; what has not begun is set aside from here on. What waits for its turn comes back: each is one to
     /// be counted as over. What is frozen and runs in any case goes.
     pub(super) fn stop(&self) -> Vec<(Item, CountedIn<P>)> {
         let mut inner = self.inner.lock();
-        inner.closed.get_or_insert(Closed::ShutDown);
+        let closed = *inner.closed.get_or_insert(Closed::ShutDown);
         self.current_of(&inner).close();
         let links = inner.generations().flat_map(|generation| &generation.links);
         links.for_each(PoolLink::stop);
         let waiting = inner.limits.take_waiting();
         inner.limits.set_frozen(false);
+        drop(inner);
+        if let Some(capacity) = &self.capacity {
+            capacity.close(closed.into());
+        }
         waiting
     }
 
@@ -321,9 +465,16 @@ impl<P: Platform> Generations<P> {
         let mut inner = self.inner.lock();
         inner.drainers += 1;
         self.current_of(&inner).close();
+        drop(inner);
+        if let Some(capacity) = &self.capacity {
+            capacity.begin_drain();
+        }
     }
 
     pub(super) fn end_drain(&self) {
+        if let Some(capacity) = &self.capacity {
+            capacity.end_drain();
+        }
         let mut inner = self.inner.lock();
         inner.drainers -= 1;
         if inner.takes_all() {

@@ -196,13 +196,19 @@ pub(crate) fn wait_for<P: Platform, T>(
             return Some(unsafe { item.run() });
         }
     }
-    let is_open = (0..SPINS).any(|_| {
-        P::spin_hint();
-        over.is_open()
-    });
+    let is_open = match CurrentWorker::<P>::here() {
+        Some(worker) => worker.help_until(over, || false, || false),
+        None => {
+            let seen = (0..SPINS).any(|_| {
+                P::spin_hint();
+                over.is_open()
+            });
+            seen || over.wait()
+        }
+    };
     // SAFETY: the latch was seen to be open, so the worker is done with the value; whoever calls this
     // does so once.
-    (is_open || blocking::<P, _>(|| over.wait())).then(|| unsafe { item.take() })
+    is_open.then(|| unsafe { item.take() })
 }
 
 /// The right to the result of an item: [`join`](Self::join) it, await it (it is a future, under any
@@ -359,6 +365,7 @@ where
 }
 
 /// Sends `work`. What it and its result borrow must be there until it is over.
+#[inline(always)]
 #[track_caller]
 pub(crate) fn send<P, F, T>(entry: Entry<'_, P>, work: F) -> Arc<Submitted<P, F, T>>
 where
@@ -376,8 +383,13 @@ where
 #[inline]
 fn run_placed<P: Platform, F: FnOnce() -> T, T>(placed: Arc<Submitted<P, F, T>>) {
     if placed.claimable.begin() {
+        let over = &raw const *placed.over.latch();
+        let worker = CurrentWorker::<P>::here();
+        // SAFETY: `placed` keeps the latch until the value is left.
+        let part = worker.map(|worker| unsafe { worker.begin_item(over) });
         // SAFETY: claimed just now.
         let result = unsafe { placed.call() };
+        drop(part);
         leave(placed, result);
     }
 }

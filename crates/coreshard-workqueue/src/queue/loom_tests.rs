@@ -53,6 +53,7 @@ fn unmanned(stack_bytes: usize) -> Lease<Loom> {
         roam: cpus,
         limit: 1,
         injector_by_cpu: Arc::new([0]),
+        thread_names: "cs-".into(),
     };
     let event = Arc::new(Event::new());
     let monitor = Arc::new(Monitor::new(Watchdog::default(), 1));
@@ -86,7 +87,7 @@ impl Model {
 
     /// An item that is over as soon as it is counted in.
     fn enter(&self) -> Result<(), RefusedReason> {
-        let entry = self.generations.enter_here()?;
+        let entry = self.generations.enter_here(super::WhenFull::Wait)?;
         self.accepted.fetch_add(1, AcqRel);
         entry.abandon();
         Ok(())
@@ -102,7 +103,10 @@ fn loom_a_change_loses_nothing_and_leaves_nothing_without_workers() {
         let model = Model::new();
         let producer = Arc::clone(&model);
         let producer = loom::thread::spawn(move || {
-            let entry = producer.generations.enter_here().expect("the queue is open all the time");
+            let entry = producer
+                .generations
+                .enter_here(super::WhenFull::Wait)
+                .expect("the queue is open all the time");
             producer.accepted.fetch_add(1, AcqRel);
             assert!(entry.has_workers(), "what is counted in finds its workers there");
             entry.abandon();
@@ -125,7 +129,10 @@ fn loom_a_flush_sees_what_came_before_it() {
         let model = Model::new();
         let producer = Arc::clone(&model);
         let producer = loom::thread::spawn(move || {
-            let entry = producer.generations.enter_here().expect("the queue is open all the time");
+            let entry = producer
+                .generations
+                .enter_here(super::WhenFull::Wait)
+                .expect("the queue is open all the time");
             producer.accepted.fetch_add(1, AcqRel);
             producer.over.store(1, Release);
             entry.abandon();
@@ -154,7 +161,7 @@ fn loom_what_is_accepted_beside_a_close_is_counted() {
         assert_eq!(accepted.is_ok(), runs == 1);
         assert_eq!(model.generations.counts(), (u64::from(runs), u64::from(runs)));
         assert!(matches!(
-            model.generations.enter(Target::Here).map(drop),
+            model.generations.enter(Target::Here, super::WhenFull::Wait).map(drop),
             Err(RefusedReason::ShutDown)
         ));
     });
@@ -171,7 +178,7 @@ fn loom_what_is_accepted_beside_a_close_is_counted() {
 fn loom_an_item_that_its_waiter_runs_is_in_flight_until_it_is_over() {
     check(3, || {
         let model = Model::new();
-        let entry = model.generations.enter_here().expect("the queue is open");
+        let entry = model.generations.enter_here(super::WhenFull::Wait).expect("the queue is open");
         let item = Arc::new(Claimable::new(&entry));
         let (link, injector) = entry.keep();
         let place = Kept(link, injector);

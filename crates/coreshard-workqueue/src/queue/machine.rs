@@ -12,7 +12,7 @@ use crate::base::event::Event;
 use crate::insight::Wanted;
 use crate::insight::stats::QueueStats;
 use crate::pool::{Follower, Lease, MAX_INJECTORS, Monitor, Pool, PoolSet, PoolSettings, Route};
-use crate::spec::attributes::{Attributes, Place, Priority};
+use crate::spec::attributes::{Attributes, Hooks, Place, Priority};
 use crate::spec::request::Request;
 use crate::timers::Timers;
 
@@ -22,13 +22,22 @@ pub(crate) type Probe = Box<User<dyn Fn() -> Option<CpuSet> + Send + Sync>>;
 /// The nice value of high-priority queues' workers, as the kernel's (`HIGHPRI_NICE_LEVEL`).
 const HIGH_PRIORITY_NICE: i8 = -20;
 
+/// Permits that a word has room for, and for as many that are let in beyond them.
+const MAX_CAPACITY: usize = 1 << 48;
+
 pub(crate) struct Machine<P: Platform> {
     pub(crate) topology: Topology,
     pub(crate) usable: Lock<P, CpuSet>,
     pub(crate) cpu_quota: Option<f64>,
+    /// How many workers are to run at once on all usable CPUs, where that was said.
+    pub(crate) workers: Option<usize>,
     /// Where the topology is virtual: the platform's CPUs that it is laid over.
     pub(crate) laid_over: Option<Vec<CpuId>>,
     pub(crate) settings: PoolSettings,
+    /// Of queues that have none of their own.
+    pub(crate) hooks: Hooks,
+    /// What workers' names begin with.
+    pub(crate) thread_names: Arc<str>,
     pub(crate) insight: Wanted,
     pub(crate) event: Arc<Event<P>>,
     pub(crate) monitor: Arc<Monitor<P>>,
@@ -105,6 +114,11 @@ impl<P: Platform> Machine<P> {
         let usable = self.usable.lock().clone();
         if request.max_active.is_zero() {
             return Err(BuildErrorKind::MaxActiveZero);
+        }
+        match request.capacity {
+            Some(0) => return Err(BuildErrorKind::CapacityZero),
+            Some(items) if items > MAX_CAPACITY => return Err(BuildErrorKind::CapacityTooLarge),
+            _ => {}
         }
         // What is left of the mask; all that can be used where nothing is left, as the kernel does.
         let mask = match &request.mask {
@@ -192,8 +206,9 @@ impl<P: Platform> Machine<P> {
         let attributes = Arc::new(attributes);
         let routes = self.routes(&pods, &injectors);
         let injector_by_cpu: Arc<[u8]> = routes.iter().map(|route| route.injector as u8).collect();
+        let limits = self.worker_limits(&pods);
         let mut pools: Vec<Arc<Pool<P>>> = Vec::with_capacity(pods.len());
-        for pod in pods.iter() {
+        for (pod, limit) in pods.iter().zip(limits) {
             let home = self.platform_cpus(&pod.cpus);
             let place = Place {
                 pod: pod.id,
@@ -201,8 +216,9 @@ impl<P: Platform> Machine<P> {
                 node: pod.node.filter(|_| self.laid_over.is_none()),
                 roam: if attributes.strict { home.clone() } else { roam.clone() },
                 home,
-                limit: self.worker_limit(pod.cpus.len()),
+                limit,
                 injector_by_cpu: Arc::clone(&injector_by_cpu),
+                thread_names: Arc::clone(&self.thread_names),
             };
             tracing::info!(
                 scope = %attributes.scope, pod = %pod.id, cpus = %pod.cpus,
@@ -223,13 +239,24 @@ impl<P: Platform> Machine<P> {
         Ok(lease)
     }
 
-    /// A pod's share of the quota in workers, rounded up: at least one, at most its CPUs.
-    fn worker_limit(&self, pod_cpus: usize) -> usize {
-        let share = match self.cpu_quota {
-            None => return pod_cpus,
-            Some(quota) => quota * pod_cpus as f64 / self.usable.lock().len() as f64,
-        };
-        (share.ceil() as usize).clamp(1, pod_cpus)
+    /// How many workers each pod's pool may run at once, by pod.
+    fn worker_limits(&self, pods: &Pods) -> Vec<usize> {
+        let usable = self.usable.lock().len();
+        let pod_cpus: Vec<usize> = pods.iter().map(|pod| pod.cpus.len()).collect();
+        match (self.workers, self.cpu_quota) {
+            (Some(workers), _) => {
+                shared_out(workers, &pod_cpus, usable, self.settings.most_workers)
+            }
+            (None, None) => pod_cpus,
+            // A pod's share of the quota, rounded up: at least one, at most its CPUs.
+            (None, Some(quota)) => pod_cpus
+                .into_iter()
+                .map(|cpus| {
+                    let share = quota * cpus as f64 / usable as f64;
+                    (share.ceil() as usize).clamp(1, cpus)
+                })
+                .collect(),
+        }
     }
 
     /// The platform's CPUs under `cpus` of the topology.
@@ -278,6 +305,22 @@ impl<P: Platform> Machine<P> {
     }
 }
 
+/// Shares `workers` for `usable` CPUs out to pods of so many CPUs each. What does not divide goes where the
+/// sum so far falls behind most, so that all pods of all usable CPUs have `workers` together, but for those
+/// whose share is less than one worker, or more than `most`.
+fn shared_out(workers: usize, pod_cpus: &[usize], usable: usize, most: usize) -> Vec<usize> {
+    let upto = |cpus: usize| workers.saturating_mul(cpus) / usable.max(1);
+    let mut before = 0;
+    pod_cpus
+        .iter()
+        .map(|cpus| {
+            let share = upto(before + cpus) - upto(before);
+            before += cpus;
+            share.clamp(1, most)
+        })
+        .collect()
+}
+
 /// The injector of each CPU in its pod's pool: as many injectors as CPUs, up to a limit, then in turn.
 fn injectors(pods: &Pods, highest_cpu: usize) -> Box<[u8]> {
     let mut injectors = vec![0; highest_cpu + 1];
@@ -301,5 +344,26 @@ impl<P: Platform> Follower for Machine<P> {
         if let Err(error) = self.set_usable(cpus) {
             tracing::warn!(%error, "a queue stays on CPUs that are gone");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shared_out;
+
+    #[test]
+    fn workers_are_shared_out_by_cpus() {
+        assert_eq!(shared_out(64, &[2], 2, 512), [64]);
+        assert_eq!(shared_out(64, &[8, 8], 16, 512), [32, 32]);
+        assert_eq!(shared_out(7, &[4, 4, 4], 12, 512), [2, 2, 3], "they add up");
+        assert_eq!(shared_out(8, &[4, 12], 16, 512), [2, 6]);
+        assert_eq!(shared_out(2, &[1, 1, 1, 1], 4, 512), [1, 1, 1, 1], "at least one each");
+        assert_eq!(shared_out(64, &[1], 2, 512), [32], "a queue on half of the CPUs");
+        assert_eq!(
+            shared_out(4_000, &[2, 2], 4, 512),
+            [512, 512],
+            "as many as a pool has room for"
+        );
+        assert_eq!(shared_out(usize::MAX, &[1], 1, 8), [8]);
     }
 }

@@ -2,23 +2,30 @@
 //! it changes while it is used.
 
 mod backlog;
+mod backpressure;
 mod cancel;
+mod capacity;
 mod change;
 mod claimable;
+mod each_pod;
 mod generation;
 mod generations;
 mod handle;
+mod here;
 mod install;
 mod join_future;
 mod limiter;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod loops;
 pub(crate) mod machine;
 mod observed;
 mod panics;
 mod pool_link;
 mod queue_core;
 mod scope;
+mod scope_panics;
+mod scoped;
 mod shared;
 mod task_counts;
 mod task_ref;
@@ -26,13 +33,18 @@ mod waiting_tasks;
 mod workqueue;
 
 pub use backlog::{Backlog, BacklogItem};
+pub use backpressure::QueueAsync;
 pub use cancel::CancelledItem;
+pub(crate) use capacity::WhenFull;
 pub use change::Change;
 pub use handle::JoinHandle;
+pub(crate) use here::{machine_here, queue_name_here};
 pub use panics::Panic;
 pub(crate) use panics::Unclaimed;
 pub(crate) use pool_link::{Entry, PoolLink, runs_item_of};
 pub use scope::WorkScope;
+pub use scope_panics::ScopePanics;
+pub use scoped::ScopedJoinHandle;
 pub(crate) use shared::{Origin, Shared};
 pub(crate) use task_ref::TaskRef;
 #[cfg(all(test, loom))]

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use coreshard_platform::{AtomicInt, Platform, Time};
 use tracing::Span;
 
-use super::pool_link::{CLOSED, PoolLink};
+use super::pool_link::{COUNT, PoolLink};
 use crate::base::item::{Item, ItemBody};
 use crate::base::returned::Returned;
 use crate::insight::{Label, SpanKind, span};
@@ -27,7 +27,7 @@ impl<P: Platform> PoolLink<P> {
         self.core.insight.times.as_ref().is_some_and(|times| {
             // The caller has just counted its item there; whoever else did since makes the draw
             // no worse.
-            let count = self.queued_word(injector).load(Relaxed) & !CLOSED;
+            let count = self.queued_word(injector).load(Relaxed) & COUNT;
             times.sampling.draws(count.saturating_sub(1))
         })
     }
@@ -42,8 +42,9 @@ impl<P: Platform> PoolLink<P> {
             Label::Work(name, made_at) => Some((SpanKind::Work, name, made_at)),
             Label::Part => None,
         };
-        let span = spanned
-            .map(|(kind, name, place)| span(&self.core.name, kind, name, size_of::<F>(), place));
+        let span = spanned.map(|(kind, name, place)| {
+            span(&self.core.name, kind, name, size_of::<F::Named>(), place)
+        });
         match (drawn, span) {
             (false, None) => Item::new(work),
             (false, Some(span)) => Item::new(Spanned { span, work }),

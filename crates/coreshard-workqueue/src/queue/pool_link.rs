@@ -2,13 +2,16 @@
 //!
 //! | word | bits 0–62 | bit 63 | written by |
 //! |---|---|---|---|
-//! | `queued` | items that came in, and refusals | `CLOSED`: further items are refused | producers of the pod |
+//! | `queued` | items that came in, and refusals | `CLOSED`: further items are refused; see below | producers of the pod |
 //! | `done`, in its `LinkHead` | items that are over, and refusals | `WATCHED`: somebody waits for it to change | workers of the pod |
 //!
 //! A producer counts first and then looks at the bit that the same instruction brought back: so
 //! either whoever closes the pool link sees its count and waits for it, or it sees the bit and takes
 //! its count back. A worker counts, and may look at nothing of the pool link after that: the last
 //! count lets the queue be freed. That is why the bit is in the same word.
+//!
+//! The link of a queue with a capacity is always `CLOSED`, so that a producer whose queue has none looks
+//! at nothing more. Bit 62 of its `queued`, `GATED`, says that it takes those that have a permit.
 
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -19,6 +22,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use coreshard_platform::user::Thrown;
 use coreshard_platform::{AtomicInt, Padded, Platform, Reading, fields};
 
+use super::capacity::{Permit, Permitted};
 use super::limiter::{Limiter, SendItem};
 use super::queue_core::QueueCore;
 use crate::base::item::{Item, ItemBody, Plain};
@@ -26,6 +30,9 @@ use crate::insight::{Label, TaskSpan};
 use crate::pool::{self, Inside, LinkHead, LinkTag, Pool, QueueSide};
 
 pub(super) const CLOSED: u64 = 1 << 63;
+pub(super) const GATED: u64 = 1 << 62;
+/// What is counted.
+pub(super) const COUNT: u64 = GATED - 1;
 
 /// Beyond all counters: one comparison tells both that there is none and that one is there.
 const NO_INJECTOR_COUNTER: usize = usize::MAX;
@@ -139,6 +146,9 @@ impl<P: Platform> Entry<'_, P> {
     /// Gives the place up: nothing comes. The caller has a hold on the queue.
     #[allow(unsafe_code)]
     pub(crate) fn abandon(self) {
+        if let Some(capacity) = &self.link().core.capacity {
+            capacity.give_back();
+        }
         // SAFETY: the pool link is here until the end of this section.
         if unsafe { PoolLink::finish(self.link, 1) } {
             self.link().pool.event.notify();
@@ -190,10 +200,11 @@ impl<P: Platform> PoolLink<P> {
         core: Arc<QueueCore<P>>,
         limiter: Option<Arc<Limiter<P>>>,
     ) -> Option<Self> {
+        let is_free = limiter.is_none() && core.capacity.is_none();
         Some(Self {
             tag: pool.links.reserve()?,
-            is_direct: limiter.is_none() && core.insight.is_off(),
-            is_direct_unless_drawn: limiter.is_none() && !core.insight.spans,
+            is_direct: is_free && core.insight.is_off(),
+            is_direct_unless_drawn: is_free && !core.insight.spans,
             injector_counter: pool.take_counters().unwrap_or(NO_INJECTOR_COUNTER),
             head: LinkHead::new(&Self::QUEUE_SIDE, limiter.is_some()),
             own_queued: Padded::new(P::AtomicU64::new(0)),
@@ -207,6 +218,7 @@ impl<P: Platform> PoolLink<P> {
     /// Sends an item that was counted in, and that may have to wait or is measured.
     #[inline(never)]
     #[track_caller]
+    #[allow(unsafe_code)]
     fn send_indirectly<F: ItemBody>(
         &self,
         injector: usize,
@@ -217,10 +229,13 @@ impl<P: Platform> PoolLink<P> {
         if self.is_direct_unless_drawn && !drawn {
             return self.pool.push_indirectly(injector, Item::new(work), self.tag);
         }
-        let item = if self.core.insight.is_off() {
-            Item::new(work)
-        } else {
-            self.pack(drawn, label(), work)
+        let item = match &self.core.capacity {
+            None => self.make_item(drawn, label, work),
+            Some(capacity) => {
+                // SAFETY: the item keeps the pool link, and so the queue's core, until it is over.
+                let permit = unsafe { Permit::of(capacity) };
+                self.make_item(drawn, label, Permitted { permit, work })
+            }
         };
         match &self.limiter {
             None => self.pool.push_indirectly(injector, item, self.tag),
@@ -231,6 +246,12 @@ impl<P: Platform> PoolLink<P> {
                 }
             }
         }
+    }
+
+    /// Packs an item, with what the queue wants to know of it.
+    #[track_caller]
+    fn make_item<F: ItemBody>(&self, drawn: bool, label: impl FnOnce() -> Label, work: F) -> Item {
+        if self.core.insight.is_off() { Item::new(work) } else { self.pack(drawn, label(), work) }
     }
 
     /// Tells the pool where the pool link is. It does not move from here on.
@@ -286,6 +307,11 @@ impl<P: Platform> PoolLink<P> {
         })
     }
 
+    /// True if items go to the pool as they are.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+
     /// True if its items may have to wait for others of the queue.
     pub(crate) fn takes_turns(&self) -> bool {
         self.limiter.is_some()
@@ -321,7 +347,8 @@ impl<P: Platform> PoolLink<P> {
         work: F,
     ) -> Result<(), F> {
         let reading = Reading::begin();
-        if !self.count_in(injector) {
+        if self.count_in(injector) & CLOSED != 0 {
+            self.take_count_back(injector);
             return Err(work);
         }
         // SAFETY: the model keeps the pool link.
@@ -329,14 +356,11 @@ impl<P: Platform> PoolLink<P> {
         Ok(())
     }
 
-    /// Counts an item in. False if the pool link is closed: then it is not counted.
+    /// Counts an item in. What comes back says by [`CLOSED`] that the pool link takes none: then the caller
+    /// takes the count back, unless it is [`GATED`] and the item has a permit.
     #[inline]
-    pub(super) fn count_in(&self, injector: usize) -> bool {
-        if self.queued_word(injector).fetch_add(1, AcqRel) & CLOSED != 0 {
-            self.take_count_back(injector);
-            return false;
-        }
-        true
+    pub(super) fn count_in(&self, injector: usize) -> u64 {
+        self.queued_word(injector).fetch_add(1, AcqRel)
     }
 
     /// Counts an item in, closed or not; the caller knows that the pool's workers are there.
@@ -359,7 +383,7 @@ impl<P: Platform> PoolLink<P> {
 
     #[cold]
     #[allow(unsafe_code)]
-    fn take_count_back(&self, injector: usize) {
+    pub(super) fn take_count_back(&self, injector: usize) {
         self.queued_word(injector).fetch_sub(1, AcqRel);
         // An exchange, though nothing is added: either whoever waits for the pool link to be empty has
         // set its flag before, and is told to look again; or sets it after, and sees the count
@@ -412,14 +436,23 @@ impl<P: Platform> PoolLink<P> {
     }
 
     pub(super) fn close(&self) {
+        let gated = self.core.capacity.is_some();
         for word in self.queued_words() {
             word.fetch_or(CLOSED, AcqRel);
+            if gated {
+                word.fetch_and(!GATED, AcqRel);
+            }
         }
     }
 
     pub(super) fn open(&self) {
+        let gated = self.core.capacity.is_some();
         for word in self.queued_words() {
-            word.fetch_and(!CLOSED, AcqRel);
+            if gated {
+                word.fetch_or(GATED, AcqRel)
+            } else {
+                word.fetch_and(!CLOSED, AcqRel)
+            };
         }
     }
 
@@ -437,7 +470,7 @@ impl<P: Platform> PoolLink<P> {
     }
 
     pub(super) fn queued(&self) -> u64 {
-        self.queued_words().map(|word| word.load(Acquire) & !CLOSED).sum()
+        self.queued_words().map(|word| word.load(Acquire) & COUNT).sum()
     }
 
     pub(super) fn done(&self) -> u64 {

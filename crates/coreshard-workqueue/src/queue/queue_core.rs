@@ -1,9 +1,12 @@
 //! What all pool links of a queue share.
 
+use std::any::Any;
 use std::sync::{Arc, OnceLock, Weak};
 
 use coreshard_platform::{Lock, Platform};
 
+use super::capacity::Capacity;
+use super::machine::Machine;
 use crate::base::returned::Returned;
 use crate::insight::Insight;
 use crate::spec::request::{PanicHandler, PanicPolicy};
@@ -21,12 +24,18 @@ pub(crate) struct QueueCore<P: Platform> {
     pub(super) panic_handler: Option<PanicHandler>,
     pub(super) panic_policy: PanicPolicy,
     pub(crate) is_ordered: bool,
+    /// Items of the queue need a permit, until they begin.
+    pub(super) capacity: Option<Arc<Capacity<P>>>,
     pub(super) timers: Arc<Timers<P>>,
     pub(crate) insight: Insight<P>,
     /// What was set aside and not handed back yet; see `backlog.rs`.
     pub(super) backlog: Lock<P, Vec<Returned>>,
     /// The queue, for an item that closes it; set once it has its place.
     pub(super) queue: OnceLock<Weak<dyn ClosesOnPanic>>,
+    /// What the queue's handles share; set with the first of them.
+    pub(super) handle: OnceLock<Weak<dyn Any + Send + Sync>>,
+    /// The runtime's.
+    pub(super) machine: Weak<Machine<P>>,
 }
 
 impl<P: Platform> QueueCore<P> {
@@ -38,9 +47,12 @@ impl<P: Platform> QueueCore<P> {
             panic_handler: None,
             panic_policy: PanicPolicy::default(),
             is_ordered: false,
+            capacity: None,
             timers: Arc::new(Timers::new(Err)),
             queue: OnceLock::new(),
             backlog: Lock::new(Vec::new()),
+            handle: OnceLock::new(),
+            machine: Weak::new(),
             insight: Insight::new(crate::insight::Wanted::default(), 1),
         })
     }

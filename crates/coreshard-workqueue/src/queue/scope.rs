@@ -1,39 +1,88 @@
 //! Work that borrows from its caller, which waits for all of it.
 //!
-//! Where the caller is a worker that may run the scope's items (see [`Wait::Help`]), each of them is also
-//! *offered* to it: while it waits, it runs those that nobody has begun, the latest first, and sleeps
-//! only when all others are begun. So scopes may nest as deep as there is stack, whatever the number of
-//! workers. Offers are under a lock of the scope's own, which workers that run the items do not take.
+//! Where the caller is inside an item of the queue, and nothing of the queue's is to look at each of its items
+//! (a limit, a measurement), what it queues is *spawned*: it lies on the worker's stack of forked jobs
+//! (`../pool/FORKS.md`), and so does what those jobs queue, on the stacks of the workers that run them. While
+//! the caller waits, it runs what it has spawned and nobody has taken, the latest first, and then parts
+//! of what others have taken. So scopes may nest as deep as there is stack, whatever the number of workers.
+//!
+//! What cannot be spawned goes through the intake. Where the caller may run it (see [`Wait::Help`]), it is
+//! *offered* to it there: while it waits, it runs what nobody has begun. Offers are under a lock of the
+//! scope's own, which workers that run the items do not take.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use coreshard_platform::user::{self, Thrown};
-use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
+use coreshard_platform::{AtomicInt, Lock, Platform};
 
 use super::claimable::{Claimable, PATIENCE, Wait, Waiter};
 use super::pool_link::Entry;
 use super::workqueue::Workqueue;
 use crate::base::error::{Forked, Refused, RefusedReason};
+use crate::base::latch::Latch;
 use crate::base::target::Target;
 use crate::insight::Label;
-use crate::pool::{CurrentWorker, blocking, blocking_if_relieved};
+use crate::pool::{
+    CurrentWorker, Frame, Header, OpenScope, Spawned, blocking, blocking_if_relieved, innermost,
+};
 
-/// What the items and the waiting caller share; kept alive by whoever comes last.
-struct ScopeState<P: Platform> {
+/// What the items and the waiting caller share. It lies in the caller's frame.
+pub(super) struct ScopeState<P: Platform> {
     /// Items that are not over, and one for the caller's body.
     open: P::AtomicU64,
-    caller: Parker<P>,
-    /// What the first item that panicked threw.
-    thrown: Lock<P, Option<Thrown>>,
+    /// Opens when the last item is over, if the caller has ended its body before.
+    over: Latch<P>,
+    /// What items threw: the first of them, or all.
+    thrown: Lock<P, Vec<Thrown>>,
+    keeps_all: bool,
     /// The caller, if it is a worker.
     waiter: Option<Waiter>,
+    /// What the caller is inside of.
+    opener: *const Frame<P>,
     /// Items for the caller to run.
     offers: Lock<P, Offers<P>>,
+}
+
+// SAFETY: the frame is looked at by who runs an item of the scope, before whose end the caller leaves none
+// that it was inside of; all else is shared as it is.
+unsafe impl<P: Platform> Sync for ScopeState<P> {}
+
+/// An item that was counted in: the scope is there until it has ended.
+pub(super) struct Ticket<P: Platform>(NonNull<ScopeState<P>>);
+
+// SAFETY: what it leads to is `Sync`.
+unsafe impl<P: Platform> Send for Ticket<P> {}
+// SAFETY: as above.
+unsafe impl<P: Platform> Sync for Ticket<P> {}
+
+impl<P: Platform> Ticket<P> {
+    /// Keeps what was thrown for the caller; gives it back if there is enough.
+    pub(super) fn keep(&self, thrown: Thrown) -> Option<Thrown> {
+        // SAFETY: the caller of the scope waits for the item's end.
+        unsafe { self.0.as_ref() }.keep(thrown)
+    }
+
+    /// The item is over: called once. The scope may be gone when this returns.
+    pub(super) fn end(&self) {
+        // SAFETY: by this type's meaning the item was counted in, and is counted as over once, here.
+        unsafe { ScopeState::one_is_over(self.0.as_ptr()) };
+    }
+
+    /// Calls `work`, as the item.
+    fn run(self, work: impl FnOnce()) {
+        let more = user::call(work).err().and_then(|thrown| self.keep(thrown));
+        self.end();
+        // The caller hears of what was kept. The queue's panic handler hears of this, from who runs the item.
+        if let Some(thrown) = more {
+            thrown.resume();
+        }
+    }
 }
 
 /// Offers that were taken are thrown out when there are so many, and each time that there are twice as
@@ -45,8 +94,6 @@ struct Offers<P: Platform> {
     items: Vec<Arc<dyn Offer<P>>>,
     /// Of how many `items` is to be rid of those that were taken.
     full: usize,
-    /// The caller sleeps, or is about to, since there were none.
-    asleep: bool,
     /// They wait for the caller's own turn: nobody else can run them.
     lent: bool,
 }
@@ -55,7 +102,7 @@ struct Offers<P: Platform> {
 ///
 /// It may be here when what its closure borrows is gone: then the closure is, too, and nothing of its type
 /// is touched any more.
-trait Offer<P: Platform>: Send + Sync {
+pub(super) trait Offer<P: Platform>: Send + Sync {
     fn claimable(&self) -> &Claimable<P>;
 
     /// Runs it.
@@ -99,17 +146,25 @@ impl<P: Platform> ScopeState<P> {
     /// Keeps what was thrown for the caller; gives it back if there is something already.
     fn keep(&self, thrown: Thrown) -> Option<Thrown> {
         let mut kept = self.thrown.lock();
-        if kept.is_some() {
+        if !kept.is_empty() && !self.keeps_all {
             return Some(thrown);
         }
-        *kept = Some(thrown);
+        kept.push(thrown);
         None
     }
 
     /// One is over. AcqRel: the caller sees what all items did.
-    fn one_is_over(&self) {
-        if self.open.fetch_sub(1, AcqRel) == 1 {
-            self.caller.unpark();
+    ///
+    /// # Safety
+    /// The scope is there, and one is over that was not counted yet.
+    unsafe fn one_is_over(state: *const Self) {
+        // SAFETY: the scope is there until the last is over; the latch's address is computed before.
+        let (open, over) = unsafe { (&raw const (*state).open, &raw const (*state).over) };
+        // SAFETY: the last one opens the latch, and the caller waits for that, unless it was the last itself.
+        unsafe {
+            if (*open).fetch_sub(1, AcqRel) == 1 {
+                Latch::open(over);
+            }
         }
     }
 
@@ -126,20 +181,7 @@ impl<P: Platform> ScopeState<P> {
             work: UnsafeCell::new(Some(work)),
         });
         let offer: Arc<dyn Offer<P> + 'scope> = Arc::clone(&item) as _;
-        // SAFETY: it is run before the scope ends, if at all, since the item is; what is left of it then
-        // is told at `Offer`.
-        let offer: Arc<dyn Offer<P>> =
-            unsafe { std::mem::transmute::<Arc<dyn Offer<P> + 'scope>, Arc<dyn Offer<P>>>(offer) };
-        let wakes = {
-            let mut offers = self.offers.lock();
-            if offers.items.len() >= offers.full {
-                offers.items.retain(|offer| offer.claimable().is_queued());
-                offers.full = (2 * offers.items.len()).max(MIN_OFFERS);
-            }
-            offers.lent |= offer.claimable().needs_lent_turn();
-            offers.items.push(offer);
-            std::mem::take(&mut offers.asleep)
-        };
+        self.offer(offer);
         entry.send_as(
             || label,
             move || {
@@ -150,13 +192,27 @@ impl<P: Platform> ScopeState<P> {
                 }
             },
         );
-        if wakes {
-            self.caller.unpark();
+    }
+
+    /// Offers an item to the caller, before it is sent: after that the scope may be over at any moment.
+    pub(super) fn offer<'scope>(&self, offer: Arc<dyn Offer<P> + 'scope>) {
+        // SAFETY: it is run before the scope ends, if at all, since the item is; what is left of it then
+        // is told at `Offer`.
+        let offer: Arc<dyn Offer<P>> =
+            unsafe { std::mem::transmute::<Arc<dyn Offer<P> + 'scope>, Arc<dyn Offer<P>>>(offer) };
+        let mut offers = self.offers.lock();
+        if offers.items.len() >= offers.full {
+            offers.items.retain(|offer| offer.claimable().is_queued());
+            offers.full = (2 * offers.items.len()).max(MIN_OFFERS);
         }
+        offers.lent |= offer.claimable().needs_lent_turn();
+        offers.items.push(offer);
+        drop(offers);
+        self.over.nudge();
     }
 
     /// The latest item that nobody has begun, claimed. Where there is none, `Err`, with whether some are
-    /// frozen: the next one wakes the caller, but a thaw does not.
+    /// frozen.
     fn claim_offer(&self) -> Result<Arc<dyn Offer<P>>, bool> {
         let mut offers = self.offers.lock();
         let mut has_frozen = false;
@@ -171,50 +227,54 @@ impl<P: Platform> ScopeState<P> {
                 return Ok(offer);
             }
         }
-        offers.asleep = true;
         Err(has_frozen)
     }
 
-    /// True if there are items that nobody has begun, and that others may run: the next one wakes the
-    /// caller.
+    /// True if there are items that nobody has begun.
+    fn has_offers(&self) -> bool {
+        self.offers.lock().items.iter().any(|offer| offer.claimable().is_queued())
+    }
+
+    /// True if there are items that nobody has begun, and that others may run.
     fn leaves_offers(&self) -> bool {
         let mut offers = self.offers.lock();
         while offers.items.pop_if(|offer| !offer.claimable().is_queued()).is_some() {}
-        offers.asleep = true;
         !offers.lent && !offers.items.is_empty()
     }
 
-    /// The caller waits for all items. False in a process that was forked since the scope began.
-    fn wait(&self, process_generation: u32) -> bool {
-        while self.open.load(Acquire) != 0 {
-            if P::process_generation() != process_generation {
-                return false;
-            }
-            let sleep = || self.caller.park();
-            if self.waiter.is_none() {
-                blocking::<P, _>(sleep);
-                continue;
-            }
-            // On a stack that is used up, items are run only if nobody else can go on. Others may fall
-            // asleep later, so it is asked again and again.
-            if CurrentWorker::<P>::here().is_some_and(|worker| !worker.has_room())
-                && self.leaves_offers()
-                && blocking_if_relieved::<P, _>(|| self.caller.park_timeout(PATIENCE)).is_some()
-            {
-                continue;
-            }
-            match self.claim_offer() {
-                // SAFETY: claimed just now.
-                Ok(offer) => unsafe { offer.run() },
-                Err(false) => blocking::<P, _>(sleep),
-                Err(true) => {
-                    blocking::<P, _>(|| self.caller.park_timeout(PATIENCE));
-                }
-            }
+    /// On a worker: runs an item that nobody has begun. False if there is none.
+    fn run_offer(&self, worker: CurrentWorker<'_, P>) -> bool {
+        // On a stack that is used up, items are run only if nobody else can go on. Others may fall
+        // asleep later, so it is asked again and again.
+        if !worker.has_room()
+            && self.leaves_offers()
+            && blocking_if_relieved::<P, _>(|| self.over.wait_timeout(PATIENCE)).is_some()
+        {
+            return true;
         }
-        // They hold the tally, if they were never run: only where the process was forked.
-        self.offers.lock().items.clear();
+        match self.claim_offer() {
+            // SAFETY: claimed just now.
+            Ok(offer) => unsafe { offer.run() },
+            Err(false) => return false,
+            // Nobody tells of a thaw.
+            Err(true) => drop(blocking::<P, _>(|| self.over.wait_timeout(PATIENCE))),
+        }
         true
+    }
+
+    /// The caller waits for all items. False if this process was forked since the scope began.
+    fn wait(&self, spawns: Option<&OpenScope<'_, P>>) -> bool {
+        let Some(worker) = CurrentWorker::<P>::here().filter(|_| self.waiter.is_some()) else {
+            return blocking::<P, _>(|| self.over.wait());
+        };
+        let is_over = worker.help_until(
+            &self.over,
+            || spawns.is_some_and(OpenScope::run_one) || self.run_offer(worker),
+            || self.has_offers(),
+        );
+        // They lead here, if they were never run: only where the process was forked.
+        self.offers.lock().items.clear();
+        is_over
     }
 }
 
@@ -226,22 +286,36 @@ impl<P: Platform> Workqueue<P> {
     /// scope's items that nobody has begun: scopes may nest as deep as there is stack. An item that it
     /// runs so finds what the caller has on its thread: locks that are held, cells that are borrowed.
     ///
+    /// `body` runs on the caller's thread, as in rayon's `in_place_scope`. [`WorkScope::submit`] gives handles to
+    /// results; [`try_scope`](Self::try_scope) tells all that was thrown.
+    ///
     /// # Panics
     /// With what `body` threw, or else with what the first of the scope's items threw, after all
-    /// of them are over. With [`Forked`](crate::Forked) in a process that `body` forked, where the
+    /// of them are over; what others throw goes to the queue's panic handler. With [`Forked`](crate::Forked) in a process that `body` forked, where the
     /// scope's items never end.
+    #[doc(alias = "in_place_scope")]
     pub fn scope<'env, R>(
         &'env self,
         body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
     ) -> R {
-        run(self, body)
+        let (result, mut items) = run_to_end(self, false, body);
+        // One goes on to the caller; of another the queue's panic handler is told.
+        let (thrown, other) = match (result, items.pop()) {
+            (Ok(value), None) => return value,
+            (Ok(value), Some(items)) => (items, user::discard(value).err()),
+            (Err(bodys), items) => (bodys, items),
+        };
+        if let Some(other) = other {
+            self.on_panic(other);
+        }
+        thrown.resume()
     }
 }
 
 /// A scope in which work may borrow what lives outside it; see [`Workqueue::scope`].
 pub struct WorkScope<'scope, 'env: 'scope, P: Platform> {
     queue: &'env Workqueue<P>,
-    tally: Arc<ScopeState<P>>,
+    state: &'scope ScopeState<P>,
     /// Invariant in both lifetimes, as in [`std::thread::Scope`].
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
@@ -259,38 +333,107 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
     where
         F: FnOnce() + Send + 'scope,
     {
+        if let Some(worker) = self.spawns_here() {
+            worker.spawn(self.spawned(worker, work));
+            return Ok(());
+        }
+        let (entry, wait) = self.enter(Target::Here)?;
+        self.send(entry, wait, Label::item::<F>(), self.item(work));
+        Ok(())
+    }
+
+    /// Sends an item that was counted in, as its scope's caller may wait for it.
+    #[track_caller]
+    pub(super) fn send(
+        &self,
+        entry: Entry<'_, P>,
+        wait: Option<Wait>,
+        label: Label,
+        item: impl FnOnce() + Send + 'scope,
+    ) {
+        if wait == Some(Wait::Help) {
+            self.state.send_offered(entry, label, item);
+        } else {
+            entry.send_as(|| label, item);
+        }
+    }
+
+    /// An item that was counted in, of the scope.
+    pub(super) fn item(
+        &self,
+        work: impl FnOnce() + Send + 'scope,
+    ) -> impl FnOnce() + Send + 'scope {
+        let ticket = self.ticket();
+        // The item outlives none of what it borrows: `run_to_end` does not return before it is over.
+        move || ticket.run(work)
+    }
+
+    /// Queues `work` in a pod, for its workers alone.
+    #[track_caller]
+    pub(super) fn queue_there(
+        &'scope self,
+        target: Target,
+        label: Label,
+        work: impl FnOnce() + Send + 'scope,
+    ) -> Result<(), RefusedReason> {
+        let (entry, _) = self.enter(target)?;
+        entry.send_as(|| label, self.item(work));
+        Ok(())
+    }
+
+    pub(super) fn state(&self) -> &ScopeState<P> {
+        self.state
+    }
+
+    /// For an item that was counted in, and is counted as over by this.
+    pub(super) fn ticket(&self) -> Ticket<P> {
+        Ticket(NonNull::from(self.state))
+    }
+
+    /// The worker here, if items of the scope can be spawned on it.
+    pub(super) fn spawns_here(&self) -> Option<CurrentWorker<'_, P>> {
+        let whole = &raw const self.state.over;
+        CurrentWorker::here().filter(|worker| worker.may_spawn(whole))
+    }
+
+    /// A job of the scope, which is counted in.
+    pub(super) fn spawned(
+        &self,
+        worker: CurrentWorker<'_, P>,
+        work: impl FnOnce() + Send + 'scope,
+    ) -> NonNull<Header<P>> {
+        // Relaxed: as in `enter`.
+        self.state.open.fetch_add(1, Relaxed);
+        let (state, queue) = (self.state, worker.spawn_place().queue);
+        Spawned::job(self.item(work), state.opener, &raw const state.over, queue)
+    }
+
+    pub(super) fn workqueue(&self) -> &'scope Workqueue<P> {
+        self.queue
+    }
+
+    /// Counts an item in, in the queue and in the scope; tells how the caller of the scope may wait for it.
+    pub(super) fn enter(
+        &self,
+        target: Target,
+    ) -> Result<(Entry<'_, P>, Option<Wait>), RefusedReason> {
         // Relaxed: the caller's own count keeps the sum above zero until the body is over, and an
         // item's until it is.
-        self.tally.open.fetch_add(1, Relaxed);
-        let tally = Arc::clone(&self.tally);
-        let entry = match self.queue.enter(Target::Here) {
+        self.state.open.fetch_add(1, Relaxed);
+        let entry = match self.queue.enter(target) {
             Ok(entry) => entry,
             Err(reason) => {
-                tally.one_is_over();
-                return Err(reason.into());
+                self.ticket().end();
+                return Err(reason);
             }
         };
-        let wait = self.tally.waiter.as_ref().map(|waiter| waiter.wait_for(&entry));
+        let wait = self.state.waiter.as_ref().map(|waiter| waiter.wait_for(&entry));
         if wait == Some(Wait::Never) {
             entry.abandon();
-            tally.one_is_over();
-            return Err(RefusedReason::WouldDeadlock.into());
+            self.ticket().end();
+            return Err(RefusedReason::WouldDeadlock);
         }
-        // The item outlives none of what it borrows: `run` does not return before it is over.
-        let item = move || {
-            let more = user::call(work).err().and_then(|thrown| tally.keep(thrown));
-            tally.one_is_over();
-            // The caller hears of one. The queue's panic handler hears of this, from who runs the item.
-            if let Some(thrown) = more {
-                thrown.resume();
-            }
-        };
-        if wait == Some(Wait::Help) {
-            self.tally.send_offered(entry, Label::item::<F>(), item);
-        } else {
-            entry.send_as(Label::item::<F>, item);
-        }
-        Ok(())
+        Ok((entry, wait))
     }
 }
 
@@ -300,38 +443,30 @@ impl<P: Platform> fmt::Debug for WorkScope<'_, '_, P> {
     }
 }
 
-pub(crate) fn run<'env, P: Platform, R>(
+/// What `body` returned or threw, and what items threw, when all of them are over.
+pub(super) fn run_to_end<'env, P: Platform, R>(
     queue: &'env Workqueue<P>,
+    keeps_all: bool,
     body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
-) -> R {
-    let process_generation = P::process_generation();
-    let tally = Arc::new(ScopeState::<P> {
+) -> (Result<R, Thrown>, Vec<Thrown>) {
+    let state = ScopeState::<P> {
         open: P::AtomicU64::new(1),
-        caller: Parker::new(),
-        thrown: Lock::new(None),
+        over: Latch::new(),
+        thrown: Lock::new(Vec::new()),
+        keeps_all,
         waiter: queue.waiter(),
-        offers: Lock::new(Offers {
-            items: Vec::new(),
-            full: MIN_OFFERS,
-            asleep: false,
-            lent: false,
-        }),
-    });
-    let scope =
-        WorkScope { queue, tally: Arc::clone(&tally), scope: PhantomData, env: PhantomData };
+        opener: innermost::<P>(),
+        offers: Lock::new(Offers { items: Vec::new(), full: MIN_OFFERS, lent: false }),
+    };
+    let scope = WorkScope { queue, state: &state, scope: PhantomData, env: PhantomData };
+    let place = state.waiter.as_ref().and_then(|waiter| queue.spawn_place(waiter));
+    let spawns = CurrentWorker::<P>::here().zip(place);
+    let spawns = spawns.map(|(worker, place)| worker.begin_scope(&raw const state.over, place));
     let result = user::call(|| body(&scope));
-    if tally.open.fetch_sub(1, AcqRel) != 1 && !tally.wait(process_generation) {
+    if state.open.fetch_sub(1, AcqRel) != 1 && !state.wait(spawns.as_ref()) {
         Forked::throw();
     }
-    let items = tally.thrown.lock().take();
-    // One goes on to the caller; of another the queue's panic handler is told.
-    let (thrown, other) = match (result, items) {
-        (Ok(value), None) => return value,
-        (Ok(value), Some(items)) => (items, user::discard(value).err()),
-        (Err(bodys), items) => (bodys, items),
-    };
-    if let Some(other) = other {
-        queue.on_panic(other);
-    }
-    thrown.resume()
+    drop(spawns);
+    let thrown = std::mem::take(&mut *state.thrown.lock());
+    (result, thrown)
 }

@@ -1,12 +1,15 @@
 //! The queue itself, behind its handles.
 
+use std::any::Any;
 use std::sync::{Arc, OnceLock, Weak};
 
 use coreshard_platform::user::Thrown;
 use coreshard_platform::{ForkHook, Lock, Platform, Reading, Time};
 use coreshard_topology::CpuId;
 
+use super::capacity::{Capacity, CapacityCounts, WaitingProducer, WhenFull};
 use super::claimable::Waiter;
+use super::generation::Admission;
 pub(crate) use super::generations::{Closed, Origin};
 use super::generations::{Generations, NoRoom};
 use super::panics::Unclaimed;
@@ -20,8 +23,8 @@ use crate::base::event::Event;
 use crate::base::target::Target;
 use crate::insight::stats::QueueStats;
 use crate::insight::{Insight, QueueTally, Times};
-use crate::pool::Lease;
-use crate::pool::{CurrentWorker, Inside, Retiring, is_waited_for_by};
+use crate::pool::{CurrentWorker, Inside, Retiring, SpawnPlace, is_waited_for_by};
+use crate::pool::{Lease, PoolSet};
 use crate::queue::machine::{Machine, Queue};
 use crate::spec::request::{MaxActive, Request};
 use crate::timers::Timers;
@@ -49,9 +52,12 @@ impl<P: Platform> Shared<P> {
             panic_handler: request.panic_handler.clone(),
             panic_policy: request.panic_policy,
             is_ordered: request.max_active == MaxActive::Ordered,
+            capacity: request.capacity.map(Capacity::new),
             timers: Arc::clone(&machine.timers),
             queue: OnceLock::new(),
             backlog: Lock::new(Vec::new()),
+            handle: OnceLock::new(),
+            machine: Arc::downgrade(&machine),
             insight: Insight::new(request.insight, lease.set().routes().len()),
         });
         let generations = Generations::new(lease, &core, request.max_active)?;
@@ -63,6 +69,12 @@ impl<P: Platform> Shared<P> {
         let _ = shared.core.queue.set(Weak::<Self>::clone(&hook));
         P::on_fork(hook);
         Some(shared)
+    }
+
+    /// Says what the queue's handles share; each has one reference.
+    pub(super) fn set_handle(&self, handle: Weak<dyn Any + Send + Sync>) {
+        let set = self.core.handle.set(handle);
+        debug_assert!(set.is_ok(), "it has its first handle");
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -84,8 +96,8 @@ impl<P: Platform> Shared<P> {
     }
 
     #[inline(always)]
-    pub(super) fn enter_here(&self) -> Result<Entry<'_, P>, RefusedReason> {
-        self.generations.enter_here()
+    pub(super) fn enter_here(&self, when_full: WhenFull) -> Result<Entry<'_, P>, RefusedReason> {
+        self.generations.enter_here(when_full)
     }
 
     /// Counts an item in at the pod of `cpu`, by the caller's own injector if it is there, too. One of
@@ -95,13 +107,24 @@ impl<P: Platform> Shared<P> {
         &self,
         cpu: CpuId,
         origin: Origin,
+        when_full: WhenFull,
     ) -> Result<Entry<'_, P>, RefusedReason> {
-        self.generations.enter_near(cpu, origin)
+        self.generations.enter_near(cpu, origin, when_full)
     }
 
     /// The worker on this thread, if there is one, as one that waits for items of this queue.
     pub(super) fn waiter(&self) -> Option<Waiter> {
         Waiter::here::<P>(self.core.queue_id())
+    }
+
+    /// Where items can be spawned that are parts of an item of this queue: inside one, where nothing holds
+    /// back what the queue is given now.
+    pub(super) fn spawn_place(&self, waiter: &Waiter) -> Option<SpawnPlace> {
+        let place = waiter.spawns()?;
+        let reading = Reading::begin();
+        let now = self.generations.current(&reading);
+        let worker = CurrentWorker::<P>::here()?;
+        (now.admission == Admission::Free && now.set.has(worker)).then_some(place)
     }
 
     /// True if what that worker does is a part of an item of this queue, on one of its workers.
@@ -114,13 +137,37 @@ impl<P: Platform> Shared<P> {
         }
     }
 
+    /// The pools of the current generation.
+    pub(super) fn set(&self) -> Arc<PoolSet<P>> {
+        self.generations.set()
+    }
+
+    /// True if the caller is inside an item of the queue that has one of its turns.
+    pub(super) fn holds_turn(&self) -> bool {
+        runs_item_of::<P>(|link| self.owns(link) && link.takes_turns() && link.freeze().is_none())
+    }
+
     /// Workers that may run at once.
     pub(super) fn worker_limit(&self) -> usize {
         self.generations.current(&Reading::begin()).set.worker_limit()
     }
 
-    pub(super) fn enter(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
-        self.generations.enter(target)
+    pub(super) fn enter(
+        &self,
+        target: Target,
+        when_full: WhenFull,
+    ) -> Result<Entry<'_, P>, RefusedReason> {
+        self.generations.enter(target, when_full)
+    }
+
+    /// Joins the producers that wait for a permit; `None` for a queue without a capacity.
+    pub(super) fn wait_in_line(&self) -> Option<Result<WaitingProducer<P>, RefusedReason>> {
+        self.core.capacity.as_ref().map(|capacity| self.generations.wait_in_line(capacity))
+    }
+
+    /// Counts an item in at the caller's pod that has a permit, or gives that back.
+    pub(super) fn enter_permitted(&self) -> Result<Entry<'_, P>, RefusedReason> {
+        self.generations.enter_permitted(Target::Here, Origin::Outside)
     }
 
     /// True if `link` is one of this queue's.
@@ -234,6 +281,9 @@ impl<P: Platform> Shared<P> {
         if self.core.is_ordered != (wanted.max_active == MaxActive::Ordered) {
             return Err(self.error(BuildErrorKind::OrderedLimit));
         }
+        if self.core.capacity.is_some() != wanted.capacity.is_some() {
+            return Err(self.error(BuildErrorKind::CapacityFixed));
+        }
         if wanted.mask != request.mask {
             let checked = self.machine.check_mask(wanted.mask.as_ref());
             checked.map_err(|kind| self.error(kind))?;
@@ -250,6 +300,9 @@ impl<P: Platform> Shared<P> {
         self.generations
             .change(lease, &self.core, |limits| limits.set_asked(asked))
             .map_err(|NoRoom| self.error(BuildErrorKind::TooManyQueues))?;
+        if let (Some(capacity), Some(permits)) = (&self.core.capacity, wanted.capacity) {
+            capacity.set(permits);
+        }
         *request = wanted;
         drop(request);
         self.reap_soon();
@@ -290,6 +343,10 @@ impl<P: Platform> Shared<P> {
                 active: 0,
                 waiting: 0,
                 is_frozen: false,
+                capacity: None,
+                backlog: 0,
+                waiting_producers: 0,
+                refused: 0,
                 tally: QueueTally::default(),
                 times: None,
                 pools: Vec::new(),
@@ -301,6 +358,8 @@ impl<P: Platform> Shared<P> {
         let insight = &self.core.insight;
         let (queued, run) = self.generations.counts();
         let (active, waiting, is_frozen) = self.generations.turns();
+        let counts = self.core.capacity.as_ref().map(|capacity| capacity.counts());
+        let of_capacity = |count: fn(&CapacityCounts) -> u64| counts.as_ref().map_or(0, count);
         QueueStats {
             name: self.name().to_owned(),
             scope: set.attributes.scope,
@@ -309,6 +368,10 @@ impl<P: Platform> Shared<P> {
             active: active as u64,
             waiting: waiting as u64,
             is_frozen,
+            capacity: counts.as_ref().map(|counts| counts.permits),
+            backlog: of_capacity(|counts| counts.taken),
+            waiting_producers: of_capacity(|counts| counts.waiting),
+            refused: of_capacity(|counts| counts.refused),
             tally: insight.tally.read(),
             times: insight.times.as_ref().map(Times::read),
             pools,

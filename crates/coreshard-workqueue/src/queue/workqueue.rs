@@ -2,16 +2,18 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 use coreshard_topology::{CpuId, NodeId};
 
+use super::capacity::WhenFull;
 use super::change::Change;
 use super::claimable::{Wait, Waiter};
 use super::handle::{self, JoinHandle};
+use super::here::handle_here;
 use super::install::{install, install_helping};
 use super::pool_link::Entry;
 use super::shared::{Closed, Shared};
@@ -24,6 +26,7 @@ use crate::callbacks::Callback;
 use crate::fork::spread;
 use crate::insight::stats::QueueStats;
 use crate::insight::trouble::say;
+use crate::pool::SpawnPlace;
 use crate::timers::Timers;
 
 /// A queue of work items, run by the pools of its affinity scope.
@@ -42,7 +45,15 @@ struct LastHandle<P: Platform> {
 
 impl<P: Platform> Workqueue<P> {
     pub(crate) fn from_shared(shared: Arc<Shared<P>>) -> Self {
-        Self { handle: Arc::new(LastHandle { shared }) }
+        let handle = Arc::new(LastHandle { shared });
+        let known: Weak<LastHandle<P>> = Arc::downgrade(&handle);
+        handle.shared.set_handle(known);
+        Self { handle }
+    }
+
+    /// A handle to the queue whose item this thread is inside of, if there is one.
+    pub(crate) fn here() -> Option<Self> {
+        handle_here::<P, LastHandle<P>>().map(|handle| Self { handle })
     }
 
     #[inline]
@@ -56,17 +67,22 @@ impl<P: Platform> Workqueue<P> {
     }
 
     /// Queues `work` in the pod of the CPU that the caller runs on. Allocates nothing if `work`
-    /// holds at most 16 bytes.
+    /// holds at most 16 bytes (8 in a queue with a capacity).
+    ///
+    /// Never waits, but for room in a full queue that has a [`capacity`](crate::Builder::capacity);
+    /// [`try_queue`](Self::try_queue) does not, and [`queue_async`](Self::queue_async) is a future.
     ///
     /// # Errors
-    /// Hands `work` back if the queue takes none: it is shut down, or being drained.
+    /// Hands `work` back if the queue takes none: it is shut down, or being drained, also while the caller
+    /// waits for room. Or if the caller would wait for ever for that
+    /// ([`WouldDeadlock`](RefusedReason::WouldDeadlock)).
     #[inline]
     #[track_caller]
     pub fn queue<F>(&self, work: F) -> Result<(), Refused<F>>
     where
         F: FnOnce() + Send + 'static,
     {
-        match self.shared().enter_here() {
+        match self.shared().enter_here(WhenFull::Wait) {
             Ok(entry) => {
                 entry.send(work);
                 Ok(())
@@ -104,7 +120,7 @@ impl<P: Platform> Workqueue<P> {
     where
         F: FnOnce() + Send + 'static,
     {
-        match self.shared().enter(target) {
+        match self.shared().enter(target, WhenFull::Wait) {
             Ok(entry) => {
                 entry.send(work);
                 Ok(())
@@ -116,14 +132,14 @@ impl<P: Platform> Workqueue<P> {
     /// Queues `work` and returns a handle to its result. One allocation, for the result.
     ///
     /// # Errors
-    /// Hands `work` back if the queue takes none.
+    /// Hands `work` back if the queue takes none, as [`queue`](Self::queue) does.
     #[track_caller]
     pub fn submit<F, T>(&self, work: F) -> Result<JoinHandle<P, T>, Refused<F>>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        match self.shared().enter_here() {
+        match self.shared().enter_here(WhenFull::Wait) {
             Ok(entry) => Ok(handle::submit(entry, work)),
             Err(reason) => Err(Refused::new(work, reason)),
         }
@@ -203,14 +219,28 @@ impl<P: Platform> Workqueue<P> {
     #[inline(always)]
     pub(crate) fn enter(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
         match target {
-            Target::Here => self.shared().enter_here(),
-            target => self.shared().enter(target),
+            Target::Here => self.shared().enter_here(WhenFull::Wait),
+            target => self.shared().enter(target, WhenFull::Wait),
+        }
+    }
+
+    /// As [`Self::enter`], without a wait, and though the queue may be full.
+    #[inline(always)]
+    pub(crate) fn enter_beyond(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
+        match target {
+            Target::Here => self.shared().enter_here(WhenFull::Exceed),
+            target => self.shared().enter(target, WhenFull::Exceed),
         }
     }
 
     /// The worker on this thread, if there is one, as one that waits for items of this queue.
     pub(crate) fn waiter(&self) -> Option<Waiter> {
         self.shared().waiter()
+    }
+
+    /// Where items can be spawned that are parts of an item of this queue, if `waiter` is inside one.
+    pub(crate) fn spawn_place(&self, waiter: &Waiter) -> Option<SpawnPlace> {
+        self.shared().spawn_place(waiter)
     }
 
     pub(crate) fn is_forked(&self) -> bool {

@@ -46,10 +46,11 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
             nice: None,
             priority: Priority::default(),
             max_active: MaxActive::Unlimited,
+            capacity: None,
             is_contradictory: false,
             wake: Wake::default(),
             intake: Intake::default(),
-            hooks: Hooks::default(),
+            hooks: runtime.default_hooks(),
             stack_bytes: None,
             rescuer: None,
             panic_handler: None,
@@ -128,6 +129,39 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.limit(MaxActive::Ordered)
     }
 
+    /// How many items may wait in the queue: were accepted, and have not begun. So the queue's memory is
+    /// bounded by this and by what runs, which [`max_active`](Self::max_active) bounds. Default: no bound.
+    ///
+    /// In a full queue [`queue`](Workqueue::queue), `submit`, `spawn`, `scope` and `install` wait for room, first come, first
+    /// served; [`try_queue`](Workqueue::try_queue), `try_submit` and `try_spawn` refuse; [`queue_async`](Workqueue::queue_async) is a future. Nobody
+    /// overtakes those that wait. What cannot wait, and was there before, is let in beyond the capacity, and
+    /// counts as well: a [`Work`](crate::Work), pending once at most, and a task's polls after the first.
+    ///
+    /// Who waits inside an item gives its worker's place away. Where that could not help, the wait is refused
+    /// ([`WouldDeadlock`](crate::RefusedReason::WouldDeadlock)): inside an item of the queue where that has a limit or an order, and on the
+    /// last worker of its pools that would go on.
+    ///
+    /// All items of such a queue pass one shared word, in and out, and one of more than 8 bytes is
+    /// allocated. A queue without a capacity has nothing of it.
+    ///
+    /// # Examples
+    /// ```
+    /// # use coreshard_platform::Host;
+    /// # use coreshard_workqueue::Runtime;
+    /// # let topology = coreshard_topology::Topology::of_cpus(&coreshard_platform::affinity()?, "here".to_owned())?;
+    /// # let runtime = Runtime::<Host>::builder(topology).build()?;
+    /// let queue = runtime.workqueue().name("requests").capacity(64).build()?;
+    /// for request in 0..1000 {
+    ///     queue.queue(move || drop(request))?; // waits while 64 wait
+    /// }
+    /// assert!(queue.stats().backlog <= 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn capacity(mut self, items: usize) -> Self {
+        self.request.capacity = Some(items);
+        self
+    }
+
     fn limit(mut self, limit: MaxActive) -> Self {
         let before = std::mem::replace(&mut self.request.max_active, limit);
         let is_ordered = |limit| limit == MaxActive::Ordered;
@@ -162,7 +196,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     }
 
     /// Functions that run first and last on each worker's thread. The pools own them: one that owns a handle
-    /// to the queue keeps it for ever.
+    /// to the queue keeps it for ever. Default: the runtime's ([`RuntimeBuilder::hooks`](crate::RuntimeBuilder::hooks)).
     pub fn hooks(mut self, hooks: Hooks) -> Self {
         self.request.hooks = hooks;
         self
@@ -217,7 +251,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// Makes the queue; its pools' first workers run when this returns.
     ///
     /// # Errors
-    /// Where the mask is empty or names a CPU that is not usable, `max_active` is 0 or asked for beside an order, a thread
+    /// Where the mask is empty or names a CPU that is not usable, `max_active` or `capacity` is 0, the former is asked for beside an order, a thread
     /// cannot be had with the affinity and nice value asked for, or the runtime is shut down.
     pub fn build(self) -> Result<Workqueue<P>, BuildError> {
         self.runtime.make_queue(self.request)

@@ -1,6 +1,7 @@
 //! A machine as a program uses it: topology, limits and settings.
 
 mod builder;
+mod current;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -18,10 +19,12 @@ use crate::insight::{Sampling, Wanted};
 use crate::pool::{MAX_WORKERS, Monitor, PoolSettings};
 use crate::queue::machine::{Machine, Probe, Queue, Registry};
 use crate::queue::{Shared, Workqueue};
+use crate::spec::attributes::Hooks;
 use crate::spec::request::Request;
 use crate::task;
 use crate::timers::{self, Sleep, SleepError, Timeout, Timers};
 pub use builder::Builder;
+pub use current::{Current, current};
 
 /// A topology, limits and settings, and the pools that the queues made here share.
 ///
@@ -37,6 +40,9 @@ pub struct RuntimeBuilder<P: Platform> {
     topology: Topology,
     usable: Option<CpuSet>,
     cpu_quota: Option<f64>,
+    workers: Option<usize>,
+    hooks: Hooks,
+    thread_names: String,
     laid_over: Option<CpuSet>,
     measure_lock: bool,
     idle_timeout: Duration,
@@ -71,6 +77,58 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// [`build`](Self::build) fails. Default: no quota.
     pub fn cpu_quota(mut self, cpus: f64) -> Self {
         self.cpu_quota = Some(cpus);
+        self
+    }
+
+    /// How many workers run at once, in the pools of each set of attributes; also more than there are
+    /// CPUs, for items that block without saying so ([`blocking`](crate::blocking)), or fewer. Default: one for each CPU,
+    /// or as the [`cpu_quota`](Self::cpu_quota) says, which has no say in it where this is given.
+    ///
+    /// The pools of a set share them out by their CPUs: with 8 workers on pods of 4 and 12 CPUs, 2 and 6 run. A pool
+    /// has one at least, so there may be more where pods are many, and 512 at most. A queue on some of the
+    /// runtime's CPUs has its CPUs' share. Workers that are blocked do not count;
+    /// [`max_workers_per_pool`](Self::max_workers_per_pool) and [`max_workers`](Self::max_workers) are the bounds with them, and hold here as well.
+    ///
+    /// # Examples
+    /// ```
+    /// # use coreshard_platform::Host;
+    /// # use coreshard_topology::{Scope, Topology};
+    /// # use coreshard_workqueue::Runtime;
+    /// let topology = Topology::of_cpus(&coreshard_platform::affinity()?, "here".to_owned())?;
+    /// let runtime = Runtime::<Host>::builder(topology).workers(64).build()?;
+    /// let queue = runtime.workqueue().scope(Scope::System).build()?;
+    /// assert_eq!(queue.stats().total().worker_limit, 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// Hooks of all queues that have none of their own; see [`Builder::hooks`]. Default: none.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = hooks;
+        self
+    }
+
+    /// What the names of workers' threads begin with, before scope, pod and number (`cs-shard0:1`). The
+    /// kernel shows 15 bytes of a name, so a long prefix leaves nothing of the rest; bytes that are
+    /// zero are left out. Default: `cs-`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use coreshard_platform::Host;
+    /// # use coreshard_topology::{Scope, Topology};
+    /// # use coreshard_workqueue::Runtime;
+    /// # let topology = Topology::of_cpus(&coreshard_platform::affinity()?, "here".to_owned())?;
+    /// let runtime = Runtime::<Host>::builder(topology).thread_names("mail-").build()?;
+    /// let queue = runtime.workqueue().scope(Scope::System).build()?;
+    /// let name = queue.submit(|| std::fs::read_to_string("/proc/thread-self/comm"))?.join()?;
+    /// assert!(name?.starts_with("mail-sys0:"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn thread_names(mut self, prefix: impl Into<String>) -> Self {
+        self.thread_names = prefix.into().replace('\0', "");
         self
     }
 
@@ -162,8 +220,8 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// Makes the runtime. Starts no thread: queues do.
     ///
     /// # Errors
-    /// Where there is no usable CPU, one that is to be used does not exist, or the quota is no number
-    /// above 0.
+    /// Where there is no usable CPU, one that is to be used does not exist, the quota is no number
+    /// above 0, or no worker is to run.
     pub fn build(self) -> Result<Runtime<P>, BuildError> {
         let what = || format!("runtime on {}", self.topology.name());
         let online = self.topology.online();
@@ -180,6 +238,9 @@ impl<P: Platform> RuntimeBuilder<P> {
         if let Some(cpus) = self.cpu_quota.filter(|cpus| cpus.is_nan() || *cpus <= 0.0) {
             return Err(BuildError::new(what(), BuildErrorKind::Quota(cpus)));
         }
+        if self.workers == Some(0) {
+            return Err(BuildError::new(what(), BuildErrorKind::WorkersZero));
+        }
         let real_cpus = laid_over.as_ref().map_or(usable.len(), Vec::len);
         let settings = PoolSettings {
             measure_lock: self.measure_lock,
@@ -194,6 +255,9 @@ impl<P: Platform> RuntimeBuilder<P> {
             topology: self.topology,
             usable: Lock::new(usable),
             cpu_quota: self.cpu_quota,
+            workers: self.workers,
+            hooks: self.hooks,
+            thread_names: self.thread_names.into(),
             laid_over,
             settings,
             insight: self.insight,
@@ -224,6 +288,9 @@ impl<P: Platform> Runtime<P> {
             topology,
             usable: None,
             cpu_quota: None,
+            workers: None,
+            hooks: Hooks::default(),
+            thread_names: "cs-".to_owned(),
             laid_over: None,
             measure_lock: false,
             idle_timeout: Duration::from_secs(10),
@@ -249,6 +316,10 @@ impl<P: Platform> Runtime<P> {
             return usable.unwrap_or_else(|| self.machine.topology.online().clone());
         }
         self.machine.usable.lock().clone()
+    }
+
+    pub(crate) fn default_hooks(&self) -> Hooks {
+        self.machine.hooks.clone()
     }
 
     pub(crate) fn wanted_insight(&self) -> Wanted {

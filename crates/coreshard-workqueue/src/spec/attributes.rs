@@ -111,6 +111,8 @@ pub(crate) struct Place {
     pub(crate) limit: usize,
     /// The intake's injector of each of the platform's CPUs, by id; shared by all pools of a set.
     pub(crate) injector_by_cpu: Arc<[u8]>,
+    /// What its workers' names begin with.
+    pub(crate) thread_names: Arc<str>,
 }
 
 impl Place {

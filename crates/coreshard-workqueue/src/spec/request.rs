@@ -22,6 +22,8 @@ pub(crate) struct Request {
     pub(crate) nice: Option<i8>,
     pub(crate) priority: Priority,
     pub(crate) max_active: MaxActive,
+    /// How many items may wait to begin.
+    pub(crate) capacity: Option<usize>,
     /// Asked for both an order and a limit.
     pub(crate) is_contradictory: bool,
     pub(crate) wake: Wake,

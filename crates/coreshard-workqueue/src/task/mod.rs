@@ -21,6 +21,7 @@ mod executors;
 mod join_set;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod scope;
 mod state;
 mod task_result;
 mod yield_now;
@@ -41,7 +42,7 @@ use tracing::span::Id;
 use crate::base::error::Refused;
 use crate::insight::trouble::say;
 use crate::insight::{self, Label};
-use crate::queue::{Origin, Panic, Shared, TaskRef, Unclaimed, WaitingTask, Workqueue};
+use crate::queue::{Origin, Panic, Shared, TaskRef, Unclaimed, WaitingTask, WhenFull, Workqueue};
 use crate::timers::Timers;
 use cell::{Runnable, Schedule};
 
@@ -308,7 +309,7 @@ impl<P: Platform> Schedule<P> for Home<P> {
     /// The next poll; it comes back where the queue is closed.
     #[inline]
     fn send(&self, runnable: Runnable<P>) -> Option<Runnable<P>> {
-        match self.task_ref.queue().enter_near(self.cpu, Origin::WokenTask) {
+        match self.task_ref.queue().enter_near(self.cpu, Origin::WokenTask, WhenFull::Exceed) {
             Ok(entry) => {
                 entry.send_as(|| Label::Part, runnable);
                 None
@@ -354,6 +355,10 @@ impl<P: Platform> Workqueue<P> {
     /// and the drop of the last handle do not wait for it; when it is woken after that, it is
     /// dropped, soon, on a thread of the runtime's: whoever wakes it runs none of its code.
     ///
+    /// In a queue with a [`capacity`](crate::Builder::capacity) a future that was never polled is an item that waits, and where the
+    /// queue is full, the call waits as [`queue`](Workqueue::queue) does. Later polls wait for no room: the
+    /// future is there already.
+    ///
     /// # Errors
     /// Hands `future` back if the queue is shut down.
     #[track_caller]
@@ -362,12 +367,30 @@ impl<P: Platform> Workqueue<P> {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        spawn(self.shared(), future)
+        spawn(self.shared(), future, WhenFull::Wait)
+    }
+
+    /// As [`spawn`](Self::spawn), without a wait where the queue is full.
+    ///
+    /// # Errors
+    /// As there; and hands `future` back, by the reason [`Full`](crate::RefusedReason::Full), if as many items wait in the queue
+    /// as its [`capacity`](crate::Builder::capacity) is.
+    #[track_caller]
+    pub fn try_spawn<F>(&self, future: F) -> Result<Task<F::Output>, Refused<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        spawn(self.shared(), future, WhenFull::Refuse)
     }
 }
 
 #[track_caller]
-fn spawn<P, F>(shared: &Arc<Shared<P>>, future: F) -> Result<Task<F::Output>, Refused<F>>
+fn spawn<P, F>(
+    shared: &Arc<Shared<P>>,
+    future: F,
+    when_full: WhenFull,
+) -> Result<Task<F::Output>, Refused<F>>
 where
     P: Platform,
     F: Future + Send + 'static,
@@ -375,7 +398,7 @@ where
 {
     let cpu = P::current_cpu();
     // Counted in before the task is made, so that a refused future comes back whole.
-    let entry = match shared.enter_near(cpu, Origin::Outside) {
+    let entry = match shared.enter_near(cpu, Origin::Outside, when_full) {
         Ok(entry) => entry,
         Err(reason) => return Err(Refused::new(future, reason)),
     };

@@ -333,7 +333,7 @@ impl<P: Platform> Work<P> {
         queue: &Workqueue<P>,
         target: Target,
     ) -> Result<(), WorkError> {
-        match queue.enter(target) {
+        match queue.enter_beyond(target) {
             Ok(entry) => {
                 self.clone().dispatch(claimed, entry);
                 Ok(())

@@ -25,7 +25,7 @@ use super::channel::{Channel, Waker};
 use super::command::{Command, Completion, Data};
 use super::sync::fallocate_mode;
 use crate::buffer::BufferPool;
-use crate::op::Op;
+use crate::request::Op;
 
 use doorbell::Doorbell;
 pub(super) use setup::Refusals;

@@ -1,8 +1,6 @@
 //! Atomics of one byte, and fences: what a structure needs in which each CPU writes a byte of its
 //! own.
 
-use std::sync::atomic::{self, Ordering};
-
 use crate::{AtomicInt, Platform};
 
 /// A platform whose code may publish single bytes with plain stores, and order them with fences.
@@ -17,13 +15,4 @@ pub trait ByteAtomics: Platform {
     /// included, as [`std::sync::atomic::fence`] with `SeqCst` does.
     #[track_caller]
     fn fence();
-}
-
-impl ByteAtomics for crate::Host {
-    type AtomicU8 = atomic::AtomicU8;
-
-    #[inline(always)]
-    fn fence() {
-        atomic::fence(Ordering::SeqCst);
-    }
 }

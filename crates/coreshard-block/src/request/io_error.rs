@@ -1,14 +1,9 @@
-//! What goes wrong with requests and devices, and what may be done about it.
+//! What goes wrong with requests, and what may be done about it.
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
 
-use coreshard_platform::NodeMemoryError;
-use coreshard_topology::input;
-
-use crate::op::Op;
-use crate::tags::TagSetError;
+use super::op::Op;
 
 /// What a failure says of the next try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -142,129 +137,6 @@ impl fmt::Display for IoError {
 }
 
 impl std::error::Error for IoError {}
-
-/// Why a host, device or queue cannot be had. Its text names the file, and the remedy.
-#[derive(Debug)]
-pub struct OpenError {
-    kind: OpenErrorKind,
-}
-
-#[derive(Debug)]
-pub(crate) enum OpenErrorKind {
-    File { path: PathBuf, reason: io::Error, writing: bool, direct: bool },
-    NoSize { path: PathBuf },
-    Folder { path: PathBuf },
-    Ring { name: String, steps: Vec<String>, errno: Option<i32> },
-    Channel { name: String, reason: io::Error },
-    NoThread { name: String, thread: usize, threads: usize },
-    TooManyThreads { name: String, given: usize, most: usize },
-    Tags(TagSetError),
-    Memory(NodeMemoryError),
-}
-
-impl OpenError {
-    pub(crate) fn new(kind: OpenErrorKind) -> Self {
-        Self { kind }
-    }
-
-    /// Whether the cause is what the caller named: a file that is not there, not allowed, or
-    /// of the wrong kind.
-    pub fn is_bad_input(&self) -> bool {
-        use OpenErrorKind::{File, Folder, NoSize};
-        matches!(self.kind, File { .. } | NoSize { .. } | Folder { .. })
-    }
-}
-
-impl From<TagSetError> for OpenError {
-    fn from(error: TagSetError) -> Self {
-        Self::new(OpenErrorKind::Tags(error))
-    }
-}
-
-impl From<NodeMemoryError> for OpenError {
-    fn from(error: NodeMemoryError) -> Self {
-        Self::new(OpenErrorKind::Memory(error))
-    }
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            OpenErrorKind::File { path, reason, writing, direct } => {
-                let verb = if *writing { "opened for reading and writing" } else { "opened" };
-                write!(f, "{} cannot be {verb}: {reason}; ", input::path(path))?;
-                match (reason.kind(), direct) {
-                    (io::ErrorKind::NotFound, _) if path.starts_with("/dev") => {
-                        f.write_str("name a device that is there (lsblk lists them)")
-                    }
-                    (io::ErrorKind::NotFound, _) => f.write_str("create it, or give a size"),
-                    (io::ErrorKind::ResourceBusy, _) => f.write_str(
-                        "it is mounted, here or in another namespace, or in use by another program; \
-                         give another one",
-                    ),
-                    (io::ErrorKind::PermissionDenied, _) => f.write_str("give this user the right"),
-                    (io::ErrorKind::InvalidInput, true) => {
-                        f.write_str("its file system has no direct I/O: do without (direct=0)")
-                    }
-                    _ => f.write_str("see to it that it is a file or block device"),
-                }
-            }
-            OpenErrorKind::NoSize { path } => write!(
-                f,
-                "{} has no size that can be found out; give a regular file or a block device",
-                input::path(path)
-            ),
-            OpenErrorKind::Folder { path } => {
-                write!(f, "{} is a folder; give a file or a block device", input::path(path))
-            }
-            OpenErrorKind::Ring { name, steps, errno } => {
-                let remedy = match *errno {
-                    Some(libc::ENOMEM) => {
-                        "this user may lock too little memory for it: raise that limit (ulimit -l, \
-                         RLIMIT_MEMLOCK), have fewer requests in flight"
-                    }
-                    Some(libc::EMFILE | libc::ENFILE) => {
-                        "too many files are open: raise that limit (ulimit -n, RLIMIT_NOFILE)"
-                    }
-                    _ => {
-                        "allow it (sysctl kernel.io_uring_disabled=0, and the container's seccomp \
-                         profile)"
-                    }
-                };
-                write!(
-                    f,
-                    "{name}: no io_uring can be had ({}); {remedy}, or use another engine (sync, \
-                     threads)",
-                    steps.join("; ")
-                )
-            }
-            OpenErrorKind::Channel { name, reason } => {
-                write!(f, "{name}: no queue can be had: {reason}")
-            }
-            OpenErrorKind::NoThread { name, thread, threads } => write!(
-                f,
-                "{name}: a queue for thread {thread} was asked for, but the host was made for \
-                 {threads} threads, one queue each"
-            ),
-            OpenErrorKind::TooManyThreads { name, given, most } => {
-                write!(f, "{name}: {given} threads cannot have queues; allowed are up to {most}")
-            }
-            OpenErrorKind::Tags(error) => error.fmt(f),
-            OpenErrorKind::Memory(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The texts of the other kinds have their reasons in them: told once is enough.
-        match &self.kind {
-            OpenErrorKind::Tags(error) => error.source(),
-            OpenErrorKind::Memory(error) => error.source(),
-            _ => None,
-        }
-    }
-}
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -1,0 +1,28 @@
+//! The seam: the trait that every runtime is generic over, and all that its signatures are made of.
+//!
+//! Nothing here knows an implementation: `host`, `faulty` and `loom_platform` lean on this folder, and it leans on
+//! none of them.
+
+mod atomic;
+mod bytes;
+mod cell;
+pub(crate) mod errors;
+mod node_memory;
+#[expect(clippy::module_inception, reason = "the folder is the seam, the file its trait")]
+mod platform;
+mod realtime;
+mod thread;
+mod time;
+
+pub use atomic::{AtomicInt, AtomicPointer};
+pub use bytes::ByteAtomics;
+pub use cell::DataCell;
+pub use errors::{AffinityError, SpawnError};
+pub use node_memory::{NodeMemory, NodeMemoryError, Placement, ReleaseMemory};
+pub use platform::{ForkHook, Platform, WaitOutcome};
+pub use realtime::{
+    InheritError, LockedMemory, MemoryLockError, Policy, PolicyError, RealTime, RealTimeLimits,
+    Throttle,
+};
+pub use thread::{LocalKey, ThreadHandle, ThreadId, ThreadSpec};
+pub use time::Time;

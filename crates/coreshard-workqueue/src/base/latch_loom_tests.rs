@@ -1,0 +1,42 @@
+//! Models of a latch whose waiter has something to do meanwhile. Each was seen to fail when the step that its
+//! comment names was changed.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use coreshard_platform::{AtomicInt, Loom, Platform};
+
+use super::latch::Latch;
+
+/// Work comes, and the latch opens only when its waiter has done it: the waiter is woken for it.
+///
+/// Fails with `nudge` that wakes nobody, and with `wait_for_more` that does not ask again after it has said that
+/// it sleeps. (Without SeqCst, too, on the machine; loom's loads and exchanges do not tell that apart, so there
+/// the work is announced by an exchange.)
+#[test]
+fn loom_who_waits_for_a_latch_is_woken_for_more() {
+    loom::model(|| {
+        let latch = Arc::new(Latch::<Loom>::new());
+        let work = Arc::new(<Loom as Platform>::AtomicU32::new(0));
+        let other = {
+            let (latch, work) = (Arc::clone(&latch), Arc::clone(&work));
+            loom::thread::spawn(move || {
+                work.fetch_add(1, SeqCst);
+                latch.nudge();
+                while work.load(SeqCst) != 2 {
+                    loom::thread::yield_now();
+                }
+                // SAFETY: the Arc keeps it.
+                unsafe { Latch::open(Arc::as_ptr(&latch)) };
+            })
+        };
+        latch.begin_helping();
+        while !latch.is_open() {
+            if work.compare_exchange(1, 2, SeqCst, SeqCst).is_err() {
+                latch.wait_for_more(|| work.fetch_add(0, SeqCst) == 1);
+            }
+        }
+        other.join().unwrap();
+    });
+}

@@ -1,0 +1,126 @@
+//! Loops with results, spread over the workers: in order, whoever computes what.
+
+use std::ops::Range;
+
+use coreshard_platform::Platform;
+
+use super::join_told;
+use super::spread::{Cuts, Whole};
+
+/// What loops run over: a range of numbers, a slice, or a slice that is changed. Made by this crate alone.
+pub trait Elements: Whole + IntoIterator<Item: Send> {}
+
+impl Elements for Range<usize> {}
+impl<T: Sync> Elements for &[T] {}
+impl<T: Send> Elements for &mut [T] {}
+
+impl<T: Sync> Whole for &[T] {
+    fn len(&self) -> usize {
+        <[T]>::len(self)
+    }
+    fn cut_at(self, len: usize) -> (Self, Self) {
+        self.split_at(len)
+    }
+}
+
+/// Two of the same length, cut at the same place.
+pub(crate) struct Zip<A, B>(pub(crate) A, pub(crate) B);
+
+impl<A: Whole, B: Whole> Whole for Zip<A, B> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn cut_at(self, len: usize) -> (Self, Self) {
+        let (first, rest) = self.0.cut_at(len);
+        let (other_first, other_rest) = self.1.cut_at(len);
+        (Self(first, other_first), Self(rest, other_rest))
+    }
+}
+
+/// Chunks of so many elements; the last may have fewer.
+pub(crate) struct Chunks<W> {
+    whole: W,
+    elements: usize,
+    /// Elements before it.
+    offset: usize,
+}
+
+impl<W: Whole> Chunks<W> {
+    pub(crate) fn new(whole: W, elements: usize) -> Self {
+        Self { whole, elements, offset: 0 }
+    }
+
+    /// Calls `body` with each chunk and the number of elements before it.
+    pub(crate) fn for_each(self, body: &impl Fn(usize, W)) {
+        let Self { mut whole, elements, mut offset } = self;
+        while whole.len() > elements {
+            let (chunk, rest) = whole.cut_at(elements);
+            body(offset, chunk);
+            (whole, offset) = (rest, offset + elements);
+        }
+        if whole.len() > 0 {
+            body(offset, whole);
+        }
+    }
+}
+
+impl<W: Whole> Whole for Chunks<W> {
+    fn len(&self) -> usize {
+        self.whole.len().div_ceil(self.elements)
+    }
+    fn cut_at(self, len: usize) -> (Self, Self) {
+        let Self { whole, elements, offset } = self;
+        let at = len.saturating_mul(elements).min(whole.len());
+        let (first, rest) = whole.cut_at(at);
+        (
+            Self { whole: first, elements, offset },
+            Self { whole: rest, elements, offset: offset + at },
+        )
+    }
+}
+
+/// Calls `leaf` with pieces that make up `whole`, on the workers, and brings together what comes of neighbours
+/// by `reduce`, the earlier first. `None` where all leaves have none.
+pub(crate) fn reduce<P, W, R>(
+    whole: W,
+    workers: usize,
+    leaf: &(impl Fn(W) -> Option<R> + Sync),
+    reduce: &(impl Fn(R, R) -> R + Sync),
+) -> Option<R>
+where
+    P: Platform,
+    W: Whole,
+    R: Send,
+{
+    tree::<P, W, R>(whole, Cuts::for_workers(workers), leaf, reduce)
+}
+
+fn tree<P, W, R>(
+    whole: W,
+    cuts: Cuts,
+    leaf: &(impl Fn(W) -> Option<R> + Sync),
+    reduce: &(impl Fn(R, R) -> R + Sync),
+) -> Option<R>
+where
+    P: Platform,
+    W: Whole,
+    R: Send,
+{
+    let len = whole.len();
+    if cuts.left == 0 || len < 2 {
+        return if len > 0 { leaf(whole) } else { None };
+    }
+    let (first, second) = whole.cut_at(len / 2);
+    let fewer = Cuts { left: cuts.left - 1, ..cuts };
+    let results = join_told::<P, _, _>(
+        || tree::<P, W, R>(first, fewer, leaf, reduce),
+        |stolen| {
+            let left = if stolen { cuts.when_stolen } else { fewer.left };
+            tree::<P, W, R>(second, Cuts { left, ..fewer }, leaf, reduce)
+        },
+    );
+    match results {
+        (Some(one), Some(other)) => Some(reduce(one, other)),
+        (one, other) => one.or(other),
+    }
+}

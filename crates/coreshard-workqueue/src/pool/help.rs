@@ -1,0 +1,303 @@
+//! Who waits runs parts of what it waits for, and nothing else; `FORKS.md` beside this file tells why.
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use coreshard_platform::Platform;
+
+use super::blocking::blocking;
+use super::context::{SpawnPlace, Spawner};
+use super::deque::{CAPACITY, PartOf, Pushed};
+use super::forks::CurrentWorker;
+use super::header::Header;
+use super::job::{execute, execute_here};
+use super::pool::Pool;
+use crate::base::latch::Latch;
+
+/// Looks for parts while the whole is not over, before the CPU is given to others, and before this worker
+/// sleeps.
+const LOOKS: u32 = 256;
+const YIELDS: u32 = 16;
+
+/// By what thieves tell one whole from another.
+fn name_of<P: Platform>(whole: *const Latch<P>) -> u64 {
+    whole.addr() as u64
+}
+
+impl<'thread, P: Platform> CurrentWorker<'thread, P> {
+    /// Waits until `whole` is open. Meanwhile it runs what `run_one` runs, which says whether it did, as long as
+    /// there is some of that, and whenever `has_more` says that there is again; and else parts of the whole that
+    /// others have forked. False in a process that was forked since the latch was made: there it may never open.
+    ///
+    /// This is the one thread that waits for the latch.
+    #[cold]
+    pub(crate) fn help_until(
+        self,
+        whole: &Latch<P>,
+        mut run_one: impl FnMut() -> bool,
+        has_more: impl Fn() -> bool,
+    ) -> bool {
+        let (mut looks, mut is_helping) = (0, false);
+        while !whole.is_open() && !whole.is_orphaned() {
+            if !is_helping || has_more() {
+                whole.stop_helping();
+                if run_one() {
+                    is_helping = false;
+                    continue;
+                }
+                whole.begin_helping();
+                is_helping = true;
+            }
+            if self.run_part_of(whole) {
+                looks = 0;
+                continue;
+            }
+            looks += 1;
+            if looks < LOOKS {
+                P::spin_hint();
+            } else if looks < LOOKS + YIELDS {
+                P::yield_now();
+            } else {
+                let has_more = || has_more() || self.has_part_of(whole);
+                blocking::<P, _>(|| whole.wait_for_more(has_more));
+            }
+        }
+        whole.is_open()
+    }
+
+    /// After the job that was pushed last was found to be stolen: runs parts of it until it is done. False in
+    /// a process that was forked since it was pushed: there it is never done.
+    #[cold]
+    pub(crate) fn wait_for(self, done: &Latch<P>) -> bool {
+        let _stolen = StolenParts::begin(self);
+        self.help_until(done, || false, || false)
+    }
+
+    /// Steals a part of `whole` and runs it. False if there was none.
+    fn run_part_of(self, whole: &Latch<P>) -> bool {
+        let name = name_of::<P>(whole);
+        let steal = |pool: &Arc<Pool<P>>| {
+            pool.find_fork(|deque| {
+                let part = deque.steal_part_of(name)?;
+                // In this order: see `CurrentWorker::offer_to_waiter`.
+                whole.stop_helping();
+                deque.reserve(false);
+                Some((part, deque.has_shared()))
+            })
+        };
+        let part = steal(self.pool()).or_else(|| self.neighbours().iter().find_map(steal));
+        let Some((job, has_more)) = part else { return false };
+        if has_more {
+            self.call_one();
+        }
+        self.run_stolen(job);
+        whole.begin_helping();
+        true
+    }
+
+    /// After a job was shared: leaves it to who waits for what this worker does a part of, if that one has
+    /// nothing else to do, and wakes it. Else it is open to all: false.
+    ///
+    /// So what is forked in a stolen job goes back and forth between two, where any other thief would leave one more
+    /// behind that waits.
+    ///
+    /// SeqCst, in the stack's words and in the latch's: it is reserved first, and then the latch is looked at; who
+    /// waits says that it has something to do, and then gives free what it has left. So nothing stays reserved for
+    /// one who is busy.
+    pub(super) fn offer_to_waiter(self) -> bool {
+        let forks = &self.context.forks;
+        // SAFETY: what this worker does a part of is not over.
+        let Some(whole) = (unsafe { forks.whole.get().as_ref() }) else { return false };
+        let Spawner { whole: scope, place, .. } = forks.spawner.get();
+        if ptr::eq(scope, whole) && place != SpawnPlace::NONE {
+            // Others do parts of a scope, too, and its caller can take what one of them has.
+            whole.nudge();
+            return false;
+        }
+        if !self.deque().is_named() {
+            // An item: what is shared already was forked in it, too.
+            forks.owner.name_whole(self.deque(), name_of(whole));
+        }
+        self.deque().reserve(true);
+        let has_waiter = whole.nudge();
+        if !has_waiter {
+            self.deque().reserve(false);
+        }
+        has_waiter
+    }
+
+    fn has_part_of(self, whole: &Latch<P>) -> bool {
+        let name = name_of::<P>(whole);
+        let has =
+            |pool: &Arc<Pool<P>>| pool.find_fork(|deque| deque.has_part_of(name).then_some(()));
+        has(self.pool()).or_else(|| self.neighbours().iter().find_map(has)).is_some()
+    }
+
+    /// Runs a job that was stolen just now.
+    pub(super) fn run_stolen(self, job: NonNull<Header<P>>) {
+        // SAFETY: it is there until it was executed.
+        let (whole, queue) = unsafe {
+            let kind = job.as_ref().kind;
+            ((kind.whole)(job.as_ptr()), (kind.queue)(job.as_ptr()))
+        };
+        self.begin_inside();
+        let place = SpawnPlace { queue, is_here: false };
+        // SAFETY: the whole is not over before the job is, and its parts are; nobody else has the job.
+        unsafe { self.run_part(whole, place, || execute(job)) };
+    }
+
+    /// Calls `run` as a part of `whole`, and then the parts that it has spawned and that nobody has taken.
+    ///
+    /// # Safety
+    /// `whole` is there until `run` has done its part, and while there are parts that it has spawned.
+    pub(crate) unsafe fn run_part<R>(
+        self,
+        whole: *const Latch<P>,
+        place: SpawnPlace,
+        run: impl FnOnce() -> R,
+    ) -> R {
+        let forks = &self.context.forks;
+        let before = forks.owner.begin_whole(self.deque(), name_of(whole));
+        let _doing = Doing { worker: self, before, outer: forks.whole.replace(whole) };
+        let _scope = self.begin_scope(whole, place);
+        run()
+    }
+
+    /// On a worker that is inside of nothing: until what this returns is dropped, it is inside an item that is
+    /// over when `whole` opens.
+    ///
+    /// # Safety
+    /// `whole` is there until then.
+    #[inline]
+    pub(crate) unsafe fn begin_item(self, whole: *const Latch<P>) -> DoingItem<'thread, P> {
+        debug_assert!(self.context.forks.whole.get().is_null(), "it is inside of something");
+        self.context.forks.whole.set(whole);
+        DoingItem { worker: self }
+    }
+
+    /// From here on, until what this returns is dropped, parts of `whole` can be spawned on this worker's stack.
+    pub(crate) fn begin_scope(
+        self,
+        whole: *const Latch<P>,
+        place: SpawnPlace,
+    ) -> OpenScope<'thread, P> {
+        let forks = &self.context.forks;
+        let floor = forks.owner.depth();
+        let outer = forks.spawner.replace(Spawner { whole, depth: floor, place });
+        OpenScope { worker: self, floor, outer, stolen: RefCell::new(None) }
+    }
+
+    /// What this worker is at, if parts of that may be spawned.
+    pub(crate) fn spawn_place(self) -> SpawnPlace {
+        self.context.forks.spawner.get().place
+    }
+
+    /// True if a part of `whole` can be spawned here: that is what this worker is at, innermost, and there is
+    /// room for it.
+    #[inline]
+    pub(crate) fn may_spawn(self, whole: *const Latch<P>) -> bool {
+        let forks = &self.context.forks;
+        let Spawner { whole: at, depth, .. } = forks.spawner.get();
+        ptr::eq(at, whole) && depth == forks.owner.depth() && (depth as usize) < CAPACITY
+    }
+
+    /// Puts a part of what this worker is at on its stack, open to thieves, and wakes one of them.
+    #[inline]
+    pub(crate) fn spawn(self, part: NonNull<Header<P>>) {
+        let forks = &self.context.forks;
+        let pushed = forks.owner.push_shared(self.deque(), part);
+        debug_assert_eq!(pushed, Pushed::Shared, "it may be spawned");
+        forks.spawner.set(Spawner { depth: forks.owner.depth(), ..forks.spawner.get() });
+        self.call_thieves();
+    }
+}
+
+/// Parts of something can be spawned on the worker's stack; dropped, it runs those that nobody has taken.
+pub(crate) struct OpenScope<'thread, P: Platform> {
+    worker: CurrentWorker<'thread, P>,
+    floor: u32,
+    outer: Spawner<P>,
+    /// Others run parts that were on the stack.
+    stolen: RefCell<Option<StolenParts<'thread, P>>>,
+}
+
+/// While it lives, others run a part of what this worker does, which is not on its stack any more.
+struct StolenParts<'thread, P: Platform> {
+    worker: CurrentWorker<'thread, P>,
+}
+
+impl<'thread, P: Platform> StolenParts<'thread, P> {
+    fn begin(worker: CurrentWorker<'thread, P>) -> Self {
+        let stolen = &worker.context.forks.stolen;
+        stolen.set(stolen.get() + 1);
+        Self { worker }
+    }
+}
+
+impl<P: Platform> Drop for StolenParts<'_, P> {
+    fn drop(&mut self) {
+        let stolen = &self.worker.context.forks.stolen;
+        stolen.set(stolen.get() - 1);
+    }
+}
+
+impl<P: Platform> OpenScope<'_, P> {
+    /// Runs the part that was spawned last, of those that nobody has taken. False if there is none.
+    pub(crate) fn run_one(&self) -> bool {
+        let forks = &self.worker.context.forks;
+        let Some(part) = forks.owner.pop_above(self.worker.deque(), self.floor) else {
+            return false;
+        };
+        let Some(part) = part else {
+            self.stolen.replace(Some(StolenParts::begin(self.worker)));
+            return false;
+        };
+        forks.spawner.set(Spawner { depth: forks.owner.depth(), ..forks.spawner.get() });
+        self.worker.begin_inside();
+        // SAFETY: popped just now, so nobody else has it. This worker is inside of what the scope was opened in.
+        unsafe { execute_here(part) };
+        true
+    }
+}
+
+impl<P: Platform> Drop for OpenScope<'_, P> {
+    fn drop(&mut self) {
+        while self.run_one() {}
+        self.worker.context.forks.spawner.set(self.outer);
+    }
+}
+
+/// While it lives, this worker does a part of something.
+struct Doing<'thread, P: Platform> {
+    worker: CurrentWorker<'thread, P>,
+    before: PartOf,
+    outer: *const Latch<P>,
+}
+
+impl<P: Platform> Drop for Doing<'_, P> {
+    fn drop(&mut self) {
+        let forks = &self.worker.context.forks;
+        self.worker.deque().end_reserve();
+        forks.owner.end_whole(self.worker.deque(), self.before);
+        forks.whole.set(self.outer);
+    }
+}
+
+/// While it lives, this worker does an item that somebody may wait for. That what it forks is a part of that is
+/// said when it first forks something.
+pub(crate) struct DoingItem<'thread, P: Platform> {
+    worker: CurrentWorker<'thread, P>,
+}
+
+impl<P: Platform> Drop for DoingItem<'_, P> {
+    #[inline]
+    fn drop(&mut self) {
+        self.worker.context.forks.whole.set(ptr::null());
+        if self.worker.deque().is_named() {
+            self.worker.deque().end_reserve();
+            self.worker.context.forks.owner.end_whole(self.worker.deque(), PartOf::NOTHING);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Who waits runs parts of what it waits for, and never anything else: a wait under a lock ends, whatever else
+//! there is to do, and threads do not grow with depth.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use coreshard_platform::{Host, affinity};
+use coreshard_topology::{Scope, Topology};
+use coreshard_workqueue::{Runtime, Workqueue, join};
+use testing::{NEVER, within};
+
+testing::watch!();
+
+/// A machine of one cache with so many CPUs, whichever there are.
+fn queue(cpus: usize) -> Workqueue<Host> {
+    let topology = Topology::from_synthetic(&format!("package:1 l3:1 core:{cpus} pu:1")).unwrap();
+    let runtime = Runtime::builder(topology).laid_over(affinity().unwrap()).build().unwrap();
+    Box::leak(Box::new(runtime)).workqueue().scope(Scope::System).build().unwrap()
+}
+
+/// More for a long run: see ci/nightly.sh.
+fn items(by_default: u64) -> u64 {
+    std::env::var("CORESHARD_HELPING_ITEMS").map_or(by_default, |items| items.parse().unwrap())
+}
+
+/// The two ways to make parts.
+#[derive(Clone, Copy)]
+enum Way {
+    Join,
+    Scope,
+}
+
+fn both(way: Way, queue: &Workqueue<Host>, a: impl FnOnce() + Send, b: impl FnOnce() + Send) {
+    match way {
+        Way::Join => drop(join::<Host, _, _>(a, b)),
+        Way::Scope => queue.scope(|scope| {
+            scope.queue(a).unwrap();
+            scope.queue(b).unwrap();
+        }),
+    }
+}
+
+fn tree(way: Way, queue: &Workqueue<Host>, depth: u32, leaf: &(dyn Fn() + Sync)) {
+    match depth {
+        0 => leaf(),
+        _ => both(
+            way,
+            queue,
+            || tree(way, queue, depth - 1, leaf),
+            || tree(way, queue, depth - 1, leaf),
+        ),
+    }
+}
+
+fn spread(way: Way, queue: &Workqueue<Host>, items: u64, body: &(dyn Fn() + Sync)) {
+    match items {
+        0 => {}
+        1 => body(),
+        _ => both(
+            way,
+            queue,
+            || spread(way, queue, items / 2, body),
+            || spread(way, queue, items - items / 2, body),
+        ),
+    }
+}
+
+thread_local! {
+    /// This thread is inside an item that holds the lock.
+    static HOLDS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A parallel loop under a lock, inside a parallel loop.
+fn loops_under_a_lock(outer: Way, inner: Way, items: u64, depth: u32) {
+    within(NEVER, move || {
+        let queue = queue(3);
+        let lock = Mutex::new(0);
+        let begun_under_it = AtomicBool::new(false);
+        let parts = AtomicU64::new(0);
+        let inside = queue.install(|| {
+            spread(outer, &queue, items, &|| {
+                // Who waits under the lock may not begin this: it would wait for itself.
+                begun_under_it.fetch_or(HOLDS.get(), SeqCst);
+                let mut sum = lock.lock().unwrap();
+                HOLDS.set(true);
+                tree(inner, &queue, depth, &|| {
+                    parts.fetch_add(1, SeqCst);
+                });
+                HOLDS.set(false);
+                *sum += 1;
+            });
+        });
+        assert!(inside.is_ok());
+        assert!(!begun_under_it.into_inner(), "a waiter began something that it did not wait for");
+        assert_eq!((lock.into_inner().unwrap(), parts.into_inner()), (items, items << depth));
+    });
+}
+
+#[test]
+fn joins_under_a_lock_inside_joins_end() {
+    loops_under_a_lock(Way::Join, Way::Join, items(3000), 6);
+}
+
+#[test]
+fn scopes_under_a_lock_inside_scopes_end() {
+    loops_under_a_lock(Way::Scope, Way::Scope, items(1500), 4);
+}
+
+#[test]
+fn scopes_under_a_lock_inside_joins_end() {
+    loops_under_a_lock(Way::Join, Way::Scope, items(1500), 4);
+}
+
+#[test]
+fn joins_under_a_lock_inside_scopes_end() {
+    loops_under_a_lock(Way::Scope, Way::Join, items(1500), 5);
+}
+
+/// A value that is made once, in parallel, by whoever needs it first: all others wait for it.
+#[test]
+fn a_value_is_made_in_parallel_once() {
+    within(NEVER, || {
+        for _ in 0..items(300).min(10_000) {
+            let queue = queue_once();
+            let value = std::sync::OnceLock::new();
+            let made = AtomicUsize::new(0);
+            let asked = AtomicU64::new(0);
+            let done = queue.for_each_range(0..64, |numbers| {
+                numbers.for_each(|_| {
+                    let value = value.get_or_init(|| {
+                        made.fetch_add(1, SeqCst);
+                        let sum = AtomicU64::new(0);
+                        queue
+                            .for_each_range(0..64, |numbers| {
+                                numbers.for_each(|n| {
+                                    sum.fetch_add(n as u64, SeqCst);
+                                });
+                            })
+                            .unwrap();
+                        sum.into_inner()
+                    });
+                    asked.fetch_add(*value, SeqCst);
+                })
+            });
+            assert!(done.is_ok());
+            assert_eq!((made.into_inner(), asked.into_inner()), (1, 64 * (63 * 64 / 2)));
+        }
+    });
+}
+
+fn queue_once() -> &'static Workqueue<Host> {
+    static QUEUE: std::sync::OnceLock<Workqueue<Host>> = std::sync::OnceLock::new();
+    QUEUE.get_or_init(|| queue(2))
+}
+
+/// Workers that there were at most while `run` ran, of a queue on so many CPUs.
+fn most_workers(cpus: usize, run: impl Fn(&Workqueue<Host>) + Send + Sync) -> usize {
+    let queue = queue(cpus);
+    queue.install(|| run(&queue)).expect("the queue is open");
+    let total = queue.stats().total();
+    total.workers
+}
+
+/// Of a queue on two CPUs: at rest there are three. Each that waits for one that is not given a CPU gives its
+/// place to another.
+const MAX_WORKERS: usize = 8;
+
+fn nested(way: Way, depth: u32) {
+    within(NEVER, move || {
+        let cpus = 2;
+        let leaves = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&leaves);
+        let workers = most_workers(cpus, move |queue| {
+            tree(way, queue, depth, &|| {
+                count.fetch_add(1, SeqCst);
+            });
+        });
+        assert_eq!(leaves.load(SeqCst), 1 << depth);
+        assert!(workers <= MAX_WORKERS, "{workers} workers");
+    });
+}
+
+#[test]
+fn joins_sixteen_deep_take_few_threads() {
+    nested(Way::Join, 16);
+}
+
+#[test]
+fn scopes_sixteen_deep_take_few_threads() {
+    nested(Way::Scope, 16);
+}
+
+fn chain(way: Way, queue: &Workqueue<Host>, depth: u32, ends: &AtomicU64) {
+    if depth == 0 {
+        return;
+    }
+    both(
+        way,
+        queue,
+        || {
+            ends.fetch_add(1, SeqCst);
+        },
+        || chain(way, queue, depth - 1, ends),
+    );
+}
+
+#[test]
+fn a_thousand_nested_waits_take_few_threads() {
+    within(NEVER, || {
+        for way in [Way::Join, Way::Scope] {
+            let ends = Arc::new(AtomicU64::new(0));
+            let count = Arc::clone(&ends);
+            let workers = most_workers(2, move |queue| chain(way, queue, 1000, &count));
+            assert_eq!(ends.load(SeqCst), 1000);
+            assert!(workers <= MAX_WORKERS, "{workers} workers");
+        }
+    });
+}
+
+/// An item's handle: who waits for it runs parts of it.
+#[test]
+fn who_waits_for_a_handle_helps() {
+    within(NEVER, || {
+        let queue = queue(2);
+        let leaves = Arc::new(AtomicU64::new(0));
+        for _ in 0..200 {
+            let (inner, count) = (queue.clone(), Arc::clone(&leaves));
+            let outer = queue.submit(move || {
+                let (own, count) = (inner.clone(), Arc::clone(&count));
+                let item = inner.submit(move || {
+                    tree(Way::Join, &own, 8, &|| {
+                        count.fetch_add(1, SeqCst);
+                    });
+                });
+                item.unwrap().join().unwrap();
+            });
+            outer.unwrap().join().unwrap();
+        }
+        assert_eq!(leaves.load(SeqCst), 200 << 8);
+    });
+}

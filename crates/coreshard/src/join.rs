@@ -1,0 +1,72 @@
+//! Fork and join, on any thread.
+
+use coreshard_platform::Host;
+
+use crate::process::join_queue;
+
+/// Runs `a` and `b`, at once where another worker has time for `b`; see
+/// [`coreshard_workqueue::join`].
+///
+/// On a thread that is no worker, both go to a queue of the process's [`runtime`](crate::runtime()), `join`, by
+/// [`install`](crate::Workqueue::install), and this call waits; the queue is made with the first such call, and keeps a worker in each of its
+/// pools. Only where there is no such runtime (this machine cannot be read, no thread can be had, it is shut
+/// down) do both run here, one after the other.
+///
+/// # Panics
+/// With what `a` threw, else with what `b` threw, when neither runs any more.
+///
+/// ```
+/// /// Sorts in place.
+/// fn quicksort(numbers: &mut [u32]) {
+///     if numbers.len() < 2 {
+///         return;
+///     }
+///     let pivot = numbers.len() - 1;
+///     let mut below = 0;
+///     for at in 0..pivot {
+///         if numbers[at] < numbers[pivot] {
+///             numbers.swap(at, below);
+///             below += 1;
+///         }
+///     }
+///     numbers.swap(below, pivot);
+///     let (left, right) = numbers.split_at_mut(below);
+///     coreshard::join(|| quicksort(left), || quicksort(&mut right[1..]));
+/// }
+///
+/// let queue = coreshard::workqueue()?.name("sort").build()?;
+/// let mut numbers = [3, 1, 4, 1, 5, 9, 2, 6];
+/// queue.install(|| quicksort(&mut numbers)).expect("the queue is open");
+/// assert_eq!(numbers, [1, 1, 2, 3, 4, 5, 6, 9]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[inline]
+#[track_caller]
+pub fn join<A: Send, B: Send>(
+    a: impl FnOnce() -> A + Send,
+    b: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    coreshard_workqueue::join_or_else::<Host, _, _, _, _>(a, b, join_outside)
+}
+
+/// From a thread that is no worker.
+#[cold]
+#[track_caller]
+fn join_outside<A: Send, B: Send>(
+    a: impl FnOnce() -> A + Send,
+    b: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    // What the queue refuses is dropped, and this is still here then.
+    let mut both = Some((a, b));
+    let mut join = || {
+        let (a, b) = both.take().expect("it is called once");
+        coreshard_workqueue::join::<Host, A, B>(a, b)
+    };
+    match join_queue() {
+        Ok(queue) => queue.install(&mut join).unwrap_or_else(|_refused| join()),
+        Err(error) => {
+            tracing::debug!(%error, "a join outside of a worker is serial");
+            join()
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! On rayon as published.
+
+mod program;
+
+fn main() -> std::process::ExitCode {
+    program::run(|| ())
+}

@@ -1,0 +1,4 @@
+//! `links` wants a build script.
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+}
