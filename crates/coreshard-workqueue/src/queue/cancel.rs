@@ -15,8 +15,9 @@ impl<P: Platform, T> JoinHandle<P, T> {
     /// here, or dropped.
     ///
     /// Its place in the queue stays until a worker comes by, which finds it empty: until then the item counts
-    /// as in flight, for [`flush`](crate::Workqueue::flush) and the statistics, and in a queue with a limit it
-    /// waits for a turn, which it gives back at once.
+    /// as in flight, for [`flush`](crate::Workqueue::flush) and the statistics, and takes up its room in a queue
+    /// with a [`capacity`](crate::Builder::capacity); in a queue with a limit it waits for a turn, which it gives
+    /// back at once.
     ///
     /// ```
     /// let queue = coreshard::workqueue()?.name("guesses").ordered().build()?;

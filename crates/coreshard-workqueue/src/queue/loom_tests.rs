@@ -212,7 +212,7 @@ fn loom_an_item_that_its_waiter_runs_is_in_flight_until_it_is_over() {
 fn cancel_beside_a_worker(cancel: fn(&Claimable<Loom>) -> bool) {
     check(3, move || {
         let model = Model::new();
-        let entry = model.generations.enter_here().expect("the queue is open");
+        let entry = model.generations.enter_here(super::WhenFull::Wait).expect("the queue is open");
         let item = Arc::new(Claimable::new(&entry));
         let (link, injector) = entry.keep();
         let place = Kept(link, injector);
