@@ -34,7 +34,8 @@ mod work;
 #[doc(hidden)]
 pub use base::canary;
 pub use base::error::{
-    BuildError, Forked, ParseRungError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock,
+    BuildError, Dropped, Forked, ParseRungError, Refused, RefusedReason, ShutdownTimeout,
+    WaitError, WouldDeadlock,
 };
 pub use base::rungs::{Intake, Wake};
 pub use base::target::Target;
@@ -42,15 +43,19 @@ pub use fork::{Elements, join, join_or_else};
 pub use insight::stats::{PoolId, PoolStats, QueueStats, RuntimeStats};
 pub use insight::trouble::{Bug, CpuHog, NoWorker, PoolReport, RunningItem, Stall, Trouble};
 pub use insight::{QueueTally, QueueTimes, Sampling, TimeHistogram};
-pub use pool::blocking;
+pub use pool::{blocking, yield_item};
 pub use queue::{
-    Change, JoinHandle, Panic, QueueAsync, ScopePanics, ScopedJoinHandle, WorkScope, Workqueue,
+    Backlog, BacklogItem, CancelledItem, Change, JoinHandle, Panic, QueueAsync, ScopePanics,
+    ScopedJoinHandle, WorkScope, Workqueue,
 };
 pub use runtime::{Builder, Current, Runtime, RuntimeBuilder, current};
 pub use spec::attributes::{Hooks, Priority};
 pub use spec::request::PanicPolicy;
-pub use task::{Task, YieldNow, yield_now};
-pub use timers::{Sleep, SleepError};
+pub use task::{
+    AbortHandle, CancellationToken, JoinSet, Task, TaskError, TaskResult, WaitForCancellation,
+    YieldNow, yield_now,
+};
+pub use timers::{Elapsed, Sleep, SleepError, Timeout};
 pub use work::{MissedTick, Periodic, Work, WorkError, WorkErrorReason};
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ fn a_full_queue_hands_items_back() {
         assert_eq!(queue.try_spawn(async {}).unwrap_err().reason(), RefusedReason::Full);
         let stats = queue.stats();
         assert_eq!((stats.capacity, stats.backlog, stats.refused), (Some(2), 2, 3));
-        refused.into_inner()();
+        refused.into_item()();
         queue.thaw().unwrap();
         assert_eq!(sum.join().unwrap(), 7);
         queue.drain().unwrap();
@@ -232,7 +232,7 @@ fn a_producer_inside_an_item_of_the_queue_never_waits_for_itself() {
                     let count = Arc::clone(&count);
                     if let Err(refused) = own.queue(move || _ = count.fetch_add(1, SeqCst)) {
                         assert_eq!(refused.reason(), RefusedReason::WouldDeadlock);
-                        refused.into_inner()();
+                        refused.into_item()();
                         called += 1;
                     }
                 }
@@ -262,7 +262,7 @@ fn producers_on_all_workers_of_a_pool_get_on() {
                 for _ in 0..50 {
                     let item = Arc::clone(&run);
                     if let Err(refused) = own.queue(move || _ = item.fetch_add(1, SeqCst)) {
-                        refused.into_inner()();
+                        refused.into_item()();
                     }
                 }
             };
@@ -331,6 +331,90 @@ fn every_way_in_gives_its_room_back() {
         assert_eq!(runs.load(SeqCst), 1_000);
         let stats = queue.stats();
         assert_eq!((stats.backlog, stats.waiting_producers, stats.capacity), (0, 0, Some(3)));
+    });
+}
+
+#[test]
+fn what_is_cancelled_gives_its_room_back_with_its_place() {
+    on_all_rungs(1, |queue| {
+        queue.freeze().unwrap();
+        let handle = queue.submit(|| 7).unwrap();
+        let queue = &queue;
+        let (ran, runs) = mpsc::channel();
+        thread::scope(|scope| {
+            let waits = scope.spawn(move || queue.queue(move || ran.send(()).unwrap()));
+            waiting_producers(queue, 1);
+            let cancelled = handle.cancel().unwrap();
+            assert_eq!(queue.try_queue(|| ()).unwrap_err().reason(), RefusedReason::Full);
+            queue.thaw().unwrap();
+            waits.join().unwrap().unwrap();
+            runs.recv().unwrap();
+            assert_eq!(cancelled.run(), 7);
+        });
+        queue.drain().unwrap();
+        assert_eq!((queue.stats().backlog, queue.stats().waiting_producers), (0, 0));
+        queue.try_queue(|| ()).unwrap();
+    });
+}
+
+#[test]
+fn a_shutdown_at_once_gives_room_back_and_hands_items_to_those_that_wait() {
+    on_all_rungs(1, |queue| {
+        queue.freeze().unwrap();
+        queue.queue(|| ()).unwrap();
+        let queue = &queue;
+        let mut context = Context::from_waker(Waker::noop());
+        let called = Arc::new(AtomicUsize::new(0));
+        let item = |number: usize| {
+            let called = Arc::clone(&called);
+            move || _ = called.fetch_add(number, SeqCst)
+        };
+        thread::scope(|scope| {
+            let mut future = pin!(queue.queue_async(item(1)));
+            assert!(future.as_mut().poll(&mut context).is_pending());
+            let waits = scope.spawn(|| queue.queue(item(10)).unwrap_err());
+            waiting_producers(queue, 2);
+            let waiting = queue.shutdown_now(NEVER);
+            assert_eq!((waiting.len(), waiting.in_flight()), (1, 0));
+            let refused = waits.join().unwrap();
+            assert_eq!(refused.reason(), RefusedReason::ShutDown);
+            refused.into_item()();
+            let Poll::Ready(Err(refused)) = future.poll(&mut context) else { panic!("it waits") };
+            assert_eq!(refused.reason(), RefusedReason::ShutDown);
+            refused.into_item()();
+            assert_eq!(called.load(SeqCst), 11);
+        });
+        assert_eq!((queue.stats().backlog, queue.stats().waiting_producers), (0, 0));
+    });
+}
+
+/// As above, where a worker comes to the item, which has no turn to wait for.
+#[test]
+fn what_a_worker_sets_aside_gives_its_room_back() {
+    on_all_rungs(1, |queue| {
+        let (open, opened) = mpsc::channel::<()>();
+        let opened = Arc::new(Mutex::new(opened));
+        let begun = Arc::new(AtomicUsize::new(0));
+        // On both CPUs; what comes next lies in the intake, unless a worker has joined by then.
+        for _ in 0..2 {
+            let (begun, opened) = (Arc::clone(&begun), Arc::clone(&opened));
+            queue
+                .queue(move || {
+                    begun.fetch_add(1, SeqCst);
+                    let _closed = opened.lock().unwrap().recv();
+                })
+                .unwrap();
+        }
+        let ran = Arc::new(AtomicUsize::new(0));
+        let item = Arc::clone(&ran);
+        queue.queue(move || _ = item.fetch_add(1, SeqCst)).unwrap();
+        let early = queue.shutdown_now(Duration::ZERO);
+        drop(open);
+        let late = queue.shutdown_now(NEVER);
+        assert_eq!(late.in_flight(), 0);
+        let over = early.len() + late.len() + ran.load(SeqCst) + begun.load(SeqCst);
+        assert_eq!(over, 3, "each is run or comes back");
+        assert_eq!((queue.stats().backlog, queue.stats().waiting_producers), (0, 0));
     });
 }
 

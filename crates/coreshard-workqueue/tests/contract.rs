@@ -49,12 +49,12 @@ fn a_refused_closure_comes_back_whole() {
         let refused = queue.submit(move || *mine).unwrap_err();
         assert_eq!(refused.reason(), RefusedReason::ShutDown);
         assert_eq!(Arc::strong_count(&cargo), 2, "neither dropped nor run");
-        assert_eq!(refused.into_inner()(), 7);
+        assert_eq!(refused.into_item()(), 7);
 
         let mine = Arc::clone(&cargo);
         let refused = queue.queue(move || drop(mine)).unwrap_err();
         assert!(refused.to_string().contains("shut down"), "{refused}");
-        refused.into_inner()();
+        refused.into_item()();
         assert_eq!(Arc::strong_count(&cargo), 1);
         assert!(queue.queue_on(CpuId(0), || ()).is_err());
         queue.scope(|scope| assert!(scope.queue(|| ()).is_err()));
@@ -356,7 +356,7 @@ fn cpus_and_nodes_that_a_queue_does_not_serve_are_refused_and_named() {
     let work = move || _ = mine.fetch_add(1, SeqCst);
     let refused = queue.queue_on(CpuId(2), work).unwrap_err();
     assert_eq!(refused.reason(), RefusedReason::NoSuchCpu(CpuId(2)));
-    refused.into_inner()();
+    refused.into_item()();
     assert_eq!(cargo.load(SeqCst), 1);
     let refused = queue.queue_on(CpuId(99), || ()).unwrap_err();
     assert!(refused.to_string().contains("99"), "{refused}");

@@ -267,9 +267,9 @@ fn while_the_queue_is_shut_down() {
                         match queue.queue(move || own.ran(item)) {
                             Ok(()) => accepted.ran(item),
                             // It came back whole, and has not run.
-                            Err(refused) if item % 2 == 0 => drop(refused.into_inner()),
+                            Err(refused) if item % 2 == 0 => drop(refused.into_item()),
                             Err(refused) => {
-                                refused.into_inner()();
+                                refused.into_item()();
                                 accepted.ran(item);
                             }
                         }

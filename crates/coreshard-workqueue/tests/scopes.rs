@@ -239,6 +239,6 @@ fn a_future_waits_for_a_scope_without_blocking() {
 
         queue.shutdown(NEVER).unwrap();
         let refused = queue.scope_async(3, |_, three: &mut i32| *three).unwrap_err();
-        assert_eq!(refused.into_inner().0, 3);
+        assert_eq!(refused.into_item().0, 3);
     });
 }

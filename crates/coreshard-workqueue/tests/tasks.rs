@@ -159,7 +159,7 @@ fn a_future_that_is_refused_comes_back_whole() {
     queue.shutdown(NEVER).unwrap();
     let refused = queue.spawn(ready(String::from("cargo"))).unwrap_err();
     assert_eq!(refused.reason(), RefusedReason::ShutDown);
-    assert_eq!(block_on(refused.into_inner()), "cargo");
+    assert_eq!(block_on(refused.into_item()), "cargo");
 }
 
 #[test]

@@ -10,6 +10,12 @@ pub type Change = coreshard_workqueue::Change<Host>;
 pub type Builder<'runtime> = coreshard_workqueue::Builder<'runtime, Host>;
 /// A future that ends when its time has come; see [`coreshard_workqueue::Sleep`].
 pub type Sleep = coreshard_workqueue::Sleep<Host>;
+/// A future with a time limit; see [`coreshard_workqueue::Timeout`].
+pub type Timeout<F> = coreshard_workqueue::Timeout<Host, F>;
+/// Asks work to stop; see [`coreshard_workqueue::CancellationToken`].
+pub type CancellationToken = coreshard_workqueue::CancellationToken<Host>;
+/// Ends once its token is cancelled; see [`coreshard_workqueue::WaitForCancellation`].
+pub type WaitForCancellation = coreshard_workqueue::WaitForCancellation<Host>;
 /// A runtime on this machine; see [`coreshard_workqueue::Runtime`].
 pub type Runtime = coreshard_workqueue::Runtime<Host>;
 /// Makes a [`Runtime`]; see [`coreshard_workqueue::RuntimeBuilder`].
@@ -18,6 +24,10 @@ pub type RuntimeBuilder = coreshard_workqueue::RuntimeBuilder<Host>;
 pub type QueueAsync<'queue, F> = coreshard_workqueue::QueueAsync<'queue, Host, F>;
 /// The right to an item's result; see [`coreshard_workqueue::JoinHandle`].
 pub type JoinHandle<T> = coreshard_workqueue::JoinHandle<Host, T>;
+/// An item that was taken back before it had begun; see [`coreshard_workqueue::CancelledItem`].
+pub type CancelledItem<T> = coreshard_workqueue::CancelledItem<Host, T>;
+/// Tasks that are awaited together; see [`coreshard_workqueue::JoinSet`].
+pub type JoinSet<T> = coreshard_workqueue::JoinSet<Host, T>;
 /// A scope for borrowed data; see [`coreshard_workqueue::WorkScope`].
 pub type WorkScope<'scope, 'env> = coreshard_workqueue::WorkScope<'scope, 'env, Host>;
 
@@ -33,6 +43,29 @@ pub type Periodic = coreshard_workqueue::Periodic<Host>;
 /// [`coreshard_workqueue::blocking`].
 pub fn blocking<R>(work: impl FnOnce() -> R) -> R {
     coreshard_workqueue::blocking::<Host, R>(work)
+}
+
+/// Inside an item that computes for long: lets others go first that wait for its worker; see
+/// [`coreshard_workqueue::yield_item`].
+///
+/// ```
+/// let queue = coreshard::workqueue()?.name("primes").build()?;
+/// let count = queue.submit(|| {
+///     let mut primes = 0;
+///     for number in 2..20_000_u32 {
+///         primes += u32::from((2..number).take_while(|by| by * by <= number).all(|by| number % by != 0));
+///         if number % 1_000 == 0 {
+///             coreshard::yield_item();
+///         }
+///     }
+///     primes
+/// })?;
+/// queue.queue(|| println!("does not wait for all of that"))?;
+/// assert_eq!(count.join()?, 2_262);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn yield_item() -> bool {
+    coreshard_workqueue::yield_item::<Host>()
 }
 
 /// The worker that the calling code runs on; see [`coreshard_workqueue::Current`].

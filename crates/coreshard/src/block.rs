@@ -55,7 +55,7 @@ pub type Faulty = coreshard_block::Faulty<Host>;
 pub fn executor(queue: Workqueue) -> Arc<dyn Executor> {
     Arc::new(move |job: Job| {
         let refused = queue.queue(move || crate::blocking(job));
-        refused.map_err(|refused| -> Job { Box::new(refused.into_inner()) })
+        refused.map_err(|refused| -> Job { Box::new(refused.into_item()) })
     })
 }
 
@@ -68,7 +68,7 @@ where
     let queue = queue.clone();
     move |completed| {
         if let Err(refused) = queue.queue(move || then(completed)) {
-            refused.into_inner()();
+            refused.into_item()();
         }
     }
 }

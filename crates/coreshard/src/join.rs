@@ -56,15 +56,17 @@ fn join_outside<A: Send, B: Send>(
     a: impl FnOnce() -> A + Send,
     b: impl FnOnce() -> B + Send,
 ) -> (A, B) {
-    let both = || coreshard_workqueue::join::<Host, A, B>(a, b);
+    // What the queue refuses is dropped, and this is still here then.
+    let mut both = Some((a, b));
+    let mut join = || {
+        let (a, b) = both.take().expect("it is called once");
+        coreshard_workqueue::join::<Host, A, B>(a, b)
+    };
     match join_queue() {
-        Ok(queue) => match queue.install(both) {
-            Ok(results) => results,
-            Err(refused) => refused.into_inner()(),
-        },
+        Ok(queue) => queue.install(&mut join).unwrap_or_else(|_refused| join()),
         Err(error) => {
             tracing::debug!(%error, "a join outside of a worker is serial");
-            both()
+            join()
         }
     }
 }

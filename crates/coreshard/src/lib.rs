@@ -46,24 +46,26 @@ pub mod rt;
 struct Guide;
 
 pub use aliases::{
-    Builder, Change, Current, JoinHandle, Periodic, QueueAsync, Runtime, RuntimeBuilder,
-    ScopedJoinHandle, Sleep, Work, WorkScope, Workqueue, blocking, current,
+    Builder, CancellationToken, CancelledItem, Change, Current, JoinHandle, JoinSet, Periodic,
+    QueueAsync, Runtime, RuntimeBuilder, ScopedJoinHandle, Sleep, Timeout, WaitForCancellation,
+    Work, WorkScope, Workqueue, blocking, current, yield_item,
 };
 pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
-    Bug, BuildError, CpuHog, Elements, Forked, Hooks, Intake, MissedTick, NoWorker, Panic,
-    PanicPolicy, ParseRungError, PoolId, PoolReport, PoolStats, Priority, QueueStats, QueueTally,
-    QueueTimes, Refused, RefusedReason, RunningItem, RuntimeStats, Sampling, ScopePanics,
-    ShutdownTimeout, SleepError, Stall, Target, Task, TimeHistogram, Trouble, Wake, WorkError,
-    WorkErrorReason, WouldDeadlock, YieldNow, yield_now,
+    AbortHandle, Backlog, BacklogItem, Bug, BuildError, CpuHog, Dropped, Elapsed, Elements, Forked,
+    Hooks, Intake, MissedTick, NoWorker, Panic, PanicPolicy, ParseRungError, PoolId, PoolReport,
+    PoolStats, Priority, QueueStats, QueueTally, QueueTimes, Refused, RefusedReason, RunningItem,
+    RuntimeStats, Sampling, ScopePanics, ShutdownTimeout, SleepError, Stall, Target, Task,
+    TaskError, TaskResult, TimeHistogram, Trouble, WaitError, Wake, WorkError, WorkErrorReason,
+    WouldDeadlock, YieldNow, yield_now,
 };
 
 #[cfg(feature = "insight")]
 pub use insight::serve_insight;
 pub use join::join;
-pub use process::{RuntimeError, configure, runtime, runtime_builder, workqueue};
+pub use process::{RuntimeError, configure, runtime, runtime_builder, timeout, workqueue};
 
 #[cfg(test)]
 testing::watch!();

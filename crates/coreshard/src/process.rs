@@ -5,12 +5,13 @@ use std::panic::Location;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use coreshard_platform::{Host, Platform};
 use coreshard_topology::{Topology, TopologyError, Usable};
 use coreshard_workqueue::BuildError;
 
-use crate::aliases::{Builder, Runtime, RuntimeBuilder, Workqueue};
+use crate::aliases::{Builder, Runtime, RuntimeBuilder, Timeout, Workqueue};
 
 /// Why the process has no runtime of its own, or cannot [`configure`] it.
 #[derive(Debug)]
@@ -222,6 +223,34 @@ pub fn runtime_builder() -> Result<RuntimeBuilder, RuntimeError> {
         Some(cpus) => builder.cpu_quota(cpus),
         None => builder,
     })
+}
+
+/// Gives `future` so long, on the process's runtime: what it yields, or [`Elapsed`](crate::Elapsed), with `future`
+/// dropped, when the time is over before. It may be awaited under any executor.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let queue = coreshard::workqueue()?.name("requests").build()?;
+/// let answer = queue.submit(|| 42)?; // a handle is a future, too
+/// let task = queue.spawn(async move {
+///     match coreshard::timeout(Duration::from_secs(60), answer).await {
+///         Ok(answer) => assert_eq!(answer.unwrap(), 42),
+///         Err(elapsed) => println!("{elapsed}"),
+///     }
+/// })?;
+/// # while !task.is_finished() { std::thread::yield_now() }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Panics
+/// Where the process has no runtime, or no thread can be had that watches the clock: [`runtime`] and
+/// [`Runtime::timeout`](crate::Runtime::timeout) say so by errors.
+#[track_caller]
+pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
+    let timed = runtime().map(|runtime| runtime.timeout(duration, future));
+    let timed = timed.unwrap_or_else(|error| panic!("a time-out needs a runtime: {error}"));
+    timed.unwrap_or_else(|error| panic!("a time-out needs a timekeeper: {error}"))
 }
 
 /// Makes a workqueue on the process's runtime.

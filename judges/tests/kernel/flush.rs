@@ -239,7 +239,7 @@ fn a_destroyed_queue_takes_nothing() {
         let held = guard.on_drop();
         let refused = queue.queue(move || drop(held)).unwrap_err();
         assert_eq!((refused.reason(), guard.get()), (RefusedReason::ShutDown, 0));
-        refused.into_inner()();
+        refused.into_item()();
         assert_eq!(guard.get(), 1);
         assert!(counting().0.queue(&queue).is_err());
     });

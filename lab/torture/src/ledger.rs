@@ -72,9 +72,17 @@ impl Ledger {
             self.broken(format!("{what}: {refused}"));
         }
         COMES_BACK.set(true);
-        drop(refused.into_inner());
+        drop(refused.into_item());
         COMES_BACK.set(false);
         None
+    }
+
+    /// Makes a call that drops what it is given if it refuses it, since that may borrow: then it has come back, too.
+    pub(crate) fn offer<R>(&self, call: impl FnOnce() -> R) -> R {
+        COMES_BACK.set(true);
+        let result = call();
+        COMES_BACK.set(false);
+        result
     }
 
     /// What a call returned that cannot fail from where it was called.

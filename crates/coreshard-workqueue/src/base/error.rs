@@ -7,27 +7,39 @@ use coreshard_platform::SpawnError;
 use coreshard_platform::user::Thrown;
 use coreshard_topology::{CpuId, CpuSet, NodeId, PodsError, input::quoted};
 
-/// A closure that was refused, handed back to the caller.
-pub struct Refused<F> {
-    work: F,
+use super::by_value::ByValue;
+
+/// What a queue did not take: why, and, where it was given by value, the item, handed back to the caller.
+///
+/// It is an error for `?`: [`Send`], [`Sync`] and `'static` wherever the item is [`Send`] and `'static`, since
+/// the item is reached by value alone. Where the item borrows, or others own it, it carries none, and is
+/// `Refused<()>`; [`without_item`](Self::without_item) makes any other one that.
+pub struct Refused<F = ()> {
+    item: ByValue<F>,
     reason: RefusedReason,
 }
 
-/// Why a closure was refused.
+/// Why an item was refused. Nothing of it was run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusedReason {
-    /// The queue is being shut down, or is.
+    /// The queue, or its runtime, is shut down, or is being shut down: it takes nothing more, for good. Stop
+    /// producing, or make another queue.
     ShutDown,
-    /// The queue is being drained: until that is done, only its own items can queue more.
+    /// The queue is *not* shut down. Somebody is inside [`drain`](crate::Workqueue::drain), and until that is
+    /// back, only the queue's own items can queue more. Queue it again when the drain is over, or use
+    /// [`flush`](crate::Workqueue::flush) instead, which refuses nobody.
     Draining,
-    /// An item of the queue panicked, and its policy is to take no more then.
+    /// An item of the queue panicked, and its policy ([`PanicPolicy`](crate::PanicPolicy)) is to take no more
+    /// then. Make another queue.
     Panicked,
-    /// This process was forked from the one that has the queue's workers.
+    /// This process was forked from the one that has the queue's workers. Make a runtime and a queue in this
+    /// process, after the fork.
     Forked,
-    /// No CPU of the queue has this id.
+    /// No CPU of the queue has this id; [`Runtime::usable`](crate::Runtime::usable) has those that can be named,
+    /// unless the queue has a mask of its own.
     NoSuchCpu(CpuId),
-    /// No pod of the queue lies on this node.
+    /// No pod of the queue lies on this node. Queue it without naming a node, or widen the queue's mask.
     NoSuchNode(NodeId),
     /// The wait could never end. An item of the queue would wait for it, and it could not begin before that
     /// item is over: the queue runs one at a time. Or the queue is full, and the caller, who would wait for
@@ -39,13 +51,38 @@ pub enum RefusedReason {
 }
 
 impl<F> Refused<F> {
-    pub(crate) fn new(work: F, reason: RefusedReason) -> Self {
-        Self { work, reason }
+    pub(crate) fn new(item: F, reason: RefusedReason) -> Self {
+        Self { item: ByValue::new(item), reason }
     }
 
-    /// The closure, as it was given.
-    pub fn into_inner(self) -> F {
-        self.work
+    /// The item (a closure, or a future), as it was given.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = coreshard::workqueue()?.name("closed").build()?;
+    /// queue.shutdown(Duration::from_secs(1))?;
+    /// let refused = queue.submit(|| 7).unwrap_err();
+    /// assert_eq!(refused.reason(), coreshard::RefusedReason::ShutDown);
+    /// assert_eq!(refused.into_item()(), 7, "it is called here instead");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn into_item(self) -> F {
+        self.item.into_value()
+    }
+
+    /// The reason alone, as an error; the item is dropped.
+    ///
+    /// ```
+    /// fn start(queue: &coreshard::Workqueue, name: String) -> Result<(), coreshard::Refused> {
+    ///     queue.queue(move || println!("{name}")).map_err(coreshard::Refused::without_item)
+    /// }
+    /// # let queue = coreshard::workqueue()?.build()?;
+    /// # start(&queue, "item".to_owned())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn without_item(self) -> Refused {
+        Refused::new((), self.reason)
     }
 
     /// Why it was refused.
@@ -54,13 +91,29 @@ impl<F> Refused<F> {
     }
 }
 
+impl<F> From<Refused<F>> for RefusedReason {
+    /// The item is dropped.
+    fn from(refused: Refused<F>) -> Self {
+        refused.reason
+    }
+}
+
+impl From<RefusedReason> for Refused {
+    fn from(reason: RefusedReason) -> Self {
+        Self::new((), reason)
+    }
+}
+
 impl fmt::Display for RefusedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ShutDown => f.write_str("the workqueue is shut down and takes no more work"),
+            Self::ShutDown => f.write_str(
+                "the workqueue is shut down and takes no more work; make another one, or stop \
+                 producing",
+            ),
             Self::Draining => f.write_str(
-                "the workqueue is being drained, and takes work from its own items alone; queue \
-                 it when the drain is over",
+                "the workqueue is being drained, not shut down, and takes work from its own items \
+                 alone until that is over; queue it again then, or wait with flush instead of drain",
             ),
             Self::Panicked => f.write_str(
                 "an item of the workqueue panicked, and its policy is to take no more work then; \
@@ -70,8 +123,14 @@ impl fmt::Display for RefusedReason {
                 "this process was forked from the one that has the workqueue's workers; make a \
                  runtime and a queue in this process, after the fork",
             ),
-            Self::NoSuchCpu(cpu) => write!(f, "CPU {cpu} is none of the workqueue's CPUs"),
-            Self::NoSuchNode(node) => write!(f, "no pod of the workqueue lies on node {node}"),
+            Self::NoSuchCpu(cpu) => write!(
+                f,
+                "CPU {cpu} is none of the workqueue's CPUs; name one of those, or none"
+            ),
+            Self::NoSuchNode(node) => write!(
+                f,
+                "no pod of the workqueue lies on node {node}; name another node, or none"
+            ),
             Self::WouldDeadlock => f.write_str(
                 "an item of the workqueue would wait for it, though it cannot begin before that item is over, \
                  since the workqueue runs one at a time, or is full and has nobody else to make room; call \
@@ -84,6 +143,8 @@ impl fmt::Display for RefusedReason {
         }
     }
 }
+
+impl std::error::Error for RefusedReason {}
 
 impl<F> fmt::Display for Refused<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -322,6 +383,66 @@ impl fmt::Display for WouldDeadlock {
 
 impl std::error::Error for WouldDeadlock {}
 
+/// Why a wait with a time-out for all of a queue's items has ended without them. The queue is as it was before, and
+/// what was waited for goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitError {
+    kind: WaitErrorKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum WaitErrorKind {
+    TimeOver { in_flight: u64 },
+    Deadlock(WouldDeadlock),
+}
+
+impl WaitError {
+    pub(crate) fn time_over(in_flight: u64) -> Self {
+        Self { kind: WaitErrorKind::TimeOver { in_flight } }
+    }
+
+    /// True if the time was over; false if the wait could never have ended.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self.kind, WaitErrorKind::TimeOver { .. })
+    }
+
+    /// Items of the queue that were not over when the time was; 0 where it was another reason.
+    pub fn in_flight(&self) -> u64 {
+        match self.kind {
+            WaitErrorKind::TimeOver { in_flight } => in_flight,
+            WaitErrorKind::Deadlock(_) => 0,
+        }
+    }
+}
+
+impl From<WouldDeadlock> for WaitError {
+    fn from(deadlock: WouldDeadlock) -> Self {
+        Self { kind: WaitErrorKind::Deadlock(deadlock) }
+    }
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            WaitErrorKind::Deadlock(deadlock) => deadlock.fmt(f),
+            WaitErrorKind::TimeOver { in_flight } => write!(
+                f,
+                "{in_flight} work items were still in flight when the time was over; they go on, and the \
+                 queue takes more"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for WaitError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            WaitErrorKind::Deadlock(deadlock) => Some(deadlock),
+            WaitErrorKind::TimeOver { .. } => None,
+        }
+    }
+}
+
 /// What a wait for an item yields in a process that was forked from the item's: it never ends
 /// there. [`Panic::into_payload`](crate::Panic::into_payload) holds it; [`join`](crate::join), `install` and `scope` throw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -348,13 +469,52 @@ impl fmt::Display for Forked {
 
 impl std::error::Error for Forked {}
 
+/// What a wait for an item yields that was dropped before anybody had begun it: its queue was shut down by
+/// [`shutdown_now`](crate::Workqueue::shutdown_now), which hands such items back, and it was dropped then.
+/// [`Panic::into_payload`](crate::Panic::into_payload) holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped;
+
+impl Dropped {
+    fn as_str(&self) -> &str {
+        "the item was dropped before anybody had begun it: its queue was shut down at once, which hands back \
+         what has not begun"
+    }
+}
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::error::Error for Dropped {}
+
+/// What was thrown, to be looked into where it is of a type that may be shared.
+pub(crate) trait Payload {
+    fn get<T: Any + Sync>(&self) -> Option<&T>;
+}
+
+impl Payload for dyn Any + Send {
+    fn get<T: Any + Sync>(&self) -> Option<&T> {
+        self.downcast_ref()
+    }
+}
+
+impl Payload for ByValue<Thrown> {
+    fn get<T: Any + Sync>(&self) -> Option<&T> {
+        self.downcast_ref()
+    }
+}
+
 /// What was thrown, in words, if it is a text or one of ours.
-pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
+pub(crate) fn message_of<T: Payload + ?Sized>(payload: &T) -> &str {
     payload
-        .downcast_ref::<&str>()
+        .get::<&str>()
         .copied()
-        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .or_else(|| payload.downcast_ref::<Forked>().map(Forked::as_str))
-        .or_else(|| payload.downcast_ref::<WouldDeadlock>().map(WouldDeadlock::as_str))
+        .or_else(|| payload.get::<String>().map(String::as_str))
+        .or_else(|| payload.get::<Forked>().map(Forked::as_str))
+        .or_else(|| payload.get::<Dropped>().map(Dropped::as_str))
+        .or_else(|| payload.get::<WouldDeadlock>().map(WouldDeadlock::as_str))
         .unwrap_or("(something that is not a text)")
 }

@@ -1,8 +1,16 @@
 //! A work item: what to run. Small closures travel inside it, so that queueing them allocates
 //! nothing.
+//!
+//! Where its queue is shut down at once, an item that has not begun is *set aside* instead of being run, as its
+//! [`ItemBody`] says: a closure comes back, a future is dropped, and so on. One that somebody waits for who has
+//! begun (a scope, an install) is a part of what has begun, and is run.
 #![allow(unsafe_code)]
 
-use std::mem::{ManuallyDrop, MaybeUninit};
+#[cfg(test)]
+use std::mem::ManuallyDrop;
+use std::mem::MaybeUninit;
+
+use super::returned::Returned;
 
 /// Words of a closure that fit into an item: with the function and the slot's state word they
 /// fill half a cache line. What a queue costs is the lines that go from producer to worker, so a
@@ -12,7 +20,53 @@ pub(crate) const INLINE_WORDS: usize = 2;
 
 type Payload = [MaybeUninit<u64>; INLINE_WORDS];
 
-/// An accepted work item. It is run exactly once: it has no destructor, so whoever loses it leaks
+/// What an item is made of.
+pub(crate) trait ItemBody: Send + Sized {
+    /// What is told to be the item's function, by its type name.
+    type Named;
+    /// Whoever waits for it has begun: it is run in any case.
+    const IS_AWAITED: bool;
+
+    fn run(self);
+
+    /// Its queue runs nothing more. What is to be handed back, if anything; else whoever is to know that it does
+    /// not run was told. Not called where it [is awaited](Self::IS_AWAITED).
+    fn set_aside(self) -> Option<Returned>;
+}
+
+/// A closure as such is one that somebody waits for; one that may come back is a [`Plain`].
+impl<F: FnOnce() + Send> ItemBody for F {
+    type Named = F;
+    const IS_AWAITED: bool = true;
+
+    #[inline(always)]
+    fn run(self) {
+        self();
+    }
+
+    fn set_aside(self) -> Option<Returned> {
+        unreachable!("it is awaited")
+    }
+}
+
+/// A closure that nobody waits for, and that borrows nothing.
+pub(crate) struct Plain<F>(pub(crate) F);
+
+impl<F: FnOnce() + Send + 'static> ItemBody for Plain<F> {
+    type Named = F;
+    const IS_AWAITED: bool = false;
+
+    #[inline(always)]
+    fn run(self) {
+        (self.0)();
+    }
+
+    fn set_aside(self) -> Option<Returned> {
+        Some(Returned::closure(self.0))
+    }
+}
+
+/// An accepted work item. It is run exactly once, or set aside: it has no destructor, so whoever loses it leaks
 /// what its closure holds.
 #[repr(C)]
 pub(crate) struct Item {
@@ -21,33 +75,53 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// Packs a closure: in place where it fits, else in one allocation.
+    /// Packs what it is made of: in place where it fits, else in one allocation.
     #[inline]
-    pub(crate) fn new<F: FnOnce() + Send>(run: F) -> Self {
-        Self::named::<F, F>(run)
-    }
-
-    /// As [`Self::new`], by the name of `N`: for a closure that calls one of that type.
-    #[inline]
-    pub(crate) fn named<N, F: FnOnce() + Send>(run: F) -> Self {
+    pub(crate) fn new<F: ItemBody>(run: F) -> Self {
         let mut payload: Payload = [MaybeUninit::uninit(); INLINE_WORDS];
         if const { fits::<F>() } {
             // SAFETY: `fits` says that size and alignment are enough; `act_inline` reads it once.
             unsafe { payload.as_mut_ptr().cast::<F>().write(run) };
-            Self { kind: &Inline::<F, N>::KIND, payload }
+            Self { kind: &Inline::<F, F::Named>::KIND, payload }
         } else {
             let boxed = Box::into_raw(Box::new(run));
             payload[0].write(boxed.expose_provenance() as u64);
-            Self { kind: &Boxed::<F, N>::KIND, payload }
+            Self { kind: &Boxed::<F, F::Named>::KIND, payload }
         }
     }
 
     /// Runs it. May unwind, if the closure panics; it is used up all the same.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn run(self) {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: the kind belongs to this payload, and `self` is consumed, so it is called once.
-        unsafe { (this.kind.act)(&raw mut this.payload) };
+        // SAFETY: `self` is consumed, so it is called once.
+        unsafe { this.run_in_place() };
+    }
+
+    /// As if by value: a worker keeps it in one place, whatever becomes of it, without a copy.
+    ///
+    /// # Safety
+    /// Nothing is done with it after that.
+    #[inline(always)]
+    pub(crate) unsafe fn run_in_place(&mut self) {
+        // SAFETY: the kind belongs to this payload, and this is its one use, by this function's contract.
+        unsafe { (self.kind.act)(&raw mut self.payload) };
+    }
+
+    /// True if it is run though its queue runs nothing more.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.kind.set_aside.is_none()
+    }
+
+    /// Takes what is in it, without running that: what is to be handed back, if anything. May unwind, if something
+    /// that it holds panics as it is dropped; it is used up all the same.
+    ///
+    /// # Safety
+    /// Nothing is done with it after that.
+    pub(crate) unsafe fn set_aside(&mut self) -> Option<Returned> {
+        let Some(set_aside) = self.kind.set_aside else { unreachable!("it is awaited") };
+        // SAFETY: the kind belongs to this payload, and this is its one use, by this function's contract.
+        unsafe { set_aside(&raw mut self.payload) }
     }
 
     /// What it is: two items with one function are of one kind.
@@ -60,6 +134,8 @@ impl Item {
 /// What items of one function have in common.
 pub(crate) struct ItemKind {
     act: unsafe fn(*mut Payload),
+    /// `None` for one that is run in any case.
+    set_aside: Option<unsafe fn(*mut Payload) -> Option<Returned>>,
     pub(crate) name: Name,
 }
 
@@ -83,12 +159,20 @@ impl<F> Inline<F, F> {
     const NAME: Name = Name(std::any::type_name::<F>);
 }
 
-impl<F: FnOnce(), N> Inline<F, N> {
-    const KIND: ItemKind = ItemKind { act: act_inline::<F>, name: Name(std::any::type_name::<N>) };
+impl<F: ItemBody, N> Inline<F, N> {
+    const KIND: ItemKind = ItemKind {
+        act: act_inline::<F>,
+        set_aside: if F::IS_AWAITED { None } else { Some(set_aside_inline::<F>) },
+        name: Name(std::any::type_name::<N>),
+    };
 }
 
-impl<F: FnOnce(), N> Boxed<F, N> {
-    const KIND: ItemKind = ItemKind { act: act_boxed::<F>, name: Name(std::any::type_name::<N>) };
+impl<F: ItemBody, N> Boxed<F, N> {
+    const KIND: ItemKind = ItemKind {
+        act: act_boxed::<F>,
+        set_aside: if F::IS_AWAITED { None } else { Some(set_aside_boxed::<F>) },
+        name: Name(std::any::type_name::<N>),
+    };
 }
 
 const fn fits<F>() -> bool {
@@ -97,20 +181,42 @@ const fn fits<F>() -> bool {
 
 /// # Safety
 /// The payload holds an `F` in place, and this is its one use.
-unsafe fn act_inline<F: FnOnce()>(payload: *mut Payload) {
+unsafe fn act_inline<F: ItemBody>(payload: *mut Payload) {
     // SAFETY: by this function's contract.
-    let run = unsafe { payload.cast::<F>().read() };
-    run();
+    unsafe { payload.cast::<F>().read() }.run();
+}
+
+/// # Safety
+/// As of [`act_inline`].
+unsafe fn set_aside_inline<F: ItemBody>(payload: *mut Payload) -> Option<Returned> {
+    // SAFETY: by this function's contract.
+    unsafe { payload.cast::<F>().read() }.set_aside()
 }
 
 /// # Safety
 /// The payload's first word is the address of a boxed `F`, and this is its one use.
-unsafe fn act_boxed<F: FnOnce()>(payload: *mut Payload) {
+unsafe fn act_boxed<F: ItemBody>(payload: *mut Payload) {
+    // SAFETY: by this function's contract.
+    let body = unsafe { take_boxed::<F>(payload) };
+    (*body).run();
+}
+
+/// # Safety
+/// As of [`act_boxed`].
+unsafe fn set_aside_boxed<F: ItemBody>(payload: *mut Payload) -> Option<Returned> {
+    // SAFETY: by this function's contract.
+    let body = unsafe { take_boxed::<F>(payload) };
+    (*body).set_aside()
+}
+
+/// # Safety
+/// As of [`act_boxed`].
+#[inline(always)]
+unsafe fn take_boxed<F>(payload: *mut Payload) -> Box<F> {
     // SAFETY: by this function's contract the first word is written.
     let address = unsafe { (*payload)[0].assume_init() } as usize;
     // SAFETY: the address was exposed by `Item::new`, which made the box.
-    let run = unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut::<F>(address)) };
-    run();
+    unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut::<F>(address)) }
 }
 
 /// With the slot's state word, two items fill a line of 64 bytes.

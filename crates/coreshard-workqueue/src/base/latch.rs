@@ -1,6 +1,6 @@
-//! A word that is set once, and that one or more threads wait for.
+//! A word that is set once, and that one or more threads wait for; a future, too, see `completion.rs`.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform};
@@ -14,8 +14,10 @@ const OPEN: u32 = 2;
 const HELPED: u32 = 3;
 /// As `HELPED`, but there was nothing: it sleeps.
 const HELPER_SLEEPS: u32 = 4;
-const STATES: u32 = 7;
-const PROCESS_SHIFT: u32 = 3;
+/// A bit beside any of them but `OPEN`: a waker was left for whoever opens it.
+const POLLED: u32 = 8;
+const STATES: u32 = 15;
+const PROCESS_SHIFT: u32 = 4;
 
 /// A state, in this process.
 fn here<P: Platform>(state: u32) -> u32 {
@@ -60,15 +62,16 @@ impl<P: Platform> Latch<P> {
 
     /// Whether it is open; `None` where nobody here would open it.
     fn await_for(&self, timeout: Option<Duration>) -> Option<bool> {
-        let (closed, awaited) = (here::<P>(CLOSED), here::<P>(AWAITED));
-        // Acquire: it may be open already. Who helped waits plainly from here on.
-        match self.move_on(&[closed, here::<P>(HELPED)], awaited) {
+        let awaited = here::<P>(AWAITED);
+        // Acquire, with the Release of `open`: it may be open already. Who helped waits plainly from here on.
+        match self.move_on(&[here::<P>(CLOSED), here::<P>(HELPED)], awaited, Acquire) {
             Err(OPEN) => return Some(true),
-            Err(seen) if seen != awaited => return None,
+            Err(seen) if seen & !POLLED != awaited => return None,
             _ => {}
         }
         while !self.is_open() {
-            P::wait(&self.state, awaited, timeout);
+            // Relaxed: where it is another word by then, the wait ends at once.
+            P::wait(&self.state, awaited | self.state.load(Relaxed) & POLLED, timeout);
             if timeout.is_some() {
                 break;
             }
@@ -76,16 +79,42 @@ impl<P: Platform> Latch<P> {
         Some(self.is_open())
     }
 
+    /// Says that a waker was left for whoever opens it. False if it is open, or nobody here would open it:
+    /// then nothing is changed.
+    pub(crate) fn set_polled(&self) -> bool {
+        // Release: whoever opens it sees the waker.
+        self.change_polled(|seen| Some(seen | POLLED), Release)
+    }
+
+    /// Takes the waker back that was left. False if there is none, or if it is whoever opens it that has it.
+    pub(crate) fn take_polled(&self) -> bool {
+        // Relaxed: the caller has left that waker.
+        self.change_polled(|seen| (seen & POLLED != 0).then_some(seen & !POLLED), Relaxed)
+    }
+
+    fn change_polled(&self, change: impl Fn(u32) -> Option<u32>, success: Ordering) -> bool {
+        let mut seen = self.state.load(Acquire);
+        loop {
+            if seen == OPEN || seen & !STATES != here::<P>(CLOSED) {
+                return false;
+            }
+            let Some(next) = change(seen) else { return false };
+            match self.state.compare_exchange(seen, next, success, Acquire) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
     /// Says that whoever waits for it, which is this thread alone, does something else meanwhile if there is
     /// something.
     pub(crate) fn begin_helping(&self) {
-        let _ = self.move_on(&[here::<P>(CLOSED), here::<P>(AWAITED)], here::<P>(HELPED));
+        let _ = self.move_on(&[here::<P>(CLOSED), here::<P>(AWAITED)], here::<P>(HELPED), Acquire);
     }
 
     /// Says that it has found something to do. SeqCst: see `nudge`.
     pub(crate) fn stop_helping(&self) {
-        let (helped, closed) = (here::<P>(HELPED), here::<P>(CLOSED));
-        let _ = self.state.compare_exchange(helped, closed, SeqCst, Relaxed);
+        let _ = self.move_on(&[here::<P>(HELPED)], here::<P>(CLOSED), SeqCst);
     }
 
     /// After [`begin_helping`](Self::begin_helping): sleeps until it is open, or until [`nudge`](Self::nudge)
@@ -94,15 +123,20 @@ impl<P: Platform> Latch<P> {
         let (helped, asleep) = (here::<P>(HELPED), here::<P>(HELPER_SLEEPS));
         // SeqCst pairs with that of `nudge`: who says here that it sleeps, and then finds nothing to do, is seen
         // by who has something to do later.
-        if self.state.compare_exchange(helped, asleep, SeqCst, Relaxed).is_err() {
+        if self.move_on(&[helped], asleep, SeqCst).is_err() {
             return;
         }
         if has_more() {
-            let _ = self.state.compare_exchange(asleep, helped, Relaxed, Relaxed);
+            let _ = self.move_on(&[asleep], helped, Relaxed);
             return;
         }
-        while self.state.load(Relaxed) == asleep {
-            P::wait(&self.state, asleep, None);
+        loop {
+            // Relaxed: it is asked for by who wants to know whether it is open.
+            let seen = self.state.load(Relaxed);
+            if seen & !POLLED != asleep {
+                return;
+            }
+            P::wait(&self.state, seen, None);
         }
     }
 
@@ -114,18 +148,22 @@ impl<P: Platform> Latch<P> {
     pub(crate) fn nudge(&self) -> bool {
         let (helped, asleep) = (here::<P>(HELPED), here::<P>(HELPER_SLEEPS));
         let seen = self.state.load(SeqCst);
-        if seen == asleep && self.state.compare_exchange(asleep, helped, AcqRel, Relaxed).is_ok() {
-            P::wake_all(&raw const self.state);
-            return true;
+        if seen & !POLLED == asleep {
+            let next = helped | seen & POLLED;
+            if self.state.compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
+                P::wake_all(&raw const self.state);
+                return true;
+            }
         }
-        seen == helped
+        seen & !POLLED == helped
     }
 
-    /// From one of the states `from` to `to`; what it is, if it is another.
-    fn move_on(&self, from: &[u32], to: u32) -> Result<(), u32> {
+    /// From one of the states `from` to `to`, beside `POLLED` as it is; what it is, if it is another.
+    fn move_on(&self, from: &[u32], to: u32, success: Ordering) -> Result<(), u32> {
         let mut seen = self.state.load(Acquire);
-        while from.contains(&seen) {
-            match self.state.compare_exchange(seen, to, Acquire, Acquire) {
+        while from.contains(&(seen & !POLLED)) {
+            let next = to | seen & POLLED;
+            match self.state.compare_exchange(seen, next, success, Acquire) {
                 Ok(_) => return Ok(()),
                 Err(now) => seen = now,
             }
@@ -133,21 +171,26 @@ impl<P: Platform> Latch<P> {
         Err(seen)
     }
 
-    /// Opens it and wakes who sleeps. A waiter may free the latch as soon as it is open, so it is
-    /// given by its address, which is all that is used after that.
+    /// Opens it and wakes who sleeps. True if a waker was left: it is the caller's now. A waiter may free the
+    /// latch as soon as it is open, so it is given by its address, which is all that is used after that.
     ///
     /// # Safety
     /// `latch` is alive until it is open.
     #[allow(unsafe_code)]
     #[inline]
-    pub(crate) unsafe fn open(latch: *const Self) {
+    pub(crate) unsafe fn open(latch: *const Self) -> bool {
         // SAFETY: alive by this function's contract. The field's address is computed before.
         let state = unsafe { &raw const (*latch).state };
-        // Release publishes what was done before; pairs with the Acquire of `is_open`.
+        // Release publishes what was done before; pairs with the Acquire of `is_open`. Acquire: the waker that
+        // was left, see `set_polled`.
         // SAFETY: alive until this exchange.
         let before = unsafe { (*state).swap(OPEN, AcqRel) } & STATES;
-        if before == AWAITED || before == HELPER_SLEEPS {
+        if before == CLOSED {
+            return false;
+        }
+        if matches!(before & !POLLED, AWAITED | HELPER_SLEEPS) {
             P::wake_all(state);
         }
+        before & POLLED != 0
     }
 }

@@ -1,15 +1,20 @@
 //! What everything else is made of: items, what is waited on, errors, and the rungs of the ladders.
 
+pub(crate) mod by_value;
 #[cfg(not(feature = "canaries"))]
 pub(crate) mod canary;
 #[cfg(feature = "canaries")]
 pub mod canary;
+pub(crate) mod completion;
+#[cfg(all(test, loom))]
+mod completion_loom_tests;
 pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod item;
 pub(crate) mod latch;
 #[cfg(all(test, loom))]
 mod latch_loom_tests;
+pub(crate) mod returned;
 pub(crate) mod rungs;
 pub(crate) mod sizes;
 pub(crate) mod target;

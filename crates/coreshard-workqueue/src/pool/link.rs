@@ -3,13 +3,20 @@
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use coreshard_platform::user::Thrown;
 use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 
+use crate::base::returned::Returned;
+
 /// Somebody waits for the count of items that are over to change.
 const WATCHED: u64 = 1 << 63;
+
+/// Flags: what a worker looks at after each item. The queue is told of each item that is over.
+const TAKES_TURNS: u32 = 1;
+/// What has not begun is set aside; see [`LinkHead::stop`].
+const STOPPED: u32 = 2;
 
 /// It lies at the start of what the queue keeps for the pool, so that its address leads there.
 #[repr(C)]
@@ -17,10 +24,10 @@ pub(crate) struct LinkHead<P: Platform> {
     /// Items that are over, and refusals; and [`WATCHED`]. Written by workers of the pool.
     done: Padded<P::AtomicU64>,
     queue: &'static QueueSide<P>,
-    /// The queue is told of each item that is over.
-    takes_turns: bool,
+    /// [`TAKES_TURNS`] from the start or never, [`STOPPED`] once and for good.
+    flags: P::AtomicU32,
 }
-fields!(LinkHead<P: Platform> { done, queue, takes_turns });
+fields!(LinkHead<P: Platform> { done, queue, flags });
 
 /// What a queue does about what a pool tells it. Each is called with a link of that queue's, which is
 /// there while an item of it is not counted as over.
@@ -29,13 +36,39 @@ pub(crate) struct QueueSide<P: Platform> {
     pub(crate) on_panic: unsafe fn(NonNull<LinkHead<P>>, Thrown),
     /// An item is over, and not counted yet: one that waits for its turn goes on.
     pub(crate) item_is_over: unsafe fn(NonNull<LinkHead<P>>),
+    /// An item was set aside, and is to be handed back.
+    pub(crate) hand_back: unsafe fn(NonNull<LinkHead<P>>, Returned),
     /// The pool's rescuer has run so many items.
     pub(crate) rescued: unsafe fn(NonNull<LinkHead<P>>, u64),
 }
 
 impl<P: Platform> LinkHead<P> {
     pub(crate) fn new(queue: &'static QueueSide<P>, takes_turns: bool) -> Self {
-        Self { done: Padded::new(P::AtomicU64::new(0)), queue, takes_turns }
+        let flags = P::AtomicU32::new(if takes_turns { TAKES_TURNS } else { 0 });
+        Self { done: Padded::new(P::AtomicU64::new(0)), queue, flags }
+    }
+
+    /// From here on, workers set aside what they come to. One that has looked before it began its next item,
+    /// as it does after each, may still run that one.
+    pub(crate) fn stop(&self) {
+        // Relaxed: nothing is handed over by it. Whoever waits for the end of it all waits for the items.
+        self.flags.fetch_or(STOPPED, Relaxed);
+    }
+
+    /// # Safety
+    /// As of [`Self::on_panic`].
+    #[inline]
+    pub(super) unsafe fn is_stopped(link: NonNull<Self>) -> bool {
+        // SAFETY: by this function's contract.
+        unsafe { link.as_ref() }.flags.load(Relaxed) & STOPPED != 0
+    }
+
+    /// # Safety
+    /// As of [`Self::on_panic`].
+    #[cold]
+    pub(super) unsafe fn hand_back(link: NonNull<Self>, returned: Returned) {
+        // SAFETY: by this function's contract.
+        unsafe { (link.as_ref().queue.hand_back)(link, returned) };
     }
 
     /// # Safety
@@ -46,18 +79,24 @@ impl<P: Platform> LinkHead<P> {
         unsafe { (link.as_ref().queue.on_panic)(link, thrown) };
     }
 
-    /// After each item, before it is counted.
+    /// After each item, before it is counted. True if the next one may have to be set aside: the worker looks
+    /// at the link anew.
     ///
     /// # Safety
     /// As of [`Self::on_panic`].
     #[inline]
-    pub(super) unsafe fn item_is_over(link: NonNull<Self>) {
+    pub(super) unsafe fn item_is_over(link: NonNull<Self>) -> bool {
         // SAFETY: by this function's contract.
-        let Self { queue, takes_turns, .. } = unsafe { link.as_ref() };
-        if *takes_turns {
+        let Self { queue, flags, .. } = unsafe { link.as_ref() };
+        let flags = flags.load(Relaxed);
+        if flags == 0 {
+            return false;
+        }
+        if flags & TAKES_TURNS != 0 {
             // SAFETY: as above.
             unsafe { (queue.item_is_over)(link) };
         }
+        flags & STOPPED != 0
     }
 
     /// # Safety

@@ -53,6 +53,7 @@ mod stats;
 mod watch;
 mod worker;
 mod worker_count;
+mod yield_item;
 
 pub use blocking::blocking;
 pub(crate) use blocking::blocking_if_relieved;
@@ -75,3 +76,4 @@ pub(crate) use running::{
 pub(crate) use set::{Lease, PoolSet, Route};
 pub(crate) use sizes::{MAX_INJECTORS, MAX_WORKERS};
 pub(crate) use spawned::Spawned;
+pub use yield_item::yield_item;

@@ -15,6 +15,7 @@ use super::link::LinkHead;
 use super::pool::Pool;
 use super::state::RESCUER;
 use super::worker::{Batch, TaggedItem, Worker};
+use crate::base::item::Item;
 use crate::insight::trouble::say;
 use crate::spec::attributes::{Hook, Place};
 
@@ -81,21 +82,27 @@ impl<P: Platform> Worker<'_, P> {
 
     #[inline]
     #[allow(unsafe_code)]
-    fn execute(&mut self, (item, tag): TaggedItem) {
+    fn execute(&mut self, (mut item, tag): TaggedItem) {
         if self.tally.tag != Some(tag) {
             self.count_run();
             // Only this worker writes it.
             self.slot.link.store(u32::from(tag.0) + 1, Relaxed);
+            let link = self.pool.links.link(tag);
             self.tally = Batch {
                 tag: Some(tag),
-                link: self.pool.links.link(tag).as_ptr(),
+                link: link.as_ptr(),
                 items: 0,
                 weighed_since: self.weigh_visit(),
             };
+            // SAFETY: a link lives until its items are counted, and this one is not yet.
+            if unsafe { LinkHead::is_stopped(link) } && !item.is_awaited() {
+                return self.set_aside(&mut item);
+            }
         }
         self.inside.set_link(self.tally.link);
         self.slot.begin(item.kind());
-        let outcome = user::call(|| item.run());
+        // SAFETY: its one use.
+        let outcome = user::call(|| unsafe { item.run_in_place() });
         if P::process_generation() != self.process_generation {
             self.end_in_fork();
         }
@@ -104,10 +111,45 @@ impl<P: Platform> Worker<'_, P> {
             // SAFETY: a link lives until its items are counted, and this one is not yet.
             drop(user::call(|| unsafe { LinkHead::on_panic(link, thrown) }));
         }
+        self.item_is_over(link);
+    }
+
+    #[inline]
+    #[allow(unsafe_code)]
+    fn item_is_over(&mut self, link: NonNull<LinkHead<P>>) {
         self.inside.set_link(ptr::null());
         self.tally.items += 1;
-        // SAFETY: as above.
-        unsafe { LinkHead::item_is_over(link) };
+        // SAFETY: a link lives until its items are counted, and this one is not yet.
+        if unsafe { LinkHead::item_is_over(link) } {
+            self.look_anew();
+        }
+    }
+
+    /// The next item, too, is looked at as the first of its link.
+    #[cold]
+    #[inline(never)]
+    fn look_anew(&mut self) {
+        self.count_run();
+    }
+
+    /// The item's queue runs nothing more. What the item holds is a user's, and may panic as it is dropped.
+    #[cold]
+    #[inline(never)]
+    #[allow(unsafe_code)]
+    fn set_aside(&mut self, item: &mut Item) {
+        let Some(link) = NonNull::new(self.tally.link) else { unreachable!("set by the caller") };
+        self.inside.set_link(link.as_ptr());
+        self.slot.begin(item.kind());
+        // SAFETY: its one use.
+        let outcome = user::call(|| unsafe { item.set_aside() });
+        drop(user::call(|| match outcome {
+            Ok(None) => {}
+            // SAFETY: a link lives until its items are counted, which this one is not yet.
+            Ok(Some(returned)) => unsafe { LinkHead::hand_back(link, returned) },
+            // SAFETY: as above.
+            Err(thrown) => unsafe { LinkHead::on_panic(link, thrown) },
+        }));
+        self.item_is_over(link);
     }
 
     /// An item has forked this process, and returned in it: what waits here is run there.

@@ -29,7 +29,9 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, LockGuard, Padded, Platform};
 
 use crate::base::error::RefusedReason;
+use crate::base::item::ItemBody;
 use crate::base::latch::Latch;
+use crate::base::returned::Returned;
 use crate::insight::trouble::say;
 
 const WAITED: u64 = 1;
@@ -416,6 +418,29 @@ impl<P: Platform> Drop for Permit<P> {
     fn drop(&mut self) {
         // SAFETY: by `Self::of`.
         unsafe { self.0.as_ref() }.give_back();
+    }
+}
+
+/// An item with its permit, which it gives back as it begins, or is set aside.
+pub(super) struct Permitted<P: Platform, F> {
+    pub(super) permit: Permit<P>,
+    pub(super) work: F,
+}
+
+impl<P: Platform, F: ItemBody> ItemBody for Permitted<P, F> {
+    type Named = F::Named;
+    const IS_AWAITED: bool = F::IS_AWAITED;
+
+    fn run(self) {
+        let Self { permit, work } = self;
+        drop(permit);
+        work.run();
+    }
+
+    fn set_aside(self) -> Option<Returned> {
+        let Self { permit, work } = self;
+        drop(permit);
+        work.set_aside()
     }
 }
 

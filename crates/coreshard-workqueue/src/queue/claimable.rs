@@ -9,10 +9,10 @@
 //!
 //! | state | meaning | moved on by |
 //! |---|---|---|
-//! | `QUEUED` | nobody has begun | a worker to `WORKER`, the waiter to `WAITER` |
+//! | `QUEUED` | nobody has begun | a worker to `WORKER`, the waiter to `WAITER`, who cancels it to `OVER` |
 //! | `WORKER` | a worker has it, or has had it | – |
 //! | `WAITER` | the waiter runs it; its place in the queue is still there | the waiter to `OVER`, a worker to `RELAYED` |
-//! | `OVER` | the waiter has run it; its place is still there | – (a worker counts it as over when it comes by) |
+//! | `OVER` | the waiter has run it, or it was cancelled; its place is still there | – (a worker counts it as over when it comes by) |
 //! | `RELAYED` | the waiter runs it; its place is gone, and one more is counted in for it | – (the waiter counts that as over) |
 //!
 //! So the pool link counts the item as in flight until both have happened: the item is over, and its place in
@@ -48,7 +48,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(10);
 /// of), and are what they say if the item is found not to have begun after that.
 pub(crate) struct Claimable<P: Platform> {
     state: P::AtomicU32,
-    injector: u32,
+    /// Beside the flags, so that an item is no larger.
+    injector: u16,
     /// Counted the item in; good while the item is not over.
     link: NonNull<PoolLink<P>>,
     /// Whose workers may run it, see [`CurrentWorker::crew`].
@@ -194,7 +195,7 @@ impl<P: Platform> Claimable<P> {
         let freeze = link.freeze().cloned();
         Self {
             state: P::AtomicU32::new(QUEUED),
-            injector: injector as u32,
+            injector: injector as u16,
             link: NonNull::from(link),
             crew: link.pool.crew(),
             set: link.pool.set(),
@@ -262,11 +263,11 @@ impl<P: Platform> Claimable<P> {
         }
         // SAFETY: this place is not counted as over before the worker has returned.
         let link = unsafe { self.link.as_ref() };
-        link.count_relayed(self.injector as usize);
+        link.count_relayed(usize::from(self.injector));
         // Release: whoever counts it as over has seen it counted in. Acquire, where it is over: what
         // the waiter did comes before what this worker counts.
         if self.state.compare_exchange(WAITER, RELAYED, AcqRel, Acquire).is_err() {
-            link.take_relayed_back(self.injector as usize);
+            link.take_relayed_back(usize::from(self.injector));
         }
     }
 
@@ -275,6 +276,23 @@ impl<P: Platform> Claimable<P> {
     pub(crate) fn claim(&self) -> bool {
         // Relaxed: what the item holds came with the handle.
         self.state.compare_exchange(QUEUED, WAITER, Relaxed, Relaxed).is_ok()
+    }
+
+    /// Whoever has its handle takes it back, on whatever thread. True if nobody has begun it, nor will.
+    pub(crate) fn cancel(&self) -> bool {
+        // Relaxed: what the item holds came with the handle, and a worker that finds it so touches nothing of
+        // that.
+        self.state.compare_exchange(QUEUED, OVER, Relaxed, Relaxed).is_ok()
+    }
+
+    /// For a model that fails.
+    #[cfg(all(test, loom))]
+    pub(crate) fn cancel_in_two_steps(&self) -> bool {
+        let is_queued = self.is_queued();
+        if is_queued {
+            self.state.store(OVER, Relaxed);
+        }
+        is_queued
     }
 
     /// After [`Self::claim`], on a worker: runs `work`, as the item.

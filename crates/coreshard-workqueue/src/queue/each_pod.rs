@@ -21,7 +21,7 @@ impl<P: Platform> Workqueue<P> {
     /// the caller. The call waits until all are over, as [`scope`](Self::scope) does, and helps with none of them.
     ///
     /// # Errors
-    /// Hands `body` back if the queue takes no more, maybe after some calls; or inside an item of this queue, where
+    /// If the queue takes no more, maybe after some calls; or inside an item of this queue, where
     /// it has a limit or an order.
     ///
     /// # Panics
@@ -44,7 +44,7 @@ impl<P: Platform> Workqueue<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[track_caller]
-    pub fn on_each_pod<F, R>(&self, body: F) -> Result<Vec<R>, Refused<F>>
+    pub fn on_each_pod<F, R>(&self, body: F) -> Result<Vec<R>, Refused>
     where
         F: Fn(PodId) -> R + Sync + Send,
         R: Send,
@@ -57,9 +57,9 @@ impl<P: Platform> Workqueue<P> {
             .and_then(|_| worker_here::<P>())
             .map(|here| here.pod);
         if self.shared().holds_turn() {
-            return Err(Refused::new(body, RefusedReason::WouldDeadlock));
+            return Err(RefusedReason::WouldDeadlock.into());
         }
-        let queued = self.scope(|scope| {
+        let queued: Result<(), RefusedReason> = self.scope(|scope| {
             let (mut own, body) = (None, &body);
             for (pod, result) in set.pods.iter().zip(&mut results) {
                 if own_pod == Some(pod.id) {
@@ -75,9 +75,7 @@ impl<P: Platform> Workqueue<P> {
             }
             Ok(())
         });
-        match queued {
-            Ok(()) => Ok(results.into_iter().flatten().collect()),
-            Err(reason) => Err(Refused::new(body, reason)),
-        }
+        queued?;
+        Ok(results.into_iter().flatten().collect())
     }
 }

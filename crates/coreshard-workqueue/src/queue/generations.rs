@@ -10,11 +10,12 @@ use coreshard_topology::CpuId;
 
 use super::capacity::{Capacity, WaitingProducer, WhenFull};
 use super::generation::{Admission, Generation};
-use super::limiter::Limits;
+use super::limiter::{CountedIn, Limits};
 use super::pool_link::{CLOSED, Entry, GATED, PoolLink, runs_item_of};
 use super::queue_core::QueueCore;
 use crate::base::error::RefusedReason;
 use crate::base::event::Event;
+use crate::base::item::Item;
 use crate::base::target::Target;
 use crate::pool::{CurrentWorker, Lease, PoolSet, blocking, blocking_if_relieved};
 use crate::spec::request::MaxActive;
@@ -431,6 +432,23 @@ impl<P: Platform> Generations<P> {
         }
     }
 
+    /// Closes it; what has not begun is set aside from here on. What waits for its turn comes back: each is one to
+    /// be counted as over. What is frozen and runs in any case goes.
+    pub(super) fn stop(&self) -> Vec<(Item, CountedIn<P>)> {
+        let mut inner = self.inner.lock();
+        let closed = *inner.closed.get_or_insert(Closed::ShutDown);
+        self.current_of(&inner).close();
+        let links = inner.generations().flat_map(|generation| &generation.links);
+        links.for_each(PoolLink::stop);
+        let waiting = inner.limits.take_waiting();
+        inner.limits.set_frozen(false);
+        drop(inner);
+        if let Some(capacity) = &self.capacity {
+            capacity.close(closed.into());
+        }
+        waiting
+    }
+
     /// In the child of a fork: without the lock.
     pub(super) fn close_in_fork(&self) {
         self.forked.store(1, Release);
@@ -486,13 +504,19 @@ impl<P: Platform> Generations<P> {
         Ok(Some(Awaited { generations: left }))
     }
 
-    /// Waits until the last item of these generations is over.
-    pub(super) fn wait_for(&self, awaited: &Awaited<P>, event: &Event<P>) {
-        wait_empty(event, None, &awaited.generations);
+    /// Waits until the last item of these generations is over, or until `deadline`. False if that came first.
+    pub(super) fn wait_for(
+        &self,
+        awaited: &Awaited<P>,
+        deadline: Option<Time>,
+        event: &Event<P>,
+    ) -> bool {
+        let reached = wait_empty(event, deadline, &awaited.generations);
         let mut inner = self.inner.lock();
         for generation in &awaited.generations {
             inner.kept_mut(Arc::as_ptr(generation)).waiters -= 1;
         }
+        reached
     }
 
     /// Waits until nothing is in flight, or until `deadline`. True if nothing is.

@@ -1,64 +1,26 @@
 //! The result of a submitted item.
 #![allow(unsafe_code)]
 
-use std::any::Any;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 
 use super::claimable::{Claimable, PATIENCE, Wait};
-use super::panics::Unclaimed;
+use super::panics::{Panic, Unclaimed};
 use super::pool_link::Entry;
-use crate::base::error::{Forked, WouldDeadlock, message_of};
+use crate::base::completion::Completion;
+use crate::base::error::{Dropped, Forked, message_of};
+use crate::base::item::ItemBody;
 use crate::base::latch::Latch;
+use crate::base::returned::{Returned, ReturnedBody};
 use crate::insight::Label;
 use crate::insight::trouble::say;
 use crate::pool::{CurrentWorker, blocking, blocking_if_relieved};
-
-/// What an item threw.
-pub struct Panic {
-    thrown: Thrown,
-}
-
-impl Panic {
-    pub(super) fn of(thrown: Thrown) -> Self {
-        Self { thrown }
-    }
-
-    /// What was thrown, for [`std::panic::resume_unwind`] or to be looked into.
-    pub fn into_payload(self) -> Box<dyn Any + Send> {
-        self.thrown.into_payload()
-    }
-
-    /// The message, if what was thrown is a text.
-    pub fn message(&self) -> &str {
-        message_of(self.thrown.payload())
-    }
-}
-
-impl fmt::Debug for Panic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Panic").field(&self.message()).finish()
-    }
-}
-
-impl fmt::Display for Panic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let payload = self.thrown.payload();
-        if let Some(forked) = payload.downcast_ref::<Forked>() {
-            return forked.fmt(f);
-        }
-        match payload.downcast_ref::<WouldDeadlock>() {
-            Some(deadlock) => deadlock.fmt(f),
-            None => write!(f, "the work item panicked: {}", self.message()),
-        }
-    }
-}
-
-impl std::error::Error for Panic {}
+use crate::timers::Timers;
 
 /// Looks at a result that is not there before its waiter sleeps.
 const SPINS: u32 = 200;
@@ -67,7 +29,7 @@ const SPINS: u32 = 200;
 /// reference, whoever waits for it the other one.
 pub(crate) struct Submitted<P: Platform, F, T> {
     claimable: Claimable<P>,
-    over: Latch<P>,
+    over: Completion<P>,
     slot: UnsafeCell<Submission<P, F, T>>,
 }
 
@@ -116,6 +78,15 @@ impl<P: Platform, F, T> Drop for Submitted<P, F, T> {
 }
 
 impl<P: Platform, F, T> Submitted<P, F, T> {
+    #[inline]
+    fn new(entry: &Entry<'_, P>, work: F) -> Arc<Self> {
+        Arc::new(Self {
+            claimable: Claimable::new(entry),
+            over: Completion::new(),
+            slot: UnsafeCell::new(Submission::Work(work)),
+        })
+    }
+
     /// Takes what is there.
     ///
     /// # Safety
@@ -144,7 +115,7 @@ impl<P: Platform, F: FnOnce() -> T, T> AwaitedItem<P, T> for Submitted<P, F, T> 
     }
 
     fn over(&self) -> &Latch<P> {
-        &self.over
+        self.over.latch()
     }
 
     unsafe fn run(&self) -> Result<T, Thrown> {
@@ -158,8 +129,41 @@ impl<P: Platform, F: FnOnce() -> T, T> AwaitedItem<P, T> for Submitted<P, F, T> 
         // SAFETY: by this function's contract.
         match unsafe { self.replace(Submission::Empty) } {
             Submission::Value(value) => value.map_err(Unclaimed::claim),
-            _ => unreachable!("an item that is over has left its outcome"),
+            _ => panic!("the result of a work item was taken before"),
         }
+    }
+}
+
+/// What its handle sees of an item, beside that: it may be cancelled, and be polled for.
+pub(crate) trait OwnedItem<P: Platform, T>: AwaitedItem<P, T> {
+    fn completion(&self) -> &Completion<P>;
+
+    /// Calls the closure as that of nobody's item.
+    ///
+    /// # Safety
+    /// The caller has cancelled it, and does this or [`Self::discard`], once.
+    unsafe fn call_cancelled(&self) -> Result<T, Thrown>;
+
+    /// Drops the closure.
+    ///
+    /// # Safety
+    /// As of [`Self::call_cancelled`].
+    unsafe fn discard(&self) -> Result<(), Thrown>;
+}
+
+impl<P: Platform, F: FnOnce() -> T, T> OwnedItem<P, T> for Submitted<P, F, T> {
+    fn completion(&self) -> &Completion<P> {
+        &self.over
+    }
+
+    unsafe fn call_cancelled(&self) -> Result<T, Thrown> {
+        // SAFETY: cancelled, by this function's contract, which claims it for good.
+        unsafe { self.call() }
+    }
+
+    unsafe fn discard(&self) -> Result<(), Thrown> {
+        // SAFETY: as above.
+        user::discard(unsafe { self.replace(Submission::Empty) })
     }
 }
 
@@ -207,11 +211,31 @@ pub(crate) fn wait_for<P: Platform, T>(
     is_open.then(|| unsafe { item.take() })
 }
 
-/// The right to the result of an item. Dropping it lets the item run all the same; the queue's panic
-/// handler is told then what the item throws, or has thrown.
+/// The right to the result of an item: [`join`](Self::join) it, await it (it is a future, under any
+/// executor), or [`cancel`](Self::cancel) it.
+///
+/// Dropping it lets the item run all the same; the queue's panic handler is told then what the item throws,
+/// or has thrown.
+///
+/// ```
+/// let queue = coreshard::workqueue()?.name("sums").build()?;
+/// let sum = queue.submit(|| (1..=10).sum::<u32>())?;
+/// let task = queue.spawn(async move { sum.await.map(|sum| sum + 1) })?;
+/// let waited = queue.submit(|| 1)?.join()?;
+/// # let waker = std::task::Waker::noop();
+/// # let mut context = std::task::Context::from_waker(&waker);
+/// # let mut task = std::pin::pin!(task);
+/// # let done = loop {
+/// #     if let std::task::Poll::Ready(done) = Future::poll(task.as_mut(), &mut context) { break done }
+/// # };
+/// # assert_eq!((done?, waited), (56, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "without its handle, an item's result is lost; `queue` needs none"]
 pub struct JoinHandle<P: Platform, T> {
-    item: Arc<dyn AwaitedItem<P, T> + Send + Sync>,
+    pub(super) item: Arc<dyn OwnedItem<P, T> + Send + Sync>,
+    /// A waker was left with the item's completion.
+    pub(super) is_polled: bool,
 }
 
 impl<P: Platform, T> JoinHandle<P, T> {
@@ -222,6 +246,12 @@ impl<P: Platform, T> JoinHandle<P, T> {
 
     /// Waits until the item is over.
     ///
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("sums").build()?;
+    /// assert_eq!(queue.submit(|| 6 * 7)?.join()?, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// Inside an item of a queue with the same attributes, an item that nobody has begun is run at
     /// once, by this call; but that of a queue with a limit only inside another one of that queue,
     /// which lends it its turn. Otherwise another worker takes this one's place meanwhile.
@@ -230,19 +260,90 @@ impl<P: Platform, T> JoinHandle<P, T> {
     /// What the item threw, if it panicked. [`Forked`], if it is an item of the process that this
     /// one was forked from: it never ends here. [`WouldDeadlock`], if it is behind the caller's own
     /// item in a queue that runs one at a time: then it runs when its turn has come, unawaited.
+    /// [`Dropped`], if the queue was shut down before the item had begun
+    /// ([`shutdown_now`](crate::Workqueue::shutdown_now)), and whoever did so dropped it.
     /// [`Panic::into_payload`] holds them.
-    pub fn join(self) -> Result<T, Panic> {
+    ///
+    /// # Panics
+    /// If the handle was awaited to its end before.
+    pub fn join(mut self) -> Result<T, Panic> {
+        self.forget_waker();
         let wait = self.item.claimable().wait();
         if wait == Wait::Never {
-            let deadlock = self.item.claimable().deadlock();
-            return Err(Panic { thrown: Thrown::new(Box::new(deadlock)) });
+            return Err(Panic::of(self.item.claimable().deadlock()));
         }
         match wait_for(&*self.item, wait) {
-            Some(result) => result.map_err(|thrown| Panic { thrown }),
-            None => Err(Panic { thrown: Thrown::new(Box::new(Forked)) }),
+            Some(result) => result.map_err(Panic::thrown),
+            None => Err(Panic::of(Forked)),
+        }
+    }
+
+    /// Waits until the item is over, or for `timeout`: then the handle comes back, and the item goes on.
+    ///
+    /// Unlike [`join`](Self::join), this call never runs the item itself, which could take longer; on a worker,
+    /// another one takes this one's place meanwhile. So an item of a queue with a limit that only the caller's
+    /// own turn could run is not over when the time is: `join` it, then, or [`cancel`](Self::cancel) it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = coreshard::workqueue()?.name("slow").build()?;
+    /// let mut slow = queue.submit(|| std::thread::sleep(Duration::from_millis(30)))?;
+    /// let outcome = loop {
+    ///     match slow.join_timeout(Duration::from_millis(10)) {
+    ///         Ok(outcome) => break outcome,
+    ///         Err(handle) => slow = handle, // not over: it is waited for again
+    ///     }
+    /// };
+    /// outcome?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The handle, when the time is over. What is inside of `Ok` is what [`join`](Self::join) returns, at once
+    /// where the item could never be over while the caller waits.
+    ///
+    /// # Panics
+    /// As `join`.
+    pub fn join_timeout(mut self, timeout: Duration) -> Result<Result<T, Panic>, Self> {
+        self.forget_waker();
+        if self.item.claimable().wait() == Wait::Never {
+            return Ok(Err(Panic::of(self.item.claimable().deadlock())));
+        }
+        match wait_until_over(&*self.item, timeout) {
+            Some(Some(result)) => Ok(result.map_err(Panic::thrown)),
+            Some(None) => Ok(Err(Panic::of(Forked))),
+            None => Err(self),
         }
     }
 }
+
+/// Sleeps until the item is over, or for `timeout`: then `None`. Inside of that `None` in a process that was
+/// forked since.
+fn wait_until_over<P: Platform, T>(
+    item: &dyn AwaitedItem<P, T>,
+    timeout: Duration,
+) -> Option<Option<Result<T, Thrown>>> {
+    let over = item.over();
+    if over.is_orphaned() {
+        return Some(None);
+    }
+    // Where the clock ends before, it is waited for without a time.
+    let deadline = Timers::<P>::deadline(timeout).ok();
+    let wait = || loop {
+        let left = deadline.map_or(FOR_LONG, |deadline| deadline - P::now());
+        // Once at least, so that a timeout of nothing is a look.
+        if over.wait_timeout(left) || deadline.is_some_and(|deadline| P::now() >= deadline) {
+            return over.is_open();
+        }
+    };
+    let is_open = over.is_open() || blocking::<P, _>(wait);
+    // SAFETY: the latch was seen to be open, so the worker is done with the value; this is called once for it.
+    is_open.then(|| Some(unsafe { item.take() }))
+}
+
+/// One of the sleeps of a wait without a time.
+const FOR_LONG: Duration = Duration::from_secs(3600);
 
 impl<P: Platform, T> fmt::Debug for JoinHandle<P, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -258,7 +359,9 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    JoinHandle { item: send(entry, work) }
+    let item = Submitted::new(&entry, work);
+    entry.send_as(Label::item::<F>, SubmittedPlace(Arc::clone(&item)));
+    JoinHandle { item, is_polled: false }
 }
 
 /// Sends `work`. What it and its result borrow must be there until it is over.
@@ -270,29 +373,81 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    let item = Arc::new(Submitted {
-        claimable: Claimable::new(&entry),
-        over: Latch::new(),
-        slot: UnsafeCell::new(Submission::Work(work)),
-    });
+    let item = Submitted::new(&entry, work);
     let placed = Arc::clone(&item);
-    entry.send_as(Label::item::<F>, move || {
-        if placed.claimable.begin() {
-            let over = &raw const placed.over;
-            let worker = CurrentWorker::<P>::here();
-            // SAFETY: `placed` keeps the latch until the value is left.
-            let part = worker.map(|worker| unsafe { worker.begin_item(over) });
-            // SAFETY: claimed just now.
-            let result = unsafe { placed.call() };
-            drop(part);
-            leave(placed, result);
-        }
-    });
+    entry.send_as(Label::item::<F>, move || run_placed(placed));
     item
+}
+
+/// A worker has come to the item's place.
+#[inline]
+fn run_placed<P: Platform, F: FnOnce() -> T, T>(placed: Arc<Submitted<P, F, T>>) {
+    if placed.claimable.begin() {
+        let over = &raw const *placed.over.latch();
+        let worker = CurrentWorker::<P>::here();
+        // SAFETY: `placed` keeps the latch until the value is left.
+        let part = worker.map(|worker| unsafe { worker.begin_item(over) });
+        // SAFETY: claimed just now.
+        let result = unsafe { placed.call() };
+        drop(part);
+        leave(placed, result);
+    }
+}
+
+/// The place of an item that borrows nothing, and so may come back.
+struct SubmittedPlace<P: Platform, F, T>(Arc<Submitted<P, F, T>>);
+
+impl<P, F, T> ItemBody for SubmittedPlace<P, F, T>
+where
+    P: Platform,
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    type Named = F;
+    const IS_AWAITED: bool = false;
+
+    #[inline(always)]
+    fn run(self) {
+        run_placed(self.0);
+    }
+
+    fn set_aside(self) -> Option<Returned> {
+        // Claimed: nobody looks at where it was queued from here on.
+        self.0.claimable.begin().then(|| Returned::new(ReturnedSubmission(self.0)))
+    }
+}
+
+/// A submitted item that was claimed to be handed back. Whoever joins it waits for what comes of it.
+struct ReturnedSubmission<P: Platform, F, T>(Arc<Submitted<P, F, T>>);
+
+impl<P, F, T> ReturnedBody for ReturnedSubmission<P, F, T>
+where
+    P: Platform,
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    fn run(self: Box<Self>) {
+        // SAFETY: it was claimed, and this is its one use.
+        let result = unsafe { self.0.call() };
+        leave(self.0, result);
+    }
+
+    fn discard(self: Box<Self>) -> Result<(), Thrown> {
+        let item = self.0;
+        // SAFETY: it was claimed, and this is its one use.
+        let dropped = user::discard(unsafe { item.replace(Submission::Empty) });
+        let told = Unclaimed::of_nobody(Thrown::new(Box::new(Dropped)));
+        // SAFETY: as in `leave`.
+        unsafe { item.replace(Submission::Value(Err(told))) };
+        // SAFETY: as in `leave`.
+        let woken = unsafe { item.over.open() };
+        dropped.and(woken)
+    }
 }
 
 /// Leaves the result for the handle. If nobody holds that any more, a panic goes on to the
 /// queue's panic handler.
+#[inline]
 fn leave<P: Platform, F, T>(item: Arc<Submitted<P, F, T>>, result: Result<T, Thrown>) {
     let result = match result {
         // Inside the item, so that the worker hears what it throws as it goes.
@@ -302,6 +457,9 @@ fn leave<P: Platform, F, T>(item: Arc<Submitted<P, F, T>>, result: Result<T, Thr
     };
     // SAFETY: the latch is not open yet, so the handle's holder does not look at the value.
     unsafe { item.replace(Submission::Value(result)) };
-    // SAFETY: this Arc keeps it.
-    unsafe { Latch::open(&raw const item.over) };
+    // SAFETY: this Arc keeps it, and whoever has claimed the item leaves its result once.
+    if let Err(thrown) = unsafe { item.over.open() } {
+        // The waker's. The worker hears of it.
+        thrown.resume();
+    }
 }

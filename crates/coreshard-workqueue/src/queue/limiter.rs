@@ -25,7 +25,7 @@ fn share_of(limit: usize, node_cpus: usize, all_cpus: usize) -> usize {
 }
 
 /// The pool link that counted a waiting item in, and so lives until that item is over.
-struct CountedIn<P: Platform>(NonNull<LinkHead<P>>);
+pub(super) struct CountedIn<P: Platform>(pub(super) NonNull<LinkHead<P>>);
 
 // SAFETY: a pool link is shared between threads as it is.
 #[allow(unsafe_code)]
@@ -84,6 +84,11 @@ impl<P: Platform> Limits<P> {
     pub(super) fn set_frozen(&mut self, is_frozen: bool) {
         self.is_frozen = is_frozen;
         self.apply();
+    }
+
+    /// Takes out what waits for its turn, but for what is run in any case.
+    pub(super) fn take_waiting(&self) -> Vec<(Item, CountedIn<P>)> {
+        self.limiters.iter().flat_map(|(.., limiter)| limiter.take_waiting()).collect()
     }
 
     /// Says how many CPUs of each node the queue uses, and splits anew.
@@ -198,6 +203,15 @@ impl<P: Platform> Limiter<P> {
         if let Some(next) = next {
             self.send(next);
         }
+    }
+
+    fn take_waiting(&self) -> Vec<(Item, CountedIn<P>)> {
+        let mut turns = self.turns.lock();
+        let waiting = std::mem::take(&mut turns.waiting);
+        let (awaited, taken) = waiting.into_iter().partition(|(item, _)| item.is_awaited());
+        turns.waiting = awaited;
+        let taken: VecDeque<_> = taken;
+        taken.into()
     }
 
     pub(super) fn most(&self) -> usize {

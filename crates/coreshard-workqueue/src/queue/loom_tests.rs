@@ -139,7 +139,7 @@ fn loom_a_flush_sees_what_came_before_it() {
         });
         let was_accepted = model.accepted.load(Acquire) == 1;
         if let Some(awaited) = model.generations.cut(&model.core).unwrap() {
-            model.generations.wait_for(&awaited, &Event::new());
+            model.generations.wait_for(&awaited, None, &Event::new());
         }
         assert!(!was_accepted || model.over.load(Acquire) == 1);
         producer.join().unwrap();
@@ -204,6 +204,48 @@ fn loom_an_item_that_its_waiter_runs_is_in_flight_until_it_is_over() {
         assert_eq!(model.generations.in_flight(), 0);
         assert_eq!(model.generations.counts(), (1, 1), "it is told as one");
     });
+}
+
+/// An item between the worker that comes to its place and whoever cancels it: it runs, or comes back, and is counted
+/// once.
+#[allow(unsafe_code)]
+fn cancel_beside_a_worker(cancel: fn(&Claimable<Loom>) -> bool) {
+    check(3, move || {
+        let model = Model::new();
+        let entry = model.generations.enter_here(super::WhenFull::Wait).expect("the queue is open");
+        let item = Arc::new(Claimable::new(&entry));
+        let (link, injector) = entry.keep();
+        let place = Kept(link, injector);
+        let worker = {
+            let (model, item) = (Arc::clone(&model), Arc::clone(&item));
+            loom::thread::spawn(move || {
+                if item.begin() {
+                    model.run();
+                }
+                // SAFETY: kept above, and resumed once.
+                unsafe { place.resume() }.abandon();
+            })
+        };
+        if cancel(&item) {
+            model.run();
+        }
+        worker.join().unwrap();
+        assert_eq!(model.over.load(Acquire), 1);
+        assert_eq!(model.generations.in_flight(), 0);
+        assert_eq!(model.generations.counts(), (1, 1), "it is told as one");
+    });
+}
+
+#[test]
+fn loom_an_item_that_is_cancelled_comes_back_or_runs() {
+    cancel_beside_a_worker(Claimable::cancel);
+}
+
+/// The model fails where the cancel looks first, and writes then.
+#[test]
+#[should_panic(expected = "it runs once")]
+fn loom_a_cancel_in_two_steps_is_found() {
+    cancel_beside_a_worker(Claimable::cancel_in_two_steps);
 }
 
 /// Where an item was counted in, on its way to another thread.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use coreshard_platform::{AtomicInt, Platform};
 
 use super::workqueue::Workqueue;
-use crate::base::error::{Refused, RefusedReason};
+use crate::base::error::Refused;
 use crate::fork::{Chunks, Elements, Zip, reduce, spread};
 
 impl<P: Platform> Workqueue<P> {
@@ -13,7 +13,7 @@ impl<P: Platform> Workqueue<P> {
     /// returned, in the order of the elements: of a slice (`&slice[..]`), one that is changed (`&mut slice[..]`), or a range (`0..n`).
     ///
     /// # Errors
-    /// Hands `map` back, uncalled, where [`install`](Self::install) would.
+    /// Where [`install`](Self::install) has one: `map` is dropped then, uncalled.
     ///
     /// # Panics
     /// With what the first call of `map` to panic threw, when none runs any more. Other elements may have been
@@ -33,7 +33,7 @@ impl<P: Platform> Workqueue<P> {
     /// assert_eq!(squares, [0, 1, 4, 9, 16]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn map_collect<E, R, F>(&self, elements: E, map: F) -> Result<Vec<R>, Refused<F>>
+    pub fn map_collect<E, R, F>(&self, elements: E, map: F) -> Result<Vec<R>, Refused>
     where
         E: Elements,
         R: Send,
@@ -47,10 +47,8 @@ impl<P: Platform> Workqueue<P> {
                 *place = Some(map(element));
             }
         };
-        match self.on_workers(|workers| spread::<P, _>(places, workers, &each)) {
-            Ok(()) => Ok(results.into_iter().flatten().collect()),
-            Err(reason) => Err(Refused::new(map, reason)),
-        }
+        self.on_workers(|workers| spread::<P, _>(places, workers, &each))?;
+        Ok(results.into_iter().flatten().collect())
     }
 
     /// Calls `map` with each element, on as many of the queue's workers as find time, and brings the results
@@ -58,7 +56,7 @@ impl<P: Platform> Workqueue<P> {
     /// depends on who finds time, so `reduce` is to be associative; it need not be commutative.
     ///
     /// # Errors
-    /// Hands both back, uncalled, where [`install`](Self::install) would.
+    /// Where [`install`](Self::install) has one: both are dropped then, uncalled.
     ///
     /// # Panics
     /// With what the first call of either to panic threw, when none runs any more.
@@ -80,7 +78,7 @@ impl<P: Platform> Workqueue<P> {
         elements: E,
         map: F,
         reduce: G,
-    ) -> Result<Option<R>, Refused<(F, G)>>
+    ) -> Result<Option<R>, Refused>
     where
         E: Elements,
         R: Send,
@@ -89,14 +87,14 @@ impl<P: Platform> Workqueue<P> {
     {
         let leaf = |elements: E| elements.into_iter().map(&map).reduce(&reduce);
         let run = |workers| self::reduce::<P, _, _>(elements, workers, &leaf, &reduce);
-        self.on_workers(run).map_err(|reason| Refused::new((map, reduce), reason))
+        self.on_workers(run)
     }
 
     /// Calls `body` with each element, on as many of the queue's workers as find time, until one call returns an
     /// error: then no further element is begun. Of several errors that is returned whose element comes first.
     ///
     /// # Errors
-    /// The outer one hands `body` back, uncalled, where [`install`](Self::install) would. The inner one is that of `body`:
+    /// The outer one where [`install`](Self::install) has one: `body` is dropped then, uncalled. The inner one is that of `body`:
     /// elements before and after it may be done or not.
     ///
     /// # Panics
@@ -114,7 +112,7 @@ impl<P: Platform> Workqueue<P> {
     /// assert!(queue.try_for_each(&["1", "two"][..], is_number)?.is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn try_for_each<E, R, F>(&self, elements: E, body: F) -> Result<Result<(), R>, Refused<F>>
+    pub fn try_for_each<E, R, F>(&self, elements: E, body: F) -> Result<Result<(), R>, Refused>
     where
         E: Elements,
         R: Send,
@@ -135,18 +133,14 @@ impl<P: Platform> Workqueue<P> {
             None
         };
         let run = |workers| reduce::<P, _, _>(elements, workers, &leaf, &|first, _| first);
-        match self.on_workers(run) {
-            Ok(None) => Ok(Ok(())),
-            Ok(Some(error)) => Ok(Err(error)),
-            Err(reason) => Err(Refused::new(body, reason)),
-        }
+        Ok(self.on_workers(run)?.map_or(Ok(()), Err))
     }
 
     /// Calls `body` with chunks of `elements` elements, of which the last may have fewer, and with the number
     /// of elements before each, on as many of the queue's workers as find time.
     ///
     /// # Errors
-    /// Hands `body` back, uncalled, where [`install`](Self::install) would.
+    /// Where [`install`](Self::install) has one: `body` is dropped then, uncalled.
     ///
     /// # Panics
     /// Where a chunk is to have no element. With what the first call of `body` to panic threw, when none runs
@@ -167,7 +161,7 @@ impl<P: Platform> Workqueue<P> {
     /// assert_eq!(pixels[10..15], [2; 5]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn for_each_chunk<E, F>(&self, whole: E, elements: usize, body: F) -> Result<(), Refused<F>>
+    pub fn for_each_chunk<E, F>(&self, whole: E, elements: usize, body: F) -> Result<(), Refused>
     where
         E: Elements,
         F: Fn(usize, E) + Sync + Send,
@@ -176,13 +170,12 @@ impl<P: Platform> Workqueue<P> {
         let chunks = Chunks::new(whole, elements);
         let each = |chunks: Chunks<E>| chunks.for_each(&body);
         self.on_workers(|workers| spread::<P, _>(chunks, workers, &each))
-            .map_err(|reason| Refused::new(body, reason))
     }
 
     /// Calls `run` on a worker, with how many of them there are.
     #[track_caller]
-    fn on_workers<R: Send>(&self, run: impl FnOnce(usize) -> R + Send) -> Result<R, RefusedReason> {
+    fn on_workers<R: Send>(&self, run: impl FnOnce(usize) -> R + Send) -> Result<R, Refused> {
         let workers = self.shared().worker_limit();
-        self.install(|| run(workers)).map_err(|refused| refused.reason())
+        self.install(|| run(workers))
     }
 }

@@ -1,7 +1,9 @@
 //! A workqueue: a name, attributes, and a pool link to each pool. `README.md` beside this file tells how
 //! it changes while it is used.
 
+mod backlog;
 mod backpressure;
+mod cancel;
 mod capacity;
 mod change;
 mod claimable;
@@ -11,6 +13,7 @@ mod generations;
 mod handle;
 mod here;
 mod install;
+mod join_future;
 mod limiter;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -26,13 +29,17 @@ mod scoped;
 mod shared;
 mod task_counts;
 mod task_ref;
+mod waiting_tasks;
 mod workqueue;
 
+pub use backlog::{Backlog, BacklogItem};
 pub use backpressure::QueueAsync;
+pub use cancel::CancelledItem;
 pub(crate) use capacity::WhenFull;
 pub use change::Change;
-pub use handle::{JoinHandle, Panic};
+pub use handle::JoinHandle;
 pub(crate) use here::{machine_here, queue_name_here};
+pub use panics::Panic;
 pub(crate) use panics::Unclaimed;
 pub(crate) use pool_link::{Entry, PoolLink, runs_item_of};
 pub use scope::WorkScope;
@@ -40,4 +47,7 @@ pub use scope_panics::ScopePanics;
 pub use scoped::ScopedJoinHandle;
 pub(crate) use shared::{Origin, Shared};
 pub(crate) use task_ref::TaskRef;
+#[cfg(all(test, loom))]
+pub(crate) use waiting_tasks::{ListedAt, WaitingTasks};
+pub(crate) use waiting_tasks::{WaitingTable, WaitingTask};
 pub use workqueue::Workqueue;

@@ -10,7 +10,8 @@ use coreshard_platform::{AtomicInt, Platform, Time};
 use tracing::Span;
 
 use super::pool_link::{COUNT, PoolLink};
-use crate::base::item::Item;
+use crate::base::item::{Item, ItemBody};
+use crate::base::returned::Returned;
 use crate::insight::{Label, SpanKind, span};
 
 /// The pool link that counted the item in.
@@ -31,10 +32,9 @@ impl<P: Platform> PoolLink<P> {
         })
     }
 
-    /// Packs an item that was counted in by this pool link, with what the queue wants to know of it: a
-    /// closure that calls one of type `N`.
+    /// Packs an item that was counted in by this pool link, with what the queue wants to know of it.
     #[track_caller]
-    pub(crate) fn pack<N, F: FnOnce() + Send>(&self, drawn: bool, label: Label, work: F) -> Item {
+    pub(crate) fn pack<F: ItemBody>(&self, drawn: bool, label: Label, work: F) -> Item {
         let insight = &self.core.insight;
         let spanned = match label {
             _ if !insight.spans => None,
@@ -42,22 +42,61 @@ impl<P: Platform> PoolLink<P> {
             Label::Work(name, made_at) => Some((SpanKind::Work, name, made_at)),
             Label::Part => None,
         };
-        let span = spanned
-            .map(|(kind, name, place)| span(&self.core.name, kind, name, size_of::<N>(), place));
+        let span = spanned.map(|(kind, name, place)| {
+            span(&self.core.name, kind, name, size_of::<F::Named>(), place)
+        });
         match (drawn, span) {
-            (false, None) => Item::named::<N, F>(work),
-            (false, Some(span)) => Item::named::<N, _>(move || span.in_scope(work)),
+            (false, None) => Item::new(work),
+            (false, Some(span)) => Item::new(Spanned { span, work }),
             (true, span) => {
                 let link = LinkPointer(NonNull::from(self));
-                let queued = P::now();
-                Item::named::<N, _>(move || {
-                    let link = link;
-                    // SAFETY: a pool link lives until all items that it counted in are told to it,
-                    // which happens after this one has returned.
-                    run_measured(unsafe { link.0.as_ref() }, queued, span, work);
-                })
+                Item::new(Measured { link, queued: P::now(), span, work })
             }
         }
+    }
+}
+
+/// An item with a span.
+struct Spanned<F> {
+    span: Span,
+    work: F,
+}
+
+impl<F: ItemBody> ItemBody for Spanned<F> {
+    type Named = F::Named;
+    const IS_AWAITED: bool = F::IS_AWAITED;
+
+    fn run(self) {
+        let Self { span, work } = self;
+        span.in_scope(|| work.run());
+    }
+
+    fn set_aside(self) -> Option<Returned> {
+        self.work.set_aside()
+    }
+}
+
+/// An item whose times are measured, and that may have a span.
+struct Measured<P: Platform, F> {
+    link: LinkPointer<P>,
+    queued: Time,
+    span: Option<Span>,
+    work: F,
+}
+
+impl<P: Platform, F: ItemBody> ItemBody for Measured<P, F> {
+    type Named = F::Named;
+    const IS_AWAITED: bool = F::IS_AWAITED;
+
+    fn run(self) {
+        let Self { link, queued, span, work } = self;
+        // SAFETY: a pool link lives until all items that it counted in are told to it, which happens after this
+        // one has returned.
+        run_measured(unsafe { link.0.as_ref() }, queued, span, || work.run());
+    }
+
+    fn set_aside(self) -> Option<Returned> {
+        self.work.set_aside()
     }
 }
 

@@ -2,7 +2,9 @@
 //! handler; each panic once. What a worker catches, it brings to [`QueueCore::on_panic`] itself; what a handle
 //! is to tell waits in an [`Unclaimed`].
 
+use std::any::Any;
 use std::cell::Cell;
+use std::fmt;
 use std::sync::{Arc, Weak};
 
 use coreshard_platform::Platform;
@@ -10,9 +12,77 @@ use coreshard_platform::user::Thrown;
 
 use super::pool_link::runs_item_of;
 use super::queue_core::QueueCore;
-use crate::base::error::message_of;
+use crate::base::by_value::ByValue;
+use crate::base::error::{Dropped, Forked, WouldDeadlock, message_of};
 use crate::insight::trouble::say;
 use crate::spec::request::PanicPolicy;
+
+/// What an item, or a future, threw.
+pub struct Panic {
+    thrown: ByValue<Thrown>,
+}
+
+impl Panic {
+    pub(crate) fn thrown(thrown: Thrown) -> Self {
+        Self { thrown: ByValue::new(thrown) }
+    }
+
+    /// What is told in the same way as what an item throws.
+    pub(super) fn of(what: impl Any + Send) -> Self {
+        Self::thrown(Thrown::new(Box::new(what)))
+    }
+
+    /// What was thrown, for [`std::panic::resume_unwind`] or to be looked into.
+    ///
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("panics").build()?;
+    /// let panic = queue.submit(|| std::panic::panic_any(7_u32))?.join().unwrap_err();
+    /// assert_eq!(panic.into_payload().downcast_ref(), Some(&7_u32));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn into_payload(self) -> Box<dyn Any + Send> {
+        self.thrown.into_value().into_payload()
+    }
+
+    /// The message, if what was thrown is a text.
+    ///
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("panics").build()?;
+    /// let panic = queue.submit(|| panic!("no {}", "tea"))?.join().unwrap_err();
+    /// assert_eq!(panic.message(), "no tea");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn message(&self) -> &str {
+        message_of(&self.thrown)
+    }
+
+    pub(crate) fn resume(self) -> ! {
+        self.thrown.into_value().resume()
+    }
+}
+
+impl fmt::Debug for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Panic").field(&self.message()).finish()
+    }
+}
+
+impl fmt::Display for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(forked) = self.thrown.downcast_ref::<Forked>() {
+            return forked.fmt(f);
+        }
+        if let Some(dropped) = self.thrown.downcast_ref::<Dropped>() {
+            return dropped.fmt(f);
+        }
+        match self.thrown.downcast_ref::<WouldDeadlock>() {
+            Some(deadlock) => deadlock.fmt(f),
+            None => write!(f, "the work item panicked: {}", self.message()),
+        }
+    }
+}
+
+impl std::error::Error for Panic {}
 
 impl<P: Platform> QueueCore<P> {
     /// A panic that no handle will tell of. The caller holds no lock.
@@ -56,6 +126,12 @@ impl<P: Platform> Unclaimed<P> {
     #[cold]
     pub(crate) fn of(core: &Arc<QueueCore<P>>, thrown: Thrown) -> Self {
         Self { thrown: Some(thrown), core: Some(Arc::clone(core)) }
+    }
+
+    /// Of no queue: whoever does not claim it does not hear of it.
+    #[cold]
+    pub(crate) fn of_nobody(thrown: Thrown) -> Self {
+        Self { thrown: Some(thrown), core: None }
     }
 
     /// Takes it over: the caller tells of it.

@@ -22,10 +22,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use coreshard_platform::user::Thrown;
 use coreshard_platform::{AtomicInt, Padded, Platform, Reading, fields};
 
-use super::capacity::Permit;
+use super::capacity::{Permit, Permitted};
 use super::limiter::{Limiter, SendItem};
 use super::queue_core::QueueCore;
-use crate::base::item::Item;
+use crate::base::item::{Item, ItemBody, Plain};
 use crate::insight::{Label, TaskSpan};
 use crate::pool::{self, Inside, LinkHead, LinkTag, Pool, QueueSide};
 
@@ -96,18 +96,18 @@ impl<P: Platform> Entry<'_, P> {
         unsafe { self.link.as_ref() }
     }
 
-    /// Sends a closure.
+    /// Sends a closure that nobody waits for.
     #[inline]
     #[track_caller]
-    pub(crate) fn send<F: FnOnce() + Send>(self, work: F) {
-        self.send_as(Label::item::<F>, work);
+    pub(crate) fn send<F: FnOnce() + Send + 'static>(self, work: F) {
+        self.send_as(Label::item::<F>, Plain(work));
     }
 
     /// Sends an item; `label` is asked only where the queue wants to know.
     #[inline(always)]
     #[track_caller]
     #[allow(unsafe_code)]
-    pub(crate) fn send_as<F: FnOnce() + Send>(self, label: impl FnOnce() -> Label, work: F) {
+    pub(crate) fn send_as<F: ItemBody>(self, label: impl FnOnce() -> Label, work: F) {
         // In pieces, so that it stays in registers.
         let Self { link, injector, _reading: reading, .. } = self;
         // SAFETY: by `Self::new` and `Self::resume`, while `reading` goes on: to the end of this function.
@@ -219,7 +219,7 @@ impl<P: Platform> PoolLink<P> {
     #[inline(never)]
     #[track_caller]
     #[allow(unsafe_code)]
-    fn send_indirectly<F: FnOnce() + Send>(
+    fn send_indirectly<F: ItemBody>(
         &self,
         injector: usize,
         label: impl FnOnce() -> Label,
@@ -230,14 +230,11 @@ impl<P: Platform> PoolLink<P> {
             return self.pool.push_indirectly(injector, Item::new(work), self.tag);
         }
         let item = match &self.core.capacity {
-            None => self.make_item::<F, _>(drawn, label, work),
+            None => self.make_item(drawn, label, work),
             Some(capacity) => {
                 // SAFETY: the item keeps the pool link, and so the queue's core, until it is over.
                 let permit = unsafe { Permit::of(capacity) };
-                self.make_item::<F, _>(drawn, label, move || {
-                    drop(permit);
-                    work();
-                })
+                self.make_item(drawn, label, Permitted { permit, work })
             }
         };
         match &self.limiter {
@@ -251,19 +248,10 @@ impl<P: Platform> PoolLink<P> {
         }
     }
 
-    /// Packs a closure that calls one of type `N`, with what the queue wants to know of it.
+    /// Packs an item, with what the queue wants to know of it.
     #[track_caller]
-    fn make_item<N, F: FnOnce() + Send>(
-        &self,
-        drawn: bool,
-        label: impl FnOnce() -> Label,
-        work: F,
-    ) -> Item {
-        if self.core.insight.is_off() {
-            Item::named::<N, F>(work)
-        } else {
-            self.pack::<N, F>(drawn, label(), work)
-        }
+    fn make_item<F: ItemBody>(&self, drawn: bool, label: impl FnOnce() -> Label, work: F) -> Item {
+        if self.core.insight.is_off() { Item::new(work) } else { self.pack(drawn, label(), work) }
     }
 
     /// Tells the pool where the pool link is. It does not move from here on.
@@ -353,7 +341,11 @@ impl<P: Platform> PoolLink<P> {
     /// Brings work in by an injector of the pool; gives it back if the pool link is closed.
     #[cfg(all(test, loom))]
     #[allow(unsafe_code)]
-    pub(crate) fn queue<F: FnOnce() + Send>(&self, injector: usize, work: F) -> Result<(), F> {
+    pub(crate) fn queue<F: FnOnce() + Send + 'static>(
+        &self,
+        injector: usize,
+        work: F,
+    ) -> Result<(), F> {
         let reading = Reading::begin();
         if self.count_in(injector) & CLOSED != 0 {
             self.take_count_back(injector);
@@ -420,6 +412,10 @@ impl<P: Platform> PoolLink<P> {
         on_panic: |link, thrown| unsafe { link.cast::<Self>().as_ref() }.on_panic(thrown),
         // SAFETY: as above.
         item_is_over: |link| unsafe { link.cast::<Self>().as_ref() }.item_is_over(),
+        hand_back: |link, returned| {
+            // SAFETY: as above.
+            unsafe { link.cast::<Self>().as_ref() }.core.backlog.lock().push(returned);
+        },
         rescued: |link, items| {
             // SAFETY: as above.
             unsafe { link.cast::<Self>().as_ref() }.core.insight.tally.count_rescued(items);
@@ -458,6 +454,11 @@ impl<P: Platform> PoolLink<P> {
                 word.fetch_and(!CLOSED, AcqRel)
             };
         }
+    }
+
+    /// See [`LinkHead::stop`].
+    pub(super) fn stop(&self) {
+        self.head.stop();
     }
 
     pub(super) fn watch(&self) {

@@ -3,10 +3,11 @@
 use std::any::Any;
 use std::sync::{Arc, OnceLock, Weak};
 
-use coreshard_platform::Platform;
+use coreshard_platform::{Lock, Platform};
 
 use super::capacity::Capacity;
 use super::machine::Machine;
+use crate::base::returned::Returned;
 use crate::insight::Insight;
 use crate::spec::request::{PanicHandler, PanicPolicy};
 use crate::timers::Timers;
@@ -27,6 +28,8 @@ pub(crate) struct QueueCore<P: Platform> {
     pub(super) capacity: Option<Arc<Capacity<P>>>,
     pub(super) timers: Arc<Timers<P>>,
     pub(crate) insight: Insight<P>,
+    /// What was set aside and not handed back yet; see `backlog.rs`.
+    pub(super) backlog: Lock<P, Vec<Returned>>,
     /// The queue, for an item that closes it; set once it has its place.
     pub(super) queue: OnceLock<Weak<dyn ClosesOnPanic>>,
     /// What the queue's handles share; set with the first of them.
@@ -47,6 +50,7 @@ impl<P: Platform> QueueCore<P> {
             capacity: None,
             timers: Arc::new(Timers::new(Err)),
             queue: OnceLock::new(),
+            backlog: Lock::new(Vec::new()),
             handle: OnceLock::new(),
             machine: Weak::new(),
             insight: Insight::new(crate::insight::Wanted::default(), 1),

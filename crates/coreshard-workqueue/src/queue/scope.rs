@@ -325,11 +325,11 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
     /// Queues `work`, which may borrow from outside the scope, and queue more through it.
     ///
     /// # Errors
-    /// Hands `work` back if the queue is shut down; or if the scope was opened inside an item of the
-    /// same queue, which runs one at a time: `work` could not begin before that item is over. (A queue
-    /// with a limit, but no order, has the scope's caller run it.)
+    /// If the queue is shut down; or if the scope was opened inside an item of the same queue, which runs
+    /// one at a time: `work` could not begin before that item is over. (A queue with a limit, but no order,
+    /// has the scope's caller run it.) `work` is dropped then, uncalled.
     #[track_caller]
-    pub fn queue<F>(&'scope self, work: F) -> Result<(), Refused<F>>
+    pub fn queue<F>(&'scope self, work: F) -> Result<(), Refused>
     where
         F: FnOnce() + Send + 'scope,
     {
@@ -337,13 +337,9 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
             worker.spawn(self.spawned(worker, work));
             return Ok(());
         }
-        match self.enter(Target::Here) {
-            Ok((entry, wait)) => {
-                self.send(entry, wait, Label::item::<F>(), self.item(work));
-                Ok(())
-            }
-            Err(reason) => Err(Refused::new(work, reason)),
-        }
+        let (entry, wait) = self.enter(Target::Here)?;
+        self.send(entry, wait, Label::item::<F>(), self.item(work));
+        Ok(())
     }
 
     /// Sends an item that was counted in, as its scope's caller may wait for it.

@@ -5,7 +5,7 @@ use std::fmt;
 use coreshard_platform::Platform;
 use coreshard_platform::user;
 
-use super::handle::Panic;
+use super::panics::Panic;
 use super::scope::{WorkScope, run_to_end};
 use super::workqueue::Workqueue;
 
@@ -75,14 +75,14 @@ impl<P: Platform> Workqueue<P> {
         body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
     ) -> Result<R, ScopePanics> {
         let (result, items) = run_to_end(self, true, body);
-        let mut items: Vec<_> = items.into_iter().map(Panic::of).collect();
+        let mut items: Vec<_> = items.into_iter().map(Panic::thrown).collect();
         match result {
             Ok(value) if items.is_empty() => Ok(value),
             Ok(value) => {
-                items.extend(user::discard(value).err().map(Panic::of));
+                items.extend(user::discard(value).err().map(Panic::thrown));
                 Err(ScopePanics { body: None, items })
             }
-            Err(thrown) => Err(ScopePanics { body: Some(Panic::of(thrown)), items }),
+            Err(thrown) => Err(ScopePanics { body: Some(Panic::thrown(thrown)), items }),
         }
     }
 }

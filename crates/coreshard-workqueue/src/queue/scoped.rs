@@ -15,7 +15,8 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Platform};
 
 use super::claimable::{Claimable, Wait};
-use super::handle::{AwaitedItem, Panic, wait_for};
+use super::handle::{AwaitedItem, wait_for};
+use super::panics::Panic;
 use super::scope::{Offer, Ticket, WorkScope};
 use super::workqueue::Workqueue;
 use crate::base::error::{Forked, Refused};
@@ -189,11 +190,11 @@ impl<P: Platform, T> ScopedJoinHandle<'_, P, T> {
         if wait == Wait::Never {
             let deadlock = item.claimable().deadlock();
             self.item = Some(item);
-            return Err(Panic::of(Thrown::new(Box::new(deadlock))));
+            return Err(Panic::of(deadlock));
         }
         match wait_for(&*item, wait) {
-            Some(result) => result.map_err(Panic::of),
-            None => Err(Panic::of(Thrown::new(Box::new(Forked)))),
+            Some(result) => result.map_err(Panic::thrown),
+            None => Err(Panic::of(Forked)),
         }
     }
 }
@@ -237,15 +238,12 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[track_caller]
-    pub fn submit<F, T>(&'scope self, work: F) -> Result<ScopedJoinHandle<'scope, P, T>, Refused<F>>
+    pub fn submit<F, T>(&'scope self, work: F) -> Result<ScopedJoinHandle<'scope, P, T>, Refused>
     where
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let (entry, wait) = match self.enter(Target::Here) {
-            Ok(entered) => entered,
-            Err(reason) => return Err(Refused::new(work, reason)),
-        };
+        let (entry, wait) = self.enter(Target::Here)?;
         let item = Arc::new(ScopedItem {
             claimable: Claimable::new(&entry),
             over: Latch::new(),
@@ -299,7 +297,7 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[track_caller]
-    pub fn queue_with<F>(&'scope self, work: F) -> Result<(), Refused<F>>
+    pub fn queue_with<F>(&'scope self, work: F) -> Result<(), Refused>
     where
         F: FnOnce(&'scope Self) + Send + 'scope,
     {
@@ -307,12 +305,8 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
             worker.spawn(self.spawned(worker, move || work(self)));
             return Ok(());
         }
-        match self.enter(Target::Here) {
-            Ok((entry, wait)) => {
-                self.send(entry, wait, Label::item::<F>(), self.item(move || work(self)));
-                Ok(())
-            }
-            Err(reason) => Err(Refused::new(work, reason)),
-        }
+        let (entry, wait) = self.enter(Target::Here)?;
+        self.send(entry, wait, Label::item::<F>(), self.item(move || work(self)));
+        Ok(())
     }
 }

@@ -31,9 +31,9 @@ use crate::timers::Timers;
 
 /// It is freed when no handle is left and all its items are over.
 pub(crate) struct Shared<P: Platform> {
-    core: Arc<QueueCore<P>>,
-    generations: Generations<P>,
-    event: Arc<Event<P>>,
+    pub(super) core: Arc<QueueCore<P>>,
+    pub(super) generations: Generations<P>,
+    pub(super) event: Arc<Event<P>>,
     machine: Arc<Machine<P>>,
     /// What was asked for, and is in force. Held through a change, so that there is one at a time.
     request: Lock<P, Request>,
@@ -55,6 +55,7 @@ impl<P: Platform> Shared<P> {
             capacity: request.capacity.map(Capacity::new),
             timers: Arc::clone(&machine.timers),
             queue: OnceLock::new(),
+            backlog: Lock::new(Vec::new()),
             handle: OnceLock::new(),
             machine: Arc::downgrade(&machine),
             insight: Insight::new(request.insight, lease.set().routes().len()),
@@ -197,6 +198,7 @@ impl<P: Platform> Shared<P> {
     pub(crate) fn end(&self) {
         self.wait_empty(None).expect("a wait without a deadline does not time out");
         self.generations.let_go();
+        self.discard_backlog();
     }
 
     /// Waits until nothing is in flight, or until `deadline`.
@@ -227,27 +229,24 @@ impl<P: Platform> Shared<P> {
         runs_item_of::<P>(|link| self.owns(link)) || is_waited_for_by::<P>(self.core.queue_id())
     }
 
-    pub(super) fn drain(&self) -> Result<(), WouldDeadlock> {
+    /// Without a deadline it is true. False if that came first: then the queue takes all again.
+    pub(super) fn drain(&self, deadline: Option<Time>) -> Result<bool, WouldDeadlock> {
         self.refuse_inside("drained")?;
         self.generations.begin_drain();
-        let drained = self.wait_empty(None);
+        let drained = self.wait_empty(deadline);
         self.generations.end_drain();
-        drained.expect("a wait without a deadline does not time out");
-        Ok(())
+        Ok(drained.is_ok())
     }
 
-    pub(super) fn flush(&self) -> Result<(), WouldDeadlock> {
+    /// Without a deadline it is true. False if that came first.
+    pub(super) fn flush(&self, deadline: Option<Time>) -> Result<bool, WouldDeadlock> {
         self.refuse_inside("flushed")?;
-        match self.generations.cut(&self.core) {
-            Ok(None) => {}
-            Ok(Some(awaited)) => self.generations.wait_for(&awaited, &self.event),
-            Err(NoRoom) => {
-                // No links to tell old from new by: waits for the new ones too.
-                let waited = self.wait_empty(None);
-                waited.expect("a wait without a deadline does not time out");
-            }
-        }
-        Ok(())
+        Ok(match self.generations.cut(&self.core) {
+            Ok(None) => true,
+            Ok(Some(awaited)) => self.generations.wait_for(&awaited, deadline, &self.event),
+            // No links to tell old from new by: waits for the new ones too.
+            Err(NoRoom) => self.wait_empty(deadline).is_ok(),
+        })
     }
 
     pub(super) fn freeze(self: &Arc<Self>) -> Result<(), BuildError> {

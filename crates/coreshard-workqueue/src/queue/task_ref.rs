@@ -15,11 +15,14 @@ use coreshard_platform::{AtomicInt, Platform};
 
 use super::shared::Shared;
 use super::task_counts::LEFT;
+use super::waiting_tasks::{ListedAt, WaitingTask};
 
 /// The right to use a queue, for as long as a task exists.
 pub(crate) struct TaskRef<P: Platform> {
     shared: NonNull<Shared<P>>,
-    count: usize,
+    count: u32,
+    /// Its place among those that wait.
+    listed_at: ListedAt<P>,
 }
 
 // SAFETY: it stands for a reference to the queue, which is shared among threads.
@@ -45,7 +48,28 @@ impl<P: Platform> TaskRef<P> {
         // Relaxed: whoever leaves does so after the caller's hold on the queue.
         shared.task_counts.counts[count].fetch_add(1, Relaxed);
         let shared = NonNull::new(Arc::as_ptr(shared).cast_mut()).expect("an Arc is not null");
-        Self { shared, count }
+        Self { shared, count: count as u32, listed_at: ListedAt::none() }
+    }
+
+    /// Lists the task among those that wait. False if the queue was shut down at once.
+    ///
+    /// # Safety
+    /// It is this reference's task, and nobody but the caller calls this or [`Self::unlist`] meanwhile; the task is
+    /// there until that was called.
+    pub(crate) unsafe fn list(&self, task: WaitingTask) -> bool {
+        let waiting = &self.queue().task_counts.waiting[self.count as usize];
+        // SAFETY: by this function's contract.
+        unsafe { self.listed_at.list(waiting, task) }
+    }
+
+    /// # Safety
+    /// As of [`Self::list`].
+    #[inline]
+    pub(crate) unsafe fn unlist(&self) {
+        let waiting =
+            || &**self.queue().task_counts.waiting.get(self.count as usize).expect("it has a list");
+        // SAFETY: by this function's contract.
+        unsafe { self.listed_at.unlist(waiting) };
     }
 
     pub(crate) fn queue(&self) -> &Shared<P> {
@@ -57,7 +81,7 @@ impl<P: Platform> TaskRef<P> {
 impl<P: Platform> Drop for TaskRef<P> {
     fn drop(&mut self) {
         // AcqRel: what all tasks did with the queue comes before it goes.
-        let before = self.queue().task_counts.counts[self.count].fetch_sub(1, AcqRel);
+        let before = self.queue().task_counts.counts[self.count as usize].fetch_sub(1, AcqRel);
         if before == LEFT | 1 {
             // SAFETY: `leave` kept a reference for this count, and this was its last task.
             drop(unsafe { Arc::from_raw(self.shared.as_ptr().cast_const()) });

@@ -18,7 +18,9 @@ use super::install::{install, install_helping};
 use super::pool_link::Entry;
 use super::shared::{Closed, Shared};
 use super::task_ref::TaskRef;
-use crate::base::error::{BuildError, Refused, RefusedReason, ShutdownTimeout, WouldDeadlock};
+use crate::base::error::{
+    BuildError, Refused, RefusedReason, ShutdownTimeout, WaitError, WouldDeadlock,
+};
 use crate::base::target::Target;
 use crate::callbacks::Callback;
 use crate::fork::spread;
@@ -152,13 +154,13 @@ impl<P: Platform> Workqueue<P> {
     /// attributes: there it waits as [`JoinHandle::join`] does.
     ///
     /// # Errors
-    /// Hands `work` back if the queue is shut down; or if it is called elsewhere for an item of this
-    /// queue, which runs one at a time: it could not begin before that item is over.
+    /// If the queue is shut down; or if it is called elsewhere for an item of this queue, which runs one at
+    /// a time: it could not begin before that item is over. `work` is dropped then, uncalled.
     ///
     /// # Panics
     /// With what `work` threw.
     #[track_caller]
-    pub fn install<F, R>(&self, work: F) -> Result<R, Refused<F>>
+    pub fn install<F, R>(&self, work: F) -> Result<R, Refused>
     where
         F: FnOnce() -> R + Send,
         R: Send,
@@ -167,16 +169,13 @@ impl<P: Platform> Workqueue<P> {
         if waiter.as_ref().is_some_and(|waiter| self.shared().is_part_of_item(waiter)) {
             return Ok(work());
         }
-        let entry = match self.enter(Target::Here) {
-            Ok(entry) => entry,
-            Err(reason) => return Err(Refused::new(work, reason)),
-        };
+        let entry = self.enter(Target::Here)?;
         match waiter.map_or(Wait::Sleep, |waiter| waiter.wait_for(&entry)) {
             Wait::Help => Ok(install_helping::<P, _, _>(entry, work)),
             Wait::Sleep => Ok(install::<P, _, _>(entry, work)),
             Wait::Never => {
                 entry.abandon();
-                Err(Refused::new(work, RefusedReason::WouldDeadlock))
+                Err(RefusedReason::WouldDeadlock.into())
             }
         }
     }
@@ -185,22 +184,18 @@ impl<P: Platform> Workqueue<P> {
     /// time, and waits for all of them. Who is late is relieved by those who are done.
     ///
     /// # Errors
-    /// Hands `body` back, uncalled, where [`install`](Self::install) would.
+    /// Where [`install`](Self::install) has one: `body` is dropped then, uncalled.
     ///
     /// # Panics
     /// With what the first call of `body` to panic threw. Other elements may be done or not.
-    pub fn for_each_mut<T, F>(&self, elements: &mut [T], body: F) -> Result<(), Refused<F>>
+    pub fn for_each_mut<T, F>(&self, elements: &mut [T], body: F) -> Result<(), Refused>
     where
         T: Send,
         F: Fn(&mut T) + Sync + Send,
     {
         let workers = self.shared().worker_limit();
         let each = |piece: &mut [T]| piece.iter_mut().for_each(&body);
-        let run = || spread::<P, _>(elements, workers, &each);
-        match self.install(run).map_err(|refused| refused.reason()) {
-            Ok(()) => Ok(()),
-            Err(reason) => Err(Refused::new(body, reason)),
-        }
+        self.install(|| spread::<P, _>(elements, workers, &each))
     }
 
     /// Calls `body` with ranges that cover `numbers` and do not overlap, on as many of the queue's
@@ -208,22 +203,16 @@ impl<P: Platform> Workqueue<P> {
     /// finds time.
     ///
     /// # Errors
-    /// Hands `body` back, uncalled, where [`install`](Self::install) would.
+    /// Where [`install`](Self::install) has one: `body` is dropped then, uncalled.
     ///
     /// # Panics
     /// With what the first call of `body` to panic threw. Other ranges may be done or not.
-    pub fn for_each_range<F>(&self, numbers: Range<usize>, body: F) -> Result<(), Refused<F>>
+    pub fn for_each_range<F>(&self, numbers: Range<usize>, body: F) -> Result<(), Refused>
     where
         F: Fn(Range<usize>) + Sync + Send,
     {
         let workers = self.shared().worker_limit();
-        match self
-            .install(|| spread::<P, _>(numbers, workers, &body))
-            .map_err(|refused| refused.reason())
-        {
-            Ok(()) => Ok(()),
-            Err(reason) => Err(Refused::new(body, reason)),
-        }
+        self.install(|| spread::<P, _>(numbers, workers, &body))
     }
 
     /// Counts an item in; whoever sends it answers for what it borrows.
@@ -278,7 +267,33 @@ impl<P: Platform> Workqueue<P> {
     /// # Errors
     /// Where an item of this queue calls it: it would wait for itself.
     pub fn drain(&self) -> Result<(), WouldDeadlock> {
-        self.shared().drain()
+        self.shared().drain(None).map(|_drained| ())
+    }
+
+    /// As [`drain`](Self::drain), but for no longer than `timeout`. The queue is open again in any case.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// let (open, opened) = std::sync::mpsc::channel::<()>();
+    /// queue.queue(move || _ = opened.recv())?;
+    /// let error = queue.drain_timeout(Duration::from_millis(5)).unwrap_err();
+    /// assert!(error.is_timeout() && error.in_flight() == 1);
+    /// drop(open);
+    /// queue.drain_timeout(Duration::from_secs(60))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the time is over; or where an item of this queue calls it.
+    pub fn drain_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
+        let drained = self.shared().drain(Some(P::now() + timeout))?;
+        self.unless_time_is_over(drained)
+    }
+
+    fn unless_time_is_over(&self, reached: bool) -> Result<(), WaitError> {
+        if reached { Ok(()) } else { Err(WaitError::time_over(self.shared().in_flight())) }
     }
 
     /// Waits until all that was queued before the call is over. What is queued meanwhile is not
@@ -287,7 +302,25 @@ impl<P: Platform> Workqueue<P> {
     /// # Errors
     /// Where an item of this queue calls it: it would wait for itself.
     pub fn flush(&self) -> Result<(), WouldDeadlock> {
-        self.shared().flush()
+        self.shared().flush(None).map(|_flushed| ())
+    }
+
+    /// As [`flush`](Self::flush), but for no longer than `timeout`. Nothing is refused meanwhile, nor after.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// queue.queue(|| println!("sent"))?;
+    /// queue.flush_timeout(Duration::from_secs(60))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the time is over; or where an item of this queue calls it.
+    pub fn flush_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
+        let flushed = self.shared().flush(Some(P::now() + timeout))?;
+        self.unless_time_is_over(flushed)
     }
 
     /// Lets no further item begin, until [`thaw`](Self::thaw). Items that the pools have already

@@ -22,7 +22,7 @@ use crate::queue::{Shared, Workqueue};
 use crate::spec::attributes::Hooks;
 use crate::spec::request::Request;
 use crate::task;
-use crate::timers::{self, Sleep, SleepError, Timers};
+use crate::timers::{self, Sleep, SleepError, Timeout, Timers};
 pub use builder::Builder;
 pub use current::{Current, current};
 
@@ -396,6 +396,32 @@ impl<P: Platform> Runtime<P> {
     /// Where the clock ends before, or no thread can be had that watches the clock.
     pub fn sleep(&self, duration: Duration) -> Result<Sleep<P>, SleepError> {
         timers::sleep(&self.machine.timers, duration)
+    }
+
+    /// Gives `future` so long, under any executor: what it yields, or [`Elapsed`](crate::Elapsed), with `future`
+    /// dropped, when the time is over before. Where the clock ends before that, there is no limit.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use futures_lite::future::block_on;
+    ///
+    /// let runtime = coreshard::runtime()?;
+    /// let quick = runtime.timeout(Duration::from_secs(60), async { 7 })?;
+    /// assert_eq!(block_on(quick)?, 7);
+    /// let late = runtime.timeout(Duration::from_millis(1), std::future::pending::<()>())?;
+    /// assert!(block_on(late).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where no thread can be had that watches the clock, or this process was forked from the runtime's:
+    /// `future` is dropped then.
+    pub fn timeout<F: Future>(
+        &self,
+        duration: Duration,
+        future: F,
+    ) -> Result<Timeout<P, F>, SleepError> {
+        timers::timeout(&self.machine.timers, duration, future)
     }
 
     /// Items and futures that wait for their time.

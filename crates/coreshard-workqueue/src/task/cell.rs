@@ -21,10 +21,12 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{DataCell, Lock, Platform};
 
-use super::state::{AWAITED, DONE, Next, TaskState, has_senders};
+use super::state::{AWAITED, CANCELLED, DONE, Next, SCHEDULED, TaskState, has_senders};
+use crate::base::item::ItemBody;
+use crate::base::returned::Returned;
 use crate::callbacks::Callback;
 use crate::insight::TaskSpan;
-use crate::queue::Unclaimed;
+use crate::queue::{Unclaimed, WaitingTable, WaitingTask};
 use crate::timers::Timers;
 
 /// How a task comes to a worker, and whom it tells of panics.
@@ -39,6 +41,18 @@ pub(super) trait Schedule<P: Platform>: Send + Sync {
     }
     /// Keeps what was thrown for whoever is to be told.
     fn unclaimed(&self, thrown: Thrown) -> Unclaimed<P>;
+    /// Has the queue know of a task that is going to wait. False if it was shut down at once.
+    ///
+    /// # Safety
+    /// It is this one's task, and the caller has set `RUNNING`; [`Self::unlist`] is called before it is done.
+    unsafe fn list(&self, _: WaitingTask) -> bool {
+        true
+    }
+    /// Takes it off that list, if it is there.
+    ///
+    /// # Safety
+    /// The caller has set `RUNNING`.
+    unsafe fn unlist(&self) {}
 }
 
 /// What became of a future; `None` where it was dropped before its end, or the outcome was taken.
@@ -85,6 +99,22 @@ pub(crate) struct Runnable<P: Platform>(NonNull<Head<P>>);
 // SAFETY: a task is made of a future that is `Send` and of what is made to be shared.
 unsafe impl<P: Platform> Send for Runnable<P> {}
 
+impl<P: Platform> ItemBody for Runnable<P> {
+    type Named = Self;
+    const IS_AWAITED: bool = false;
+
+    #[inline(always)]
+    fn run(self) {
+        Self::run(self);
+    }
+
+    /// The future is dropped, and its handle hears that the queue is gone.
+    fn set_aside(self) -> Option<Returned> {
+        close(self);
+        None
+    }
+}
+
 impl<P: Platform> Runnable<P> {
     /// Polls it, on a worker; or closes it, anywhere.
     pub(super) fn run(self) {
@@ -125,7 +155,7 @@ impl<P: Platform> Leftover<P> {
 #[cold]
 fn close<P: Platform>(runnable: Runnable<P>) {
     // SAFETY: a runnable is a reference.
-    let next = unsafe { runnable.0.as_ref() }.state.cancel();
+    let next = unsafe { runnable.0.as_ref() }.state.refuse();
     debug_assert_eq!(next, Next::Nothing, "an item is on its way: this one");
     runnable.run();
 }
@@ -215,7 +245,7 @@ unsafe fn wake_leaving<P: Platform>(task: NonNull<Head<P>>, consumes: bool) -> O
 ///
 /// # Safety
 /// `next` is what that change said, and this is called once for it.
-unsafe fn settle<P: Platform>(task: NonNull<Head<P>>, next: Next) {
+pub(super) unsafe fn settle<P: Platform>(task: NonNull<Head<P>>, next: Next) {
     match next {
         Next::Nothing => {}
         Next::Send => {
@@ -330,14 +360,47 @@ where
         let outcome = match polled {
             Ok(Poll::Ready(value)) => Some(Ok(value)),
             Err(thrown) => Some(Err(schedule().unclaimed(thrown))),
-            Ok(Poll::Pending) => match task.head.state.suspend() {
-                Next::Close => None,
-                // SAFETY: as `suspend` said.
-                next => return unsafe { settle(head, next) },
-            },
+            Ok(Poll::Pending) => {
+                // SAFETY: RUNNING is set.
+                unsafe { Self::list(head) };
+                match task.head.state.suspend() {
+                    Next::Close => None,
+                    // SAFETY: as `suspend` said.
+                    next => return unsafe { settle(head, next) },
+                }
+            }
         };
         // SAFETY: RUNNING is set.
         unsafe { Self::finish(head, outcome) };
+    }
+
+    /// It is going to wait: so the queue knows of it, before it does. Where that was shut down at once, it is
+    /// refused.
+    ///
+    /// # Safety
+    /// The caller has set `RUNNING`.
+    #[inline]
+    unsafe fn list(head: NonNull<Head<P>>) {
+        // SAFETY: the caller's reference.
+        let task = unsafe { head.cast::<Self>().as_ref() };
+        if task.head.state.load() & (SCHEDULED | CANCELLED) != 0 {
+            return;
+        }
+        let table = const {
+            &WaitingTable {
+                // SAFETY: called while the task is on the list, so it is there.
+                hold: |task| unsafe { task.cast::<Head<P>>().as_ref() }.state.add_reference(),
+                // SAFETY: called with that reference.
+                refuse: |task| unsafe { refuse(task.cast::<Head<P>>()) },
+            }
+        };
+        // SAFETY: not done, so the schedule function is there. RUNNING is set; `finish` takes it off.
+        let is_listed =
+            unsafe { (*task.schedule.get()).list(WaitingTask { task: head.cast(), table }) };
+        if !is_listed {
+            let next = task.head.state.refuse();
+            debug_assert_eq!(next, Next::Nothing, "the caller runs it, and will close it");
+        }
     }
 
     /// Drops the future and leaves the outcome.
@@ -349,6 +412,8 @@ where
         let task = unsafe { head.cast::<Self>().as_ref() };
         // SAFETY: not done, so it is there.
         let report = |thrown| drop(unsafe { &*task.schedule.get() }.unclaimed(thrown));
+        // SAFETY: not done, so the schedule function is there; RUNNING is set.
+        unsafe { (*task.schedule.get()).unlist() };
         // SAFETY: RUNNING is set; the future is dropped where it is, once, and its place is written anew.
         task.body.with_mut(|body| unsafe {
             let dropped = user::call(|| std::ptr::drop_in_place(body));
@@ -443,10 +508,22 @@ fn forget_awaiter<P: Platform>(awaiter: &Lock<P, Option<Waker>>, state: &TaskSta
     }
 }
 
+/// The task's queue was shut down: it is polled no more.
+///
+/// # Safety
+/// The caller has a reference, and gives it up.
+unsafe fn refuse<P: Platform>(head: NonNull<Head<P>>) {
+    // SAFETY: by this function's contract; each is called once for what the change said.
+    unsafe {
+        settle(head, head.as_ref().state.refuse());
+        settle(head, head.as_ref().state.drop_reference());
+    }
+}
+
 /// Asks that the task be polled no more.
 ///
 /// # Safety
-/// The caller is the handle.
+/// The caller has a reference.
 pub(super) unsafe fn cancel<P: Platform>(head: NonNull<Head<P>>) {
     // SAFETY: by this function's contract; and as `cancel` said.
     unsafe { settle(head, head.as_ref().state.cancel()) };

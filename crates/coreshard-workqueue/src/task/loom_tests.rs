@@ -2,6 +2,7 @@
 //! is a list under a lock. Each was seen to fail when what its comment names was changed.
 #![allow(unsafe_code)]
 
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -11,9 +12,9 @@ use coreshard_platform::user::Thrown;
 use coreshard_platform::{AtomicInt, DataCell, Lock, Loom, Parker, Platform};
 
 use super::cell::{self, Runnable, Schedule};
-use super::{Handles, Task};
+use super::{CancellationToken, Handles, JoinSet, Task};
 use crate::insight::TaskSpan;
-use crate::queue::Unclaimed;
+use crate::queue::{ListedAt, Unclaimed, WaitingTask, WaitingTasks};
 
 type Word = <Loom as Platform>::AtomicU32;
 
@@ -59,7 +60,10 @@ impl Queue {
     }
 }
 
-struct Home(Arc<Queue>);
+struct Home(Arc<Queue>, Option<Arc<WaitingTasks<Loom>>>, ListedAt<Loom>);
+
+// SAFETY: whoever has set `RUNNING` touches the place alone.
+unsafe impl Sync for Home {}
 
 impl Schedule<Loom> for Home {
     fn send(&self, runnable: Runnable<Loom>) -> Option<Runnable<Loom>> {
@@ -72,6 +76,16 @@ impl Schedule<Loom> for Home {
 
     fn unclaimed(&self, _: Thrown) -> Unclaimed<Loom> {
         unreachable!("nothing panics here")
+    }
+
+    unsafe fn list(&self, task: WaitingTask) -> bool {
+        // SAFETY: by this function's contract.
+        self.1.as_ref().is_none_or(|waiting| unsafe { self.2.list(waiting, task) })
+    }
+
+    unsafe fn unlist(&self) {
+        // SAFETY: by this function's contract.
+        unsafe { self.2.unlist(|| self.1.as_ref().expect("it is listed there")) };
     }
 }
 
@@ -117,7 +131,10 @@ struct Spawned {
 }
 
 fn spawn(leaves: bool) -> Spawned {
-    let queue = Queue::new();
+    spawn_on(Queue::new(), None, leaves)
+}
+
+fn spawn_on(queue: Arc<Queue>, waiting: Option<Arc<WaitingTasks<Loom>>>, leaves: bool) -> Spawned {
     let (left, ends) = (Arc::new(Lock::new(None)), Arc::new(Word::new(0)));
     let future = Future {
         queue: Arc::clone(&queue),
@@ -126,7 +143,11 @@ fn spawn(leaves: bool) -> Spawned {
         leaves,
         polls: 0,
     };
-    let (task, runnable) = cell::TaskCell::new(future, TaskSpan::off(), Home(Arc::clone(&queue)));
+    let (task, runnable) = cell::TaskCell::new(
+        future,
+        TaskSpan::off(),
+        Home(Arc::clone(&queue), waiting, ListedAt::none()),
+    );
     queue.sent.lock().push(runnable);
     // SAFETY: made just now.
     let task = Some(unsafe { Handles::<Loom, Future, Home>::handle(task) });
@@ -144,11 +165,14 @@ impl Wake for Unpark {
 
 /// Awaits the task on this thread.
 fn block_on(mut task: Task<u32>) -> u32 {
+    block_on_poll(|context| Pin::new(&mut task).poll(context))
+}
+
+fn block_on_poll<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
     let parker = Arc::new(Unpark(Parker::new()));
     let waker = Waker::from(Arc::clone(&parker));
     loop {
-        let polled = Pin::new(&mut task).poll(&mut Context::from_waker(&waker));
-        match polled {
+        match poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(value) => return value,
             Poll::Pending => parker.0.park(),
         }
@@ -264,4 +288,127 @@ fn loom_whoever_awaits_a_task_hears_of_its_end() {
         worker.join().unwrap();
         queue.expect_end(1);
     });
+}
+
+/// A task comes to wait while its queue is shut down at once: it is dropped, by the worker or by whoever shuts down.
+fn a_task_waits_beside_a_shutdown(close: fn(&WaitingTasks<Loom>)) {
+    check(3, move || {
+        let waiting = Arc::new(WaitingTasks::new());
+        let spawned = spawn_on(Queue::new(), Some(Arc::clone(&waiting)), true);
+        let Spawned { queue, left, task, .. } = spawned;
+        let worker = {
+            let queue = Arc::clone(&queue);
+            loom::thread::spawn(move || while queue.run_one() {})
+        };
+        close(&waiting);
+        worker.join().unwrap();
+        while queue.run_one() {}
+        assert!(task.as_ref().is_some_and(Task::is_finished), "it waits for ever");
+        drop(task);
+        drop(left.lock().take());
+        queue.expect_end(1);
+    });
+}
+
+#[test]
+fn loom_a_task_that_waits_is_dropped_by_a_shutdown() {
+    a_task_waits_beside_a_shutdown(WaitingTasks::close);
+}
+
+/// The model fails where a list that was closed takes more.
+#[test]
+#[should_panic(expected = "it waits for ever")]
+fn loom_a_list_of_tasks_that_is_not_closed_is_found() {
+    a_task_waits_beside_a_shutdown(WaitingTasks::refuse_those_here);
+}
+
+/// Aborted by reference while it is polled, or waits: it is dropped once, and its handle hears that.
+#[test]
+fn loom_a_task_that_is_aborted_ends_once() {
+    check(3, || {
+        let Spawned { queue, left, task, .. } = spawn(true);
+        let abort = task.as_ref().unwrap().abort_handle();
+        let worker = {
+            let queue = Arc::clone(&queue);
+            loom::thread::spawn(move || while queue.run_one() {})
+        };
+        abort.abort();
+        drop(abort);
+        worker.join().unwrap();
+        while queue.run_one() {}
+        let mut task = task.unwrap();
+        let ended = block_on_poll(|context| task.poll_result(context));
+        assert!(ended.is_err_and(|error| error.is_cancelled()));
+        drop(left.lock().take());
+        queue.expect_end(1);
+    });
+}
+
+type PollNext =
+    fn(&mut JoinSet<Loom, u32>, &Context<'_>) -> Poll<Option<Result<u32, crate::task::TaskError>>>;
+
+/// A set of two tasks that end on a worker, while the set is awaited.
+fn a_set_is_awaited(poll: PollNext) {
+    check(2, move || {
+        let queue = Queue::new();
+        // Kept where the model fails: what is dropped as a model unwinds ends the process.
+        let mut set = ManuallyDrop::new(JoinSet::new());
+        for _ in 0..2 {
+            let Spawned { ends, task, .. } = spawn_on(Arc::clone(&queue), None, false);
+            ends.store(1, Relaxed);
+            set.add(task.unwrap());
+        }
+        let worker = {
+            let queue = Arc::clone(&queue);
+            loom::thread::spawn(move || while queue.run_one() {})
+        };
+        for _ in 0..2 {
+            let ended = block_on_poll(|context| poll(&mut set, context));
+            assert_eq!(ended.expect("there are two").expect("nobody cancels"), 1);
+        }
+        assert!(set.is_empty());
+        worker.join().unwrap();
+        drop(ManuallyDrop::into_inner(set));
+        queue.expect_end(2);
+    });
+}
+
+#[test]
+fn loom_whoever_awaits_a_set_hears_of_each_end() {
+    a_set_is_awaited(JoinSet::poll_join_next);
+}
+
+/// The model fails where the waker is left after the lock of the list was free.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn loom_a_set_that_leaves_its_waker_late_is_found() {
+    a_set_is_awaited(JoinSet::poll_join_next_late);
+}
+
+/// A token is cancelled while somebody waits for its child, or makes one.
+fn a_token_is_cancelled(cancel: fn(&CancellationToken<Loom>)) {
+    check(3, move || {
+        let token = CancellationToken::<Loom>::new();
+        let parent = token.clone();
+        let canceller = loom::thread::spawn(move || cancel(&parent));
+        let child = token.child_token();
+        // As there.
+        let mut cancelled = ManuallyDrop::new(child.cancelled());
+        block_on_poll(|context| Pin::new(&mut *cancelled).poll(context));
+        drop(ManuallyDrop::into_inner(cancelled));
+        assert!(child.is_cancelled() && token.is_cancelled());
+        canceller.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_whoever_waits_for_a_token_hears_of_its_cancel() {
+    a_token_is_cancelled(CancellationToken::cancel);
+}
+
+/// The model fails where the word is set after the lock was free.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn loom_a_token_that_is_marked_late_is_found() {
+    a_token_is_cancelled(CancellationToken::cancel_late);
 }

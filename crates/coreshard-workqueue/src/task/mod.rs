@@ -13,12 +13,17 @@
 //! and no thread is inside `Home::send` any more. A waker may outlive the queue: it leads to the task alone.
 #![allow(unsafe_code)]
 
+mod abort;
+mod cancellation;
 mod cell;
+mod error;
 mod executors;
+mod join_set;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod scope;
 mod state;
+mod task_result;
 mod yield_now;
 
 use std::fmt;
@@ -37,11 +42,16 @@ use tracing::span::Id;
 use crate::base::error::Refused;
 use crate::insight::trouble::say;
 use crate::insight::{self, Label};
-use crate::queue::{Origin, Shared, TaskRef, Unclaimed, WhenFull, Workqueue};
+use crate::queue::{Origin, Panic, Shared, TaskRef, Unclaimed, WaitingTask, WhenFull, Workqueue};
 use crate::timers::Timers;
 use cell::{Runnable, Schedule};
 
+pub use abort::AbortHandle;
+pub use cancellation::{CancellationToken, WaitForCancellation};
 pub(crate) use cell::wake_own;
+pub use error::TaskError;
+pub use join_set::JoinSet;
+pub use task_result::TaskResult;
 pub use yield_now::{YieldNow, yield_now};
 
 /// A future that was spawned, and the right to its result.
@@ -50,7 +60,26 @@ pub use yield_now::{YieldNow, yield_now};
 /// is polled no more, and dropped. [`detach`](Self::detach) lets it run without.
 ///
 /// What a future throws goes to whoever awaits it; where nobody does, and where a destructor throws, to
-/// the queue's panic handler.
+/// the queue's panic handler. [`result`](Self::result) has it as an error instead.
+///
+/// ```
+/// let queue = coreshard::workqueue()?.name("requests").build()?;
+/// let task = queue.spawn(async { 6 * 7 })?;
+/// let after = queue.spawn(async move { task.await + 1 })?;
+/// # while !after.is_finished() { std::thread::yield_now() }
+/// # assert_eq!(after.now_or_never(), Some(43));
+/// # trait Now: Future + Sized { fn now_or_never(self) -> Option<Self::Output>; }
+/// # impl<F: Future> Now for F {
+/// #     fn now_or_never(self) -> Option<F::Output> {
+/// #         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+/// #         match std::pin::pin!(self).poll(&mut context) {
+/// #             std::task::Poll::Ready(value) => Some(value),
+/// #             std::task::Poll::Pending => None,
+/// #         }
+/// #     }
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "dropping a task cancels it; `detach` lets it run"]
 pub struct Task<T> {
     raw: Option<Raw<T>>,
@@ -63,12 +92,13 @@ struct Raw<T> {
     table: NonNull<TaskTable<T>>,
 }
 
-/// What came of a future; `None` where it was dropped before its end.
-type Ended<T> = Option<Result<T, Thrown>>;
+/// What came of a future.
+type Ended<T> = Result<T, TaskError>;
 
 struct TaskTable<T> {
     poll: unsafe fn(NonNull<()>, &Context<'_>) -> Poll<Ended<T>>,
     cancel: unsafe fn(NonNull<()>),
+    abort_handle: unsafe fn(NonNull<()>) -> AbortHandle,
     is_done: unsafe fn(NonNull<()>) -> bool,
     /// Gives the handle's reference up; true cancels the task. A value that nobody took comes back.
     let_go: unsafe fn(NonNull<()>, bool) -> Option<T>,
@@ -101,11 +131,43 @@ impl<T> Task<T> {
     /// # Panics
     /// With what the future threw, if it had.
     pub async fn cancel(mut self) -> Option<T> {
+        self.abort();
+        match poll_fn(|context| self.poll_result(context)).await.map_err(TaskError::into_panic) {
+            Ok(value) => Some(value),
+            Err(Ok(panic)) => panic.resume(),
+            Err(Err(_dropped)) => None,
+        }
+    }
+
+    /// Asks that the future be polled no more, and does not wait: it is dropped soon, by a worker, unless it has
+    /// ended before. Whoever awaits the task hears of it: [`result`](Self::result) as an error,
+    /// [`TaskError::is_cancelled`]; the task itself by a panic.
+    ///
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("requests").build()?;
+    /// let task = queue.spawn(std::future::pending::<()>())?;
+    /// task.abort();
+    /// let told = queue.spawn(async move { task.result().await.unwrap_err().is_cancelled() })?;
+    /// # let done = queue.spawn(async move { assert!(told.await) })?;
+    /// # while !done.is_finished() { std::thread::yield_now() }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn abort(&self) {
         if let Some(raw) = &self.raw {
             // SAFETY: this is the handle.
             unsafe { (raw.table().cancel)(raw.task) };
         }
-        poll_fn(|context| self.poll_result(context)).await.map(give)
+    }
+
+    /// The right to [`abort`](Self::abort) it, for others than the task's owner. It keeps the task's memory, but
+    /// neither the future nor the queue.
+    ///
+    /// # Panics
+    /// If the task was awaited to its end before.
+    pub fn abort_handle(&self) -> AbortHandle {
+        let raw = self.raw.as_ref().expect("a task that was awaited to its end has no handle");
+        // SAFETY: this is the handle.
+        unsafe { (raw.table().abort_handle)(raw.task) }
     }
 
     /// True once the future has ended, or was dropped: then awaiting it does not wait.
@@ -114,7 +176,7 @@ impl<T> Task<T> {
         self.raw.as_ref().is_none_or(|raw| unsafe { (raw.table().is_done)(raw.task) })
     }
 
-    fn poll_result(&mut self, context: &Context<'_>) -> Poll<Ended<T>> {
+    pub(super) fn poll_result(&mut self, context: &Context<'_>) -> Poll<Ended<T>> {
         let raw = self.raw.as_ref().expect("a task is not awaited after it has ended");
         // SAFETY: this is the handle.
         let result = unsafe { (raw.table().poll)(raw.task, context) };
@@ -142,19 +204,18 @@ impl<T> Drop for Task<T> {
     }
 }
 
-fn give<T>(result: Result<T, Thrown>) -> T {
-    result.unwrap_or_else(|thrown| thrown.resume())
-}
-
 impl<T> Future for Task<T> {
     type Output = T;
 
     /// # Panics
-    /// With what the future threw; or if the future was dropped because its queue was shut down
-    /// while it waited.
+    /// With what the future threw; or if the future was dropped because it was cancelled, or its queue was shut
+    /// down while it waited.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        self.poll_result(context).map(|result| {
-            give(result.expect("the task's workqueue was shut down before the task had ended"))
+        self.poll_result(context).map(|ended| {
+            ended.unwrap_or_else(|error| match error.into_panic() {
+                Ok(panic) => panic.resume(),
+                Err(dropped) => panic!("{dropped}"),
+            })
         })
     }
 }
@@ -178,6 +239,7 @@ where
     const TABLE: TaskTable<F::Output> = TaskTable {
         poll: Self::poll,
         cancel: Self::cancel,
+        abort_handle: Self::abort_handle,
         is_done: Self::is_done,
         let_go: Self::let_go,
     };
@@ -191,13 +253,30 @@ where
         Task { raw: Some(Raw { task: task.cast(), table }) }
     }
 
-    unsafe fn poll(
-        task: NonNull<()>,
-        context: &Context<'_>,
-    ) -> Poll<Option<Result<F::Output, Thrown>>> {
+    unsafe fn poll(task: NonNull<()>, context: &Context<'_>) -> Poll<Ended<F::Output>> {
         // SAFETY: called by the handle.
         let outcome = unsafe { cell::TaskCell::<P, F, S>::poll_outcome(task.cast(), context) };
-        outcome.map(|outcome| Some(outcome?.map_err(Unclaimed::claim)))
+        outcome.map(|outcome| match outcome {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(thrown)) => Err(TaskError::panicked(Panic::thrown(thrown.claim()))),
+            // SAFETY: called by the handle, which is a reference.
+            None if unsafe { Self::state(task) } & state::REFUSED != 0 => {
+                Err(TaskError::queue_gone())
+            }
+            None => Err(TaskError::cancelled()),
+        })
+    }
+
+    /// # Safety
+    /// The caller has a reference.
+    unsafe fn state(task: NonNull<()>) -> u64 {
+        // SAFETY: by this function's contract.
+        unsafe { task.cast::<cell::Head<P>>().as_ref() }.state.load()
+    }
+
+    unsafe fn abort_handle(task: NonNull<()>) -> AbortHandle {
+        // SAFETY: called by the handle, which is a reference.
+        unsafe { AbortHandle::new(task.cast::<cell::Head<P>>()) }
     }
 
     unsafe fn cancel(task: NonNull<()>) {
@@ -207,7 +286,7 @@ where
 
     unsafe fn is_done(task: NonNull<()>) -> bool {
         // SAFETY: called by the handle, which is a reference.
-        unsafe { task.cast::<cell::Head<P>>().as_ref() }.state.load() & state::DONE != 0
+        unsafe { Self::state(task) & state::DONE != 0 }
     }
 
     unsafe fn let_go(task: NonNull<()>, cancels: bool) -> Option<F::Output> {
@@ -232,7 +311,7 @@ impl<P: Platform> Schedule<P> for Home<P> {
     fn send(&self, runnable: Runnable<P>) -> Option<Runnable<P>> {
         match self.task_ref.queue().enter_near(self.cpu, Origin::WokenTask, WhenFull::Exceed) {
             Ok(entry) => {
-                entry.send_as(|| Label::Part, move || runnable.run());
+                entry.send_as(|| Label::Part, runnable);
                 None
             }
             Err(_closed) => Some(runnable),
@@ -254,6 +333,17 @@ impl<P: Platform> Schedule<P> for Home<P> {
 
     fn unclaimed(&self, thrown: Thrown) -> Unclaimed<P> {
         self.task_ref.queue().unclaimed(thrown)
+    }
+
+    unsafe fn list(&self, task: WaitingTask) -> bool {
+        // SAFETY: by this function's contract, which is the same.
+        unsafe { self.task_ref.list(task) }
+    }
+
+    #[inline]
+    unsafe fn unlist(&self) {
+        // SAFETY: as above.
+        unsafe { self.task_ref.unlist() };
     }
 }
 
@@ -315,7 +405,7 @@ where
     let span = entry.task_span::<F>();
     let home = Home { task_ref: TaskRef::new(shared, cpu.index()), cpu, span: span.id() };
     let (task, runnable) = cell::TaskCell::new(future, span, home);
-    entry.send_as(|| Label::Part, move || runnable.run());
+    entry.send_as(|| Label::Part, runnable);
     // SAFETY: made just now, with a reference for its handle.
     Ok(unsafe { Handles::<P, F, Home<P>>::handle(task) })
 }

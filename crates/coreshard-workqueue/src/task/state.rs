@@ -8,6 +8,7 @@
 //! | 3 | `CANCELLED`: it is polled no more | its handle; who drops the last reference | – |
 //! | 4 | `HANDLE`: its handle exists, and the outcome is that one's | spawn | the handle |
 //! | 5 | `AWAITED`: the handle's owner has left a waker | the handle | – |
+//! | 6 | `REFUSED`: it is polled no more since its queue takes nothing any more; with `CANCELLED` only | who finds that | – |
 //! | 8–23 | senders: threads inside the schedule function | who schedules it | the same |
 //! | 24–63 | references: the item on its way, the handle, each waker | | |
 
@@ -21,6 +22,7 @@ pub(super) const DONE: u64 = 1 << 2;
 pub(super) const CANCELLED: u64 = 1 << 3;
 pub(super) const HANDLE: u64 = 1 << 4;
 pub(super) const AWAITED: u64 = 1 << 5;
+pub(super) const REFUSED: u64 = 1 << 6;
 pub(super) const ONE_SENDER: u64 = 1 << 8;
 pub(super) const ONE_REFERENCE: u64 = 1 << 24;
 const SENDERS: u64 = ONE_REFERENCE - ONE_SENDER;
@@ -194,15 +196,25 @@ impl<P: Platform> TaskState<P> {
         self.word.fetch_or(AWAITED, AcqRel) & DONE != 0
     }
 
-    /// The handle asks that it be polled no more, and stays.
+    /// Somebody with a reference asks that it be polled no more, and keeps that.
     pub(super) fn cancel(&self) -> Next {
+        self.cancel_as(CANCELLED)
+    }
+
+    /// As [`Self::cancel`], since its queue takes nothing any more: that is what its handle is told, unless it
+    /// was cancelled before.
+    pub(super) fn refuse(&self) -> Next {
+        self.cancel_as(CANCELLED | REFUSED)
+    }
+
+    fn cancel_as(&self, how: u64) -> Next {
         self.change(|seen| {
             if seen & (DONE | CANCELLED) != 0 {
                 (seen, Next::Nothing)
             } else if seen & (SCHEDULED | RUNNING) == 0 {
-                ((seen | SCHEDULED | CANCELLED) + ONE_REFERENCE + ONE_SENDER, Next::Send)
+                ((seen | SCHEDULED | how) + ONE_REFERENCE + ONE_SENDER, Next::Send)
             } else {
-                (seen | CANCELLED, Next::Nothing)
+                (seen | how, Next::Nothing)
             }
         })
     }

@@ -18,6 +18,7 @@ mod heap;
 mod keeper;
 mod owed;
 mod sleep;
+mod timeout;
 
 pub(crate) use due::{Due, Timed};
 pub(crate) use heap::Key;
@@ -25,3 +26,5 @@ pub(crate) use keeper::{TimerError, Timers};
 pub(crate) use owed::Owed;
 pub(crate) use sleep::sleep;
 pub use sleep::{Sleep, SleepError};
+pub(crate) use timeout::timeout;
+pub use timeout::{Elapsed, Timeout};

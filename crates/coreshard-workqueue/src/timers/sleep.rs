@@ -49,6 +49,12 @@ enum SleepErrorKind {
     Forked,
 }
 
+impl SleepError {
+    pub(super) fn is_beyond_clock(&self) -> bool {
+        matches!(self.kind, SleepErrorKind::BeyondClock { .. })
+    }
+}
+
 impl fmt::Display for SleepError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {

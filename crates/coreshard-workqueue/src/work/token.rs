@@ -19,6 +19,8 @@ use coreshard_platform::{AtomicInt, Platform};
 use super::state::{Begin, Number};
 use super::work_core::{Function, Parked, Work, WorkCore};
 use crate::base::error::RefusedReason;
+use crate::base::item::ItemBody;
+use crate::base::returned::Returned;
 use crate::base::target::Target;
 use crate::callbacks::Callback;
 use crate::insight::Label;
@@ -155,11 +157,28 @@ impl<P: Platform> LeftoverFunction<P> {
     }
 }
 
+impl<P: Platform> ItemBody for Token<P> {
+    type Named = Self;
+    const IS_AWAITED: bool = false;
+
+    #[inline(always)]
+    fn run(self) {
+        Self::run(self);
+    }
+
+    /// As if it was cancelled. If it was the last to have the item, the function goes, too.
+    fn set_aside(self) -> Option<Returned> {
+        let Self { core, number } = self;
+        Work { core }.give_up(number);
+        None
+    }
+}
+
 impl<P: Platform> Token<P> {
     #[inline(always)]
     pub(super) fn send(self, entry: Entry<'_, P>) {
         let (function, made_at) = (self.core.function, self.core.made_at);
-        entry.send_as(|| Label::Work(function, made_at), move || self.run());
+        entry.send_as(|| Label::Work(function, made_at), self);
     }
 
     /// Where the item runs at this moment: the place is kept until that run is over, so that no

@@ -38,11 +38,11 @@ pub(super) fn queue_somewhere(site: &Site, rng: &mut Rng) {
     // Refused, where there is no such CPU or node: the caller runs it.
     if rng.bool() {
         if let Err(refused) = queue.queue_on(CpuId(rng.u32(..6)), item) {
-            item = refused.into_inner();
+            item = refused.into_item();
             item();
         }
     } else if let Err(refused) = queue.queue_on_node(NodeId(rng.u32(..2)), item) {
-        item = refused.into_inner();
+        item = refused.into_item();
         item();
     }
 }
@@ -67,10 +67,11 @@ pub(super) fn scope(site: &Site, rng: &mut Rng) {
     site.any_queue(rng).scope(|scope| {
         for number in &mut numbers {
             let entry = site.ledger.entry("scope");
-            let queued = scope.queue(move || {
+            let item = move || {
                 *number += 1;
                 entry.ran();
-            });
+            };
+            let queued = site.ledger.offer(|| scope.queue(item));
             accepted += u64::from(site.ledger.accepted("scope", queued).is_some());
         }
     });
@@ -81,12 +82,13 @@ pub(super) fn nested_scope(site: &Site, rng: &mut Rng) {
     fn nest(site: &Site, queue: &Workqueue, depth: u32) {
         let entry = site.ledger.entry("nested scope");
         queue.scope(|scope| {
-            let queued = scope.queue(move || {
+            let item = move || {
                 if depth > 0 {
                     nest(site, queue, depth - 1);
                 }
                 entry.ran();
-            });
+            };
+            let queued = site.ledger.offer(|| scope.queue(item));
             site.ledger.accepted("an open queue refused a nested item", queued);
         });
     }
@@ -105,10 +107,11 @@ pub(super) fn install(site: &Site, rng: &mut Rng) {
     }
     let depth = rng.u32(1..10);
     let entry = site.ledger.entry("install");
-    let result = site.any_queue(rng).install(move || {
+    let item = move || {
         entry.ran();
         sum(depth)
-    });
+    };
+    let result = site.ledger.offer(|| site.any_queue(rng).install(item));
     let result = site.ledger.accepted("install", result);
     site.ledger.check(result.is_none_or(|sum| sum == 1 << depth), "a forked sum is wrong");
 }

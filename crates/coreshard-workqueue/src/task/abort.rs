@@ -1,0 +1,109 @@
+//! Cancelling a task without its handle.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::ptr::NonNull;
+
+use coreshard_platform::Platform;
+
+use super::cell::{self, Head};
+use super::state::DONE;
+
+/// Cancels a task, whoever has its [`Task`](crate::Task); see [`Task::abort_handle`](crate::Task::abort_handle).
+/// Dropping it changes nothing.
+pub struct AbortHandle {
+    /// A reference to the task.
+    task: NonNull<()>,
+    table: &'static AbortTable,
+}
+
+struct AbortTable {
+    hold: unsafe fn(NonNull<()>),
+    abort: unsafe fn(NonNull<()>),
+    is_done: unsafe fn(NonNull<()>) -> bool,
+    let_go: unsafe fn(NonNull<()>),
+}
+
+// SAFETY: it is a reference to a task that was made to be shared, and what is done with one is a step of its word.
+unsafe impl Send for AbortHandle {}
+// SAFETY: as above.
+unsafe impl Sync for AbortHandle {}
+// What it leads to is changed by read-modify-writes of whole steps alone.
+impl UnwindSafe for AbortHandle {}
+impl RefUnwindSafe for AbortHandle {}
+
+struct Aborts<P>(std::marker::PhantomData<P>);
+
+impl<P: Platform> Aborts<P> {
+    const TABLE: AbortTable = AbortTable {
+        // SAFETY: each is called with a task's head, of which the caller has a reference; `let_go` gives it up.
+        hold: |task| unsafe { task.cast::<Head<P>>().as_ref() }.state.add_reference(),
+        // SAFETY: as above.
+        abort: |task| unsafe { cell::cancel(task.cast::<Head<P>>()) },
+        // SAFETY: as above.
+        is_done: |task| unsafe { task.cast::<Head<P>>().as_ref() }.state.load() & DONE != 0,
+        // SAFETY: as above.
+        let_go: |task| unsafe {
+            let head = task.cast::<Head<P>>();
+            cell::settle(head, head.as_ref().state.drop_reference());
+        },
+    };
+}
+
+impl AbortHandle {
+    /// # Safety
+    /// The caller has a reference to the task.
+    pub(super) unsafe fn new<P: Platform>(task: NonNull<Head<P>>) -> Self {
+        let table: &'static AbortTable = const { &Aborts::<P>::TABLE };
+        // SAFETY: by this function's contract.
+        unsafe { (table.hold)(task.cast()) };
+        Self { task: task.cast(), table }
+    }
+
+    /// Asks that the future be polled no more: it is dropped soon, by a worker, and whoever awaits it hears that it
+    /// was cancelled, unless it has ended before.
+    ///
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("requests").build()?;
+    /// let task = queue.spawn(std::future::pending::<()>())?;
+    /// let stop = task.abort_handle();
+    /// task.detach();
+    /// stop.abort();
+    /// while !stop.is_finished() {
+    ///     std::thread::yield_now();
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn abort(&self) {
+        // SAFETY: this is a reference.
+        unsafe { (self.table.abort)(self.task) };
+    }
+
+    /// True once the future has ended, or was dropped.
+    pub fn is_finished(&self) -> bool {
+        // SAFETY: this is a reference.
+        unsafe { (self.table.is_done)(self.task) }
+    }
+}
+
+impl Clone for AbortHandle {
+    fn clone(&self) -> Self {
+        // SAFETY: this is a reference.
+        unsafe { (self.table.hold)(self.task) };
+        Self { task: self.task, table: self.table }
+    }
+}
+
+impl Drop for AbortHandle {
+    fn drop(&mut self) {
+        // SAFETY: this was a reference.
+        unsafe { (self.table.let_go)(self.task) };
+    }
+}
+
+impl fmt::Debug for AbortHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AbortHandle").field("is_finished", &self.is_finished()).finish()
+    }
+}

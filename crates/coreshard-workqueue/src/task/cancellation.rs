@@ -1,0 +1,297 @@
+//! Tokens by which work is asked to stop.
+//!
+//! A token and its children are a tree. Each node has a word that says that it is cancelled, and under a lock its
+//! children and the wakers of those who wait for it.
+//!
+//! Rules:
+//!
+//! 1. The word is set under the node's lock, and a child or a waker is added under it, after a look at the word. So
+//!    whoever cancels finds each child and waker that was added before, and whoever adds later finds it cancelled.
+//! 2. No node's lock is taken while another one's is held; a waker is cloned, woken and dropped without any.
+//! 3. A parent knows its children weakly: a token that everybody has let go of is gone.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use coreshard_platform::user::{self, Thrown};
+use coreshard_platform::{AtomicInt, Lock, Platform};
+
+use crate::insight::trouble::say;
+
+/// Children that are gone are forgotten when there are so many, and each time that there are twice as many as were
+/// left then.
+const MIN_CHILDREN: usize = 32;
+
+/// Asks work to stop that looks at it: items by [`is_cancelled`](Self::is_cancelled), futures by
+/// [`cancelled`](Self::cancelled). Nothing is stopped by force.
+///
+/// Clones are the same token. A [`child_token`](Self::child_token) is cancelled with its parent, and may be cancelled
+/// alone: so a service hands each request a child of its own token, and each request hands its parts children of
+/// that.
+///
+/// ```
+/// use coreshard::CancellationToken;
+///
+/// let queue = coreshard::workqueue()?.name("requests").build()?;
+/// let service = CancellationToken::new();
+/// let request = service.child_token();
+/// let item = queue.submit({
+///     let request = request.clone();
+///     move || {
+///         let mut steps = 0_u64;
+///         while !request.is_cancelled() {
+///             steps += 1;
+///         }
+///         steps
+///     }
+/// })?;
+/// let waiter = queue.spawn(async move { request.cancelled().await })?;
+/// service.cancel();
+/// item.join()?;
+/// # while !waiter.is_finished() { std::thread::yield_now() }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct CancellationToken<P: Platform> {
+    node: Arc<TokenNode<P>>,
+}
+
+struct TokenNode<P: Platform> {
+    /// 1 once it is cancelled.
+    cancelled: P::AtomicU32,
+    links: Lock<P, TokenLinks<P>>,
+}
+
+struct TokenLinks<P: Platform> {
+    children: Vec<Weak<TokenNode<P>>>,
+    /// Of how many `children` is to be rid of those that are gone.
+    full: usize,
+    /// Those who wait, by their places; `None` for a place that is free.
+    wakers: Vec<Option<Waker>>,
+    free: Vec<usize>,
+}
+
+impl<P: Platform> TokenNode<P> {
+    fn new() -> Self {
+        let links = TokenLinks {
+            children: Vec::new(),
+            full: MIN_CHILDREN,
+            wakers: Vec::new(),
+            free: Vec::new(),
+        };
+        Self { cancelled: P::AtomicU32::new(0), links: Lock::new(links) }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        // Acquire: what was done before the cancel is seen.
+        self.cancelled.load(Acquire) != 0
+    }
+}
+
+impl<P: Platform> CancellationToken<P> {
+    /// A token that nobody has cancelled.
+    pub fn new() -> Self {
+        Self { node: Arc::new(TokenNode::new()) }
+    }
+
+    /// A token that is cancelled with this one, and may be cancelled alone.
+    ///
+    /// ```
+    /// let service = coreshard::CancellationToken::new();
+    /// let (one, other) = (service.child_token(), service.child_token());
+    /// one.cancel();
+    /// assert!(one.is_cancelled() && !other.is_cancelled() && !service.is_cancelled());
+    /// service.cancel();
+    /// assert!(other.is_cancelled() && service.child_token().is_cancelled());
+    /// ```
+    pub fn child_token(&self) -> Self {
+        let child = Self::new();
+        let mut links = self.node.links.lock();
+        if self.node.is_cancelled() {
+            drop(links);
+            child.cancel();
+            return child;
+        }
+        if links.children.len() >= links.full {
+            links.children.retain(|child| child.strong_count() > 0);
+            links.full = (2 * links.children.len()).max(MIN_CHILDREN);
+        }
+        links.children.push(Arc::downgrade(&child.node));
+        drop(links);
+        child
+    }
+
+    /// Cancels it and all below it, and wakes all who wait for one of them. Once more does nothing.
+    ///
+    /// ```
+    /// let token = coreshard::CancellationToken::new();
+    /// token.cancel();
+    /// assert!(token.is_cancelled());
+    /// ```
+    pub fn cancel(&self) {
+        let mut nodes = vec![Arc::clone(&self.node)];
+        while let Some(node) = nodes.pop() {
+            let (children, wakers) = {
+                let mut links = node.links.lock();
+                // Release pairs with the Acquire of `is_cancelled`.
+                node.cancelled.store(1, Release);
+                (std::mem::take(&mut links.children), std::mem::take(&mut links.wakers))
+            };
+            // Its own waker may be a user's that panics: the others are woken all the same.
+            wakers
+                .into_iter()
+                .flatten()
+                .filter_map(|waker| user::wake(waker).err())
+                .for_each(report);
+            nodes.extend(children.iter().filter_map(Weak::upgrade));
+        }
+    }
+
+    /// For a model that fails.
+    #[cfg(all(test, loom))]
+    pub(super) fn cancel_late(&self) {
+        let (children, wakers) = {
+            let mut links = self.node.links.lock();
+            (std::mem::take(&mut links.children), std::mem::take(&mut links.wakers))
+        };
+        self.node.cancelled.store(1, Release);
+        wakers.into_iter().flatten().for_each(|waker| user::wake(waker).unwrap());
+        children.iter().filter_map(Weak::upgrade).for_each(|node| Self { node }.cancel_late());
+    }
+
+    /// True once it, or one above it, was cancelled. One load.
+    pub fn is_cancelled(&self) -> bool {
+        self.node.is_cancelled()
+    }
+
+    /// A future that ends once it is cancelled, under any executor.
+    ///
+    /// ```
+    /// let token = coreshard::CancellationToken::new();
+    /// let cancelled = token.cancelled();
+    /// token.cancel();
+    /// futures_lite::future::block_on(cancelled);
+    /// ```
+    pub fn cancelled(&self) -> WaitForCancellation<P> {
+        WaitForCancellation { token: self.clone(), place: None }
+    }
+
+    /// What `future` yields; or `None`, with `future` dropped, if the token is cancelled before.
+    ///
+    /// ```
+    /// # use futures_lite::future::block_on;
+    /// let token = coreshard::CancellationToken::new();
+    /// assert_eq!(block_on(token.run_until_cancelled(async { 1 })), Some(1));
+    /// token.cancel();
+    /// assert_eq!(block_on(token.run_until_cancelled(std::future::pending::<u32>())), None);
+    /// ```
+    pub async fn run_until_cancelled<F: Future>(&self, future: F) -> Option<F::Output> {
+        let mut cancelled = self.cancelled();
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            if Pin::new(&mut cancelled).poll(context).is_ready() {
+                return Poll::Ready(None);
+            }
+            future.as_mut().poll(context).map(Some)
+        })
+        .await
+    }
+}
+
+fn report(thrown: Thrown) {
+    let panic = thrown.message().unwrap_or("(something that is not a text)");
+    say(|| tracing::error!(panic, "a waker panicked"));
+}
+
+impl<P: Platform> Clone for CancellationToken<P> {
+    fn clone(&self) -> Self {
+        Self { node: Arc::clone(&self.node) }
+    }
+}
+
+impl<P: Platform> Default for CancellationToken<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Platform> fmt::Debug for CancellationToken<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancellationToken").field("is_cancelled", &self.is_cancelled()).finish()
+    }
+}
+
+/// Ends once its token is cancelled; see [`CancellationToken::cancelled`].
+#[must_use = "a future does nothing until it is awaited"]
+pub struct WaitForCancellation<P: Platform> {
+    token: CancellationToken<P>,
+    /// Where its waker is, while the token is not cancelled.
+    place: Option<usize>,
+}
+
+impl<P: Platform> WaitForCancellation<P> {
+    /// Takes its waker back, if it is there.
+    fn leave(&mut self) {
+        let Some(place) = self.place.take() else { return };
+        let mut links = self.token.node.links.lock();
+        if self.token.node.is_cancelled() {
+            // Whoever cancelled it has taken all.
+            return;
+        }
+        let waker = links.wakers[place].take();
+        links.free.push(place);
+        drop(links);
+        if let Err(thrown) = user::discard(waker) {
+            report(thrown);
+        }
+    }
+}
+
+impl<P: Platform> Future for WaitForCancellation<P> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.token.is_cancelled() {
+            self.place = None;
+            return Poll::Ready(());
+        }
+        let waker = context.waker().clone();
+        let node = Arc::clone(&self.token.node);
+        let mut links = node.links.lock();
+        if node.is_cancelled() {
+            drop(links);
+            self.place = None;
+            drop(user::discard(waker));
+            return Poll::Ready(());
+        }
+        let before = match self.place.or_else(|| links.free.pop()) {
+            Some(place) => {
+                self.place = Some(place);
+                links.wakers[place].replace(waker)
+            }
+            None => {
+                self.place = Some(links.wakers.len());
+                links.wakers.push(Some(waker));
+                None
+            }
+        };
+        drop(links);
+        drop(user::discard(before));
+        Poll::Pending
+    }
+}
+
+impl<P: Platform> Drop for WaitForCancellation<P> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl<P: Platform> fmt::Debug for WaitForCancellation<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitForCancellation").field("token", &self.token).finish_non_exhaustive()
+    }
+}

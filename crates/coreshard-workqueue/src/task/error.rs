@@ -1,0 +1,92 @@
+//! Why a task has no value.
+
+use std::fmt;
+
+use crate::queue::Panic;
+
+/// Why a future that was spawned has left no value; see [`Task::result`](crate::Task::result).
+#[derive(Debug)]
+pub struct TaskError {
+    kind: TaskErrorKind,
+}
+
+#[derive(Debug)]
+enum TaskErrorKind {
+    Cancelled,
+    Panicked(Panic),
+    QueueGone,
+}
+
+impl TaskError {
+    pub(super) fn cancelled() -> Self {
+        Self { kind: TaskErrorKind::Cancelled }
+    }
+
+    pub(super) fn panicked(panic: Panic) -> Self {
+        Self { kind: TaskErrorKind::Panicked(panic) }
+    }
+
+    pub(super) fn queue_gone() -> Self {
+        Self { kind: TaskErrorKind::QueueGone }
+    }
+
+    /// True if it was cancelled: by [`Task::abort`](crate::Task::abort), or through an
+    /// [`AbortHandle`](crate::AbortHandle) or a [`JoinSet`](crate::JoinSet).
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self.kind, TaskErrorKind::Cancelled)
+    }
+
+    /// True if the future panicked; [`into_panic`](Self::into_panic) has what it threw.
+    pub fn is_panic(&self) -> bool {
+        matches!(self.kind, TaskErrorKind::Panicked(_))
+    }
+
+    /// True if its queue was shut down while it waited, or before it was polled first: the future was dropped.
+    pub fn is_queue_gone(&self) -> bool {
+        matches!(self.kind, TaskErrorKind::QueueGone)
+    }
+
+    /// What the future threw.
+    ///
+    /// ```
+    /// # let queue = coreshard::workqueue()?.name("panics").build()?;
+    /// let waiter = queue.spawn(async { panic!("no tea") })?;
+    /// # let queue = coreshard::workqueue()?.name("waiters").build()?;
+    /// let told = queue.spawn(async move {
+    ///     let error = waiter.result().await.expect_err("it panics");
+    ///     error.into_panic().expect("it is a panic").message().to_owned()
+    /// })?;
+    /// # while !told.is_finished() { std::thread::yield_now() }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// This error, where it is no panic.
+    pub fn into_panic(self) -> Result<Panic, Self> {
+        match self.kind {
+            TaskErrorKind::Panicked(panic) => Ok(panic),
+            kind => Err(Self { kind }),
+        }
+    }
+}
+
+impl fmt::Display for TaskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            TaskErrorKind::Cancelled => f.write_str("the task was cancelled"),
+            TaskErrorKind::Panicked(panic) => write!(f, "the task panicked: {}", panic.message()),
+            TaskErrorKind::QueueGone => f.write_str(
+                "the task's workqueue was shut down before the task had ended, and the task was dropped",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for TaskError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            TaskErrorKind::Panicked(panic) => Some(panic),
+            TaskErrorKind::Cancelled | TaskErrorKind::QueueGone => None,
+        }
+    }
+}

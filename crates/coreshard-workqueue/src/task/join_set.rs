@@ -1,0 +1,249 @@
+//! Tasks that are awaited together, whichever ends first.
+//!
+//! Each task is awaited by a waker of its own, which writes the task's place into a list and wakes whoever awaits the
+//! set; so a look at the set polls those tasks alone that have ended.
+//!
+//! Rules:
+//!
+//! 1. The list and the waker of whoever awaits the set are under one lock. A waker is cloned, woken and dropped
+//!    without it.
+//! 2. Whoever awaits the set leaves its waker as it finds the list empty, under the same lock: a place that is
+//!    written later wakes it.
+//! 3. A place may be in the list twice, or for a task that is not there any more: a poll of it is for nothing.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use coreshard_platform::user;
+use coreshard_platform::{Lock, Platform};
+
+use super::error::TaskError;
+use super::{AbortHandle, Task};
+use crate::base::error::Refused;
+use crate::queue::Workqueue;
+
+/// Tasks whose ends are awaited together, in the order in which they end. Dropping it cancels all of them.
+///
+/// ```
+/// let queue = coreshard::workqueue()?.name("requests").build()?;
+/// let spawner = queue.clone();
+/// let sum = queue.spawn(async move {
+///     let mut set = coreshard::JoinSet::new();
+///     for number in 1..=10_u32 {
+///         set.spawn(&spawner, async move { number }).expect("the queue is open");
+///     }
+///     let mut sum = 0;
+///     while let Some(ended) = set.join_next().await {
+///         sum += ended.expect("nobody cancels or panics");
+///     }
+///     assert_eq!(sum, 55);
+/// })?;
+/// # while !sum.is_finished() { std::thread::yield_now() }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct JoinSet<P: Platform, T> {
+    places: Vec<TaskPlace<P, T>>,
+    free: Vec<usize>,
+    ended: Arc<EndedTasks<P>>,
+}
+
+struct TaskPlace<P: Platform, T> {
+    /// `None` for one that is free.
+    task: Option<Task<T>>,
+    waker: Waker,
+    platform: std::marker::PhantomData<P>,
+}
+
+/// What the tasks' wakers write.
+struct EndedTasks<P: Platform> {
+    inner: Lock<P, EndedList>,
+}
+
+struct EndedList {
+    places: Vec<usize>,
+    /// Of whoever awaits the set.
+    awaiter: Option<Waker>,
+}
+
+/// Awaits the task at one place.
+struct PlaceWaker<P: Platform> {
+    place: usize,
+    ended: Arc<EndedTasks<P>>,
+}
+
+impl<P: Platform> Wake for PlaceWaker<P> {
+    fn wake(self: Arc<Self>) {
+        let awaiter = {
+            let mut inner = self.ended.inner.lock();
+            inner.places.push(self.place);
+            inner.awaiter.take()
+        };
+        // Whoever wakes this one is in front of the net already.
+        if let Some(Err(thrown)) = awaiter.map(user::wake) {
+            thrown.resume();
+        }
+    }
+}
+
+impl<P: Platform, T> JoinSet<P, T> {
+    /// A set of no tasks.
+    pub fn new() -> Self {
+        let inner = EndedList { places: Vec::new(), awaiter: None };
+        Self {
+            places: Vec::new(),
+            free: Vec::new(),
+            ended: Arc::new(EndedTasks { inner: Lock::new(inner) }),
+        }
+    }
+
+    /// Spawns `future` on `queue`, as [`Workqueue::spawn`], and adds it to the set.
+    ///
+    /// # Errors
+    /// Hands `future` back where `spawn` does.
+    #[track_caller]
+    pub fn spawn<F>(&mut self, queue: &Workqueue<P>, future: F) -> Result<AbortHandle, Refused<F>>
+    where
+        F: Future<Output = T> + Send + 'static,
+        T: Send + 'static,
+    {
+        queue.spawn(future).map(|task| self.add(task))
+    }
+
+    /// Adds a task that was spawned elsewhere.
+    ///
+    /// # Panics
+    /// If the task was awaited to its end before.
+    pub fn add(&mut self, task: Task<T>) -> AbortHandle {
+        let abort = task.abort_handle();
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.places[place].task = Some(task);
+                place
+            }
+            None => {
+                let place = self.places.len();
+                let ended = Arc::clone(&self.ended);
+                let waker = Waker::from(Arc::new(PlaceWaker { place, ended }));
+                let platform = std::marker::PhantomData;
+                self.places.push(TaskPlace { task: Some(task), waker, platform });
+                place
+            }
+        };
+        // The next look polls it, and so leaves its waker.
+        self.ended.inner.lock().places.push(place);
+        abort
+    }
+
+    /// Waits until a task of the set ends, and takes it out; `None` if there is none. Nothing is lost where the wait
+    /// is given up.
+    ///
+    /// # Errors
+    /// Inside of `Some`, as [`Task::result`](crate::Task::result).
+    pub async fn join_next(&mut self) -> Option<Result<T, TaskError>> {
+        poll_fn(|context| self.poll_join_next(context)).await
+    }
+
+    /// As [`join_next`](Self::join_next), for futures that are written by hand.
+    pub fn poll_join_next(&mut self, context: &Context<'_>) -> Poll<Option<Result<T, TaskError>>> {
+        if self.is_empty() {
+            return Poll::Ready(None);
+        }
+        let mut waker = None;
+        loop {
+            let place = {
+                let mut inner = self.ended.inner.lock();
+                match (inner.places.pop(), waker.take()) {
+                    (Some(place), left) => {
+                        waker = left;
+                        place
+                    }
+                    (None, Some(own)) => {
+                        let before = inner.awaiter.replace(own);
+                        drop(inner);
+                        drop(user::discard(before));
+                        return Poll::Pending;
+                    }
+                    (None, None) => {
+                        drop(inner);
+                        waker = Some(context.waker().clone());
+                        continue;
+                    }
+                }
+            };
+            // Where tasks were detached, there may be fewer places than there were.
+            let Some(TaskPlace { task, waker: own, .. }) = self.places.get_mut(place) else {
+                continue;
+            };
+            let Some(awaited) = task else { continue };
+            if let Poll::Ready(ended) = awaited.poll_result(&Context::from_waker(own)) {
+                *task = None;
+                self.free.push(place);
+                return Poll::Ready(Some(ended));
+            }
+        }
+    }
+
+    /// For a model that fails: the waker is left in a step of its own.
+    #[cfg(all(test, loom))]
+    pub(super) fn poll_join_next_late(
+        &mut self,
+        context: &Context<'_>,
+    ) -> Poll<Option<Result<T, TaskError>>> {
+        let is_empty = self.ended.inner.lock().places.is_empty();
+        if is_empty && !self.is_empty() {
+            self.ended.inner.lock().awaiter = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        while let Some(place) = { self.ended.inner.lock().places.pop() } {
+            let TaskPlace { task, waker: own, .. } = &mut self.places[place];
+            let Some(awaited) = task else { continue };
+            if let Poll::Ready(ended) = awaited.poll_result(&Context::from_waker(own)) {
+                *task = None;
+                self.free.push(place);
+                return Poll::Ready(Some(ended));
+            }
+        }
+        self.ended.inner.lock().awaiter = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Cancels all tasks of the set, and does not wait: each is told of by [`join_next`](Self::join_next), those that
+    /// had ended before with their values.
+    pub fn abort_all(&self) {
+        self.tasks().for_each(Task::abort);
+    }
+
+    /// Lets all tasks run to their ends without the set, which is empty then.
+    pub fn detach_all(&mut self) {
+        self.free.clear();
+        self.places.drain(..).filter_map(|place| place.task).for_each(Task::detach);
+    }
+
+    /// Tasks in the set: those that have ended, too, until they are taken out.
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn tasks(&self) -> impl Iterator<Item = &Task<T>> {
+        self.places.iter().filter_map(|place| place.task.as_ref())
+    }
+}
+
+impl<P: Platform, T> Default for JoinSet<P, T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Platform, T> fmt::Debug for JoinSet<P, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinSet").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,79 @@
+//! A future that is given so long and no longer.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use coreshard_platform::Platform;
+
+use super::keeper::Timers;
+use super::sleep::{Sleep, SleepError, sleep};
+
+/// A future with a time limit; see [`Runtime::timeout`](crate::Runtime::timeout). Dropping it drops the future.
+#[must_use = "a future does nothing until it is awaited"]
+pub struct Timeout<P: Platform, F> {
+    future: F,
+    /// `None` where the clock ends before the time is over.
+    limit: Option<Sleep<P>>,
+    after: Duration,
+}
+
+/// The time was over before the future.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elapsed {
+    after: Duration,
+}
+
+impl Elapsed {
+    /// How much time there was.
+    pub fn after(&self) -> Duration {
+        self.after
+    }
+}
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the future was given {:?}, and had not ended by then", self.after)
+    }
+}
+
+impl std::error::Error for Elapsed {}
+
+pub(crate) fn timeout<P: Platform, F>(
+    timers: &Arc<Timers<P>>,
+    after: Duration,
+    future: F,
+) -> Result<Timeout<P, F>, SleepError> {
+    let limit = match sleep(timers, after) {
+        Ok(limit) => Some(limit),
+        Err(error) if error.is_beyond_clock() => None,
+        Err(error) => return Err(error),
+    };
+    Ok(Timeout { future, limit, after })
+}
+
+impl<P: Platform, F: Future> Future for Timeout<P, F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    /// Polls the future first: one that ends as its time is over has ended.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: the future is not moved from here on: it is given out pinned alone. The sleep may be moved at
+        // any time, and this type has no destructor of its own.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: as above.
+        if let Poll::Ready(value) = unsafe { Pin::new_unchecked(&mut this.future) }.poll(context) {
+            return Poll::Ready(Ok(value));
+        }
+        let Some(limit) = &mut this.limit else { return Poll::Pending };
+        Pin::new(limit).poll(context).map(|()| Err(Elapsed { after: this.after }))
+    }
+}
+
+impl<P: Platform, F> fmt::Debug for Timeout<P, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timeout").field("after", &self.after).finish_non_exhaustive()
+    }
+}
