@@ -258,7 +258,7 @@ impl<P: Platform, T> JoinHandle<P, T> {
     ///
     /// # Errors
     /// What the item threw, if it panicked. [`Forked`], if it is an item of the process that this
-    /// one was forked from: it never ends here. [`WouldDeadlock`], if it is behind the caller's own
+    /// one was forked from: it never ends here. [`WouldDeadlock`](crate::WouldDeadlock), if it is behind the caller's own
     /// item in a queue that runs one at a time: then it runs when its turn has come, unawaited.
     /// [`Dropped`], if the queue was shut down before the item had begun
     /// ([`shutdown_now`](crate::Workqueue::shutdown_now)), and whoever did so dropped it.
