@@ -12,8 +12,8 @@ use crate::pool::{CurrentWorker, Job, Popped, Pushed, report_here};
 /// On a worker of a workqueue `b` is offered to the others: to those of the worker's own pod,
 /// then of the pods that share its last-level cache, of those on its node, and at last to all of
 /// the queue's; what a strict queue forks stays in its pod. If nobody has taken it when `a` is over, this worker runs it: that costs a few
-/// nanoseconds more than two calls, and allocates nothing. If somebody has, this worker helps with other forked work
-/// until the result is there.
+/// nanoseconds more than two calls, and allocates nothing. If somebody has, this worker runs parts of `b`
+/// until the result is there, and nothing else: locks that are held here are safe.
 ///
 /// On any other thread there is nobody to offer it to, and `a` and `b` run here, one after the
 /// other. [`Workqueue::install`](crate::Workqueue::install) goes to a worker.
