@@ -240,3 +240,34 @@ fn who_waits_for_a_handle_helps() {
         assert_eq!(leaves.load(SeqCst), 200 << 8);
     });
 }
+
+/// What an item of a scope queues through it is inside the caller's item, too, on whatever thread it runs: a wait for
+/// that item is an error there, and no hang.
+#[test]
+fn what_a_part_spawns_is_inside_the_callers_item() {
+    within(NEVER, || {
+        let queue = queue(2);
+        let refused = AtomicU64::new(0);
+        for _ in 0..300 {
+            let inside = queue.install(|| {
+                queue.scope(|scope| {
+                    for _ in 0..4 {
+                        scope
+                            .queue_with(|scope| {
+                                for _ in 0..4 {
+                                    let wait = || {
+                                        refused
+                                            .fetch_add(u64::from(queue.flush().is_err()), SeqCst);
+                                    };
+                                    scope.queue(wait).unwrap();
+                                }
+                            })
+                            .unwrap();
+                    }
+                });
+            });
+            assert!(inside.is_ok());
+        }
+        assert_eq!(refused.into_inner(), 300 * 16);
+    });
+}

@@ -1,7 +1,7 @@
 //! Who waits runs parts of what it waits for, and nothing else; `FORKS.md` beside this file tells why.
 #![allow(unsafe_code)]
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -164,20 +164,27 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         let scope = self.begin_scope(whole, place);
         let result = run();
         // Not as it is dropped: where a simulation is ended, threads unwind wherever they are.
-        while scope.run_one() {}
+        while let Some(part) = scope.pop() {
+            // SAFETY: popped just now, so nobody else has it. What the scope was opened in is another thread's.
+            unsafe { execute(part) };
+        }
         result
     }
 
-    /// On a worker that is inside of nothing: until what this returns is dropped, it is inside an item that is
-    /// over when `whole` opens.
+    /// On a worker that has forked nothing: until what this returns is dropped, it is inside an item that is
+    /// over when `whole` opens. `None` where it is inside of something else, as when an item that was handed back is
+    /// called inside another: what is forked there is a part of that one.
     ///
     /// # Safety
     /// `whole` is there until then.
     #[inline]
-    pub(crate) unsafe fn begin_item(self, whole: *const Latch<P>) -> DoingItem<'thread, P> {
-        debug_assert!(self.context.forks.whole.get().is_null(), "it is inside of something");
-        self.context.forks.whole.set(whole);
-        DoingItem { worker: self }
+    pub(crate) unsafe fn begin_item(self, whole: *const Latch<P>) -> Option<DoingItem<'thread, P>> {
+        let forks = &self.context.forks;
+        if !forks.whole.get().is_null() || forks.owner.has_jobs() {
+            return None;
+        }
+        forks.whole.set(whole);
+        Some(DoingItem { worker: self })
     }
 
     /// From here on, until what this returns is dropped, parts of `whole` can be spawned on this worker's stack.
@@ -189,7 +196,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         let forks = &self.context.forks;
         let floor = forks.owner.depth();
         let outer = forks.spawner.replace(Spawner { whole, depth: floor, place });
-        OpenScope { worker: self, floor, outer, stolen: RefCell::new(None) }
+        OpenScope { worker: self, floor, outer, stolen: Cell::new(None) }
     }
 
     /// What this worker is at, if parts of that may be spawned.
@@ -224,7 +231,7 @@ pub(crate) struct OpenScope<'thread, P: Platform> {
     floor: u32,
     outer: Spawner<P>,
     /// Others run parts that were on the stack.
-    stolen: RefCell<Option<StolenParts<'thread, P>>>,
+    stolen: Cell<Option<StolenParts<'thread, P>>>,
 }
 
 /// While it lives, others run a part of what this worker does, which is not on its stack any more.
@@ -248,25 +255,32 @@ impl<P: Platform> Drop for StolenParts<'_, P> {
 }
 
 impl<P: Platform> OpenScope<'_, P> {
-    /// Runs the part that was spawned last, of those that nobody has taken. False if there is none.
+    /// For who has opened the scope: runs the part that was spawned last, of those that nobody has taken. False
+    /// if there is none.
     pub(crate) fn run_one(&self) -> bool {
+        let part = self.pop();
+        if let Some(part) = part {
+            // SAFETY: popped just now, so nobody else has it. This worker is inside of what the scope was opened in.
+            unsafe { execute_here(part) };
+        }
+        part.is_some()
+    }
+
+    /// Takes off the part that was spawned last, of those that nobody has taken; who has it runs it next.
+    fn pop(&self) -> Option<NonNull<Header<P>>> {
         let forks = &self.worker.context.forks;
         if forks.spawner.get().depth != forks.owner.depth() {
             // A join has not come to its end: this thread unwinds, and what is on top has lost its frame.
-            return false;
+            return None;
         }
-        let Some(part) = forks.owner.pop_above(self.worker.deque(), self.floor) else {
-            return false;
-        };
-        let Some(part) = part else {
-            self.stolen.replace(Some(StolenParts::begin(self.worker)));
-            return false;
-        };
+        let part = forks.owner.pop_above(self.worker.deque(), self.floor)?;
+        if part.is_none() {
+            self.stolen.set(Some(StolenParts::begin(self.worker)));
+            return None;
+        }
         forks.spawner.set(Spawner { depth: forks.owner.depth(), ..forks.spawner.get() });
         self.worker.begin_inside();
-        // SAFETY: popped just now, so nobody else has it. This worker is inside of what the scope was opened in.
-        unsafe { execute_here(part) };
-        true
+        part
     }
 }
 

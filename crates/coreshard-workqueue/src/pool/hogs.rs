@@ -15,6 +15,12 @@ use crate::insight::trouble::Watchdog;
 pub(super) const SCAN_EVERY: Duration = Duration::from_millis(4);
 /// A worker that used less than this share of the time between two scans waits for something.
 const IDLE_SHARE: u32 = 8;
+/// Times the threshold that a pool has begun nothing, before one more hog is replaced than CPUs ask for.
+const PATIENT_THRESHOLDS: u32 = 50;
+/// How often such a time is doubled, and the one before the next worker is presumed blocked, where forked jobs alone
+/// wait: that one to 8 s.
+const MAX_DOUBLINGS: u32 = 10;
+
 /// How many hogs may be replaced in a scan of all pools.
 ///
 /// As many as keep the workers that run, hogs among them, at one more than CPUs. Beyond that, one where a pool has
@@ -25,8 +31,6 @@ pub(super) struct MayHog {
     beyond: u32,
     pub(super) taken: usize,
 }
-
-const PATIENT_THRESHOLDS: u32 = 50;
 
 impl MayHog {
     /// For workers that run on so many CPUs.
@@ -49,10 +53,6 @@ impl MayHog {
         may
     }
 }
-
-/// How often the time before the next worker is presumed blocked is doubled, where forked jobs alone wait: to
-/// 8 s.
-const MAX_DOUBLINGS: u32 = 10;
 
 /// What a scan makes of a worker.
 pub(super) enum Verdict {

@@ -386,7 +386,7 @@ fn run_placed<P: Platform, F: FnOnce() -> T, T>(placed: Arc<Submitted<P, F, T>>)
         let over = &raw const *placed.over.latch();
         let worker = CurrentWorker::<P>::here();
         // SAFETY: `placed` keeps the latch until the value is left.
-        let part = worker.map(|worker| unsafe { worker.begin_item(over) });
+        let part = worker.and_then(|worker| unsafe { worker.begin_item(over) });
         // SAFETY: claimed just now.
         let result = unsafe { placed.call() };
         drop(part);
