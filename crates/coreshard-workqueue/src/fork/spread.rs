@@ -1,4 +1,4 @@
-//! A loop, spread over the workers.
+//! Loops, spread over the workers; with results in order, whoever computes what.
 
 use std::ops::Range;
 
@@ -40,13 +40,13 @@ impl<T: Send> Whole for &mut [T] {
 /// How often a piece is cut in two, and how often when it was stolen: then somebody has nothing
 /// to do.
 #[derive(Clone, Copy)]
-pub(super) struct Cuts {
-    pub(super) left: u32,
-    pub(super) when_stolen: u32,
+struct Cuts {
+    left: u32,
+    when_stolen: u32,
 }
 
 impl Cuts {
-    pub(super) fn for_workers(workers: usize) -> Self {
+    fn for_workers(workers: usize) -> Self {
         let pieces = workers.max(1) * PIECES_EACH;
         let left = pieces.next_power_of_two().trailing_zeros();
         Self { left, when_stolen: left }
@@ -55,24 +55,55 @@ impl Cuts {
 
 /// Calls `body` with pieces that make up `whole`, on the workers; `workers` is how many there are.
 pub(crate) fn spread<P: Platform, W: Whole>(whole: W, workers: usize, body: &(impl Fn(W) + Sync)) {
-    cut::<P, W>(whole, Cuts::for_workers(workers), body);
+    let leaf = |piece| {
+        body(piece);
+        None::<()>
+    };
+    reduce::<P, W, ()>(whole, workers, &leaf, &|(), ()| ());
 }
 
-fn cut<P: Platform, W: Whole>(whole: W, cuts: Cuts, body: &(impl Fn(W) + Sync)) {
+/// Calls `leaf` with pieces that make up `whole`, on the workers, and brings together what comes of neighbours
+/// by `reduce`, the earlier first. `None` where all leaves have none.
+pub(crate) fn reduce<P, W, R>(
+    whole: W,
+    workers: usize,
+    leaf: &(impl Fn(W) -> Option<R> + Sync),
+    reduce: &(impl Fn(R, R) -> R + Sync),
+) -> Option<R>
+where
+    P: Platform,
+    W: Whole,
+    R: Send,
+{
+    tree::<P, W, R>(whole, Cuts::for_workers(workers), leaf, reduce)
+}
+
+fn tree<P, W, R>(
+    whole: W,
+    cuts: Cuts,
+    leaf: &(impl Fn(W) -> Option<R> + Sync),
+    reduce: &(impl Fn(R, R) -> R + Sync),
+) -> Option<R>
+where
+    P: Platform,
+    W: Whole,
+    R: Send,
+{
     let len = whole.len();
     if cuts.left == 0 || len < 2 {
-        if len > 0 {
-            body(whole);
-        }
-        return;
+        return if len > 0 { leaf(whole) } else { None };
     }
     let (first, second) = whole.cut_at(len / 2);
     let fewer = Cuts { left: cuts.left - 1, ..cuts };
-    join_told::<P, _, _>(
-        || cut::<P, W>(first, fewer, body),
+    let results = join_told::<P, _, _>(
+        || tree::<P, W, R>(first, fewer, leaf, reduce),
         |stolen| {
             let left = if stolen { cuts.when_stolen } else { fewer.left };
-            cut::<P, W>(second, Cuts { left, ..fewer }, body);
+            tree::<P, W, R>(second, Cuts { left, ..fewer }, leaf, reduce)
         },
     );
+    match results {
+        (Some(one), Some(other)) => Some(reduce(one, other)),
+        (one, other) => one.or(other),
+    }
 }

@@ -1,11 +1,8 @@
-//! Loops with results, spread over the workers: in order, whoever computes what.
+//! What loops run over, and how it is cut.
 
 use std::ops::Range;
 
-use coreshard_platform::Platform;
-
-use super::join_told;
-use super::spread::{Cuts, Whole};
+use super::spread::Whole;
 
 /// What loops run over: a range of numbers, a slice, or a slice that is changed. Made by this crate alone.
 pub trait Elements: Whole + IntoIterator<Item: Send> {}
@@ -76,51 +73,5 @@ impl<W: Whole> Whole for Chunks<W> {
             Self { whole: first, elements, offset },
             Self { whole: rest, elements, offset: offset + at },
         )
-    }
-}
-
-/// Calls `leaf` with pieces that make up `whole`, on the workers, and brings together what comes of neighbours
-/// by `reduce`, the earlier first. `None` where all leaves have none.
-pub(crate) fn reduce<P, W, R>(
-    whole: W,
-    workers: usize,
-    leaf: &(impl Fn(W) -> Option<R> + Sync),
-    reduce: &(impl Fn(R, R) -> R + Sync),
-) -> Option<R>
-where
-    P: Platform,
-    W: Whole,
-    R: Send,
-{
-    tree::<P, W, R>(whole, Cuts::for_workers(workers), leaf, reduce)
-}
-
-fn tree<P, W, R>(
-    whole: W,
-    cuts: Cuts,
-    leaf: &(impl Fn(W) -> Option<R> + Sync),
-    reduce: &(impl Fn(R, R) -> R + Sync),
-) -> Option<R>
-where
-    P: Platform,
-    W: Whole,
-    R: Send,
-{
-    let len = whole.len();
-    if cuts.left == 0 || len < 2 {
-        return if len > 0 { leaf(whole) } else { None };
-    }
-    let (first, second) = whole.cut_at(len / 2);
-    let fewer = Cuts { left: cuts.left - 1, ..cuts };
-    let results = join_told::<P, _, _>(
-        || tree::<P, W, R>(first, fewer, leaf, reduce),
-        |stolen| {
-            let left = if stolen { cuts.when_stolen } else { fewer.left };
-            tree::<P, W, R>(second, Cuts { left, ..fewer }, leaf, reduce)
-        },
-    );
-    match results {
-        (Some(one), Some(other)) => Some(reduce(one, other)),
-        (one, other) => one.or(other),
     }
 }
