@@ -8,11 +8,13 @@ use crate::{AtomicInt, Platform, WaitOutcome, fields};
 const EMPTY: u32 = 0;
 const PARKED: u32 = 1;
 const NOTIFIED: u32 = 2;
+const ELSEWHERE: u32 = 3;
 
 /// A place where one thread at a time may sleep, and any thread may wake it.
 ///
-/// States of the word: `EMPTY` (awake, no permit), `PARKED` (asleep or about to be), `NOTIFIED`
-/// (a permit waits). An unpark that comes before the park is kept: the park then returns at once.
+/// States of the word: `EMPTY` (awake, no permit), `PARKED` (asleep or about to be), `ELSEWHERE` (asleep where
+/// another call wakes it), `NOTIFIED` (a permit waits). An unpark that comes before the park is kept: the park
+/// then returns at once.
 #[derive(Debug)]
 pub struct Parker<P: Platform> {
     word: P::AtomicU32,
@@ -72,13 +74,39 @@ impl<P: Platform> Parker<P> {
     /// Gives the permit. True if a thread had to be woken (a system call was made).
     #[inline]
     pub fn unpark(&self) -> bool {
+        self.unpark_or(|| ())
+    }
+
+    /// Gives the permit; a thread that waits elsewhere is woken there, by `wake_there`. True if a thread had to be
+    /// woken.
+    #[inline]
+    pub fn unpark_or(&self, wake_there: impl FnOnce()) -> bool {
         let word = &raw const self.word;
         // Release pairs with the Acquire of the park that takes the permit.
-        if self.word.swap(NOTIFIED, AcqRel) == PARKED {
-            P::wake_one(word);
+        match self.word.swap(NOTIFIED, AcqRel) {
+            PARKED => P::wake_one(word),
+            ELSEWHERE => wake_there(),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Says that the caller is about to sleep elsewhere: from here on an unpark wakes it there. False, with the
+    /// permit taken, if there was one.
+    ///
+    /// What wakes it there must end a sleep that begins after the wake-up, too.
+    pub fn begin_elsewhere(&self) -> bool {
+        if self.word.compare_exchange(EMPTY, ELSEWHERE, Relaxed, Relaxed).is_ok() {
             return true;
         }
+        // As in `park_until`.
+        self.word.swap(EMPTY, Acquire);
         false
+    }
+
+    /// After [`begin_elsewhere`](Self::begin_elsewhere) said true: the caller is awake. True if a permit was taken.
+    pub fn end_elsewhere(&self) -> bool {
+        self.word.swap(EMPTY, Acquire) == NOTIFIED
     }
 }
 

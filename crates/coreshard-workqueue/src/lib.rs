@@ -50,6 +50,7 @@ pub use queue::{
 };
 pub use runtime::{Builder, Current, Runtime, RuntimeBuilder, current};
 pub use spec::attributes::{Hooks, Priority};
+pub use spec::reactor::{Reactor, SharedReactor};
 pub use spec::request::PanicPolicy;
 pub use task::{
     AbortHandle, CancellationToken, JoinSet, Task, TaskError, TaskResult, WaitForCancellation,

@@ -207,8 +207,12 @@ fn a_change_waits_for_no_hook() {
             let hooks = if at_start {
                 hooks.on_start(move |_| begins.pass())
             } else {
+                let first = AtomicUsize::new(0);
                 hooks.on_stop(move |_| {
+                    // Those of the first change take longest: the queue's end waits for them, too.
+                    let late = if first.fetch_add(1, SeqCst) < 2 { 100 } else { 0 };
                     ends.pass();
+                    thread::sleep(Duration::from_millis(late));
                     count.fetch_add(1, SeqCst);
                 })
             };

@@ -56,10 +56,10 @@ pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
     AbortHandle, Backlog, BacklogItem, Bug, BuildError, CpuHog, Dropped, Elapsed, Elements, Forked,
     Hooks, Intake, MissedTick, NoWorker, Panic, PanicPolicy, ParseRungError, PoolId, PoolReport,
-    PoolStats, Priority, QueueStats, QueueTally, QueueTimes, Refused, RefusedReason, RunningItem,
-    RuntimeStats, Sampling, ScopePanics, ShutdownTimeout, SleepError, Stall, Target, Task,
-    TaskError, TaskResult, TimeHistogram, Trouble, WaitError, Wake, WorkError, WorkErrorReason,
-    WouldDeadlock, YieldNow, yield_now,
+    PoolStats, Priority, QueueStats, QueueTally, QueueTimes, Reactor, Refused, RefusedReason,
+    RunningItem, RuntimeStats, Sampling, ScopePanics, SharedReactor, ShutdownTimeout, SleepError,
+    Stall, Target, Task, TaskError, TaskResult, TimeHistogram, Trouble, WaitError, Wake, WorkError,
+    WorkErrorReason, WouldDeadlock, YieldNow, yield_now,
 };
 
 #[cfg(feature = "insight")]

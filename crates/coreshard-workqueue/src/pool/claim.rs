@@ -21,6 +21,9 @@ impl<P: Platform> Worker<'_, P> {
             if let Some(item) = self.next_claimed() {
                 return Some(item);
             }
+            if self.pool.attributes.hooks.reactor.is_some() {
+                self.look_now_and_then();
+            }
             if let Some(item) = self.claim().or_else(|| self.steal()) {
                 return Some(item);
             }

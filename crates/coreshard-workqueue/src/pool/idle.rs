@@ -38,8 +38,9 @@ impl<P: Platform> Worker<'_, P> {
     /// Sleeps until there may be work. False if the worker is let go: it is off all lists then.
     pub(super) fn sleep(&mut self) -> bool {
         let pool = self.pool;
+        let reactor = self.enter_reactor();
         let mut state = pool.lock();
-        match self.lie_down(&mut state) {
+        match self.lie_down(&mut state, reactor.is_some()) {
             Rest::None => return true,
             Rest::Leave => {
                 state.let_go(self.index);
@@ -49,6 +50,12 @@ impl<P: Platform> Worker<'_, P> {
                 return false;
             }
             Rest::Sleep => drop(state),
+        }
+        if let Some(reactor) = reactor {
+            self.sleep_in(reactor);
+            self.just_woke = true;
+            self.repatriate();
+            return true;
         }
         let asleep_since = self.can_watch_others().then(P::now);
         let stays = self.park();
@@ -62,9 +69,14 @@ impl<P: Platform> Worker<'_, P> {
 
     /// Puts itself on a list of sleepers, unless there is work. Under the lock, so that whoever
     /// brings work later finds it there, and work that came before is found here.
-    fn lie_down(&mut self, state: &mut State<P>) -> Rest {
+    fn lie_down(&mut self, state: &mut State<P>, in_reactor: bool) -> Rest {
         let pool = self.pool;
         state.rejoin(self.index);
+        if in_reactor {
+            state.in_reactor = Some(self.index);
+        } else if state.in_reactor == Some(self.index) {
+            state.in_reactor = None;
+        }
         state.placement.rests(self.index);
         if state.active() > pool.place.limit && !state.stopping {
             // More run than should, since one came back from being blocked: the others do the
@@ -77,6 +89,11 @@ impl<P: Platform> Worker<'_, P> {
         }
         if state.stopping || self.is_rescuer() && state.idle_count() > 0 {
             return Rest::Leave;
+        }
+        if state.designated.is_some() && state.designated == state.in_reactor {
+            // It stays: what it sees there is its own to run.
+            state.idle.push(self.index);
+            return Rest::Sleep;
         }
         match (&mut state.worklist, &pool.queue) {
             (Worklist::LockFree(takers), Some(queue)) => {

@@ -4,7 +4,7 @@
 //! From the bottom up: what a worker or the pool is made of (`link` to `state`); the pool itself (`pool`); a
 //! worker and what its thread knows (`context`, `frame`, `worker`); what is done to the pool's lists (`kick`,
 //! `blocking`, `rescuer`, `push`); what a worker does (`claim`, `watch`, `idle`,
-//! `cull`, `forks`, `run`); who sees to it all (`hogs`, `scan`, `monitor`, `members`, `set`).
+//! `react`, `cull`, `forks`, `run`); who sees to it all (`hogs`, `scan`, `monitor`, `members`, `set`).
 
 mod accounts;
 mod blocking;
@@ -39,6 +39,7 @@ mod placement;
 )]
 mod pool;
 mod push;
+mod react;
 mod rescuer;
 mod run;
 mod running;

@@ -66,8 +66,10 @@ pub(crate) struct Pool<P: Platform> {
     pub(crate) links: LinkTable<P>,
     /// A: items that workers have run.
     pub(super) ran: Padded<P::AtomicU64>,
-    /// A: futex calls that wake-ups took.
+    /// A: system calls that wake-ups took.
     pub(super) wakeups: Padded<P::AtomicU64>,
+    /// A: 1 if a busy worker is to look into the reactor soon.
+    pub(super) look_is_due: P::AtomicU32,
     /// Its own lock: see there.
     pub(super) accounts: Accounts<P>,
     pub(super) state: Padded<Lock<P, State<P>>>,
@@ -75,7 +77,7 @@ pub(crate) struct Pool<P: Platform> {
 fields!(Pool<P: Platform> {
     id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers,
     queue, slots, slot_count, open_claims, forking, neighbours, watchers, links, ran, wakeups,
-    accounts, state,
+    look_is_due, accounts, state,
 });
 
 /// How pools of a runtime behave; see `RuntimeBuilder`.
@@ -139,6 +141,7 @@ impl<P: Platform> Pool<P> {
             links: LinkTable::new(),
             ran: Padded::new(P::AtomicU64::new(0)),
             wakeups: Padded::new(P::AtomicU64::new(0)),
+            look_is_due: P::AtomicU32::new(0),
             accounts: Accounts::new(),
             state: Padded::new(Lock::new(State::new(entry, Arc::clone(&monitor.worker_count)))),
         });
@@ -156,11 +159,12 @@ impl<P: Platform> Pool<P> {
     pub(super) fn unlock_and_kick(&self, state: PoolGuard<'_, P>, kick: Option<Kick>) {
         let Some(kick) = kick else { return };
         match self.attributes.wake {
-            Wake::UnderLock => {
+            // A reactor is a user's: it is called under no lock.
+            Wake::UnderLock if self.attributes.hooks.reactor.is_none() => {
                 self.wake_kicked(kick);
                 drop(state);
             }
-            Wake::AfterUnlock | Wake::Coalesced => {
+            Wake::UnderLock | Wake::AfterUnlock | Wake::Coalesced => {
                 drop(state);
                 self.wake_kicked(kick);
             }
@@ -191,7 +195,7 @@ impl<P: Platform> Pool<P> {
     }
 
     pub(super) fn wake(&self, worker: usize) {
-        if self.slot(worker).parker.unpark() {
+        if self.slot(worker).parker.unpark_or(|| self.wake_in_reactor()) {
             self.wakeups.fetch_add(1, Relaxed);
         }
     }

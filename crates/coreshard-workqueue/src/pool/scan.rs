@@ -65,6 +65,11 @@ impl<P: Platform> Pool<P> {
                 return found;
             }
         }
+        if let Some(kick) = self.tend_reactor(&mut state) {
+            self.unlock_and_kick(state, Some(kick));
+            found.is_busy = true;
+            return found;
+        }
         if state.active() == 0 && state.idle_count() > 0 {
             state.cold_mut().progress = Progress::default();
             return found;

@@ -163,13 +163,15 @@ pub(super) struct State<P: Platform> {
     /// One more worker was wanted, and could not be had.
     pub(super) spare_refused: bool,
     pub(super) rescuer: Rescuer,
+    /// The worker that lay down last to wait in the reactor.
+    pub(super) in_reactor: Option<usize>,
     /// Where they run.
     pub(super) placement: Placement,
     cold: Box<Cold<P>>,
 }
 fields!(State<P: Platform> {
     idle, designated, kicked, worklist, queued, alive, blocked, kicks, coalesced_kicks, blocked_as, stopping, starting,
-    spare_missed, spare_refused, rescuer, placement, cold,
+    spare_missed, spare_refused, rescuer, in_reactor, placement, cold,
 });
 
 impl<P: Platform> State<P> {
@@ -201,6 +203,7 @@ impl<P: Platform> State<P> {
             spare_missed: false,
             spare_refused: false,
             rescuer: Rescuer::None,
+            in_reactor: None,
             placement: Placement::new(),
             cold: Box::new(cold),
         }

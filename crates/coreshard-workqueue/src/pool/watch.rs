@@ -36,6 +36,10 @@ impl<P: Platform> Worker<'_, P> {
         if self.excess || !pool.may_spin {
             return false;
         }
+        // What it waits for comes to the reactor, too: it goes there.
+        if pool.attributes.hooks.reactor.as_ref().is_some_and(|reactor| !reactor.is_taken()) {
+            return false;
+        }
         if pool.forking.load(Relaxed) > 0 {
             return self.watch_for_forks(queue, &places);
         }

@@ -376,15 +376,28 @@ impl<P: Platform> Generations<P> {
         core: &Arc<QueueCore<P>>,
         limits: impl FnOnce(&mut Limits<P>),
     ) -> Result<(), NoRoom> {
-        // What is left of it is dropped without the lock: it may be the last.
         let mut lease = Some(lease);
+        let changed = self.change_to(&mut lease, core, limits);
+        if let Some(lease) = lease {
+            self.give_back(lease);
+        }
+        changed
+    }
+
+    /// The lease is taken if it is needed.
+    fn change_to(
+        &self,
+        lease: &mut Option<Lease<P>>,
+        core: &Arc<QueueCore<P>>,
+        limits: impl FnOnce(&mut Limits<P>),
+    ) -> Result<(), NoRoom> {
         let mut inner = self.inner.lock();
         if inner.gone {
             return Ok(());
         }
         let before = (inner.limits.asked(), inner.limits.is_frozen());
         limits(&mut inner.limits);
-        match inner.prepare(&mut lease, core, None) {
+        match inner.prepare(lease, core, None) {
             Ok(next) => {
                 inner.publish(self, &next);
                 Ok(())
@@ -397,7 +410,19 @@ impl<P: Platform> Generations<P> {
         }
     }
 
-    /// The lease of the current generation's pools; `None` once the queue is gone.
+    /// Ends a lease that may be the last: then the queue's end waits for those who go, as for all that the queue has had.
+    pub(super) fn give_back(&self, lease: Lease<P>) {
+        let mut inner = self.inner.lock();
+        let leaving = lease.end();
+        if !inner.gone {
+            inner.leaving.extend(leaving);
+            return;
+        }
+        drop(inner);
+        leaving.iter().for_each(|set| set.wait_until_gone());
+    }
+
+    /// The lease of the current generation's pools, to be [given back](Self::give_back); `None` once the queue is gone.
     pub(super) fn lease(&self) -> Option<Lease<P>> {
         let inner = self.inner.lock();
         inner.kept(self.current_of(&inner)).lease.clone()

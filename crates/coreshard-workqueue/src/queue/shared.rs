@@ -294,6 +294,7 @@ impl<P: Platform> Shared<P> {
         let lease = if *current.set().attributes == attributes {
             current
         } else {
+            self.generations.give_back(current);
             self.machine.lease(attributes, &wanted).map_err(|kind| self.error(kind))?
         };
         let asked = wanted.max_active;

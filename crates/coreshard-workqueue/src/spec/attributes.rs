@@ -7,6 +7,7 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::User;
 use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope};
 
+use super::reactor::SharedReactor;
 use crate::base::rungs::Intake;
 use crate::base::rungs::Wake;
 
@@ -25,11 +26,12 @@ pub enum Priority {
 /// A user's hook.
 pub(crate) type Hook = Arc<User<dyn Fn(PodId) + Send + Sync>>;
 
-/// Functions that run on worker threads, first and last.
+/// What worker threads do besides items: first, last, and while they are idle.
 #[derive(Clone, Default)]
 pub struct Hooks {
     pub(crate) on_start: Option<Hook>,
     pub(crate) on_stop: Option<Hook>,
+    pub(crate) reactor: Option<SharedReactor>,
 }
 
 impl Hooks {
@@ -52,6 +54,68 @@ impl Hooks {
         self.on_stop = Some(Arc::new(User::new(hook)));
         self
     }
+
+    /// Where a worker waits that has nothing to do, instead of sleeping: one at a time, of all the pools that
+    /// these hooks are given to. It is the one that the next item wakes first, so what becomes ready in the reactor
+    /// is run where it is seen.
+    ///
+    /// While all workers are busy, one of them looks into the reactor, without waiting, after every 64 items or so, and
+    /// at the latest when it is done with its item some 4 ms later. On each [`Wake`] rung the reactor's wake-up comes after the
+    /// pool's lock is free. A reactor that panics is told of (`tracing`), and not used any more: what waits
+    /// in it waits for ever then.
+    ///
+    /// # Examples
+    /// A channel's messages, which workers wait for themselves:
+    /// ```
+    /// use std::sync::mpsc::{Receiver, Sender, channel};
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// use coreshard_workqueue::{Hooks, Reactor, SharedReactor};
+    /// # use coreshard_platform::Host;
+    /// # use coreshard_workqueue::Runtime;
+    /// # let topology = coreshard_topology::Topology::of_cpus(&coreshard_platform::affinity()?, "here".to_owned())?;
+    /// # let runtime = Runtime::<Host>::builder(topology).build()?;
+    ///
+    /// struct Messages {
+    ///     to: Mutex<Sender<Option<u32>>>,
+    ///     from: Mutex<Receiver<Option<u32>>>,
+    ///     sum: Arc<Mutex<u32>>,
+    /// }
+    ///
+    /// impl Reactor for Messages {
+    ///     fn wait(&self) {
+    ///         if let Ok(Some(message)) = self.from.lock().unwrap().recv() {
+    ///             *self.sum.lock().unwrap() += message;
+    ///         }
+    ///     }
+    ///     fn poll(&self) {
+    ///         if let Ok(Some(message)) = self.from.lock().unwrap().try_recv() {
+    ///             *self.sum.lock().unwrap() += message;
+    ///         }
+    ///     }
+    ///     fn wake(&self) {
+    ///         let _ = self.to.lock().unwrap().send(None);
+    ///     }
+    /// }
+    ///
+    /// let (to, from) = channel();
+    /// let sum = Arc::new(Mutex::new(0));
+    /// let messages = Messages { to: Mutex::new(to.clone()), from: Mutex::new(from), sum: Arc::clone(&sum) };
+    /// let hooks = Hooks::new().reactor(SharedReactor::new(messages));
+    /// let queue = runtime.workqueue().name("messages").hooks(hooks).build()?;
+    /// (1..=10).for_each(|message| to.send(Some(message)).unwrap());
+    /// while *sum.lock().unwrap() != 55 {
+    ///     std::thread::yield_now();
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [`Wake`]: crate::Wake
+    #[must_use]
+    pub fn reactor(mut self, reactor: SharedReactor) -> Self {
+        self.reactor = Some(reactor);
+        self
+    }
 }
 
 impl fmt::Debug for Hooks {
@@ -59,6 +123,7 @@ impl fmt::Debug for Hooks {
         f.debug_struct("Hooks")
             .field("on_start", &self.on_start.is_some())
             .field("on_stop", &self.on_stop.is_some())
+            .field("reactor", &self.reactor)
             .finish()
     }
 }
@@ -74,7 +139,9 @@ fn same_hook(one: &Option<Hook>, other: &Option<Hook>) -> bool {
 impl PartialEq for Hooks {
     /// Hooks are equal where they are clones of one another.
     fn eq(&self, other: &Self) -> bool {
-        same_hook(&self.on_start, &other.on_start) && same_hook(&self.on_stop, &other.on_stop)
+        same_hook(&self.on_start, &other.on_start)
+            && same_hook(&self.on_stop, &other.on_stop)
+            && self.reactor == other.reactor
     }
 }
 

@@ -39,6 +39,8 @@ enum Which {
     CoreshardAsyncIo,
     /// Tasks on a workqueue, sockets on a reactor that an item of the queue polls: an experiment.
     CoreshardPolled,
+    /// Tasks on a workqueue, sockets on tokio's reactor, in which idle workers wait.
+    CoreshardReactor,
     /// tokio's runtime of several threads.
     Tokio,
     /// tokio's runtime of one thread.
@@ -58,6 +60,7 @@ fn main() {
         Which::Coreshard => on_coreshard(&arguments, &listener),
         Which::CoreshardAsyncIo => on_coreshard_with_async_io(&arguments, &listener),
         Which::CoreshardPolled => on_coreshard_polled(&arguments, &listener),
+        Which::CoreshardReactor => on_coreshard_with_reactor(&arguments, &listener),
         Which::Tokio | Which::TokioOneThread => on_tokio(&arguments, listener),
     }
 }
@@ -98,6 +101,22 @@ fn on_coreshard_polled(arguments: &Arguments, listener: &TcpListener) {
     let reactor = PolledReactor::start(&queue);
     loop {
         let stream = reactor.stream(accept(listener));
+        let connection = connection(stream, arguments.protocol, queue.clone(), arguments.work);
+        queue.spawn(connection).expect("the queue is open").detach();
+    }
+}
+
+fn on_coreshard_with_reactor(arguments: &Arguments, listener: &TcpListener) {
+    let (reactor, handle) = services::TokioReactor::new();
+    let hooks = coreshard::Hooks::new().reactor(coreshard::SharedReactor::new(reactor));
+    let builder = coreshard::workqueue().expect("the machine can be read");
+    let queue = builder.name("http").hooks(hooks).build().expect("a queue");
+    loop {
+        let stream = accept(listener);
+        let stream = {
+            let _registers = handle.enter();
+            TokioIo::new(tokio::net::TcpStream::from_std(stream).expect("a reactor"))
+        };
         let connection = connection(stream, arguments.protocol, queue.clone(), arguments.work);
         queue.spawn(connection).expect("the queue is open").detach();
     }

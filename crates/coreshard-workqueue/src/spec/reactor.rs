@@ -1,0 +1,107 @@
+//! What an idle worker waits in, where the program waits for more than items.
+
+use std::fmt;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use coreshard_platform::user::{Thrown, User};
+
+/// Where readiness arrives: sockets, timers, completions of another system's.
+///
+/// A reactor that has a thread of its own hands each ready task to a worker, and takes a CPU from one to do so.
+/// A worker that has nothing to do may wait there itself, and run what has become ready: see
+/// [`Hooks::reactor`](crate::Hooks::reactor).
+///
+/// `wait` and `poll` are called by one worker at a time. Whatever they call, such as wakers, runs on
+/// no worker: [`current`](crate::current) is `None` there.
+pub trait Reactor: Send + Sync + 'static {
+    /// Waits until something has become ready, or [`wake`](Self::wake) is called; tells everybody who waits for
+    /// what is ready. It may return at any time, and is called again. Once `wake` was called, it must return soon.
+    fn wait(&self);
+
+    /// As [`wait`](Self::wait), for what is ready now.
+    fn poll(&self);
+
+    /// Ends the `wait` that goes on, or else the next one. Called by any thread, also by the one that waits, and
+    /// possibly when nobody does.
+    fn wake(&self);
+}
+
+/// A [`Reactor`] that workers share; clones are handles to the same one.
+#[derive(Clone)]
+pub struct SharedReactor {
+    shared: Arc<Shared<dyn Reactor>>,
+}
+
+struct Shared<R: ?Sized> {
+    /// A worker is in it; or it has panicked, and nobody comes in any more.
+    is_taken: AtomicBool,
+    reactor: User<R>,
+}
+
+impl SharedReactor {
+    /// For workers of one queue, or of several.
+    pub fn new(reactor: impl Reactor) -> Self {
+        let shared = Shared { is_taken: AtomicBool::new(false), reactor: User::new(reactor) };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// True while a worker is in it.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.shared.is_taken.load(Relaxed)
+    }
+
+    /// The right to wait in it, unless another worker has that.
+    pub(crate) fn try_enter(&self) -> Option<InReactor<'_>> {
+        // Acquire pairs with the Release of who left it: one at a time.
+        let is_free = !self.is_taken() && !self.shared.is_taken.swap(true, Acquire);
+        is_free.then(|| InReactor { shared: &self.shared })
+    }
+
+    /// See [`Reactor::wake`].
+    pub(crate) fn wake(&self) -> Result<(), Thrown> {
+        self.shared.reactor.call(|reactor| reactor.wake())
+    }
+}
+
+impl PartialEq for SharedReactor {
+    fn eq(&self, other: &Self) -> bool {
+        ptr::addr_eq(Arc::as_ptr(&self.shared), Arc::as_ptr(&other.shared))
+    }
+}
+
+impl fmt::Debug for SharedReactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedReactor").field("is_taken", &self.is_taken()).finish_non_exhaustive()
+    }
+}
+
+/// While it lives, this worker is the one that may wait in the reactor.
+pub(crate) struct InReactor<'reactor> {
+    shared: &'reactor Shared<dyn Reactor>,
+}
+
+impl InReactor<'_> {
+    /// See [`Reactor::wait`].
+    pub(crate) fn wait(&self) -> Result<(), Thrown> {
+        self.shared.reactor.call(|reactor| reactor.wait())
+    }
+
+    /// See [`Reactor::poll`].
+    pub(crate) fn poll(&self) -> Result<(), Thrown> {
+        self.shared.reactor.call(|reactor| reactor.poll())
+    }
+
+    /// Nobody enters it any more.
+    pub(crate) fn close(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for InReactor<'_> {
+    fn drop(&mut self) {
+        self.shared.is_taken.store(false, Release);
+    }
+}
