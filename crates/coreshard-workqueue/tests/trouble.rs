@@ -105,6 +105,24 @@ fn long_items_get_no_more_threads_than_are_of_use() {
     assert!(most <= limit + 3, "{most} items at once, on {limit} CPUs");
 }
 
+/// Parts of a loop that take long: nobody waits behind them but other parts.
+#[test]
+fn long_parts_of_a_loop_are_no_hogs() {
+    let (runtime, heard) = listen(builder().cpu_intensive_threshold(Duration::from_millis(1)));
+    let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+    let parts = 8 * queue.stats().total().worker_limit;
+    queue
+        .for_each_range(0..parts, |_| {
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_millis(20) {
+                std::hint::spin_loop();
+            }
+        })
+        .unwrap();
+    assert_eq!(queue.stats().total().cpu_hogs, 0);
+    assert!(heard.lock().unwrap().is_empty(), "{heard:?}");
+}
+
 /// Items that hog, again and again, with one function: told with exponential backoff.
 #[test]
 fn a_function_that_hogs_again_and_again_is_told_less_and_less_often() {

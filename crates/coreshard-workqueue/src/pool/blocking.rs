@@ -88,6 +88,11 @@ impl<P: Platform> State<P> {
 
     /// True if an item waits, in the intake or in a claim, or a forked job.
     pub(super) fn has_work(&mut self, pool: &Pool<P>) -> bool {
-        pool.has_open_items() || pool.has_forks() || self.has_queued(pool)
+        self.items_wait(pool) || pool.has_forks()
+    }
+
+    /// True if an item waits, in the intake or in a claim.
+    pub(super) fn items_wait(&mut self, pool: &Pool<P>) -> bool {
+        pool.has_open_items() || self.has_queued(pool)
     }
 }

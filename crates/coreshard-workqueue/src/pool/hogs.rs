@@ -25,7 +25,8 @@ const MAX_DOUBLINGS: u32 = 10;
 ///
 /// As many as keep the workers that run, hogs among them, at one more than CPUs. Beyond that, one where a pool has
 /// begun nothing for so many times the threshold: its items may wait for one another, and spin. That time
-/// doubles with each that there is already, so that items which are simply long hardly ever have one.
+/// doubles with each that there is already, so that items which are simply long hardly ever have one. Where forked jobs
+/// alone wait, it is the latter alone: they are parts of what the hogs do, and nobody else's.
 pub(super) struct MayHog {
     left: usize,
     beyond: u32,
@@ -40,10 +41,15 @@ impl MayHog {
         Self { left: most.saturating_sub(running), beyond, taken: 0 }
     }
 
-    /// True if one of a pool may be, that has begun nothing for so long.
-    pub(super) fn take(&mut self, stands_still_for: Duration, watch: &Watchdog) -> bool {
+    /// True if one of a pool may be, where items wait or forked jobs alone, and that has begun nothing for so long.
+    pub(super) fn take(
+        &mut self,
+        items_wait: bool,
+        stands_still_for: Duration,
+        watch: &Watchdog,
+    ) -> bool {
         let Some(threshold) = watch.cpu_intensive else { return false };
-        let may = if self.left > 0 {
+        let may = if items_wait && self.left > 0 {
             self.left -= 1;
             true
         } else {
@@ -77,7 +83,7 @@ impl<P: Platform> State<P> {
     /// jobs alone, later and later: those are parts of what others do, who run them if nobody else does, and
     /// who takes one often waits for the very lock that the first one waits for.
     pub(super) fn may_presume(&mut self, pool: &Pool<P>, worker: usize, now: Time) -> bool {
-        if pool.has_open_items() || self.has_queued(pool) {
+        if self.items_wait(pool) {
             return true;
         }
         let presumed = |blocked: &&Blocked| **blocked == Blocked::Presumed;
@@ -123,7 +129,6 @@ impl<P: Platform> State<P> {
         let used = cpu_now.saturating_sub(since.map_or(cpu_now, |(_, at_first)| at_first));
         match watch.cpu_intensive {
             Some(threshold) if used >= threshold => {
-                self.cold_mut().seen[worker].hog_told = true;
                 // Who has begun nothing yet has no function to be told of.
                 Verdict::Hog { cpu_time: used, is_news: begun != 0 && !hog_told }
             }

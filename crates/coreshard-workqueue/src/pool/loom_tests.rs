@@ -13,6 +13,7 @@ use crate::base::rungs::Wake;
 use crate::insight::trouble::Watchdog;
 use crate::queue::PoolLink;
 use crate::spec::attributes::{Attributes, Hooks, Place, Priority};
+use crate::spec::reactor::{Reactor, SharedReactor};
 use coreshard_platform::Loom;
 
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
@@ -23,7 +24,7 @@ fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
 
 fn pool(intake: Intake, wake: Wake, limit: usize) -> Arc<Pool<Loom>> {
     Loom::start_at_most(usize::MAX);
-    pool_of(intake, wake, limit, MAX_WORKERS, None)
+    pool_of(intake, wake, limit, MAX_WORKERS, None, Hooks::default())
 }
 
 fn pool_of(
@@ -32,6 +33,7 @@ fn pool_of(
     limit: usize,
     most_workers: usize,
     rescuer: Option<u64>,
+    hooks: Hooks,
 ) -> Arc<Pool<Loom>> {
     let cpus: CpuSet = [CpuId(0)].into_iter().collect();
     let attributes = Attributes {
@@ -45,7 +47,7 @@ fn pool_of(
         intake,
         stack_bytes: None,
         rescuer,
-        hooks: Hooks::default(),
+        hooks,
     };
     let place = Place {
         pod: PodId(0),
@@ -70,8 +72,11 @@ fn pool_of(
 /// Two items, one after the other was seen to run: the worker sleeps in between, or is about to,
 /// or its idle time is over.
 fn one_by_one(intake: Intake, wake: Wake, limit: usize) {
-    let pool = pool(intake, wake, limit);
-    let link = PoolLink::bare(Arc::clone(&pool));
+    two_items(&pool(intake, wake, limit));
+}
+
+fn two_items(pool: &Arc<Pool<Loom>>) {
+    let link = PoolLink::bare(Arc::clone(pool));
     let ran = Arc::new(Parker::<Loom>::new());
     for _ in 0..2 {
         let told = Arc::clone(&ran);
@@ -118,7 +123,7 @@ fn loom_the_last_sleeper_stays_lock_free() {
 /// stranded.
 fn a_stand_in_does_not_start(intake: Intake, wake: Wake) {
     Loom::start_at_most(1);
-    let pool = pool_of(intake, wake, 1, MAX_WORKERS, None);
+    let pool = pool_of(intake, wake, 1, MAX_WORKERS, None, Hooks::default());
     let link = PoolLink::bare(Arc::clone(&pool));
     let blocks = Arc::new(Parker::<Loom>::new());
     let ends = Arc::new(Parker::<Loom>::new());
@@ -165,7 +170,7 @@ fn loom_a_worker_that_lay_down_for_a_failed_start_is_woken_coalesced() {
 fn loom_a_reserve_leaves_somebody_who_is_told() {
     check(1, || {
         Loom::start_at_most(usize::MAX);
-        let pool = pool_of(Intake::LockFree, Wake::AfterUnlock, 1, 1, Some(1));
+        let pool = pool_of(Intake::LockFree, Wake::AfterUnlock, 1, 1, Some(1), Hooks::default());
         let link = PoolLink::bare(Arc::clone(&pool));
         let (blocks, ran) = (Arc::new(Parker::<Loom>::new()), Arc::new(Parker::<Loom>::new()));
         let wakes = Arc::clone(&blocks);
@@ -185,4 +190,32 @@ fn loom_a_reserve_leaves_somebody_who_is_told() {
         pool.wait_until_gone();
         assert_eq!(link.counts(), (3, 3), "each item is told once");
     });
+}
+
+/// A reactor in which nothing ever becomes ready.
+struct Quiet(Parker<Loom>);
+
+impl Reactor for Quiet {
+    fn wait(&self) {
+        self.0.park();
+    }
+
+    fn poll(&self) {}
+
+    fn wake(&self) {
+        self.0.unpark();
+    }
+}
+
+/// A worker that waits in a reactor is woken there, whether it is on its way in or out. Fails with `sleep_in`'s
+/// `begin_elsewhere` behind the call of the reactor.
+#[test]
+fn loom_a_worker_in_a_reactor_is_woken() {
+    for intake in [Intake::LockFree, Intake::Locked] {
+        check(2, move || {
+            Loom::start_at_most(usize::MAX);
+            let hooks = Hooks::new().reactor(SharedReactor::new(Quiet(Parker::new())));
+            two_items(&pool_of(intake, Wake::AfterUnlock, 1, MAX_WORKERS, None, hooks));
+        });
+    }
 }

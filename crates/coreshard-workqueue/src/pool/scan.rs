@@ -106,6 +106,7 @@ impl<P: Platform> Pool<P> {
         if state.active() < self.place.limit || !state.has_work(self) {
             return found;
         }
+        let items_wait = state.items_wait(self);
         for worker in 0..state.cold().threads.len() {
             let blocked = match state.judge(self.slot(worker), worker, scan, now, watch) {
                 Verdict::Fine => continue,
@@ -116,12 +117,13 @@ impl<P: Platform> Pool<P> {
                     Blocked::Presumed
                 }
                 Verdict::Hog { cpu_time, is_news } => {
-                    if is_news {
+                    if is_news && items_wait {
+                        state.cold_mut().seen[worker].hog_told = true;
                         self.count_hog(worker);
                         state.cold_mut().counters.cpu_hogs += 1;
                         found.hogs.push((self.slot(worker).function(), cpu_time));
                     }
-                    if !hogs.take(state.stands_still_for(now), watch) {
+                    if !hogs.take(items_wait, state.stands_still_for(now), watch) {
                         continue;
                     }
                     Blocked::Hog

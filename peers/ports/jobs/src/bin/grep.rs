@@ -38,7 +38,9 @@ fn main() -> ExitCode {
                 let builder = coreshard::workqueue().expect("the machine can be read");
                 let queue = builder.name("grep").build().expect("a queue");
                 harness::timed(|| {
-                    queue.scope(|scope| search.on_coreshard(scope, root));
+                    // Where rayon's scope runs, too: on a worker.
+                    let searched = queue.install(|| queue.scope(|scope| search.on_coreshard(scope, root)));
+                    searched.expect("the queue is open");
                     search.found.load(Relaxed)
                 })
             }

@@ -38,7 +38,9 @@ fn main() -> ExitCode {
                 let queue = builder.name("walk").build().expect("a queue");
                 harness::timed(|| {
                     for _ in 0..arguments.times {
-                        queue.scope(|scope| on_coreshard(scope, root.clone(), &sizes));
+                        // Where rayon's scope runs, too: on a worker.
+                        let walked = queue.install(|| queue.scope(|scope| on_coreshard(scope, root.clone(), &sizes)));
+                        walked.expect("the queue is open");
                     }
                     hash()
                 })
