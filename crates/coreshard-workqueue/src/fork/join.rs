@@ -5,7 +5,7 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::{self, User};
 
 use crate::base::error::Forked;
-use crate::pool::{CurrentWorker, Job, Popped, Pushed, report_here};
+use crate::pool::{CurrentWorker, Job, Name, Popped, Pushed, report_here};
 
 /// Runs `a` and `b` and returns both results.
 ///
@@ -41,12 +41,14 @@ pub fn join<P: Platform, A, B>(a: impl FnOnce() -> A, b: impl FnOnce() -> B + Se
 where
     B: Send,
 {
-    join_told::<P, _, _>(a, |_stolen| b())
+    join_in::<P, _, _>(None, a, |_stolen| b())
 }
 
-/// As [`join`]; `b` is told whether another worker runs it.
+/// As [`join`]; `b` is told whether another worker runs it. In a loop, this worker runs any parts of that until the
+/// result is there.
 #[inline]
-pub(crate) fn join_told<P: Platform, A, B>(
+pub(crate) fn join_in<P: Platform, A, B>(
+    in_loop: Option<Name>,
     a: impl FnOnce() -> A,
     b: impl FnOnce(bool) -> B + Send,
 ) -> (A, B)
@@ -73,7 +75,11 @@ where
             work(false)
         }
         Popped::Stolen => {
-            if !worker.wait_for(job.done()) {
+            let is_over = match in_loop {
+                None => worker.wait_for(job.done()),
+                Some(name) => worker.wait_in(job.done(), name),
+            };
+            if !is_over {
                 Forked::throw();
             }
             // SAFETY: stolen, executed, and the latch was seen to be open.

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use coreshard_platform::Platform;
 
-use super::join_told;
+use super::join_in;
+use crate::pool::{CurrentWorker, Name};
 
 /// Pieces a worker gets if all are alike and nobody steals: enough for the others to take some
 /// from who is late, few enough to cost next to nothing.
@@ -75,12 +76,19 @@ where
     W: Whole,
     R: Send,
 {
-    tree::<P, W, R>(whole, Cuts::for_workers(workers), leaf, reduce)
+    let place = 0_u8;
+    let name = Name::at(&raw const place);
+    let run = || tree::<P, W, R>(whole, Cuts::for_workers(workers), name, leaf, reduce);
+    match CurrentWorker::<P>::here() {
+        Some(worker) => worker.in_loop(name, false, run),
+        None => run(),
+    }
 }
 
 fn tree<P, W, R>(
     whole: W,
     cuts: Cuts,
+    name: Name,
     leaf: &(impl Fn(W) -> Option<R> + Sync),
     reduce: &(impl Fn(R, R) -> R + Sync),
 ) -> Option<R>
@@ -95,11 +103,15 @@ where
     }
     let (first, second) = whole.cut_at(len / 2);
     let fewer = Cuts { left: cuts.left - 1, ..cuts };
-    let results = join_told::<P, _, _>(
-        || tree::<P, W, R>(first, fewer, leaf, reduce),
-        |stolen| {
-            let left = if stolen { cuts.when_stolen } else { fewer.left };
-            tree::<P, W, R>(second, Cuts { left, ..fewer }, leaf, reduce)
+    let results = join_in::<P, _, _>(
+        Some(name),
+        || tree::<P, W, R>(first, fewer, name, leaf, reduce),
+        |stolen| match CurrentWorker::<P>::here().filter(|_| stolen) {
+            Some(thief) => {
+                let cuts = Cuts { left: cuts.when_stolen, ..cuts };
+                thief.in_loop(name, true, || tree::<P, W, R>(second, cuts, name, leaf, reduce))
+            }
+            None => tree::<P, W, R>(second, fewer, name, leaf, reduce),
         },
     );
     match results {

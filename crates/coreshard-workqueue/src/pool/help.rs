@@ -8,7 +8,7 @@ use std::sync::Arc;
 use coreshard_platform::Platform;
 
 use super::blocking::blocking;
-use super::context::{SpawnPlace, Spawner};
+use super::context::{Forks, SpawnPlace, Spawner};
 use super::deque::{CAPACITY, PartOf, Pushed};
 use super::forks::CurrentWorker;
 use super::header::Header;
@@ -21,21 +21,28 @@ use crate::base::latch::Latch;
 const LOOKS: u32 = 256;
 const YIELDS: u32 = 16;
 
-/// By what thieves tell one whole from another.
-fn name_of<P: Platform>(whole: *const Latch<P>) -> u64 {
-    whole.addr() as u64
+/// By what thieves tell one whole from another: an address that nothing else has meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Name(u64);
+
+impl Name {
+    /// That of what has `place` for itself as long as it is not over.
+    pub(crate) fn at<T>(place: *const T) -> Self {
+        Self(place.addr() as u64)
+    }
 }
 
 impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// Waits until `whole` is open. Meanwhile it runs what `run_one` runs, which says whether it did, as long as
-    /// there is some of that, and whenever `has_more` says that there is again; and else parts of the whole that
-    /// others have forked. False in a process that was forked since the latch was made: there it may never open.
+    /// there is some of that, and whenever `has_more` says that there is again; and else parts that others have
+    /// forked of what has this name: of the whole, or of what that is a part of. False in a process that was forked since the latch was made: there it may never open.
     ///
     /// This is the one thread that waits for the latch.
     #[cold]
     pub(crate) fn help_until(
         self,
         whole: &Latch<P>,
+        name: Name,
         mut run_one: impl FnMut() -> bool,
         has_more: impl Fn() -> bool,
     ) -> bool {
@@ -50,7 +57,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
                 whole.begin_helping();
                 is_helping = true;
             }
-            if self.run_part_of(whole) {
+            if self.run_part_of(whole, name) {
                 looks = 0;
                 continue;
             }
@@ -60,7 +67,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
             } else if looks < LOOKS + YIELDS {
                 P::yield_now();
             } else {
-                let has_more = || has_more() || self.has_part_of(whole);
+                let has_more = || has_more() || self.has_part_of(name);
                 blocking::<P, _>(|| whole.wait_for_more(has_more));
             }
         }
@@ -71,16 +78,25 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// a process that was forked since it was pushed: there it is never done.
     #[cold]
     pub(crate) fn wait_for(self, done: &Latch<P>) -> bool {
-        let _stolen = StolenParts::begin(self);
-        self.help_until(done, || false, || false)
+        self.wait_in(done, Name::at(done))
     }
 
-    /// Steals a part of `whole` and runs it. False if there was none.
-    fn run_part_of(self, whole: &Latch<P>) -> bool {
-        let name = name_of::<P>(whole);
+    /// As [`wait_for`](Self::wait_for), for a job of a loop: runs parts of the loop.
+    #[cold]
+    pub(crate) fn wait_in(self, done: &Latch<P>, name: Name) -> bool {
+        let _stolen = StolenParts::begin(self);
+        self.help_until(done, name, || false, || false)
+    }
+
+    /// Steals a part of what has this name and runs it, while `whole` is waited for. False if there was none.
+    fn run_part_of(self, whole: &Latch<P>, name: Name) -> bool {
+        if name != Name::at(whole) && !self.has_room() {
+            // One part of a loop on top of another: others do them.
+            return false;
+        }
         let steal = |pool: &Arc<Pool<P>>| {
             pool.find_fork(|deque| {
-                let part = deque.steal_part_of(name)?;
+                let part = deque.steal_part_of(name.0)?;
                 // In this order: see `CurrentWorker::offer_to_waiter`.
                 whole.stop_helping();
                 deque.reserve(false);
@@ -118,7 +134,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
         if !self.deque().is_named() {
             // An item: what is shared already was forked in it, too.
-            forks.owner.name_whole(self.deque(), name_of(whole));
+            forks.owner.name_whole(self.deque(), Name::at(whole).0);
         }
         self.deque().reserve(true);
         let has_waiter = whole.nudge();
@@ -128,10 +144,9 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         has_waiter
     }
 
-    fn has_part_of(self, whole: &Latch<P>) -> bool {
-        let name = name_of::<P>(whole);
+    fn has_part_of(self, name: Name) -> bool {
         let has =
-            |pool: &Arc<Pool<P>>| pool.find_fork(|deque| deque.has_part_of(name).then_some(()));
+            |pool: &Arc<Pool<P>>| pool.find_fork(|deque| deque.has_part_of(name.0).then_some(()));
         has(self.pool()).or_else(|| self.neighbours().iter().find_map(has)).is_some()
     }
 
@@ -159,7 +174,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         run: impl FnOnce() -> R,
     ) -> R {
         let forks = &self.context.forks;
-        let before = forks.owner.begin_whole(self.deque(), name_of(whole));
+        let before = forks.owner.begin_whole(self.deque(), Name::at(whole).0);
         let _doing = Doing { worker: self, before, outer: forks.whole.replace(whole) };
         let scope = self.begin_scope(whole, place);
         let result = run();
@@ -185,6 +200,23 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
         forks.whole.set(whole);
         Some(DoingItem { worker: self })
+    }
+
+    /// Calls `run`, what is forked in which is a part of the loop of this name.
+    ///
+    /// Who waits for a part of a loop, inside of it, has no user's code on its thread above the loop's own call: so it
+    /// may run any other part of the loop, where who waits for a job may run parts of that alone.
+    ///
+    /// Where the loop is inside of something that has a name already, what its caller forks keeps that, for those who wait
+    /// for it; a thief's has the loop's.
+    pub(crate) fn in_loop<R>(self, name: Name, is_stolen: bool, run: impl FnOnce() -> R) -> R {
+        let Forks { owner, whole, .. } = &self.context.forks;
+        if !is_stolen && (self.deque().is_named() || !whole.get().is_null()) {
+            return run();
+        }
+        let before = owner.begin_whole(self.deque(), name.0);
+        let _doing = InLoop { worker: self, before };
+        run()
     }
 
     /// From here on, until what this returns is dropped, parts of `whole` can be spawned on this worker's stack.
@@ -308,6 +340,19 @@ impl<P: Platform> Drop for Doing<'_, P> {
         self.worker.deque().end_reserve();
         forks.owner.end_whole(self.worker.deque(), self.before);
         forks.whole.set(self.outer);
+    }
+}
+
+/// While it lives, this worker does a part of a loop.
+struct InLoop<'thread, P: Platform> {
+    worker: CurrentWorker<'thread, P>,
+    before: PartOf,
+}
+
+impl<P: Platform> Drop for InLoop<'_, P> {
+    fn drop(&mut self) {
+        let owner = &self.worker.context.forks.owner;
+        owner.end_whole(self.worker.deque(), self.before);
     }
 }
 

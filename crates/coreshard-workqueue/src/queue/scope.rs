@@ -29,7 +29,8 @@ use crate::base::latch::Latch;
 use crate::base::target::Target;
 use crate::insight::Label;
 use crate::pool::{
-    CurrentWorker, Frame, Header, OpenScope, Spawned, blocking, blocking_if_relieved, innermost,
+    CurrentWorker, Frame, Header, Name, OpenScope, Spawned, blocking, blocking_if_relieved,
+    innermost,
 };
 
 /// What the items and the waiting caller share. It lies in the caller's frame.
@@ -269,6 +270,7 @@ impl<P: Platform> ScopeState<P> {
         };
         let is_over = worker.help_until(
             &self.over,
+            Name::at(&raw const self.over),
             || spawns.is_some_and(OpenScope::run_one) || self.run_offer(worker),
             || self.has_offers(),
         );
