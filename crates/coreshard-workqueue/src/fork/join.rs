@@ -57,7 +57,12 @@ where
 {
     let Some(worker) = CurrentWorker::<P>::here() else { return one_by_one(a, b) };
     let job = Job::new(b, worker.frame());
-    match worker.push(job.header()) {
+    // A loop's pieces are few, and may be long: none is kept from others who have nothing to do.
+    let pushed = match in_loop {
+        None => worker.push(job.header()),
+        Some(_) => worker.push_shared(job.header()),
+    };
+    match pushed {
         Pushed::Private => {}
         Pushed::Shared => worker.call_thieves(),
         Pushed::Full => {

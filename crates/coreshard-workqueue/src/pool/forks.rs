@@ -104,6 +104,12 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         self.context.forks.owner.push(&self.slot().deque, job)
     }
 
+    /// Offers a job to thieves, at once, with all that was kept from them.
+    #[inline]
+    pub(crate) fn push_shared(self, job: NonNull<Header<P>>) -> Pushed {
+        self.context.forks.owner.push_shared(&self.slot().deque, job)
+    }
+
     /// Takes back the job that was pushed last.
     #[inline]
     pub(crate) fn pop(self) -> Popped {

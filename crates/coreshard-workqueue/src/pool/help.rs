@@ -249,7 +249,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     #[inline]
     pub(crate) fn spawn(self, part: NonNull<Header<P>>) {
         let forks = &self.context.forks;
-        let pushed = forks.owner.push_shared(self.deque(), part);
+        let pushed = self.push_shared(part);
         debug_assert_eq!(pushed, Pushed::Shared, "it may be spawned");
         forks.spawner.set(Spawner { depth: forks.owner.depth(), ..forks.spawner.get() });
         self.call_thieves();
