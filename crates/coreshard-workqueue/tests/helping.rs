@@ -2,6 +2,7 @@
 //! there is to do, and threads do not grow with depth.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
@@ -24,11 +25,12 @@ fn items(by_default: u64) -> u64 {
     std::env::var("CORESHARD_HELPING_ITEMS").map_or(by_default, |items| items.parse().unwrap())
 }
 
-/// The two ways to make parts.
-#[derive(Clone, Copy)]
+/// The ways to make parts.
+#[derive(Clone, Copy, PartialEq)]
 enum Way {
     Join,
     Scope,
+    Loop,
 }
 
 fn both(way: Way, queue: &Workqueue<Host>, a: impl FnOnce() + Send, b: impl FnOnce() + Send) {
@@ -38,6 +40,19 @@ fn both(way: Way, queue: &Workqueue<Host>, a: impl FnOnce() + Send, b: impl FnOn
             scope.queue(a).unwrap();
             scope.queue(b).unwrap();
         }),
+        Way::Loop => {
+            let (a, b) = (Mutex::new(Some(a)), Mutex::new(Some(b)));
+            let half = |number| {
+                if number == 0 {
+                    let a = a.lock().unwrap().take();
+                    a.expect("called once")();
+                } else {
+                    let b = b.lock().unwrap().take();
+                    b.expect("called once")();
+                }
+            };
+            assert!(queue.for_each_range(0..2, |numbers| numbers.for_each(half)).is_ok());
+        }
     }
 }
 
@@ -54,6 +69,10 @@ fn tree(way: Way, queue: &Workqueue<Host>, depth: u32, leaf: &(dyn Fn() + Sync))
 }
 
 fn spread(way: Way, queue: &Workqueue<Host>, items: u64, body: &(dyn Fn() + Sync)) {
+    if way == Way::Loop {
+        let each = |numbers: Range<usize>| numbers.for_each(|_| body());
+        return assert!(queue.for_each_range(0..items as usize, each).is_ok());
+    }
     match items {
         0 => {}
         1 => body(),
@@ -115,6 +134,31 @@ fn scopes_under_a_lock_inside_joins_end() {
 #[test]
 fn joins_under_a_lock_inside_scopes_end() {
     loops_under_a_lock(Way::Scope, Way::Join, items(1500), 5);
+}
+
+#[test]
+fn loops_under_a_lock_inside_loops_end() {
+    loops_under_a_lock(Way::Loop, Way::Loop, items(1500), 5);
+}
+
+#[test]
+fn joins_under_a_lock_inside_loops_end() {
+    loops_under_a_lock(Way::Loop, Way::Join, items(3000), 6);
+}
+
+#[test]
+fn loops_under_a_lock_inside_joins_end() {
+    loops_under_a_lock(Way::Join, Way::Loop, items(1500), 5);
+}
+
+#[test]
+fn scopes_under_a_lock_inside_loops_end() {
+    loops_under_a_lock(Way::Loop, Way::Scope, items(1500), 4);
+}
+
+#[test]
+fn loops_under_a_lock_inside_scopes_end() {
+    loops_under_a_lock(Way::Scope, Way::Loop, items(1500), 4);
 }
 
 /// A value that is made once, in parallel, by whoever needs it first: all others wait for it.
