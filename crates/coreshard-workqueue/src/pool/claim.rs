@@ -21,7 +21,7 @@ impl<P: Platform> Worker<'_, P> {
             if let Some(item) = self.next_claimed() {
                 return Some(item);
             }
-            if self.pool.attributes.hooks.reactor.is_some() {
+            if self.items_before_look.is_some() {
                 self.look_now_and_then();
             }
             if let Some(item) = self.claim().or_else(|| self.steal()) {

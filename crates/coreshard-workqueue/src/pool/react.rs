@@ -52,11 +52,12 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     #[cold]
     pub(super) fn look_now_and_then(&mut self) {
         // As many as it may claim: more often than not, about so many.
-        self.items_before_look = self.items_before_look.saturating_sub(self.claim_items);
-        if self.items_before_look > 0 && self.pool.look_is_due.load(Relaxed) == 0 {
+        let left = self.items_before_look.and_then(|items| items.checked_sub(self.claim_items));
+        if left.is_some() && self.pool.look_is_due.load(Relaxed) == 0 {
+            self.items_before_look = left;
             return;
         }
-        self.items_before_look = ITEMS_BEFORE_LOOK;
+        self.items_before_look = Some(ITEMS_BEFORE_LOOK);
         // Nobody waits meanwhile for what it has done.
         self.settle_items();
         self.pool.look_is_due.store(0, Relaxed);

@@ -66,8 +66,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     pub(super) watched: bool,
     /// It has let others run on its CPU since it last had work.
     pub(super) yielded: bool,
-    /// Items until it looks into the reactor, if there is one.
-    pub(super) items_before_look: usize,
+    /// Items until it looks into the reactor; `None` where there is none.
+    pub(super) items_before_look: Option<usize>,
     /// It has not claimed since it slept.
     pub(super) just_woke: bool,
     pub(super) repatriated: u64,
@@ -96,7 +96,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             gather_spins: 0,
             watched: false,
             yielded: false,
-            items_before_look: ITEMS_BEFORE_LOOK,
+            items_before_look: pool.attributes.hooks.reactor.as_ref().map(|_| ITEMS_BEFORE_LOOK),
             just_woke: false,
             repatriated: 0,
             process_generation: P::process_generation(),

@@ -501,6 +501,7 @@ where
 }
 
 /// Drops the waker of whoever awaited the task.
+#[inline]
 fn forget_awaiter<P: Platform>(awaiter: &Lock<P, Option<Waker>>, state: &TaskState<P>) {
     if state.load() & AWAITED != 0 {
         let waker = awaiter.lock().take();

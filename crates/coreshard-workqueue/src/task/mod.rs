@@ -385,6 +385,7 @@ impl<P: Platform> Workqueue<P> {
     }
 }
 
+#[inline]
 #[track_caller]
 fn spawn<P, F>(
     shared: &Arc<Shared<P>>,
