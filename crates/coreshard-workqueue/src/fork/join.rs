@@ -5,7 +5,7 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::{self, User};
 
 use crate::base::error::Forked;
-use crate::pool::{CurrentWorker, Job, Name, Popped, Pushed, report_here};
+use crate::pool::{CurrentWorker, Job, Popped, Pushed, WholeName, report_here};
 
 /// Runs `a` and `b` and returns both results.
 ///
@@ -48,7 +48,7 @@ where
 /// result is there.
 #[inline]
 pub(crate) fn join_in<P: Platform, A, B>(
-    in_loop: Option<Name>,
+    in_loop: Option<WholeName>,
     a: impl FnOnce() -> A,
     b: impl FnOnce(bool) -> B + Send,
 ) -> (A, B)

@@ -5,7 +5,7 @@ use std::ops::Range;
 use coreshard_platform::Platform;
 
 use super::join_in;
-use crate::pool::{CurrentWorker, Name};
+use crate::pool::{CurrentWorker, WholeName};
 
 /// Pieces a worker gets if all are alike and nobody steals: enough for the others to take some
 /// from who is late, few enough to cost next to nothing.
@@ -77,7 +77,7 @@ where
     R: Send,
 {
     let place = 0_u8;
-    let name = Name::at(&raw const place);
+    let name = WholeName::at(&raw const place);
     let run = || tree::<P, W, R>(whole, Cuts::for_workers(workers), name, leaf, reduce);
     match CurrentWorker::<P>::here() {
         Some(worker) => worker.in_loop(name, false, run),
@@ -88,7 +88,7 @@ where
 fn tree<P, W, R>(
     whole: W,
     cuts: Cuts,
-    name: Name,
+    name: WholeName,
     leaf: &(impl Fn(W) -> Option<R> + Sync),
     reduce: &(impl Fn(R, R) -> R + Sync),
 ) -> Option<R>

@@ -23,9 +23,9 @@ const YIELDS: u32 = 16;
 
 /// By what thieves tell one whole from another: an address that nothing else has meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Name(u64);
+pub(crate) struct WholeName(u64);
 
-impl Name {
+impl WholeName {
     /// That of what has `place` for itself as long as it is not over.
     pub(crate) fn at<T>(place: *const T) -> Self {
         Self(place.addr() as u64)
@@ -42,7 +42,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     pub(crate) fn help_until(
         self,
         whole: &Latch<P>,
-        name: Name,
+        name: WholeName,
         mut run_one: impl FnMut() -> bool,
         has_more: impl Fn() -> bool,
     ) -> bool {
@@ -78,19 +78,19 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// a process that was forked since it was pushed: there it is never done.
     #[cold]
     pub(crate) fn wait_for(self, done: &Latch<P>) -> bool {
-        self.wait_in(done, Name::at(done))
+        self.wait_in(done, WholeName::at(done))
     }
 
     /// As [`wait_for`](Self::wait_for), for a job of a loop: runs parts of the loop.
     #[cold]
-    pub(crate) fn wait_in(self, done: &Latch<P>, name: Name) -> bool {
+    pub(crate) fn wait_in(self, done: &Latch<P>, name: WholeName) -> bool {
         let _stolen = StolenParts::begin(self);
         self.help_until(done, name, || false, || false)
     }
 
     /// Steals a part of what has this name and runs it, while `whole` is waited for. False if there was none.
-    fn run_part_of(self, whole: &Latch<P>, name: Name) -> bool {
-        if name != Name::at(whole) && !self.has_room() {
+    fn run_part_of(self, whole: &Latch<P>, name: WholeName) -> bool {
+        if name != WholeName::at(whole) && !self.has_room() {
             // One part of a loop on top of another: others do them.
             return false;
         }
@@ -134,7 +134,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
         if !self.deque().is_named() {
             // An item: what is shared already was forked in it, too.
-            forks.owner.name_whole(self.deque(), Name::at(whole).0);
+            forks.owner.name_whole(self.deque(), WholeName::at(whole).0);
         }
         self.deque().reserve(true);
         let has_waiter = whole.nudge();
@@ -144,7 +144,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         has_waiter
     }
 
-    fn has_part_of(self, name: Name) -> bool {
+    fn has_part_of(self, name: WholeName) -> bool {
         let has =
             |pool: &Arc<Pool<P>>| pool.find_fork(|deque| deque.has_part_of(name.0).then_some(()));
         has(self.pool()).or_else(|| self.neighbours().iter().find_map(has)).is_some()
@@ -174,7 +174,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         run: impl FnOnce() -> R,
     ) -> R {
         let forks = &self.context.forks;
-        let before = forks.owner.begin_whole(self.deque(), Name::at(whole).0);
+        let before = forks.owner.begin_whole(self.deque(), WholeName::at(whole).0);
         let _doing = Doing { worker: self, before, outer: forks.whole.replace(whole) };
         let scope = self.begin_scope(whole, place);
         let result = run();
@@ -209,7 +209,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     ///
     /// Where the loop is inside of something that has a name already, what its caller forks keeps that, for those who wait
     /// for it; a thief's has the loop's.
-    pub(crate) fn in_loop<R>(self, name: Name, is_stolen: bool, run: impl FnOnce() -> R) -> R {
+    pub(crate) fn in_loop<R>(self, name: WholeName, is_stolen: bool, run: impl FnOnce() -> R) -> R {
         let Forks { owner, whole, .. } = &self.context.forks;
         if !is_stolen && (self.deque().is_named() || !whole.get().is_null()) {
             return run();

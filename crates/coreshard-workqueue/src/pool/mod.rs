@@ -63,7 +63,7 @@ pub(crate) use deque::{Popped, Pushed};
 pub(crate) use forks::CurrentWorker;
 pub(crate) use frame::{Frame, Inside};
 pub(crate) use header::Header;
-pub(crate) use help::{Name, OpenScope};
+pub(crate) use help::{OpenScope, WholeName};
 pub(crate) use here::{WorkerPlace, is_worker, worker_here};
 pub(crate) use job::{Job, execute};
 pub(crate) use link::{LinkHead, QueueSide};

@@ -15,13 +15,10 @@ use coreshard_platform::{AtomicInt, LocalKey, Platform};
 
 use super::pool::Pool;
 use super::state::{Kick, State};
-use super::worker::Worker;
+use super::worker::{ITEMS_BEFORE_LOOK, Worker};
 use crate::base::error::message_of;
 use crate::insight::trouble::say;
 use crate::spec::reactor::InReactor;
-
-/// After how many items a busy worker looks in.
-pub(super) const ITEMS_BEFORE_LOOK: usize = 64;
 
 impl<'pool, P: Platform> Worker<'pool, P> {
     /// The right to wait in the reactor, if there is one and nobody has it.

@@ -11,13 +11,15 @@ use super::frame::Frame;
 use super::link::LinkHead;
 use super::links::LinkTag;
 use super::pool::Pool;
-use super::react::ITEMS_BEFORE_LOOK;
 use super::sizes::{Segment, Watches};
 use super::slot::WorkerSlot;
 use crate::base::item::Item;
 
 /// How often a worker looks at the next item's slot before its first sleep; see `idle`.
 const FIRST_SPINS: u32 = 64;
+
+/// After how many items a busy worker looks into the reactor; see `react`.
+pub(super) const ITEMS_BEFORE_LOOK: usize = 64;
 
 /// An item, and its link's tag.
 pub(super) type TaggedItem = (Item, LinkTag);

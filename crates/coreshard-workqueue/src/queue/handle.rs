@@ -19,7 +19,7 @@ use crate::base::latch::Latch;
 use crate::base::returned::{Returned, ReturnedBody};
 use crate::insight::Label;
 use crate::insight::trouble::say;
-use crate::pool::{CurrentWorker, Name, blocking, blocking_if_relieved};
+use crate::pool::{CurrentWorker, WholeName, blocking, blocking_if_relieved};
 use crate::timers::Timers;
 
 /// Looks at a result that is not there before its waiter sleeps.
@@ -197,7 +197,7 @@ pub(crate) fn wait_for<P: Platform, T>(
         }
     }
     let is_open = match CurrentWorker::<P>::here() {
-        Some(worker) => worker.help_until(over, Name::at(over), || false, || false),
+        Some(worker) => worker.help_until(over, WholeName::at(over), || false, || false),
         None => {
             let seen = (0..SPINS).any(|_| {
                 P::spin_hint();

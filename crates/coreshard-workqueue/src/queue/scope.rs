@@ -29,7 +29,7 @@ use crate::base::latch::Latch;
 use crate::base::target::Target;
 use crate::insight::Label;
 use crate::pool::{
-    CurrentWorker, Frame, Header, Name, OpenScope, Spawned, blocking, blocking_if_relieved,
+    CurrentWorker, Frame, Header, OpenScope, Spawned, WholeName, blocking, blocking_if_relieved,
     innermost,
 };
 
@@ -270,7 +270,7 @@ impl<P: Platform> ScopeState<P> {
         };
         let is_over = worker.help_until(
             &self.over,
-            Name::at(&raw const self.over),
+            WholeName::at(&raw const self.over),
             || spawns.is_some_and(OpenScope::run_one) || self.run_offer(worker),
             || self.has_offers(),
         );

@@ -32,10 +32,10 @@ pub trait Reactor: Send + Sync + 'static {
 /// A [`Reactor`] that workers share; clones are handles to the same one.
 #[derive(Clone)]
 pub struct SharedReactor {
-    shared: Arc<Shared<dyn Reactor>>,
+    shared: Arc<ReactorCell<dyn Reactor>>,
 }
 
-struct Shared<R: ?Sized> {
+struct ReactorCell<R: ?Sized> {
     /// A worker is in it; or it has panicked, and nobody comes in any more.
     is_taken: AtomicBool,
     reactor: User<R>,
@@ -44,7 +44,7 @@ struct Shared<R: ?Sized> {
 impl SharedReactor {
     /// For workers of one queue, or of several.
     pub fn new(reactor: impl Reactor) -> Self {
-        let shared = Shared { is_taken: AtomicBool::new(false), reactor: User::new(reactor) };
+        let shared = ReactorCell { is_taken: AtomicBool::new(false), reactor: User::new(reactor) };
         Self { shared: Arc::new(shared) }
     }
 
@@ -80,7 +80,7 @@ impl fmt::Debug for SharedReactor {
 
 /// While it lives, this worker is the one that may wait in the reactor.
 pub(crate) struct InReactor<'reactor> {
-    shared: &'reactor Shared<dyn Reactor>,
+    shared: &'reactor ReactorCell<dyn Reactor>,
 }
 
 impl InReactor<'_> {
