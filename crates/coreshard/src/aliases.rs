@@ -41,6 +41,14 @@ pub type Periodic = coreshard_workqueue::Periodic<Host>;
 
 /// Calls `work`, which may block; on a worker's thread another worker runs meanwhile. See
 /// [`coreshard_workqueue::blocking`].
+///
+/// # Examples
+/// ```
+/// let queue = coreshard::workqueue()?.name("files").build()?;
+/// let version = queue.submit(|| coreshard::blocking(|| std::fs::read_to_string("/proc/version")))?;
+/// println!("{}", version.join()??);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn blocking<R>(work: impl FnOnce() -> R) -> R {
     coreshard_workqueue::blocking::<Host, R>(work)
 }

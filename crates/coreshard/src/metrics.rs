@@ -56,6 +56,12 @@ const QUANTILES: [(&str, f64); 5] =
     [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999), ("1", 1.0)];
 
 /// Tells the recorder units and meanings. Once, after it was installed.
+///
+/// # Examples
+/// ```
+/// // After the program has installed its recorder.
+/// coreshard::metrics::describe();
+/// ```
 pub fn describe() {
     let counters = [
         ("coreshard_queue_queued_total", Unit::Count, "Items that were accepted."),
@@ -95,6 +101,14 @@ pub fn describe() {
 }
 
 /// Sets the program's recorder to what `stats` says.
+///
+/// # Examples
+/// ```
+/// let queue = coreshard::workqueue()?.name("thumbnails").build()?;
+/// coreshard::metrics::publish(&coreshard::runtime()?.stats());
+/// # drop(queue);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn publish(stats: &RuntimeStats) {
     let mut by_name: BTreeMap<&str, Vec<&QueueStats>> = BTreeMap::new();
     for queue in &stats.queues {
@@ -172,6 +186,17 @@ fn ns(time: Duration) -> u64 {
 ///
 /// # Errors
 /// As those of periodic work: where the period is zero, or no timekeeper can be had.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// let runtime = coreshard::runtime()?;
+/// let queue = runtime.workqueue().name("metrics").build()?;
+/// let publishing = coreshard::metrics::publish_every(runtime, &queue, Duration::from_secs(10))?;
+/// # drop(publishing);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn publish_every(
     runtime: &Runtime,
     queue: &Workqueue,
