@@ -21,10 +21,12 @@ mod cgroup;
 mod cpuset;
 mod error;
 mod flat;
+#[cfg(feature = "hwloc")]
 mod hwloc_xml;
 mod id;
 pub mod input;
 mod pods;
+#[cfg(feature = "presets")]
 mod preset;
 mod restrict;
 mod scope;
@@ -39,6 +41,7 @@ pub use cpuset::{CpuSet, Iter, MAX_CPU, ParseCpuSetError};
 pub use error::TopologyError;
 pub use id::{CoreId, CpuId, LlcId, NodeId, PackageId, PodId};
 pub use pods::{Pod, Pods, PodsError};
+#[cfg(feature = "presets")]
 pub use preset::Preset;
 pub use scope::{ParseScopeError, Scope};
 pub use shard::ShardSize;

@@ -31,6 +31,7 @@
 //! others, on other CPUs or with other settings.
 
 mod aliases;
+#[cfg(feature = "block")]
 pub mod block;
 #[cfg(feature = "insight")]
 pub mod insight;
@@ -38,6 +39,7 @@ mod join;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod process;
+#[cfg(feature = "rt")]
 pub mod rt;
 
 /// The guide to the work queue: its programs are compiled and run with the documentation's tests.
