@@ -540,6 +540,7 @@ impl<P: Platform> fmt::Debug for Workqueue<P> {
 }
 
 impl<P: Platform> Drop for LastHandle<P> {
+    #[inline(never)]
     fn drop(&mut self) {
         if self.shared.is_forked() {
             // Nobody is there to run what is left, or to be waited for.

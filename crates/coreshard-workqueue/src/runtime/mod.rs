@@ -370,6 +370,7 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// assert!(coreshard::runtime_builder()?.workers(0).build().is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline(never)]
     pub fn build(self) -> Result<Runtime<P>, BuildError> {
         let what = || format!("runtime on {}", self.topology.name());
         let online = self.topology.online();
@@ -670,6 +671,8 @@ impl<P: Platform> Runtime<P> {
         if self.machine.is_forked() { 0 } else { self.machine.timers.len() }
     }
 
+    // With its own code in the crate that names the platform, and not once more in each that uses that one.
+    #[inline(never)]
     pub(crate) fn make_queue(&self, request: Request) -> Result<Workqueue<P>, BuildError> {
         let name = request.name.clone();
         let fail = |kind| BuildError::new(format!("workqueue {name:?}"), kind);
