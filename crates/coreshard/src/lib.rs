@@ -33,6 +33,7 @@
 mod aliases;
 #[cfg(feature = "block")]
 pub mod block;
+pub mod guide;
 #[cfg(feature = "insight")]
 pub mod insight;
 mod join;
