@@ -14,6 +14,13 @@
 //! assert_eq!(layout, ["0 0-7", "1 8-14", "2 15-21", "3 22-28", "4 29-35"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Features
+//!
+//! | feature | for |
+//! |---|---|
+//! | `presets` | machines known by name: [`Preset`], [`Topology::preset`], [`Topology::parse_machine`] |
+//! | `hwloc` | the XML files of hwloc: [`Topology::from_hwloc_xml`] |
 #![forbid(unsafe_code)]
 
 mod assembly;

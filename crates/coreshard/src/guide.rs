@@ -3,7 +3,7 @@
 //!
 //! - [Coming from rayon](from_rayon), [from tokio](from_tokio), [from the Linux kernel's workqueue](from_the_kernel):
 //!   what each call is called here, and what differs.
-//! - The [cookbook](cookbook): one page for each of fifteen tasks.
+//! - The [cookbook]: one page for each of fifteen tasks.
 //!
 //! The repository's `docs/WORKQUEUE.md` tells how a queue works, what it refuses, and what it costs.
 

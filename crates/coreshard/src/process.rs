@@ -150,6 +150,7 @@ pub fn runtime() -> Result<&'static Runtime, RuntimeError> {
 /// println!("{error}"); // the process's runtime is there already: ... asked for it first
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "build_global")]
 #[track_caller]
 pub fn configure(
     settings: impl Fn(RuntimeBuilder) -> RuntimeBuilder + Send + Sync + 'static,
@@ -263,6 +264,7 @@ pub fn runtime_builder() -> Result<RuntimeBuilder, RuntimeError> {
 /// # Panics
 /// Where the process has no runtime, or no thread can be had that watches the clock: [`runtime`] and
 /// [`Runtime::timeout`](crate::Runtime::timeout) say so by errors.
+#[doc(alias = "deadline")]
 #[track_caller]
 pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
     let timed = runtime().map(|runtime| runtime.timeout(duration, future));
@@ -281,6 +283,7 @@ pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
 /// queue.queue(|| println!("sent"))?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias("alloc_workqueue", "thread pool"))]
 #[track_caller]
 pub fn workqueue() -> Result<Builder<'static>, RuntimeError> {
     Ok(runtime()?.workqueue())

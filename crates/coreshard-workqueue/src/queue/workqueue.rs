@@ -95,6 +95,7 @@ impl<P: Platform> Workqueue<P> {
     /// refused.into_item()();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("spawn_fifo", "schedule_work"))]
     #[inline]
     #[track_caller]
     pub fn queue<F>(&self, work: F) -> Result<(), Refused<F>>
@@ -184,6 +185,7 @@ impl<P: Platform> Workqueue<P> {
     /// assert_eq!(sum.join()?, 55);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "spawn_blocking")]
     #[track_caller]
     pub fn submit<F, T>(&self, work: F) -> Result<JoinHandle<P, T>, Refused<F>>
     where
@@ -224,6 +226,7 @@ impl<P: Platform> Workqueue<P> {
     /// assert_eq!(sum, 1_000);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("ThreadPool::install", "block_in_place"))]
     #[track_caller]
     pub fn install<F, R>(&self, work: F) -> Result<R, Refused>
     where
@@ -262,6 +265,7 @@ impl<P: Platform> Workqueue<P> {
     /// assert!(pixels.iter().all(|pixel| *pixel == 254));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("par_iter_mut", "parallel for"))]
     pub fn for_each_mut<T, F>(&self, elements: &mut [T], body: F) -> Result<(), Refused>
     where
         T: Send,
@@ -292,6 +296,7 @@ impl<P: Platform> Workqueue<P> {
     /// assert_eq!(rows.into_inner(), 480);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "into_par_iter")]
     pub fn for_each_range<F>(&self, numbers: Range<usize>, body: F) -> Result<(), Refused>
     where
         F: Fn(Range<usize>) + Sync + Send,
@@ -362,6 +367,7 @@ impl<P: Platform> Workqueue<P> {
     /// queue.queue(|| println!("it is open again"))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "drain_workqueue")]
     pub fn drain(&self) -> Result<(), WouldDeadlock> {
         self.shared().drain(None).map(|_drained| ())
     }
@@ -409,6 +415,7 @@ impl<P: Platform> Workqueue<P> {
     /// assert!(SENT.load(SeqCst));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("flush_workqueue", "barrier"))]
     pub fn flush(&self) -> Result<(), WouldDeadlock> {
         self.shared().flush(None).map(|_flushed| ())
     }
@@ -448,6 +455,7 @@ impl<P: Platform> Workqueue<P> {
     /// assert_eq!(entry.join()?, "written");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("freeze_workqueues_begin", "pause"))]
     pub fn freeze(&self) -> Result<(), BuildError> {
         self.shared().freeze()
     }
@@ -466,6 +474,7 @@ impl<P: Platform> Workqueue<P> {
     /// queue.flush()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("thaw_workqueues", "resume"))]
     pub fn thaw(&self) -> Result<(), BuildError> {
         self.shared().thaw()
     }
@@ -482,6 +491,7 @@ impl<P: Platform> Workqueue<P> {
     /// assert_eq!(queue.stats().scope, Scope::Numa);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("apply_workqueue_attrs", "workqueue_set_max_active"))]
     pub fn change(&self) -> Change<P> {
         Change::new(Arc::clone(self.shared()))
     }
@@ -502,6 +512,7 @@ impl<P: Platform> Workqueue<P> {
     /// assert!(queue.queue(|| ()).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("destroy_workqueue", "graceful shutdown"))]
     pub fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownTimeout> {
         self.shared().close(Closed::ShutDown);
         self.shared().wait_empty(Some(P::now() + timeout))

@@ -39,6 +39,7 @@ impl<P: Platform> Runtime<P> {
     /// # drop(queue);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "alloc_workqueue")]
     pub fn workqueue(&self) -> Builder<'_, P> {
         Builder::new(self)
     }
@@ -126,6 +127,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// queue.queue_on(cpu, move || println!("on {cpu}, and nowhere else"))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("affn_strict", "pin"))]
     pub fn strict(mut self, strict: bool) -> Self {
         self.request.strict = strict;
         self
@@ -141,6 +143,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// assert_eq!(queue.stats().total().worker_limit, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("affinity", "taskset"))]
     pub fn cpu_mask(mut self, cpus: CpuSet) -> Self {
         self.request.mask = Some(cpus);
         self
@@ -181,6 +184,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// assert!(queue.stats().active <= 4);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("semaphore", "concurrency limit"))]
     pub fn max_active(self, items: usize) -> Self {
         self.limit(MaxActive::Total(items))
     }
@@ -217,6 +221,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// assert!(journal.lock().unwrap().is_sorted());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("alloc_ordered_workqueue", "FIFO"))]
     pub fn ordered(self) -> Self {
         self.limit(MaxActive::Ordered)
     }
@@ -246,9 +251,10 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// for request in 0..1000 {
     ///     queue.queue(move || drop(request))?; // waits while 64 wait
     /// }
-    /// assert!(queue.stats().backlog <= 64);
+    /// assert!(queue.stats().capacity_used <= 64);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("backpressure", "bounded"))]
     pub fn capacity(mut self, items: usize) -> Self {
         self.request.capacity = Some(items);
         self
@@ -280,6 +286,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// queue.queue(|| println!("not behind the common items"))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "WQ_HIGHPRI")]
     pub fn priority(mut self, priority: Priority) -> Self {
         self.request.priority = priority;
         self
@@ -362,6 +369,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// queue.queue(|| println!("may recurse deeply"))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "stack_size")]
     pub fn stack_bytes(mut self, bytes: usize) -> Self {
         self.request.stack_bytes = Some(bytes.max(MIN_STACK_BYTES));
         self
@@ -379,6 +387,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// queue.queue(|| println!("dirty pages are written"))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "WQ_MEM_RECLAIM")]
     pub fn rescuer(mut self, wanted: bool) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         self.request.rescuer = wanted.then(|| NUMBERS.fetch_add(1, Relaxed));

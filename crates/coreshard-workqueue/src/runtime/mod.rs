@@ -92,6 +92,7 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// assert!(coreshard::runtime_builder()?.cpu_quota(0.0).build().is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "cgroup")]
     pub fn cpu_quota(mut self, cpus: f64) -> Self {
         self.cpu_quota = Some(cpus);
         self
@@ -117,6 +118,7 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// assert_eq!(queue.stats().total().worker_limit, 64);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("num_threads", "worker_threads"))]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self

@@ -419,6 +419,7 @@ impl<P: Platform> Workqueue<P> {
     /// assert_eq!(block_on(twice), 12); // under any executor
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "tokio::spawn")]
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> Result<Task<F::Output>, Refused<F>>
     where

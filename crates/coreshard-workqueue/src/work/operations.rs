@@ -57,6 +57,7 @@ impl<P: Platform> Work<P> {
     /// });
     /// assert!(!work.is_pending());
     /// ```
+    #[doc(alias("INIT_WORK", "INIT_DELAYED_WORK"))]
     #[track_caller]
     pub fn new<F>(function: F) -> Self
     where
@@ -96,6 +97,7 @@ impl<P: Platform> Work<P> {
     /// assert!(write_back.queue(&queue)?, "once more");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "queue_work")]
     #[inline]
     pub fn queue(&self, queue: &Workqueue<P>) -> Result<bool, WorkError> {
         self.queue_to(queue, Target::Here, Duration::ZERO)
@@ -114,6 +116,7 @@ impl<P: Platform> Work<P> {
     /// assert!(fold.queue_on(&queue, cpu)?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "queue_work_on")]
     pub fn queue_on(&self, queue: &Workqueue<P>, cpu: CpuId) -> Result<bool, WorkError> {
         self.queue_to(queue, Target::Cpu(cpu), Duration::ZERO)
     }
@@ -132,6 +135,7 @@ impl<P: Platform> Work<P> {
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "queue_work_node")]
     pub fn queue_on_node(&self, queue: &Workqueue<P>, node: NodeId) -> Result<bool, WorkError> {
         self.queue_to(queue, Target::Node(node), Duration::ZERO)
     }
@@ -156,6 +160,7 @@ impl<P: Platform> Work<P> {
     /// assert!(write_back.flush()?, "it was brought forward, and is over");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("queue_delayed_work", "delay"))]
     pub fn queue_after(&self, queue: &Workqueue<P>, delay: Duration) -> Result<bool, WorkError> {
         self.queue_to(queue, Target::Here, delay)
     }
@@ -210,6 +215,7 @@ impl<P: Platform> Work<P> {
     /// assert!(expire.cancel());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("mod_delayed_work", "debounce"))]
     pub fn modify_delay(&self, queue: &Workqueue<P>, delay: Duration) -> Result<bool, WorkError> {
         self.modify_to(queue, Target::Here, delay)
     }
@@ -266,6 +272,7 @@ impl<P: Platform> Work<P> {
     /// assert!(!write_back.is_pending() && !write_back.is_running());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("flush_work", "flush_delayed_work"))]
     pub fn flush(&self) -> Result<bool, WorkError> {
         let Some(number) = self.core.state.unfinished() else { return Ok(false) };
         self.refuse_forked()?;
@@ -302,6 +309,7 @@ impl<P: Platform> Work<P> {
     /// assert!(!late.cancel());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "cancel_work")]
     pub fn cancel(&self) -> bool {
         let voided = self.core.state.cancel();
         if let Some(voided) = voided {
@@ -327,6 +335,7 @@ impl<P: Platform> Work<P> {
     /// # drop(poll);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("cancel_work_sync", "cancel_delayed_work_sync"))]
     pub fn cancel_and_wait(&self) -> Result<bool, WorkError> {
         let was_pending = self.disable_and_wait()?;
         self.enable()?;
@@ -349,6 +358,7 @@ impl<P: Platform> Work<P> {
     /// assert!(poll.queue(&queue)?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "disable_work")]
     pub fn disable(&self) -> Result<bool, WorkError> {
         let disabled = self.core.state.disable();
         let voided = disabled.map_err(|_| self.error(WorkErrorKind::TooManyDisables))?;
@@ -373,6 +383,7 @@ impl<P: Platform> Work<P> {
     /// poll.enable()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "disable_work_sync")]
     pub fn disable_and_wait(&self) -> Result<bool, WorkError> {
         self.refuse_inside_itself()?;
         if self.is_running() {
@@ -401,6 +412,7 @@ impl<P: Platform> Work<P> {
     /// assert!(poll.enable().is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "enable_work")]
     pub fn enable(&self) -> Result<bool, WorkError> {
         self.core.state.enable().map_err(|_| self.error(WorkErrorKind::NotDisabled))
     }
@@ -416,6 +428,7 @@ impl<P: Platform> Work<P> {
     /// assert!(poll.cancel() && !poll.is_pending());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "work_pending")]
     pub fn is_pending(&self) -> bool {
         self.core.state.is_pending()
     }
@@ -431,6 +444,7 @@ impl<P: Platform> Work<P> {
     /// assert!(!poll.is_running());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "work_busy")]
     pub fn is_running(&self) -> bool {
         self.core.state.is_running()
     }

@@ -105,6 +105,7 @@ impl<P: Platform> Periodic<P> {
     /// drop(beat); // no further tick begins
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("interval", "cron"))]
     #[track_caller]
     pub fn start<F>(
         queue: &Workqueue<P>,
