@@ -37,6 +37,9 @@ pub(crate) fn find_missing(read: &Crate) -> (usize, Vec<String>) {
     let modules = read.modules.iter().filter(|(path, _)| !is_own(path));
     for (_, module) in modules {
         let mut look = |owner: Option<&str>, name: &str, attributes: &[Attribute]| {
+            if attributes.iter().any(is_hidden) {
+                return;
+            }
             if has_example(attributes) {
                 shown += 1;
                 return;
@@ -75,6 +78,12 @@ pub(crate) fn find_missing(read: &Crate) -> (usize, Vec<String>) {
 
 fn is_own(path: &ModulePath) -> bool {
     path.iter().any(|part| OWN.contains(&part.as_str()))
+}
+
+/// `#[doc(hidden)]`
+fn is_hidden(attribute: &Attribute) -> bool {
+    let Meta::List(list) = &attribute.meta else { return false };
+    list.path.is_ident("doc") && list.tokens.to_string() == "hidden"
 }
 
 fn is_public(visibility: &Visibility) -> bool {

@@ -216,7 +216,7 @@ fn what_a_user_calls_has_an_example() {
 #[test]
 fn what_no_user_calls_needs_no_example() {
     let text = "pub struct Work; struct Core; impl Work { pub(crate) fn claim(&self) {} fn own(&self) {} } \
-        impl Core { pub fn run(&self) {} } impl Clone for Work { fn clone(&self) -> Self { Work } } fn free() {}";
+        impl Core { pub fn run(&self) {} } #[doc(hidden)] pub fn f() {} impl Clone for Work { fn clone(&self) -> Self { Work } } fn free() {}";
     assert_eq!(broken_in("coreshard-workqueue", &[("src/lib.rs", text)]), Vec::<String>::new());
     assert_eq!(broken(&[("src/lib.rs", "pub fn of_another_crate() {}")]), Vec::<String>::new());
 }
