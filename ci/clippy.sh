@@ -10,3 +10,7 @@ fi
 cargo clippy --workspace --all-targets -- -D warnings
 # With the features that are off by default.
 cargo clippy -p coreshard --all-targets --all-features -- -D warnings
+# Queues alone, as a program has them that asks for nothing else; and each of what the topology has by features.
+cargo clippy -p coreshard --no-default-features -- -D warnings
+cargo clippy -p coreshard-topology --features presets -- -D warnings
+cargo clippy -p coreshard-topology --features hwloc -- -D warnings

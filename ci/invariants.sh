@@ -26,6 +26,10 @@ END
 # Crates that speak to a person or end the process; for the command alone.
 readonly FOR_THE_COMMAND='anyhow|clap|clap_builder|console|crossterm|eyre|indicatif|ratatui|ratatui-core'
 
+# What a program compiles besides our crates that wants queues alone. None of them may lead to rayon, which some
+# programs put on top of Coreshard.
+readonly FOR_QUEUES='autocfg byteorder hdrhistogram libc num-traits once_cell pin-project-lite tracing tracing-core'
+
 # Crates that run on any platform, so that threads, locks and clocks are the platform's.
 readonly BEHIND_THE_SEAM='coreshard-workqueue coreshard-block coreshard-rt coreshard-bench'
 
@@ -253,6 +257,18 @@ check_edges() {
   fi
 }
 
+# Features are for what costs dependencies.
+check_lean() {
+  local wrong
+  [ -d crates/coreshard ] || return 0
+  wrong=$(dependencies coreshard --no-default-features | grep -vE '^coreshard(-|$)' |
+    grep -vxF "$(tr ' ' '\n' <<<"$FOR_QUEUES")" || true)
+  if [ -n "$wrong" ]; then
+    breach "queues alone bring one more crate along" "$wrong" \
+      "put what needs it behind a feature of crates/coreshard; or add it to FOR_QUEUES in ci/invariants.sh, and to docs/results/dependencies.md what it costs"
+  fi
+}
+
 # Bugs to plant are for the tests of those who search for bugs.
 check_canaries() {
   local crate found
@@ -316,6 +332,7 @@ check_quiet
 check_unsafe
 check_users_code
 check_edges
+check_lean
 check_canaries
 check_tests
 check_words

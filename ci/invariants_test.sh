@@ -142,6 +142,16 @@ sed -i 's|coreshard-workqueue" }|coreshard-workqueue", features = ["canaries"] }
 expect 'coreshard-cli is built with bugs that can be planted' "a planted bug in the command"
 
 build_house
+crate coreshard coreshard-workqueue
+mkdir "$house/outside" "$house/outside/toml" && cp -r "$house/crates/coreshard-topology/src" "$house/outside/toml"
+printf '[package]\nname = "toml"\nversion = "0.1.0"\n' >"$house/outside/toml/Cargo.toml"
+sed -i 's/members.*/members = ["crates\/*"]\nexclude = ["outside"]/' "$house/Cargo.toml"
+echo 'toml = { path = "../../outside/toml", optional = true }' >>"$house/crates/coreshard-workqueue/Cargo.toml"
+expect peace "a dependency that is a feature's"
+sed -i 's/, optional = true//' "$house/crates/coreshard-workqueue/Cargo.toml"
+expect 'queues alone bring one more crate along' "a dependency that queues can do without"
+
+build_house
 echo 'pub fn read() { std::fs::read_to_string("x").ok(); }' >>"$house/crates/coreshard-cli/src/lib.rs"
 expect 'coreshard-cli reads a file without a bound' "a file read without a bound"
 

@@ -63,4 +63,5 @@ trap list_skips EXIT
 cargo test -p coreshard-workqueue --all-features --test executors
 # The facade of the crate metrics is off by default; the socket is on with the command.
 cargo test -p coreshard --features insight,metrics --test metrics
+cargo test -p coreshard --features insight,metrics --doc metrics
 cargo test --workspace

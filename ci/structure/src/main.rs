@@ -5,12 +5,15 @@
 //! - *No circle of folders.* The same for modules beside one another, where all that lies in a folder is the folder's.
 //! - *Few neighbours.* A module directly below a crate's root imports at most seven of the others there.
 //! - *A type's name is unique within its crate*, so that whoever reads it knows which one is meant.
+//! - *An example for every method* of the types that a user writes against, and for every free function: in its
+//!   documentation stands a program that is run.
 //!
 //! Tests are left out: what stands behind `#[cfg(test)]`, and files of modules that do.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
 
 mod arrows;
 mod circles;
+mod examples;
 mod folders;
 mod krate;
 mod names;
@@ -27,13 +30,14 @@ testing::watch!();
 fn main() -> ExitCode {
     let root = std::env::args().nth(1).unwrap_or_else(|| ".".to_owned());
     match check(Path::new(&root)) {
-        Ok((crates, breaches)) if breaches.is_empty() => {
+        Ok((crates, shown, breaches)) if breaches.is_empty() => {
             println!(
-                "structure: {crates} crates, no circle of files or folders, no room of many neighbours, no type name twice"
+                "structure: {crates} crates, no circle of files or folders, no room of many neighbours, no type name twice, \
+                 {shown} functions with an example"
             );
             ExitCode::SUCCESS
         }
-        Ok((_, breaches)) => {
+        Ok((_, _, breaches)) => {
             breaches.iter().for_each(|breach| eprintln!("invariant broken: {breach}\n"));
             eprintln!("structure: {} broken", breaches.len());
             ExitCode::FAILURE
@@ -45,13 +49,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// How many crates there are, and what is broken in them.
-fn check(root: &Path) -> Result<(usize, Vec<String>), String> {
+/// How many crates there are, how many functions with an example, and what is broken.
+fn check(root: &Path) -> Result<(usize, usize, Vec<String>), String> {
     let folder = root.join("crates");
     let entries = std::fs::read_dir(&folder).map_err(|error| format!("{folder:?}: {error}"))?;
     let mut folders: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     folders.sort();
-    let (mut crates, mut breaches) = (0, Vec::new());
+    let (mut crates, mut shown, mut breaches) = (0, 0, Vec::new());
     for folder in folders.iter().filter(|folder| folder.join("Cargo.toml").exists()) {
         let read = Crate::read(folder)?;
         crates += 1;
@@ -60,8 +64,15 @@ fn check(root: &Path) -> Result<(usize, Vec<String>), String> {
         breaches.extend(folders::find_circles(&read, &arrows));
         breaches.extend(folders::find_crowded(&read, &arrows));
         breaches.extend(names::find_doubles(&read));
+        let (with_example, without) = examples::find_missing(&read);
+        shown += with_example;
+        breaches.extend(without);
     }
-    if crates == 0 { Err(format!("{folder:?} has no crates")) } else { Ok((crates, breaches)) }
+    if crates == 0 {
+        Err(format!("{folder:?} has no crates"))
+    } else {
+        Ok((crates, shown, breaches))
+    }
 }
 
 #[cfg(test)]

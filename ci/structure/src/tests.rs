@@ -7,8 +7,13 @@ use super::check;
 
 /// What is broken in a checkout of one crate with these files.
 fn broken(files: &[(&str, &str)]) -> Vec<String> {
+    broken_in("one", files)
+}
+
+/// The same, of a crate of this name.
+fn broken_in(name: &str, files: &[(&str, &str)]) -> Vec<String> {
     let root = tempfile::tempdir().unwrap();
-    let folder = root.path().join("crates/one");
+    let folder = root.path().join("crates").join(name);
     let write = |name: &str, text: &str| {
         let path = folder.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -16,7 +21,7 @@ fn broken(files: &[(&str, &str)]) -> Vec<String> {
     };
     write("Cargo.toml", "");
     files.iter().for_each(|(name, text)| write(name, text));
-    check(root.path()).unwrap().1
+    check(root.path()).unwrap().2
 }
 
 #[test]
@@ -176,4 +181,42 @@ fn a_name_that_two_types_have_is_found() {
 #[test]
 fn a_folder_without_crates_is_an_error() {
     assert!(check(Path::new("/nowhere")).unwrap_err().contains("/nowhere"));
+}
+
+/// A method of a type that a user writes against, and a free function, with these lines of documentation.
+fn undocumented(doc: &str) -> Vec<String> {
+    let text = format!(
+        "pub struct Work; impl Work {{\n{doc}\npub fn flush(&self) {{}} }}\n{doc}\npub fn join() {{}}"
+    );
+    broken_in("coreshard-workqueue", &[("src/lib.rs", &text)])
+}
+
+#[test]
+fn what_a_user_calls_has_an_example() {
+    let shown = "/// Waits.\n/// ```\n/// work.flush();\n/// ```";
+    assert_eq!(undocumented(shown), Vec::<String>::new());
+    let texts = [
+        "/// Waits.",
+        "/// ```text\n/// a picture\n/// ```",
+        "/// ```ignore\n/// work.flush();\n/// ```",
+        "// ```",
+    ];
+    for doc in texts {
+        let found = undocumented(doc);
+        assert_eq!(found.len(), 2, "{doc}: {found:?}");
+        assert!(
+            found.iter().any(|breach| breach.contains("no example for Work::flush")),
+            "{found:?}"
+        );
+        assert!(found.iter().any(|breach| breach.contains("no example for join")), "{found:?}");
+        assert!(found[0].contains("src/lib.rs") && found[0].contains("to mend it"), "{found:?}");
+    }
+}
+
+#[test]
+fn what_no_user_calls_needs_no_example() {
+    let text = "pub struct Work; struct Core; impl Work { pub(crate) fn claim(&self) {} fn own(&self) {} } \
+        impl Core { pub fn run(&self) {} } #[doc(hidden)] pub fn f() {} impl Clone for Work { fn clone(&self) -> Self { Work } } fn free() {}";
+    assert_eq!(broken_in("coreshard-workqueue", &[("src/lib.rs", text)]), Vec::<String>::new());
+    assert_eq!(broken(&[("src/lib.rs", "pub fn of_another_crate() {}")]), Vec::<String>::new());
 }

@@ -19,15 +19,45 @@ pub struct TopologyError {
 #[derive(Debug)]
 enum TopologyErrorKind {
     Input(InputError),
-    Folder { path: PathBuf, problem: String },
-    File { path: PathBuf, line: Option<usize>, column: Option<usize>, problem: String },
-    List { path: PathBuf, source: ParseCpuSetError },
-    Synthetic { text: String, column: usize, problem: String },
-    UnknownMachine { name: String, presets: Vec<&'static str> },
-    Preset { name: &'static str, problem: String },
-    Malformed { name: String, problem: String },
+    Folder {
+        path: PathBuf,
+        problem: String,
+    },
+    File {
+        path: PathBuf,
+        line: Option<usize>,
+        column: Option<usize>,
+        problem: String,
+    },
+    List {
+        path: PathBuf,
+        source: ParseCpuSetError,
+    },
+    Synthetic {
+        text: String,
+        column: usize,
+        problem: String,
+    },
+    #[cfg(feature = "presets")]
+    UnknownMachine {
+        name: String,
+        presets: Vec<&'static str>,
+    },
+    #[cfg(feature = "presets")]
+    Preset {
+        name: &'static str,
+        problem: String,
+    },
+    Malformed {
+        name: String,
+        problem: String,
+    },
     EmptyMask,
-    UnknownCpus { name: String, missing: CpuSet, online: CpuSet },
+    UnknownCpus {
+        name: String,
+        missing: CpuSet,
+        online: CpuSet,
+    },
 }
 
 impl TopologyError {
@@ -60,10 +90,12 @@ impl TopologyError {
             .into()
     }
 
+    #[cfg(feature = "presets")]
     pub(crate) fn unknown_machine(name: &str, presets: Vec<&'static str>) -> Self {
         TopologyErrorKind::UnknownMachine { name: name.to_owned(), presets }.into()
     }
 
+    #[cfg(feature = "presets")]
     pub(crate) fn preset(name: &'static str, problem: impl Into<String>) -> Self {
         TopologyErrorKind::Preset { name, problem: problem.into() }.into()
     }
@@ -137,6 +169,7 @@ impl fmt::Display for TopologyError {
             TopologyErrorKind::Synthetic { text, column, problem } => {
                 write!(f, "machine {}, column {column}: {problem}", quoted(text))
             }
+            #[cfg(feature = "presets")]
             TopologyErrorKind::UnknownMachine { name, presets } => {
                 write!(
                     f,
@@ -146,6 +179,7 @@ impl fmt::Display for TopologyError {
                 )?;
                 f.write_str(", and strings such as \"pack:2 numa:1 l3:1 core:8 pu:2\"")
             }
+            #[cfg(feature = "presets")]
             TopologyErrorKind::Preset { name, problem } => write!(f, "preset {name}: {problem}"),
             TopologyErrorKind::Malformed { name, problem } => {
                 write!(f, "machine {}: {problem}", quoted(name))

@@ -14,6 +14,13 @@
 //! assert_eq!(layout, ["0 0-7", "1 8-14", "2 15-21", "3 22-28", "4 29-35"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Features
+//!
+//! | feature | for |
+//! |---|---|
+//! | `presets` | machines known by name: [`Preset`], [`Topology::preset`], [`Topology::parse_machine`] |
+//! | `hwloc` | the XML files of hwloc: [`Topology::from_hwloc_xml`] |
 #![forbid(unsafe_code)]
 
 mod assembly;
@@ -21,10 +28,12 @@ mod cgroup;
 mod cpuset;
 mod error;
 mod flat;
+#[cfg(feature = "hwloc")]
 mod hwloc_xml;
 mod id;
 pub mod input;
 mod pods;
+#[cfg(feature = "presets")]
 mod preset;
 mod restrict;
 mod scope;
@@ -39,6 +48,7 @@ pub use cpuset::{CpuSet, Iter, MAX_CPU, ParseCpuSetError};
 pub use error::TopologyError;
 pub use id::{CoreId, CpuId, LlcId, NodeId, PackageId, PodId};
 pub use pods::{Pod, Pods, PodsError};
+#[cfg(feature = "presets")]
 pub use preset::Preset;
 pub use scope::{ParseScopeError, Scope};
 pub use shard::ShardSize;

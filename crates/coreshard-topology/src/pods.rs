@@ -54,7 +54,7 @@ impl fmt::Display for Pod {
 /// ```
 /// use coreshard_topology::{CpuId, Pods, Scope, ShardSize, Topology};
 ///
-/// let grace = Topology::preset("grace")?;
+/// let grace = Topology::from_synthetic("pack:1 numa:1 l3:1 core:72 pu:1")?;
 /// let shards = Pods::new(&grace, grace.online(), Scope::CacheShard, ShardSize::DEFAULT)?;
 /// assert_eq!(shards.len(), 9);
 /// let pod = shards.pod_of(CpuId(70)).and_then(|id| shards.get(id)).expect("CPU 70 is online");

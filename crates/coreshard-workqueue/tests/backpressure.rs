@@ -63,13 +63,13 @@ fn a_full_queue_hands_items_back() {
         assert_eq!(queue.try_submit(|| 8).unwrap_err().reason(), RefusedReason::Full);
         assert_eq!(queue.try_spawn(async {}).unwrap_err().reason(), RefusedReason::Full);
         let stats = queue.stats();
-        assert_eq!((stats.capacity, stats.backlog, stats.refused), (Some(2), 2, 3));
+        assert_eq!((stats.capacity, stats.capacity_used, stats.refused), (Some(2), 2, 3));
         refused.into_item()();
         queue.thaw().unwrap();
         assert_eq!(sum.join().unwrap(), 7);
         queue.drain().unwrap();
         assert_eq!(run.load(SeqCst), 101);
-        assert_eq!(queue.stats().backlog, 0);
+        assert_eq!(queue.stats().capacity_used, 0);
         queue.try_queue(item(1)).unwrap();
     });
 }
@@ -85,14 +85,14 @@ fn never_more_wait_than_may() {
                     for _ in 0..2_000 {
                         let begun = Arc::clone(&begun);
                         queue.queue(move || _ = begun.fetch_add(1, SeqCst)).unwrap();
-                        assert!(queue.stats().backlog <= CAPACITY as u64);
+                        assert!(queue.stats().capacity_used <= CAPACITY as u64);
                     }
                 });
             }
         });
         queue.drain().unwrap();
         assert_eq!(begun.load(SeqCst), 8_000);
-        assert_eq!((queue.stats().backlog, queue.stats().waiting_producers), (0, 0));
+        assert_eq!((queue.stats().capacity_used, queue.stats().waiting_producers), (0, 0));
     });
 }
 
@@ -153,7 +153,7 @@ fn a_future_that_is_dropped_while_it_waits_queues_nothing() {
         queue.try_queue(closure).unwrap();
         queue.drain().unwrap();
         assert_eq!(run.load(SeqCst), 1);
-        assert_eq!(queue.stats().backlog, 0);
+        assert_eq!(queue.stats().capacity_used, 0);
     });
 }
 
@@ -179,7 +179,7 @@ fn futures_wait_for_room_and_are_woken() {
         }
         queue.drain().unwrap();
         assert_eq!(run.load(SeqCst), 1_600);
-        assert_eq!((queue.stats().backlog, queue.stats().waiting_producers), (0, 0));
+        assert_eq!((queue.stats().capacity_used, queue.stats().waiting_producers), (0, 0));
     });
 }
 
@@ -295,12 +295,12 @@ fn what_cannot_wait_is_let_in_beyond_the_capacity() {
         let work = Work::new(move |_| _ = count.fetch_add(1, SeqCst));
         assert!(work.queue(&queue).unwrap());
         // The first poll may still be on its way back; then the next is queued at its end.
-        wait_until("the next poll is queued", || queue.stats().backlog == 3);
+        wait_until("the next poll is queued", || queue.stats().capacity_used == 3);
         queue.thaw().unwrap();
         wait_until("the task is over", || task.is_finished());
         work.flush().unwrap();
         queue.drain().unwrap();
-        assert_eq!((run.load(SeqCst), queue.stats().backlog), (1, 0));
+        assert_eq!((run.load(SeqCst), queue.stats().capacity_used), (1, 0));
         queue.try_queue(|| ()).unwrap();
     });
 }
@@ -330,7 +330,7 @@ fn every_way_in_gives_its_room_back() {
         queue.drain().unwrap();
         assert_eq!(runs.load(SeqCst), 1_000);
         let stats = queue.stats();
-        assert_eq!((stats.backlog, stats.waiting_producers, stats.capacity), (0, 0, Some(3)));
+        assert_eq!((stats.capacity_used, stats.waiting_producers, stats.capacity), (0, 0, Some(3)));
     });
 }
 
@@ -352,7 +352,7 @@ fn what_is_cancelled_gives_its_room_back_with_its_place() {
             assert_eq!(cancelled.run(), 7);
         });
         queue.drain().unwrap();
-        assert_eq!((queue.stats().backlog, queue.stats().waiting_producers), (0, 0));
+        assert_eq!((queue.stats().capacity_used, queue.stats().waiting_producers), (0, 0));
         queue.try_queue(|| ()).unwrap();
     });
 }
@@ -384,7 +384,7 @@ fn a_shutdown_at_once_gives_room_back_and_hands_items_to_those_that_wait() {
             refused.into_item()();
             assert_eq!(called.load(SeqCst), 11);
         });
-        assert_eq!((queue.stats().backlog, queue.stats().waiting_producers), (0, 0));
+        assert_eq!((queue.stats().capacity_used, queue.stats().waiting_producers), (0, 0));
     });
 }
 
@@ -414,7 +414,7 @@ fn what_a_worker_sets_aside_gives_its_room_back() {
         assert_eq!(late.in_flight(), 0);
         let over = early.len() + late.len() + ran.load(SeqCst) + begun.load(SeqCst);
         assert_eq!(over, 3, "each is run or comes back");
-        assert_eq!((queue.stats().backlog, queue.stats().waiting_producers), (0, 0));
+        assert_eq!((queue.stats().capacity_used, queue.stats().waiting_producers), (0, 0));
     });
 }
 
@@ -431,7 +431,7 @@ fn a_capacity_can_be_changed() {
             waits.join().unwrap().unwrap();
         });
         queue.change().capacity(1).apply().unwrap();
-        assert_eq!((queue.stats().capacity, queue.stats().backlog), (Some(1), 2));
+        assert_eq!((queue.stats().capacity, queue.stats().capacity_used), (Some(1), 2));
         queue.change().capacity(3).apply().unwrap();
         queue.try_queue(|| ()).unwrap();
         assert!(queue.try_queue(|| ()).is_err());
@@ -441,7 +441,7 @@ fn a_capacity_can_be_changed() {
         assert!(queue.try_queue(|| ()).is_err());
         queue.thaw().unwrap();
         queue.drain().unwrap();
-        assert_eq!(queue.stats().backlog, 0);
+        assert_eq!(queue.stats().capacity_used, 0);
     });
     let runtime = machine(4);
     assert!(runtime.workqueue().capacity(0).build().is_err());

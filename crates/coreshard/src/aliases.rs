@@ -2,45 +2,248 @@
 
 use coreshard_platform::Host;
 
-/// A workqueue on this machine; see [`coreshard_workqueue::Workqueue`].
+/// A queue of work items, which run on the workers of pools that follow the machine's caches.
+///
+/// A handle: `clone` makes another one to the same queue, and the drop of the last one runs what was accepted, and
+/// waits for it. Made by [`workqueue`](crate::workqueue) on the process's runtime, or by
+/// [`Runtime::workqueue`](coreshard_workqueue::Runtime::workqueue) on another one.
+///
+/// ```
+/// let queue = coreshard::workqueue()?.name("thumbnails").build()?;
+/// queue.queue(|| println!("on a worker near this CPU"))?;
+/// assert_eq!(queue.submit(|| 6 * 7)?.join()?, 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// | to | call |
+/// |---|---|
+/// | have a closure run, and not wait | [`queue`](Self::queue), [`queue_on`](Self::queue_on) a CPU, [`queue_on_node`](Self::queue_on_node), [`try_queue`](Self::try_queue), [`queue_async`](Self::queue_async) |
+/// | have its result | [`submit`](Self::submit), [`try_submit`](Self::try_submit); at once: [`install`](Self::install) |
+/// | lend it data | [`scope`](Self::scope), [`try_scope`](Self::try_scope), [`scope_async`](Self::scope_async), [`install`](Self::install) |
+/// | loop over elements | [`for_each_mut`](Self::for_each_mut), [`for_each_range`](Self::for_each_range), [`for_each_chunk`](Self::for_each_chunk), [`try_for_each`](Self::try_for_each), [`map_collect`](Self::map_collect), [`map_reduce`](Self::map_reduce) |
+/// | run something in each pool | [`on_each_pod`](Self::on_each_pod) |
+/// | run a future | [`spawn`](Self::spawn), [`try_spawn`](Self::try_spawn) |
+/// | wait for what is queued | [`flush`](Self::flush), [`flush_timeout`](Self::flush_timeout), [`drain`](Self::drain), [`drain_timeout`](Self::drain_timeout) |
+/// | hold it, or change it | [`freeze`](Self::freeze), [`thaw`](Self::thaw), [`change`](Self::change) |
+/// | end it | [`shutdown`](Self::shutdown), [`shutdown_now`](Self::shutdown_now), or drop the last handle |
+/// | look at it | [`stats`](Self::stats), [`name`](Self::name) |
+///
+/// What runs again and again, or later, is a [`Work`], queued by its own methods. The [`guide`](crate::guide) has
+/// programs for common tasks.
 pub type Workqueue = coreshard_workqueue::Workqueue<Host>;
-/// A change of a live queue; see [`coreshard_workqueue::Change`].
+
+/// A change of a live queue; see [`Workqueue::change`](coreshard_workqueue::Workqueue::change).
+///
+/// ```
+/// let queue = coreshard::workqueue()?.name("mail").max_active(4).build()?;
+/// queue.change().scope(coreshard::Scope::Numa).max_active(16).apply()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type Change = coreshard_workqueue::Change<Host>;
-/// Makes a [`Workqueue`]; see [`coreshard_workqueue::Builder`].
+
+/// Makes a [`Workqueue`]: attributes, then [`build`](Self::build).
+///
+/// ```
+/// use coreshard::Scope;
+///
+/// let queue = coreshard::workqueue()?.name("mail").scope(Scope::Cache).max_active(16).build()?;
+/// # drop(queue);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// | about | attributes |
+/// |---|---|
+/// | where it runs | [`scope`](Self::scope), [`shard_size`](Self::shard_size), [`strict`](Self::strict), [`cpu_mask`](Self::cpu_mask) |
+/// | how urgent it is | [`nice`](Self::nice), [`priority`](Self::priority), [`rescuer`](Self::rescuer) |
+/// | how much at once | [`max_active`](Self::max_active), [`max_active_by_node`](Self::max_active_by_node), [`ordered`](Self::ordered), [`capacity`](Self::capacity) |
+/// | panics | [`panic_handler`](Self::panic_handler), [`panic_policy`](Self::panic_policy) |
+/// | workers | [`hooks`](Self::hooks), [`stack_bytes`](Self::stack_bytes) |
+/// | what is measured and told | [`name`](Self::name), [`times`](Self::times), [`spans`](Self::spans) |
+/// | rungs, to be measured | [`wake`](Self::wake), [`intake`](Self::intake) |
 pub type Builder<'runtime> = coreshard_workqueue::Builder<'runtime, Host>;
-/// A future that ends when its time has come; see [`coreshard_workqueue::Sleep`].
+
+/// A future that ends when its time has come; made by [`Runtime::sleep`](coreshard_workqueue::Runtime::sleep).
 pub type Sleep = coreshard_workqueue::Sleep<Host>;
-/// A future with a time limit; see [`coreshard_workqueue::Timeout`].
+
+/// A future with a time limit; made by [`timeout`](crate::timeout).
 pub type Timeout<F> = coreshard_workqueue::Timeout<Host, F>;
-/// Asks work to stop; see [`coreshard_workqueue::CancellationToken`].
+
+/// Asks work to stop that looks at it, and all that has a child of it.
+///
+/// ```
+/// let service = coreshard::CancellationToken::new();
+/// let request = service.child_token();
+/// service.cancel();
+/// assert!(request.is_cancelled());
+/// ```
+///
+/// | to | call |
+/// |---|---|
+/// | make one | [`new`](Self::new), [`child_token`](Self::child_token), `clone` |
+/// | ask | [`cancel`](Self::cancel) |
+/// | look, in an item | [`is_cancelled`](Self::is_cancelled) |
+/// | wait, in a future | [`cancelled`](Self::cancelled), [`run_until_cancelled`](Self::run_until_cancelled) |
 pub type CancellationToken = coreshard_workqueue::CancellationToken<Host>;
-/// Ends once its token is cancelled; see [`coreshard_workqueue::WaitForCancellation`].
+
+/// Ends once its token is cancelled; made by
+/// [`CancellationToken::cancelled`](coreshard_workqueue::CancellationToken::cancelled).
 pub type WaitForCancellation = coreshard_workqueue::WaitForCancellation<Host>;
-/// A runtime on this machine; see [`coreshard_workqueue::Runtime`].
+
+/// A machine with limits and settings, on which queues are made.
+///
+/// The process has one ([`runtime`](crate::runtime())), and most programs need no other. Clones are handles to it; its
+/// worker threads live as long as the queues that they serve.
+///
+/// ```
+/// let runtime = coreshard::runtime_builder()?.workers(2).build()?;
+/// let queue = runtime.workqueue().name("mail").build()?;
+/// queue.queue(|| println!("on a runtime of its own"))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// | to | call |
+/// |---|---|
+/// | make queues | [`workqueue`](Self::workqueue) |
+/// | wait for a time | [`sleep`](Self::sleep), [`timeout`](Self::timeout) |
+/// | know the machine | [`topology`](Self::topology), [`usable`](Self::usable), [`cpu_quota`](Self::cpu_quota) |
+/// | go on with other CPUs | [`set_usable`](Self::set_usable) |
+/// | see all queues and pools | [`stats`](Self::stats), [`delayed_items`](Self::delayed_items) |
+/// | end all queues | [`shutdown`](Self::shutdown) |
 pub type Runtime = coreshard_workqueue::Runtime<Host>;
-/// Makes a [`Runtime`]; see [`coreshard_workqueue::RuntimeBuilder`].
+
+/// Makes a [`Runtime`]: settings, then [`build`](Self::build).
+///
+/// [`runtime_builder`](crate::runtime_builder) has one that knows what this process may use.
+///
+/// ```
+/// let builder = coreshard::runtime_builder()?.workers(8).max_workers(64).thread_names("mail-");
+/// let runtime = builder.on_trouble(|trouble| eprintln!("{trouble}")).build()?;
+/// # drop(runtime);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// | about | settings |
+/// |---|---|
+/// | CPUs | [`usable`](Self::usable), [`cpu_quota`](Self::cpu_quota), [`follow_cpus`](Self::follow_cpus), [`laid_over`](Self::laid_over) |
+/// | workers | [`workers`](Self::workers), [`max_workers`](Self::max_workers), [`max_workers_per_pool`](Self::max_workers_per_pool), [`idle_timeout`](Self::idle_timeout), [`hooks`](Self::hooks), [`thread_names`](Self::thread_names) |
+/// | trouble | [`on_trouble`](Self::on_trouble), [`cpu_intensive_threshold`](Self::cpu_intensive_threshold), [`stall_after`](Self::stall_after) |
+/// | what is measured | [`times`](Self::times), [`spans`](Self::spans), [`measure_lock_holds`](Self::measure_lock_holds) |
 pub type RuntimeBuilder = coreshard_workqueue::RuntimeBuilder<Host>;
-/// Queues an item when there is room; see [`coreshard_workqueue::QueueAsync`].
+
+/// Queues an item when there is room; made by [`Workqueue::queue_async`](coreshard_workqueue::Workqueue::queue_async).
 pub type QueueAsync<'queue, F> = coreshard_workqueue::QueueAsync<'queue, Host, F>;
-/// The right to an item's result; see [`coreshard_workqueue::JoinHandle`].
+
+/// The right to the result of an item: made by [`Workqueue::submit`](coreshard_workqueue::Workqueue::submit).
+///
+/// A thread [`join`](Self::join)s it, a future awaits it. Dropping it lets the item run all the same.
+///
+/// ```
+/// let queue = coreshard::workqueue()?.name("sums").build()?;
+/// let sum = queue.submit(|| (1..=10).sum::<u32>())?;
+/// assert_eq!(sum.join()?, 55);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// | to | call |
+/// |---|---|
+/// | wait | [`join`](Self::join), [`join_timeout`](Self::join_timeout), `.await` |
+/// | look | [`is_finished`](Self::is_finished) |
+/// | take the item back | [`cancel`](Self::cancel) |
 pub type JoinHandle<T> = coreshard_workqueue::JoinHandle<Host, T>;
-/// An item that was taken back before it had begun; see [`coreshard_workqueue::CancelledItem`].
+
+/// An item that was taken back before it had begun, by [`JoinHandle::cancel`](coreshard_workqueue::JoinHandle::cancel):
+/// to be [`run`](Self::run) or dropped.
 pub type CancelledItem<T> = coreshard_workqueue::CancelledItem<Host, T>;
-/// Tasks that are awaited together; see [`coreshard_workqueue::JoinSet`].
+
+/// Tasks that are awaited together. Dropping it cancels them.
+///
+/// ```
+/// # use futures_lite::future::block_on;
+/// let queue = coreshard::workqueue()?.name("shards").build()?;
+/// let mut set = coreshard::JoinSet::new();
+/// for shard in 0..4 {
+///     set.spawn(&queue, async move { shard })?;
+/// }
+/// while let Some(answer) = block_on(set.join_next()) {
+///     println!("{}", answer?);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// | to | call |
+/// |---|---|
+/// | add a future, or a task | [`spawn`](Self::spawn), [`add`](Self::add) |
+/// | wait for the next that ends | [`join_next`](Self::join_next), [`poll_join_next`](Self::poll_join_next) |
+/// | give up, or let go | [`abort_all`](Self::abort_all), [`detach_all`](Self::detach_all) |
+/// | look | [`len`](Self::len), [`is_empty`](Self::is_empty) |
 pub type JoinSet<T> = coreshard_workqueue::JoinSet<Host, T>;
-/// A scope for borrowed data; see [`coreshard_workqueue::WorkScope`].
+
+/// A scope in which items may borrow what lives outside it; see
+/// [`Workqueue::scope`](coreshard_workqueue::Workqueue::scope).
+///
+/// ```
+/// let queue = coreshard::workqueue()?.name("text").build()?;
+/// let (text, mut lines) = ("to be\nor not", 0);
+/// let words = queue.scope(|scope| {
+///     scope.queue(|| lines = text.lines().count()).expect("the queue is open");
+///     scope.submit(|| text.split_whitespace().count()).expect("the queue is open").join()
+/// });
+/// assert_eq!((lines, words?), (2, 4));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type WorkScope<'scope, 'env> = coreshard_workqueue::WorkScope<'scope, 'env, Host>;
 
-/// The right to the result of a scope's item; see [`coreshard_workqueue::ScopedJoinHandle`].
+/// The right to the result of a scope's item; made by
+/// [`WorkScope::submit`](coreshard_workqueue::WorkScope::submit).
 pub type ScopedJoinHandle<'scope, T> = coreshard_workqueue::ScopedJoinHandle<'scope, Host, T>;
 
-/// A reusable work item; see [`coreshard_workqueue::Work`].
+/// A reusable item: allocated once, queued as often as you like, now or later. It is pending once at most, and never runs
+/// on two workers at once.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let queue = coreshard::workqueue()?.name("write-back").build()?;
+/// let write_back = coreshard::Work::new(|_work| println!("dirty pages are written"));
+/// write_back.queue_after(&queue, Duration::from_secs(60))?;
+/// write_back.flush()?; // it is brought forward, and is over
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// | to | call |
+/// |---|---|
+/// | queue it | [`queue`](Self::queue), [`queue_on`](Self::queue_on), [`queue_on_node`](Self::queue_on_node) |
+/// | queue it later | [`queue_after`](Self::queue_after), [`queue_to`](Self::queue_to); also where it is pending: [`modify_delay`](Self::modify_delay), [`modify_to`](Self::modify_to) |
+/// | wait for it | [`flush`](Self::flush) |
+/// | call it off | [`cancel`](Self::cancel), [`cancel_and_wait`](Self::cancel_and_wait) |
+/// | keep it from being queued | [`disable`](Self::disable), [`disable_and_wait`](Self::disable_and_wait), [`enable`](Self::enable) |
+/// | look | [`is_pending`](Self::is_pending), [`is_running`](Self::is_running), [`disable_depth`](Self::disable_depth), [`function`](Self::function) |
 pub type Work = coreshard_workqueue::Work<Host>;
-/// Work at a fixed rate; see [`coreshard_workqueue::Periodic`].
+
+/// Work at a fixed rate, until it is stopped or dropped.
+///
+/// ```
+/// use std::time::Duration;
+/// use coreshard::{MissedTick, Periodic};
+///
+/// let queue = coreshard::workqueue()?.name("beats").build()?;
+/// let beat = Periodic::start(&queue, Duration::from_secs(1), MissedTick::Skip, || println!("a beat"))?;
+/// beat.stop_and_wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type Periodic = coreshard_workqueue::Periodic<Host>;
 
 /// Calls `work`, which may block; on a worker's thread another worker runs meanwhile. See
 /// [`coreshard_workqueue::blocking`].
+///
+/// # Examples
+/// ```
+/// let queue = coreshard::workqueue()?.name("files").build()?;
+/// let version = queue.submit(|| coreshard::blocking(|| std::fs::read_to_string("/proc/version")))?;
+/// println!("{}", version.join()??);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias("spawn_blocking", "block_in_place"))]
 pub fn blocking<R>(work: impl FnOnce() -> R) -> R {
     coreshard_workqueue::blocking::<Host, R>(work)
 }
@@ -81,6 +284,7 @@ pub type Current = coreshard_workqueue::Current<Host>;
 /// assert!(coreshard::current().is_none());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "Handle::current")]
 #[inline]
 pub fn current() -> Option<Current> {
     coreshard_workqueue::current::<Host>()

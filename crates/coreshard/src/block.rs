@@ -52,6 +52,25 @@ pub type Faulty = coreshard_block::Faulty<Host>;
 
 /// Has a workqueue's workers do a file's requests, for [`Engine::Threads`], and for [`Engine::Auto`]
 /// where io_uring is forbidden. The executor keeps the queue alive.
+///
+/// # Examples
+/// ```
+/// use coreshard::block::{Engine, File, FileOptions, executor};
+///
+/// // Where io_uring is forbidden, this queue's workers read and write.
+/// let queue = coreshard::workqueue()?.name("file I/O").build()?;
+/// let options = FileOptions {
+///     engine: Engine::Threads,
+///     executor: Some(executor(queue)),
+///     ..FileOptions::default()
+/// };
+/// let path = std::env::temp_dir().join(format!("coreshard-executor-{}", std::process::id()));
+/// std::fs::write(&path, [0; 4096])?;
+/// let file = File::open(&path, options)?;
+/// std::fs::remove_file(&path)?;
+/// # drop(file);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn executor(queue: Workqueue) -> Arc<dyn Executor> {
     Arc::new(move |job: Job| {
         let refused = queue.queue(move || crate::blocking(job));
@@ -61,6 +80,23 @@ pub fn executor(queue: Workqueue) -> Arc<dyn Executor> {
 
 /// A callback for [`Queue::call`] that has `then` run on `queue`. Where the queue is shut down, `then`
 /// runs on the thread that polls.
+///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+/// use coreshard::block::{HostAdapter, HostOptions, Memory, QueueOptions, Request, then_on};
+///
+/// let host = HostAdapter::new(HostOptions::default())?;
+/// let device = host.target("ram").device(Arc::new(Memory::new(1 << 20)))?;
+/// let mut queue = device.queue(0, QueueOptions::default())?;
+/// let workers = coreshard::workqueue()?.name("continuations").build()?;
+/// let (tell, told) = std::sync::mpsc::channel();
+/// let then = then_on(&workers, move |completed| drop(tell.send(completed.result.is_ok())));
+/// queue.call(Request::read(0, vec![0; 512]), then)?;
+/// queue.wait(None);
+/// assert!(told.recv()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn then_on<F>(queue: &Workqueue, then: F) -> impl FnOnce(Completed) + use<F>
 where
     F: FnOnce(Completed) + Send + 'static,

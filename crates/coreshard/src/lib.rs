@@ -29,15 +29,37 @@
 //! [`Workqueue`] is made on the process's own runtime, which knows the machine's caches and
 //! nodes, the CPUs that affinity and cpusets leave, and the cgroup's CPU quota. [`Runtime`] makes
 //! others, on other CPUs or with other settings.
+//!
+//! The [`guide`] has programs for fifteen common tasks, and tables for those who come from rayon, from tokio or from the
+//! kernel's workqueue.
+//!
+//! # Features
+//!
+//! Queues alone are there without any feature, and bring nothing along that they do not need. No feature changes what a
+//! queue does: each adds names, and the crates that these need.
+//!
+//! | feature | for |
+//! |---|---|
+//! | `block` | [`block`]: files and devices over io_uring |
+//! | `rt` | [`rt`]: real time, fixed priorities |
+//! | `insight` | [`insight`]: a socket at which `coreshard top` sees this process's queues and pools |
+//! | `metrics` | [`metrics`]: counts of queues and pools for the facade of the crate `metrics` |
+//! | `futures` | `futures_task::Spawn` for [`Workqueue`] |
+//! | `hyper` | `hyper::rt::Executor` for [`Workqueue`] |
+//! | `presets` | other machines by name: [`topology::Preset`], [`Topology::preset`], [`Topology::parse_machine`] |
+//! | `hwloc` | other machines from the XML files of hwloc: [`Topology::from_hwloc_xml`] |
 
 mod aliases;
+#[cfg(feature = "block")]
 pub mod block;
+pub mod guide;
 #[cfg(feature = "insight")]
 pub mod insight;
 mod join;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod process;
+#[cfg(feature = "rt")]
 pub mod rt;
 
 /// The guide to the work queue: its programs are compiled and run with the documentation's tests.

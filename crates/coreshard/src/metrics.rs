@@ -10,7 +10,7 @@
 //! | `coreshard_queue_run_total` | counter | items | `queue` |
 //! | `coreshard_queue_in_flight` | gauge | items | `queue` |
 //! | `coreshard_queue_refused_total` | counter | items, of a queue with a capacity | `queue` |
-//! | `coreshard_queue_backlog` | gauge | items, of a queue with a capacity | `queue` |
+//! | `coreshard_queue_capacity_used` | gauge | items, of a queue with a capacity | `queue` |
 //! | `coreshard_queue_waiting_producers` | gauge | producers, of a queue with a capacity | `queue` |
 //! | `coreshard_queue_cpu_time_ns_total` | counter | nanoseconds | `queue` |
 //! | `coreshard_queue_cpu_hogs_total` | counter | items | `queue` |
@@ -56,6 +56,12 @@ const QUANTILES: [(&str, f64); 5] =
     [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999), ("1", 1.0)];
 
 /// Tells the recorder units and meanings. Once, after it was installed.
+///
+/// # Examples
+/// ```
+/// // After the program has installed its recorder.
+/// coreshard::metrics::describe();
+/// ```
 pub fn describe() {
     let counters = [
         ("coreshard_queue_queued_total", Unit::Count, "Items that were accepted."),
@@ -79,7 +85,11 @@ pub fn describe() {
     }
     let gauges = [
         ("coreshard_queue_in_flight", Unit::Count, "Items accepted and not over."),
-        ("coreshard_queue_backlog", Unit::Count, "Items that wait in a queue with a capacity."),
+        (
+            "coreshard_queue_capacity_used",
+            Unit::Count,
+            "Items of a queue with a capacity that wait to begin.",
+        ),
         ("coreshard_queue_waiting_producers", Unit::Count, "Producers that wait for room."),
         ("coreshard_queue_delay_seconds", Unit::Seconds, "From being queued to being begun."),
         ("coreshard_queue_run_seconds", Unit::Seconds, "From being begun to the end."),
@@ -95,6 +105,14 @@ pub fn describe() {
 }
 
 /// Sets the program's recorder to what `stats` says.
+///
+/// # Examples
+/// ```
+/// let queue = coreshard::workqueue()?.name("thumbnails").build()?;
+/// coreshard::metrics::publish(&coreshard::runtime()?.stats());
+/// # drop(queue);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn publish(stats: &RuntimeStats) {
     let mut by_name: BTreeMap<&str, Vec<&QueueStats>> = BTreeMap::new();
     for queue in &stats.queues {
@@ -120,7 +138,8 @@ fn publish_queues(name: &str, queues: &[&QueueStats]) {
         .absolute(sum(|q| q.tally.rescues));
     if queues.iter().any(|queue| queue.capacity.is_some()) {
         counter!("coreshard_queue_refused_total", "queue" => queue()).absolute(sum(|q| q.refused));
-        gauge!("coreshard_queue_backlog", "queue" => queue()).set(sum(|q| q.backlog) as f64);
+        gauge!("coreshard_queue_capacity_used", "queue" => queue())
+            .set(sum(|q| q.capacity_used) as f64);
         gauge!("coreshard_queue_waiting_producers", "queue" => queue())
             .set(sum(|q| q.waiting_producers) as f64);
     }
@@ -172,6 +191,17 @@ fn ns(time: Duration) -> u64 {
 ///
 /// # Errors
 /// As those of periodic work: where the period is zero, or no timekeeper can be had.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// let runtime = coreshard::runtime()?;
+/// let queue = runtime.workqueue().name("metrics").build()?;
+/// let publishing = coreshard::metrics::publish_every(runtime, &queue, Duration::from_secs(10))?;
+/// # drop(publishing);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn publish_every(
     runtime: &Runtime,
     queue: &Workqueue,

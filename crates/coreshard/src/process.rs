@@ -108,6 +108,15 @@ fn process() -> Result<&'static Process, RuntimeError> {
 ///
 /// # Errors
 /// Where the machine's description cannot be read. A later call tries again.
+///
+/// # Examples
+/// ```
+/// let runtime = coreshard::runtime()?;
+/// println!("{} on CPUs {}", runtime.topology().name(), runtime.usable());
+/// let queue = runtime.workqueue().name("mail").build()?;
+/// # drop(queue);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[track_caller]
 pub fn runtime() -> Result<&'static Runtime, RuntimeError> {
     Ok(&process()?.runtime)
@@ -141,6 +150,7 @@ pub fn runtime() -> Result<&'static Runtime, RuntimeError> {
 /// println!("{error}"); // the process's runtime is there already: ... asked for it first
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "build_global")]
 #[track_caller]
 pub fn configure(
     settings: impl Fn(RuntimeBuilder) -> RuntimeBuilder + Send + Sync + 'static,
@@ -199,6 +209,14 @@ fn forked(parent: &Process) -> Result<&'static Process, RuntimeError> {
 ///
 /// # Errors
 /// Where neither the machine's description nor the affinity can be read.
+///
+/// # Examples
+/// ```
+/// let runtime = coreshard::runtime_builder()?.workers(2).thread_names("mail-").build()?;
+/// let queue = runtime.workqueue().name("mail").build()?;
+/// queue.queue(|| println!("on a runtime of its own"))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn runtime_builder() -> Result<RuntimeBuilder, RuntimeError> {
     let read = |error| RuntimeError { kind: RuntimeErrorKind::Topology(error) };
     let topology = Topology::host().or_else(|error| match coreshard_platform::affinity() {
@@ -246,6 +264,7 @@ pub fn runtime_builder() -> Result<RuntimeBuilder, RuntimeError> {
 /// # Panics
 /// Where the process has no runtime, or no thread can be had that watches the clock: [`runtime`] and
 /// [`Runtime::timeout`](crate::Runtime::timeout) say so by errors.
+#[doc(alias = "deadline")]
 #[track_caller]
 pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
     let timed = runtime().map(|runtime| runtime.timeout(duration, future));
@@ -257,6 +276,14 @@ pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
 ///
 /// # Errors
 /// As [`runtime`].
+///
+/// # Examples
+/// ```
+/// let queue = coreshard::workqueue()?.name("mail").max_active(8).build()?;
+/// queue.queue(|| println!("sent"))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias("alloc_workqueue", "thread pool"))]
 #[track_caller]
 pub fn workqueue() -> Result<Builder<'static>, RuntimeError> {
     Ok(runtime()?.workqueue())

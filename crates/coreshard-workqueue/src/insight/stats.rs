@@ -57,7 +57,7 @@ pub struct QueueStats {
     /// How many items may wait to begin, where that is bounded ([`Builder::capacity`](crate::Builder::capacity)).
     pub capacity: Option<u64>,
     /// Of a queue with a capacity: items that were accepted and have not begun. 0 without one.
-    pub backlog: u64,
+    pub capacity_used: u64,
     /// Of a queue with a capacity: producers that wait for room, threads and futures.
     pub waiting_producers: u64,
     /// Of a queue with a capacity: items that were refused because it was full, by `try_queue` and the like.

@@ -12,6 +12,14 @@ use super::state::{Blocked, Kick, State};
 ///
 /// On a worker's thread, the pool counts this worker as blocked until `work` returns, and at once
 /// wakes or starts another one if one more may run. Elsewhere it just calls `work`.
+///
+/// # Examples
+/// ```
+/// let queue = coreshard::workqueue()?.name("files").build()?;
+/// let version = queue.submit(|| coreshard::blocking(|| std::fs::read_to_string("/proc/version")))?;
+/// println!("{}", version.join()??);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn blocking<P: Platform, R>(work: impl FnOnce() -> R) -> R {
     let worker = with_context::<P, _>(|context| (Arc::clone(&context.pool), context.index));
     let _stand_in = worker.and_then(|(pool, worker)| StandIn::begin(pool, worker));

@@ -20,6 +20,19 @@ use super::context::with_context;
 ///
 /// Where nothing waits it costs the pool's lock once. On a thread that is no worker it yields the CPU, and is false.
 /// Inside a future, [`yield_now`](crate::yield_now) is better: a future can be put back.
+///
+/// # Examples
+/// ```
+/// let queue = coreshard::workqueue()?.name("primes").build()?;
+/// let sum = queue.submit(|| {
+///     (0..100_u64).map(|part| {
+///         coreshard::yield_item();
+///         (0..1_000).map(|number| part * number).sum::<u64>()
+///     }).sum::<u64>()
+/// })?;
+/// assert_eq!(sum.join()?, 2_472_525_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn yield_item<P: Platform>() -> bool {
     let Some(pool) = with_context::<P, _>(|context| Arc::clone(&context.pool)) else {
         P::yield_now();

@@ -65,6 +65,7 @@ impl<P: Platform> Workqueue<P> {
     /// backlog.for_each(|mail| mail.run());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("shutdownNow", "SIGTERM"))]
     pub fn shutdown_now(&self, timeout: Duration) -> Backlog {
         self.shared().shutdown_now(P::now() + timeout)
     }

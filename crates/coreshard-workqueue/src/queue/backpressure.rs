@@ -35,6 +35,7 @@ impl<P: Platform> Workqueue<P> {
     /// queue.thaw()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("try_send", "load shedding"))]
     #[track_caller]
     pub fn try_queue<F>(&self, work: F) -> Result<(), Refused<F>>
     where
@@ -105,6 +106,7 @@ impl<P: Platform> Workqueue<P> {
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "backpressure")]
     pub fn queue_async<F>(&self, work: F) -> QueueAsync<'_, P, F>
     where
         F: FnOnce() + Send + 'static,

@@ -43,6 +43,7 @@ impl<P: Platform> Workqueue<P> {
     /// assert_eq!(pools, [queue.stats().pools[0].id, queue.stats().pools[1].id]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("broadcast", "schedule_on_each_cpu"))]
     #[track_caller]
     pub fn on_each_pod<F, R>(&self, body: F) -> Result<Vec<R>, Refused>
     where

@@ -262,6 +262,7 @@ impl<P: Platform> Generations<P> {
 
     /// The generation is past, or the queue takes nothing at the moment, or it is full.
     #[cold]
+    #[inline(never)]
     fn enter_slowly(&self, wanted: Entrance) -> Result<Entry<'_, P>, RefusedReason> {
         if self.is_forked() {
             return Err(RefusedReason::Forked);

@@ -240,6 +240,15 @@ pub struct JoinHandle<P: Platform, T> {
 
 impl<P: Platform, T> JoinHandle<P, T> {
     /// True once the item is over: then [`join`](Self::join) does not wait.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("sums").build()?;
+    /// let sum = queue.submit(|| (1..=10).sum::<u32>())?;
+    /// queue.flush()?;
+    /// assert!(sum.is_finished());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_finished(&self) -> bool {
         self.item.over().is_open()
     }

@@ -33,6 +33,7 @@ impl<P: Platform> Workqueue<P> {
     /// assert_eq!(squares, [0, 1, 4, 9, 16]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("par_iter", "collect"))]
     pub fn map_collect<E, R, F>(&self, elements: E, map: F) -> Result<Vec<R>, Refused>
     where
         E: Elements,
@@ -73,6 +74,7 @@ impl<P: Platform> Workqueue<P> {
     /// assert_eq!(text.expect("the queue is open").as_deref(), Some("to be or not"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("fold", "sum"))]
     pub fn map_reduce<E, R, F, G>(
         &self,
         elements: E,
@@ -161,6 +163,7 @@ impl<P: Platform> Workqueue<P> {
     /// assert_eq!(pixels[10..15], [2; 5]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("par_chunks", "par_chunks_mut"))]
     pub fn for_each_chunk<E, F>(&self, whole: E, elements: usize, body: F) -> Result<(), Refused>
     where
         E: Elements,

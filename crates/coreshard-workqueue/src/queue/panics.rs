@@ -87,6 +87,7 @@ impl std::error::Error for Panic {}
 impl<P: Platform> QueueCore<P> {
     /// A panic that no handle will tell of. The caller holds no lock.
     #[cold]
+    #[inline(never)]
     pub(crate) fn on_panic(&self, thrown: Thrown) {
         if self.panic_policy == PanicPolicy::CloseQueue
             && let Some(queue) = self.queue.get().and_then(Weak::upgrade)

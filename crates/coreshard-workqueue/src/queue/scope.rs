@@ -295,6 +295,19 @@ impl<P: Platform> Workqueue<P> {
     /// With what `body` threw, or else with what the first of the scope's items threw, after all
     /// of them are over; what others throw goes to the queue's panic handler. With [`Forked`](crate::Forked) in a process that `body` forked, where the
     /// scope's items never end.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("pixels").build()?;
+    /// let mut picture = vec![1_u8; 64 * 1024];
+    /// queue.scope(|scope| {
+    ///     for part in picture.chunks_mut(4096) {
+    ///         scope.queue(|| part.iter_mut().for_each(|pixel| *pixel *= 2)).expect("the queue is open");
+    ///     }
+    /// });
+    /// assert!(picture.iter().all(|pixel| *pixel == 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[doc(alias = "in_place_scope")]
     pub fn scope<'env, R>(
         &'env self,
@@ -330,6 +343,18 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
     /// If the queue is shut down; or if the scope was opened inside an item of the same queue, which runs
     /// one at a time: `work` could not begin before that item is over. (A queue with a limit, but no order,
     /// has the scope's caller run it.) `work` is dropped then, uncalled.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("words").build()?;
+    /// let (text, mut lines, mut words) = ("to be\nor not", 0, 0);
+    /// queue.scope(|scope| {
+    ///     scope.queue(|| lines = text.lines().count()).expect("the queue is open");
+    ///     scope.queue(|| words = text.split_whitespace().count()).expect("the queue is open");
+    /// });
+    /// assert_eq!((lines, words), (2, 4));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn queue<F>(&'scope self, work: F) -> Result<(), Refused>
     where

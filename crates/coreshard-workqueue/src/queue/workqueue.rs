@@ -62,6 +62,13 @@ impl<P: Platform> Workqueue<P> {
     }
 
     /// The queue's name.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// assert_eq!(queue.name(), "mail");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn name(&self) -> &str {
         self.shared().name()
     }
@@ -76,6 +83,19 @@ impl<P: Platform> Workqueue<P> {
     /// Hands `work` back if the queue takes none: it is shut down, or being drained, also while the caller
     /// waits for room. Or if the caller would wait for ever for that
     /// ([`WouldDeadlock`](RefusedReason::WouldDeadlock)).
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// queue.queue(|| println!("sent by a worker near this CPU"))?;
+    /// // What is refused comes back, and can be run here.
+    /// queue.shutdown(std::time::Duration::from_secs(60))?;
+    /// let refused = queue.queue(|| println!("sent by the caller")).unwrap_err();
+    /// assert_eq!(refused.reason(), coreshard::RefusedReason::ShutDown);
+    /// refused.into_item()();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("spawn_fifo", "schedule_work"))]
     #[inline]
     #[track_caller]
     pub fn queue<F>(&self, work: F) -> Result<(), Refused<F>>
@@ -95,6 +115,16 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// Hands `work` back if `cpu` is none of the queue's, or the queue takes none.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("counters").build()?;
+    /// for cpu in &coreshard::runtime()?.usable() {
+    ///     queue.queue_on(cpu, move || println!("in the pod of CPU {cpu}"))?;
+    /// }
+    /// assert!(queue.queue_on(coreshard::CpuId(60_000), || ()).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn queue_on<F>(&self, cpu: CpuId, work: F) -> Result<(), Refused<F>>
     where
@@ -108,6 +138,20 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// Hands `work` back if none of the queue's pods lies on `node`, or the queue takes none.
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::{NodeId, RefusedReason};
+    ///
+    /// let queue = coreshard::workqueue()?.name("index").scope(coreshard::Scope::Numa).build()?;
+    /// // The item finds its data where it was allocated.
+    /// match queue.queue_on_node(NodeId(0), || println!("on the first node")) {
+    ///     Ok(()) => {}
+    ///     Err(refused) if refused.reason() != RefusedReason::ShutDown => refused.into_item()(),
+    ///     Err(refused) => return Err(refused.into()),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn queue_on_node<F>(&self, node: NodeId, work: F) -> Result<(), Refused<F>>
     where
@@ -133,6 +177,15 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// Hands `work` back if the queue takes none, as [`queue`](Self::queue) does.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("sums").build()?;
+    /// let sum = queue.submit(|| (1..=10).sum::<u32>())?;
+    /// assert_eq!(sum.join()?, 55);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "spawn_blocking")]
     #[track_caller]
     pub fn submit<F, T>(&self, work: F) -> Result<JoinHandle<P, T>, Refused<F>>
     where
@@ -159,6 +212,21 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Panics
     /// With what `work` threw.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("sums").build()?;
+    /// let numbers = vec![1_u64; 1_000];
+    /// // It borrows, and forks on the queue's workers.
+    /// let sum = queue.install(|| {
+    ///     let (left, right) = numbers.split_at(500);
+    ///     let (left, right) = coreshard::join(|| left.iter().sum::<u64>(), || right.iter().sum::<u64>());
+    ///     left + right
+    /// })?;
+    /// assert_eq!(sum, 1_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("ThreadPool::install", "block_in_place"))]
     #[track_caller]
     pub fn install<F, R>(&self, work: F) -> Result<R, Refused>
     where
@@ -188,6 +256,16 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Panics
     /// With what the first call of `body` to panic threw. Other elements may be done or not.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("pixels").build()?;
+    /// let mut pixels = vec![1_u8; 10_000];
+    /// queue.for_each_mut(&mut pixels, |pixel| *pixel = 255 - *pixel)?;
+    /// assert!(pixels.iter().all(|pixel| *pixel == 254));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("par_iter_mut", "parallel for"))]
     pub fn for_each_mut<T, F>(&self, elements: &mut [T], body: F) -> Result<(), Refused>
     where
         T: Send,
@@ -207,6 +285,18 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Panics
     /// With what the first call of `body` to panic threw. Other ranges may be done or not.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    ///
+    /// let queue = coreshard::workqueue()?.name("rows").build()?;
+    /// let rows = AtomicUsize::new(0);
+    /// queue.for_each_range(0..480, |range| _ = rows.fetch_add(range.len(), Relaxed))?;
+    /// assert_eq!(rows.into_inner(), 480);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "into_par_iter")]
     pub fn for_each_range<F>(&self, numbers: Range<usize>, body: F) -> Result<(), Refused>
     where
         F: Fn(Range<usize>) + Sync + Send,
@@ -266,6 +356,18 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// Where an item of this queue calls it: it would wait for itself.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// let again = queue.clone();
+    /// queue.queue(move || again.queue(|| println!("its own items may queue more")).unwrap())?;
+    /// queue.drain()?;
+    /// assert_eq!(queue.stats().in_flight(), 0);
+    /// queue.queue(|| println!("it is open again"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "drain_workqueue")]
     pub fn drain(&self) -> Result<(), WouldDeadlock> {
         self.shared().drain(None).map(|_drained| ())
     }
@@ -301,6 +403,19 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// Where an item of this queue calls it: it would wait for itself.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    /// static SENT: AtomicBool = AtomicBool::new(false);
+    ///
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// queue.queue(|| SENT.store(true, SeqCst))?;
+    /// queue.flush()?;
+    /// assert!(SENT.load(SeqCst));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("flush_workqueue", "barrier"))]
     pub fn flush(&self) -> Result<(), WouldDeadlock> {
         self.shared().flush(None).map(|_flushed| ())
     }
@@ -329,6 +444,18 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// Where the queue's pools serve as many queues as they can.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("journal").build()?;
+    /// queue.freeze()?;
+    /// let entry = queue.submit(|| "written")?;
+    /// assert!(queue.stats().is_frozen && !entry.is_finished());
+    /// queue.thaw()?;
+    /// assert_eq!(entry.join()?, "written");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("freeze_workqueues_begin", "pause"))]
     pub fn freeze(&self) -> Result<(), BuildError> {
         self.shared().freeze()
     }
@@ -337,12 +464,34 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// As there; then the queue is still frozen.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("journal").build()?;
+    /// queue.freeze()?;
+    /// queue.queue(|| println!("after the snapshot"))?;
+    /// queue.thaw()?;
+    /// queue.flush()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("thaw_workqueues", "resume"))]
     pub fn thaw(&self) -> Result<(), BuildError> {
         self.shared().thaw()
     }
 
     /// Changes what the queue is while it is used: name what is to change, then
     /// [`apply`](Change::apply).
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::Scope;
+    ///
+    /// let queue = coreshard::workqueue()?.name("mail").max_active(4).build()?;
+    /// queue.change().scope(Scope::Numa).max_active(16).apply()?;
+    /// assert_eq!(queue.stats().scope, Scope::Numa);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("apply_workqueue_attrs", "workqueue_set_max_active"))]
     pub fn change(&self) -> Change<P> {
         Change::new(Arc::clone(self.shared()))
     }
@@ -352,12 +501,35 @@ impl<P: Platform> Workqueue<P> {
     /// # Errors
     /// Where work is left when the time is over, as it is if the queue is frozen. It goes on, and
     /// the call may be made again.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// queue.queue(|| println!("sent, since it was accepted"))?;
+    /// queue.shutdown(Duration::from_secs(60))?;
+    /// assert!(queue.queue(|| ()).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("destroy_workqueue", "graceful shutdown"))]
     pub fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownTimeout> {
         self.shared().close(Closed::ShutDown);
         self.shared().wait_empty(Some(P::now() + timeout))
     }
 
     /// What the queue and its pools have done so far.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// queue.queue(|| println!("sent"))?;
+    /// queue.flush()?;
+    /// let stats = queue.stats();
+    /// assert_eq!((stats.queued, stats.run, stats.in_flight()), (1, 1, 0));
+    /// println!("{} workers in {} pools", stats.total().workers, stats.pools.len());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stats(&self) -> QueueStats {
         self.shared().stats()
     }
@@ -379,6 +551,7 @@ impl<P: Platform> fmt::Debug for Workqueue<P> {
 }
 
 impl<P: Platform> Drop for LastHandle<P> {
+    #[inline(never)]
     fn drop(&mut self) {
         if self.shared.is_forked() {
             // Nobody is there to run what is left, or to be waited for.

@@ -30,6 +30,16 @@ pub struct Builder<'runtime, P: Platform> {
 
 impl<P: Platform> Runtime<P> {
     /// Makes a workqueue on this runtime.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = coreshard::runtime_builder()?.build()?;
+    /// let queue = runtime.workqueue().name("mail").build()?;
+    /// assert_eq!(runtime.stats().queues[0].name, "mail");
+    /// # drop(queue);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "alloc_workqueue")]
     pub fn workqueue(&self) -> Builder<'_, P> {
         Builder::new(self)
     }
@@ -61,12 +71,29 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     }
 
     /// A name for reports and errors. Default: `unnamed`.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// assert_eq!(queue.stats().name, "mail");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.request.name = name.into();
         self
     }
 
     /// Which CPUs share a pool. Default: [`Scope::CacheShard`].
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::Scope;
+    ///
+    /// // One pool for the whole machine: few CPUs bring work, in bursts, for all.
+    /// let queue = coreshard::workqueue()?.scope(Scope::System).build()?;
+    /// assert_eq!(queue.stats().pools.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn scope(mut self, scope: Scope) -> Self {
         self.request.scope = scope;
         self
@@ -74,6 +101,13 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
 
     /// The wanted size of a cache shard, in cores. Default: 8. 0 is corrected to 1, with a
     /// warning through `tracing`.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.scope(coreshard::Scope::CacheShard).shard_size(4).build()?;
+    /// println!("{} pools, of up to 4 cores each", queue.stats().pools.len());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn shard_size(mut self, cores: usize) -> Self {
         self.request.shard_size = ShardSize::new(cores);
         if self.request.shard_size.was_corrected() {
@@ -84,12 +118,32 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
 
     /// Whether workers may never leave their pod. Default: no: a worker starts in its pod and is
     /// brought back to it, but the kernel may move it out while the pod is full.
+    ///
+    /// # Examples
+    /// ```
+    /// // A pool for each CPU, whose worker stays there: as the kernel's per-CPU queues.
+    /// let queue = coreshard::workqueue()?.scope(coreshard::Scope::Cpu).strict(true).build()?;
+    /// let cpu = coreshard::runtime()?.usable().iter().next().expect("there is one");
+    /// queue.queue_on(cpu, move || println!("on {cpu}, and nowhere else"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("affn_strict", "pin"))]
     pub fn strict(mut self, strict: bool) -> Self {
         self.request.strict = strict;
         self
     }
 
     /// The CPUs whose pods serve this queue. Default: all that are usable.
+    ///
+    /// # Examples
+    /// ```
+    /// let all = coreshard::runtime()?.usable();
+    /// let first = all.iter().next().expect("there is one").to_string();
+    /// let queue = coreshard::workqueue()?.name("logs").cpu_mask(first.parse()?).build()?;
+    /// assert_eq!(queue.stats().total().worker_limit, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("affinity", "taskset"))]
     pub fn cpu_mask(mut self, cpus: CpuSet) -> Self {
         self.request.mask = Some(cpus);
         self
@@ -103,6 +157,14 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// CAP_SYS_NICE or RLIMIT_NICE, workers that a niced thread starts stay as nice as it is.) So a
     /// program that blocks signals in its main thread before all, to wait for them in one thread, finds
     /// them blocked in every worker; and one that does not may have its handlers called on workers.
+    ///
+    /// # Examples
+    /// ```
+    /// // Lets everything else on the machine go first.
+    /// let queue = coreshard::workqueue()?.name("scrubber").nice(19).build()?;
+    /// queue.queue(|| println!("when nobody else has anything to do"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn nice(mut self, nice: i8) -> Self {
         self.request.nice = Some(nice);
         self
@@ -111,6 +173,18 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// How many items of this queue may be in the pools at once; further ones wait in the order
     /// in which they came. Default: no limit. A limit costs a lock that all the queue's items
     /// pass.
+    ///
+    /// # Examples
+    /// ```
+    /// // However many files wait, four are open at once.
+    /// let queue = coreshard::workqueue()?.name("files").max_active(4).build()?;
+    /// for file in 0..100 {
+    ///     queue.queue(move || println!("file {file}"))?;
+    /// }
+    /// assert!(queue.stats().active <= 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("semaphore", "concurrency limit"))]
     pub fn max_active(self, items: usize) -> Self {
         self.limit(MaxActive::Total(items))
     }
@@ -120,11 +194,34 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// rounded up, but at least min(`items`, 8): so many items that wait for one another always
     /// get on, wherever they were queued. The shares may sum to more than `items`. (The rule of
     /// Linux' kernel/workqueue.c since 6.9.)
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("files").max_active_by_node(32).build()?;
+    /// queue.queue(|| println!("one of at most 32 of its node"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn max_active_by_node(self, items: usize) -> Self {
         self.limit(MaxActive::ByNode(items))
     }
 
     /// One item at a time, in the order in which they were queued, whatever pools they run in.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// let queue = coreshard::workqueue()?.name("journal").ordered().build()?;
+    /// let journal = Arc::new(Mutex::new(Vec::new()));
+    /// for entry in 0..100 {
+    ///     let journal = Arc::clone(&journal);
+    ///     queue.queue(move || journal.lock().unwrap().push(entry))?;
+    /// }
+    /// queue.flush()?;
+    /// assert!(journal.lock().unwrap().is_sorted());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("alloc_ordered_workqueue", "FIFO"))]
     pub fn ordered(self) -> Self {
         self.limit(MaxActive::Ordered)
     }
@@ -154,9 +251,10 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// for request in 0..1000 {
     ///     queue.queue(move || drop(request))?; // waits while 64 wait
     /// }
-    /// assert!(queue.stats().backlog <= 64);
+    /// assert!(queue.stats().capacity_used <= 64);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("backpressure", "bounded"))]
     pub fn capacity(mut self, items: usize) -> Self {
         self.request.capacity = Some(items);
         self
@@ -171,6 +269,24 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     }
 
     /// Whose pools serve the queue. Default: [`Priority::Normal`].
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::Priority;
+    ///
+    /// // It needs a privilege; a program that may do without asks again.
+    /// let urgent = || coreshard::workqueue().map(|builder| builder.name("heartbeats"));
+    /// let queue = match urgent()?.priority(Priority::High).build() {
+    ///     Ok(queue) => queue,
+    ///     Err(error) => {
+    ///         eprintln!("{error}");
+    ///         urgent()?.build()?
+    ///     }
+    /// };
+    /// queue.queue(|| println!("not behind the common items"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "WQ_HIGHPRI")]
     pub fn priority(mut self, priority: Priority) -> Self {
         self.request.priority = priority;
         self
@@ -178,18 +294,48 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
 
     /// What becomes of the queue when an item panics and no handle tells of it. Default:
     /// [`PanicPolicy::GoOn`].
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::{PanicPolicy, RefusedReason};
+    ///
+    /// let queue = coreshard::workqueue()?.name("ledger").panic_policy(PanicPolicy::CloseQueue);
+    /// let queue = queue.panic_handler(|_thrown| eprintln!("the ledger is closed")).build()?;
+    /// queue.queue(|| panic!("the sums differ"))?;
+    /// while queue.stats().in_flight() > 0 {
+    ///     std::thread::yield_now();
+    /// }
+    /// assert_ne!(queue.queue(|| ()).unwrap_err().reason(), RefusedReason::ShutDown);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn panic_policy(mut self, policy: PanicPolicy) -> Self {
         self.request.panic_policy = policy;
         self
     }
 
     /// When a chosen worker is woken. Default: [`Wake::Coalesced`].
+    ///
+    /// # Examples
+    /// ```
+    /// // To measure what the oldest rung costs on this machine.
+    /// let queue = coreshard::workqueue()?.wake(coreshard::Wake::UnderLock).build()?;
+    /// queue.queue(|| ())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wake(mut self, wake: Wake) -> Self {
         self.request.wake = wake;
         self
     }
 
     /// How items enter a pool. Default: [`Intake::LockFree`].
+    ///
+    /// # Examples
+    /// ```
+    /// // To measure what the oldest rung costs on this machine.
+    /// let queue = coreshard::workqueue()?.intake(coreshard::Intake::Locked).build()?;
+    /// queue.queue(|| ())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn intake(mut self, intake: Intake) -> Self {
         self.request.intake = intake;
         self
@@ -197,6 +343,18 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
 
     /// Functions that run first and last on each worker's thread. The pools own them: one that owns a handle
     /// to the queue keeps it for ever. Default: the runtime's ([`RuntimeBuilder::hooks`](crate::RuntimeBuilder::hooks)).
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::Hooks;
+    ///
+    /// let hooks = Hooks::new()
+    ///     .on_start(|pod| println!("a worker of pod {pod} begins"))
+    ///     .on_stop(|pod| println!("a worker of pod {pod} ends"));
+    /// let queue = coreshard::workqueue()?.name("plugins").hooks(hooks).build()?;
+    /// queue.queue(|| println!("after the first hook"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn hooks(mut self, hooks: Hooks) -> Self {
         self.request.hooks = hooks;
         self
@@ -204,6 +362,14 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
 
     /// The size of the workers' stacks, in bytes; less than 64 KiB, which a worker needs for itself, is taken for
     /// that. Default: the platform's.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("parser").stack_bytes(16 << 20).build()?;
+    /// queue.queue(|| println!("may recurse deeply"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "stack_size")]
     pub fn stack_bytes(mut self, bytes: usize) -> Self {
         self.request.stack_bytes = Some(bytes.max(MIN_STACK_BYTES));
         self
@@ -213,6 +379,15 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// out when one more worker is needed and cannot be had: so the queue gets on where others
     /// stand still for want of threads. Such a queue shares its pools with no other. As the
     /// kernel's `WQ_MEM_RECLAIM`. Default: no.
+    ///
+    /// # Examples
+    /// ```
+    /// // Writes back what frees memory: it goes on also where no thread can be started.
+    /// let queue = coreshard::workqueue()?.name("write-back").rescuer(true).build()?;
+    /// queue.queue(|| println!("dirty pages are written"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "WQ_MEM_RECLAIM")]
     pub fn rescuer(mut self, wanted: bool) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         self.request.rescuer = wanted.then(|| NUMBERS.fetch_add(1, Relaxed));
@@ -222,6 +397,20 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// Called with what an item threw, once, unless the item's handle tells it: on the worker's thread,
     /// or on the one that dropped the handle. What destructors throw that run on the queue's behalf comes
     /// here, too. The queue owns it: one that owns a handle to the queue keeps it for ever. Default: an error through `tracing`. The worker goes on in any case.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::mpsc;
+    ///
+    /// let (tell, told) = mpsc::channel();
+    /// let tells = move |thrown: Box<dyn std::any::Any + Send>| {
+    ///     drop(tell.send(thrown.downcast_ref::<&str>().copied()));
+    /// };
+    /// let queue = coreshard::workqueue()?.name("plugins").panic_handler(tells).build()?;
+    /// queue.queue(|| panic!("nobody waits for this item"))?;
+    /// assert_eq!(told.recv()?, Some("nobody waits for this item"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn panic_handler(
         mut self,
         handler: impl Fn(Box<dyn Any + Send>) + Send + Sync + 'static,
@@ -235,6 +424,19 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// [`Sampling`].
     ///
     /// [`QueueStats::times`]: crate::QueueStats::times
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::Sampling;
+    ///
+    /// let queue = coreshard::workqueue()?.name("requests").times(Sampling::EVERY_ITEM).build()?;
+    /// queue.queue(|| println!("handled"))?;
+    /// queue.flush()?;
+    /// let times = queue.stats().times.expect("it measures");
+    /// assert_eq!(times.run.samples(), 1);
+    /// println!("p99: waited {:?}, ran {:?}", times.delay.quantile(0.99), times.run.quantile(0.99));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn times(mut self, sampling: Sampling) -> Self {
         self.request.insight.times = Some(sampling);
         self
@@ -243,6 +445,14 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// Whether each item of the queue, and each future, has a `tracing` span such as tokio-console
     /// shows. Default: as the runtime says, and that is no unless told otherwise. A span costs
     /// hundreds of nanoseconds where somebody listens, and an allocation.
+    ///
+    /// # Examples
+    /// ```
+    /// // With a subscriber such as console-subscriber's, tokio-console shows each item.
+    /// let queue = coreshard::workqueue()?.name("requests").spans(true).build()?;
+    /// queue.queue(|| println!("inside a span"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn spans(mut self, spans: bool) -> Self {
         self.request.insight.spans = spans;
         self
@@ -253,6 +463,15 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// # Errors
     /// Where the mask is empty or names a CPU that is not usable, `max_active` or `capacity` is 0, the former is asked for beside an order, a thread
     /// cannot be had with the affinity and nice value asked for, or the runtime is shut down.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// queue.queue(|| println!("sent"))?;
+    /// let error = coreshard::workqueue()?.name("none").max_active(0).build().unwrap_err();
+    /// assert!(error.to_string().contains("max_active"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn build(self) -> Result<Workqueue<P>, BuildError> {
         self.runtime.make_queue(self.request)
     }

@@ -67,6 +67,15 @@ impl<P: Platform> fmt::Debug for RuntimeBuilder<P> {
 
 impl<P: Platform> RuntimeBuilder<P> {
     /// The CPUs of the topology that may be used. Default: all of them.
+    ///
+    /// # Examples
+    /// ```
+    /// let cpus = coreshard::runtime()?.usable();
+    /// let one = cpus.iter().next().expect("there is one").to_string();
+    /// let runtime = coreshard::runtime_builder()?.usable(one.parse()?).build()?;
+    /// assert_eq!(runtime.usable().len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn usable(mut self, cpus: CpuSet) -> Self {
         self.usable = Some(cpus);
         self
@@ -75,6 +84,15 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// How many CPUs' worth of time the process may use, as a cgroup's quota says. Pools then
     /// have their share of so many workers, at least one each. It must be above 0, else
     /// [`build`](Self::build) fails. Default: no quota.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = coreshard::runtime_builder()?.cpu_quota(1.5).build()?;
+    /// assert_eq!(runtime.cpu_quota(), Some(1.5));
+    /// assert!(coreshard::runtime_builder()?.cpu_quota(0.0).build().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "cgroup")]
     pub fn cpu_quota(mut self, cpus: f64) -> Self {
         self.cpu_quota = Some(cpus);
         self
@@ -100,12 +118,23 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// assert_eq!(queue.stats().total().worker_limit, 64);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("num_threads", "worker_threads"))]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
     }
 
     /// Hooks of all queues that have none of their own; see [`Builder::hooks`]. Default: none.
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::Hooks;
+    ///
+    /// let hooks = Hooks::new().on_start(|pod| println!("a worker of pod {pod} begins"));
+    /// let runtime = coreshard::runtime_builder()?.hooks(hooks).build()?;
+    /// runtime.workqueue().build()?.queue(|| ())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn hooks(mut self, hooks: Hooks) -> Self {
         self.hooks = hooks;
         self
@@ -135,6 +164,19 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// Lays the topology, which is another machine's, over these CPUs of this one: its pods have
     /// pools of their own, whose workers are pinned to real CPUs in turn. Default: the topology
     /// is this machine's.
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::{Runtime, Scope, Topology};
+    ///
+    /// // A machine of two caches on the CPUs that are here: its pods, in a test.
+    /// let machine = Topology::from_synthetic("pack:1 l3:2 core:2 pu:1")?;
+    /// let here = coreshard::runtime()?.usable();
+    /// let runtime = Runtime::builder(machine).laid_over(here).build()?;
+    /// let queue = runtime.workqueue().scope(Scope::Cache).build()?;
+    /// assert_eq!(queue.stats().pools.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn laid_over(mut self, cpus: CpuSet) -> Self {
         self.laid_over = Some(cpus);
         self
@@ -142,6 +184,16 @@ impl<P: Platform> RuntimeBuilder<P> {
 
     /// Whether pools measure how long their lock is held, at the cost of reading the clock twice
     /// each time. Default: no.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = coreshard::runtime_builder()?.measure_lock_holds(true).build()?;
+    /// let queue = runtime.workqueue().intake(coreshard::Intake::Locked).build()?;
+    /// queue.queue(|| ())?;
+    /// queue.flush()?;
+    /// assert!(queue.stats().total().lock_holds > 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn measure_lock_holds(mut self, measure: bool) -> Self {
         self.measure_lock = measure;
         self
@@ -149,6 +201,16 @@ impl<P: Platform> RuntimeBuilder<P> {
 
     /// Measures how long items wait and run, in all queues that do not say otherwise; see
     /// [`Builder::times`]. Default: no.
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::Sampling;
+    ///
+    /// let runtime = coreshard::runtime_builder()?.times(Sampling::default()).build()?;
+    /// let queue = runtime.workqueue().build()?;
+    /// assert_eq!(queue.stats().times.expect("it measures").sampling, Sampling::default());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn times(mut self, sampling: Sampling) -> Self {
         self.insight.times = Some(sampling);
         self
@@ -156,12 +218,28 @@ impl<P: Platform> RuntimeBuilder<P> {
 
     /// Whether items and futures have `tracing` spans, in all queues that do not say otherwise;
     /// see [`Builder::spans`]. Default: no.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = coreshard::runtime_builder()?.spans(true).build()?;
+    /// runtime.workqueue().build()?.queue(|| println!("inside a span"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn spans(mut self, spans: bool) -> Self {
         self.insight.spans = spans;
         self
     }
 
     /// How long a worker sleeps without work before it ends; each pool keeps one. Default: 10 s.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = coreshard::runtime_builder()?.idle_timeout(Duration::from_secs(1)).build()?;
+    /// # drop(runtime);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.idle_timeout = timeout;
         self
@@ -170,6 +248,14 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// How many workers the runtime may have in all; rescuers ([`Builder::rescuer`]) are not
     /// counted. A queue whose first workers are too many is not made; a pool that needs one more
     /// goes on with those it has, and tells of it. Default: no limit.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = coreshard::runtime_builder()?.max_workers(64).build()?;
+    /// let queue = runtime.workqueue().scope(coreshard::Scope::System).build()?;
+    /// assert!(queue.stats().total().workers <= 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn max_workers(mut self, workers: usize) -> Self {
         self.most_workers = workers;
         self
@@ -177,6 +263,14 @@ impl<P: Platform> RuntimeBuilder<P> {
 
     /// How many workers a pool may have where most of them are blocked, at least 1 and at most
     /// 512. Default: 512.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = coreshard::runtime_builder()?.max_workers_per_pool(16).build()?;
+    /// let queue = runtime.workqueue().build()?;
+    /// assert!(queue.stats().pools.iter().all(|pool| pool.workers <= 16));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn max_workers_per_pool(mut self, workers: usize) -> Self {
         self.most_workers_per_pool = workers.clamp(1, MAX_WORKERS);
         self
@@ -185,6 +279,17 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// How much CPU time an item may use while others wait before its worker is taken out of the
     /// count of those that run, so that another one takes over, and it is told of; zero for no
     /// limit. Default: 10 ms.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// // Items that compute for 50 ms are common here.
+    /// let runtime =
+    ///     coreshard::runtime_builder()?.cpu_intensive_threshold(Duration::from_millis(50)).build()?;
+    /// # drop(runtime);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn cpu_intensive_threshold(mut self, cpu_time: Duration) -> Self {
         self.watch.cpu_intensive = (!cpu_time.is_zero()).then_some(cpu_time);
         self
@@ -192,6 +297,18 @@ impl<P: Platform> RuntimeBuilder<P> {
 
     /// For how long a pool may have waiting items, and begin none, before it is told of, with a
     /// report of all pools; zero for ever. Default: 30 s.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = coreshard::runtime_builder()?
+    ///     .stall_after(Duration::from_secs(5))
+    ///     .on_trouble(|trouble| eprintln!("{trouble}"))
+    ///     .build()?;
+    /// # drop(runtime);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stall_after(mut self, time: Duration) -> Self {
         self.watch.stall_after = (!time.is_zero()).then_some(time);
         self
@@ -201,6 +318,20 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// depends on. While it is at one, nobody is told of the next, and the CPUs are not followed; more
     /// than 64 that wait are not told. The runtime owns it, so one that owns the runtime is never freed, and nor
     /// is the runtime. Default: `tracing` alone is told.
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::Trouble;
+    ///
+    /// let runtime = coreshard::runtime_builder()?
+    ///     .on_trouble(|trouble| match trouble {
+    ///         Trouble::CpuHog(hog) => eprintln!("{} takes {:?}", hog.function, hog.cpu_time),
+    ///         other => eprintln!("{other}"),
+    ///     })
+    ///     .build()?;
+    /// # drop(runtime);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn on_trouble(mut self, handler: impl Fn(&Trouble) + Send + Sync + 'static) -> Self {
         self.watch.on_trouble = Some(Arc::new(User::new(handler)));
         self
@@ -209,6 +340,16 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// Asks `probe` about once a second, while there is work, which CPUs may be used, and follows
     /// it as [`Runtime::set_usable`] does. `None` is no answer, and nor is a panic. It is called on the
     /// thread of [`on_trouble`](Self::on_trouble). Default: nothing is followed.
+    ///
+    /// # Examples
+    /// ```
+    /// // A file says which CPUs are this program's; where it cannot be read, nothing changes.
+    /// let runtime = coreshard::runtime_builder()?
+    ///     .follow_cpus(|| std::fs::read_to_string("/etc/mail/cpus").ok()?.trim().parse().ok())
+    ///     .build()?;
+    /// # drop(runtime);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn follow_cpus(
         mut self,
         probe: impl Fn() -> Option<CpuSet> + Send + Sync + 'static,
@@ -222,6 +363,16 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// # Errors
     /// Where there is no usable CPU, one that is to be used does not exist, the quota is no number
     /// above 0, or no worker is to run.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = coreshard::runtime_builder()?.workers(8).build()?;
+    /// let queue = runtime.workqueue().name("mail").build()?;
+    /// queue.queue(|| println!("sent"))?;
+    /// assert!(coreshard::runtime_builder()?.workers(0).build().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline(never)]
     pub fn build(self) -> Result<Runtime<P>, BuildError> {
         let what = || format!("runtime on {}", self.topology.name());
         let online = self.topology.online();
@@ -283,6 +434,16 @@ impl<P: Platform> RuntimeBuilder<P> {
 
 impl<P: Platform> Runtime<P> {
     /// A runtime on `topology`.
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::{Runtime, Topology};
+    ///
+    /// let runtime = Runtime::builder(Topology::host()?).build()?;
+    /// let queue = runtime.workqueue().build()?;
+    /// queue.queue(|| println!("on a runtime of its own"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn builder(topology: Topology) -> RuntimeBuilder<P> {
         RuntimeBuilder {
             topology,
@@ -304,11 +465,26 @@ impl<P: Platform> Runtime<P> {
     }
 
     /// The topology.
+    ///
+    /// # Examples
+    /// ```
+    /// let machine = coreshard::runtime()?.topology();
+    /// println!("{} cores, {} last-level caches", machine.cores(), machine.llcs());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn topology(&self) -> &Topology {
         &self.machine.topology
     }
 
     /// The CPUs that queues without a mask use.
+    ///
+    /// # Examples
+    /// ```
+    /// let cpus = coreshard::runtime()?.usable();
+    /// assert!(!cpus.is_empty());
+    /// println!("this process may use {cpus}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn usable(&self) -> CpuSet {
         if self.machine.is_forked() {
             // The lock may be held by nobody who is here.
@@ -327,6 +503,17 @@ impl<P: Platform> Runtime<P> {
     }
 
     /// What all queues and pools of the runtime have done so far.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = coreshard::runtime()?;
+    /// let queue = runtime.workqueue().name("mail").build()?;
+    /// for queue in runtime.stats().queues {
+    ///     println!("{}: {} items in flight", queue.name, queue.in_flight());
+    /// }
+    /// # drop(queue);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stats(&self) -> RuntimeStats {
         if P::process_generation() != self.machine.process_generation {
             // The workers are not here, and nor is whoever held a lock when the process forked.
@@ -356,11 +543,32 @@ impl<P: Platform> Runtime<P> {
     /// Where `cpus` is empty or names CPUs that the topology does not have: nothing is changed
     /// then. Where workers for a queue's new pools cannot be had: that queue stays with its old
     /// ones, the others have moved.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = coreshard::runtime_builder()?.build()?;
+    /// let queue = runtime.workqueue().name("mail").build()?;
+    /// let all = runtime.usable();
+    /// let first = all.iter().next().expect("there is one").to_string();
+    /// runtime.set_usable(first.parse()?)?; // the others are for somebody else now
+    /// queue.queue(|| println!("on the one that is left"))?;
+    /// runtime.set_usable(all)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_usable(&self, cpus: CpuSet) -> Result<(), BuildError> {
         self.machine.set_usable(cpus)
     }
 
     /// The quota of CPU time, in CPUs.
+    ///
+    /// # Examples
+    /// ```
+    /// match coreshard::runtime()?.cpu_quota() {
+    ///     Some(cpus) => println!("a container with {cpus} CPUs"),
+    ///     None => println!("no quota"),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn cpu_quota(&self) -> Option<f64> {
         self.machine.cpu_quota
     }
@@ -370,6 +578,18 @@ impl<P: Platform> Runtime<P> {
     ///
     /// # Errors
     /// Where work is left when the time is over. It goes on, and the call may be made again.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = coreshard::runtime_builder()?.build()?;
+    /// let queue = runtime.workqueue().name("mail").build()?;
+    /// queue.queue(|| println!("sent, since it was accepted"))?;
+    /// runtime.shutdown(Duration::from_secs(60))?;
+    /// assert!(queue.queue(|| ()).is_err() && runtime.workqueue().build().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownTimeout> {
         if self.machine.is_forked() {
             // Nobody is there to run what is left, or to be waited for.
@@ -394,6 +614,16 @@ impl<P: Platform> Runtime<P> {
     ///
     /// # Errors
     /// Where the clock ends before, or no thread can be had that watches the clock.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// # use futures_lite::future::block_on;
+    ///
+    /// let asleep = coreshard::runtime()?.sleep(Duration::from_millis(1))?;
+    /// block_on(asleep);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sleep(&self, duration: Duration) -> Result<Sleep<P>, SleepError> {
         timers::sleep(&self.machine.timers, duration)
     }
@@ -425,10 +655,26 @@ impl<P: Platform> Runtime<P> {
     }
 
     /// Items and futures that wait for their time.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = coreshard::runtime_builder()?.build()?;
+    /// let queue = runtime.workqueue().build()?;
+    /// let later = coreshard::Work::new(|_| println!("an hour has passed"));
+    /// later.queue_after(&queue, Duration::from_secs(3600))?;
+    /// assert_eq!(runtime.delayed_items(), 1);
+    /// later.cancel();
+    /// assert_eq!(runtime.delayed_items(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn delayed_items(&self) -> usize {
         if self.machine.is_forked() { 0 } else { self.machine.timers.len() }
     }
 
+    // With its own code in the crate that names the platform, and not once more in each that uses that one.
+    #[inline(never)]
     pub(crate) fn make_queue(&self, request: Request) -> Result<Workqueue<P>, BuildError> {
         let name = request.name.clone();
         let fail = |kind| BuildError::new(format!("workqueue {name:?}"), kind);

@@ -93,6 +93,12 @@ impl<P: Platform> TokenNode<P> {
 
 impl<P: Platform> CancellationToken<P> {
     /// A token that nobody has cancelled.
+    ///
+    /// # Examples
+    /// ```
+    /// let token = coreshard::CancellationToken::new();
+    /// assert!(!token.is_cancelled());
+    /// ```
     pub fn new() -> Self {
         Self { node: Arc::new(TokenNode::new()) }
     }
@@ -163,6 +169,18 @@ impl<P: Platform> CancellationToken<P> {
     }
 
     /// True once it, or one above it, was cancelled. One load.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("search").build()?;
+    /// let token = coreshard::CancellationToken::new();
+    /// let wanted = token.clone();
+    /// let looked_at =
+    ///     queue.submit(move || (0_u64..).take_while(|_| !wanted.is_cancelled()).count())?;
+    /// token.cancel();
+    /// println!("{} looked at", looked_at.join()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_cancelled(&self) -> bool {
         self.node.is_cancelled()
     }

@@ -89,6 +89,12 @@ impl<P: Platform> Wake for PlaceWaker<P> {
 
 impl<P: Platform, T> JoinSet<P, T> {
     /// A set of no tasks.
+    ///
+    /// # Examples
+    /// ```
+    /// let set = coreshard::JoinSet::<u32>::new();
+    /// assert!(set.is_empty());
+    /// ```
     pub fn new() -> Self {
         let inner = EndedList { places: Vec::new(), awaiter: None };
         Self {
@@ -102,6 +108,23 @@ impl<P: Platform, T> JoinSet<P, T> {
     ///
     /// # Errors
     /// Hands `future` back where `spawn` does.
+    ///
+    /// # Examples
+    /// ```
+    /// # use futures_lite::future::block_on;
+    ///
+    /// let queue = coreshard::workqueue()?.name("shards").build()?;
+    /// let mut set = coreshard::JoinSet::new();
+    /// for shard in 0..4_u64 {
+    ///     set.spawn(&queue, async move { shard * 10 })?;
+    /// }
+    /// let mut sum = 0;
+    /// while let Some(answer) = block_on(set.join_next()) {
+    ///     sum += answer?;
+    /// }
+    /// assert_eq!(sum, 60);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn spawn<F>(&mut self, queue: &Workqueue<P>, future: F) -> Result<AbortHandle, Refused<F>>
     where
@@ -115,6 +138,17 @@ impl<P: Platform, T> JoinSet<P, T> {
     ///
     /// # Panics
     /// If the task was awaited to its end before.
+    ///
+    /// # Examples
+    /// ```
+    /// # use futures_lite::future::block_on;
+    ///
+    /// let queue = coreshard::workqueue()?.name("shards").build()?;
+    /// let mut set = coreshard::JoinSet::new();
+    /// set.add(queue.spawn(async { 7 })?);
+    /// assert_eq!(block_on(set.join_next()).expect("it has one")?, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn add(&mut self, task: Task<T>) -> AbortHandle {
         let abort = task.abort_handle();
         let place = match self.free.pop() {
@@ -141,11 +175,40 @@ impl<P: Platform, T> JoinSet<P, T> {
     ///
     /// # Errors
     /// Inside of `Some`, as [`Task::result`](crate::Task::result).
+    ///
+    /// # Examples
+    /// ```
+    /// # use futures_lite::future::block_on;
+    ///
+    /// let queue = coreshard::workqueue()?.name("shards").build()?;
+    /// let mut set = coreshard::JoinSet::new();
+    /// set.spawn(&queue, async { "fast" })?;
+    /// let slow = set.spawn(&queue, std::future::pending())?;
+    /// assert_eq!(block_on(set.join_next()).expect("it has two")?, "fast");
+    /// slow.abort();
+    /// assert!(block_on(set.join_next()).expect("it has one").unwrap_err().is_cancelled());
+    /// assert!(block_on(set.join_next()).is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn join_next(&mut self) -> Option<Result<T, TaskError>> {
         poll_fn(|context| self.poll_join_next(context)).await
     }
 
     /// As [`join_next`](Self::join_next), for futures that are written by hand.
+    ///
+    /// # Examples
+    /// ```
+    /// # use futures_lite::future::block_on;
+    ///
+    /// use std::future::poll_fn;
+    ///
+    /// let queue = coreshard::workqueue()?.name("shards").build()?;
+    /// let mut set = coreshard::JoinSet::new();
+    /// set.spawn(&queue, async { 7 })?;
+    /// let ended = block_on(poll_fn(|context| set.poll_join_next(context)));
+    /// assert_eq!(ended.expect("it has one")?, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn poll_join_next(&mut self, context: &Context<'_>) -> Poll<Option<Result<T, TaskError>>> {
         if self.is_empty() {
             return Poll::Ready(None);
@@ -211,22 +274,72 @@ impl<P: Platform, T> JoinSet<P, T> {
 
     /// Cancels all tasks of the set, and does not wait: each is told of by [`join_next`](Self::join_next), those that
     /// had ended before with their values.
+    ///
+    /// # Examples
+    /// ```
+    /// # use futures_lite::future::block_on;
+    ///
+    /// let queue = coreshard::workqueue()?.name("shards").build()?;
+    /// let mut set = coreshard::JoinSet::new();
+    /// for _ in 0..4 {
+    ///     set.spawn(&queue, std::future::pending::<()>())?;
+    /// }
+    /// set.abort_all();
+    /// while let Some(ended) = block_on(set.join_next()) {
+    ///     assert!(ended.unwrap_err().is_cancelled());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn abort_all(&self) {
         self.tasks().for_each(Task::abort);
     }
 
     /// Lets all tasks run to their ends without the set, which is empty then.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("shards").build()?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// let mut set = coreshard::JoinSet::new();
+    /// set.spawn(&queue, async move { tell.send("to the end").unwrap() })?;
+    /// set.detach_all();
+    /// drop(set);
+    /// assert_eq!(told.recv()?, "to the end");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn detach_all(&mut self) {
         self.free.clear();
         self.places.drain(..).filter_map(|place| place.task).for_each(Task::detach);
     }
 
     /// Tasks in the set: those that have ended, too, until they are taken out.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("shards").build()?;
+    /// let mut set = coreshard::JoinSet::new();
+    /// set.spawn(&queue, async {})?;
+    /// assert_eq!(set.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
     /// True if there are none.
+    ///
+    /// # Examples
+    /// ```
+    /// # use futures_lite::future::block_on;
+    ///
+    /// let queue = coreshard::workqueue()?.name("shards").build()?;
+    /// let mut set = coreshard::JoinSet::new();
+    /// set.spawn(&queue, async {})?;
+    /// while !set.is_empty() {
+    ///     block_on(set.join_next());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -122,6 +122,17 @@ impl<T> Raw<T> {
 impl<T> Task<T> {
     /// Lets the future run to its end without this handle. If it panics, the queue's panic
     /// handler is told.
+    ///
+    /// # Examples
+    /// ```
+    /// # use futures_lite::future::block_on;
+    ///
+    /// let queue = coreshard::workqueue()?.name("requests").build()?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// queue.spawn(async move { tell.send("answered").unwrap() })?.detach();
+    /// assert_eq!(told.recv()?, "answered");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn detach(mut self) {
         self.let_go(false);
     }
@@ -130,6 +141,16 @@ impl<T> Task<T> {
     ///
     /// # Panics
     /// With what the future threw, if it had.
+    ///
+    /// # Examples
+    /// ```
+    /// # use futures_lite::future::block_on;
+    ///
+    /// let queue = coreshard::workqueue()?.name("requests").build()?;
+    /// let waits = queue.spawn(std::future::pending::<()>())?;
+    /// assert_eq!(block_on(waits.cancel()), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn cancel(mut self) -> Option<T> {
         self.abort();
         match poll_fn(|context| self.poll_result(context)).await.map_err(TaskError::into_panic) {
@@ -164,6 +185,18 @@ impl<T> Task<T> {
     ///
     /// # Panics
     /// If the task was awaited to its end before.
+    ///
+    /// # Examples
+    /// ```
+    /// # use futures_lite::future::block_on;
+    ///
+    /// let queue = coreshard::workqueue()?.name("requests").build()?;
+    /// let task = queue.spawn(std::future::pending::<()>())?;
+    /// let abort = task.abort_handle();
+    /// std::thread::spawn(move || abort.abort());
+    /// assert!(block_on(task.result()).unwrap_err().is_cancelled());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn abort_handle(&self) -> AbortHandle {
         let raw = self.raw.as_ref().expect("a task that was awaited to its end has no handle");
         // SAFETY: this is the handle.
@@ -171,6 +204,20 @@ impl<T> Task<T> {
     }
 
     /// True once the future has ended, or was dropped: then awaiting it does not wait.
+    ///
+    /// # Examples
+    /// ```
+    /// # use futures_lite::future::block_on;
+    ///
+    /// let queue = coreshard::workqueue()?.name("requests").build()?;
+    /// let task = queue.spawn(std::future::pending::<()>())?;
+    /// assert!(!task.is_finished());
+    /// task.abort();
+    /// while !task.is_finished() {
+    ///     std::thread::yield_now();
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_finished(&self) -> bool {
         // SAFETY: this is the handle.
         self.raw.as_ref().is_none_or(|raw| unsafe { (raw.table().is_done)(raw.task) })
@@ -361,6 +408,18 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// Hands `future` back if the queue is shut down.
+    ///
+    /// # Examples
+    /// ```
+    /// # use futures_lite::future::block_on;
+    ///
+    /// let queue = coreshard::workqueue()?.name("requests").build()?;
+    /// let length = queue.spawn(async { "answer".len() })?;
+    /// let twice = queue.spawn(async move { 2 * length.await })?;
+    /// assert_eq!(block_on(twice), 12); // under any executor
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "tokio::spawn")]
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> Result<Task<F::Output>, Refused<F>>
     where
@@ -375,6 +434,18 @@ impl<P: Platform> Workqueue<P> {
     /// # Errors
     /// As there; and hands `future` back, by the reason [`Full`](crate::RefusedReason::Full), if as many items wait in the queue
     /// as its [`capacity`](crate::Builder::capacity) is.
+    ///
+    /// # Examples
+    /// ```
+    /// # use futures_lite::future::block_on;
+    ///
+    /// let queue = coreshard::workqueue()?.name("requests").capacity(64).build()?;
+    /// match queue.try_spawn(async { "200 OK" }) {
+    ///     Ok(task) => assert_eq!(block_on(task), "200 OK"),
+    ///     Err(refused) => println!("503, come later: {refused}"),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn try_spawn<F>(&self, future: F) -> Result<Task<F::Output>, Refused<F>>
     where

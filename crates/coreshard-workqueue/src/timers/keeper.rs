@@ -66,6 +66,7 @@ impl<P: Platform> Timers<P> {
     }
 
     /// Starts the timekeeper, unless it runs.
+    #[inline(never)]
     pub(crate) fn start_keeper(&self) -> Result<(), SpawnError> {
         self.with_keeper().map(drop)
     }

@@ -47,6 +47,17 @@ impl<P: Platform> WorkCore<P> {
 
 impl<P: Platform> Work<P> {
     /// An item that calls `function` with a handle to itself. Queued nowhere.
+    ///
+    /// # Examples
+    /// ```
+    /// let mut runs = 0;
+    /// let work = coreshard::Work::new(move |work: &coreshard::Work| {
+    ///     runs += 1; // its own, from run to run
+    ///     println!("run {runs} of {}", work.function());
+    /// });
+    /// assert!(!work.is_pending());
+    /// ```
+    #[doc(alias("INIT_WORK", "INIT_DELAYED_WORK"))]
     #[track_caller]
     pub fn new<F>(function: F) -> Self
     where
@@ -73,6 +84,20 @@ impl<P: Platform> Work<P> {
     ///
     /// # Errors
     /// Where it is disabled, or the queue takes no more work.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("write-back").build()?;
+    /// let write_back = coreshard::Work::new(|_| println!("dirty pages are written"));
+    /// queue.freeze()?;
+    /// assert!(write_back.queue(&queue)?);
+    /// assert!(!write_back.queue(&queue)?, "it is pending, and will see what was done before");
+    /// queue.thaw()?;
+    /// write_back.flush()?;
+    /// assert!(write_back.queue(&queue)?, "once more");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "queue_work")]
     #[inline]
     pub fn queue(&self, queue: &Workqueue<P>) -> Result<bool, WorkError> {
         self.queue_to(queue, Target::Here, Duration::ZERO)
@@ -82,6 +107,16 @@ impl<P: Platform> Work<P> {
     ///
     /// # Errors
     /// As there, and where `cpu` is none of the queue's.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("counters").build()?;
+    /// let fold = coreshard::Work::new(|_| println!("the CPU's counters are folded"));
+    /// let cpu = coreshard::runtime()?.usable().iter().next().expect("there is one");
+    /// assert!(fold.queue_on(&queue, cpu)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "queue_work_on")]
     pub fn queue_on(&self, queue: &Workqueue<P>, cpu: CpuId) -> Result<bool, WorkError> {
         self.queue_to(queue, Target::Cpu(cpu), Duration::ZERO)
     }
@@ -90,6 +125,17 @@ impl<P: Platform> Work<P> {
     ///
     /// # Errors
     /// As there, and where none of the queue's pods lies on `node`.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("index").build()?;
+    /// let compact = coreshard::Work::new(|_| println!("the node's part is compacted"));
+    /// if let Err(error) = compact.queue_on_node(&queue, coreshard::NodeId(0)) {
+    ///     println!("{error}"); // where no CPU of that node is usable
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "queue_work_node")]
     pub fn queue_on_node(&self, queue: &Workqueue<P>, node: NodeId) -> Result<bool, WorkError> {
         self.queue_to(queue, Target::Node(node), Duration::ZERO)
     }
@@ -102,6 +148,19 @@ impl<P: Platform> Work<P> {
     /// Where it is disabled, the delay is longer than the clock goes, or no timekeeper can be had.
     /// If the queue is shut down when the time has come, the queueing is void, with a warning
     /// through `tracing`.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = coreshard::workqueue()?.name("write-back").build()?;
+    /// let write_back = coreshard::Work::new(|_| println!("dirty pages are written"));
+    /// assert!(write_back.queue_after(&queue, Duration::from_secs(60))?);
+    /// assert!(!write_back.queue(&queue)?, "it is pending already");
+    /// assert!(write_back.flush()?, "it was brought forward, and is over");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("queue_delayed_work", "delay"))]
     pub fn queue_after(&self, queue: &Workqueue<P>, delay: Duration) -> Result<bool, WorkError> {
         self.queue_to(queue, Target::Here, delay)
     }
@@ -110,6 +169,19 @@ impl<P: Platform> Work<P> {
     ///
     /// # Errors
     /// As theirs.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use coreshard::{Target, Work};
+    ///
+    /// let queue = coreshard::workqueue()?.name("counters").build()?;
+    /// let fold = Work::new(|_| println!("the CPU's counters are folded"));
+    /// let cpu = coreshard::runtime()?.usable().iter().next().expect("there is one");
+    /// assert!(fold.queue_to(&queue, Target::Cpu(cpu), Duration::from_millis(1))?);
+    /// fold.flush()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn queue_to(
         &self,
@@ -130,6 +202,20 @@ impl<P: Platform> Work<P> {
     ///
     /// # Errors
     /// As [`queue_after`](Self::queue_after).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// // A lease is renewed: its end is put off again and again.
+    /// let queue = coreshard::workqueue()?.name("leases").build()?;
+    /// let expire = coreshard::Work::new(|_| println!("the lease is over"));
+    /// assert!(!expire.modify_delay(&queue, Duration::from_secs(60))?);
+    /// assert!(expire.modify_delay(&queue, Duration::from_secs(60))?, "it was pending");
+    /// assert!(expire.cancel());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("mod_delayed_work", "debounce"))]
     pub fn modify_delay(&self, queue: &Workqueue<P>, delay: Duration) -> Result<bool, WorkError> {
         self.modify_to(queue, Target::Here, delay)
     }
@@ -138,6 +224,19 @@ impl<P: Platform> Work<P> {
     ///
     /// # Errors
     /// As there.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use coreshard::{Target, Work};
+    ///
+    /// let queue = coreshard::workqueue()?.name("leases").build()?;
+    /// let expire = Work::new(|_| println!("the lease is over"));
+    /// let cpu = coreshard::runtime()?.usable().iter().next().expect("there is one");
+    /// expire.modify_to(&queue, Target::Cpu(cpu), Duration::from_secs(60))?;
+    /// assert!(expire.cancel());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn modify_to(
         &self,
         queue: &Workqueue<P>,
@@ -162,6 +261,18 @@ impl<P: Platform> Work<P> {
     /// # Errors
     /// Where it is called by the item itself, or by an item of an ordered queue that this one
     /// waits in: the wait could never end.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("write-back").build()?;
+    /// let write_back = coreshard::Work::new(|_| println!("dirty pages are written"));
+    /// assert!(!write_back.flush()?, "there is nothing to wait for");
+    /// write_back.queue(&queue)?;
+    /// write_back.flush()?;
+    /// assert!(!write_back.is_pending() && !write_back.is_running());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("flush_work", "flush_delayed_work"))]
     pub fn flush(&self) -> Result<bool, WorkError> {
         let Some(number) = self.core.state.unfinished() else { return Ok(false) };
         self.refuse_forked()?;
@@ -186,6 +297,19 @@ impl<P: Platform> Work<P> {
     /// handle to the item, and counts as waiting. So whoever queues and cancels again and again where
     /// no worker comes by, as on a frozen queue, takes memory each time; a delayed queueing
     /// leaves nothing behind.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = coreshard::workqueue()?.name("timeouts").build()?;
+    /// let late = coreshard::Work::new(|_| println!("no answer came"));
+    /// late.queue_after(&queue, Duration::from_secs(60))?;
+    /// assert!(late.cancel(), "the answer is there");
+    /// assert!(!late.cancel());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "cancel_work")]
     pub fn cancel(&self) -> bool {
         let voided = self.core.state.cancel();
         if let Some(voided) = voided {
@@ -199,6 +323,19 @@ impl<P: Platform> Work<P> {
     ///
     /// # Errors
     /// Where it is called by the item itself: nothing is cancelled then.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("poll").build()?;
+    /// let again = queue.clone();
+    /// let poll = coreshard::Work::new(move |poll: &coreshard::Work| drop(poll.queue(&again)));
+    /// poll.queue(&queue)?;
+    /// poll.cancel_and_wait()?;
+    /// assert!(!poll.is_pending() && !poll.is_running());
+    /// # drop(poll);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("cancel_work_sync", "cancel_delayed_work_sync"))]
     pub fn cancel_and_wait(&self) -> Result<bool, WorkError> {
         let was_pending = self.disable_and_wait()?;
         self.enable()?;
@@ -210,6 +347,18 @@ impl<P: Platform> Work<P> {
     ///
     /// # Errors
     /// Where it is disabled more than 16 million times.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("poll").build()?;
+    /// let poll = coreshard::Work::new(|_| println!("the device is polled"));
+    /// poll.disable()?;
+    /// assert!(poll.queue(&queue).is_err());
+    /// assert!(poll.enable()?);
+    /// assert!(poll.queue(&queue)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "disable_work")]
     pub fn disable(&self) -> Result<bool, WorkError> {
         let disabled = self.core.state.disable();
         let voided = disabled.map_err(|_| self.error(WorkErrorKind::TooManyDisables))?;
@@ -223,6 +372,18 @@ impl<P: Platform> Work<P> {
     ///
     /// # Errors
     /// As there, and where it is called by the item itself: nothing is changed then.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("poll").build()?;
+    /// let poll = coreshard::Work::new(|_| println!("the device is polled"));
+    /// poll.queue(&queue)?;
+    /// poll.disable_and_wait()?;
+    /// assert!(!poll.is_running()); // from here on the device may be reset
+    /// poll.enable()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "disable_work_sync")]
     pub fn disable_and_wait(&self) -> Result<bool, WorkError> {
         self.refuse_inside_itself()?;
         if self.is_running() {
@@ -240,26 +401,76 @@ impl<P: Platform> Work<P> {
     ///
     /// # Errors
     /// Where it is not disabled.
+    ///
+    /// # Examples
+    /// ```
+    /// let poll = coreshard::Work::new(|_| println!("the device is polled"));
+    /// poll.disable()?;
+    /// poll.disable()?;
+    /// assert!(!poll.enable()?, "it was disabled twice");
+    /// assert!(poll.enable()?);
+    /// assert!(poll.enable().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "enable_work")]
     pub fn enable(&self) -> Result<bool, WorkError> {
         self.core.state.enable().map_err(|_| self.error(WorkErrorKind::NotDisabled))
     }
 
     /// True if it is queued, or waits for its time, and has not begun.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("poll").build()?;
+    /// let poll = coreshard::Work::new(|_| println!("the device is polled"));
+    /// poll.queue_after(&queue, std::time::Duration::from_secs(60))?;
+    /// assert!(poll.is_pending());
+    /// assert!(poll.cancel() && !poll.is_pending());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "work_pending")]
     pub fn is_pending(&self) -> bool {
         self.core.state.is_pending()
     }
 
     /// True if a worker is inside its function.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("poll").build()?;
+    /// let poll = coreshard::Work::new(|poll: &coreshard::Work| assert!(poll.is_running()));
+    /// poll.queue(&queue)?;
+    /// poll.flush()?;
+    /// assert!(!poll.is_running());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "work_busy")]
     pub fn is_running(&self) -> bool {
         self.core.state.is_running()
     }
 
     /// How often it is disabled.
+    ///
+    /// # Examples
+    /// ```
+    /// let poll = coreshard::Work::new(|_| println!("the device is polled"));
+    /// poll.disable()?;
+    /// poll.disable()?;
+    /// assert_eq!(poll.disable_depth(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn disable_depth(&self) -> u32 {
         self.core.state.disables()
     }
 
     /// The type name of its function, as reports show it.
+    ///
+    /// # Examples
+    /// ```
+    /// fn poll_device(_work: &coreshard::Work) {}
+    ///
+    /// assert!(coreshard::Work::new(poll_device).function().ends_with("poll_device"));
+    /// ```
     pub fn function(&self) -> &'static str {
         self.core.function
     }

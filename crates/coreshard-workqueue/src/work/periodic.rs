@@ -90,6 +90,22 @@ impl<P: Platform> Periodic<P> {
     ///
     /// # Errors
     /// Where the period is zero or longer than the clock goes, or no timekeeper can be had.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use coreshard::{MissedTick, Periodic};
+    ///
+    /// let queue = coreshard::workqueue()?.name("beats").build()?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// let beat = Periodic::start(&queue, Duration::from_millis(2), MissedTick::Skip, move || {
+    ///     drop(tell.send("a beat"));
+    /// })?;
+    /// assert_eq!((told.recv()?, told.recv()?), ("a beat", "a beat"));
+    /// drop(beat); // no further tick begins
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("interval", "cron"))]
     #[track_caller]
     pub fn start<F>(
         queue: &Workqueue<P>,
@@ -120,6 +136,18 @@ impl<P: Platform> Periodic<P> {
     }
 
     /// No further tick begins. One that runs is not waited for.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use coreshard::{MissedTick, Periodic};
+    ///
+    /// let queue = coreshard::workqueue()?.name("beats").build()?;
+    /// let beat = Periodic::start(&queue, Duration::from_secs(1), MissedTick::Delay, || ())?;
+    /// beat.stop();
+    /// assert!(!beat.work().is_pending());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stop(&self) {
         // Beyond the deepest nesting it is stopped already.
         let _ = self.work.disable();
@@ -129,16 +157,51 @@ impl<P: Platform> Periodic<P> {
     ///
     /// # Errors
     /// Where a tick calls it: then nothing is stopped.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use coreshard::{MissedTick, Periodic};
+    ///
+    /// let queue = coreshard::workqueue()?.name("beats").build()?;
+    /// let beat = Periodic::start(&queue, Duration::from_millis(1), MissedTick::Delay, || ())?;
+    /// beat.stop_and_wait()?;
+    /// assert!(!beat.work().is_running());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stop_and_wait(&self) -> Result<(), WorkError> {
         self.work.disable_and_wait().map(drop)
     }
 
     /// Ticks that were skipped, see [`MissedTick::Skip`].
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use coreshard::{MissedTick, Periodic};
+    ///
+    /// let queue = coreshard::workqueue()?.name("beats").build()?;
+    /// let beat = Periodic::start(&queue, Duration::from_secs(60), MissedTick::Skip, || ())?;
+    /// assert_eq!(beat.skipped_ticks(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn skipped_ticks(&self) -> u64 {
         self.skipped.load(Relaxed)
     }
 
     /// The item that runs at each tick: it can be flushed, or queued out of turn.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use coreshard::{MissedTick, Periodic};
+    ///
+    /// let queue = coreshard::workqueue()?.name("beats").build()?;
+    /// let tick = || println!("a beat");
+    /// let beat = Periodic::start(&queue, Duration::from_secs(3600), MissedTick::Delay, tick)?;
+    /// assert!(beat.work().flush()?, "the next tick was brought forward");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn work(&self) -> &Work<P> {
         &self.work
     }
