@@ -40,7 +40,8 @@ readonly CALLS_USERS='coreshard-platform coreshard-workqueue coreshard-block cor
 another_way() {
   cat <<'END'
 crates/coreshard-platform/src/user.rs             it is the net
-crates/coreshard-workqueue/src/task/yield_now.rs  wakes its own poller, inside its poll: what that throws is its own
+crates/coreshard-workqueue/src/base/budget.rs     wakes its own poller, inside its poll: what that throws is its own
+crates/coreshard-workqueue/src/task/yield_now.rs  as in budget.rs
 crates/coreshard-workqueue/src/work/work_core.rs       a work item's function: Token::run calls it through the net, the item's Drop drops it there
 crates/coreshard-workqueue/src/queue/change.rs    the closures are this file's own
 crates/coreshard-workqueue/src/callbacks.rs        what is left to be called: through the net, here

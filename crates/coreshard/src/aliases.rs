@@ -22,6 +22,10 @@ pub type Runtime = coreshard_workqueue::Runtime<Host>;
 pub type RuntimeBuilder = coreshard_workqueue::RuntimeBuilder<Host>;
 /// Queues an item when there is room; see [`coreshard_workqueue::QueueAsync`].
 pub type QueueAsync<'queue, F> = coreshard_workqueue::QueueAsync<'queue, Host, F>;
+/// Room for one item in a queue; see [`coreshard_workqueue::Reservation`].
+pub type Reservation = coreshard_workqueue::Reservation<Host>;
+/// Ends when there is room in a queue; see [`coreshard_workqueue::ReserveAsync`].
+pub type ReserveAsync = coreshard_workqueue::ReserveAsync<Host>;
 /// The right to an item's result; see [`coreshard_workqueue::JoinHandle`].
 pub type JoinHandle<T> = coreshard_workqueue::JoinHandle<Host, T>;
 /// An item that was taken back before it had begun; see [`coreshard_workqueue::CancelledItem`].
@@ -84,4 +88,25 @@ pub type Current = coreshard_workqueue::Current<Host>;
 #[inline]
 pub fn current() -> Option<Current> {
     coreshard_workqueue::current::<Host>()
+}
+
+/// Inside a task that does much without waiting: lets others go first after 128 such calls in one poll. See
+/// [`coreshard_workqueue::consume_budget`].
+///
+/// ```
+/// let queue = coreshard::workqueue()?.name("sums").build()?;
+/// let sum = queue.spawn(async {
+///     let mut sum = 0_u64;
+///     for number in 0..100_000 {
+///         sum += number;
+///         coreshard::consume_budget().await;
+///     }
+///     assert_eq!(sum, 4_999_950_000);
+/// })?;
+/// queue.queue(|| println!("does not wait for all of that"))?;
+/// # while !sum.is_finished() { std::thread::yield_now() }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn consume_budget() -> coreshard_workqueue::ConsumeBudget<Host> {
+    coreshard_workqueue::consume_budget::<Host>()
 }

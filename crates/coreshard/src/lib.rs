@@ -39,6 +39,10 @@ mod join;
 pub mod metrics;
 mod process;
 pub mod rt;
+#[cfg(feature = "tokio")]
+pub mod tokio;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 /// The guide to the work queue: its programs are compiled and run with the documentation's tests.
 #[cfg(doctest)]
@@ -47,14 +51,14 @@ struct Guide;
 
 pub use aliases::{
     Builder, CancellationToken, CancelledItem, Change, Current, JoinHandle, JoinSet, Periodic,
-    QueueAsync, Runtime, RuntimeBuilder, ScopedJoinHandle, Sleep, Timeout, WaitForCancellation,
-    Work, WorkScope, Workqueue, blocking, current, yield_item,
+    QueueAsync, Reservation, ReserveAsync, Runtime, RuntimeBuilder, ScopedJoinHandle, Sleep, Timeout,
+    WaitForCancellation, Work, WorkScope, Workqueue, blocking, consume_budget, current, yield_item,
 };
 pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
-    AbortHandle, Backlog, BacklogItem, Bug, BuildError, CpuHog, Dropped, Elapsed, Elements, Forked,
+    AbortHandle, Backlog, BacklogItem, Bug, BuildError, ConsumeBudget, CpuHog, Dropped, Elapsed, Elements, Forked,
     Hooks, Intake, MissedTick, NoWorker, Panic, PanicPolicy, ParseRungError, PoolId, PoolReport,
     PoolStats, Priority, QueueStats, QueueTally, QueueTimes, Refused, RefusedReason, RunningItem,
     RuntimeStats, Sampling, ScopePanics, ShutdownTimeout, SleepError, Stall, Target, Task,

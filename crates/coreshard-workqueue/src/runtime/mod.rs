@@ -2,6 +2,8 @@
 
 mod builder;
 mod current;
+#[cfg(feature = "hyper")]
+mod hyper_timer;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -108,6 +110,12 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// Hooks of all queues that have none of their own; see [`Builder::hooks`]. Default: none.
     pub fn hooks(mut self, hooks: Hooks) -> Self {
         self.hooks = hooks;
+        self
+    }
+
+    /// `hooks` as well, inside of those that were given before.
+    pub fn add_hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = self.hooks.and(hooks);
         self
     }
 

@@ -22,6 +22,7 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{DataCell, Lock, Platform};
 
 use super::state::{AWAITED, CANCELLED, DONE, Next, SCHEDULED, TaskState, has_senders};
+use crate::base::budget::Budget;
 use crate::base::item::ItemBody;
 use crate::base::returned::Returned;
 use crate::callbacks::Callback;
@@ -345,6 +346,7 @@ where
         // SAFETY: the caller's reference outlives this waker, which is never dropped.
         let waker = ManuallyDrop::new(unsafe { Waker::from_raw(waker) });
         let polled = user::call(|| {
+            let _budget = Budget::<P>::begin();
             // SAFETY: RUNNING is set: nobody else touches the body, which does not move.
             task.body.with_mut(|body| match unsafe { &mut *body } {
                 Body::Future(future, span) => {
