@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use coreshard::{Hooks, Scope, Workqueue};
-use testing::{NEVER, Side, end, forked, within};
+use futures_lite::future::block_on;
+use testing::{NEVER, forked, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Handle, Runtime};
@@ -136,13 +137,14 @@ fn tokios_end_may_come_first() {
     within(NEVER, || {
         let tokio = of_threads();
         let queue = queue(coreshard::tokio::enter(tokio.handle()));
-        let waits = queue.spawn(tokio::time::sleep(Duration::from_secs(3600)));
-        assert!(waits.is_err() || Handle::try_current().is_err());
+        let waits = queue.spawn(async { tokio::time::sleep(Duration::from_secs(3600)).await });
+        let waits = waits.unwrap();
         drop(tokio);
+        assert!(block_on(waits.result()).unwrap_err().is_panic(), "its timer is gone");
         let cancelled = queue.spawn(async { tokio::spawn(async { 1 }).await.unwrap_err().is_cancelled() });
-        assert!(futures_lite::future::block_on(cancelled.unwrap()));
+        assert!(block_on(cancelled.unwrap()));
         let panics = queue.spawn(async { tokio::time::sleep(Duration::from_millis(1)).await });
-        let error = futures_lite::future::block_on(panics.unwrap().result()).unwrap_err();
+        let error = block_on(panics.unwrap().result()).unwrap_err();
         assert!(error.is_panic(), "{error}");
         assert_eq!(queue.submit(|| 3).unwrap().join().unwrap(), 3);
         queue.shutdown(NEVER).unwrap();
@@ -173,10 +175,11 @@ fn a_forked_process_does_not_enter() {
     let in_tokio = coreshard::tokio::enter(tokio.handle());
     let before = queue(in_tokio.clone());
     assert!(before.submit(|| Handle::try_current().is_ok()).unwrap().join().unwrap());
-    forked(|| {
+    let ended = forked(|| {
         let queue = queue(in_tokio.clone());
         let entered = queue.submit(|| Handle::try_current().is_ok()).unwrap().join().unwrap();
         drop(queue);
-        assert!(!entered);
+        if entered { Err("the child has entered") } else { Ok(()) }
     });
+    ended.unwrap();
 }

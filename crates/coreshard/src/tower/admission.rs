@@ -80,10 +80,13 @@ impl Admission {
                 self.readiness = Readiness::No;
                 return Poll::Ready(Err(self.error(Kind::Refused(reason))));
             }
-            Poll::Pending => match limit {
-                Some(limit) if Pin::new(&mut *limit).poll(context).is_ready() => Err(Denied::Late),
-                _ => return Poll::Pending,
-            },
+            Poll::Pending => {
+                let is_late = |limit: &mut Sleep| Pin::new(limit).poll(context).is_ready();
+                if !limit.as_mut().is_some_and(is_late) {
+                    return Poll::Pending;
+                }
+                Err(Denied::Late)
+            }
         };
         let waited = since.elapsed();
         self.readiness = Readiness::Ready { room, waited };
