@@ -49,6 +49,11 @@ pub mod tower;
 #[doc = include_str!("../../../docs/WORKQUEUE.md")]
 struct Guide;
 
+/// As above, of futures.
+#[cfg(all(doctest, feature = "hyper", feature = "tokio", feature = "tower"))]
+#[doc = include_str!("../../../docs/ASYNC.md")]
+struct AsyncGuide;
+
 pub use aliases::{
     Builder, CancellationToken, CancelledItem, Change, Current, JoinHandle, JoinSet, Periodic,
     QueueAsync, Reservation, ReserveAsync, Runtime, RuntimeBuilder, ScopedJoinHandle, Sleep, Timeout,
