@@ -157,7 +157,8 @@ check_seam() {
   local clocks='\b(Instant|SystemTime)::now|\bsleep_until\b'
   for crate in $BEHIND_THE_SEAM; do
     [ -d "crates/$crate/src" ] || continue
-    found=$(lines_with "$crate" "$threads|$locks|$clocks")
+    # hyper's timers have a method of that name.
+    found=$(lines_with "$crate" "$threads|$locks|$clocks" | grep -vE 'fn sleep_until\(' || true)
     if [ -n "$found" ]; then
       breach "$crate uses a thread, lock or clock of std" "$found" \
         "take it from the platform (P::spawn, Lock, P::local, P::now, P::wait), else a simulated machine cannot run this code"

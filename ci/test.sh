@@ -63,4 +63,6 @@ trap list_skips EXIT
 cargo test -p coreshard-workqueue --all-features --test executors
 # The facade of the crate metrics is off by default; the socket is on with the command.
 cargo test -p coreshard --features insight,metrics --test metrics
+# With the examples of services these are on.
+cargo test -p coreshard --features hyper,tokio,tower --test tokio --test tower
 cargo test --workspace

@@ -487,20 +487,26 @@ fn who_waits_for_room_waits_in_line() {
         assert_eq!(queue.stats().waiting_producers, 2);
         drop(room);
         assert_eq!(wakes.0.load(SeqCst), 1);
-        let Poll::Ready(Ok(room)) = first.as_mut().poll(&mut context) else { panic!("it is there") };
+        let Poll::Ready(Ok(room)) = first.as_mut().poll(&mut context) else {
+            panic!("it is there")
+        };
         assert!(second.as_mut().poll(&mut context).is_pending());
         // Granted, and given up before it was seen: it goes on.
         drop(room);
         let mut third = pin!(queue.reserve_async());
         assert!(third.as_mut().poll(&mut context).is_pending());
         drop(second);
-        let Poll::Ready(Ok(room)) = third.as_mut().poll(&mut context) else { panic!("it is there") };
+        let Poll::Ready(Ok(room)) = third.as_mut().poll(&mut context) else {
+            panic!("it is there")
+        };
         queue.thaw().unwrap();
         // What was reserved before the end is refused after it, and comes back.
         let mut late = pin!(queue.reserve_async());
         assert!(late.as_mut().poll(&mut context).is_pending());
         queue.shutdown(NEVER).unwrap();
-        let Poll::Ready(Err(reason)) = late.as_mut().poll(&mut context) else { panic!("it is over") };
+        let Poll::Ready(Err(reason)) = late.as_mut().poll(&mut context) else {
+            panic!("it is over")
+        };
         assert_eq!(reason, RefusedReason::ShutDown);
         let refused = room.submit(|| 7).unwrap_err();
         assert_eq!((refused.reason(), refused.into_item()()), (RefusedReason::ShutDown, 7));

@@ -29,6 +29,12 @@
 //! [`Workqueue`] is made on the process's own runtime, which knows the machine's caches and
 //! nodes, the CPUs that affinity and cpusets leave, and the cgroup's CPU quota. [`Runtime`] makes
 //! others, on other CPUs or with other settings.
+//!
+//! # Features
+//!
+//! - `tokio`: workers inside a tokio runtime, so that its timers, sockets and tasks are there in items and futures.
+//! - `tower`: tower's services whose work is done on a queue, with back-pressure and deadlines.
+//! - `hyper`: a queue is hyper's executor and timer.
 
 mod aliases;
 pub mod block;
@@ -56,19 +62,20 @@ struct AsyncGuide;
 
 pub use aliases::{
     Builder, CancellationToken, CancelledItem, Change, Current, JoinHandle, JoinSet, Periodic,
-    QueueAsync, Reservation, ReserveAsync, Runtime, RuntimeBuilder, ScopedJoinHandle, Sleep, Timeout,
-    WaitForCancellation, Work, WorkScope, Workqueue, blocking, consume_budget, current, yield_item,
+    QueueAsync, Reservation, ReserveAsync, Runtime, RuntimeBuilder, ScopedJoinHandle, Sleep,
+    Timeout, WaitForCancellation, Work, WorkScope, Workqueue, blocking, consume_budget, current,
+    yield_item,
 };
 pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
-    AbortHandle, Backlog, BacklogItem, Bug, BuildError, ConsumeBudget, CpuHog, Dropped, Elapsed, Elements, Forked,
-    Hooks, Intake, MissedTick, NoWorker, Panic, PanicPolicy, ParseRungError, PoolId, PoolReport,
-    PoolStats, Priority, QueueStats, QueueTally, QueueTimes, Refused, RefusedReason, RunningItem,
-    RuntimeStats, Sampling, ScopePanics, ShutdownTimeout, SleepError, Stall, Target, Task,
-    TaskError, TaskResult, TimeHistogram, Trouble, WaitError, Wake, WorkError, WorkErrorReason,
-    WouldDeadlock, YieldNow, yield_now,
+    AbortHandle, Backlog, BacklogItem, Bug, BuildError, ConsumeBudget, CpuHog, Dropped, Elapsed,
+    Elements, Forked, Hooks, Intake, MissedTick, NoWorker, Panic, PanicPolicy, ParseRungError,
+    PoolId, PoolReport, PoolStats, Priority, QueueStats, QueueTally, QueueTimes, Refused,
+    RefusedReason, RunningItem, RuntimeStats, Sampling, ScopePanics, ShutdownTimeout, SleepError,
+    Stall, Target, Task, TaskError, TaskResult, TimeHistogram, Trouble, WaitError, Wake, WorkError,
+    WorkErrorReason, WouldDeadlock, YieldNow, yield_now,
 };
 
 #[cfg(feature = "insight")]

@@ -34,7 +34,9 @@ fn items_and_futures_find_tokio() {
         let spawned = queue.submit(|| tokio::spawn(async { 1 })).unwrap().join().unwrap();
         assert_eq!(tokio.block_on(spawned).unwrap(), 1);
         let blocked = queue.submit(|| {
-            coreshard::blocking(|| Handle::current().block_on(async { tokio::task::yield_now().await }));
+            coreshard::blocking(|| {
+                Handle::current().block_on(async { tokio::task::yield_now().await })
+            });
             tokio::task::block_in_place(|| 2)
         });
         assert_eq!(blocked.unwrap().join().unwrap(), 2);
@@ -76,7 +78,8 @@ fn tokio_awaits_what_is_coreshards() {
         tokio.block_on(async {
             assert_eq!(queue.submit(|| 1).unwrap().await.unwrap(), 1);
             assert_eq!(queue.spawn(async { 2 }).unwrap().await, 2);
-            let outcome = coreshard::timeout(Duration::from_millis(1), std::future::pending::<()>());
+            let outcome =
+                coreshard::timeout(Duration::from_millis(1), std::future::pending::<()>());
             assert!(outcome.await.is_err());
             let task = queue.spawn(async { Handle::try_current().is_err() });
             assert!(task.unwrap().await, "nobody has entered");
@@ -95,7 +98,8 @@ fn each_queue_may_have_a_runtime_of_its_own() {
         let shares = queue(in_one.clone());
         let second = queue(in_other.clone());
         let both = queue(in_one.and(in_other));
-        let id_of = |queue: &Workqueue| queue.submit(|| Handle::current().id()).unwrap().join().unwrap();
+        let id_of =
+            |queue: &Workqueue| queue.submit(|| Handle::current().id()).unwrap().join().unwrap();
         assert_eq!([&first, &shares, &second].map(id_of), [ids[0], ids[0], ids[1]]);
         assert_eq!(id_of(&both), ids[1], "the innermost");
         let pool = |queue: &Workqueue| queue.stats().pools[0].id;
@@ -141,7 +145,8 @@ fn tokios_end_may_come_first() {
         let waits = waits.unwrap();
         drop(tokio);
         assert!(block_on(waits.result()).unwrap_err().is_panic(), "its timer is gone");
-        let cancelled = queue.spawn(async { tokio::spawn(async { 1 }).await.unwrap_err().is_cancelled() });
+        let cancelled =
+            queue.spawn(async { tokio::spawn(async { 1 }).await.unwrap_err().is_cancelled() });
         assert!(block_on(cancelled.unwrap()));
         let panics = queue.spawn(async { tokio::time::sleep(Duration::from_millis(1)).await });
         let error = block_on(panics.unwrap().result()).unwrap_err();

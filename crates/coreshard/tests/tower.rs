@@ -278,7 +278,8 @@ fn a_services_futures_run_on_the_queue() {
             ready(&mut service).await.unwrap();
             assert_eq!(service.call(0).await.unwrap_err().into_service_error().unwrap(), "zero");
         });
-        let mut late = layer.clone().deadline(Duration::from_millis(5)).layer(Echo { answers: false });
+        let mut late =
+            layer.clone().deadline(Duration::from_millis(5)).layer(Echo { answers: false });
         block_on(async {
             ready(&mut late).await.unwrap();
             let error = late.call(7).await.unwrap_err();

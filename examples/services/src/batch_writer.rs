@@ -50,10 +50,10 @@ impl Future for Append {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<u64>> {
         Pin::new(&mut self.0).poll(context).map(|told| match told {
-            Ok(acknowledged) => {
-                acknowledged.map_err(|error| io::Error::new(error.kind(), error))
+            Ok(acknowledged) => acknowledged.map_err(|error| io::Error::new(error.kind(), error)),
+            Err(_gone) => {
+                Err(io::Error::other("the writer is gone, and the record was not written"))
             }
-            Err(_gone) => Err(io::Error::other("the writer is gone, and the record was not written")),
         })
     }
 }

@@ -118,7 +118,8 @@ impl Shared {
     fn write(&self) {
         let mut state = self.lock();
         let Some(since) = state.dirty_since.take() else { return };
-        let text: String = state.words.iter().map(|(key, value)| format!("{key}\t{value}\n")).collect();
+        let text: String =
+            state.words.iter().map(|(key, value)| format!("{key}\t{value}\n")).collect();
         drop(state);
         let written = self.replace(&text);
         let mut state = self.lock();

@@ -59,6 +59,8 @@ mod tests {
         let text = super::prometheus(&runtime.stats());
         let line = "coreshard_queue_queued_total{queue=\"a \\\"b\\\\c\\\"\\nd\"} 2\n";
         assert!(text.contains(line), "{text}");
-        assert!(text.starts_with("# HELP coreshard_queue_queued_total Items that were accepted.\n"));
+        assert!(
+            text.starts_with("# HELP coreshard_queue_queued_total Items that were accepted.\n")
+        );
     }
 }

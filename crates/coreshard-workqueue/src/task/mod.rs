@@ -43,7 +43,9 @@ use crate::base::budget;
 use crate::base::error::Refused;
 use crate::insight::trouble::say;
 use crate::insight::{self, Label};
-use crate::queue::{Entry, Origin, Panic, Reservation, Shared, TaskRef, Unclaimed, WaitingTask, WhenFull, Workqueue};
+use crate::queue::{
+    Entry, Origin, Panic, Reservation, Shared, TaskRef, Unclaimed, WaitingTask, WhenFull, Workqueue,
+};
 use crate::timers::Timers;
 use cell::{Runnable, Schedule};
 

@@ -95,9 +95,8 @@ pub(crate) fn sleep<P: Platform>(
 }
 
 fn deadline<P: Platform>(duration: Duration) -> Result<Time, SleepError> {
-    Timers::<P>::deadline(duration).map_err(|longest| SleepError {
-        kind: SleepErrorKind::BeyondClock { duration, longest },
-    })
+    Timers::<P>::deadline(duration)
+        .map_err(|longest| SleepError { kind: SleepErrorKind::BeyondClock { duration, longest } })
 }
 
 /// As [`sleep`], for those who cannot be told of an error: where the clock ends before, it never ends; without a

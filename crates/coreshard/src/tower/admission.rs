@@ -18,9 +18,16 @@ pub(super) struct Admission {
 #[derive(Debug)]
 enum Readiness {
     No,
-    Waiting { room: ReserveAsync, since: Instant, limit: Option<Sleep> },
+    Waiting {
+        room: ReserveAsync,
+        since: Instant,
+        limit: Option<Sleep>,
+    },
     /// What the next call is told; and how long it has waited for it.
-    Ready { room: Result<Reservation, Denied>, waited: Duration },
+    Ready {
+        room: Result<Reservation, Denied>,
+        waited: Duration,
+    },
 }
 
 #[derive(Debug)]

@@ -110,7 +110,9 @@ impl<E: fmt::Display> fmt::Display for ServiceError<E> {
                     false => "had not begun by then",
                 })
             }
-            Kind::Refused(reason) => write!(f, "the workqueue {queue:?} refuses the request: {reason}"),
+            Kind::Refused(reason) => {
+                write!(f, "the workqueue {queue:?} refuses the request: {reason}")
+            }
             Kind::Dropped => {
                 write!(f, "the workqueue {queue:?} was shut down, and the request dropped")
             }

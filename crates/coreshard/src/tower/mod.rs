@@ -58,7 +58,9 @@ mod admission;
 mod error;
 mod layer;
 mod response;
+mod service;
 
 pub use error::{ServiceError, ServiceErrorReason};
-pub use layer::{WorkqueueFn, WorkqueueLayer, WorkqueueService};
+pub use layer::WorkqueueLayer;
 pub use response::ResponseFuture;
+pub use service::{WorkqueueFn, WorkqueueService};

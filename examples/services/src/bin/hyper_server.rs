@@ -70,9 +70,7 @@ async fn serve(
     writeln!(io::stdout(), "listens on {}", listener.local_addr()?)?;
     let connections = GracefulShutdown::new();
     let mut http = auto::Builder::new(queue.clone());
-    http.http1()
-        .timer(queue.clone())
-        .header_read_timeout(Duration::from_millis(arguments.head_ms));
+    http.http1().timer(queue.clone()).header_read_timeout(Duration::from_millis(arguments.head_ms));
     http.http2().timer(queue.clone()).keep_alive_interval(Some(Duration::from_secs(20)));
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let stream = match accepted {

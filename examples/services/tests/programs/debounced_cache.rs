@@ -16,7 +16,8 @@ fn many_changes_are_one_write() {
     }
     input += "get key3\nget none\n";
     // It is never quiet for so long.
-    let output = run(PROGRAM, &["--file", file, "--quiet-ms", "3600000", "--at-most-ms", "3600000"], &input);
+    let output =
+        run(PROGRAM, &["--file", file, "--quiet-ms", "3600000", "--at-most-ms", "3600000"], &input);
     assert_eq!(said(&output), "value993\n\n1000 changes, 1 writes\n");
     let lines: String = (0..10).map(|key| format!("key{key}\tvalue{}\n", 990 + key)).collect();
     assert_eq!(fs::read_to_string(&path).unwrap(), lines);
