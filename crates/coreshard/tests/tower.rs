@@ -313,6 +313,25 @@ fn a_queues_end_is_an_error_and_no_wait() {
     });
 }
 
+#[test]
+fn errors_and_services_may_be_sent_and_shared() {
+    fn may<T: Send + Sync + 'static>() {}
+    may::<coreshard::tower::ServiceError<Infallible>>();
+    may::<coreshard::tower::WorkqueueFn<Function>>();
+    may::<coreshard::tower::WorkqueueService<Echo>>();
+    fn may_move<T: Send + 'static>() {}
+    may_move::<coreshard::tower::ResponseFuture<u32, String>>();
+    let error: Box<dyn std::error::Error + Send + Sync> = {
+        let (_runtime, queue) = queue(1);
+        queue.freeze().unwrap();
+        let mut service =
+            WorkqueueLayer::new(queue.clone()).shed().service_fn(|(), _| Ok::<(), Infallible>(()));
+        let _held = queue.try_reserve().unwrap();
+        block_on(service.call(())).unwrap_err().into()
+    };
+    assert!(error.source().is_none());
+}
+
 /// Many clones at once: none is refused that was ready, and all get an answer.
 #[test]
 fn clones_on_many_threads_never_find_it_full() {
