@@ -24,27 +24,15 @@ const RESULTS: isize = 128;
 /// Futures that are told to wait, before it is seen that the task does not listen.
 const MAX_REFUSALS: isize = 128;
 
-/// While it is there, this thread polls a task.
-pub(crate) struct Budget<P: Platform> {
-    outer: *mut (),
-    _platform: std::marker::PhantomData<P>,
-}
-
-impl<P: Platform> Budget<P> {
-    /// A new one, whatever is left of that of a task that this thread is inside of.
-    #[inline(always)]
-    pub(crate) fn begin() -> Self {
-        let outer = P::local(LocalKey::Budget);
-        set::<P>(RESULTS);
-        Self { outer, _platform: std::marker::PhantomData }
-    }
-}
-
-impl<P: Platform> Drop for Budget<P> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        P::set_local(LocalKey::Budget, self.outer);
-    }
+/// Calls `poll`, which does not unwind, as a task's: with a count of its own, whatever is left of that of a task
+/// that this thread is inside of.
+#[inline(always)]
+pub(crate) fn with_budget<P: Platform, R>(poll: impl FnOnce() -> R) -> R {
+    let outer = P::local(LocalKey::Budget);
+    set::<P>(RESULTS);
+    let polled = poll();
+    P::set_local(LocalKey::Budget, outer);
+    polled
 }
 
 #[inline(always)]

@@ -434,6 +434,7 @@ where
 }
 
 /// A task whose first poll was counted in.
+#[inline(always)]
 #[track_caller]
 fn spawn_entered<P, F>(
     shared: &Arc<Shared<P>>,
