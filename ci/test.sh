@@ -64,4 +64,6 @@ cargo test -p coreshard-workqueue --all-features --test executors
 # The facade of the crate metrics is off by default; the socket is on with the command.
 cargo test -p coreshard --features insight,metrics --test metrics
 cargo test -p coreshard --features insight,metrics --doc metrics
+# With the examples of services these are on.
+cargo test -p coreshard --features hyper,tokio,tower --test tokio --test tower
 cargo test --workspace

@@ -45,16 +45,16 @@ pub use insight::trouble::{Bug, CpuHog, NoWorker, PoolReport, RunningItem, Stall
 pub use insight::{QueueTally, QueueTimes, Sampling, TimeHistogram};
 pub use pool::{blocking, yield_item};
 pub use queue::{
-    Backlog, BacklogItem, CancelledItem, Change, JoinHandle, Panic, QueueAsync, ScopePanics,
-    ScopedJoinHandle, WorkScope, Workqueue,
+    Backlog, BacklogItem, CancelledItem, Change, JoinHandle, Panic, QueueAsync, Reservation,
+    ReserveAsync, ScopePanics, ScopedJoinHandle, WorkScope, Workqueue,
 };
 pub use runtime::{Builder, Current, Runtime, RuntimeBuilder, current};
 pub use spec::attributes::{Hooks, Priority};
 pub use spec::reactor::{Reactor, SharedReactor};
 pub use spec::request::PanicPolicy;
 pub use task::{
-    AbortHandle, CancellationToken, JoinSet, Task, TaskError, TaskResult, WaitForCancellation,
-    YieldNow, yield_now,
+    AbortHandle, CancellationToken, ConsumeBudget, JoinSet, Task, TaskError, TaskResult,
+    WaitForCancellation, YieldNow, consume_budget, yield_now,
 };
 pub use timers::{Elapsed, Sleep, SleepError, Timeout};
 pub use work::{MissedTick, Periodic, Work, WorkError, WorkErrorReason};

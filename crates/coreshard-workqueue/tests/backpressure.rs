@@ -447,3 +447,78 @@ fn a_capacity_can_be_changed() {
     assert!(runtime.workqueue().capacity(0).build().is_err());
     assert!(runtime.workqueue().build().unwrap().change().capacity(3).apply().is_err());
 }
+
+#[test]
+fn room_is_kept_for_who_has_reserved_it() {
+    on_all_rungs(2, |queue| {
+        queue.freeze().unwrap();
+        let one = queue.try_reserve().unwrap();
+        let other = queue.try_reserve().unwrap();
+        assert_eq!(queue.try_reserve().unwrap_err(), RefusedReason::Full);
+        assert_eq!(queue.try_queue(|| ()).unwrap_err().reason(), RefusedReason::Full);
+        assert_eq!((queue.stats().backlog, queue.stats().refused), (2, 2));
+        let seven = one.submit(|| 7).unwrap();
+        assert_eq!(queue.stats().backlog, 2, "it is the item's now");
+        drop(other);
+        let task = queue.try_reserve().unwrap().spawn(async { 8 }).unwrap();
+        assert_eq!(queue.try_reserve().unwrap_err(), RefusedReason::Full);
+        queue.thaw().unwrap();
+        assert_eq!(seven.join().unwrap(), 7);
+        assert_eq!(futures_lite::future::block_on(task), 8);
+        let (sender, receiver) = mpsc::channel();
+        queue.try_reserve().unwrap().queue(move || sender.send(9).unwrap()).unwrap();
+        assert_eq!(receiver.recv().unwrap(), 9);
+        wait_until("all has begun", || queue.stats().backlog == 0);
+    });
+}
+
+#[test]
+fn who_waits_for_room_waits_in_line() {
+    on_all_rungs(1, |queue| {
+        queue.freeze().unwrap();
+        let room = queue.try_reserve().unwrap();
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut context = Context::from_waker(&waker);
+        let mut first = pin!(queue.reserve_async());
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        let mut second = Box::pin(queue.reserve_async());
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        assert_eq!(queue.stats().waiting_producers, 2);
+        drop(room);
+        assert_eq!(wakes.0.load(SeqCst), 1);
+        let Poll::Ready(Ok(room)) = first.as_mut().poll(&mut context) else {
+            panic!("it is there")
+        };
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        // Granted, and given up before it was seen: it goes on.
+        drop(room);
+        let mut third = pin!(queue.reserve_async());
+        assert!(third.as_mut().poll(&mut context).is_pending());
+        drop(second);
+        let Poll::Ready(Ok(room)) = third.as_mut().poll(&mut context) else {
+            panic!("it is there")
+        };
+        queue.thaw().unwrap();
+        // What was reserved before the end is refused after it, and comes back.
+        let mut late = pin!(queue.reserve_async());
+        assert!(late.as_mut().poll(&mut context).is_pending());
+        queue.shutdown(NEVER).unwrap();
+        let Poll::Ready(Err(reason)) = late.as_mut().poll(&mut context) else {
+            panic!("it is over")
+        };
+        assert_eq!(reason, RefusedReason::ShutDown);
+        let refused = room.submit(|| 7).unwrap_err();
+        assert_eq!((refused.reason(), refused.into_item()()), (RefusedReason::ShutDown, 7));
+        assert_eq!(queue.stats().backlog, 0);
+    });
+}
+
+#[test]
+fn a_queue_without_a_capacity_has_room_always() {
+    let queue = machine(2).workqueue().scope(Scope::System).build().unwrap();
+    assert_eq!(queue.capacity(), None);
+    let rooms: Vec<_> = (0..100).map(|_| queue.try_reserve().unwrap()).collect();
+    let items: Vec<_> = rooms.into_iter().map(|room| room.submit(|| 1).unwrap()).collect();
+    assert_eq!(items.into_iter().map(|item| item.join().unwrap()).sum::<i32>(), 100);
+}

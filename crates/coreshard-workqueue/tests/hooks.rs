@@ -174,3 +174,33 @@ fn destructors_of_thread_local_values_may_fork_after_the_worker() {
         }
     });
 }
+
+#[test]
+fn hooks_that_are_added_nest() {
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let tells = |word: &'static str| {
+        let told = Arc::clone(&told);
+        move |_pod| {
+            told.lock().unwrap().push(word);
+            assert!(!word.starts_with('!'), "as planned");
+        }
+    };
+    let outer = Hooks::new().on_start(tells("a")).on_stop(tells("A"));
+    let inner = Hooks::new().on_start(tells("!b")).on_stop(tells("!B"));
+    let topology = Topology::from_synthetic("package:1 l3:1 core:1 pu:1").unwrap();
+    let runtime = Runtime::<Host>::builder(topology).laid_over(usable()).max_workers_per_pool(1);
+    let runtime = runtime.hooks(outer).add_hooks(inner).build().unwrap();
+    let queue = runtime.workqueue().scope(Scope::System);
+    let queue = queue.add_hooks(Hooks::new().on_start(tells("c")).on_stop(tells("C")));
+    let queue = queue.build().unwrap();
+    queue.submit(|| ()).unwrap().join().unwrap();
+    assert_eq!(*told.lock().unwrap(), ["a", "!b", "c"], "each, whatever another throws");
+    drop(queue);
+    assert_eq!(*told.lock().unwrap(), ["a", "!b", "c", "C", "!B", "A"]);
+
+    // Clones of hooks are the same, and those that nothing was added to.
+    let alone = Hooks::new().on_start(tells("d"));
+    assert_eq!(alone.clone().and(Hooks::new()), alone);
+    assert_eq!(Hooks::new().and(alone.clone()), alone);
+    assert_ne!(alone.clone().and(alone.clone()), alone);
+}

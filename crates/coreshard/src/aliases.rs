@@ -133,6 +133,14 @@ pub type RuntimeBuilder = coreshard_workqueue::RuntimeBuilder<Host>;
 /// Queues an item when there is room; made by [`Workqueue::queue_async`](coreshard_workqueue::Workqueue::queue_async).
 pub type QueueAsync<'queue, F> = coreshard_workqueue::QueueAsync<'queue, Host, F>;
 
+/// Room for one item in a queue with a [`capacity`](Builder::capacity), for an item that comes later: made by
+/// [`Workqueue::try_reserve`](coreshard_workqueue::Workqueue::try_reserve).
+pub type Reservation = coreshard_workqueue::Reservation<Host>;
+
+/// Ends when there is room in a queue; made by
+/// [`Workqueue::reserve_async`](coreshard_workqueue::Workqueue::reserve_async).
+pub type ReserveAsync = coreshard_workqueue::ReserveAsync<Host>;
+
 /// The right to the result of an item: made by [`Workqueue::submit`](coreshard_workqueue::Workqueue::submit).
 ///
 /// A thread [`join`](Self::join)s it, a future awaits it. Dropping it lets the item run all the same.
@@ -288,4 +296,25 @@ pub type Current = coreshard_workqueue::Current<Host>;
 #[inline]
 pub fn current() -> Option<Current> {
     coreshard_workqueue::current::<Host>()
+}
+
+/// Inside a task that does much without waiting: lets others go first after 128 such calls in one poll. See
+/// [`coreshard_workqueue::consume_budget`].
+///
+/// ```
+/// let queue = coreshard::workqueue()?.name("sums").build()?;
+/// let sum = queue.spawn(async {
+///     let mut sum = 0_u64;
+///     for number in 0..100_000 {
+///         sum += number;
+///         coreshard::consume_budget().await;
+///     }
+///     assert_eq!(sum, 4_999_950_000);
+/// })?;
+/// queue.queue(|| println!("does not wait for all of that"))?;
+/// # while !sum.is_finished() { std::thread::yield_now() }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn consume_budget() -> coreshard_workqueue::ConsumeBudget<Host> {
+    coreshard_workqueue::consume_budget::<Host>()
 }

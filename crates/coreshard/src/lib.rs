@@ -45,7 +45,9 @@
 //! | `insight` | [`insight`]: a socket at which `coreshard top` sees this process's queues and pools |
 //! | `metrics` | [`metrics`]: counts of queues and pools for the facade of the crate `metrics` |
 //! | `futures` | `futures_task::Spawn` for [`Workqueue`] |
-//! | `hyper` | `hyper::rt::Executor` for [`Workqueue`] |
+//! | `hyper` | `hyper::rt::Executor` and `hyper::rt::Timer` for [`Workqueue`], the latter for [`Runtime`], too |
+//! | `tokio` | [`tokio`]: workers inside a tokio runtime, whose timers, sockets and tasks are there in items and futures |
+//! | `tower` | [`tower`]: tower's services whose work is done on a queue, with back-pressure and deadlines |
 //! | `presets` | other machines by name: [`topology::Preset`], [`Topology::preset`], [`Topology::parse_machine`] |
 //! | `hwloc` | other machines from the XML files of hwloc: [`Topology::from_hwloc_xml`] |
 
@@ -61,22 +63,32 @@ pub mod metrics;
 mod process;
 #[cfg(feature = "rt")]
 pub mod rt;
+#[cfg(feature = "tokio")]
+pub mod tokio;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 /// The guide to the work queue: its programs are compiled and run with the documentation's tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/WORKQUEUE.md")]
 struct Guide;
 
+/// As above, of futures.
+#[cfg(all(doctest, feature = "hyper", feature = "tokio", feature = "tower"))]
+#[doc = include_str!("../../../docs/ASYNC.md")]
+struct AsyncGuide;
+
 pub use aliases::{
     Builder, CancellationToken, CancelledItem, Change, Current, JoinHandle, JoinSet, Periodic,
-    QueueAsync, Runtime, RuntimeBuilder, ScopedJoinHandle, Sleep, Timeout, WaitForCancellation,
-    Work, WorkScope, Workqueue, blocking, current, yield_item,
+    QueueAsync, Reservation, ReserveAsync, Runtime, RuntimeBuilder, ScopedJoinHandle, Sleep,
+    Timeout, WaitForCancellation, Work, WorkScope, Workqueue, blocking, consume_budget, current,
+    yield_item,
 };
 pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
-    AbortHandle, Backlog, BacklogItem, Bug, BuildError, CpuHog, Dropped, Elapsed, Elements, Forked,
+    AbortHandle, Backlog, BacklogItem, Bug, BuildError, ConsumeBudget, CpuHog, Dropped, Elapsed, Elements, Forked,
     Hooks, Intake, MissedTick, NoWorker, Panic, PanicPolicy, ParseRungError, PoolId, PoolReport,
     PoolStats, Priority, QueueStats, QueueTally, QueueTimes, Reactor, Refused, RefusedReason,
     RunningItem, RuntimeStats, Sampling, ScopePanics, SharedReactor, ShutdownTimeout, SleepError,

@@ -10,6 +10,7 @@ thread_local! {
     static WORKER: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
     static EXECUTOR: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
     static CEILINGS: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
+    static BUDGET: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
 }
 
 #[inline(always)]
@@ -18,13 +19,16 @@ pub(super) fn get(key: LocalKey) -> *mut () {
         LocalKey::Worker => WORKER.get(),
         LocalKey::Executor => EXECUTOR.get(),
         LocalKey::Ceilings => CEILINGS.get(),
+        LocalKey::Budget => BUDGET.get(),
     }
 }
 
+#[inline(always)]
 pub(super) fn set(key: LocalKey, value: *mut ()) {
     match key {
         LocalKey::Worker => WORKER.set(value),
         LocalKey::Executor => EXECUTOR.set(value),
         LocalKey::Ceilings => CEILINGS.set(value),
+        LocalKey::Budget => BUDGET.set(value),
     }
 }

@@ -136,6 +136,7 @@ impl Platform for Host {
         locals::get(key)
     }
 
+    #[inline(always)]
     fn set_local(key: LocalKey, value: *mut ()) {
         locals::set(key, value);
     }

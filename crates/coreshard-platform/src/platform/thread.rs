@@ -17,11 +17,13 @@ pub enum LocalKey {
     Executor,
     /// The ceilings of the locks that this thread holds.
     Ceilings,
+    /// How much the future that is polled on this thread may still do. No pointer, but a count.
+    Budget,
 }
 
 impl LocalKey {
     /// How many there are; each is the index of its pointer, for a platform that keeps them in an array.
-    pub const COUNT: usize = 3;
+    pub const COUNT: usize = 4;
 }
 
 /// A thread that was started on a platform.

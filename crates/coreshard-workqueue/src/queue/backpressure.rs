@@ -1,4 +1,5 @@
-//! Bringing items to a queue that may be full: at once or not at all, or when there is room.
+//! Bringing items to a queue that may be full: at once or not at all, or when there is room. Room alone, for an item
+//! that comes later, is in `reservation`.
 
 use std::fmt;
 use std::pin::Pin;
@@ -10,6 +11,7 @@ use coreshard_platform::user::User;
 use super::capacity::{WaitingProducer, WhenFull};
 use super::handle::{self, JoinHandle};
 use super::workqueue::Workqueue;
+use crate::base::budget;
 use crate::base::error::{Refused, RefusedReason};
 
 impl<P: Platform> Workqueue<P> {
@@ -144,6 +146,16 @@ where
     /// # Panics
     /// After it has ended.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        budget::spending::<P, _>(context, |context| self.poll_entry(context))
+    }
+}
+
+impl<P, F> QueueAsync<'_, P, F>
+where
+    P: Platform,
+    F: FnOnce() + Send + 'static,
+{
+    fn poll_entry(&mut self, context: &Context<'_>) -> Poll<Result<(), Refused<F>>> {
         let this = &mut *self;
         let shared = this.queue.shared();
         let entry = match &this.waiting {
@@ -158,7 +170,7 @@ where
                 Err(RefusedReason::Full) => match shared.wait_in_line() {
                     Some(Ok(waiting)) => {
                         this.waiting = Some(waiting);
-                        return self.poll(context);
+                        return self.poll_entry(context);
                     }
                     Some(Err(reason)) => Err(reason),
                     None => unreachable!("a queue without a capacity is never full"),

@@ -303,6 +303,14 @@ impl<P: Platform> Capacity<P> {
         RefusedReason::Full
     }
 
+    /// Permits in all; `None` in a forked process where somebody holds the lock who is not there.
+    pub(super) fn permits(&self, is_forked: bool) -> Option<usize> {
+        if is_forked {
+            return self.producers.try_lock().map(|producers| producers.permits);
+        }
+        Some(self.producers.lock().permits)
+    }
+
     /// Permits in all, items that hold one, producers that wait, and items that were refused.
     pub(super) fn counts(&self) -> CapacityCounts {
         let producers = self.producers.lock();

@@ -8,6 +8,7 @@ use coreshard_platform::Platform;
 
 use super::handle::JoinHandle;
 use super::panics::Panic;
+use crate::base::budget;
 use crate::base::error::Forked;
 
 impl<P: Platform, T> JoinHandle<P, T> {
@@ -49,6 +50,9 @@ impl<P: Platform, T> Future for JoinHandle<P, T> {
         if handle.item.over().is_orphaned() {
             return Poll::Ready(Err(Panic::of(Forked)));
         }
+        if budget::proceed::<P>(context).is_pending() {
+            return Poll::Pending;
+        }
         // Before the call: its clone of the waker is a user's, and may panic after one was left.
         handle.is_polled = true;
         // SAFETY: an item has one handle, which takes its waker back as it is dropped, and the process was not
@@ -56,6 +60,7 @@ impl<P: Platform, T> Future for JoinHandle<P, T> {
         if !unsafe { handle.item.completion().poll(context) } {
             return Poll::Pending;
         }
+        budget::spend::<P>();
         // SAFETY: the latch was seen to be open. It is taken once: else this panics.
         Poll::Ready(unsafe { handle.item.take() }.map_err(Panic::thrown))
     }

@@ -56,6 +56,11 @@ impl Panic {
         message_of(&self.thrown)
     }
 
+    /// True if it is no panic: the item was dropped before anybody had begun it ([`Dropped`]).
+    pub fn is_dropped(&self) -> bool {
+        self.thrown.downcast_ref::<Dropped>().is_some()
+    }
+
     pub(crate) fn resume(self) -> ! {
         self.thrown.into_value().resume()
     }

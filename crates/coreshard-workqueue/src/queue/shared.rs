@@ -160,6 +160,11 @@ impl<P: Platform> Shared<P> {
         self.generations.enter(target, when_full)
     }
 
+    /// The queue's permits, if it has a capacity.
+    pub(super) fn capacity(&self) -> Option<&Arc<Capacity<P>>> {
+        self.core.capacity.as_ref()
+    }
+
     /// Joins the producers that wait for a permit; `None` for a queue without a capacity.
     pub(super) fn wait_in_line(&self) -> Option<Result<WaitingProducer<P>, RefusedReason>> {
         self.core.capacity.as_ref().map(|capacity| self.generations.wait_in_line(capacity))

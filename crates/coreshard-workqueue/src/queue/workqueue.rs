@@ -27,7 +27,7 @@ use crate::fork::spread;
 use crate::insight::stats::QueueStats;
 use crate::insight::trouble::say;
 use crate::pool::SpawnPlace;
-use crate::timers::Timers;
+use crate::timers::{self, Sleep, SleepError, Timers};
 
 /// A queue of work items, run by the pools of its affinity scope.
 ///
@@ -71,6 +71,20 @@ impl<P: Platform> Workqueue<P> {
     /// ```
     pub fn name(&self) -> &str {
         self.shared().name()
+    }
+
+    /// How many items may wait to begin ([`Builder::capacity`](crate::Builder::capacity)); `None` without a bound.
+    pub fn capacity(&self) -> Option<usize> {
+        self.shared().capacity()?.permits(self.is_forked())
+    }
+
+    /// A future that ends after `duration`, by the timers of the queue's runtime; see
+    /// [`Runtime::sleep`](crate::Runtime::sleep).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sleep(&self, duration: Duration) -> Result<Sleep<P>, SleepError> {
+        timers::sleep(self.timers(), duration)
     }
 
     /// Queues `work` in the pod of the CPU that the caller runs on. Allocates nothing if `work`

@@ -360,6 +360,14 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self
     }
 
+    /// `hooks` as well, inside of those that there are: the runtime's, or those of [`hooks`](Self::hooks). Where
+    /// there are some, the queue shares its pools with no other that was not built from this very builder's hooks:
+    /// what many queues are to have belongs to the runtime.
+    pub fn add_hooks(mut self, hooks: Hooks) -> Self {
+        self.request.hooks = self.request.hooks.and(hooks);
+        self
+    }
+
     /// The size of the workers' stacks, in bytes; less than 64 KiB, which a worker needs for itself, is taken for
     /// that. Default: the platform's.
     ///

@@ -2,6 +2,8 @@
 
 mod builder;
 mod current;
+#[cfg(feature = "hyper")]
+mod hyper_timer;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -137,6 +139,12 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// ```
     pub fn hooks(mut self, hooks: Hooks) -> Self {
         self.hooks = hooks;
+        self
+    }
+
+    /// `hooks` as well, inside of those that were given before.
+    pub fn add_hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = self.hooks.and(hooks);
         self
     }
 

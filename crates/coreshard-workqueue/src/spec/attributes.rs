@@ -27,6 +27,20 @@ pub enum Priority {
 pub(crate) type Hook = Arc<User<dyn Fn(PodId) + Send + Sync>>;
 
 /// What worker threads do besides items: first, last, and while they are idle.
+///
+/// Queues share their pools where their hooks are clones of one another: make them once, and clone them.
+///
+/// ```
+/// use coreshard::Hooks;
+///
+/// let counted = Hooks::new()
+///     .on_start(|pod| println!("a worker of pod {pod} begins"))
+///     .on_stop(|pod| println!("a worker of pod {pod} ends"));
+/// let mail = coreshard::workqueue()?.name("mail").hooks(counted.clone()).build()?;
+/// let news = coreshard::workqueue()?.name("news").hooks(counted).build()?;
+/// assert_eq!(mail.stats().pools[0].id, news.stats().pools[0].id);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Hooks {
     pub(crate) on_start: Option<Hook>,
@@ -40,19 +54,29 @@ impl Hooks {
         Self::default()
     }
 
-    /// Runs on each worker's thread before its first item, with the worker's pod.
+    /// Runs on each worker's thread before its first item, with the worker's pod; after those that were given
+    /// before.
     #[must_use]
-    pub fn on_start(mut self, hook: impl Fn(PodId) + Send + Sync + 'static) -> Self {
-        self.on_start = Some(Arc::new(User::new(hook)));
-        self
+    pub fn on_start(self, hook: impl Fn(PodId) + Send + Sync + 'static) -> Self {
+        self.and(Self { on_start: Some(Arc::new(User::new(hook))), ..Self::new() })
     }
 
-    /// Runs on each worker's thread after its last item, with the worker's pod. The worker counts no more
-    /// among those that run; the end of its pool waits for it.
+    /// Runs on each worker's thread after its last item, with the worker's pod; before those that were given
+    /// before. The worker counts no more among those that run; the end of its pool waits for it.
     #[must_use]
-    pub fn on_stop(mut self, hook: impl Fn(PodId) + Send + Sync + 'static) -> Self {
-        self.on_stop = Some(Arc::new(User::new(hook)));
-        self
+    pub fn on_stop(self, hook: impl Fn(PodId) + Send + Sync + 'static) -> Self {
+        self.and(Self { on_stop: Some(Arc::new(User::new(hook))), ..Self::new() })
+    }
+
+    /// These, and `inner` inside of them: at the start after these, at the end before them. Each is called,
+    /// whatever another one throws.
+    #[must_use]
+    pub fn and(self, inner: Self) -> Self {
+        Self {
+            on_start: one_after_the_other(self.on_start, inner.on_start),
+            on_stop: one_after_the_other(inner.on_stop, self.on_stop),
+            reactor: inner.reactor.or(self.reactor),
+        }
     }
 
     /// Where a worker waits that has nothing to do, instead of sleeping: one at a time, of all the pools that
@@ -115,6 +139,19 @@ impl Hooks {
     pub fn reactor(mut self, reactor: SharedReactor) -> Self {
         self.reactor = Some(reactor);
         self
+    }
+}
+
+/// A hook alone stays the one that it is, for whoever compares it.
+fn one_after_the_other(first: Option<Hook>, second: Option<Hook>) -> Option<Hook> {
+    match (first, second) {
+        (Some(first), Some(second)) => Some(Arc::new(User::new(move |pod| {
+            let thrown = [&first, &second].map(|hook| hook.call(|hook| hook(pod)).err());
+            if let Some(thrown) = thrown.into_iter().flatten().next() {
+                thrown.resume();
+            }
+        }))),
+        (first, second) => first.or(second),
     }
 }
 

@@ -20,6 +20,7 @@ use std::task::{Context, Poll, Waker};
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, Platform};
 
+use crate::base::budget;
 use crate::insight::trouble::say;
 
 /// Children that are gone are forgotten when there are so many, and each time that there are twice as many as were
@@ -273,8 +274,10 @@ impl<P: Platform> Future for WaitForCancellation<P> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if self.token.is_cancelled() {
-            self.place = None;
-            return Poll::Ready(());
+            return budget::spending::<P, _>(context, |_| {
+                self.place = None;
+                Poll::Ready(())
+            });
         }
         let waker = context.waker().clone();
         let node = Arc::clone(&self.token.node);

@@ -22,6 +22,7 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{DataCell, Lock, Platform};
 
 use super::state::{AWAITED, CANCELLED, DONE, Next, SCHEDULED, TaskState, has_senders};
+use crate::base::budget;
 use crate::base::item::ItemBody;
 use crate::base::returned::Returned;
 use crate::callbacks::Callback;
@@ -344,7 +345,7 @@ where
         let waker = RawWaker::new(head.as_ptr().cast_const().cast(), &Wakers::<P>::TABLE);
         // SAFETY: the caller's reference outlives this waker, which is never dropped.
         let waker = ManuallyDrop::new(unsafe { Waker::from_raw(waker) });
-        let polled = user::call(|| {
+        let poll = || {
             // SAFETY: RUNNING is set: nobody else touches the body, which does not move.
             task.body.with_mut(|body| match unsafe { &mut *body } {
                 Body::Future(future, span) => {
@@ -354,7 +355,8 @@ where
                 }
                 Body::Outcome(_) => unreachable!("a task that is done is not polled"),
             })
-        });
+        };
+        let polled = budget::with_budget::<P, _>(|| user::call(poll));
         // SAFETY: RUNNING is set.
         let schedule = || unsafe { &*task.schedule.get() };
         let outcome = match polled {

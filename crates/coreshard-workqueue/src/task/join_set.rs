@@ -21,6 +21,7 @@ use coreshard_platform::{Lock, Platform};
 
 use super::error::TaskError;
 use super::{AbortHandle, Task};
+use crate::base::budget;
 use crate::base::error::Refused;
 use crate::queue::Workqueue;
 
@@ -212,6 +213,10 @@ impl<P: Platform, T> JoinSet<P, T> {
     pub fn poll_join_next(&mut self, context: &Context<'_>) -> Poll<Option<Result<T, TaskError>>> {
         if self.is_empty() {
             return Poll::Ready(None);
+        }
+        // The tasks are not asked where this is pending: each would wake the set for nothing.
+        if budget::proceed::<P>(context).is_pending() {
+            return Poll::Pending;
         }
         let mut waker = None;
         loop {

@@ -39,10 +39,13 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_topology::CpuId;
 use tracing::span::Id;
 
+use crate::base::budget;
 use crate::base::error::Refused;
 use crate::insight::trouble::say;
 use crate::insight::{self, Label};
-use crate::queue::{Origin, Panic, Shared, TaskRef, Unclaimed, WaitingTask, WhenFull, Workqueue};
+use crate::queue::{
+    Entry, Origin, Panic, Reservation, Shared, TaskRef, Unclaimed, WaitingTask, WhenFull, Workqueue,
+};
 use crate::timers::Timers;
 use cell::{Runnable, Schedule};
 
@@ -52,7 +55,7 @@ pub(crate) use cell::wake_own;
 pub use error::TaskError;
 pub use join_set::JoinSet;
 pub use task_result::TaskResult;
-pub use yield_now::{YieldNow, yield_now};
+pub use yield_now::{ConsumeBudget, YieldNow, consume_budget, yield_now};
 
 /// A future that was spawned, and the right to its result.
 ///
@@ -301,8 +304,14 @@ where
     }
 
     unsafe fn poll(task: NonNull<()>, context: &Context<'_>) -> Poll<Ended<F::Output>> {
+        if budget::proceed::<P>(context).is_pending() {
+            return Poll::Pending;
+        }
         // SAFETY: called by the handle.
         let outcome = unsafe { cell::TaskCell::<P, F, S>::poll_outcome(task.cast(), context) };
+        if outcome.is_ready() {
+            budget::spend::<P>();
+        }
         outcome.map(|outcome| match outcome {
             Some(Ok(value)) => Ok(value),
             Some(Err(thrown)) => Err(TaskError::panicked(Panic::thrown(thrown.claim()))),
@@ -456,6 +465,25 @@ impl<P: Platform> Workqueue<P> {
     }
 }
 
+impl<P: Platform> Reservation<P> {
+    /// Spawns `future`, without a wait; see [`Workqueue::spawn`]. The room is that of its first poll.
+    ///
+    /// # Errors
+    /// Hands `future` back if the queue takes none; never since it is full.
+    #[track_caller]
+    pub fn spawn<F>(mut self, future: F) -> Result<Task<F::Output>, Refused<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let shared = Arc::clone(self.shared());
+        match self.enter() {
+            Ok(entry) => Ok(spawn_entered(&shared, P::current_cpu(), entry, future)),
+            Err(reason) => Err(Refused::new(future, reason)),
+        }
+    }
+}
+
 #[inline]
 #[track_caller]
 fn spawn<P, F>(
@@ -474,10 +502,27 @@ where
         Ok(entry) => entry,
         Err(reason) => return Err(Refused::new(future, reason)),
     };
+    Ok(spawn_entered(shared, cpu, entry, future))
+}
+
+/// A task whose first poll was counted in.
+#[inline(always)]
+#[track_caller]
+fn spawn_entered<P, F>(
+    shared: &Arc<Shared<P>>,
+    cpu: CpuId,
+    entry: Entry<'_, P>,
+    future: F,
+) -> Task<F::Output>
+where
+    P: Platform,
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
     let span = entry.task_span::<F>();
     let home = Home { task_ref: TaskRef::new(shared, cpu.index()), cpu, span: span.id() };
     let (task, runnable) = cell::TaskCell::new(future, span, home);
     entry.send_as(|| Label::Part, runnable);
     // SAFETY: made just now, with a reference for its handle.
-    Ok(unsafe { Handles::<P, F, Home<P>>::handle(task) })
+    unsafe { Handles::<P, F, Home<P>>::handle(task) }
 }

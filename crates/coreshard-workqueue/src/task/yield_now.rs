@@ -1,7 +1,12 @@
 //! Letting others go first.
 
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+
+use coreshard_platform::Platform;
+
+use crate::base::budget;
 
 /// Ends once the task was polled again: everything that waited in its pod's pool at this injector
 /// before is taken first.
@@ -41,5 +46,35 @@ impl Future for YieldNow {
         self.yielded = true;
         context.waker().wake_by_ref();
         Poll::Pending
+    }
+}
+
+/// Lets others go first where the task has done much in this poll: ends at once 128 times, and then as [`yield_now`]
+/// does. For a loop that awaits nothing of Coreshard's, or nothing that ever has to wait.
+///
+/// In one poll of a task, Coreshard's own futures ([`Sleep`](crate::Sleep), [`JoinHandle`](crate::JoinHandle),
+/// [`Task`](crate::Task), [`JoinSet`](crate::JoinSet), [`QueueAsync`](crate::QueueAsync),
+/// [`ReserveAsync`](crate::ReserveAsync), [`WaitForCancellation`](crate::WaitForCancellation)) have results 128 times; the
+/// next one is pending, the task goes behind whatever waits, and begins anew. This call counts as one of them. A
+/// [`Timeout`](crate::Timeout) looks at its time in any case. Under another executor, and in an item, nothing is counted, and
+/// this ends at once.
+///
+/// The idea is tokio's (`tokio::task::coop`).
+pub fn consume_budget<P: Platform>() -> ConsumeBudget<P> {
+    ConsumeBudget { _platform: PhantomData }
+}
+
+/// See [`consume_budget`].
+#[derive(Debug)]
+#[must_use = "a future does nothing until it is awaited"]
+pub struct ConsumeBudget<P> {
+    _platform: PhantomData<fn() -> P>,
+}
+
+impl<P: Platform> Future for ConsumeBudget<P> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        budget::spending::<P, _>(context, |_| Poll::Ready(()))
     }
 }

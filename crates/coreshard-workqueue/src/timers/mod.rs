@@ -25,6 +25,8 @@ pub(crate) use heap::Key;
 pub(crate) use keeper::{TimerError, Timers};
 pub(crate) use owed::Owed;
 pub(crate) use sleep::sleep;
+#[cfg(feature = "hyper")]
+pub(crate) use sleep::sleep_clamped;
 pub use sleep::{Sleep, SleepError};
 pub(crate) use timeout::timeout;
 pub use timeout::{Elapsed, Timeout};

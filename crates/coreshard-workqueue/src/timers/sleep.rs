@@ -13,6 +13,7 @@ use super::due::{Due, Timed};
 use super::heap::Key;
 use super::keeper::{TimerError, Timers};
 use super::owed::Owed;
+use crate::base::budget;
 use crate::insight::trouble::say;
 
 /// Ends when its time has come; see [`Runtime::sleep`](crate::Runtime::sleep). It wakes under any
@@ -85,14 +86,30 @@ pub(crate) fn sleep<P: Platform>(
     timers: &Arc<Timers<P>>,
     duration: Duration,
 ) -> Result<Sleep<P>, SleepError> {
-    let deadline = Timers::<P>::deadline(duration).map_err(|longest| SleepError {
-        kind: SleepErrorKind::BeyondClock { duration, longest },
-    })?;
+    let deadline = deadline::<P>(duration)?;
     if timers.is_forked() {
         return Err(SleepError { kind: SleepErrorKind::Forked });
     }
     timers.start_keeper().map_err(|error| SleepError { kind: SleepErrorKind::Keeper(error) })?;
     Ok(Sleep { timers: Arc::clone(timers), deadline, waiting: None })
+}
+
+fn deadline<P: Platform>(duration: Duration) -> Result<Time, SleepError> {
+    Timers::<P>::deadline(duration)
+        .map_err(|longest| SleepError { kind: SleepErrorKind::BeyondClock { duration, longest } })
+}
+
+/// As [`sleep`], for those who cannot be told of an error: where the clock ends before, it never ends; without a
+/// timekeeper its polls ask for one again and again; and in a forked process they panic.
+#[cfg(feature = "hyper")]
+pub(crate) fn sleep_clamped<P: Platform>(timers: &Arc<Timers<P>>, duration: Duration) -> Sleep<P> {
+    let deadline = clamped_deadline::<P>(duration);
+    Sleep { timers: Arc::clone(timers), deadline, waiting: None }
+}
+
+#[cfg(feature = "hyper")]
+fn clamped_deadline<P: Platform>(duration: Duration) -> Time {
+    Timers::<P>::deadline(duration).unwrap_or(Time::from_ns(u64::MAX))
 }
 
 impl<P: Platform> Sleep<P> {
@@ -113,12 +130,67 @@ impl<P: Platform> Sleep<P> {
     }
 }
 
-impl<P: Platform> Future for Sleep<P> {
-    type Output = ();
+impl<P: Platform> Sleep<P> {
+    /// Lets it end after `duration` from now, whether it has ended before or not; whoever awaits it awaits that.
+    ///
+    /// # Errors
+    /// Where the clock ends before; it ends when it would have, then.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// # use futures_lite::future::block_on;
+    ///
+    /// let mut sleep = coreshard::runtime()?.sleep(Duration::from_secs(3600))?;
+    /// sleep.reset(Duration::from_millis(1))?;
+    /// block_on(&mut sleep);
+    /// sleep.reset(Duration::from_millis(1))?; // once more, without an allocation
+    /// block_on(sleep);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reset(&mut self, duration: Duration) -> Result<(), SleepError> {
+        self.end_at(deadline::<P>(duration)?);
+        Ok(())
+    }
 
-    /// # Panics
-    /// In a process that was forked since it was made, unless its time has come: nobody would end it.
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+    /// As [`reset`](Self::reset), with no end where the clock ends before.
+    #[cfg(feature = "hyper")]
+    pub(crate) fn reset_clamped(&mut self, duration: Duration) {
+        self.end_at(clamped_deadline::<P>(duration));
+    }
+
+    /// True if it is one of `timers`.
+    #[cfg(feature = "hyper")]
+    pub(crate) fn is_of(&self, timers: &Arc<Timers<P>>) -> bool {
+        Arc::ptr_eq(&self.timers, timers)
+    }
+
+    fn end_at(&mut self, deadline: Time) {
+        self.deadline = deadline;
+        // Whoever was to be woken at the old time is at the new one.
+        let Some((_, waker)) = &self.waiting else { return };
+        let waker = waker.clone();
+        self.leave();
+        if !self.timers.is_forked() {
+            self.wait(waker);
+        }
+    }
+
+    fn wait(&mut self, waker: Waker) {
+        match self.timers.add(self.deadline, Due::new(Sleeper(waker.clone()))) {
+            Ok(key) => self.waiting = Some((key, waker)),
+            // All 2³² − 1 places are taken, or there is no thread for the timekeeper: it asks again until
+            // there is.
+            Err((TimerError::Full | TimerError::Keeper(_), due)) => {
+                drop(due);
+                drop(user::wake(waker));
+            }
+        }
+    }
+
+    /// As a poll that costs nothing of a task's budget: a limit that is asked after what it limits, which may have
+    /// used that up each time.
+    pub(super) fn poll_unbudgeted(&mut self, context: &Context<'_>) -> Poll<()> {
         if P::now() >= self.deadline {
             self.leave();
             return Poll::Ready(());
@@ -128,16 +200,18 @@ impl<P: Platform> Future for Sleep<P> {
             return Poll::Pending;
         }
         self.leave();
-        let waker = context.waker().clone();
-        match self.timers.add(self.deadline, Due::new(Sleeper(waker.clone()))) {
-            Ok(key) => self.waiting = Some((key, waker)),
-            // All 2³² − 1 places are taken (the timekeeper runs): it asks again until one is free.
-            Err((TimerError::Full | TimerError::Keeper(_), due)) => {
-                drop(due);
-                drop(user::wake(waker));
-            }
-        }
+        self.wait(context.waker().clone());
         Poll::Pending
+    }
+}
+
+impl<P: Platform> Future for Sleep<P> {
+    type Output = ();
+
+    /// # Panics
+    /// In a process that was forked since it was made, unless its time has come: nobody would end it.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        budget::spending::<P, _>(context, |context| self.poll_unbudgeted(context))
     }
 }
 

@@ -68,7 +68,7 @@ impl<P: Platform, F: Future> Future for Timeout<P, F> {
             return Poll::Ready(Ok(value));
         }
         let Some(limit) = &mut this.limit else { return Poll::Pending };
-        Pin::new(limit).poll(context).map(|()| Err(Elapsed { after: this.after }))
+        limit.poll_unbudgeted(context).map(|()| Err(Elapsed { after: this.after }))
     }
 }
 

@@ -1,0 +1,71 @@
+//! The timers as hyper's: `hyper::rt::Timer`.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use coreshard_platform::Platform;
+use hyper::rt;
+
+use super::Runtime;
+use crate::queue::Workqueue;
+use crate::timers::{Sleep, Timers, sleep_clamped};
+
+/// With the feature `hyper`.
+impl<P: Platform> rt::Sleep for Sleep<P> {}
+
+/// With the feature `hyper`. hyper has no way to hear of an error: a sleep that the clock ends before never ends, one
+/// without a timekeeper asks for it at each poll, and a poll in a process that was forked meanwhile panics.
+impl<P: Platform> rt::Timer for Runtime<P> {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn rt::Sleep>> {
+        Box::pin(sleep_clamped(&self.machine.timers, duration))
+    }
+
+    /// At once where `deadline` is past.
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn rt::Sleep>> {
+        rt::Timer::sleep(self, deadline.saturating_duration_since(self.now()))
+    }
+
+    /// Keeps the memory of a sleep of this runtime's.
+    fn reset(&self, sleep: &mut Pin<Box<dyn rt::Sleep>>, new_deadline: Instant) {
+        let left = new_deadline.saturating_duration_since(self.now());
+        if !reset(&self.machine.timers, sleep, left) {
+            *sleep = rt::Timer::sleep(self, left);
+        }
+    }
+}
+
+/// With the feature `hyper`: the timer of the queue's runtime, so that a queue is all that a server needs.
+impl<P: Platform> rt::Timer for Workqueue<P> {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn rt::Sleep>> {
+        Box::pin(sleep_clamped(self.timers(), duration))
+    }
+
+    /// At once where `deadline` is past.
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn rt::Sleep>> {
+        rt::Timer::sleep(self, deadline.saturating_duration_since(self.now()))
+    }
+
+    /// Keeps the memory of a sleep of this runtime's.
+    fn reset(&self, sleep: &mut Pin<Box<dyn rt::Sleep>>, new_deadline: Instant) {
+        let left = new_deadline.saturating_duration_since(self.now());
+        if !reset(self.timers(), sleep, left) {
+            *sleep = rt::Timer::sleep(self, left);
+        }
+    }
+}
+
+/// Lets `sleep` end after `left`; false if it is none of `timers`.
+fn reset<P: Platform>(
+    timers: &Arc<Timers<P>>,
+    sleep: &mut Pin<Box<dyn rt::Sleep>>,
+    left: Duration,
+) -> bool {
+    match sleep.as_mut().downcast_mut_pin::<Sleep<P>>() {
+        Some(own) if own.is_of(timers) => {
+            own.get_mut().reset_clamped(left);
+            true
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,133 @@
+//! Who may call: room in the queue, and the time that a request has.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::error::{Kind, ServiceError};
+use super::layer::{Overload, WorkqueueLayer};
+use crate::{RefusedReason, Reservation, ReserveAsync, Sleep};
+
+/// The state of one clone of a service. A clone of it is not ready.
+#[derive(Debug)]
+pub(super) struct Admission {
+    pub(super) layer: WorkqueueLayer,
+    readiness: Readiness,
+}
+
+#[derive(Debug)]
+enum Readiness {
+    No,
+    Waiting {
+        room: ReserveAsync,
+        since: Instant,
+        limit: Option<Sleep>,
+    },
+    /// What the next call is told; and how long it has waited for it.
+    Ready {
+        room: Result<Reservation, Denied>,
+        waited: Duration,
+    },
+}
+
+#[derive(Debug)]
+enum Denied {
+    Late,
+    Refused(RefusedReason),
+}
+
+/// A request may enter.
+pub(super) struct Admitted {
+    pub(super) room: Reservation,
+    pub(super) limit: Option<Sleep>,
+}
+
+impl Clone for Admission {
+    fn clone(&self) -> Self {
+        Self::new(self.layer.clone())
+    }
+}
+
+impl Admission {
+    pub(super) fn new(layer: WorkqueueLayer) -> Self {
+        Self { layer, readiness: Readiness::No }
+    }
+
+    pub(super) fn error<E>(&self, kind: Kind<E>) -> ServiceError<E> {
+        ServiceError::new(&self.layer.name, kind)
+    }
+
+    /// # Errors
+    /// Where the queue takes nothing any more.
+    pub(super) fn poll_ready<E>(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), ServiceError<E>>> {
+        if self.layer.overload == Overload::Shed {
+            return Poll::Ready(Ok(()));
+        }
+        if matches!(self.readiness, Readiness::No) {
+            let limit = match self.layer.deadline.map(|deadline| self.layer.queue.sleep(deadline)) {
+                Some(Err(error)) => return Poll::Ready(Err(self.error(Kind::NoTimer(error)))),
+                limit => limit.and_then(Result::ok),
+            };
+            let room = self.layer.queue.reserve_async();
+            self.readiness = Readiness::Waiting { room, since: Instant::now(), limit };
+        }
+        let Readiness::Waiting { room, since, limit } = &mut self.readiness else {
+            return Poll::Ready(Ok(()));
+        };
+        let room = match Pin::new(room).poll(context) {
+            Poll::Ready(Ok(room)) => Ok(room),
+            // It will take some again.
+            Poll::Ready(Err(RefusedReason::Draining)) => {
+                Err(Denied::Refused(RefusedReason::Draining))
+            }
+            Poll::Ready(Err(reason)) => {
+                self.readiness = Readiness::No;
+                return Poll::Ready(Err(self.error(Kind::Refused(reason))));
+            }
+            Poll::Pending => {
+                let is_late = |limit: &mut Sleep| Pin::new(limit).poll(context).is_ready();
+                if !limit.as_mut().is_some_and(is_late) {
+                    return Poll::Pending;
+                }
+                Err(Denied::Late)
+            }
+        };
+        let waited = since.elapsed();
+        self.readiness = Readiness::Ready { room, waited };
+        Poll::Ready(Ok(()))
+    }
+
+    /// # Panics
+    /// Where the service waits for room, and is not ready.
+    pub(super) fn admit<E>(&mut self) -> Result<Admitted, ServiceError<E>> {
+        let queue = &self.layer.queue;
+        let (room, waited) = match self.layer.overload {
+            Overload::Shed => (queue.try_reserve().map_err(Denied::Refused), Duration::ZERO),
+            Overload::Wait => match std::mem::replace(&mut self.readiness, Readiness::No) {
+                Readiness::Ready { room, waited } => (room, waited),
+                _ => panic!("a service is called after `poll_ready` has said that it is ready"),
+            },
+        };
+        let room = room.map_err(|denied| self.error(self.kind(denied)))?;
+        let left = self.layer.deadline.map(|deadline| deadline.saturating_sub(waited));
+        let limit = left.map(|left| queue.sleep(left)).transpose();
+        let limit = limit.map_err(|error| self.error(Kind::NoTimer(error)))?;
+        Ok(Admitted { room, limit })
+    }
+
+    fn kind<E>(&self, denied: Denied) -> Kind<E> {
+        match (denied, self.layer.queue.capacity(), self.layer.deadline) {
+            (Denied::Refused(RefusedReason::Full), Some(capacity), _) => {
+                Kind::Overloaded { capacity }
+            }
+            (Denied::Late, _, Some(deadline)) => {
+                Kind::DeadlineExceeded { deadline, has_begun: false }
+            }
+            (Denied::Refused(reason), ..) => Kind::Refused(reason),
+            (Denied::Late, _, None) => unreachable!("without a deadline nothing is late"),
+        }
+    }
+}

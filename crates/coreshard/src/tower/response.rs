@@ -1,0 +1,153 @@
+//! A response that comes from a queue.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::error::{Kind, ServiceError};
+use crate::{CancellationToken, JoinHandle, Sleep, Task, TaskResult};
+
+/// A response that comes from a queue, or the reason why there is none. Dropping it cancels the request; see [the
+/// module](super).
+#[must_use = "dropping it cancels the request"]
+pub struct ResponseFuture<T, E> {
+    state: State<T, E>,
+}
+
+enum State<T, E> {
+    Failed(Option<ServiceError<E>>),
+    Runs { work: Work<T, E>, queue: Arc<str>, limit: Option<Sleep>, deadline: Duration },
+}
+
+enum Work<T, E> {
+    /// `None` once it was taken back.
+    Item(Option<JoinHandle<Result<T, E>>>, CancellationToken),
+    Task(TaskResult<Result<T, E>>, Arc<AtomicBool>),
+}
+
+impl<T, E> ResponseFuture<T, E> {
+    pub(super) fn failed(error: ServiceError<E>) -> Self {
+        Self { state: State::Failed(Some(error)) }
+    }
+
+    pub(super) fn item(
+        handle: JoinHandle<Result<T, E>>,
+        wanted: CancellationToken,
+        queue: Arc<str>,
+        limit: Option<Sleep>,
+        deadline: Option<Duration>,
+    ) -> Self {
+        Self::runs(Work::Item(Some(handle), wanted), queue, limit, deadline)
+    }
+
+    pub(super) fn task(
+        task: Task<Result<T, E>>,
+        has_begun: Arc<AtomicBool>,
+        queue: Arc<str>,
+        limit: Option<Sleep>,
+        deadline: Option<Duration>,
+    ) -> Self {
+        Self::runs(Work::Task(task.result(), has_begun), queue, limit, deadline)
+    }
+
+    fn runs(
+        work: Work<T, E>,
+        queue: Arc<str>,
+        limit: Option<Sleep>,
+        deadline: Option<Duration>,
+    ) -> Self {
+        let deadline = deadline.unwrap_or(Duration::MAX);
+        Self { state: State::Runs { work, queue, limit, deadline } }
+    }
+}
+
+impl<T, E> Work<T, E> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<T, Kind<E>>> {
+        match self {
+            Self::Item(handle, _) => {
+                let handle = handle.as_mut().expect("a future is not polled after it has ended");
+                Pin::new(handle).poll(context).map(|ended| match ended {
+                    Ok(result) => result.map_err(Kind::Service),
+                    Err(panic) if panic.is_dropped() => Err(Kind::Dropped),
+                    Err(panic) => Err(Kind::Panicked(panic)),
+                })
+            }
+            Self::Task(task, _) => Pin::new(task).poll(context).map(|ended| match ended {
+                Ok(result) => result.map_err(Kind::Service),
+                Err(error) => Err(error.into_panic().map_or(Kind::Dropped, Kind::Panicked)),
+            }),
+        }
+    }
+
+    /// Nobody waits for it any more. True if it has begun.
+    fn give_up(&mut self) -> bool {
+        match self {
+            Self::Item(handle, wanted) => match handle.take().map(JoinHandle::cancel) {
+                // Dropped here, with its request.
+                Some(Ok(_taken_back)) => false,
+                Some(Err(handle)) => {
+                    // One that is over needs to be told nothing.
+                    if !handle.is_finished() {
+                        wanted.cancel();
+                    }
+                    true
+                }
+                None => true,
+            },
+            // Its drop, which comes next, cancels it.
+            Self::Task(_, has_begun) => has_begun.load(Relaxed),
+        }
+    }
+}
+
+impl<T, E> Future for ResponseFuture<T, E> {
+    type Output = Result<T, ServiceError<E>>;
+
+    /// # Panics
+    /// After it has ended.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let failed = match &mut this.state {
+            State::Failed(error) => {
+                error.take().expect("a future is not polled after it has ended")
+            }
+            State::Runs { work, queue, limit, deadline } => match work.poll(context) {
+                Poll::Ready(Ok(response)) => {
+                    this.state = State::Failed(None);
+                    return Poll::Ready(Ok(response));
+                }
+                Poll::Ready(Err(kind)) => ServiceError::new(queue, kind),
+                Poll::Pending => {
+                    let Some(limit) = limit else { return Poll::Pending };
+                    if Pin::new(limit).poll(context).is_pending() {
+                        return Poll::Pending;
+                    }
+                    let (has_begun, deadline) = (work.give_up(), *deadline);
+                    ServiceError::new(queue, Kind::DeadlineExceeded { deadline, has_begun })
+                }
+            },
+        };
+        this.state = State::Failed(None);
+        Poll::Ready(Err(failed))
+    }
+}
+
+impl<T, E> Unpin for ResponseFuture<T, E> {}
+
+impl<T, E> Drop for ResponseFuture<T, E> {
+    fn drop(&mut self) {
+        if let State::Runs { work, .. } = &mut self.state {
+            let _has_begun = work.give_up();
+        }
+    }
+}
+
+impl<T, E> fmt::Debug for ResponseFuture<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,149 @@
+//! The services that a layer makes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::admission::{Admission, Admitted};
+use super::error::{Kind, ServiceError};
+use super::layer::WorkqueueLayer;
+use super::response::ResponseFuture;
+use crate::CancellationToken;
+
+impl WorkqueueLayer {
+    /// A service that calls `function` with each request, as an item of the queue, and with a token that is cancelled
+    /// once nobody waits for the response any more.
+    pub fn service_fn<F>(self, function: F) -> WorkqueueFn<F> {
+        WorkqueueFn { admission: Admission::new(self), function }
+    }
+}
+
+impl<S> Layer<S> for WorkqueueLayer {
+    type Service = WorkqueueService<S>;
+
+    fn layer(&self, inner: S) -> WorkqueueService<S> {
+        WorkqueueService { admission: Admission::new(self.clone()), inner }
+    }
+}
+
+/// A function as a service, on a queue; see [`WorkqueueLayer::service_fn`].
+#[derive(Clone)]
+pub struct WorkqueueFn<F> {
+    admission: Admission,
+    function: F,
+}
+
+impl<F> fmt::Debug for WorkqueueFn<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkqueueFn").field("admission", &self.admission).finish_non_exhaustive()
+    }
+}
+
+impl<F, Request, Response, E> Service<Request> for WorkqueueFn<F>
+where
+    F: FnOnce(Request, CancellationToken) -> Result<Response, E> + Clone + Send + 'static,
+    Request: Send + 'static,
+    Response: Send + 'static,
+    E: Send + 'static,
+{
+    type Response = Response;
+    type Error = ServiceError<E>;
+    type Future = ResponseFuture<Response, E>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.admission.poll_ready(context)
+    }
+
+    /// # Panics
+    /// Where it waits for room, and was not ready.
+    fn call(&mut self, request: Request) -> Self::Future {
+        let layer = &self.admission.layer;
+        let (name, deadline) = (Arc::clone(&layer.name), layer.deadline);
+        let Admitted { room, limit } = match self.admission.admit() {
+            Ok(admitted) => admitted,
+            Err(error) => return ResponseFuture::failed(error),
+        };
+        let function = self.function.clone();
+        let wanted = CancellationToken::new();
+        let token = wanted.clone();
+        match room.submit(move || function(request, token)) {
+            Ok(handle) => ResponseFuture::item(handle, wanted, name, limit, deadline),
+            Err(refused) => {
+                let error = ServiceError::new(&name, Kind::Refused(refused.reason()));
+                ResponseFuture::failed(error)
+            }
+        }
+    }
+}
+
+/// A service whose futures run on a queue, made by [`WorkqueueLayer`].
+///
+/// `call` of the inner service is called there, too, by a clone of it, as tower's services are used: ready before, and
+/// taken.
+#[derive(Clone)]
+pub struct WorkqueueService<S> {
+    admission: Admission,
+    inner: S,
+}
+
+impl<S> fmt::Debug for WorkqueueService<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkqueueService")
+            .field("admission", &self.admission)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S, Request> Service<Request> for WorkqueueService<S>
+where
+    S: Service<Request> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Response: Send + 'static,
+    S::Error: Send + 'static,
+    Request: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = ServiceError<S::Error>;
+    type Future = ResponseFuture<S::Response, S::Error>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        match self.inner.poll_ready(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(Err(self.admission.error(Kind::Service(error)))),
+            Poll::Ready(Ok(())) => self.admission.poll_ready(context),
+        }
+    }
+
+    /// # Panics
+    /// As of [`WorkqueueFn`].
+    fn call(&mut self, request: Request) -> Self::Future {
+        let layer = &self.admission.layer;
+        let (name, deadline) = (Arc::clone(&layer.name), layer.deadline);
+        let Admitted { room, limit } = match self.admission.admit() {
+            Ok(admitted) => admitted,
+            Err(error) => return ResponseFuture::failed(error),
+        };
+        // The one that is ready goes.
+        let next = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, next);
+        let has_begun = Arc::new(AtomicBool::new(false));
+        let begins = Arc::clone(&has_begun);
+        let spawned = room.spawn(async move {
+            // A hint for an error's text: it orders nothing.
+            begins.store(true, Relaxed);
+            inner.call(request).await
+        });
+        match spawned {
+            Ok(task) => ResponseFuture::task(task, has_begun, name, limit, deadline),
+            Err(refused) => {
+                let error = ServiceError::new(&name, Kind::Refused(refused.reason()));
+                ResponseFuture::failed(error)
+            }
+        }
+    }
+}
