@@ -12,8 +12,8 @@ const METRICS: [Metric; 6] = [
     ("coreshard_queue_queued_total", "counter", "Items that were accepted.", |queue| queue.queued),
     ("coreshard_queue_run_total", "counter", "Items that are over.", |queue| queue.run),
     ("coreshard_queue_in_flight", "gauge", "Items accepted and not over.", QueueStats::in_flight),
-    ("coreshard_queue_backlog", "gauge", "Items that wait in a queue with a capacity.", |queue| {
-        queue.backlog
+    ("coreshard_queue_capacity_used", "gauge", "How much of the capacity is used.", |queue| {
+        queue.capacity_used
     }),
     ("coreshard_queue_waiting_producers", "gauge", "Producers that wait for room.", |queue| {
         queue.waiting_producers

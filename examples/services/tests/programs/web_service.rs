@@ -24,9 +24,9 @@ fn until(server: &Server, name: &str, queue: &str, value: u64) {
 fn fill(server: &Server) -> [Request; 2] {
     let runs = Request::send(server.address, "GET", ENDLESS);
     until(server, "queued_total", "requests", 1);
-    until(server, "backlog", "requests", 0);
+    until(server, "capacity_used", "requests", 0);
     let waits = Request::send(server.address, "GET", "/primes?below=100");
-    until(server, "backlog", "requests", 1);
+    until(server, "capacity_used", "requests", 1);
     [runs, waits]
 }
 
