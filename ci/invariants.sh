@@ -18,7 +18,7 @@ coreshard-rt         coreshard-topology coreshard-platform
 coreshard-sim        coreshard-topology coreshard-platform
 coreshard-bench      coreshard-topology coreshard-results coreshard-platform coreshard-workqueue coreshard-block coreshard-rt
 coreshard-report     coreshard-topology coreshard-results
-coreshard            coreshard-topology coreshard-platform coreshard-workqueue coreshard-block coreshard-rt
+coreshard            coreshard-topology coreshard-platform coreshard-workqueue coreshard-block coreshard-rt coreshard-sim
 coreshard-cli        *
 END
 }

@@ -1,6 +1,7 @@
 //! The work queue's types and functions, on this machine.
 
-use coreshard_platform::Host;
+// With the feature `testing`: this machine, or a simulated one, inside of a test.
+use crate::Here as Host;
 
 /// A workqueue on this machine; see [`coreshard_workqueue::Workqueue`].
 pub type Workqueue = coreshard_workqueue::Workqueue<Host>;

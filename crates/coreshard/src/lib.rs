@@ -39,6 +39,14 @@ mod join;
 pub mod metrics;
 mod process;
 pub mod rt;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+/// The machine of the types in [`aliases`].
+#[cfg(not(feature = "testing"))]
+use coreshard_platform::Host as Here;
+#[cfg(feature = "testing")]
+use testing::TestMachine as Here;
 
 /// The guide to the work queue: its programs are compiled and run with the documentation's tests.
 #[cfg(doctest)]

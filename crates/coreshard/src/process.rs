@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use coreshard_platform::{Host, Platform};
+use coreshard_platform::Platform;
 use coreshard_topology::{Topology, TopologyError, Usable};
 use coreshard_workqueue::BuildError;
 
+use crate::Here as Host;
 use crate::aliases::{Builder, Runtime, RuntimeBuilder, Timeout, Workqueue};
 
 /// Why the process has no runtime of its own, or cannot [`configure`] it.
@@ -57,16 +58,16 @@ static PROCESS: OnceLock<Process> = OnceLock::new();
 static FORKED: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 
 /// A process's runtime.
-struct Process {
+pub(crate) struct Process {
     /// In which process, as [`Platform::process_generation`] counts them.
     made_in: u32,
-    runtime: Runtime,
+    pub(crate) runtime: Runtime,
     /// Where it was asked for first.
     made_at: &'static Location<'static>,
     /// What was said of it before it was made; for forked processes, too.
     settings: Option<Settings>,
     /// For those who are on no worker and fork.
-    join_queue: OnceLock<Workqueue>,
+    pub(crate) join_queue: OnceLock<Workqueue>,
 }
 
 type Settings = Arc<dyn Fn(RuntimeBuilder) -> RuntimeBuilder + Send + Sync>;
@@ -89,6 +90,10 @@ impl Process {
 /// That of this process, made at the first call.
 #[track_caller]
 fn process() -> Result<&'static Process, RuntimeError> {
+    #[cfg(feature = "testing")]
+    if let Some(simulated) = crate::testing::SimulatedProcess::here() {
+        return simulated.get_or_make(|| Process::new(None, Location::caller()));
+    }
     if let Some(process) = PROCESS.get() {
         return if Host::process_generation() == process.made_in {
             Ok(process)
@@ -146,6 +151,11 @@ pub fn configure(
     settings: impl Fn(RuntimeBuilder) -> RuntimeBuilder + Send + Sync + 'static,
 ) -> Result<(), RuntimeError> {
     let runs = |process: &Process| RuntimeError { kind: RuntimeErrorKind::Runs(process.made_at) };
+    #[cfg(feature = "testing")]
+    if let Some(simulated) = crate::testing::SimulatedProcess::here() {
+        let make = || Process::new(Some(Arc::new(settings)), Location::caller());
+        return simulated.make(make)?.map(|_| ()).map_err(runs);
+    }
     if let Some(process) = PROCESS.get() {
         return Err(runs(process));
     }
@@ -200,6 +210,10 @@ fn forked(parent: &Process) -> Result<&'static Process, RuntimeError> {
 /// # Errors
 /// Where neither the machine's description nor the affinity can be read.
 pub fn runtime_builder() -> Result<RuntimeBuilder, RuntimeError> {
+    #[cfg(feature = "testing")]
+    if let Some(simulated) = crate::testing::SimulatedProcess::here() {
+        return Ok(Runtime::builder(simulated.topology()));
+    }
     let read = |error| RuntimeError { kind: RuntimeErrorKind::Topology(error) };
     let topology = Topology::host().or_else(|error| match coreshard_platform::affinity() {
         Ok(cpus) => Topology::of_cpus(&cpus, format!("the machine is not told: {error}")),

@@ -103,6 +103,20 @@ impl SimState {
     }
 
     fn waits_for(&self, number: usize) -> String {
+        let mut text = self.does(number);
+        let thread = &self.threads[number];
+        if matches!(thread.state, ThreadState::Waiting { .. })
+            && let Some(waited_at) = &thread.waited_at
+        {
+            text.push_str(&waited_at.to_string());
+        }
+        match self.item_of(number) {
+            Some(item) => format!("is inside item {item} and {text}"),
+            None => text,
+        }
+    }
+
+    fn does(&self, number: usize) -> String {
         let thread = &self.threads[number];
         match thread.state {
             ThreadState::Over => "is over".to_owned(),
@@ -124,6 +138,8 @@ impl SimState {
                     }
                     Wait::Woken => format!("sleeps since {since} ns, and was woken"),
                     Wait::Sleep => format!("sleeps since {since} ns"),
+                    Wait::Item => format!("stands since {since} ns before an item"),
+                    Wait::Hand => format!("lets others run since {since} ns"),
                     Wait::Join(other) => {
                         let other = &self.threads[other].name;
                         format!("waits since {since} ns for the end of {other:?}")

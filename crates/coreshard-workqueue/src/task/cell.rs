@@ -76,6 +76,8 @@ struct CellTable<P: Platform> {
     callbacks: FindTimers<P>,
     release: unsafe fn(NonNull<Head<P>>),
     free: unsafe fn(NonNull<Head<P>>),
+    /// The future's type.
+    name: fn() -> &'static str,
 }
 
 /// The head comes first, so that its address is the task's.
@@ -106,6 +108,11 @@ impl<P: Platform> ItemBody for Runnable<P> {
     #[inline(always)]
     fn run(self) {
         Self::run(self);
+    }
+
+    fn name(&self) -> &'static str {
+        // SAFETY: this is a reference.
+        (unsafe { self.0.as_ref() }.table.name)()
     }
 
     /// The future is dropped, and its handle hears that the queue is gone.
@@ -290,6 +297,7 @@ where
         callbacks: Self::callbacks,
         release: Self::release,
         free: Self::free,
+        name: std::any::type_name::<F>,
     };
 
     /// A task, and the right to poll it first; the caller has a reference as its handle.
