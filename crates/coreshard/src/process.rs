@@ -92,7 +92,8 @@ impl Process {
 fn process() -> Result<&'static Process, RuntimeError> {
     #[cfg(feature = "testing")]
     if let Some(simulated) = crate::testing::SimulatedProcess::here() {
-        return simulated.get_or_make(|| Process::new(None, Location::caller()));
+        let made_at = Location::caller();
+        return simulated.get_or_make(|| Process::new(None, made_at));
     }
     if let Some(process) = PROCESS.get() {
         return if Host::process_generation() == process.made_in {
@@ -153,7 +154,8 @@ pub fn configure(
     let runs = |process: &Process| RuntimeError { kind: RuntimeErrorKind::Runs(process.made_at) };
     #[cfg(feature = "testing")]
     if let Some(simulated) = crate::testing::SimulatedProcess::here() {
-        let make = || Process::new(Some(Arc::new(settings)), Location::caller());
+        let made_at = Location::caller();
+        let make = || Process::new(Some(Arc::new(settings)), made_at);
         return simulated.make(make)?.map(|_| ()).map_err(runs);
     }
     if let Some(process) = PROCESS.get() {

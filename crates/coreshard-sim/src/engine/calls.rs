@@ -296,7 +296,7 @@ pub(crate) fn yield_now(site: Site) {
     with(sim, |sim| sim.might_sleep("yields", site));
     enter_kernel(sim, |costs| costs.syscall);
     in_turn(sim);
-    with(sim, SimState::looks_around);
+    with(sim, |sim| sim.looks_around(1));
     suspend(sim, Pause::Yields);
 }
 

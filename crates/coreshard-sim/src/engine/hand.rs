@@ -119,10 +119,10 @@ impl SimState {
     }
 
     /// The running thread lets others go first, and does not wait.
-    pub(super) fn looks_around(&mut self) {
+    pub(super) fn looks_around(&mut self, times: u32) {
         let (is_first, now) = (self.thread == FIRST, self.now);
         let Some(hand) = self.hand.as_mut().filter(|hand| is_first && now <= hand.until) else { return };
-        hand.looks += 1;
+        hand.looks = hand.looks.saturating_add(times);
         if hand.looks >= LOOKS && self.broken_rule.is_none() {
             self.broken_rule = Some(in_host(|| {
                 "the test's own thread looks again and again at something that does not change: where a test runs by \

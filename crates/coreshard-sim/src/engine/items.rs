@@ -1,8 +1,8 @@
 //! Work items, as a runtime tells of them: how many wait, which one a thread is inside of, which panicked unheard.
 
-use super::state::{SimState, current};
+use super::fault_injector::FaultInjector;
+use super::state::{Pause, SimState, current};
 use super::turn::{suspend, with};
-use crate::engine::state::Pause;
 use crate::space::in_host;
 
 /// What is known of a run's items.
@@ -57,6 +57,9 @@ pub(crate) fn item_begins(name: &'static str, is_void: impl Fn() -> bool) {
             sim.hand_gives_item();
         }
         in_host(|| sim.threads[sim.thread].items.push(name));
+        if let Some(pulse) = &sim.pulse {
+            pulse.turn(sim.thread, Some(name));
+        }
     });
 }
 
@@ -68,9 +71,12 @@ pub(crate) fn item_is_over() {
 
 /// A place where another thread may go on, whatever is asked for.
 pub(crate) fn switch_point() {
-    if let Some(sim) = current() {
-        suspend(sim, Pause::NotNext);
-    }
+    let Some(sim) = current() else { return };
+    with(sim, |sim| {
+        let stall = sim.injector.as_mut().and_then(FaultInjector::stall_at_point);
+        sim.now += stall.unwrap_or(0);
+    });
+    suspend(sim, Pause::NotNext);
 }
 
 impl SimState {

@@ -24,8 +24,8 @@ pub(super) struct Mode {
     pub(super) uniform_memory: bool,
     /// Where a thread waits is kept, to be told.
     pub(super) records_waits: bool,
-    /// By chance no start fails that the first thread makes.
-    pub(super) spares_first_thread: bool,
+    /// Starts that do not fail by chance: by the thread's name, and whether the first thread makes it.
+    pub(super) spares_start: Option<fn(&str, bool) -> bool>,
     /// Items begin and time passes as the first thread says; see `hand`.
     pub(super) by_hand: bool,
 }

@@ -190,10 +190,11 @@ impl<'machine> Simulation<'machine> {
         self
     }
 
-    /// Whether [`Faults::failed_spawns_per_million`] leaves out the threads that the program's first one starts. Default: no.
+    /// Which starts [`Faults::failed_spawns_per_million`] leaves out: `spares` is called with the thread's name, and whether
+    /// the program's first thread starts it. Default: none.
     #[must_use]
-    pub fn spare_first_thread(mut self, spare: bool) -> Self {
-        self.mode.spares_first_thread = spare;
+    pub fn spare_starts(mut self, spares: fn(&str, bool) -> bool) -> Self {
+        self.mode.spares_start = Some(spares);
         self
     }
 

@@ -26,7 +26,7 @@ impl SimState {
         if let Some(injector) = &mut self.injector {
             injector.thread_spins(self.thread);
         }
-        self.looks_around();
+        self.looks_around(1);
     }
 
     /// One turn of spinning; if the CPU is to sleep on the line, until when at the latest.

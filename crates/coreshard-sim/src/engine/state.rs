@@ -282,7 +282,7 @@ impl SimState {
         let spins = self.mode.at_waits && self.looks > LOOKS;
         if spins {
             self.looks = 0;
-            self.looks_around();
+            self.looks_around(LOOKS);
         }
         spins
     }

@@ -103,13 +103,17 @@ impl SimState {
     }
 
     fn waits_for(&self, number: usize) -> String {
-        let mut text = self.does(number);
         let thread = &self.threads[number];
-        if matches!(thread.state, ThreadState::Waiting { .. })
-            && let Some(waited_at) = &thread.waited_at
-        {
-            text.push_str(&waited_at.to_string());
-        }
+        let text = match (thread.state, &thread.waited_at) {
+            // Where it is says more than the word that it waits for.
+            (ThreadState::Waiting { wait: Wait::Futex { .. }, since }, Some(waited_at)) => {
+                format!("waits since {} ns{waited_at}", since / NS)
+            }
+            (ThreadState::Waiting { .. }, Some(waited_at)) => {
+                format!("{}{waited_at}", self.does(number))
+            }
+            _ => self.does(number),
+        };
         match self.item_of(number) {
             Some(item) => format!("is inside item {item} and {text}"),
             None => text,

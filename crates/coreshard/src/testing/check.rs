@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coreshard_sim::search::{Plan, ReplaySeed};
-use coreshard_sim::{Faults, Machine, Schedule, Switching};
+use coreshard_sim::{Faults, Machine, Profile, Schedule, Switching};
 use coreshard_topology::Topology;
 
 use super::fault::Fault;
@@ -18,9 +18,12 @@ const SEEDS: &str = "CORESHARD_TEST_SEEDS";
 const DEFAULT_SEEDS: u64 = 100;
 const DEFAULT_CPUS: usize = 4;
 
-/// How often a CPU stalls where a thread begins its turn, and the longest stalls that seeds choose among: between two
-/// items, from a few of them to very many.
-const STALLS_PER_MILLION: u32 = 300_000;
+/// How often a CPU stalls where a thread begins its turn, if that is long: from one wait to the next,
+const STALLS_AT_WAITS_PER_MILLION: u32 = 300_000;
+/// and if it is short, of some ten nanoseconds: there, and where an item begins or the program has a point of preemption;
+const STALLS_ANYWHERE_PER_MILLION: u32 = 10_000;
+const STALLS_AT_POINTS_PER_MILLION: u32 = 300_000;
+/// and the longest stalls that seeds choose among: between two items, from a few of them to very many.
 const LONGEST_STALLS: [Duration; 4] = [
     Duration::from_micros(2),
     Duration::from_micros(20),
@@ -289,19 +292,22 @@ impl Check {
         let drawn = plan.faults;
         // Held stores need the simulator's own allocator; a clock that jumps is nobody's deadline.
         let mut faults = Faults { schedule: self.schedule.unwrap_or(drawn.schedule), ..Faults::NONE };
-        (faults.stalls_per_million, faults.longest_stall) = match self.preemption {
-            // A turn is long: from one wait to the next.
-            Preemption::AtWaits if faults.schedule == Schedule::Timed => {
-                (STALLS_PER_MILLION, LONGEST_STALLS[(seed % 4) as usize])
+        faults.longest_stall = LONGEST_STALLS[(seed % 4) as usize];
+        let timed = u32::from(faults.schedule == Schedule::Timed);
+        match self.preemption {
+            Preemption::AtWaits => faults.stalls_per_million = timed * STALLS_AT_WAITS_PER_MILLION,
+            Preemption::Anywhere => {
+                faults.stalls_per_million = timed * STALLS_ANYWHERE_PER_MILLION;
+                faults.stalls_at_points_per_million = STALLS_AT_POINTS_PER_MILLION;
             }
-            Preemption::AtWaits => (0, Duration::ZERO),
-            Preemption::Anywhere => (drawn.stalls_per_million, drawn.longest_stall),
-        };
+        }
         for fault in &self.faults {
             fault.add(&drawn, &mut faults);
         }
         plan.faults = faults;
-        (faults, plan.to_string())
+        plan.profile = Profile::Futex;
+        // The costs are always these.
+        (faults, plan.to_string().replacen(", costs futex", "", 1))
     }
 }
 

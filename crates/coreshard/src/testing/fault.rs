@@ -6,8 +6,9 @@ use coreshard_sim::Faults;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Threads cannot be started, one or some in a row, or all for a while; those that the test's own thread needs
-    /// (the first ones of a queue that it makes) are left out.
+    /// Threads cannot be started, one or some in a row, or all for a while. Left out are those without which a
+    /// call of the program's would fail: what the test's own thread starts (such as the first workers of a queue),
+    /// and the timekeeper.
     ThreadStarts,
     /// A thread that was woken goes on up to 200 µs later.
     LateWakeups,

@@ -29,7 +29,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use coreshard::testing::{Check, Fault};
+//! use coreshard::testing::{Check, Fault, block_on};
 //!
 //! /// Asks until there is an answer, or `limit` is over.
 //! async fn ask(limit: Duration) -> Option<u32> {
@@ -51,11 +51,12 @@
 //!     let (enough, short) = (Duration::from_secs(1), Duration::from_millis(150));
 //!     let patient = queue.spawn(ask(enough)).unwrap();
 //!     let impatient = queue.spawn(ask(short)).unwrap();
-//!     assert_eq!(patient.join().unwrap(), Some(3));
-//!     assert_eq!(impatient.join().unwrap(), None);
+//!     assert_eq!(block_on(patient), Some(3));
+//!     assert_eq!(block_on(impatient), None);
 //! });
 //! ```
 
+mod block_on;
 mod by_hand;
 mod check;
 mod fault;
@@ -63,6 +64,7 @@ mod run;
 mod simulated_process;
 mod test_machine;
 
+pub use block_on::block_on;
 pub use by_hand::{Hand, by_hand};
 pub use check::{Check, Checked, Preemption, check};
 pub use coreshard_sim::{Machine, MachineError, Schedule};

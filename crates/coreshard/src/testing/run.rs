@@ -46,7 +46,7 @@ impl Settings {
                 .seed(seed)
                 .faults(faults)
                 .switching(switching)
-                .spare_first_thread(true)
+                .spare_starts(|name, by_test| by_test || name == "cs-timekeeper")
                 .time_limit(time_limit)
                 .turn_limit(turn_limit),
         }
@@ -72,7 +72,9 @@ pub(super) fn run<R: Send + 'static>(
     let body = move || {
         SimulatedProcess::prepare(settings.machine.topology().clone());
         let simulation = settings.simulation().pulse(beats);
-        drop(tell.send(simulate(&simulation, test)));
+        let outcome = simulate(&simulation, test);
+        SimulatedProcess::end();
+        drop(tell.send(outcome));
     };
     // So that what is printed is taken for the test's.
     let name = std::thread::current().name().unwrap_or("test").to_owned();

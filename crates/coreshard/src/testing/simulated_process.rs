@@ -2,10 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
+use std::sync::Weak;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use coreshard_platform::Platform;
+use coreshard_platform::{ForkHook, Platform};
 use coreshard_sim::Sim;
 use coreshard_topology::Topology;
 
@@ -16,6 +17,7 @@ thread_local! {
     static TOPOLOGY: RefCell<Option<Topology>> = const { RefCell::new(None) };
     static PROCESS: Cell<Option<&'static Process>> = const { Cell::new(None) };
     static GENERATION: Cell<u32> = const { Cell::new(0) };
+    static HOOKS: RefCell<Vec<Weak<dyn ForkHook>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Simulations so far.
@@ -44,6 +46,23 @@ impl SimulatedProcess {
         let number = SIMULATIONS.fetch_add(1, Relaxed) % GENERATIONS;
         GENERATION.set(FIRST_GENERATION + number);
         TOPOLOGY.set(Some(topology));
+    }
+
+    /// After the simulation's end. Nobody is there any more who would run what is queued, as in the child of a fork:
+    /// what a test has kept of the simulation finds itself there, and waits for nobody.
+    pub(super) fn end() {
+        let hooks = HOOKS.take();
+        hooks.iter().filter_map(Weak::upgrade).for_each(|hook| {
+            hook.forked();
+            // The last of one would else go here, on whatever it waits for.
+            std::mem::forget(hook);
+        });
+    }
+
+    /// See [`Platform::on_fork`].
+    #[expect(clippy::unused_self, reason = "who has it is inside of a simulation")]
+    pub(super) fn on_end(&self, hook: Weak<dyn ForkHook>) {
+        HOOKS.with_borrow_mut(|hooks| hooks.push(hook));
     }
 
     /// Tells simulations apart from one another and from real processes.

@@ -167,7 +167,10 @@ impl Platform for TestMachine {
     }
 
     fn on_fork(hook: Weak<dyn ForkHook>) {
-        on!(on_fork(hook));
+        match SimulatedProcess::here() {
+            Some(process) => process.on_end(hook),
+            None => Host::on_fork(hook),
+        }
     }
 
     /// What was made in a simulation finds itself outside of it, or in another one, as in a forked process: its
