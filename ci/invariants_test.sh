@@ -142,6 +142,11 @@ sed -i 's|coreshard-workqueue" }|coreshard-workqueue", features = ["canaries"] }
 expect 'coreshard-cli is built with bugs that can be planted' "a planted bug in the command"
 
 build_house
+printf '[features]\ntesting = []\n' >>"$house/crates/coreshard/Cargo.toml"
+sed -i 's|coreshard" }|coreshard", features = ["testing"] }|' "$house/crates/coreshard-cli/Cargo.toml"
+expect 'turns on the feature testing of coreshard' "a feature for tests in the command"
+
+build_house
 echo 'pub fn read() { std::fs::read_to_string("x").ok(); }' >>"$house/crates/coreshard-cli/src/lib.rs"
 expect 'coreshard-cli reads a file without a bound' "a file read without a bound"
 

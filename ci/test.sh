@@ -63,4 +63,7 @@ trap list_skips EXIT
 cargo test -p coreshard-workqueue --all-features --test executors
 # The facade of the crate metrics is off by default; the socket is on with the command.
 cargo test -p coreshard --features insight,metrics --test metrics
+# With the feature testing all of the crate is on a machine that may be simulated. Its guide's programs run, too.
+cargo test -p coreshard --features testing --test testing
+cargo test -p coreshard --features testing --doc -- testing Testing
 cargo test --workspace

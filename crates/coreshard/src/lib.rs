@@ -40,18 +40,25 @@ pub mod metrics;
 mod process;
 pub mod rt;
 #[cfg(feature = "testing")]
+mod test_machine;
+#[cfg(feature = "testing")]
 pub mod testing;
 
 /// The machine of the types in [`aliases`].
 #[cfg(not(feature = "testing"))]
 use coreshard_platform::Host as Here;
 #[cfg(feature = "testing")]
-use testing::TestMachine as Here;
+use test_machine::TestMachine as Here;
 
 /// The guide to the work queue: its programs are compiled and run with the documentation's tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/WORKQUEUE.md")]
 struct Guide;
+
+/// The guide to tests: as above.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/TESTING.md")]
+struct TestingGuide;
 
 pub use aliases::{
     Builder, CancellationToken, CancelledItem, Change, Current, JoinHandle, JoinSet, Periodic,

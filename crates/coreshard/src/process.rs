@@ -58,16 +58,16 @@ static PROCESS: OnceLock<Process> = OnceLock::new();
 static FORKED: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 
 /// A process's runtime.
-pub(crate) struct Process {
+struct Process {
     /// In which process, as [`Platform::process_generation`] counts them.
     made_in: u32,
-    pub(crate) runtime: Runtime,
+    runtime: Runtime,
     /// Where it was asked for first.
     made_at: &'static Location<'static>,
     /// What was said of it before it was made; for forked processes, too.
     settings: Option<Settings>,
     /// For those who are on no worker and fork.
-    pub(crate) join_queue: OnceLock<Workqueue>,
+    join_queue: OnceLock<Workqueue>,
 }
 
 type Settings = Arc<dyn Fn(RuntimeBuilder) -> RuntimeBuilder + Send + Sync>;
@@ -91,9 +91,9 @@ impl Process {
 #[track_caller]
 fn process() -> Result<&'static Process, RuntimeError> {
     #[cfg(feature = "testing")]
-    if let Some(simulated) = crate::testing::SimulatedProcess::here() {
+    if simulated::is_here() {
         let made_at = Location::caller();
-        return simulated.get_or_make(|| Process::new(None, made_at));
+        return simulated::get_or_make(|| Process::new(None, made_at));
     }
     if let Some(process) = PROCESS.get() {
         return if Host::process_generation() == process.made_in {
@@ -153,10 +153,11 @@ pub fn configure(
 ) -> Result<(), RuntimeError> {
     let runs = |process: &Process| RuntimeError { kind: RuntimeErrorKind::Runs(process.made_at) };
     #[cfg(feature = "testing")]
-    if let Some(simulated) = crate::testing::SimulatedProcess::here() {
+    if simulated::is_here() {
         let made_at = Location::caller();
-        let make = || Process::new(Some(Arc::new(settings)), made_at);
-        return simulated.make(make)?.map(|_| ()).map_err(runs);
+        return simulated::make(|| Process::new(Some(Arc::new(settings)), made_at))?
+            .map(|_| ())
+            .map_err(runs);
     }
     if let Some(process) = PROCESS.get() {
         return Err(runs(process));
@@ -165,16 +166,35 @@ pub fn configure(
     PROCESS.set(process).map_err(|_| runs(PROCESS.get().expect("somebody was first")))
 }
 
+/// The process's queue for those who are on no worker and fork.
+#[cfg(not(feature = "testing"))]
+pub(crate) type JoinQueue = &'static Workqueue;
+/// That of a simulated process ends with it.
+#[cfg(feature = "testing")]
+pub(crate) type JoinQueue = Workqueue;
+
 /// The queue for those who are on no worker and fork.
 #[track_caller]
-pub(crate) fn join_queue() -> Result<&'static Workqueue, RuntimeError> {
+pub(crate) fn join_queue() -> Result<JoinQueue, RuntimeError> {
     let process = process()?;
-    if let Some(queue) = process.join_queue.get() {
-        return Ok(queue);
+    let make = || {
+        let queue = process.runtime.workqueue().name("join").build();
+        queue.map_err(|error| RuntimeError { kind: RuntimeErrorKind::Build(error) })
+    };
+    #[cfg(feature = "testing")]
+    if simulated::is_here() {
+        return simulated::join_queue(make);
     }
-    let queue = process.runtime.workqueue().name("join").build();
-    let queue = queue.map_err(|error| RuntimeError { kind: RuntimeErrorKind::Build(error) })?;
-    Ok(process.join_queue.get_or_init(|| queue))
+    let queue = match process.join_queue.get() {
+        Some(queue) => queue,
+        None => {
+            let queue = make()?;
+            process.join_queue.get_or_init(|| queue)
+        }
+    };
+    #[cfg(feature = "testing")]
+    let queue = queue.clone();
+    Ok(queue)
 }
 
 /// That of a process that was forked from one that has a runtime: one of its own.
@@ -213,8 +233,8 @@ fn forked(parent: &Process) -> Result<&'static Process, RuntimeError> {
 /// Where neither the machine's description nor the affinity can be read.
 pub fn runtime_builder() -> Result<RuntimeBuilder, RuntimeError> {
     #[cfg(feature = "testing")]
-    if let Some(simulated) = crate::testing::SimulatedProcess::here() {
-        return Ok(Runtime::builder(simulated.topology()));
+    if let Some(topology) = crate::test_machine::SimulatedProcess::topology() {
+        return Ok(Runtime::builder(topology));
     }
     let read = |error| RuntimeError { kind: RuntimeErrorKind::Topology(error) };
     let topology = Topology::host().or_else(|error| match coreshard_platform::affinity() {
@@ -276,4 +296,77 @@ pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
 #[track_caller]
 pub fn workqueue() -> Result<Builder<'static>, RuntimeError> {
     Ok(runtime()?.workqueue())
+}
+
+/// The runtime of the simulated process that the caller is in.
+#[cfg(feature = "testing")]
+pub(crate) mod simulated {
+    use std::cell::{Cell, RefCell};
+
+    use super::Process;
+    use crate::aliases::{Runtime, Workqueue};
+
+    thread_local! {
+        // All virtual threads of a simulation are on one host thread, which runs no other.
+        static PROCESS: Cell<Option<&'static Process>> = const { Cell::new(None) };
+        static JOIN_QUEUE: RefCell<Option<Workqueue>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn is_here() -> bool {
+        coreshard_sim::Sim::is_running()
+    }
+
+    /// If there is one.
+    pub(crate) fn runtime() -> Option<&'static Runtime> {
+        PROCESS.get().map(|process| &process.runtime)
+    }
+
+    pub(super) fn get_or_make<E>(
+        make_it: impl FnOnce() -> Result<Process, E>,
+    ) -> Result<&'static Process, E> {
+        match PROCESS.get() {
+            Some(process) => Ok(process),
+            // Another virtual thread may have made one meanwhile.
+            None => make(make_it).map(|made| made.unwrap_or_else(|first| first)),
+        }
+    }
+
+    /// `Err` of one that is there.
+    ///
+    /// Never freed: programs have `&'static` references to it. It is small once its queues are gone.
+    pub(super) fn make<E>(
+        make: impl FnOnce() -> Result<Process, E>,
+    ) -> Result<Result<&'static Process, &'static Process>, E> {
+        if let Some(process) = PROCESS.get() {
+            return Ok(Err(process));
+        }
+        let process = make()?;
+        if let Some(first) = PROCESS.get() {
+            return Ok(Err(first));
+        }
+        let process: &'static Process = Box::leak(Box::new(process));
+        PROCESS.set(Some(process));
+        Ok(Ok(process))
+    }
+
+    pub(super) fn join_queue<E>(
+        make: impl FnOnce() -> Result<Workqueue, E>,
+    ) -> Result<Workqueue, E> {
+        if let Some(queue) = JOIN_QUEUE.with_borrow(Clone::clone) {
+            return Ok(queue);
+        }
+        let queue = make()?;
+        // Another virtual thread may have made one meanwhile. This one then goes after the borrow, since it waits.
+        let first = JOIN_QUEUE.with_borrow_mut(|known| {
+            let first = known.clone();
+            known.get_or_insert_with(|| queue.clone());
+            first
+        });
+        Ok(first.unwrap_or(queue))
+    }
+
+    /// The program is over: nobody joins any more.
+    pub(crate) fn end_joins() {
+        drop(JOIN_QUEUE.take());
+    }
 }

@@ -8,7 +8,6 @@
 //!    others run. If it waits for something else, an item may begin, one after the other, until what it waits for
 //!    has come; and if none is there, the run has failed.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::state::{Pause, SimState};
@@ -22,20 +21,7 @@ use crate::space::in_host;
 const FIRST: usize = 0;
 
 /// How often the first thread may look, in vain, before it is said that it looks in vain.
-const LOOKS: u32 = 100_000;
-
-/// What the first thread allows.
-#[derive(Debug, Default)]
-pub(super) struct Hand {
-    /// Items that may begin.
-    allowed: u64,
-    /// Threads that stand before an item.
-    held: VecDeque<usize>,
-    /// How far time goes.
-    pub(super) until: Ps,
-    /// How often the first thread has let others go first since it last did something.
-    looks: u32,
-}
+const LOOKS: u32 = 10_000;
 
 /// On the first thread: lets up to `items` items begin, and time pass for `duration`. Returns when nothing can go
 /// on: how many began.
@@ -80,7 +66,9 @@ impl SimState {
     /// As many as may begin an item go on, first come first served.
     fn let_held_go(&mut self, most: u64) {
         for _ in 0..most {
-            let Some(thread) = self.hand.as_mut().and_then(|hand| hand.held.pop_front()) else { return };
+            let Some(thread) = self.hand.as_mut().and_then(|hand| hand.held.pop_front()) else {
+                return;
+            };
             self.make_runnable(thread, self.now);
         }
     }
@@ -121,7 +109,9 @@ impl SimState {
     /// The running thread lets others go first, and does not wait.
     pub(super) fn looks_around(&mut self, times: u32) {
         let (is_first, now) = (self.thread == FIRST, self.now);
-        let Some(hand) = self.hand.as_mut().filter(|hand| is_first && now <= hand.until) else { return };
+        let Some(hand) = self.hand.as_mut().filter(|hand| is_first && now <= hand.until) else {
+            return;
+        };
         hand.looks = hand.looks.saturating_add(times);
         if hand.looks >= LOOKS && self.broken_rule.is_none() {
             self.broken_rule = Some(in_host(|| {

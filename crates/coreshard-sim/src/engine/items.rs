@@ -5,16 +5,6 @@ use super::state::{Pause, SimState, current};
 use super::turn::{suspend, with};
 use crate::space::in_host;
 
-/// What is known of a run's items.
-#[derive(Debug, Default)]
-pub(super) struct Items {
-    /// Accepted, and not begun.
-    pub(super) queued: u64,
-    pub(super) begun: u64,
-    /// What was thrown, with the queue's name, where nobody asked to hear of it.
-    pub(super) panics: Vec<String>,
-}
-
 pub(crate) fn item_is_queued() {
     if let Some(sim) = current() {
         with(sim, |sim| sim.items.queued += 1);
@@ -37,7 +27,9 @@ pub(crate) fn item_is_taken() {
 
 pub(crate) fn item_panicked(queue: &str, panic: &str) {
     if let Some(sim) = current() {
-        with(sim, |sim| in_host(|| sim.items.panics.push(format!("an item of {queue:?}: {panic}"))));
+        with(sim, |sim| {
+            in_host(|| sim.items.panics.push(format!("an item of {queue:?}: {panic}")))
+        });
     }
 }
 

@@ -10,7 +10,7 @@ pub enum Switching {
     /// over](coreshard_platform::Platform::item_begins), and at [`Sim::preemption_point`](crate::Sim::preemption_point).
     /// What holds a lock that the simulator does not know (the standard library's, say) is safe between these, as
     /// long as it does not wait by means of the platform: all virtual threads are on one host thread, which would
-    /// wait for itself. A thread that does nothing but look at memory, some ten thousand times, is taken for one that
+    /// wait for itself. A thread that does nothing but look at memory, some thousand times, is taken for one that
     /// spins.
     AtWaits,
 }

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use coreshard_platform::ThreadSpec;
 
+use super::allowance::Allowance;
 use super::call_failures::{CallCounts, CallFailures};
 use super::events::Event;
 use super::fault_injector::FaultInjector;
 use super::faults::Faults;
-use super::hand::Hand;
 use super::mode::{Mode, Switching};
 use super::pulse::Pulse;
 use super::run::step;
@@ -263,7 +263,7 @@ impl<'machine> Simulation<'machine> {
         if self.mode.by_hand {
             sim.mode.at_waits = true;
             sim.costs = Costs { slice: sim.costs.slice, ..Costs::default() };
-            sim.hand = Some(Hand::default());
+            sim.hand = Some(Allowance::default());
         }
         if self.faults != Faults::default() {
             sim.injector = Some(FaultInjector::new(self.faults, self.seed, sim.cpus.len()));
@@ -406,7 +406,8 @@ impl RunningSimulation {
                 return Err(SimError::TimeLimit(sim.stuck(seed)));
             }
             if sim.pauses > limits.turns {
-                let rule = format!("the simulated program came to no end within {} turns", limits.turns);
+                let rule =
+                    format!("the simulated program came to no end within {} turns", limits.turns);
                 return Err(SimError::Broken { rule, stuck: sim.stuck(seed) });
             }
             match what {

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use coreshard_platform::LocalKey;
 use coreshard_topology::{CpuId, CpuSet, NodeId};
 
+use super::allowance::Allowance;
 use super::call_failures::CallFailures;
 use super::cpu::Cpu;
 use super::events::{Event, Events};
 use super::fault_injector::FaultInjector;
-use super::hand::Hand;
 use super::inheritance::Inheritance;
-use super::items::Items;
+use super::item_counts::ItemCounts;
 use super::mode::Mode;
 use super::pulse::Pulse;
 use super::spin_detector::SpinDetector;
@@ -56,7 +56,7 @@ impl Drop for EnterGuard {
 }
 
 /// Loads in a row after which a thread is taken for one that spins, where threads are switched at waits alone.
-const LOOKS: u32 = 10_000;
+const LOOKS: u32 = 2_000;
 
 /// Why a thread gave the host thread back to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,9 +146,9 @@ pub(crate) struct SimState {
     pub(super) mode: Mode,
     /// Loads in a row, with nothing else done.
     pub(super) looks: u32,
-    pub(super) items: Items,
+    pub(super) items: ItemCounts,
     /// There where the run is by hand, until the program is over.
-    pub(super) hand: Option<Hand>,
+    pub(super) hand: Option<Allowance>,
     pub(super) pulse: Option<Arc<Pulse>>,
     /// Where memory is uniform: the words that are waited for, by address, in the order of first use.
     pub(super) words: HashMap<usize, u64>,
@@ -222,7 +222,7 @@ impl SimState {
             broken_rule: None,
             mode: Mode::default(),
             looks: 0,
-            items: Items::default(),
+            items: ItemCounts::default(),
             hand: None,
             pulse: None,
             words: HashMap::new(),
@@ -272,9 +272,10 @@ impl SimState {
             };
         self.looks = if access == Access::Load { self.looks + 1 } else { 0 };
         self.accesses += 1;
-        self.trace_hash = (self.trace_hash.rotate_left(5) ^ access as u64 ^ self.now.rotate_left(32))
-            .wrapping_mul(0x517C_C1B7_2722_0A95)
-            .wrapping_add(self.cpu as u64);
+        self.trace_hash =
+            (self.trace_hash.rotate_left(5) ^ access as u64 ^ self.now.rotate_left(32))
+                .wrapping_mul(0x517C_C1B7_2722_0A95)
+                .wrapping_add(self.cpu as u64);
     }
 
     /// True if the running thread looks at memory again and again, and so is to let others go first.

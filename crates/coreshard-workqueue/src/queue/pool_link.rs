@@ -25,7 +25,7 @@ use coreshard_platform::{AtomicInt, Padded, Platform, Reading, fields};
 use super::capacity::{Permit, Permitted};
 use super::limiter::{Limiter, SendItem};
 use super::queue_core::QueueCore;
-use super::watched::Watched;
+use super::watched::WatchedItem;
 use crate::base::item::{Item, ItemBody, Plain};
 use crate::insight::{Label, TaskSpan};
 use crate::pool::{self, Inside, LinkHead, LinkTag, Pool, QueueSide};
@@ -109,7 +109,7 @@ impl<P: Platform> Entry<'_, P> {
     #[track_caller]
     pub(crate) fn send_as<F: ItemBody>(self, label: impl FnOnce() -> Label, work: F) {
         if P::WATCHES_ITEMS {
-            self.send_to_pool(label, Watched::<P, F>::new(work));
+            self.send_to_pool(label, WatchedItem::<P, F>::new(work));
         } else {
             self.send_to_pool(label, work);
         }

@@ -8,12 +8,12 @@ use coreshard_platform::Platform;
 use crate::base::item::ItemBody;
 use crate::base::returned::Returned;
 
-pub(super) struct Watched<P, F> {
+pub(super) struct WatchedItem<P, F> {
     work: F,
     _platform: PhantomData<fn() -> P>,
 }
 
-impl<P: Platform, F: ItemBody> Watched<P, F> {
+impl<P: Platform, F: ItemBody> WatchedItem<P, F> {
     /// Of an item that was counted in just now.
     pub(super) fn new(work: F) -> Self {
         P::item_is_queued();
@@ -21,13 +21,13 @@ impl<P: Platform, F: ItemBody> Watched<P, F> {
     }
 }
 
-impl<P: Platform, F: ItemBody> ItemBody for Watched<P, F> {
+impl<P: Platform, F: ItemBody> ItemBody for WatchedItem<P, F> {
     type Named = F::Named;
     const IS_AWAITED: bool = F::IS_AWAITED;
 
     fn run(self) {
         P::item_begins(self.work.name(), || self.work.is_void());
-        let _over = Over::<P>(PhantomData);
+        let _over = WatchedRun::<P>(PhantomData);
         self.work.run();
     }
 
@@ -40,9 +40,9 @@ impl<P: Platform, F: ItemBody> ItemBody for Watched<P, F> {
 }
 
 /// Tells when it goes, so also of an item that panics.
-struct Over<P: Platform>(PhantomData<P>);
+struct WatchedRun<P: Platform>(PhantomData<P>);
 
-impl<P: Platform> Drop for Over<P> {
+impl<P: Platform> Drop for WatchedRun<P> {
     fn drop(&mut self) {
         P::item_is_over();
     }

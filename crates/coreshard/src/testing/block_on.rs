@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use coreshard_platform::Parker;
 
-use super::test_machine::TestMachine;
+use crate::test_machine::TestMachine;
 
 struct Unpark(Parker<TestMachine>);
 

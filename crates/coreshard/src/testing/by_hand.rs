@@ -7,8 +7,8 @@ use std::time::Duration;
 use coreshard_sim::{Machine, Sim};
 use coreshard_topology::Topology;
 
+use super::left_behind;
 use super::run::{How, Outcome, Settings, run};
-use super::simulated_process::SimulatedProcess;
 
 /// How long nothing may go on, of real time.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -157,6 +157,6 @@ impl Hand {
     #[must_use]
     #[expect(clippy::unused_self, reason = "as above")]
     pub fn delayed(&self) -> usize {
-        SimulatedProcess::here().map_or(0, |process| process.delayed())
+        left_behind::delayed()
     }
 }

@@ -291,7 +291,8 @@ impl Check {
         let mut plan = Plan::of_seed(seed);
         let drawn = plan.faults;
         // Held stores need the simulator's own allocator; a clock that jumps is nobody's deadline.
-        let mut faults = Faults { schedule: self.schedule.unwrap_or(drawn.schedule), ..Faults::NONE };
+        let mut faults =
+            Faults { schedule: self.schedule.unwrap_or(drawn.schedule), ..Faults::NONE };
         faults.longest_stall = LONGEST_STALLS[(seed % 4) as usize];
         let timed = u32::from(faults.schedule == Schedule::Timed);
         match self.preemption {
@@ -321,7 +322,8 @@ impl Failure {
             }
             _ => "",
         };
-        let package = std::env::var("CARGO_PKG_NAME").map_or(String::new(), |name| format!(" -p {name}"));
+        let package =
+            std::env::var("CARGO_PKG_NAME").map_or(String::new(), |name| format!(" -p {name}"));
         let test = std::thread::current().name().map_or(String::new(), |name| {
             if name == "main" { String::new() } else { format!(" -- --exact {name}") }
         });

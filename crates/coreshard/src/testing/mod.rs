@@ -60,17 +60,15 @@ mod block_on;
 mod by_hand;
 mod check;
 mod fault;
+mod left_behind;
 mod run;
-mod simulated_process;
-mod test_machine;
 
+pub use crate::test_machine::{TestMachine, TestThread};
 pub use block_on::block_on;
 pub use by_hand::{Hand, by_hand};
 pub use check::{Check, Checked, Preemption, check};
 pub use coreshard_sim::{Machine, MachineError, Schedule};
 pub use fault::Fault;
-pub(crate) use simulated_process::SimulatedProcess;
-pub use test_machine::{TestMachine, TestThread};
 
 /// A place where a test lets other threads go first, if its schedule says so; nothing outside of a [`check`](check()). Code that
 /// shares data by atomics of its own may have them between its accesses; not where it holds a lock of the

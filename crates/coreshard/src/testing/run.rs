@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use coreshard_sim::{Faults, Machine, Pulse, Sim, SimError, Simulation, Stuck, Summary, Switching};
 
-use super::simulated_process::SimulatedProcess;
+use super::left_behind::left_behind;
+use crate::test_machine::SimulatedProcess;
 
 /// What a test threw.
 pub(super) type Payload = Box<dyn Any + Send>;
@@ -79,13 +80,16 @@ pub(super) fn run<R: Send + 'static>(
     // So that what is printed is taken for the test's.
     let name = std::thread::current().name().unwrap_or("test").to_owned();
     let thread = std::thread::Builder::new().name(name).spawn(body);
-    drop(thread.unwrap_or_else(|error| panic!("a test needs a thread for its simulation: {error}")));
+    drop(
+        thread.unwrap_or_else(|error| panic!("a test needs a thread for its simulation: {error}")),
+    );
     let (mut seen, mut since) = (pulse.turns(), Instant::now());
     loop {
         match told.recv_timeout(patience / LOOKS) {
             Ok(outcome) => return outcome,
             Err(RecvTimeoutError::Disconnected) => {
-                let what = "the simulation's thread has ended early; see what it printed".to_owned();
+                let what =
+                    "the simulation's thread has ended early; see what it printed".to_owned();
                 return Outcome::Failed { what, trace_hash: None };
             }
             Err(RecvTimeoutError::Timeout) => {
@@ -114,9 +118,8 @@ fn silence(pulse: &Pulse, patience: Duration) -> String {
 fn simulate<R>(simulation: &Simulation<'_>, test: impl FnOnce() -> R) -> Outcome<R> {
     let program = || {
         let value = panic::catch_unwind(AssertUnwindSafe(test));
-        let process = SimulatedProcess::here().expect("this is the simulated program");
         Sim::end_by_hand();
-        let left_behind = if value.is_ok() { process.left_behind() } else { None };
+        let left_behind = if value.is_ok() { left_behind() } else { None };
         (value, left_behind)
     };
     match panic::catch_unwind(AssertUnwindSafe(|| simulation.run(program))) {

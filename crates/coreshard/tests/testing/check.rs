@@ -37,7 +37,8 @@ fn a_cache_writes_each_change_once() {
         let callers = coreshard::workqueue().unwrap().name("callers").build().unwrap();
         let written = Arc::new(Mutex::new(Vec::new()));
         let list = Arc::clone(&written);
-        let cache = Arc::new(Cache::new(&queue, move |changes| list.lock().unwrap().extend(changes)));
+        let cache =
+            Arc::new(Cache::new(&queue, move |changes| list.lock().unwrap().extend(changes)));
         for change in 0..20 {
             let cache = Arc::clone(&cache);
             callers.queue(move || cache.add(change)).unwrap();
@@ -188,4 +189,16 @@ fn a_program_may_configure_its_runtime_in_each_run() {
         let again = coreshard::configure(|builder| builder).unwrap_err().to_string();
         assert!(again.contains("check.rs"), "{again}");
     });
+}
+
+/// What each run leaves behind is small, and takes none of what simulations are short of.
+#[test]
+fn many_runs_that_leave_delayed_work_behind_are_no_problem() {
+    let checked = Check::new().seeds(600).cpus(2).run(|| {
+        let queue = coreshard::workqueue().unwrap().name("later").build().unwrap();
+        let work = coreshard::Work::new(|_| ());
+        work.queue_after(&queue, Duration::from_secs(7_200)).unwrap();
+        assert_eq!(coreshard::join(|| 1, || 2), (1, 2));
+    });
+    assert_eq!(checked.runs, 600);
 }

@@ -45,7 +45,8 @@ fn a_planted_bug_is_found_and_its_line_brings_it_about_again() {
     for test in ["lost_update", "lost_update_between_accesses", "deadlock"] {
         let first = fail(test, None);
         let line = replay_line(&first);
-        let replay = line.split_whitespace().find_map(|word| word.strip_prefix("CORESHARD_TEST_REPLAY="));
+        let replay =
+            line.split_whitespace().find_map(|word| word.strip_prefix("CORESHARD_TEST_REPLAY="));
         assert!(line.ends_with(&format!("-- --exact failures::planted::{test}")), "{line}");
         let again = fail(test, Some(replay.unwrap()));
         assert_eq!(told(&again), told(&first), "{test}");
@@ -58,11 +59,16 @@ fn a_deadlock_is_told_with_what_waits_where() {
     let text = fail("deadlock", None);
     assert!(text.contains("is deadlocked"), "{text}");
     let waits = |name: &str| {
-        text.lines().any(|line| line.contains("is inside item") && line.contains(name) && line.contains("failures.rs:"))
+        text.lines().any(|line| {
+            line.contains("is inside item") && line.contains(name) && line.contains("failures.rs:")
+        })
     };
     assert!(waits("cross_one") && waits("cross_other"), "{text}");
     let text = fail("deadlock_by_hand", None);
-    assert!(text.contains("waits for what cannot come") || text.contains("is deadlocked"), "{text}");
+    assert!(
+        text.contains("waits for what cannot come") || text.contains("is deadlocked"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -70,7 +76,10 @@ fn each_kind_of_failure_has_its_words() {
     let cases = [
         ("panics", "the test panicked: seven is not eight"),
         ("item_panics", "an item of \"mail\": nobody hears of this"),
-        ("queue_in_a_static", "queues are left at the test's end, and so are their workers: \"static\""),
+        (
+            "queue_in_a_static",
+            "queues are left at the test's end, and so are their workers: \"static\"",
+        ),
         ("silent_wait", "has not come back for 500ms of real time"),
         ("never_ends", "came to no end"),
         ("inside_another", "a test runs inside another one"),
@@ -147,7 +156,8 @@ mod planted {
 
     /// Two queues with an order each, an item of each of which waits for one behind the other's.
     fn cross() {
-        let ordered = |name: &str| coreshard::workqueue().unwrap().name(name).ordered().build().unwrap();
+        let ordered =
+            |name: &str| coreshard::workqueue().unwrap().name(name).ordered().build().unwrap();
         let (one, other) = (ordered("one"), ordered("other"));
         let first = cross_one(&one, &other);
         let second = cross_other(&one, &other);
@@ -208,7 +218,8 @@ mod planted {
     fn queue_in_a_static() {
         static QUEUE: OnceLock<Workqueue> = OnceLock::new();
         check(|| {
-            let queue = QUEUE.get_or_init(|| coreshard::workqueue().unwrap().name("static").build().unwrap());
+            let queue = QUEUE
+                .get_or_init(|| coreshard::workqueue().unwrap().name("static").build().unwrap());
             assert_eq!(queue.submit(|| 1).unwrap().join().unwrap(), 1);
         });
     }

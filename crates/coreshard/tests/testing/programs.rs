@@ -17,10 +17,7 @@ pub(crate) struct Cache {
 impl Cache {
     pub(crate) const QUIET: Duration = Duration::from_millis(100);
 
-    pub(crate) fn new(
-        queue: &Workqueue,
-        mut write: impl FnMut(Vec<u32>) + Send + 'static,
-    ) -> Self {
+    pub(crate) fn new(queue: &Workqueue, mut write: impl FnMut(Vec<u32>) + Send + 'static) -> Self {
         let changes = Arc::new(Mutex::new(Vec::new()));
         let list = Arc::clone(&changes);
         let flush = Work::new(move |_work| {
@@ -60,7 +57,10 @@ pub(crate) enum AskError {
 
 impl Server {
     pub(crate) fn new(delays: impl IntoIterator<Item = Option<Duration>>) -> Arc<Self> {
-        Arc::new(Self { delays: Mutex::new(delays.into_iter().collect()), asked: AtomicU32::new(0) })
+        Arc::new(Self {
+            delays: Mutex::new(delays.into_iter().collect()),
+            asked: AtomicU32::new(0),
+        })
     }
 
     async fn answer(&self) -> u32 {

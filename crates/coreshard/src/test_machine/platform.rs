@@ -12,8 +12,11 @@ use coreshard_topology::{CpuId, CpuSet, NodeId};
 
 use super::simulated_process::SimulatedProcess;
 
+/// How often a simulated program asks this machine for a grace period before it takes that there is none.
+const GRACE_PERIODS: u32 = 1_000;
+
 /// The machine of the types in this crate's root where the feature `testing` is on: code that runs inside of
-/// [`by_hand`](super::by_hand()) or [`check`](super::check()) is on the simulated machine, all other code on this one.
+/// [`by_hand`](crate::testing::by_hand()) or [`check`](crate::testing::check()) is on the simulated machine, all other code on this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestMachine;
 
@@ -111,7 +114,8 @@ impl Platform for TestMachine {
     }
 
     fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {
-        on!(allocate(bytes, node))
+        // Simulated memory is the same wherever it lies; and it may be there for longer than a simulation.
+        Host::allocate(bytes, node.filter(|_| !Sim::is_running()))
     }
 
     fn local(key: LocalKey) -> *mut () {
@@ -167,9 +171,10 @@ impl Platform for TestMachine {
     }
 
     fn on_fork(hook: Weak<dyn ForkHook>) {
-        match SimulatedProcess::here() {
-            Some(process) => process.on_end(hook),
-            None => Host::on_fork(hook),
+        if Sim::is_running() {
+            SimulatedProcess::on_end(hook);
+        } else {
+            Host::on_fork(hook);
         }
     }
 
@@ -179,15 +184,37 @@ impl Platform for TestMachine {
         SimulatedProcess::generation().unwrap_or_else(Host::process_generation)
     }
 
+    // What a test has made may be seen by threads of this machine, and the other way round. So a simulated section is
+    // one of this machine's, too, and a grace period is over when it is over there as well.
     fn begin_reading() -> *const () {
-        on!(begin_reading())
+        Sim::begin_reading();
+        let thread = Host::begin_reading();
+        if Sim::is_running() {
+            SimulatedProcess::section_begins(thread);
+        }
+        thread
     }
 
     fn end_reading(thread: *const ()) {
-        on!(end_reading(thread));
+        if Sim::is_running() {
+            SimulatedProcess::section_ends();
+        }
+        Host::end_reading(thread);
+        Sim::end_reading(thread);
     }
 
     fn try_grace_period() -> bool {
-        on!(try_grace_period())
+        if !Sim::is_running() {
+            return Host::try_grace_period();
+        }
+        // Sections are short there: a run does not depend on whether one goes on at this moment.
+        Sim::try_grace_period()
+            && (0..GRACE_PERIODS).any(|_| {
+                let is_over = Host::try_grace_period();
+                if !is_over {
+                    std::thread::yield_now();
+                }
+                is_over
+            })
     }
 }
