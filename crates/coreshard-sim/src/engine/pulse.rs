@@ -7,17 +7,17 @@ use std::sync::{Mutex, PoisonError};
 /// waits by something that the simulator does not know keeps it for ever.
 #[derive(Debug, Default)]
 pub struct Pulse {
-    turns: AtomicU64,
+    beats: AtomicU64,
     thread: AtomicU64,
     names: Mutex<Vec<String>>,
     item: Mutex<Option<&'static str>>,
 }
 
 impl Pulse {
-    /// Turns that virtual threads have had so far.
+    /// Grows while virtual threads have turns, or access memory.
     #[must_use]
-    pub fn turns(&self) -> u64 {
-        self.turns.load(Relaxed)
+    pub fn beats(&self) -> u64 {
+        self.beats.load(Relaxed)
     }
 
     /// The virtual thread whose turn it is, and the item that it was inside of when that began.
@@ -36,6 +36,10 @@ impl Pulse {
     pub(super) fn turn(&self, thread: usize, item: Option<&'static str>) {
         self.thread.store(thread as u64, Relaxed);
         *self.item.lock().unwrap_or_else(PoisonError::into_inner) = item;
-        self.turns.fetch_add(1, Relaxed);
+        self.beat();
+    }
+
+    pub(super) fn beat(&self) {
+        self.beats.fetch_add(1, Relaxed);
     }
 }

@@ -82,6 +82,7 @@ pub(super) unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
     let leaves = if preemptible { c.cpus[cpu].preempts_at() } else { Ps::MAX };
     let turn = c.injector.as_mut().map_or(Ps::MAX, FaultInjector::turn);
     c.horizon = c.events.next_time().min(leaves).min(c.now.saturating_add(turn));
+    c.accesses_in_turn = 0;
     if c.mode.at_waits {
         c.horizon = Ps::MAX;
     }

@@ -57,6 +57,10 @@ impl Drop for EnterGuard {
 
 /// Loads in a row after which a thread is taken for one that spins, where threads are switched at waits alone.
 const LOOKS: u32 = 2_000;
+/// Accesses of any kind after which it is, too: it may try something again and again.
+const MOST_ACCESSES_IN_TURN: u32 = 500_000;
+/// Accesses after which it is told that the run goes on.
+const BEAT_EVERY: u32 = 64;
 
 /// Why a thread gave the host thread back to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +150,8 @@ pub(crate) struct SimState {
     pub(super) mode: Mode,
     /// Loads in a row, with nothing else done.
     pub(super) looks: u32,
+    /// Accesses since the running thread came on.
+    pub(super) accesses_in_turn: u32,
     pub(super) items: ItemCounts,
     /// There where the run is by hand, until the program is over.
     pub(super) hand: Option<Allowance>,
@@ -222,6 +228,7 @@ impl SimState {
             broken_rule: None,
             mode: Mode::default(),
             looks: 0,
+            accesses_in_turn: 0,
             items: ItemCounts::default(),
             hand: None,
             pulse: None,
@@ -272,6 +279,12 @@ impl SimState {
             };
         self.looks = if access == Access::Load { self.looks + 1 } else { 0 };
         self.accesses += 1;
+        self.accesses_in_turn += 1;
+        if self.accesses_in_turn.is_multiple_of(BEAT_EVERY)
+            && let Some(pulse) = &self.pulse
+        {
+            pulse.beat();
+        }
         self.trace_hash =
             (self.trace_hash.rotate_left(5) ^ access as u64 ^ self.now.rotate_left(32))
                 .wrapping_mul(0x517C_C1B7_2722_0A95)
@@ -280,9 +293,11 @@ impl SimState {
 
     /// True if the running thread looks at memory again and again, and so is to let others go first.
     pub(super) fn spins_by_looking(&mut self) -> bool {
-        let spins = self.mode.at_waits && self.looks > LOOKS;
+        let spins = self.mode.at_waits
+            && (self.looks > LOOKS || self.accesses_in_turn > MOST_ACCESSES_IN_TURN);
         if spins {
             self.looks = 0;
+            self.accesses_in_turn = 0;
             self.looks_around(LOOKS);
         }
         spins

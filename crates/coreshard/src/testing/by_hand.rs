@@ -102,7 +102,6 @@ impl Hand {
     /// Inside of an item, as all methods but [`queued`](Self::queued) and [`now`](Self::now). Where the item panicked and
     /// nobody hears of that.
     #[track_caller]
-    #[expect(clippy::unused_self, reason = "who has it is inside of a test by hand")]
     pub fn tick(&self) -> bool {
         let ran = Sim::let_run(1, Duration::ZERO) > 0;
         tell_of_panics();
@@ -114,7 +113,6 @@ impl Hand {
     /// # Panics
     /// As [`tick`](Self::tick).
     #[track_caller]
-    #[expect(clippy::unused_self, reason = "as above")]
     pub fn run_until_idle(&self) -> u64 {
         let ran = Sim::let_run(u64::MAX, Duration::ZERO);
         tell_of_panics();
@@ -140,7 +138,6 @@ impl Hand {
 
     /// Virtual time since the test's start: what [`advance`](Self::advance) was asked for so far.
     #[must_use]
-    #[expect(clippy::unused_self, reason = "as above")]
     pub fn now(&self) -> Duration {
         Sim::virtual_time()
     }
@@ -148,14 +145,12 @@ impl Hand {
     /// Items that are queued and have not begun. What waits for its time is not among them: see
     /// [`delayed`](Self::delayed).
     #[must_use]
-    #[expect(clippy::unused_self, reason = "as above")]
     pub fn queued(&self) -> u64 {
         Sim::queued_items()
     }
 
     /// Items and futures of the process's runtime that wait for their time.
     #[must_use]
-    #[expect(clippy::unused_self, reason = "as above")]
     pub fn delayed(&self) -> usize {
         left_behind::delayed()
     }

@@ -258,6 +258,7 @@ impl Check {
             Preemption::AtWaits => Switching::AtWaits,
             Preemption::Anywhere => Switching::Anywhere,
         };
+        let faults = Box::new(faults);
         let how = How::Drawn { seed, faults, switching, time_limit, turn_limit };
         let settings = Settings { machine: self.machine.clone(), patience, how };
         let test = Arc::clone(test);

@@ -70,6 +70,10 @@ pub use check::{Check, Checked, Preemption, check};
 pub use coreshard_sim::{Machine, MachineError, Schedule};
 pub use fault::Fault;
 
+// For this crate's own tests, in which this module hides the crate of that name.
+#[cfg(test)]
+pub(crate) use ::testing::watch;
+
 /// A place where a test lets other threads go first, if its schedule says so; nothing outside of a [`check`](check()). Code that
 /// shares data by atomics of its own may have them between its accesses; not where it holds a lock of the
 /// standard library that another thread wants.

@@ -17,7 +17,7 @@ pub(super) type Payload = Box<dyn Any + Send>;
 /// How a run ended.
 pub(super) enum Outcome<R> {
     /// The test has returned this, or thrown; and what it left behind, in words.
-    Over { value: Result<R, Payload>, left_behind: Option<String>, summary: Summary },
+    Over { value: Result<R, Payload>, left_behind: Option<String>, summary: Box<Summary> },
     /// The simulation was given up.
     Failed { what: String, trace_hash: Option<u64> },
 }
@@ -35,21 +35,27 @@ pub(super) enum How {
     /// The test's own thread.
     ByHand,
     /// The seed.
-    Drawn { seed: u64, faults: Faults, switching: Switching, time_limit: Duration, turn_limit: u64 },
+    Drawn {
+        seed: u64,
+        faults: Box<Faults>,
+        switching: Switching,
+        time_limit: Duration,
+        turn_limit: u64,
+    },
 }
 
 impl Settings {
     fn simulation(&self) -> Simulation<'_> {
         let simulation = Simulation::new(&self.machine).uniform_memory(true).record_waits(true);
-        match self.how {
+        match &self.how {
             How::ByHand => simulation.by_hand(true).time_limit(Duration::MAX),
             How::Drawn { seed, faults, switching, time_limit, turn_limit } => simulation
-                .seed(seed)
-                .faults(faults)
-                .switching(switching)
+                .seed(*seed)
+                .faults(**faults)
+                .switching(*switching)
                 .spare_starts(|name, by_test| by_test || name == "cs-timekeeper")
-                .time_limit(time_limit)
-                .turn_limit(turn_limit),
+                .time_limit(*time_limit)
+                .turn_limit(*turn_limit),
         }
     }
 }
@@ -69,10 +75,10 @@ pub(super) fn run<R: Send + 'static>(
     let pulse = Arc::new(Pulse::default());
     let (tell, told) = mpsc::channel();
     let patience = settings.patience;
-    let beats = Arc::clone(&pulse);
+    let told_of_turns = Arc::clone(&pulse);
     let body = move || {
         SimulatedProcess::prepare(settings.machine.topology().clone());
-        let simulation = settings.simulation().pulse(beats);
+        let simulation = settings.simulation().pulse(told_of_turns);
         let outcome = simulate(&simulation, test);
         SimulatedProcess::end();
         drop(tell.send(outcome));
@@ -83,7 +89,7 @@ pub(super) fn run<R: Send + 'static>(
     drop(
         thread.unwrap_or_else(|error| panic!("a test needs a thread for its simulation: {error}")),
     );
-    let (mut seen, mut since) = (pulse.turns(), Instant::now());
+    let (mut seen, mut since) = (pulse.beats(), Instant::now());
     loop {
         match told.recv_timeout(patience / LOOKS) {
             Ok(outcome) => return outcome,
@@ -93,9 +99,9 @@ pub(super) fn run<R: Send + 'static>(
                 return Outcome::Failed { what, trace_hash: None };
             }
             Err(RecvTimeoutError::Timeout) => {
-                let turns = pulse.turns();
-                if turns != seen {
-                    (seen, since) = (turns, Instant::now());
+                let beats = pulse.beats();
+                if beats != seen {
+                    (seen, since) = (beats, Instant::now());
                 } else if since.elapsed() >= patience {
                     return Outcome::Failed { what: silence(&pulse, patience), trace_hash: None };
                 }
@@ -125,7 +131,7 @@ fn simulate<R>(simulation: &Simulation<'_>, test: impl FnOnce() -> R) -> Outcome
     match panic::catch_unwind(AssertUnwindSafe(|| simulation.run(program))) {
         Ok(Ok(run)) => {
             let (value, left_behind) = run.value;
-            Outcome::Over { value, left_behind, summary: run.summary }
+            Outcome::Over { value, left_behind, summary: Box::new(run.summary) }
         }
         Ok(Err(error)) => {
             let trace_hash = match &error {

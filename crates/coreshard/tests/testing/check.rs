@@ -202,3 +202,20 @@ fn many_runs_that_leave_delayed_work_behind_are_no_problem() {
     });
     assert_eq!(checked.runs, 600);
 }
+
+/// Neither waits by what the simulator knows, and each looks at this crate's words alone.
+#[test]
+fn a_program_may_look_again_and_again() {
+    Check::new().seeds(5).run(|| {
+        let queue = coreshard::workqueue().unwrap().name("full").capacity(1).build().unwrap();
+        let handle = queue.submit(|| 1).unwrap();
+        while !handle.is_finished() {
+            std::hint::spin_loop();
+        }
+        for _ in 0..3 {
+            while queue.try_queue(|| ()).is_err() {
+                std::hint::spin_loop();
+            }
+        }
+    });
+}

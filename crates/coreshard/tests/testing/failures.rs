@@ -266,7 +266,7 @@ mod planted {
             let queue = coreshard::workqueue().unwrap().name("mail").build().unwrap();
             let handle = queue.submit(|| 1).unwrap();
             while !handle.is_finished() {
-                std::thread::yield_now();
+                std::hint::spin_loop();
             }
         });
     }
