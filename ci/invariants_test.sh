@@ -142,8 +142,9 @@ sed -i 's|coreshard-workqueue" }|coreshard-workqueue", features = ["canaries"] }
 expect 'coreshard-cli is built with bugs that can be planted' "a planted bug in the command"
 
 build_house
+crate coreshard coreshard-topology
 printf '[features]\ntesting = []\n' >>"$house/crates/coreshard/Cargo.toml"
-sed -i 's|coreshard" }|coreshard", features = ["testing"] }|' "$house/crates/coreshard-cli/Cargo.toml"
+printf 'coreshard = { path = "../coreshard", features = ["testing"] }\n' >>"$house/crates/coreshard-cli/Cargo.toml"
 expect 'turns on the feature testing of coreshard' "a feature for tests in the command"
 
 build_house
