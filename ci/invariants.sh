@@ -18,7 +18,7 @@ coreshard-rt         coreshard-topology coreshard-platform
 coreshard-sim        coreshard-topology coreshard-platform
 coreshard-bench      coreshard-topology coreshard-results coreshard-platform coreshard-workqueue coreshard-block coreshard-rt
 coreshard-report     coreshard-topology coreshard-results
-coreshard            coreshard-topology coreshard-platform coreshard-workqueue coreshard-block coreshard-rt
+coreshard            coreshard-topology coreshard-platform coreshard-workqueue coreshard-block coreshard-rt coreshard-sim
 coreshard-cli        *
 END
 }
@@ -284,6 +284,17 @@ check_canaries() {
   done
 }
 
+# With the feature testing, each access to the runtime's words asks whether it is simulated.
+check_testing() {
+  local found
+  [ -d crates/coreshard ] || return 0
+  found=$(cargo tree --quiet --workspace -e normal,build,dev,features | grep -F 'coreshard feature "testing"' | sort -u || true)
+  if [ -n "$found" ]; then
+    breach "a crate of the workspace turns on the feature testing of coreshard, for all that are built with it" "$found" \
+      "keep such tests with those of the crate coreshard, behind required-features, and name them in ci/test.sh"
+  fi
+}
+
 # The files of the project: what git tracks, or everything where this is no checkout of its own.
 project_files() {
   if [ -e .git ]; then git ls-files -z; else find . -type f -not -path './target/*' -print0; fi
@@ -336,6 +347,7 @@ check_users_code
 check_edges
 check_lean
 check_canaries
+check_testing
 check_tests
 check_words
 

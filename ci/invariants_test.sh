@@ -152,6 +152,12 @@ sed -i 's/, optional = true//' "$house/crates/coreshard-workqueue/Cargo.toml"
 expect 'queues alone bring one more crate along' "a dependency that queues can do without"
 
 build_house
+crate coreshard coreshard-topology
+printf '[features]\ntesting = []\n' >>"$house/crates/coreshard/Cargo.toml"
+printf 'coreshard = { path = "../coreshard", features = ["testing"] }\n' >>"$house/crates/coreshard-cli/Cargo.toml"
+expect 'turns on the feature testing of coreshard' "a feature for tests in the command"
+
+build_house
 echo 'pub fn read() { std::fs::read_to_string("x").ok(); }' >>"$house/crates/coreshard-cli/src/lib.rs"
 expect 'coreshard-cli reads a file without a bound' "a file read without a bound"
 

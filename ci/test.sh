@@ -66,4 +66,7 @@ cargo test -p coreshard --features insight,metrics --test metrics
 cargo test -p coreshard --features insight,metrics --doc metrics
 # With the examples of services these are on.
 cargo test -p coreshard --features hyper,tokio,tower --test tokio --test tower
+# With the feature testing all of the crate is on a machine that may be simulated. Its guide's programs run, too.
+cargo test -p coreshard --features testing --test testing
+cargo test -p coreshard --features testing --doc -- testing Testing
 cargo test --workspace

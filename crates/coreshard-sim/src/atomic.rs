@@ -10,7 +10,8 @@ use crate::memory::Access::{self, Load, ReadModifyWrite, Store};
 /// An atomic of the simulated machine. It has the size and alignment of the native one.
 ///
 /// One host thread runs all virtual threads, and switches between them at accesses, so the native
-/// operation behind it needs no ordering of its own.
+/// operation behind it needs no ordering of its own; it has the one that is asked for since, outside of a
+/// simulation, host threads share it.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct SimAtomic<A>(A);
@@ -36,50 +37,50 @@ macro_rules! sim_int {
             fn new(value: $int) -> Self {
                 Self(<$atomic>::new(value))
             }
-            fn load(&self, _order: Ordering) -> $int {
+            fn load(&self, order: Ordering) -> $int {
                 simulate(self, Load);
                 // The value is one that was stored here, so it fits.
                 forwarded_value((&raw const *self).cast())
-                    .map_or_else(|| self.0.load(Relaxed), |value| value as $int)
+                    .map_or_else(|| self.0.load(order), |value| value as $int)
             }
             fn store(&self, value: $int, order: Ordering) {
                 if !is_buffered(self, u64::from(value), order) {
                     simulate(self, Store);
-                    self.0.store(value, Relaxed);
+                    self.0.store(value, order);
                 }
             }
-            fn swap(&self, value: $int, _order: Ordering) -> $int {
+            fn swap(&self, value: $int, order: Ordering) -> $int {
                 simulate(self, ReadModifyWrite);
                 if hands_over((&raw const *self).addr(), u64::from(value)) {
                     return self.0.load(Relaxed);
                 }
-                self.0.swap(value, Relaxed)
+                self.0.swap(value, order)
             }
             fn compare_exchange(
                 &self,
                 current: $int,
                 new: $int,
-                _success: Ordering,
-                _failure: Ordering,
+                success: Ordering,
+                failure: Ordering,
             ) -> Result<$int, $int> {
                 simulate(self, ReadModifyWrite);
-                self.0.compare_exchange(current, new, Relaxed, Relaxed)
+                self.0.compare_exchange(current, new, success, failure)
             }
-            fn fetch_add(&self, value: $int, _order: Ordering) -> $int {
+            fn fetch_add(&self, value: $int, order: Ordering) -> $int {
                 simulate(self, ReadModifyWrite);
-                self.0.fetch_add(value, Relaxed)
+                self.0.fetch_add(value, order)
             }
-            fn fetch_sub(&self, value: $int, _order: Ordering) -> $int {
+            fn fetch_sub(&self, value: $int, order: Ordering) -> $int {
                 simulate(self, ReadModifyWrite);
-                self.0.fetch_sub(value, Relaxed)
+                self.0.fetch_sub(value, order)
             }
-            fn fetch_or(&self, value: $int, _order: Ordering) -> $int {
+            fn fetch_or(&self, value: $int, order: Ordering) -> $int {
                 simulate(self, ReadModifyWrite);
-                self.0.fetch_or(value, Relaxed)
+                self.0.fetch_or(value, order)
             }
-            fn fetch_and(&self, value: $int, _order: Ordering) -> $int {
+            fn fetch_and(&self, value: $int, order: Ordering) -> $int {
                 simulate(self, ReadModifyWrite);
-                self.0.fetch_and(value, Relaxed)
+                self.0.fetch_and(value, order)
             }
         }
     };
@@ -87,7 +88,7 @@ macro_rules! sim_int {
 
 impl SimAtomic<atomic::AtomicU32> {
     /// The native atomic, whose accesses are not simulated.
-    pub(crate) fn native(&self) -> &atomic::AtomicU32 {
+    pub fn native(&self) -> &atomic::AtomicU32 {
         &self.0
     }
 }
@@ -100,28 +101,28 @@ impl<T> AtomicPointer<T> for SimAtomic<atomic::AtomicPtr<T>> {
     fn new(pointer: *mut T) -> Self {
         Self(atomic::AtomicPtr::new(pointer))
     }
-    fn load(&self, _order: Ordering) -> *mut T {
+    fn load(&self, order: Ordering) -> *mut T {
         simulate(self, Load);
-        self.0.load(Relaxed)
+        self.0.load(order)
     }
-    fn store(&self, pointer: *mut T, _order: Ordering) {
+    fn store(&self, pointer: *mut T, order: Ordering) {
         drain_own_stores();
         simulate(self, Store);
-        self.0.store(pointer, Relaxed);
+        self.0.store(pointer, order);
     }
-    fn swap(&self, pointer: *mut T, _order: Ordering) -> *mut T {
+    fn swap(&self, pointer: *mut T, order: Ordering) -> *mut T {
         simulate(self, ReadModifyWrite);
-        self.0.swap(pointer, Relaxed)
+        self.0.swap(pointer, order)
     }
     fn compare_exchange(
         &self,
         current: *mut T,
         new: *mut T,
-        _success: Ordering,
-        _failure: Ordering,
+        success: Ordering,
+        failure: Ordering,
     ) -> Result<*mut T, *mut T> {
         simulate(self, ReadModifyWrite);
-        self.0.compare_exchange(current, new, Relaxed, Relaxed)
+        self.0.compare_exchange(current, new, success, failure)
     }
 }
 

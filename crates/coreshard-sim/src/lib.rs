@@ -65,8 +65,8 @@ mod space;
 
 pub use atomic::{SimAtomic, SimCell};
 pub use engine::{
-    Call, CallCounts, FailedStarts, Failing, Faults, Lasts, ParseCallError, ParseFailingError, Run,
-    Schedule, SimError, Simulation, Stuck, Summary, View, WaitingThread,
+    Call, CallCounts, FailedStarts, Failing, Faults, Lasts, ParseCallError, ParseFailingError,
+    Pulse, Run, Schedule, SimError, Simulation, Stuck, Summary, Switching, View, WaitingThread,
 };
 pub use machine::{MAX_CPUS, Machine, MachineError};
 pub use platform::{Sim, SimThread};

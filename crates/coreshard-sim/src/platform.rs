@@ -50,6 +50,82 @@ impl Sim {
         engine::charge(sim, |_| ns.saturating_mul(NS));
     }
 
+    /// True on a host thread while it runs simulated code.
+    #[inline]
+    #[must_use]
+    pub fn is_running() -> bool {
+        engine::current().is_some()
+    }
+
+    /// A place where other threads may go on, whatever [`Switching`](crate::Switching) is asked for. Nothing outside of a simulation.
+    pub fn preemption_point() {
+        engine::switch_point();
+    }
+
+    /// Where a simulation is [by hand](crate::Simulation::by_hand), on its first thread: lets up to `items` work items
+    /// begin, and virtual time pass for `duration`; returns how many began when nothing can go on before that moment.
+    ///
+    /// # Panics
+    /// On any other thread, and in a simulation that is not by hand.
+    pub fn let_run(items: u64, duration: Duration) -> u64 {
+        engine::let_run(items, duration)
+    }
+
+    /// From here on the simulation is not by hand any more, if it was: all items run, and time passes by itself.
+    ///
+    /// # Panics
+    /// Outside of a simulation.
+    pub fn end_by_hand() {
+        engine::end_by_hand();
+    }
+
+    /// Virtual time since the simulation's start, read at no cost.
+    ///
+    /// # Panics
+    /// Outside of a simulation.
+    #[must_use]
+    pub fn virtual_time() -> Duration {
+        Duration::from_nanos(engine::time_ns())
+    }
+
+    /// For a platform that passes on what [`Platform::item_is_queued`] tells.
+    pub fn item_is_queued() {
+        engine::item_is_queued();
+    }
+
+    /// For a platform that passes on what [`Platform::item_begins`] tells.
+    pub fn item_begins(name: &'static str, is_void: impl Fn() -> bool) {
+        engine::item_begins(name, is_void);
+    }
+
+    /// For a platform that passes on what [`Platform::item_is_over`] tells.
+    pub fn item_is_over() {
+        engine::item_is_over();
+    }
+
+    /// For a platform that passes on what [`Platform::item_is_taken`] tells.
+    pub fn item_is_taken() {
+        engine::item_is_taken();
+    }
+
+    /// For a platform that passes on what [`Platform::item_panicked`] tells.
+    pub fn item_panicked(queue: &str, panic: &str) {
+        engine::item_panicked(queue, panic);
+    }
+
+    /// What items threw since this was asked last, with the queue's name, that nobody asked to hear of. What is taken is
+    /// not in the run's [`Summary`](crate::Summary).
+    #[must_use]
+    pub fn take_unheard_panics() -> Vec<String> {
+        engine::take_unheard_panics()
+    }
+
+    /// Items that were accepted and have not begun.
+    #[must_use]
+    pub fn queued_items() -> u64 {
+        engine::queued_items()
+    }
+
     /// Calls code that is no part of the simulated program, such as a progress bar: what it
     /// allocates does not come from the program's memory, so the run is the same without it. It
     /// must not use the simulated machine.
@@ -145,7 +221,7 @@ impl Platform for Sim {
     }
 
     fn idlers_may_spin() -> bool {
-        engine::current().is_none_or(|sim| engine::profile(sim) == Profile::Futex)
+        engine::current().is_none_or(engine::idlers_may_spin)
     }
 
     fn checks_rules() -> bool {
@@ -153,7 +229,7 @@ impl Platform for Sim {
     }
 
     fn queue_for_lock(word: &Self::AtomicU32, free: u32, contended: u32) -> bool {
-        if Self::idlers_may_spin() {
+        if engine::current().is_none_or(|sim| engine::profile(sim) == Profile::Futex) {
             return false;
         }
         let site = Location::caller();

@@ -456,9 +456,9 @@ fn room_is_kept_for_who_has_reserved_it() {
         let other = queue.try_reserve().unwrap();
         assert_eq!(queue.try_reserve().unwrap_err(), RefusedReason::Full);
         assert_eq!(queue.try_queue(|| ()).unwrap_err().reason(), RefusedReason::Full);
-        assert_eq!((queue.stats().backlog, queue.stats().refused), (2, 2));
+        assert_eq!((queue.stats().capacity_used, queue.stats().refused), (2, 2));
         let seven = one.submit(|| 7).unwrap();
-        assert_eq!(queue.stats().backlog, 2, "it is the item's now");
+        assert_eq!(queue.stats().capacity_used, 2, "it is the item's now");
         drop(other);
         let task = queue.try_reserve().unwrap().spawn(async { 8 }).unwrap();
         assert_eq!(queue.try_reserve().unwrap_err(), RefusedReason::Full);
@@ -468,7 +468,7 @@ fn room_is_kept_for_who_has_reserved_it() {
         let (sender, receiver) = mpsc::channel();
         queue.try_reserve().unwrap().queue(move || sender.send(9).unwrap()).unwrap();
         assert_eq!(receiver.recv().unwrap(), 9);
-        wait_until("all has begun", || queue.stats().backlog == 0);
+        wait_until("all has begun", || queue.stats().capacity_used == 0);
     });
 }
 
@@ -510,7 +510,7 @@ fn who_waits_for_room_waits_in_line() {
         assert_eq!(reason, RefusedReason::ShutDown);
         let refused = room.submit(|| 7).unwrap_err();
         assert_eq!((refused.reason(), refused.into_item()()), (RefusedReason::ShutDown, 7));
-        assert_eq!(queue.stats().backlog, 0);
+        assert_eq!(queue.stats().capacity_used, 0);
     });
 }
 

@@ -1,6 +1,7 @@
 //! The work queue's types and functions, on this machine.
 
-use coreshard_platform::Host;
+// With the feature `testing`: this machine, or a simulated one, inside of a test.
+use crate::Here as Host;
 
 /// A queue of work items, which run on the workers of pools that follow the machine's caches.
 ///

@@ -1,7 +1,6 @@
 //! Fork and join, on any thread.
 
-use coreshard_platform::Host;
-
+use crate::Here as Host;
 use crate::process::join_queue;
 
 /// Runs `a` and `b`, at once where another worker has time for `b`; see

@@ -48,6 +48,7 @@
 //! | `hyper` | `hyper::rt::Executor` and `hyper::rt::Timer` for [`Workqueue`], the latter for [`Runtime`], too |
 //! | `tokio` | [`tokio`]: workers inside a tokio runtime, whose timers, sockets and tasks are there in items and futures |
 //! | `tower` | [`tower`]: tower's services whose work is done on a queue, with back-pressure and deadlines |
+//! | `testing` | [`testing`]: tests of your own, by hand and on many schedules; for dev-dependencies |
 //! | `presets` | other machines by name: [`topology::Preset`], [`Topology::preset`], [`Topology::parse_machine`] |
 //! | `hwloc` | other machines from the XML files of hwloc: [`Topology::from_hwloc_xml`] |
 
@@ -63,10 +64,20 @@ pub mod metrics;
 mod process;
 #[cfg(feature = "rt")]
 pub mod rt;
+#[cfg(feature = "testing")]
+mod test_machine;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 #[cfg(feature = "tower")]
 pub mod tower;
+
+/// The machine of the types in [`aliases`].
+#[cfg(not(feature = "testing"))]
+use coreshard_platform::Host as Here;
+#[cfg(feature = "testing")]
+use test_machine::TestMachine as Here;
 
 /// The guide to the work queue: its programs are compiled and run with the documentation's tests.
 #[cfg(doctest)]
@@ -77,6 +88,10 @@ struct Guide;
 #[cfg(all(doctest, feature = "hyper", feature = "tokio", feature = "tower"))]
 #[doc = include_str!("../../../docs/ASYNC.md")]
 struct AsyncGuide;
+/// The guide to tests: as above.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/TESTING.md")]
+struct TestingGuide;
 
 pub use aliases::{
     Builder, CancellationToken, CancelledItem, Change, Current, JoinHandle, JoinSet, Periodic,
@@ -88,12 +103,12 @@ pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
-    AbortHandle, Backlog, BacklogItem, Bug, BuildError, ConsumeBudget, CpuHog, Dropped, Elapsed, Elements, Forked,
-    Hooks, Intake, MissedTick, NoWorker, Panic, PanicPolicy, ParseRungError, PoolId, PoolReport,
-    PoolStats, Priority, QueueStats, QueueTally, QueueTimes, Reactor, Refused, RefusedReason,
-    RunningItem, RuntimeStats, Sampling, ScopePanics, SharedReactor, ShutdownTimeout, SleepError,
-    Stall, Target, Task, TaskError, TaskResult, TimeHistogram, Trouble, WaitError, Wake, WorkError,
-    WorkErrorReason, WouldDeadlock, YieldNow, yield_now,
+    AbortHandle, Backlog, BacklogItem, Bug, BuildError, ConsumeBudget, CpuHog, Dropped, Elapsed,
+    Elements, Forked, Hooks, Intake, MissedTick, NoWorker, Panic, PanicPolicy, ParseRungError,
+    PoolId, PoolReport, PoolStats, Priority, QueueStats, QueueTally, QueueTimes, Reactor, Refused,
+    RefusedReason, RunningItem, RuntimeStats, Sampling, ScopePanics, SharedReactor,
+    ShutdownTimeout, SleepError, Stall, Target, Task, TaskError, TaskResult, TimeHistogram,
+    Trouble, WaitError, Wake, WorkError, WorkErrorReason, WouldDeadlock, YieldNow, yield_now,
 };
 
 #[cfg(feature = "insight")]

@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use coreshard_platform::{Host, Platform};
+use coreshard_platform::Platform;
 use coreshard_topology::{Topology, TopologyError, Usable};
 use coreshard_workqueue::BuildError;
 
+use crate::Here as Host;
 use crate::aliases::{Builder, Runtime, RuntimeBuilder, Timeout, Workqueue};
 
 /// Why the process has no runtime of its own, or cannot [`configure`] it.
@@ -89,6 +90,11 @@ impl Process {
 /// That of this process, made at the first call.
 #[track_caller]
 fn process() -> Result<&'static Process, RuntimeError> {
+    #[cfg(feature = "testing")]
+    if simulated::is_here() {
+        let made_at = Location::caller();
+        return simulated::get_or_make(|| Process::new(None, made_at));
+    }
     if let Some(process) = PROCESS.get() {
         return if Host::process_generation() == process.made_in {
             Ok(process)
@@ -156,6 +162,13 @@ pub fn configure(
     settings: impl Fn(RuntimeBuilder) -> RuntimeBuilder + Send + Sync + 'static,
 ) -> Result<(), RuntimeError> {
     let runs = |process: &Process| RuntimeError { kind: RuntimeErrorKind::Runs(process.made_at) };
+    #[cfg(feature = "testing")]
+    if simulated::is_here() {
+        let made_at = Location::caller();
+        return simulated::make(|| Process::new(Some(Arc::new(settings)), made_at))?
+            .map(|_| ())
+            .map_err(runs);
+    }
     if let Some(process) = PROCESS.get() {
         return Err(runs(process));
     }
@@ -163,16 +176,35 @@ pub fn configure(
     PROCESS.set(process).map_err(|_| runs(PROCESS.get().expect("somebody was first")))
 }
 
+/// The process's queue for those who are on no worker and fork.
+#[cfg(not(feature = "testing"))]
+pub(crate) type JoinQueue = &'static Workqueue;
+/// That of a simulated process ends with it.
+#[cfg(feature = "testing")]
+pub(crate) type JoinQueue = Workqueue;
+
 /// The queue for those who are on no worker and fork.
 #[track_caller]
-pub(crate) fn join_queue() -> Result<&'static Workqueue, RuntimeError> {
+pub(crate) fn join_queue() -> Result<JoinQueue, RuntimeError> {
     let process = process()?;
-    if let Some(queue) = process.join_queue.get() {
-        return Ok(queue);
+    let make = || {
+        let queue = process.runtime.workqueue().name("join").build();
+        queue.map_err(|error| RuntimeError { kind: RuntimeErrorKind::Build(error) })
+    };
+    #[cfg(feature = "testing")]
+    if simulated::is_here() {
+        return simulated::join_queue(make);
     }
-    let queue = process.runtime.workqueue().name("join").build();
-    let queue = queue.map_err(|error| RuntimeError { kind: RuntimeErrorKind::Build(error) })?;
-    Ok(process.join_queue.get_or_init(|| queue))
+    let queue = match process.join_queue.get() {
+        Some(queue) => queue,
+        None => {
+            let queue = make()?;
+            process.join_queue.get_or_init(|| queue)
+        }
+    };
+    #[cfg(feature = "testing")]
+    let queue = queue.clone();
+    Ok(queue)
 }
 
 /// That of a process that was forked from one that has a runtime: one of its own.
@@ -218,6 +250,10 @@ fn forked(parent: &Process) -> Result<&'static Process, RuntimeError> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn runtime_builder() -> Result<RuntimeBuilder, RuntimeError> {
+    #[cfg(feature = "testing")]
+    if let Some(topology) = crate::test_machine::SimulatedProcess::topology() {
+        return Ok(Runtime::builder(topology));
+    }
     let read = |error| RuntimeError { kind: RuntimeErrorKind::Topology(error) };
     let topology = Topology::host().or_else(|error| match coreshard_platform::affinity() {
         Ok(cpus) => Topology::of_cpus(&cpus, format!("the machine is not told: {error}")),
@@ -287,4 +323,77 @@ pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
 #[track_caller]
 pub fn workqueue() -> Result<Builder<'static>, RuntimeError> {
     Ok(runtime()?.workqueue())
+}
+
+/// The runtime of the simulated process that the caller is in.
+#[cfg(feature = "testing")]
+pub(crate) mod simulated {
+    use std::cell::{Cell, RefCell};
+
+    use super::Process;
+    use crate::aliases::{Runtime, Workqueue};
+
+    thread_local! {
+        // All virtual threads of a simulation are on one host thread, which runs no other.
+        static PROCESS: Cell<Option<&'static Process>> = const { Cell::new(None) };
+        static JOIN_QUEUE: RefCell<Option<Workqueue>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn is_here() -> bool {
+        coreshard_sim::Sim::is_running()
+    }
+
+    /// If there is one.
+    pub(crate) fn runtime() -> Option<&'static Runtime> {
+        PROCESS.get().map(|process| &process.runtime)
+    }
+
+    pub(super) fn get_or_make<E>(
+        make_it: impl FnOnce() -> Result<Process, E>,
+    ) -> Result<&'static Process, E> {
+        match PROCESS.get() {
+            Some(process) => Ok(process),
+            // Another virtual thread may have made one meanwhile.
+            None => make(make_it).map(|made| made.unwrap_or_else(|first| first)),
+        }
+    }
+
+    /// `Err` of one that is there.
+    ///
+    /// Never freed: programs have `&'static` references to it. It is small once its queues are gone.
+    pub(super) fn make<E>(
+        make: impl FnOnce() -> Result<Process, E>,
+    ) -> Result<Result<&'static Process, &'static Process>, E> {
+        if let Some(process) = PROCESS.get() {
+            return Ok(Err(process));
+        }
+        let process = make()?;
+        if let Some(first) = PROCESS.get() {
+            return Ok(Err(first));
+        }
+        let process: &'static Process = Box::leak(Box::new(process));
+        PROCESS.set(Some(process));
+        Ok(Ok(process))
+    }
+
+    pub(super) fn join_queue<E>(
+        make: impl FnOnce() -> Result<Workqueue, E>,
+    ) -> Result<Workqueue, E> {
+        if let Some(queue) = JOIN_QUEUE.with_borrow(Clone::clone) {
+            return Ok(queue);
+        }
+        let queue = make()?;
+        // Another virtual thread may have made one meanwhile. This one then goes after the borrow, since it waits.
+        let first = JOIN_QUEUE.with_borrow_mut(|known| {
+            let first = known.clone();
+            known.get_or_insert_with(|| queue.clone());
+            first
+        });
+        Ok(first.unwrap_or(queue))
+    }
+
+    /// The program is over: nobody joins any more.
+    pub(crate) fn end_joins() {
+        drop(JOIN_QUEUE.take());
+    }
 }

@@ -88,6 +88,16 @@ thread_local! {
 ///
 /// Hooks that are added to these run inside of it, too. It costs two calls in the life of a worker, and nothing for
 /// an item.
+///
+/// # Examples
+/// ```
+/// let sockets = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+/// let queue = coreshard::workqueue()?.name("timers").hooks(coreshard::tokio::enter(sockets.handle())).build()?;
+/// let slept = queue.spawn(async { tokio::time::sleep(std::time::Duration::from_millis(1)).await })?;
+/// sockets.block_on(slept);
+/// drop(queue); // before its runtime
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn enter(handle: &Handle) -> Hooks {
     let handle = Arc::new(handle.clone());
     let made_in = Host::process_generation();

@@ -65,7 +65,7 @@ fn a_function_is_a_service() {
         });
         // What was reserved and not used is given back.
         ready_and_dropped(&service);
-        wait_until("nothing is reserved", || queue.stats().backlog == 0);
+        wait_until("nothing is reserved", || queue.stats().capacity_used == 0);
     });
 }
 

@@ -27,6 +27,10 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// A thread that was started here.
     type Thread: ThreadHandle;
 
+    /// Whether it is told of work items: that one is [queued](Self::item_is_queued), begins, is over. A platform on
+    /// which programs are tested is.
+    const WATCHES_ITEMS: bool = false;
+
     /// The CPU that the calling thread runs on at this moment. It may have moved when the caller
     /// looks at the answer, so the answer is a hint about place, never a proof of exclusion.
     fn current_cpu() -> CpuId;
@@ -170,6 +174,28 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     fn try_grace_period() -> bool {
         false
     }
+
+    /// A work item was accepted.
+    #[inline(always)]
+    fn item_is_queued() {}
+
+    /// The calling thread is about to run the item of the function `name`, and does so when this has returned,
+    /// unless that is void by then: it was cancelled, or somebody else has run it. The platform may have it wait.
+    #[inline(always)]
+    fn item_begins(_name: &'static str, _is_void: impl Fn() -> bool) {}
+
+    /// What the calling thread was [told to begin](Self::item_begins) last is over.
+    #[inline(always)]
+    fn item_is_over() {}
+
+    /// An accepted item will not be begun by whoever comes by its place: it was cancelled, was handed back, or is
+    /// run by whoever waits for it.
+    #[inline(always)]
+    fn item_is_taken() {}
+
+    /// An item panicked, and nobody asked to hear of it.
+    #[inline(always)]
+    fn item_panicked(_queue: &str, _panic: &str) {}
 
     /// Reports a read of plain data to a platform that models memory. Empty on the host.
     #[inline(always)]

@@ -15,6 +15,7 @@ use super::fault_injector::FaultInjector;
 use super::state::{Pause, SimState, current};
 use super::thread::{ThreadState, Wait};
 use super::turn::{expect_sim, in_turn, suspend, with};
+use super::waited_at::WaitedAt;
 use crate::machine::{Costs, NS, Ps, ps};
 use crate::memory::Access;
 use crate::profile::Profile;
@@ -40,6 +41,9 @@ pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
     let Some(sim) = current() else { return };
     in_turn(sim);
     with(sim, |sim| {
+        if sim.mode.uniform_memory {
+            return sim.touch_anywhere(access);
+        }
         sim.commit_due_stores();
         if access == Access::ReadModifyWrite {
             sim.drain_stores(sim.cpu);
@@ -61,6 +65,9 @@ pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
             sim.stall_after_load();
         }
     });
+    if with(sim, SimState::spins_by_looking) {
+        suspend(sim, Pause::Yields);
+    }
 }
 
 /// The running thread enters the kernel, by when its CPU's stores are in memory, and takes a time there.
@@ -89,6 +96,10 @@ pub(crate) fn preemption_point(sim: NonNull<SimState>) {
 
 pub(crate) fn spin_hint() {
     let Some(sim) = current() else { return std::hint::spin_loop() };
+    if with(sim, |sim| sim.mode.at_waits) {
+        with(sim, SimState::spin_once);
+        return suspend(sim, Pause::Yields);
+    }
     if let Some(until) = with(sim, SimState::spin_turn) {
         suspend(sim, Pause::Spins { until });
     }
@@ -209,6 +220,11 @@ pub(crate) fn is_waiting(sim: NonNull<SimState>, thread: ThreadId) -> bool {
     waits.unwrap_or(false)
 }
 
+/// Where threads are switched at waits alone, one that looks for work would keep all others from bringing it.
+pub(crate) fn idlers_may_spin(sim: NonNull<SimState>) -> bool {
+    with(sim, |sim| sim.profile == Profile::Futex && !sim.mode.at_waits)
+}
+
 pub(crate) fn profile(sim: NonNull<SimState>) -> Profile {
     with(sim, |sim| sim.profile)
 }
@@ -280,6 +296,7 @@ pub(crate) fn yield_now(site: Site) {
     with(sim, |sim| sim.might_sleep("yields", site));
     enter_kernel(sim, |costs| costs.syscall);
     in_turn(sim);
+    with(sim, |sim| sim.looks_around(1));
     suspend(sim, Pause::Yields);
 }
 
@@ -381,6 +398,11 @@ impl SimState {
         thread.state = ThreadState::Waiting { wait, since };
         thread.timed_out = false;
         thread.wakes_by_chance = false;
+        // Others wait for work alone, and always at the same place.
+        if self.mode.records_waits && (self.thread == 0 || !thread.items.is_empty()) {
+            in_host(|| thread.waited_at = Some(WaitedAt::here()));
+        }
+        self.hand_sees_wait();
         if let Some(timeout) = timeout {
             in_host(|| self.set_timer(self.thread, since + ps(timeout)));
         }

@@ -65,6 +65,11 @@ impl Events {
         Some((time, what))
     }
 
+    /// When the next event is due, while none is handled.
+    pub(super) fn first_time(&self) -> Option<Ps> {
+        self.heap.first().copied().map(time_of)
+    }
+
     /// How many events there are, the one that is handled among them.
     pub(super) fn len(&self) -> usize {
         self.heap.len()

@@ -52,6 +52,9 @@ impl SimState {
         let name = || spec.name.clone();
         let now = self.now;
         let by_chance = self.injector.as_mut().and_then(|injector| injector.failed_spawn(now));
+        let by_first = self.thread == 0;
+        let is_spared = self.mode.spares_start.is_some_and(|spares| spares(&spec.name, by_first));
+        let by_chance = by_chance.filter(|_| !is_spared);
         if let Some(delay) = by_chance {
             self.now += delay;
             return Some(SpawnError::refused(name(), refusal()));

@@ -59,6 +59,12 @@ impl FaultInjector {
         stalls.then(|| self.up_to(self.faults.longest_stall))
     }
 
+    /// How long a CPU stalls at a point of preemption, if it does.
+    pub(super) fn stall_at_point(&mut self) -> Option<Ps> {
+        let stalls = self.happens(self.faults.stalls_at_points_per_million);
+        stalls.then(|| self.up_to(self.faults.longest_stall))
+    }
+
     #[inline]
     pub(super) const fn may_buffer_stores(&self) -> bool {
         self.faults.held_stores_per_million > 0

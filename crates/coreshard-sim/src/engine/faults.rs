@@ -42,6 +42,8 @@ pub struct Faults {
     /// A CPU stalls when it is its turn, as when a hypervisor takes it away: any thread may
     /// be overtaken between any two accesses.
     pub stalls_per_million: u32,
+    /// As a stall, where a thread comes by a [point of preemption](crate::Sim::preemption_point), or an item begins or is over.
+    pub stalls_at_points_per_million: u32,
     /// How long a stall is at the most.
     pub longest_stall: Duration,
     /// A store is held back in the CPU's store buffer: others see it later, as x86's memory order allows. A
@@ -77,6 +79,7 @@ impl Faults {
     pub const NONE: Self = Self {
         schedule: Schedule::Timed,
         stalls_per_million: 0,
+        stalls_at_points_per_million: 0,
         longest_stall: Duration::ZERO,
         held_stores_per_million: 0,
         longest_hold: Duration::ZERO,

@@ -12,14 +12,17 @@
 //! Files, from the bottom up:
 //!
 //! - what a simulation consists of, as plain data: `thread`, `cpu`, `spin_detector`, `events`, `wait_queues`,
-//!   `inheritance`, `store_buffers`; what is to go wrong in it (`faults`, `failing`) and what draws that
-//!   (`fault_injector`, `pct`, `call_failures`);
+//!   `inheritance`, `store_buffers`, `item_counts`, `allowance`; what is to go wrong in it (`faults`, `failing`) and what draws that
+//!   (`fault_injector`, `pct`, `call_failures`); what is asked of a run beside that (`mode`), and how it is seen that
+//!   it goes on (`pulse`, `waited_at`);
 //! - `state`, made of these, and `turn`: how simulated code reaches it, and suspends itself;
-//! - what the machine does: `scheduler`, `hotplug`, `spin`, `tso`, `held_locks`, `threads`, `failed_calls`;
-//! - `calls` and `reading`: what simulated code calls;
+//! - what the machine does: `scheduler`, `hotplug`, `spin`, `tso`, `held_locks`, `threads`, `failed_calls`; and `hand`, by which a
+//!   program runs itself;
+//! - `calls`, `items` and `reading`: what simulated code calls;
 //! - `stuck` and `watch`: what is seen of a run from outside; `run`: one turn of a CPU; `simulation`: the
 //!   loop of events.
 
+mod allowance;
 mod call_failures;
 mod calls;
 mod cpu;
@@ -28,10 +31,15 @@ mod failed_calls;
 mod failing;
 mod fault_injector;
 mod faults;
+mod hand;
 mod held_locks;
 mod hotplug;
 mod inheritance;
+mod item_counts;
+mod items;
+mod mode;
 mod pct;
+mod pulse;
 mod reading;
 mod run;
 mod scheduler;
@@ -46,17 +54,25 @@ mod threads;
 mod tso;
 mod turn;
 mod wait_queues;
+mod waited_at;
 mod watch;
 
 pub use call_failures::CallCounts;
 pub(crate) use calls::{
-    access, call_fails, charge, cpu_time_of, hands_over, is_waiting, join, lock_inheriting,
-    preemption_point, priority, profile, set_affinity, set_priority, sleep, spawn, spin_hint,
-    spin_in_queue, this_thread, unlock_inheriting, wait, wake, yield_now,
+    access, call_fails, charge, cpu_time_of, hands_over, idlers_may_spin, is_waiting, join,
+    lock_inheriting, preemption_point, priority, profile, set_affinity, set_priority, sleep, spawn,
+    spin_hint, spin_in_queue, this_thread, unlock_inheriting, wait, wake, yield_now,
 };
 pub use failing::{Call, Failing, Lasts, ParseCallError, ParseFailingError};
 pub use faults::{FailedStarts, Faults, Schedule};
+pub(crate) use hand::{end_by_hand, let_run, time_ns};
 pub(crate) use held_locks::{lock_is_freed, lock_is_taken};
+pub(crate) use items::{
+    item_begins, item_is_over, item_is_queued, item_is_taken, item_panicked, queued_items,
+    switch_point, take_unheard_panics,
+};
+pub use mode::Switching;
+pub use pulse::Pulse;
 pub(crate) use reading::{begin_reading, end_reading, try_grace_period};
 pub use simulation::{Run, Simulation, Summary};
 pub(crate) use state::current;

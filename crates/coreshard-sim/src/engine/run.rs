@@ -82,6 +82,13 @@ pub(super) unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
     let leaves = if preemptible { c.cpus[cpu].preempts_at() } else { Ps::MAX };
     let turn = c.injector.as_mut().map_or(Ps::MAX, FaultInjector::turn);
     c.horizon = c.events.next_time().min(leaves).min(c.now.saturating_add(turn));
+    c.accesses_in_turn = 0;
+    if c.mode.at_waits {
+        c.horizon = Ps::MAX;
+    }
+    if let Some(pulse) = &c.pulse {
+        pulse.turn(number, c.item_of(number));
+    }
     c.pauses += 1;
     c.trace_hash = c.trace_hash.rotate_left(7) ^ c.now ^ (number as u64) << 48;
     let (arena, thread) = (c.arena(), &mut c.threads[number]);

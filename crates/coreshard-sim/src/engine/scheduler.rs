@@ -158,7 +158,7 @@ impl SimState {
         let leaves = if preempts { at } else { cpu.preempts_at() };
         if target == self.cpu {
             if self.profile == Profile::Futex {
-                self.horizon = self.horizon.min(leaves);
+                self.set_horizon(leaves);
             }
         } else if cpu.spins_on.is_some() && leaves != Ps::MAX && self.profile == Profile::Futex {
             // A sleeping spinner has no turns at which it would notice.

@@ -4,15 +4,18 @@
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use coreshard_platform::ThreadSpec;
 
+use super::allowance::Allowance;
 use super::call_failures::{CallCounts, CallFailures};
 use super::events::Event;
 use super::fault_injector::FaultInjector;
 use super::faults::Faults;
+use super::mode::{Mode, Switching};
+use super::pulse::Pulse;
 use super::run::step;
 use super::state::{SimState, current};
 use super::stuck::SimError;
@@ -20,7 +23,7 @@ use super::thread::ThreadState;
 use super::tso::drain_own_stores;
 use super::turn::with;
 use super::watch::{View, Watcher};
-use crate::machine::{Machine, NS, Ps, ps};
+use crate::machine::{Costs, Machine, NS, Ps, ps};
 use crate::profile::Profile;
 use crate::report::{LineReport, Recorder, Timeline};
 use crate::space::{Arena, in_host};
@@ -34,7 +37,10 @@ pub struct Simulation<'machine> {
     record_lines: bool,
     record_timeline: bool,
     time_limit: Duration,
+    turn_limit: u64,
     faults: Faults,
+    mode: Mode,
+    pulse: Option<Arc<Pulse>>,
 }
 
 /// What a simulation has come to.
@@ -85,6 +91,12 @@ pub struct Summary {
     pub lines: u64,
     /// Calls that can fail.
     pub calls: CallCounts,
+    /// Work items that have begun, where the runtime tells of them; those that were accepted and never began.
+    pub items_begun: u64,
+    /// See [`Self::items_begun`].
+    pub items_left: u64,
+    /// What items threw that nobody asked to hear of, with the queue's name.
+    pub unheard_panics: Vec<String>,
 }
 
 impl<'machine> Simulation<'machine> {
@@ -99,7 +111,10 @@ impl<'machine> Simulation<'machine> {
             record_lines: false,
             record_timeline: false,
             time_limit: Duration::from_secs(3_600),
+            turn_limit: u64::MAX,
             faults: Faults::default(),
+            mode: Mode::default(),
+            pulse: None,
         }
     }
 
@@ -142,6 +157,59 @@ impl<'machine> Simulation<'machine> {
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
+        self
+    }
+
+    /// How many turns threads may have before a run is given up. Default: any number.
+    #[must_use]
+    pub fn turn_limit(mut self, turns: u64) -> Self {
+        self.turn_limit = turns;
+        self
+    }
+
+    /// Where threads are switched. Default: [`Switching::Anywhere`].
+    #[must_use]
+    pub fn switching(mut self, switching: Switching) -> Self {
+        self.mode.at_waits = switching == Switching::AtWaits;
+        self
+    }
+
+    /// Whether each access costs the same, wherever the data are and whoever used them: the run does not depend on
+    /// addresses, so it is the same again without [`SimAlloc`](crate::SimAlloc). Default: no.
+    #[must_use]
+    pub fn uniform_memory(mut self, uniform: bool) -> Self {
+        self.mode.uniform_memory = uniform;
+        self
+    }
+
+    /// Whether [`Stuck`](super::Stuck) tells where in the source the first thread, and those inside items, wait. Takes some
+    /// microseconds for each wait. Default: no.
+    #[must_use]
+    pub fn record_waits(mut self, record: bool) -> Self {
+        self.mode.records_waits = record;
+        self
+    }
+
+    /// Which starts [`Faults::failed_spawns_per_million`] leaves out: `spares` is called with the thread's name, and whether
+    /// the program's first thread starts it. Default: none.
+    #[must_use]
+    pub fn spare_starts(mut self, spares: fn(&str, bool) -> bool) -> Self {
+        self.mode.spares_start = Some(spares);
+        self
+    }
+
+    /// Whether items begin and time passes as the first thread says by [`Sim::let_run`](crate::Sim::let_run), and
+    /// nothing costs time; threads are switched [at waits](Switching::AtWaits) then. Default: no.
+    #[must_use]
+    pub fn by_hand(mut self, by_hand: bool) -> Self {
+        self.mode.by_hand = by_hand;
+        self
+    }
+
+    /// Has `pulse` told of each turn.
+    #[must_use]
+    pub fn pulse(mut self, pulse: Arc<Pulse>) -> Self {
+        self.pulse = Some(pulse);
         self
     }
 
@@ -190,6 +258,13 @@ impl<'machine> Simulation<'machine> {
         let mut sim =
             Box::new(SimState::new(self.machine, arena, self.seed, self.profile, recorder));
         sim.call_failures = CallFailures::new(self.faults.failing);
+        sim.mode = self.mode;
+        sim.pulse.clone_from(&self.pulse);
+        if self.mode.by_hand {
+            sim.mode.at_waits = true;
+            sim.costs = Costs { slice: sim.costs.slice, ..Costs::default() };
+            sim.hand = Some(Allowance::default());
+        }
         if self.faults != Faults::default() {
             sim.injector = Some(FaultInjector::new(self.faults, self.seed, sim.cpus.len()));
             sim.begin_faults();
@@ -205,7 +280,8 @@ impl<'machine> Simulation<'machine> {
         let mut running = RunningSimulation { sim: Box::into_raw(sim), arena };
         let mut outcome = None;
         let program = || outcome = Some(panic::catch_unwind(AssertUnwindSafe(program)));
-        let end_ns = running.run(program, ps(self.time_limit), self.seed, watch)?;
+        let limits = Limits { time: ps(self.time_limit), turns: self.turn_limit };
+        let end_ns = running.run(program, limits, self.seed, watch)?;
         let value = match outcome.expect("a program that is over has left its outcome") {
             Ok(value) => value,
             Err(payload) => {
@@ -251,6 +327,13 @@ fn keep_panic_hook_outside() {
     });
 }
 
+/// When a run is given up.
+#[derive(Clone, Copy)]
+struct Limits {
+    time: Ps,
+    turns: u64,
+}
+
 /// What looks at a run from outside, how often, and when next.
 struct Watch<'a> {
     next: Ps,
@@ -274,7 +357,7 @@ impl RunningSimulation {
     fn run(
         &mut self,
         program: impl FnOnce(),
-        limit: Ps,
+        limits: Limits,
         seed: u64,
         mut watch: Option<Watch<'_>>,
     ) -> Result<u64, SimError> {
@@ -282,6 +365,9 @@ impl RunningSimulation {
         let program: Box<dyn FnOnce() + '_> = Box::new(|| {
             program();
             root_end = current().map(|sim| with(sim, |sim| sim.now));
+            if let Some(sim) = current() {
+                with(sim, SimState::let_all_go);
+            }
         });
         // SAFETY: the closure is run, or forgotten, before this function's caller goes on: `drop`
         // forgets all coroutines. It stays on this host thread.
@@ -298,6 +384,7 @@ impl RunningSimulation {
             if root_is_over && (sim.alive == 0 || sim.busy_cpus == 0) {
                 break;
             }
+            sim.look_by_hand(seed)?;
             let Some((time, what)) = sim.events.begin() else {
                 return Err(SimError::Deadlock(sim.stuck(seed)));
             };
@@ -315,8 +402,13 @@ impl RunningSimulation {
                     return Err(SimError::Broken { rule, stuck: sim.stuck(seed) });
                 }
             }
-            if time > limit {
+            if time > limits.time {
                 return Err(SimError::TimeLimit(sim.stuck(seed)));
+            }
+            if sim.pauses > limits.turns {
+                let rule =
+                    format!("the simulated program came to no end within {} turns", limits.turns);
+                return Err(SimError::Broken { rule, stuck: sim.stuck(seed) });
             }
             match what {
                 Event::Timer(thread) => {
@@ -370,6 +462,9 @@ impl SimState {
             threads_left: self.alive,
             lines: self.memory.touched_lines(),
             calls: self.call_failures.counts().clone(),
+            items_begun: self.items.begun,
+            items_left: self.items.queued,
+            unheard_panics: self.items.panics.clone(),
         }
     }
 }

@@ -20,6 +20,15 @@ impl SimState {
         Place(place.0 & !(self.memory.line_bytes() as u64 - 1))
     }
 
+    /// One turn of spinning, where that lets others go first.
+    pub(super) fn spin_once(&mut self) {
+        self.now += self.costs.spin_hint;
+        if let Some(injector) = &mut self.injector {
+            injector.thread_spins(self.thread);
+        }
+        self.looks_around(1);
+    }
+
     /// One turn of spinning; if the CPU is to sleep on the line, until when at the latest.
     pub(super) fn spin_turn(&mut self) -> Option<Ps> {
         self.now += self.costs.spin_hint;

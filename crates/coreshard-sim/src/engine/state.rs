@@ -4,15 +4,20 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use coreshard_platform::LocalKey;
 use coreshard_topology::{CpuId, CpuSet, NodeId};
 
+use super::allowance::Allowance;
 use super::call_failures::CallFailures;
 use super::cpu::Cpu;
 use super::events::{Event, Events};
 use super::fault_injector::FaultInjector;
 use super::inheritance::Inheritance;
+use super::item_counts::ItemCounts;
+use super::mode::Mode;
+use super::pulse::Pulse;
 use super::spin_detector::SpinDetector;
 use super::store_buffers::StoreBuffers;
 use super::thread::{Suspender, Thread};
@@ -49,6 +54,13 @@ impl Drop for EnterGuard {
         CURRENT.set(self.0);
     }
 }
+
+/// Loads in a row after which a thread is taken for one that spins, where threads are switched at waits alone.
+const LOOKS: u32 = 2_000;
+/// Accesses of any kind after which it is, too: it may try something again and again.
+const MOST_ACCESSES_IN_TURN: u32 = 500_000;
+/// Accesses after which it is told that the run goes on.
+const BEAT_EVERY: u32 = 64;
 
 /// Why a thread gave the host thread back to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +147,17 @@ pub(crate) struct SimState {
     pub(super) readings: u64,
     /// A rule that the program has broken: the run ends.
     pub(super) broken_rule: Option<String>,
+    pub(super) mode: Mode,
+    /// Loads in a row, with nothing else done.
+    pub(super) looks: u32,
+    /// Accesses since the running thread came on.
+    pub(super) accesses_in_turn: u32,
+    pub(super) items: ItemCounts,
+    /// There where the run is by hand, until the program is over.
+    pub(super) hand: Option<Allowance>,
+    pub(super) pulse: Option<Arc<Pulse>>,
+    /// Where memory is uniform: the words that are waited for, by address, in the order of first use.
+    pub(super) words: HashMap<usize, u64>,
 }
 
 impl SimState {
@@ -203,6 +226,13 @@ impl SimState {
             last_time: 0,
             readings: 0,
             broken_rule: None,
+            mode: Mode::default(),
+            looks: 0,
+            accesses_in_turn: 0,
+            items: ItemCounts::default(),
+            hand: None,
+            pulse: None,
+            words: HashMap::new(),
         }
     }
 
@@ -231,7 +261,46 @@ impl SimState {
 
     #[inline]
     pub(crate) fn place(&mut self, address: usize) -> Place {
-        self.memory.place(address)
+        if self.mode.uniform_memory { self.word_at(address) } else { self.memory.place(address) }
+    }
+
+    /// Where memory is uniform: words are told apart, and named, by the order of their first use.
+    fn word_at(&mut self, address: usize) -> Place {
+        let next = self.words.len() as u64;
+        Place::outside(in_host(|| *self.words.entry(address).or_insert(next)))
+    }
+
+    /// Where memory is uniform: the running CPU accesses some of it.
+    pub(super) fn touch_anywhere(&mut self, access: Access) {
+        self.now += self.costs.compute
+            + match access {
+                Access::Load | Access::Store => self.costs.l1_hit,
+                Access::ReadModifyWrite => self.costs.atomic,
+            };
+        self.looks = if access == Access::Load { self.looks + 1 } else { 0 };
+        self.accesses += 1;
+        self.accesses_in_turn += 1;
+        if self.accesses_in_turn.is_multiple_of(BEAT_EVERY)
+            && let Some(pulse) = &self.pulse
+        {
+            pulse.beat();
+        }
+        self.trace_hash =
+            (self.trace_hash.rotate_left(5) ^ access as u64 ^ self.now.rotate_left(32))
+                .wrapping_mul(0x517C_C1B7_2722_0A95)
+                .wrapping_add(self.cpu as u64);
+    }
+
+    /// True if the running thread looks at memory again and again, and so is to let others go first.
+    pub(super) fn spins_by_looking(&mut self) -> bool {
+        let spins = self.mode.at_waits
+            && (self.looks > LOOKS || self.accesses_in_turn > MOST_ACCESSES_IN_TURN);
+        if spins {
+            self.looks = 0;
+            self.accesses_in_turn = 0;
+            self.looks_around(LOOKS);
+        }
+        spins
     }
 
     /// Lays fresh pages on a node. False where a node is asked for and there is none of that
@@ -279,6 +348,13 @@ impl SimState {
         outcome
     }
 
+    /// The running CPU looks at `time` whether others are earlier.
+    pub(super) fn set_horizon(&mut self, time: Ps) {
+        if !self.mode.at_waits {
+            self.horizon = self.horizon.min(time);
+        }
+    }
+
     /// A CPU goes on at `time`; an event for it that is already on its way becomes stale.
     pub(super) fn step_at(&mut self, cpu: usize, time: Ps) {
         let target = &mut self.cpus[cpu];
@@ -287,6 +363,6 @@ impl SimState {
         }
         target.step_at = Some(time);
         self.events.push(time, Event::Cpu(cpu));
-        self.horizon = self.horizon.min(time);
+        self.set_horizon(time);
     }
 }

@@ -104,6 +104,24 @@ impl SimState {
 
     fn waits_for(&self, number: usize) -> String {
         let thread = &self.threads[number];
+        let text = match (thread.state, &thread.waited_at) {
+            // Where it is says more than the word that it waits for.
+            (ThreadState::Waiting { wait: Wait::Futex { .. }, since }, Some(waited_at)) => {
+                format!("waits since {} ns{waited_at}", since / NS)
+            }
+            (ThreadState::Waiting { .. }, Some(waited_at)) => {
+                format!("{}{waited_at}", self.does(number))
+            }
+            _ => self.does(number),
+        };
+        match self.item_of(number) {
+            Some(item) => format!("is inside item {item} and {text}"),
+            None => text,
+        }
+    }
+
+    fn does(&self, number: usize) -> String {
+        let thread = &self.threads[number];
         match thread.state {
             ThreadState::Over => "is over".to_owned(),
             ThreadState::Runnable => match self.cpus[thread.cpu].spins_on {
@@ -124,6 +142,8 @@ impl SimState {
                     }
                     Wait::Woken => format!("sleeps since {since} ns, and was woken"),
                     Wait::Sleep => format!("sleeps since {since} ns"),
+                    Wait::Item => format!("stands since {since} ns before an item"),
+                    Wait::Hand => format!("lets others run since {since} ns"),
                     Wait::Join(other) => {
                         let other = &self.threads[other].name;
                         format!("waits since {since} ns for the end of {other:?}")

@@ -5,6 +5,7 @@ use coreshard_platform::LocalKey;
 use coreshard_topology::CpuSet;
 use corosensei::{Coroutine, Yielder};
 
+use super::waited_at::WaitedAt;
 use crate::machine::Ps;
 use crate::memory::Place;
 use crate::site::Site;
@@ -26,6 +27,10 @@ pub(super) enum Wait {
     Sleep,
     /// The end of another thread.
     Join(usize),
+    /// That an item may begin.
+    Item,
+    /// That nothing can go on: it lets others run.
+    Hand,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +85,10 @@ pub(super) struct Thread {
     pub(super) hands_lock_to: Option<usize>,
     /// The locks that it holds, under the profile of a kernel; the latest last.
     pub(super) held_locks: Vec<HeldLock>,
+    /// The functions of the items that it is inside of, the innermost last.
+    pub(super) items: Vec<&'static str>,
+    /// Where it waits, if that is recorded.
+    pub(super) waited_at: Option<WaitedAt>,
 }
 
 impl Thread {

@@ -69,6 +69,9 @@ impl SimState {
             // Its end is for others to see: not before its time.
             in_turn(sim);
         });
+        if let Some(pulse) = &self.pulse {
+            pulse.thread_is_new(&spec.name);
+        }
         self.threads.push(Thread {
             name: spec.name,
             body: Some(Box::new(body)),
@@ -89,6 +92,8 @@ impl SimState {
             wakes_by_chance: false,
             hands_lock_to: None,
             held_locks: Vec::new(),
+            items: Vec::new(),
+            waited_at: None,
         });
         self.alive += 1;
         Ok(number)

@@ -13,6 +13,11 @@ use crate::space::{ARENA_BYTES, PAGE_BYTES, in_host};
 pub(crate) struct Place(pub(crate) u64);
 
 impl Place {
+    /// The place of this number outside the arena.
+    pub(crate) const fn outside(number: u64) -> Self {
+        Self(ARENA_BYTES as u64 + number)
+    }
+
     /// True where the address is in the arena.
     pub(crate) const fn in_arena(self) -> bool {
         self.0 < ARENA_BYTES as u64

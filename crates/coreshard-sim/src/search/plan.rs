@@ -64,6 +64,7 @@ impl Plan {
         let faults = Faults {
             schedule,
             stalls_per_million,
+            stalls_at_points_per_million: 0,
             longest_stall,
             held_stores_per_million,
             longest_hold,
@@ -125,6 +126,8 @@ impl fmt::Display for Plan {
             most.map_or(Ok(()), |most| write!(f, " (up to {} µs)", most.as_micros()))
         };
         often(f, faults.stalls_per_million, "stalls", Some(faults.longest_stall))?;
+        let at_points = faults.stalls_at_points_per_million;
+        often(f, at_points, "stalls at points of preemption", Some(faults.longest_stall))?;
         often(f, faults.held_stores_per_million, "held stores", Some(faults.longest_hold))?;
         let delay = Some(faults.longest_delay);
         often(f, faults.spurious_wakeups_per_million, "spurious wake-ups", delay)?;

@@ -29,6 +29,16 @@ pub(crate) trait ItemBody: Send + Sized {
 
     fn run(self);
 
+    /// What it is called where somebody is told of it.
+    fn name(&self) -> &'static str {
+        std::any::type_name::<Self::Named>()
+    }
+
+    /// Nothing is left to do: it was cancelled, or whoever waits for it has run it.
+    fn is_void(&self) -> bool {
+        false
+    }
+
     /// Its queue runs nothing more. What is to be handed back, if anything; else whoever is to know that it does
     /// not run was told. Not called where it [is awaited](Self::IS_AWAITED).
     fn set_aside(self) -> Option<Returned>;

@@ -439,6 +439,14 @@ impl<P: Platform, F: ItemBody> ItemBody for Permitted<P, F> {
     type Named = F::Named;
     const IS_AWAITED: bool = F::IS_AWAITED;
 
+    fn name(&self) -> &'static str {
+        self.work.name()
+    }
+
+    fn is_void(&self) -> bool {
+        self.work.is_void()
+    }
+
     fn run(self) {
         let Self { permit, work } = self;
         drop(permit);

@@ -275,14 +275,22 @@ impl<P: Platform> Claimable<P> {
     /// [is frozen](Self::is_frozen).
     pub(crate) fn claim(&self) -> bool {
         // Relaxed: what the item holds came with the handle.
-        self.state.compare_exchange(QUEUED, WAITER, Relaxed, Relaxed).is_ok()
+        let is_claimed = self.state.compare_exchange(QUEUED, WAITER, Relaxed, Relaxed).is_ok();
+        if is_claimed {
+            P::item_is_taken();
+        }
+        is_claimed
     }
 
     /// Whoever has its handle takes it back, on whatever thread. True if nobody has begun it, nor will.
     pub(crate) fn cancel(&self) -> bool {
         // Relaxed: what the item holds came with the handle, and a worker that finds it so touches nothing of
         // that.
-        self.state.compare_exchange(QUEUED, OVER, Relaxed, Relaxed).is_ok()
+        let is_cancelled = self.state.compare_exchange(QUEUED, OVER, Relaxed, Relaxed).is_ok();
+        if is_cancelled {
+            P::item_is_taken();
+        }
+        is_cancelled
     }
 
     /// For a model that fails.

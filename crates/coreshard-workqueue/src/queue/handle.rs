@@ -420,6 +420,10 @@ where
         run_placed(self.0);
     }
 
+    fn is_void(&self) -> bool {
+        !self.0.claimable.is_queued()
+    }
+
     fn set_aside(self) -> Option<Returned> {
         // Claimed: nobody looks at where it was queued from here on.
         self.0.claimable.begin().then(|| Returned::new(ReturnedSubmission(self.0)))

@@ -31,6 +31,7 @@ mod shared;
 mod task_counts;
 mod task_ref;
 mod waiting_tasks;
+mod watched;
 mod workqueue;
 
 pub use backlog::{Backlog, BacklogItem};

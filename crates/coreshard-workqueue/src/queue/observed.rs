@@ -66,6 +66,14 @@ impl<F: ItemBody> ItemBody for Spanned<F> {
     type Named = F::Named;
     const IS_AWAITED: bool = F::IS_AWAITED;
 
+    fn name(&self) -> &'static str {
+        self.work.name()
+    }
+
+    fn is_void(&self) -> bool {
+        self.work.is_void()
+    }
+
     fn run(self) {
         let Self { span, work } = self;
         span.in_scope(|| work.run());
@@ -87,6 +95,14 @@ struct Measured<P: Platform, F> {
 impl<P: Platform, F: ItemBody> ItemBody for Measured<P, F> {
     type Named = F::Named;
     const IS_AWAITED: bool = F::IS_AWAITED;
+
+    fn name(&self) -> &'static str {
+        self.work.name()
+    }
+
+    fn is_void(&self) -> bool {
+        self.work.is_void()
+    }
 
     fn run(self) {
         let Self { link, queued, span, work } = self;

@@ -101,6 +101,7 @@ impl<P: Platform> QueueCore<P> {
         }
         let Some(handler) = &self.panic_handler else {
             let panic = message_of(thrown.payload());
+            P::item_panicked(&self.name, panic);
             say(|| tracing::error!(queue = %self.name, panic, "a work item panicked"));
             return;
         };

@@ -25,6 +25,7 @@ use coreshard_platform::{AtomicInt, Padded, Platform, Reading, fields};
 use super::capacity::{Permit, Permitted};
 use super::limiter::{Limiter, SendItem};
 use super::queue_core::QueueCore;
+use super::watched::WatchedItem;
 use crate::base::item::{Item, ItemBody, Plain};
 use crate::insight::{Label, TaskSpan};
 use crate::pool::{self, Inside, LinkHead, LinkTag, Pool, QueueSide};
@@ -106,8 +107,18 @@ impl<P: Platform> Entry<'_, P> {
     /// Sends an item; `label` is asked only where the queue wants to know.
     #[inline(always)]
     #[track_caller]
-    #[allow(unsafe_code)]
     pub(crate) fn send_as<F: ItemBody>(self, label: impl FnOnce() -> Label, work: F) {
+        if P::WATCHES_ITEMS {
+            self.send_to_pool(label, WatchedItem::<P, F>::new(work));
+        } else {
+            self.send_to_pool(label, work);
+        }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    #[allow(unsafe_code)]
+    fn send_to_pool<F: ItemBody>(self, label: impl FnOnce() -> Label, work: F) {
         // In pieces, so that it stays in registers.
         let Self { link, injector, _reading: reading, .. } = self;
         // SAFETY: by `Self::new` and `Self::resume`, while `reading` goes on: to the end of this function.

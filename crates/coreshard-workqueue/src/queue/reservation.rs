@@ -45,6 +45,15 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// It ends with the reason where the queue takes none: it is shut down, or being drained, before there was room.
+    ///
+    /// # Examples
+    /// ```
+    /// # use futures_lite::future::block_on;
+    /// let queue = coreshard::workqueue()?.name("requests").capacity(64).build()?;
+    /// let room = block_on(queue.reserve_async())?;
+    /// room.queue(|| println!("the queue was not full"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reserve_async(&self) -> ReserveAsync<P> {
         ReserveAsync { queue: self.clone(), waiting: None }
     }
@@ -53,7 +62,7 @@ impl<P: Platform> Workqueue<P> {
 /// Room for one item in a queue, which others do not have; see [`Workqueue::try_reserve`] and
 /// [`Workqueue::reserve_async`]. In a queue without a capacity it is just a handle.
 ///
-/// It counts as an item that waits ([`QueueStats::backlog`](crate::QueueStats)) until it is used or dropped, which gives the
+/// It counts as an item that waits ([`QueueStats::capacity_used`](crate::QueueStats)) until it is used or dropped, which gives the
 /// room on. But it is no item: a shutdown and a drain do not wait for it, and what is brought after them comes back.
 #[must_use = "dropping it gives the room on to others"]
 pub struct Reservation<P: Platform> {

@@ -74,6 +74,15 @@ impl<P: Platform> Workqueue<P> {
     }
 
     /// How many items may wait to begin ([`Builder::capacity`](crate::Builder::capacity)); `None` without a bound.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("requests").capacity(64).build()?;
+    /// assert_eq!(queue.capacity(), Some(64));
+    /// queue.change().capacity(128).apply()?;
+    /// assert_eq!(queue.capacity(), Some(128));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn capacity(&self) -> Option<usize> {
         self.shared().capacity()?.permits(self.is_forked())
     }
@@ -83,6 +92,14 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// As there.
+    ///
+    /// # Examples
+    /// ```
+    /// # use futures_lite::future::block_on;
+    /// let queue = coreshard::workqueue()?.name("polite").build()?;
+    /// block_on(queue.sleep(std::time::Duration::from_millis(1))?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sleep(&self, duration: Duration) -> Result<Sleep<P>, SleepError> {
         timers::sleep(self.timers(), duration)
     }

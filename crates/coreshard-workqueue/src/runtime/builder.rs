@@ -363,6 +363,16 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// `hooks` as well, inside of those that there are: the runtime's, or those of [`hooks`](Self::hooks). Where
     /// there are some, the queue shares its pools with no other that was not built from this very builder's hooks:
     /// what many queues are to have belongs to the runtime.
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::Hooks;
+    ///
+    /// let connects = Hooks::new().on_start(|_| println!("a connection for this worker"));
+    /// let queue = coreshard::workqueue()?.name("database").add_hooks(connects).build()?;
+    /// queue.queue(|| println!("after the runtime's hooks and this one"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn add_hooks(mut self, hooks: Hooks) -> Self {
         self.request.hooks = self.request.hooks.and(hooks);
         self

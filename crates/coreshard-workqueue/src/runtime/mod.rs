@@ -143,6 +143,17 @@ impl<P: Platform> RuntimeBuilder<P> {
     }
 
     /// `hooks` as well, inside of those that were given before.
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::Hooks;
+    ///
+    /// let counts = Hooks::new().on_start(|_| println!("one more"));
+    /// let names = Hooks::new().on_start(|pod| println!("in pod {pod}"));
+    /// let runtime = coreshard::runtime_builder()?.add_hooks(counts).add_hooks(names).build()?;
+    /// runtime.workqueue().build()?.queue(|| println!("after both"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn add_hooks(mut self, hooks: Hooks) -> Self {
         self.hooks = self.hooks.and(hooks);
         self

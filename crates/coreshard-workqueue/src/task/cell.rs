@@ -77,6 +77,8 @@ struct CellTable<P: Platform> {
     callbacks: FindTimers<P>,
     release: unsafe fn(NonNull<Head<P>>),
     free: unsafe fn(NonNull<Head<P>>),
+    /// The future's type.
+    name: fn() -> &'static str,
 }
 
 /// The head comes first, so that its address is the task's.
@@ -107,6 +109,11 @@ impl<P: Platform> ItemBody for Runnable<P> {
     #[inline(always)]
     fn run(self) {
         Self::run(self);
+    }
+
+    fn name(&self) -> &'static str {
+        // SAFETY: this is a reference.
+        (unsafe { self.0.as_ref() }.table.name)()
     }
 
     /// The future is dropped, and its handle hears that the queue is gone.
@@ -291,6 +298,7 @@ where
         callbacks: Self::callbacks,
         release: Self::release,
         free: Self::free,
+        name: std::any::type_name::<F>,
     };
 
     /// A task, and the right to poll it first; the caller has a reference as its handle.

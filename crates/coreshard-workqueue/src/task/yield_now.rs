@@ -60,6 +60,22 @@ impl Future for YieldNow {
 /// this ends at once.
 ///
 /// The idea is tokio's (`tokio::task::coop`).
+///
+/// # Examples
+/// ```
+/// # use futures_lite::future::block_on;
+/// let queue = coreshard::workqueue()?.name("sums").build()?;
+/// let sum = queue.spawn(async {
+///     let mut sum = 0_u64;
+///     for number in 0..10_000 {
+///         sum += number;
+///         coreshard::consume_budget().await;
+///     }
+///     sum
+/// })?;
+/// assert_eq!(block_on(sum), 49_995_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn consume_budget<P: Platform>() -> ConsumeBudget<P> {
     ConsumeBudget { _platform: PhantomData }
 }

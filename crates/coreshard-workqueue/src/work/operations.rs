@@ -25,6 +25,9 @@ impl<P: Platform> WorkCore<P> {
     /// After a queueing was made void: nobody fires it, and who waits for it is told.
     pub(super) fn see_off(&self, voided: Voided) {
         self.behind.store(0, Relaxed);
+        if !voided.delayed {
+            P::item_is_taken();
+        }
         // In a forked process the timers' lock may be held by nobody who is here.
         if voided.delayed
             && P::process_generation() == self.process_generation

@@ -178,6 +178,12 @@ impl<P: Platform> WorkState<P> {
         begun.unwrap_or_else(|not| not)
     }
 
+    /// False where [`Self::begin`] would find this queueing void.
+    pub(crate) fn is_to_run(&self, number: Number) -> bool {
+        let seen = self.word.load(Acquire);
+        seen & (PENDING | DELAYED) == PENDING && number_of(seen) == number
+    }
+
     /// The run is over.
     #[inline]
     pub(crate) fn end(&self) -> EndOfRun {

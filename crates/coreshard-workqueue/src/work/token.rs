@@ -166,6 +166,14 @@ impl<P: Platform> ItemBody for Token<P> {
         Self::run(self);
     }
 
+    fn name(&self) -> &'static str {
+        self.core.function
+    }
+
+    fn is_void(&self) -> bool {
+        !self.core.state.is_to_run(self.number)
+    }
+
     /// As if it was cancelled. If it was the last to have the item, the function goes, too.
     fn set_aside(self) -> Option<Returned> {
         let Self { core, number } = self;

@@ -1,0 +1,46 @@
+//! Waiting for a future, on a thread of a test.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use coreshard_platform::Parker;
+
+use crate::test_machine::TestMachine;
+
+struct Unpark(Parker<TestMachine>);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for `future`, and returns what it yields. For the test's own thread: as other executors' functions of that name,
+/// but what it waits by is known to the simulated machine.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use coreshard::testing::{block_on, check};
+///
+/// check(|| {
+///     let queue = coreshard::workqueue().unwrap().name("answers").build().unwrap();
+///     let task = queue.spawn(async { 42 }).unwrap();
+///     let answer = block_on(coreshard::timeout(Duration::from_secs(1), task));
+///     assert_eq!(answer.unwrap(), 42);
+/// });
+/// ```
+#[track_caller]
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let parked = Arc::new(Unpark(Parker::new()));
+    let waker = Waker::from(Arc::clone(&parked));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        parked.0.park();
+    }
+}
