@@ -188,3 +188,131 @@ fn a_forked_process_does_not_enter() {
     });
     ended.unwrap();
 }
+
+fn of_one_thread() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// So many clients, each of which sends so many messages, one after the other, to a server that sends them back; all
+/// on the queue.
+async fn echoes(queue: &Workqueue, clients: u32, messages: u32) -> u32 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let own = queue.clone();
+    let accepts = queue.spawn(async move {
+        for _ in 0..clients {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let serve = own.spawn(async move {
+                let mut bytes = [0; 4];
+                while stream.read_exact(&mut bytes).await.is_ok() {
+                    stream.write_all(&bytes).await.unwrap();
+                }
+            });
+            serve.unwrap().detach();
+        }
+    });
+    let clients: Vec<_> = (0..clients)
+        .map(|client| {
+            let ask = queue.spawn(async move {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                let mut right = 0;
+                for message in 0..messages {
+                    let sent = (client << 16 | message).to_le_bytes();
+                    stream.write_all(&sent).await.unwrap();
+                    let mut bytes = [0; 4];
+                    stream.read_exact(&mut bytes).await.unwrap();
+                    right += u32::from(bytes == sent);
+                }
+                right
+            });
+            ask.unwrap()
+        })
+        .collect();
+    let mut right = 0;
+    for client in clients {
+        right += client.await;
+    }
+    accepts.unwrap().await;
+    right
+}
+
+#[test]
+fn workers_drive_a_runtime_that_has_no_thread() {
+    within(NEVER, || {
+        let hooks = coreshard::tokio::drive(of_one_thread()).unwrap();
+        for scope in [Scope::System, Scope::Cpu] {
+            let builder = coreshard::workqueue().unwrap().name("driven").scope(scope);
+            let queue = builder.hooks(hooks.clone()).build().unwrap();
+            let own = queue.clone();
+            let all = queue.spawn(async move { echoes(&own, 16, 200).await }).unwrap();
+            assert_eq!(block_on(all), 16 * 200);
+        }
+    });
+}
+
+#[test]
+fn its_timers_and_its_tasks_go_on_with_idle_and_with_busy_workers() {
+    within(NEVER, || {
+        let queue = queue(coreshard::tokio::drive(of_one_thread()).unwrap());
+        let slept = queue.spawn(async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            let elsewhere = tokio::task::spawn_blocking(|| 2);
+            tokio::spawn(async { tokio::time::sleep(Duration::from_millis(1)).await })
+                .await
+                .unwrap();
+            elsewhere.await.unwrap()
+        });
+        assert_eq!(block_on(slept.unwrap()), 2);
+        // Items without end, until the timer was seen.
+        let seen = Arc::new(AtomicUsize::new(0));
+        fn go_on(queue: &Workqueue, seen: &Arc<AtomicUsize>) {
+            if seen.load(SeqCst) == 0 {
+                let (again, seen) = (queue.clone(), Arc::clone(seen));
+                queue.queue(move || go_on(&again, &seen)).unwrap();
+            }
+        }
+        (0..16).for_each(|_| go_on(&queue, &seen));
+        let see = Arc::clone(&seen);
+        let slept = queue.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            see.store(1, SeqCst);
+        });
+        block_on(slept.unwrap());
+    });
+}
+
+#[test]
+fn a_runtime_with_threads_comes_back() {
+    let error = coreshard::tokio::drive(of_threads()).unwrap_err();
+    assert!(error.to_string().contains("new_current_thread"), "{error}");
+    assert_eq!(error.into_runtime().block_on(async { 5 }), 5);
+}
+
+/// tokio's own destructor of a runtime panics there.
+#[test]
+fn what_is_driven_may_end_inside_another_runtime() {
+    within(NEVER, || {
+        let tokio = of_threads();
+        tokio.block_on(async {
+            let hooks = coreshard::tokio::drive(of_one_thread()).unwrap();
+            let queue = queue(hooks.clone());
+            assert!(queue.submit(|| Handle::try_current().is_ok()).unwrap().await.unwrap());
+            drop((queue, hooks));
+        });
+    });
+}
+
+#[test]
+fn a_forked_process_does_not_drive() {
+    let hooks = coreshard::tokio::drive(of_one_thread()).unwrap();
+    let before = queue(hooks.clone());
+    assert!(before.submit(|| Handle::try_current().is_ok()).unwrap().join().unwrap());
+    let ended = forked(|| {
+        let queue = queue(hooks.clone());
+        let answers: Vec<_> =
+            (0..100).map(|number| queue.submit(move || number).unwrap().join().unwrap()).collect();
+        drop(queue);
+        if answers.into_iter().eq(0..100) { Ok(()) } else { Err("wrong answers") }
+    });
+    ended.unwrap();
+}

@@ -44,7 +44,8 @@
 //! # What to know
 //!
 //! - **A runtime of one thread** (`new_current_thread`) polls its sockets and keeps its time only while somebody is inside
-//!   its `block_on`. A runtime of several threads does so by itself; one thread is enough for sockets.
+//!   its `block_on`. [`drive`] has idle workers do that. A runtime of several threads does so by itself; one thread is
+//!   enough for sockets.
 //! - **The runtime's end.** The hooks keep a handle, which keeps no runtime running. Once that is shut down, tokio's own
 //!   rules hold: `tokio::spawn` gives a task that is cancelled, `sleep` and sockets panic or fail. Items and futures that use
 //!   none of it go on. So end the queues first ([`Workqueue::shutdown`](crate::Workqueue::shutdown)), then tokio.
@@ -62,6 +63,8 @@
 
 #![allow(unsafe_code)]
 
+mod drive;
+
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -70,6 +73,7 @@ use ::tokio::runtime::{EnterGuard, Handle};
 use coreshard_platform::{Host, Platform};
 
 use crate::Hooks;
+pub use drive::{HasThreads, drive};
 
 /// A thread's stay in a runtime's context. The guard goes before what it borrows.
 struct Entered {
