@@ -68,5 +68,5 @@ cargo test -p coreshard --features insight,metrics --doc metrics
 cargo test -p coreshard --features hyper,tokio,tower --test tokio --test tower
 # With the feature testing all of the crate is on a machine that may be simulated. Its guide's programs run, too.
 cargo test -p coreshard --features testing --test testing
-cargo test -p coreshard --features testing --doc -- testing Testing
+cargo test -p coreshard --features testing --doc -- testing Testing deterministic
 cargo test --workspace

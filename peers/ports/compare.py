@@ -177,7 +177,7 @@ def load_http(protocol, port, duration, connections):
 
 
 def http(arguments):
-    executors = arguments.executors or ["tokio", "coreshard", "coreshard-async-io", "tokio-one-thread"]
+    executors = arguments.executors or ["tokio", "coreshard", "coreshard-driven", "tokio-one-thread"]
     cases = [(1, 32, 0), (1, 256, 0), (1, 32, 20_000), (2, 8, 0), (2, 8, 20_000)]
     results = {}
     for turn in range(arguments.turns):

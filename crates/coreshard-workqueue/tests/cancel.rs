@@ -377,6 +377,28 @@ fn what_is_dropped_of_a_backlog_says_so() {
     assert_eq!((count.load(SeqCst), Arc::strong_count(&count)), (1, 1));
 }
 
+/// What is set aside after the time was over: who has its handle hears so, though the queue is still there; the rest
+/// is kept for another call.
+#[test]
+fn what_is_set_aside_late_is_told_or_kept() {
+    let (queue, open) = held_up(|builder| builder);
+    let handles: Vec<_> = (0..4).map(|_| queue.submit(|| ()).unwrap()).collect();
+    let kept = Arc::new(());
+    let mine = Arc::clone(&kept);
+    queue.queue(move || drop(mine)).unwrap();
+    let backlog = queue.shutdown_now(Duration::ZERO);
+    assert!(backlog.in_flight() > 0);
+    drop((backlog, open));
+    for handle in handles {
+        let told = handle.join();
+        assert!(told.is_ok() || told.unwrap_err().into_payload().is::<Dropped>());
+    }
+    let backlog = queue.shutdown_now(NEVER);
+    assert_eq!(backlog.in_flight(), 0);
+    drop(backlog);
+    assert_eq!(Arc::strong_count(&kept), 1, "it has run, or came back");
+}
+
 /// Nobody asks for what was set aside after the time was over: it is dropped at the queue's end.
 #[test]
 fn a_backlog_that_nobody_asks_for_is_dropped_with_the_queue() {

@@ -5,9 +5,11 @@
 //! what the items do (queue another, sleep, compute, keep a CPU for long). The [`Ledger`] is kept
 //! with plain atomics of the language, apart from all that it judges.
 
+mod cancels;
 mod ledger;
 mod record;
 mod scenario;
+mod under_lock;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -32,7 +32,7 @@ const TRY_EVERY: Duration = Duration::from_millis(2);
 const SETTLES: usize = 1_000;
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
-const fn us(micros: u64) -> Duration {
+pub(super) const fn us(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
@@ -67,11 +67,15 @@ pub enum Scenario {
     Drops,
     /// Futures that sleep, yield, and are cancelled.
     Tasks,
+    /// Parallel loops under a lock, inside parallel loops.
+    UnderLock,
+    /// Items that are cancelled, waited for in vain, and set aside.
+    Cancels,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Blocking,
         Self::OneCpu,
         Self::Rescuer,
@@ -86,6 +90,8 @@ impl Scenario {
         Self::Usable,
         Self::Drops,
         Self::Tasks,
+        Self::UnderLock,
+        Self::Cancels,
     ];
 }
 
@@ -106,6 +112,8 @@ impl fmt::Display for Scenario {
             Self::Usable => "usable",
             Self::Drops => "drops",
             Self::Tasks => "tasks",
+            Self::UnderLock => "under-lock",
+            Self::Cancels => "cancels",
         })
     }
 }
@@ -179,13 +187,13 @@ impl ScenarioTrial {
 }
 
 /// Drops what a user's code may have left, in front of a net.
-fn discard<T>(value: T) {
+pub(super) fn discard<T>(value: T) {
     drop(user::discard(value));
 }
 
-struct Stage<'run, P: Platform> {
+pub(super) struct Stage<'run, P: Platform> {
     trial: &'run ScenarioTrial,
-    record: &'run Arc<Record>,
+    pub(super) record: &'run Arc<Record>,
     platform: std::marker::PhantomData<P>,
 }
 
@@ -210,6 +218,8 @@ impl<P: Platform> Stage<'_, P> {
             Scenario::Usable => self.usable(),
             Scenario::Drops => self.drops(),
             Scenario::Tasks => self.tasks(),
+            Scenario::UnderLock => self.under_lock(),
+            Scenario::Cancels => self.cancels(),
         }
     }
 
@@ -218,7 +228,7 @@ impl<P: Platform> Stage<'_, P> {
         self.trial.topology.online().iter().take(count).collect()
     }
 
-    fn runtime(
+    pub(super) fn runtime(
         &self,
         cpus: usize,
         set: impl FnOnce(RuntimeBuilder<P>) -> RuntimeBuilder<P>,
@@ -230,7 +240,7 @@ impl<P: Platform> Stage<'_, P> {
     }
 
     /// A queue, as soon as it can be had.
-    fn queue(
+    pub(super) fn queue(
         &self,
         runtime: &Runtime<P>,
         set: impl Fn(Builder<'_, P>) -> Builder<'_, P>,
@@ -246,7 +256,7 @@ impl<P: Platform> Stage<'_, P> {
     }
 
     /// Tries again what may be refused while something fails.
-    fn until_done<T, E: fmt::Display>(
+    pub(super) fn until_done<T, E: fmt::Display>(
         &self,
         what: &str,
         mut act: impl FnMut() -> Result<T, E>,
@@ -280,7 +290,7 @@ impl<P: Platform> Stage<'_, P> {
         put(self.record, queue, work);
     }
 
-    fn rounds(&self) -> std::ops::Range<usize> {
+    pub(super) fn rounds(&self) -> std::ops::Range<usize> {
         0..self.trial.rounds
     }
 

@@ -13,6 +13,10 @@ pub(crate) trait ReturnedBody: Send {
     fn run(self: Box<Self>);
     /// Drops what it holds, and tells whoever waits for it.
     fn discard(self: Box<Self>) -> Result<(), Thrown>;
+    /// True if somebody may wait for it.
+    fn has_handle(&self) -> bool {
+        false
+    }
 }
 
 impl Returned {
@@ -30,6 +34,10 @@ impl Returned {
 
     pub(crate) fn discard(self) -> Result<(), Thrown> {
         self.body.discard()
+    }
+
+    pub(crate) fn has_handle(&self) -> bool {
+        self.body.has_handle()
     }
 }
 

@@ -40,9 +40,10 @@ impl<P: Platform> Workqueue<P> {
     /// | a future, also one that waits or sleeps | it is dropped. Its [`Task`](crate::Task) says that the queue is gone ([`TaskError::is_queue_gone`](crate::TaskError::is_queue_gone)) |
     /// | of a scope, `install` or a loop whose caller waits for it | it is run: a part of what has begun |
     ///
-    /// What is still inside when the time is over goes on, and what waits behind that is set aside as before: the
-    /// call may be made again, and has what was set aside since. What nobody asks for is dropped when the last
-    /// handle of the queue is. Inside one of the queue's own items this does not wait.
+    /// What is still inside when the time is over goes on, and what waits behind that is set aside as before. Submitted
+    /// items are dropped then, since their handles tell: [`Dropped`](crate::Dropped). The others are kept for another call, which has
+    /// what was set aside since; what nobody asks for is dropped when the last handle of the queue is. Inside one of
+    /// the queue's own items this does not wait.
     ///
     /// ```
     /// use std::time::Duration;
@@ -76,10 +77,11 @@ impl<P: Platform> Shared<P> {
         if self.is_forked() {
             return Backlog { items: Vec::new().into_iter(), in_flight: self.in_flight() };
         }
+        self.core.backlog.lock().collectors += 1;
         for (mut item, CountedIn(link)) in self.generations.stop() {
             // SAFETY: its one use.
             match user::call(|| unsafe { item.set_aside() }) {
-                Ok(returned) => self.core.backlog.lock().extend(returned),
+                Ok(returned) => self.core.backlog.lock().items.extend(returned),
                 Err(thrown) => self.on_panic(thrown),
             }
             // SAFETY: the pool link that counted it in lives until it is counted as over, which is done here. A
@@ -92,13 +94,13 @@ impl<P: Platform> Shared<P> {
         let deadline = if self.waits_for_caller() { P::now() } else { deadline };
         let in_flight =
             self.wait_empty(Some(deadline)).map_or_else(|left| left.in_flight(), |()| 0);
-        let items = std::mem::take(&mut *self.core.backlog.lock());
+        let items = self.core.backlog.lock().collect();
         Backlog { items: items.into_iter(), in_flight }
     }
 
     /// What nobody has asked for, at the queue's end.
     pub(super) fn discard_backlog(&self) {
-        let left = std::mem::take(&mut *self.core.backlog.lock());
+        let left = std::mem::take(&mut self.core.backlog.lock().items);
         left.into_iter()
             .filter_map(|returned| returned.discard().err())
             .for_each(|thrown| self.on_panic(thrown));

@@ -456,6 +456,10 @@ where
         let woken = unsafe { item.over.open() };
         dropped.and(woken)
     }
+
+    fn has_handle(&self) -> bool {
+        true
+    }
 }
 
 /// Leaves the result for the handle. If nobody holds that any more, a panic goes on to the

@@ -27,6 +27,7 @@ mod reservation;
 mod scope;
 mod scope_panics;
 mod scoped;
+mod set_aside;
 mod shared;
 mod task_counts;
 mod task_ref;

@@ -27,6 +27,7 @@ use super::limiter::{Limiter, SendItem};
 use super::queue_core::QueueCore;
 use super::watched::WatchedItem;
 use crate::base::item::{Item, ItemBody, Plain};
+use crate::base::returned::Returned;
 use crate::insight::{Label, TaskSpan};
 use crate::pool::{self, Inside, LinkHead, LinkTag, Pool, QueueSide};
 
@@ -425,13 +426,21 @@ impl<P: Platform> PoolLink<P> {
         item_is_over: |link| unsafe { link.cast::<Self>().as_ref() }.item_is_over(),
         hand_back: |link, returned| {
             // SAFETY: as above.
-            unsafe { link.cast::<Self>().as_ref() }.core.backlog.lock().push(returned);
+            unsafe { link.cast::<Self>().as_ref() }.hand_back(returned);
         },
         rescued: |link, items| {
             // SAFETY: as above.
             unsafe { link.cast::<Self>().as_ref() }.core.insight.tally.count_rescued(items);
         },
     };
+
+    /// An item was set aside, on a worker.
+    fn hand_back(&self, returned: Returned) {
+        let late = self.core.backlog.lock().put(returned);
+        if let Some(Err(thrown)) = late.map(Returned::discard) {
+            self.on_panic(thrown);
+        }
+    }
 
     /// After each item, before it is counted: lets one that waits for its turn go on.
     fn item_is_over(&self) {

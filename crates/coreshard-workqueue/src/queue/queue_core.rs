@@ -7,7 +7,7 @@ use coreshard_platform::{Lock, Platform};
 
 use super::capacity::Capacity;
 use super::machine::Machine;
-use crate::base::returned::Returned;
+use super::set_aside::SetAside;
 use crate::insight::Insight;
 use crate::spec::request::{PanicHandler, PanicPolicy};
 use crate::timers::Timers;
@@ -29,7 +29,7 @@ pub(crate) struct QueueCore<P: Platform> {
     pub(super) timers: Arc<Timers<P>>,
     pub(crate) insight: Insight<P>,
     /// What was set aside and not handed back yet; see `backlog.rs`.
-    pub(super) backlog: Lock<P, Vec<Returned>>,
+    pub(super) backlog: Lock<P, SetAside>,
     /// The queue, for an item that closes it; set once it has its place.
     pub(super) queue: OnceLock<Weak<dyn ClosesOnPanic>>,
     /// What the queue's handles share; set with the first of them.
@@ -50,7 +50,7 @@ impl<P: Platform> QueueCore<P> {
             capacity: None,
             timers: Arc::new(Timers::new(Err)),
             queue: OnceLock::new(),
-            backlog: Lock::new(Vec::new()),
+            backlog: Lock::new(SetAside::default()),
             handle: OnceLock::new(),
             machine: Weak::new(),
             insight: Insight::new(crate::insight::Wanted::default(), 1),

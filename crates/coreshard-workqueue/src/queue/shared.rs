@@ -15,6 +15,7 @@ use super::generations::{Generations, NoRoom};
 use super::panics::Unclaimed;
 use super::pool_link::{Entry, PoolLink, runs_item_of};
 use super::queue_core::{ClosesOnPanic, QueueCore};
+use super::set_aside::SetAside;
 use super::task_counts::TaskCounts;
 use crate::base::error::{
     BuildError, BuildErrorKind, RefusedReason, ShutdownTimeout, WouldDeadlock,
@@ -55,7 +56,7 @@ impl<P: Platform> Shared<P> {
             capacity: request.capacity.map(Capacity::new),
             timers: Arc::clone(&machine.timers),
             queue: OnceLock::new(),
-            backlog: Lock::new(Vec::new()),
+            backlog: Lock::new(SetAside::default()),
             handle: OnceLock::new(),
             machine: Arc::downgrade(&machine),
             insight: Insight::new(request.insight, lease.set().routes().len()),

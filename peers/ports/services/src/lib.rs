@@ -2,11 +2,9 @@
 
 mod async_io_stream;
 mod polled;
-mod tokio_reactor;
 
 pub use async_io_stream::AsyncIoStream;
 pub use polled::{PolledReactor, PolledStream};
-pub use tokio_reactor::TokioReactor;
 
 /// A tokio reactor on a thread of its own: what is registered with it can be polled anywhere.
 ///

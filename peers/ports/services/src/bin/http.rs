@@ -39,8 +39,8 @@ enum Which {
     CoreshardAsyncIo,
     /// Tasks on a workqueue, sockets on a reactor that an item of the queue polls: an experiment.
     CoreshardPolled,
-    /// Tasks on a workqueue, sockets on tokio's reactor, in which idle workers wait.
-    CoreshardReactor,
+    /// Tasks on a workqueue, sockets on a tokio runtime that idle workers drive.
+    CoreshardDriven,
     /// tokio's runtime of several threads.
     Tokio,
     /// tokio's runtime of one thread.
@@ -60,7 +60,7 @@ fn main() {
         Which::Coreshard => on_coreshard(&arguments, &listener),
         Which::CoreshardAsyncIo => on_coreshard_with_async_io(&arguments, &listener),
         Which::CoreshardPolled => on_coreshard_polled(&arguments, &listener),
-        Which::CoreshardReactor => on_coreshard_with_reactor(&arguments, &listener),
+        Which::CoreshardDriven => on_coreshard_driven(&arguments, &listener),
         Which::Tokio | Which::TokioOneThread => on_tokio(&arguments, listener),
     }
 }
@@ -106,9 +106,11 @@ fn on_coreshard_polled(arguments: &Arguments, listener: &TcpListener) {
     }
 }
 
-fn on_coreshard_with_reactor(arguments: &Arguments, listener: &TcpListener) {
-    let (reactor, handle) = services::TokioReactor::new();
-    let hooks = coreshard::Hooks::new().reactor(coreshard::SharedReactor::new(reactor));
+fn on_coreshard_driven(arguments: &Arguments, listener: &TcpListener) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a reactor");
+    let handle = runtime.handle().clone();
+    let hooks = coreshard::tokio::drive(runtime).expect("it has one thread");
     let builder = coreshard::workqueue().expect("the machine can be read");
     let queue = builder.name("http").hooks(hooks).build().expect("a queue");
     loop {

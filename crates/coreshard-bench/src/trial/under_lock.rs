@@ -1,0 +1,83 @@
+//! Parallel loops under a lock, inside parallel loops: whoever waits may run parts of what it waits for, and nothing
+//! else, or it waits for its own lock.
+
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use coreshard_platform::{Platform, SleepingLock, user};
+use coreshard_topology::Scope;
+use coreshard_workqueue::{Workqueue, join};
+
+use super::scenario::{Stage, discard};
+
+/// Parts of the outer loop, and of the inner one.
+const OUTER: usize = 6;
+const INNER: usize = 6;
+
+/// How parts are made.
+#[derive(Clone, Copy)]
+enum Way {
+    Join,
+    Loop,
+    Scope,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Join, Self::Loop, Self::Scope];
+}
+
+/// Calls `body` with each of so many numbers, in parallel. Where nothing can be queued, less is called.
+fn spread<P: Platform>(
+    way: Way,
+    queue: &Workqueue<P>,
+    numbers: std::ops::Range<usize>,
+    body: &(impl Fn(usize) + Sync),
+) {
+    match way {
+        Way::Loop => {
+            let each = |numbers: std::ops::Range<usize>| numbers.for_each(body);
+            let _ = queue.for_each_range(numbers, each);
+        }
+        Way::Scope => queue.scope(|scope| {
+            for number in numbers {
+                let _ = scope.queue(move || body(number));
+            }
+        }),
+        Way::Join if numbers.len() < 2 => numbers.for_each(body),
+        Way::Join => {
+            let middle = numbers.start + numbers.len() / 2;
+            let (one, other) = (numbers.start..middle, middle..numbers.end);
+            join::<P, _, _>(|| spread(way, queue, one, body), || spread(way, queue, other, body));
+        }
+    }
+}
+
+impl<P: Platform> Stage<'_, P> {
+    pub(super) fn under_lock(&self) -> Result<(), String> {
+        let runtime = self.runtime(4, |builder| builder)?;
+        let queue = self.queue(&runtime, |builder| builder.scope(Scope::Cache))?;
+        for round in self.rounds() {
+            let (outer, inner) = (Way::ALL[round % 3], Way::ALL[round / 3 % 3]);
+            let lock = SleepingLock::<P, usize>::new(0);
+            let parts = AtomicU32::new(0);
+            let all = || {
+                spread(outer, &queue, 0..OUTER, &|_| {
+                    let mut done = lock.lock();
+                    spread(inner, &queue, 0..INNER, &|_| {
+                        parts.fetch_add(1, SeqCst);
+                        (0..20).for_each(|_| P::spin_hint());
+                        self.record.call();
+                    });
+                    *done += 1;
+                });
+            };
+            let done = user::call(|| queue.install(all).is_ok());
+            let whole = matches!(done, Ok(true));
+            discard(done);
+            let (done, parts) = (*lock.lock(), parts.load(SeqCst) as usize);
+            if whole && (done, parts) != (OUTER, OUTER * INNER) {
+                return Err(format!("{done} parts of {OUTER} are done, with {parts} inner ones"));
+            }
+        }
+        Ok(())
+    }
+}
