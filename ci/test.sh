@@ -60,13 +60,8 @@ list_skips() {
 }
 trap list_skips EXIT
 
-cargo test -p coreshard-workqueue --all-features --test executors
-# The facade of the crate metrics is off by default; the socket is on with the command.
-cargo test -p coreshard --features insight,metrics --test metrics
-cargo test -p coreshard --features insight,metrics --doc metrics
-# With the examples of services these are on.
-cargo test -p coreshard --features hyper,tokio,tower --test tokio --test tower
 # With the feature testing all of the crate is on a machine that may be simulated. Its guide's programs run, too.
 cargo test -p coreshard --features testing --test testing
 cargo test -p coreshard --features testing --doc -- testing Testing deterministic
+# `judges` turns the other features of the library on.
 cargo test --workspace

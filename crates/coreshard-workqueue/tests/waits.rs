@@ -502,3 +502,28 @@ fn a_wait_for_a_queue_that_waits_for_the_callers_own_item_is_an_error() {
         }
     });
 }
+
+/// An item that has its own handle.
+#[test]
+fn a_wait_for_the_callers_own_item_is_an_error() {
+    within(NEVER, || {
+        let runtime = machine("package:1 l3:1 core:2 pu:1", FEW);
+        let queue = runtime.workqueue().build().unwrap();
+        let (give, given) = mpsc::channel::<JoinHandle<Host, bool>>();
+        let own = queue.submit(move || {
+            let own = given.recv().unwrap();
+            let Ok(told) = own.join_timeout(NEVER) else { return false };
+            told.unwrap_err().into_payload().is::<WouldDeadlock>()
+        });
+        give.send(own.unwrap()).unwrap();
+        let (give, given) = mpsc::channel::<JoinHandle<Host, ()>>();
+        let (tell, told) = mpsc::channel();
+        let own = queue.submit(move || {
+            let error = given.recv().unwrap().join().unwrap_err();
+            tell.send(error.into_payload().is::<WouldDeadlock>()).unwrap();
+        });
+        give.send(own.unwrap()).unwrap();
+        assert!(told.recv_timeout(NEVER).unwrap());
+        queue.drain().unwrap();
+    });
+}

@@ -15,35 +15,35 @@ const INNER: usize = 6;
 
 /// How parts are made.
 #[derive(Clone, Copy)]
-enum Way {
+enum PartsAs {
     Join,
     Loop,
     Scope,
 }
 
-impl Way {
+impl PartsAs {
     const ALL: [Self; 3] = [Self::Join, Self::Loop, Self::Scope];
 }
 
 /// Calls `body` with each of so many numbers, in parallel. Where nothing can be queued, less is called.
 fn spread<P: Platform>(
-    way: Way,
+    way: PartsAs,
     queue: &Workqueue<P>,
     numbers: std::ops::Range<usize>,
     body: &(impl Fn(usize) + Sync),
 ) {
     match way {
-        Way::Loop => {
+        PartsAs::Loop => {
             let each = |numbers: std::ops::Range<usize>| numbers.for_each(body);
             let _ = queue.for_each_range(numbers, each);
         }
-        Way::Scope => queue.scope(|scope| {
+        PartsAs::Scope => queue.scope(|scope| {
             for number in numbers {
                 let _ = scope.queue(move || body(number));
             }
         }),
-        Way::Join if numbers.len() < 2 => numbers.for_each(body),
-        Way::Join => {
+        PartsAs::Join if numbers.len() < 2 => numbers.for_each(body),
+        PartsAs::Join => {
             let middle = numbers.start + numbers.len() / 2;
             let (one, other) = (numbers.start..middle, middle..numbers.end);
             join::<P, _, _>(|| spread(way, queue, one, body), || spread(way, queue, other, body));
@@ -56,7 +56,7 @@ impl<P: Platform> Stage<'_, P> {
         let runtime = self.runtime(4, |builder| builder)?;
         let queue = self.queue(&runtime, |builder| builder.scope(Scope::Cache))?;
         for round in self.rounds() {
-            let (outer, inner) = (Way::ALL[round % 3], Way::ALL[round / 3 % 3]);
+            let (outer, inner) = (PartsAs::ALL[round % 3], PartsAs::ALL[round / 3 % 3]);
             let lock = SleepingLock::<P, usize>::new(0);
             let parts = AtomicU32::new(0);
             let all = || {

@@ -44,11 +44,19 @@ where
     join_in::<P, _, _>(None, a, |_stolen| b())
 }
 
-/// As [`join`]; `b` is told whether another worker runs it. In a loop, this worker runs any parts of that until the
-/// result is there.
+/// What a join is in.
+#[derive(Clone, Copy)]
+pub(crate) struct LoopPiece {
+    /// Until the result is there, this worker runs any parts of the loop of this name.
+    pub(crate) name: WholeName,
+    /// Whether its pieces are long: then none is kept from others who have nothing to do.
+    pub(crate) are_long: bool,
+}
+
+/// As [`join`]; `b` is told whether another worker runs it.
 #[inline]
 pub(crate) fn join_in<P: Platform, A, B>(
-    in_loop: Option<WholeName>,
+    in_loop: Option<LoopPiece>,
     a: impl FnOnce() -> A,
     b: impl FnOnce(bool) -> B + Send,
 ) -> (A, B)
@@ -57,10 +65,9 @@ where
 {
     let Some(worker) = CurrentWorker::<P>::here() else { return one_by_one(a, b) };
     let job = Job::new(b, worker.frame());
-    // A loop's pieces are few, and may be long: none is kept from others who have nothing to do.
     let pushed = match in_loop {
-        None => worker.push(job.header()),
-        Some(_) => worker.push_shared(job.header()),
+        Some(LoopPiece { are_long: true, .. }) => worker.push_shared(job.header()),
+        _ => worker.push(job.header()),
     };
     match pushed {
         Pushed::Private => {}
@@ -82,7 +89,7 @@ where
         Popped::Stolen => {
             let is_over = match in_loop {
                 None => worker.wait_for(job.done()),
-                Some(name) => worker.wait_in(job.done(), name),
+                Some(LoopPiece { name, .. }) => worker.wait_in(job.done(), name),
             };
             if !is_over {
                 Forked::throw();

@@ -1,10 +1,12 @@
 //! Loops, spread over the workers; with results in order, whoever computes what.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
-use coreshard_platform::Platform;
+use coreshard_platform::{AtomicInt, Platform};
 
-use super::join_in;
+use super::{LoopPiece, join_in};
 use crate::pool::{CurrentWorker, WholeName};
 
 /// Pieces a worker gets if all are alike and nobody steals: enough for the others to take some
@@ -35,6 +37,39 @@ impl<T: Send> Whole for &mut [T] {
     }
     fn cut_at(self, len: usize) -> (Self, Self) {
         self.split_at_mut(len)
+    }
+}
+
+/// A piece that takes longer is long: to share it costs some hundredth of it.
+const LONG: Duration = Duration::from_micros(10);
+
+const UNKNOWN: u32 = 0;
+const ARE_SHORT: u32 = 1;
+const ARE_LONG: u32 = 2;
+
+/// What the pieces of a loop have in common. Its address names the loop.
+struct LoopHead<P: Platform> {
+    /// Whether its pieces are long, once one was run.
+    length: P::AtomicU32,
+}
+
+impl<P: Platform> LoopHead<P> {
+    fn piece(&self) -> LoopPiece {
+        // Relaxed: a hint. Until it is known, they are taken for long.
+        let are_long = self.length.load(Relaxed) != ARE_SHORT;
+        LoopPiece { name: WholeName::at(self), are_long }
+    }
+
+    /// Runs a piece that is cut no more; the first that is over tells how long they are.
+    fn run<R>(&self, leaf: impl FnOnce() -> R) -> R {
+        if self.length.load(Relaxed) != UNKNOWN {
+            return leaf();
+        }
+        let began = P::now();
+        let result = leaf();
+        let length = if P::now() - began < LONG { ARE_SHORT } else { ARE_LONG };
+        self.length.store(length, Relaxed);
+        result
     }
 }
 
@@ -76,11 +111,10 @@ where
     W: Whole,
     R: Send,
 {
-    let place = 0_u8;
-    let name = WholeName::at(&raw const place);
-    let run = || tree::<P, W, R>(whole, Cuts::for_workers(workers), name, leaf, reduce);
+    let head = LoopHead::<P> { length: P::AtomicU32::new(UNKNOWN) };
+    let run = || tree::<P, W, R>(whole, Cuts::for_workers(workers), &head, leaf, reduce);
     match CurrentWorker::<P>::here() {
-        Some(worker) => worker.in_loop(name, false, run),
+        Some(worker) => worker.in_loop(WholeName::at(&raw const head), false, run),
         None => run(),
     }
 }
@@ -88,7 +122,7 @@ where
 fn tree<P, W, R>(
     whole: W,
     cuts: Cuts,
-    name: WholeName,
+    head: &LoopHead<P>,
     leaf: &(impl Fn(W) -> Option<R> + Sync),
     reduce: &(impl Fn(R, R) -> R + Sync),
 ) -> Option<R>
@@ -99,19 +133,20 @@ where
 {
     let len = whole.len();
     if cuts.left == 0 || len < 2 {
-        return if len > 0 { leaf(whole) } else { None };
+        return if len > 0 { head.run(|| leaf(whole)) } else { None };
     }
     let (first, second) = whole.cut_at(len / 2);
     let fewer = Cuts { left: cuts.left - 1, ..cuts };
     let results = join_in::<P, _, _>(
-        Some(name),
-        || tree::<P, W, R>(first, fewer, name, leaf, reduce),
+        Some(head.piece()),
+        || tree::<P, W, R>(first, fewer, head, leaf, reduce),
         |stolen| match CurrentWorker::<P>::here().filter(|_| stolen) {
             Some(thief) => {
                 let cuts = Cuts { left: cuts.when_stolen, ..cuts };
-                thief.in_loop(name, true, || tree::<P, W, R>(second, cuts, name, leaf, reduce))
+                let name = WholeName::at(head);
+                thief.in_loop(name, true, || tree::<P, W, R>(second, cuts, head, leaf, reduce))
             }
-            None => tree::<P, W, R>(second, fewer, name, leaf, reduce),
+            None => tree::<P, W, R>(second, fewer, head, leaf, reduce),
         },
     );
     match results {

@@ -219,6 +219,11 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         run()
     }
 
+    /// True if this worker does `whole`, or a part of it, in what it has begun last.
+    pub(crate) fn does(self, whole: &Latch<P>) -> bool {
+        ptr::eq(self.context.forks.whole.get(), whole)
+    }
+
     /// From here on, until what this returns is dropped, parts of `whole` can be spawned on this worker's stack.
     pub(crate) fn begin_scope(
         self,

@@ -18,6 +18,9 @@ use super::context::with_context;
 /// stand-in. This is what the pool's monitor does for an item that computes for 10 ms, sooner and without its being
 /// told as a CPU hog.
 ///
+/// Not while it holds a lock that other items take: they come at once then, and wait for it, and each that is found to
+/// wait gets a stand-in, too.
+///
 /// Where nothing waits it costs the pool's lock once. On a thread that is no worker it yields the CPU, and is false.
 /// Inside a future, [`yield_now`](crate::yield_now) is better: a future can be put back.
 ///

@@ -239,6 +239,11 @@ pub struct JoinHandle<P: Platform, T> {
 }
 
 impl<P: Platform, T> JoinHandle<P, T> {
+    /// True inside the very item.
+    fn is_own(&self) -> bool {
+        CurrentWorker::<P>::here().is_some_and(|worker| worker.does(self.item.over()))
+    }
+
     /// True once the item is over: then [`join`](Self::join) does not wait.
     ///
     /// # Examples
@@ -278,7 +283,7 @@ impl<P: Platform, T> JoinHandle<P, T> {
     pub fn join(mut self) -> Result<T, Panic> {
         self.forget_waker();
         let wait = self.item.claimable().wait();
-        if wait == Wait::Never {
+        if wait == Wait::Never || self.is_own() {
             return Err(Panic::of(self.item.claimable().deadlock()));
         }
         match wait_for(&*self.item, wait) {
@@ -316,7 +321,7 @@ impl<P: Platform, T> JoinHandle<P, T> {
     /// As `join`.
     pub fn join_timeout(mut self, timeout: Duration) -> Result<Result<T, Panic>, Self> {
         self.forget_waker();
-        if self.item.claimable().wait() == Wait::Never {
+        if self.item.claimable().wait() == Wait::Never || self.is_own() {
             return Ok(Err(Panic::of(self.item.claimable().deadlock())));
         }
         match wait_until_over(&*self.item, timeout) {

@@ -18,6 +18,9 @@ use crate::insight::trouble::say;
 use crate::spec::request::PanicPolicy;
 
 /// What an item, or a future, threw.
+///
+/// Dropping it is safe anywhere: what the payload's own destructor throws is kept for good then, and told to nobody;
+/// [`into_payload`](Self::into_payload) has it where it can be heard.
 pub struct Panic {
     thrown: ByValue<Thrown>,
 }
