@@ -429,6 +429,7 @@ impl<P: Platform> Workqueue<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "tokio::spawn")]
+    #[inline]
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> Result<Task<F::Output>, Refused<F>>
     where
