@@ -27,6 +27,7 @@ mod queue;
 mod runtime;
 mod spec;
 mod task;
+mod team;
 mod timers;
 mod work;
 
@@ -55,6 +56,9 @@ pub use spec::request::PanicPolicy;
 pub use task::{
     AbortHandle, CancellationToken, ConsumeBudget, JoinSet, Task, TaskError, TaskResult,
     WaitForCancellation, YieldNow, consume_budget, yield_now,
+};
+pub use team::{
+    MemberThread, Team, TeamBuilder, TeamError, TeamScope, Yielded, join_told,
 };
 pub use timers::{Elapsed, Sleep, SleepError, Timeout};
 pub use work::{MissedTick, Periodic, Work, WorkError, WorkErrorReason};
