@@ -5,8 +5,10 @@ use std::io;
 use std::marker::PhantomData;
 
 use coreshard_platform::Platform;
+use coreshard_topology::Scope;
 
 use crate::base::error::BuildError;
+use crate::base::rungs::{Intake, Wake};
 use crate::runtime::Runtime;
 
 /// Makes a [`Team`].
@@ -50,6 +52,22 @@ impl<P: Platform> TeamBuilder<'_, P> {
     }
     /// Detached work and scopes' work of one thread runs in the order of its spawning, where `spawn` else runs the last first.
     pub fn breadth_first(self) -> Self {
+        self
+    }
+    /// When a member that was chosen is woken.
+    pub fn wake(self, _wake: Wake) -> Self {
+        self
+    }
+    /// How work from outside enters.
+    pub fn intake(self, _intake: Intake) -> Self {
+        self
+    }
+    /// Who shares a pool.
+    pub fn scope(self, _scope: Scope) -> Self {
+        self
+    }
+    /// The wanted size of a cache shard, in cores.
+    pub fn shard_size(self, _cores: usize) -> Self {
         self
     }
     /// The thread that calls `build` is the member with index 0: it does what the team has to do whenever it waits for
