@@ -89,9 +89,9 @@ struct Unsendable;
 /// rayon_core::broadcast(|context| share(context));
 /// ```
 ///
-/// That of a broadcast does not outlive the call, either.
+/// Nor is it a result.
 ///
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// rayon_core::broadcast(|context| context);
 /// ```
 struct Contexts;
@@ -175,13 +175,13 @@ struct Borrows;
 ///
 /// It does not leave its closure.
 ///
-/// ```compile_fail
+/// ```compile_fail,E0521
 /// let mut kept = None;
 /// rayon_core::in_place_scope(|scope| kept = Some(scope));
 /// ```
 struct ScopeLifetimes;
 
-/// A pool of scoped threads does not leave its closure, and its builder is made by no other threads.
+/// A pool of scoped threads does not leave its closure, and a builder not its thread.
 ///
 /// ```compile_fail
 /// let pool = rayon_core::ThreadPoolBuilder::new().build_scoped(|thread| thread.run(), |pool| pool).unwrap();
@@ -194,7 +194,7 @@ struct ScopeLifetimes;
 ///
 /// Nobody else implements the trait of those who start threads, or makes what is made for them.
 ///
-/// ```compile_fail
+/// ```compile_fail,E0405
 /// struct Mine;
 /// impl rayon_core::ThreadSpawn for Mine {}
 /// ```
