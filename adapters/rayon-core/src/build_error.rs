@@ -34,10 +34,9 @@ impl ThreadPoolBuildError {
     pub(crate) fn other(why: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind: ErrorKind::IOError(io::Error::other(why)) }
     }
-}
 
-impl From<TeamError> for ThreadPoolBuildError {
-    fn from(error: TeamError) -> Self {
+    // No `From`, which users would see.
+    pub(crate) fn of(error: TeamError) -> Self {
         match error {
             TeamError::CurrentThreadTaken => Self { kind: ErrorKind::CurrentThreadAlreadyInPool },
             TeamError::Thread(error) => Self { kind: ErrorKind::IOError(error) },

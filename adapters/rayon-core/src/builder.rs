@@ -165,7 +165,7 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
         if self.breadth_first {
             team = team.breadth_first();
         }
-        Ok(self.spawn_handler.start(team)?)
+        self.spawn_handler.start(team).map_err(ThreadPoolBuildError::of)
     }
 }
 

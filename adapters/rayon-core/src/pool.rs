@@ -159,12 +159,12 @@ impl ThreadPool {
 
     /// As [`yield_now`](crate::yield_now()); `None` where this is none of this pool's threads.
     pub fn yield_now(&self) -> Option<Yield> {
-        self.team.yield_now().map(Yield::from)
+        self.team.yield_now().map(Yield::of)
     }
 
     /// As [`yield_local`](crate::yield_local()); `None` where this is none of this pool's threads.
     pub fn yield_local(&self) -> Option<Yield> {
-        self.team.yield_local().map(Yield::from)
+        self.team.yield_local().map(Yield::of)
     }
 }
 

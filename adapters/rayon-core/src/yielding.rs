@@ -13,8 +13,9 @@ pub enum Yield {
     Idle,
 }
 
-impl From<Yielded> for Yield {
-    fn from(yielded: Yielded) -> Self {
+impl Yield {
+    // No `From`, which users would see.
+    pub(crate) fn of(yielded: Yielded) -> Self {
         match yielded {
             Yielded::Ran => Self::Executed,
             Yielded::Idle => Self::Idle,
@@ -24,10 +25,10 @@ impl From<Yielded> for Yield {
 
 /// Runs one thing that waits in this thread's pool, if there is one; `None` on a thread of no pool.
 pub fn yield_now() -> Option<Yield> {
-    Team::here()?.yield_now().map(Yield::from)
+    Team::here()?.yield_now().map(Yield::of)
 }
 
 /// As [`yield_now()`], only of what waits on this thread's own list.
 pub fn yield_local() -> Option<Yield> {
-    Team::here()?.yield_local().map(Yield::from)
+    Team::here()?.yield_local().map(Yield::of)
 }
