@@ -45,21 +45,29 @@ impl ThreadPoolBuildError {
     }
 }
 
+const GLOBAL_EXISTS: &str = "The global thread pool has already been initialized.";
+const THREAD_TAKEN: &str = "The current thread is already part of another thread pool.";
+
 impl fmt::Display for ThreadPoolBuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            ErrorKind::GlobalPoolAlreadyInitialized => {
-                f.pad("The global thread pool has already been initialized.")
-            }
-            ErrorKind::CurrentThreadAlreadyInPool => {
-                f.pad("The current thread is already part of another thread pool.")
-            }
+            ErrorKind::GlobalPoolAlreadyInitialized => f.pad(GLOBAL_EXISTS),
+            ErrorKind::CurrentThreadAlreadyInPool => f.pad(THREAD_TAKEN),
             ErrorKind::IOError(error) => error.fmt(f),
         }
     }
 }
 
 impl Error for ThreadPoolBuildError {
+    #[allow(deprecated, reason = "some programs show errors by it")]
+    fn description(&self) -> &str {
+        match &self.kind {
+            ErrorKind::GlobalPoolAlreadyInitialized => GLOBAL_EXISTS,
+            ErrorKind::CurrentThreadAlreadyInPool => THREAD_TAKEN,
+            ErrorKind::IOError(error) => error.description(),
+        }
+    }
+
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.kind {
             ErrorKind::IOError(error) => Some(error),

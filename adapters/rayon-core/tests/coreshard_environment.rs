@@ -68,7 +68,7 @@ fn every_rung_works() {
 const WRONG: [(&str, &str, &str); 5] = [
     ("CORESHARD_WAKE", "often", "under-lock, after-unlock, coalesced"),
     ("CORESHARD_INTAKE", "open", "locked, lock-free"),
-    ("CORESHARD_SCOPE", "socket", "system, numa, cache, cache_shard, smt, cpu"),
+    ("CORESHARD_SCOPE", "socket", "cpu, smt, cache_shard, cache, numa, system"),
     ("CORESHARD_SHARD_SIZE", "0", "numbers of cores, from 1"),
     ("CORESHARD_INSIGHT", "on", "0, 1"),
 ];
