@@ -14,6 +14,7 @@ use super::context::{Context, context_here};
 use super::deque::{Deque, Popped, Pushed};
 use super::frame::Frame;
 use super::header::Header;
+use super::jobs::ListedJob;
 use super::pool::{Neighbours, Pool};
 use super::slot::WorkerSlot;
 use super::worker::Worker;
@@ -26,6 +27,12 @@ const MAX_UNCALLED: u32 = 7;
 /// is inside of; a quarter of a stack that is not four times as large. What items themselves need is
 /// not known: they have the rest.
 const ROOM_FOR_ITEMS: usize = 256 << 10;
+
+/// A job that another worker offered.
+pub(super) enum Found<P: Platform> {
+    Forked(NonNull<Header<P>>),
+    Listed(ListedJob<P>),
+}
 
 /// The worker of this thread, as forking code sees it.
 pub(crate) struct CurrentWorker<'thread, P: Platform> {
@@ -54,7 +61,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
 
     #[inline]
     #[allow(unsafe_code)]
-    fn slot(self) -> &'thread WorkerSlot<P> {
+    pub(super) fn slot(self) -> &'thread WorkerSlot<P> {
         // SAFETY: the worker's own slot is freed with its pool, which the context keeps.
         unsafe { self.context.slot.as_ref() }
     }
@@ -68,6 +75,11 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// This worker's pool.
     pub(crate) fn pool(self) -> &'thread Arc<Pool<P>> {
         &self.context.pool
+    }
+
+    /// The same, which costs no line that other workers write.
+    pub(crate) fn own_pool(self) -> Arc<Arc<Pool<P>>> {
+        Arc::clone(&self.context.own_pool)
     }
 
     /// See [`Pool::crew`].
@@ -120,13 +132,18 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// comes first: he can do little else.
     #[cold]
     pub(crate) fn call_thieves(self) {
+        self.count_as_forking();
+        if !self.offer_to_waiter() {
+            self.call_one();
+        }
+    }
+
+    /// Thieves look at this worker from here on, until it rests.
+    pub(super) fn count_as_forking(self) {
         let Context { pool, forks, .. } = self.context;
         if !forks.counted.replace(true) {
             // SeqCst: before the wake words are read, see `Pool::has_forks`.
             pool.forking.fetch_add(1, SeqCst);
-        }
-        if !self.offer_to_waiter() {
-            self.call_one();
         }
     }
 
@@ -149,11 +166,11 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
 
     /// Takes a job, from the nearest worker that has one. Where there are more, it calls the next
     /// who sleeps.
-    fn steal(self) -> Option<NonNull<Header<P>>> {
+    pub(super) fn steal(self) -> Option<Found<P>> {
         let Context { pool, index, .. } = self.context;
         let from = |pool: &Pool<P>, but| {
-            let job = pool.steal_fork(but)?;
-            if pool.has_forks() {
+            let (job, has_more) = pool.steal_job(but)?;
+            if has_more {
                 self.call_one();
             }
             Some(job)
@@ -183,6 +200,10 @@ impl<P: Platform> Worker<'_, P> {
         if self.excess {
             return false;
         }
+        if self.pool.is_team() {
+            // Somebody is told already: see `run_team_jobs`.
+            return worker.run_any();
+        }
         let Some(job) = worker.steal() else { return false };
         // The job may take long, and somebody may wait for the items that this worker has run.
         self.settle_items();
@@ -195,7 +216,7 @@ impl<P: Platform> Worker<'_, P> {
         if let Some(spare) = spare {
             pool.start_spare(spare);
         }
-        worker.run_stolen(job);
+        worker.run_found(job);
         true
     }
 
@@ -220,15 +241,16 @@ impl<P: Platform> Pool<P> {
     #[inline]
     pub(super) fn has_forks(&self) -> bool {
         self.forking.load(SeqCst) > 0 && self.any_shares()
+            || self.injected.iter().any(|list| list.has_jobs())
     }
 
     #[cold]
     fn any_shares(&self) -> bool {
-        self.each_slot().any(|(_, slot)| slot.deque.has_shared())
+        self.each_slot().any(|(_, slot)| slot.has_jobs_for_all())
     }
 
-    /// Takes a job from a worker other than `but`, beginning behind that one.
-    fn steal_fork(&self, but: Option<usize>) -> Option<NonNull<Header<P>>> {
+    /// Takes a job from a worker other than `but`, beginning behind that one; and whether that worker has more.
+    fn steal_job(&self, but: Option<usize>) -> Option<(Found<P>, bool)> {
         if self.forking.load(Relaxed) == 0 {
             return None;
         }
@@ -236,7 +258,11 @@ impl<P: Platform> Pool<P> {
         self.each_slot()
             .filter(|(index, _)| *index > first)
             .chain(self.each_slot().filter(|(index, _)| *index <= first && Some(*index) != but))
-            .find_map(|(_, slot)| slot.deque.steal())
+            .find_map(|(_, slot)| {
+                let forked = slot.deque.steal().map(Found::Forked);
+                let job = forked.or_else(|| slot.listed.take_oldest().map(Found::Listed))?;
+                Some((job, slot.has_jobs_for_all()))
+            })
     }
 
     /// The first that `find` finds in the stacks of jobs.
@@ -262,7 +288,7 @@ impl<P: Platform> Pool<P> {
     }
 
     /// Wakes a worker of this pool that sleeps, if one more may run.
-    fn call_thief(&self) -> bool {
+    pub(super) fn call_thief(&self) -> bool {
         match &self.queue {
             Some(queue) => {
                 let sleeper = queue.designated().and_then(|_| queue.recall());

@@ -8,29 +8,20 @@ use std::sync::Arc;
 use coreshard_platform::Platform;
 
 use super::blocking::blocking;
+use super::team::Told;
 use super::context::{Forks, SpawnPlace, Spawner};
 use super::deque::{CAPACITY, PartOf, Pushed};
-use super::forks::CurrentWorker;
+use super::forks::{CurrentWorker, Found};
 use super::header::Header;
 use super::job::{execute, execute_here};
 use super::pool::Pool;
+use super::whole_name::WholeName;
 use crate::base::latch::Latch;
 
 /// Looks for parts while the whole is not over, before the CPU is given to others, and before this worker
 /// sleeps.
 const LOOKS: u32 = 256;
 const YIELDS: u32 = 16;
-
-/// By what thieves tell one whole from another: an address that nothing else has meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WholeName(u64);
-
-impl WholeName {
-    /// That of what has `place` for itself as long as it is not over.
-    pub(crate) fn at<T>(place: *const T) -> Self {
-        Self(place.addr() as u64)
-    }
-}
 
 impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// Waits until `whole` is open. Meanwhile it runs what `run_one` runs, which says whether it did, as long as
@@ -68,6 +59,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
                 P::yield_now();
             } else {
                 let has_more = || has_more() || self.has_part_of(name);
+                let _told = Told::begin(self, whole);
                 blocking::<P, _>(|| whole.wait_for_more(has_more));
             }
         }
@@ -85,7 +77,8 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     #[cold]
     pub(crate) fn wait_in(self, done: &Latch<P>, name: WholeName) -> bool {
         let _stolen = StolenParts::begin(self);
-        self.help_until(done, name, || false, || false)
+        let has_more = || self.has_awaited(name);
+        self.help_until(done, name, || self.run_awaited(name), has_more)
     }
 
     /// Steals a part of what has this name and runs it, while `whole` is waited for. False if there was none.
@@ -96,7 +89,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
         let steal = |pool: &Arc<Pool<P>>| {
             pool.find_fork(|deque| {
-                let part = deque.steal_part_of(name.0)?;
+                let part = deque.steal_part_of(name.address())?;
                 // In this order: see `CurrentWorker::offer_to_waiter`.
                 whole.stop_helping();
                 deque.reserve(false);
@@ -134,7 +127,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
         if !self.deque().is_named() {
             // An item: what is shared already was forked in it, too.
-            forks.owner.name_whole(self.deque(), WholeName::at(whole).0);
+            forks.owner.name_whole(self.deque(), WholeName::at(whole).address());
         }
         self.deque().reserve(true);
         let has_waiter = whole.nudge();
@@ -146,8 +139,15 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
 
     fn has_part_of(self, name: WholeName) -> bool {
         let has =
-            |pool: &Arc<Pool<P>>| pool.find_fork(|deque| deque.has_part_of(name.0).then_some(()));
+            |pool: &Arc<Pool<P>>| pool.find_fork(|deque| deque.has_part_of(name.address()).then_some(()));
         has(self.pool()).or_else(|| self.neighbours().iter().find_map(has)).is_some()
+    }
+
+    pub(super) fn run_found(self, job: Found<P>) {
+        match job {
+            Found::Forked(job) => self.run_stolen(job),
+            Found::Listed(job) => self.run_listed(job),
+        }
     }
 
     /// Runs a job that was stolen just now.
@@ -174,7 +174,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         run: impl FnOnce() -> R,
     ) -> R {
         let forks = &self.context.forks;
-        let before = forks.owner.begin_whole(self.deque(), WholeName::at(whole).0);
+        let before = forks.owner.begin_whole(self.deque(), WholeName::at(whole).address());
         let _doing = Doing { worker: self, before, outer: forks.whole.replace(whole) };
         let scope = self.begin_scope(whole, place);
         let result = run();
@@ -214,7 +214,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         if !is_stolen && (self.deque().is_named() || !whole.get().is_null()) {
             return run();
         }
-        let before = owner.begin_whole(self.deque(), name.0);
+        let before = owner.begin_whole(self.deque(), name.address());
         let _doing = InLoop { worker: self, before };
         run()
     }

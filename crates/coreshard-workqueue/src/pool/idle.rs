@@ -40,6 +40,13 @@ impl<P: Platform> Worker<'_, P> {
         let pool = self.pool;
         let reactor = self.enter_reactor();
         let mut state = pool.lock();
+        if pool.is_team() && self.ends_team(&mut state) {
+            state.let_go(self.index);
+            let others = state.end_team(pool);
+            drop(state);
+            others.into_iter().for_each(|worker| pool.wake(worker));
+            return false;
+        }
         match self.lie_down(&mut state, reactor.is_some()) {
             Rest::None => return true,
             Rest::Leave => {
@@ -49,7 +56,10 @@ impl<P: Platform> Worker<'_, P> {
                 pool.unlock_and_kick(state, kick);
                 return false;
             }
-            Rest::Sleep => drop(state),
+            Rest::Sleep => {
+                let kick = state.choose_for_mail(pool);
+                pool.unlock_and_kick(state, kick);
+            }
         }
         if let Some(reactor) = reactor {
             self.sleep_in(reactor);
@@ -84,7 +94,7 @@ impl<P: Platform> Worker<'_, P> {
             state.idle.insert(0, self.index);
             return Rest::Sleep;
         }
-        if state.has_work(pool) && !planted(Canary::LostWakeup) {
+        if (state.has_work(pool) || self.slot.mail.has_jobs()) && !planted(Canary::LostWakeup) {
             return Rest::None;
         }
         if state.stopping || self.is_rescuer() && state.idle_count() > 0 {

@@ -48,6 +48,7 @@ fn pool_of(
         stack_bytes: None,
         rescuer,
         hooks,
+        team: None,
     };
     let place = Place {
         pod: PodId(0),

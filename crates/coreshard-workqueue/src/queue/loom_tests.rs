@@ -43,6 +43,7 @@ fn unmanned(stack_bytes: usize) -> Lease<Loom> {
         stack_bytes: Some(stack_bytes),
         rescuer: None,
         hooks: Hooks::default(),
+        team: None,
     });
     let pods = Pods::new(&topology, &cpus, Scope::System, ShardSize::default()).unwrap();
     let place = Place {

@@ -11,9 +11,12 @@ use crate::base::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::base::event::Event;
 use crate::insight::Wanted;
 use crate::insight::stats::QueueStats;
-use crate::pool::{Follower, Lease, MAX_INJECTORS, Monitor, Pool, PoolSet, PoolSettings, Route};
+use crate::pool::{
+    Follower, Lease, MAX_INJECTORS, Monitor, Pool, PoolSet, PoolSettings, Route, StartMember,
+};
 use crate::spec::attributes::{Attributes, Hooks, Place, Priority};
 use crate::spec::request::Request;
+use crate::spec::team::{OfTeam, TeamSpec};
 use crate::timers::Timers;
 
 /// Tells which CPUs may be used now.
@@ -148,6 +151,7 @@ impl<P: Platform> Machine<P> {
             stack_bytes: request.stack_bytes,
             rescuer: request.rescuer,
             hooks: request.hooks.clone(),
+            team: None,
         })
     }
 
@@ -189,6 +193,26 @@ impl<P: Platform> Machine<P> {
         Ok(lease)
     }
 
+    /// A team's pool, with its members. `start` is called under no lock.
+    pub(crate) fn start_team(
+        &self,
+        request: &Request,
+        team: Arc<TeamSpec>,
+        start: Option<StartMember<'_>>,
+    ) -> Result<Lease<P>, BuildErrorKind> {
+        let attributes = Attributes { team: Some(OfTeam(team)), ..self.attributes(request)? };
+        if self.registry.lock().closed {
+            return Err(BuildErrorKind::ShutDown);
+        }
+        let lease = self.start_pools(attributes, request)?;
+        self.registry.lock().sets.push(Arc::downgrade(lease.set()));
+        // A system has one pod.
+        if let Some(pool) = lease.set().pools().next() {
+            pool.man_team(start).map_err(BuildErrorKind::Worker)?;
+        }
+        Ok(lease)
+    }
+
     fn start_pools(
         &self,
         attributes: Attributes,
@@ -210,13 +234,14 @@ impl<P: Platform> Machine<P> {
         let mut pools: Vec<Arc<Pool<P>>> = Vec::with_capacity(pods.len());
         for (pod, limit) in pods.iter().zip(limits) {
             let home = self.platform_cpus(&pod.cpus);
+            let members = attributes.team.as_ref().map(|team| team.0.members);
             let place = Place {
                 pod: pod.id,
                 cpus: pod.cpus.clone(),
                 node: pod.node.filter(|_| self.laid_over.is_none()),
                 roam: if attributes.strict { home.clone() } else { roam.clone() },
                 home,
-                limit,
+                limit: limit.min(members.unwrap_or(usize::MAX)),
                 injector_by_cpu: Arc::clone(&injector_by_cpu),
                 thread_names: Arc::clone(&self.thread_names),
             };
@@ -226,7 +251,9 @@ impl<P: Platform> Machine<P> {
             );
             let attributes = Arc::clone(&attributes);
             let event = Arc::clone(&self.event);
-            match Pool::start(place, attributes, self.settings, event, &self.monitor) {
+            let most_workers = members.unwrap_or(self.settings.most_workers);
+            let settings = PoolSettings { most_workers, ..self.settings };
+            match Pool::start(place, attributes, settings, event, &self.monitor) {
                 Ok(pool) => pools.push(pool),
                 Err(error) => {
                     pools.iter().for_each(|pool| pool.tell_to_go());

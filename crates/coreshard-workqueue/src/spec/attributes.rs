@@ -8,6 +8,7 @@ use coreshard_platform::user::User;
 use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope};
 
 use super::reactor::SharedReactor;
+use super::team::OfTeam;
 use crate::base::rungs::Intake;
 use crate::base::rungs::Wake;
 
@@ -198,6 +199,8 @@ pub(crate) struct Attributes {
     /// keep the rescuer from it.
     pub(crate) rescuer: Option<u64>,
     pub(crate) hooks: Hooks,
+    /// A team has its pool for itself.
+    pub(crate) team: Option<OfTeam>,
 }
 
 /// Where one pool stands.
