@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 
 use coreshard_platform::Host;
-use coreshard_topology::{Topology, Usable};
+use coreshard_topology::{Scope, Topology, Usable};
 use coreshard_workqueue::{Runtime, Team, TeamError, TeamScope, Yielded, join, join_told};
 use testing::{NEVER, wait_until, within};
 
@@ -23,6 +23,18 @@ fn team(members: usize) -> Team<Host> {
     runtime().team("test").members(members).build().unwrap()
 }
 
+/// Teams of one pool, and of several.
+fn teams() -> impl Iterator<Item = Team<Host>> {
+    let topology = Topology::from_synthetic("package:1 l3:2 core:2 pu:1").unwrap();
+    let cpus = Usable::host(&Topology::host().unwrap()).unwrap().cpus().clone();
+    let wide = Runtime::builder(topology).laid_over(cpus).build().unwrap();
+    let here = runtime();
+    let of = |runtime: &Runtime<Host>, members| {
+        runtime.team("one of some").members(members).scope(Scope::Cache).build().unwrap()
+    };
+    [1, 2, 8].map(|members| of(&here, members)).into_iter().chain([2, 4, 8].map(|members| of(&wide, members)))
+}
+
 fn fib(n: u32) -> u64 {
     if n < 2 {
         return n.into();
@@ -33,9 +45,8 @@ fn fib(n: u32) -> u64 {
 
 #[test]
 fn what_is_installed_runs_on_a_member_and_may_fork() {
-    for members in [1, 2, 8] {
-        let team = team(members);
-        assert_eq!(team.members(), members);
+    for team in teams() {
+        let members = team.members();
         assert_eq!(team.index(), None, "this thread is none");
         assert_eq!(team.install(|| fib(20)), 6765);
         assert!(team.install(|| team.index()).is_some_and(|index| index < members));
@@ -54,8 +65,8 @@ fn many_threads_install_at_once() {
 
 #[test]
 fn a_broadcast_is_done_once_by_each_at_once_if_need_be() {
-    for members in [1, 2, 8] {
-        let team = team(members);
+    for team in teams() {
+        let members = team.members();
         assert_eq!(team.broadcast(|index| index), (0..members).collect::<Vec<_>>());
         // From inside, too; and they can wait for one another.
         let met = team.install(|| {
@@ -119,8 +130,7 @@ fn one_member_runs_the_latest_first_or_in_order() {
 
 #[test]
 fn scopes_lend_what_is_outside_and_end_with_their_parts() {
-    for members in [1, 2, 8] {
-        let team = team(members);
+    for team in teams() {
         let sum = AtomicUsize::new(0);
         fn tree<'scope>(scope: &TeamScope<'scope, Host>, depth: usize, sum: &'scope AtomicUsize) {
             sum.fetch_add(1, SeqCst);
@@ -176,9 +186,17 @@ fn detached_panics_go_to_the_handler() {
 
 #[test]
 fn hooks_and_names_are_by_index_and_the_end_comes_after_the_work() {
+    let topology = Topology::from_synthetic("package:1 l3:2 core:2 pu:1").unwrap();
+    let cpus = Usable::host(&Topology::host().unwrap()).unwrap().cpus().clone();
+    let wide = Runtime::builder(topology).laid_over(cpus).build().unwrap();
+    hooks_and_names(&runtime());
+    hooks_and_names(&wide);
+}
+
+fn hooks_and_names(runtime: &Runtime<Host>) {
     let (started, exited) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
     let (start, exit) = (Arc::clone(&started), Arc::clone(&exited));
-    let team = runtime()
+    let team = runtime
         .team("named")
         .members(3)
         .thread_names(|index| Some(format!("member {index}")))
@@ -274,8 +292,7 @@ fn the_current_thread_is_a_member() {
 
 #[test]
 fn a_wait_under_a_lock_ends_whatever_else_there_is() {
-    for members in [2, 8] {
-        let team = team(members);
+    for team in teams() {
         let lock = Mutex::new(0_u64);
         fn each(range: std::ops::Range<u32>, body: &(dyn Fn(u32) + Sync)) {
             match range.len() {

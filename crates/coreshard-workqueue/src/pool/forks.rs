@@ -4,6 +4,7 @@
 //! that has one. A worker that finds no item looks at the stacks of its own pool, and then at
 //! those of the others, the nearest first.
 
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -80,6 +81,16 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// The same, which costs no line that other workers write.
     pub(crate) fn own_pool(self) -> Arc<Arc<Pool<P>>> {
         Arc::clone(&self.context.own_pool)
+    }
+
+    /// Calls `ask` with [that](Self::own_pool), uncounted: it is not dropped.
+    #[allow(unsafe_code)]
+    pub(crate) fn with_own_pool<R>(
+        self,
+        ask: impl FnOnce(ManuallyDrop<Arc<Arc<Pool<P>>>>) -> R,
+    ) -> R {
+        // SAFETY: the worker's own is there as long as this thread is inside its work; this one is not dropped.
+        ask(ManuallyDrop::new(unsafe { Arc::from_raw(Arc::as_ptr(&self.context.own_pool)) }))
     }
 
     /// See [`Pool::crew`].

@@ -39,14 +39,10 @@ impl<P: Platform> Worker<'_, P> {
     pub(super) fn sleep(&mut self) -> bool {
         let pool = self.pool;
         let reactor = self.enter_reactor();
-        let mut state = pool.lock();
-        if pool.is_team() && self.ends_team(&mut state) {
-            state.let_go(self.index);
-            let others = state.end_team(pool);
-            drop(state);
-            others.into_iter().for_each(|worker| pool.wake(worker));
+        if pool.is_team() && self.ends_team() {
             return false;
         }
+        let mut state = pool.lock();
         match self.lie_down(&mut state, reactor.is_some()) {
             Rest::None => return true,
             Rest::Leave => {

@@ -57,6 +57,7 @@ fn pool_of(
         home: cpus.clone(),
         roam: cpus,
         limit,
+        members: 0..0,
         injector_by_cpu: Arc::new([0]),
         thread_names: "cs-".into(),
     };

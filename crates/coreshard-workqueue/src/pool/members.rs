@@ -99,21 +99,21 @@ impl<P: Platform> Pool<P> {
         self: &Arc<Self>,
         index: usize,
     ) -> (Result<(), SpawnError>, Option<usize>) {
-        self.start_worker_by(index, |spec, body| P::spawn(spec, body).map(ThreadSlot::Here))
+        self.start_worker_by(index, None, |spec, body| P::spawn(spec, body).map(ThreadSlot::Here))
     }
 
-    /// As [`start_worker`](Self::start_worker), on a thread that `start` gets.
+    /// As [`start_worker`](Self::start_worker), on a thread that `start` gets, which has a name of its own where one is given.
     pub(super) fn start_worker_by(
         self: &Arc<Self>,
         index: usize,
+        name: Option<String>,
         start: impl FnOnce(
             ThreadSpec,
             Box<dyn FnOnce() + Send>,
         ) -> Result<ThreadSlot<P::Thread>, SpawnError>,
     ) -> (Result<(), SpawnError>, Option<usize>) {
-        let own_name = self.team().and_then(|team| team.names.get(index)?.clone());
         let spec = ThreadSpec {
-            name: own_name.unwrap_or_else(|| {
+            name: name.unwrap_or_else(|| {
                 let Place { thread_names, pod, .. } = &self.place;
                 thread_name(thread_names, self.attributes.scope, *pod, index)
             }),
@@ -178,10 +178,10 @@ impl<P: Platform> Pool<P> {
 
     /// Tells the workers to go when there is nothing left to do.
     pub(crate) fn tell_to_go(&self) {
-        let mut state = self.lock();
-        if self.is_team() && !state.may_end_team(self) {
-            return;
+        if self.is_team() {
+            return self.end_team();
         }
+        let mut state = self.lock();
         state.stopping = true;
         let mut sleepers = state.all_sleepers(self);
         sleepers.extend(state.dismiss_rescuer());

@@ -70,7 +70,7 @@ impl<P: Platform> Worker<'_, P> {
         }
         run_hook(pool.attributes.hooks.on_start.as_ref(), *pod);
         if let Some(team) = pool.team() {
-            team.run_hook(team.on_start.as_ref(), self.index);
+            team.run_hook(team.on_start.as_ref(), self.current().index());
         }
         let mut works = !self.is_rescuer() || self.stand_by();
         while works {
@@ -82,7 +82,7 @@ impl<P: Platform> Worker<'_, P> {
         }
         // The hook is a user's, and may fork: the slot is still this worker's.
         if let Some(team) = pool.team() {
-            team.run_hook(team.on_exit.as_ref(), self.index);
+            team.run_hook(team.on_exit.as_ref(), self.current().index());
         }
         run_hook(pool.attributes.hooks.on_stop.as_ref(), *pod);
         self.stop_forking();

@@ -9,7 +9,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use coreshard_platform::{AtomicInt, AtomicPointer, LocalKey, Platform, SpawnError, ThreadSpec};
+use coreshard_platform::{AtomicInt, AtomicPointer, LocalKey, Platform};
 
 use super::context::{Context, Forks, SpawnPlace, context_here};
 use super::forks::{CurrentWorker, Found};
@@ -21,10 +21,6 @@ use super::whole_name::WholeName;
 use super::worker::Worker;
 use crate::base::latch::Latch;
 use crate::spec::team::TeamSpec;
-
-/// Gets a thread for a member.
-pub(crate) type StartMember<'start> =
-    &'start mut dyn FnMut(usize, ThreadSpec, Box<dyn FnOnce() + Send>) -> Result<(), SpawnError>;
 
 impl<P: Platform> Pool<P> {
     /// What the team is, if this is a team's pool.
@@ -38,54 +34,10 @@ impl<P: Platform> Pool<P> {
         self.attributes.team.is_some()
     }
 
-    /// Starts the members, each on a thread that `start` gets, or on one of the platform's.
-    ///
-    /// # Errors
-    /// Where one cannot be had. Those that were started are told to go.
-    pub(crate) fn man_team(
-        self: &Arc<Self>,
-        mut start: Option<StartMember<'_>>,
-    ) -> Result<(), SpawnError> {
-        let Some(team) = self.team() else { unreachable!("it is a team's") };
-        for member in 0..team.members {
-            let index = {
-                let mut state = self.lock();
-                let index = state.reserve_worker(self);
-                state.starting += u16::from(index.is_some());
-                index
-            };
-            let Some(index) = index else {
-                self.tell_to_go();
-                return Err(SpawnError::refused(
-                    format!("member {member} of a team"),
-                    std::io::Error::other(
-                        "the runtime has as many workers as it may have; allow it more with max_workers, or drop a team",
-                    ),
-                ));
-            };
-            debug_assert_eq!(index, member, "none has gone");
-            let started = if team.has_current_thread && member == 0 {
-                self.adopt_this_thread();
-                Ok(())
-            } else {
-                let by = |spec, body| match &mut start {
-                    Some(start) => start(member, spec, body).map(|()| ThreadSlot::Elsewhere),
-                    None => P::spawn(spec, body).map(ThreadSlot::Here),
-                };
-                self.start_worker_by(index, by).0
-            };
-            if let Err(error) = started {
-                self.tell_to_go();
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
     /// This thread is the member with index 0 from here on, and stays it.
     ///
     /// It counts as blocked for good: what it does outside of the team's work is its own.
-    fn adopt_this_thread(self: &Arc<Self>) {
+    pub(super) fn adopt_this_thread(self: &Arc<Self>) {
         let frame = Box::leak(Box::new(Frame::of_worker()));
         let here = 0_u8;
         let context = Context {
@@ -111,6 +63,16 @@ impl<P: Platform> Pool<P> {
         self.team().is_some_and(|team| team.process_generation != P::process_generation())
     }
 
+    /// Takes the oldest job that came from outside, and whether there are more.
+    fn take_injected(&self) -> Option<(ListedJob<P>, bool)> {
+        let lists = &self.injected;
+        let first = if lists.len() > 1 { self.place.injector_here::<P>() } else { 0 };
+        (0..lists.len()).map(|at| &lists[(first + at) % lists.len()]).find_map(|list| {
+            let job = list.take_oldest()?;
+            Some((job, list.has_jobs()))
+        })
+    }
+
     /// Brings a job from a thread that is none of the pool's.
     pub(crate) fn inject(&self, job: ListedJob<P>) {
         if self.injected.is_empty() {
@@ -126,7 +88,7 @@ impl<P: Platform> Pool<P> {
         let at = self.place.injector_here::<P>() % self.injected.len();
         self.injected[at].push(job);
         self.monitor.notice_work();
-        self.call_thief();
+        self.call_anybody();
     }
 
     /// True if there is a job that one member alone may run.
@@ -135,9 +97,9 @@ impl<P: Platform> Pool<P> {
         self.is_team() && self.mailed.load(SeqCst) > 0
     }
 
-    /// Brings a job that one member alone may run.
+    /// Brings a job that one of the pool's members alone may run.
     pub(crate) fn mail(&self, member: usize, job: ListedJob<P>) {
-        let slot = self.slot(member);
+        let slot = self.slot(member - self.place.members.start);
         self.mailed.fetch_add(1, SeqCst);
         slot.mail.push(job);
         let mut state = self.lock();
@@ -149,24 +111,35 @@ impl<P: Platform> Pool<P> {
         self.unlock_and_kick(state, kick);
         self.monitor.notice_work();
     }
+
+    /// Calls `with` with the pool of this member, of the same team.
+    pub(crate) fn with_pool_of<R>(&self, member: usize, with: impl FnOnce(&Self) -> R) -> R {
+        if self.place.members.contains(&member) {
+            return with(self);
+        }
+        let others = self.neighbours.lock().clone();
+        let pool = others.iter().flat_map(|pools| pools.iter());
+        let pool = pool.into_iter().find(|pool| pool.place.members.contains(&member));
+        with(pool.unwrap_or_else(|| unreachable!("the team has this member")))
+    }
 }
 
 impl<P: Platform> State<P> {
     /// How many members count as blocked for good.
     fn outsiders(pool: &Pool<P>) -> usize {
-        pool.team().map_or(0, |team| usize::from(team.has_current_thread))
+        let is_first = pool.place.members.start == 0;
+        pool.team().map_or(0, |team| usize::from(team.has_current_thread && is_first))
     }
 
-    /// The team is to end. True if nobody does anything, so that it may at once.
-    pub(super) fn may_end_team(&mut self, pool: &Pool<P>) -> bool {
-        self.ending = true;
-        self.active() == 0 && self.starting == 0 && self.is_over(pool)
-    }
-
-    fn is_over(&mut self, pool: &Pool<P>) -> bool {
-        self.blocked == Self::outsiders(pool)
+    /// True if nothing is left to do in the pool of a team that is to end, and so many of its members look for something.
+    pub(super) fn is_over(&mut self, pool: &Pool<P>, looking: usize) -> bool {
+        self.ending
+            && !self.stopping
+            && self.active() == looking
+            && self.starting == 0
+            && self.blocked == Self::outsiders(pool)
             && !self.has_work(pool)
-            && pool.mailed.load(SeqCst) == 0
+            && !pool.has_mail()
     }
 
     /// Nothing is left to do: all go. Gives those who sleep, who are to be woken.
@@ -200,7 +173,7 @@ impl<P: Platform> Worker<'_, P> {
     /// They do after a sleep: the next who sleeps is told of what comes, before this worker begins anything. And where
     /// it counts as blocked.
     pub(super) fn run_team_jobs(&mut self) {
-        let worker = CurrentWorker { context: self.context };
+        let worker = self.current();
         let mut ran = 0;
         while !self.just_woke
             && !self.excess
@@ -214,6 +187,10 @@ impl<P: Platform> Worker<'_, P> {
         }
     }
 
+    pub(super) fn current(&self) -> CurrentWorker<'_, P> {
+        CurrentWorker { context: self.context }
+    }
+
     /// Under the lock, about to look for jobs: somebody is told of what comes.
     pub(super) fn tell_team(&self, mut state: PoolGuard<'_, P>) {
         let pool = self.pool;
@@ -223,22 +200,12 @@ impl<P: Platform> Worker<'_, P> {
         pool.unlock_and_kick(state, kick);
         pool.monitor.notice_work();
     }
-
-    /// True if the team is to end, and this is the last worker that has something to do, which it has not.
-    pub(super) fn ends_team(&self, state: &mut State<P>) -> bool {
-        state.rejoin(self.index);
-        state.ending
-            && !state.stopping
-            && state.active() == 1
-            && state.starting == 0
-            && state.is_over(self.pool)
-    }
 }
 
 impl<P: Platform> CurrentWorker<'_, P> {
-    /// This worker's index among the workers of its pool.
+    /// This member's index in its team.
     pub(crate) fn index(self) -> usize {
-        self.context.index
+        self.context.pool.place.members.start + self.context.index
     }
 
     /// Adds a job to this worker's list, open to all of the pool, and tells somebody of it: who waits for `whole`, if
@@ -288,14 +255,9 @@ impl<P: Platform> CurrentWorker<'_, P> {
             self.run_found(job);
             return true;
         }
-        let Context { pool, .. } = self.context;
-        let first = if pool.injected.is_empty() { 0 } else { pool.place.injector_here::<P>() };
-        let lists = &pool.injected;
-        let injected =
-            (0..lists.len()).map(|at| &lists[(first + at) % lists.len()]).find_map(|list| {
-                let job = list.take_oldest()?;
-                Some((job, list.has_jobs()))
-            });
+        let injected = self.pool().take_injected();
+        let injected = injected
+            .or_else(|| self.neighbours().iter().find_map(|pool| pool.take_injected()));
         let Some((job, has_more)) = injected else { return false };
         if has_more {
             self.call_one();

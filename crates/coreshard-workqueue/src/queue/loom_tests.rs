@@ -53,6 +53,7 @@ fn unmanned(stack_bytes: usize) -> Lease<Loom> {
         home: cpus.clone(),
         roam: cpus,
         limit: 1,
+        members: 0..0,
         injector_by_cpu: Arc::new([0]),
         thread_names: "cs-".into(),
     };

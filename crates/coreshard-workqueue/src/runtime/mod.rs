@@ -18,7 +18,7 @@ use crate::base::event::Event;
 use crate::insight::stats::RuntimeStats;
 use crate::insight::trouble::{Trouble, Watchdog};
 use crate::insight::{Sampling, Wanted};
-use crate::pool::{Lease, MAX_WORKERS, Monitor, PoolSettings, StartMember};
+use crate::pool::{Lease, MAX_WORKERS, Monitor, NameMember, PoolSettings, StartMember};
 use crate::queue::machine::{Machine, Probe, Queue, Registry};
 use crate::queue::{Shared, Workqueue};
 use crate::spec::attributes::Hooks;
@@ -706,13 +706,14 @@ impl<P: Platform> Runtime<P> {
         &self,
         request: Request,
         team: Arc<TeamSpec>,
+        name_of: NameMember<'_>,
         start: Option<StartMember<'_>>,
     ) -> Result<Lease<P>, BuildError> {
         let fail = |kind| BuildError::new(format!("team {:?}", request.name), kind);
         if self.machine.is_forked() {
             return Err(fail(BuildErrorKind::Forked));
         }
-        self.machine.start_team(&request, team, start).map_err(fail)
+        self.machine.start_team(&request, team, name_of, start).map_err(fail)
     }
 
     // With its own code in the crate that names the platform, and not once more in each that uses that one.

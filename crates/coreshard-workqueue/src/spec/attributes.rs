@@ -1,6 +1,7 @@
 //! What makes two queues share their pools: equal attributes.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use coreshard_platform::Platform;
@@ -216,6 +217,8 @@ pub(crate) struct Place {
     pub(crate) roam: CpuSet,
     /// How many workers may run at once.
     pub(crate) limit: usize,
+    /// Of a team: the indices of the pool's members among all.
+    pub(crate) members: Range<usize>,
     /// The intake's injector of each of the platform's CPUs, by id; shared by all pools of a set.
     pub(crate) injector_by_cpu: Arc<[u8]>,
     /// What its workers' names begin with.

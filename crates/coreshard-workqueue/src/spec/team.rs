@@ -18,8 +18,6 @@ pub(crate) type ThrownHandler = Box<User<dyn Fn(Thrown) + Send + Sync>>;
 pub(crate) struct TeamSpec {
     /// How many threads the team has, for as long as it lives.
     pub(crate) members: usize,
-    /// What they are called, by index.
-    pub(crate) names: Vec<Option<String>>,
     pub(crate) on_start: Option<IndexHook>,
     pub(crate) on_exit: Option<IndexHook>,
     pub(crate) on_panic: Option<ThrownHandler>,

@@ -57,7 +57,7 @@ pub(super) fn broadcast<P: Platform, R: Send>(
         // call it).
         let run = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Closure>(run) };
         let job = ListedJob { body: Body::Call(run), whole: &raw const awaited.done, within: within::<P>() };
-        team.pool.mail(index, job);
+        team.pool.with_pool_of(index, |pool| pool.mail(index, job));
     }
     wait_for(&awaited.done);
     let results = std::mem::take(&mut *awaited.results.lock());
@@ -98,6 +98,6 @@ pub(super) fn spawn_broadcast<P: Platform>(
             continue;
         }
         let body = Body::Call(Box::new(move || call_detached::<P>(|| op(index))));
-        team.pool.mail(index, detached(body));
+        team.pool.with_pool_of(index, |pool| pool.mail(index, detached(body)));
     }
 }

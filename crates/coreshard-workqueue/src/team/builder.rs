@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use coreshard_platform::user::User;
 use coreshard_platform::{Platform, SpawnError, ThreadSpec};
-use coreshard_topology::Scope;
+use coreshard_topology::{Scope, ShardSize};
 
 use super::error::TeamError;
 use super::handle::Team;
 use super::member_thread::MemberThread;
 use crate::base::rungs::{Intake, Wake};
-use crate::pool::{StartMember, is_taken};
+use crate::pool::{NameMember, StartMember, is_taken};
 use crate::runtime::Runtime;
 use crate::spec::attributes::Hooks;
 use crate::spec::request::Request;
@@ -26,6 +26,8 @@ pub struct TeamBuilder<'runtime, P: Platform> {
     team: TeamSpec,
     name_of: Option<Box<dyn FnMut(usize) -> Option<String> + 'static>>,
     stack_bytes: Option<usize>,
+    scope: Scope,
+    shard_cores: usize,
     wake: Wake,
     intake: Intake,
 }
@@ -50,6 +52,8 @@ impl<P: Platform> Runtime<P> {
             },
             name_of: None,
             stack_bytes: None,
+            scope: Scope::Cache,
+            shard_cores: ShardSize::default().cores(),
             wake: Wake::default(),
             intake: Intake::default(),
         }
@@ -112,6 +116,20 @@ impl<P: Platform> TeamBuilder<'_, P> {
         self
     }
 
+    /// Which CPUs' members share a pool: its lists, its sleepers, its lock. Work goes from pool to pool where a
+    /// member has none, the nearest first. Where there are fewer members than pods, the next wider scope. Default: [`Scope::Cache`].
+    pub fn scope(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    /// The wanted size of a cache shard, in cores, where the scope is that; see
+    /// [`Builder::shard_size`](crate::Builder::shard_size).
+    pub fn shard_size(mut self, cores: usize) -> Self {
+        self.shard_cores = cores;
+        self
+    }
+
     /// How members are woken; see [`Wake`].
     pub fn wake(mut self, wake: Wake) -> Self {
         self.wake = wake;
@@ -167,16 +185,11 @@ impl<P: Platform> TeamBuilder<'_, P> {
             self.team.members = self.runtime.workers();
         }
         self.team.members = self.team.members.min(Team::<P>::MAX_MEMBERS);
-        if let Some(name_of) = &mut self.name_of {
-            self.team.names = (0..self.team.members).map(name_of).collect();
-        }
         let team = Arc::new(self.team);
-        let named = Arc::clone(&team);
         let by_program = start.is_some();
         let mut failure = None;
-        let mut start_member = |index: usize, spec: ThreadSpec, body: Box<dyn FnOnce() + Send>| {
+        let mut start_member = |index, has_name, spec: ThreadSpec, body| {
             let Some(start) = &mut start else { unreachable!("only called where there is one") };
-            let has_name = named.names.get(index).is_some_and(Option::is_some);
             start(MemberThread { index, has_name, spec, body }).map_err(|error| {
                 let reason = io::Error::other(error.to_string());
                 failure = Some(error);
@@ -184,7 +197,8 @@ impl<P: Platform> TeamBuilder<'_, P> {
             })
         };
         let request = Request {
-            scope: Scope::System,
+            scope: self.scope,
+            shard_size: ShardSize::new(self.shard_cores),
             wake: self.wake,
             intake: self.intake,
             stack_bytes: self.stack_bytes,
@@ -193,10 +207,15 @@ impl<P: Platform> TeamBuilder<'_, P> {
         };
         let start_member: Option<StartMember<'_>> =
             if by_program { Some(&mut start_member) } else { None };
-        match self.runtime.start_team(request, team, start_member) {
+        let mut nameless = |_| None;
+        let name_of: NameMember<'_> = match &mut self.name_of {
+            Some(name_of) => &mut **name_of,
+            None => &mut nameless,
+        };
+        match self.runtime.start_team(request, team, name_of, start_member) {
             Ok(lease) => {
                 let pool = lease.set().pools().next().map(Arc::clone);
-                let pool = Arc::new(pool.unwrap_or_else(|| unreachable!("a system has one pod")));
+                let pool = Arc::new(pool.unwrap_or_else(|| unreachable!("there is a CPU")));
                 Ok(Team { pool, lease: Some(Arc::new(lease)) })
             }
             Err(error) => Err(match (failure, error.into_thread_error()) {

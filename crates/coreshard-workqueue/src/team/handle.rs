@@ -1,6 +1,7 @@
 //! A team, as programs have it.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use coreshard_platform::Platform;
@@ -61,6 +62,24 @@ impl<P: Platform> Team<P> {
     pub fn here() -> Option<Self> {
         let worker = CurrentWorker::<P>::here()?;
         Some(Self { pool: worker.own_pool(), lease: None })
+    }
+
+    /// True on a member of a team, and on a worker of a queue: where [`here`](Self::here) has one.
+    #[inline]
+    pub fn is_here() -> bool {
+        CurrentWorker::<P>::here().is_some()
+    }
+
+    /// Calls `ask` with the team that this thread is a member of, as [`here`](Self::here); no count is
+    /// changed for that.
+    #[inline]
+    pub fn with_here<R>(ask: impl FnOnce(Option<&Self>) -> R) -> R {
+        let Some(worker) = CurrentWorker::<P>::here() else { return ask(None) };
+        worker.with_own_pool(|pool| {
+            let pool = ManuallyDrop::into_inner(pool);
+            let team = ManuallyDrop::new(Self { pool, lease: None });
+            ask(Some(&team))
+        })
     }
 
     /// How many members it has; of a queue's workers, how many may run at once.
@@ -210,7 +229,7 @@ impl<P: Platform> Team<P> {
     }
 
     fn is_of(&self, worker: CurrentWorker<'_, P>) -> bool {
-        Arc::ptr_eq(worker.pool(), &self.pool)
+        worker.set() == self.pool.set()
     }
 
     fn check_anywhere(&self) {

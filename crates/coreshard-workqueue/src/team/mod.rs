@@ -16,6 +16,6 @@ mod wait;
 pub use builder::TeamBuilder;
 pub use error::TeamError;
 pub use handle::{Team, Yielded};
-pub use join::join_told;
+pub use join::{join_told, join_told_or_else};
 pub use member_thread::MemberThread;
 pub use scope::TeamScope;

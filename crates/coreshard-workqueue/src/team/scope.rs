@@ -91,7 +91,8 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
                 continue;
             }
             let body = Body::Call(self.part(part));
-            self.pool.mail(index, self.job(body));
+            let job = self.job(body);
+            self.pool.with_pool_of(index, |pool| pool.mail(index, job));
         }
     }
 
@@ -136,7 +137,7 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
     /// Gives a part to the team: to this thread's list, if it is a member.
     fn send(&self, body: impl FnOnce(Option<CurrentWorker<'_, P>>) -> Body<P>) {
         let here = CurrentWorker::<P>::here();
-        let member = here.filter(|worker| Arc::ptr_eq(worker.pool(), &self.pool));
+        let member = here.filter(|worker| worker.set() == self.pool.set());
         let job = self.job(body(member));
         match member {
             Some(worker) => worker.list(job),
