@@ -39,9 +39,6 @@ impl<P: Platform> Worker<'_, P> {
     pub(super) fn sleep(&mut self) -> bool {
         let pool = self.pool;
         let reactor = self.enter_reactor();
-        if pool.is_team() && self.ends_team() {
-            return false;
-        }
         let mut state = pool.lock();
         match self.lie_down(&mut state, reactor.is_some()) {
             Rest::None => return true,
@@ -53,8 +50,12 @@ impl<P: Platform> Worker<'_, P> {
                 return false;
             }
             Rest::Sleep => {
-                let kick = state.choose_for_mail(pool);
+                let (kick, ending) = (state.choose_for_mail(pool), state.ending);
                 pool.unlock_and_kick(state, kick);
+                if ending {
+                    // Perhaps this was the last that did something.
+                    pool.end_team_if_over();
+                }
             }
         }
         if let Some(reactor) = reactor {

@@ -131,11 +131,11 @@ impl<P: Platform> State<P> {
         pool.team().map_or(0, |team| usize::from(team.has_current_thread && is_first))
     }
 
-    /// True if nothing is left to do in the pool of a team that is to end, and so many of its members look for something.
-    pub(super) fn is_over(&mut self, pool: &Pool<P>, looking: usize) -> bool {
+    /// True if nothing is left to do in the pool of a team that is to end, and nobody looks for something.
+    pub(super) fn is_over(&mut self, pool: &Pool<P>) -> bool {
         self.ending
             && !self.stopping
-            && self.active() == looking
+            && self.active() == 0
             && self.starting == 0
             && self.blocked == Self::outsiders(pool)
             && !self.has_work(pool)

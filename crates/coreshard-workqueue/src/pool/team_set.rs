@@ -1,7 +1,7 @@
 //! How a team begins and ends: in all of its pools.
 
+use std::io;
 use std::sync::Arc;
-use std::{io, mem};
 
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Platform, SpawnError, ThreadSpec};
@@ -9,7 +9,6 @@ use coreshard_platform::{Platform, SpawnError, ThreadSpec};
 use super::pool::Pool;
 use super::set::PoolSet;
 use super::state::ThreadSlot;
-use super::worker::Worker;
 
 /// What a member's thread is called.
 pub(crate) type NameMember<'name> = &'name mut dyn FnMut(usize) -> Option<String>;
@@ -96,58 +95,29 @@ impl<P: Platform> Pool<P> {
     /// The team is to end: as soon as nothing is left to do in any of its pools.
     pub(super) fn end_team(&self) {
         self.lock().ending = true;
+        self.end_team_if_over();
+    }
+
+    /// Ends a team that is to end, where nobody has anything to do in any of its pools. Whoever lies down asks for that
+    /// afterwards, so the last one finds it so.
+    pub(super) fn end_team_if_over(&self) {
         let others = self.neighbours.lock().clone();
         let others = others.iter().flat_map(|others| others.iter()).map(|pool| &**pool);
-        end_if_over(self, others, None);
-    }
-}
-
-/// Ends a team, where nothing is left to do in any of its pools. `last` is the one member that looks for something, by its
-/// index in `pool`; it goes itself. False if something is left.
-fn end_if_over<'pool, P: Platform>(
-    pool: &'pool Pool<P>,
-    others: impl Iterator<Item = &'pool Pool<P>>,
-    last: Option<usize>,
-) -> bool {
-    let mut pools: Vec<&Pool<P>> = std::iter::once(pool).chain(others).collect();
-    // All take them in this order.
-    pools.sort_by_key(|pool| pool.place.members.start);
-    let mut states: Vec<_> = pools.iter().map(|pool| pool.lock()).collect();
-    let looking = |at: usize| usize::from(last.is_some() && std::ptr::eq(pools[at], pool));
-    let is_over = |(at, state): (usize, &mut _)| {
-        let state: &mut super::pool::PoolGuard<'_, P> = state;
-        state.is_over(pools[at], looking(at))
-    };
-    if !states.iter_mut().enumerate().all(is_over) {
-        return false;
-    }
-    let mut sleepers = Vec::new();
-    for (at, state) in states.iter_mut().enumerate() {
-        if let Some(last) = last.filter(|_| looking(at) > 0) {
-            state.let_go(last);
+        let mut pools: Vec<&Self> = std::iter::once(self).chain(others).collect();
+        // All take their locks in this order.
+        pools.sort_by_key(|pool| pool.place.members.start);
+        let mut states: Vec<_> = pools.iter().map(|pool| pool.lock()).collect();
+        if !pools.iter().zip(&mut states).all(|(pool, state)| state.is_over(pool)) {
+            return;
         }
-        sleepers.push(state.end_team(pools[at]));
-    }
-    drop(mem::take(&mut states));
-    for (pool, sleepers) in pools.iter().zip(sleepers) {
-        // They held one another.
-        pool.set_neighbours(None);
-        sleepers.into_iter().for_each(|worker| pool.wake(worker));
-    }
-    true
-}
-
-impl<P: Platform> Worker<'_, P> {
-    /// Of a team that is to end: if this is the last member that has something to do, which it has not, all go, and
-    /// this one is off its list. False else.
-    pub(super) fn ends_team(&self) -> bool {
-        let pool = self.pool;
-        let may_be_last = {
-            let mut state = pool.lock();
-            state.rejoin(self.index);
-            state.is_over(pool, 1)
-        };
-        let others = self.current().neighbours().iter().map(|pool| &**pool);
-        may_be_last && end_if_over(pool, others, Some(self.index))
+        let sleepers: Vec<_> =
+            pools.iter().zip(&mut states).map(|(pool, state)| state.end_team(pool)).collect();
+        drop(states);
+        for (pool, sleepers) in pools.iter().zip(sleepers) {
+            // They held one another.
+            let others = pool.neighbours.lock().take();
+            sleepers.into_iter().for_each(|worker| pool.wake(worker));
+            drop(others);
+        }
     }
 }
