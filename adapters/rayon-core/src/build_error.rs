@@ -1,0 +1,69 @@
+//! Why there is no pool.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use coreshard_workqueue::TeamError;
+
+/// Why a pool could not be made.
+#[derive(Debug)]
+pub struct ThreadPoolBuildError {
+    kind: ErrorKind,
+}
+
+#[derive(Debug)]
+enum ErrorKind {
+    GlobalPoolAlreadyInitialized,
+    CurrentThreadAlreadyInPool,
+    /// Of a thread that could not be started; and whatever rayon knows no kind of error for.
+    IOError(io::Error),
+}
+
+impl ThreadPoolBuildError {
+    pub(crate) fn global_exists() -> Self {
+        Self { kind: ErrorKind::GlobalPoolAlreadyInitialized }
+    }
+
+    /// Of settings that are not allowed.
+    pub(crate) fn invalid(why: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { kind: ErrorKind::IOError(io::Error::new(io::ErrorKind::InvalidInput, why)) }
+    }
+
+    /// Of a machine on which there is no runtime.
+    pub(crate) fn other(why: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { kind: ErrorKind::IOError(io::Error::other(why)) }
+    }
+
+    // No `From`, which users would see.
+    pub(crate) fn of(error: TeamError) -> Self {
+        match error {
+            TeamError::CurrentThreadTaken => Self { kind: ErrorKind::CurrentThreadAlreadyInPool },
+            TeamError::Thread(error) => Self { kind: ErrorKind::IOError(error) },
+            TeamError::Build(error) => Self::invalid(error),
+        }
+    }
+}
+
+impl fmt::Display for ThreadPoolBuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            ErrorKind::GlobalPoolAlreadyInitialized => {
+                f.pad("The global thread pool has already been initialized.")
+            }
+            ErrorKind::CurrentThreadAlreadyInPool => {
+                f.pad("The current thread is already part of another thread pool.")
+            }
+            ErrorKind::IOError(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for ThreadPoolBuildError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.kind {
+            ErrorKind::IOError(error) => Some(error),
+            ErrorKind::GlobalPoolAlreadyInitialized | ErrorKind::CurrentThreadAlreadyInPool => None,
+        }
+    }
+}

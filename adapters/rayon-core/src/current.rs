@@ -1,0 +1,60 @@
+//! Where the caller is: on a member of a team, on a worker of an ordinary queue, or on a thread of its own.
+
+use crate::global;
+
+/// The machine of the process's runtime: the host, unless somebody in the program turns Coreshard's feature
+/// `testing` on.
+pub(crate) type Here = <coreshard::Runtime as OfMachine>::Machine;
+pub(crate) type Team = coreshard_workqueue::Team<Here>;
+
+/// Public since a public trait's method names what it yields; nobody outside can name it.
+pub trait OfMachine {
+    /// That of a runtime.
+    type Machine;
+}
+
+impl<P: coreshard_platform::Platform> OfMachine for coreshard_workqueue::Runtime<P> {
+    type Machine = P;
+}
+
+/// Whether what is called here without a pool runs here.
+#[inline]
+pub(crate) fn is_worker() -> bool {
+    Team::here().is_some()
+}
+
+/// With the team that this thread is in, else with the global one.
+#[inline]
+pub(crate) fn with_current<R>(call: impl FnOnce(&Team) -> R) -> R {
+    match Team::here() {
+        Some(team) => call(&team),
+        None => call(global::team()),
+    }
+}
+
+/// As [`with_current`], for what a queue's workers cannot do, since their number is not fixed: with the global team there.
+pub(crate) fn with_members<R>(call: impl FnOnce(&Team) -> R) -> R {
+    match Team::here() {
+        Some(team) if team.index().is_some() => call(&team),
+        _ => call(global::team()),
+    }
+}
+
+/// How many threads the current pool has: that of this thread, else the global one.
+///
+/// On a worker of a Coreshard queue: how many of its workers may run at once.
+pub fn current_num_threads() -> usize {
+    with_current(Team::members)
+}
+
+/// This thread's index in its pool; `None` on a thread of no pool, and on a worker of a Coreshard queue.
+#[inline]
+pub fn current_thread_index() -> Option<usize> {
+    Team::here()?.index()
+}
+
+/// Whether work waits on this thread's own list, from which others may take it meanwhile; `None` on a thread of no pool.
+#[inline]
+pub fn current_thread_has_pending_tasks() -> Option<bool> {
+    Team::here()?.has_pending()
+}

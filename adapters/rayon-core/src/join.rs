@@ -1,0 +1,99 @@
+//! Two closures, at once where another thread has time for the second.
+
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread::Result;
+
+use coreshard_workqueue::join_told;
+
+use crate::current::{self, Here};
+use crate::global;
+
+/// Tells a closure of [`join_context`] where it runs.
+#[derive(Debug)]
+pub struct FnContext {
+    migrated: bool,
+    /// Neither `Send` nor `Sync`: it is about the thread that has it.
+    not_send: PhantomData<*mut ()>,
+}
+
+impl FnContext {
+    #[inline]
+    fn new(migrated: bool) -> Self {
+        Self { migrated, not_send: PhantomData }
+    }
+
+    /// Whether this is another thread than the one that called [`join_context`].
+    #[inline]
+    pub fn migrated(&self) -> bool {
+        self.migrated
+    }
+}
+
+/// Calls both, the second on another thread where one has time for it, and waits for both; on a thread that is in no pool,
+/// both in the global one.
+///
+/// # Panics
+/// With what `oper_a` throws, else with what `oper_b` throws, when both are over: each is called, whatever the other does.
+#[inline]
+pub fn join<A, B, RA, RB>(oper_a: A, oper_b: B) -> (RA, RB)
+where
+    A: FnOnce() -> RA + Send,
+    B: FnOnce() -> RB + Send,
+    RA: Send,
+    RB: Send,
+{
+    join_context(|_| oper_a(), |_| oper_b())
+}
+
+/// As [`join()`]; each closure is told whether it runs on another thread than the caller's.
+///
+/// ```
+/// # use rayon_core as rayon;
+/// // This thread is in no pool, so both are brought to one.
+/// let moved = rayon::join_context(|a| a.migrated(), |b| b.migrated());
+/// assert_eq!(moved, (true, true));
+/// ```
+///
+/// # Panics
+/// As [`join()`].
+#[inline]
+pub fn join_context<A, B, RA, RB>(oper_a: A, oper_b: B) -> (RA, RB)
+where
+    A: FnOnce(FnContext) -> RA + Send,
+    B: FnOnce(FnContext) -> RB + Send,
+    RA: Send,
+    RB: Send,
+{
+    if current::is_worker() {
+        fork(oper_a, oper_b, false)
+    } else {
+        global::team().install(|| fork(oper_a, oper_b, true))
+    }
+}
+
+/// Where `is_outside`, the caller is another thread than this one.
+///
+/// Both catch: Coreshard's own join drops a second half that nobody has begun when the first throws.
+#[inline]
+fn fork<A, B, RA, RB>(a: A, b: B, is_outside: bool) -> (RA, RB)
+where
+    A: FnOnce(FnContext) -> RA,
+    B: FnOnce(FnContext) -> RB + Send,
+    RB: Send,
+{
+    let both = join_told::<Here, _, _>(
+        |moved| caught(|| a(FnContext::new(is_outside || moved))),
+        |moved| caught(|| b(FnContext::new(is_outside || moved))),
+    );
+    match both {
+        (Ok(a), Ok(b)) => (a, b),
+        (Err(thrown), _) | (_, Err(thrown)) => resume_unwind(thrown),
+    }
+}
+
+/// What is thrown is thrown on, so nobody sees what it left half done who would not see it without the net.
+#[inline]
+fn caught<R>(call: impl FnOnce() -> R) -> Result<R> {
+    catch_unwind(AssertUnwindSafe(call))
+}

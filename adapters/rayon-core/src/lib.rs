@@ -1,0 +1,74 @@
+//! The interface of [rayon-core](https://docs.rs/rayon-core/1.13.0), on the workers of Coreshard.
+//!
+//! A program that puts this package in the place of the published one (`[patch.crates-io]`; the README tells how)
+//! has its `rayon` run here, unchanged: each `ThreadPool` is a *team*, a fixed number of threads on the process's
+//! Coreshard runtime, beside the program's own queues. What is called on a worker of such a queue (`join`, `scope`,
+//! `spawn`) runs on that queue.
+//!
+//! This crate translates; it schedules nothing. What runs where and when is Coreshard's matter.
+//!
+//! ```
+//! use rayon_core as rayon;
+//!
+//! fn sum(numbers: &[u64]) -> u64 {
+//!     if numbers.len() <= 1_000 {
+//!         return numbers.iter().sum();
+//!     }
+//!     let (left, right) = numbers.split_at(numbers.len() / 2);
+//!     let (left, right) = rayon::join(|| sum(left), || sum(right));
+//!     left + right
+//! }
+//!
+//! let numbers: Vec<u64> = (0..100_000).collect();
+//! assert_eq!(sum(&numbers), 4_999_950_000);
+//! ```
+//!
+//! Which names and bounds there are, and what they promise, is rayon's; each item says in short what holds here.
+//!
+//! # Environment
+//!
+//! | variable | what it says |
+//! |---|---|
+//! | `RAYON_NUM_THREADS` | threads of a pool for which the program asks for none, or for 0. 0: as many as CPUs may be used |
+//! | `RAYON_RS_NUM_CPUS` | as above, where that one is absent or no number |
+//! | `CORESHARD_WAKE` | when a chosen worker is woken: `under-lock`, `after-unlock`, `coalesced` |
+//! | `CORESHARD_INTAKE` | how work enters from outside: `locked`, `lock-free` |
+//! | `CORESHARD_SCOPE` | who shares a pool: `system`, `numa`, `cache`, `cache_shard`, `smt`, `cpu` |
+//! | `CORESHARD_SHARD_SIZE` | the wanted size of a cache shard, in cores |
+//! | `CORESHARD_INSIGHT` | `1`, with the feature `insight`: `coreshard top` sees the process |
+//!
+//! They are read when the first pool is made. A value of Coreshard's that is not allowed is an error of
+//! [`ThreadPoolBuilder::build`], and a panic where the global pool is made without being asked for.
+
+mod broadcast;
+mod build_error;
+mod builder;
+#[cfg(doctest)]
+mod compile_fail;
+mod configuration;
+mod current;
+mod global;
+#[cfg(feature = "insight")]
+mod insight;
+mod join;
+mod pool;
+mod scope;
+mod scope_fifo;
+mod settings;
+mod spawn;
+mod thread_builder;
+mod yielding;
+
+pub use broadcast::{BroadcastContext, broadcast, spawn_broadcast};
+pub use build_error::ThreadPoolBuildError;
+pub use builder::{ThreadPoolBuilder, max_num_threads};
+#[allow(deprecated, reason = "part of the interface")]
+pub use configuration::{Configuration, initialize};
+pub use current::{current_num_threads, current_thread_has_pending_tasks, current_thread_index};
+pub use join::{FnContext, join, join_context};
+pub use pool::ThreadPool;
+pub use scope::{Scope, in_place_scope, scope};
+pub use scope_fifo::{ScopeFifo, in_place_scope_fifo, scope_fifo};
+pub use spawn::{spawn, spawn_fifo};
+pub use thread_builder::ThreadBuilder;
+pub use yielding::{Yield, yield_local, yield_now};

@@ -1,0 +1,75 @@
+//! Who starts a pool's threads, and what is given to one.
+
+use std::fmt;
+use std::io;
+
+use coreshard_workqueue::{MemberThread, TeamBuilder, TeamError};
+
+use crate::current::{Here, Team};
+
+/// A thread of a pool that is to be started; given to [`spawn_handler`](crate::ThreadPoolBuilder::spawn_handler)'s closure,
+/// which sees to it that [`run`](Self::run) is called on a thread of its own.
+pub struct ThreadBuilder {
+    member: MemberThread<Here>,
+}
+
+impl ThreadBuilder {
+    /// Its index in the pool.
+    pub fn index(&self) -> usize {
+        self.member.index()
+    }
+
+    /// What [`thread_name`](crate::ThreadPoolBuilder::thread_name)'s closure said.
+    pub fn name(&self) -> Option<&str> {
+        self.member.name()
+    }
+
+    /// What [`stack_size`](crate::ThreadPoolBuilder::stack_size) said, in bytes.
+    pub fn stack_size(&self) -> Option<usize> {
+        self.member.stack_bytes()
+    }
+
+    /// Works for the pool, until that ends.
+    pub fn run(self) {
+        self.member.run();
+    }
+}
+
+impl fmt::Debug for ThreadBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadBuilder")
+            .field("index", &self.index())
+            .field("name", &self.name())
+            .field("stack_size", &self.stack_size())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Starts a team's threads. Public since it bounds public methods; nobody outside can name it.
+pub trait ThreadSpawn {
+    #[doc(hidden)]
+    fn start(self, builder: TeamBuilder<'_, Here>) -> Result<Team, TeamError>;
+}
+
+/// Threads of the runtime's own.
+#[derive(Debug, Default)]
+pub struct DefaultSpawn;
+
+impl ThreadSpawn for DefaultSpawn {
+    fn start(self, builder: TeamBuilder<'_, Here>) -> Result<Team, TeamError> {
+        builder.build()
+    }
+}
+
+/// Threads that the program starts.
+#[derive(Debug)]
+pub struct CustomSpawn<F>(pub(crate) F);
+
+impl<F> ThreadSpawn for CustomSpawn<F>
+where
+    F: FnMut(ThreadBuilder) -> io::Result<()>,
+{
+    fn start(mut self, builder: TeamBuilder<'_, Here>) -> Result<Team, TeamError> {
+        builder.build_on(&mut |member| (self.0)(ThreadBuilder { member }))
+    }
+}
