@@ -6,7 +6,6 @@ use crate::base::error::BuildError;
 
 /// Why there is no team.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum TeamError {
     /// A thread could not be started: what the operating system, or whoever was to start it, said. No thread is left that
     /// was.
