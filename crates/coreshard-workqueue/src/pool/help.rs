@@ -14,6 +14,7 @@ use super::deque::{CAPACITY, PartOf, Pushed};
 use super::forks::{CurrentWorker, Found};
 use super::header::Header;
 use super::job::{execute, execute_here};
+use super::jobs::JobNumber;
 use super::pool::Pool;
 use super::whole_name::WholeName;
 use crate::base::latch::Latch;
@@ -76,9 +77,19 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// As [`wait_for`](Self::wait_for), for a job of a loop: runs parts of the loop.
     #[cold]
     pub(crate) fn wait_in(self, done: &Latch<P>, name: WholeName) -> bool {
+        self.wait_with(done, name, JobNumber::NONE)
+    }
+
+    /// Waits for a scope's parts. Meanwhile this worker runs, besides, whatever it has added to its own list since `since`.
+    #[cold]
+    pub(crate) fn wait_since(self, done: &Latch<P>, since: JobNumber) -> bool {
+        self.wait_with(done, WholeName::at(done), since)
+    }
+
+    fn wait_with(self, done: &Latch<P>, name: WholeName, since: JobNumber) -> bool {
         let _stolen = StolenParts::begin(self);
-        let has_more = || self.has_awaited(name);
-        self.help_until(done, name, || self.run_awaited(name), has_more)
+        let has_more = || self.has_awaited(name, since);
+        self.help_until(done, name, || self.run_awaited(name, since), has_more)
     }
 
     /// Steals a part of what has this name and runs it, while `whole` is waited for. False if there was none.

@@ -56,24 +56,46 @@ impl<P: Platform> ListedJob<P> {
     }
 }
 
+/// How many jobs were in a list before some moment: what came later has this number, or a higher one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct JobNumber(u64);
+
+impl JobNumber {
+    /// No job comes later.
+    pub(crate) const NONE: Self = Self(u64::MAX);
+}
+
 /// A list of jobs.
 pub(super) struct JobList<P: Platform> {
     /// How many there are, for those who look without the lock.
     len: P::AtomicU32,
-    jobs: Lock<P, VecDeque<ListedJob<P>>>,
+    jobs: Lock<P, Numbered<P>>,
+}
+
+struct Numbered<P: Platform> {
+    jobs: VecDeque<(JobNumber, ListedJob<P>)>,
+    next: JobNumber,
 }
 
 impl<P: Platform> JobList<P> {
     pub(super) fn new() -> Self {
-        Self { len: P::AtomicU32::new(0), jobs: Lock::new(VecDeque::new()) }
+        let jobs = Lock::new(Numbered { jobs: VecDeque::new(), next: JobNumber(0) });
+        Self { len: P::AtomicU32::new(0), jobs }
     }
 
     /// Adds a job, as the latest. SeqCst: before the wake word is read, as of a job that is shared
     /// (`Deque::has_shared`).
     pub(super) fn push(&self, job: ListedJob<P>) {
-        let mut jobs = self.jobs.lock();
-        jobs.push_back(job);
-        self.len.store(jobs.len() as u32, SeqCst);
+        let mut list = self.jobs.lock();
+        let number = list.next;
+        list.next = JobNumber(number.0 + 1);
+        list.jobs.push_back((number, job));
+        self.len.store(list.jobs.len() as u32, SeqCst);
+    }
+
+    /// That of the next job that is added.
+    pub(super) fn next(&self) -> JobNumber {
+        self.jobs.lock().next
     }
 
     /// True if there is a job. SeqCst: see [`push`](Self::push).
@@ -83,38 +105,41 @@ impl<P: Platform> JobList<P> {
     }
 
     pub(super) fn take_latest(&self) -> Option<ListedJob<P>> {
-        self.take(VecDeque::pop_back)
+        self.take(|list| list.len().checked_sub(1))
     }
 
     pub(super) fn take_oldest(&self) -> Option<ListedJob<P>> {
-        self.take(VecDeque::pop_front)
+        self.take(|list| (!list.is_empty()).then_some(0))
     }
 
-    /// Takes the latest job that is a part of what has this name.
-    pub(super) fn take_part_of(&self, name: WholeName) -> Option<ListedJob<P>> {
-        self.take(|jobs| {
-            let at = jobs.iter().rposition(|job| job.is_part_of(name))?;
-            jobs.remove(at)
+    /// Takes the latest job that came since, or that is a part of what has this name.
+    pub(super) fn take_part_of(&self, name: WholeName, since: JobNumber) -> Option<ListedJob<P>> {
+        self.take(|list| {
+            list.iter().rposition(|(number, job)| *number >= since || job.is_part_of(name))
         })
     }
 
-    /// True if there is a part of what has this name.
-    pub(super) fn has_part_of(&self, name: WholeName) -> bool {
-        self.has_jobs() && self.jobs.lock().iter().any(|job| job.is_part_of(name))
+    /// True if there is a part of what has this name, or a job that came since.
+    pub(super) fn has_part_of(&self, name: WholeName, since: JobNumber) -> bool {
+        let may = |(number, job): &(JobNumber, ListedJob<P>)| {
+            *number >= since || job.is_part_of(name)
+        };
+        self.has_jobs() && self.jobs.lock().jobs.iter().any(may)
     }
 
     fn take(
         &self,
-        take: impl FnOnce(&mut VecDeque<ListedJob<P>>) -> Option<ListedJob<P>>,
+        which: impl FnOnce(&VecDeque<(JobNumber, ListedJob<P>)>) -> Option<usize>,
     ) -> Option<ListedJob<P>> {
         // Relaxed: who must not miss one looks by `has_jobs` before it sleeps.
         if self.len.load(Relaxed) == 0 {
             return None;
         }
-        let mut jobs = self.jobs.lock();
-        let job = take(&mut jobs);
+        let mut list = self.jobs.lock();
+        let at = which(&list.jobs)?;
+        let job = list.jobs.remove(at);
         // Relaxed: fewer than somebody may think.
-        self.len.store(jobs.len() as u32, Relaxed);
-        job
+        self.len.store(list.jobs.len() as u32, Relaxed);
+        job.map(|(_, job)| job)
     }
 }

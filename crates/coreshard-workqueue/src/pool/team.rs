@@ -14,7 +14,7 @@ use coreshard_platform::{AtomicInt, AtomicPointer, LocalKey, Platform};
 use super::context::{Context, Forks, SpawnPlace, context_here};
 use super::forks::{CurrentWorker, Found};
 use super::frame::Frame;
-use super::jobs::{Body, Closure, Fifo, ListedJob, fifo};
+use super::jobs::{Body, Closure, Fifo, JobList, JobNumber, ListedJob, fifo};
 use super::pool::{Pool, PoolGuard};
 use super::state::{Blocked, State, ThreadSlot};
 use super::whole_name::WholeName;
@@ -226,6 +226,11 @@ impl<P: Platform> CurrentWorker<'_, P> {
         self.call_one();
     }
 
+    /// The number of the next job that this worker adds to its list.
+    pub(crate) fn next_job(self) -> JobNumber {
+        self.slot().listed.next()
+    }
+
     /// What this worker does a part of; null for nothing.
     pub(crate) fn whole(self) -> *const Latch<P> {
         self.context.forks.whole.get()
@@ -287,8 +292,8 @@ impl<P: Platform> CurrentWorker<'_, P> {
         unsafe { self.run_part(whole, SpawnPlace::NONE, run) };
     }
 
-    /// Runs a listed job for who waits for what has this name. False if there is none that it may run.
-    pub(super) fn run_awaited(self, name: WholeName) -> bool {
+    /// Runs a listed job for who waits for what has this name; or, of its own list, one that came since. False if there is none that it may run.
+    pub(super) fn run_awaited(self, name: WholeName, since: JobNumber) -> bool {
         let Context { pool, .. } = self.context;
         if pool.uses_lists.load(Relaxed) == 0 && !pool.is_team() {
             return false;
@@ -298,7 +303,7 @@ impl<P: Platform> CurrentWorker<'_, P> {
             slot.is_last_resort.store(0, Relaxed);
             return self.run_any();
         }
-        let own = slot.listed.take_part_of(name).or_else(|| self.take_mail());
+        let own = slot.listed.take_part_of(name, since).or_else(|| self.take_mail());
         if let Some(job) = own {
             self.run_listed(job);
             return true;
@@ -313,12 +318,12 @@ impl<P: Platform> CurrentWorker<'_, P> {
 
     fn take_part_of_others(self, name: WholeName) -> Option<(ListedJob<P>, bool)> {
         let take = |pool: &Pool<P>| {
-            let injected = pool.injected.iter().find_map(|list| list.take_part_of(name));
+            let injected = pool.injected.iter().find_map(|list| list.take_part_of(name, JobNumber::NONE));
             if let Some(job) = injected {
                 return Some((job, false));
             }
             pool.each_slot().find_map(|(_, slot)| {
-                let job = slot.listed.take_part_of(name)?;
+                let job = slot.listed.take_part_of(name, JobNumber::NONE)?;
                 Some((job, slot.listed.has_jobs()))
             })
         };
@@ -326,17 +331,19 @@ impl<P: Platform> CurrentWorker<'_, P> {
     }
 
     /// True if [`run_awaited`](Self::run_awaited) would find something.
-    pub(super) fn has_awaited(self, name: WholeName) -> bool {
+    pub(super) fn has_awaited(self, name: WholeName, since: JobNumber) -> bool {
         let Context { pool, .. } = self.context;
         if pool.uses_lists.load(Relaxed) == 0 && !pool.is_team() {
             return false;
         }
         let slot = self.slot();
         let has = |pool: &Pool<P>| {
-            pool.injected.iter().any(|list| list.has_part_of(name))
-                || pool.each_slot().any(|(_, slot)| slot.listed.has_part_of(name))
+            let has = |list: &JobList<P>| list.has_part_of(name, JobNumber::NONE);
+            pool.injected.iter().any(|list| has(list))
+                || pool.each_slot().any(|(_, slot)| has(&slot.listed))
         };
         slot.mail.has_jobs()
+            || slot.listed.has_part_of(name, since)
             || slot.is_last_resort.load(SeqCst) != 0
             || has(pool)
             || self.neighbours().iter().any(|pool| has(pool))

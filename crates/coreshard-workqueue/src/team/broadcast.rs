@@ -10,7 +10,7 @@ use coreshard_platform::{AtomicInt, Lock, Platform};
 use super::handle::{Team, call_detached, detached, within};
 use super::wait::wait_for;
 use crate::base::latch::Latch;
-use crate::pool::{Body, Closure, ListedJob};
+use crate::pool::{Body, Closure, JobNumber, ListedJob};
 
 /// What the caller keeps until all have done it.
 struct Awaited<'op, P: Platform, F, R> {
@@ -59,7 +59,7 @@ pub(super) fn broadcast<P: Platform, R: Send>(
         let job = ListedJob { body: Body::Call(run), whole: &raw const awaited.done, within: within::<P>() };
         team.pool.with_pool_of(index, |pool| pool.mail(index, job));
     }
-    wait_for(&awaited.done);
+    wait_for(&awaited.done, JobNumber::NONE);
     let results = std::mem::take(&mut *awaited.results.lock());
     let results: Vec<_> =
         results.into_iter().map(|result| result.expect("all have done it")).collect();

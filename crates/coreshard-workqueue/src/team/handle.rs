@@ -11,7 +11,7 @@ use super::broadcast;
 use super::scope::TeamScope;
 use super::wait::wait_for;
 use crate::base::error::Forked;
-use crate::pool::{Body, Closure, CurrentWorker, Job, Lease, ListedJob, MAX_WORKERS, Pool, innermost};
+use crate::pool::{Body, Closure, CurrentWorker, Job, JobNumber, Lease, ListedJob, MAX_WORKERS, Pool, innermost};
 use crate::queue::Workqueue;
 
 /// A fixed number of threads, each with an index of its own, which it keeps.
@@ -115,7 +115,7 @@ impl<P: Platform> Team<P> {
         let within = within::<P>();
         let body = Body::Awaited(job.header());
         self.pool.inject(ListedJob { body, whole: job.done(), within });
-        wait_for(job.done());
+        wait_for(job.done(), JobNumber::NONE);
         job.into_result().unwrap_or_else(|thrown: Thrown| thrown.resume())
     }
 

@@ -12,7 +12,7 @@ use coreshard_platform::{AtomicInt, Lock, Platform};
 use super::handle::within;
 use super::wait::wait_for;
 use crate::base::latch::Latch;
-use crate::pool::{Body, Closure, CurrentWorker, Fifo, ListedJob, Pool, fifo};
+use crate::pool::{Body, Closure, CurrentWorker, Fifo, JobNumber, ListedJob, Pool, fifo};
 
 /// In which work is spawned that may borrow what is outside of it; see [`Team::scope`](crate::Team::scope).
 pub struct TeamScope<'scope, P: Platform> {
@@ -46,10 +46,11 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
             in_order: OnceLock::new(),
             marker: PhantomData,
         };
+        let since = CurrentWorker::<P>::here().map_or(JobNumber::NONE, CurrentWorker::next_job);
         let value = user::call(|| op(&scope)).map_err(|thrown| scope.note(thrown));
         // Acquire: what was spawned is seen to be done. Nobody opens the latch if this is the last.
         if scope.pending.fetch_sub(1, AcqRel) != 1 {
-            wait_for(&scope.done);
+            wait_for(&scope.done, since);
         }
         let thrown = scope.thrown.lock().take();
         match (value, thrown) {
