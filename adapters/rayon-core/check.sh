@@ -292,13 +292,14 @@ step_suites() {
 # The sides that are to be built: the original always.
 sides() { if [ "$core" = original ]; then echo original; else echo original patched; fi; }
 
-# tool NAME: the programs that measure are always those with the original.
+# What runs the programs and says what they cost.
 step_tools() {
   local begun=$SECONDS
   export CARGO_TARGET_DIR=$work/target/original
   mkdir -p "$work/bin/original"
   limited 900 tools cargo build --release -j "$jobs" --manifest-path "$here/demos/Cargo.toml" --bin watch || return 1
-  cp "$CARGO_TARGET_DIR/release/watch" "$work/bin/watch"
+  # A run may have the old one open.
+  install "$CARGO_TARGET_DIR/release/watch" "$work/bin/watch.new" && mv "$work/bin/watch.new" "$work/bin/watch"
   took tools $begun
 }
 
@@ -325,8 +326,8 @@ step_demos() {
   done
   begun=$SECONDS
   if timeout --kill-after=30 7200 python3 "$here/compare.py" demos --bin "$work/bin" --patched "$core" --turns "$turns" \
-    --only "$only" $quick --out "$work/tables/demos-$core.md"; then
-    say "demos: $work/tables/demos-$core.md"
+    --only "$only" $quick --out "$work/tables/demos-$core$quick.md"; then
+    say "demos: $work/tables/demos-$core$quick.md"
   else
     fail "demos: the comparison"
   fi
@@ -359,8 +360,8 @@ step_programs() {
   begun=$SECONDS
   limited 900 inputs python3 "$here/programs/inputs.py" "$work/inputs" $quick || { fail "programs: inputs"; return; }
   if timeout --kill-after=30 14400 python3 "$here/compare.py" programs --bin "$work/bin" --patched "$core" --turns "$turns" \
-    --only "$only" --inputs "$work/inputs" --out "$work/tables/programs-$core.md"; then
-    say "programs: $work/tables/programs-$core.md"
+    --only "$only" --inputs "$work/inputs" --out "$work/tables/programs-$core$quick.md"; then
+    say "programs: $work/tables/programs-$core$quick.md"
   else
     fail "programs: the comparison (bytes that differ, or runs that failed)"
   fi

@@ -18,8 +18,8 @@ CASES = {
     "b3sum, 1 large": {"words": ["b3sum", "{inputs}/blobs/large.bin"]},
     "b3sum, 200 files": {"words": ["b3sum"], "files": "blobs/small/*.bin"},
     "tokei": {"words": ["tokei", "--sort", "code", "{inputs}/sources"]},
-    "dust": {"words": ["dust", "-P", "-c", "-b", "-n", "200", "-w", "120", "{inputs}/tree"]},
-    "pdu": {"words": ["pdu", "--json-output", "{inputs}/tree"]},
+    "du-dust": {"words": ["dust", "-P", "-c", "-b", "-n", "200", "-w", "120", "{inputs}/tree"]},
+    "parallel-disk-usage": {"words": ["pdu", "--json-output", "{inputs}/tree"]},
     "sd, 300 files": {
         "words": ["sd", "([aeiou])([a-z]+)", "$2$1"], "copy": "texts", "files_of_out": "*.txt",
     },

@@ -27,7 +27,7 @@ fn fib(scale: Scale) -> Lap {
     fn serial(n: u64) -> u64 {
         (0..n).fold((0, 1), |(one, two), _| (two, one + two)).0
     }
-    case(scale.of(28, 12) as u64, parallel, serial)
+    case(scale.of(31, 12) as u64, parallel, serial)
 }
 
 fn halved(numbers: &mut [u64], least: usize) {
@@ -201,13 +201,13 @@ fn by_seven(a: &Matrix, b: &Matrix) -> Matrix {
 }
 
 fn matmul(scale: Scale) -> Lap {
-    let side = scale.of(256, 64);
+    let side = scale.of(512, 64);
     let input = (Matrix::random(side, 1), Matrix::random(side, 2));
     case(input, |(a, b)| by_quarters(&a, &b), |(a, b)| a.times_plainly(&b))
 }
 
 fn strassen(scale: Scale) -> Lap {
-    let side = scale.of(256, 64);
+    let side = scale.of(512, 64);
     let input = (Matrix::random(side, 3), Matrix::random(side, 4));
     case(input, |(a, b)| by_seven(&a, &b), |(a, b)| a.times_plainly(&b))
 }

@@ -53,7 +53,7 @@ impl Placed {
 fn nqueens(scale: Scale) -> Lap {
     let empty = Placed { columns: 0, left: 0, right: 0, rows: 0 };
     case(
-        scale.of(11, 7),
+        scale.of(13, 7),
         move |side| empty.ways_in_parallel(side),
         move |side| empty.ways(side),
     )
