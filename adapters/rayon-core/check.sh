@@ -272,16 +272,17 @@ locked() {
 }
 
 step_suites() {
-  local name version sum options begun status
+  local name version sum features skipped begun status test skip
   export CARGO_TARGET_DIR=$work/target/$core
-  while IFS='|' read -r name version sum options; do
-    begun=$SECONDS status=0
+  while IFS='|' read -r name version sum features skipped; do
+    begun=$SECONDS status=0 skip=()
+    for test in $skipped; do skip+=(--skip "$test"); done
     # shellcheck disable=SC2086
     unpacked "$core" "$name" "$version" "$sum" &&
       (locked "$core" "$work/$core/$name-$version" &&
-        limited 1800 "suite-$name-$core" cargo test -j "$jobs" "${patch[@]}" --no-fail-fast $options &&
-        rightly_linked "$core" .) || status=1
-    say "suite of $name $version: $(counted "suite-$name-$core")"
+        limited 1800 "suite-$name-$core" cargo test -j "$jobs" "${patch[@]}" --no-fail-fast $features -- "${skip[@]}" &&
+        rightly_linked "$core" . $features) || status=1
+    say "suite of $name $version${skipped:+, without $skipped}: $(counted "suite-$name-$core")"
     took "$name" $begun
     [ $status = 0 ] || fail "suites: $name"
   done < <(listed "$here/programs/suites")

@@ -120,10 +120,13 @@ def demos(arguments, failures):
 def digest(case, out, stdout):
     """Of what the program wrote: its standard output, and the files it made or changed, with their names."""
     total = hashlib.sha256()
+    files = sorted(path for path in out.rglob("*") if path.is_file())
+    if not stdout and not files:
+        raise Failed("put out nothing, which would be equal to anything")
     if case.get("any_order"):
         stdout = b"\n".join(sorted(stdout.splitlines()))
     total.update(stdout.replace(os.fsencode(out), b"OUT"))
-    for path in sorted(path for path in out.rglob("*") if path.is_file()):
+    for path in files:
         total.update(os.fsencode(path.relative_to(out)) + b"\0")
         total.update(path.read_bytes())
     return total.hexdigest()
