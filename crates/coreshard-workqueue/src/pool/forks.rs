@@ -15,7 +15,7 @@ use super::context::{Context, context_here};
 use super::deque::{Deque, Popped, Pushed};
 use super::frame::Frame;
 use super::header::Header;
-use super::jobs::ListedJob;
+use super::jobs::{JobList, ListedJob};
 use super::pool::{Neighbours, Pool};
 use super::slot::WorkerSlot;
 use super::worker::Worker;
@@ -176,11 +176,13 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// Takes a job, from the nearest worker that has one. Where there are more, it calls the next
-    /// who sleeps.
-    pub(super) fn steal(self) -> Option<Found<P>> {
+    /// who sleeps; and of a list it takes some into its own, where it `takes_more`: outside of any work, since who waits
+    /// inside runs what its list has come to have since.
+    pub(super) fn steal(self, takes_more: bool) -> Option<Found<P>> {
         let Context { pool, index, .. } = self.context;
+        let own = takes_more.then(|| &*self.slot().listed);
         let from = |pool: &Pool<P>, but| {
-            let (job, has_more) = pool.steal_job(but)?;
+            let (job, has_more) = pool.steal_job(but, own)?;
             if has_more {
                 self.call_one();
             }
@@ -213,9 +215,9 @@ impl<P: Platform> Worker<'_, P> {
         }
         if self.pool.is_team() {
             // Somebody is told already: see `run_team_jobs`.
-            return worker.run_any();
+            return worker.run_any(true);
         }
-        let Some(job) = worker.steal() else { return false };
+        let Some(job) = worker.steal(false) else { return false };
         // The job may take long, and somebody may wait for the items that this worker has run.
         self.settle_items();
         let mut state = pool.lock();
@@ -261,7 +263,11 @@ impl<P: Platform> Pool<P> {
     }
 
     /// Takes a job from a worker other than `but`, beginning behind that one; and whether that worker has more.
-    fn steal_job(&self, but: Option<usize>) -> Option<(Found<P>, bool)> {
+    fn steal_job(
+        &self,
+        but: Option<usize>,
+        own: Option<&JobList<P>>,
+    ) -> Option<(Found<P>, bool)> {
         if self.forking.load(Relaxed) == 0 {
             return None;
         }
@@ -271,7 +277,11 @@ impl<P: Platform> Pool<P> {
             .chain(self.each_slot().filter(|(index, _)| *index <= first && Some(*index) != but))
             .find_map(|(_, slot)| {
                 let forked = slot.deque.steal().map(Found::Forked);
-                let job = forked.or_else(|| slot.listed.take_oldest().map(Found::Listed))?;
+                let listed = || match own {
+                    Some(own) => slot.listed.take_half(own),
+                    None => slot.listed.take_oldest(),
+                };
+                let job = forked.or_else(|| listed().map(Found::Listed))?;
                 Some((job, slot.has_jobs_for_all()))
             })
     }

@@ -56,6 +56,9 @@ impl<P: Platform> ListedJob<P> {
     }
 }
 
+/// Jobs that a thief takes with it besides the one that it runs, at most.
+const MAX_MOVED: usize = 32;
+
 /// How many jobs were in a list before some moment: what came later has this number, or a higher one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct JobNumber(u64);
@@ -77,6 +80,14 @@ struct Numbered<P: Platform> {
     next: JobNumber,
 }
 
+impl<P: Platform> Numbered<P> {
+    fn push(&mut self, job: ListedJob<P>) {
+        let number = self.next;
+        self.next = JobNumber(number.0 + 1);
+        self.jobs.push_back((number, job));
+    }
+}
+
 impl<P: Platform> JobList<P> {
     pub(super) fn new() -> Self {
         let jobs = Lock::new(Numbered { jobs: VecDeque::new(), next: JobNumber(0) });
@@ -87,9 +98,7 @@ impl<P: Platform> JobList<P> {
     /// (`Deque::has_shared`).
     pub(super) fn push(&self, job: ListedJob<P>) {
         let mut list = self.jobs.lock();
-        let number = list.next;
-        list.next = JobNumber(number.0 + 1);
-        list.jobs.push_back((number, job));
+        list.push(job);
         self.len.store(list.jobs.len() as u32, SeqCst);
     }
 
@@ -110,6 +119,28 @@ impl<P: Platform> JobList<P> {
 
     pub(super) fn take_oldest(&self) -> Option<ListedJob<P>> {
         self.take(|list| (!list.is_empty()).then_some(0))
+    }
+
+    /// Takes the oldest job, and moves half of the others to `own`, the oldest first: at most [`MAX_MOVED`].
+    pub(super) fn take_half(&self, own: &Self) -> Option<ListedJob<P>> {
+        if self.len.load(Relaxed) == 0 {
+            return None;
+        }
+        let (job, moved) = {
+            let mut list = self.jobs.lock();
+            let (_, job) = list.jobs.pop_front()?;
+            let count = (list.jobs.len() / 2).min(MAX_MOVED);
+            let moved: Vec<_> = list.jobs.drain(..count).map(|(_, job)| job).collect();
+            self.len.store(list.jobs.len() as u32, Relaxed);
+            (job, moved)
+        };
+        if !moved.is_empty() {
+            // The latest is run first, as it would be where it was.
+            let mut list = own.jobs.lock();
+            moved.into_iter().for_each(|job| list.push(job));
+            own.len.store(list.jobs.len() as u32, SeqCst);
+        }
+        Some(job)
     }
 
     /// Takes the latest job that came since, or that is a part of what has this name.

@@ -178,7 +178,7 @@ impl<P: Platform> Worker<'_, P> {
         while !self.just_woke
             && !self.excess
             && self.slot.is_called_back.load(Relaxed) == 0
-            && worker.run_any()
+            && worker.run_any(true)
         {
             ran += 1;
         }
@@ -251,12 +251,12 @@ impl<P: Platform> CurrentWorker<'_, P> {
         true
     }
 
-    /// Runs any job of the pool: one of its own, a stolen one, one from outside.
-    pub(crate) fn run_any(self) -> bool {
+    /// Runs any job of the pool: one of its own, a stolen one, one from outside. See [`steal`](Self::steal).
+    pub(crate) fn run_any(self, takes_more: bool) -> bool {
         if self.run_own() {
             return true;
         }
-        if let Some(job) = self.steal() {
+        if let Some(job) = self.steal(takes_more) {
             self.run_found(job);
             return true;
         }
@@ -301,7 +301,7 @@ impl<P: Platform> CurrentWorker<'_, P> {
         let slot = self.slot();
         if slot.is_last_resort.load(Relaxed) != 0 {
             slot.is_last_resort.store(0, Relaxed);
-            return self.run_any();
+            return self.run_any(false);
         }
         let own = slot.listed.take_part_of(name, since).or_else(|| self.take_mail());
         if let Some(job) = own {

@@ -179,7 +179,7 @@ impl<P: Platform> Team<P> {
     /// Runs one thing that waits, whatever it is, and says whether there was one. `None` where this thread is no member.
     pub fn yield_now(&self) -> Option<Yielded> {
         let worker = self.member()?;
-        Some(if worker.run_any() { Yielded::Ran } else { Yielded::Idle })
+        Some(if worker.run_any(false) { Yielded::Ran } else { Yielded::Idle })
     }
 
     /// As [`yield_now`](Self::yield_now), of what this thread has spawned, or was sent to all.
