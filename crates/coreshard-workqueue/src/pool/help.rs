@@ -41,9 +41,11 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         let (mut looks, mut is_helping) = (0, false);
         while !whole.is_open() && !whole.is_orphaned() {
             if !is_helping || has_more() {
-                whole.stop_helping();
-                if run_one() {
+                if is_helping {
+                    whole.stop_helping();
                     is_helping = false;
+                }
+                if run_one() {
                     continue;
                 }
                 whole.begin_helping();
@@ -195,6 +197,18 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
             unsafe { execute(part) };
         }
         result
+    }
+
+    /// As [`run_part`](Self::run_part), where nothing can be spawned on this worker's stack.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub(super) unsafe fn run_named(self, whole: *const Latch<P>, run: impl FnOnce()) {
+        let forks = &self.context.forks;
+        let before = forks.owner.begin_whole(self.deque(), WholeName::at(whole).address());
+        let _doing = Doing { worker: self, before, outer: forks.whole.replace(whole) };
+        run();
     }
 
     /// On a worker that has forked nothing: until what this returns is dropped, it is inside an item that is

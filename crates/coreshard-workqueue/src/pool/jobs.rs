@@ -145,8 +145,12 @@ impl<P: Platform> JobList<P> {
 
     /// Takes the latest job that came since, or that is a part of what has this name.
     pub(super) fn take_part_of(&self, name: WholeName, since: JobNumber) -> Option<ListedJob<P>> {
-        self.take(|list| {
-            list.iter().rposition(|(number, job)| *number >= since || job.is_part_of(name))
+        let may = |(number, job): &(JobNumber, ListedJob<P>)| {
+            *number >= since || job.is_part_of(name)
+        };
+        self.take(|list| match list.back() {
+            Some(latest) if may(latest) => Some(list.len() - 1),
+            _ => list.iter().rposition(may),
         })
     }
 
@@ -168,7 +172,8 @@ impl<P: Platform> JobList<P> {
         }
         let mut list = self.jobs.lock();
         let at = which(&list.jobs)?;
-        let job = list.jobs.remove(at);
+        let is_latest = at + 1 == list.jobs.len();
+        let job = if is_latest { list.jobs.pop_back() } else { list.jobs.remove(at) };
         // Relaxed: fewer than somebody may think.
         self.len.store(list.jobs.len() as u32, Relaxed);
         job.map(|(_, job)| job)

@@ -288,8 +288,13 @@ impl<P: Platform> CurrentWorker<'_, P> {
             }
         };
         self.begin_inside();
-        // SAFETY: it is a part of that.
-        unsafe { self.run_part(whole, SpawnPlace::NONE, run) };
+        if self.pool().is_team() {
+            // SAFETY: it is a part of that.
+            unsafe { self.run_named(whole, run) };
+        } else {
+            // SAFETY: as above.
+            unsafe { self.run_part(whole, SpawnPlace::NONE, run) };
+        }
     }
 
     /// Runs a listed job for who waits for what has this name; or, of its own list, one that came since. False if there is none that it may run.
