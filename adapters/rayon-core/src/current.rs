@@ -20,24 +20,21 @@ impl<P: coreshard_platform::Platform> OfMachine for coreshard_workqueue::Runtime
 /// Whether what is called here without a pool runs here.
 #[inline]
 pub(crate) fn is_worker() -> bool {
-    Team::here().is_some()
+    Team::is_here()
 }
 
 /// With the team that this thread is in, else with the global one.
 #[inline]
 pub(crate) fn with_current<R>(call: impl FnOnce(&Team) -> R) -> R {
-    match Team::here() {
-        Some(team) => call(&team),
-        None => call(global::team()),
-    }
+    Team::with_here(|team| call(team.unwrap_or_else(|| global::team())))
 }
 
 /// As [`with_current`], for what a queue's workers cannot do, since their number is not fixed: with the global team there.
 pub(crate) fn with_members<R>(call: impl FnOnce(&Team) -> R) -> R {
-    match Team::here() {
-        Some(team) if team.index().is_some() => call(&team),
-        _ => call(global::team()),
-    }
+    Team::with_here(|team| {
+        let team = team.filter(|team| team.index().is_some());
+        call(team.unwrap_or_else(|| global::team()))
+    })
 }
 
 /// How many threads the current pool has: that of this thread, else the global one.
@@ -50,11 +47,11 @@ pub fn current_num_threads() -> usize {
 /// This thread's index in its pool; `None` on a thread of no pool, and on a worker of a Coreshard queue.
 #[inline]
 pub fn current_thread_index() -> Option<usize> {
-    Team::here()?.index()
+    Team::with_here(|team| team?.index())
 }
 
 /// Whether work waits on this thread's own list, from which others may take it meanwhile; `None` on a thread of no pool.
 #[inline]
 pub fn current_thread_has_pending_tasks() -> Option<bool> {
-    Team::here()?.has_pending()
+    Team::with_here(|team| team?.has_pending())
 }

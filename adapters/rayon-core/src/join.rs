@@ -1,12 +1,10 @@
 //! Two closures, at once where another thread has time for the second.
 
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::thread::Result;
 
-use coreshard_workqueue::join_told;
+use coreshard_workqueue::{join_told, join_told_or_else};
 
-use crate::current::{self, Here};
+use crate::current::Here;
 use crate::global;
 
 /// Tells a closure of [`join_context`] where it runs.
@@ -65,35 +63,9 @@ where
     RA: Send,
     RB: Send,
 {
-    if current::is_worker() {
-        fork(oper_a, oper_b, false)
-    } else {
-        global::team().install(|| fork(oper_a, oper_b, true))
-    }
-}
-
-/// Where `is_outside`, the caller is another thread than this one.
-///
-/// Both catch: Coreshard's own join drops a second half that nobody has begun when the first throws.
-#[inline]
-fn fork<A, B, RA, RB>(a: A, b: B, is_outside: bool) -> (RA, RB)
-where
-    A: FnOnce(FnContext) -> RA,
-    B: FnOnce(FnContext) -> RB + Send,
-    RB: Send,
-{
-    let both = join_told::<Here, _, _>(
-        |moved| caught(|| a(FnContext::new(is_outside || moved))),
-        |moved| caught(|| b(FnContext::new(is_outside || moved))),
-    );
-    match both {
-        (Ok(a), Ok(b)) => (a, b),
-        (Err(thrown), _) | (_, Err(thrown)) => resume_unwind(thrown),
-    }
-}
-
-/// What is thrown is thrown on, so nobody sees what it left half done who would not see it without the net.
-#[inline]
-fn caught<R>(call: impl FnOnce() -> R) -> Result<R> {
-    catch_unwind(AssertUnwindSafe(call))
+    join_told_or_else::<Here, _, _, _, _>(
+        |moved| oper_a(FnContext::new(moved)),
+        |moved| oper_b(FnContext::new(moved)),
+        |a, b| global::team().install(|| join_told::<Here, _, _>(|_| a(true), |_| b(true))),
+    )
 }

@@ -10,7 +10,7 @@ use crate::current::{Here, Team};
 /// A thread of a pool that is to be started; given to [`spawn_handler`](crate::ThreadPoolBuilder::spawn_handler)'s closure,
 /// which sees to it that [`run`](Self::run) is called on a thread of its own.
 pub struct ThreadBuilder {
-    member: MemberThread<Here>,
+    member: MemberThread,
 }
 
 impl ThreadBuilder {

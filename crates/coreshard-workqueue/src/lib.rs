@@ -58,7 +58,7 @@ pub use task::{
     WaitForCancellation, YieldNow, consume_budget, yield_now,
 };
 pub use team::{
-    MemberThread, Team, TeamBuilder, TeamError, TeamScope, Yielded, join_told,
+    MemberThread, Team, TeamBuilder, TeamError, TeamScope, Yielded, join_told, join_told_or_else,
 };
 pub use timers::{Elapsed, Sleep, SleepError, Timeout};
 pub use work::{MissedTick, Periodic, Work, WorkError, WorkErrorReason};

@@ -61,6 +61,11 @@ impl Inherited {
         }
     }
 
+    /// True if these are the CPUs that the process may run on.
+    pub(super) fn has_cpus(&self, cpus: &CpuSet) -> bool {
+        self.cpus.as_ref() == Some(cpus)
+    }
+
     /// Gives it to the calling thread, which is new. `sets_cpus` and `sets_nice` say that it will get
     /// these from elsewhere.
     pub(super) fn give(&self, sets_cpus: bool, sets_nice: bool) {

@@ -34,6 +34,18 @@ pub(super) fn spawn(
     has_room_for(stack_bytes.unwrap_or(STACK_BYTES))
         .map_err(|error| fail(SpawnErrorKind::Create(error)))?;
     let process = Inherited::of_process();
+    // What it has from the process needs nothing that could fail, and nobody to wait for it.
+    let affinity = affinity.filter(|cpus| !process.has_cpus(cpus));
+    if affinity.is_none() && nice.is_none() {
+        let thread = builder.spawn(move || {
+            process.give(false, false);
+            body();
+        });
+        return match thread {
+            Ok(thread) => Ok(HostThread(thread)),
+            Err(error) => Err(fail(SpawnErrorKind::Create(error))),
+        };
+    }
     let (report, outcome) = mpsc::sync_channel(1);
     let thread = builder
         .spawn(move || {

@@ -186,6 +186,14 @@ pub(crate) enum BuildErrorKind {
 }
 
 impl BuildError {
+    /// What was said where a thread could not be started; else the error as it is.
+    pub(crate) fn into_thread_error(self) -> Result<SpawnError, Self> {
+        match self.kind {
+            BuildErrorKind::Worker(error) => Ok(error),
+            kind => Err(Self { kind, ..self }),
+        }
+    }
+
     pub(crate) fn new(what: impl Into<String>, kind: BuildErrorKind) -> Self {
         Self { what: what.into(), kind }
     }

@@ -41,7 +41,7 @@ pub fn join<P: Platform, A, B>(a: impl FnOnce() -> A, b: impl FnOnce() -> B + Se
 where
     B: Send,
 {
-    join_in::<P, _, _>(None, a, |_stolen| b())
+    join_in::<P, _, _, false>(None, a, |_stolen| b())
 }
 
 /// What a join is in.
@@ -53,9 +53,10 @@ pub(crate) struct LoopPiece {
     pub(crate) are_long: bool,
 }
 
-/// As [`join`]; `b` is told whether another worker runs it.
+/// As [`join`]; `b` is told whether another worker runs it. Where `a` throws and nobody has taken `b`, `RUNS_BOTH` says
+/// whether it is run, or dropped.
 #[inline]
-pub(crate) fn join_in<P: Platform, A, B>(
+pub(crate) fn join_in<P: Platform, A, B, const RUNS_BOTH: bool>(
     in_loop: Option<LoopPiece>,
     a: impl FnOnce() -> A,
     b: impl FnOnce(bool) -> B + Send,
@@ -63,7 +64,7 @@ pub(crate) fn join_in<P: Platform, A, B>(
 where
     B: Send,
 {
-    let Some(worker) = CurrentWorker::<P>::here() else { return one_by_one(a, b) };
+    let Some(worker) = CurrentWorker::<P>::here() else { return one_by_one::<_, _, RUNS_BOTH>(a, b) };
     let job = Job::new(b, worker.frame());
     let pushed = match in_loop {
         Some(LoopPiece { are_long: true, .. }) => worker.push_shared(job.header()),
@@ -74,10 +75,10 @@ where
         Pushed::Shared => worker.call_thieves(),
         Pushed::Full => {
             // SAFETY: it was not pushed.
-            return one_by_one(a, unsafe { job.take_work() });
+            return one_by_one::<_, _, RUNS_BOTH>(a, unsafe { job.take_work() });
         }
     }
-    let unwinding = Unwinding { worker, job: &job };
+    let unwinding = Unwinding::<_, _, _, RUNS_BOTH> { worker, job: &job };
     let first = a();
     std::mem::forget(unwinding);
     let second = match worker.pop() {
@@ -103,30 +104,57 @@ where
 
 /// Where `a` throws, `b` is dropped in front of the net: one panic more would end the process.
 #[inline]
-fn one_by_one<A, B>(a: impl FnOnce() -> A, b: impl FnOnce(bool) -> B) -> (A, B) {
+fn one_by_one<A, B, const RUNS_BOTH: bool>(
+    a: impl FnOnce() -> A,
+    b: impl FnOnce(bool) -> B,
+) -> (A, B) {
+    if RUNS_BOTH {
+        let first = user::call(a);
+        let second = user::call(|| b(false));
+        return match (first, second) {
+            (Ok(first), Ok(second)) => (first, second),
+            (Err(thrown), second) => {
+                drop(second.map(user::discard));
+                thrown.resume()
+            }
+            (Ok(first), Err(thrown)) => {
+                drop(user::discard(first));
+                thrown.resume()
+            }
+        };
+    }
     let b = User::new(b);
     let first = a();
     (first, b.into_code()(false))
 }
 
 /// Dropped when `a` throws: nobody may have the job when its frame goes.
-struct Unwinding<'frame, P: Platform, F: FnOnce(bool) -> R, R> {
+struct Unwinding<'frame, P: Platform, F: FnOnce(bool) -> R, R, const RUNS_BOTH: bool> {
     worker: CurrentWorker<'frame, P>,
     job: &'frame Job<P, F, R>,
 }
 
-impl<P: Platform, F: FnOnce(bool) -> R, R> Drop for Unwinding<'_, P, F, R> {
+impl<P: Platform, F: FnOnce(bool) -> R, R, const RUNS_BOTH: bool> Drop
+    for Unwinding<'_, P, F, R, RUNS_BOTH>
+{
     /// Inlined, so that the guard needs no memory where nothing is thrown.
     #[inline(always)]
     fn drop(&mut self) {
-        abandon(self.worker, self.job);
+        abandon::<_, _, _, RUNS_BOTH>(self.worker, self.job);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn abandon<P: Platform, F: FnOnce(bool) -> R, R>(worker: CurrentWorker<'_, P>, job: &Job<P, F, R>) {
+fn abandon<P: Platform, F: FnOnce(bool) -> R, R, const RUNS_BOTH: bool>(
+    worker: CurrentWorker<'_, P>,
+    job: &Job<P, F, R>,
+) {
     let over = match worker.pop() {
+        // SAFETY: it was popped, and is run once.
+        Popped::Own if RUNS_BOTH => {
+            user::call(|| unsafe { job.take_work() }(false)).and_then(user::discard)
+        }
         // SAFETY: it was popped, and is not run.
         Popped::Own => user::discard(unsafe { job.take_work() }),
         Popped::Stolen if worker.wait_for(job.done()) => {

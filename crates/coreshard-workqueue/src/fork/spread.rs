@@ -137,7 +137,7 @@ where
     }
     let (first, second) = whole.cut_at(len / 2);
     let fewer = Cuts { left: cuts.left - 1, ..cuts };
-    let results = join_in::<P, _, _>(
+    let results = join_in::<P, _, _, false>(
         Some(head.piece()),
         || tree::<P, W, R>(first, fewer, head, leaf, reduce),
         |stolen| match CurrentWorker::<P>::here().filter(|_| stolen) {

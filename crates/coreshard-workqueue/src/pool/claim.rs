@@ -21,6 +21,9 @@ impl<P: Platform> Worker<'_, P> {
             if let Some(item) = self.next_claimed() {
                 return Some(item);
             }
+            if self.pool.is_team() {
+                self.run_team_jobs();
+            }
             if self.items_before_look.is_some() {
                 self.look_now_and_then();
             }
@@ -77,6 +80,9 @@ impl<P: Platform> Worker<'_, P> {
                     Some(claim) => (None, Some(claim)),
                     None => {
                         self.next_slots = Some(queue.watch(takers, home));
+                        if pool.is_team() {
+                            self.tell_team(state);
+                        }
                         return None;
                     }
                 }

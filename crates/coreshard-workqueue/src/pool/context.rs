@@ -8,6 +8,7 @@ use coreshard_platform::{LocalKey, Platform};
 
 use super::deque::Owner;
 use super::frame::Frame;
+use super::jobs::Fifo;
 use super::pool::{Neighbours, Pool};
 use super::slot::WorkerSlot;
 use crate::base::latch::Latch;
@@ -15,9 +16,13 @@ use crate::base::latch::Latch;
 /// What code on a worker's thread may ask about it; reached through the platform's local pointer.
 pub(super) struct Context<P: Platform> {
     pub(super) pool: Arc<Pool<P>>,
+    /// The same, to be cloned by this thread: no other one counts there.
+    pub(super) own_pool: Arc<Arc<Pool<P>>>,
     pub(super) index: usize,
     pub(super) slot: NonNull<WorkerSlot<P>>,
     pub(super) forks: Forks<P>,
+    /// What this thread has spawned that nobody waits for, and that is to begin in its order.
+    pub(super) in_order: Fifo<P>,
     /// What this thread is inside of, see `running`: never null.
     pub(super) frame: Cell<*const Frame<P>>,
     /// Where the thread's stack begins, about.

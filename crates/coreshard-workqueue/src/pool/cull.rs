@@ -11,6 +11,9 @@ impl<P: Platform> Worker<'_, P> {
     /// the last that sleeps.
     pub(super) fn may_leave(&self, mut state: PoolGuard<'_, P>) -> bool {
         let pool = self.pool;
+        if pool.is_team() {
+            return false;
+        }
         let others_sleep =
             state.idle.iter().any(|idle| *idle != self.index && state.kicked != Some(*idle));
         if state.designated == Some(self.index) {

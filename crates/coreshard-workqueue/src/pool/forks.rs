@@ -4,6 +4,7 @@
 //! that has one. A worker that finds no item looks at the stacks of its own pool, and then at
 //! those of the others, the nearest first.
 
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -14,6 +15,7 @@ use super::context::{Context, context_here};
 use super::deque::{Deque, Popped, Pushed};
 use super::frame::Frame;
 use super::header::Header;
+use super::jobs::{JobList, ListedJob};
 use super::pool::{Neighbours, Pool};
 use super::slot::WorkerSlot;
 use super::worker::Worker;
@@ -26,6 +28,12 @@ const MAX_UNCALLED: u32 = 7;
 /// is inside of; a quarter of a stack that is not four times as large. What items themselves need is
 /// not known: they have the rest.
 const ROOM_FOR_ITEMS: usize = 256 << 10;
+
+/// A job that another worker offered.
+pub(super) enum Found<P: Platform> {
+    Forked(NonNull<Header<P>>),
+    Listed(ListedJob<P>),
+}
 
 /// The worker of this thread, as forking code sees it.
 pub(crate) struct CurrentWorker<'thread, P: Platform> {
@@ -54,7 +62,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
 
     #[inline]
     #[allow(unsafe_code)]
-    fn slot(self) -> &'thread WorkerSlot<P> {
+    pub(super) fn slot(self) -> &'thread WorkerSlot<P> {
         // SAFETY: the worker's own slot is freed with its pool, which the context keeps.
         unsafe { self.context.slot.as_ref() }
     }
@@ -68,6 +76,21 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// This worker's pool.
     pub(crate) fn pool(self) -> &'thread Arc<Pool<P>> {
         &self.context.pool
+    }
+
+    /// The same, which costs no line that other workers write.
+    pub(crate) fn own_pool(self) -> Arc<Arc<Pool<P>>> {
+        Arc::clone(&self.context.own_pool)
+    }
+
+    /// Calls `ask` with [that](Self::own_pool), uncounted: it is not dropped.
+    #[allow(unsafe_code)]
+    pub(crate) fn with_own_pool<R>(
+        self,
+        ask: impl FnOnce(ManuallyDrop<Arc<Arc<Pool<P>>>>) -> R,
+    ) -> R {
+        // SAFETY: the worker's own is there as long as this thread is inside its work; this one is not dropped.
+        ask(ManuallyDrop::new(unsafe { Arc::from_raw(Arc::as_ptr(&self.context.own_pool)) }))
     }
 
     /// See [`Pool::crew`].
@@ -120,13 +143,18 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// comes first: he can do little else.
     #[cold]
     pub(crate) fn call_thieves(self) {
+        self.count_as_forking();
+        if !self.offer_to_waiter() {
+            self.call_one();
+        }
+    }
+
+    /// Thieves look at this worker from here on, until it rests.
+    pub(super) fn count_as_forking(self) {
         let Context { pool, forks, .. } = self.context;
         if !forks.counted.replace(true) {
             // SeqCst: before the wake words are read, see `Pool::has_forks`.
             pool.forking.fetch_add(1, SeqCst);
-        }
-        if !self.offer_to_waiter() {
-            self.call_one();
         }
     }
 
@@ -148,12 +176,14 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// Takes a job, from the nearest worker that has one. Where there are more, it calls the next
-    /// who sleeps.
-    fn steal(self) -> Option<NonNull<Header<P>>> {
+    /// who sleeps; and of a list it takes some into its own, where it `takes_more`: outside of any work, since who waits
+    /// inside runs what its list has come to have since.
+    pub(super) fn steal(self, takes_more: bool) -> Option<Found<P>> {
         let Context { pool, index, .. } = self.context;
+        let own = takes_more.then(|| &*self.slot().listed);
         let from = |pool: &Pool<P>, but| {
-            let job = pool.steal_fork(but)?;
-            if pool.has_forks() {
+            let (job, has_more) = pool.steal_job(but, own)?;
+            if has_more {
                 self.call_one();
             }
             Some(job)
@@ -183,7 +213,11 @@ impl<P: Platform> Worker<'_, P> {
         if self.excess {
             return false;
         }
-        let Some(job) = worker.steal() else { return false };
+        if self.pool.is_team() {
+            // Somebody is told already: see `run_team_jobs`.
+            return worker.run_any(true);
+        }
+        let Some(job) = worker.steal(false) else { return false };
         // The job may take long, and somebody may wait for the items that this worker has run.
         self.settle_items();
         let mut state = pool.lock();
@@ -195,7 +229,7 @@ impl<P: Platform> Worker<'_, P> {
         if let Some(spare) = spare {
             pool.start_spare(spare);
         }
-        worker.run_stolen(job);
+        worker.run_found(job);
         true
     }
 
@@ -220,15 +254,20 @@ impl<P: Platform> Pool<P> {
     #[inline]
     pub(super) fn has_forks(&self) -> bool {
         self.forking.load(SeqCst) > 0 && self.any_shares()
+            || self.injected.iter().any(|list| list.has_jobs())
     }
 
     #[cold]
     fn any_shares(&self) -> bool {
-        self.each_slot().any(|(_, slot)| slot.deque.has_shared())
+        self.each_slot().any(|(_, slot)| slot.has_jobs_for_all())
     }
 
-    /// Takes a job from a worker other than `but`, beginning behind that one.
-    fn steal_fork(&self, but: Option<usize>) -> Option<NonNull<Header<P>>> {
+    /// Takes a job from a worker other than `but`, beginning behind that one; and whether that worker has more.
+    fn steal_job(
+        &self,
+        but: Option<usize>,
+        own: Option<&JobList<P>>,
+    ) -> Option<(Found<P>, bool)> {
         if self.forking.load(Relaxed) == 0 {
             return None;
         }
@@ -236,7 +275,15 @@ impl<P: Platform> Pool<P> {
         self.each_slot()
             .filter(|(index, _)| *index > first)
             .chain(self.each_slot().filter(|(index, _)| *index <= first && Some(*index) != but))
-            .find_map(|(_, slot)| slot.deque.steal())
+            .find_map(|(_, slot)| {
+                let forked = slot.deque.steal().map(Found::Forked);
+                let listed = || match own {
+                    Some(own) => slot.listed.take_half(own),
+                    None => slot.listed.take_oldest(),
+                };
+                let job = forked.or_else(|| listed().map(Found::Listed))?;
+                Some((job, slot.has_jobs_for_all()))
+            })
     }
 
     /// The first that `find` finds in the stacks of jobs.
@@ -262,7 +309,7 @@ impl<P: Platform> Pool<P> {
     }
 
     /// Wakes a worker of this pool that sleeps, if one more may run.
-    fn call_thief(&self) -> bool {
+    pub(super) fn call_thief(&self) -> bool {
         match &self.queue {
             Some(queue) => {
                 let sleeper = queue.designated().and_then(|_| queue.recall());

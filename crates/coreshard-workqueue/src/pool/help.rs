@@ -8,29 +8,21 @@ use std::sync::Arc;
 use coreshard_platform::Platform;
 
 use super::blocking::blocking;
+use super::team::Told;
 use super::context::{Forks, SpawnPlace, Spawner};
 use super::deque::{CAPACITY, PartOf, Pushed};
-use super::forks::CurrentWorker;
+use super::forks::{CurrentWorker, Found};
 use super::header::Header;
 use super::job::{execute, execute_here};
+use super::jobs::JobNumber;
 use super::pool::Pool;
+use super::whole_name::WholeName;
 use crate::base::latch::Latch;
 
 /// Looks for parts while the whole is not over, before the CPU is given to others, and before this worker
 /// sleeps.
 const LOOKS: u32 = 256;
 const YIELDS: u32 = 16;
-
-/// By what thieves tell one whole from another: an address that nothing else has meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WholeName(u64);
-
-impl WholeName {
-    /// That of what has `place` for itself as long as it is not over.
-    pub(crate) fn at<T>(place: *const T) -> Self {
-        Self(place.addr() as u64)
-    }
-}
 
 impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// Waits until `whole` is open. Meanwhile it runs what `run_one` runs, which says whether it did, as long as
@@ -49,9 +41,11 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         let (mut looks, mut is_helping) = (0, false);
         while !whole.is_open() && !whole.is_orphaned() {
             if !is_helping || has_more() {
-                whole.stop_helping();
-                if run_one() {
+                if is_helping {
+                    whole.stop_helping();
                     is_helping = false;
+                }
+                if run_one() {
                     continue;
                 }
                 whole.begin_helping();
@@ -68,6 +62,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
                 P::yield_now();
             } else {
                 let has_more = || has_more() || self.has_part_of(name);
+                let _told = Told::begin(self, whole);
                 blocking::<P, _>(|| whole.wait_for_more(has_more));
             }
         }
@@ -84,8 +79,19 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// As [`wait_for`](Self::wait_for), for a job of a loop: runs parts of the loop.
     #[cold]
     pub(crate) fn wait_in(self, done: &Latch<P>, name: WholeName) -> bool {
+        self.wait_with(done, name, JobNumber::NONE)
+    }
+
+    /// Waits for a scope's parts. Meanwhile this worker runs, besides, whatever it has added to its own list since `since`.
+    #[cold]
+    pub(crate) fn wait_since(self, done: &Latch<P>, since: JobNumber) -> bool {
+        self.wait_with(done, WholeName::at(done), since)
+    }
+
+    fn wait_with(self, done: &Latch<P>, name: WholeName, since: JobNumber) -> bool {
         let _stolen = StolenParts::begin(self);
-        self.help_until(done, name, || false, || false)
+        let has_more = || self.has_awaited(name, since);
+        self.help_until(done, name, || self.run_awaited(name, since), has_more)
     }
 
     /// Steals a part of what has this name and runs it, while `whole` is waited for. False if there was none.
@@ -96,7 +102,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
         let steal = |pool: &Arc<Pool<P>>| {
             pool.find_fork(|deque| {
-                let part = deque.steal_part_of(name.0)?;
+                let part = deque.steal_part_of(name.address())?;
                 // In this order: see `CurrentWorker::offer_to_waiter`.
                 whole.stop_helping();
                 deque.reserve(false);
@@ -134,7 +140,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
         if !self.deque().is_named() {
             // An item: what is shared already was forked in it, too.
-            forks.owner.name_whole(self.deque(), WholeName::at(whole).0);
+            forks.owner.name_whole(self.deque(), WholeName::at(whole).address());
         }
         self.deque().reserve(true);
         let has_waiter = whole.nudge();
@@ -146,8 +152,15 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
 
     fn has_part_of(self, name: WholeName) -> bool {
         let has =
-            |pool: &Arc<Pool<P>>| pool.find_fork(|deque| deque.has_part_of(name.0).then_some(()));
+            |pool: &Arc<Pool<P>>| pool.find_fork(|deque| deque.has_part_of(name.address()).then_some(()));
         has(self.pool()).or_else(|| self.neighbours().iter().find_map(has)).is_some()
+    }
+
+    pub(super) fn run_found(self, job: Found<P>) {
+        match job {
+            Found::Forked(job) => self.run_stolen(job),
+            Found::Listed(job) => self.run_listed(job),
+        }
     }
 
     /// Runs a job that was stolen just now.
@@ -174,7 +187,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         run: impl FnOnce() -> R,
     ) -> R {
         let forks = &self.context.forks;
-        let before = forks.owner.begin_whole(self.deque(), WholeName::at(whole).0);
+        let before = forks.owner.begin_whole(self.deque(), WholeName::at(whole).address());
         let _doing = Doing { worker: self, before, outer: forks.whole.replace(whole) };
         let scope = self.begin_scope(whole, place);
         let result = run();
@@ -184,6 +197,18 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
             unsafe { execute(part) };
         }
         result
+    }
+
+    /// As [`run_part`](Self::run_part), where nothing can be spawned on this worker's stack.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub(super) unsafe fn run_named(self, whole: *const Latch<P>, run: impl FnOnce()) {
+        let forks = &self.context.forks;
+        let before = forks.owner.begin_whole(self.deque(), WholeName::at(whole).address());
+        let _doing = Doing { worker: self, before, outer: forks.whole.replace(whole) };
+        run();
     }
 
     /// On a worker that has forked nothing: until what this returns is dropped, it is inside an item that is
@@ -214,7 +239,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         if !is_stolen && (self.deque().is_named() || !whole.get().is_null()) {
             return run();
         }
-        let before = owner.begin_whole(self.deque(), name.0);
+        let before = owner.begin_whole(self.deque(), name.address());
         let _doing = InLoop { worker: self, before };
         run()
     }

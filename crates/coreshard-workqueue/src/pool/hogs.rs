@@ -83,7 +83,7 @@ impl<P: Platform> State<P> {
     /// jobs alone, later and later: those are parts of what others do, who run them if nobody else does, and
     /// who takes one often waits for the very lock that the first one waits for.
     pub(super) fn may_presume(&mut self, pool: &Pool<P>, worker: usize, now: Time) -> bool {
-        if self.items_wait(pool) {
+        if self.items_wait(pool) || pool.has_mail() {
             return true;
         }
         let presumed = |blocked: &&Blocked| **blocked == Blocked::Presumed;

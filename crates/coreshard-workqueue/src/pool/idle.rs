@@ -49,7 +49,14 @@ impl<P: Platform> Worker<'_, P> {
                 pool.unlock_and_kick(state, kick);
                 return false;
             }
-            Rest::Sleep => drop(state),
+            Rest::Sleep => {
+                let (kick, ending) = (state.choose_for_mail(pool), state.ending);
+                pool.unlock_and_kick(state, kick);
+                if ending {
+                    // Perhaps this was the last that did something.
+                    pool.end_team_if_over();
+                }
+            }
         }
         if let Some(reactor) = reactor {
             self.sleep_in(reactor);
@@ -84,7 +91,7 @@ impl<P: Platform> Worker<'_, P> {
             state.idle.insert(0, self.index);
             return Rest::Sleep;
         }
-        if state.has_work(pool) && !planted(Canary::LostWakeup) {
+        if (state.has_work(pool) || self.slot.mail.has_jobs()) && !planted(Canary::LostWakeup) {
             return Rest::None;
         }
         if state.stopping || self.is_rescuer() && state.idle_count() > 0 {

@@ -58,6 +58,13 @@ impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
         unsafe { ManuallyDrop::take(&mut *self.work.get()) }
     }
 
+    /// What the thief left; the latch was seen to be open.
+    pub(crate) fn into_result(self) -> Result<R, Thrown> {
+        assert!(self.done.is_open(), "it was waited for");
+        // SAFETY: executed, the latch is open, and this is the one reader.
+        unsafe { self.take_result() }
+    }
+
     /// What the thief left.
     ///
     /// # Safety

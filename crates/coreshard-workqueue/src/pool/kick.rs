@@ -54,10 +54,35 @@ impl<P: Platform> State<P> {
         Some(Kick::new(worker))
     }
 
+    /// Of a team: chooses a sleeper that has mail, if one more may run.
+    #[inline]
+    pub(super) fn choose_for_mail(&mut self, pool: &Pool<P>) -> Option<Kick> {
+        if pool.has_mail() { self.choose_addressee(pool) } else { None }
+    }
+
+    #[cold]
+    fn choose_addressee(&mut self, pool: &Pool<P>) -> Option<Kick> {
+        if self.active() >= pool.place.limit {
+            return None;
+        }
+        let has_mail = |worker: usize| pool.slot(worker).mail.has_jobs();
+        if self.designated.is_some_and(has_mail) {
+            return self.recall_designated(pool);
+        }
+        let is_kicked = |worker: usize| self.kicked == Some(worker);
+        let at =
+            self.idle.iter().position(|worker| !is_kicked(*worker) && has_mail(*worker))?;
+        self.kicks += 1;
+        Some(Kick::new(self.idle.remove(at)))
+    }
+
     /// Sees to it that somebody does what is left, or is told of what comes.
     #[inline]
     pub(super) fn pass_on(&mut self, pool: &Pool<P>, left: bool) -> Option<Kick> {
-        let mut kick = if left { self.choose_kick(pool) } else { None };
+        let mut kick = self.choose_for_mail(pool);
+        if kick.is_none() && left {
+            kick = self.choose_kick(pool);
+        }
         if let Some(kick) = &mut kick {
             // Whoever passes work on goes on with its own, on this CPU.
             kick.steer_to = self.placement.send_elsewhere(kick.worker, &pool.place);

@@ -48,6 +48,7 @@ fn pool_of(
         stack_bytes: None,
         rescuer,
         hooks,
+        team: None,
     };
     let place = Place {
         pod: PodId(0),
@@ -56,6 +57,7 @@ fn pool_of(
         home: cpus.clone(),
         roam: cpus,
         limit,
+        members: 0..0,
         injector_by_cpu: Arc::new([0]),
         thread_names: "cs-".into(),
     };

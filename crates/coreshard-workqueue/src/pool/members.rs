@@ -39,7 +39,9 @@ impl<P: Platform> Pool<P> {
     ) -> Result<Arc<Self>, SpawnError> {
         let pool = Self::unmanned(place, attributes, settings, event, &monitor.handle);
         monitor.watch(&pool)?;
-        pool.man()?;
+        if !pool.is_team() {
+            pool.man()?;
+        }
         Ok(pool)
     }
 
@@ -97,19 +99,30 @@ impl<P: Platform> Pool<P> {
         self: &Arc<Self>,
         index: usize,
     ) -> (Result<(), SpawnError>, Option<usize>) {
+        self.start_worker_by(index, None, |spec, body| P::spawn(spec, body).map(ThreadSlot::Here))
+    }
+
+    /// As [`start_worker`](Self::start_worker), on a thread that `start` gets, which has a name of its own where one is given.
+    pub(super) fn start_worker_by(
+        self: &Arc<Self>,
+        index: usize,
+        name: Option<String>,
+        start: impl FnOnce(
+            ThreadSpec,
+            Box<dyn FnOnce() + Send>,
+        ) -> Result<ThreadSlot<P::Thread>, SpawnError>,
+    ) -> (Result<(), SpawnError>, Option<usize>) {
         let spec = ThreadSpec {
-            name: thread_name(
-                &self.place.thread_names,
-                self.attributes.scope,
-                self.place.pod,
-                index,
-            ),
+            name: name.unwrap_or_else(|| {
+                let Place { thread_names, pod, .. } = &self.place;
+                thread_name(thread_names, self.attributes.scope, *pod, index)
+            }),
             affinity: Some(self.place.home.clone()),
             nice: self.attributes.nice,
             stack_bytes: self.attributes.stack_bytes,
         };
         let pool = Arc::clone(self);
-        let (thread, outcome) = match P::spawn(spec, Box::new(move || run::start(&pool, index))) {
+        let (thread, outcome) = match start(spec, Box::new(move || run::start(&pool, index))) {
             Ok(thread) => (Some(thread), Ok(())),
             Err(error) => (None, Err(error)),
         };
@@ -165,6 +178,9 @@ impl<P: Platform> Pool<P> {
 
     /// Tells the workers to go when there is nothing left to do.
     pub(crate) fn tell_to_go(&self) {
+        if self.is_team() {
+            return self.end_team();
+        }
         let mut state = self.lock();
         state.stopping = true;
         let mut sleepers = state.all_sleepers(self);
@@ -195,6 +211,10 @@ impl<P: Platform> State<P> {
 
     /// An index for a spare worker, where all others are busy and one more may run.
     pub(super) fn reserve_spare(&mut self, pool: &Pool<P>) -> Option<usize> {
+        if pool.is_team() {
+            // It has its members, and nobody else.
+            return None;
+        }
         let wanted = self.idle_count() == 0
             && self.alive - self.blocked < pool.place.limit
             && !self.stopping;
@@ -288,14 +308,14 @@ impl<P: Platform> State<P> {
     }
 
     /// The starter of a worker has its handle; or `None`, and nobody was started.
-    pub(super) fn put_handle(&mut self, index: usize, thread: Option<P::Thread>) {
+    pub(super) fn put_handle(&mut self, index: usize, thread: Option<ThreadSlot<P::Thread>>) {
         if thread.is_none() {
             self.retire_worker(index);
         }
         let is_rescuer = index == RESCUER && self.rescuer != Rescuer::None;
         let cold = self.cold_mut();
         match (&cold.threads[index], thread) {
-            (ThreadSlot::Coming, Some(thread)) => cold.threads[index] = ThreadSlot::Here(thread),
+            (ThreadSlot::Coming, Some(thread)) => cold.threads[index] = thread,
             _ => {
                 cold.threads[index] = ThreadSlot::None;
                 if !is_rescuer {

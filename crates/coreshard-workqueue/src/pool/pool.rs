@@ -12,6 +12,7 @@ use coreshard_platform::{
 };
 
 use super::accounts::Accounts;
+use super::jobs::JobList;
 use super::links::LinkTable;
 use super::monitor_handle::MonitorHandle;
 use super::placement::FreeCpus;
@@ -55,6 +56,12 @@ pub(crate) struct Pool<P: Platform> {
     /// A: claims that were opened to thieves and not yet seen to be used up. Those who look for
     /// open claims look at this first: there is one word, and as many ranges as workers.
     pub(super) open_claims: Padded<P::AtomicU32>,
+    /// A: of a team: jobs that came from outside; one or more lists.
+    pub(super) injected: Box<[Padded<JobList<P>>]>,
+    /// A: 1 once jobs were in a list of one of its workers.
+    pub(super) uses_lists: P::AtomicU32,
+    /// A: of a team: jobs in the mail of all workers.
+    pub(super) mailed: Padded<P::AtomicU32>,
     /// A: workers that have shared forked jobs since they last rested. Thieves look at this first.
     pub(super) forking: Padded<P::AtomicU32>,
     /// Its own lock: the other pools of the set, which also have this one among theirs, until the
@@ -76,9 +83,12 @@ pub(crate) struct Pool<P: Platform> {
 }
 fields!(Pool<P: Platform> {
     id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers,
-    queue, slots, slot_count, open_claims, forking, neighbours, watchers, links, ran, wakeups,
+    queue, slots, slot_count, open_claims, injected, uses_lists, mailed, forking, neighbours, watchers, links, ran, wakeups,
     look_is_due, accounts, state,
 });
+
+/// CPUs whose jobs from outside come into one list, of a team.
+const CPUS_TO_A_LIST: usize = 16;
 
 /// How pools of a runtime behave; see `RuntimeBuilder`.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +131,8 @@ impl<P: Platform> Pool<P> {
                 (Some(queue), Worklist::LockFree(takers))
             }
         };
+        let injected =
+            attributes.team.as_ref().map_or(0, |_| place.cpus.len().div_ceil(CPUS_TO_A_LIST));
         let pool = Arc::new(Self {
             id: PoolId::next(),
             place,
@@ -135,6 +147,9 @@ impl<P: Platform> Pool<P> {
             slots: (0..MAX_WORKERS).map(|_| P::AtomicPtr::new(std::ptr::null_mut())).collect(),
             slot_count: P::AtomicU32::new(0),
             open_claims: Padded::new(P::AtomicU32::new(0)),
+            injected: (0..injected).map(|_| Padded::new(JobList::new())).collect(),
+            uses_lists: P::AtomicU32::new(0),
+            mailed: Padded::new(P::AtomicU32::new(0)),
             forking: Padded::new(P::AtomicU32::new(0)),
             neighbours: Lock::new(None),
             watchers: Padded::new(P::AtomicU32::new(0)),

@@ -11,6 +11,7 @@ use coreshard_topology::PodId;
 use super::accounts::WeighedVisits;
 use super::context::{Context, Forks};
 use super::frame::Frame;
+use super::jobs::fifo;
 use super::link::LinkHead;
 use super::pool::Pool;
 use super::state::RESCUER;
@@ -34,11 +35,13 @@ pub(super) fn start<P: Platform>(pool: &Arc<Pool<P>>, index: usize) {
     let inside = Frame::of_worker();
     let context = Context {
         pool: Arc::clone(pool),
+        own_pool: Arc::new(Arc::clone(pool)),
         index,
         slot: NonNull::from(pool.slot(index)),
         frame: Cell::new(&raw const inside),
         base: (&raw const inside).addr(),
         forks: Forks::new(),
+        in_order: fifo(),
     };
     P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());
     Worker::new(&context, &inside).run();
@@ -66,6 +69,9 @@ impl<P: Platform> Worker<'_, P> {
             say(|| tracing::warn!(%pod, %error, "a worker may not leave its pod"));
         }
         run_hook(pool.attributes.hooks.on_start.as_ref(), *pod);
+        if let Some(team) = pool.team() {
+            team.run_hook(team.on_start.as_ref(), self.current().index());
+        }
         let mut works = !self.is_rescuer() || self.stand_by();
         while works {
             while let Some(item) = self.next_item() {
@@ -75,6 +81,9 @@ impl<P: Platform> Worker<'_, P> {
             works = self.sleep() || self.stand_by();
         }
         // The hook is a user's, and may fork: the slot is still this worker's.
+        if let Some(team) = pool.team() {
+            team.run_hook(team.on_exit.as_ref(), self.current().index());
+        }
         run_hook(pool.attributes.hooks.on_stop.as_ref(), *pod);
         self.stop_forking();
         pool.close_account(self.index);

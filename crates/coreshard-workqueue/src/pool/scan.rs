@@ -27,6 +27,9 @@ use crate::insight::trouble::{NoWorker, PoolReport, RunningItem, Trouble, Watchd
 /// Looks between two at which CPU time is charged to queues: a system call a worker.
 const CHARGE_EVERY: u64 = 4;
 
+/// How long all members of a team wait for one another, and begin nothing, before one of them runs whatever there is.
+const LAST_RESORT: Duration = Duration::from_millis(40);
+
 /// What a scan of a pool found.
 #[derive(Default)]
 pub(super) struct Findings {
@@ -74,11 +77,18 @@ impl<P: Platform> Pool<P> {
             state.cold_mut().progress = Progress::default();
             return found;
         }
-        let has_work = state.has_work(self);
+        let has_work = state.has_work(self) || self.has_mail();
         // Whoever has nobody to be told of the next item has the monitor.
         found.is_busy = has_work || state.active() > 0 || state.is_unattended();
         let now = P::now();
         found.stalled_for = state.note_progress(self, has_work, now, watch.stall_after);
+        if self.is_team() && state.is_unattended() {
+            found.is_busy = has_work;
+            if has_work && state.stands_still_for(now) >= LAST_RESORT {
+                state.call_last_resort(self);
+            }
+            return found;
+        }
         let may_run_one_more = state.active() < self.place.limit && state.idle_count() == 0;
         if may_run_one_more && has_work {
             // Whoever saw to it could not start a worker, and nobody may come by for long.
@@ -103,10 +113,11 @@ impl<P: Platform> Pool<P> {
             self.call_anybody();
             state = self.lock();
         }
-        if state.active() < self.place.limit || !state.has_work(self) {
+        let has_work = state.has_work(self) || self.has_mail();
+        if state.active() < self.place.limit || !has_work {
             return found;
         }
-        let items_wait = state.items_wait(self);
+        let items_wait = state.items_wait(self) || self.has_mail();
         for worker in 0..state.cold().threads.len() {
             let blocked = match state.judge(self.slot(worker), worker, scan, now, watch) {
                 Verdict::Fine => continue,
@@ -130,6 +141,7 @@ impl<P: Platform> Pool<P> {
                 }
             };
             state.set_blocked(worker, blocked);
+            self.slot(worker).is_called_back.store(1, Relaxed);
             let (kick, spare) = state.find_stand_in(self);
             self.unlock_and_kick(state, kick);
             if blocked == Blocked::Presumed {

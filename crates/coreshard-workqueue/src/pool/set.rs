@@ -237,7 +237,8 @@ impl<P: Platform> Drop for Lease<P> {
 
 impl<P: Platform> Drop for PoolSet<P> {
     fn drop(&mut self) {
-        // They hold one another.
-        self.pools.iter().for_each(|pool| pool.set_neighbours(None));
+        // They hold one another. A team's do until it ends, which nobody waits for.
+        let pools = self.pools.iter().filter(|pool| !pool.is_team());
+        pools.for_each(|pool| pool.set_neighbours(None));
     }
 }

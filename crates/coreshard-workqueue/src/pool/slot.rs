@@ -6,8 +6,10 @@ use coreshard_platform::{AtomicInt, AtomicPointer, Padded, Parker, Platform, Thr
 
 use super::deque::Deque;
 use super::header::Header;
+use super::jobs::JobList;
 use super::sizes::Range;
 use crate::base::item::{ItemKind, Name};
+use crate::base::latch::Latch;
 
 /// Where an item's kind and the count of items are in a slot's `begun`: addresses of user space
 /// have 48 bits.
@@ -23,6 +25,16 @@ pub(super) struct WorkerSlot<P: Platform> {
     pub(super) range: Padded<Range<P>>,
     /// A: jobs that it has forked, see `deque`.
     pub(super) deque: Deque<P, Header<P>>,
+    /// A: jobs that it has spawned, and that any worker of the pool may run.
+    pub(super) listed: Padded<JobList<P>>,
+    /// A: of a team: jobs that this worker alone may run.
+    pub(super) mail: JobList<P>,
+    /// L: of a team: what the worker sleeps at, in a wait inside its work; null for nothing.
+    pub(super) waits_at: P::AtomicPtr<Latch<P>>,
+    /// A: of a team: 1 where it is to take the lock before its next job, since it counts as blocked.
+    pub(super) is_called_back: P::AtomicU32,
+    /// A: of a team: 1 where it is to run whatever there is, in its wait: nobody else would.
+    pub(super) is_last_resort: P::AtomicU32,
     /// A: one more than the tag of the pool link of the item that the worker had last, 0 before its
     /// first; written by the worker alone.
     pub(super) link: Padded<P::AtomicU32>,
@@ -34,7 +46,9 @@ pub(super) struct WorkerSlot<P: Platform> {
     /// A: the worker's thread, for its CPU time; 0 before it runs.
     pub(super) thread: P::AtomicU32,
 }
-fields!(WorkerSlot<P: Platform> { parker, range, deque, link, begun, function, thread });
+fields!(WorkerSlot<P: Platform> {
+    parker, range, deque, listed, mail, waits_at, is_called_back, is_last_resort, link, begun, function, thread,
+});
 
 impl<P: Platform> WorkerSlot<P> {
     pub(super) fn new() -> Self {
@@ -42,11 +56,22 @@ impl<P: Platform> WorkerSlot<P> {
             parker: Padded::new(Parker::new()),
             range: Padded::new(Range::new()),
             deque: Deque::new(),
+            listed: Padded::new(JobList::new()),
+            mail: JobList::new(),
+            waits_at: P::AtomicPtr::new(std::ptr::null_mut()),
+            is_called_back: P::AtomicU32::new(0),
+            is_last_resort: P::AtomicU32::new(0),
             link: Padded::new(P::AtomicU32::new(0)),
             begun: Padded::new(P::AtomicU64::new(0)),
             function: P::AtomicPtr::new(std::ptr::null_mut()),
             thread: P::AtomicU32::new(0),
         }
+    }
+
+    /// True if any worker could take a job of this one's.
+    #[inline]
+    pub(super) fn has_jobs_for_all(&self) -> bool {
+        self.deque.has_shared() || self.listed.has_jobs()
     }
 
     /// The worker begins an item. Only it writes the word: no locked instruction.

@@ -53,6 +53,8 @@ pub(super) enum ThreadSlot<T> {
     /// The worker's starter brings it.
     Coming,
     Here(T),
+    /// It is a thread that somebody else waits for, or nobody.
+    Elsewhere,
     /// Whoever stops the pool waits for it.
     Taken,
     /// The worker went before its handle came; the index is free when that has come.
@@ -156,6 +158,8 @@ pub(super) struct State<P: Platform> {
     pub(super) blocked_as: Vec<Blocked>,
     /// Workers go when there is nothing to do.
     pub(super) stopping: bool,
+    /// Of a team: workers go when all have nothing to do.
+    pub(super) ending: bool,
     /// Workers that are being started.
     pub(super) starting: u16,
     /// One more worker was wanted while one was being started.
@@ -170,7 +174,7 @@ pub(super) struct State<P: Platform> {
     cold: Box<Cold<P>>,
 }
 fields!(State<P: Platform> {
-    idle, designated, kicked, worklist, queued, alive, blocked, kicks, coalesced_kicks, blocked_as, stopping, starting,
+    idle, designated, kicked, worklist, queued, alive, blocked, kicks, coalesced_kicks, blocked_as, stopping, ending, starting,
     spare_missed, spare_refused, rescuer, in_reactor, placement, cold,
 });
 
@@ -199,6 +203,7 @@ impl<P: Platform> State<P> {
             coalesced_kicks: 0,
             blocked_as: Vec::new(),
             stopping: false,
+            ending: false,
             starting: 0,
             spare_missed: false,
             spare_refused: false,

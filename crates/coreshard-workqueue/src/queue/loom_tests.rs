@@ -43,6 +43,7 @@ fn unmanned(stack_bytes: usize) -> Lease<Loom> {
         stack_bytes: Some(stack_bytes),
         rescuer: None,
         hooks: Hooks::default(),
+        team: None,
     });
     let pods = Pods::new(&topology, &cpus, Scope::System, ShardSize::default()).unwrap();
     let place = Place {
@@ -52,6 +53,7 @@ fn unmanned(stack_bytes: usize) -> Lease<Loom> {
         home: cpus.clone(),
         roam: cpus,
         limit: 1,
+        members: 0..0,
         injector_by_cpu: Arc::new([0]),
         thread_names: "cs-".into(),
     };

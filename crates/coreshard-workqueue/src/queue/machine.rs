@@ -1,5 +1,6 @@
 //! What a runtime's queues share: the machine, and its pools by their attributes.
 
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use coreshard_platform::user::User;
@@ -11,9 +12,12 @@ use crate::base::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::base::event::Event;
 use crate::insight::Wanted;
 use crate::insight::stats::QueueStats;
-use crate::pool::{Follower, Lease, MAX_INJECTORS, Monitor, Pool, PoolSet, PoolSettings, Route};
+use crate::pool::{
+    Follower, Lease, MAX_INJECTORS, Monitor, NameMember, Pool, PoolSet, PoolSettings, Route, StartMember,
+};
 use crate::spec::attributes::{Attributes, Hooks, Place, Priority};
 use crate::spec::request::Request;
+use crate::spec::team::{OfTeam, TeamSpec};
 use crate::timers::Timers;
 
 /// Tells which CPUs may be used now.
@@ -148,6 +152,7 @@ impl<P: Platform> Machine<P> {
             stack_bytes: request.stack_bytes,
             rescuer: request.rescuer,
             hooks: request.hooks.clone(),
+            team: None,
         })
     }
 
@@ -189,6 +194,24 @@ impl<P: Platform> Machine<P> {
         Ok(lease)
     }
 
+    /// A team's pools, with its members. `name_of` and `start` are called under no lock.
+    pub(crate) fn start_team(
+        &self,
+        request: &Request,
+        team: Arc<TeamSpec>,
+        name_of: NameMember<'_>,
+        start: Option<StartMember<'_>>,
+    ) -> Result<Lease<P>, BuildErrorKind> {
+        let attributes = Attributes { team: Some(OfTeam(team)), ..self.attributes(request)? };
+        if self.registry.lock().closed {
+            return Err(BuildErrorKind::ShutDown);
+        }
+        let lease = self.start_pools(attributes, request)?;
+        self.registry.lock().sets.push(Arc::downgrade(lease.set()));
+        lease.set().man_team(name_of, start).map_err(BuildErrorKind::Worker)?;
+        Ok(lease)
+    }
+
     fn start_pools(
         &self,
         attributes: Attributes,
@@ -199,8 +222,17 @@ impl<P: Platform> Machine<P> {
             Scope::Smt if planted(Canary::SplitPair) => Scope::Cpu,
             scope => scope,
         };
-        let pods = Pods::new(&self.topology, mask, scope, request.shard_size)
-            .map_err(BuildErrorKind::Pods)?;
+        let members = attributes.team.as_ref().map(|team| team.0.members);
+        let pods_in =
+            |scope| Pods::new(&self.topology, mask, scope, request.shard_size).map_err(BuildErrorKind::Pods);
+        let mut pods = pods_in(scope)?;
+        // Each pod of a team has a member.
+        for &wider in Scope::ALL.iter().filter(|wider| **wider > scope) {
+            if pods.len() <= members.unwrap_or(usize::MAX) {
+                break;
+            }
+            pods = pods_in(wider)?;
+        }
         let roam = self.platform_cpus(mask);
         let injectors = injectors(&pods, self.highest_cpu());
         let attributes = Arc::new(attributes);
@@ -208,15 +240,20 @@ impl<P: Platform> Machine<P> {
         let injector_by_cpu: Arc<[u8]> = routes.iter().map(|route| route.injector as u8).collect();
         let limits = self.worker_limits(&pods);
         let mut pools: Vec<Arc<Pool<P>>> = Vec::with_capacity(pods.len());
-        for (pod, limit) in pods.iter().zip(limits) {
+        let members = members.map(|members| {
+            members_of_pods(members, pods.iter().map(|pod| pod.cpus.len()).collect())
+        });
+        for (at, (pod, limit)) in pods.iter().zip(limits).enumerate() {
             let home = self.platform_cpus(&pod.cpus);
+            let members = members.as_ref().map(|members| members[at].clone());
             let place = Place {
                 pod: pod.id,
                 cpus: pod.cpus.clone(),
                 node: pod.node.filter(|_| self.laid_over.is_none()),
                 roam: if attributes.strict { home.clone() } else { roam.clone() },
                 home,
-                limit,
+                limit: limit.min(members.as_ref().map_or(usize::MAX, |members| members.len())),
+                members: members.clone().unwrap_or_default(),
                 injector_by_cpu: Arc::clone(&injector_by_cpu),
                 thread_names: Arc::clone(&self.thread_names),
             };
@@ -226,7 +263,10 @@ impl<P: Platform> Machine<P> {
             );
             let attributes = Arc::clone(&attributes);
             let event = Arc::clone(&self.event);
-            match Pool::start(place, attributes, self.settings, event, &self.monitor) {
+            let most_workers =
+                members.map_or(self.settings.most_workers, |members| members.len());
+            let settings = PoolSettings { most_workers, ..self.settings };
+            match Pool::start(place, attributes, settings, event, &self.monitor) {
                 Ok(pool) => pools.push(pool),
                 Err(error) => {
                     pools.iter().for_each(|pool| pool.tell_to_go());
@@ -321,6 +361,27 @@ fn shared_out(workers: usize, pod_cpus: &[usize], usable: usize, most: usize) ->
         .collect()
 }
 
+/// Which members of a team are in which pod: at least one in each, and else as many as its CPUs' share.
+fn members_of_pods(members: usize, pod_cpus: Vec<usize>) -> Vec<Range<usize>> {
+    let mut counts = vec![1; pod_cpus.len()];
+    for _ in pod_cpus.len()..members {
+        // Where one more leaves each with the largest part of a CPU.
+        let next = (0..counts.len()).min_by(|&one, &other| {
+            let load = |pod: usize| (counts[pod] + 1) * pod_cpus[if pod == one { other } else { one }];
+            load(one).cmp(&load(other))
+        });
+        next.into_iter().for_each(|pod| counts[pod] += 1);
+    }
+    let mut first = 0;
+    counts
+        .into_iter()
+        .map(|count| {
+            first += count;
+            first - count..first
+        })
+        .collect()
+}
+
 /// The injector of each CPU in its pod's pool: as many injectors as CPUs, up to a limit, then in turn.
 fn injectors(pods: &Pods, highest_cpu: usize) -> Box<[u8]> {
     let mut injectors = vec![0; highest_cpu + 1];
@@ -349,7 +410,15 @@ impl<P: Platform> Follower for Machine<P> {
 
 #[cfg(test)]
 mod tests {
-    use super::shared_out;
+    use super::{members_of_pods, shared_out};
+
+    #[test]
+    fn each_pod_has_a_member_and_large_ones_more() {
+        assert_eq!(members_of_pods(4, vec![2, 2]), [0..2, 2..4]);
+        assert_eq!(members_of_pods(5, vec![8, 2]), [0..4, 4..5]);
+        assert_eq!(members_of_pods(2, vec![8, 8]), [0..1, 1..2]);
+        assert_eq!(members_of_pods(8, vec![2]), [0..8]);
+    }
 
     #[test]
     fn workers_are_shared_out_by_cpus() {

@@ -18,7 +18,7 @@ use crate::spec::attributes::{Hooks, Priority};
 use crate::spec::request::{MaxActive, PanicPolicy, Request};
 
 /// What a worker needs for itself, with room for small items: a debug build's overflows 24 KiB.
-const MIN_STACK_BYTES: usize = 64 << 10;
+pub(crate) const MIN_STACK_BYTES: usize = 64 << 10;
 
 /// Makes a [`Workqueue`]. Queues with equal attributes share their pools and worker threads; the
 /// name, `max_active` and the panic handler are a queue's own.
@@ -43,12 +43,11 @@ impl<P: Platform> Runtime<P> {
     pub fn workqueue(&self) -> Builder<'_, P> {
         Builder::new(self)
     }
-}
 
-impl<'runtime, P: Platform> Builder<'runtime, P> {
-    pub(crate) fn new(runtime: &'runtime Runtime<P>) -> Self {
-        let request = Request {
-            name: "unnamed".to_owned(),
+    /// What is asked of a queue by default.
+    pub(crate) fn request(&self, name: String) -> Request {
+        Request {
+            name,
             scope: Scope::CacheShard,
             shard_size: ShardSize::default(),
             strict: false,
@@ -60,13 +59,19 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
             is_contradictory: false,
             wake: Wake::default(),
             intake: Intake::default(),
-            hooks: runtime.default_hooks(),
+            hooks: self.default_hooks(),
             stack_bytes: None,
             rescuer: None,
             panic_handler: None,
             panic_policy: PanicPolicy::default(),
-            insight: runtime.wanted_insight(),
-        };
+            insight: self.wanted_insight(),
+        }
+    }
+}
+
+impl<'runtime, P: Platform> Builder<'runtime, P> {
+    pub(crate) fn new(runtime: &'runtime Runtime<P>) -> Self {
+        let request = runtime.request("unnamed".to_owned());
         Self { runtime, request }
     }
 

@@ -18,14 +18,16 @@ use crate::base::event::Event;
 use crate::insight::stats::RuntimeStats;
 use crate::insight::trouble::{Trouble, Watchdog};
 use crate::insight::{Sampling, Wanted};
-use crate::pool::{MAX_WORKERS, Monitor, PoolSettings};
+use crate::pool::{Lease, MAX_WORKERS, Monitor, NameMember, PoolSettings, StartMember};
 use crate::queue::machine::{Machine, Probe, Queue, Registry};
 use crate::queue::{Shared, Workqueue};
 use crate::spec::attributes::Hooks;
 use crate::spec::request::Request;
+use crate::spec::team::TeamSpec;
 use crate::task;
 use crate::timers::{self, Sleep, SleepError, Timeout, Timers};
 pub use builder::Builder;
+pub(crate) use builder::MIN_STACK_BYTES;
 pub use current::{Current, current};
 
 /// A topology, limits and settings, and the pools that the queues made here share.
@@ -690,6 +692,28 @@ impl<P: Platform> Runtime<P> {
     /// ```
     pub fn delayed_items(&self) -> usize {
         if self.machine.is_forked() { 0 } else { self.machine.timers.len() }
+    }
+
+    /// How many workers are to run at once on all CPUs that may be used.
+    pub(crate) fn workers(&self) -> usize {
+        let machine = &self.machine;
+        let cpus = machine.usable.lock().len();
+        let by_quota = machine.cpu_quota.map_or(cpus, |quota| (quota.ceil() as usize).clamp(1, cpus));
+        machine.workers.unwrap_or(by_quota)
+    }
+
+    pub(crate) fn start_team(
+        &self,
+        request: Request,
+        team: Arc<TeamSpec>,
+        name_of: NameMember<'_>,
+        start: Option<StartMember<'_>>,
+    ) -> Result<Lease<P>, BuildError> {
+        let fail = |kind| BuildError::new(format!("team {:?}", request.name), kind);
+        if self.machine.is_forked() {
+            return Err(fail(BuildErrorKind::Forked));
+        }
+        self.machine.start_team(&request, team, name_of, start).map_err(fail)
     }
 
     // With its own code in the crate that names the platform, and not once more in each that uses that one.

@@ -1,6 +1,7 @@
 //! What makes two queues share their pools: equal attributes.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use coreshard_platform::Platform;
@@ -8,6 +9,7 @@ use coreshard_platform::user::User;
 use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope};
 
 use super::reactor::SharedReactor;
+use super::team::OfTeam;
 use crate::base::rungs::Intake;
 use crate::base::rungs::Wake;
 
@@ -198,6 +200,8 @@ pub(crate) struct Attributes {
     /// keep the rescuer from it.
     pub(crate) rescuer: Option<u64>,
     pub(crate) hooks: Hooks,
+    /// A team has its pool for itself.
+    pub(crate) team: Option<OfTeam>,
 }
 
 /// Where one pool stands.
@@ -213,6 +217,8 @@ pub(crate) struct Place {
     pub(crate) roam: CpuSet,
     /// How many workers may run at once.
     pub(crate) limit: usize,
+    /// Of a team: the indices of the pool's members among all.
+    pub(crate) members: Range<usize>,
     /// The intake's injector of each of the platform's CPUs, by id; shared by all pools of a set.
     pub(crate) injector_by_cpu: Arc<[u8]>,
     /// What its workers' names begin with.

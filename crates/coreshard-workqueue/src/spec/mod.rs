@@ -3,3 +3,4 @@
 pub(crate) mod attributes;
 pub(crate) mod reactor;
 pub(crate) mod request;
+pub(crate) mod team;

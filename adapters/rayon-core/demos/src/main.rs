@@ -1,0 +1,64 @@
+//! Demos: small programs of fork and join, and of parallel iterators, on whatever scheduler rayon is built with.
+//!
+//! Usage: rayon-demos list
+//!        rayon-demos NAME [REPETITIONS [SCALE]]
+//!
+//! Prints a line for each repetition, all in this one process: the seconds by the clock and those of CPU time, of
+//! all threads. Each repetition's result is held against a serial run's, outside of what is timed; where they
+//! differ, the program panics. SCALE is `full` or `quick`: small inputs that prove the demo, not the scheduler.
+
+mod case;
+mod forks;
+mod iterators;
+mod random;
+mod scopes;
+mod simulations;
+mod sorts;
+mod trees;
+
+use case::{Demo, Scale};
+
+/// All demos, by the name by which they are asked for.
+fn demos() -> Vec<Demo> {
+    let mut all = Vec::new();
+    all.extend(forks::demos());
+    all.extend(sorts::demos());
+    all.extend(simulations::demos());
+    all.extend(trees::demos());
+    all.extend(iterators::demos());
+    all.extend(scopes::demos());
+    all
+}
+
+fn main() {
+    let mut words = std::env::args().skip(1);
+    let name = words.next().unwrap_or_else(|| "list".into());
+    if name == "list" {
+        for demo in demos() {
+            println!("{}\t{}", demo.name, demo.about);
+        }
+        return;
+    }
+    let repetitions: usize = match words.next() {
+        Some(text) => text.parse().unwrap_or_else(|_| quit(&format!("{text} is no number"))),
+        None => 5,
+    };
+    let scale = match words.next().as_deref() {
+        None | Some("full") => Scale::Full,
+        Some("quick") => Scale::Quick,
+        Some(other) => quit(&format!("{other} is neither full nor quick")),
+    };
+    let Some(demo) = demos().into_iter().find(|demo| demo.name == name) else {
+        quit(&format!("no demo is called {name}; `rayon-demos list` names all"));
+    };
+    let mut lap = (demo.prepare)(scale);
+    for _ in 0..repetitions {
+        let taken = lap();
+        println!("{:.9} {:.6}", taken.seconds, taken.cpu_seconds);
+    }
+}
+
+fn quit(why: &str) -> ! {
+    eprintln!("rayon-demos: {why}");
+    std::process::exit(2);
+}

@@ -1,0 +1,181 @@
+//! Jobs that lie on the heap, in lists, for whoever of the pool comes first: what was spawned by one of its workers,
+//! or from outside; and what only one worker may run.
+//!
+//! A list is behind a lock that is held for a few instructions, and most of the time by its owner alone. So who waits for
+//! something can take its parts out of the middle, where a lock-free deque has two ends.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use coreshard_platform::{AtomicInt, Lock, Platform};
+
+use super::header::Header;
+use super::whole_name::WholeName;
+use crate::base::latch::Latch;
+
+/// A closure that catches what its own code throws.
+pub(crate) type Closure = Box<dyn FnOnce() + Send>;
+
+/// Closures that run in their order, each when a job says that it is the next one's turn.
+pub(crate) type Fifo<P> = Arc<Lock<P, VecDeque<Closure>>>;
+
+/// A list of closures, without any.
+pub(crate) fn fifo<P: Platform>() -> Fifo<P> {
+    Arc::new(Lock::new(VecDeque::new()))
+}
+
+/// What a listed job is.
+pub(crate) enum Body<P: Platform> {
+    Call(Closure),
+    /// A job in the frame of somebody who waits for it.
+    Awaited(NonNull<Header<P>>),
+    /// The oldest of these.
+    Next(Fifo<P>),
+}
+
+/// A job in a list.
+pub(crate) struct ListedJob<P: Platform> {
+    pub(crate) body: Body<P>,
+    /// What it is a part of, if that is something that somebody waits for; else null. It is there until `body` has
+    /// done that part.
+    pub(crate) whole: *const Latch<P>,
+    /// What whoever made it did a part of then; by its address alone.
+    pub(crate) within: *const Latch<P>,
+}
+
+// SAFETY: closures are `Send`; latches are shared between threads as they are; and so is what is in a frame whose owner waits: it was made for another thread.
+unsafe impl<P: Platform> Send for ListedJob<P> {}
+
+impl<P: Platform> ListedJob<P> {
+    /// True if who waits for what has this name may run it.
+    pub(super) fn is_part_of(&self, name: WholeName) -> bool {
+        WholeName::at(self.whole) == name || WholeName::at(self.within) == name
+    }
+}
+
+/// Jobs that a thief takes with it besides the one that it runs, at most.
+const MAX_MOVED: usize = 32;
+
+/// How many jobs were in a list before some moment: what came later has this number, or a higher one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct JobNumber(u64);
+
+impl JobNumber {
+    /// No job comes later.
+    pub(crate) const NONE: Self = Self(u64::MAX);
+}
+
+/// A list of jobs.
+pub(super) struct JobList<P: Platform> {
+    /// How many there are, for those who look without the lock.
+    len: P::AtomicU32,
+    jobs: Lock<P, Numbered<P>>,
+}
+
+struct Numbered<P: Platform> {
+    jobs: VecDeque<(JobNumber, ListedJob<P>)>,
+    next: JobNumber,
+}
+
+impl<P: Platform> Numbered<P> {
+    fn push(&mut self, job: ListedJob<P>) {
+        let number = self.next;
+        self.next = JobNumber(number.0 + 1);
+        self.jobs.push_back((number, job));
+    }
+}
+
+impl<P: Platform> JobList<P> {
+    pub(super) fn new() -> Self {
+        let jobs = Lock::new(Numbered { jobs: VecDeque::new(), next: JobNumber(0) });
+        Self { len: P::AtomicU32::new(0), jobs }
+    }
+
+    /// Adds a job, as the latest. SeqCst: before the wake word is read, as of a job that is shared
+    /// (`Deque::has_shared`).
+    pub(super) fn push(&self, job: ListedJob<P>) {
+        let mut list = self.jobs.lock();
+        list.push(job);
+        self.len.store(list.jobs.len() as u32, SeqCst);
+    }
+
+    /// That of the next job that is added.
+    pub(super) fn next(&self) -> JobNumber {
+        self.jobs.lock().next
+    }
+
+    /// True if there is a job. SeqCst: see [`push`](Self::push).
+    #[inline]
+    pub(super) fn has_jobs(&self) -> bool {
+        self.len.load(SeqCst) > 0
+    }
+
+    pub(super) fn take_latest(&self) -> Option<ListedJob<P>> {
+        self.take(|list| list.len().checked_sub(1))
+    }
+
+    pub(super) fn take_oldest(&self) -> Option<ListedJob<P>> {
+        self.take(|list| (!list.is_empty()).then_some(0))
+    }
+
+    /// Takes the oldest job, and moves half of the others to `own`, the oldest first: at most [`MAX_MOVED`].
+    pub(super) fn take_half(&self, own: &Self) -> Option<ListedJob<P>> {
+        if self.len.load(Relaxed) == 0 {
+            return None;
+        }
+        let (job, moved) = {
+            let mut list = self.jobs.lock();
+            let (_, job) = list.jobs.pop_front()?;
+            let count = (list.jobs.len() / 2).min(MAX_MOVED);
+            let moved: Vec<_> = list.jobs.drain(..count).map(|(_, job)| job).collect();
+            self.len.store(list.jobs.len() as u32, Relaxed);
+            (job, moved)
+        };
+        if !moved.is_empty() {
+            // The latest is run first, as it would be where it was.
+            let mut list = own.jobs.lock();
+            moved.into_iter().for_each(|job| list.push(job));
+            own.len.store(list.jobs.len() as u32, SeqCst);
+        }
+        Some(job)
+    }
+
+    /// Takes the latest job that came since, or that is a part of what has this name.
+    pub(super) fn take_part_of(&self, name: WholeName, since: JobNumber) -> Option<ListedJob<P>> {
+        let may = |(number, job): &(JobNumber, ListedJob<P>)| {
+            *number >= since || job.is_part_of(name)
+        };
+        self.take(|list| match list.back() {
+            Some(latest) if may(latest) => Some(list.len() - 1),
+            _ => list.iter().rposition(may),
+        })
+    }
+
+    /// True if there is a part of what has this name, or a job that came since.
+    pub(super) fn has_part_of(&self, name: WholeName, since: JobNumber) -> bool {
+        let may = |(number, job): &(JobNumber, ListedJob<P>)| {
+            *number >= since || job.is_part_of(name)
+        };
+        self.has_jobs() && self.jobs.lock().jobs.iter().any(may)
+    }
+
+    fn take(
+        &self,
+        which: impl FnOnce(&VecDeque<(JobNumber, ListedJob<P>)>) -> Option<usize>,
+    ) -> Option<ListedJob<P>> {
+        // Relaxed: who must not miss one looks by `has_jobs` before it sleeps.
+        if self.len.load(Relaxed) == 0 {
+            return None;
+        }
+        let mut list = self.jobs.lock();
+        let at = which(&list.jobs)?;
+        let is_latest = at + 1 == list.jobs.len();
+        let job = if is_latest { list.jobs.pop_back() } else { list.jobs.remove(at) };
+        // Relaxed: fewer than somebody may think.
+        self.len.store(list.jobs.len() as u32, Relaxed);
+        job.map(|(_, job)| job)
+    }
+}

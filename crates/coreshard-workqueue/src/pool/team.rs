@@ -1,0 +1,398 @@
+//! A team's workers: they are its members, for as long as it lives, and nobody stands in for one.
+//!
+//! A member's index is its own, and what it runs keeps that index: so another thread cannot run in its place while it
+//! waits. Who waits runs parts of what it waits for, its mail, and nothing else; `README.md` tells what follows from that.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use coreshard_platform::{AtomicInt, AtomicPointer, LocalKey, Platform};
+
+use super::context::{Context, Forks, SpawnPlace, context_here};
+use super::forks::{CurrentWorker, Found};
+use super::frame::Frame;
+use super::jobs::{Body, Closure, Fifo, JobList, JobNumber, ListedJob, fifo};
+use super::pool::{Pool, PoolGuard};
+use super::state::{Blocked, State, ThreadSlot};
+use super::whole_name::WholeName;
+use super::worker::Worker;
+use crate::base::latch::Latch;
+use crate::spec::team::TeamSpec;
+
+impl<P: Platform> Pool<P> {
+    /// What the team is, if this is a team's pool.
+    #[inline]
+    pub(crate) fn team(&self) -> Option<&TeamSpec> {
+        self.attributes.team.as_ref().map(|team| &*team.0)
+    }
+
+    #[inline]
+    pub(crate) fn is_team(&self) -> bool {
+        self.attributes.team.is_some()
+    }
+
+    /// This thread is the member with index 0 from here on, and stays it.
+    ///
+    /// It counts as blocked for good: what it does outside of the team's work is its own.
+    pub(super) fn adopt_this_thread(self: &Arc<Self>) {
+        let frame = Box::leak(Box::new(Frame::of_worker()));
+        let here = 0_u8;
+        let context = Context {
+            pool: Arc::clone(self),
+            own_pool: Arc::new(Arc::clone(self)),
+            index: 0,
+            slot: NonNull::from(self.slot(0)),
+            frame: Cell::new(ptr::from_ref(frame)),
+            base: (&raw const here).addr(),
+            forks: Forks::new(),
+            in_order: fifo(),
+        };
+        // Leaked: the thread has it until it ends, which nobody is told of.
+        P::set_local(LocalKey::Worker, Box::into_raw(Box::new(context)).cast());
+        let mut state = self.lock();
+        state.set_blocked(0, Blocked::Declared);
+        state.put_handle(0, Some(ThreadSlot::Elsewhere));
+        state.starting -= 1;
+    }
+
+    /// True in the child of a fork: the workers are not here.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.team().is_some_and(|team| team.process_generation != P::process_generation())
+    }
+
+    /// Takes the oldest job that came from outside, and whether there are more.
+    fn take_injected(&self) -> Option<(ListedJob<P>, bool)> {
+        let lists = &self.injected;
+        let first = if lists.len() > 1 { self.place.injector_here::<P>() } else { 0 };
+        (0..lists.len()).map(|at| &lists[(first + at) % lists.len()]).find_map(|list| {
+            let job = list.take_oldest()?;
+            Some((job, list.has_jobs()))
+        })
+    }
+
+    /// Brings a job from a thread that is none of the pool's.
+    pub(crate) fn inject(&self, job: ListedJob<P>) {
+        if self.injected.is_empty() {
+            // Of a queue's workers, which are given items from outside, and not jobs: in the list of the first.
+            self.slot(0).listed.push(job);
+            if self.uses_lists.swap(2, Relaxed) != 2 {
+                // It stays: somebody may look in vain.
+                self.forking.fetch_add(1, SeqCst);
+            }
+            self.call_anybody();
+            return;
+        }
+        let at = self.place.injector_here::<P>() % self.injected.len();
+        self.injected[at].push(job);
+        self.monitor.notice_work();
+        self.call_anybody();
+    }
+
+    /// True if there is a job that one member alone may run.
+    #[inline]
+    pub(super) fn has_mail(&self) -> bool {
+        self.is_team() && self.mailed.load(SeqCst) > 0
+    }
+
+    /// Brings a job that one of the pool's members alone may run.
+    pub(crate) fn mail(&self, member: usize, job: ListedJob<P>) {
+        let slot = self.slot(member - self.place.members.start);
+        self.mailed.fetch_add(1, SeqCst);
+        slot.mail.push(job);
+        let mut state = self.lock();
+        // SAFETY: who sleeps there takes it away under the lock, before it leaves the latch.
+        if let Some(latch) = unsafe { slot.waits_at.load(Relaxed).as_ref() } {
+            latch.nudge();
+        }
+        let kick = state.choose_for_mail(self);
+        self.unlock_and_kick(state, kick);
+        self.monitor.notice_work();
+    }
+
+    /// Calls `with` with the pool of this member, of the same team.
+    pub(crate) fn with_pool_of<R>(&self, member: usize, with: impl FnOnce(&Self) -> R) -> R {
+        if self.place.members.contains(&member) {
+            return with(self);
+        }
+        let others = self.neighbours.lock().clone();
+        let pool = others.iter().flat_map(|pools| pools.iter());
+        let pool = pool.into_iter().find(|pool| pool.place.members.contains(&member));
+        with(pool.unwrap_or_else(|| unreachable!("the team has this member")))
+    }
+}
+
+impl<P: Platform> State<P> {
+    /// How many members count as blocked for good.
+    fn outsiders(pool: &Pool<P>) -> usize {
+        let is_first = pool.place.members.start == 0;
+        pool.team().map_or(0, |team| usize::from(team.has_current_thread && is_first))
+    }
+
+    /// True if nothing is left to do in the pool of a team that is to end, and nobody looks for something.
+    pub(super) fn is_over(&mut self, pool: &Pool<P>) -> bool {
+        self.ending
+            && !self.stopping
+            && self.active() == 0
+            && self.starting == 0
+            && self.blocked == Self::outsiders(pool)
+            && !self.has_work(pool)
+            && !pool.has_mail()
+    }
+
+    /// Nothing is left to do: all go. Gives those who sleep, who are to be woken.
+    pub(super) fn end_team(&mut self, pool: &Pool<P>) -> Vec<usize> {
+        self.stopping = true;
+        self.all_sleepers(pool)
+    }
+
+    /// Nobody runs, and nobody who waits has anything to do that it may: one of them runs whatever there is.
+    ///
+    /// Not where the monitor alone takes one for blocked, which may come back and hold what all wait for.
+    pub(super) fn call_last_resort(&mut self, pool: &Pool<P>) {
+        if self.blocked_as.iter().any(|blocked| matches!(blocked, Blocked::Presumed | Blocked::Hog))
+        {
+            return;
+        }
+        for (_, slot) in pool.each_slot() {
+            // SAFETY: who sleeps there takes it away under the lock, before it leaves the latch.
+            if let Some(latch) = unsafe { slot.waits_at.load(Relaxed).as_ref() } {
+                slot.is_last_resort.store(1, SeqCst);
+                latch.nudge();
+                return;
+            }
+        }
+    }
+}
+
+impl<P: Platform> Worker<'_, P> {
+    /// Runs what the team has, one job after the other, as long as the pool's books need not be looked at.
+    ///
+    /// They do after a sleep: the next who sleeps is told of what comes, before this worker begins anything. And where
+    /// it counts as blocked.
+    pub(super) fn run_team_jobs(&mut self) {
+        let worker = self.current();
+        let mut ran = 0;
+        while !self.just_woke
+            && !self.excess
+            && self.slot.is_called_back.load(Relaxed) == 0
+            && worker.run_any(true)
+        {
+            ran += 1;
+        }
+        if ran > 0 {
+            self.pool.ran.fetch_add(ran, Relaxed);
+        }
+    }
+
+    pub(super) fn current(&self) -> CurrentWorker<'_, P> {
+        CurrentWorker { context: self.context }
+    }
+
+    /// Under the lock, about to look for jobs: somebody is told of what comes.
+    pub(super) fn tell_team(&self, mut state: PoolGuard<'_, P>) {
+        let pool = self.pool;
+        self.slot.is_called_back.store(0, Relaxed);
+        let left = state.can_kick(pool) && state.has_work(pool);
+        let kick = state.pass_on(pool, left);
+        pool.unlock_and_kick(state, kick);
+        pool.monitor.notice_work();
+    }
+}
+
+impl<P: Platform> CurrentWorker<'_, P> {
+    /// This member's index in its team.
+    pub(crate) fn index(self) -> usize {
+        self.context.pool.place.members.start + self.context.index
+    }
+
+    /// Adds a job to this worker's list, open to all of the pool, and tells somebody of it: who waits for `whole`, if
+    /// that one has nothing else to do.
+    pub(crate) fn list(self, job: ListedJob<P>) {
+        let whole = job.whole;
+        self.slot().listed.push(job);
+        let uses_lists = &self.context.pool.uses_lists;
+        if uses_lists.load(Relaxed) == 0 {
+            // Only from nothing: 2 stays.
+            let _ = uses_lists.compare_exchange(0, 1, Relaxed, Relaxed);
+        }
+        self.count_as_forking();
+        // SAFETY: the caller spawns a part of it, so it is not over.
+        if unsafe { whole.as_ref() }.is_some_and(Latch::nudge) {
+            return;
+        }
+        self.call_one();
+    }
+
+    /// The number of the next job that this worker adds to its list.
+    pub(crate) fn next_job(self) -> JobNumber {
+        self.slot().listed.next()
+    }
+
+    /// What this worker does a part of; null for nothing.
+    pub(crate) fn whole(self) -> *const Latch<P> {
+        self.context.forks.whole.get()
+    }
+
+    /// True if jobs wait that this worker has spawned or forked.
+    pub(crate) fn has_pending(self) -> bool {
+        self.slot().listed.has_jobs() || self.context.forks.owner.has_jobs()
+    }
+
+    /// Runs a job that this worker has spawned, or that came by mail.
+    pub(crate) fn run_own(self) -> bool {
+        let slot = self.slot();
+        let is_fifo = self.context.pool.team().is_some_and(|team| team.breadth_first);
+        let own = if is_fifo { slot.listed.take_oldest() } else { slot.listed.take_latest() };
+        let Some(job) = own.or_else(|| self.take_mail()) else { return false };
+        self.run_listed(job);
+        true
+    }
+
+    /// Runs any job of the pool: one of its own, a stolen one, one from outside. See [`steal`](Self::steal).
+    pub(crate) fn run_any(self, takes_more: bool) -> bool {
+        if self.run_own() {
+            return true;
+        }
+        if let Some(job) = self.steal(takes_more) {
+            self.run_found(job);
+            return true;
+        }
+        let injected = self.pool().take_injected();
+        let injected = injected
+            .or_else(|| self.neighbours().iter().find_map(|pool| pool.take_injected()));
+        let Some((job, has_more)) = injected else { return false };
+        if has_more {
+            self.call_one();
+        }
+        self.run_found(Found::Listed(job));
+        true
+    }
+
+    fn take_mail(self) -> Option<ListedJob<P>> {
+        let job = self.slot().mail.take_oldest()?;
+        self.context.pool.mailed.fetch_sub(1, SeqCst);
+        Some(job)
+    }
+
+    pub(super) fn run_listed(self, job: ListedJob<P>) {
+        let ListedJob { body, whole, .. } = job;
+        let run = match body {
+            Body::Awaited(job) => return self.run_stolen(job),
+            Body::Call(run) => run,
+            Body::Next(fifo) => {
+                let next = fifo.lock().pop_front();
+                next.unwrap_or_else(|| unreachable!("there is one for each turn"))
+            }
+        };
+        self.begin_inside();
+        if self.pool().is_team() {
+            // SAFETY: it is a part of that.
+            unsafe { self.run_named(whole, run) };
+        } else {
+            // SAFETY: as above.
+            unsafe { self.run_part(whole, SpawnPlace::NONE, run) };
+        }
+    }
+
+    /// Runs a listed job for who waits for what has this name; or, of its own list, one that came since. False if there is none that it may run.
+    pub(super) fn run_awaited(self, name: WholeName, since: JobNumber) -> bool {
+        let Context { pool, .. } = self.context;
+        if pool.uses_lists.load(Relaxed) == 0 && !pool.is_team() {
+            return false;
+        }
+        let slot = self.slot();
+        if slot.is_last_resort.load(Relaxed) != 0 {
+            slot.is_last_resort.store(0, Relaxed);
+            return self.run_any(false);
+        }
+        let own = slot.listed.take_part_of(name, since).or_else(|| self.take_mail());
+        if let Some(job) = own {
+            self.run_listed(job);
+            return true;
+        }
+        let Some((job, has_more)) = self.take_part_of_others(name) else { return false };
+        if has_more {
+            self.call_one();
+        }
+        self.run_listed(job);
+        true
+    }
+
+    fn take_part_of_others(self, name: WholeName) -> Option<(ListedJob<P>, bool)> {
+        let take = |pool: &Pool<P>| {
+            let injected = pool.injected.iter().find_map(|list| list.take_part_of(name, JobNumber::NONE));
+            if let Some(job) = injected {
+                return Some((job, false));
+            }
+            pool.each_slot().find_map(|(_, slot)| {
+                let job = slot.listed.take_part_of(name, JobNumber::NONE)?;
+                Some((job, slot.listed.has_jobs()))
+            })
+        };
+        take(self.pool()).or_else(|| self.neighbours().iter().find_map(|pool| take(pool)))
+    }
+
+    /// True if [`run_awaited`](Self::run_awaited) would find something.
+    pub(super) fn has_awaited(self, name: WholeName, since: JobNumber) -> bool {
+        let Context { pool, .. } = self.context;
+        if pool.uses_lists.load(Relaxed) == 0 && !pool.is_team() {
+            return false;
+        }
+        let slot = self.slot();
+        let has = |pool: &Pool<P>| {
+            let has = |list: &JobList<P>| list.has_part_of(name, JobNumber::NONE);
+            pool.injected.iter().any(|list| has(list))
+                || pool.each_slot().any(|(_, slot)| has(&slot.listed))
+        };
+        slot.mail.has_jobs()
+            || slot.listed.has_part_of(name, since)
+            || slot.is_last_resort.load(SeqCst) != 0
+            || has(pool)
+            || self.neighbours().iter().any(|pool| has(pool))
+    }
+
+    /// Workers that may run at once, in this worker's pool and those beside it.
+    pub(crate) fn worker_limit(self) -> usize {
+        let beside = self.neighbours().iter().map(|pool| pool.place.limit).sum::<usize>();
+        self.pool().place.limit + beside
+    }
+
+    /// A job that says that this worker's next closure in order is to run.
+    pub(crate) fn in_turn(self, closure: Closure) -> Body<P> {
+        let Context { in_order, .. } = self.context;
+        in_order.lock().push_back(closure);
+        Body::Next(Fifo::clone(in_order))
+    }
+}
+
+/// While it lives, a member that sleeps in its work is told of its mail.
+pub(super) struct Told<'thread, P: Platform> {
+    worker: CurrentWorker<'thread, P>,
+}
+
+impl<'thread, P: Platform> Told<'thread, P> {
+    /// `None` where the worker is of no team.
+    pub(super) fn begin(worker: CurrentWorker<'thread, P>, latch: &Latch<P>) -> Option<Self> {
+        if !worker.pool().is_team() {
+            return None;
+        }
+        let _state = worker.pool().lock();
+        worker.slot().waits_at.store(ptr::from_ref(latch).cast_mut(), Relaxed);
+        Some(Self { worker })
+    }
+}
+
+impl<P: Platform> Drop for Told<'_, P> {
+    fn drop(&mut self) {
+        let _state = self.worker.pool().lock();
+        self.worker.slot().waits_at.store(ptr::null_mut(), Relaxed);
+    }
+}
+
+/// True on a thread that is a worker already.
+pub(crate) fn is_taken<P: Platform>() -> bool {
+    context_here::<P>().is_some()
+}

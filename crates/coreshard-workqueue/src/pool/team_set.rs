@@ -1,0 +1,123 @@
+//! How a team begins and ends: in all of its pools.
+
+use std::io;
+use std::sync::Arc;
+
+use coreshard_platform::user::{self, Thrown};
+use coreshard_platform::{Platform, SpawnError, ThreadSpec};
+
+use super::pool::Pool;
+use super::set::PoolSet;
+use super::state::ThreadSlot;
+
+/// What a member's thread is called.
+pub(crate) type NameMember<'name> = &'name mut dyn FnMut(usize) -> Option<String>;
+
+/// Gets a thread for a member: its index, whether it has a name of its own, what the thread is to be, and what it runs.
+pub(crate) type StartMember<'start> = &'start mut dyn FnMut(
+    usize,
+    bool,
+    ThreadSpec,
+    Box<dyn FnOnce() + Send>,
+) -> Result<(), SpawnError>;
+
+impl<P: Platform> PoolSet<P> {
+    /// Starts a team's members, by their index, each on a thread that `start` gets, or on one of the platform's.
+    ///
+    /// # Errors
+    /// Where one cannot be had; the others go with the lease.
+    pub(crate) fn man_team(
+        &self,
+        name_of: NameMember<'_>,
+        mut start: Option<StartMember<'_>>,
+    ) -> Result<(), SpawnError> {
+        self.pools().try_for_each(|pool| pool.man_team(name_of, &mut start))
+    }
+}
+
+impl<P: Platform> Pool<P> {
+    fn man_team(
+        self: &Arc<Self>,
+        name_of: NameMember<'_>,
+        start: &mut Option<StartMember<'_>>,
+    ) -> Result<(), SpawnError> {
+        for member in self.place.members.clone() {
+            // A user's: before anything is reserved.
+            let name = name_of(member);
+            self.start_member(member, name, start)?;
+        }
+        Ok(())
+    }
+
+    fn start_member(
+        self: &Arc<Self>,
+        member: usize,
+        name: Option<String>,
+        start: &mut Option<StartMember<'_>>,
+    ) -> Result<(), SpawnError> {
+        let index = {
+            let mut state = self.lock();
+            let index = state.reserve_worker(self);
+            state.starting += u16::from(index.is_some());
+            index
+        };
+        let Some(index) = index else {
+            return Err(SpawnError::refused(
+                format!("member {member} of a team"),
+                io::Error::other(
+                    "the runtime has as many workers as it may have; allow it more with max_workers, or drop a team",
+                ),
+            ));
+        };
+        debug_assert_eq!(index, member - self.place.members.start, "none has gone");
+        if member == 0 && self.team().is_some_and(|team| team.has_current_thread) {
+            self.adopt_this_thread();
+            return Ok(());
+        }
+        let (has_name, mut thrown) = (name.is_some(), None);
+        let by = |spec, body| match start {
+            None => P::spawn(spec, body).map(ThreadSlot::Here),
+            Some(start) => {
+                // A user's: what was reserved is given back, whatever it throws.
+                let outcome = user::call(|| start(member, has_name, spec, body));
+                let outcome = outcome.unwrap_or_else(|panic| {
+                    thrown = Some(panic);
+                    Err(SpawnError::refused("a member", io::Error::other("its start panicked")))
+                });
+                outcome.map(|()| ThreadSlot::Elsewhere)
+            }
+        };
+        let (outcome, _) = self.start_worker_by(index, name, by);
+        thrown.map(Thrown::resume);
+        outcome
+    }
+
+    /// The team is to end: as soon as nothing is left to do in any of its pools.
+    pub(super) fn end_team(&self) {
+        self.lock().ending = true;
+        self.end_team_if_over();
+    }
+
+    /// Ends a team that is to end, where nobody has anything to do in any of its pools. Whoever lies down asks for that
+    /// afterwards, so the last one finds it so.
+    pub(super) fn end_team_if_over(&self) {
+        let others = self.neighbours.lock().clone();
+        let others = others.iter().flat_map(|others| others.iter()).map(|pool| &**pool);
+        let mut pools: Vec<&Self> = std::iter::once(self).chain(others).collect();
+        // All take their locks in this order.
+        pools.sort_by_key(|pool| pool.place.members.start);
+        let mut states: Vec<_> = pools.iter().map(|pool| pool.lock()).collect();
+        if !pools.iter().zip(&mut states).all(|(pool, state)| state.is_over(pool)) {
+            return;
+        }
+        let sleepers: Vec<_> =
+            pools.iter().zip(&mut states).map(|(pool, state)| state.end_team(pool)).collect();
+        drop(states);
+        for (pool, sleepers) in pools.iter().zip(sleepers) {
+            // They held one another.
+            let others = pool.neighbours.lock().take();
+            sleepers.into_iter().for_each(|worker| pool.wake(worker));
+            drop(others);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What a team is to be.
+
+use std::any::Any;
+use std::io;
+use std::sync::Arc;
+
+use coreshard_platform::user::User;
+use coreshard_platform::{Platform, SpawnError, ThreadSpec};
+use coreshard_topology::{Scope, ShardSize};
+
+use super::error::TeamError;
+use super::handle::Team;
+use super::member_thread::MemberThread;
+use crate::base::rungs::{Intake, Wake};
+use crate::pool::{NameMember, StartMember, is_taken};
+use crate::runtime::Runtime;
+use crate::spec::attributes::Hooks;
+use crate::spec::request::Request;
+use crate::spec::team::TeamSpec;
+
+/// Makes a [`Team`].
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct TeamBuilder<'runtime, P: Platform> {
+    runtime: &'runtime Runtime<P>,
+    name: String,
+    team: TeamSpec,
+    name_of: Option<Box<dyn FnMut(usize) -> Option<String> + 'static>>,
+    stack_bytes: Option<usize>,
+    scope: Scope,
+    shard_cores: usize,
+    wake: Wake,
+    intake: Intake,
+}
+
+impl<P: Platform> Runtime<P> {
+    /// Makes a [`Team`] on this runtime. The name is for reports and errors.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("render").members(2).build()?;
+    /// assert_eq!(team.install(|| 1 + 1), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn team(&self, name: impl Into<String>) -> TeamBuilder<'_, P> {
+        TeamBuilder {
+            runtime: self,
+            name: name.into(),
+            team: TeamSpec {
+                process_generation: P::process_generation(),
+                ..TeamSpec::default()
+            },
+            name_of: None,
+            stack_bytes: None,
+            scope: Scope::Cache,
+            shard_cores: ShardSize::default().cores(),
+            wake: Wake::default(),
+            intake: Intake::default(),
+        }
+    }
+}
+
+impl<P: Platform> TeamBuilder<'_, P> {
+    /// How many threads it has, at most [`Team::MAX_MEMBERS`]. Default, and 0: as many as CPUs may be used.
+    pub fn members(mut self, members: usize) -> Self {
+        self.team.members = members;
+        self
+    }
+
+    /// What its threads are called, by their index; `None` for a name by the runtime's rules, as all have by default.
+    pub fn thread_names(mut self, name: impl FnMut(usize) -> Option<String> + 'static) -> Self {
+        self.name_of = Some(Box::new(name));
+        self
+    }
+
+    /// The size of its threads' stacks; below 64 KiB it is that. Default: the platform's.
+    pub fn stack_bytes(mut self, bytes: usize) -> Self {
+        self.stack_bytes = Some(bytes.max(crate::runtime::MIN_STACK_BYTES));
+        self
+    }
+
+    /// Runs on each thread before all else, with its index. What it throws goes to the panic handler.
+    pub fn on_start(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        self.team.on_start = Some(Box::new(User::new(hook)));
+        self
+    }
+
+    /// Runs on each thread after all else, with its index. What it throws goes to the panic handler.
+    pub fn on_exit(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        self.team.on_exit = Some(Box::new(User::new(hook)));
+        self
+    }
+
+    /// Is given what detached work and hooks throw. Without one, and where it throws itself, the process ends (`abort`).
+    pub fn on_panic(
+        mut self,
+        handler: impl Fn(Box<dyn Any + Send>) + Send + Sync + 'static,
+    ) -> Self {
+        self.team.on_panic =
+            Some(Box::new(User::new(move |thrown: coreshard_platform::user::Thrown| {
+                handler(thrown.into_payload());
+            })));
+        self
+    }
+
+    /// A member runs what it has spawned in the order of its spawning. Default: the latest first.
+    pub fn breadth_first(mut self) -> Self {
+        self.team.breadth_first = true;
+        self
+    }
+
+    /// The thread that calls [`build`](Self::build) is the member with index 0, until it ends: it does the team's work while it waits for
+    /// some of it, and when it yields.
+    pub fn with_current_thread(mut self) -> Self {
+        self.team.has_current_thread = true;
+        self
+    }
+
+    /// Which CPUs' members share a pool: its lists, its sleepers, its lock. Work goes from pool to pool where a
+    /// member has none, the nearest first. Where there are fewer members than pods, the next wider scope. Default: [`Scope::Cache`].
+    pub fn scope(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    /// The wanted size of a cache shard, in cores, where the scope is that; see
+    /// [`Builder::shard_size`](crate::Builder::shard_size).
+    pub fn shard_size(mut self, cores: usize) -> Self {
+        self.shard_cores = cores;
+        self
+    }
+
+    /// How members are woken; see [`Wake`].
+    pub fn wake(mut self, wake: Wake) -> Self {
+        self.wake = wake;
+        self
+    }
+
+    /// How members learn of work; see [`Intake`].
+    pub fn intake(mut self, intake: Intake) -> Self {
+        self.intake = intake;
+        self
+    }
+
+    /// Starts its threads.
+    ///
+    /// # Errors
+    /// Where one cannot be had, this thread was to be a member and is one already, or the runtime is shut down.
+    pub fn build(self) -> Result<Team<P>, TeamError> {
+        self.build_by(None)
+    }
+
+    /// Starts it on threads of the program's own: `start` is called once for each member, before this returns, and sees
+    /// to it that [`MemberThread::run`] is called on another thread.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build), and with what `start` says; it is not called again then, and the members that were started go.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("own threads").members(2).build_on(&mut |member| {
+    ///     std::thread::Builder::new().name(format!("mine {}", member.index())).spawn(|| member.run())?;
+    ///     Ok(())
+    /// })?;
+    /// let name = team.install(|| std::thread::current().name().map(str::to_owned));
+    /// assert!(name.is_some_and(|name| name.starts_with("mine")));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn build_on(
+        self,
+        start: &mut dyn FnMut(MemberThread) -> io::Result<()>,
+    ) -> Result<Team<P>, TeamError> {
+        self.build_by(Some(start))
+    }
+
+    fn build_by(
+        mut self,
+        mut start: Option<&mut dyn FnMut(MemberThread) -> io::Result<()>>,
+    ) -> Result<Team<P>, TeamError> {
+        if self.team.has_current_thread && is_taken::<P>() {
+            return Err(TeamError::CurrentThreadTaken);
+        }
+        if self.team.members == 0 {
+            self.team.members = self.runtime.workers();
+        }
+        self.team.members = self.team.members.min(Team::<P>::MAX_MEMBERS);
+        let team = Arc::new(self.team);
+        let by_program = start.is_some();
+        let mut failure = None;
+        let mut start_member = |index, has_name, spec: ThreadSpec, body| {
+            let Some(start) = &mut start else { unreachable!("only called where there is one") };
+            start(MemberThread { index, has_name, spec, body }).map_err(|error| {
+                let reason = io::Error::other(error.to_string());
+                failure = Some(error);
+                SpawnError::refused(format!("member {index} of a team"), reason)
+            })
+        };
+        let request = Request {
+            scope: self.scope,
+            shard_size: ShardSize::new(self.shard_cores),
+            wake: self.wake,
+            intake: self.intake,
+            stack_bytes: self.stack_bytes,
+            hooks: Hooks::default(),
+            ..self.runtime.request(self.name)
+        };
+        let start_member: Option<StartMember<'_>> =
+            if by_program { Some(&mut start_member) } else { None };
+        let mut nameless = |_| None;
+        let name_of: NameMember<'_> = match &mut self.name_of {
+            Some(name_of) => &mut **name_of,
+            None => &mut nameless,
+        };
+        match self.runtime.start_team(request, team, name_of, start_member) {
+            Ok(lease) => {
+                let pool = lease.set().pools().next().map(Arc::clone);
+                let pool = Arc::new(pool.unwrap_or_else(|| unreachable!("there is a CPU")));
+                Ok(Team { pool, lease: Some(Arc::new(lease)) })
+            }
+            Err(error) => Err(match (failure, error.into_thread_error()) {
+                (Some(failure), _) => TeamError::Thread(failure),
+                (None, Ok(error)) => TeamError::Thread(io::Error::other(error)),
+                (None, Err(error)) => TeamError::Build(error),
+            }),
+        }
+    }
+}

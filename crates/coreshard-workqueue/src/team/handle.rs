@@ -1,0 +1,283 @@
+//! A team, as programs have it.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+use coreshard_platform::Platform;
+use coreshard_platform::user::Thrown;
+
+use super::broadcast;
+use super::scope::TeamScope;
+use super::wait::wait_for;
+use crate::base::error::Forked;
+use crate::pool::{Body, Closure, CurrentWorker, Job, JobNumber, Lease, ListedJob, MAX_WORKERS, Pool, innermost};
+use crate::queue::Workqueue;
+
+/// A fixed number of threads, each with an index of its own, which it keeps.
+///
+/// What a member spawns lies in its own list: it runs the latest first, and others who have nothing to do take the
+/// oldest. What comes from outside is run in its order by whoever is free. A member that waits (in a join, a scope, a
+/// broadcast) runs parts of what it waits for, and what was sent to all; nobody stands in for it, so a team never has more threads than
+/// members.
+///
+/// Clones are handles to the same team. When the last is dropped, what was given to it is run to its end, and then
+/// its threads go; the drop does not wait for that.
+///
+/// # Examples
+/// ```
+/// # let runtime = coreshard::runtime_builder()?.build()?;
+/// let team = runtime.team("render").members(4).build()?;
+/// let indices = team.broadcast(|index| index);
+/// assert_eq!(indices, [0, 1, 2, 3]);
+/// let (a, b) = team.install(|| coreshard::join(|| 1, || 2));
+/// assert_eq!(a + b, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Team<P: Platform> {
+    /// In a cell of its own for each member, so that none counts on a line that others write.
+    pub(super) pool: Arc<Arc<Pool<P>>>,
+    /// `None` where it was got inside the team's work, on whose threads it is good.
+    pub(super) lease: Option<Arc<Lease<P>>>,
+}
+
+/// Whether there was something to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Yielded {
+    /// Something was run.
+    Ran,
+    /// There was nothing that this thread could run.
+    Idle,
+}
+
+impl<P: Platform> Team<P> {
+    /// Members that a team has at most.
+    pub const MAX_MEMBERS: usize = MAX_WORKERS;
+
+    /// The team that this thread is a member of. On a worker of a queue it is that queue's workers, in the worker's pod
+    /// and those beside it: they have no index.
+    ///
+    /// It is good on this thread, as long as that is a member; who is to take it elsewhere needs a clone of the handle
+    /// that [`TeamBuilder::build`](crate::TeamBuilder::build) has given.
+    pub fn here() -> Option<Self> {
+        let worker = CurrentWorker::<P>::here()?;
+        Some(Self { pool: worker.own_pool(), lease: None })
+    }
+
+    /// True on a member of a team, and on a worker of a queue: where [`here`](Self::here) has one.
+    #[inline]
+    pub fn is_here() -> bool {
+        CurrentWorker::<P>::here().is_some()
+    }
+
+    /// Calls `ask` with the team that this thread is a member of, as [`here`](Self::here); no count is
+    /// changed for that.
+    #[inline]
+    pub fn with_here<R>(ask: impl FnOnce(Option<&Self>) -> R) -> R {
+        let Some(worker) = CurrentWorker::<P>::here() else { return ask(None) };
+        worker.with_own_pool(|pool| {
+            let pool = ManuallyDrop::into_inner(pool);
+            let team = ManuallyDrop::new(Self { pool, lease: None });
+            ask(Some(&team))
+        })
+    }
+
+    /// How many members it has; of a queue's workers, how many may run at once.
+    pub fn members(&self) -> usize {
+        match (self.pool.team(), CurrentWorker::<P>::here()) {
+            (Some(team), _) => team.members,
+            (None, Some(worker)) if self.is_of(worker) => worker.worker_limit(),
+            (None, _) => self.pool.place.limit,
+        }
+    }
+
+    /// This thread's index, below [`members`](Self::members), if it is one of this team's.
+    pub fn index(&self) -> Option<usize> {
+        let worker = self.member()?;
+        self.pool.is_team().then(|| worker.index())
+    }
+
+    /// True if this thread has spawned or forked something that nobody has begun; `None` where it is no member.
+    pub fn has_pending(&self) -> Option<bool> {
+        Some(self.member()?.has_pending())
+    }
+
+    /// Calls `op` on a member, and waits for it; here, where this thread is one.
+    ///
+    /// # Panics
+    /// With what `op` throws; with [`Forked`] in a process that was forked from the team's.
+    pub fn install<R: Send>(&self, op: impl FnOnce() -> R + Send) -> R {
+        if self.member().is_some() {
+            return op();
+        }
+        self.check_outside();
+        let job = Job::<P, _, _>::new(|_| op(), innermost::<P>());
+        let within = within::<P>();
+        let body = Body::Awaited(job.header());
+        self.pool.inject(ListedJob { body, whole: job.done(), within });
+        wait_for(job.done(), JobNumber::NONE);
+        job.into_result().unwrap_or_else(|thrown: Thrown| thrown.resume())
+    }
+
+    /// Runs `op` on a member, some time. On a member's thread it is what this thread does next, if no other has
+    /// taken it by then.
+    ///
+    /// What `op` throws goes to the panic handler; without one, the process ends.
+    ///
+    /// # Panics
+    /// With [`Forked`] in a process that was forked from the team's.
+    pub fn spawn(&self, op: impl FnOnce() + Send + 'static) {
+        self.spawn_boxed(op, false);
+    }
+
+    /// As [`spawn`](Self::spawn), but what one thread spawns so is begun in that order.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn spawn_fifo(&self, op: impl FnOnce() + Send + 'static) {
+        self.spawn_boxed(op, true);
+    }
+
+    fn spawn_boxed(&self, op: impl FnOnce() + Send + 'static, in_order: bool) {
+        let Some(worker) = self.member() else {
+            self.check_outside();
+            let body = Body::Call(Box::new(move || call_detached::<P>(op)));
+            return self.pool.inject(detached(body));
+        };
+        if !self.pool.is_team()
+            && let Some(queue) = Workqueue::<P>::here()
+        {
+            // Where the queue takes nothing more, it is run at once.
+            return queue.queue(op).unwrap_or_else(|refused| refused.into_item()());
+        }
+        let closure: Closure = Box::new(move || call_detached::<P>(op));
+        let body = if in_order { worker.in_turn(closure) } else { Body::Call(closure) };
+        worker.list(detached(body));
+    }
+
+    /// Calls `op` once on each member, with its index, and waits for all; the results are in the order of the
+    /// indices. A member does it when its own list is empty, and before it takes from others; or while it waits.
+    ///
+    /// # Panics
+    /// With what the first throws, when all are done; with [`Forked`] in a process that was forked from the team's.
+    pub fn broadcast<R: Send>(&self, op: impl Fn(usize) -> R + Sync) -> Vec<R> {
+        self.check_anywhere();
+        broadcast::broadcast(self, &op)
+    }
+
+    /// Calls `op` once on each member, with its index, some time.
+    ///
+    /// What it throws goes to the panic handler; without one, the process ends.
+    ///
+    /// # Panics
+    /// With [`Forked`] in a process that was forked from the team's.
+    pub fn spawn_broadcast(&self, op: impl Fn(usize) + Send + Sync + 'static) {
+        self.check_anywhere();
+        broadcast::spawn_broadcast(self, op);
+    }
+
+    /// Runs one thing that waits, whatever it is, and says whether there was one. `None` where this thread is no member.
+    pub fn yield_now(&self) -> Option<Yielded> {
+        let worker = self.member()?;
+        Some(if worker.run_any(false) { Yielded::Ran } else { Yielded::Idle })
+    }
+
+    /// As [`yield_now`](Self::yield_now), of what this thread has spawned, or was sent to all.
+    pub fn yield_local(&self) -> Option<Yielded> {
+        let worker = self.member()?;
+        Some(if worker.run_own() { Yielded::Ran } else { Yielded::Idle })
+    }
+
+    /// Calls `op` on a member (here, where this thread is one), and waits for it and for all that is spawned in the
+    /// scope. So what is spawned may borrow what lives longer than this call.
+    ///
+    /// # Panics
+    /// With what `op`, or what was spawned, throws first, when all is over. As [`install`](Self::install), too.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("halves").members(2).build()?;
+    /// let mut numbers = [1, 2, 3, 4];
+    /// let (front, back) = numbers.split_at_mut(2);
+    /// team.scope(|scope| {
+    ///     scope.spawn(|_| front[0] = 10);
+    ///     scope.spawn(|_| back[0] = 30);
+    /// });
+    /// assert_eq!(numbers, [10, 2, 30, 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn scope<'scope, R: Send>(
+        &self,
+        op: impl FnOnce(&TeamScope<'scope, P>) -> R + Send,
+    ) -> R {
+        self.install(|| self.in_place_scope(op))
+    }
+
+    /// As [`scope`](Self::scope), but `op` is called here, whatever thread this is.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn in_place_scope<'scope, R>(&self, op: impl FnOnce(&TeamScope<'scope, P>) -> R) -> R {
+        self.check_anywhere();
+        TeamScope::run(Arc::clone(&self.pool), op)
+    }
+
+    /// This thread's worker, if it is a member.
+    pub(super) fn member(&self) -> Option<CurrentWorker<'_, P>> {
+        CurrentWorker::<P>::here().filter(|worker| self.is_of(*worker))
+    }
+
+    fn is_of(&self, worker: CurrentWorker<'_, P>) -> bool {
+        worker.set() == self.pool.set()
+    }
+
+    fn check_anywhere(&self) {
+        if self.member().is_none() {
+            self.check_outside();
+        }
+    }
+
+    /// A thread that is no member brings work.
+    fn check_outside(&self) {
+        assert!(
+            self.lease.is_some(),
+            "a handle to a team that was got on one of its threads is used on another; use a clone of the one that \
+             `build` has given"
+        );
+        if self.pool.is_forked() {
+            Forked::throw();
+        }
+    }
+}
+
+/// What this thread does a part of, if it is a worker.
+pub(super) fn within<P: Platform>() -> *const crate::base::latch::Latch<P> {
+    CurrentWorker::<P>::here().map_or(std::ptr::null(), CurrentWorker::whole)
+}
+
+/// A job that nobody waits for.
+pub(super) fn detached<P: Platform>(body: Body<P>) -> ListedJob<P> {
+    ListedJob { body, whole: std::ptr::null(), within: std::ptr::null() }
+}
+
+/// Calls what nobody waits for, on a member.
+pub(super) fn call_detached<P: Platform>(op: impl FnOnce()) {
+    let Some(worker) = CurrentWorker::<P>::here() else { unreachable!("members run it") };
+    match worker.pool().team() {
+        Some(team) => team.call(op),
+        None => op(),
+    }
+}
+
+impl<P: Platform> Clone for Team<P> {
+    fn clone(&self) -> Self {
+        Self { pool: Arc::clone(&self.pool), lease: self.lease.clone() }
+    }
+}
+
+impl<P: Platform> fmt::Debug for Team<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Team").field("members", &self.members()).finish_non_exhaustive()
+    }
+}

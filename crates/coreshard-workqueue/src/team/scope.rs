@@ -1,0 +1,170 @@
+//! Work that may borrow what outlives the scope that it is spawned in.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use coreshard_platform::user::{self, Thrown};
+use coreshard_platform::{AtomicInt, Lock, Platform};
+
+use super::handle::within;
+use super::wait::wait_for;
+use crate::base::latch::Latch;
+use crate::pool::{Body, Closure, CurrentWorker, Fifo, JobNumber, ListedJob, Pool, fifo};
+
+/// In which work is spawned that may borrow what is outside of it; see [`Team::scope`](crate::Team::scope).
+pub struct TeamScope<'scope, P: Platform> {
+    pool: Arc<Arc<Pool<P>>>,
+    /// What was spawned and is not over, and one for the call that opened it.
+    pending: P::AtomicU64,
+    /// Opens when that falls to nothing, unless that call is the last.
+    done: Latch<P>,
+    /// What was thrown first.
+    thrown: Lock<P, Option<Thrown>>,
+    /// What members have spawned that is to begin in its order, by their index.
+    in_order: OnceLock<Box<[Fifo<P>]>>,
+    /// Invariant: what is spawned lives as long as the scope, neither shorter nor longer.
+    marker: PhantomData<fn(&'scope ()) -> &'scope ()>,
+}
+
+/// Reaches a scope from what was spawned in it.
+struct Reach<'scope, P: Platform>(*const TeamScope<'scope, P>);
+
+// SAFETY: a scope is shared between threads as it is, and is there until what was spawned in it is over.
+unsafe impl<P: Platform> Send for Reach<'_, P> {}
+
+impl<'scope, P: Platform> TeamScope<'scope, P> {
+    /// Calls `op` with a scope, and waits for what is spawned in it.
+    pub(super) fn run<R>(pool: Arc<Arc<Pool<P>>>, op: impl FnOnce(&Self) -> R) -> R {
+        let scope = Self {
+            pool,
+            pending: P::AtomicU64::new(1),
+            done: Latch::new(),
+            thrown: Lock::new(None),
+            in_order: OnceLock::new(),
+            marker: PhantomData,
+        };
+        let since = CurrentWorker::<P>::here().map_or(JobNumber::NONE, CurrentWorker::next_job);
+        let value = user::call(|| op(&scope)).map_err(|thrown| scope.note(thrown));
+        // Acquire: what was spawned is seen to be done. Nobody opens the latch if this is the last.
+        if scope.pending.fetch_sub(1, AcqRel) != 1 {
+            wait_for(&scope.done, since);
+        }
+        let thrown = scope.thrown.lock().take();
+        match (value, thrown) {
+            (Ok(value), None) => value,
+            (value, Some(thrown)) => {
+                let value = value.map_or(Ok(()), user::discard);
+                // The first is told of.
+                drop(value);
+                thrown.resume()
+            }
+            (Err(()), None) => unreachable!("what was thrown was noted"),
+        }
+    }
+
+    /// Runs `op` on a member, some time before the scope ends. On a member's thread it is what this thread does next,
+    /// if no other has taken it by then.
+    pub fn spawn(&self, op: impl FnOnce(&Self) + Send + 'scope) {
+        let closure = self.part(op);
+        self.send(|_| Body::Call(closure));
+    }
+
+    /// As [`spawn`](Self::spawn), but what one thread spawns so in this scope is begun in that order.
+    pub fn spawn_fifo(&self, op: impl FnOnce(&Self) + Send + 'scope) {
+        let closure = self.part(op);
+        self.send(|worker| match worker.filter(|_| self.pool.is_team()) {
+            Some(worker) => self.in_turn(worker.index(), closure),
+            None => Body::Call(closure),
+        });
+    }
+
+    /// Calls `op` once on each member, with its index, before the scope ends.
+    pub fn spawn_broadcast(&self, op: impl Fn(&Self, usize) + Send + Sync + 'scope) {
+        let op = Arc::new(op);
+        for index in 0..self.members() {
+            let op = Arc::clone(&op);
+            let part = move |scope: &Self| op(scope, index);
+            if !self.pool.is_team() {
+                self.spawn(part);
+                continue;
+            }
+            let body = Body::Call(self.part(part));
+            let job = self.job(body);
+            self.pool.with_pool_of(index, |pool| pool.mail(index, job));
+        }
+    }
+
+    /// How many members the team has.
+    pub fn members(&self) -> usize {
+        match (self.pool.team(), CurrentWorker::<P>::here()) {
+            (Some(team), _) => team.members,
+            (None, Some(worker)) => worker.worker_limit(),
+            (None, None) => self.pool.place.limit,
+        }
+    }
+
+    /// A part of this scope, which is counted from here on.
+    fn part(&self, op: impl FnOnce(&Self) + Send + 'scope) -> Closure {
+        // Relaxed: whoever spawns is counted itself, or is the call that opened the scope.
+        self.pending.fetch_add(1, Relaxed);
+        let reach = Reach(self);
+        let part = move || {
+            // All of it, not its one field.
+            let Reach(scope) = { reach };
+            // SAFETY: the scope is there until all parts have ended.
+            let this = unsafe { &*scope };
+            if let Err(thrown) = user::call(|| op(this)) {
+                this.note(thrown);
+            }
+            // Release: whoever waits sees what was done.
+            if this.pending.fetch_sub(1, AcqRel) == 1 {
+                // SAFETY: who opened the scope waits for this: it had not been the last. Not touched after.
+                unsafe { Latch::open(&raw const (*scope).done) };
+            }
+        };
+        let part: Box<dyn FnOnce() + Send + 'scope> = Box::new(part);
+        // SAFETY: it is called, or dropped with the team's process, before the scope has ended; and what it borrows
+        // outlives that.
+        unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + 'scope>, Closure>(part) }
+    }
+
+    fn job(&self, body: Body<P>) -> ListedJob<P> {
+        ListedJob { body, whole: &raw const self.done, within: within::<P>() }
+    }
+
+    /// Gives a part to the team: to this thread's list, if it is a member.
+    fn send(&self, body: impl FnOnce(Option<CurrentWorker<'_, P>>) -> Body<P>) {
+        let here = CurrentWorker::<P>::here();
+        let member = here.filter(|worker| worker.set() == self.pool.set());
+        let job = self.job(body(member));
+        match member {
+            Some(worker) => worker.list(job),
+            None => self.pool.inject(job),
+        }
+    }
+
+    /// One of those that a member has spawned in their order.
+    fn in_turn(&self, index: usize, closure: Closure) -> Body<P> {
+        let lists = self
+            .in_order
+            .get_or_init(|| (0..self.members()).map(|_| fifo()).collect());
+        lists[index].lock().push_back(closure);
+        Body::Next(Fifo::clone(&lists[index]))
+    }
+
+    /// The first that is thrown is told of.
+    fn note(&self, thrown: Thrown) {
+        self.thrown.lock().get_or_insert(thrown);
+    }
+}
+
+impl<P: Platform> fmt::Debug for TeamScope<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TeamScope")
+            .field("pending", &self.pending.load(Relaxed))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,340 @@
+//! A team: a fixed number of threads, each with its index.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::thread;
+
+use coreshard_platform::Host;
+use coreshard_topology::{Scope, Topology, Usable};
+use coreshard_workqueue::{Runtime, Team, TeamError, TeamScope, Yielded, join, join_told};
+use testing::{NEVER, wait_until, within};
+
+testing::watch!();
+
+fn runtime() -> Runtime<Host> {
+    let topology = Topology::host().unwrap();
+    let usable = Usable::host(&topology).unwrap().cpus().clone();
+    Runtime::builder(topology).usable(usable).build().unwrap()
+}
+
+fn team(members: usize) -> Team<Host> {
+    runtime().team("test").members(members).build().unwrap()
+}
+
+/// Teams of one pool, and of several.
+fn teams() -> impl Iterator<Item = Team<Host>> {
+    let topology = Topology::from_synthetic("package:1 l3:2 core:2 pu:1").unwrap();
+    let cpus = Usable::host(&Topology::host().unwrap()).unwrap().cpus().clone();
+    let wide = Runtime::builder(topology).laid_over(cpus).build().unwrap();
+    let here = runtime();
+    let of = |runtime: &Runtime<Host>, members| {
+        runtime.team("one of some").members(members).scope(Scope::Cache).build().unwrap()
+    };
+    [1, 2, 8].map(|members| of(&here, members)).into_iter().chain([2, 4, 8].map(|members| of(&wide, members)))
+}
+
+fn fib(n: u32) -> u64 {
+    if n < 2 {
+        return n.into();
+    }
+    let (a, b) = join::<Host, _, _>(|| fib(n - 1), || fib(n - 2));
+    a + b
+}
+
+#[test]
+fn what_is_installed_runs_on_a_member_and_may_fork() {
+    for team in teams() {
+        let members = team.members();
+        assert_eq!(team.index(), None, "this thread is none");
+        assert_eq!(team.install(|| fib(20)), 6765);
+        assert!(team.install(|| team.index()).is_some_and(|index| index < members));
+    }
+}
+
+#[test]
+fn many_threads_install_at_once() {
+    let team = team(2);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..200).for_each(|n| assert_eq!(team.install(|| n * 2), n * 2)));
+        }
+    });
+}
+
+#[test]
+fn a_broadcast_is_done_once_by_each_at_once_if_need_be() {
+    for team in teams() {
+        let members = team.members();
+        assert_eq!(team.broadcast(|index| index), (0..members).collect::<Vec<_>>());
+        // From inside, too; and they can wait for one another.
+        let met = team.install(|| {
+            let all = Barrier::new(members);
+            let team = &team;
+            team.broadcast(|index| {
+                all.wait();
+                (index, team.index())
+            })
+        });
+        assert!(met.iter().enumerate().all(|(at, met)| *met == (at, Some(at))), "{met:?}");
+    }
+}
+
+#[test]
+fn two_broadcasts_of_members_meet() {
+    let team = team(2);
+    let sums = team.install(|| {
+        join::<Host, _, _>(
+            || team.broadcast(|index| index).len(),
+            || team.broadcast(|index| index).len(),
+        )
+    });
+    assert_eq!(sums, (2, 2));
+}
+
+#[test]
+fn one_member_runs_the_latest_first_or_in_order() {
+    let team = team(1);
+    let seen = Mutex::new(Vec::new());
+    team.scope(|scope| {
+        for n in 0..5 {
+            let seen = &seen;
+            scope.spawn(move |_| seen.lock().unwrap().push(n));
+        }
+    });
+    assert_eq!(*seen.lock().unwrap(), [4, 3, 2, 1, 0]);
+    let seen = Mutex::new(Vec::new());
+    team.scope(|scope| {
+        for n in 0..5 {
+            let seen = &seen;
+            scope.spawn_fifo(move |_| seen.lock().unwrap().push(n));
+        }
+    });
+    assert_eq!(*seen.lock().unwrap(), [0, 1, 2, 3, 4]);
+    let (tell, told) = mpsc::channel();
+    team.install(|| {
+        for n in 0..5 {
+            let tell = tell.clone();
+            team.spawn(move || tell.send(n).unwrap());
+        }
+        for n in 5..10 {
+            let tell = tell.clone();
+            team.spawn_fifo(move || tell.send(n).unwrap());
+        }
+    });
+    drop(tell);
+    let order: Vec<_> = (0..10).map(|_| told.recv_timeout(NEVER).unwrap()).collect();
+    assert_eq!(order, [5, 6, 7, 8, 9, 4, 3, 2, 1, 0]);
+}
+
+#[test]
+fn scopes_lend_what_is_outside_and_end_with_their_parts() {
+    for team in teams() {
+        let sum = AtomicUsize::new(0);
+        fn tree<'scope>(scope: &TeamScope<'scope, Host>, depth: usize, sum: &'scope AtomicUsize) {
+            sum.fetch_add(1, SeqCst);
+            if depth > 0 {
+                scope.spawn(move |scope| tree(scope, depth - 1, sum));
+                scope.spawn(move |scope| tree(scope, depth - 1, sum));
+            }
+        }
+        team.scope(|scope| tree(scope, 10, &sum));
+        assert_eq!(sum.load(SeqCst), 2047);
+        // From a thread that is no member.
+        let sum = AtomicUsize::new(0);
+        team.in_place_scope(|scope| tree(scope, 8, &sum));
+        assert_eq!(sum.load(SeqCst), 511);
+    }
+}
+
+#[test]
+fn what_a_part_throws_comes_out_of_the_scope_when_all_are_over() {
+    let team = team(2);
+    let ran = AtomicUsize::new(0);
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        team.scope(|scope| {
+            for n in 0..20 {
+                let ran = &ran;
+                scope.spawn(move |_| {
+                    ran.fetch_add(1, SeqCst);
+                    assert!(n != 7, "the seventh");
+                });
+            }
+        });
+    }));
+    assert!(outcome.is_err());
+    assert_eq!(ran.load(SeqCst), 20);
+    assert_eq!(team.install(|| 3), 3, "the team goes on");
+}
+
+#[test]
+fn detached_panics_go_to_the_handler() {
+    let (tell, told) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let handler = move |payload: Box<dyn std::any::Any + Send>| {
+        let text = payload.downcast_ref::<&str>().copied().unwrap_or("?");
+        tell.lock().unwrap().send(text.to_owned()).unwrap();
+    };
+    let team = runtime().team("panics").members(2).on_panic(handler).build().unwrap();
+    team.spawn(|| panic!("detached"));
+    assert_eq!(told.recv_timeout(NEVER).unwrap(), "detached");
+    team.spawn_broadcast(|_| panic!("each"));
+    assert_eq!(told.recv_timeout(NEVER).unwrap(), "each");
+    assert_eq!(told.recv_timeout(NEVER).unwrap(), "each");
+}
+
+#[test]
+fn hooks_and_names_are_by_index_and_the_end_comes_after_the_work() {
+    let topology = Topology::from_synthetic("package:1 l3:2 core:2 pu:1").unwrap();
+    let cpus = Usable::host(&Topology::host().unwrap()).unwrap().cpus().clone();
+    let wide = Runtime::builder(topology).laid_over(cpus).build().unwrap();
+    hooks_and_names(&runtime());
+    hooks_and_names(&wide);
+}
+
+fn hooks_and_names(runtime: &Runtime<Host>) {
+    let (started, exited) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+    let (start, exit) = (Arc::clone(&started), Arc::clone(&exited));
+    let team = runtime
+        .team("named")
+        .members(3)
+        .thread_names(|index| Some(format!("member {index}")))
+        .on_start(move |index| start.lock().unwrap().push(index))
+        .on_exit(move |index| exit.lock().unwrap().push(index))
+        .build()
+        .unwrap();
+    let names = team.broadcast(|_| thread::current().name().map(str::to_owned));
+    let names: Vec<_> = names.into_iter().flatten().collect();
+    let done = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&done);
+    team.spawn(move || {
+        thread::sleep(std::time::Duration::from_millis(20));
+        let here = Team::<Host>::here().unwrap();
+        let inner = Arc::clone(&counted);
+        here.spawn(move || assert!(inner.fetch_add(1, SeqCst) < 2));
+        // All are there still.
+        assert_eq!(here.broadcast(|index| index), [0, 1, 2]);
+        counted.fetch_add(1, SeqCst);
+    });
+    drop(team);
+    wait_until("all members are gone", || exited.lock().unwrap().len() == 3);
+    assert_eq!(done.load(SeqCst), 2);
+    let all = |list: &Mutex<Vec<usize>>| list.lock().unwrap().iter().copied().collect::<BTreeSet<_>>();
+    assert_eq!(all(&started), [0, 1, 2].into());
+    assert_eq!(all(&exited), [0, 1, 2].into());
+    assert!(names.is_empty() || names.iter().all(|name| name.starts_with("member ")), "{names:?}");
+}
+
+#[test]
+fn teams_install_into_one_another() {
+    let (one, other) = (team(1), team(1));
+    let place = one.install(|| other.install(|| one.install(|| (one.index(), other.index()))));
+    assert_eq!(place, (Some(0), None));
+}
+
+#[test]
+fn threads_of_the_programs_own_are_members() {
+    let runtime = runtime();
+    let mut handles = Vec::new();
+    let team = runtime
+        .team("own")
+        .members(2)
+        .build_on(&mut |member| {
+            let index = member.index();
+            handles.push(thread::Builder::new().name(format!("own {index}")).spawn(|| member.run())?);
+            Ok(())
+        })
+        .unwrap();
+    let names = team.broadcast(|_| thread::current().name().unwrap().to_owned());
+    assert_eq!(names, ["own 0", "own 1"]);
+    drop(team);
+    within(NEVER, move || handles.into_iter().for_each(|handle| handle.join().unwrap()));
+    let mut calls = 0;
+    let refused = runtime.team("refused").members(3).build_on(&mut |member| {
+        calls += 1;
+        if calls == 2 {
+            return Err(io::Error::other("no more"));
+        }
+        thread::spawn(|| member.run());
+        Ok(())
+    });
+    assert!(matches!(refused, Err(TeamError::Thread(error)) if error.to_string() == "no more"));
+    assert_eq!(calls, 2);
+}
+
+#[test]
+fn the_current_thread_is_a_member() {
+    within(NEVER, || {
+        let runtime = runtime();
+        let team = runtime.team("mine").members(2).with_current_thread().build().unwrap();
+        assert_eq!(team.index(), Some(0));
+        assert_eq!(team.install(|| fib(15)), 610);
+        assert_eq!(team.broadcast(|index| index), [0, 1]);
+        team.scope(|scope| (0..100).for_each(|_| scope.spawn(|_| ())));
+        let other = runtime.team("other").with_current_thread().build();
+        assert!(matches!(other, Err(TeamError::CurrentThreadTaken)));
+        let (tell, told) = mpsc::channel();
+        team.spawn(move || tell.send(1).unwrap());
+        assert_eq!(told.recv_timeout(NEVER), Ok(1), "the other one runs it");
+        let alone = thread::spawn(move || {
+            let team = runtime.team("alone").members(1).with_current_thread().build().unwrap();
+            assert_eq!(team.yield_now(), Some(Yielded::Idle));
+            let (tell, told) = mpsc::channel();
+            team.spawn(move || tell.send(1).unwrap());
+            assert_eq!(team.has_pending(), Some(true));
+            assert_eq!(team.yield_local(), Some(Yielded::Ran));
+            told.recv().unwrap()
+        });
+        assert_eq!(alone.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_wait_under_a_lock_ends_whatever_else_there_is() {
+    for team in teams() {
+        let lock = Mutex::new(0_u64);
+        fn each(range: std::ops::Range<u32>, body: &(dyn Fn(u32) + Sync)) {
+            match range.len() {
+                0 => {}
+                1 => body(range.start),
+                len => {
+                    let middle = range.start + len as u32 / 2;
+                    join::<Host, _, _>(|| each(range.start..middle, body), || each(middle..range.end, body));
+                }
+            }
+        }
+        team.install(|| {
+            each(0..2000, &|_| {
+                let mut sum = lock.lock().unwrap();
+                let inner = AtomicUsize::new(0);
+                each(0..4, &|n| assert!(inner.fetch_add(n as usize, SeqCst) < 7));
+                *sum += inner.load(SeqCst) as u64;
+            });
+        });
+        assert_eq!(*lock.lock().unwrap(), 12_000);
+    }
+}
+
+#[test]
+fn detached_work_that_a_wait_needs_is_run_at_last() {
+    // As nobody else would: the one member waits for a team that waits for it.
+    let (one, other) = (team(1), team(2));
+    let (tell, told) = mpsc::channel();
+    let told = Mutex::new(told);
+    one.install(|| {
+        one.spawn(move || tell.send(5).unwrap());
+        assert_eq!(other.install(|| told.lock().unwrap().recv_timeout(NEVER)), Ok(5));
+    });
+}
+
+#[test]
+fn a_join_tells_who_was_moved() {
+    let team = team(2);
+    let (a, b) = team.install(|| {
+        let here = team.index();
+        join_told::<Host, _, _>(|moved| (moved, team.index()), |moved| (moved, team.index() != here))
+    });
+    assert!(!a.0);
+    assert_eq!(b.0, b.1);
+}
