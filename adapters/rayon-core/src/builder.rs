@@ -12,12 +12,9 @@ use crate::pool::ThreadPool;
 use crate::settings;
 use crate::thread_builder::{CustomSpawn, DefaultSpawn, ThreadBuilder, ThreadSpawn};
 
-/// The most that rayon's has on 64 bits, so that a program finds no fewer here.
-const MOST_THREADS: usize = 65_535;
-
 /// The most threads that a pool can have. Who asks for more has so many.
 pub fn max_num_threads() -> usize {
-    MOST_THREADS
+    Team::MAX_MEMBERS
 }
 
 type PanicHandler = dyn Fn(Box<dyn Any + Send>) + Send + Sync;
@@ -143,7 +140,7 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
             0 => settings::threads(),
             asked => asked,
         };
-        let mut team = settings.apply(runtime.team(name)).members(members.min(MOST_THREADS));
+        let mut team = settings.apply(runtime.team(name)).members(members.min(max_num_threads()));
         if self.use_current_thread {
             team = team.with_current_thread();
         }

@@ -17,12 +17,6 @@ impl<P: coreshard_platform::Platform> OfMachine for coreshard_workqueue::Runtime
     type Machine = P;
 }
 
-/// Whether what is called here without a pool runs here.
-#[inline]
-pub(crate) fn is_worker() -> bool {
-    Team::is_here()
-}
-
 /// With the team that this thread is in, else with the global one.
 #[inline]
 pub(crate) fn with_current<R>(call: impl FnOnce(&Team) -> R) -> R {

@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
+use coreshard::topology::input::quoted;
 use coreshard::{Intake, Scope, Wake};
 use coreshard_workqueue::TeamBuilder;
 
@@ -51,7 +52,9 @@ impl Settings {
         let text = |name| match variable(name).map(OsString::into_string) {
             None => Ok(None),
             Some(Ok(text)) => Ok(Some(text)),
-            Some(Err(bytes)) => Err(format!("{name} is {bytes:?}, which is no text")),
+            Some(Err(bytes)) => {
+                Err(format!("{name} is {}, which is no text", quoted(&bytes.to_string_lossy())))
+            }
         };
         let shard_size = match text("CORESHARD_SHARD_SIZE")? {
             None => None,
@@ -59,7 +62,8 @@ impl Settings {
                 Ok(cores @ 1..) => Some(cores),
                 _ => {
                     return Err(format!(
-                        "CORESHARD_SHARD_SIZE is {text:?}; allowed are numbers of cores, from 1"
+                        "CORESHARD_SHARD_SIZE is {}; allowed are numbers of cores, from 1",
+                        quoted(&text)
                     ));
                 }
             },
@@ -67,7 +71,9 @@ impl Settings {
         let is_shown = match text("CORESHARD_INSIGHT")?.as_deref() {
             None | Some("0") => false,
             Some("1") => true,
-            Some(text) => return Err(format!("CORESHARD_INSIGHT is {text:?}; allowed are 0, 1")),
+            Some(text) => {
+                return Err(format!("CORESHARD_INSIGHT is {}; allowed are 0, 1", quoted(text)));
+            }
         };
         Ok(Self {
             wake: parsed("CORESHARD_WAKE", text("CORESHARD_WAKE")?)?,
