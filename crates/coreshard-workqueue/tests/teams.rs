@@ -269,6 +269,45 @@ fn threads_of_the_programs_own_are_members() {
 }
 
 #[test]
+fn a_start_that_fails_leaves_no_member_behind() {
+    let topology = Topology::from_synthetic("package:1 l3:4 core:1 pu:1").unwrap();
+    let cpus = Usable::host(&Topology::host().unwrap()).unwrap().cpus().clone();
+    let runtime = Runtime::<Host>::builder(topology).laid_over(cpus).build().unwrap();
+    for fails_at in 0..6 {
+        let (count, hook) = (Arc::new(AtomicUsize::new(0)), Arc::new(()));
+        let (exited, held) = (Arc::clone(&count), Arc::clone(&hook));
+        let builder = runtime.team("fails").members(6).on_exit(move |_| {
+            let _held = &held;
+            exited.fetch_add(1, SeqCst);
+        });
+        let refused = builder.build_on(&mut |member| {
+            if member.index() == fails_at {
+                return Err(io::Error::other("no more"));
+            }
+            thread::spawn(|| member.run());
+            Ok(())
+        });
+        assert!(matches!(refused, Err(TeamError::Thread(_))));
+        wait_until("those that were started are gone", || count.load(SeqCst) == fails_at);
+        wait_until("and so is all that they had", || Arc::strong_count(&hook) == 1);
+    }
+}
+
+#[test]
+fn the_runtime_tells_of_its_teams() {
+    let runtime = runtime();
+    let team = runtime.team("told of").members(2).build().unwrap();
+    (0..10).for_each(|_| team.install(|| ()));
+    wait_until("what it has run is told of", || {
+        let queues = runtime.stats().queues;
+        queues.iter().any(|queue| queue.name == "told of" && queue.run == 10)
+    });
+    assert_eq!(runtime.stats().pools.iter().map(|pool| pool.workers).sum::<usize>(), 2);
+    drop(team);
+    assert!(runtime.stats().queues.is_empty());
+}
+
+#[test]
 fn the_current_thread_is_a_member() {
     within(NEVER, || {
         let runtime = runtime();

@@ -9,6 +9,7 @@ mod cancels;
 mod ledger;
 mod record;
 mod scenario;
+mod teams;
 mod under_lock;
 
 use std::collections::{HashMap, HashSet};

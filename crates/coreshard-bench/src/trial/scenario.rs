@@ -71,11 +71,13 @@ pub enum Scenario {
     UnderLock,
     /// Items that are cancelled, waited for in vain, and set aside.
     Cancels,
+    /// Teams, whose members fork, spawn and are sent broadcasts, and that end meanwhile.
+    Teams,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Blocking,
         Self::OneCpu,
         Self::Rescuer,
@@ -92,6 +94,7 @@ impl Scenario {
         Self::Tasks,
         Self::UnderLock,
         Self::Cancels,
+        Self::Teams,
     ];
 }
 
@@ -114,6 +117,7 @@ impl fmt::Display for Scenario {
             Self::Tasks => "tasks",
             Self::UnderLock => "under-lock",
             Self::Cancels => "cancels",
+            Self::Teams => "teams",
         })
     }
 }
@@ -220,6 +224,7 @@ impl<P: Platform> Stage<'_, P> {
             Scenario::Tasks => self.tasks(),
             Scenario::UnderLock => self.under_lock(),
             Scenario::Cancels => self.cancels(),
+            Scenario::Teams => self.teams(),
         }
     }
 
@@ -276,13 +281,26 @@ impl<P: Platform> Stage<'_, P> {
 
     /// Waits until all that was accepted is over. Wakes nobody.
     fn settle(&self) -> Result<(), String> {
+        let settled = self.wait_until("items", || self.record.unfinished() == 0);
+        settled.map_err(|_| {
+            format!("{} accepted items do not come to their end", self.record.unfinished())
+        })
+    }
+
+    /// Waits until `holds`, for as long as items may take.
+    pub(super) fn wait_until(&self, what: &str, holds: impl Fn() -> bool) -> Result<(), String> {
         for _ in 0..SETTLES {
-            if self.record.unfinished() == 0 {
+            if holds() {
                 return Ok(());
             }
             P::sleep(LOOK_EVERY);
         }
-        Err(format!("{} accepted items do not come to their end", self.record.unfinished()))
+        Err(format!("{what} does not come to its end"))
+    }
+
+    /// How members are woken, and learn of work.
+    pub(super) fn rungs(&self) -> (Wake, Intake) {
+        (self.trial.wake, self.trial.intake)
     }
 
     /// Queues an item.

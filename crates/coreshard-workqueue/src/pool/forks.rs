@@ -215,7 +215,9 @@ impl<P: Platform> Worker<'_, P> {
         }
         if self.pool.is_team() {
             // Somebody is told already: see `run_team_jobs`.
-            return worker.run_any(true);
+            let ran = worker.run_any(true);
+            self.pool.ran.fetch_add(ran.into(), Relaxed);
+            return ran;
         }
         let Some(job) = worker.steal(false) else { return false };
         // The job may take long, and somebody may wait for the items that this worker has run.

@@ -107,6 +107,10 @@ impl<P: Platform> JobList<P> {
         self.jobs.lock().next
     }
 
+    pub(super) fn len(&self) -> u64 {
+        self.len.load(Relaxed).into()
+    }
+
     /// True if there is a job. SeqCst: see [`push`](Self::push).
     #[inline]
     pub(super) fn has_jobs(&self) -> bool {

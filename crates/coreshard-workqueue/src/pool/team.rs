@@ -95,6 +95,13 @@ impl<P: Platform> Pool<P> {
         self.call_anybody();
     }
 
+    /// Jobs that nobody has begun, without those that are forked.
+    pub(crate) fn jobs_waiting(&self) -> u64 {
+        let injected = self.injected.iter().map(|list| list.len()).sum::<u64>();
+        injected
+            + self.each_slot().map(|(_, slot)| slot.listed.len() + slot.mail.len()).sum::<u64>()
+    }
+
     /// True if a member runs in another pool of the team.
     pub(super) fn runs_elsewhere(&self) -> bool {
         let others = self.neighbours.lock().clone();
@@ -149,13 +156,14 @@ impl<P: Platform> State<P> {
 
     /// True if nothing is left to do in the pool of a team that is to end, and nobody looks for something.
     pub(super) fn is_over(&mut self, pool: &Pool<P>) -> bool {
-        self.ending
-            && !self.stopping
-            && self.active() == 0
-            && self.starting == 0
-            && self.blocked == Self::outsiders(pool)
-            && !self.has_work(pool)
-            && !pool.has_mail()
+        // It stops already where its first member could not be started.
+        self.stopping
+            || self.ending
+                && self.active() == 0
+                && self.starting == 0
+                && self.blocked == Self::outsiders(pool)
+                && !self.has_work(pool)
+                && !pool.has_mail()
     }
 
     /// Nothing is left to do: all go. Gives those who sleep, who are to be woken.

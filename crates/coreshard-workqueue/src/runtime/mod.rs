@@ -703,6 +703,13 @@ impl<P: Platform> Runtime<P> {
         machine.workers.unwrap_or(by_quota)
     }
 
+    /// Tells of `queue` among the others, as long as it is there.
+    pub(crate) fn list(&self, queue: Weak<dyn Queue>) {
+        let mut registry = self.machine.registry.lock();
+        registry.queues.retain(|queue| queue.strong_count() > 0);
+        registry.queues.push(queue);
+    }
+
     pub(crate) fn start_team(
         &self,
         request: Request,

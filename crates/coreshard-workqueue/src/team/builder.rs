@@ -2,14 +2,15 @@
 
 use std::any::Any;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use coreshard_platform::user::User;
 use coreshard_platform::{Platform, SpawnError, ThreadSpec};
 use coreshard_topology::{Scope, ShardSize};
 
 use super::error::TeamError;
-use super::handle::Team;
+use super::handle::{Team, TeamLease};
+use super::listing::Listing;
 use super::member_thread::MemberThread;
 use crate::base::rungs::{Intake, Wake};
 use crate::pool::{NameMember, StartMember, is_taken};
@@ -314,6 +315,7 @@ impl<P: Platform> TeamBuilder<'_, P> {
                 SpawnError::refused(format!("member {index} of a team"), reason)
             })
         };
+        let name = self.name.clone();
         let request = Request {
             scope: self.scope,
             shard_size: ShardSize::new(self.shard_cores),
@@ -334,6 +336,10 @@ impl<P: Platform> TeamBuilder<'_, P> {
             Ok(lease) => {
                 let pool = lease.set().pools().next().map(Arc::clone);
                 let pool = Arc::new(pool.unwrap_or_else(|| unreachable!("there is a CPU")));
+                let listing = Arc::new(Listing { name, set: Arc::clone(lease.set()) });
+                let listed: Weak<Listing<P>> = Arc::downgrade(&listing);
+                self.runtime.list(listed);
+                let lease = TeamLease { _lease: lease, _listing: listing };
                 Ok(Team { pool, lease: Some(Arc::new(lease)) })
             }
             Err(error) => Err(match (failure, error.into_thread_error()) {

@@ -9,6 +9,7 @@ use coreshard_platform::user::Thrown;
 
 use super::broadcast;
 use super::job::{call_detached, detached, within};
+use super::listing::Listing;
 use super::scope::TeamScope;
 use super::wait::wait_for;
 use crate::base::error::Forked;
@@ -41,7 +42,14 @@ pub struct Team<P: Platform> {
     /// In a cell of its own for each member, so that none counts on a line that others write.
     pub(super) pool: Arc<Arc<Pool<P>>>,
     /// `None` where it was got inside the team's work, on whose threads it is good.
-    pub(super) lease: Option<Arc<Lease<P>>>,
+    pub(super) lease: Option<Arc<TeamLease<P>>>,
+}
+
+/// While one is there, the team does not end.
+pub(super) struct TeamLease<P: Platform> {
+    pub(super) _lease: Lease<P>,
+    /// The runtime tells of it as long as it is here.
+    pub(super) _listing: Arc<Listing<P>>,
 }
 
 /// Whether there was something to do.

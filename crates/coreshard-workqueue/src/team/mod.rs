@@ -10,6 +10,7 @@ mod error;
 mod handle;
 mod job;
 mod join;
+mod listing;
 mod member_thread;
 mod scope;
 mod wait;
