@@ -8,6 +8,7 @@ use std::{fs, mem, ptr, thread};
 use coreshard_platform::{Host, affinity};
 use coreshard_topology::{CpuSet, Scope, Topology};
 use coreshard_workqueue::{Runtime, Workqueue, blocking};
+use testing::wait_until;
 
 testing::watch!();
 
@@ -163,14 +164,23 @@ fn the_threads_of_a_runtime_have_nothing_of_the_thread_that_starts_them() {
     });
     let (_runtime, _sleep, goes_back) = strange.join().unwrap();
     let wanted = traits_of(main_task());
-    let keeper = fs::read_dir("/proc/self/task").unwrap().filter_map(|task| {
-        let task = task.unwrap();
-        let name = fs::read_to_string(task.path().join("comm")).ok()?;
-        let id = task.file_name().to_str()?.parse().ok()?;
-        (name.trim() == "cs-timekeeper").then(|| traits_of(id))
+    let keepers = || {
+        let keeper = fs::read_dir("/proc/self/task").unwrap().filter_map(|task| {
+            let task = task.unwrap();
+            let name = fs::read_to_string(task.path().join("comm")).ok()?;
+            let id = task.file_name().to_str()?.parse().ok()?;
+            (name.trim() == "cs-timekeeper").then(|| traits_of(id))
+        });
+        keeper.collect::<Vec<_>>()
+    };
+    // Nobody waits for its start.
+    wait_until("the timekeeper is there, and has what it is given", || {
+        let keepers = keepers();
+        let has = |keeper: &Traits| keeper.blocked == wanted.blocked && keeper.cpus == wanted.cpus;
+        !keepers.is_empty()
+            && keepers.iter().all(|keeper| has(keeper) && (!goes_back || *keeper == wanted))
     });
-    let keepers: Vec<_> = keeper.collect();
-    assert!(!keepers.is_empty());
+    let keepers = keepers();
     for keeper in keepers {
         assert_eq!((&keeper.cpus, keeper.blocked), (&wanted.cpus, wanted.blocked));
         if goes_back {

@@ -32,7 +32,10 @@ fn teams() -> impl Iterator<Item = Team<Host>> {
     let of = |runtime: &Runtime<Host>, members| {
         runtime.team("one of some").members(members).scope(Scope::Cache).build().unwrap()
     };
-    [1, 2, 8].map(|members| of(&here, members)).into_iter().chain([2, 4, 8].map(|members| of(&wide, members)))
+    [1, 2, 8]
+        .map(|members| of(&here, members))
+        .into_iter()
+        .chain([2, 4, 8].map(|members| of(&wide, members)))
 }
 
 fn fib(n: u32) -> u64 {
@@ -220,7 +223,8 @@ fn hooks_and_names(runtime: &Runtime<Host>) {
     drop(team);
     wait_until("all members are gone", || exited.lock().unwrap().len() == 3);
     assert_eq!(done.load(SeqCst), 2);
-    let all = |list: &Mutex<Vec<usize>>| list.lock().unwrap().iter().copied().collect::<BTreeSet<_>>();
+    let all =
+        |list: &Mutex<Vec<usize>>| list.lock().unwrap().iter().copied().collect::<BTreeSet<_>>();
     assert_eq!(all(&started), [0, 1, 2].into());
     assert_eq!(all(&exited), [0, 1, 2].into());
     assert!(names.is_empty() || names.iter().all(|name| name.starts_with("member ")), "{names:?}");
@@ -242,7 +246,8 @@ fn threads_of_the_programs_own_are_members() {
         .members(2)
         .build_on(&mut |member| {
             let index = member.index();
-            handles.push(thread::Builder::new().name(format!("own {index}")).spawn(|| member.run())?);
+            handles
+                .push(thread::Builder::new().name(format!("own {index}")).spawn(|| member.run())?);
             Ok(())
         })
         .unwrap();
@@ -300,7 +305,10 @@ fn a_wait_under_a_lock_ends_whatever_else_there_is() {
                 1 => body(range.start),
                 len => {
                     let middle = range.start + len as u32 / 2;
-                    join::<Host, _, _>(|| each(range.start..middle, body), || each(middle..range.end, body));
+                    join::<Host, _, _>(
+                        || each(range.start..middle, body),
+                        || each(middle..range.end, body),
+                    );
                 }
             }
         }
@@ -333,8 +341,44 @@ fn a_join_tells_who_was_moved() {
     let team = team(2);
     let (a, b) = team.install(|| {
         let here = team.index();
-        join_told::<Host, _, _>(|moved| (moved, team.index()), |moved| (moved, team.index() != here))
+        join_told::<Host, _, _>(
+            |moved| (moved, team.index()),
+            |moved| (moved, team.index() != here),
+        )
     });
     assert!(!a.0);
     assert_eq!(b.0, b.1);
+}
+
+#[test]
+fn a_part_may_wait_for_what_was_spawned() {
+    // The one who waits for that part is the only one who could run it.
+    for team in [team(2), team(1)] {
+        let members = team.members();
+        within(NEVER, move || {
+            team.install(|| {
+                let team = Team::<Host>::here().unwrap();
+                let (tell, told) = mpsc::channel();
+                let part = move || {
+                    if members > 1 {
+                        Team::<Host>::here().unwrap().spawn(move || tell.send(7).unwrap());
+                        assert_eq!(told.recv_timeout(NEVER), Ok(7));
+                    }
+                };
+                let stolen = AtomicUsize::new(0);
+                join::<Host, _, _>(
+                    || {
+                        if members > 1 {
+                            testing::spin_until(|| stolen.load(SeqCst) == 1);
+                        }
+                    },
+                    || {
+                        stolen.store(1, SeqCst);
+                        part();
+                    },
+                );
+                assert!(team.members() == members);
+            });
+        });
+    }
 }

@@ -64,7 +64,9 @@ pub(crate) fn join_in<P: Platform, A, B, const RUNS_BOTH: bool>(
 where
     B: Send,
 {
-    let Some(worker) = CurrentWorker::<P>::here() else { return one_by_one::<_, _, RUNS_BOTH>(a, b) };
+    let Some(worker) = CurrentWorker::<P>::here() else {
+        return one_by_one::<_, _, RUNS_BOTH>(a, b);
+    };
     let job = Job::new(b, worker.frame());
     let pushed = match in_loop {
         Some(LoopPiece { are_long: true, .. }) => worker.push_shared(job.header()),

@@ -7,8 +7,8 @@ mod spread;
 
 pub use elements::Elements;
 pub(crate) use elements::{Chunks, Zip};
-pub use join::join;
 use join::LoopPiece;
+pub use join::join;
 pub(crate) use join::join_in;
 pub use outside::join_or_else;
 pub(crate) use spread::{reduce, spread};

@@ -21,7 +21,7 @@ impl<P: Platform> Worker<'_, P> {
             if let Some(item) = self.next_claimed() {
                 return Some(item);
             }
-            if self.pool.is_team() {
+            if self.is_member {
                 self.run_team_jobs();
             }
             if self.items_before_look.is_some() {

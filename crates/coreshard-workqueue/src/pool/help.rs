@@ -8,7 +8,6 @@ use std::sync::Arc;
 use coreshard_platform::Platform;
 
 use super::blocking::blocking;
-use super::team::Told;
 use super::context::{Forks, SpawnPlace, Spawner};
 use super::deque::{CAPACITY, PartOf, Pushed};
 use super::forks::{CurrentWorker, Found};
@@ -16,6 +15,7 @@ use super::header::Header;
 use super::job::{execute, execute_here};
 use super::jobs::JobNumber;
 use super::pool::Pool;
+use super::team::Told;
 use super::whole_name::WholeName;
 use crate::base::latch::Latch;
 
@@ -151,8 +151,9 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     fn has_part_of(self, name: WholeName) -> bool {
-        let has =
-            |pool: &Arc<Pool<P>>| pool.find_fork(|deque| deque.has_part_of(name.address()).then_some(()));
+        let has = |pool: &Arc<Pool<P>>| {
+            pool.find_fork(|deque| deque.has_part_of(name.address()).then_some(()))
+        };
         has(self.pool()).or_else(|| self.neighbours().iter().find_map(has)).is_some()
     }
 

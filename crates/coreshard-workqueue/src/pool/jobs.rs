@@ -28,7 +28,7 @@ pub(crate) fn fifo<P: Platform>() -> Fifo<P> {
 }
 
 /// What a listed job is.
-pub(crate) enum Body<P: Platform> {
+pub(crate) enum JobBody<P: Platform> {
     Call(Closure),
     /// A job in the frame of somebody who waits for it.
     Awaited(NonNull<Header<P>>),
@@ -38,7 +38,7 @@ pub(crate) enum Body<P: Platform> {
 
 /// A job in a list.
 pub(crate) struct ListedJob<P: Platform> {
-    pub(crate) body: Body<P>,
+    pub(crate) body: JobBody<P>,
     /// What it is a part of, if that is something that somebody waits for; else null. It is there until `body` has
     /// done that part.
     pub(crate) whole: *const Latch<P>,
@@ -121,6 +121,15 @@ impl<P: Platform> JobList<P> {
         self.take(|list| (!list.is_empty()).then_some(0))
     }
 
+    /// Takes the oldest job that is no part of something that is waited for.
+    pub(super) fn take_unawaited(&self) -> Option<ListedJob<P>> {
+        self.take(|list| list.iter().position(|(_, job)| job.whole.is_null()))
+    }
+
+    pub(super) fn has_unawaited(&self) -> bool {
+        self.has_jobs() && self.jobs.lock().jobs.iter().any(|(_, job)| job.whole.is_null())
+    }
+
     /// Takes the oldest job, and moves half of the others to `own`, the oldest first: at most [`MAX_MOVED`].
     pub(super) fn take_half(&self, own: &Self) -> Option<ListedJob<P>> {
         if self.len.load(Relaxed) == 0 {
@@ -145,9 +154,8 @@ impl<P: Platform> JobList<P> {
 
     /// Takes the latest job that came since, or that is a part of what has this name.
     pub(super) fn take_part_of(&self, name: WholeName, since: JobNumber) -> Option<ListedJob<P>> {
-        let may = |(number, job): &(JobNumber, ListedJob<P>)| {
-            *number >= since || job.is_part_of(name)
-        };
+        let may =
+            |(number, job): &(JobNumber, ListedJob<P>)| *number >= since || job.is_part_of(name);
         self.take(|list| match list.back() {
             Some(latest) if may(latest) => Some(list.len() - 1),
             _ => list.iter().rposition(may),
@@ -156,9 +164,8 @@ impl<P: Platform> JobList<P> {
 
     /// True if there is a part of what has this name, or a job that came since.
     pub(super) fn has_part_of(&self, name: WholeName, since: JobNumber) -> bool {
-        let may = |(number, job): &(JobNumber, ListedJob<P>)| {
-            *number >= since || job.is_part_of(name)
-        };
+        let may =
+            |(number, job): &(JobNumber, ListedJob<P>)| *number >= since || job.is_part_of(name);
         self.has_jobs() && self.jobs.lock().jobs.iter().any(may)
     }
 

@@ -70,8 +70,7 @@ impl<P: Platform> State<P> {
             return self.recall_designated(pool);
         }
         let is_kicked = |worker: usize| self.kicked == Some(worker);
-        let at =
-            self.idle.iter().position(|worker| !is_kicked(*worker) && has_mail(*worker))?;
+        let at = self.idle.iter().position(|worker| !is_kicked(*worker) && has_mail(*worker))?;
         self.kicks += 1;
         Some(Kick::new(self.idle.remove(at)))
     }

@@ -70,7 +70,7 @@ pub(crate) use header::Header;
 pub(crate) use help::OpenScope;
 pub(crate) use here::{WorkerPlace, is_worker, worker_here};
 pub(crate) use job::{Job, execute};
-pub(crate) use jobs::{Body, Closure, Fifo, JobNumber, ListedJob, fifo};
+pub(crate) use jobs::{Closure, Fifo, JobBody, JobNumber, ListedJob, fifo};
 pub(crate) use link::{LinkHead, QueueSide};
 pub(crate) use links::LinkTag;
 pub(crate) use monitor::{Follower, Monitor, Retiring};

@@ -118,6 +118,7 @@ mod tests {
             home: cpus(4..8),
             roam: cpus(4..8),
             limit: 4,
+            members: 0..0,
             injector_by_cpu: Arc::new([0, 0, 0, 0, 0, 1, 2, 3]),
             thread_names: "cs-".into(),
         }

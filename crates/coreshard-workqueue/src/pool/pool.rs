@@ -56,6 +56,8 @@ pub(crate) struct Pool<P: Platform> {
     /// A: claims that were opened to thieves and not yet seen to be used up. Those who look for
     /// open claims look at this first: there is one word, and as many ranges as workers.
     pub(super) open_claims: Padded<P::AtomicU32>,
+    /// I: it is a team's.
+    pub(super) is_team: bool,
     /// A: of a team: jobs that came from outside; one or more lists.
     pub(super) injected: Box<[Padded<JobList<P>>]>,
     /// A: 1 once jobs were in a list of one of its workers.
@@ -83,7 +85,7 @@ pub(crate) struct Pool<P: Platform> {
 }
 fields!(Pool<P: Platform> {
     id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers,
-    queue, slots, slot_count, open_claims, injected, uses_lists, mailed, forking, neighbours, watchers, links, ran, wakeups,
+    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, mailed, forking, neighbours, watchers, links, ran, wakeups,
     look_is_due, accounts, state,
 });
 
@@ -131,8 +133,8 @@ impl<P: Platform> Pool<P> {
                 (Some(queue), Worklist::LockFree(takers))
             }
         };
-        let injected =
-            attributes.team.as_ref().map_or(0, |_| place.cpus.len().div_ceil(CPUS_TO_A_LIST));
+        let is_team = attributes.team.is_some();
+        let injected = if is_team { place.cpus.len().div_ceil(CPUS_TO_A_LIST) } else { 0 };
         let pool = Arc::new(Self {
             id: PoolId::next(),
             place,
@@ -147,6 +149,7 @@ impl<P: Platform> Pool<P> {
             slots: (0..MAX_WORKERS).map(|_| P::AtomicPtr::new(std::ptr::null_mut())).collect(),
             slot_count: P::AtomicU32::new(0),
             open_claims: Padded::new(P::AtomicU32::new(0)),
+            is_team,
             injected: (0..injected).map(|_| Padded::new(JobList::new())).collect(),
             uses_lists: P::AtomicU32::new(0),
             mailed: Padded::new(P::AtomicU32::new(0)),

@@ -27,9 +27,6 @@ use crate::insight::trouble::{NoWorker, PoolReport, RunningItem, Trouble, Watchd
 /// Looks between two at which CPU time is charged to queues: a system call a worker.
 const CHARGE_EVERY: u64 = 4;
 
-/// How long all members of a team wait for one another, and begin nothing, before one of them runs whatever there is.
-const LAST_RESORT: Duration = Duration::from_millis(40);
-
 /// What a scan of a pool found.
 #[derive(Default)]
 pub(super) struct Findings {
@@ -56,6 +53,7 @@ impl<P: Platform> Pool<P> {
         if scan.is_multiple_of(CHARGE_EVERY) {
             self.charge();
         }
+        let runs_elsewhere = self.is_team() && self.runs_elsewhere();
         let mut state = self.lock();
         found.running = state.running();
         if let Some(rule) = state.broken_rule() {
@@ -84,13 +82,14 @@ impl<P: Platform> Pool<P> {
         found.stalled_for = state.note_progress(self, has_work, now, watch.stall_after);
         if self.is_team() && state.is_unattended() {
             found.is_busy = has_work;
-            if has_work && state.stands_still_for(now) >= LAST_RESORT {
-                state.call_last_resort(self);
+            if !runs_elsewhere {
+                let stood_still = state.stands_still_for(now);
+                state.call_last_resort(self, stood_still);
             }
             return found;
         }
         let may_run_one_more = state.active() < self.place.limit && state.idle_count() == 0;
-        if may_run_one_more && has_work {
+        if may_run_one_more && has_work && !self.is_team() {
             // Whoever saw to it could not start a worker, and nobody may come by for long.
             let spare = state.reserve_spare(self);
             found.refused = state.spare_refused.then_some(state.cold().counters.refused_workers);
@@ -114,7 +113,10 @@ impl<P: Platform> Pool<P> {
             state = self.lock();
         }
         let has_work = state.has_work(self) || self.has_mail();
-        if state.active() < self.place.limit || !has_work {
+        // Nobody stands in for a member: that one is blocked is told by those who wait for it.
+        let is_full =
+            state.active() >= self.place.limit || self.is_team() && state.idle_count() == 0;
+        if !is_full || !has_work {
             return found;
         }
         let items_wait = state.items_wait(self) || self.has_mail();

@@ -8,19 +8,23 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, AtomicPointer, LocalKey, Platform};
 
 use super::context::{Context, Forks, SpawnPlace, context_here};
-use super::forks::{CurrentWorker, Found};
+use super::forks::CurrentWorker;
 use super::frame::Frame;
-use super::jobs::{Body, Closure, Fifo, JobList, JobNumber, ListedJob, fifo};
+use super::jobs::{Closure, Fifo, JobBody, JobList, JobNumber, ListedJob, fifo};
 use super::pool::{Pool, PoolGuard};
 use super::state::{Blocked, State, ThreadSlot};
 use super::whole_name::WholeName;
 use super::worker::Worker;
 use crate::base::latch::Latch;
 use crate::spec::team::TeamSpec;
+
+/// How long nobody of a team runs before one of those who wait does what nobody waits for.
+const NOBODY_RUNS: Duration = Duration::from_millis(8);
 
 impl<P: Platform> Pool<P> {
     /// What the team is, if this is a team's pool.
@@ -31,7 +35,7 @@ impl<P: Platform> Pool<P> {
 
     #[inline]
     pub(crate) fn is_team(&self) -> bool {
-        self.attributes.team.is_some()
+        self.is_team
     }
 
     /// This thread is the member with index 0 from here on, and stays it.
@@ -91,6 +95,18 @@ impl<P: Platform> Pool<P> {
         self.call_anybody();
     }
 
+    /// True if a member runs in another pool of the team.
+    pub(super) fn runs_elsewhere(&self) -> bool {
+        let others = self.neighbours.lock().clone();
+        others.iter().flat_map(|others| others.iter()).any(|pool| pool.lock().active() > 0)
+    }
+
+    /// True if there is a job that nobody waits for inside the team.
+    fn has_unawaited(&self) -> bool {
+        self.injected.iter().any(|list| list.has_jobs())
+            || self.each_slot().any(|(_, slot)| slot.listed.has_unawaited())
+    }
+
     /// True if there is a job that one member alone may run.
     #[inline]
     pub(super) fn has_mail(&self) -> bool {
@@ -148,12 +164,10 @@ impl<P: Platform> State<P> {
         self.all_sleepers(pool)
     }
 
-    /// Nobody runs, and nobody who waits has anything to do that it may: one of them runs whatever there is.
-    ///
-    /// Not where the monitor alone takes one for blocked, which may come back and hold what all wait for.
-    pub(super) fn call_last_resort(&mut self, pool: &Pool<P>) {
-        if self.blocked_as.iter().any(|blocked| matches!(blocked, Blocked::Presumed | Blocked::Hog))
-        {
+    /// Nobody of the team runs, for so long, and nobody who waits has anything to do that it may: one of them runs what
+    /// nobody waits for, which what they wait for may need (a message, say).
+    pub(super) fn call_last_resort(&mut self, pool: &Pool<P>, stood_still: Duration) {
+        if stood_still < NOBODY_RUNS || !pool.has_unawaited() {
             return;
         }
         for (_, slot) in pool.each_slot() {
@@ -251,24 +265,45 @@ impl<P: Platform> CurrentWorker<'_, P> {
         true
     }
 
-    /// Runs any job of the pool: one of its own, a stolen one, one from outside. See [`steal`](Self::steal).
-    pub(crate) fn run_any(self, takes_more: bool) -> bool {
-        if self.run_own() {
+    /// Runs any job of the team: one of its own, a stolen one, one from outside. Who is inside of nothing begins
+    /// what came from outside before it takes parts of what others do: so each does something of its own where there is
+    /// enough.
+    pub(crate) fn run_any(self, is_outermost: bool) -> bool {
+        if self.run_own() || is_outermost && self.run_injected() {
             return true;
         }
-        if let Some(job) = self.steal(takes_more) {
+        if let Some(job) = self.steal(is_outermost) {
             self.run_found(job);
             return true;
         }
+        !is_outermost && self.run_injected()
+    }
+
+    fn run_injected(self) -> bool {
         let injected = self.pool().take_injected();
-        let injected = injected
-            .or_else(|| self.neighbours().iter().find_map(|pool| pool.take_injected()));
+        let injected =
+            injected.or_else(|| self.neighbours().iter().find_map(|pool| pool.take_injected()));
         let Some((job, has_more)) = injected else { return false };
         if has_more {
             self.call_one();
         }
-        self.run_found(Found::Listed(job));
+        self.run_listed(job);
         true
+    }
+
+    /// Runs a job that nobody waits for, or that came from outside.
+    fn run_unawaited(self) -> bool {
+        let take =
+            |pool: &Pool<P>| pool.each_slot().find_map(|(_, slot)| slot.listed.take_unawaited());
+        let job =
+            take(self.pool()).or_else(|| self.neighbours().iter().find_map(|pool| take(pool)));
+        match job {
+            Some(job) => {
+                self.run_listed(job);
+                true
+            }
+            None => self.run_injected(),
+        }
     }
 
     fn take_mail(self) -> Option<ListedJob<P>> {
@@ -280,9 +315,9 @@ impl<P: Platform> CurrentWorker<'_, P> {
     pub(super) fn run_listed(self, job: ListedJob<P>) {
         let ListedJob { body, whole, .. } = job;
         let run = match body {
-            Body::Awaited(job) => return self.run_stolen(job),
-            Body::Call(run) => run,
-            Body::Next(fifo) => {
+            JobBody::Awaited(job) => return self.run_stolen(job),
+            JobBody::Call(run) => run,
+            JobBody::Next(fifo) => {
                 let next = fifo.lock().pop_front();
                 next.unwrap_or_else(|| unreachable!("there is one for each turn"))
             }
@@ -306,7 +341,7 @@ impl<P: Platform> CurrentWorker<'_, P> {
         let slot = self.slot();
         if slot.is_last_resort.load(Relaxed) != 0 {
             slot.is_last_resort.store(0, Relaxed);
-            return self.run_any(false);
+            return self.run_unawaited();
         }
         let own = slot.listed.take_part_of(name, since).or_else(|| self.take_mail());
         if let Some(job) = own {
@@ -323,7 +358,8 @@ impl<P: Platform> CurrentWorker<'_, P> {
 
     fn take_part_of_others(self, name: WholeName) -> Option<(ListedJob<P>, bool)> {
         let take = |pool: &Pool<P>| {
-            let injected = pool.injected.iter().find_map(|list| list.take_part_of(name, JobNumber::NONE));
+            let injected =
+                pool.injected.iter().find_map(|list| list.take_part_of(name, JobNumber::NONE));
             if let Some(job) = injected {
                 return Some((job, false));
             }
@@ -361,10 +397,10 @@ impl<P: Platform> CurrentWorker<'_, P> {
     }
 
     /// A job that says that this worker's next closure in order is to run.
-    pub(crate) fn in_turn(self, closure: Closure) -> Body<P> {
+    pub(crate) fn in_turn(self, closure: Closure) -> JobBody<P> {
         let Context { in_order, .. } = self.context;
         in_order.lock().push_back(closure);
-        Body::Next(Fifo::clone(in_order))
+        JobBody::Next(Fifo::clone(in_order))
     }
 }
 

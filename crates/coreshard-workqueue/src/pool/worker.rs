@@ -73,6 +73,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     /// It has not claimed since it slept.
     pub(super) just_woke: bool,
     pub(super) repatriated: u64,
+    /// It is a member of a team.
+    pub(super) is_member: bool,
     /// In which process it runs items.
     pub(super) process_generation: u32,
 }
@@ -101,6 +103,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             items_before_look: pool.attributes.hooks.reactor.as_ref().map(|_| ITEMS_BEFORE_LOOK),
             just_woke: false,
             repatriated: 0,
+            is_member: pool.is_team(),
             process_generation: P::process_generation(),
         }
     }

@@ -13,7 +13,8 @@ use crate::base::event::Event;
 use crate::insight::Wanted;
 use crate::insight::stats::QueueStats;
 use crate::pool::{
-    Follower, Lease, MAX_INJECTORS, Monitor, NameMember, Pool, PoolSet, PoolSettings, Route, StartMember,
+    Follower, Lease, MAX_INJECTORS, Monitor, NameMember, Pool, PoolSet, PoolSettings, Route,
+    StartMember,
 };
 use crate::spec::attributes::{Attributes, Hooks, Place, Priority};
 use crate::spec::request::Request;
@@ -223,8 +224,9 @@ impl<P: Platform> Machine<P> {
             scope => scope,
         };
         let members = attributes.team.as_ref().map(|team| team.0.members);
-        let pods_in =
-            |scope| Pods::new(&self.topology, mask, scope, request.shard_size).map_err(BuildErrorKind::Pods);
+        let pods_in = |scope| {
+            Pods::new(&self.topology, mask, scope, request.shard_size).map_err(BuildErrorKind::Pods)
+        };
         let mut pods = pods_in(scope)?;
         // Each pod of a team has a member.
         for &wider in Scope::ALL.iter().filter(|wider| **wider > scope) {
@@ -263,8 +265,7 @@ impl<P: Platform> Machine<P> {
             );
             let attributes = Arc::clone(&attributes);
             let event = Arc::clone(&self.event);
-            let most_workers =
-                members.map_or(self.settings.most_workers, |members| members.len());
+            let most_workers = members.map_or(self.settings.most_workers, |members| members.len());
             let settings = PoolSettings { most_workers, ..self.settings };
             match Pool::start(place, attributes, settings, event, &self.monitor) {
                 Ok(pool) => pools.push(pool),
@@ -367,7 +368,8 @@ fn members_of_pods(members: usize, pod_cpus: Vec<usize>) -> Vec<Range<usize>> {
     for _ in pod_cpus.len()..members {
         // Where one more leaves each with the largest part of a CPU.
         let next = (0..counts.len()).min_by(|&one, &other| {
-            let load = |pod: usize| (counts[pod] + 1) * pod_cpus[if pod == one { other } else { one }];
+            let load =
+                |pod: usize| (counts[pod] + 1) * pod_cpus[if pod == one { other } else { one }];
             load(one).cmp(&load(other))
         });
         next.into_iter().for_each(|pod| counts[pod] += 1);

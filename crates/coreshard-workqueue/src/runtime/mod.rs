@@ -698,7 +698,8 @@ impl<P: Platform> Runtime<P> {
     pub(crate) fn workers(&self) -> usize {
         let machine = &self.machine;
         let cpus = machine.usable.lock().len();
-        let by_quota = machine.cpu_quota.map_or(cpus, |quota| (quota.ceil() as usize).clamp(1, cpus));
+        let by_quota =
+            machine.cpu_quota.map_or(cpus, |quota| (quota.ceil() as usize).clamp(1, cpus));
         machine.workers.unwrap_or(by_quota)
     }
 

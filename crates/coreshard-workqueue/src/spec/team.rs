@@ -32,7 +32,7 @@ pub(crate) struct TeamSpec {
 }
 
 impl TeamSpec {
-    /// Tells of what was thrown where nobody waits. Without a handler, and where that throws, the process ends.
+    /// Tells of what was thrown where nobody waits.
     pub(crate) fn on_panic(&self, thrown: Thrown) {
         let outcome = match &self.on_panic {
             Some(handler) => handler.call(|handler| handler(thrown)),
@@ -40,8 +40,9 @@ impl TeamSpec {
         };
         if let Err(thrown) = outcome {
             let panic = crate::base::error::message_of(thrown.payload());
-            say(|| tracing::error!(panic, "a team's detached work panicked, and nobody handles that"));
-            std::process::abort();
+            say(|| {
+                tracing::error!(panic, "a team's detached work, or its panic handler, panicked")
+            });
         }
     }
 

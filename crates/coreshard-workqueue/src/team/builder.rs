@@ -46,10 +46,7 @@ impl<P: Platform> Runtime<P> {
         TeamBuilder {
             runtime: self,
             name: name.into(),
-            team: TeamSpec {
-                process_generation: P::process_generation(),
-                ..TeamSpec::default()
-            },
+            team: TeamSpec { process_generation: P::process_generation(), ..TeamSpec::default() },
             name_of: None,
             stack_bytes: None,
             scope: Scope::Cache,
@@ -62,36 +59,91 @@ impl<P: Platform> Runtime<P> {
 
 impl<P: Platform> TeamBuilder<'_, P> {
     /// How many threads it has, at most [`Team::MAX_MEMBERS`]. Default, and 0: as many as CPUs may be used.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// assert_eq!(runtime.team("three").members(3).build()?.members(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn members(mut self, members: usize) -> Self {
         self.team.members = members;
         self
     }
 
     /// What its threads are called, by their index; `None` for a name by the runtime's rules, as all have by default.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("named").members(2).thread_names(|index| Some(format!("worker {index}"))).build()?;
+    /// let names = team.broadcast(|_| std::thread::current().name().map(str::to_owned));
+    /// assert_eq!(names[1].as_deref(), Some("worker 1"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn thread_names(mut self, name: impl FnMut(usize) -> Option<String> + 'static) -> Self {
         self.name_of = Some(Box::new(name));
         self
     }
 
     /// The size of its threads' stacks; below 64 KiB it is that. Default: the platform's.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("deep").members(1).stack_bytes(16 << 20).build()?;
+    /// team.install(|| println!("may recurse deeply"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stack_bytes(mut self, bytes: usize) -> Self {
         self.stack_bytes = Some(bytes.max(crate::runtime::MIN_STACK_BYTES));
         self
     }
 
     /// Runs on each thread before all else, with its index. What it throws goes to the panic handler.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// let team = runtime.team("told").members(2).on_start(move |index| tell.send(index).unwrap()).build()?;
+    /// assert_eq!(told.iter().take(2).sum::<usize>(), 1);
+    /// # drop(team);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn on_start(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
         self.team.on_start = Some(Box::new(User::new(hook)));
         self
     }
 
     /// Runs on each thread after all else, with its index. What it throws goes to the panic handler.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// let team = runtime.team("told").members(2).on_exit(move |index| tell.send(index).unwrap()).build()?;
+    /// drop(team);
+    /// assert_eq!(told.iter().take(2).sum::<usize>(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn on_exit(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
         self.team.on_exit = Some(Box::new(User::new(hook)));
         self
     }
 
-    /// Is given what detached work and hooks throw. Without one, and where it throws itself, the process ends (`abort`).
+    /// Is given what detached work and hooks throw. Without one, and where it throws itself, that is told through `tracing`,
+    /// and the team goes on.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// let team = runtime.team("told").on_panic(move |_payload| tell.send(()).unwrap()).build()?;
+    /// team.spawn(|| panic!("nobody waits for this"));
+    /// told.recv()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn on_panic(
         mut self,
         handler: impl Fn(Box<dyn Any + Send>) + Send + Sync + 'static,
@@ -104,6 +156,21 @@ impl<P: Platform> TeamBuilder<'_, P> {
     }
 
     /// A member runs what it has spawned in the order of its spawning. Default: the latest first.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("in order").members(1).breadth_first().build()?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// team.install(|| {
+    ///     for number in 0..2 {
+    ///         let tell = tell.clone();
+    ///         team.spawn(move || tell.send(number).unwrap());
+    ///     }
+    /// });
+    /// assert_eq!(told.iter().take(2).collect::<Vec<_>>(), [0, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn breadth_first(mut self) -> Self {
         self.team.breadth_first = true;
         self
@@ -111,6 +178,16 @@ impl<P: Platform> TeamBuilder<'_, P> {
 
     /// The thread that calls [`build`](Self::build) is the member with index 0, until it ends: it does the team's work while it waits for
     /// some of it, and when it yields.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// std::thread::spawn(move || {
+    ///     let team = runtime.team("mine, too").members(2).with_current_thread().build().unwrap();
+    ///     assert_eq!(team.index(), Some(0));
+    /// }).join().unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn with_current_thread(mut self) -> Self {
         self.team.has_current_thread = true;
         self
@@ -118,6 +195,14 @@ impl<P: Platform> TeamBuilder<'_, P> {
 
     /// Which CPUs' members share a pool: its lists, its sleepers, its lock. Work goes from pool to pool where a
     /// member has none, the nearest first. Where there are fewer members than pods, the next wider scope. Default: [`Scope::Cache`].
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("by node").scope(coreshard::Scope::Numa).build()?;
+    /// assert_eq!(team.install(|| 1), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn scope(mut self, scope: Scope) -> Self {
         self.scope = scope;
         self
@@ -125,18 +210,43 @@ impl<P: Platform> TeamBuilder<'_, P> {
 
     /// The wanted size of a cache shard, in cores, where the scope is that; see
     /// [`Builder::shard_size`](crate::Builder::shard_size).
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let scope = coreshard::Scope::CacheShard;
+    /// let team = runtime.team("by four cores").scope(scope).shard_size(4).build()?;
+    /// assert_eq!(team.install(|| 1), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn shard_size(mut self, cores: usize) -> Self {
         self.shard_cores = cores;
         self
     }
 
     /// How members are woken; see [`Wake`].
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("coalesced").wake(coreshard::Wake::Coalesced).build()?;
+    /// assert_eq!(team.install(|| 1), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wake(mut self, wake: Wake) -> Self {
         self.wake = wake;
         self
     }
 
     /// How members learn of work; see [`Intake`].
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("locked").intake(coreshard::Intake::Locked).build()?;
+    /// assert_eq!(team.install(|| 1), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn intake(mut self, intake: Intake) -> Self {
         self.intake = intake;
         self
@@ -146,6 +256,14 @@ impl<P: Platform> TeamBuilder<'_, P> {
     ///
     /// # Errors
     /// Where one cannot be had, this thread was to be a member and is one already, or the runtime is shut down.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("two").members(2).build()?;
+    /// assert_eq!(team.install(|| 1), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn build(self) -> Result<Team<P>, TeamError> {
         self.build_by(None)
     }

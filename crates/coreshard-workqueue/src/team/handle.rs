@@ -8,10 +8,13 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::Thrown;
 
 use super::broadcast;
+use super::job::{call_detached, detached, within};
 use super::scope::TeamScope;
 use super::wait::wait_for;
 use crate::base::error::Forked;
-use crate::pool::{Body, Closure, CurrentWorker, Job, JobNumber, Lease, ListedJob, MAX_WORKERS, Pool, innermost};
+use crate::pool::{
+    Closure, CurrentWorker, Job, JobBody, JobNumber, Lease, ListedJob, MAX_WORKERS, Pool, innermost,
+};
 use crate::queue::Workqueue;
 
 /// A fixed number of threads, each with an index of its own, which it keeps.
@@ -59,12 +62,32 @@ impl<P: Platform> Team<P> {
     ///
     /// It is good on this thread, as long as that is a member; who is to take it elsewhere needs a clone of the handle
     /// that [`TeamBuilder::build`](crate::TeamBuilder::build) has given.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("two").members(2).build()?;
+    /// assert!(coreshard_workqueue::Team::<coreshard::Host>::here().is_none());
+    /// let members = team.install(|| coreshard_workqueue::Team::<coreshard::Host>::here().map(|team| team.members()));
+    /// assert_eq!(members, Some(2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn here() -> Option<Self> {
         let worker = CurrentWorker::<P>::here()?;
         Some(Self { pool: worker.own_pool(), lease: None })
     }
 
     /// True on a member of a team, and on a worker of a queue: where [`here`](Self::here) has one.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// type Team = coreshard_workqueue::Team<coreshard::Host>;
+    /// let team = runtime.team("two").members(2).build()?;
+    /// assert!(!Team::is_here());
+    /// assert!(team.install(Team::is_here));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn is_here() -> bool {
         CurrentWorker::<P>::here().is_some()
@@ -72,6 +95,16 @@ impl<P: Platform> Team<P> {
 
     /// Calls `ask` with the team that this thread is a member of, as [`here`](Self::here); no count is
     /// changed for that.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// type Team = coreshard_workqueue::Team<coreshard::Host>;
+    /// let team = runtime.team("one").members(1).build()?;
+    /// let index = team.install(|| Team::with_here(|team| team?.index()));
+    /// assert_eq!(index, Some(0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn with_here<R>(ask: impl FnOnce(Option<&Self>) -> R) -> R {
         let Some(worker) = CurrentWorker::<P>::here() else { return ask(None) };
@@ -83,6 +116,14 @@ impl<P: Platform> Team<P> {
     }
 
     /// How many members it has; of a queue's workers, how many may run at once.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("four").members(4).build()?;
+    /// assert_eq!(team.members(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn members(&self) -> usize {
         match (self.pool.team(), CurrentWorker::<P>::here()) {
             (Some(team), _) => team.members,
@@ -92,12 +133,34 @@ impl<P: Platform> Team<P> {
     }
 
     /// This thread's index, below [`members`](Self::members), if it is one of this team's.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("four").members(4).build()?;
+    /// assert_eq!(team.index(), None, "this thread is none of its");
+    /// assert!(team.install(|| team.index()) < Some(4));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn index(&self) -> Option<usize> {
         let worker = self.member()?;
         self.pool.is_team().then(|| worker.index())
     }
 
     /// True if this thread has spawned or forked something that nobody has begun; `None` where it is no member.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("one").members(1).build()?;
+    /// let pending = team.install(|| {
+    ///     team.spawn(|| ());
+    ///     team.has_pending()
+    /// });
+    /// assert_eq!(pending, Some(true));
+    /// assert_eq!(team.has_pending(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn has_pending(&self) -> Option<bool> {
         Some(self.member()?.has_pending())
     }
@@ -106,6 +169,16 @@ impl<P: Platform> Team<P> {
     ///
     /// # Panics
     /// With what `op` throws; with [`Forked`] in a process that was forked from the team's.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("sums").members(2).build()?;
+    /// let numbers = vec![1, 2, 3];
+    /// let sum: i32 = team.install(|| numbers.iter().sum());
+    /// assert_eq!(sum, 6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn install<R: Send>(&self, op: impl FnOnce() -> R + Send) -> R {
         if self.member().is_some() {
             return op();
@@ -113,7 +186,7 @@ impl<P: Platform> Team<P> {
         self.check_outside();
         let job = Job::<P, _, _>::new(|_| op(), innermost::<P>());
         let within = within::<P>();
-        let body = Body::Awaited(job.header());
+        let body = JobBody::Awaited(job.header());
         self.pool.inject(ListedJob { body, whole: job.done(), within });
         wait_for(job.done(), JobNumber::NONE);
         job.into_result().unwrap_or_else(|thrown: Thrown| thrown.resume())
@@ -122,10 +195,20 @@ impl<P: Platform> Team<P> {
     /// Runs `op` on a member, some time. On a member's thread it is what this thread does next, if no other has
     /// taken it by then.
     ///
-    /// What `op` throws goes to the panic handler; without one, the process ends.
+    /// What `op` throws goes to the panic handler ([`TeamBuilder::on_panic`](crate::TeamBuilder::on_panic)).
     ///
     /// # Panics
     /// With [`Forked`] in a process that was forked from the team's.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("mail").members(2).build()?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// team.spawn(move || tell.send("sent").unwrap());
+    /// assert_eq!(told.recv()?, "sent");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn spawn(&self, op: impl FnOnce() + Send + 'static) {
         self.spawn_boxed(op, false);
     }
@@ -134,6 +217,21 @@ impl<P: Platform> Team<P> {
     ///
     /// # Panics
     /// As there.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("in order").members(1).build()?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// team.install(|| {
+    ///     for number in 0..3 {
+    ///         let tell = tell.clone();
+    ///         team.spawn_fifo(move || tell.send(number).unwrap());
+    ///     }
+    /// });
+    /// assert_eq!(told.iter().take(3).collect::<Vec<_>>(), [0, 1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn spawn_fifo(&self, op: impl FnOnce() + Send + 'static) {
         self.spawn_boxed(op, true);
     }
@@ -141,7 +239,7 @@ impl<P: Platform> Team<P> {
     fn spawn_boxed(&self, op: impl FnOnce() + Send + 'static, in_order: bool) {
         let Some(worker) = self.member() else {
             self.check_outside();
-            let body = Body::Call(Box::new(move || call_detached::<P>(op)));
+            let body = JobBody::Call(Box::new(move || call_detached::<P>(op)));
             return self.pool.inject(detached(body));
         };
         if !self.pool.is_team()
@@ -151,7 +249,7 @@ impl<P: Platform> Team<P> {
             return queue.queue(op).unwrap_or_else(|refused| refused.into_item()());
         }
         let closure: Closure = Box::new(move || call_detached::<P>(op));
-        let body = if in_order { worker.in_turn(closure) } else { Body::Call(closure) };
+        let body = if in_order { worker.in_turn(closure) } else { JobBody::Call(closure) };
         worker.list(detached(body));
     }
 
@@ -160,29 +258,79 @@ impl<P: Platform> Team<P> {
     ///
     /// # Panics
     /// With what the first throws, when all are done; with [`Forked`] in a process that was forked from the team's.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("all").members(3).build()?;
+    /// assert_eq!(team.broadcast(|index| index * 10), [0, 10, 20]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn broadcast<R: Send>(&self, op: impl Fn(usize) -> R + Sync) -> Vec<R> {
         self.check_anywhere();
-        broadcast::broadcast(self, &op)
+        broadcast::broadcast(&self.pool, self.members(), &op)
     }
 
     /// Calls `op` once on each member, with its index, some time.
     ///
-    /// What it throws goes to the panic handler; without one, the process ends.
+    /// What it throws goes to the panic handler.
     ///
     /// # Panics
     /// With [`Forked`] in a process that was forked from the team's.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("all").members(2).build()?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// team.spawn_broadcast(move |index| tell.send(index).unwrap());
+    /// assert_eq!(told.iter().take(2).sum::<usize>(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn spawn_broadcast(&self, op: impl Fn(usize) + Send + Sync + 'static) {
         self.check_anywhere();
-        broadcast::spawn_broadcast(self, op);
+        if self.pool.is_team() {
+            return broadcast::spawn_broadcast(&self.pool, self.members(), op);
+        }
+        let op = Arc::new(op);
+        for index in 0..self.members() {
+            let op = Arc::clone(&op);
+            self.spawn(move || op(index));
+        }
     }
 
     /// Runs one thing that waits, whatever it is, and says whether there was one. `None` where this thread is no member.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// use coreshard_workqueue::Yielded;
+    ///
+    /// let team = runtime.team("one").members(1).build()?;
+    /// let yielded = team.install(|| {
+    ///     team.spawn(|| println!("runs inside of what yields"));
+    ///     [team.yield_now(), team.yield_now()]
+    /// });
+    /// assert_eq!(yielded, [Some(Yielded::Ran), Some(Yielded::Idle)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn yield_now(&self) -> Option<Yielded> {
         let worker = self.member()?;
         Some(if worker.run_any(false) { Yielded::Ran } else { Yielded::Idle })
     }
 
     /// As [`yield_now`](Self::yield_now), of what this thread has spawned, or was sent to all.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// use coreshard_workqueue::Yielded;
+    ///
+    /// let team = runtime.team("one").members(1).build()?;
+    /// assert_eq!(team.install(|| team.yield_local()), Some(Yielded::Idle));
+    /// assert_eq!(team.yield_local(), None, "this thread is none of its");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn yield_local(&self) -> Option<Yielded> {
         let worker = self.member()?;
         Some(if worker.run_own() { Yielded::Ran } else { Yielded::Idle })
@@ -207,10 +355,7 @@ impl<P: Platform> Team<P> {
     /// assert_eq!(numbers, [10, 2, 30, 4]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn scope<'scope, R: Send>(
-        &self,
-        op: impl FnOnce(&TeamScope<'scope, P>) -> R + Send,
-    ) -> R {
+    pub fn scope<'scope, R: Send>(&self, op: impl FnOnce(&TeamScope<'scope, P>) -> R + Send) -> R {
         self.install(|| self.in_place_scope(op))
     }
 
@@ -218,6 +363,21 @@ impl<P: Platform> Team<P> {
     ///
     /// # Panics
     /// As there.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("halves").members(2).build()?;
+    /// let (mut front, mut back) = (0, 0);
+    /// let here = std::thread::current().id();
+    /// team.in_place_scope(|scope| {
+    ///     assert_eq!(std::thread::current().id(), here);
+    ///     scope.spawn(|_| front = 1);
+    ///     back = 2;
+    /// });
+    /// assert_eq!((front, back), (1, 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn in_place_scope<'scope, R>(&self, op: impl FnOnce(&TeamScope<'scope, P>) -> R) -> R {
         self.check_anywhere();
         TeamScope::run(Arc::clone(&self.pool), op)
@@ -248,25 +408,6 @@ impl<P: Platform> Team<P> {
         if self.pool.is_forked() {
             Forked::throw();
         }
-    }
-}
-
-/// What this thread does a part of, if it is a worker.
-pub(super) fn within<P: Platform>() -> *const crate::base::latch::Latch<P> {
-    CurrentWorker::<P>::here().map_or(std::ptr::null(), CurrentWorker::whole)
-}
-
-/// A job that nobody waits for.
-pub(super) fn detached<P: Platform>(body: Body<P>) -> ListedJob<P> {
-    ListedJob { body, whole: std::ptr::null(), within: std::ptr::null() }
-}
-
-/// Calls what nobody waits for, on a member.
-pub(super) fn call_detached<P: Platform>(op: impl FnOnce()) {
-    let Some(worker) = CurrentWorker::<P>::here() else { unreachable!("members run it") };
-    match worker.pool().team() {
-        Some(team) => team.call(op),
-        None => op(),
     }
 }
 

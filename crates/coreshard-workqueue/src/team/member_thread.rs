@@ -17,21 +17,93 @@ pub struct MemberThread {
 
 impl MemberThread {
     /// Which member it is.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("own threads").members(2).build_on(&mut |member| {
+    ///     let mut thread = std::thread::Builder::new().name(format!("member {}", member.index()));
+    ///     if let Some(name) = member.name() {
+    ///         thread = thread.name(name.to_owned());
+    ///     }
+    ///     if let Some(bytes) = member.stack_bytes() {
+    ///         thread = thread.stack_size(bytes);
+    ///     }
+    ///     thread.spawn(|| member.run())?;
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(team.broadcast(|index| index), [0, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn index(&self) -> usize {
         self.index
     }
 
     /// What it is to be called, where the builder says so.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("own threads").members(2).build_on(&mut |member| {
+    ///     let mut thread = std::thread::Builder::new().name(format!("member {}", member.index()));
+    ///     if let Some(name) = member.name() {
+    ///         thread = thread.name(name.to_owned());
+    ///     }
+    ///     if let Some(bytes) = member.stack_bytes() {
+    ///         thread = thread.stack_size(bytes);
+    ///     }
+    ///     thread.spawn(|| member.run())?;
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(team.broadcast(|index| index), [0, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn name(&self) -> Option<&str> {
         self.has_name.then_some(&*self.spec.name)
     }
 
     /// How large its stack is to be, where the builder says so.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("own threads").members(2).build_on(&mut |member| {
+    ///     let mut thread = std::thread::Builder::new().name(format!("member {}", member.index()));
+    ///     if let Some(name) = member.name() {
+    ///         thread = thread.name(name.to_owned());
+    ///     }
+    ///     if let Some(bytes) = member.stack_bytes() {
+    ///         thread = thread.stack_size(bytes);
+    ///     }
+    ///     thread.spawn(|| member.run())?;
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(team.broadcast(|index| index), [0, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stack_bytes(&self) -> Option<usize> {
         self.spec.stack_bytes
     }
 
     /// Is the member, on this thread, until the team ends.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("own threads").members(2).build_on(&mut |member| {
+    ///     let mut thread = std::thread::Builder::new().name(format!("member {}", member.index()));
+    ///     if let Some(name) = member.name() {
+    ///         thread = thread.name(name.to_owned());
+    ///     }
+    ///     if let Some(bytes) = member.stack_bytes() {
+    ///         thread = thread.stack_size(bytes);
+    ///     }
+    ///     thread.spawn(|| member.run())?;
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(team.broadcast(|index| index), [0, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn run(self) {
         (self.body)();
     }

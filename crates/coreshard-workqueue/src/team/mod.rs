@@ -8,6 +8,7 @@ mod broadcast;
 mod builder;
 mod error;
 mod handle;
+mod job;
 mod join;
 mod member_thread;
 mod scope;

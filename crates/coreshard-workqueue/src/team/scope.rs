@@ -9,10 +9,10 @@ use std::sync::{Arc, OnceLock};
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, Platform};
 
-use super::handle::within;
+use super::job::{Reach, within};
 use super::wait::wait_for;
 use crate::base::latch::Latch;
-use crate::pool::{Body, Closure, CurrentWorker, Fifo, JobNumber, ListedJob, Pool, fifo};
+use crate::pool::{Closure, CurrentWorker, Fifo, JobBody, JobNumber, ListedJob, Pool, fifo};
 
 /// In which work is spawned that may borrow what is outside of it; see [`Team::scope`](crate::Team::scope).
 pub struct TeamScope<'scope, P: Platform> {
@@ -28,12 +28,6 @@ pub struct TeamScope<'scope, P: Platform> {
     /// Invariant: what is spawned lives as long as the scope, neither shorter nor longer.
     marker: PhantomData<fn(&'scope ()) -> &'scope ()>,
 }
-
-/// Reaches a scope from what was spawned in it.
-struct Reach<'scope, P: Platform>(*const TeamScope<'scope, P>);
-
-// SAFETY: a scope is shared between threads as it is, and is there until what was spawned in it is over.
-unsafe impl<P: Platform> Send for Reach<'_, P> {}
 
 impl<'scope, P: Platform> TeamScope<'scope, P> {
     /// Calls `op` with a scope, and waits for what is spawned in it.
@@ -67,21 +61,62 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
 
     /// Runs `op` on a member, some time before the scope ends. On a member's thread it is what this thread does next,
     /// if no other has taken it by then.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("tree").members(2).build()?;
+    /// let mut leaves = [0; 2];
+    /// let (left, right) = leaves.split_at_mut(1);
+    /// team.scope(|scope| {
+    ///     scope.spawn(|scope| {
+    ///         left[0] = 1;
+    ///         scope.spawn(|_| right[0] = 2);
+    ///     });
+    /// });
+    /// assert_eq!(leaves, [1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn spawn(&self, op: impl FnOnce(&Self) + Send + 'scope) {
         let closure = self.part(op);
-        self.send(|_| Body::Call(closure));
+        self.send(|_| JobBody::Call(closure));
     }
 
     /// As [`spawn`](Self::spawn), but what one thread spawns so in this scope is begun in that order.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("one").members(1).build()?;
+    /// let seen = std::sync::Mutex::new(Vec::new());
+    /// team.scope(|scope| {
+    ///     for number in 0..3 {
+    ///         let seen = &seen;
+    ///         scope.spawn_fifo(move |_| seen.lock().unwrap().push(number));
+    ///     }
+    /// });
+    /// assert_eq!(seen.into_inner()?, [0, 1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn spawn_fifo(&self, op: impl FnOnce(&Self) + Send + 'scope) {
         let closure = self.part(op);
         self.send(|worker| match worker.filter(|_| self.pool.is_team()) {
             Some(worker) => self.in_turn(worker.index(), closure),
-            None => Body::Call(closure),
+            None => JobBody::Call(closure),
         });
     }
 
     /// Calls `op` once on each member, with its index, before the scope ends.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("all").members(2).build()?;
+    /// let seen = std::sync::Mutex::new(Vec::new());
+    /// team.scope(|scope| scope.spawn_broadcast(|_, index| seen.lock().unwrap().push(index)));
+    /// assert_eq!(seen.into_inner()?.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn spawn_broadcast(&self, op: impl Fn(&Self, usize) + Send + Sync + 'scope) {
         let op = Arc::new(op);
         for index in 0..self.members() {
@@ -91,13 +126,21 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
                 self.spawn(part);
                 continue;
             }
-            let body = Body::Call(self.part(part));
+            let body = JobBody::Call(self.part(part));
             let job = self.job(body);
             self.pool.with_pool_of(index, |pool| pool.mail(index, job));
         }
     }
 
     /// How many members the team has.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// let team = runtime.team("all").members(2).build()?;
+    /// assert_eq!(team.scope(|scope| scope.members()), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn members(&self) -> usize {
         match (self.pool.team(), CurrentWorker::<P>::here()) {
             (Some(team), _) => team.members,
@@ -131,12 +174,12 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
         unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + 'scope>, Closure>(part) }
     }
 
-    fn job(&self, body: Body<P>) -> ListedJob<P> {
+    fn job(&self, body: JobBody<P>) -> ListedJob<P> {
         ListedJob { body, whole: &raw const self.done, within: within::<P>() }
     }
 
     /// Gives a part to the team: to this thread's list, if it is a member.
-    fn send(&self, body: impl FnOnce(Option<CurrentWorker<'_, P>>) -> Body<P>) {
+    fn send(&self, body: impl FnOnce(Option<CurrentWorker<'_, P>>) -> JobBody<P>) {
         let here = CurrentWorker::<P>::here();
         let member = here.filter(|worker| worker.set() == self.pool.set());
         let job = self.job(body(member));
@@ -147,12 +190,10 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
     }
 
     /// One of those that a member has spawned in their order.
-    fn in_turn(&self, index: usize, closure: Closure) -> Body<P> {
-        let lists = self
-            .in_order
-            .get_or_init(|| (0..self.members()).map(|_| fifo()).collect());
+    fn in_turn(&self, index: usize, closure: Closure) -> JobBody<P> {
+        let lists = self.in_order.get_or_init(|| (0..self.members()).map(|_| fifo()).collect());
         lists[index].lock().push_back(closure);
-        Body::Next(Fifo::clone(&lists[index]))
+        JobBody::Next(Fifo::clone(&lists[index]))
     }
 
     /// The first that is thrown is told of.
