@@ -240,7 +240,7 @@ fn a_start_handler_that_spawns() {
 fn a_scope_ends_beside_a_task_that_does_not() {
     let pool = pool(2);
     let (say, hear) = channel::<()>();
-    pool.spawn(move || drop(hear.recv()));
+    pool.spawn(move || _ = hear.recv());
     let mut value = 0;
     pool.scope(|scope| scope.spawn(|_| value = 22));
     assert_eq!(value, 22);
