@@ -319,3 +319,47 @@ pub fn current() -> Option<Current> {
 pub fn consume_budget() -> coreshard_workqueue::ConsumeBudget<Host> {
     coreshard_workqueue::consume_budget::<Host>()
 }
+
+/// A fixed number of threads, each with an index of its own; made by [`team`](crate::team()).
+///
+/// Where a [`Workqueue`] has as many workers as are of use, and a stand-in for one that blocks, a team has its members: for
+/// programs that index scratch memory by thread, tell each thread something, or were written for a pool of threads. The
+/// package in `adapters/rayon-core` puts rayon's interface on it.
+///
+/// ```
+/// let team = coreshard::team("render")?.members(4).build()?;
+/// let mut squares = vec![0; 4];
+/// team.scope(|scope| {
+///     for (index, square) in squares.iter_mut().enumerate() {
+///         scope.spawn(move |_| *square = index * index);
+///     }
+/// });
+/// assert_eq!(squares, [0, 1, 4, 9]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type Team = coreshard_workqueue::Team<Host>;
+
+/// Makes a [`Team`]: what its threads are to be, then [`build`](Self::build).
+///
+/// ```
+/// let team = coreshard::team("render")?.members(2).stack_bytes(4 << 20).build()?;
+/// assert_eq!(team.members(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type TeamBuilder<'runtime> = coreshard_workqueue::TeamBuilder<'runtime, Host>;
+
+/// In which work is spawned that may borrow; see [`Team::scope`](coreshard_workqueue::Team::scope).
+///
+/// ```
+/// fn double_all<'scope>(scope: &coreshard::TeamScope<'scope>, numbers: &'scope mut [u32]) {
+///     for number in numbers {
+///         scope.spawn(move |_| *number *= 2);
+///     }
+/// }
+///
+/// let mut numbers = [1, 2, 3];
+/// coreshard::team("doubles")?.members(2).build()?.scope(|scope| double_all(scope, &mut numbers));
+/// assert_eq!(numbers, [2, 4, 6]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type TeamScope<'scope> = coreshard_workqueue::TeamScope<'scope, Host>;

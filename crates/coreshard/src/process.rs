@@ -12,7 +12,7 @@ use coreshard_topology::{Topology, TopologyError, Usable};
 use coreshard_workqueue::BuildError;
 
 use crate::Here as Host;
-use crate::aliases::{Builder, Runtime, RuntimeBuilder, Timeout, Workqueue};
+use crate::aliases::{Builder, Runtime, RuntimeBuilder, TeamBuilder, Timeout, Workqueue};
 
 /// Why the process has no runtime of its own, or cannot [`configure`] it.
 #[derive(Debug)]
@@ -323,6 +323,23 @@ pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
 #[track_caller]
 pub fn workqueue() -> Result<Builder<'static>, RuntimeError> {
     Ok(runtime()?.workqueue())
+}
+
+/// Makes a team of threads on the process's runtime; the name is for reports and errors.
+///
+/// # Errors
+/// As [`runtime`].
+///
+/// # Examples
+/// ```
+/// let team = coreshard::team("render")?.members(2).build()?;
+/// assert_eq!(team.broadcast(|index| index), [0, 1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias("ThreadPoolBuilder", "thread pool"))]
+#[track_caller]
+pub fn team(name: impl Into<String>) -> Result<TeamBuilder<'static>, RuntimeError> {
+    Ok(runtime()?.team(name))
 }
 
 /// The runtime of the simulated process that the caller is in.

@@ -75,8 +75,8 @@ impl<P: Platform> Team<P> {
     /// ```
     /// # let runtime = coreshard::runtime_builder()?.build()?;
     /// let team = runtime.team("two").members(2).build()?;
-    /// assert!(coreshard_workqueue::Team::<coreshard::Host>::here().is_none());
-    /// let members = team.install(|| coreshard_workqueue::Team::<coreshard::Host>::here().map(|team| team.members()));
+    /// assert!(coreshard::Team::here().is_none());
+    /// let members = team.install(|| coreshard::Team::here().map(|team| team.members()));
     /// assert_eq!(members, Some(2));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -90,7 +90,8 @@ impl<P: Platform> Team<P> {
     /// # Examples
     /// ```
     /// # let runtime = coreshard::runtime_builder()?.build()?;
-    /// type Team = coreshard_workqueue::Team<coreshard::Host>;
+    /// use coreshard::Team;
+    ///
     /// let team = runtime.team("two").members(2).build()?;
     /// assert!(!Team::is_here());
     /// assert!(team.install(Team::is_here));
@@ -107,7 +108,8 @@ impl<P: Platform> Team<P> {
     /// # Examples
     /// ```
     /// # let runtime = coreshard::runtime_builder()?.build()?;
-    /// type Team = coreshard_workqueue::Team<coreshard::Host>;
+    /// use coreshard::Team;
+    ///
     /// let team = runtime.team("one").members(1).build()?;
     /// let index = team.install(|| Team::with_here(|team| team?.index()));
     /// assert_eq!(index, Some(0));
@@ -312,7 +314,7 @@ impl<P: Platform> Team<P> {
     /// # Examples
     /// ```
     /// # let runtime = coreshard::runtime_builder()?.build()?;
-    /// use coreshard_workqueue::Yielded;
+    /// use coreshard::Yielded;
     ///
     /// let team = runtime.team("one").members(1).build()?;
     /// let yielded = team.install(|| {
@@ -332,7 +334,7 @@ impl<P: Platform> Team<P> {
     /// # Examples
     /// ```
     /// # let runtime = coreshard::runtime_builder()?.build()?;
-    /// use coreshard_workqueue::Yielded;
+    /// use coreshard::Yielded;
     ///
     /// let team = runtime.team("one").members(1).build()?;
     /// assert_eq!(team.install(|| team.yield_local()), Some(Yielded::Idle));
