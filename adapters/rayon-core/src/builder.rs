@@ -11,13 +11,14 @@ use crate::global;
 use crate::pool::ThreadPool;
 use crate::settings;
 use crate::thread_builder::{CustomSpawn, DefaultSpawn, ThreadBuilder, ThreadSpawn};
+use crate::unwatched;
 
 /// The most threads that a pool can have. Who asks for more has so many.
 pub fn max_num_threads() -> usize {
     Team::MAX_MEMBERS
 }
 
-type PanicHandler = dyn Fn(Box<dyn Any + Send>) + Send + Sync;
+pub(crate) type PanicHandler = dyn Fn(Box<dyn Any + Send>) + Send + Sync;
 type ThreadHook = dyn Fn(usize) + Send + Sync;
 type ThreadName = dyn FnMut(usize) -> String;
 
@@ -144,9 +145,8 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
         if self.use_current_thread {
             team = team.with_current_thread();
         }
-        if let Some(handler) = self.panic_handler {
-            team = team.on_panic(handler);
-        }
+        let handler = self.panic_handler;
+        team = team.on_panic(move |thrown| unwatched::tell(handler.as_deref(), thrown));
         if let Some(mut name) = self.get_thread_name {
             team = team.thread_names(move |index| Some(name(index)));
         }

@@ -57,6 +57,7 @@ mod scope_fifo;
 mod settings;
 mod spawn;
 mod thread_builder;
+mod unwatched;
 mod yielding;
 
 pub use broadcast::{BroadcastContext, broadcast, spawn_broadcast};
