@@ -32,20 +32,15 @@ struct Body {
 fn moved(body: &Body, all: &[Body]) -> Body {
     let mut pull = [0.0; 3];
     for other in all {
-        let mut way = [0.0; 3];
-        for axis in 0..3 {
-            way[axis] = other.place[axis] - body.place[axis];
-        }
+        let way: [f64; 3] = std::array::from_fn(|axis| other.place[axis] - body.place[axis]);
         // Softened, so that nothing is divided by zero.
         let square = way.iter().map(|part| part * part).sum::<f64>() + 1e-3;
         let strength = other.mass / (square * square.sqrt());
-        for axis in 0..3 {
-            pull[axis] += way[axis] * strength;
-        }
+        pull.iter_mut().zip(way).for_each(|(pull, way)| *pull += way * strength);
     }
     let mut next = body.clone();
-    for axis in 0..3 {
-        next.speed[axis] += pull[axis] * 1e-4;
+    for (axis, pull) in pull.into_iter().enumerate() {
+        next.speed[axis] += pull * 1e-4;
         next.place[axis] += next.speed[axis] * 1e-4;
     }
     next
