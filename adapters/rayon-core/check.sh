@@ -21,7 +21,7 @@
 #   --adapter FOLDER         the package that takes rayon-core's place (the one beside this script)
 #   --quick                  small inputs: shows that it works, says nothing about time
 #
-# Needs cargo and the registry's packages (over the network, once), Python 3.8, GNU coreutils, and cc for some of
+# Needs cargo and the registry's packages (over the network, once), Python 3.9, GNU coreutils, and cc for some of
 # the programs. Nothing outside of the work folder and cargo's own is written. Each command has a time limit;
 # what failed is named at the end, and the exit status is 1.
 set -euo pipefail
@@ -339,8 +339,8 @@ step_demos() {
   done
   begun=$SECONDS
   if timeout --kill-after=30 7200 python3 "$here/compare.py" demos --bin "$work/bin" --patched "$core" --turns "$turns" \
-    --only "$only" $quick --out "$work/tables/demos-$core$quick.md"; then
-    say "demos: $work/tables/demos-$core$quick.md"
+    --only "$only" $quick --out "$work/tables/demos-$core${quick:+-quick}.md"; then
+    say "demos: $work/tables/demos-$core${quick:+-quick}.md"
   else
     fail "demos: the comparison"
   fi
@@ -373,8 +373,8 @@ step_programs() {
   begun=$SECONDS
   limited 900 inputs python3 "$here/programs/inputs.py" "$work/inputs" $quick || { fail "programs: inputs"; return; }
   if timeout --kill-after=30 14400 python3 "$here/compare.py" programs --bin "$work/bin" --patched "$core" --turns "$turns" \
-    --only "$only" --inputs "$work/inputs" --out "$work/tables/programs-$core$quick.md"; then
-    say "programs: $work/tables/programs-$core$quick.md"
+    --only "$only" --inputs "$work/inputs" --out "$work/tables/programs-$core${quick:+-quick}.md"; then
+    say "programs: $work/tables/programs-$core${quick:+-quick}.md"
   else
     fail "programs: the comparison (bytes that differ, or runs that failed)"
   fi
