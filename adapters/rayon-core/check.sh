@@ -3,7 +3,8 @@
 #
 #   core      rayon-core's integration tests, unit tests and documentation examples, as published, several times:
 #             with the pool as wide as the machine, with eight threads, and beside busy processes
-#   rayon     rayon's whole suite, as published: unit, integration and documentation tests
+#   rayon     rayon's whole suite, as published: unit, integration and documentation tests; then without the last, with
+#             eight threads, and beside busy processes
 #   suites    what other published packages ask of rayon in their own tests
 #   demos     demos/, built twice, in turns: time and CPU time against the original (a table)
 #   programs  published programs, built twice, in turns: equal bytes, time, CPU time, memory, threads (a table)
@@ -20,7 +21,7 @@
 #   --adapter FOLDER         the package that takes rayon-core's place (the one beside this script)
 #   --quick                  small inputs: shows that it works, says nothing about time
 #
-# Needs cargo and the registry's packages (over the network, once), Python 3.8, GNU coreutils, and cc for some of
+# Needs cargo and the registry's packages (over the network, once), Python 3.9, GNU coreutils, and cc for some of
 # the programs. Nothing outside of the work folder and cargo's own is written. Each command has a time limit;
 # what failed is named at the end, and the exit status is 1.
 set -euo pipefail
@@ -87,7 +88,7 @@ limited() {
   esac
   if [ $status != 0 ]; then
     echo "  (log: $work/logs/$name)"
-    grep -aE '^error|panicked at|FAILED|^---- ' "$work/logs/$name" | head -20 | sed 's/^/  | /' || true
+    grep -aE '^error|panicked at|FAILED|has been running for over|^---- ' "$work/logs/$name" | head -20 | sed 's/^/  | /' || true
   fi
   return $status
 }
@@ -246,17 +247,28 @@ step_core() {
 # --- rayon: its whole suite ----------------------------------------------------------------------------------------
 
 step_rayon() {
-  local name=rayon-$core begun=$SECONDS status=0
+  local setting name status begun
   # shellcheck disable=SC2086
   unpacked "$core" $RAYON
   export CARGO_TARGET_DIR=$work/target/$core
   cd "$work/$core/rayon-1.12.0"
-  limited 3600 "$name" cargo test -j "$jobs" "${patch[@]}" --no-fail-fast || status=$?
-  rightly_linked "$core" . || status=1
+  for setting in everything eight-threads loaded; do
+    # The examples of the documentation are each compiled, which takes long: once is enough.
+    local options=(--lib --tests) environment=()
+    case $setting in
+      everything) options=() ;;
+      eight-threads) environment=(RAYON_NUM_THREADS=8) ;;
+      loaded) begin_load ;;
+    esac
+    name=rayon-$setting-$core begun=$SECONDS status=0
+    limited 3600 "$name" env "${environment[@]}" cargo test -j "$jobs" "${patch[@]}" --no-fail-fast "${options[@]}" || status=$?
+    [ $setting != loaded ] || end_load
+    say "rayon, $setting: $(counted "$name")"
+    took "rayon, $setting" $begun
+    [ $status = 0 ] || fail "rayon: its suite, $setting"
+  done
+  rightly_linked "$core" . || fail "rayon: another scheduler was linked"
   cd "$repository"
-  say "rayon, everything: $(counted "$name")"
-  took rayon $begun
-  [ $status = 0 ] || fail "rayon: its suite"
 }
 
 # --- suites: other packages' tests ---------------------------------------------------------------------------------
@@ -264,9 +276,9 @@ step_rayon() {
 # listed FILE: the lines of a list that are no remarks and whose names match --only.
 listed() { grep -v '^#' "$1" | grep -v '^$' | awk -F'|' -v only="$only" '$1 ~ only' | sed 's/ *| */|/g'; }
 
-# locked SIDE FOLDER: the package's lock file, with the scheduler's version that the adapter stands for.
+# locked FOLDER: goes there; its lock file, with the scheduler's version that the adapter stands for.
 locked() {
-  cd "$2"
+  cd "$1"
   [ -f Cargo.lock ] || timeout 300 cargo generate-lockfile --quiet
   timeout 300 cargo update --quiet --package rayon-core --precise 1.13.0
 }
@@ -279,7 +291,7 @@ step_suites() {
     for test in $skipped; do skip+=(--skip "$test"); done
     # shellcheck disable=SC2086
     unpacked "$core" "$name" "$version" "$sum" &&
-      (locked "$core" "$work/$core/$name-$version" &&
+      (locked "$work/$core/$name-$version" &&
         limited 1800 "suite-$name-$core" cargo test -j "$jobs" "${patch[@]}" --no-fail-fast $features -- "${skip[@]}" &&
         rightly_linked "$core" . $features) || status=1
     say "suite of $name $version${skipped:+, without $skipped}: $(counted "suite-$name-$core")"
@@ -327,8 +339,8 @@ step_demos() {
   done
   begun=$SECONDS
   if timeout --kill-after=30 7200 python3 "$here/compare.py" demos --bin "$work/bin" --patched "$core" --turns "$turns" \
-    --only "$only" $quick --out "$work/tables/demos-$core$quick.md"; then
-    say "demos: $work/tables/demos-$core$quick.md"
+    --only "$only" $quick --out "$work/tables/demos-$core${quick:+-quick}.md"; then
+    say "demos: $work/tables/demos-$core${quick:+-quick}.md"
   else
     fail "demos: the comparison"
   fi
@@ -347,7 +359,7 @@ step_programs() {
       begun=$SECONDS
       # shellcheck disable=SC2086
       if unpacked "$side" "$name" "$version" "$sum" &&
-        (locked "$side" "$work/$side/$name-$version" &&
+        (locked "$work/$side/$name-$version" &&
           limited 1800 "program-$name-$side" cargo build --release -j "$jobs" "${options[@]}" --bins $build &&
           rightly_linked "$side" . $build); then
         cp "$CARGO_TARGET_DIR/release/$binary" "$work/bin/$side/"
@@ -361,8 +373,8 @@ step_programs() {
   begun=$SECONDS
   limited 900 inputs python3 "$here/programs/inputs.py" "$work/inputs" $quick || { fail "programs: inputs"; return; }
   if timeout --kill-after=30 14400 python3 "$here/compare.py" programs --bin "$work/bin" --patched "$core" --turns "$turns" \
-    --only "$only" --inputs "$work/inputs" --out "$work/tables/programs-$core$quick.md"; then
-    say "programs: $work/tables/programs-$core$quick.md"
+    --only "$only" --inputs "$work/inputs" --out "$work/tables/programs-$core${quick:+-quick}.md"; then
+    say "programs: $work/tables/programs-$core${quick:+-quick}.md"
   else
     fail "programs: the comparison (bytes that differ, or runs that failed)"
   fi

@@ -90,8 +90,8 @@ def run_demo(binary, name, laps, scale):
 def demos(arguments, failures):
     binaries = [str(arguments.bin / side / "rayon-demos") for side in ("original", arguments.patched)]
     listed = subprocess.run([binaries[0], "list"], check=True, capture_output=True, text=True).stdout
-    names = [line.split("\t")[0] for line in listed.splitlines()]
-    names = [name for name in names if re.search(arguments.only, name)]
+    groups = dict(line.split("\t")[:2] for line in listed.splitlines())
+    names = [name for name in groups if re.search(arguments.only, name)]
     scale = "quick" if arguments.quick else "full"
     run = lambda name, side: run_demo(binaries[side], name, arguments.laps, scale)
     results = in_turns(names, arguments.turns, run, failures)
@@ -99,19 +99,24 @@ def demos(arguments, failures):
     yield f"Demos, {arguments.patched} ÷ original: {arguments.turns} turns of {arguments.laps} laps, {scale}.\n"
     yield "| demo | original, ms | CPU, ms | time, ratio | CPU time, ratio |"
     yield "|---|--:|--:|--:|--:|"
-    times, cpus = [], []
+    times, cpus = {}, {}
     for name, runs in results.items():
         if not runs or name in failures:
             yield f"| {name} | failed | | | |"
             continue
         time, cpu = ratios(runs, "seconds"), ratios(runs, "cpu")
-        times.append(statistics.median(time))
-        cpus.append(statistics.median(cpu))
+        times[name], cpus[name] = statistics.median(time), statistics.median(cpu)
         milliseconds = [statistics.median(original[key] for original, _ in runs) * 1000 for key in ("seconds", "cpu")]
         yield f"| {name} | {milliseconds[0]:.2f} | {milliseconds[1]:.2f} | {spread(time)} | {spread(cpu)} |"
+    for group in [*dict.fromkeys(groups.values()), None]:
+        inside = [name for name in times if group in (None, groups[name])]
+        if inside:
+            means = [geometric_mean([figures[name] for name in inside]) for figures in (times, cpus)]
+            words = group or "all"
+            yield f"| **geometric mean, {words}** | | | **{means[0]:.3f}** | **{means[1]:.3f}** |"
     if times:
-        yield f"| **geometric mean** | | | **{geometric_mean(times):.3f}** | **{geometric_mean(cpus):.3f}** |"
-        yield f"\nThe slowest of {len(times)} medians: {max(times):.3f}, the fastest: {min(times):.3f}."
+        slowest, fastest = max(times, key=times.get), min(times, key=times.get)
+        yield f"\nThe slowest of {len(times)}: {slowest}, {times[slowest]:.3f}; the fastest: {fastest}, {times[fastest]:.3f}."
 
 
 # --- Programs -------------------------------------------------------------------------------------------------------

@@ -53,8 +53,10 @@ where
         let copy = input.clone();
         let (began, cpu_began) = (Instant::now(), cpu_seconds());
         let result = parallel(copy);
-        let taken =
-            Taken { seconds: began.elapsed().as_secs_f64(), cpu_seconds: cpu_seconds() - cpu_began };
+        let taken = Taken {
+            seconds: began.elapsed().as_secs_f64(),
+            cpu_seconds: cpu_seconds() - cpu_began,
+        };
         assert!(result == expected, "the parallel run's result is not the serial run's");
         taken
     })

@@ -2,17 +2,41 @@
 
 use rayon::join;
 
-use crate::case::{case, Demo, Lap, Scale};
-use crate::random::{mixed, Random};
+use crate::case::{Demo, Lap, Scale, case};
+use crate::random::{Random, mixed};
 
 pub fn demos() -> Vec<Demo> {
     vec![
-        Demo { name: "join-fib", about: "Fibonacci numbers by two calls each, joined to the bottom", prepare: fib },
-        Demo { name: "join-increment", about: "adds one to each number of a slice, halved to 1,024", prepare: increment },
-        Demo { name: "join-tiny", about: "the same, halved to single numbers: nothing but joins", prepare: tiny },
-        Demo { name: "join-uneven", about: "a lopsided tree: a tenth, and the rest", prepare: uneven },
-        Demo { name: "matmul", about: "matrices multiplied by quarters, eight products each", prepare: matmul },
-        Demo { name: "strassen", about: "matrices multiplied by quarters, seven products each", prepare: strassen },
+        Demo {
+            name: "join-fib",
+            about: "Fibonacci numbers by two calls each, joined to the bottom",
+            prepare: fib,
+        },
+        Demo {
+            name: "join-increment",
+            about: "adds one to each number of a slice, halved to 1,024",
+            prepare: increment,
+        },
+        Demo {
+            name: "join-tiny",
+            about: "the same, halved to single numbers: nothing but joins",
+            prepare: tiny,
+        },
+        Demo {
+            name: "join-uneven",
+            about: "a lopsided tree: a tenth, and the rest",
+            prepare: uneven,
+        },
+        Demo {
+            name: "matmul",
+            about: "matrices multiplied by quarters, eight products each",
+            prepare: matmul,
+        },
+        Demo {
+            name: "strassen",
+            about: "matrices multiplied by quarters, seven products each",
+            prepare: strassen,
+        },
     ]
 }
 
@@ -46,12 +70,20 @@ fn incremented(mut numbers: Vec<u64>, least: usize) -> Vec<u64> {
 
 fn increment(scale: Scale) -> Lap {
     let input: Vec<u64> = (0..scale.of(16 << 20, 1 << 12) as u64).collect();
-    case(input, |numbers| incremented(numbers, 1024), |numbers| numbers.iter().map(|n| n + 1).collect())
+    case(
+        input,
+        |numbers| incremented(numbers, 1024),
+        |numbers| numbers.iter().map(|n| n + 1).collect(),
+    )
 }
 
 fn tiny(scale: Scale) -> Lap {
     let input: Vec<u64> = (0..scale.of(1 << 19, 1 << 9) as u64).collect();
-    case(input, |numbers| incremented(numbers, 1), |numbers| numbers.iter().map(|n| n + 1).collect())
+    case(
+        input,
+        |numbers| incremented(numbers, 1),
+        |numbers| numbers.iter().map(|n| n + 1).collect(),
+    )
 }
 
 /// The sum of stirred numbers, the range cut in a tenth and the rest.
@@ -93,7 +125,10 @@ impl Matrix {
     fn quarter(&self, down: usize, right: usize) -> Self {
         let half = self.side / 2;
         let rows = self.cells.chunks(self.side).skip(down * half).take(half);
-        Matrix { side: half, cells: rows.flat_map(|row| row[right * half..][..half].to_vec()).collect() }
+        Matrix {
+            side: half,
+            cells: rows.flat_map(|row| row[right * half..][..half].to_vec()).collect(),
+        }
     }
 
     fn of_quarters(quarters: [Matrix; 4]) -> Self {

@@ -4,23 +4,59 @@ use std::collections::HashMap;
 
 use rayon::prelude::*;
 
-use crate::case::{case, Demo, Lap, Scale};
-use crate::random::{mixed, stirred, Random};
+use crate::case::{Demo, Lap, Scale, case};
+use crate::random::{Random, mixed, stirred};
 
 pub fn demos() -> Vec<Demo> {
     vec![
-        Demo { name: "map-sum", about: "a sum over a range, of little work each", prepare: map_sum },
-        Demo { name: "filter-collect", about: "a third of a slice, kept in order", prepare: filter_collect },
+        Demo {
+            name: "map-sum",
+            about: "a sum over a range, of little work each",
+            prepare: map_sum,
+        },
+        Demo {
+            name: "filter-collect",
+            about: "a third of a slice, kept in order",
+            prepare: filter_collect,
+        },
         Demo { name: "chunks", about: "the greatest of each chunk, then the sum", prepare: chunks },
-        Demo { name: "flat-map", about: "each number becomes several, collected in order", prepare: flat_map },
-        Demo { name: "fold-histogram", about: "counts folded by part, then added up", prepare: histogram },
-        Demo { name: "zip-update", about: "two slices walked together, one written", prepare: zip_update },
-        Demo { name: "par-bridge", about: "a serial iterator, its items stirred in parallel", prepare: par_bridge },
+        Demo {
+            name: "flat-map",
+            about: "each number becomes several, collected in order",
+            prepare: flat_map,
+        },
+        Demo {
+            name: "fold-histogram",
+            about: "counts folded by part, then added up",
+            prepare: histogram,
+        },
+        Demo {
+            name: "zip-update",
+            about: "two slices walked together, one written",
+            prepare: zip_update,
+        },
+        Demo {
+            name: "par-bridge",
+            about: "a serial iterator, its items stirred in parallel",
+            prepare: par_bridge,
+        },
         Demo { name: "nested", about: "a loop in each part of a loop", prepare: nested },
-        Demo { name: "small-loops", about: "many loops over a hundred numbers, one after the other", prepare: small_loops },
-        Demo { name: "find-any", about: "some number that fits: rare, and the loop ends early", prepare: find_any },
+        Demo {
+            name: "small-loops",
+            about: "many loops over a hundred numbers, one after the other",
+            prepare: small_loops,
+        },
+        Demo {
+            name: "find-any",
+            about: "some number that fits: rare, and the loop ends early",
+            prepare: find_any,
+        },
         Demo { name: "find-first", about: "the first number that fits", prepare: find_first },
-        Demo { name: "words", about: "the words of a text, counted in maps that are merged", prepare: words },
+        Demo {
+            name: "words",
+            about: "the words of a text, counted in maps that are merged",
+            prepare: words,
+        },
     ]
 }
 
@@ -44,7 +80,8 @@ fn filter_collect(scale: Scale) -> Lap {
 
 fn chunks(scale: Scale) -> Lap {
     let numbers: &'static [u64] = Random::new(41).numbers(scale.of(16_000_000, 10_000)).leak();
-    let greatest = |chunk: &[u64]| u128::from(*chunk.iter().max().expect("a chunk holds something"));
+    let greatest =
+        |chunk: &[u64]| u128::from(*chunk.iter().max().expect("a chunk holds something"));
     case(
         (),
         move |()| numbers.par_chunks(1000).map(greatest).sum::<u128>(),
@@ -108,7 +145,9 @@ fn nested(scale: Scale) -> Lap {
     case(
         scale.of(2000, 20) as u64,
         move |outer| {
-            let row = |number: u64| (0..inner).into_par_iter().map(|turn| mixed(number * inner + turn) >> 32).sum();
+            let row = |number: u64| {
+                (0..inner).into_par_iter().map(|turn| mixed(number * inner + turn) >> 32).sum()
+            };
             (0..outer).into_par_iter().map(row).collect::<Vec<u64>>()
         },
         move |outer| {
@@ -123,7 +162,12 @@ fn small_loops(scale: Scale) -> Lap {
         scale.of(2000, 50) as u64,
         |loops| {
             (0..loops)
-                .map(|number| (0..100u64).into_par_iter().map(|turn| stirred(number + turn, 20) >> 32).sum::<u64>())
+                .map(|number| {
+                    (0..100u64)
+                        .into_par_iter()
+                        .map(|turn| stirred(number + turn, 20) >> 32)
+                        .sum::<u64>()
+                })
                 .collect::<Vec<u64>>()
         },
         |loops| {
@@ -142,28 +186,33 @@ fn fits(number: &u64, rarity: u32) -> bool {
 fn find_any(scale: Scale) -> Lap {
     // Several fit; which of them is found may differ, that one is may not. Twenty searches in a row, so that what
     // is seen is not one lucky place.
-    let (length, rarity) = (scale.of(1_000_000, 50_000) as u64, 17 - if scale == Scale::Quick { 6 } else { 0 });
+    let (length, rarity) =
+        (scale.of(1_000_000, 50_000) as u64, 17 - if scale == Scale::Quick { 6 } else { 0 });
     case(
         20u64,
         move |searches| {
             (0..searches)
                 .map(|search| {
                     let range = search * length..(search + 1) * length;
-                    let found = range.clone().into_par_iter().find_any(|number| fits(number, rarity));
+                    let found =
+                        range.clone().into_par_iter().find_any(|number| fits(number, rarity));
                     found.is_some_and(|number| range.contains(&number) && fits(&number, rarity))
                 })
                 .collect::<Vec<bool>>()
         },
         |searches| {
             (0..searches)
-                .map(|search| (search * length..(search + 1) * length).any(|number| fits(&number, rarity)))
+                .map(|search| {
+                    (search * length..(search + 1) * length).any(|number| fits(&number, rarity))
+                })
                 .collect::<Vec<bool>>()
         },
     )
 }
 
 fn find_first(scale: Scale) -> Lap {
-    let (length, rarity) = (scale.of(1_000_000, 50_000) as u64, 17 - if scale == Scale::Quick { 6 } else { 0 });
+    let (length, rarity) =
+        (scale.of(1_000_000, 50_000) as u64, 17 - if scale == Scale::Quick { 6 } else { 0 });
     case(
         20u64,
         move |searches| {
@@ -177,18 +226,26 @@ fn find_first(scale: Scale) -> Lap {
         },
         |searches| {
             (0..searches)
-                .map(|search| (search * length..(search + 1) * length).find(|number| fits(number, rarity)))
+                .map(|search| {
+                    (search * length..(search + 1) * length).find(|number| fits(number, rarity))
+                })
                 .collect::<Vec<Option<u64>>>()
         },
     )
 }
 
 fn words(scale: Scale) -> Lap {
-    fn counted<'text>(mut counts: HashMap<&'text str, u32>, word: &'text str) -> HashMap<&'text str, u32> {
+    fn counted<'text>(
+        mut counts: HashMap<&'text str, u32>,
+        word: &'text str,
+    ) -> HashMap<&'text str, u32> {
         *counts.entry(word).or_default() += 1;
         counts
     }
-    fn both<'text>(one: HashMap<&'text str, u32>, two: HashMap<&'text str, u32>) -> HashMap<&'text str, u32> {
+    fn both<'text>(
+        one: HashMap<&'text str, u32>,
+        two: HashMap<&'text str, u32>,
+    ) -> HashMap<&'text str, u32> {
         let (mut more, less) = if one.len() < two.len() { (two, one) } else { (one, two) };
         less.into_iter().for_each(|(word, count)| *more.entry(word).or_default() += count);
         more

@@ -1,6 +1,6 @@
 //! Demos: small programs of fork and join, and of parallel iterators, on whatever scheduler rayon is built with.
 //!
-//! Usage: rayon-demos list
+//! Usage: rayon-demos list                           (name, group, what it does)
 //!        rayon-demos NAME [REPETITIONS [SCALE]]
 //!
 //! Prints a line for each repetition, all in this one process: the seconds by the clock and those of CPU time, of
@@ -18,24 +18,26 @@ mod trees;
 
 use case::{Demo, Scale};
 
-/// All demos, by the name by which they are asked for.
-fn demos() -> Vec<Demo> {
-    let mut all = Vec::new();
-    all.extend(forks::demos());
-    all.extend(sorts::demos());
-    all.extend(simulations::demos());
-    all.extend(trees::demos());
-    all.extend(iterators::demos());
-    all.extend(scopes::demos());
-    all
+/// All demos, by the group that they belong to.
+fn groups() -> [(&'static str, Vec<Demo>); 6] {
+    [
+        ("fork and join", forks::demos()),
+        ("sorts", sorts::demos()),
+        ("simulations", simulations::demos()),
+        ("searches", trees::demos()),
+        ("iterators", iterators::demos()),
+        ("scopes and pools", scopes::demos()),
+    ]
 }
 
 fn main() {
     let mut words = std::env::args().skip(1);
     let name = words.next().unwrap_or_else(|| "list".into());
     if name == "list" {
-        for demo in demos() {
-            println!("{}\t{}", demo.name, demo.about);
+        for (group, demos) in groups() {
+            for demo in demos {
+                println!("{}\t{group}\t{}", demo.name, demo.about);
+            }
         }
         return;
     }
@@ -48,7 +50,8 @@ fn main() {
         Some("quick") => Scale::Quick,
         Some(other) => quit(&format!("{other} is neither full nor quick")),
     };
-    let Some(demo) = demos().into_iter().find(|demo| demo.name == name) else {
+    let mut all = groups().into_iter().flat_map(|(_, demos)| demos);
+    let Some(demo) = all.find(|demo| demo.name == name) else {
         quit(&format!("no demo is called {name}; `rayon-demos list` names all"));
     };
     let mut lap = (demo.prepare)(scale);

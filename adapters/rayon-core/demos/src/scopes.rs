@@ -5,19 +5,43 @@ use std::sync::mpsc;
 
 use rayon::{Scope, ThreadPoolBuilder};
 
-use crate::case::{case, Demo, Lap, Scale};
+use crate::case::{Demo, Lap, Scale, case};
 use crate::random::stirred;
 
 pub fn demos() -> Vec<Demo> {
     vec![
-        Demo { name: "scope-tree", about: "each job of one scope spawns two more", prepare: scope_tree },
-        Demo { name: "scope-nested", about: "each job opens a scope of its own, with two jobs", prepare: scope_nested },
-        Demo { name: "scope-flat", about: "one scope, many jobs, spawned by its body", prepare: scope_flat },
+        Demo {
+            name: "scope-tree",
+            about: "each job of one scope spawns two more",
+            prepare: scope_tree,
+        },
+        Demo {
+            name: "scope-nested",
+            about: "each job opens a scope of its own, with two jobs",
+            prepare: scope_nested,
+        },
+        Demo {
+            name: "scope-flat",
+            about: "one scope, many jobs, spawned by its body",
+            prepare: scope_flat,
+        },
         Demo { name: "scope-fifo", about: "the same, first in, first out", prepare: scope_fifo },
         Demo { name: "spawn", about: "jobs of the pool, results by channel", prepare: spawn },
-        Demo { name: "install", about: "many small installs, one after the other, from a thread outside", prepare: install },
-        Demo { name: "install-many", about: "small installs from eight threads outside at once", prepare: install_many },
-        Demo { name: "broadcast", about: "each thread of the pool is told, many times", prepare: broadcast },
+        Demo {
+            name: "install",
+            about: "many small installs, one after the other, from a thread outside",
+            prepare: install,
+        },
+        Demo {
+            name: "install-many",
+            about: "small installs from eight threads outside at once",
+            prepare: install_many,
+        },
+        Demo {
+            name: "broadcast",
+            about: "each thread of the pool is told, many times",
+            prepare: broadcast,
+        },
         Demo { name: "pools", about: "a pool made, used and dropped, some times", prepare: pools },
     ]
 }
@@ -121,7 +145,9 @@ fn spawn(scale: Scale) -> Lap {
             let (sender, results) = mpsc::channel();
             for number in 0..count {
                 let sender = sender.clone();
-                rayon::spawn(move || sender.send(work(number)).expect("the receiver waits for all"));
+                rayon::spawn(move || {
+                    sender.send(work(number)).expect("the receiver waits for all")
+                });
             }
             drop(sender);
             results.iter().sum()

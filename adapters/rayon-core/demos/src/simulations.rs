@@ -2,14 +2,22 @@
 
 use rayon::prelude::*;
 
-use crate::case::{case, Demo, Lap, Scale};
+use crate::case::{Demo, Lap, Scale, case};
 use crate::random::Random;
 
 pub fn demos() -> Vec<Demo> {
     vec![
         Demo { name: "nbody", about: "bodies that attract each other, some steps", prepare: nbody },
-        Demo { name: "life", about: "Conway's game on a torus, row by row, some generations", prepare: life },
-        Demo { name: "sieve", about: "odd numbers crossed out, segment by segment", prepare: sieve },
+        Demo {
+            name: "life",
+            about: "Conway's game on a torus, row by row, some generations",
+            prepare: life,
+        },
+        Demo {
+            name: "sieve",
+            about: "odd numbers crossed out, segment by segment",
+            prepare: sieve,
+        },
     ]
 }
 
@@ -24,20 +32,15 @@ struct Body {
 fn moved(body: &Body, all: &[Body]) -> Body {
     let mut pull = [0.0; 3];
     for other in all {
-        let mut way = [0.0; 3];
-        for axis in 0..3 {
-            way[axis] = other.place[axis] - body.place[axis];
-        }
+        let way: [f64; 3] = std::array::from_fn(|axis| other.place[axis] - body.place[axis]);
         // Softened, so that nothing is divided by zero.
         let square = way.iter().map(|part| part * part).sum::<f64>() + 1e-3;
         let strength = other.mass / (square * square.sqrt());
-        for axis in 0..3 {
-            pull[axis] += way[axis] * strength;
-        }
+        pull.iter_mut().zip(way).for_each(|(pull, way)| *pull += way * strength);
     }
     let mut next = body.clone();
-    for axis in 0..3 {
-        next.speed[axis] += pull[axis] * 1e-4;
+    for (axis, pull) in pull.into_iter().enumerate() {
+        next.speed[axis] += pull * 1e-4;
         next.place[axis] += next.speed[axis] * 1e-4;
     }
     next
@@ -55,7 +58,9 @@ fn nbody(scale: Scale) -> Lap {
         |bodies| {
             (0..STEPS).fold(bodies, |all, _| all.par_iter().map(|body| moved(body, &all)).collect())
         },
-        |bodies| (0..STEPS).fold(bodies, |all, _| all.iter().map(|body| moved(body, &all)).collect()),
+        |bodies| {
+            (0..STEPS).fold(bodies, |all, _| all.iter().map(|body| moved(body, &all)).collect())
+        },
     )
 }
 
@@ -77,7 +82,11 @@ impl Board {
         let rows = [row(number + side - 1), row(number), row(number + 1)];
         for (column, cell) in out.iter_mut().enumerate() {
             let columns = [(column + side - 1) % side, column, (column + 1) % side];
-            let alive = rows.iter().flat_map(|row| columns.map(|column| row[column])).filter(|cell| *cell).count();
+            let alive = rows
+                .iter()
+                .flat_map(|row| columns.map(|column| row[column]))
+                .filter(|cell| *cell)
+                .count();
             *cell = matches!((rows[1][column], alive), (true, 3 | 4) | (false, 3));
         }
     }
@@ -91,7 +100,10 @@ fn life(scale: Scale) -> Lap {
         move |mut board| {
             for _ in 0..GENERATIONS {
                 let mut cells = vec![false; side * side];
-                cells.par_chunks_mut(side).enumerate().for_each(|(number, row)| board.next_row(number, row));
+                cells
+                    .par_chunks_mut(side)
+                    .enumerate()
+                    .for_each(|(number, row)| board.next_row(number, row));
                 board.cells = cells;
             }
             board
@@ -99,7 +111,10 @@ fn life(scale: Scale) -> Lap {
         |mut board| {
             for _ in 0..GENERATIONS {
                 let mut cells = vec![false; side * side];
-                cells.chunks_mut(side).enumerate().for_each(|(number, row)| board.next_row(number, row));
+                cells
+                    .chunks_mut(side)
+                    .enumerate()
+                    .for_each(|(number, row)| board.next_row(number, row));
                 board.cells = cells;
             }
             board
@@ -118,7 +133,9 @@ fn primes_between(from: usize, to: usize, small: &[usize]) -> usize {
 }
 
 fn small_primes(up_to: usize) -> Vec<usize> {
-    (2..=up_to).filter(|number| (2..).take_while(|d| d * d <= *number).all(|d| number % d != 0)).collect()
+    (2..=up_to)
+        .filter(|number| (2..).take_while(|d| d * d <= *number).all(|d| number % d != 0))
+        .collect()
 }
 
 fn sieve(scale: Scale) -> Lap {
@@ -130,7 +147,9 @@ fn sieve(scale: Scale) -> Lap {
             let small = small_primes(end.isqrt() + 1);
             (0..end.div_ceil(SEGMENT))
                 .into_par_iter()
-                .map(|number| primes_between(number * SEGMENT, ((number + 1) * SEGMENT).min(end), &small))
+                .map(|number| {
+                    primes_between(number * SEGMENT, ((number + 1) * SEGMENT).min(end), &small)
+                })
                 .sum::<usize>()
         },
         |end| primes_between(0, end, &small_primes(end.isqrt() + 1)),

@@ -3,15 +3,27 @@
 use rayon::join;
 use rayon::slice::ParallelSliceMut;
 
-use crate::case::{case, Demo, Lap, Scale};
+use crate::case::{Demo, Lap, Scale, case};
 use crate::random::Random;
 
 pub fn demos() -> Vec<Demo> {
     vec![
-        Demo { name: "quicksort", about: "parts below and above a pivot, joined", prepare: quicksort },
-        Demo { name: "mergesort", about: "halves joined, then merged by joined halves", prepare: mergesort },
+        Demo {
+            name: "quicksort",
+            about: "parts below and above a pivot, joined",
+            prepare: quicksort,
+        },
+        Demo {
+            name: "mergesort",
+            about: "halves joined, then merged by joined halves",
+            prepare: mergesort,
+        },
         Demo { name: "par-sort", about: "par_sort of pairs", prepare: par_sort },
-        Demo { name: "par-sort-unstable", about: "par_sort_unstable of numbers", prepare: par_sort_unstable },
+        Demo {
+            name: "par-sort-unstable",
+            about: "par_sort_unstable of numbers",
+            prepare: par_sort_unstable,
+        },
     ]
 }
 
@@ -79,7 +91,10 @@ fn mergesort(scale: Scale) -> Lap {
         let middle = one.len() / 2;
         let cut = two.partition_point(|number| *number < one[middle]);
         let (low, high) = out.split_at_mut(middle + cut);
-        join(|| merge(&one[..middle], &two[..cut], low), || merge(&one[middle..], &two[cut..], high));
+        join(
+            || merge(&one[..middle], &two[..cut], low),
+            || merge(&one[middle..], &two[cut..], high),
+        );
     }
 
     /// Sorts `items`, with as much room beside them.
@@ -111,8 +126,9 @@ fn mergesort(scale: Scale) -> Lap {
 fn par_sort(scale: Scale) -> Lap {
     let mut random = Random::new(12);
     // Few keys: it is to be stable.
-    let input: Vec<(u16, u32)> =
-        (0..scale.of(1_000_000, 20_000)).map(|place| (random.next() as u16 % 1000, place as u32)).collect();
+    let input: Vec<(u16, u32)> = (0..scale.of(1_000_000, 20_000))
+        .map(|place| (random.next() as u16 % 1000, place as u32))
+        .collect();
     case(
         input,
         |mut items| {

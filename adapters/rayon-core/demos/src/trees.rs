@@ -4,13 +4,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
 
-use crate::case::{case, Demo, Lap, Scale};
+use crate::case::{Demo, Lap, Scale, case};
 use crate::random::Random;
 
 pub fn demos() -> Vec<Demo> {
     vec![
-        Demo { name: "nqueens", about: "counts the ways to place queens, a parallel loop in each of the first rows", prepare: nqueens },
-        Demo { name: "tsp", about: "the shortest round trip, branches cut by the best known to all", prepare: tsp },
+        Demo {
+            name: "nqueens",
+            about: "counts the ways to place queens, a parallel loop in each of the first rows",
+            prepare: nqueens,
+        },
+        Demo {
+            name: "tsp",
+            about: "the shortest round trip, branches cut by the best known to all",
+            prepare: tsp,
+        },
     ]
 }
 
@@ -26,12 +34,14 @@ struct Placed {
 impl Placed {
     fn next(self, side: usize) -> impl Iterator<Item = Placed> + Clone {
         let free = ((1u32 << side) - 1) & !(self.columns | self.left | self.right);
-        (0..side).map(|column| 1 << column).filter(move |queen| free & queen != 0).map(move |queen| Placed {
-            columns: self.columns | queen,
-            left: (self.left | queen) << 1,
-            right: (self.right | queen) >> 1,
-            rows: self.rows + 1,
-        })
+        (0..side).map(|column| 1 << column).filter(move |queen| free & queen != 0).map(
+            move |queen| Placed {
+                columns: self.columns | queen,
+                left: (self.left | queen) << 1,
+                right: (self.right | queen) >> 1,
+                rows: self.rows + 1,
+            },
+        )
     }
 
     fn ways(self, side: usize) -> u64 {
@@ -52,11 +62,7 @@ impl Placed {
 
 fn nqueens(scale: Scale) -> Lap {
     let empty = Placed { columns: 0, left: 0, right: 0, rows: 0 };
-    case(
-        scale.of(13, 7),
-        move |side| empty.ways_in_parallel(side),
-        move |side| empty.ways(side),
-    )
+    case(scale.of(13, 7), move |side| empty.ways_in_parallel(side), move |side| empty.ways(side))
 }
 
 struct Cities {
@@ -71,10 +77,21 @@ impl Cities {
         let places: Vec<(f64, f64)> = (0..count).map(|_| (random.unit(), random.unit())).collect();
         let distances: Vec<Vec<u32>> = places
             .iter()
-            .map(|one| places.iter().map(|two| ((one.0 - two.0).hypot(one.1 - two.1) * 1e6) as u32).collect())
+            .map(|one| {
+                places
+                    .iter()
+                    .map(|two| ((one.0 - two.0).hypot(one.1 - two.1) * 1e6) as u32)
+                    .collect()
+            })
             .collect();
         let least = (0..count)
-            .map(|one| (0..count).filter(|two| *two != one).map(|two| distances[one][two]).min().unwrap_or(0))
+            .map(|one| {
+                (0..count)
+                    .filter(|two| *two != one)
+                    .map(|two| distances[one][two])
+                    .min()
+                    .unwrap_or(0)
+            })
             .collect();
         Cities { distances, least }
     }
@@ -106,7 +123,9 @@ impl Cities {
         }
         let ways = self.onward(at, left);
         let visit = |levels: usize| {
-            move |(city, way): (usize, u32)| self.search(city, left & !(1 << city), cost + way, best, levels)
+            move |(city, way): (usize, u32)| {
+                self.search(city, left & !(1 << city), cost + way, best, levels)
+            }
         };
         match parallel_levels.checked_sub(1) {
             None => ways.into_iter().for_each(visit(0)),

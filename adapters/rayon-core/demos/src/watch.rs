@@ -12,8 +12,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,8 @@ fn main() {
     let (status, usage) = waited_for(child.id());
     let seconds = began.elapsed().as_secs_f64();
     ended.store(true, Ordering::Relaxed);
-    let threads = counter.map_or(0, |counter| counter.join().expect("the counter of threads panicked"));
+    let threads =
+        counter.map_or(0, |counter| counter.join().expect("the counter of threads panicked"));
 
     let of = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     let line = format!(
