@@ -6,11 +6,11 @@ limit_of() {
   case "$1${CORESHARD_NIGHTLY:+ at night}" in
     fmt*) echo 300 ;;
     limits_test* | invariants_test* | invariants*) echo 1800 ;;
-    clippy* | doc* | msrv*) echo 5400 ;;
+    clippy* | doc* | msrv* | adapter) echo 5400 ;;
     loom*) echo 7200 ;;
     torture) echo 3600 ;;
     test*) echo 10800 ;;
-    memcheck* | kills* | sweep* | search* | sanitizers*) echo 21600 ;;
+    memcheck* | kills* | sweep* | search* | sanitizers* | rayon*) echo 21600 ;;
     # Some three hours by its own figures.
     torture*) echo 36000 ;;
     # Half an hour for each package, by its own limits.
