@@ -175,7 +175,12 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
     /// posts itself, and then looks for forked jobs and sees none, is seen here by whoever shares
     /// one later.
     pub(crate) fn designated(&self) -> Option<usize> {
-        designated_in(self.wake_word.load(SeqCst))
+        // The model checker knows no order of SeqCst loads: what changes nothing reads the latest there.
+        designated_in(if cfg!(loom) {
+            self.wake_word.fetch_or(0, SeqCst)
+        } else {
+            self.wake_word.load(SeqCst)
+        })
     }
 
     /// Takes the designated waiter off the wake word, for the caller to wake. `None` if somebody was quicker,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use coreshard_platform::Parker;
 use coreshard_topology::{CpuId, CpuSet, PodId, Scope};
 
-use super::{MAX_WORKERS, Monitor, Pool, PoolSettings, blocking};
+use super::{JobBody, ListedJob, MAX_WORKERS, Monitor, Pool, PoolSettings, blocking};
 use crate::base::event::Event;
 use crate::base::rungs::Intake;
 use crate::base::rungs::Wake;
@@ -14,6 +14,7 @@ use crate::insight::trouble::Watchdog;
 use crate::queue::PoolLink;
 use crate::spec::attributes::{Attributes, Hooks, Place, Priority};
 use crate::spec::reactor::{Reactor, SharedReactor};
+use crate::spec::team::{OfTeam, TeamSpec};
 use coreshard_platform::Loom;
 
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
@@ -35,6 +36,19 @@ fn pool_of(
     rescuer: Option<u64>,
     hooks: Hooks,
 ) -> Arc<Pool<Loom>> {
+    pool_or_team(intake, wake, limit, most_workers, rescuer, hooks, None)
+}
+
+fn pool_or_team(
+    intake: Intake,
+    wake: Wake,
+    limit: usize,
+    most_workers: usize,
+    rescuer: Option<u64>,
+    hooks: Hooks,
+    team: Option<OfTeam>,
+) -> Arc<Pool<Loom>> {
+    let members = team.as_ref().map_or(0, |team| team.0.members);
     let cpus: CpuSet = [CpuId(0)].into_iter().collect();
     let attributes = Attributes {
         scope: Scope::System,
@@ -48,7 +62,7 @@ fn pool_of(
         stack_bytes: None,
         rescuer,
         hooks,
-        team: None,
+        team,
     };
     let place = Place {
         pod: PodId(0),
@@ -57,7 +71,7 @@ fn pool_of(
         home: cpus.clone(),
         roam: cpus,
         limit,
-        members: 0..0,
+        members: 0..members,
         injector_by_cpu: Arc::new([0]),
         thread_names: "cs-".into(),
     };
@@ -220,4 +234,52 @@ fn loom_a_worker_in_a_reactor_is_woken() {
             two_items(&pool_of(intake, Wake::AfterUnlock, 1, MAX_WORKERS, None, hooks));
         });
     }
+}
+
+/// A team of so many members, of which one may run at once.
+fn team(members: usize) -> Arc<Pool<Loom>> {
+    Loom::start_at_most(usize::MAX);
+    let team = OfTeam(Arc::new(TeamSpec { members, ..TeamSpec::default() }));
+    let (intake, wake) = (Intake::LockFree, Wake::AfterUnlock);
+    let pool = pool_or_team(intake, wake, 1, members, None, Hooks::default(), Some(team));
+    pool.man_team(&mut |_| None, &mut None).expect("so many threads start");
+    pool
+}
+
+/// A job that tells when it runs.
+fn telling(told: &Arc<Parker<Loom>>) -> ListedJob<Loom> {
+    let told = Arc::clone(told);
+    let body = JobBody::Call(Box::new(move || drop(told.unpark())));
+    ListedJob { body, whole: std::ptr::null(), within: std::ptr::null() }
+}
+
+/// Two jobs from outside, one after the other was seen to run: the member sleeps in between, or is about to. Then the team
+/// ends. Fails with the look at the injected lists taken out of `has_forks`.
+#[test]
+fn loom_a_job_from_outside_wakes_a_member() {
+    check(2, || {
+        let pool = team(1);
+        let ran = Arc::new(Parker::<Loom>::new());
+        for _ in 0..2 {
+            pool.inject(telling(&ran));
+            ran.park();
+        }
+        pool.tell_to_go();
+        pool.wait_until_gone();
+    });
+}
+
+/// A job for one of two members, of which one may run at once, in whatever order they lie down. Fails with
+/// `choose_for_mail` taken out of `sleep`: the one that has no mail lies down, and the other one is not told.
+#[test]
+fn loom_mail_comes_to_its_member() {
+    check(1, || {
+        let pool = team(2);
+        let ran = Arc::new(Parker::<Loom>::new());
+        pool.mail(0, telling(&ran));
+        pool.mail(1, telling(&ran));
+        ran.park();
+        pool.tell_to_go();
+        pool.wait_until_gone();
+    });
 }

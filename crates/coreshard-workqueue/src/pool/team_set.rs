@@ -36,7 +36,7 @@ impl<P: Platform> PoolSet<P> {
 }
 
 impl<P: Platform> Pool<P> {
-    fn man_team(
+    pub(super) fn man_team(
         self: &Arc<Self>,
         name_of: NameMember<'_>,
         start: &mut Option<StartMember<'_>>,
