@@ -294,6 +294,33 @@ fn a_start_that_fails_leaves_no_member_behind() {
 }
 
 #[test]
+fn a_member_that_never_comes_holds_nobody_up() {
+    let runtime = runtime();
+    for kept in 0..3 {
+        let (count, mut later) = (Arc::new(AtomicUsize::new(0)), Vec::new());
+        let exited = Arc::clone(&count);
+        let builder = runtime.team("lacks").members(3).on_exit(move |_| {
+            exited.fetch_add(1, SeqCst);
+        });
+        let team = builder
+            .build_on(&mut |member| {
+                match member.index().cmp(&kept) {
+                    std::cmp::Ordering::Less => drop(member),
+                    std::cmp::Ordering::Equal => drop(thread::spawn(|| member.run())),
+                    std::cmp::Ordering::Greater => later.push(member),
+                }
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(team.install(|| team.index()), Some(kept));
+        drop(team);
+        drop(later);
+        wait_until("the one that came is gone", || count.load(SeqCst) == 1);
+        wait_until("no team is left", || runtime.stats().pools.is_empty());
+    }
+}
+
+#[test]
 fn the_runtime_tells_of_its_teams() {
     let runtime = runtime();
     let team = runtime.team("told of").members(2).build().unwrap();

@@ -107,7 +107,7 @@ impl<P: Platform> State<P> {
         if self.stopping && self.idle_count() > 0 {
             return Some("nobody sleeps in a pool that stops");
         }
-        if !self.stopping && workers > 0 && self.alive == 0 {
+        if !self.stopping && workers > absentees && self.alive == 0 {
             return Some("a pool that was started and not stopped has a worker");
         }
         None

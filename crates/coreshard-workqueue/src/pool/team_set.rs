@@ -2,13 +2,14 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use coreshard_platform::user::{self, Thrown};
-use coreshard_platform::{Platform, SpawnError, ThreadSpec};
+use coreshard_platform::{AtomicInt, Platform, SpawnError, ThreadSpec};
 
 use super::pool::Pool;
 use super::set::PoolSet;
-use super::state::ThreadSlot;
+use super::state::{Blocked, ThreadSlot};
 
 /// What a member's thread is called.
 pub(crate) type NameMember<'name> = &'name mut dyn FnMut(usize) -> Option<String>;
@@ -20,6 +21,39 @@ pub(crate) type StartMember<'start> = &'start mut dyn FnMut(
     ThreadSpec,
     Box<dyn FnOnce() + Send>,
 ) -> Result<(), SpawnError>;
+
+/// What became of a start that the program was given.
+const BEING_STARTED: u32 = 0;
+/// It was accepted, and the member is to come.
+const DUE: u32 = 1;
+const CAME: u32 = 2;
+/// Nobody runs it.
+const DROPPED: u32 = 3;
+
+/// In a member's body, until that is called.
+struct Coming<P: Platform> {
+    pool: Arc<Pool<P>>,
+    index: usize,
+    is_due: Arc<P::AtomicU32>,
+}
+
+impl<P: Platform> Coming<P> {
+    /// On its thread: it counts among those that run.
+    fn comes(self) {
+        self.is_due.store(CAME, Relaxed);
+        self.pool.lock().set_blocked(self.index, Blocked::No);
+    }
+}
+
+impl<P: Platform> Drop for Coming<P> {
+    fn drop(&mut self) {
+        // Relaxed: the lock orders what follows.
+        let dropped = |before| self.is_due.compare_exchange(before, DROPPED, Relaxed, Relaxed);
+        if dropped(BEING_STARTED).is_err() && dropped(DUE).is_ok() {
+            self.pool.never_comes(self.index);
+        }
+    }
+}
 
 impl<P: Platform> PoolSet<P> {
     /// Starts a team's members, by their index, each on a thread that `start` gets, or on one of the platform's.
@@ -59,6 +93,10 @@ impl<P: Platform> Pool<P> {
             let mut state = self.lock();
             let index = state.reserve_worker(self);
             state.starting += u16::from(index.is_some());
+            if let Some(index) = index.filter(|_| start.is_some()) {
+                // When it comes is the program's business: it does not run until then.
+                state.set_blocked(index, Blocked::Declared);
+            }
             index
         };
         let Some(index) = index else {
@@ -75,10 +113,16 @@ impl<P: Platform> Pool<P> {
             return Ok(());
         }
         let (has_name, mut thrown) = (name.is_some(), None);
+        let is_due = Arc::new(P::AtomicU32::new(BEING_STARTED));
         let by = |spec, body| match start {
             None => P::spawn(spec, body).map(ThreadSlot::Here),
             Some(start) => {
                 // A user's: what was reserved is given back, whatever it throws.
+                let coming = Coming { pool: Arc::clone(self), index, is_due: Arc::clone(&is_due) };
+                let body = Box::new(move || {
+                    coming.comes();
+                    body();
+                });
                 let outcome = user::call(|| start(member, has_name, spec, body));
                 let outcome = outcome.unwrap_or_else(|panic| {
                     thrown = Some(panic);
@@ -89,7 +133,29 @@ impl<P: Platform> Pool<P> {
         };
         let (outcome, _) = self.start_worker_by(index, name, by);
         thrown.map(Thrown::resume);
+        if outcome.is_ok()
+            && is_due.compare_exchange(BEING_STARTED, DUE, Relaxed, Relaxed) == Err(DROPPED)
+        {
+            self.never_comes(index);
+        }
         outcome
+    }
+
+    /// A member whose start was accepted, and dropped: the team is without it.
+    #[cold]
+    fn never_comes(&self, index: usize) {
+        let mut state = self.lock();
+        state.retire_worker(index);
+        // No other member has its index.
+        let cold = state.cold_mut();
+        cold.free.retain(|free| *free != index);
+        cold.threads[index] = ThreadSlot::Late;
+        state.stopping |= state.ending && state.alive == 0;
+        let ending = state.ending;
+        drop(state);
+        if ending {
+            self.end_team_if_over();
+        }
     }
 
     /// The team is to end: as soon as nothing is left to do in any of its pools.

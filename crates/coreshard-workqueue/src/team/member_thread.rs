@@ -6,7 +6,8 @@ use coreshard_platform::ThreadSpec;
 
 /// A member's thread that is to be started, by whoever makes the team ([`TeamBuilder::build_on`](crate::TeamBuilder::build_on)).
 ///
-/// One that is dropped and never run is a member that never comes: the team waits for it with its end.
+/// The team lacks the member until [`run`](Self::run) is called: what is sent to all waits for it. One that is dropped never
+/// comes.
 #[must_use = "the team lacks a member until it runs"]
 pub struct MemberThread {
     pub(super) index: usize,
