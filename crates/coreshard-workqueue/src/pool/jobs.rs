@@ -95,11 +95,12 @@ impl<P: Platform> JobList<P> {
     }
 
     /// Adds a job, as the latest. SeqCst: before the wake word is read, as of a job that is shared
-    /// (`Deque::has_shared`).
+    /// (`Deque::has_shared`). Where there are jobs already that is so of the first of them, and who looks for any sees it.
     pub(super) fn push(&self, job: ListedJob<P>) {
         let mut list = self.jobs.lock();
         list.push(job);
-        self.len.store(list.jobs.len() as u32, SeqCst);
+        let len = list.jobs.len() as u32;
+        self.len.store(len, if len == 1 { SeqCst } else { Relaxed });
     }
 
     /// That of the next job that is added.

@@ -40,7 +40,7 @@ impl<P: Platform> Worker<'_, P> {
         if pool.attributes.hooks.reactor.as_ref().is_some_and(|reactor| !reactor.is_taken()) {
             return false;
         }
-        if pool.forking.load(Relaxed) > 0 {
+        if self.is_member || pool.forking.load(Relaxed) > 0 {
             return self.watch_for_forks(queue, &places);
         }
         if places[0].is_none() {
@@ -72,7 +72,8 @@ impl<P: Platform> Worker<'_, P> {
     fn watch_for_forks(&mut self, queue: &Injectors<P>, places: &Watches<P>) -> bool {
         let seen = (0..self.spins).any(|_| {
             P::spin_hint();
-            self.pool.has_forks() || queue.seen(places)
+            let has_mail = self.is_member && self.slot.mail.has_jobs();
+            has_mail || self.pool.has_forks() || queue.seen(places)
         });
         self.spins = learn(self.spins, seen);
         seen
