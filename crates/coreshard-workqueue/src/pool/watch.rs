@@ -18,6 +18,9 @@ const MAX_SPINS: u32 = 2048;
 /// and as what going to sleep and being woken cost in a virtual machine.
 const SHORT_SLEEP: Duration = Duration::from_micros(50);
 
+/// Looks of a team's member before it lets others run.
+const SPINS_TO_A_ROUND: u32 = 32;
+
 /// How long a worker keeps its eyes off a burst, at most, so that it claims many items at once.
 const MAX_GATHER_SPINS: u32 = 32;
 
@@ -40,7 +43,10 @@ impl<P: Platform> Worker<'_, P> {
         if pool.attributes.hooks.reactor.as_ref().is_some_and(|reactor| !reactor.is_taken()) {
             return false;
         }
-        if self.is_member || pool.forking.load(Relaxed) > 0 {
+        if self.is_member {
+            return self.watch_as_member(queue, &places);
+        }
+        if pool.forking.load(Relaxed) > 0 {
             return self.watch_for_forks(queue, &places);
         }
         if places[0].is_none() {
@@ -72,8 +78,26 @@ impl<P: Platform> Worker<'_, P> {
     fn watch_for_forks(&mut self, queue: &Injectors<P>, places: &Watches<P>) -> bool {
         let seen = (0..self.spins).any(|_| {
             P::spin_hint();
-            let has_mail = self.is_member && self.slot.mail.has_jobs();
-            has_mail || self.pool.has_forks() || queue.seen(places)
+            self.pool.has_forks() || queue.seen(places)
+        });
+        self.spins = learn(self.spins, seen);
+        seen
+    }
+
+    /// Watches for all that may come to a member. Between the looks others have the CPU: a team has as many members as there are
+    /// CPUs, and what comes from outside comes by one thread more.
+    fn watch_as_member(&mut self, queue: &Injectors<P>, places: &Watches<P>) -> bool {
+        let has_more = || self.slot.mail.has_jobs() || self.pool.has_forks() || queue.seen(places);
+        let rounds = self.spins / SPINS_TO_A_ROUND;
+        let seen = (0..=rounds).any(|_| {
+            let seen = (0..SPINS_TO_A_ROUND).any(|_| {
+                P::spin_hint();
+                has_more()
+            });
+            if !seen {
+                P::yield_now();
+            }
+            seen || has_more()
         });
         self.spins = learn(self.spins, seen);
         seen
