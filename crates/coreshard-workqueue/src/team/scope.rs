@@ -127,7 +127,7 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
                 continue;
             }
             let body = JobBody::Call(self.part(part));
-            let job = self.job(body);
+            let job = self.job(body, within::<P>());
             self.pool.with_pool_of(index, |pool| pool.mail(index, job));
         }
     }
@@ -174,15 +174,16 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
         unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + 'scope>, Closure>(part) }
     }
 
-    fn job(&self, body: JobBody<P>) -> ListedJob<P> {
-        ListedJob { body, whole: &raw const self.done, within: within::<P>() }
+    fn job(&self, body: JobBody<P>, within: *const Latch<P>) -> ListedJob<P> {
+        ListedJob { body, whole: &raw const self.done, within }
     }
 
     /// Gives a part to the team: to this thread's list, if it is a member.
     fn send(&self, body: impl FnOnce(Option<CurrentWorker<'_, P>>) -> JobBody<P>) {
         let here = CurrentWorker::<P>::here();
         let member = here.filter(|worker| worker.set() == self.pool.set());
-        let job = self.job(body(member));
+        let within = here.map_or(std::ptr::null(), CurrentWorker::whole);
+        let job = self.job(body(member), within);
         match member {
             Some(worker) => worker.list(job),
             None => self.pool.inject(job),
