@@ -448,3 +448,61 @@ fn a_part_may_wait_for_what_was_spawned() {
         });
     }
 }
+
+/// Programs that were written for a pool whose waiting threads do anything.
+#[test]
+fn parts_may_wait_for_one_another() {
+    let (one, other) = (team(1), team(1));
+    // The other half of a join, which lies below on the same stack.
+    let (tell, told) = mpsc::channel();
+    let told = Mutex::new(told);
+    one.install(|| {
+        join::<Host, _, _>(
+            || other.install(|| assert_eq!(told.lock().unwrap().recv_timeout(NEVER), Ok(1))),
+            || tell.send(1).unwrap(),
+        )
+    });
+    // A part of the scope that is around.
+    let (tell, told) = mpsc::channel();
+    let told = Mutex::new(told);
+    one.scope(|scope| {
+        scope.spawn(move |_| tell.send(2).unwrap());
+        other.install(|| assert_eq!(told.lock().unwrap().recv_timeout(NEVER), Ok(2)));
+    });
+    // What was spawned before the half that waits for it was stolen.
+    let two = team(2);
+    let (tell, told) = mpsc::channel();
+    let told = Mutex::new(told);
+    let stolen = AtomicUsize::new(0);
+    two.scope(|scope| {
+        join::<Host, _, _>(
+            || {
+                testing::spin_until(|| stolen.load(SeqCst) == 1);
+                scope.spawn(move |_| tell.send(3).unwrap());
+            },
+            || {
+                stolen.store(1, SeqCst);
+                assert_eq!(told.lock().unwrap().recv_timeout(NEVER), Ok(3));
+            },
+        );
+    });
+}
+
+#[test]
+fn teams_that_wait_for_one_another_do_what_comes() {
+    let (one, other) = (team(1), team(1));
+    thread::scope(|scope| {
+        for way in 0..4 {
+            let (one, other) = (&one, &other);
+            scope.spawn(move || {
+                for _ in 0..500 {
+                    if way % 2 == 0 {
+                        one.install(|| other.install(|| ()));
+                    } else {
+                        other.install(|| one.install(|| ()));
+                    }
+                }
+            });
+        }
+    });
+}

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Platform};
+use coreshard_platform::{AtomicInt, Platform, WaitOutcome};
 
 /// States; the bits above tell in which process it was made, but for `OPEN`.
 const CLOSED: u32 = 0;
@@ -119,24 +119,33 @@ impl<P: Platform> Latch<P> {
 
     /// After [`begin_helping`](Self::begin_helping): sleeps until it is open, or until [`nudge`](Self::nudge)
     /// tells of something to do; not at all if `has_more` by now.
-    pub(crate) fn wait_for_more(&self, has_more: impl FnOnce() -> bool) {
+    ///
+    /// Not for longer than about `timeout`: true where that ran out.
+    pub(crate) fn wait_for_more(
+        &self,
+        has_more: impl FnOnce() -> bool,
+        timeout: Option<Duration>,
+    ) -> bool {
         let (helped, asleep) = (here::<P>(HELPED), here::<P>(HELPER_SLEEPS));
         // SeqCst pairs with that of `nudge`: who says here that it sleeps, and then finds nothing to do, is seen
         // by who has something to do later.
         if self.move_on(&[helped], asleep, SeqCst).is_err() {
-            return;
+            return false;
         }
         if has_more() {
             let _ = self.move_on(&[asleep], helped, Relaxed);
-            return;
+            return false;
         }
         loop {
             // Relaxed: it is asked for by who wants to know whether it is open.
             let seen = self.state.load(Relaxed);
             if seen & !POLLED != asleep {
-                return;
+                return false;
             }
-            P::wait(&self.state, seen, None);
+            if P::wait(&self.state, seen, timeout) == WaitOutcome::TimedOut {
+                // Unless it is open by now, or somebody tells of something.
+                return self.move_on(&[asleep], helped, Relaxed).is_ok();
+            }
         }
     }
 

@@ -20,7 +20,7 @@ fn loom_a_waker_is_handed_over_beside_a_helper_that_sleeps() {
         let (latch, other) = polled_and_opened();
         latch.begin_helping();
         while !latch.is_open() {
-            latch.wait_for_more(|| false);
+            latch.wait_for_more(|| false, None);
         }
         other.join().unwrap();
     });
@@ -76,7 +76,7 @@ fn loom_who_waits_for_a_latch_is_woken_for_more() {
         latch.begin_helping();
         while !latch.is_open() {
             if work.compare_exchange(1, 2, SeqCst, SeqCst).is_err() {
-                latch.wait_for_more(|| work.fetch_add(0, SeqCst) == 1);
+                latch.wait_for_more(|| work.fetch_add(0, SeqCst) == 1, None);
             }
         }
         other.join().unwrap();

@@ -247,6 +247,15 @@ impl Owner {
         Pushed::Shared
     }
 
+    /// Opens all jobs to thieves. False if they were.
+    pub(crate) fn share_all<P: Platform, T>(&self, deque: &Deque<P, T>) -> bool {
+        let private = self.bottom.get() - self.split.get();
+        if private > 0 {
+            self.share(deque, private);
+        }
+        private > 0
+    }
+
     /// Allows so many private jobs; none if there was a theft since.
     fn learn(&self, top: u32, allowed: u32) {
         let theft = self.seen_top.replace(top) != top;

@@ -265,7 +265,11 @@ impl<P: Platform> Pool<P> {
     }
 
     /// Takes a job from a worker other than `but`, beginning behind that one; and whether that worker has more.
-    fn steal_job(&self, but: Option<usize>, own: Option<&JobList<P>>) -> Option<(Found<P>, bool)> {
+    pub(super) fn steal_job(
+        &self,
+        but: Option<usize>,
+        own: Option<&JobList<P>>,
+    ) -> Option<(Found<P>, bool)> {
         if self.forking.load(Relaxed) == 0 {
             return None;
         }

@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::time::Duration;
 
 use coreshard_platform::Platform;
 
@@ -13,9 +14,8 @@ use super::deque::{CAPACITY, PartOf, Pushed};
 use super::forks::{CurrentWorker, Found};
 use super::header::Header;
 use super::job::{execute, execute_here};
-use super::jobs::JobNumber;
 use super::pool::Pool;
-use super::team::Told;
+use super::team::{OpenWait, Told, WaitKind, patience};
 use super::whole_name::WholeName;
 use crate::base::latch::Latch;
 
@@ -38,7 +38,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         mut run_one: impl FnMut() -> bool,
         has_more: impl Fn() -> bool,
     ) -> bool {
-        let (mut looks, mut is_helping) = (0, false);
+        let (mut looks, mut is_helping, mut waits) = (0, false, 0);
         while !whole.is_open() && !whole.is_orphaned() {
             if !is_helping || has_more() {
                 if is_helping {
@@ -62,11 +62,33 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
                 P::yield_now();
             } else {
                 let has_more = || has_more() || self.has_part_of(name);
-                let _told = Told::begin(self, whole);
-                blocking::<P, _>(|| whole.wait_for_more(has_more));
+                let patience = self.pool().is_team().then(|| patience(waits));
+                if self.sleep_at(whole, has_more, patience) {
+                    waits += 1;
+                    whole.stop_helping();
+                    is_helping = false;
+                    if self.run_unawaited() {
+                        (looks, waits) = (0, 0);
+                    }
+                }
             }
         }
         whole.is_open()
+    }
+
+    /// True if it slept for as long as its patience.
+    fn sleep_at(
+        self,
+        whole: &Latch<P>,
+        has_more: impl FnOnce() -> bool,
+        patience: Option<Duration>,
+    ) -> bool {
+        if patience.is_some() {
+            // All that it keeps to itself is open to others meanwhile.
+            self.share_all();
+        }
+        let _told = Told::begin(self, whole);
+        blocking::<P, _>(|| whole.wait_for_more(has_more, patience))
     }
 
     /// After the job that was pushed last was found to be stolen: runs parts of it until it is done. False in
@@ -79,19 +101,20 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// As [`wait_for`](Self::wait_for), for a job of a loop: runs parts of the loop.
     #[cold]
     pub(crate) fn wait_in(self, done: &Latch<P>, name: WholeName) -> bool {
-        self.wait_with(done, name, JobNumber::NONE)
+        self.wait_with(done, name, WaitKind::OF_PART)
     }
 
-    /// Waits for a scope's parts. Meanwhile this worker runs, besides, whatever it has added to its own list since `since`.
+    /// Waits for something of a team's. Meanwhile this worker runs, besides, what `kind` says.
     #[cold]
-    pub(crate) fn wait_since(self, done: &Latch<P>, since: JobNumber) -> bool {
-        self.wait_with(done, WholeName::at(done), since)
+    pub(crate) fn wait_in_team(self, done: &Latch<P>, kind: WaitKind) -> bool {
+        self.wait_with(done, WholeName::at(done), kind)
     }
 
-    fn wait_with(self, done: &Latch<P>, name: WholeName, since: JobNumber) -> bool {
+    fn wait_with(self, done: &Latch<P>, name: WholeName, kind: WaitKind) -> bool {
         let _stolen = StolenParts::begin(self);
-        let has_more = || self.has_awaited(name, since);
-        self.help_until(done, name, || self.run_awaited(name, since), has_more)
+        let _open = OpenWait::begin(self, kind);
+        let has_more = || self.has_awaited(name, kind);
+        self.help_until(done, name, || self.run_awaited(name, kind), has_more)
     }
 
     /// Steals a part of what has this name and runs it, while `whole` is waited for. False if there was none.

@@ -82,7 +82,7 @@ pub(crate) use running::{
 pub(crate) use set::{Lease, PoolSet, Route};
 pub(crate) use sizes::{MAX_INJECTORS, MAX_WORKERS};
 pub(crate) use spawned::Spawned;
-pub(crate) use team::is_taken;
+pub(crate) use team::{WaitKind, is_taken};
 pub(crate) use team_set::{NameMember, StartMember};
 pub(crate) use whole_name::WholeName;
 pub use yield_item::yield_item;

@@ -62,6 +62,8 @@ pub(crate) struct Pool<P: Platform> {
     pub(super) injected: Box<[Padded<JobList<P>>]>,
     /// A: 1 once jobs were in a list of one of its workers.
     pub(super) uses_lists: P::AtomicU32,
+    /// A: of a team: workers that wait for another team, and do what comes from outside meanwhile.
+    pub(super) open_waits: P::AtomicU32,
     /// A: of a team: jobs in the mail of all workers.
     pub(super) mailed: Padded<P::AtomicU32>,
     /// A: workers that have shared forked jobs since they last rested. Thieves look at this first.
@@ -85,7 +87,7 @@ pub(crate) struct Pool<P: Platform> {
 }
 fields!(Pool<P: Platform> {
     id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers,
-    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, mailed, forking, neighbours, watchers, links, ran, wakeups,
+    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, open_waits, mailed, forking, neighbours, watchers, links, ran, wakeups,
     look_is_due, accounts, state,
 });
 
@@ -152,6 +154,7 @@ impl<P: Platform> Pool<P> {
             is_team,
             injected: (0..injected).map(|_| Padded::new(JobList::new())).collect(),
             uses_lists: P::AtomicU32::new(0),
+            open_waits: P::AtomicU32::new(0),
             mailed: Padded::new(P::AtomicU32::new(0)),
             forking: Padded::new(P::AtomicU32::new(0)),
             neighbours: Lock::new(None),

@@ -35,6 +35,8 @@ pub(super) struct WorkerSlot<P: Platform> {
     pub(super) is_called_back: P::AtomicU32,
     /// A: of a team: 1 where it is to run what nobody waits for, in its wait: nobody else would.
     pub(super) is_last_resort: P::AtomicU32,
+    /// A: of a team: 1 where it waits for another team, and does what comes from outside meanwhile.
+    pub(super) waits_elsewhere: P::AtomicU32,
     /// A: one more than the tag of the pool link of the item that the worker had last, 0 before its
     /// first; written by the worker alone.
     pub(super) link: Padded<P::AtomicU32>,
@@ -47,7 +49,7 @@ pub(super) struct WorkerSlot<P: Platform> {
     pub(super) thread: P::AtomicU32,
 }
 fields!(WorkerSlot<P: Platform> {
-    parker, range, deque, listed, mail, waits_at, is_called_back, is_last_resort, link, begun, function, thread,
+    parker, range, deque, listed, mail, waits_at, is_called_back, is_last_resort, waits_elsewhere, link, begun, function, thread,
 });
 
 impl<P: Platform> WorkerSlot<P> {
@@ -61,6 +63,7 @@ impl<P: Platform> WorkerSlot<P> {
             waits_at: P::AtomicPtr::new(std::ptr::null_mut()),
             is_called_back: P::AtomicU32::new(0),
             is_last_resort: P::AtomicU32::new(0),
+            waits_elsewhere: P::AtomicU32::new(0),
             link: Padded::new(P::AtomicU32::new(0)),
             begun: Padded::new(P::AtomicU64::new(0)),
             function: P::AtomicPtr::new(std::ptr::null_mut()),

@@ -17,14 +17,38 @@ use super::forks::CurrentWorker;
 use super::frame::Frame;
 use super::jobs::{Closure, Fifo, JobBody, JobList, JobNumber, ListedJob, fifo};
 use super::pool::{Pool, PoolGuard};
+use super::slot::WorkerSlot;
 use super::state::{Blocked, State, ThreadSlot};
 use super::whole_name::WholeName;
 use super::worker::Worker;
 use crate::base::latch::Latch;
 use crate::spec::team::TeamSpec;
 
-/// How long nobody of a team runs before one of those who wait does what nobody waits for.
-const NOBODY_RUNS: Duration = Duration::from_millis(8);
+/// How long nobody of a team runs before one of those who wait does whatever there is.
+const NOBODY_RUNS: Duration = Duration::from_millis(40);
+
+/// How long a member waits at first, and at most, before it does what nobody waits for.
+const PATIENCE: Duration = Duration::from_millis(8);
+const MAX_DOUBLINGS: u32 = 3;
+
+/// After so many waits in vain.
+pub(super) fn patience(waits: u32) -> Duration {
+    PATIENCE * (1 << waits.min(MAX_DOUBLINGS))
+}
+
+/// What a member may run while it waits, besides parts of what it waits for.
+#[derive(Clone, Copy)]
+pub(crate) struct WaitKind {
+    /// Of its own list, what came since.
+    pub(crate) since: JobNumber,
+    /// It waits for another team, whose members may wait for this one: it does what comes from outside.
+    pub(crate) is_elsewhere: bool,
+}
+
+impl WaitKind {
+    /// For a part of its own work.
+    pub(crate) const OF_PART: Self = Self { since: JobNumber::NONE, is_elsewhere: false };
+}
 
 impl<P: Platform> Pool<P> {
     /// What the team is, if this is a team's pool.
@@ -93,6 +117,16 @@ impl<P: Platform> Pool<P> {
         self.injected[at].push(job);
         self.monitor.notice_work();
         self.call_anybody();
+        // SeqCst: whoever says that it waits so, and then finds no job here, is seen by who brings one later.
+        if self.open_waits.load(SeqCst) > 0 {
+            self.call_open_waiter();
+        }
+    }
+
+    /// Wakes one who waits for another team.
+    #[cold]
+    fn call_open_waiter(&self) {
+        self.lock().call_waiter(self, |slot| slot.waits_elsewhere.load(Relaxed) != 0);
     }
 
     /// Jobs that nobody has begun, without those that are forked.
@@ -172,16 +206,25 @@ impl<P: Platform> State<P> {
         self.all_sleepers(pool)
     }
 
-    /// Nobody of the team runs, for so long, and nobody who waits has anything to do that it may: one of them runs what
-    /// nobody waits for, which what they wait for may need (a message, say).
+    /// Nobody of the team runs, for so long, though there is something to do: one of those who wait runs it, whatever it is.
+    /// What they wait for may need it (a message of another half, say).
     pub(super) fn call_last_resort(&mut self, pool: &Pool<P>, stood_still: Duration) {
-        if stood_still < NOBODY_RUNS || !pool.has_unawaited() {
+        if stood_still < NOBODY_RUNS {
             return;
         }
+        self.call_waiter(pool, |slot| {
+            slot.is_last_resort.store(1, SeqCst);
+            true
+        });
+    }
+
+    /// Wakes one who sleeps in its work, of those that `is_meant` says.
+    fn call_waiter(&mut self, pool: &Pool<P>, is_meant: impl Fn(&WorkerSlot<P>) -> bool) {
         for (_, slot) in pool.each_slot() {
             // SAFETY: who sleeps there takes it away under the lock, before it leaves the latch.
-            if let Some(latch) = unsafe { slot.waits_at.load(Relaxed).as_ref() } {
-                slot.is_last_resort.store(1, SeqCst);
+            if let Some(latch) = unsafe { slot.waits_at.load(Relaxed).as_ref() }
+                && is_meant(slot)
+            {
                 latch.nudge();
                 return;
             }
@@ -300,7 +343,7 @@ impl<P: Platform> CurrentWorker<'_, P> {
     }
 
     /// Runs a job that nobody waits for, or that came from outside.
-    fn run_unawaited(self) -> bool {
+    pub(super) fn run_unawaited(self) -> bool {
         let take =
             |pool: &Pool<P>| pool.each_slot().find_map(|(_, slot)| slot.listed.take_unawaited());
         let job =
@@ -311,6 +354,25 @@ impl<P: Platform> CurrentWorker<'_, P> {
                 true
             }
             None => self.run_injected(),
+        }
+    }
+
+    /// Runs anything, also what this worker has forked itself, below what it waits for.
+    fn run_last_resort(self) -> bool {
+        let own = self.pool().steal_job(None, None);
+        match own {
+            Some((job, _)) => {
+                self.run_found(job);
+                true
+            }
+            None => self.run_any(false),
+        }
+    }
+
+    /// Opens all jobs to others that this worker keeps to itself.
+    pub(super) fn share_all(self) {
+        if self.context.forks.owner.share_all(self.deque()) {
+            self.call_thieves();
         }
     }
 
@@ -341,7 +403,7 @@ impl<P: Platform> CurrentWorker<'_, P> {
     }
 
     /// Runs a listed job for who waits for what has this name; or, of its own list, one that came since. False if there is none that it may run.
-    pub(super) fn run_awaited(self, name: WholeName, since: JobNumber) -> bool {
+    pub(super) fn run_awaited(self, name: WholeName, kind: WaitKind) -> bool {
         let Context { pool, .. } = self.context;
         if pool.uses_lists.load(Relaxed) == 0 && !pool.is_team() {
             return false;
@@ -349,14 +411,16 @@ impl<P: Platform> CurrentWorker<'_, P> {
         let slot = self.slot();
         if slot.is_last_resort.load(Relaxed) != 0 {
             slot.is_last_resort.store(0, Relaxed);
-            return self.run_unawaited();
+            return self.run_last_resort();
         }
-        let own = slot.listed.take_part_of(name, since).or_else(|| self.take_mail());
+        let own = slot.listed.take_part_of(name, kind.since).or_else(|| self.take_mail());
         if let Some(job) = own {
             self.run_listed(job);
             return true;
         }
-        let Some((job, has_more)) = self.take_part_of_others(name) else { return false };
+        let Some((job, has_more)) = self.take_part_of_others(name) else {
+            return kind.is_elsewhere && self.run_unawaited();
+        };
         if has_more {
             self.call_one();
         }
@@ -380,7 +444,7 @@ impl<P: Platform> CurrentWorker<'_, P> {
     }
 
     /// True if [`run_awaited`](Self::run_awaited) would find something.
-    pub(super) fn has_awaited(self, name: WholeName, since: JobNumber) -> bool {
+    pub(super) fn has_awaited(self, name: WholeName, kind: WaitKind) -> bool {
         let Context { pool, .. } = self.context;
         if pool.uses_lists.load(Relaxed) == 0 && !pool.is_team() {
             return false;
@@ -392,7 +456,8 @@ impl<P: Platform> CurrentWorker<'_, P> {
                 || pool.each_slot().any(|(_, slot)| has(&slot.listed))
         };
         slot.mail.has_jobs()
-            || slot.listed.has_part_of(name, since)
+            || slot.listed.has_part_of(name, kind.since)
+            || kind.is_elsewhere && pool.has_unawaited()
             || slot.is_last_resort.load(SeqCst) != 0
             || has(pool)
             || self.neighbours().iter().any(|pool| has(pool))
@@ -409,6 +474,31 @@ impl<P: Platform> CurrentWorker<'_, P> {
         let Context { in_order, .. } = self.context;
         in_order.lock().push_back(closure);
         JobBody::Next(Fifo::clone(in_order))
+    }
+}
+
+/// While it lives, a member does what comes from outside, in its wait.
+pub(super) struct OpenWait<'thread, P: Platform> {
+    worker: CurrentWorker<'thread, P>,
+    before: u32,
+}
+
+impl<'thread, P: Platform> OpenWait<'thread, P> {
+    /// `None` where it does not.
+    pub(super) fn begin(worker: CurrentWorker<'thread, P>, kind: WaitKind) -> Option<Self> {
+        if !kind.is_elsewhere || !worker.pool().is_team() {
+            return None;
+        }
+        let before = worker.slot().waits_elsewhere.swap(1, Relaxed);
+        worker.pool().open_waits.fetch_add(1, SeqCst);
+        Some(Self { worker, before })
+    }
+}
+
+impl<P: Platform> Drop for OpenWait<'_, P> {
+    fn drop(&mut self) {
+        self.worker.slot().waits_elsewhere.store(self.before, Relaxed);
+        self.worker.pool().open_waits.fetch_sub(1, SeqCst);
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) fn broadcast<P: Platform, R: Send>(
         };
         pool.with_pool_of(index, |pool| pool.mail(index, job));
     }
-    wait_for(&all.done, JobNumber::NONE);
+    wait_for(pool, &all.done, JobNumber::NONE);
     let results = std::mem::take(&mut *all.results.lock());
     let results: Vec<_> =
         results.into_iter().map(|result| result.expect("all have done it")).collect();

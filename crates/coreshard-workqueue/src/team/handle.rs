@@ -198,7 +198,7 @@ impl<P: Platform> Team<P> {
         let within = within::<P>();
         let body = JobBody::Awaited(job.header());
         self.pool.inject(ListedJob { body, whole: job.done(), within });
-        wait_for(job.done(), JobNumber::NONE);
+        wait_for(&self.pool, job.done(), JobNumber::NONE);
         job.into_result().unwrap_or_else(|thrown: Thrown| thrown.resume())
     }
 

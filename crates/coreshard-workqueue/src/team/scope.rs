@@ -44,7 +44,7 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
         let value = user::call(|| op(&scope)).map_err(|thrown| scope.note(thrown));
         // Acquire: what was spawned is seen to be done. Nobody opens the latch if this is the last.
         if scope.pending.fetch_sub(1, AcqRel) != 1 {
-            wait_for(&scope.done, since);
+            wait_for(&scope.pool, &scope.done, since);
         }
         let thrown = scope.thrown.lock().take();
         match (value, thrown) {
