@@ -132,6 +132,19 @@ fn one_member_runs_the_latest_first_or_in_order() {
 }
 
 #[test]
+fn a_team_may_run_all_in_the_order_of_its_spawning() {
+    let team = runtime().team("in order").members(1).breadth_first().build().unwrap();
+    let seen = Mutex::new(Vec::new());
+    team.scope(|scope| {
+        for n in 0..5 {
+            let seen = &seen;
+            scope.spawn(move |_| seen.lock().unwrap().push(n));
+        }
+    });
+    assert_eq!(*seen.lock().unwrap(), [0, 1, 2, 3, 4]);
+}
+
+#[test]
 fn scopes_lend_what_is_outside_and_end_with_their_parts() {
     for team in teams() {
         let sum = AtomicUsize::new(0);

@@ -168,6 +168,17 @@ impl<P: Platform> JobList<P> {
         })
     }
 
+    /// The oldest of those that [`take_part_of`](Self::take_part_of) would take.
+    pub(super) fn take_oldest_part_of(
+        &self,
+        name: WholeName,
+        since: JobNumber,
+    ) -> Option<ListedJob<P>> {
+        self.take(|list| {
+            list.iter().position(|(number, job)| *number >= since || job.is_part_of(name))
+        })
+    }
+
     /// True if there is a part of what has this name, or a job that came since.
     pub(super) fn has_part_of(&self, name: WholeName, since: JobNumber) -> bool {
         let may =

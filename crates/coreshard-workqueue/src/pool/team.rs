@@ -413,7 +413,12 @@ impl<P: Platform> CurrentWorker<'_, P> {
             slot.is_last_resort.store(0, Relaxed);
             return self.run_last_resort();
         }
-        let own = slot.listed.take_part_of(name, kind.since).or_else(|| self.take_mail());
+        let part = if pool.team().is_some_and(|team| team.breadth_first) {
+            slot.listed.take_oldest_part_of(name, kind.since)
+        } else {
+            slot.listed.take_part_of(name, kind.since)
+        };
+        let own = part.or_else(|| self.take_mail());
         if let Some(job) = own {
             self.run_listed(job);
             return true;
