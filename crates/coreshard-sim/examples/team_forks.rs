@@ -1,10 +1,12 @@
 //! A tree of joins, as parallel iterators are cut, on teams of the whole machine and of parts of it: how much sooner is it
 //! over with more members?
 //!
-//! `cargo run --release -p coreshard-sim --example team_forks [MACHINE [LEAVES [SPINS [SCOPE]]]]`
+//! `cargo run --release -p coreshard-sim --example team_forks [MACHINE [LEAVES [ADDS [SCOPE]]]]`
 #![allow(clippy::print_stdout, reason = "an example that prints its measurements")]
 
-use coreshard_platform::Platform;
+use std::sync::atomic::Ordering::Relaxed;
+
+use coreshard_platform::{AtomicInt, Padded, Platform};
 use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
 use coreshard_topology::Scope;
 use coreshard_workqueue::{Runtime, join};
@@ -26,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut argument = |default: &str| arguments.next().unwrap_or_else(|| default.to_owned());
     let machine = Machine::named(&argument("grace"))?;
     let leaves: u32 = argument("4096").parse()?;
-    let spins: u32 = argument("2000").parse()?;
+    let adds: u32 = argument("200").parse()?;
     let scope: Scope = argument("cache").parse()?;
     let cpus = machine.topology().online().len();
     let mut alone = None;
@@ -40,7 +42,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let runtime = runtime.expect("all CPUs");
             let team = runtime.team("forks").members(members).scope(scope).build();
             let team = team.expect("so many threads");
-            let leaf = || (0..spins).for_each(|_| Sim::spin_hint());
+            // On a line of its own, so that the machine's clock counts it.
+            let leaf = || {
+                let own = Padded::new(<Sim as Platform>::AtomicU64::new(0));
+                (0..adds).for_each(|_| {
+                    own.fetch_add(1, Relaxed);
+                });
+            };
             for _ in 0..5 {
                 let began = Sim::now();
                 team.install(|| tree(leaves, &leaf));

@@ -132,6 +132,27 @@ fn one_member_runs_the_latest_first_or_in_order() {
 }
 
 #[test]
+fn a_hook_may_send_to_members_that_are_to_come() {
+    for _ in 0..50 {
+        let seen = Arc::new(AtomicUsize::new(0));
+        let told = Arc::clone(&seen);
+        let team = runtime()
+            .team("early")
+            .members(4)
+            .on_start(move |_| {
+                let here = Team::<Host>::here().unwrap();
+                assert_eq!(here.broadcast(|index| index), [0, 1, 2, 3]);
+                told.fetch_add(1, SeqCst);
+            })
+            .on_panic(|_| std::process::abort())
+            .build()
+            .unwrap();
+        assert_eq!(team.broadcast(|index| index).len(), 4);
+        wait_until("all hooks are over", || seen.load(SeqCst) == 4);
+    }
+}
+
+#[test]
 fn a_team_may_run_all_in_the_order_of_its_spawning() {
     let team = runtime().team("in order").members(1).breadth_first().build().unwrap();
     let seen = Mutex::new(Vec::new());

@@ -242,6 +242,7 @@ fn team(members: usize) -> Arc<Pool<Loom>> {
     let team = OfTeam(Arc::new(TeamSpec { members, ..TeamSpec::default() }));
     let (intake, wake) = (Intake::LockFree, Wake::AfterUnlock);
     let pool = pool_or_team(intake, wake, 1, members, None, Hooks::default(), Some(team));
+    pool.make_room_for_members();
     pool.man_team(&mut |_| None, &mut None).expect("so many threads start");
     pool
 }

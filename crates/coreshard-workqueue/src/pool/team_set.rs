@@ -65,11 +65,19 @@ impl<P: Platform> PoolSet<P> {
         name_of: NameMember<'_>,
         mut start: Option<StartMember<'_>>,
     ) -> Result<(), SpawnError> {
+        // A hook of the first may send to all.
+        self.pools().for_each(|pool| pool.make_room_for_members());
         self.pools().try_for_each(|pool| pool.man_team(name_of, &mut start))
     }
 }
 
 impl<P: Platform> Pool<P> {
+    /// Each member has its slot, so that it can be sent to, before any is there.
+    pub(super) fn make_room_for_members(&self) {
+        let _state = self.lock();
+        (0..self.place.members.len()).for_each(|index| self.ensure_slot(index));
+    }
+
     pub(super) fn man_team(
         self: &Arc<Self>,
         name_of: NameMember<'_>,

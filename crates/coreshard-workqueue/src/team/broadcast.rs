@@ -33,37 +33,52 @@ pub(super) fn broadcast<P: Platform, R: Send>(
     let results = Lock::new((0..members).map(|_| None).collect());
     let pending = P::AtomicU64::new(members as u64);
     let all = Broadcast::<P, _, R> { op, results, pending, done: Latch::new() };
-    for index in 0..members {
-        let reach = Reach(&raw const all);
-        let run = move || {
-            // All of it, not its one field.
-            let Reach(all) = { reach };
-            // SAFETY: the caller keeps it until `done` is open, which the last does last.
-            let shared = unsafe { &*all };
-            let outcome = user::call(|| (shared.op)(index));
-            shared.results.lock()[index] = Some(outcome);
-            if shared.pending.fetch_sub(1, AcqRel) == 1 {
-                // SAFETY: as above; not touched after.
-                unsafe { Latch::open(&raw const (*all).done) };
-            }
-        };
-        let run: Box<dyn FnOnce() + Send + '_> = Box::new(run);
-        // SAFETY: it is called before `done` is open, and so before what it borrows is gone: this thread waits for that,
-        // and leaves this frame no other way (a wait that cannot end, in a process that was forked, has nobody who would
-        // call it).
-        let run = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Closure>(run) };
-        let job = ListedJob {
-            body: JobBody::Call(run),
-            whole: &raw const all.done,
-            within: within::<P>(),
-        };
-        pool.with_pool_of(index, |pool| pool.mail(index, job));
+    let mut sent = 0;
+    let outcome = user::call(|| {
+        for index in 0..members {
+            let body = JobBody::Call(part_of(&all, index));
+            let job = ListedJob { body, whole: &raw const all.done, within: within::<P>() };
+            pool.with_pool_of(index, |pool| pool.mail(index, job));
+            sent += 1;
+        }
+    });
+    // Whatever was thrown there, this frame stays until those that were sent have done it.
+    let missing = (members - sent) as u64;
+    if missing == 0 || all.pending.fetch_sub(missing, AcqRel) != missing {
+        wait_for(pool, &all.done, JobNumber::NONE);
     }
-    wait_for(pool, &all.done, JobNumber::NONE);
+    if let Err(thrown) = outcome {
+        thrown.resume();
+    }
     let results = std::mem::take(&mut *all.results.lock());
     let results: Vec<_> =
         results.into_iter().map(|result| result.expect("all have done it")).collect();
     results.into_iter().collect::<Result<_, _>>().unwrap_or_else(|thrown: Thrown| thrown.resume())
+}
+
+/// One member's part. It is called before `all.done` is open.
+fn part_of<P: Platform, R: Send, F: Fn(usize) -> R + Sync>(
+    all: &Broadcast<'_, P, F, R>,
+    index: usize,
+) -> Closure {
+    let reach = Reach(all);
+    let run = move || {
+        // All of it, not its one field.
+        let Reach(all) = { reach };
+        // SAFETY: the caller keeps it until `done` is open, which the last does last.
+        let shared = unsafe { &*all };
+        let outcome = user::call(|| (shared.op)(index));
+        shared.results.lock()[index] = Some(outcome);
+        if shared.pending.fetch_sub(1, AcqRel) == 1 {
+            // SAFETY: as above; not touched after.
+            unsafe { Latch::open(&raw const (*all).done) };
+        }
+    };
+    let run: Box<dyn FnOnce() + Send + '_> = Box::new(run);
+    // SAFETY: it is called before `done` is open, and so before what it borrows is gone: whoever sends it waits for that,
+    // and leaves its frame no other way (a wait that cannot end, in a process that was forked, has nobody who would
+    // call it).
+    unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Closure>(run) }
 }
 
 fn on_queue<P: Platform, R: Send>(

@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use coreshard_platform::Platform;
-use coreshard_platform::user::Thrown;
+use coreshard_platform::user::{self, Thrown};
 
 use super::broadcast;
 use super::job::{call_detached, detached, within};
@@ -197,8 +197,12 @@ impl<P: Platform> Team<P> {
         let job = Job::<P, _, _>::new(|_| op(), innermost::<P>());
         let within = within::<P>();
         let body = JobBody::Awaited(job.header());
-        self.pool.inject(ListedJob { body, whole: job.done(), within });
+        // Whatever is thrown there, this frame stays until the job is done.
+        let sent = user::call(|| self.pool.inject(ListedJob { body, whole: job.done(), within }));
         wait_for(&self.pool, job.done(), JobNumber::NONE);
+        if let Err(thrown) = sent {
+            thrown.resume();
+        }
         job.into_result().unwrap_or_else(|thrown: Thrown| thrown.resume())
     }
 
