@@ -153,9 +153,10 @@ fn abandon<P: Platform, F: FnOnce(bool) -> R, R, const RUNS_BOTH: bool>(
     job: &Job<P, F, R>,
 ) {
     let over = match worker.pop() {
-        // SAFETY: it was popped, and is run once.
         Popped::Own if RUNS_BOTH => {
-            user::call(|| unsafe { job.take_work() }(false)).and_then(user::discard)
+            // SAFETY: it was popped, and is run once.
+            let work = unsafe { job.take_work() };
+            user::call(|| work(false)).and_then(user::discard)
         }
         // SAFETY: it was popped, and is not run.
         Popped::Own => user::discard(unsafe { job.take_work() }),

@@ -1,6 +1,7 @@
 //! What code on a worker's thread may ask about its worker.
 
 use std::cell::{Cell, OnceCell};
+use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::base::latch::Latch;
 pub(super) struct Context<P: Platform> {
     pub(super) pool: Arc<Pool<P>>,
     /// The same, to be cloned by this thread: no other one counts there.
-    pub(super) own_pool: Arc<Arc<Pool<P>>>,
+    pub(super) own_pool: Arc<OwnPool<P>>,
     pub(super) index: usize,
     pub(super) slot: NonNull<WorkerSlot<P>>,
     pub(super) forks: Forks<P>,
@@ -27,6 +28,22 @@ pub(super) struct Context<P: Platform> {
     pub(super) frame: Cell<*const Frame<P>>,
     /// Where the thread's stack begins, about.
     pub(super) base: usize,
+}
+
+/// A worker's pool in a cell of the worker's own: it is cloned on a line that no other worker counts on.
+pub(crate) struct OwnPool<P: Platform>(Arc<Pool<P>>);
+
+impl<P: Platform> OwnPool<P> {
+    pub(crate) fn new(pool: &Arc<Pool<P>>) -> Arc<Self> {
+        Arc::new(Self(Arc::clone(pool)))
+    }
+}
+
+impl<P: Platform> Deref for OwnPool<P> {
+    type Target = Pool<P>;
+    fn deref(&self) -> &Pool<P> {
+        &self.0
+    }
 }
 
 /// The context of the worker on this thread, if there is one. It is not `Sync`, so the reference

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use coreshard_platform::{AtomicInt, Platform};
 
-use super::context::{Context, context_here};
+use super::context::{Context, OwnPool, context_here};
 use super::deque::{Deque, Popped, Pushed};
 use super::frame::Frame;
 use super::header::Header;
@@ -79,7 +79,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// The same, which costs no line that other workers write.
-    pub(crate) fn own_pool(self) -> Arc<Arc<Pool<P>>> {
+    pub(crate) fn own_pool(self) -> Arc<OwnPool<P>> {
         Arc::clone(&self.context.own_pool)
     }
 
@@ -87,7 +87,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     #[allow(unsafe_code)]
     pub(crate) fn with_own_pool<R>(
         self,
-        ask: impl FnOnce(ManuallyDrop<Arc<Arc<Pool<P>>>>) -> R,
+        ask: impl FnOnce(ManuallyDrop<Arc<OwnPool<P>>>) -> R,
     ) -> R {
         // SAFETY: the worker's own is there as long as this thread is inside its work; this one is not dropped.
         ask(ManuallyDrop::new(unsafe { Arc::from_raw(Arc::as_ptr(&self.context.own_pool)) }))

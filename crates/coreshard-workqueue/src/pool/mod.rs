@@ -62,7 +62,7 @@ mod yield_item;
 
 pub use blocking::blocking;
 pub(crate) use blocking::blocking_if_relieved;
-pub(crate) use context::SpawnPlace;
+pub(crate) use context::{OwnPool, SpawnPlace};
 pub(crate) use deque::{Popped, Pushed};
 pub(crate) use forks::CurrentWorker;
 pub(crate) use frame::{Frame, Inside};

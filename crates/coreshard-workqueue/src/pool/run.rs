@@ -9,7 +9,7 @@ use coreshard_platform::{AtomicInt, LocalKey, Platform, Time, user};
 use coreshard_topology::PodId;
 
 use super::accounts::WeighedVisits;
-use super::context::{Context, Forks};
+use super::context::{Context, Forks, OwnPool};
 use super::frame::Frame;
 use super::jobs::fifo;
 use super::link::LinkHead;
@@ -35,7 +35,7 @@ pub(super) fn start<P: Platform>(pool: &Arc<Pool<P>>, index: usize) {
     let inside = Frame::of_worker();
     let context = Context {
         pool: Arc::clone(pool),
-        own_pool: Arc::new(Arc::clone(pool)),
+        own_pool: OwnPool::new(pool),
         index,
         slot: NonNull::from(pool.slot(index)),
         frame: Cell::new(&raw const inside),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, AtomicPointer, LocalKey, Platform};
 
-use super::context::{Context, Forks, SpawnPlace, context_here};
+use super::context::{Context, Forks, OwnPool, SpawnPlace, context_here};
 use super::forks::CurrentWorker;
 use super::frame::Frame;
 use super::jobs::{Closure, Fifo, JobBody, JobList, JobNumber, ListedJob, fifo};
@@ -70,7 +70,7 @@ impl<P: Platform> Pool<P> {
         let here = 0_u8;
         let context = Context {
             pool: Arc::clone(self),
-            own_pool: Arc::new(Arc::clone(self)),
+            own_pool: OwnPool::new(self),
             index: 0,
             slot: NonNull::from(self.slot(0)),
             frame: Cell::new(ptr::from_ref(frame)),

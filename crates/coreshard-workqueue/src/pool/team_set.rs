@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use coreshard_platform::user::{self, Thrown};
+use coreshard_platform::user;
 use coreshard_platform::{AtomicInt, Platform, SpawnError, ThreadSpec};
 
 use super::pool::Pool;
@@ -140,7 +140,9 @@ impl<P: Platform> Pool<P> {
             }
         };
         let (outcome, _) = self.start_worker_by(index, name, by);
-        thrown.map(Thrown::resume);
+        if let Some(thrown) = thrown {
+            thrown.resume();
+        }
         if outcome.is_ok()
             && is_due.compare_exchange(BEING_STARTED, DUE, Relaxed, Relaxed) == Err(DROPPED)
         {

@@ -419,7 +419,6 @@ mod tests {
         assert_eq!(members_of_pods(4, vec![2, 2]), [0..2, 2..4]);
         assert_eq!(members_of_pods(5, vec![8, 2]), [0..4, 4..5]);
         assert_eq!(members_of_pods(2, vec![8, 8]), [0..1, 1..2]);
-        assert_eq!(members_of_pods(8, vec![2]), [0..8]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::job::{Reach, call_detached, detached, within};
 use super::scope::TeamScope;
 use super::wait::wait_for;
 use crate::base::latch::Latch;
-use crate::pool::{Closure, JobBody, JobNumber, ListedJob, Pool};
+use crate::pool::{Closure, JobBody, JobNumber, ListedJob, OwnPool, Pool};
 
 /// What the caller keeps until all have done it.
 struct Broadcast<'op, P: Platform, F, R> {
@@ -23,7 +23,7 @@ struct Broadcast<'op, P: Platform, F, R> {
 
 /// Calls `op` on each of so many members, and waits; of a queue's workers, on whichever there are.
 pub(super) fn broadcast<P: Platform, R: Send>(
-    pool: &Arc<Arc<Pool<P>>>,
+    pool: &Arc<OwnPool<P>>,
     members: usize,
     op: &(impl Fn(usize) -> R + Sync),
 ) -> Vec<R> {
@@ -82,7 +82,7 @@ fn part_of<P: Platform, R: Send, F: Fn(usize) -> R + Sync>(
 }
 
 fn on_queue<P: Platform, R: Send>(
-    pool: &Arc<Arc<Pool<P>>>,
+    pool: &Arc<OwnPool<P>>,
     members: usize,
     op: &(impl Fn(usize) -> R + Sync),
 ) -> Vec<R> {

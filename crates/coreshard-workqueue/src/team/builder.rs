@@ -13,7 +13,7 @@ use super::handle::{Team, TeamLease};
 use super::listing::Listing;
 use super::member_thread::MemberThread;
 use crate::base::rungs::{Intake, Wake};
-use crate::pool::{NameMember, StartMember, is_taken};
+use crate::pool::{NameMember, OwnPool, StartMember, is_taken};
 use crate::runtime::Runtime;
 use crate::spec::attributes::Hooks;
 use crate::spec::request::Request;
@@ -335,7 +335,7 @@ impl<P: Platform> TeamBuilder<'_, P> {
         match self.runtime.start_team(request, team, name_of, start_member) {
             Ok(lease) => {
                 let pool = lease.set().pools().next().map(Arc::clone);
-                let pool = Arc::new(pool.unwrap_or_else(|| unreachable!("there is a CPU")));
+                let pool = OwnPool::new(&pool.unwrap_or_else(|| unreachable!("there is a CPU")));
                 let listing = Arc::new(Listing { name, set: Arc::clone(lease.set()) });
                 let listed: Weak<Listing<P>> = Arc::downgrade(&listing);
                 self.runtime.list(listed);

@@ -14,7 +14,8 @@ use super::scope::TeamScope;
 use super::wait::wait_for;
 use crate::base::error::Forked;
 use crate::pool::{
-    Closure, CurrentWorker, Job, JobBody, JobNumber, Lease, ListedJob, MAX_WORKERS, Pool, innermost,
+    Closure, CurrentWorker, Job, JobBody, JobNumber, Lease, ListedJob, MAX_WORKERS, OwnPool,
+    innermost,
 };
 use crate::queue::Workqueue;
 
@@ -40,7 +41,7 @@ use crate::queue::Workqueue;
 /// ```
 pub struct Team<P: Platform> {
     /// In a cell of its own for each member, so that none counts on a line that others write.
-    pub(super) pool: Arc<Arc<Pool<P>>>,
+    pub(super) pool: Arc<OwnPool<P>>,
     /// `None` where it was got inside the team's work, on whose threads it is good.
     pub(super) lease: Option<Arc<TeamLease<P>>>,
 }

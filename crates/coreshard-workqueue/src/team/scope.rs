@@ -12,11 +12,11 @@ use coreshard_platform::{AtomicInt, Lock, Platform};
 use super::job::{Reach, within};
 use super::wait::wait_for;
 use crate::base::latch::Latch;
-use crate::pool::{Closure, CurrentWorker, Fifo, JobBody, JobNumber, ListedJob, Pool, fifo};
+use crate::pool::{Closure, CurrentWorker, Fifo, JobBody, JobNumber, ListedJob, OwnPool, fifo};
 
 /// In which work is spawned that may borrow what is outside of it; see [`Team::scope`](crate::Team::scope).
 pub struct TeamScope<'scope, P: Platform> {
-    pool: Arc<Arc<Pool<P>>>,
+    pool: Arc<OwnPool<P>>,
     /// What was spawned and is not over, and one for the call that opened it.
     pending: P::AtomicU64,
     /// Opens when that falls to nothing, unless that call is the last.
@@ -31,7 +31,7 @@ pub struct TeamScope<'scope, P: Platform> {
 
 impl<'scope, P: Platform> TeamScope<'scope, P> {
     /// Calls `op` with a scope, and waits for what is spawned in it.
-    pub(super) fn run<R>(pool: Arc<Arc<Pool<P>>>, op: impl FnOnce(&Self) -> R) -> R {
+    pub(super) fn run<R>(pool: Arc<OwnPool<P>>, op: impl FnOnce(&Self) -> R) -> R {
         let scope = Self {
             pool,
             pending: P::AtomicU64::new(1),
