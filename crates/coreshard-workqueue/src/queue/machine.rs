@@ -254,7 +254,8 @@ impl<P: Platform> Machine<P> {
                 node: pod.node.filter(|_| self.laid_over.is_none()),
                 roam: if attributes.strict { home.clone() } else { roam.clone() },
                 home,
-                limit: limit.min(members.as_ref().map_or(usize::MAX, |members| members.len())),
+                // A team has as many as it was asked for, also beyond the CPUs: they may wait, unsaid.
+                limit: members.as_ref().map_or(limit, |members| members.len()),
                 members: members.clone().unwrap_or_default(),
                 injector_by_cpu: Arc::clone(&injector_by_cpu),
                 thread_names: Arc::clone(&self.thread_names),
