@@ -71,6 +71,31 @@ pub struct QueueStats {
 }
 
 impl QueueStats {
+    /// Of what has neither limit nor capacity, and measures nothing.
+    pub(crate) fn plain(
+        name: &str,
+        scope: Scope,
+        (queued, run): (u64, u64),
+        pools: Vec<PoolStats>,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            scope,
+            queued,
+            run,
+            active: 0,
+            waiting: 0,
+            is_frozen: false,
+            capacity: None,
+            capacity_used: 0,
+            waiting_producers: 0,
+            refused: 0,
+            tally: QueueTally::default(),
+            times: None,
+            pools,
+        }
+    }
+
     /// Items that were accepted and are not over.
     pub fn in_flight(&self) -> u64 {
         self.queued.saturating_sub(self.run)

@@ -75,8 +75,15 @@ pub(super) struct JobList<P: Platform> {
     jobs: Lock<P, Numbered<P>>,
 }
 
+type Entry<P> = (JobNumber, ListedJob<P>);
+
+/// Which jobs may be run by who waits for what has this name: its parts, and what came since.
+fn may_run<P: Platform>(name: WholeName, since: JobNumber) -> impl Fn(&Entry<P>) -> bool {
+    move |(number, job)| *number >= since || job.is_part_of(name)
+}
+
 struct Numbered<P: Platform> {
-    jobs: VecDeque<(JobNumber, ListedJob<P>)>,
+    jobs: VecDeque<Entry<P>>,
     next: JobNumber,
 }
 
@@ -160,11 +167,10 @@ impl<P: Platform> JobList<P> {
 
     /// Takes the latest job that came since, or that is a part of what has this name.
     pub(super) fn take_part_of(&self, name: WholeName, since: JobNumber) -> Option<ListedJob<P>> {
-        let may =
-            |(number, job): &(JobNumber, ListedJob<P>)| *number >= since || job.is_part_of(name);
+        let may = may_run(name, since);
         self.take(|list| match list.back() {
             Some(latest) if may(latest) => Some(list.len() - 1),
-            _ => list.iter().rposition(may),
+            _ => list.iter().rposition(&may),
         })
     }
 
@@ -174,21 +180,17 @@ impl<P: Platform> JobList<P> {
         name: WholeName,
         since: JobNumber,
     ) -> Option<ListedJob<P>> {
-        self.take(|list| {
-            list.iter().position(|(number, job)| *number >= since || job.is_part_of(name))
-        })
+        self.take(|list| list.iter().position(may_run(name, since)))
     }
 
     /// True if there is a part of what has this name, or a job that came since.
     pub(super) fn has_part_of(&self, name: WholeName, since: JobNumber) -> bool {
-        let may =
-            |(number, job): &(JobNumber, ListedJob<P>)| *number >= since || job.is_part_of(name);
-        self.has_jobs() && self.jobs.lock().jobs.iter().any(may)
+        self.has_jobs() && self.jobs.lock().jobs.iter().any(may_run(name, since))
     }
 
     fn take(
         &self,
-        which: impl FnOnce(&VecDeque<(JobNumber, ListedJob<P>)>) -> Option<usize>,
+        which: impl FnOnce(&VecDeque<Entry<P>>) -> Option<usize>,
     ) -> Option<ListedJob<P>> {
         // Relaxed: who must not miss one looks by `has_jobs` before it sleeps.
         if self.len.load(Relaxed) == 0 {

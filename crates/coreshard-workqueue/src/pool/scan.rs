@@ -53,7 +53,6 @@ impl<P: Platform> Pool<P> {
         if scan.is_multiple_of(CHARGE_EVERY) {
             self.charge();
         }
-        let runs_elsewhere = self.is_team() && self.runs_elsewhere();
         let mut state = self.lock();
         found.running = state.running();
         if let Some(rule) = state.broken_rule() {
@@ -82,10 +81,9 @@ impl<P: Platform> Pool<P> {
         found.stalled_for = state.note_progress(self, has_work, now, watch.stall_after);
         if self.is_team() && state.is_unattended() {
             found.is_busy = has_work;
-            if !runs_elsewhere {
-                let stood_still = state.stands_still_for(now);
-                state.call_last_resort(self, stood_still);
-            }
+            let stood_still = state.stands_still_for(now);
+            drop(state);
+            self.call_last_resort(stood_still);
             return found;
         }
         let may_run_one_more = state.active() < self.place.limit && state.idle_count() == 0;

@@ -33,7 +33,7 @@ pub(super) struct WorkerSlot<P: Platform> {
     pub(super) waits_at: P::AtomicPtr<Latch<P>>,
     /// A: of a team: 1 where it is to take the lock before its next job, since it counts as blocked.
     pub(super) is_called_back: P::AtomicU32,
-    /// A: of a team: 1 where it is to run what nobody waits for, in its wait: nobody else would.
+    /// A: of a team: 1 where it is to run whatever there is, in its wait: nobody else does.
     pub(super) is_last_resort: P::AtomicU32,
     /// A: of a team: 1 where it waits for another team, and does what comes from outside meanwhile.
     pub(super) waits_elsewhere: P::AtomicU32,

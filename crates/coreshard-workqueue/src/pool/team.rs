@@ -1,7 +1,7 @@
 //! A team's workers: they are its members, for as long as it lives, and nobody stands in for one.
 //!
 //! A member's index is its own, and what it runs keeps that index: so another thread cannot run in its place while it
-//! waits. Who waits runs parts of what it waits for, its mail, and nothing else; `README.md` tells what follows from that.
+//! waits. Who waits runs parts of what it waits for, and its mail, and more as time goes by; `README.md` tells what, and why.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -136,8 +136,20 @@ impl<P: Platform> Pool<P> {
             + self.each_slot().map(|(_, slot)| slot.listed.len() + slot.mail.len()).sum::<u64>()
     }
 
+    /// Nobody of this pool runs, for so long, though there is something to do: unless others of the team do, one of
+    /// those who wait runs it, whatever it is. What they wait for may need it (a message of another half, say).
+    pub(super) fn call_last_resort(&self, stood_still: Duration) {
+        if stood_still < NOBODY_RUNS || self.runs_elsewhere() {
+            return;
+        }
+        self.lock().call_waiter(self, |slot| {
+            slot.is_last_resort.store(1, SeqCst);
+            true
+        });
+    }
+
     /// True if a member runs in another pool of the team.
-    pub(super) fn runs_elsewhere(&self) -> bool {
+    fn runs_elsewhere(&self) -> bool {
         let others = self.neighbours.lock().clone();
         others.iter().flat_map(|others| others.iter()).any(|pool| pool.lock().active() > 0)
     }
@@ -204,18 +216,6 @@ impl<P: Platform> State<P> {
     pub(super) fn end_team(&mut self, pool: &Pool<P>) -> Vec<usize> {
         self.stopping = true;
         self.all_sleepers(pool)
-    }
-
-    /// Nobody of the team runs, for so long, though there is something to do: one of those who wait runs it, whatever it is.
-    /// What they wait for may need it (a message of another half, say).
-    pub(super) fn call_last_resort(&mut self, pool: &Pool<P>, stood_still: Duration) {
-        if stood_still < NOBODY_RUNS {
-            return;
-        }
-        self.call_waiter(pool, |slot| {
-            slot.is_last_resort.store(1, SeqCst);
-            true
-        });
     }
 
     /// Wakes one who sleeps in its work, of those that `is_meant` says.

@@ -23,7 +23,7 @@ use crate::base::error::{
 use crate::base::event::Event;
 use crate::base::target::Target;
 use crate::insight::stats::QueueStats;
-use crate::insight::{Insight, QueueTally, Times};
+use crate::insight::{Insight, Times};
 use crate::pool::{CurrentWorker, Inside, Retiring, SpawnPlace, is_waited_for_by};
 use crate::pool::{Lease, PoolSet};
 use crate::queue::machine::{Machine, Queue};
@@ -342,22 +342,13 @@ impl<P: Platform> Shared<P> {
         if self.is_forked() {
             let reading = Reading::begin();
             let current = self.generations.current(&reading);
-            return QueueStats {
-                name: self.name().to_owned(),
-                scope: current.set.attributes.scope,
-                queued: current.queued(),
-                run: current.done(),
-                active: 0,
-                waiting: 0,
-                is_frozen: false,
-                capacity: None,
-                capacity_used: 0,
-                waiting_producers: 0,
-                refused: 0,
-                tally: QueueTally::default(),
-                times: None,
-                pools: Vec::new(),
-            };
+            let counts = (current.queued(), current.done());
+            return QueueStats::plain(
+                self.name(),
+                current.set.attributes.scope,
+                counts,
+                Vec::new(),
+            );
         }
         // First, since it brings the queue's CPU time up to date.
         let set = self.generations.set();

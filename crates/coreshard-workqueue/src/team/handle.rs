@@ -8,7 +8,7 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 
 use super::broadcast;
-use super::job::{call_detached, detached, within};
+use super::job::{call_detached, detached, members, within};
 use super::listing::Listing;
 use super::scope::TeamScope;
 use super::wait::wait_for;
@@ -23,7 +23,7 @@ use crate::queue::Workqueue;
 ///
 /// What a member spawns lies in its own list: it runs the latest first, and others who have nothing to do take the
 /// oldest. What comes from outside is run in its order by whoever is free. A member that waits (in a join, a scope, a
-/// broadcast) runs parts of what it waits for, and what was sent to all; nobody stands in for it, so a team never has more threads than
+/// broadcast) runs parts of what it waits for, and what was sent to all; more only after a while. Nobody stands in for it, so a team never has more threads than
 /// members.
 ///
 /// Clones are handles to the same team. When the last is dropped, what was given to it is run to its end, and then
@@ -136,11 +136,7 @@ impl<P: Platform> Team<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn members(&self) -> usize {
-        match (self.pool.team(), CurrentWorker::<P>::here()) {
-            (Some(team), _) => team.members,
-            (None, Some(worker)) if self.is_of(worker) => worker.worker_limit(),
-            (None, _) => self.pool.place.limit,
-        }
+        members(&self.pool)
     }
 
     /// This thread's index, below [`members`](Self::members), if it is one of this team's.

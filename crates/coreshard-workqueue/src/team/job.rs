@@ -5,11 +5,20 @@ use std::ptr;
 use coreshard_platform::Platform;
 
 use crate::base::latch::Latch;
-use crate::pool::{CurrentWorker, JobBody, ListedJob};
+use crate::pool::{CurrentWorker, JobBody, ListedJob, Pool};
 
 /// What this thread does a part of, if it is a worker.
 pub(super) fn within<P: Platform>() -> *const Latch<P> {
     CurrentWorker::<P>::here().map_or(ptr::null(), CurrentWorker::whole)
+}
+
+/// How many members the pool's team has; of a queue's workers, how many may run at once.
+pub(super) fn members<P: Platform>(pool: &Pool<P>) -> usize {
+    match (pool.team(), CurrentWorker::<P>::here()) {
+        (Some(team), _) => team.members,
+        (None, Some(worker)) if worker.set() == pool.set() => worker.worker_limit(),
+        (None, _) => pool.place.limit,
+    }
 }
 
 /// A job that nobody waits for.

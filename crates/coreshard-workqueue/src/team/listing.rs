@@ -5,7 +5,6 @@ use std::sync::Arc;
 use coreshard_platform::{Platform, Time};
 
 use crate::base::error::{BuildError, ShutdownTimeout};
-use crate::insight::QueueTally;
 use crate::insight::stats::QueueStats;
 use crate::pool::PoolSet;
 use crate::queue::machine::Queue;
@@ -30,24 +29,14 @@ impl<P: Platform> Queue for Listing<P> {
     }
 
     fn stats(&self) -> QueueStats {
+        let scope = self.set.attributes.scope;
+        if self.set.pools().any(|pool| pool.is_forked()) {
+            // Whoever holds the pools' locks may not be here.
+            return QueueStats::plain(&self.name, scope, (0, 0), Vec::new());
+        }
         let pools: Vec<_> = self.set.pools().map(|pool| pool.stats()).collect();
         let run = pools.iter().map(|pool| pool.run).sum::<u64>();
         let waiting = self.set.pools().map(|pool| pool.jobs_waiting()).sum::<u64>();
-        QueueStats {
-            name: self.name.clone(),
-            scope: self.set.attributes.scope,
-            queued: run + waiting,
-            run,
-            active: 0,
-            waiting: 0,
-            is_frozen: false,
-            capacity: None,
-            capacity_used: 0,
-            waiting_producers: 0,
-            refused: 0,
-            tally: QueueTally::default(),
-            times: None,
-            pools,
-        }
+        QueueStats::plain(&self.name, scope, (run + waiting, run), pools)
     }
 }

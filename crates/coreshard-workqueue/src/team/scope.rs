@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, Platform};
 
-use super::job::{Reach, within};
+use super::job::{Reach, members, within};
 use super::wait::wait_for;
 use crate::base::latch::Latch;
 use crate::pool::{Closure, CurrentWorker, Fifo, JobBody, JobNumber, ListedJob, OwnPool, fifo};
@@ -142,11 +142,7 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn members(&self) -> usize {
-        match (self.pool.team(), CurrentWorker::<P>::here()) {
-            (Some(team), _) => team.members,
-            (None, Some(worker)) => worker.worker_limit(),
-            (None, None) => self.pool.place.limit,
-        }
+        members(&self.pool)
     }
 
     /// A part of this scope, which is counted from here on.
