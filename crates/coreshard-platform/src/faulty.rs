@@ -127,6 +127,10 @@ impl Platform for Faulty {
         Host::now()
     }
 
+    fn rough_ns() -> u64 {
+        Host::rough_ns()
+    }
+
     fn sleep(duration: Duration) {
         Host::sleep(duration);
     }

@@ -66,6 +66,11 @@ impl Platform for Host {
         cpu::monotonic_now()
     }
 
+    #[inline(always)]
+    fn rough_ns() -> u64 {
+        cpu::rough_ns()
+    }
+
     fn sleep(duration: Duration) {
         std::thread::sleep(duration);
     }

@@ -56,6 +56,13 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// The monotonic clock.
     fn now() -> Time;
 
+    /// The time as far as a few instructions tell it: nanoseconds that may be half or twice as long as they should,
+    /// since an unknown moment. For differences of less than a second on one thread, to the order of magnitude.
+    #[inline]
+    fn rough_ns() -> u64 {
+        Self::now().as_ns()
+    }
+
     /// Sleeps for `duration`.
     fn sleep(duration: Duration);
 

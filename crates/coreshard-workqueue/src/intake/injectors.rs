@@ -1,14 +1,14 @@
 //! A pool's injectors: one queue of segments for each CPU of the pod, and a wake word that says at which
 //! injectors to look, and whom to wake. `README.md` beside this file tells the protocol.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 
 use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 use coreshard_topology::NodeId;
 
 use crate::base::sizes::MAX_INJECTORS;
 
-use super::segments::{Claim, Segment, SegmentQueue, Taker, Watch};
+use super::segments::{Claim, Segment, SegmentQueue, Taker, Tells, Watch};
 
 const MARKS: u64 = (1 << MAX_INJECTORS) - 1;
 
@@ -25,23 +25,57 @@ pub(crate) type Watches<P, T, const LEN: usize> = [Option<(usize, Watch<P, T, LE
 /// | 0–31 | this injector is marked: there may be items, look there | the producer that found its slot armed | the taker, before it arms the slot |
 /// | 32–63 | the designated waiter: one more than the index of the worker to wake; 0 for none | the taker, when no injector is marked | the producer that signals first; the taker |
 pub(crate) struct Injectors<P: Platform, T, const LEN: usize> {
-    wake_word: Padded<P::AtomicU64>,
+    sleepers: Padded<Sleepers<P>>,
     queues: Box<[SegmentQueue<P, T, LEN>]>,
 }
-fields!(Injectors<P: Platform, T; const LEN: usize> { wake_word, queues });
+fields!(Injectors<P: Platform, T; const LEN: usize> { sleepers, queues });
+
+/// Whom producers wake.
+struct Sleepers<P: Platform> {
+    /// See [`Injectors`].
+    wake_word: P::AtomicU64,
+    /// The *runner-up*, whom the producer of a burst wakes as well: one more than its index; 0 for none. Who
+    /// takes it off wakes it.
+    runner_up: P::AtomicU64,
+    /// 1 if workers may sleep that nobody is told of: see `Pool::stand_down`.
+    unposted: P::AtomicU32,
+}
+fields!(Sleepers<P: Platform> { wake_word, runner_up, unposted });
 
 /// The right to take, at all injectors. There is one, kept under the pool's lock.
 pub(crate) struct Takers<P: Platform, T, const LEN: usize> {
     takers: Vec<Taker<P, T, LEN>>,
     /// The injector to try first, so that each has its turn.
-    turn: usize,
+    turn: u32,
     /// How often in a row a worker was served at its own injector.
     home_claims: u32,
+    /// Injectors that were claimed from since they were last armed for a burst, a bit each.
+    served: u32,
+    /// For [`Injectors::claim_oldest`].
+    looks: Box<Looks>,
+}
+
+struct Looks {
+    count: u64,
+    /// By injector: what they have seen.
+    seen: Vec<SeenAt>,
+}
+
+/// The tickets below `end` that are not yet taken were there at this look, and not at the one before.
+#[derive(Clone, Copy, Default)]
+struct SeenAt {
+    end: u64,
+    look: u64,
 }
 
 /// Claims in a row that a worker may make at its own CPU's injector, where the items are in its
 /// cache, while others have marked injectors too.
 const MAX_HOME_CLAIMS: u32 = 16;
+
+/// A bit for each of so many injectors.
+fn all_of(injectors: usize) -> u64 {
+    MARKS >> (MAX_INJECTORS - injectors)
+}
 
 fn designated_in(wake_word: u64) -> Option<usize> {
     (wake_word >> MAX_INJECTORS).checked_sub(1).map(|worker| worker as usize)
@@ -62,19 +96,26 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
     /// `injectors` empty queues with their memory on `node`, and the right to take from them.
     pub(crate) fn new(node: Option<NodeId>, injectors: usize) -> (Self, Takers<P, T, LEN>) {
         let injectors = injectors.clamp(1, MAX_INJECTORS);
+        let served = all_of(injectors) as u32;
         let (queues, takers) = (0..injectors as u32)
             .map(|injector| SegmentQueue::new(node, injector))
             .unzip::<_, _, Vec<_>, Vec<_>>();
+        let looks = Box::new(Looks { count: 0, seen: vec![SeenAt::default(); injectors] });
         // Marked until a worker has armed their slots.
         let wake_word = (1 << injectors) - 1;
-        let injectors =
-            Self { wake_word: Padded::new(P::AtomicU64::new(wake_word)), queues: queues.into() };
-        (injectors, Takers { takers, turn: 0, home_claims: 0 })
+        let sleepers = Sleepers {
+            wake_word: P::AtomicU64::new(wake_word),
+            runner_up: P::AtomicU64::new(0),
+            unposted: P::AtomicU32::new(0),
+        };
+        let injectors = Self { sleepers: Padded::new(sleepers), queues: queues.into() };
+        (injectors, Takers { takers, turn: 0, home_claims: 0, served, looks })
     }
 
     /// Names the fields of what is here, where it has come to its final place.
     pub(crate) fn describe(&self) {
         P::describe(&raw const *self);
+        P::describe(&raw const *self.sleepers);
         self.queues.iter().for_each(SegmentQueue::describe);
     }
 
@@ -85,7 +126,43 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
     /// Adds an item at an injector. Returns the worker that the caller must wake.
     #[inline]
     pub(crate) fn push(&self, injector: usize, value: T, tag: u16) -> Option<usize> {
-        if self.queues[injector].push(value, tag) { self.signal(injector) } else { None }
+        match self.queues[injector].push(value, tag) {
+            Tells::Nobody => None,
+            Tells::Designated => self.signal(injector),
+            Tells::RunnerUp => self.take_runner_up(),
+        }
+    }
+
+    /// Takes the runner-up off, for the caller to wake. `None` if there is none, or somebody was quicker.
+    #[cold]
+    pub(crate) fn take_runner_up(&self) -> Option<usize> {
+        // AcqRel as `recall`.
+        (self.sleepers.runner_up.swap(0, AcqRel) as usize).checked_sub(1)
+    }
+
+    /// The runner-up, if it is not being woken.
+    pub(crate) fn runner_up(&self) -> Option<usize> {
+        (self.sleepers.runner_up.load(Acquire) as usize).checked_sub(1)
+    }
+
+    /// Names a sleeper whom a burst wakes beside the designated waiter, where items have come since the last time. There
+    /// is none.
+    pub(crate) fn post_runner_up(&self, takers: &mut Takers<P, T, LEN>, worker: usize) {
+        // Release pairs with the Acquire of whoever takes it off.
+        self.sleepers.runner_up.store(worker as u64 + 1, Release);
+        for injector in marked(u64::from(std::mem::take(&mut takers.served))) {
+            self.queues[injector].arm_for_burst(&mut takers.takers[injector]);
+        }
+    }
+
+    /// Whether workers may sleep that nobody is told of.
+    pub(crate) fn set_unposted(&self, unposted: bool) {
+        // SeqCst: whoever finds no designated waiter, since it was taken off after this, sees it.
+        self.sleepers.unposted.store(u32::from(unposted), SeqCst);
+    }
+
+    pub(crate) fn has_unposted(&self) -> bool {
+        self.sleepers.unposted.load(SeqCst) != 0
     }
 
     /// The slot was armed: marks the injector, and takes the designated waiter off the wake word if there is one.
@@ -93,11 +170,11 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
     /// on its way will look at all marked injectors.
     #[cold]
     fn signal(&self, injector: usize) -> Option<usize> {
-        let mut seen = self.wake_word.load(Acquire);
+        let mut seen = self.sleepers.wake_word.load(Acquire);
         loop {
             let marked = (seen | 1 << injector) & MARKS;
             // Release: who finds the injector marked finds the item. Acquire pairs with `post`.
-            match self.wake_word.compare_exchange(seen, marked, AcqRel, Acquire) {
+            match self.sleepers.wake_word.compare_exchange(seen, marked, AcqRel, Acquire) {
                 Ok(_) => return designated_in(seen),
                 Err(now) => seen = now,
             }
@@ -113,12 +190,13 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         most: usize,
         home: usize,
     ) -> Option<Claim<P, T, LEN>> {
-        let marks = self.wake_word.load(Acquire) & MARKS;
+        let marks = self.sleepers.wake_word.load(Acquire) & MARKS;
         let (at_home, away) = (marks & 1 << home, marks & !(1 << home));
         if at_home != 0 && takers.home_claims < MAX_HOME_CLAIMS {
             let claim = self.queues[home].claim(&mut takers.takers[home], most);
             if claim.is_some() {
                 takers.home_claims += u32::from(away != 0);
+                takers.served |= 1 << home;
                 return claim;
             }
         }
@@ -127,7 +205,42 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         for injector in marked(late).chain(marked(away & !late)).chain(marked(at_home)) {
             let claim = self.queues[injector].claim(&mut takers.takers[injector], most);
             if claim.is_some() {
-                takers.turn = (injector + 1) % self.queues.len();
+                takers.turn = ((injector + 1) % self.queues.len()) as u32;
+                takers.served |= 1 << injector;
+                return claim;
+            }
+        }
+        None
+    }
+
+    /// As [`Self::claim`], for items that are so long that it matters more who is first than where it lies: at the
+    /// injector whose next item was there at the earliest look. Of those that came since the last look, what
+    /// came from the caller's own CPU comes last: until just now the caller has had that.
+    pub(crate) fn claim_oldest(
+        &self,
+        takers: &mut Takers<P, T, LEN>,
+        most: usize,
+        home: usize,
+    ) -> Option<Claim<P, T, LEN>> {
+        let Looks { count, seen } = &mut *takers.looks;
+        *count += 1;
+        let mut untried = self.sleepers.wake_word.load(Acquire) & MARKS;
+        for injector in marked(untried) {
+            if takers.takers[injector].head() >= seen[injector].end {
+                seen[injector] = SeenAt { end: self.queues[injector].pushed(), look: *count };
+            }
+        }
+        let (turn, injectors) = (takers.turn as usize, self.queues.len());
+        while untried != 0 {
+            let in_turn = |injector: usize| (injector + injectors - turn) % injectors;
+            let age =
+                |injector: &usize| (seen[*injector].look, *injector == home, in_turn(*injector));
+            let injector = marked(untried).min_by_key(age)?;
+            untried &= !(1 << injector);
+            let claim = self.queues[injector].claim(&mut takers.takers[injector], most);
+            if claim.is_some() {
+                takers.turn = ((injector + 1) % injectors) as u32;
+                takers.served |= 1 << injector;
                 return claim;
             }
         }
@@ -136,7 +249,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
 
     /// True if an item stands ready at an marked injector.
     pub(crate) fn ready(&self, takers: &mut Takers<P, T, LEN>) -> bool {
-        marked(self.wake_word.load(Acquire))
+        marked(self.sleepers.wake_word.load(Acquire))
             .any(|injector| self.queues[injector].ready(&mut takers.takers[injector]))
     }
 
@@ -150,13 +263,13 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         takers: &mut Takers<P, T, LEN>,
         worker: usize,
     ) -> Result<Option<usize>, ItemWaits> {
-        let mut seen = self.wake_word.load(Acquire);
+        let mut seen = self.sleepers.wake_word.load(Acquire);
         loop {
             for injector in marked(seen) {
                 // Cleared first: once the slot is armed, the bit is for its producer to set.
-                self.wake_word.fetch_and(!(1 << injector), AcqRel);
+                self.sleepers.wake_word.fetch_and(!(1 << injector), AcqRel);
                 if !self.queues[injector].arm(&mut takers.takers[injector]) {
-                    self.wake_word.fetch_or(1 << injector, AcqRel);
+                    self.sleepers.wake_word.fetch_or(1 << injector, AcqRel);
                     return Err(ItemWaits);
                 }
             }
@@ -164,7 +277,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
             // Release pairs with the Acquire of `signal`; SeqCst: see `designated`.
             let closed = seen & !MARKS;
             let posted = (worker as u64 + 1) << MAX_INJECTORS;
-            match self.wake_word.compare_exchange(closed, posted, SeqCst, Acquire) {
+            match self.sleepers.wake_word.compare_exchange(closed, posted, SeqCst, Acquire) {
                 Ok(before) => return Ok(designated_in(before)),
                 Err(now) => seen = now,
             }
@@ -177,23 +290,23 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
     pub(crate) fn designated(&self) -> Option<usize> {
         // The model checker knows no order of SeqCst loads: what changes nothing reads the latest there.
         designated_in(if cfg!(loom) {
-            self.wake_word.fetch_or(0, SeqCst)
+            self.sleepers.wake_word.fetch_or(0, SeqCst)
         } else {
-            self.wake_word.load(SeqCst)
+            self.sleepers.wake_word.load(SeqCst)
         })
     }
 
     /// Takes the designated waiter off the wake word, for the caller to wake. `None` if somebody was quicker,
     /// and wakes it.
     pub(crate) fn recall(&self) -> Option<usize> {
-        designated_in(self.wake_word.fetch_and(MARKS, AcqRel))
+        designated_in(self.sleepers.wake_word.fetch_and(MARKS, AcqRel))
     }
 
-    /// The places where the next items will be seen, at the marked injectors but `home`: whoever would
-    /// fill that one cannot run while somebody watches on its CPU.
-    pub(crate) fn watch(&self, takers: &mut Takers<P, T, LEN>, home: usize) -> Watches<P, T, LEN> {
-        let marks = self.wake_word.load(Acquire) & MARKS;
-        let mut injectors = marked(marks & !(1 << home));
+    /// The places where the next items will be seen: at the marked injectors, and then at others.
+    pub(crate) fn watch(&self, takers: &mut Takers<P, T, LEN>) -> Watches<P, T, LEN> {
+        let marks = self.sleepers.wake_word.load(Acquire) & MARKS;
+        let all = all_of(self.queues.len());
+        let mut injectors = marked(marks).chain(marked(all & !marks));
         std::array::from_fn(|_| {
             let injector = injectors.next()?;
             Some((injector, self.queues[injector].watch(&mut takers.takers[injector])?))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use coreshard_platform::Parker;
 
+use super::segments::Tells;
 use super::{Claim, Injectors, Range, SegmentQueue, Takers};
 use coreshard_platform::Loom;
 
@@ -146,7 +147,7 @@ fn loom_segments_are_recycled_safely() {
 fn loom_a_claim_is_shared_with_a_thief() {
     check(3, || {
         let (queue, mut taker) = Queue::new(None, 0);
-        assert!(!queue.push(Box::new(1), 7) && !queue.push(Box::new(2), 7));
+        assert_eq!([1, 2].map(|item| queue.push(Box::new(item), 7)), [Tells::Nobody; 2]);
         let shared = Arc::new((queue, Range::<Loom, Box<u32>, 2>::new()));
         let other = Arc::clone(&shared);
         let thief = loom::thread::spawn(move || {

@@ -17,8 +17,38 @@ use coreshard_platform::{
 };
 use coreshard_topology::NodeId;
 
-/// A slot's state while it is armed: whoever fills it tells a worker.
+/// A slot's state while it is armed: whoever fills it tells the designated waiter.
 const ARMED: u64 = 1 << 63;
+/// A slot's state while it is armed for a burst: whoever fills it tells the runner-up.
+const ARMED_FOR_BURST: u64 = ARMED | 1;
+
+/// Of every so many slots the last one may be armed for a burst, if it is so far behind the head. (Models have
+/// segments of two.)
+const SLOTS_TO_A_BURST: u64 = if cfg!(loom) { 1 } else { 4 };
+const BEHIND_HEAD: u64 = if cfg!(loom) { 1 } else { 2 };
+
+/// Whom the producer of an item tells of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tells {
+    Nobody,
+    Designated,
+    RunnerUp,
+}
+
+impl Tells {
+    /// By what a slot's state was when it was filled.
+    #[inline(always)]
+    fn by(state: u64) -> Self {
+        // All other states are numbers far below.
+        if state < ARMED {
+            Self::Nobody
+        } else if state == ARMED {
+            Self::Designated
+        } else {
+            Self::RunnerUp
+        }
+    }
+}
 
 /// The low bits of a filled slot's state are the item's tag; the segment's number is above.
 const TAG_BITS: u32 = 16;
@@ -35,8 +65,8 @@ fn is_filled(state: u64, number: u64) -> bool {
 /// many of them cost more than the sharing.
 #[repr(C)]
 struct Slot<P: Platform, T> {
-    /// P: the number of the segment and a tag once the item is there; or `ARMED` while the
-    /// slot is armed; anything else means that it is empty. A recycled segment has
+    /// P: the number of the segment and a tag once the item is there; or `ARMED` or `ARMED_FOR_BURST` while
+    /// the slot is; anything else means that it is empty. A recycled segment has
     /// a new number, so nothing has to be reset.
     state: P::AtomicU64,
     value: P::Cell<MaybeUninit<T>>,
@@ -201,6 +231,13 @@ pub(crate) struct Taker<P: Platform, T, const LEN: usize> {
     segment: *mut Segment<P, T, LEN>,
 }
 
+impl<P: Platform, T, const LEN: usize> Taker<P, T, LEN> {
+    /// The first ticket that was not claimed.
+    pub(super) fn head(&self) -> u64 {
+        self.head
+    }
+}
+
 // SAFETY: the pointer leads to a segment of the queue, see there.
 unsafe impl<P: Platform, T: Send, const LEN: usize> Send for Taker<P, T, LEN> {}
 
@@ -255,10 +292,10 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         self.store.describe();
     }
 
-    /// Adds an item. True if its slot was armed: the caller must tell a worker.
+    /// Adds an item. Returns whom the caller must tell.
     #[inline]
     #[must_use]
-    pub(crate) fn push(&self, value: T, tag: u16) -> bool {
+    pub(crate) fn push(&self, value: T, tag: u16) -> Tells {
         let hint = self.tail.last.load(Acquire);
         // Relaxed: the ticket only has to be unique. What it leads to is published by the
         // segment's number and the slot's state.
@@ -285,7 +322,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         // Release publishes the item to the taker's Acquire in `claim`. A swap, not a store: it
         // is the moment at which either the taker sees the item before it arms the slot, or this
         // call finds it armed. Acquire pairs with the Release of `arm`.
-        slot.state.swap(number << TAG_BITS | u64::from(tag), AcqRel) == ARMED
+        Tells::by(slot.state.swap(number << TAG_BITS | u64::from(tag), AcqRel))
     }
 
     /// Walks to the segment with `number`, which holds a ticket of the caller's that is not
@@ -440,6 +477,22 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
             }
         }
         false
+    }
+
+    /// Arms a slot some items behind the next one, which was armed: that many at once are a burst. Only where
+    /// it is in the same segment.
+    pub(crate) fn arm_for_burst(&self, taker: &mut Taker<P, T, LEN>) {
+        let ticket = (taker.head + BEHIND_HEAD) | (SLOTS_TO_A_BURST - 1);
+        let number = Self::number_of(ticket);
+        if number != Self::number_of(taker.head) || !self.enter_segment(taker) {
+            return;
+        }
+        let state = &self.segment(taker.segment).slots[Self::slot_of(ticket)].state;
+        let seen = state.load(Acquire);
+        if !is_filled(seen, number) && seen < ARMED {
+            // A hint: where somebody is quicker, the slot is filled. Release as in `arm`.
+            let _ = state.compare_exchange(seen, ARMED_FOR_BURST, AcqRel, Relaxed);
+        }
     }
 
     /// The place to watch for the next item, without the taker.

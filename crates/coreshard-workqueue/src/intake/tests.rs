@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use coreshard_platform::Host;
 
+use super::segments::Tells;
 use super::{Claim, Injectors, ItemWaits, Range, SegmentQueue};
 
 const LEN: usize = 4;
@@ -29,7 +30,7 @@ fn items_come_out_as_they_went_in_and_memory_is_used_again() {
     let (queue, mut taker) = Queue::new(None, 0);
     for round in 0..1_000 {
         for item in 0..7 {
-            assert!(!queue.push(Box::new(round * 7 + item), 7), "nothing is armed");
+            assert_eq!(queue.push(Box::new(round * 7 + item), 7), Tells::Nobody);
         }
         let mut seen = Vec::new();
         while let Some(claim) = queue.claim(&mut taker, 3) {
@@ -47,7 +48,7 @@ fn memory_that_a_burst_needed_is_given_back_and_taken_again() {
     for burst in 0..3 {
         let before = queue.held_bytes();
         for item in 0..100_000 {
-            assert!(!queue.push(Box::new(item), 7));
+            assert_eq!(queue.push(Box::new(item), 7), Tells::Nobody);
         }
         let full = queue.held_bytes();
         assert!(full > 100_000 * 16, "burst {burst}: {full} bytes hold 100,000 items");
@@ -71,8 +72,8 @@ fn the_producer_of_the_next_item_finds_its_slot_armed() {
     for item in 0..2 * LEN as u64 {
         assert!(queue.arm(&mut taker));
         assert!(queue.arm(&mut taker), "it may be armed again");
-        assert!(queue.push(Box::new(item), 7), "the first hears it");
-        assert!(!queue.push(Box::new(item), 7), "the second does not");
+        assert_eq!(queue.push(Box::new(item), 7), Tells::Designated, "the first hears it");
+        assert_eq!(queue.push(Box::new(item), 7), Tells::Nobody, "the second does not");
         assert!(!queue.arm(&mut taker), "an item is there");
         let mut seen = Vec::new();
         while let Some(claim) = queue.claim(&mut taker, 9) {
@@ -142,7 +143,8 @@ fn producers_and_thieves_lose_and_double_nothing() {
             let shared = Arc::clone(&shared);
             std::thread::spawn(move || {
                 for item in 0..ITEMS {
-                    assert!(!shared.0.push(Box::new(producer * ITEMS + item), 7));
+                    let tells = shared.0.push(Box::new(producer * ITEMS + item), 7);
+                    assert_eq!(tells, Tells::Nobody);
                 }
                 Vec::new()
             })

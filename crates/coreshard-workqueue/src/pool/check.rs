@@ -76,7 +76,8 @@ impl<P: Platform> State<P> {
             );
         }
         let mut resting = absent;
-        let sleepers = self.idle.iter().chain(&self.designated);
+        let runner_up = self.runner_up();
+        let sleepers = self.idle.iter().chain(&self.designated).chain(&runner_up);
         if !sleepers.clone().all(|worker| *worker < workers && resting.add(*worker)) {
             return Some("who sleeps is a worker, and listed once");
         }
@@ -119,9 +120,11 @@ impl<P: Platform> State<P> {
             idle, designated, kicked, alive, blocked, blocked_as, stopping, starting, ..
         } = self;
         let Self { spare_missed, rescuer, .. } = self;
+        let runner_up = self.runner_up();
         let cold = self.cold_unseen();
         format!(
-            "idle {idle:?}, designated {designated:?}, kicked {kicked:?}, alive {alive}, blocked {blocked}, \
+            "idle {idle:?}, designated {designated:?}, runner-up {runner_up:?}, kicked {kicked:?}, alive {alive}, \
+             blocked {blocked}, \
              blocked as {blocked_as:?}, stopping {stopping}, starting {starting}, missed {spare_missed}, rescuer \
              {rescuer:?}, free {:?}, counted {}, threads {:?}",
             cold.free, cold.counted, cold.threads

@@ -10,10 +10,6 @@ use super::sizes::{Claim, SegmentQueue};
 use super::state::Worklist;
 use super::worker::{TaggedItem, Worker};
 
-/// The most items a worker claims at once: enough to make the lock's cost small per item, and few
-/// enough to be copied to a thief's cache in good time.
-const MAX_CLAIMED: usize = 32;
-
 impl<P: Platform> Worker<'_, P> {
     #[inline]
     pub(super) fn next_item(&mut self) -> Option<TaggedItem> {
@@ -54,6 +50,8 @@ impl<P: Platform> Worker<'_, P> {
     #[inline]
     fn claim(&mut self) -> Option<TaggedItem> {
         let pool = self.pool;
+        let now_ns = P::rough_ns();
+        self.patience.look(now_ns);
         let mut state = pool.lock();
         state.rejoin(self.index);
         if self.repatriated > 0 {
@@ -65,21 +63,22 @@ impl<P: Platform> Worker<'_, P> {
         }
         let home = pool.place.injector_here::<P>();
         state.placement.runs_at(self.index, home);
-        if std::mem::take(&mut self.just_woke)
-            && let Some(other) = state.placement.other_at(self.index, home)
-            && let Some(free) = state.placement.send_elsewhere(other, &pool.place)
-        {
-            // This worker runs here, so the other waits for this CPU. Under the lock, so that it
-            // cannot end meanwhile.
-            pool.steer(other, free, || ());
-        }
         let (item, claim) = match (&mut state.worklist, &pool.queue) {
             (Worklist::Locked(list), _) => (Some(list.pop_front()?), None),
             (Worklist::LockFree(takers), Some(queue)) => {
-                match queue.claim(takers, self.claim_items, home) {
+                let most = self.patience.most();
+                let claim = if self.patience.are_long() {
+                    queue.claim_oldest(takers, most, home)
+                } else {
+                    queue.claim(takers, most, home)
+                };
+                match claim {
                     Some(claim) => (None, Some(claim)),
                     None => {
-                        self.next_slots = Some(queue.watch(takers, home));
+                        self.next_slots = Some(queue.watch(takers));
+                        if self.will_watch() {
+                            state.stand_down(pool);
+                        }
                         if pool.is_team() {
                             self.tell_team(state);
                         }
@@ -89,24 +88,42 @@ impl<P: Platform> Worker<'_, P> {
             }
             (Worklist::LockFree(_), None) => unreachable!("the lock-free rung has a queue"),
         };
-        let spare = state.reserve_spare(pool);
+        let vouches = claim.as_ref().is_some_and(|claim| {
+            let items = claim.end - claim.start;
+            self.patience.learn_most(items);
+            self.may_vouch && self.patience.vouches(items)
+        });
+        let spare = if vouches { None } else { state.reserve_spare(pool) };
         let (item, mut left) = match claim {
             None => (item, false),
             Some(claim) => {
                 let items = claim.end - claim.start;
-                self.claim_items =
-                    if items == self.claim_items { (items * 2).min(MAX_CLAIMED) } else { items };
                 // While this worker starts another, its items are open to all.
                 (self.open(claim, spare.is_none()), items > 1)
             }
         };
-        self.yielded = false;
+        self.gaps.end(now_ns);
         self.learn_to_gather(left);
+        if std::mem::take(&mut self.just_woke)
+            && left
+            && !vouches
+            && let Some(other) = state.placement.other_at(self.index, home)
+            && let Some(free) = state.placement.send_elsewhere(other, &pool.place)
+        {
+            // This worker runs here, so the other waits for this CPU. Under the lock, so that it
+            // cannot end meanwhile.
+            pool.steer(other, free, || ());
+        }
         // Looking at the injectors takes lines from their producers: only if somebody can be sent. At the claims
         // of others, too: one kick may have stood for two who were blocked, and what they have claimed is
         // left to whoever came.
-        left |= state.can_kick(pool) && state.has_work(pool);
-        let kick = state.pass_on(pool, left).or_else(|| state.call_rescuer());
+        let kick = if vouches {
+            state.stand_down(pool);
+            None
+        } else {
+            left |= state.can_kick(pool) && state.has_work(pool);
+            state.pass_on(pool, left).or_else(|| state.call_rescuer())
+        };
         pool.unlock_and_kick(state, kick);
         // After the lock was held: see the monitor's `run`.
         pool.monitor.notice_work();
@@ -123,6 +140,7 @@ impl<P: Platform> Worker<'_, P> {
             self.release_taken();
             self.segment = claim.segment;
         }
+        self.patience.claimed(claim.end - claim.start);
         let first = keep_first.then_some(claim.start);
         claim.start += usize::from(keep_first);
         if claim.start < claim.end {

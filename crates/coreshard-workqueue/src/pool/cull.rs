@@ -15,7 +15,8 @@ impl<P: Platform> Worker<'_, P> {
             return false;
         }
         let others_sleep =
-            state.idle.iter().any(|idle| *idle != self.index && state.kicked != Some(*idle));
+            state.idle.iter().any(|idle| *idle != self.index && state.kicked != Some(*idle))
+                || state.runner_up().is_some_and(|other| other != self.index);
         if state.designated == Some(self.index) {
             if !others_sleep {
                 return false;
@@ -27,6 +28,15 @@ impl<P: Platform> Worker<'_, P> {
             state.let_go(self.index);
             let kick = state.appoint_designated(pool);
             pool.unlock_and_kick(state, kick);
+            return true;
+        }
+        if state.runner_up() == Some(self.index) {
+            // Where nobody is designated, the one that was is being woken, or somebody runs: who comes next to the
+            // lock appoints another.
+            if state.designated.is_none() || state.recall_runner_up(pool).is_none() {
+                return false;
+            }
+            state.let_go(self.index);
             return true;
         }
         let listed = state.idle.contains(&self.index) && state.kicked != Some(self.index)

@@ -317,16 +317,24 @@ impl<P: Platform> Pool<P> {
                 let sleeper = queue.designated().and_then(|_| queue.recall());
                 if let Some(worker) = sleeper {
                     self.wake(worker);
+                    return true;
                 }
-                sleeper.is_some()
+                queue.has_unposted() && self.choose_thief()
             }
-            None => {
-                let mut state = self.lock();
-                let kick = state.choose_kick(self);
-                let called = kick.is_some();
-                self.unlock_and_kick(state, kick);
-                called
-            }
+            None => self.choose_thief(),
         }
+    }
+
+    /// As [`Self::call_thief`], under the lock: somebody may sleep whose name is on no word.
+    #[cold]
+    fn choose_thief(&self) -> bool {
+        let mut state = self.lock();
+        let kick = state.choose_kick(self);
+        if state.idle.is_empty() {
+            self.queue.iter().for_each(|queue| queue.set_unposted(false));
+        }
+        let called = kick.is_some();
+        self.unlock_and_kick(state, kick);
+        called
     }
 }

@@ -64,10 +64,9 @@ impl<P: Platform> Worker<'_, P> {
             self.repatriate();
             return true;
         }
-        let asleep_since = self.can_watch_others().then(P::now);
         let stays = self.park();
         if stays {
-            self.learn_from_sleep(asleep_since);
+            self.gaps.slept();
             self.just_woke = true;
             self.repatriate();
         }
@@ -115,6 +114,7 @@ impl<P: Platform> Worker<'_, P> {
                 if pool.has_forks() && state.recall_designated(pool).is_some() {
                     return Rest::None;
                 }
+                state.appoint_runner_up(pool);
             }
             _ => state.idle.push(self.index),
         }

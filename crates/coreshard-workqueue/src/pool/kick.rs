@@ -36,7 +36,7 @@ impl<P: Platform> State<P> {
         if self.active() >= pool.place.limit {
             return None;
         }
-        if let Some(kick) = self.recall_designated(pool) {
+        if let Some(kick) = self.recall_designated(pool).or_else(|| self.recall_runner_up(pool)) {
             return Some(kick);
         }
         if pool.attributes.wake == Wake::Coalesced {
@@ -99,12 +99,57 @@ impl<P: Platform> State<P> {
         taken.map(Kick::new)
     }
 
-    /// A designated waiter that is not on the wake word any more was woken by a producer, and is active.
+    /// Takes the runner-up off its word, as [`Self::recall_designated`].
+    pub(super) fn recall_runner_up(&mut self, pool: &Pool<P>) -> Option<Kick> {
+        let worker = self.runner_up()?;
+        self.set_runner_up(None);
+        self.kicks += 1;
+        let taken = pool.queue.as_ref().and_then(Injectors::take_runner_up)?;
+        debug_assert_eq!(taken, worker, "only this one was posted");
+        Some(Kick::new(taken))
+    }
+
+    /// Who is named for producers to wake and is not there any more was woken by one, and is active.
     #[inline]
-    pub(super) fn notice_designated(&mut self, pool: &Pool<P>) {
-        if pool.queue.as_ref().and_then(Injectors::designated) != self.designated {
+    pub(super) fn notice_woken(&mut self, pool: &Pool<P>) {
+        let queue = pool.queue.as_ref();
+        if self.designated.is_some() && queue.and_then(Injectors::designated) != self.designated {
             self.designated = None;
             self.kicks += 1;
+        }
+        if self.runner_up().is_some() && queue.and_then(Injectors::runner_up) != self.runner_up() {
+            self.set_runner_up(None);
+            self.kicks += 1;
+        }
+    }
+
+    /// Names a sleeper that a burst is to wake as well, after the designated waiter was posted.
+    pub(super) fn appoint_runner_up(&mut self, pool: &Pool<P>) {
+        if self.runner_up().is_some() || pool.is_team() || self.active() + 2 > pool.place.limit {
+            return;
+        }
+        let (Some(queue), Worklist::LockFree(takers)) = (&pool.queue, &mut self.worklist) else {
+            return;
+        };
+        let is_kicked = |worker: usize| self.kicked == Some(worker);
+        let Some(worker) = self.idle.pop_if(|worker| !is_kicked(*worker)) else { return };
+        queue.post_runner_up(takers, worker);
+        self.set_runner_up(Some(worker));
+    }
+
+    /// Takes those who are named for producers off their words, and lets them sleep: what comes next is seen to
+    /// without them.
+    pub(super) fn stand_down(&mut self, pool: &Pool<P>) {
+        if self.designated.is_none() && self.runner_up().is_none() {
+            return;
+        }
+        // First: whoever forks, and finds nobody to call, sees it.
+        pool.queue.iter().for_each(|queue| queue.set_unposted(true));
+        let (first, second) = (self.recall_runner_up(pool), self.recall_designated(pool));
+        for kick in first.into_iter().chain(second) {
+            // It was chosen for nothing.
+            self.kicks -= 1;
+            self.idle.push(kick.worker);
         }
     }
 
@@ -116,8 +161,18 @@ impl<P: Platform> State<P> {
         if self.designated.is_some() || self.active() >= pool.place.limit {
             return None;
         }
+        let idle = self.idle.iter().rev().find(|worker| self.kicked != Some(**worker));
+        let worker = idle.copied().or(self.runner_up())?;
+        if self.runner_up() == Some(worker) {
+            // It steps up, unless a burst wakes it just now.
+            self.set_runner_up(None);
+            if queue.take_runner_up().is_none() {
+                self.kicks += 1;
+                return None;
+            }
+            self.idle.push(worker);
+        }
         let Worklist::LockFree(takers) = &mut self.worklist else { return None };
-        let worker = *self.idle.iter().rev().find(|worker| self.kicked != Some(**worker))?;
         match queue.post(takers, worker) {
             Ok(before) => {
                 debug_assert_eq!(before, None, "there was no designated");
@@ -137,6 +192,7 @@ impl<P: Platform> State<P> {
             sleepers.retain(|worker| *worker != kicked);
         }
         sleepers.extend(self.recall_designated(pool).map(|kick| kick.worker));
+        sleepers.extend(self.recall_runner_up(pool).map(|kick| kick.worker));
         sleepers
     }
 }

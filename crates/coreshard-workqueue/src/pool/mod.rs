@@ -18,6 +18,7 @@ mod deque;
 mod deque_loom_tests;
 mod forks;
 mod frame;
+mod gaps;
 mod header;
 mod help;
 mod here;
@@ -33,6 +34,7 @@ mod loom_tests;
 mod members;
 mod monitor;
 mod monitor_handle;
+mod patience;
 mod placement;
 #[expect(
     clippy::module_inception,

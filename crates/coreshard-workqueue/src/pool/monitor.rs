@@ -27,7 +27,7 @@ use crate::callbacks::{Callbacks, Threads};
 use crate::insight::trouble::{Bug, CpuHog, NoWorker, Stall, Trouble, Watchdog};
 
 /// Scans that find all pools asleep before the monitor sleeps too.
-const QUIET_SCANS: u32 = 2;
+const QUIET_SCANS: u32 = 16;
 
 /// Who does what else the monitor must not: for each thing one thread may be stuck.
 const HELPERS: Threads = Threads { name: "cs-background", most: 4 };

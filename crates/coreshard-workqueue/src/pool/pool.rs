@@ -47,6 +47,8 @@ pub(crate) struct Pool<P: Platform> {
     pub(super) may_spin: bool,
     /// I:
     pub(super) most_workers: usize,
+    /// I: see [`PoolSettings`].
+    pub(super) trusts_at_once: bool,
     /// I (the injectors have their own rules): the lock-free intake, if that is the rung.
     pub(super) queue: Option<Injectors<P>>,
     /// A: set once each, under the lock, before the index is used.
@@ -86,7 +88,7 @@ pub(crate) struct Pool<P: Platform> {
     pub(super) state: Padded<Lock<P, State<P>>>,
 }
 fields!(Pool<P: Platform> {
-    id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers,
+    id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers, trusts_at_once,
     queue, slots, slot_count, open_claims, is_team, injected, uses_lists, open_waits, mailed, forking, neighbours, watchers, links, ran, wakeups,
     look_is_due, accounts, state,
 });
@@ -102,6 +104,8 @@ pub(crate) struct PoolSettings {
     pub(crate) may_spin: bool,
     /// Workers that a pool may have, at most [`MAX_WORKERS`].
     pub(crate) most_workers: usize,
+    /// Workers believe from the start that items are short: for models, which have no time to learn it.
+    pub(crate) trusts_at_once: bool,
 }
 
 impl PoolSettings {
@@ -109,7 +113,14 @@ impl PoolSettings {
     #[cfg(all(test, loom))]
     pub(crate) fn for_models() -> Self {
         let idle_timeout = std::time::Duration::from_secs(1);
-        Self { measure_lock: false, idle_timeout, may_spin: false, most_workers: MAX_WORKERS }
+        let trusts_at_once = false;
+        Self {
+            measure_lock: false,
+            idle_timeout,
+            may_spin: false,
+            most_workers: MAX_WORKERS,
+            trusts_at_once,
+        }
     }
 }
 
@@ -147,6 +158,7 @@ impl<P: Platform> Pool<P> {
             idle_timeout: settings.idle_timeout,
             may_spin: settings.may_spin,
             most_workers: settings.most_workers,
+            trusts_at_once: settings.trusts_at_once,
             queue,
             slots: (0..MAX_WORKERS).map(|_| P::AtomicPtr::new(std::ptr::null_mut())).collect(),
             slot_count: P::AtomicU32::new(0),
@@ -263,10 +275,17 @@ impl<P: Platform> Pool<P> {
     pub(super) fn lock(&self) -> PoolGuard<'_, P> {
         let mut state = self.state.lock();
         let since = self.measure_lock.then(P::now);
-        if state.designated.is_some() {
-            state.notice_designated(self);
+        if state.designated.is_some() || state.runner_up().is_some() {
+            state.notice_woken(self);
         }
         PoolGuard { state, since, pool: self }
+    }
+
+    /// True if workers may leave those who sleep alone while their items are short: not where somebody is to be
+    /// in a reactor, nor where a rescuer promises progress, nor in a team.
+    pub(super) fn may_vouch(&self) -> bool {
+        let Attributes { rescuer, hooks, .. } = &*self.attributes;
+        !self.is_team && rescuer.is_none() && hooks.reactor.is_none()
     }
 
     /// Names those workers that may run one another's items: of the pool where its set is strict, of

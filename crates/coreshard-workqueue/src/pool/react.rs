@@ -49,7 +49,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     #[cold]
     pub(super) fn look_now_and_then(&mut self) {
         // As many as it may claim: more often than not, about so many.
-        let left = self.items_before_look.and_then(|items| items.checked_sub(self.claim_items));
+        let left = self.items_before_look.and_then(|items| items.checked_sub(self.patience.most()));
         if left.is_some() && self.pool.look_is_due.load(Relaxed) == 0 {
             self.items_before_look = left;
             return;

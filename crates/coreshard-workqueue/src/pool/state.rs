@@ -1,6 +1,7 @@
 //! What a pool's lock protects.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use coreshard_platform::{Platform, fields};
@@ -144,6 +145,14 @@ pub(super) struct State<P: Platform> {
     /// The idle worker that was kicked and has not run yet (coalesced rung only); it is still in
     /// `idle`.
     pub(super) kicked: Option<usize>,
+    /// One more than the index of the sleeper that the producer of a burst wakes as well, as `designated`.
+    next_in_line: Option<NonZeroU32>,
+    /// Workers that are being started.
+    pub(super) starting: u16,
+    /// Workers go when there is nothing to do.
+    pub(super) stopping: bool,
+    /// Of a team: workers go when all have nothing to do.
+    pub(super) ending: bool,
     pub(super) worklist: Worklist<P>,
     /// Items that came in by the locked rung.
     pub(super) queued: u64,
@@ -151,17 +160,12 @@ pub(super) struct State<P: Platform> {
     pub(super) alive: usize,
     /// Workers that are not counted among those that run: as many as `blocked_as` has.
     pub(super) blocked: usize,
-    /// Wake-ups that were decided on, and those that were spared; see `PoolStats`.
+    /// Wake-ups that were decided on, and those that were spared; see `PoolStats`. From here on with wake-ups,
+    /// not with each item.
     pub(super) kicks: u64,
     pub(super) coalesced_kicks: u64,
     /// By worker index: who counts as blocked, and who said so.
     pub(super) blocked_as: Vec<Blocked>,
-    /// Workers go when there is nothing to do.
-    pub(super) stopping: bool,
-    /// Of a team: workers go when all have nothing to do.
-    pub(super) ending: bool,
-    /// Workers that are being started.
-    pub(super) starting: u16,
     /// One more worker was wanted while one was being started.
     pub(super) spare_missed: bool,
     /// One more worker was wanted, and could not be had.
@@ -174,7 +178,7 @@ pub(super) struct State<P: Platform> {
     cold: Box<Cold<P>>,
 }
 fields!(State<P: Platform> {
-    idle, designated, kicked, worklist, queued, alive, blocked, kicks, coalesced_kicks, blocked_as, stopping, ending, starting,
+    idle, designated, kicked, next_in_line, starting, stopping, ending, worklist, queued, alive, blocked, kicks, coalesced_kicks, blocked_as,
     spare_missed, spare_refused, rescuer, in_reactor, placement, cold,
 });
 
@@ -194,6 +198,7 @@ impl<P: Platform> State<P> {
         Self {
             idle: Vec::new(),
             designated: None,
+            next_in_line: None,
             kicked: None,
             worklist,
             queued: 0,
@@ -236,8 +241,21 @@ impl<P: Platform> State<P> {
         P::describe(&raw const *self.cold);
     }
 
+    /// The sleeper that the producer of a burst wakes as well. It sleeps, or a producer is waking it, as
+    /// [`Self::designated`].
+    #[inline]
+    pub(super) fn runner_up(&self) -> Option<usize> {
+        self.next_in_line.map(|number| number.get() as usize - 1)
+    }
+
+    pub(super) fn set_runner_up(&mut self, worker: Option<usize>) {
+        self.next_in_line = worker.and_then(|worker| NonZeroU32::new(worker as u32 + 1));
+    }
+
     pub(super) fn idle_count(&self) -> usize {
-        self.idle.len() + usize::from(self.designated.is_some())
+        self.idle.len()
+            + usize::from(self.designated.is_some())
+            + usize::from(self.next_in_line.is_some())
     }
 
     /// Workers that run items, look for some, or are on their way to.
@@ -264,11 +282,11 @@ mod tests {
 
     use super::*;
 
-    /// What each item and each wake-up needs comes with the lock, in two lines and a word or two; the rest
+    /// What each item needs comes with the lock, in two lines and a word or two; the rest
     /// takes no more than as much again.
     #[test]
     fn what_is_needed_most_often_comes_with_the_lock() {
-        let last = offset_of!(State<Host>, coalesced_kicks) + size_of::<u64>();
+        let last = offset_of!(State<Host>, blocked) + size_of::<usize>();
         let lock = size_of::<Lock<Host, u64>>() - size_of::<u64>();
         assert!(lock + last <= LINE_PAIR_BYTES + 16, "{lock} + {last}");
         assert!(size_of::<State<Host>>() <= 2 * LINE_PAIR_BYTES, "{}", size_of::<State<Host>>());

@@ -8,8 +8,10 @@ use coreshard_platform::{Platform, Time};
 use super::accounts::WeighedVisits;
 use super::context::Context;
 use super::frame::Frame;
+use super::gaps::Gaps;
 use super::link::LinkHead;
 use super::links::LinkTag;
+use super::patience::Patience;
 use super::pool::Pool;
 use super::sizes::{Segment, Watches};
 use super::slot::WorkerSlot;
@@ -46,8 +48,10 @@ pub(super) struct Worker<'pool, P: Platform> {
     pub(super) context: &'pool Context<P>,
     /// The outermost frame of this thread.
     pub(super) inside: &'pool Frame<P>,
-    /// How many items to claim next: doubled while claims come back full.
-    pub(super) claim_items: usize,
+    /// What it knows of its items' length.
+    pub(super) patience: Patience,
+    /// It may leave those who sleep alone while its items are short.
+    pub(super) may_vouch: bool,
     /// More run than should: this one is to lie down, and leave the work to the others.
     pub(super) excess: bool,
     /// What it has claimed is open to thieves, and it has not seen the end of it.
@@ -66,8 +70,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     pub(super) gather_spins: u32,
     /// The last look for work succeeded by watching.
     pub(super) watched: bool,
-    /// It has let others run on its CPU since it last had work.
-    pub(super) yielded: bool,
+    /// How long it has been without work, at other times.
+    pub(super) gaps: Gaps,
     /// Items until it looks into the reactor; `None` where there is none.
     pub(super) items_before_look: Option<usize>,
     /// It has not claimed since it slept.
@@ -88,7 +92,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             slot: pool.slot(*index),
             context,
             inside,
-            claim_items: 1,
+            patience: Patience::new(pool.trusts_at_once),
+            may_vouch: pool.may_vouch(),
             excess: false,
             has_open_claim: false,
             taken: 0,
@@ -99,7 +104,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             spins: FIRST_SPINS,
             gather_spins: 0,
             watched: false,
-            yielded: false,
+            gaps: Gaps::new(),
             items_before_look: pool.attributes.hooks.reactor.as_ref().map(|_| ITEMS_BEFORE_LOOK),
             just_woke: false,
             repatriated: 0,

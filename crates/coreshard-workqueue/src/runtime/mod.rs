@@ -422,6 +422,7 @@ impl<P: Platform> RuntimeBuilder<P> {
                 && real_cpus > 1
                 && self.cpu_quota.is_none_or(|quota| quota > 1.0),
             most_workers: self.most_workers_per_pool,
+            trusts_at_once: false,
         };
         let machine = Machine {
             topology: self.topology,

@@ -90,6 +90,10 @@ impl Platform for TestMachine {
         on!(now())
     }
 
+    fn rough_ns() -> u64 {
+        on!(rough_ns())
+    }
+
     #[track_caller]
     fn sleep(duration: Duration) {
         on!(sleep(duration));

@@ -1,0 +1,164 @@
+//! How long a worker's items take, as far as it knows, and what follows from that: how many it claims at once,
+//! and whether what waits behind it is worth a wake-up.
+//!
+//! To wake a worker takes tens of microseconds until it claims, and costs the one who wakes it a system call. So a
+//! worker whose items were short *vouches* for what little waits: it will have run that itself before another
+//! could. Nobody is woken for it, and nobody is posted to be woken by the next item; those who sleep, sleep on.
+//! What waits behind it adds up, though, and when it comes to what a wake-up takes, one is woken: so what is lost by
+//! not waking is never more than about what waking costs (as who rents skis until the rent comes to their price).
+//!
+//! Where it is wrong about the next item, which turns out long or blocks, what comes after that item waits until the
+//! monitor looks, once in 4 ms. A single long item takes the trust away, and some twenty short ones in a row give it back.
+
+/// About what it takes from a wake-up to the woken worker's claim.
+const WAKE_UP_NS: u64 = 20_000;
+
+/// What is believed of items that nobody has seen the like of.
+const UNKNOWN_NS: u64 = 16 * WAKE_UP_NS;
+
+/// The most items a worker claims at once: enough to make the lock's cost small per item, and few
+/// enough to be copied to a thief's cache in good time.
+const MAX_CLAIMED: usize = 32;
+
+#[derive(Debug)]
+pub(super) struct Patience {
+    /// When the last claim was made.
+    claimed_at_ns: u64,
+    /// Items of it, and of what was stolen since.
+    claimed: usize,
+    /// How long an item takes: the longest mean of a claim, of late.
+    item_ns: u64,
+    /// How many items to claim next: doubled while claims come back full.
+    most: usize,
+    /// For how long items have waited behind others of their claim, all together, since nobody was woken.
+    waited_ns: u64,
+}
+
+impl Patience {
+    pub(super) const fn new(trusts_at_once: bool) -> Self {
+        let item_ns = if trusts_at_once { 0 } else { UNKNOWN_NS };
+        Self { claimed_at_ns: 0, claimed: 0, item_ns, most: 1, waited_ns: 0 }
+    }
+
+    /// What was claimed is done; called before each look for more.
+    #[inline]
+    pub(super) fn look(&mut self, now_ns: u64) {
+        if self.claimed > 0 {
+            let mean_ns = now_ns.saturating_sub(self.claimed_at_ns) / self.claimed as u64;
+            // A single long one is remembered for a while.
+            self.item_ns = mean_ns.max(self.item_ns - self.item_ns.div_ceil(8));
+            self.claimed = 0;
+        }
+        self.claimed_at_ns = now_ns;
+    }
+
+    /// How many items to claim, at most: no more than a wake-up's time worth of them.
+    #[inline]
+    pub(super) fn most(&self) -> usize {
+        self.most.min(self.most_in_time())
+    }
+
+    /// True if items take so long that it does not matter where they come from.
+    pub(super) fn are_long(&self) -> bool {
+        self.item_ns >= WAKE_UP_NS
+    }
+
+    /// So many items were claimed, or stolen.
+    #[inline]
+    pub(super) fn claimed(&mut self, items: usize) {
+        self.claimed += items;
+    }
+
+    /// Of the items that were just claimed, all that [`Self::most`] allowed: the next claim may be larger.
+    #[inline]
+    pub(super) fn learn_most(&mut self, items: usize) {
+        self.most = if items >= self.most { (items * 2).min(MAX_CLAIMED) } else { items };
+    }
+
+    /// True if this worker will be done with the items that it has just claimed before another could help it.
+    #[inline]
+    pub(super) fn vouches(&mut self, items: usize) -> bool {
+        if items >= self.most_in_time() {
+            self.waited_ns = 0;
+            return false;
+        }
+        if items == 1 {
+            self.waited_ns = 0;
+            return true;
+        }
+        self.waited_ns += (items as u64 - 1) * self.item_ns;
+        if self.waited_ns >= WAKE_UP_NS {
+            self.waited_ns = 0;
+            return false;
+        }
+        true
+    }
+
+    /// Items that take a wake-up's time.
+    #[inline]
+    fn most_in_time(&self) -> usize {
+        let items = WAKE_UP_NS.checked_div(self.item_ns).unwrap_or(u64::MAX);
+        items.clamp(1, MAX_CLAIMED as u64) as usize
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Claims of `items`, each of which takes `item_ns`.
+    fn claims(patience: &mut Patience, now_ns: &mut u64, times: usize, items: usize, item_ns: u64) {
+        for _ in 0..times {
+            patience.look(*now_ns);
+            patience.claimed(items);
+            *now_ns += items as u64 * item_ns;
+        }
+        patience.look(*now_ns);
+    }
+
+    #[test]
+    fn unknown_items_are_claimed_one_by_one_and_nobody_vouches_for_them() {
+        let mut patience = Patience::new(false);
+        assert_eq!(patience.most(), 1);
+        assert!(!patience.vouches(1) && patience.are_long());
+    }
+
+    #[test]
+    fn short_items_are_trusted_after_some_and_one_long_one_ends_it() {
+        let (mut patience, mut now_ns) = (Patience::new(false), 1_000);
+        claims(&mut patience, &mut now_ns, 60, 1, 100);
+        assert!(patience.vouches(1) && !patience.are_long());
+        claims(&mut patience, &mut now_ns, 1, 1, 500_000);
+        assert!(!patience.vouches(1) && patience.are_long());
+        assert_eq!(patience.most(), 1);
+        claims(&mut patience, &mut now_ns, 10, 1, 100);
+        assert!(!patience.vouches(1), "not yet");
+        claims(&mut patience, &mut now_ns, 30, 1, 100);
+        assert!(patience.vouches(1));
+    }
+
+    #[test]
+    fn a_claim_is_no_more_than_a_wake_up_is_worth() {
+        let (mut patience, mut now_ns) = (Patience::new(false), 1_000);
+        claims(&mut patience, &mut now_ns, 200, 1, 5_000);
+        for items in [1, 2, 4, 8, 16, 32] {
+            patience.learn_most(items);
+        }
+        assert_eq!(patience.most(), 4);
+        claims(&mut patience, &mut now_ns, 200, 1, 10);
+        assert_eq!(patience.most(), MAX_CLAIMED);
+        assert!(!patience.vouches(MAX_CLAIMED), "more may be behind");
+    }
+
+    #[test]
+    fn what_waits_adds_up_to_a_wake_up() {
+        let (mut patience, mut now_ns) = (Patience::new(false), 1_000);
+        claims(&mut patience, &mut now_ns, 200, 1, 5_000);
+        assert!((0..1_000).all(|_| patience.vouches(1)), "nothing waits");
+        let vouched = (0..1_000).filter(|_| patience.vouches(3)).count();
+        assert!((1..1_000).contains(&vouched), "{vouched}");
+        let item_ns = patience.item_ns;
+        assert!(item_ns * 2 * 2 >= WAKE_UP_NS, "two claims of three are worth it: {item_ns}");
+        assert_eq!(vouched, 500);
+    }
+}
