@@ -59,7 +59,7 @@ enum Command {
     Bench(Box<bench::Args>),
     /// Recommend an affinity scope and a size of shards, for this machine or a simulated one
     Tune(tune::Args),
-    /// Read how the kernel's workqueues, interrupts and block queues are set, and say what to change, or to leave
+    /// Say what to change of a machine's kernel settings, and what to leave
     Advise(Box<advise::Args>),
     /// Measure what memory, wake-ups and threads cost here, for simulations
     Calibrate(calibrate::Args),
