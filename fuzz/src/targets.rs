@@ -16,12 +16,14 @@ use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology, Usable, input
 pub type Target = fn(&[u8]);
 
 /// All of them but the canary, by name.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("cpu_list", cpu_list),
     ("cpu_mask", cpu_mask),
     ("synthetic", synthetic),
     ("hwloc_xml", hwloc_xml),
     ("machine_folder", machine_folder),
+    ("machine_settings", machine_settings),
+    ("workqueue_trace", workqueue_trace),
     ("machine_file", machine_file),
     ("words", words),
     ("job_file", job_file),
@@ -101,9 +103,8 @@ pub fn hwloc_xml(data: &[u8]) {
     }
 }
 
-/// A recorded machine: lines that begin with `=` name a file of it, those that follow are in it.
-pub fn machine_folder(data: &[u8]) {
-    let folder = Folder::new();
+/// Files of a recorded machine: lines that begin with `=` name a file of it, those that follow are in it.
+fn files_in(folder: &Folder, data: &[u8]) {
     let mut files: Vec<(&Path, Vec<u8>)> = Vec::new();
     for line in data.split(|byte| *byte == b'\n') {
         if let Some(name) = line.strip_prefix(b"=") {
@@ -121,8 +122,19 @@ pub fn machine_folder(data: &[u8]) {
         let path = folder.0.join(path);
         // A name may be too long, or a folder's already.
         let _ = path.parent().map(std::fs::create_dir_all);
-        let _ = std::fs::write(path, bytes);
+        // A file that begins with `->` is a link.
+        let link = text(&bytes).and_then(|text| text.strip_prefix("->")).map(str::trim_end);
+        let _ = match link.filter(|link| !link.is_empty() && !link.contains('\0')) {
+            Some(link) => std::os::unix::fs::symlink(link, path),
+            None => std::fs::write(path, bytes),
+        };
     }
+}
+
+/// The CPUs of a recorded machine.
+pub fn machine_folder(data: &[u8]) {
+    let folder = Folder::new("folder");
+    files_in(&folder, data);
     match Topology::from_sysfs(&folder.0) {
         Ok(machine) => {
             is_sound(&machine);
@@ -138,14 +150,55 @@ pub fn machine_folder(data: &[u8]) {
     }
 }
 
+/// All else that a recorded machine tells, and what is advised then.
+pub fn machine_settings(data: &[u8]) {
+    let folder = Folder::new("settings");
+    files_in(&folder, data);
+    let machine =
+        Topology::from_sysfs(&folder.0).or_else(|_| Topology::from_synthetic("pack:2 core:2 pu:2"));
+    let facts = coreshard_advise::Facts::read(&folder.0, machine.expect("the other one is right"));
+    assert!(facts.notes.len() < 100, "{}", facts.notes.len());
+    facts.notes.iter().for_each(told);
+    let findings = coreshard_advise::judge(&facts, None);
+    for finding in &findings {
+        told(&finding.statement);
+        assert!(
+            finding.settings.iter().all(|setting| setting.to.chars().all(input::is_plain)),
+            "{finding:?}"
+        );
+    }
+    use coreshard_advise::emit::{boot_parameters, sysfs, tuned, udev};
+    for text in [sysfs(&findings), boot_parameters(&findings), tuned(&findings), udev(&findings)] {
+        assert!(!text.is_empty() && text.ends_with('\n'));
+        assert!(text.chars().all(|letter| letter == '\n' || input::is_plain(letter)), "{text:?}");
+    }
+    serde_json::to_string(&(&facts, &findings)).unwrap();
+}
+
+/// What the kernel's tracing says, where names of threads and queues may be anything.
+pub fn workqueue_trace(data: &[u8]) {
+    let machine = Topology::from_synthetic("pack:2 core:2 pu:2").unwrap();
+    let mut tally = coreshard_advise::measure::Tally::new(&machine, 10_000);
+    String::from_utf8_lossy(data).lines().for_each(|line| tally.line(line));
+    let measured = tally.finish(1.0);
+    for queue in &measured.queues {
+        assert!(queue.ended <= queue.started && queue.matched <= queue.queued, "{queue:?}");
+        assert!(queue.name.chars().all(input::is_plain), "{queue:?}");
+    }
+    let facts = coreshard_advise::Facts::of_machine(machine);
+    for finding in coreshard_advise::judge(&facts, Some(&measured)) {
+        told(&finding.statement);
+    }
+}
+
 /// A folder of this thread's, in memory where there is such a place.
 struct Folder(std::path::PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    fn new(name: &str) -> Self {
         let memory = Path::new("/dev/shm");
         let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let folder = place.join(format!("coreshard-fuzz-{}", std::process::id()));
+        let folder = place.join(format!("coreshard-fuzz-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder for the machine can be made");
         Self(folder)
     }
@@ -182,6 +235,8 @@ pub fn words(data: &[u8]) {
     word::<coreshard::block::CounterLayout>(text);
     word::<coreshard::block::DeviceMemory>(text);
     word::<coreshard::block::TagPolicy>(text);
+    word::<coreshard_advise::KernelVersion>(text);
+    word::<coreshard_advise::ScopeSetting>(text);
     word::<coreshard_bench::Scenario>(text);
     word::<coreshard_rt::Rung>(text);
     word::<coreshard_sim::Call>(text);

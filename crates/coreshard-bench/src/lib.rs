@@ -15,6 +15,7 @@
 mod block;
 mod calibration;
 mod error;
+mod kernel_scopes;
 mod machine;
 mod progress;
 mod queue;
@@ -29,6 +30,7 @@ pub use block::{
 };
 pub use calibration::{Effort, calibrate, item_chains};
 pub use error::BenchError;
+pub use kernel_scopes::{ScopeRatios, SeenLoad, compare_scopes};
 pub use machine::BenchMachine;
 pub use progress::{Progress, Unwatched};
 pub use queue::{Combination, QueueBench};

@@ -66,6 +66,15 @@ impl MachineArgs {
         self.name().map_or_else(Machine::here, |text| Form::of(text).read())
     }
 
+    /// The folder that holds the machine's `sys` folder, where one does.
+    pub(crate) fn root(&self) -> Option<&Path> {
+        match self.name().map(Form::of) {
+            None => Some(Path::new("/")),
+            Some(Form::Recorded(root)) => Some(root),
+            Some(_) => None,
+        }
+    }
+
     /// The machine to be simulated; `None` where none was given.
     pub(crate) fn simulated(&self) -> anyhow::Result<Option<Simulated>> {
         self.name().map(|text| Form::of(text).simulated()).transpose()

@@ -4,6 +4,7 @@
 //! is a module with its `Args` and a `run`. Exit status: 0, or 2 for input that cannot be used (see
 //! [`failure`]), or 1 for anything else that went wrong.
 
+mod advise;
 mod bench;
 mod c2c;
 mod calibrate;
@@ -58,6 +59,8 @@ enum Command {
     Bench(Box<bench::Args>),
     /// Recommend an affinity scope and a size of shards, for this machine or a simulated one
     Tune(tune::Args),
+    /// Say what to change of a machine's kernel settings, and what to leave
+    Advise(Box<advise::Args>),
     /// Measure what memory, wake-ups and threads cost here, for simulations
     Calibrate(calibrate::Args),
     /// Watch a running process's queues and pools
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Some(Command::Topo(args)) => topo::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Tune(args)) => tune::run(&args),
+        Some(Command::Advise(args)) => advise::run(&args),
         Some(Command::Calibrate(args)) => calibrate::run(&args),
         Some(Command::C2c(args)) => c2c::run(&args),
         Some(Command::Top(args)) => top::run(&args),
@@ -129,7 +133,7 @@ mod tests {
             found.extend(its.filter_map(|it| it.get_help().map(ToString::to_string)));
             command.get_subcommands().for_each(|inner| helps(inner, option, found));
         }
-        for (option, commands) in [("machine", 11), ("sim", 8), ("costs", 8)] {
+        for (option, commands) in [("machine", 12), ("sim", 8), ("costs", 8)] {
             let mut found = Vec::new();
             helps(&Cli::command(), option, &mut found);
             assert_eq!(found.len(), commands, "--{option}");

@@ -1,6 +1,6 @@
 //! `coreshard top`: a running process's queues and pools.
 
-mod figures;
+pub(crate) mod figures;
 mod fit;
 mod rates;
 mod screen;

@@ -9,8 +9,9 @@ use predicates::prelude::*;
 testing::watch!();
 
 /// The commands with `--machine`, in small: what each is given besides the machine.
-const COMMANDS: [&[&str]; 13] = [
+const COMMANDS: [&[&str]; 14] = [
     &["topo"],
+    &["advise"],
     &["tune", "--items", "2"],
     &["tune", "--items", "2", "--sim"],
     &["c2c", "--items", "2", "--sim"],
@@ -94,7 +95,7 @@ fn every_command_takes_every_form() {
 /// Presets are large.
 #[test]
 fn presets_are_taken_too() {
-    for command in [COMMANDS[0], COMMANDS[6], &["c2c", "--items", "1", "--scope", "cpu"]] {
+    for command in [COMMANDS[0], COMMANDS[7], &["c2c", "--items", "1", "--scope", "cpu"]] {
         let mut run = Command::cargo_bin("coreshard").unwrap();
         run.args(command).args(["--machine", "grace"]).assert().success();
     }

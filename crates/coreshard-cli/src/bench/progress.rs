@@ -17,16 +17,21 @@ pub(crate) struct Bar {
     bar: ProgressBar,
 }
 
+/// From now on Ctrl-C ends what is measured early, and a second one ends the command.
+pub(crate) fn listen_for_interrupts() -> anyhow::Result<()> {
+    ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, Relaxed) {
+            std::process::exit(130);
+        }
+    })
+    .context("cannot listen for Ctrl-C")
+}
+
 impl Bar {
     /// A bar that is drawn when the benchmark begins; from now on Ctrl-C ends the benchmark early,
     /// and a second one ends the command.
     pub(crate) fn new() -> anyhow::Result<Self> {
-        ctrlc::set_handler(|| {
-            if INTERRUPTED.swap(true, Relaxed) {
-                std::process::exit(130);
-            }
-        })
-        .context("cannot listen for Ctrl-C")?;
+        listen_for_interrupts()?;
         Ok(Self { bar: ProgressBar::no_length() })
     }
 

@@ -17,7 +17,7 @@ pub(super) fn rate(value: f64) -> String {
 }
 
 /// A time in the largest unit that it fills: `412ns`, `16.4µs`, `2.00s`, `1h02m`.
-pub(super) fn time(ns: u64) -> String {
+pub(crate) fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns}ns"),
         1_000..60_000_000_000 => scaled(ns as f64, 1e3, &["µs", "ms", "s"]),

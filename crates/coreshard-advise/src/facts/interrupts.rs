@@ -1,0 +1,67 @@
+//! Interrupts: where they may go, where they go, and how many came.
+
+use coreshard_topology::input;
+use serde::Serialize;
+
+use super::machine::MaskFacts;
+use crate::tree::Tree;
+
+/// Characters of a device's name that are kept.
+const NAME_CHARS: usize = 60;
+
+/// An interrupt of a device's.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct InterruptFacts {
+    /// Its number.
+    pub number: u32,
+    /// Who handles it, as `/proc/interrupts` says.
+    pub name: Option<String>,
+    /// How many came since the machine was started, on all CPUs.
+    pub count: Option<u64>,
+    /// The CPUs that it may go to.
+    pub allowed: Option<MaskFacts>,
+    /// The CPU, or CPUs, that it goes to.
+    pub effective: Option<MaskFacts>,
+    /// The node of its device.
+    pub node: Option<u32>,
+}
+
+pub(super) fn read(tree: &Tree) -> Vec<InterruptFacts> {
+    let mut numbers: Vec<u32> =
+        tree.names("proc/irq").iter().filter_map(|name| name.parse().ok()).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let mut interrupts: Vec<InterruptFacts> = numbers
+        .into_iter()
+        .map(|number| {
+            let file = |name: &str| format!("proc/irq/{number}/{name}");
+            InterruptFacts {
+                number,
+                allowed: tree.list(file("smp_affinity_list")).map(MaskFacts),
+                effective: tree.list(file("effective_affinity_list")).map(MaskFacts),
+                node: tree.number(file("node")).and_then(|node| u32::try_from(node).ok()),
+                ..InterruptFacts::default()
+            }
+        })
+        .collect();
+    let Some(table) = tree.table("proc/interrupts") else { return interrupts };
+    let mut lines = table.lines();
+    let cpus = lines.next().unwrap_or_default().split_whitespace().count();
+    for line in lines {
+        let Some((number, rest)) = line.split_once(':') else { continue };
+        let Ok(number) = number.trim().parse::<u32>() else { continue };
+        let Ok(at) = interrupts.binary_search_by_key(&number, |it| it.number) else { continue };
+        let mut words = rest.split_whitespace();
+        let counts: Vec<u64> =
+            words.by_ref().take(cpus).map_while(|word| word.parse().ok()).collect();
+        if counts.len() < cpus {
+            continue;
+        }
+        interrupts[at].count = Some(counts.iter().fold(0, |sum, count| sum.saturating_add(*count)));
+        // Chip, kind, and then who handles it.
+        let name = words.last().map(|name| name.chars().take(NAME_CHARS).collect::<String>());
+        interrupts[at].name = name.map(|name| input::plain(&name));
+    }
+    interrupts
+}

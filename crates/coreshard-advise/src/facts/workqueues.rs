@@ -1,0 +1,193 @@
+//! The kernel's workqueues: the settings of all, and the attributes of those that show theirs.
+
+use std::fmt;
+use std::str::FromStr;
+
+use coreshard_topology::Scope;
+use coreshard_topology::input::quoted;
+use serde::{Serialize, Serializer};
+
+use super::kernel::KernelVersion;
+use super::machine::MaskFacts;
+use crate::tree::Tree;
+
+/// From which version on unbound workqueues have affinity scopes (Linux 6.6).
+const WITH_SCOPES: KernelVersion = KernelVersion::new(6, 6);
+/// From which on caches are divided into shards, by default (Linux 7.1).
+const WITH_SHARDS: KernelVersion = KernelVersion::new(7, 1);
+const PARAMETERS: &str = "sys/module/workqueue/parameters";
+const DEVICES: &str = "sys/devices/virtual/workqueue";
+
+/// Settings of all workqueues, and those that show their attributes.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct WorkqueueSettings {
+    /// The scope of queues that have none of their own; `None` where the kernel has no scopes, or nothing is known.
+    pub default_scope: Option<ScopeSetting>,
+    /// Wanted cores of a shard.
+    pub cache_shard_size: Option<u64>,
+    /// After which time an item of a per-CPU queue counts as one that keeps its CPU, in microseconds.
+    pub cpu_intensive_thresh_us: Option<u64>,
+    /// After how many seconds a queue without progress is told of; 0 is never.
+    pub watchdog_thresh_s: Option<u64>,
+    /// Whether queues that ask for it are unbound, to save power.
+    pub power_efficient: Option<bool>,
+    /// Whether unbound items are put on CPUs in turn, for debugging.
+    pub debug_force_rr_cpu: Option<bool>,
+    /// The CPUs that unbound queues may use.
+    pub cpumask: Option<MaskFacts>,
+    /// Those that were asked for, before isolated ones were taken away.
+    pub cpumask_requested: Option<MaskFacts>,
+    /// Those that cpuset partitions took away.
+    pub cpumask_isolated: Option<MaskFacts>,
+    /// By name. A queue is here where the kernel made it with `WQ_SYSFS`: few are.
+    pub queues: Vec<WorkqueueFacts>,
+}
+
+impl WorkqueueSettings {
+    /// What a kernel of this version starts with, as far as that does not depend on the machine.
+    #[must_use]
+    pub fn of_version(version: KernelVersion) -> Self {
+        let scope = (version >= WITH_SCOPES).then(|| {
+            let scope = if version >= WITH_SHARDS { Scope::CacheShard } else { Scope::Cache };
+            ScopeSetting { scope, is_default: false }
+        });
+        Self {
+            default_scope: scope,
+            cache_shard_size: (version >= WITH_SHARDS).then_some(8),
+            cpu_intensive_thresh_us: scope.map(|_| 10_000),
+            watchdog_thresh_s: Some(30),
+            power_efficient: Some(false),
+            debug_force_rr_cpu: Some(false),
+            ..Self::default()
+        }
+    }
+
+    /// Whether the kernel has affinity scopes; `None` where that is not known.
+    #[must_use]
+    pub fn has_scopes(&self, version: Option<KernelVersion>) -> Option<bool> {
+        if self.default_scope.is_some() { Some(true) } else { version.map(|it| it >= WITH_SCOPES) }
+    }
+
+    /// Whether the kernel can divide caches into shards; `None` where that is not known.
+    #[must_use]
+    pub fn has_shards(&self, version: Option<KernelVersion>) -> Option<bool> {
+        let is_so = self.cache_shard_size.is_some()
+            || self.default_scope.is_some_and(|it| it.scope == Scope::CacheShard);
+        if is_so { Some(true) } else { version.map(|it| it >= WITH_SHARDS) }
+    }
+}
+
+/// The attributes of one workqueue.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct WorkqueueFacts {
+    /// Its name.
+    pub name: String,
+    /// Whether it runs items on the CPU that queued them; unbound ones have scopes.
+    pub per_cpu: Option<bool>,
+    /// Its affinity scope.
+    pub scope: Option<ScopeSetting>,
+    /// Whether its workers may not leave their pod.
+    pub strict: Option<bool>,
+    /// The CPUs that its items may run on.
+    pub cpumask: Option<MaskFacts>,
+    /// How many of its items may be active.
+    pub max_active: Option<u64>,
+    /// Its workers' nice value.
+    pub nice: Option<i64>,
+}
+
+/// An affinity scope, as the kernel shows it: `cache`, or `default (cache)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScopeSetting {
+    /// Which one is in force.
+    pub scope: Scope,
+    /// Whether it follows the default.
+    pub is_default: bool,
+}
+
+impl fmt::Display for ScopeSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_default { write!(f, "default ({})", self.scope) } else { self.scope.fmt(f) }
+    }
+}
+
+impl Serialize for ScopeSetting {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl FromStr for ScopeSetting {
+    type Err = ParseScopeSettingError;
+
+    /// # Errors
+    /// Where it is neither a scope's name nor `default (NAME)`.
+    fn from_str(text: &str) -> Result<Self, ParseScopeSettingError> {
+        let inner = text.strip_prefix("default (").and_then(|rest| rest.strip_suffix(')'));
+        let scope = inner.unwrap_or(text).parse();
+        let setting = scope.map(|scope| Self { scope, is_default: inner.is_some() });
+        setting.map_err(|_| ParseScopeSettingError { given: quoted(text).to_string() })
+    }
+}
+
+/// A text that is no setting of a scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseScopeSettingError {
+    given: String,
+}
+
+impl fmt::Display for ParseScopeSettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Scope::ALL.map(Scope::name).join(", ");
+        write!(
+            f,
+            "{} is no affinity scope; there are {names}, and \"default (cache)\" and the like",
+            self.given
+        )
+    }
+}
+
+impl std::error::Error for ParseScopeSettingError {}
+
+pub(super) fn read(tree: &Tree) -> WorkqueueSettings {
+    let parameter = |name: &str| format!("{PARAMETERS}/{name}");
+    let mask = |name: &str| tree.mask(format!("{DEVICES}/{name}")).map(MaskFacts);
+    WorkqueueSettings {
+        default_scope: scope(tree, &parameter("default_affinity_scope")),
+        cache_shard_size: tree.count(parameter("cache_shard_size")),
+        cpu_intensive_thresh_us: tree.count(parameter("cpu_intensive_thresh_us")),
+        watchdog_thresh_s: tree.count(parameter("watchdog_thresh")),
+        power_efficient: tree.flag(parameter("power_efficient")),
+        debug_force_rr_cpu: tree.flag(parameter("debug_force_rr_cpu")),
+        cpumask: mask("cpumask"),
+        cpumask_requested: mask("cpumask_requested"),
+        cpumask_isolated: mask("cpumask_isolated"),
+        queues: queues(tree),
+    }
+}
+
+fn scope(tree: &Tree, name: &str) -> Option<ScopeSetting> {
+    tree.parsed(name, "an affinity scope", |word| word.parse().ok())
+}
+
+fn queues(tree: &Tree) -> Vec<WorkqueueFacts> {
+    let names = tree.names(DEVICES).into_iter();
+    // Other folders, such as `power`, have no such file.
+    let queues = names.filter(|name| tree.has(format!("{DEVICES}/{name}/max_active")));
+    queues
+        .map(|name| {
+            let file = |attribute: &str| format!("{DEVICES}/{name}/{attribute}");
+            WorkqueueFacts {
+                per_cpu: tree.flag(file("per_cpu")),
+                scope: scope(tree, &file("affinity_scope")),
+                strict: tree.flag(file("affinity_strict")),
+                cpumask: tree.mask(file("cpumask")).map(MaskFacts),
+                max_active: tree.count(file("max_active")),
+                nice: tree.number(file("nice")),
+                name,
+            }
+        })
+        .collect()
+}

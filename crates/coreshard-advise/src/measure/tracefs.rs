@@ -1,0 +1,220 @@
+//! The kernel's tracefs: an instance of its own, with the workqueues' events switched on, read until the time is up.
+//!
+//! Needs the right to do that, which is root's on most machines. The instance is removed in any case in which this process
+//! still runs; if it is killed, `rmdir /sys/kernel/tracing/instances/coreshard-advise-PID` does it.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use coreshard_topology::{Topology, input};
+
+use super::tally::{Measured, Tally};
+
+const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+/// Between two looks at what has come.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Of a CPU's buffer: about 20,000 events.
+const BUFFER_KIB: &str = "1408";
+/// Of a line without an end, which no event has.
+const LONGEST_LINE: usize = 1 << 16;
+/// Linux, include/uapi/asm-generic/fcntl.h.
+const O_NONBLOCK: i32 = 0o4000;
+
+/// Watches the workqueues of this machine for a time, or until `stop` says so. Items that take longer than `hog_us`
+/// microseconds are counted as long ones.
+///
+/// # Errors
+/// Where tracefs is not mounted, has no such events, or may not be used; the text says which, and what to do.
+pub fn measure(
+    topology: &Topology,
+    time: Duration,
+    hog_us: u64,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<Measured, MeasureError> {
+    let place = PLACES.into_iter().map(Path::new).find(|it| it.join("instances").is_dir());
+    let instance = match place {
+        Some(place) => Instance::new(place)?,
+        // A folder that may not be looked into is not seen to hold anything.
+        None => return Err(MeasureError(Problem::NoTracefs)),
+    };
+    let mut tally = Tally::new(topology, hog_us);
+    let mut pipe = instance.start()?;
+    let began = Instant::now();
+    let mut lines = Lines::default();
+    let mut is_last = false;
+    loop {
+        lines
+            .read(&mut pipe, |line| tally.line(line))
+            .map_err(|error| MeasureError::io(&instance.folder, error))?;
+        if is_last {
+            break;
+        }
+        is_last = began.elapsed() >= time || stop();
+        if is_last {
+            // What came until now is still to be read.
+            instance.write("tracing_on", "0")?;
+        } else {
+            std::thread::sleep(PAUSE.min(time.saturating_sub(began.elapsed())));
+        }
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    Ok(tally.finish(seconds))
+}
+
+/// A folder of tracefs with buffers of its own, which goes with this value.
+#[derive(Debug)]
+struct Instance {
+    folder: PathBuf,
+}
+
+impl Instance {
+    fn new(tracefs: &Path) -> Result<Self, MeasureError> {
+        if !tracefs.join("events/workqueue").is_dir() {
+            return Err(MeasureError(Problem::NoEvents(tracefs.to_owned())));
+        }
+        let folder = tracefs.join(format!("instances/coreshard-advise-{}", std::process::id()));
+        fs::create_dir(&folder).map_err(|error| MeasureError::io(&folder, error))?;
+        Ok(Self { folder })
+    }
+
+    fn write(&self, file: &str, value: &str) -> Result<(), MeasureError> {
+        let path = self.folder.join(file);
+        fs::write(&path, value).map_err(|error| MeasureError::io(&path, error))
+    }
+
+    /// Switches the events on, and gives what they can be read from.
+    fn start(&self) -> Result<File, MeasureError> {
+        use std::os::unix::fs::OpenOptionsExt;
+        self.write("buffer_size_kb", BUFFER_KIB)?;
+        // One clock for all CPUs: the usual one may differ between them.
+        self.write("trace_clock", "mono")?;
+        let path = self.folder.join("trace_pipe");
+        let pipe = File::options().read(true).custom_flags(O_NONBLOCK).open(&path);
+        let pipe = pipe.map_err(|error| MeasureError::io(&path, error))?;
+        for event in ["queue_work", "execute_start", "execute_end"] {
+            self.write(&format!("events/workqueue/workqueue_{event}/enable"), "1")?;
+        }
+        Ok(pipe)
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // Nobody could be told of a failure; the instance has no effect on anything else.
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+/// Parts a stream into lines.
+#[derive(Debug, Default)]
+struct Lines {
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    /// Reads until there is nothing more at present.
+    fn read(&mut self, from: &mut impl Read, mut line: impl FnMut(&str)) -> io::Result<()> {
+        let mut part = [0; 1 << 14];
+        loop {
+            let read = match from.read(&mut part) {
+                Ok(0) => return Ok(()),
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            for byte in &part[..read] {
+                if *byte == b'\n' {
+                    line(&String::from_utf8_lossy(&self.rest));
+                    self.rest.clear();
+                } else if self.rest.len() < LONGEST_LINE {
+                    self.rest.push(*byte);
+                }
+            }
+        }
+    }
+}
+
+/// Why nothing was measured.
+#[derive(Debug)]
+pub struct MeasureError(Problem);
+
+#[derive(Debug)]
+enum Problem {
+    NoTracefs,
+    NoEvents(PathBuf),
+    Io { path: PathBuf, error: io::Error },
+}
+
+impl MeasureError {
+    fn io(path: &Path, error: io::Error) -> Self {
+        Self(Problem::Io { path: path.to_owned(), error })
+    }
+}
+
+impl fmt::Display for MeasureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Problem::NoTracefs => f.write_str(
+                "tracefs is not mounted, or may not be looked into: as root, \
+                 mount -t tracefs tracefs /sys/kernel/tracing",
+            ),
+            Problem::NoEvents(tracefs) => write!(
+                f,
+                "{} has no events of workqueues: this kernel was built without them",
+                input::path(tracefs)
+            ),
+            Problem::Io { path, error } => {
+                write!(f, "cannot use {}: {error}", input::path(path))?;
+                if error.kind() == ErrorKind::PermissionDenied {
+                    f.write_str("; measuring needs root's rights")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl std::error::Error for MeasureError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_parted_however_they_come() {
+        let mut lines = Lines::default();
+        let mut found = Vec::new();
+        for part in [&b"one\ntw"[..], b"o\n", b"\xff\nrest"] {
+            lines.read(&mut &*part, |line| found.push(line.to_owned())).unwrap();
+        }
+        assert_eq!(found, ["one", "two", "\u{fffd}"]);
+        lines.read(&mut std::io::repeat(b'x').take(1 << 18), |_| ()).unwrap();
+        assert_eq!(lines.rest.len(), LONGEST_LINE);
+    }
+
+    #[test]
+    fn a_folder_that_is_no_tracefs_is_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Instance::new(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("no events of workqueues"), "{error}");
+        fs::create_dir_all(folder.path().join("events/workqueue")).unwrap();
+        let error = Instance::new(folder.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("cannot use") && error.contains("instances/coreshard-advise-"),
+            "{error}"
+        );
+        // What is in the way of a start leaves no instance behind.
+        fs::create_dir_all(folder.path().join("instances")).unwrap();
+        let instance = Instance::new(folder.path()).unwrap();
+        fs::create_dir(instance.folder.join("buffer_size_kb")).unwrap();
+        assert!(instance.start().unwrap_err().to_string().contains("buffer_size_kb"));
+        fs::remove_dir(instance.folder.join("buffer_size_kb")).unwrap();
+        let its = instance.folder.clone();
+        drop(instance);
+        assert!(!its.exists());
+    }
+}

@@ -1,0 +1,176 @@
+//! What a rule says.
+
+use serde::Serialize;
+
+use crate::facts::Facts;
+use crate::measure::Measured;
+
+/// Whether to do anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// What is set is right, or a change would help nobody.
+    Leave,
+    /// It depends on what the machine is for: look, or measure, first.
+    Consider,
+    /// What is set costs something on any such machine.
+    Change,
+}
+
+/// What a rule is called, and what it rests on.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct Rule {
+    /// Its name in results; stays the same from version to version.
+    pub id: &'static str,
+    /// Why it is so.
+    pub reason: &'static str,
+    /// Where that is from.
+    pub source: &'static str,
+    #[serde(skip)]
+    pub(super) judge: Judge,
+}
+
+pub(super) type Judge = fn(&'static Rule, &Facts, Option<&Measured>) -> Vec<Finding>;
+
+/// What a rule has to say of one thing.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The rule.
+    pub rule: &'static Rule,
+    /// Whether to do anything.
+    pub verdict: Verdict,
+    /// What it is about: a setting, a queue, a device.
+    pub subject: String,
+    /// What was found, and what follows, in a sentence or two.
+    pub statement: String,
+    /// What to set; empty where there is nothing to be set, or nothing that a file holds.
+    pub settings: Vec<Setting>,
+    /// What that may bring, where somebody has measured it.
+    pub expected: Option<Expected>,
+    /// What may go wrong with the change; empty where nothing is to be changed.
+    pub risk: String,
+    /// What a simulated machine of this topology says, where it was asked.
+    pub simulated: Option<Simulated>,
+}
+
+/// A file to be written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Setting {
+    /// Its path, from the root.
+    pub path: String,
+    /// What it holds: what to write again to undo it. `None` where that is not known.
+    pub now: Option<String>,
+    /// What to write.
+    pub to: String,
+    /// The boot parameter that does the same, where there is one.
+    pub boot: Option<String>,
+}
+
+/// A range of gains: 1.0 is none, 2.0 twice as much, 0.9 a loss.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Expected {
+    /// Of what.
+    pub of: &'static str,
+    /// The least that was seen.
+    pub least: f64,
+    /// The most that was seen.
+    pub most: f64,
+    /// By whom, and on what.
+    pub seen: &'static str,
+}
+
+/// Throughput with what is proposed, over that with what is set, on a simulated machine with a kernel's costs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Simulated {
+    /// What was compared, such as `cache_shard of 8 over cache`.
+    pub what: String,
+    /// Every CPU queues an item and waits for it.
+    pub even: f64,
+    /// One CPU queues bursts.
+    pub lopsided: f64,
+    /// Items as long, from as many CPUs, as were measured.
+    pub measured: Option<f64>,
+}
+
+impl Simulated {
+    /// Below this no gain can be told from none.
+    const WORTH_IT: f64 = 1.05;
+
+    fn ratios(&self) -> impl Iterator<Item = f64> {
+        [self.even, self.lopsided].into_iter().chain(self.measured)
+    }
+}
+
+impl Finding {
+    /// Puts what a simulated machine said into the finding. Where no load gains by the change, the verdict becomes
+    /// [`Verdict::Leave`], and nothing is to be set.
+    pub fn check_against(&mut self, simulated: Simulated) {
+        let gains = simulated.ratios().any(|ratio| ratio >= Simulated::WORTH_IT);
+        if !gains && self.verdict == Verdict::Change {
+            self.verdict = Verdict::Leave;
+            self.settings.clear();
+            self.risk.clear();
+            self.statement
+                .push_str(" A simulated machine of this topology gains nothing by the change under any load: leave it.");
+        }
+        self.simulated = Some(simulated);
+    }
+
+    pub(super) fn leave(
+        rule: &'static Rule,
+        subject: impl Into<String>,
+        statement: impl Into<String>,
+    ) -> Self {
+        Self {
+            rule,
+            verdict: Verdict::Leave,
+            subject: subject.into(),
+            statement: statement.into(),
+            settings: Vec::new(),
+            expected: None,
+            risk: String::new(),
+            simulated: None,
+        }
+    }
+
+    pub(super) fn consider(
+        rule: &'static Rule,
+        subject: impl Into<String>,
+        statement: impl Into<String>,
+        risk: impl Into<String>,
+    ) -> Self {
+        let finding = Self::leave(rule, subject, statement);
+        Self { verdict: Verdict::Consider, risk: risk.into(), ..finding }
+    }
+
+    pub(super) fn change(
+        rule: &'static Rule,
+        subject: impl Into<String>,
+        statement: impl Into<String>,
+        risk: impl Into<String>,
+        setting: Setting,
+    ) -> Self {
+        let finding = Self::leave(rule, subject, statement);
+        Self { verdict: Verdict::Change, risk: risk.into(), settings: vec![setting], ..finding }
+    }
+
+    pub(super) fn with(mut self, setting: Setting) -> Self {
+        self.settings.push(setting);
+        self
+    }
+}
+
+impl Setting {
+    pub(super) fn new(path: impl Into<String>, now: Option<String>, to: impl Into<String>) -> Self {
+        Self { path: path.into(), now, to: to.into(), boot: None }
+    }
+
+    pub(super) fn at_boot(mut self, parameter: impl Into<String>) -> Self {
+        self.boot = Some(parameter.into());
+        self
+    }
+}

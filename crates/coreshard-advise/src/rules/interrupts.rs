@@ -1,0 +1,159 @@
+//! Where devices' interrupts go.
+
+use coreshard_topology::{CpuSet, NodeId};
+
+use super::finding::{Finding, Rule, Setting};
+use crate::facts::{Facts, InterruptFacts};
+use crate::measure::Measured;
+
+const IRQ_AFFINITY: &str = "Documentation/core-api/irq/irq-affinity.rst";
+/// Fewer since the machine was started are of no account.
+const BUSY: u64 = 10_000;
+/// Findings of one kind that are told one by one.
+const MOST_TOLD: usize = 8;
+
+fn is_busy(interrupt: &&InterruptFacts) -> bool {
+    interrupt.count.is_some_and(|count| count >= BUSY)
+}
+
+fn named(interrupt: &InterruptFacts) -> String {
+    match &interrupt.name {
+        Some(name) => format!("interrupt {} ({name})", interrupt.number),
+        None => format!("interrupt {}", interrupt.number),
+    }
+}
+
+/// Sends an interrupt to other CPUs.
+fn affinity(interrupt: &InterruptFacts, to: &CpuSet) -> Setting {
+    let now = interrupt.allowed.as_ref().map(|it| it.0.to_string());
+    Setting::new(format!("/proc/irq/{}/smp_affinity_list", interrupt.number), now, to.to_string())
+}
+
+/// The first few, and how many more there are.
+fn bounded(rule: &'static Rule, subject: &str, mut findings: Vec<Finding>) -> Vec<Finding> {
+    let more = findings.len().saturating_sub(MOST_TOLD);
+    if more > 0 {
+        findings.truncate(MOST_TOLD);
+        let statement = format!("{more} more are as those above.");
+        findings.push(Finding::consider(rule, subject, statement, "as above"));
+    }
+    findings
+}
+
+/// Interrupts on isolated CPUs.
+pub(super) const IRQ_ISOLATED: Rule = Rule {
+    id: "irq-isolated",
+    reason: "an isolated CPU that takes a busy device's interrupts is not alone with its task",
+    source: IRQ_AFFINITY,
+    judge: isolated,
+};
+
+fn isolated(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+    let apart = &facts.isolation.cpus() & facts.topology.online();
+    let rest = facts.topology.online() - &apart;
+    if apart.is_empty() || rest.is_empty() || facts.interrupts.is_empty() {
+        return Vec::new();
+    }
+    let on_isolated = |it: &&InterruptFacts| {
+        it.effective.as_ref().is_some_and(|cpus| !cpus.0.is_empty() && cpus.0.is_subset(&apart))
+    };
+    let findings: Vec<_> = facts
+        .interrupts
+        .iter()
+        .filter(is_busy)
+        .filter(on_isolated)
+        .map(|it| {
+            let cpus = it.effective.as_ref().map(|cpus| cpus.0.to_string()).unwrap_or_default();
+            let statement = format!("It goes to CPU {cpus}, which is isolated.");
+            let risk = "the kernel refuses it for interrupts that it manages itself, such as those of NVMe queues";
+            Finding::change(rule, named(it), statement, risk, affinity(it, &rest))
+        })
+        .collect();
+    if findings.is_empty() {
+        return vec![Finding::leave(
+            rule,
+            "interrupts",
+            "No busy interrupt goes to an isolated CPU.",
+        )];
+    }
+    bounded(rule, "interrupts of isolated CPUs", findings)
+}
+
+/// Interrupts that go to another node than their device's.
+pub(super) const IRQ_NODE: Rule = Rule {
+    id: "irq-node",
+    reason: "a handler on another node than its device reads the device's memory, and what it has just written, across \
+             the link between nodes",
+    source: "Documentation/core-api/irq/irq-affinity.rst; Documentation/networking/scaling.rst, \"RSS IRQ Configuration\"",
+    judge: node,
+};
+
+fn node(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+    if facts.topology.nodes() < 2 {
+        return Vec::new();
+    }
+    let mut looked_at = 0_usize;
+    let mut findings = Vec::new();
+    for it in facts.interrupts.iter().filter(is_busy) {
+        let (Some(node), Some(effective)) = (it.node, &it.effective) else { continue };
+        let local = facts.topology.cpus_of_node(NodeId(node));
+        if local.is_empty() || effective.0.is_empty() {
+            continue;
+        }
+        looked_at += 1;
+        // One queue for each CPU goes to that CPU, wherever it is: that it may go nowhere else says so.
+        let is_bound = it.allowed.as_ref().is_some_and(|allowed| allowed.0.is_disjoint(&local));
+        if is_bound || !effective.0.is_disjoint(&local) {
+            continue;
+        }
+        let statement = format!(
+            "Its device is on node {node}, and it goes to CPU {}, which is not.",
+            effective.0
+        );
+        let risk = "irqbalance may move it back; the kernel refuses it for interrupts that it manages itself";
+        findings.push(Finding::change(rule, named(it), statement, risk, affinity(it, &local)));
+    }
+    if findings.is_empty() && looked_at > 0 {
+        let statement =
+            "Each busy interrupt goes to a CPU of its device's node, or may go nowhere else.";
+        return vec![Finding::leave(rule, "interrupts", statement)];
+    }
+    bounded(rule, "interrupts of other nodes", findings)
+}
+
+/// A device with several queues whose interrupts all go to one CPU.
+pub(super) const IRQ_SPREAD: Rule = Rule {
+    id: "irq-spread",
+    reason: "queues are there so that CPUs need not share them; where all of their interrupts go to one CPU, that CPU \
+             is the limit",
+    source: "Documentation/networking/scaling.rst, \"RSS: Receive Side Scaling\"",
+    judge: spread,
+};
+
+fn spread(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+    if facts.topology.cpus().len() < 2 || facts.interrupts.is_empty() {
+        return Vec::new();
+    }
+    let block = facts.block.iter().map(|it| (&it.name, &it.interrupts));
+    let network = facts.network.iter().map(|it| (&it.name, &it.interrupts));
+    let mut looked_at = 0_usize;
+    let mut findings = Vec::new();
+    for (name, numbers) in block.chain(network) {
+        let busy: Vec<_> =
+            numbers.iter().filter_map(|number| facts.interrupt(*number)).filter(is_busy).collect();
+        let [first, _, ..] = busy[..] else { continue };
+        let Some(cpus) = first.effective.as_ref().filter(|it| it.0.len() == 1) else { continue };
+        looked_at += 1;
+        if busy.iter().any(|it| it.effective.as_ref() != Some(cpus)) {
+            continue;
+        }
+        let statement = format!("Its {} busy interrupts all go to CPU {}.", busy.len(), cpus.0);
+        let risk = "irqbalance, or the device's driver, may have a say in it";
+        findings.push(Finding::consider(rule, format!("device {name}"), statement, risk));
+    }
+    if findings.is_empty() && looked_at > 0 {
+        let statement = "Each device with several busy interrupts has them on several CPUs.";
+        return vec![Finding::leave(rule, "interrupts", statement)];
+    }
+    bounded(rule, "devices with interrupts on one CPU", findings)
+}

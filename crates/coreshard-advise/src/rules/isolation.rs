@@ -1,0 +1,138 @@
+//! CPUs that are kept from the kernel's work, and those that unbound work may use.
+
+use coreshard_topology::CpuSet;
+
+use super::finding::{Finding, Rule, Setting};
+use crate::facts::Facts;
+use crate::measure::Measured;
+
+const UNBOUND_CPUMASK: &str = "/sys/devices/virtual/workqueue/cpumask";
+const UNBOUND_BOOT: &str = "workqueue.unbound_cpus";
+const SUBJECT: &str = "CPUs of unbound work";
+
+/// Isolated CPUs that unbound work may use.
+pub(super) const UNBOUND_MASK: Rule = Rule {
+    id: "unbound-mask",
+    reason: "an isolated CPU that unbound workqueues may use is interrupted by whatever anybody queues",
+    source: "Documentation/core-api/workqueue.rst; Documentation/admin-guide/kernel-per-CPU-kthreads.rst",
+    judge: unbound_mask,
+};
+
+/// A mask as the kernel reads it: words of 32 bits, the highest first.
+pub(super) fn mask_text(cpus: &CpuSet) -> String {
+    let words = cpus.iter().map(|cpu| cpu.0 / 32).max().map_or(1, |highest| highest as usize + 1);
+    let mut bits = vec![0_u32; words];
+    cpus.iter().for_each(|cpu| bits[cpu.0 as usize / 32] |= 1 << (cpu.0 % 32));
+    let words: Vec<String> = bits.iter().rev().map(|word| format!("{word:08x}")).collect();
+    words.join(",")
+}
+
+fn mask_setting(now: &CpuSet, to: &CpuSet) -> Setting {
+    Setting::new(UNBOUND_CPUMASK, Some(mask_text(now)), mask_text(to))
+        .at_boot(format!("{UNBOUND_BOOT}={to}"))
+}
+
+fn unbound_mask(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+    let Some(mask) = &facts.workqueues.cpumask else { return Vec::new() };
+    let online = facts.topology.online();
+    let isolated = &facts.isolation.cpus() & online;
+    let both = &isolated & &mask.0;
+    let rest = &(&mask.0 & online) - &isolated;
+    if isolated.is_empty() {
+        return vec![Finding::leave(
+            rule,
+            SUBJECT,
+            "No CPU is isolated, so unbound work disturbs none.",
+        )];
+    }
+    if both.is_empty() {
+        return vec![Finding::leave(
+            rule,
+            SUBJECT,
+            format!("Unbound work keeps off the isolated CPUs ({isolated})."),
+        )];
+    }
+    if rest.is_empty() {
+        let statement = format!(
+            "All CPUs that unbound work may use ({}) are isolated ones; it must run somewhere.",
+            mask.0
+        );
+        return vec![Finding::consider(
+            rule,
+            SUBJECT,
+            statement,
+            "work has to run on the CPUs that are left",
+        )];
+    }
+    let statement = format!("Unbound work may run on the isolated CPUs {both}; keep it to {rest}.");
+    let risk = "all unbound work shares the CPUs that are left";
+    vec![Finding::change(rule, SUBJECT, statement, risk, mask_setting(&mask.0, &rest))]
+}
+
+/// A mask that leaves few CPUs, for no reason that can be seen.
+pub(super) const NARROW_MASK: Rule = Rule {
+    id: "narrow-mask",
+    reason: "unbound work of the whole machine (writeback, encryption, file systems, RPC) runs on the CPUs of this mask",
+    source: "Documentation/core-api/workqueue.rst",
+    judge: narrow_mask,
+};
+
+/// A mask of fewer than one in so many of the CPUs that could be used is narrow.
+const NARROW: usize = 8;
+
+fn narrow_mask(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+    let Some(mask) = &facts.workqueues.cpumask else { return Vec::new() };
+    let isolated = facts.isolation.cpus();
+    let taken =
+        facts.workqueues.cpumask_isolated.as_ref().map(|it| it.0.clone()).unwrap_or_default();
+    let free = &(facts.topology.online() - &isolated) - &taken;
+    let used = &mask.0 & facts.topology.online();
+    if used.len() * NARROW >= free.len() {
+        let statement =
+            format!("Unbound work may use {} of {} CPUs.", used.len(), facts.topology.cpus().len());
+        return vec![Finding::leave(rule, SUBJECT, statement)];
+    }
+    let statement = format!(
+        "Unbound work of {} CPUs that are not isolated may use {} of them ({used}).",
+        free.len(),
+        used.len()
+    );
+    let risk = "somebody may keep the other CPUs free by this mask alone; ask before it is widened";
+    vec![Finding::consider(rule, SUBJECT, statement, risk).with(mask_setting(&mask.0, &free))]
+}
+
+/// A mask that is not in force as it was asked for.
+pub(super) const REQUESTED_MASK: Rule = Rule {
+    id: "requested-mask",
+    reason: "what was asked for is cut to CPUs that cpuset partitions leave; where nothing is left, all possible CPUs \
+             are used in its place",
+    source: "Documentation/core-api/workqueue.rst; Documentation/admin-guide/cgroup-v2.rst, \"cpuset.cpus.partition\"",
+    judge: requested_mask,
+};
+
+fn requested_mask(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+    let (Some(requested), Some(mask)) =
+        (&facts.workqueues.cpumask_requested, &facts.workqueues.cpumask)
+    else {
+        return Vec::new();
+    };
+    let taken =
+        facts.workqueues.cpumask_isolated.as_ref().map(|it| it.0.clone()).unwrap_or_default();
+    if &requested.0 - &taken == mask.0 {
+        return vec![Finding::leave(
+            rule,
+            SUBJECT,
+            "The mask in force is the one that was asked for.",
+        )];
+    }
+    let statement = format!(
+        "{} was asked for, {} is isolated, and {} is in force.",
+        requested.0, taken, mask.0
+    );
+    vec![Finding::consider(
+        rule,
+        SUBJECT,
+        statement,
+        "whoever set the mask believes that another one holds",
+    )]
+}

@@ -1,0 +1,120 @@
+//! What was seen while it was measured.
+
+use coreshard_topology::Scope;
+
+use super::finding::{Finding, Rule, Setting};
+use crate::facts::Facts;
+use crate::measure::{Measured, MeasuredQueue};
+
+const WQ_MONITOR: &str =
+    "tools/workqueue/wq_monitor.py in the kernel's sources; Documentation/core-api/workqueue.rst";
+
+fn queues(measured: Option<&Measured>) -> &[MeasuredQueue] {
+    measured.map_or(&[], |it| &it.queues)
+}
+
+/// Functions that run long.
+pub(super) const HOGS: Rule = Rule {
+    id: "measured-hogs",
+    reason: "an item that runs long holds up those behind it, and a flush of its queue",
+    source: WQ_MONITOR,
+    judge: hogs,
+};
+
+fn hogs(rule: &'static Rule, _: &Facts, measured: Option<&Measured>) -> Vec<Finding> {
+    let Some(run) = measured else { return Vec::new() };
+    let long = queues(measured).iter().filter(|queue| queue.hogs > 0);
+    let findings: Vec<_> = long
+        .map(|queue| {
+            let function = queue.slowest.as_deref().unwrap_or("a function");
+            let statement = format!(
+                "{} of its items took longer than {} ms from start to end, sleep included; the slowest was {function}, {} ms.",
+                queue.hogs,
+                run.hog_us / 1_000,
+                queue.run.max_us / 1_000
+            );
+            let risk = "there is nothing to set: whether the function may sleep there, or needs a queue of its own, is its \
+                        driver's business";
+            Finding::consider(rule, format!("workqueue {}", queue.name), statement, risk)
+        })
+        .collect();
+    if findings.is_empty() {
+        let statement = format!("No item took longer than {} ms.", run.hog_us / 1_000);
+        return vec![Finding::leave(rule, "long items", statement)];
+    }
+    findings
+}
+
+/// Items that rescuers ran.
+pub(super) const RESCUES: Rule = Rule {
+    id: "measured-rescues",
+    reason: "a rescuer works where no worker could be started in time: memory is short, or the machine is \
+             overloaded",
+    source: WQ_MONITOR,
+    judge: rescues,
+};
+
+fn rescues(rule: &'static Rule, _: &Facts, measured: Option<&Measured>) -> Vec<Finding> {
+    if measured.is_none() {
+        return Vec::new();
+    }
+    let rescued = queues(measured).iter().filter(|queue| queue.rescues > 0);
+    let findings: Vec<_> = rescued
+        .map(|queue| {
+            let statement = format!("{} of its items were run by its rescuer.", queue.rescues);
+            let risk = "there is nothing to set: look for what takes the memory";
+            Finding::consider(rule, format!("workqueue {}", queue.name), statement, risk)
+        })
+        .collect();
+    if findings.is_empty() {
+        return vec![Finding::leave(rule, "rescuers", "No rescuer had to work.")];
+    }
+    findings
+}
+
+/// Items that run behind another cache than they were queued behind.
+pub(super) const CROSSINGS: Rule = Rule {
+    id: "measured-crossings",
+    reason: "an item that runs behind another cache fetches its data from there, line by line",
+    source: "Documentation/core-api/workqueue.rst, \"Affinity Scopes\"",
+    judge: crossings,
+};
+
+/// Items a second below which nobody notices.
+const FAST: f64 = 1_000.0;
+/// Part of the items.
+const MOST: f64 = 0.3;
+
+fn crossings(rule: &'static Rule, facts: &Facts, measured: Option<&Measured>) -> Vec<Finding> {
+    let Some(run) = measured.filter(|_| facts.topology.llcs() > 1) else { return Vec::new() };
+    let mut findings = Vec::new();
+    for queue in &run.queues {
+        let rate = queue.started as f64 / run.seconds;
+        let part = queue.crossed_llc as f64 / (queue.matched.max(1)) as f64;
+        if rate < FAST || part < MOST {
+            continue;
+        }
+        let statement = format!(
+            "{rate:.0} items a second, of which {:.0} % ran behind another cache than they were queued behind.",
+            part * 100.0
+        );
+        let risk = "a burst from one CPU finds fewer workers at first";
+        let finding = Finding::consider(rule, format!("workqueue {}", queue.name), statement, risk);
+        let known = facts.workqueues.queues.iter().find(|it| it.name == queue.name);
+        let coarse = known.and_then(|it| it.scope).filter(|it| it.scope > Scope::Cache);
+        findings.push(match coarse {
+            Some(scope) => finding.with(Setting::new(
+                format!("/sys/devices/virtual/workqueue/{}/affinity_scope", queue.name),
+                Some(scope.scope.to_string()),
+                Scope::Cache.to_string(),
+            )),
+            None => finding,
+        });
+    }
+    if findings.is_empty() {
+        let statement =
+            "No busy queue runs many items behind another cache than they were queued behind.";
+        return vec![Finding::leave(rule, "hand-offs between caches", statement)];
+    }
+    findings
+}

@@ -1,0 +1,216 @@
+//! Settings of the workqueues besides their scopes.
+
+use coreshard_topology::Scope;
+
+use super::finding::{Finding, Rule, Setting};
+use crate::facts::{Facts, WorkqueueFacts};
+use crate::measure::Measured;
+
+const PARAMETERS: &str = "/sys/module/workqueue/parameters";
+const DEVICES: &str = "/sys/devices/virtual/workqueue";
+const WORKQUEUE_RST: &str = "Documentation/core-api/workqueue.rst";
+const PARAMETERS_TXT: &str = "Documentation/admin-guide/kernel-parameters.txt";
+
+/// Workers that may not leave their pod.
+pub(super) const STRICT: Rule = Rule {
+    id: "affinity-strict",
+    reason: "with affinity_strict a queue's workers may run in their own pod alone: CPUs elsewhere stay idle while a \
+             small pod has more items than CPUs",
+    source: WORKQUEUE_RST,
+    judge: strict,
+};
+
+fn strict(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+    let small = |queue: &&WorkqueueFacts| {
+        queue.scope.is_some_and(|it| matches!(it.scope, Scope::Cpu | Scope::Smt))
+    };
+    let known: Vec<_> = facts.workqueues.queues.iter().filter(|it| it.strict.is_some()).collect();
+    let strict: Vec<_> = known.iter().copied().filter(|it| it.strict == Some(true)).collect();
+    let findings: Vec<_> = strict
+        .iter()
+        .copied()
+        .filter(small)
+        .map(|queue| {
+            let path = format!("{DEVICES}/{}/affinity_strict", queue.name);
+            let statement = format!(
+                "Its workers may not leave their pod, which is a {}: items that one CPU queues run there alone.",
+                if queue.scope.is_some_and(|it| it.scope == Scope::Cpu) { "single CPU" } else { "single core" }
+            );
+            let risk = "somebody may have wanted just that; wq_unbound_cpumask is for keeping work off CPUs";
+            Finding::consider(rule, format!("workqueue {}", queue.name), statement, risk)
+                .with(Setting::new(path, Some("1".to_owned()), "0"))
+        })
+        .collect();
+    match (findings.is_empty(), known.is_empty()) {
+        (true, false) => {
+            let statement = match strict.len() {
+                0 => {
+                    "No queue that shows it is strict: the scheduler may move workers to idle CPUs."
+                        .to_owned()
+                }
+                count => format!("{count} queues are strict, in pods of several cores."),
+            };
+            vec![Finding::leave(rule, "strict queues", statement)]
+        }
+        _ => findings,
+    }
+}
+
+/// Queues that may not use all CPUs of a node.
+pub(super) const MAX_ACTIVE: Rule = Rule {
+    id: "max-active",
+    reason: "since Linux 6.9 an unbound queue's max_active is shared out among the nodes by their CPUs: a small one \
+             leaves CPUs idle while items wait",
+    source: WORKQUEUE_RST,
+    judge: max_active,
+};
+
+fn max_active(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+    let cpus = facts.topology.cpus().len() as u64;
+    let unbound = facts.workqueues.queues.iter().filter(|queue| queue.per_cpu != Some(true));
+    let known: Vec<_> = unbound.filter_map(|queue| Some((queue, queue.max_active?))).collect();
+    // One item at a time is an order that somebody relies on.
+    let small: Vec<_> = known.iter().filter(|(_, most)| *most > 1 && *most < cpus).collect();
+    if small.is_empty() {
+        let statement = "Every unbound queue that shows its limit may have as many active items as there are CPUs, or \
+                         one, for an order's sake.";
+        return if known.is_empty() {
+            Vec::new()
+        } else {
+            vec![Finding::leave(rule, "limits of single queues", statement)]
+        };
+    }
+    let finding = |(queue, most): &&(&WorkqueueFacts, u64)| {
+        let statement =
+            format!("At most {most} of its items are active at once, on a machine of {cpus} CPUs.");
+        let risk = "the limit may be what keeps its users from swamping a device";
+        Finding::consider(rule, format!("workqueue {}", queue.name), statement, risk)
+    };
+    small.iter().map(finding).collect()
+}
+
+/// When an item counts as one that keeps its CPU.
+pub(super) const CPU_INTENSIVE: Rule = Rule {
+    id: "cpu-intensive-threshold",
+    reason: "items of per-CPU queues that run longer without sleeping are taken out of concurrency management, so that \
+             others behind them start; without it they wait",
+    source: PARAMETERS_TXT,
+    judge: cpu_intensive,
+};
+
+/// Above a second the queue behind is stalled for long enough to be noticed anywhere.
+const LONG_THRESHOLD_US: u64 = 1_000_000;
+
+fn cpu_intensive(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+    let Some(now) = facts.workqueues.cpu_intensive_thresh_us else { return Vec::new() };
+    let subject = "cpu_intensive_thresh_us";
+    let statement = match now {
+        0 => "It is 0: items that keep a CPU are never noticed, and those behind them wait until they end.".to_owned(),
+        LONG_THRESHOLD_US.. => format!(
+            "It is {} ms: items behind one that keeps its CPU wait as long.",
+            now / 1_000
+        ),
+        _ => return vec![Finding::leave(rule, subject, format!("It is {now} µs; the kernel's own value is 10000, and up to a second on slow machines."))],
+    };
+    let setting = Setting::new(
+        format!("{PARAMETERS}/cpu_intensive_thresh_us"),
+        Some(now.to_string()),
+        "10000",
+    )
+    .at_boot("workqueue.cpu_intensive_thresh_us=10000");
+    let risk = "more workers may run at once on a CPU, and the kernel's log may name functions that run long";
+    vec![Finding::change(rule, subject, statement, risk, setting)]
+}
+
+/// Per-CPU queues made unbound.
+pub(super) const POWER_EFFICIENT: Rule = Rule {
+    id: "power-efficient",
+    reason: "queues that are marked for it become unbound, so that idle CPUs are not woken for them: that saves power, \
+             and loses the cache of the CPU that queued",
+    source: PARAMETERS_TXT,
+    judge: power_efficient,
+};
+
+/// Machines with more cores are servers, where work is dear and idle CPUs are few.
+const SERVER_CORES: usize = 24;
+
+fn power_efficient(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+    let Some(now) = facts.workqueues.power_efficient else { return Vec::new() };
+    let subject = "power_efficient";
+    let cores = facts.topology.cores();
+    if !now || cores < SERVER_CORES {
+        let state = if now {
+            "on, on a machine of few cores"
+        } else {
+            "off, as the kernel's own default is"
+        };
+        return vec![Finding::leave(rule, subject, format!("It is {state}."))];
+    }
+    let statement = format!(
+        "It is on, on a machine of {cores} cores: items of queues marked for it run elsewhere than where they were queued."
+    );
+    let risk = "idle CPUs are woken more often: a few watts; it can be set at boot alone";
+    let setting = Setting::new(format!("{PARAMETERS}/power_efficient"), Some("Y".to_owned()), "N");
+    let finding = Finding::consider(rule, subject, statement, risk);
+    vec![finding.with(setting.at_boot("workqueue.power_efficient=0"))]
+}
+
+/// A debugging aid that was left on.
+pub(super) const ROUND_ROBIN: Rule = Rule {
+    id: "force-round-robin",
+    reason: "it puts items that need no certain CPU on all CPUs in turn, to find code that relies on the local one: \
+             every item then comes to a cold cache",
+    source: PARAMETERS_TXT,
+    judge: round_robin,
+};
+
+fn round_robin(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+    let subject = "debug_force_rr_cpu";
+    match facts.workqueues.debug_force_rr_cpu {
+        None => Vec::new(),
+        Some(false) => vec![Finding::leave(rule, subject, "It is off.")],
+        Some(true) => {
+            let setting =
+                Setting::new(format!("{PARAMETERS}/debug_force_rr_cpu"), Some("Y".to_owned()), "N")
+                    .at_boot("workqueue.debug_force_rr_cpu=0");
+            let statement = "It is on: a debugging aid that sends work away from the CPU whose cache has its data.";
+            vec![Finding::change(
+                rule,
+                subject,
+                statement,
+                "none but for whoever debugs with it",
+                setting,
+            )]
+        }
+    }
+}
+
+/// Whether stalls are told of.
+pub(super) const WATCHDOG: Rule = Rule {
+    id: "stall-watchdog",
+    reason: "a pool that makes no progress is told of in the kernel's log, with what runs there; else nobody knows why \
+             a machine hangs",
+    source: PARAMETERS_TXT,
+    judge: watchdog,
+};
+
+fn watchdog(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+    let subject = "watchdog_thresh";
+    match facts.workqueues.watchdog_thresh_s {
+        None => Vec::new(),
+        Some(0) => {
+            let setting =
+                Setting::new(format!("{PARAMETERS}/watchdog_thresh"), Some("0".to_owned()), "30")
+                    .at_boot("workqueue.watchdog_thresh=30");
+            let statement = "It is 0: a pool that is stuck is never told of.";
+            vec![Finding::change(rule, subject, statement, "lines in the kernel's log", setting)]
+        }
+        Some(seconds) => {
+            vec![Finding::leave(
+                rule,
+                subject,
+                format!("A pool without progress is told of after {seconds} s."),
+            )]
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! A tree of small files: this machine's `/`, or a recorded one. What is missing is `None`; what is there and cannot be
+//! used is a note, and then `None`, too: one file that is wrong takes nothing else away.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use coreshard_topology::input::{self, LIST_BYTES, NUMBER_BYTES, TABLE_BYTES, quoted};
+use coreshard_topology::{CpuSet, ParseCpuSetError};
+
+/// Notes that are kept; a tree of garbage would fill any screen.
+const MOST_NOTES: usize = 40;
+/// Entries of a folder that are looked at one by one: a machine with so many devices of a kind is not known.
+const MOST_ENTRIES: usize = 8_192;
+/// How far above a device its PCI function is looked for.
+const MOST_ANCESTORS: usize = 12;
+
+#[derive(Debug)]
+pub(crate) struct Tree {
+    root: PathBuf,
+    /// Without links; what lies outside of it is no part of the tree.
+    real_root: Option<PathBuf>,
+    notes: RefCell<Notes>,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    kept: Vec<String>,
+    more: usize,
+}
+
+impl Tree {
+    pub(crate) fn new(root: &Path) -> Self {
+        let real_root = fs::canonicalize(root).ok();
+        Self { root: root.to_owned(), real_root, notes: RefCell::default() }
+    }
+
+    /// One sentence each, to be shown to people.
+    pub(crate) fn into_notes(self) -> Vec<String> {
+        let Notes { mut kept, more } = self.notes.into_inner();
+        if more > 0 {
+            kept.push(format!("{more} more files could not be used"));
+        }
+        kept
+    }
+
+    pub(crate) fn note(&self, note: impl fmt::Display) {
+        let mut notes = self.notes.borrow_mut();
+        if notes.kept.len() < MOST_NOTES {
+            notes.kept.push(input::sentence(&note.to_string()));
+        } else {
+            notes.more += 1;
+        }
+    }
+
+    fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.root.join(name)
+    }
+
+    pub(crate) fn has(&self, name: impl AsRef<Path>) -> bool {
+        self.path(name).exists()
+    }
+
+    /// A table, in which anybody may have put names.
+    pub(crate) fn table(&self, name: impl AsRef<Path>) -> Option<String> {
+        match input::lossy(&self.path(name), TABLE_BYTES) {
+            Ok(text) => Some(text),
+            Err(error) if error.is_missing() => None,
+            Err(error) => {
+                self.note(error);
+                None
+            }
+        }
+    }
+
+    /// The beginning of a file that may be long.
+    pub(crate) fn head(&self, name: impl AsRef<Path>) -> Option<String> {
+        input::head(&self.path(name), input::HEAD_BYTES).ok()
+    }
+
+    fn trimmed(&self, name: &Path, most_bytes: u64) -> Option<String> {
+        match input::text(&self.path(name), most_bytes) {
+            Ok(text) => {
+                let text =
+                    text.trim_matches(|letter: char| letter == '\0' || letter.is_whitespace());
+                (!text.is_empty()).then(|| text.to_owned())
+            }
+            Err(error) if error.is_missing() => None,
+            Err(error) => {
+                self.note(error);
+                None
+            }
+        }
+    }
+
+    /// The text of a file with one word or line.
+    pub(crate) fn word(&self, name: impl AsRef<Path>) -> Option<String> {
+        self.trimmed(name.as_ref(), NUMBER_BYTES)
+    }
+
+    /// What a file's word stands for.
+    pub(crate) fn parsed<T>(
+        &self,
+        name: impl AsRef<Path>,
+        expected: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        let name = name.as_ref();
+        let word = self.word(name)?;
+        let value = parse(&word);
+        if value.is_none() {
+            let path = self.path(name);
+            self.note(format_args!(
+                "{}: expected {expected}, found {}",
+                input::path(&path),
+                quoted(&word)
+            ));
+        }
+        value
+    }
+
+    pub(crate) fn number(&self, name: impl AsRef<Path>) -> Option<i64> {
+        self.parsed(name, "a whole number", |word| word.parse().ok())
+    }
+
+    pub(crate) fn count(&self, name: impl AsRef<Path>) -> Option<u64> {
+        self.parsed(name, "a whole number that is not negative", |word| word.parse().ok())
+    }
+
+    pub(crate) fn flag(&self, name: impl AsRef<Path>) -> Option<bool> {
+        self.parsed(name, "Y, N, 1 or 0", |word| match word {
+            "Y" | "y" | "1" => Some(true),
+            "N" | "n" | "0" => Some(false),
+            _ => None,
+        })
+    }
+
+    /// CPUs as a list (`0-3,8`).
+    pub(crate) fn list(&self, name: impl AsRef<Path>) -> Option<CpuSet> {
+        self.cpus(name.as_ref(), str::parse)
+    }
+
+    /// CPUs as a mask (`ff,00000000`).
+    pub(crate) fn mask(&self, name: impl AsRef<Path>) -> Option<CpuSet> {
+        self.cpus(name.as_ref(), CpuSet::from_mask)
+    }
+
+    fn cpus(
+        &self,
+        name: &Path,
+        parse: impl Fn(&str) -> Result<CpuSet, ParseCpuSetError>,
+    ) -> Option<CpuSet> {
+        let text = self.trimmed(name, LIST_BYTES);
+        // An empty list is how the kernel says "none".
+        let Some(text) = text else { return self.has(name).then(CpuSet::new) };
+        match parse(&text) {
+            Ok(cpus) => Some(cpus),
+            Err(error) => {
+                self.note(format_args!("{}: {error}", input::path(&self.path(name))));
+                None
+            }
+        }
+    }
+
+    /// The names in a folder, sorted; none where there is no such folder.
+    pub(crate) fn names(&self, name: impl AsRef<Path>) -> Vec<String> {
+        let path = self.path(name);
+        let Ok(entries) = fs::read_dir(&path) else { return Vec::new() };
+        let mut names = Vec::new();
+        for entry in entries.flatten() {
+            if names.len() == MOST_ENTRIES {
+                self.note(format_args!(
+                    "{} has more than {MOST_ENTRIES} entries; the others are left out",
+                    input::path(&path)
+                ));
+                break;
+            }
+            match entry.file_name().into_string() {
+                Ok(name) if name.chars().all(input::is_plain) => names.push(name),
+                _ => self.note(format_args!(
+                    "a name in {} is no plain text; what has it is left out",
+                    input::path(&path)
+                )),
+            }
+        }
+        names.sort_by(|a, b| natural(a).cmp(&natural(b)));
+        names
+    }
+
+    /// Where a link such as `sys/block/sda/device` leads, within the tree.
+    pub(crate) fn device(&self, name: impl AsRef<Path>) -> Option<Device<'_>> {
+        let path = self.path(name);
+        let real = fs::canonicalize(&path).ok()?;
+        let root = self.real_root.as_deref()?;
+        match real.strip_prefix(root) {
+            Ok(within) => Some(Device { tree: self, path: within.to_owned() }),
+            Err(_) => {
+                self.note(format_args!(
+                    "{} leads out of the tree; it is not followed",
+                    input::path(&path)
+                ));
+                None
+            }
+        }
+    }
+}
+
+/// `sda2` before `sda10`: the number at the end by itself.
+fn natural(name: &str) -> (&str, usize, &str) {
+    let digits = name.len() - name.trim_end_matches(|letter: char| letter.is_ascii_digit()).len();
+    let (stem, number) = name.split_at(name.len() - digits);
+    (stem, digits, number)
+}
+
+/// A device's folder, below `sys/devices`.
+#[derive(Clone, Debug)]
+pub(crate) struct Device<'tree> {
+    tree: &'tree Tree,
+    path: PathBuf,
+}
+
+impl Device<'_> {
+    /// The folders from the device up to the root of its bus.
+    fn ancestors(&self) -> impl Iterator<Item = &Path> {
+        self.path.ancestors().take(MOST_ANCESTORS).take_while(|path| path.components().count() > 2)
+    }
+
+    /// The node of the nearest device above that tells one.
+    pub(crate) fn node(&self) -> Option<u32> {
+        let file =
+            self.ancestors().map(|path| path.join("numa_node")).find(|it| self.tree.has(it))?;
+        // -1 is how the kernel says that it does not know.
+        u32::try_from(self.tree.number(file)?).ok()
+    }
+
+    /// The interrupts of the nearest device above that has some.
+    pub(crate) fn interrupts(&self) -> Vec<u32> {
+        for path in self.ancestors() {
+            let numbers = self.tree.names(path.join("msi_irqs"));
+            let mut numbers: Vec<u32> = numbers.iter().filter_map(|it| it.parse().ok()).collect();
+            if numbers.is_empty() && self.tree.has(path.join("irq")) {
+                let one = self.tree.number(path.join("irq"));
+                // 0 is no interrupt of a device's.
+                numbers.extend(one.and_then(|it| u32::try_from(it).ok()).filter(|it| *it > 0));
+            }
+            if !numbers.is_empty() {
+                numbers.sort_unstable();
+                return numbers;
+            }
+        }
+        Vec::new()
+    }
+}

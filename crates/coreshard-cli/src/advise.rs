@@ -1,0 +1,169 @@
+//! `coreshard advise`: how a machine's kernel is set, what of it to change, and what to leave.
+
+mod advice;
+mod check;
+mod json;
+mod text;
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use coreshard_advise::measure::{Measured, measure};
+use coreshard_advise::{Facts, KernelVersion, emit, judge};
+use coreshard_topology::Scope;
+use coreshard_topology::input;
+
+use advice::Advice;
+
+use crate::bench::{Bar, listen_for_interrupts};
+use crate::failure::bad_input;
+use crate::machine::MachineArgs;
+use crate::number::whole;
+use crate::output;
+
+/// Shown after the options.
+const NOTES: &str = "\
+Nothing is changed: what --emit prints is for you to read and to use.
+With --seconds the kernel's tracepoints are switched on in a tracing instance of its own, which is gone afterwards;
+that needs root's rights and a mounted tracefs.
+
+Examples:
+  coreshard advise                           this machine
+  coreshard advise --seconds 10              what its workqueues do, too
+  coreshard advise --machine sosreport-db1   an sosreport that was unpacked, or a recorded tree
+  coreshard advise --machine grace --kernel 6.12
+                                             a machine that you do not have
+  coreshard advise --emit tuned > tuned.conf";
+
+/// The options of `coreshard advise`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    /// Measure the workqueues of this machine for so long
+    #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 86_400>, conflicts_with = "machine")]
+    seconds: Option<u64>,
+
+    /// The kernel to assume where the machine tells of none: a preset, a description, an hwloc file
+    #[arg(long, value_name = "VERSION")]
+    kernel: Option<KernelVersion>,
+
+    /// Do not ask the simulated machine what a change of the scope would bring
+    #[arg(long)]
+    no_check: bool,
+
+    /// Items that each simulated CPU queues for that [default: 20 to 100, by the CPUs]
+    #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 1_000_000>, conflicts_with = "no_check")]
+    items: Option<u64>,
+
+    /// Print JSON, for programs
+    #[arg(long, conflicts_with = "emit")]
+    json: bool,
+
+    /// Print what sets the machine so, in place of words
+    #[arg(long, value_name = "WHAT")]
+    emit: Option<Emit>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Emit {
+    /// Lines for root's shell, until the next start, with those that undo them
+    Sysfs,
+    /// Parameters for the kernel's command line
+    Boot,
+    /// A profile for tuned
+    Tuned,
+    /// Rules for udev
+    Udev,
+    /// Lines for a program that links Coreshard
+    Builder,
+}
+
+/// An item of a per-CPU queue that keeps its CPU for longer is told of by the kernel, in microseconds.
+const USUAL_HOG_US: u64 = 10_000;
+
+fn facts(args: &Args) -> anyhow::Result<Facts> {
+    let machine = args.machine.read()?;
+    let topology = machine.whole;
+    let facts = match (args.machine.root(), args.kernel) {
+        (Some(root), _) => Facts::read(root, topology),
+        (None, Some(version)) => Facts::assumed(topology, version),
+        (None, None) => Facts::of_machine(topology),
+    };
+    if args.kernel.is_some() && args.machine.root().is_some() {
+        let error = anyhow::anyhow!(
+            "--kernel is for machines that tell of none; {} tells its own",
+            args.machine.root().map_or_else(String::new, |root| input::path(root).to_string())
+        );
+        return Err(bad_input(error));
+    }
+    Ok(facts)
+}
+
+fn measured(
+    args: &Args,
+    facts: &Facts,
+    lacking: &mut Vec<String>,
+) -> anyhow::Result<Option<Measured>> {
+    let Some(seconds) = args.seconds else { return Ok(None) };
+    listen_for_interrupts()?;
+    let hog_us =
+        facts.workqueues.cpu_intensive_thresh_us.filter(|us| *us > 0).unwrap_or(USUAL_HOG_US);
+    let time = Duration::from_secs(seconds);
+    match measure(&facts.topology, time, hog_us, &mut Bar::was_interrupted) {
+        Ok(measured) => Ok(Some(measured)),
+        Err(error) => {
+            lacking.push(format!("nothing was measured: {error}"));
+            Ok(None)
+        }
+    }
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let facts = facts(args)?;
+    let mut lacking = Vec::new();
+    let measured = measured(args, &facts, &mut lacking)?;
+    let mut findings = judge(&facts, measured.as_ref());
+    if !args.no_check {
+        // Fewer on machines with many CPUs, where each makes many misses.
+        let cpus = facts.topology.cpus().len().max(1) as u64;
+        let items = args.items.unwrap_or((6_400 / cpus).clamp(20, 100));
+        for finding in &mut findings {
+            let Some(scopes) = finding.scopes() else { continue };
+            match check::against_simulation(&args.machine, &facts, measured.as_ref(), scopes, items)
+            {
+                Ok(simulated) => finding.check_against(simulated),
+                Err(error) => {
+                    lacking.push(format!("the change of scope was not simulated: {error:#}"))
+                }
+            }
+        }
+    }
+    let advice = Advice { facts, measured, findings, lacking };
+    let text = match args.emit {
+        None if args.json => json::render(&advice)?,
+        None => text::render(&advice),
+        Some(emit) => emitted(emit, &advice),
+    };
+    if args.emit.is_some() {
+        for lacking in &advice.lacking {
+            output::warn(&format!("note: {lacking}"));
+        }
+    }
+    output::print(&text)
+}
+
+fn emitted(emit: Emit, advice: &Advice) -> String {
+    let findings = &advice.findings;
+    match emit {
+        Emit::Sysfs => emit::sysfs(findings),
+        Emit::Boot => emit::boot_parameters(findings),
+        Emit::Tuned => emit::tuned(findings),
+        Emit::Udev => emit::udev(findings),
+        // The library's own default, said in words: what is best for a load, `tune` finds out.
+        Emit::Builder => emit::builder(Scope::CacheShard, Some(8)),
+    }
+}

@@ -1,0 +1,56 @@
+//! What a simulated machine of this topology, with a kernel's costs, says of a change of the scope.
+
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::time::Duration;
+
+use anyhow::Context;
+use coreshard_advise::measure::Measured;
+use coreshard_advise::{Facts, Simulated};
+use coreshard_bench::{BenchMachine, SeenLoad, compare_scopes};
+use coreshard_sim::{Machine, Profile, Sim, Simulation};
+use coreshard_topology::{Scope, ShardSize};
+
+use crate::machine::MachineArgs;
+
+/// The busiest unbound queue, as a load: those that one CPU feeds contend with nobody.
+fn seen_load(facts: &Facts, measured: Option<&Measured>) -> Option<SeenLoad> {
+    let is_unbound = |name: &str| {
+        let known = facts.workqueues.queues.iter().find(|queue| queue.name == name);
+        known.is_none_or(|queue| queue.per_cpu != Some(true))
+    };
+    let busiest =
+        measured?.queues.iter().find(|queue| queue.producers > 1 && is_unbound(&queue.name))?;
+    Some(SeenLoad {
+        producers: NonZeroUsize::new(busiest.producers)?,
+        item_work: Duration::from_micros(busiest.run.p50_us),
+    })
+}
+
+pub(super) fn against_simulation(
+    args: &MachineArgs,
+    facts: &Facts,
+    measured: Option<&Measured>,
+    (from, to): (Scope, Scope),
+    items: u64,
+) -> anyhow::Result<Simulated> {
+    let machine = match args.simulated()? {
+        Some(machine) => machine,
+        None => Machine::with_round_costs(facts.topology.clone())?,
+    };
+    let topology = machine.topology().clone();
+    let bench_machine = BenchMachine::whole(topology.name().to_owned(), "sim", topology);
+    let size = facts.workqueues.cache_shard_size.and_then(|size| usize::try_from(size).ok());
+    let size = ShardSize::new(size.unwrap_or(ShardSize::DEFAULT.cores()));
+    let load = seen_load(facts, measured);
+    let items = NonZeroU64::new(items).context("no items")?;
+    let simulation = Simulation::new(&machine).profile(Profile::InKernel);
+    let run =
+        simulation.run(|| compare_scopes::<Sim>(&bench_machine, (from, to), size, items, load))?;
+    let ratios = run.value?;
+    Ok(Simulated {
+        what: format!("{to} over {from}"),
+        even: ratios.even,
+        lopsided: ratios.lopsided,
+        measured: ratios.seen,
+    })
+}

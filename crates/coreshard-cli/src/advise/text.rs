@@ -1,0 +1,199 @@
+//! The advice for people: what to change first, then what to think about, then what to leave.
+
+use std::fmt::Write as _;
+
+use coreshard_advise::measure::{Measured, MeasuredQueue};
+use coreshard_advise::{Finding, Setting, Verdict};
+
+use super::advice::Advice;
+use crate::top::figures;
+
+/// Characters of a line.
+const WIDTH: usize = 100;
+/// Workqueues that are shown by themselves.
+const MOST_QUEUES: usize = 20;
+
+pub(super) fn render(advice: &Advice) -> String {
+    let mut text = head(advice);
+    let of = |verdict| advice.findings.iter().filter(move |finding| finding.verdict == verdict);
+    let count = |verdict| of(verdict).count();
+    let (changes, thoughts) = (count(Verdict::Change), count(Verdict::Consider));
+    text.push('\n');
+    paragraph(&mut text, "", &summary(changes, thoughts));
+    for verdict in [Verdict::Change, Verdict::Consider] {
+        of(verdict).for_each(|finding| tell(&mut text, finding));
+    }
+    if let Some(measured) = &advice.measured {
+        measurement(&mut text, measured);
+    }
+    text.push_str("\nLeave as it is:\n");
+    for finding in of(Verdict::Leave) {
+        paragraph(&mut text, "  ", &format!("{}: {}", finding.subject, finding.statement));
+    }
+    let silent: Vec<_> = advice.silent_rules().collect();
+    if !silent.is_empty() {
+        let silent = format!("Nothing to look at: {}.", silent.join(", "));
+        text.push('\n');
+        paragraph(&mut text, "", &silent);
+    }
+    for note in advice.lacking.iter().chain(&advice.facts.notes) {
+        paragraph(&mut text, "", &format!("note: {note}"));
+    }
+    text
+}
+
+fn head(advice: &Advice) -> String {
+    let topology = &advice.facts.topology;
+    let kernel = &advice.facts.kernel;
+    let counted = |number: usize, one: &str, many: &str| {
+        format!("{number} {}", if number == 1 { one } else { many })
+    };
+    let largest = (0..).map_while(|at| topology.llc(coreshard_topology::LlcId(at)));
+    let bytes = largest.filter_map(|llc| llc.size_bytes).max();
+    let bytes = bytes.map_or_else(String::new, |bytes| format!(" of up to {} MiB", bytes >> 20));
+    let linux = match (&kernel.release, kernel.is_assumed) {
+        (Some(release), true) => format!("Linux {release} as it starts, assumed"),
+        (Some(release), false) => format!("Linux {release}"),
+        (None, _) => "its kernel is not known".to_owned(),
+    };
+    let machine = if kernel.is_virtual { "; a virtual machine" } else { "" };
+    format!(
+        "{}: {}, {}, {}{bytes}, {}; {linux}{machine}\n",
+        topology.model().unwrap_or_else(|| topology.name()),
+        counted(topology.cpus().len(), "CPU", "CPUs"),
+        counted(topology.cores(), "core", "cores"),
+        counted(topology.llcs(), "last-level cache", "last-level caches"),
+        counted(topology.nodes(), "node", "nodes"),
+    )
+}
+
+fn summary(changes: usize, thoughts: usize) -> String {
+    let things = |number: usize, what: &str| match number {
+        1 => format!("one thing to {what}"),
+        _ => format!("{number} things to {what}"),
+    };
+    match (changes, thoughts) {
+        (0, 0) => "Leave it: nothing is set here in a way that a change would be sure to improve."
+            .to_owned(),
+        (0, _) => format!("Leave it, unless you know better: {}.", things(thoughts, "think about")),
+        (_, 0) => format!("There is {}.", things(changes, "change")),
+        _ => format!(
+            "There is {}, and {}.",
+            things(changes, "change"),
+            things(thoughts, "think about")
+        ),
+    }
+}
+
+fn tell(text: &mut String, finding: &Finding) {
+    let what = if finding.verdict == Verdict::Change { "Change" } else { "Consider" };
+    let _ = writeln!(text, "\n{what}: {} ({})", finding.subject, finding.rule.id);
+    paragraph(text, "  ", &finding.statement);
+    for Setting { path, now, to, .. } in &finding.settings {
+        paragraph(text, "  ", &format!("set:      {path} = {to}"));
+        if let Some(now) = now {
+            paragraph(text, "  ", &format!("undo:     {path} = {now}"));
+        }
+    }
+    if let Some(gain) = &finding.expected {
+        let range = format!("{} to {} times the {}: {}", gain.least, gain.most, gain.of, gain.seen);
+        paragraph(text, "  ", &format!("expected: {range}"));
+    }
+    if let Some(simulated) = &finding.simulated {
+        let measured = simulated
+            .measured
+            .map_or_else(String::new, |ratio| format!(", {ratio:.2} as measured"));
+        let ratios = format!(
+            "{}, as throughput: {:.2} where every CPU queues, {:.2} where one queues bursts{measured}",
+            simulated.what, simulated.even, simulated.lopsided
+        );
+        paragraph(text, "  ", &format!("simulated: {ratios}"));
+    }
+    if !finding.risk.is_empty() {
+        paragraph(text, "  ", &format!("risk:     {}", finding.risk));
+    }
+    paragraph(text, "  ", &format!("because:  {} [{}]", finding.rule.reason, finding.rule.source));
+}
+
+fn measurement(text: &mut String, measured: &Measured) {
+    let _ = writeln!(
+        text,
+        "\nMeasured for {:.1} s: {:<24} {:>8} {:>6} | {:>8} {:>8} {:>8} {:>8} | {:>8} {:>8} {:>8} | {:>5} {:>5} {:>7} {:>5} {:>4} {:>7}",
+        measured.seconds,
+        "workqueue",
+        "items/s",
+        "infl",
+        "wait p50",
+        "p90",
+        "p99",
+        "max",
+        "run p50",
+        "p99",
+        "max",
+        "x-LLC",
+        "x-NUMA",
+        "workers",
+        "CPUs",
+        "hogs",
+        "rescued"
+    );
+    for queue in measured.queues.iter().take(MOST_QUEUES) {
+        let us = |us: u64| figures::time(us.saturating_mul(1_000));
+        let MeasuredQueue { delay, run, .. } = queue;
+        let percent =
+            |part: u64| format!("{:.0}%", part as f64 * 100.0 / queue.matched.max(1) as f64);
+        let name: String = queue.name.chars().take(32).collect();
+        let _ = writeln!(
+            text,
+            "  {name:<42} {:>8.1} {:>6} | {:>8} {:>8} {:>8} {:>8} | {:>8} {:>8} {:>8} | {:>5} {:>5} {:>7} {:>5} {:>4} {:>7}",
+            queue.queued as f64 / measured.seconds,
+            queue.in_flight,
+            us(delay.p50_us),
+            us(delay.p90_us),
+            us(delay.p99_us),
+            us(delay.max_us),
+            us(run.p50_us),
+            us(run.p99_us),
+            us(run.max_us),
+            percent(queue.crossed_llc),
+            percent(queue.crossed_node),
+            queue.workers,
+            queue.producers,
+            queue.hogs,
+            queue.rescues
+        );
+    }
+    let more = measured.queues.len().saturating_sub(MOST_QUEUES);
+    if more > 0 {
+        let _ = writeln!(text, "  and {more} more");
+    }
+    let unseen = format!(
+        "wait: from queueing to start; run: from start to end, sleep included; infl: queued and not yet over. {} items \
+         had been queued before{}. No tracepoint tells of workers woken since one slept, of maydays and of workers \
+         brought back: wq_monitor.py reads those from the kernel's memory.",
+        measured.unmatched,
+        if measured.lost > 0 {
+            format!(", and {} events were lost, so that these figures are too low", measured.lost)
+        } else {
+            String::new()
+        }
+    );
+    paragraph(text, "  ", &unseen);
+}
+
+/// Breaks a sentence into lines, each with the indent, and the following ones with a bit more.
+fn paragraph(text: &mut String, indent: &str, words: &str) {
+    let mut line = indent.to_owned();
+    let mut is_first = true;
+    // What stands at the beginning with several blanks, as in `set:      `, stays.
+    for word in words.split_inclusive(' ') {
+        let width = line.chars().count() + word.trim_end().chars().count();
+        if !is_first && width > WIDTH {
+            let _ = writeln!(text, "{}", line.trim_end());
+            line = format!("{indent}    ");
+        }
+        line.push_str(word);
+        is_first = false;
+    }
+    let _ = writeln!(text, "{}", line.trim_end());
+}
