@@ -302,11 +302,11 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         designated_in(self.sleepers.wake_word.fetch_and(MARKS, AcqRel))
     }
 
-    /// The places where the next items will be seen: at the marked injectors, and then at others.
-    pub(crate) fn watch(&self, takers: &mut Takers<P, T, LEN>) -> Watches<P, T, LEN> {
+    /// The places where the next items will be seen, at the marked injectors but `home`: whoever would
+    /// fill that one cannot run while somebody watches on its CPU.
+    pub(crate) fn watch(&self, takers: &mut Takers<P, T, LEN>, home: usize) -> Watches<P, T, LEN> {
         let marks = self.sleepers.wake_word.load(Acquire) & MARKS;
-        let all = all_of(self.queues.len());
-        let mut injectors = marked(marks).chain(marked(all & !marks));
+        let mut injectors = marked(marks & !(1 << home));
         std::array::from_fn(|_| {
             let injector = injectors.next()?;
             Some((injector, self.queues[injector].watch(&mut takers.takers[injector])?))

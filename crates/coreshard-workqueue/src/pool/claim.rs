@@ -50,8 +50,7 @@ impl<P: Platform> Worker<'_, P> {
     #[inline]
     fn claim(&mut self) -> Option<TaggedItem> {
         let pool = self.pool;
-        let now_ns = P::rough_ns();
-        self.patience.look(now_ns);
+        self.patience.look(P::rough_ns());
         let mut state = pool.lock();
         state.rejoin(self.index);
         if self.repatriated > 0 {
@@ -75,10 +74,7 @@ impl<P: Platform> Worker<'_, P> {
                 match claim {
                     Some(claim) => (None, Some(claim)),
                     None => {
-                        self.next_slots = Some(queue.watch(takers));
-                        if self.will_watch() {
-                            state.stand_down(pool);
-                        }
+                        self.next_slots = Some(queue.watch(takers, home));
                         if pool.is_team() {
                             self.tell_team(state);
                         }
@@ -102,7 +98,7 @@ impl<P: Platform> Worker<'_, P> {
                 (self.open(claim, spare.is_none()), items > 1)
             }
         };
-        self.gaps.end(now_ns);
+        self.yielded = false;
         self.learn_to_gather(left);
         if std::mem::take(&mut self.just_woke)
             && left

@@ -64,9 +64,10 @@ impl<P: Platform> Worker<'_, P> {
             self.repatriate();
             return true;
         }
+        let asleep_since = self.can_watch_others().then(P::now);
         let stays = self.park();
         if stays {
-            self.gaps.slept();
+            self.learn_from_sleep(asleep_since);
             self.just_woke = true;
             self.repatriate();
         }

@@ -18,7 +18,6 @@ mod deque;
 mod deque_loom_tests;
 mod forks;
 mod frame;
-mod gaps;
 mod header;
 mod help;
 mod here;

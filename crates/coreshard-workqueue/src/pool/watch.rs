@@ -1,8 +1,9 @@
 //! A worker that found nothing watches for work for a while, before it sleeps.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Platform};
+use coreshard_platform::{AtomicInt, Platform, Time};
 
 use super::sizes::{Injectors, Watches};
 use super::worker::Worker;
@@ -13,7 +14,11 @@ use super::worker::Worker;
 const MIN_SPINS: u32 = 16;
 const MAX_SPINS: u32 = 2048;
 
-/// Looks before a watcher reads the clock, and a team's member lets others run.
+/// A sleep that is over sooner than this should have been a watch: about as long as the longest watch takes,
+/// and as what going to sleep and being woken cost in a virtual machine.
+const SHORT_SLEEP: Duration = Duration::from_micros(50);
+
+/// Looks of a team's member before it lets others run.
 const SPINS_TO_A_ROUND: u32 = 32;
 
 /// How long a worker keeps its eyes off a burst, at most, so that it claims many items at once.
@@ -44,45 +49,28 @@ impl<P: Platform> Worker<'_, P> {
         if pool.forking.load(Relaxed) > 0 {
             return self.watch_for_forks(queue, &places);
         }
+        if places[0].is_none() {
+            // Work came from this worker's own CPU alone. Its producer may be waiting for that
+            // very CPU: let it run, once.
+            return if std::mem::replace(&mut self.yielded, true) {
+                false
+            } else {
+                P::yield_now();
+                true
+            };
+        }
         if pool.watchers.swap(1, Acquire) != 0 {
             return false;
         }
         (0..self.gather_spins).for_each(|_| P::spin_hint());
-        let seen = self.watch_until_seen(queue, &places);
+        let seen = (0..self.spins).any(|_| {
+            P::spin_hint();
+            queue.seen(&places)
+        });
         pool.watchers.store(0, Release);
+        self.spins = learn(self.spins, seen);
         self.watched = seen;
         seen
-    }
-
-    fn watch_until_seen(&mut self, queue: &Injectors<P>, places: &Watches<P>) -> bool {
-        let mut now_ns = P::rough_ns();
-        let until_ns = self.gaps.begin(now_ns);
-        // Whoever would bring work from this CPU cannot while it watches here.
-        let home = self.pool.place.injector_here::<P>();
-        let shares_cpu = places.iter().flatten().any(|(injector, _)| *injector == home);
-        while now_ns < until_ns {
-            let seen = (0..SPINS_TO_A_ROUND).any(|_| {
-                P::spin_hint();
-                queue.seen(places)
-            });
-            if seen {
-                return true;
-            }
-            if shares_cpu {
-                P::yield_now();
-            }
-            now_ns = P::rough_ns();
-        }
-        queue.seen(places)
-    }
-
-    /// True if this worker is about to watch for long enough to be told of what comes by nobody, and nobody else
-    /// need be.
-    pub(super) fn will_watch(&self) -> bool {
-        self.may_vouch
-            && self.pool.may_spin
-            && self.gaps.are_short()
-            && self.pool.watchers.load(Relaxed) == 0
     }
 
     /// Watches the stacks of those who fork, as well; everybody who has nothing to do does so, for
@@ -113,6 +101,25 @@ impl<P: Platform> Worker<'_, P> {
         });
         self.spins = learn(self.spins, seen);
         seen
+    }
+
+    /// True if items may come from another CPU than the worker's, which can be seen. Where they come from its
+    /// own, whoever brings the next one needs the CPU; and on the locked rung a worker watches nothing but
+    /// its own permit, which does not tell.
+    pub(super) fn can_watch_others(&self) -> bool {
+        let pool = self.pool;
+        pool.may_spin && pool.queue.is_some() && pool.place.home.len() > 1
+    }
+
+    /// After a short sleep: watches for longer the next time, by more than the watch before it took away.
+    ///
+    /// Watches that fail make the next one shorter, and where every item wakes somebody, each comes later
+    /// than a short watch takes: without this, two who wait for one another's items could fall asleep
+    /// between any two of them for ever.
+    pub(super) fn learn_from_sleep(&mut self, since: Option<Time>) {
+        if since.is_some_and(|since| P::now() - since < SHORT_SLEEP) {
+            self.spins = (self.spins * 4).min(MAX_SPINS);
+        }
     }
 
     /// After a claim: learns how long to keep off the slots that a burst is being written to.

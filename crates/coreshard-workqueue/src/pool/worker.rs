@@ -8,7 +8,6 @@ use coreshard_platform::{Platform, Time};
 use super::accounts::WeighedVisits;
 use super::context::Context;
 use super::frame::Frame;
-use super::gaps::Gaps;
 use super::link::LinkHead;
 use super::links::LinkTag;
 use super::patience::Patience;
@@ -70,8 +69,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     pub(super) gather_spins: u32,
     /// The last look for work succeeded by watching.
     pub(super) watched: bool,
-    /// How long it has been without work, at other times.
-    pub(super) gaps: Gaps,
+    /// It has let others run on its CPU since it last had work.
+    pub(super) yielded: bool,
     /// Items until it looks into the reactor; `None` where there is none.
     pub(super) items_before_look: Option<usize>,
     /// It has not claimed since it slept.
@@ -104,7 +103,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             spins: FIRST_SPINS,
             gather_spins: 0,
             watched: false,
-            gaps: Gaps::new(),
+            yielded: false,
             items_before_look: pool.attributes.hooks.reactor.as_ref().map(|_| ITEMS_BEFORE_LOOK),
             just_woke: false,
             repatriated: 0,
