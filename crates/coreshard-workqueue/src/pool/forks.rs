@@ -330,10 +330,11 @@ impl<P: Platform> Pool<P> {
     fn choose_thief(&self) -> bool {
         let mut state = self.lock();
         let kick = state.choose_kick(self);
-        if state.idle.is_empty() {
+        let called = kick.is_some();
+        if !called || state.idle.is_empty() {
+            // Nobody sleeps so, or nobody more may run: whoever is next to lie down posts itself.
             self.queue.iter().for_each(|queue| queue.set_unposted(false));
         }
-        let called = kick.is_some();
         self.unlock_and_kick(state, kick);
         called
     }
