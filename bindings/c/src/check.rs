@@ -3,9 +3,11 @@
 //!
 //! It costs a lock and a look-up a call. Without it, a call costs one load more.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::io::Write as _;
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::AtomicU8;
@@ -75,13 +77,41 @@ struct Known {
     destroyed: BTreeMap<usize, CString>,
 }
 
-fn known() -> MutexGuard<'static, Known> {
+thread_local! {
+    /// This thread has the lock: what it frees meanwhile is the mode's own.
+    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+struct Guard(MutexGuard<'static, Known>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        IS_INSIDE.set(false);
+    }
+}
+
+impl Deref for Guard {
+    type Target = Known;
+    fn deref(&self) -> &Known {
+        &self.0
+    }
+}
+
+impl DerefMut for Guard {
+    fn deref_mut(&mut self) -> &mut Known {
+        &mut self.0
+    }
+}
+
+fn known() -> Guard {
     static KNOWN: Mutex<Known> = Mutex::new(Known {
         queued: BTreeMap::new(),
         alive: BTreeSet::new(),
         destroyed: BTreeMap::new(),
     });
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+    let guard = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    IS_INSIDE.set(true);
+    Guard(guard)
 }
 
 fn name_of(queue: &CsWorkqueue) -> CString {
@@ -132,7 +162,7 @@ fn look(address: usize, bytes: usize, what: &str) {
 /// `install.sh` calls `libcoreshard_check.so` calls it for every `free` of a program that it is preloaded to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_check_free(memory: *const c_void, bytes: usize) {
-    if is_on() {
+    if is_on() && !IS_INSIDE.get() {
         look(memory.addr(), bytes, "freed");
     }
 }

@@ -37,7 +37,9 @@ impl CsWorkqueue {
 
 #[cold]
 fn no_queue() -> Failure {
-    Failure::invalid("the workqueue is a null pointer; was it made? cs_last_error said why not, then")
+    Failure::invalid(
+        "the workqueue is a null pointer; was it made? cs_last_error said why not, then",
+    )
 }
 
 /// One item at a time, in order, across all CPUs.
@@ -50,11 +52,8 @@ pub const CS_WQ_HIGHPRI: c_uint = 1 << 2;
 pub const CS_WQ_HIGHPRI_IF_ALLOWED: c_uint = 1 << 3;
 /// A work runs on the CPU that it was queued on: the scope `cpu`, strictly.
 pub const CS_WQ_PERCPU: c_uint = 1 << 4;
-const ALL_FLAGS: c_uint = CS_WQ_ORDERED
-    | CS_WQ_MEM_RECLAIM
-    | CS_WQ_HIGHPRI
-    | CS_WQ_HIGHPRI_IF_ALLOWED
-    | CS_WQ_PERCPU;
+const ALL_FLAGS: c_uint =
+    CS_WQ_ORDERED | CS_WQ_MEM_RECLAIM | CS_WQ_HIGHPRI | CS_WQ_HIGHPRI_IF_ALLOWED | CS_WQ_PERCPU;
 
 /// Which CPUs share a pool of workers.
 #[repr(C)]
@@ -134,7 +133,9 @@ unsafe fn attributes(given: *const CsWorkqueueAttrs) -> Outcome<CsWorkqueueAttrs
     unsafe { (&raw mut read).cast::<u8>().copy_from(given.cast(), size) };
     if read.flags & !ALL_FLAGS != 0 {
         let unknown = read.flags & !ALL_FLAGS;
-        return Err(Failure::invalid(format!("{unknown:#x} are no flags of a workqueue; see CS_WQ_")));
+        return Err(Failure::invalid(format!(
+            "{unknown:#x} are no flags of a workqueue; see CS_WQ_"
+        )));
     }
     Ok(read)
 }
@@ -144,7 +145,9 @@ fn count(given: c_int, what: &str) -> Outcome<Option<usize>> {
     match usize::try_from(given) {
         Ok(0) => Ok(None),
         Ok(count) => Ok(Some(count)),
-        Err(_) => Err(Failure::invalid(format!("{what} is {given}; it is 0, for no limit, or above"))),
+        Err(_) => {
+            Err(Failure::invalid(format!("{what} is {given}; it is 0, for no limit, or above")))
+        }
     }
 }
 
@@ -210,15 +213,16 @@ unsafe fn build(
 
 unsafe fn alloc(name: *const c_char, attributes: &CsWorkqueueAttrs) -> Outcome<Box<CsWorkqueue>> {
     let is_high = attributes.flags & CS_WQ_HIGHPRI != 0;
-    // SAFETY: by the caller's contract, here and below.
+    // SAFETY: by the caller's contract.
     let made = match unsafe { build(name, attributes, is_high) } {
-        Err(_) if is_high && attributes.flags & CS_WQ_HIGHPRI_IF_ALLOWED != 0 => unsafe {
-            build(name, attributes, false)
-        },
+        Err(_) if is_high && attributes.flags & CS_WQ_HIGHPRI_IF_ALLOWED != 0 => {
+            // SAFETY: as above.
+            unsafe { build(name, attributes, false) }
+        }
         made => made,
     }?;
     if check::is_on() {
-        check::made(&*made);
+        check::made(&made);
     }
     Ok(made)
 }
@@ -263,7 +267,7 @@ pub unsafe extern "C" fn cs_change_workqueue(
 ) -> c_int {
     guard(|| {
         let queue = CsWorkqueue::of(queue)?;
-        // SAFETY: by the header's contract, here and below.
+        // SAFETY: by the header's contract.
         let given = unsafe { attributes(attrs) }?;
         let is_per_cpu = given.flags & CS_WQ_PERCPU != 0;
         let mut change = queue.queue.change();
@@ -274,7 +278,9 @@ pub unsafe extern "C" fn cs_change_workqueue(
             change = change.shard_size(given.shard_size as usize);
         }
         change = change.strict(given.strict != 0 || is_per_cpu);
-        change = change.cpu_mask(unsafe { cpus(given.cpus) }?).nice(nice(&given)?);
+        // SAFETY: as above.
+        let mask = unsafe { cpus(given.cpus) }?;
+        change = change.cpu_mask(mask).nice(nice(&given)?);
         if given.flags & CS_WQ_HIGHPRI != 0 {
             change = change.priority(Priority::High);
         }
@@ -412,7 +418,10 @@ pub extern "C" fn cs_system_workqueue(which: c_int) -> *mut CsWorkqueue {
     static MADE: [AtomicPtr<CsWorkqueue>; 4] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 4];
     let kind = usize::try_from(which).ok().and_then(|kind| Some((KINDS.get(kind)?, &MADE[kind])));
     let Some((&(name, flags, scope), place)) = kind else {
-        Failure::invalid(format!("{which} is no queue of the process's; see enum cs_system_workqueue_kind")).tell();
+        Failure::invalid(format!(
+            "{which} is no queue of the process's; see enum cs_system_workqueue_kind"
+        ))
+        .tell();
         return std::ptr::null_mut();
     };
     let known = place.load(Acquire);

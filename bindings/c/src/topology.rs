@@ -57,7 +57,9 @@ pub unsafe extern "C" fn cs_topology_free(topology: *mut CsTopology) {
 fn topology<'call>(topology: *const CsTopology) -> Outcome<&'call Topology> {
     // SAFETY: C says that it is one, or null.
     let topology = unsafe { topology.as_ref() };
-    topology.map(|topology| &topology.topology).ok_or_else(|| Failure::invalid("the topology is a null pointer"))
+    topology
+        .map(|topology| &topology.topology)
+        .ok_or_else(|| Failure::invalid("the topology is a null pointer"))
 }
 
 fn number(count: usize) -> c_int {

@@ -9,7 +9,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use coreshard::{CpuId, EmbeddedFunction, EmbeddedWork, EmbeddedWorks, FunctionName, NodeId, Target};
+use coreshard::{
+    CpuId, EmbeddedFunction, EmbeddedWork, EmbeddedWorks, FunctionName, NodeId, Target,
+};
 
 use crate::check;
 use crate::error::{Failure, Outcome, guard};
@@ -82,7 +84,9 @@ fn place(work: *mut CsWork) -> Outcome<Place> {
 
 #[cold]
 fn no_work() -> Failure {
-    Failure::invalid("the work is a null pointer; give the address of one that was set up by cs_work_init")
+    Failure::invalid(
+        "the work is a null pointer; give the address of one that was set up by cs_work_init",
+    )
 }
 
 /// A work that is about to be queued: it has a function and a name for reports from here on.
@@ -133,7 +137,9 @@ fn symbol_of(address: usize) -> String {
         // SAFETY: strings of the dynamic linker's, which are there while the object is.
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
     };
-    if found.dli_saddr.addr() == address && let Some(symbol) = text(found.dli_sname) {
+    if found.dli_saddr.addr() == address
+        && let Some(symbol) = text(found.dli_sname)
+    {
         return symbol;
     }
     let file = text(found.dli_fname).unwrap_or_default();

@@ -13,7 +13,8 @@ fn the_header_is_fresh() {
     let mut made = Vec::new();
     // Each file by itself: so nothing asks cargo for anything.
     let mut builder = cbindgen::Builder::new().with_config(config);
-    let mut sources: Vec<_> = std::fs::read_dir(here.join("src")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut sources: Vec<_> =
+        std::fs::read_dir(here.join("src")).unwrap().map(|entry| entry.unwrap().path()).collect();
     sources.sort();
     for source in sources {
         builder = builder.with_src(source);
@@ -40,7 +41,9 @@ fn the_symbols_of_the_map_are_those_of_the_header() {
         .collect();
     let declared: BTreeSet<String> = header
         .lines()
-        .filter(|line| !line.starts_with([' ', '*', '#', '/']) && line.contains('(') && !line.contains("(*"))
+        .filter(|line| {
+            !line.starts_with([' ', '*', '#', '/']) && line.contains('(') && !line.contains("(*")
+        })
         .filter_map(|line| line.split('(').next()?.rsplit([' ', '*']).next())
         .filter(|name| name.starts_with("cs_"))
         .map(str::to_owned)

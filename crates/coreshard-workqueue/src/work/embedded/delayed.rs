@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
-use super::EmbeddedWork;
-use super::stripe::{Stripe, Ticket};
+use super::item::{EmbeddedWork, QueueingTicket};
+use super::stripe::Stripe;
 use super::token::dispatch;
 use crate::base::error::RefusedReason;
 use crate::base::target::Target;
@@ -15,24 +15,34 @@ use crate::queue::Workqueue;
 use crate::timers::{Due, Owed, Timed};
 use crate::work::token::{DRAIN_PAUSE, let_go};
 
-pub(super) struct Delayed<P: Platform> {
-    pub(super) stripe: &'static Stripe<P>,
-    pub(super) ticket: Ticket,
-    /// The queue lives until the time has come.
-    pub(super) queue: Workqueue<P>,
-    pub(super) target: Target,
+pub(super) struct DelayedEmbedded<P: Platform> {
+    stripe: &'static Stripe<P>,
+    ticket: QueueingTicket,
+    /// The queue lives until the time has come. There until then.
+    queue: Option<Workqueue<P>>,
+    target: Target,
 }
 
-impl<P: Platform> Timed<P> for Delayed<P> {
+impl<P: Platform> Timed<P> for DelayedEmbedded<P> {
     fn fire(self, _: &Owed<P>) {
         self.queue_now();
     }
 }
 
-impl<P: Platform> Delayed<P> {
+impl<P: Platform> DelayedEmbedded<P> {
+    pub(super) fn new(
+        stripe: &'static Stripe<P>,
+        ticket: QueueingTicket,
+        queue: Workqueue<P>,
+        target: Target,
+    ) -> Self {
+        Self { stripe, ticket, queue: Some(queue), target }
+    }
+
     /// Its time has come. Neither calls nor drops anything of a user's. The limiter that it is to pass, if any.
-    pub(super) fn queue_now(self) -> u64 {
-        let Self { stripe, ticket, queue, target } = self;
+    pub(super) fn queue_now(mut self) -> u64 {
+        let (stripe, ticket, target) = (self.stripe, self.ticket, self.target);
+        let Some(queue) = self.queue.take() else { return 0 };
         let mut state = stripe.lock();
         if state.take_void(ticket) {
             drop(state);
@@ -52,14 +62,14 @@ impl<P: Platform> Delayed<P> {
             Err(RefusedReason::Draining) => {
                 // The drain is not to wait for it, nor it to be lost: it comes again a little later.
                 let timers = Arc::clone(queue.timers());
-                let again = Self { stripe, ticket, queue, target };
+                let again = Self::new(stripe, ticket, queue, target);
                 match timers.add(P::now() + DRAIN_PAUSE, Due::new(again)) {
                     Ok(key) => work.key = key,
                     Err((_, due)) => {
                         let afterwards = state.give_up(work);
                         drop(state);
                         afterwards.see_to_it();
-                        due.take().into_iter().for_each(Self::discard);
+                        drop(due);
                     }
                 }
                 return 0;
@@ -77,9 +87,13 @@ impl<P: Platform> Delayed<P> {
         let_go(None, queue);
         limiter
     }
+}
 
+impl<P: Platform> Drop for DelayedEmbedded<P> {
     /// Lets go of the queue, without waiting.
-    pub(super) fn discard(self) {
-        let_go(None, self.queue);
+    fn drop(&mut self) {
+        if let Some(queue) = self.queue.take() {
+            let_go(None, queue);
+        }
     }
 }

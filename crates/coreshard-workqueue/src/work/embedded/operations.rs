@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use coreshard_platform::{LockGuard, Platform, Time};
 
-use super::delayed::Delayed;
-use super::stripe::{Afterwards, State, Stripe, Waiter};
+use super::delayed::DelayedEmbedded;
+use super::item::{DELAYED, EmbeddedWork, Fields, PENDING};
+use super::stripe::{Afterwards, RunWaiter, Stripe, StripeState};
 use super::token::dispatch;
-use super::{DELAYED, EmbeddedWork, EmbeddedWorks, Fields, PENDING};
+use super::works::EmbeddedWorks;
 use crate::base::error::RefusedReason;
 use crate::base::target::Target;
 use crate::pool::{blocking, runs_work};
@@ -125,7 +126,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     pub unsafe fn flush(&'static self, work: NonNull<EmbeddedWork>) -> Result<bool, WorkError> {
         let stripe = self.stripe(work);
         self.refuse_forked(work)?;
-        let waiter = Waiter::new();
+        let waiter = RunWaiter::new();
         let mut state = stripe.lock();
         // SAFETY: by this function's contract.
         let item = unsafe { EmbeddedWork::fields(work) };
@@ -146,7 +147,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         state.await_end(ticket, &waiter);
         drop(state);
         // It is brought forward, and may be over and gone from here on.
-        let limiter = due.map_or(0, Delayed::queue_now);
+        let limiter = due.map_or(0, DelayedEmbedded::queue_now);
         if is_behind_caller::<P>(limiter) && stripe.lock().take_off(&waiter) {
             return Err(WorkError::new(name.get(), WorkErrorKind::BehindCaller));
         }
@@ -220,7 +221,7 @@ impl<P: Platform> EmbeddedWorks<P> {
             // SAFETY: by this function's contract.
             return Err(error(work, WorkErrorKind::InsideItself));
         }
-        let waiter = Waiter::new();
+        let waiter = RunWaiter::new();
         // SAFETY: by this function's contract; the waiter stays here until it is off the list.
         let was_pending = unsafe { self.disable_with(work, Some(&waiter)) }?;
         blocking::<P, _>(|| waiter.wait());
@@ -232,7 +233,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     unsafe fn disable_with(
         &'static self,
         work: Place,
-        waiter: Option<&Waiter<P>>,
+        waiter: Option<&RunWaiter<P>>,
     ) -> Result<bool, WorkError> {
         self.refuse_forked(work)?;
         let mut state = self.stripe(work).lock();
@@ -277,7 +278,8 @@ impl<P: Platform> EmbeddedWorks<P> {
         Ok(item.disables == 0)
     }
 
-    /// As [`Work::is_pending`](crate::Work::is_pending).
+    /// As [`Work::is_pending`](crate::Work::is_pending). Memory that holds something else by now is taken for an item
+    /// that is pending only if the address of that is in it.
     ///
     /// # Safety
     /// As [`EmbeddedWorks`] says.
@@ -287,7 +289,8 @@ impl<P: Platform> EmbeddedWorks<P> {
         }
         let _state = self.stripe(work).lock();
         // SAFETY: by this function's contract.
-        unsafe { EmbeddedWork::fields(work) }.is(PENDING)
+        let item = unsafe { EmbeddedWork::fields(work) };
+        item.is(PENDING) && item.ticket.is_of(work)
     }
 
     /// As [`Work::is_running`](crate::Work::is_running). The item need not be there.
@@ -364,7 +367,7 @@ fn is_behind_caller<P: Platform>(limiter: u64) -> bool {
 }
 
 /// Takes the entry of a delayed item out of the timers, if it was not fired; the item is still delayed.
-fn take_due<P: Platform>(item: &mut Fields) -> Option<Delayed<P>> {
+fn take_due<P: Platform>(item: &mut Fields) -> Option<DelayedEmbedded<P>> {
     let (timers, key) = item.take_armed::<P>()?;
     let due = timers.remove(key).and_then(Due::take);
     item.arm(timers, key);
@@ -375,7 +378,7 @@ fn take_due<P: Platform>(item: &mut Fields) -> Option<Delayed<P>> {
 #[cold]
 fn arm<P: Platform>(
     stripe: &'static Stripe<P>,
-    mut state: LockGuard<'_, P, State<P>>,
+    mut state: LockGuard<'_, P, StripeState<P>>,
     work: Place,
     queue: &Workqueue<P>,
     target: Target,
@@ -384,7 +387,7 @@ fn arm<P: Platform>(
     let ticket = state.draw(work);
     // SAFETY: the caller has the lock, and the item is there by its contract.
     let item = unsafe { EmbeddedWork::fields(work) };
-    let due = Due::new(Delayed { stripe, ticket, queue: queue.clone(), target });
+    let due = Due::new(DelayedEmbedded::new(stripe, ticket, queue.clone(), target));
     match queue.timers().add(deadline, due) {
         Ok(key) => {
             item.flags |= PENDING;
@@ -395,7 +398,7 @@ fn arm<P: Platform>(
         Err((refused, due)) => {
             let refused = error(work, WorkErrorKind::Timer(refused));
             drop(state);
-            due.take().into_iter().for_each(Delayed::discard);
+            drop(due);
             Err(refused)
         }
     }

@@ -10,64 +10,35 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, Lock, LockGuard, Platform};
 
-use super::delayed::Delayed;
-use super::{DELAYED, EmbeddedWork, Fields, PENDING};
+use super::item::{DELAYED, EmbeddedWork, Fields, PENDING, QueueingTicket};
 use crate::queue::PoolLink;
-use crate::timers::Timers;
-
-/// An item, by its address, and the number of one of its queueings, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(transparent)]
-pub(super) struct Ticket(u64);
-
-/// Bits of an address of a program's, without the lowest three, which are 0 for an item.
-const ADDRESS_BITS: u32 = 45;
-const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
-
-impl Ticket {
-    pub(super) const NONE: Self = Self(0);
-
-    /// Numbers wrap after half a million queueings of a stripe. Nothing is lost if two that are alive are the same:
-    /// one stands for the other.
-    #[inline(always)]
-    fn new(work: NonNull<EmbeddedWork>, number: u64) -> Self {
-        let address = work.as_ptr().expose_provenance() as u64 >> 3;
-        debug_assert!(address <= ADDRESS, "a program's addresses have 48 bits");
-        Self(address & ADDRESS | number << ADDRESS_BITS)
-    }
-
-    #[inline(always)]
-    pub(super) fn work(self) -> NonNull<EmbeddedWork> {
-        let address = ((self.0 & ADDRESS) << 3) as usize;
-        NonNull::new(ptr::with_exposed_provenance_mut(address)).expect("no item lies at 0")
-    }
-}
+use crate::timers::{Due, Timers};
 
 pub(super) struct Stripe<P: Platform> {
-    state: Lock<P, State<P>>,
+    state: Lock<P, StripeState<P>>,
 }
 
 /// What is under a stripe's lock, beside the fields of its items.
-pub(super) struct State<P: Platform> {
+pub(super) struct StripeState<P: Platform> {
     /// The number of the latest queueing.
     number: u64,
     /// The runs that go on.
     runs: *const Run<P>,
     /// Tickets that were made void and are still on their way, and how many of each.
-    voids: BTreeMap<Ticket, u32>,
-    waiters: *const Waiter<P>,
+    voids: BTreeMap<QueueingTicket, u32>,
+    waiters: *const RunWaiter<P>,
 }
 
 // SAFETY: what the lists lead to is on the stacks of threads that take themselves off before they leave, and is
-// reached under the lock alone, but for what `Waiter` and `Run::behind` say.
-unsafe impl<P: Platform> Send for State<P> {}
+// reached under the lock alone, but for what `RunWaiter` and `Run::behind` say.
+unsafe impl<P: Platform> Send for StripeState<P> {}
 
 /// A run of an item's function, on the stack of its worker.
 pub(super) struct Run<P: Platform> {
-    pub(super) ticket: Ticket,
+    pub(super) ticket: QueueingTicket,
     next: Cell<*const Self>,
     /// A place that is kept for a queueing until the run is over.
-    parked: Cell<Option<Parked<P>>>,
+    parked: Cell<Option<KeptPlace<P>>>,
     /// The queue, by its name, of a queueing that waits for this run; 0 for none. Its own thread reads it
     /// without the lock.
     pub(super) behind: P::AtomicU64,
@@ -75,15 +46,15 @@ pub(super) struct Run<P: Platform> {
 
 /// A place in a queue, kept until the run that goes on is over.
 #[derive(Clone, Copy)]
-pub(super) struct Parked<P: Platform> {
+pub(super) struct KeptPlace<P: Platform> {
     /// It counted the queueing in, and so lives until that is over.
     pub(super) link: NonNull<PoolLink<P>>,
     pub(super) injector: usize,
-    pub(super) ticket: Ticket,
+    pub(super) ticket: QueueingTicket,
 }
 
 impl<P: Platform> Run<P> {
-    pub(super) fn new(ticket: Ticket) -> Self {
+    pub(super) fn new(ticket: QueueingTicket) -> Self {
         Self {
             ticket,
             next: Cell::new(ptr::null()),
@@ -99,23 +70,23 @@ impl<P: Platform> Run<P> {
         keeps
     }
 
-    pub(super) fn park(&self, parked: Parked<P>) {
+    pub(super) fn park(&self, parked: KeptPlace<P>) {
         self.parked.set(Some(parked));
     }
 }
 
 /// A thread that waits until a queueing is over, or void; on its stack.
-pub(super) struct Waiter<P: Platform> {
-    ticket: Cell<Ticket>,
+pub(super) struct RunWaiter<P: Platform> {
+    ticket: Cell<QueueingTicket>,
     next: Cell<*const Self>,
     /// 1 once it is over: from then on nobody else knows of the waiter.
     is_over: P::AtomicU32,
 }
 
-impl<P: Platform> Waiter<P> {
+impl<P: Platform> RunWaiter<P> {
     pub(super) fn new() -> Self {
         Self {
-            ticket: Cell::new(Ticket::NONE),
+            ticket: Cell::new(QueueingTicket::NONE),
             next: Cell::new(ptr::null()),
             is_over: P::AtomicU32::new(0),
         }
@@ -136,8 +107,9 @@ impl<P: Platform> Waiter<P> {
 /// What is done when the lock is free again: who waits is woken, and what is not needed any more let go of.
 #[must_use]
 pub(super) struct Afterwards<P: Platform> {
-    over: *const Waiter<P>,
-    due: Option<Delayed<P>>,
+    over: *const RunWaiter<P>,
+    /// A value that lets go of what it has when it is dropped.
+    due: Option<Due<P>>,
     timers: Option<Arc<Timers<P>>>,
 }
 
@@ -159,32 +131,33 @@ impl<P: Platform> Afterwards<P> {
             P::wake_all(word);
             waiter = next;
         }
-        if let Some(due) = self.due {
-            due.discard();
-        }
-        drop(self.timers);
+        drop((self.due, self.timers));
     }
 }
 
 impl<P: Platform> Stripe<P> {
     pub(super) fn new() -> Self {
-        let state =
-            State { number: 0, runs: ptr::null(), voids: BTreeMap::new(), waiters: ptr::null() };
+        let state = StripeState {
+            number: 0,
+            runs: ptr::null(),
+            voids: BTreeMap::new(),
+            waiters: ptr::null(),
+        };
         Self { state: Lock::new(state) }
     }
 
     #[inline(always)]
-    pub(super) fn lock(&self) -> LockGuard<'_, P, State<P>> {
+    pub(super) fn lock(&self) -> LockGuard<'_, P, StripeState<P>> {
         self.state.lock()
     }
 }
 
-impl<P: Platform> State<P> {
+impl<P: Platform> StripeState<P> {
     /// The ticket of one more queueing.
     #[inline(always)]
-    pub(super) fn draw(&mut self, work: NonNull<EmbeddedWork>) -> Ticket {
+    pub(super) fn draw(&mut self, work: NonNull<EmbeddedWork>) -> QueueingTicket {
         self.number += 1;
-        Ticket::new(work, self.number)
+        QueueingTicket::new(work, self.number)
     }
 
     /// The run of an item that goes on, if there is one.
@@ -210,7 +183,7 @@ impl<P: Platform> State<P> {
 
     /// Takes a run off the list: the place that was kept, and who is to be woken.
     #[inline(always)]
-    pub(super) fn end(&mut self, run: &Run<P>) -> (Option<Parked<P>>, Afterwards<P>) {
+    pub(super) fn end(&mut self, run: &Run<P>) -> (Option<KeptPlace<P>>, Afterwards<P>) {
         if ptr::eq(self.runs, run) {
             self.runs = run.next.get();
         } else {
@@ -230,12 +203,12 @@ impl<P: Platform> State<P> {
 
     /// True if this ticket is void; it is not on its way any more.
     #[inline(always)]
-    pub(super) fn take_void(&mut self, ticket: Ticket) -> bool {
+    pub(super) fn take_void(&mut self, ticket: QueueingTicket) -> bool {
         !self.voids.is_empty() && self.take_void_of_many(ticket)
     }
 
     #[cold]
-    fn take_void_of_many(&mut self, ticket: Ticket) -> bool {
+    fn take_void_of_many(&mut self, ticket: QueueingTicket) -> bool {
         let Some(count) = self.voids.get_mut(&ticket) else { return false };
         *count -= 1;
         if *count == 0 {
@@ -244,7 +217,7 @@ impl<P: Platform> State<P> {
         true
     }
 
-    pub(super) fn is_void(&self, ticket: Ticket) -> bool {
+    pub(super) fn is_void(&self, ticket: QueueingTicket) -> bool {
         self.voids.contains_key(&ticket)
     }
 
@@ -256,7 +229,7 @@ impl<P: Platform> State<P> {
         let armed = work.take_armed::<P>();
         work.flags &= !PENDING;
         let (timers, key) = armed.map_or((None, None), |(timers, key)| (Some(timers), Some(key)));
-        let due = timers.as_ref().zip(key).and_then(|(timers, key)| timers.remove(key)?.take());
+        let due = timers.as_ref().zip(key).and_then(|(timers, key)| timers.remove(key));
         if due.is_none() {
             *self.voids.entry(ticket).or_insert(0) += 1;
         }
@@ -274,7 +247,7 @@ impl<P: Platform> State<P> {
     }
 
     /// Who waits for a queueing that is void waits for the run that goes on, if there is one.
-    fn tell_void(&mut self, ticket: Ticket) -> *const Waiter<P> {
+    fn tell_void(&mut self, ticket: QueueingTicket) -> *const RunWaiter<P> {
         let Some(run) = self.run_of(ticket.work()) else { return self.take_waiters(ticket) };
         run.behind.store(0, Relaxed);
         let running = run.ticket;
@@ -290,14 +263,14 @@ impl<P: Platform> State<P> {
     }
 
     /// Puts a waiter on the list, which takes it off when that queueing is over or void.
-    pub(super) fn await_end(&mut self, ticket: Ticket, waiter: &Waiter<P>) {
+    pub(super) fn await_end(&mut self, ticket: QueueingTicket, waiter: &RunWaiter<P>) {
         waiter.ticket.set(ticket);
         waiter.next.set(self.waiters);
         self.waiters = waiter;
     }
 
     /// Takes a waiter off the list; false where it was: then its word is changed soon.
-    pub(super) fn take_off(&mut self, waiter: &Waiter<P>) -> bool {
+    pub(super) fn take_off(&mut self, waiter: &RunWaiter<P>) -> bool {
         let mut is_there = false;
         self.keep_waiters(|found| {
             let is_it = ptr::eq(found, waiter);
@@ -308,14 +281,14 @@ impl<P: Platform> State<P> {
     }
 
     #[inline(always)]
-    fn take_waiters(&mut self, ticket: Ticket) -> *const Waiter<P> {
+    fn take_waiters(&mut self, ticket: QueueingTicket) -> *const RunWaiter<P> {
         if self.waiters.is_null() { ptr::null() } else { self.take_waiters_of_many(ticket) }
     }
 
     /// Those who wait for this queueing, off the list and in one of their own.
     #[cold]
-    fn take_waiters_of_many(&mut self, ticket: Ticket) -> *const Waiter<P> {
-        let mut taken: *const Waiter<P> = ptr::null();
+    fn take_waiters_of_many(&mut self, ticket: QueueingTicket) -> *const RunWaiter<P> {
+        let mut taken: *const RunWaiter<P> = ptr::null();
         self.keep_waiters(|found| {
             let is_over = found.ticket.get() == ticket;
             if is_over {
@@ -328,7 +301,7 @@ impl<P: Platform> State<P> {
     }
 
     /// Leaves those on the list that `keeps` is true of.
-    fn keep_waiters(&mut self, mut keeps: impl FnMut(&Waiter<P>) -> bool) {
+    fn keep_waiters(&mut self, mut keeps: impl FnMut(&RunWaiter<P>) -> bool) {
         let mut waiter = std::mem::replace(&mut self.waiters, ptr::null());
         // SAFETY: as in `tell_void`.
         while let Some(found) = unsafe { waiter.as_ref() } {

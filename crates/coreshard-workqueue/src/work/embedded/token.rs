@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use coreshard_platform::{AtomicInt, LockGuard, Platform, user};
 
-use super::stripe::{Parked, Run, State, Stripe, Ticket, Waiter};
-use super::{EmbeddedWork, Fields, PENDING};
+use super::item::{EmbeddedWork, Fields, PENDING, QueueingTicket};
+use super::stripe::{KeptPlace, Run, RunWaiter, Stripe, StripeState};
 use crate::base::item::ItemBody;
 use crate::base::returned::Returned;
 use crate::insight::Label;
@@ -16,9 +16,9 @@ use crate::pool::{blocking, inside_work};
 use crate::queue::Entry;
 
 /// What a pool holds: 16 bytes, so that it travels inside an item's slot.
-pub(super) struct Token<P: Platform> {
+pub(super) struct EmbeddedToken<P: Platform> {
     pub(super) stripe: &'static Stripe<P>,
-    pub(super) ticket: Ticket,
+    pub(super) ticket: QueueingTicket,
 }
 
 /// Brings a queueing that has its ticket to its place in a queue. Where the item runs at this moment, the place is
@@ -27,7 +27,7 @@ pub(super) struct Token<P: Platform> {
 #[inline(always)]
 pub(super) fn dispatch<P: Platform>(
     stripe: &'static Stripe<P>,
-    state: LockGuard<'_, P, State<P>>,
+    state: LockGuard<'_, P, StripeState<P>>,
     work: &mut Fields,
     entry: Entry<'_, P>,
 ) {
@@ -37,15 +37,15 @@ pub(super) fn dispatch<P: Platform>(
         run.behind.store(entry.queue_id(), Relaxed);
         if !entry.waits_for_turn() && !run.keeps_a_place() {
             let (link, injector) = entry.keep();
-            run.park(Parked { link, injector, ticket });
+            run.park(KeptPlace { link, injector, ticket });
             return;
         }
     }
     drop(state);
-    Token { stripe, ticket }.send(entry);
+    EmbeddedToken { stripe, ticket }.send(entry);
 }
 
-impl<P: Platform> Token<P> {
+impl<P: Platform> EmbeddedToken<P> {
     #[inline(always)]
     fn send(self, entry: Entry<'_, P>) {
         entry.send_as(|| Label::Work("an embedded work item", Location::caller()), self);
@@ -63,7 +63,7 @@ impl<P: Platform> Token<P> {
             }
             if let Some(running) = state.run_of(ticket.work()).map(|run| run.ticket) {
                 // It was queued while it ran, in a queue with a limit. Its turn has come, and is kept.
-                let waiter = Waiter::new();
+                let waiter = RunWaiter::new();
                 state.await_end(running, &waiter);
                 drop(state);
                 blocking::<P, _>(|| waiter.wait());
@@ -99,15 +99,15 @@ impl<P: Platform> Token<P> {
 
 /// Brings the queueing to its place, now that the run is over.
 #[cold]
-fn send_parked<P: Platform>(stripe: &'static Stripe<P>, parked: Parked<P>) {
+fn send_parked<P: Platform>(stripe: &'static Stripe<P>, parked: KeptPlace<P>) {
     // SAFETY: the pool link counted this queueing in, and lives until it is over.
     let entry = unsafe { Entry::resume(parked.link, parked.injector) };
     // It may be over, and its queue and pools freed, while this thread is still inside the pool.
     let _pool = entry.pool();
-    Token { stripe, ticket: parked.ticket }.send(entry);
+    EmbeddedToken { stripe, ticket: parked.ticket }.send(entry);
 }
 
-impl<P: Platform> ItemBody for Token<P> {
+impl<P: Platform> ItemBody for EmbeddedToken<P> {
     type Named = Self;
     const IS_AWAITED: bool = false;
 
