@@ -11,7 +11,6 @@ mod workqueue;
 
 use std::fmt;
 use std::num::{NonZeroU64, NonZeroUsize};
-use std::str::FromStr;
 
 use coreshard_platform::{Platform, RealTime};
 use coreshard_rt::Rung;
@@ -62,14 +61,17 @@ impl fmt::Display for KernelProgram {
     }
 }
 
-impl FromStr for KernelProgram {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|program| program.to_string() == text).ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(ToString::to_string).collect();
-            format!("no program of the kernel's; there are {}", names.join(", "))
-        })
+impl KernelProgram {
+    /// The program of a name.
+    ///
+    /// ```
+    /// use coreshard_bench::kernel::KernelProgram;
+    ///
+    /// assert_eq!(KernelProgram::named("cpupri"), Some(KernelProgram::Cpupri));
+    /// ```
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|program| program.to_string() == name)
     }
 }
 

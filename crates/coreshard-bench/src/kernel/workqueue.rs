@@ -96,7 +96,7 @@ struct KernelPool<P: Platform> {
     link: Link,
     busy: Padded<[u64; 64]>,
     node: usize,
-    workers: Vec<Worker<P>>,
+    workers: Vec<KernelWorker<P>>,
 }
 
 /// What ties the queue to a pool (`pool_workqueue`), by lines.
@@ -109,7 +109,7 @@ struct Link {
     statistics: Padded<u64>,
 }
 
-struct Worker<P: Platform> {
+struct KernelWorker<P: Platform> {
     /// Its place in the idle list, and its task.
     entry: Padded<u64>,
     /// Its task's lock, which a wake-up takes even where it finds the task awake.
@@ -119,14 +119,14 @@ struct Worker<P: Platform> {
     parker: Padded<Parker<P>>,
 }
 
-impl<P: Platform> Worker<P> {
+impl<P: Platform> KernelWorker<P> {
     fn new() -> Self {
         let [entry, task_lock, task_cpu] = [(); 3].map(|()| Padded::default());
         Self { entry, task_lock, task_cpu, parker: Padded::new(Parker::new()) }
     }
 }
 
-impl<P: Platform> Worker<P> {
+impl<P: Platform> KernelWorker<P> {
     fn wake(&self) {
         P::touch_write(&raw const *self.task_lock);
         self.parker.unpark();
@@ -179,7 +179,7 @@ impl<P: Platform> KernelQueue<P> {
                 link: Link::default(),
                 busy: Padded::new([0; 64]),
                 node: pod.cpus.first().map_or(0, &node_of),
-                workers: (0..pod.cpus.len() + 1).map(|_| Worker::new()).collect(),
+                workers: (0..pod.cpus.len() + 1).map(|_| KernelWorker::new()).collect(),
             })
             .collect();
         let highest = machine.usable.last().map_or(0, CpuId::index);
@@ -245,7 +245,7 @@ impl<P: Platform> KernelQueue<P> {
         &self,
         pool: &'pool KernelPool<P>,
         state: &PoolState,
-    ) -> Option<&'pool Worker<P>> {
+    ) -> Option<&'pool KernelWorker<P>> {
         if state.worklist.is_empty() {
             return None;
         }

@@ -23,6 +23,7 @@ use crate::number::{few, many, seed, whole};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The program: workqueue, cpumask, scsi, cpupri, nfs
+    #[arg(value_parser = program)]
     program: KernelProgram,
 
     /// Show what was before this patch, and what it gives, alone
@@ -59,6 +60,13 @@ pub(super) struct Args {
 
     #[command(flatten)]
     output: OutputArgs,
+}
+
+fn program(name: &str) -> Result<KernelProgram, String> {
+    KernelProgram::named(name).ok_or_else(|| {
+        let names: Vec<_> = KernelProgram::ALL.iter().map(ToString::to_string).collect();
+        format!("there are {}", names.join(", "))
+    })
 }
 
 impl Args {

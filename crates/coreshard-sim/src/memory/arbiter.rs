@@ -16,7 +16,8 @@
 
 use std::collections::HashMap;
 
-use super::{Access, Place};
+use super::access::Access;
+use super::lines::Place;
 use crate::machine::{Arbitration, Ps};
 use crate::random::Random;
 

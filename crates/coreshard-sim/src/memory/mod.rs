@@ -28,11 +28,13 @@
 //! for. Where that hides bugs, stores wait in store buffers (`engine/tso.rs`), as x86's memory order
 //! allows. Weaker orders are left to a model checker.
 
+mod access;
 mod arbiter;
 mod lines;
 mod sharers;
 
 use crate::machine::{Machine, Ps};
+pub(crate) use access::Access;
 use arbiter::Arbiter;
 pub(crate) use lines::Place;
 use lines::{LineState, Lines};
@@ -40,28 +42,6 @@ use sharers::Neighbours;
 
 /// Atomics that a line's home does for one CPU alone before that CPU takes the line.
 const FAR_IN_A_ROW: u8 = 8;
-
-/// How memory is accessed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    Load,
-    Store,
-    ReadModifyWrite,
-    /// A read-modify-write that the line's home can do, for one who waits for the result.
-    Add,
-    /// The same, for one who does not.
-    AddAndForget,
-}
-
-impl Access {
-    /// The kinds that every machine has.
-    pub(crate) const fn near(self) -> Self {
-        match self {
-            Self::Add | Self::AddAndForget => Self::ReadModifyWrite,
-            other => other,
-        }
-    }
-}
 
 /// Where a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
