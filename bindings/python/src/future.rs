@@ -110,7 +110,7 @@ impl FutureCore {
     /// From `from` to `to`, where nobody was faster; who sleeps goes on sleeping.
     fn step(&self, from: u32, to: u32) -> Result<(), u32> {
         self.word
-            .try_update(AcqRel, Acquire, |word| {
+            .fetch_update(AcqRel, Acquire, |word| {
                 (word & STATE == from).then_some(to | word & WAITED)
             })
             .map(|_| ())

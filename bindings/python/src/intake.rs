@@ -74,7 +74,11 @@ const BROKEN: &str = "A thread initializer failed, the executor is not usable an
 
 impl Intake {
     pub(crate) fn new(settings: Settings) -> PyResult<Arc<Self>> {
-        let calls = if settings.computes { Calls::Compute } else { Calls::Wait };
+        let calls = if settings.computes {
+            Calls::Compute
+        } else {
+            Calls::Wait { at_once: settings.max_workers }
+        };
         let intake = Arc::new(Self {
             settings,
             queue: process::executors_queue(calls)?,

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use coreshard::{Host, Runtime, Scope, Workqueue};
+use coreshard::{Host, Scope, Workqueue};
 use coreshard_platform::Platform;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -29,53 +29,58 @@ pub(crate) fn runtime_error(error: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
-/// Whose runners a queue has.
+/// What the calls do whose runners a queue has.
 #[derive(Clone, Copy)]
 pub(crate) enum Calls {
-    /// Calls that may wait at any time, and do not say so: many workers run at once, and executors bound them.
-    Wait,
+    /// Calls that may wait at any time, and do not say so: so many are to be in progress at once.
+    Wait { at_once: usize },
     /// Calls that compute: as many workers run as there are CPUs.
     Compute,
 }
 
 /// The queue on which executors' runners are, made at the first call in this process.
 pub(crate) fn executors_queue(calls: Calls) -> PyResult<Workqueue> {
-    static QUEUES: [Mutex<Option<Made>>; 2] = [const { Mutex::new(None) }; 2];
-    let mut made = lock(&QUEUES[calls as usize]);
-    match &*made {
-        Some(made) if made.made_in == generation() => Ok(made.queue.clone()),
-        _ => {
-            let (runtime, builder) = match calls {
-                Calls::Compute => (None, coreshard::workqueue().map_err(runtime_error)?),
-                Calls::Wait => {
-                    // A runtime of its own, whose pools do not take many that run for too many.
-                    let runtime = coreshard::runtime_builder().map_err(runtime_error)?;
-                    let runtime = runtime.workers(WAITING).cpu_intensive_threshold(Duration::ZERO);
-                    let runtime = Box::leak(Box::new(runtime.build().map_err(runtime_error)?));
-                    (Some(&*runtime), runtime.workqueue().scope(Scope::System))
-                }
-            };
-            let queue = builder.name("python").hooks(threads::hooks()).build();
-            let queue = queue.map_err(runtime_error)?;
-            // What is another process's holds no thread here, and locks that nobody will free.
-            std::mem::forget(made.replace(Made {
-                made_in: generation(),
-                queue: queue.clone(),
-                _runtime: runtime,
-            }));
-            Ok(queue)
+    let workers = match calls {
+        Calls::Compute => None,
+        // Few kinds of pools, which executors share. Where one has waiting calls on all workers, and another one would
+        // begin a call, the pool's monitor finds out and lets one more worker run.
+        Calls::Wait { at_once } => {
+            Some(at_once.clamp(LEAST_WORKERS, MOST_WORKERS).next_power_of_two())
         }
+    };
+    let mut queues = lock(&QUEUES);
+    let made = queues.iter().find(|made| made.workers == workers && made.made_in == generation());
+    if let Some(made) = made {
+        return Ok(made.queue.clone());
     }
+    let runtime = match workers {
+        None => coreshard::runtime().map_err(runtime_error)?,
+        Some(workers) => {
+            let builder = coreshard::runtime_builder().map_err(runtime_error)?;
+            // A long call is no news here.
+            let builder = builder.workers(workers).cpu_intensive_threshold(Duration::ZERO);
+            // Never freed: its workers serve the process to its end.
+            Box::leak(Box::new(builder.build().map_err(runtime_error)?))
+        }
+    };
+    let builder = runtime.workqueue().name("python").hooks(threads::hooks());
+    let builder = if workers.is_some() { builder.scope(Scope::System) } else { builder };
+    let queue = builder.build().map_err(runtime_error)?;
+    queues.push(Made { workers, made_in: generation(), queue: queue.clone() });
+    Ok(queue)
 }
 
-/// How many calls that may wait are in progress at once, in all executors.
-const WAITING: usize = 512;
+/// Bounds of a pool's workers that run at once; the upper one is the library's.
+const LEAST_WORKERS: usize = 8;
+const MOST_WORKERS: usize = 512;
+
+/// Those of the process, and of those that it was forked from: their locks may be held for ever, so they stay untouched.
+static QUEUES: Mutex<Vec<Made>> = Mutex::new(Vec::new());
 
 struct Made {
+    workers: Option<usize>,
     made_in: u32,
     queue: Workqueue,
-    /// Never freed: its workers live as long as the process.
-    _runtime: Option<&'static Runtime>,
 }
 
 /// What has to be over before the interpreter is.
@@ -84,17 +89,19 @@ pub(crate) trait Ends: Send + Sync {
     fn end(&self, py: Python<'_>) -> PyResult<()>;
 }
 
-static ENDING: Mutex<Vec<Weak<dyn Ends>>> = Mutex::new(Vec::new());
+/// With the process in which each was made: those of a parent's end there.
+static ENDING: Mutex<Vec<(u32, Weak<dyn Ends>)>> = Mutex::new(Vec::new());
 
 /// Has `one` end before the interpreter does.
 pub(crate) fn ends_before_interpreter(one: &Arc<impl Ends + 'static>) {
     let weak = Arc::downgrade(one);
+    let weak: Weak<dyn Ends> = weak;
     let mut ending = lock(&ENDING);
     if ending.len() == ending.capacity() {
         // As often as the memory doubles.
-        ending.retain(|other| other.strong_count() > 0);
+        ending.retain(|(_, other)| other.strong_count() > 0);
     }
-    ending.push(weak);
+    ending.push((generation(), weak));
 }
 
 const RUNS: u8 = 0;
@@ -118,8 +125,8 @@ pub(crate) fn has_ended() -> bool {
 pub(crate) fn end(py: Python<'_>) -> PyResult<()> {
     INTERPRETER.store(ENDS, Release);
     loop {
-        let Some(next) = lock(&ENDING).pop() else { break };
-        if let Some(next) = next.upgrade() {
+        let Some((made_in, next)) = lock(&ENDING).pop() else { break };
+        if let Some(next) = next.upgrade().filter(|_| made_in == generation()) {
             next.end(py)?;
         }
     }

@@ -1,5 +1,7 @@
 //! `coreshard.Workqueue`, and what is queued on it again and again.
+#![allow(unsafe_code)]
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,39 +13,48 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::call::Call;
 use crate::future::FutureCore;
-use crate::process::{self, Ends, classes, runtime_error};
+use crate::process::{self, Ends, classes, generation, runtime_error};
 use crate::threads;
 use crate::waiting::{Deadline, interruptible};
 
-/// A queue's last handle, which is not dropped where Python's lock is held: that waits for items, which need it.
+/// A queue's last handle but for those inside of the library. It is not dropped where Python's lock is held: that waits for
+/// items, which need it.
 struct Queue {
-    handle: coreshard::Workqueue,
+    handle: ManuallyDrop<coreshard::Workqueue>,
+    made_in: u32,
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        let handle = self.handle.clone();
-        // In an item of its own, where the drop waits for nothing.
-        let item = self.handle.queue(move || drop(handle));
-        if item.is_err() && !process::has_ended() {
-            // It is shut down: what is to end is idle.
-            let handle = self.handle.clone();
-            std::thread::spawn(move || drop(handle));
+        // Another process's has nobody here to wait for, and locks that nobody will free.
+        if process::has_ended() || self.made_in != generation() {
+            return;
         }
+        // SAFETY: this is the only place that takes it, and is reached once.
+        let last = unsafe { ManuallyDrop::take(&mut self.handle) };
+        let elsewhere = move || {
+            let thread = std::thread::Builder::new().name("cs-python-drop".to_owned());
+            // Where no thread can be had, it waits here.
+            let _ = thread.spawn(move || drop(last));
+        };
+        Python::try_attach(|py| py.detach(elsewhere));
     }
 }
 
 impl Ends for Queue {
     fn end(&self, py: Python<'_>) -> PyResult<()> {
-        shut_down(py, &self.handle, Deadline::NEVER).map(drop)
+        shut_down(py, self, Deadline::NEVER).map(drop)
     }
 }
 
 /// False where the time was over.
-fn shut_down(py: Python<'_>, queue: &coreshard::Workqueue, deadline: Deadline) -> PyResult<bool> {
+fn shut_down(py: Python<'_>, queue: &Queue, deadline: Deadline) -> PyResult<bool> {
+    if queue.made_in != generation() {
+        return Ok(true);
+    }
     loop {
         let step = deadline.step();
-        if py.detach(|| queue.shutdown(step.unwrap_or_default())).is_ok() {
+        if py.detach(|| queue.handle.shutdown(step.unwrap_or_default())).is_ok() {
             return Ok(true);
         }
         if step.is_none() {
@@ -106,6 +117,9 @@ impl Workqueue {
             let scope: Scope = scope.parse().map_err(value_error)?;
             builder = builder.scope(scope);
         }
+        if shard_size == Some(0) {
+            return Err(PyValueError::new_err("shard_size=0: at least one core"));
+        }
         if let Some(cores) = shard_size {
             builder = builder.shard_size(cores);
         }
@@ -128,7 +142,7 @@ impl Workqueue {
             builder = builder.cpu_mask(cpus.into_iter().map(CpuId).collect());
         }
         let handle = py.detach(|| builder.build()).map_err(value_error)?;
-        let queue = Arc::new(Queue { handle });
+        let queue = Arc::new(Queue { handle: ManuallyDrop::new(handle), made_in: generation() });
         process::ends_before_interpreter(&queue);
         Ok(Self { queue })
     }
@@ -143,6 +157,8 @@ impl Workqueue {
         self.handle().capacity()
     }
 
+    /// Has `fn(*args, **kwargs)` called in the pod of the CPU that this thread runs on. What it raises goes to
+    /// `sys.unraisablehook`. Waits for room in a queue that has a capacity and is full.
     #[pyo3(signature = (r#fn, /, *args, **kwargs))]
     fn queue(
         &self,
@@ -160,6 +176,7 @@ impl Workqueue {
         queued.map_err(runtime_error)
     }
 
+    /// As `queue`, but False where the queue is full.
     #[pyo3(signature = (r#fn, /, *args, **kwargs))]
     fn try_queue(
         &self,
@@ -174,6 +191,7 @@ impl Workqueue {
         }
     }
 
+    /// As `queue`, in the pod of that CPU.
     #[pyo3(signature = (cpu, r#fn, /, *args, **kwargs))]
     fn queue_on(
         &self,
@@ -187,6 +205,7 @@ impl Workqueue {
         py.detach(|| self.handle().queue_on(CpuId(cpu), item)).map_err(runtime_error)
     }
 
+    /// As `queue`, with a future of the result.
     #[pyo3(signature = (r#fn, /, *args, **kwargs))]
     fn submit(
         &self,
@@ -216,6 +235,7 @@ impl Workqueue {
         Ok(made.unbind())
     }
 
+    /// A call that can be queued again and again; queued by its own methods.
     #[pyo3(signature = (r#fn, /, *args, **kwargs))]
     fn work(
         &self,
@@ -233,6 +253,7 @@ impl Workqueue {
         Work { work, call, queue: Arc::clone(&self.queue) }
     }
 
+    /// Has it called once, `delay` seconds from now; what comes back cancels it.
     #[pyo3(signature = (delay, r#fn, /, *args, **kwargs))]
     fn queue_after(
         &self,
@@ -246,6 +267,8 @@ impl Workqueue {
         Ok(work)
     }
 
+    /// Has it called every `period` seconds, first one period from now, until what comes back is stopped or collected. A tick
+    /// that comes while one runs is `missed`: "skip" leaves it out, "burst" makes up for it at once, "delay" shifts all.
     #[pyo3(signature = (period, r#fn, /, *args, missed="skip", **kwargs))]
     fn every(
         &self,
@@ -270,34 +293,41 @@ impl Workqueue {
         };
         let period = seconds("period", period)?;
         let ticks = coreshard::Periodic::start(self.handle(), period, missed, tick);
-        let ticks = Arc::new(Ticks { ticks: ticks.map_err(value_error)? });
+        let ticks =
+            Arc::new(Ticks { ticks: ticks.map_err(value_error)?, _queue: Arc::clone(&self.queue) });
         process::ends_before_interpreter(&ticks);
         Ok(Periodic { ticks })
     }
 
+    /// Waits for what was queued before.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let queue = self.handle().clone();
         interruptible(py, move || queue.flush())?.map_err(runtime_error)
     }
 
+    /// Waits until nothing is left; meanwhile only the queue's own items may queue more.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         let queue = self.handle().clone();
         interruptible(py, move || queue.drain())?.map_err(runtime_error)
     }
 
+    /// Lets nothing begin until `thaw`.
     fn freeze(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.handle().freeze()).map_err(runtime_error)
     }
 
+    /// Ends `freeze`.
     fn thaw(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.handle().thaw()).map_err(runtime_error)
     }
 
+    /// Takes no more, and waits until all that was taken is over, at most `timeout` seconds: False where it is not.
     #[pyo3(signature = (timeout=None))]
     fn shutdown(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
-        shut_down(py, self.handle(), Deadline::of(timeout)?)
+        shut_down(py, &self.queue, Deadline::of(timeout)?)
     }
 
+    /// Counts, by name.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = py.detach(|| self.handle().stats());
         let known = PyDict::new(py);
@@ -321,7 +351,7 @@ impl Workqueue {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        shut_down(py, self.handle(), Deadline::NEVER).map(drop)
+        shut_down(py, &self.queue, Deadline::NEVER).map(drop)
     }
 
     fn __repr__(&self) -> String {
@@ -360,40 +390,48 @@ impl Work {
 
 #[pymethods]
 impl Work {
+    /// False where it is pending already.
     fn queue(&self) -> PyResult<bool> {
         self.inner().queue(&self.queue.handle).map_err(runtime_error)
     }
 
+    /// The same, `delay` seconds from now.
     fn queue_after(&self, delay: f64) -> PyResult<bool> {
         self.inner()
             .queue_after(&self.queue.handle, seconds("delay", delay)?)
             .map_err(runtime_error)
     }
 
+    /// Pending or not: it is due `delay` seconds from now. True where it was pending.
     fn modify_delay(&self, delay: f64) -> PyResult<bool> {
         self.inner()
             .modify_delay(&self.queue.handle, seconds("delay", delay)?)
             .map_err(runtime_error)
     }
 
+    /// True where it was pending, and is not any more. A run goes on.
     fn cancel(&self) -> bool {
         self.inner().cancel()
     }
 
+    /// The same, and waits for a run to be over.
     fn cancel_and_wait(&self, py: Python<'_>) -> PyResult<bool> {
         let work = self.inner().clone();
         interruptible(py, move || work.cancel_and_wait())?.map_err(runtime_error)
     }
 
+    /// Waits for its last queueing to be over.
     fn flush(&self, py: Python<'_>) -> PyResult<bool> {
         let work = self.inner().clone();
         interruptible(py, move || work.flush())?.map_err(runtime_error)
     }
 
+    /// Nobody can queue it until `enable`; nests. True where it was pending.
     fn disable(&self) -> PyResult<bool> {
         self.inner().disable().map_err(runtime_error)
     }
 
+    /// Ends one `disable`; true where it was the last.
     fn enable(&self) -> PyResult<bool> {
         self.inner().enable().map_err(runtime_error)
     }
@@ -416,6 +454,8 @@ impl Work {
 
 struct Ticks {
     ticks: coreshard::Periodic,
+    /// So that the ticks' own handle is not the last one.
+    _queue: Arc<Queue>,
 }
 
 impl Ends for Ticks {
@@ -433,10 +473,12 @@ pub(crate) struct Periodic {
 
 #[pymethods]
 impl Periodic {
+    /// No tick begins any more; a run goes on.
     fn stop(&self) {
         self.ticks.ticks.stop();
     }
 
+    /// The same, and waits for a run to be over.
     fn stop_and_wait(&self, py: Python<'_>) -> PyResult<()> {
         self.ticks.end(py)
     }
