@@ -2,6 +2,7 @@
 
 import faulthandler
 import os
+import signal
 import subprocess
 import sys
 
@@ -14,13 +15,19 @@ def watch():
 
 
 def run_program(program, *args, **environment):
-    """Its exit status, output and errors."""
-    done = subprocess.run(
+    """Its exit status, output and errors. What it has started ends with it."""
+    started = subprocess.Popen(
         [sys.executable, "-c", program, *args],
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=LIMIT,
         env={**os.environ, **environment},
-        check=False,
+        start_new_session=True,
     )
-    return done.returncode, done.stdout, done.stderr
+    try:
+        out, err = started.communicate(timeout=LIMIT / 4)
+    except subprocess.TimeoutExpired:
+        os.killpg(started.pid, signal.SIGKILL)
+        out, err = started.communicate()
+        err += f"\nnot over after {LIMIT / 4} s"
+    return started.returncode, out, err
