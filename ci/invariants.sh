@@ -131,6 +131,21 @@ check_arrows() {
   done
 }
 
+# The libraries for other languages have no logic of their own.
+check_bindings() {
+  local folder crate wrong
+  for folder in bindings/*/; do
+    [ -e "${folder}Cargo.toml" ] || continue
+    crate=$(sed -n 's/^name = "\(.*\)"$/\1/p' "${folder}Cargo.toml" | head -n 1)
+    cargo tree --quiet -p "$crate" >/dev/null 2>&1 || continue
+    wrong=$(dependencies "$crate" '--depth 1' | grep -E '^coreshard' | grep -vxF -e coreshard -e "$crate" || true)
+    if [ -n "$wrong" ]; then
+      breach "$crate depends on another crate of ours than coreshard" "$wrong" \
+        "lean on the public face, as a user's program does; what is missing there is to be added there"
+    fi
+  done
+}
+
 # Modules of the workqueue, from the bottom up: each uses those before it alone.
 readonly WORKQUEUE_MODULES='base intake insight spec callbacks pool fork timers queue task work runtime team'
 
@@ -344,6 +359,7 @@ check_tests() {
 }
 
 check_arrows
+check_bindings
 check_modules
 check_seam
 check_quiet

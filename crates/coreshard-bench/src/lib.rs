@@ -15,6 +15,7 @@
 mod block;
 mod calibration;
 mod error;
+pub mod kernel;
 mod kernel_scopes;
 mod machine;
 mod progress;

@@ -21,6 +21,29 @@ impl Spread {
     }
 }
 
+/// Median and quartiles.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Quartiles {
+    pub(crate) q1: f64,
+    pub(crate) median: f64,
+    pub(crate) q3: f64,
+}
+
+impl Quartiles {
+    /// `None` of no runs. Between two runs, in proportion.
+    pub(crate) fn of(runs: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut runs: Vec<f64> = runs.into_iter().collect();
+        runs.sort_by(f64::total_cmp);
+        let last = runs.len().checked_sub(1)?;
+        let at = |quarters: usize| {
+            let (low, rest) = (last * quarters / 4, last * quarters % 4);
+            let (below, above) = (runs[low], runs[(low + 1).min(last)]);
+            below + (above - below) * rest as f64 / 4.0
+        };
+        Some(Self { q1: at(1), median: at(2), q3: at(3) })
+    }
+}
+
 /// The figure that samples in nanoseconds make; all 0 where there is none.
 pub(crate) fn figure(samples: Vec<f64>) -> Figure {
     let count = samples.len();

@@ -2,9 +2,11 @@
 
 mod block;
 mod destination;
+mod kernel;
 mod progress;
 mod queue;
 mod rt;
+mod seeds;
 pub(crate) mod simulated;
 
 use clap::Subcommand;
@@ -26,6 +28,8 @@ enum BenchCommand {
     Queue(Box<queue::Args>),
     /// Measure real time: the priority index's rungs, and what runs on it
     Rt(Box<rt::Args>),
+    /// Run the kernel's own algorithms on a simulated machine: before a patch, with it, and ours in their place
+    Kernel(Box<kernel::Args>),
     /// Measure the block layer in fio's own words: a file, a block device, memory, or nothing at all
     Block(Box<block::Args>),
 }
@@ -35,6 +39,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
         BenchCommand::Queue(args) => queue::run(args),
         BenchCommand::Rt(args) => rt::run(args),
+        BenchCommand::Kernel(args) => kernel::run(args),
         BenchCommand::Block(args) => block::run(args),
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use coreshard_results::column::{Row, Unit};
 use coreshard_results::{
-    CyclicResults, FairnessRow, HbaRow, IndexCell, OperationRow, PiResults, QueueCell,
+    CyclicResults, FairnessRow, HbaRow, IndexCell, KernelCell, OperationRow, PiResults, QueueCell,
     QueueResults, TranscodeResults,
 };
 
@@ -17,6 +17,7 @@ pub fn markdown() -> String {
     section::<QueueResults>(&mut text, "bench queue");
     section::<QueueCell>(&mut text, "bench queue: each of `results`, and each row of a CSV file");
     section::<IndexCell>(&mut text, "bench rt index: each of `results`");
+    section::<KernelCell>(&mut text, "bench kernel: each of `results`");
     section::<CyclicResults>(&mut text, "bench rt cyclic");
     section::<PiResults>(&mut text, "bench rt pi");
     section::<TranscodeResults>(&mut text, "bench rt transcode");

@@ -35,6 +35,7 @@ pub mod fio;
 mod format;
 pub mod html;
 pub mod json;
+pub mod kernel;
 pub mod keys;
 mod plain;
 pub mod rt;

@@ -9,6 +9,7 @@ mod block;
 mod calibration;
 pub mod column;
 mod hba;
+mod kernel;
 mod ladder;
 mod queue;
 mod rt;
@@ -18,6 +19,7 @@ mod usl;
 pub use block::{BlockResults, Direction, JobResult, Latency, LittlesLaw, Percentile, Repeats};
 pub use calibration::{Calibration, Contended, Costs, Figure};
 pub use hba::{HbaResults, HbaRow, Interrupts, Published};
+pub use kernel::{KernelCell, KernelResults};
 pub use ladder::{FairnessRow, LadderResults, OperationRow};
 pub use queue::{Mode, QueueCell, QueueResults, ScalingCurve, ScalingPoint, WakeRatio};
 pub use rt::{
@@ -57,6 +59,7 @@ mod tests {
         has_its_keys::<QueueResults>();
         has_its_keys::<QueueCell>();
         has_its_keys::<IndexCell>();
+        has_its_keys::<KernelCell>();
         has_its_keys::<CyclicResults>();
         has_its_keys::<PiResults>();
         has_its_keys::<TranscodeResults>();

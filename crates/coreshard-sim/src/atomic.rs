@@ -5,7 +5,7 @@ use std::sync::atomic::{self, Ordering, Ordering::Relaxed};
 use coreshard_platform::{AtomicInt, AtomicPointer, DataCell};
 
 use crate::engine::{access, buffer_store, drain_own_stores, forwarded_value, hands_over};
-use crate::memory::Access::{self, Load, ReadModifyWrite, Store};
+use crate::memory::Access::{self, Add, AddAndForget, Load, ReadModifyWrite, Store};
 
 /// An atomic of the simulated machine. It has the size and alignment of the native one.
 ///
@@ -29,6 +29,14 @@ fn simulate<A>(atomic: &SimAtomic<A>, kind: Access) {
 fn is_buffered<A>(atomic: &SimAtomic<A>, value: u64, order: Ordering) -> bool {
     let word = (&raw const *atomic).cast();
     buffer_store(word, size_of::<A>(), value, order, std::panic::Location::caller())
+}
+
+/// A read-modify-write that needs no value of the caller's. Relaxed, it is taken for one whose result nobody waits for.
+const fn update(order: Ordering) -> Access {
+    match order {
+        Relaxed => AddAndForget,
+        _ => Add,
+    }
 }
 
 macro_rules! sim_int {
@@ -67,19 +75,19 @@ macro_rules! sim_int {
                 self.0.compare_exchange(current, new, success, failure)
             }
             fn fetch_add(&self, value: $int, order: Ordering) -> $int {
-                simulate(self, ReadModifyWrite);
+                simulate(self, update(order));
                 self.0.fetch_add(value, order)
             }
             fn fetch_sub(&self, value: $int, order: Ordering) -> $int {
-                simulate(self, ReadModifyWrite);
+                simulate(self, update(order));
                 self.0.fetch_sub(value, order)
             }
             fn fetch_or(&self, value: $int, order: Ordering) -> $int {
-                simulate(self, ReadModifyWrite);
+                simulate(self, update(order));
                 self.0.fetch_or(value, order)
             }
             fn fetch_and(&self, value: $int, order: Ordering) -> $int {
-                simulate(self, ReadModifyWrite);
+                simulate(self, update(order));
                 self.0.fetch_and(value, order)
             }
         }

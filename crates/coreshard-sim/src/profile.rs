@@ -30,6 +30,10 @@ impl Profile {
         if self == Self::InKernel {
             costs.syscall = 0;
             costs.futex = 0;
+            if let Some(scheduler) = costs.scheduler {
+                costs.context_switch = scheduler.kernel_switch;
+                costs.compute = scheduler.kernel_compute;
+            }
         }
         costs
     }

@@ -44,7 +44,7 @@ pub use fork::{Elements, join, join_or_else};
 pub use insight::stats::{PoolId, PoolStats, QueueStats, RuntimeStats};
 pub use insight::trouble::{Bug, CpuHog, NoWorker, PoolReport, RunningItem, Stall, Trouble};
 pub use insight::{QueueTally, QueueTimes, Sampling, TimeHistogram};
-pub use pool::{blocking, yield_item};
+pub use pool::{Blocking, blocking, yield_item};
 pub use queue::{
     Backlog, BacklogItem, CancelledItem, Change, JoinHandle, Panic, QueueAsync, Reservation,
     ReserveAsync, ScopePanics, ScopedJoinHandle, WorkScope, Workqueue,
@@ -61,7 +61,10 @@ pub use team::{
     MemberThread, Team, TeamBuilder, TeamError, TeamScope, Yielded, join_told, join_told_or_else,
 };
 pub use timers::{Elapsed, Sleep, SleepError, Timeout};
-pub use work::{MissedTick, Periodic, Work, WorkError, WorkErrorReason};
+pub use work::{
+    EmbeddedFunction, EmbeddedWork, EmbeddedWorks, FunctionName, MissedTick, Periodic, Work,
+    WorkError, WorkErrorReason,
+};
 
 #[cfg(test)]
 testing::watch!();

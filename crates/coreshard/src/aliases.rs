@@ -33,6 +33,12 @@ use crate::Here as Host;
 /// programs for common tasks.
 pub type Workqueue = coreshard_workqueue::Workqueue<Host>;
 
+/// What is done with [`EmbeddedWork`](crate::EmbeddedWork)s: reusable items in memory that the caller has, for bindings of other languages.
+pub type EmbeddedWorks = coreshard_workqueue::EmbeddedWorks<Host>;
+
+/// Lets another worker go on until it is dropped; see [`blocking`].
+pub type Blocking = coreshard_workqueue::Blocking<Host>;
+
 /// A change of a live queue; see [`Workqueue::change`](coreshard_workqueue::Workqueue::change).
 ///
 /// ```

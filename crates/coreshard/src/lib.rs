@@ -94,22 +94,22 @@ struct AsyncGuide;
 struct TestingGuide;
 
 pub use aliases::{
-    Builder, CancellationToken, CancelledItem, Change, Current, JoinHandle, JoinSet, Periodic,
-    QueueAsync, Reservation, ReserveAsync, Runtime, RuntimeBuilder, ScopedJoinHandle, Sleep, Team,
-    TeamBuilder, TeamScope, Timeout, WaitForCancellation, Work, WorkScope, Workqueue, blocking,
-    consume_budget, current, yield_item,
+    Blocking, Builder, CancellationToken, CancelledItem, Change, Current, EmbeddedWorks,
+    JoinHandle, JoinSet, Periodic, QueueAsync, Reservation, ReserveAsync, Runtime, RuntimeBuilder,
+    ScopedJoinHandle, Sleep, Team, TeamBuilder, TeamScope, Timeout, WaitForCancellation, Work,
+    WorkScope, Workqueue, blocking, consume_budget, current, yield_item,
 };
 pub use coreshard_platform::Host;
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
     AbortHandle, Backlog, BacklogItem, Bug, BuildError, ConsumeBudget, CpuHog, Dropped, Elapsed,
-    Elements, Forked, Hooks, Intake, MemberThread, MissedTick, NoWorker, Panic, PanicPolicy,
-    ParseRungError, PoolId, PoolReport, PoolStats, Priority, QueueStats, QueueTally, QueueTimes,
-    Reactor, Refused, RefusedReason, RunningItem, RuntimeStats, Sampling, ScopePanics,
-    SharedReactor, ShutdownTimeout, SleepError, Stall, Target, Task, TaskError, TaskResult,
-    TeamError, TimeHistogram, Trouble, WaitError, Wake, WorkError, WorkErrorReason, WouldDeadlock,
-    YieldNow, Yielded, yield_now,
+    Elements, EmbeddedFunction, EmbeddedWork, Forked, FunctionName, Hooks, Intake, MemberThread,
+    MissedTick, NoWorker, Panic, PanicPolicy, ParseRungError, PoolId, PoolReport, PoolStats,
+    Priority, QueueStats, QueueTally, QueueTimes, Reactor, Refused, RefusedReason, RunningItem,
+    RuntimeStats, Sampling, ScopePanics, SharedReactor, ShutdownTimeout, SleepError, Stall, Target,
+    Task, TaskError, TaskResult, TeamError, TimeHistogram, Trouble, WaitError, Wake, WorkError,
+    WorkErrorReason, WouldDeadlock, YieldNow, Yielded, yield_now,
 };
 
 #[cfg(feature = "insight")]

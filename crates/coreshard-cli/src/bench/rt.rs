@@ -9,6 +9,8 @@ mod transcode;
 
 use clap::Subcommand;
 
+pub(super) use options::OutputArgs;
+
 /// The options of `coreshard bench rt`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -195,7 +195,7 @@ fn histogram(
 }
 
 /// A row of dots for each name, over one logarithmic scale.
-fn dots(rows: &[(&str, &[f64])]) -> Markup {
+pub(crate) fn dots(rows: &[(&str, &[f64])]) -> Markup {
     let all = || rows.iter().flat_map(|row| row.1.iter().copied()).filter(|it| *it > 0.0);
     let first = all().fold(f64::INFINITY, f64::min);
     let last = all().fold(0.0, f64::max);

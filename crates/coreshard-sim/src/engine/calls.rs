@@ -40,17 +40,24 @@ fn might_sleep(sim: NonNull<SimState>, does: &str, site: Site) {
 pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
     let Some(sim) = current() else { return };
     in_turn(sim);
+    if with(sim, |sim| sim.memory.arbitrates() && sim.awaits_line(address, access)) {
+        suspend(sim, Pause::AwaitsLine);
+    }
     with(sim, |sim| {
         if sim.mode.uniform_memory {
             return sim.touch_anywhere(access);
         }
         sim.commit_due_stores();
-        if access == Access::ReadModifyWrite {
+        if !matches!(access, Access::Load | Access::Store) {
             sim.drain_stores(sim.cpu);
         }
-        let since = sim.now;
         let place = sim.place(address);
-        let mut end = sim.touch(place, access, since, site).end;
+        let spins = sim.spin_detector.place == Some(place);
+        let granted = sim.take_granted_line(place, access, site);
+        let since = sim.now;
+        // The loads that were begun ahead of time were wrong.
+        let left_loop = granted.is_some() && access == Access::Load && spins;
+        let mut end = granted.unwrap_or_else(|| sim.touch(place, access, since, site).end);
         let line_bytes = sim.memory.line_bytes();
         if address % line_bytes + bytes > line_bytes {
             let mut next = (address | (line_bytes - 1)) + 1;
@@ -61,6 +68,9 @@ pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
             }
         }
         sim.now = end + sim.costs.compute;
+        if left_loop {
+            sim.now += sim.memory.spin_exit();
+        }
         if access == Access::Load {
             sim.stall_after_load();
         }

@@ -21,6 +21,8 @@ pub(super) struct Cpu {
     pub(super) step_at: Option<Ps>,
     pub(super) spins_on: Option<Place>,
     pub(super) spin_detector: SpinDetector,
+    /// Since when it waits for a contended line.
+    pub(super) awaits_since: Ps,
     pub(super) idle_since: Ps,
     /// When it has switched away from its last thread.
     pub(super) idle_from: Ps,
@@ -57,6 +59,7 @@ impl Cpu {
                 step_at: None,
                 spins_on: None,
                 spin_detector: SpinDetector::default(),
+                awaits_since: 0,
                 idle_since: 0,
                 idle_from: 0,
                 on_since: 0,

@@ -18,11 +18,14 @@ pub(super) enum Event {
     Offline,
     /// A CPU comes back.
     Online(usize),
+    /// A line for which CPUs wait is free: the arbiter's slot.
+    Line(usize),
 }
 
 const TIMER: u32 = 1 << 31;
 const ONLINE: u32 = 1 << 30;
-const OFFLINE: u32 = ONLINE | 1 << 29;
+const LINE: u32 = 1 << 29;
+const OFFLINE: u32 = ONLINE | LINE;
 
 pub(super) struct Events {
     heap: Vec<u128>,
@@ -45,8 +48,13 @@ impl Events {
             Event::Timer(thread) => thread as u32 | TIMER,
             Event::Online(cpu) => cpu as u32 | ONLINE,
             Event::Offline => OFFLINE,
+            Event::Line(slot) => slot as u32 | LINE,
         };
-        let tie = self.random.next() as u32;
+        // A line changes hands before anybody who has it goes on at that very time.
+        let tie = match what & !(u32::MAX >> 3) {
+            LINE => 0,
+            _ => self.random.next() as u32,
+        };
         u128::from(time) << 64 | u128::from(tie) << 32 | u128::from(what)
     }
 
@@ -60,6 +68,7 @@ impl Events {
             OFFLINE => Event::Offline,
             _ if what & TIMER != 0 => Event::Timer((what & !TIMER) as usize),
             _ if what & ONLINE != 0 => Event::Online((what & !ONLINE) as usize),
+            _ if what & LINE != 0 => Event::Line((what & !LINE) as usize),
             _ => Event::Cpu(what as usize),
         };
         Some((time, what))

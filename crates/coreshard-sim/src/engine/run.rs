@@ -113,8 +113,8 @@ pub(super) unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
         // If it is to make room for another, it does so at its next turn: not before its time.
         (CoroutineResult::Yield(()), Pause::NotNext) => c.step_on(cpu, c.now),
         (CoroutineResult::Yield(()), Pause::Spins { until }) => c.step_on(cpu, until),
-        // Whoever hands the lock over starts this CPU again.
-        (CoroutineResult::Yield(()), Pause::SpinsInQueue) => c.events.end(),
+        // Whoever hands the lock over, or the line, starts this CPU again.
+        (CoroutineResult::Yield(()), Pause::SpinsInQueue | Pause::AwaitsLine) => c.events.end(),
         (CoroutineResult::Yield(()), Pause::Waits | Pause::Yields | Pause::Moves) => {
             c.switch_out(cpu, c.now);
             c.go_on(cpu);

@@ -47,16 +47,25 @@ impl SimState {
         }
     }
 
-    fn select_cpu(&self, thread: usize) -> usize {
-        let thread = &self.threads[thread];
+    /// Where a woken thread goes, and how many CPUs were looked at for that.
+    fn select_cpu(&self, woken: usize) -> (usize, u64) {
+        let thread = &self.threads[woken];
         let last = thread.cpu;
         let allowed = &thread.affinity;
         if thread.may_run_on(last) && self.is_idle(last) {
-            return last;
+            return (last, 0);
+        }
+        if self.costs.scheduler.is_some()
+            && let Some(chosen) = self.stacks_on(woken)
+        {
+            return (chosen, 0);
         }
         let near = &self.cpus[last];
-        first_of(last, &self.idle, allowed, Some(&near.llc))
-            .or_else(|| first_of(last, &self.idle, allowed, Some(&near.node)))
+        let in_llc = self.scan(last, allowed);
+        if let (Some(found), looked_at) = in_llc {
+            return (found, looked_at);
+        }
+        let elsewhere = first_of(last, &self.idle, allowed, Some(&near.node))
             .or_else(|| first_of(last, &self.idle, allowed, None))
             .or_else(|| thread.may_run_on(last).then_some(last))
             .or_else(|| {
@@ -64,7 +73,48 @@ impl SimState {
                     .filter(|cpu| thread.may_run_on(*cpu))
                     .min_by_key(|cpu| self.cpus[*cpu].waiting())
             })
-            .expect("an affinity names a CPU of the machine")
+            .expect("an affinity names a CPU of the machine");
+        (elsewhere, in_llc.1)
+    }
+
+    /// A thread that may run on one CPU alone goes there; one that a thread of that kind wakes on its own CPU, where
+    /// nobody else waits, stays there (Linux' `select_idle_sibling`: a per-CPU thread is about to sleep).
+    fn stacks_on(&self, woken: usize) -> Option<usize> {
+        let thread = &self.threads[woken];
+        let only =
+            |affinity: &[u64]| affinity.iter().map(|word| word.count_ones()).sum::<u32>() == 1;
+        if only(&thread.affinity) {
+            return (0..self.cpus.len()).find(|cpu| thread.may_run_on(*cpu));
+        }
+        let waker = self.cpus[self.cpu].current?;
+        let stacks = self.profile == Profile::InKernel
+            && thread.cpu == self.cpu
+            && only(&self.threads[waker].affinity)
+            && self.cpus[self.cpu].waiting() == 0
+            && thread.may_run_on(self.cpu);
+        stacks.then_some(self.cpu)
+    }
+
+    /// The next idle CPU of an LLC, and how many were looked at: none, where few are idle (`SIS_UTIL`).
+    fn scan(&self, last: usize, allowed: &[u64]) -> (Option<usize>, u64) {
+        let llc = &self.cpus[last].llc;
+        let found = first_of(last, &self.idle, allowed, Some(llc));
+        if self.costs.scheduler.is_none() {
+            return (found, 0);
+        }
+        let count = |one: &[u64], two: &[u64]| -> u64 {
+            one.iter().zip(two).map(|(one, two)| u64::from((one & two).count_ones())).sum()
+        };
+        let cpus = count(llc, allowed).max(1);
+        let idle = self.idle.iter().zip(&**llc).zip(allowed);
+        let idle: u64 =
+            idle.map(|((one, two), all)| u64::from((one & two & all).count_ones())).sum();
+        // On average so many are busy between two idle ones; and where most are, the kernel looks at few.
+        let busy = cpus - idle.min(cpus);
+        let most = (cpus * cpus).saturating_sub(busy * busy) / cpus;
+        let looked_at =
+            if idle == 0 { most.min(cpus) } else { cpus.div_ceil(idle).min(most.max(1)) };
+        (found, looked_at)
     }
 
     /// Since when a CPU is idle, if it is.
@@ -85,9 +135,13 @@ impl SimState {
         self.wakeups += 1;
         self.threads[thread].state = ThreadState::Runnable;
         self.threads[thread].deadline = None;
-        let target = self.select_cpu(thread);
+        let (target, looked_at) = self.select_cpu(thread);
+        // A timer's interrupt has its lines at hand.
+        let way = if target == self.cpu { 0 } else { self.memory.latency(self.cpu, target) };
+        let detail = self.costs.scheduler;
+        let at = at + detail.map_or(0, |costs| looked_at * costs.scan);
         let locked = at.max(self.cpus[target].runqueue_free);
-        let mut done = locked + self.costs.wake;
+        let mut done = locked + self.costs.wake + detail.map_or(0, |costs| costs.wake_lines * way);
         self.cpus[target].runqueue_free = done;
         if self.is_idle(target) {
             let idle_from = self.cpus[target].idle_from;

@@ -267,6 +267,8 @@ impl<'machine> Simulation<'machine> {
         }
         if self.faults != Faults::default() {
             sim.injector = Some(FaultInjector::new(self.faults, self.seed, sim.cpus.len()));
+            // A search looks for orders of accesses, and draws them itself.
+            sim.memory.serve_in_order();
             sim.begin_faults();
         }
         if self.faults.held_stores_per_million > 0 {
@@ -417,6 +419,7 @@ impl RunningSimulation {
                 }
                 Event::Offline => sim.some_cpu_goes_offline(time),
                 Event::Online(cpu) => sim.come_online(cpu, time),
+                Event::Line(slot) => sim.hand_out_line(slot, time),
                 // SAFETY: the simulation lives, and the reference to it is not used any more.
                 Event::Cpu(cpu) => unsafe { step(self.sim, cpu, time) },
             }

@@ -77,6 +77,8 @@ pub(super) enum Pause {
     Moves,
     /// It waits, and keeps its CPU.
     SpinsInQueue,
+    /// Its CPU waits for a line that others want, too.
+    AwaitsLine,
 }
 
 /// All that a simulation consists of.
@@ -187,7 +189,7 @@ impl SimState {
             spin_detector: SpinDetector::default(),
             pause: Pause::NotNext,
             suspender: ptr::null(),
-            memory: Memory::new(machine, arena_start),
+            memory: Memory::new(machine, arena_start, seed),
             store_buffers: StoreBuffers::new(cpus.len()),
             events: Events::new(seed),
             costs: profile.apply(machine.costs()),
@@ -275,8 +277,9 @@ impl SimState {
         self.now += self.costs.compute
             + match access {
                 Access::Load | Access::Store => self.costs.l1_hit,
-                Access::ReadModifyWrite => self.costs.atomic,
+                _ => self.costs.atomic,
             };
+        let access = access.near();
         self.looks = if access == Access::Load { self.looks + 1 } else { 0 };
         self.accesses += 1;
         self.accesses_in_turn += 1;
@@ -317,11 +320,25 @@ impl SimState {
     #[inline]
     pub(super) fn touch(&mut self, place: Place, access: Access, since: Ps, site: Site) -> Outcome {
         let outcome = self.access_for(self.cpu, place, access, since);
+        self.note_touch(place, access, &outcome, since, site);
+        outcome
+    }
+
+    /// An access of the running CPU was done.
+    #[inline]
+    pub(super) fn note_touch(
+        &mut self,
+        place: Place,
+        access: Access,
+        outcome: &Outcome,
+        since: Ps,
+        site: Site,
+    ) {
         self.spin_detector.note_access(place, access);
         if let Some(recorder) = &mut self.recorder {
-            in_host(|| recorder.record(place, access, &outcome, outcome.done - since, site));
+            let took = outcome.done.saturating_sub(since);
+            in_host(|| recorder.record(place, access.near(), outcome, took, site));
         }
-        outcome
     }
 
     /// A CPU accesses memory.
@@ -334,8 +351,22 @@ impl SimState {
         since: Ps,
     ) -> Outcome {
         let outcome = self.memory.access(cpu, place, access, since);
+        self.note_access(cpu, place, access, since, &outcome);
+        outcome
+    }
+
+    /// Counts an access of a CPU, and wakes those who spin on its line.
+    #[inline]
+    pub(super) fn note_access(
+        &mut self,
+        cpu: usize,
+        place: Place,
+        access: Access,
+        since: Ps,
+        outcome: &Outcome,
+    ) {
         self.accesses += 1;
-        let what = place.0 << 2 | access as u64;
+        let what = place.0 << 2 | access.near() as u64;
         self.trace_hash = (self.trace_hash.rotate_left(5) ^ what ^ since.rotate_left(32))
             .wrapping_mul(0x517C_C1B7_2722_0A95)
             .wrapping_add(cpu as u64);
@@ -345,7 +376,6 @@ impl SimState {
                 self.wake_spinners(place, outcome.done);
             }
         }
-        outcome
     }
 
     /// The running CPU looks at `time` whether others are earlier.

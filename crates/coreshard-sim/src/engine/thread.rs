@@ -7,7 +7,7 @@ use corosensei::{Coroutine, Yielder};
 
 use super::waited_at::WaitedAt;
 use crate::machine::Ps;
-use crate::memory::Place;
+use crate::memory::{Outcome, Place};
 use crate::site::Site;
 use crate::space::Stack;
 
@@ -89,6 +89,8 @@ pub(super) struct Thread {
     pub(super) items: Vec<&'static str>,
     /// Where it waits, if that is recorded.
     pub(super) waited_at: Option<WaitedAt>,
+    /// The line that its CPU waited for is its: what the access did.
+    pub(super) granted: Option<Outcome>,
 }
 
 impl Thread {

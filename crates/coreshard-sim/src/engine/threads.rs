@@ -94,6 +94,7 @@ impl SimState {
             held_locks: Vec::new(),
             items: Vec::new(),
             waited_at: None,
+            granted: None,
         });
         self.alive += 1;
         Ok(number)

@@ -11,6 +11,10 @@ macro_rules! costs {
             $($(#[$doc])* pub(crate) $field: Ps,)+
             /// Idle states, shallow ones first.
             pub(crate) idle: Vec<IdleState>,
+            /// How contended lines change hands; `None`: first come first served.
+            pub(crate) arbitration: Option<Arbitration>,
+            /// How threads are woken and switched, in detail; `None`: in outline.
+            pub(crate) scheduler: Option<SchedulerCosts>,
         }
 
         /// Each key of a file's `[costs]`, when it is needed, and its field.
@@ -81,6 +85,38 @@ costs! {
     thread_create = Always,
     /// How long a thread runs while others wait for its CPU.
     slice = Always,
+}
+
+/// How contended lines change hands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Arbitration {
+    /// How long a CPU keeps a line that it fetched, so that its next accesses hit.
+    pub(crate) hold: Ps,
+    /// What a read-modify-write adds to the transfer of its line, which it keeps meanwhile.
+    pub(crate) locked: Ps,
+    /// What of a latency the request is on its way: who has waited so long has spent it.
+    pub(crate) request: Ps,
+    /// What it costs to leave a loop of loads, whose guesses the new value refutes.
+    pub(crate) spin_exit: Ps,
+    /// How far away a requester has half the weight of one at no distance; 0: first come first served.
+    pub(crate) reach: Ps,
+    /// How long a line's home is busy with an atomic that it does itself; 0: all are done in the CPU's cache.
+    pub(crate) far_atomic: Ps,
+    /// A load that finds a written line takes it.
+    pub(crate) loads_take: bool,
+}
+
+/// What waking and switching cost in detail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SchedulerCosts {
+    /// Lines of the woken thread and of its run queue that the waker gets from the CPU where it goes.
+    pub(crate) wake_lines: u64,
+    /// A look at one CPU, in search of an idle one.
+    pub(crate) scan: Ps,
+    /// From one thread of a kernel to another: no address space changes.
+    pub(crate) kernel_switch: Ps,
+    /// What code of a kernel computes between two accesses to shared memory.
+    pub(crate) kernel_compute: Ps,
 }
 
 /// An idle state of a CPU.

@@ -7,7 +7,7 @@ use coreshard_topology::input::{MACHINE_BYTES, plain, quoted};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::costs::{Costs, IdleState, KEYS, Need};
+use super::costs::{Arbitration, Costs, IdleState, KEYS, Need, SchedulerCosts};
 use super::error::{MachineError, MachineErrorKind};
 use super::limits::{DEFAULT_LINE_BYTES, LINE_BYTES, MAX_CPUS};
 use super::time::{NS, Ps};
@@ -122,6 +122,80 @@ impl MachineReader<'_> {
             idle.push(state);
         }
         Ok((idle, sources.join("; ")))
+    }
+
+    /// How contended lines change hands: a table of its own, with one source.
+    fn arbitration(&self, value: &Value<'_>) -> Result<(Arbitration, String), MachineError> {
+        const KEYS: [&str; 8] = [
+            "hold_ns",
+            "locked_ns",
+            "request_ns",
+            "spin_exit_ns",
+            "reach_ns",
+            "far_atomic_ns",
+            "loads_take_dirty_lines",
+            "source",
+        ];
+        let at = value.span().start;
+        let table = self.table("arbitration", value)?;
+        self.known(table, "arbitration", &KEYS)?;
+        let ns = |key: &str| {
+            table.get(key).map_or(Ok(0), |value| self.ns(&format!("arbitration.{key}"), value))
+        };
+        let loads_take = match table.get("loads_take_dirty_lines") {
+            None => false,
+            Some(value) => value.get_ref().as_bool().ok_or_else(|| {
+                let problem = "arbitration.loads_take_dirty_lines must be true or false";
+                self.wrong(value.span().start, problem.to_owned())
+            })?,
+        };
+        let arbitration = Arbitration {
+            hold: ns("hold_ns")?,
+            locked: ns("locked_ns")?,
+            request: ns("request_ns")?,
+            spin_exit: ns("spin_exit_ns")?,
+            reach: ns("reach_ns")?,
+            far_atomic: ns("far_atomic_ns")?,
+            loads_take,
+        };
+        Ok((arbitration, self.text(table, "source", "arbitration", at)?.to_owned()))
+    }
+
+    /// How threads are woken and switched: a table of its own, with one source.
+    fn scheduler(&self, value: &Value<'_>) -> Result<(SchedulerCosts, String), MachineError> {
+        const KEYS: [&str; 5] =
+            ["wake_lines", "scan_ns", "kernel_switch_ns", "kernel_compute_ns", "source"];
+        let at = value.span().start;
+        let table = self.table("scheduler", value)?;
+        self.known(table, "scheduler", &KEYS)?;
+        let need = |key: &str| {
+            table.get(key).ok_or_else(|| self.wrong(at, format!("scheduler has no {key}")))
+        };
+        let lines = need("wake_lines")?;
+        let count = lines.get_ref().as_integer().and_then(|count| count.as_str().parse().ok());
+        let wake_lines = count.filter(|count| *count <= 64).ok_or_else(|| {
+            let problem = "scheduler.wake_lines must be a whole number from 0 to 64";
+            self.wrong(lines.span().start, problem.to_owned())
+        })?;
+        let costs = SchedulerCosts {
+            wake_lines,
+            scan: self.ns("scheduler.scan_ns", need("scan_ns")?)?,
+            kernel_switch: self.ns("scheduler.kernel_switch_ns", need("kernel_switch_ns")?)?,
+            kernel_compute: self.ns("scheduler.kernel_compute_ns", need("kernel_compute_ns")?)?,
+        };
+        Ok((costs, self.text(table, "source", "scheduler", at)?.to_owned()))
+    }
+
+    /// Fails where a table has another key than these.
+    fn known(&self, table: &Table<'_>, name: &str, keys: &[&str]) -> Result<(), MachineError> {
+        match table.keys().find(|key| !keys.contains(&key.get_ref().as_ref())) {
+            None => Ok(()),
+            Some(other) => {
+                let given = quoted(other.get_ref());
+                let problem = format!("{name} has a key {given}; allowed are {}", keys.join(", "));
+                Err(self.wrong(other.span().start, problem))
+            }
+        }
     }
 
     fn matrix(&self, value: &Value<'_>, cpus: usize) -> Result<(Vec<Ps>, String), MachineError> {
@@ -244,6 +318,16 @@ impl MachineReader<'_> {
                     file.costs.idle = idle;
                     source
                 }
+                "arbitration" => {
+                    let (arbitration, source) = self.arbitration(value)?;
+                    file.costs.arbitration = Some(arbitration);
+                    source
+                }
+                "scheduler" => {
+                    let (scheduler, source) = self.scheduler(value)?;
+                    file.costs.scheduler = Some(scheduler);
+                    source
+                }
                 "latency_matrix" => {
                     let (matrix, source) = self.matrix(value, file.topology.cpus().len())?;
                     file.matrix = Some(matrix);
@@ -253,7 +337,8 @@ impl MachineReader<'_> {
                     let Some((_, _, place)) = KEYS.iter().find(|(known, ..)| *known == name) else {
                         let known: Vec<_> = KEYS.iter().map(|(known, ..)| *known).collect();
                         let problem = format!(
-                            "{} is no cost; there are line_bytes, idle, latency_matrix, {}",
+                            "{} is no cost; there are line_bytes, idle, arbitration, \
+                             scheduler, latency_matrix, {}",
                             quoted(name),
                             known.join(", ")
                         );

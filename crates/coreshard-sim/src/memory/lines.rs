@@ -36,6 +36,8 @@ pub(super) enum LineState {
     Untouched,
     Exclusive,
     Shared,
+    /// Written at its home, and in no CPU's cache.
+    AtHome,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +51,8 @@ pub(super) struct Line {
     pub(super) dirty: bool,
     /// CPUs spin on it.
     pub(super) watched: bool,
+    /// How many atomics its home has done in a row for the owner.
+    pub(super) far_in_a_row: u8,
 }
 
 /// The lines of 64 KiB.

@@ -13,9 +13,11 @@
 //! | store, read-modify-write | here, exclusive | a hit, or the price of an atomic |
 //! | store, read-modify-write | exclusive elsewhere | the latency from its owner |
 //! | store, read-modify-write | shared | the latency to the farthest sharer, whose copy must go |
+//! | add, swap, and, or | not here, on a machine with far atomics | `far_atomic` at the line's home, which gets it back first |
 //!
 //! Requests for a line are served in the order in which they are made: each begins when the one
-//! before it is done (`busy_until`), and the wait is part of what the access costs.
+//! before it is done (`busy_until`), and the wait is part of what the access costs. Where a machine's file
+//! has a model of arbitration, those who want a line that is taken wait, and [`Arbiter`] says who is next.
 //!
 //! A store does not wait for its line: it is on its way while the CPU goes on, and what the CPU
 //! waits for is only the store before it, and, in a read-modify-write, all of them. This is a
@@ -26,21 +28,20 @@
 //! for. Where that hides bugs, stores wait in store buffers (`engine/tso.rs`), as x86's memory order
 //! allows. Weaker orders are left to a model checker.
 
+mod access;
+mod arbiter;
 mod lines;
 mod sharers;
 
 use crate::machine::{Machine, Ps};
+pub(crate) use access::Access;
+use arbiter::Arbiter;
 pub(crate) use lines::Place;
 use lines::{LineState, Lines};
 use sharers::Neighbours;
 
-/// How memory is accessed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    Load,
-    Store,
-    ReadModifyWrite,
-}
+/// Atomics that a line's home does for one CPU alone before that CPU takes the line.
+const FAR_IN_A_ROW: u8 = 8;
 
 /// Where a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,10 +92,13 @@ pub(crate) struct Memory {
     home_far: Ps,
     local: Ps,
     remote: Ps,
+    arbiter: Option<Arbiter>,
+    /// How long the request that is served was on its way before its turn.
+    early: Ps,
 }
 
 impl Memory {
-    pub(crate) fn new(machine: &Machine, arena_start: usize) -> Self {
+    pub(crate) fn new(machine: &Machine, arena_start: usize, seed: u64) -> Self {
         let topology = machine.topology();
         let costs = machine.costs();
         let node_of = |cpu: &coreshard_topology::Cpu| {
@@ -121,7 +125,116 @@ impl Memory {
             home_far: costs.home_far,
             local: costs.memory_local,
             remote: costs.memory_remote.max(costs.memory_local),
+            arbiter: costs.arbitration.map(|costs| Arbiter::new(costs, seed)),
+            early: 0,
         }
+    }
+
+    /// Requests are served in the order in which they are made, whatever the machine's file says.
+    pub(crate) fn serve_in_order(&mut self) {
+        self.arbiter = None;
+    }
+
+    /// True if who wants a taken line waits for it.
+    #[inline]
+    pub(crate) fn arbitrates(&self) -> bool {
+        self.arbiter.is_some()
+    }
+
+    /// Has a CPU wait for a line, if it is taken: then, who is to be called when, if nobody waits for it yet.
+    #[inline]
+    pub(crate) fn wait_for_line(
+        &mut self,
+        cpu: usize,
+        place: Place,
+        access: Access,
+        now: Ps,
+    ) -> Option<Option<(Ps, usize)>> {
+        let arbiter = self.arbiter.as_mut()?;
+        let far = arbiter.costs.far_atomic > 0;
+        let line = Place(place.0 & !(self.lines.line_bytes() as u64 - 1));
+        let entry = self.lines.entry(place);
+        let here = entry.sharers[cpu / 64] & (1 << (cpu % 64)) != 0;
+        let exclusive = entry.line.state == LineState::Exclusive;
+        let access = if far { access } else { access.near() };
+        if here && (exclusive || access == Access::Load) || entry.line.state == LineState::Untouched
+        {
+            return None;
+        }
+        // The home does these one after the other, as they come.
+        if entry.line.state == LineState::AtHome
+            && matches!(access, Access::Add | Access::AddAndForget)
+        {
+            return None;
+        }
+        let waiters = arbiter.has_waiters(line);
+        if waiters {
+            arbiter.push(line, cpu, access, now);
+            return Some(None);
+        }
+        let free = entry.line.busy_until;
+        if now >= free + 2 * arbiter.costs.hold {
+            return None;
+        }
+        let free = free + arbiter.kept(exclusive);
+        if now >= free {
+            return None;
+        }
+        Some(arbiter.push(line, cpu, access, now).map(|slot| (free.max(now), slot)))
+    }
+
+    /// The line of a slot of the arbiter's.
+    pub(crate) fn contended_line(&self, slot: usize) -> Option<Place> {
+        self.arbiter.as_ref()?.line(slot)
+    }
+
+    /// A contended line is free: gives it to whoever is next. Each who is served, with what his access did; and when the
+    /// line is free again for those who still wait.
+    pub(crate) fn hand_out(
+        &mut self,
+        slot: usize,
+        now: Ps,
+    ) -> (Vec<(usize, Access, Outcome)>, Option<Ps>) {
+        let cpus = self.ports.len();
+        let Some(arbiter) = self.arbiter.as_mut() else { return (Vec::new(), None) };
+        let Some(line) = arbiter.line(slot) else { return (Vec::new(), None) };
+        let entry = self.lines.entry(line);
+        if entry.line.busy_until > now {
+            return (Vec::new(), Some(entry.line.busy_until));
+        }
+        let owner = usize::from(entry.line.owner);
+        let latency = &self.latency;
+        let served = arbiter.draw(slot, |cpu| latency[cpu * cpus + owner]);
+        let early = self.arbiter.as_ref().map_or(0, |arbiter| arbiter.costs.request);
+        let served: Vec<_> = served
+            .into_iter()
+            .map(|request| {
+                self.early = early.min(now.saturating_sub(request.since));
+                (request.cpu, request.access, self.access(request.cpu, line, request.access, now))
+            })
+            .collect();
+        self.early = 0;
+        let entry = self.lines.entry(line);
+        let exclusive = entry.line.state == LineState::Exclusive;
+        let free = entry.line.busy_until;
+        let arbiter = self.arbiter.as_mut().filter(|arbiter| arbiter.has_waiters(line));
+        (served, arbiter.map(|arbiter| free + arbiter.kept(exclusive)))
+    }
+
+    /// What a transfer takes: a published latency holds the time for which its owner keeps a line.
+    fn transfer(&self, latency: Ps) -> Ps {
+        self.arbiter.as_ref().map_or(latency, |arbiter| {
+            latency.saturating_sub(arbiter.costs.hold + self.early).max(latency / 4)
+        })
+    }
+
+    /// What it costs to leave a loop of loads.
+    pub(crate) fn spin_exit(&self) -> Ps {
+        self.arbiter.as_ref().map_or(0, |arbiter| arbiter.costs.spin_exit)
+    }
+
+    fn does_far_atomics(&self) -> bool {
+        self.arbiter.as_ref().is_some_and(|arbiter| arbiter.costs.far_atomic > 0)
     }
 
     /// Where an address is, in the simulation's own terms.
@@ -164,6 +277,7 @@ impl Memory {
     /// Accesses one line at `now`.
     #[inline]
     pub(crate) fn access(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
+        let far_atomics = self.does_far_atomics();
         let entry = self.lines.entry(place);
         let here = entry.sharers[cpu / 64] & (1 << (cpu % 64)) != 0;
         let exclusive = entry.line.state == LineState::Exclusive;
@@ -175,12 +289,59 @@ impl Memory {
                 entry.line.busy_until = entry.line.busy_until.max(self.ports[cpu].stores_done);
                 Outcome::hit(now + self.l1_hit)
             }
-            Access::ReadModifyWrite if here && exclusive => {
+            Access::ReadModifyWrite | Access::Add | Access::AddAndForget if here && exclusive => {
                 entry.line.dirty = true;
                 Outcome::hit(now.max(self.ports[cpu].stores_done) + self.atomic)
             }
-            _ => self.miss(cpu, place, access, now),
+            Access::Add | Access::AddAndForget
+                if far_atomics && entry.line.far_in_a_row < FAR_IN_A_ROW =>
+            {
+                self.far_atomic(cpu, place, access, now)
+            }
+            _ => self.miss(cpu, place, access.near(), now),
         }
+    }
+
+    /// The line's home gets the line, if a cache has it, and does the operation.
+    #[inline(never)]
+    fn far_atomic(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
+        let port = self.ports[cpu];
+        let service = self.arbiter.as_ref().map_or(0, |arbiter| arbiter.costs.far_atomic);
+        let mut entry = self.lines.entry(place);
+        let home = entry.home_or(port.node);
+        let issued = now.max(port.stores_done);
+        let start = issued.max(entry.line.busy_until);
+        let owner = usize::from(entry.line.owner);
+        // From here to the home and back: as far as to whoever had it last.
+        let way = match owner == cpu {
+            true => self.neighbours.least(cpu),
+            false => self.latency[cpu * self.ports.len() + owner],
+        };
+        let (recall, source) = match entry.line.state {
+            LineState::AtHome => (0, Source::Memory),
+            LineState::Untouched if home == port.node => (self.local, Source::Memory),
+            LineState::Untouched => (self.remote, Source::Memory),
+            LineState::Exclusive if entry.line.dirty => {
+                let near = self.ports[owner].package == port.package;
+                (way, if near { Source::ModifiedLocal } else { Source::ModifiedRemote })
+            }
+            LineState::Exclusive | LineState::Shared => (way, Source::Clean),
+        };
+        let wakes = entry.line.watched;
+        let served = start + recall + service;
+        let again = entry.line.state == LineState::AtHome && owner == cpu;
+        entry.line.far_in_a_row = if again { entry.line.far_in_a_row + 1 } else { 0 };
+        entry.line.busy_until = served;
+        entry.line.state = LineState::AtHome;
+        entry.line.dirty = true;
+        entry.line.owner = cpu as u16;
+        entry.sharers.fill(0);
+        let end = match access {
+            // Several are on their way at once, as far as the way is long.
+            Access::AddAndForget => (issued + self.atomic).max(served.saturating_sub(way + recall)),
+            _ => served + if recall == 0 { way } else { way / 2 },
+        };
+        Outcome { end, done: served, source, wakes }
     }
 
     #[inline(never)]
@@ -195,6 +356,13 @@ impl Memory {
             (LineState::Untouched, _) => {
                 let cost = if home == port.node { self.local } else { self.remote };
                 (cost, Source::Memory)
+            }
+            (LineState::AtHome, _) => {
+                let way = match owner == cpu {
+                    true => self.neighbours.least(cpu),
+                    false => self.latency[cpu * self.ports.len() + owner],
+                };
+                (way, Source::Clean)
             }
             (LineState::Exclusive, _) => {
                 let source = match (entry.line.dirty, self.ports[owner].package == port.package) {
@@ -217,10 +385,23 @@ impl Memory {
         let home_package = self.package_of_node[usize::from(home)];
         let far = home_package != port.package && home_package != self.ports[owner].package;
         let far = if far && entry.line.state != LineState::Untouched { self.home_far } else { 0 };
-        let done = start + cost + far;
+        let moves = entry.line.state == LineState::Exclusive;
         let was = entry.line.state;
         let wakes = entry.line.watched && access != Access::Load;
-        if access == Access::Load && was != LineState::Untouched {
+        let takes = access == Access::Load
+            && was == LineState::Exclusive
+            && entry.line.dirty
+            && self.arbiter.as_ref().is_some_and(|arbiter| arbiter.costs.loads_take);
+        let locked = match access {
+            Access::ReadModifyWrite => {
+                self.arbiter.as_ref().map_or(0, |arbiter| arbiter.costs.locked)
+            }
+            _ => 0,
+        };
+        let done = start + far + locked + if moves { self.transfer(cost) } else { cost };
+        let entry = self.lines.entry(place);
+        let alone = matches!(was, LineState::Untouched | LineState::AtHome);
+        if access == Access::Load && !alone && !takes {
             let answered = if was == LineState::Shared { start + self.shared_read } else { done };
             entry.line.busy_until = entry.line.busy_until.max(answered);
             entry.line.state = LineState::Shared;
@@ -230,6 +411,7 @@ impl Memory {
             entry.line.state = LineState::Exclusive;
             entry.line.dirty = access != Access::Load;
             entry.line.owner = cpu as u16;
+            entry.line.far_in_a_row = 0;
             entry.sharers.fill(0);
         }
         entry.sharers[cpu / 64] |= 1 << (cpu % 64);
@@ -238,7 +420,7 @@ impl Memory {
                 self.ports[cpu].stores_done = done;
                 issued + self.l1_hit
             }
-            Access::Load | Access::ReadModifyWrite => done,
+            _ => done,
         };
         Outcome { end, done, source, wakes }
     }

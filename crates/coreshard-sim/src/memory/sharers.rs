@@ -54,6 +54,11 @@ impl Neighbours {
         &self.rings[self.first[cpu]..self.first[cpu + 1]]
     }
 
+    /// The latency to the nearest of the other CPUs; 0 where there is none.
+    pub(super) fn least(&self, cpu: usize) -> Ps {
+        self.rings_of(cpu).first().map_or(0, |ring| ring.latency)
+    }
+
     /// The nearest of the sharers, of which there is one at least, and not `cpu` itself.
     pub(super) fn nearest(&self, cpu: usize, sharers: &[u64]) -> usize {
         for ring in self.rings_of(cpu) {

@@ -6,3 +6,12 @@ pub(crate) const SKYLAKE: &str = include_str!("skylake.toml");
 
 /// Two packages of two LLCs of two cores of two CPUs.
 pub(crate) const TWO_SOCKETS: &str = include_str!("two-sockets.toml");
+
+/// Four cores of an Ice Lake.
+pub(crate) const ICE_LAKE: &str = include_str!("icelake.toml");
+
+/// Sixteen cores of a Graviton 2.
+pub(crate) const GRAVITON_2: &str = include_str!("graviton2.toml");
+
+/// Two packages of sixteen cores with a mesh.
+pub(crate) const XEON_6130: &str = include_str!("xeon-6130-2s.toml");

@@ -117,7 +117,7 @@ pub(crate) fn mutex(shared: &Shared) {
 
 /// Nanoseconds per operation and thread, where `threads` threads on as many CPUs do it.
 pub(crate) fn contended_ns(threads: u32, operation: Operation) -> f64 {
-    const TIMES: u64 = 2_000;
+    let times: u64 = if threads > 4 { 400 } else { 2_000 };
     let shared = Arc::new(Shared {
         line: Line::new(),
         count: Line::new(),
@@ -135,11 +135,11 @@ pub(crate) fn contended_ns(threads: u32, operation: Operation) -> f64 {
                     Sim::spin_hint();
                 }
                 let start = Sim::now();
-                (0..TIMES).for_each(|_| operation(&shared));
+                (0..times).for_each(|_| operation(&shared));
                 total.fetch_add(Sim::now().ns_since(start), Relaxed);
             })
         })
         .collect();
     workers.into_iter().for_each(ThreadHandle::join);
-    total.load(Relaxed) as f64 / f64::from(threads) / TIMES as f64
+    total.load(Relaxed) as f64 / f64::from(threads) / times as f64
 }

@@ -149,8 +149,13 @@ pub(crate) struct ItemKind {
     pub(crate) name: Name,
 }
 
-/// The type name of a function, behind a thin pointer.
-pub(crate) struct Name(fn() -> &'static str);
+/// What a function is called, behind a thin pointer.
+pub(crate) enum Name {
+    /// By the name of its type.
+    Type(fn() -> &'static str),
+    /// By a name that it was given: it is of another language.
+    Given(&'static str),
+}
 
 impl Name {
     pub(crate) fn of<F>() -> &'static Self {
@@ -158,7 +163,10 @@ impl Name {
     }
 
     pub(crate) fn get(&self) -> &'static str {
-        (self.0)()
+        match self {
+            Self::Type(name) => name(),
+            Self::Given(name) => name,
+        }
     }
 }
 
@@ -166,14 +174,14 @@ struct Inline<F, N>(std::marker::PhantomData<(F, N)>);
 struct Boxed<F, N>(std::marker::PhantomData<(F, N)>);
 
 impl<F> Inline<F, F> {
-    const NAME: Name = Name(std::any::type_name::<F>);
+    const NAME: Name = Name::Type(std::any::type_name::<F>);
 }
 
 impl<F: ItemBody, N> Inline<F, N> {
     const KIND: ItemKind = ItemKind {
         act: act_inline::<F>,
         set_aside: if F::IS_AWAITED { None } else { Some(set_aside_inline::<F>) },
-        name: Name(std::any::type_name::<N>),
+        name: Name::Type(std::any::type_name::<N>),
     };
 }
 
@@ -181,7 +189,7 @@ impl<F: ItemBody, N> Boxed<F, N> {
     const KIND: ItemKind = ItemKind {
         act: act_boxed::<F>,
         set_aside: if F::IS_AWAITED { None } else { Some(set_aside_boxed::<F>) },
-        name: Name(std::any::type_name::<N>),
+        name: Name::Type(std::any::type_name::<N>),
     };
 }
 

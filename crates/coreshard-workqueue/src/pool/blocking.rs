@@ -1,5 +1,7 @@
 //! A worker that waits for something else than work hands its place over.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use coreshard_platform::Platform;
@@ -21,9 +23,46 @@ use super::state::{Blocked, Kick, State};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn blocking<P: Platform, R>(work: impl FnOnce() -> R) -> R {
-    let worker = with_context::<P, _>(|context| (Arc::clone(&context.pool), context.index));
-    let _stand_in = worker.and_then(|(pool, worker)| StandIn::begin(pool, worker));
+    let _blocking = Blocking::<P>::begin();
     work()
+}
+
+/// What [`blocking`] does, for a caller that has no closure: from [`begin`](Self::begin) until it is dropped, on the
+/// same thread.
+///
+/// # Examples
+/// ```
+/// let queue = coreshard::workqueue()?.name("files").build()?;
+/// let version = queue.submit(|| {
+///     let _blocking = coreshard::Blocking::begin();
+///     std::fs::read_to_string("/proc/version")
+/// })?;
+/// println!("{}", version.join()??);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "another worker goes on until this is dropped"]
+pub struct Blocking<P: Platform> {
+    _stand_in: Option<StandIn<P>>,
+    /// It is this thread that is blocked.
+    _here: PhantomData<*const ()>,
+}
+
+impl<P: Platform> Blocking<P> {
+    /// Lets another worker run from here on, where this thread is a worker that is not blocked already.
+    ///
+    /// # Examples
+    /// As [`Blocking`].
+    pub fn begin() -> Self {
+        let worker = with_context::<P, _>(|context| (Arc::clone(&context.pool), context.index));
+        let stand_in = worker.and_then(|(pool, worker)| StandIn::begin(pool, worker));
+        Self { _stand_in: stand_in, _here: PhantomData }
+    }
+}
+
+impl<P: Platform> fmt::Debug for Blocking<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Blocking").finish_non_exhaustive()
+    }
 }
 
 /// As [`blocking`], where another worker of the pool is there, or comes, to go on meanwhile. Else

@@ -61,8 +61,8 @@ mod worker;
 mod worker_count;
 mod yield_item;
 
-pub use blocking::blocking;
 pub(crate) use blocking::blocking_if_relieved;
+pub use blocking::{Blocking, blocking};
 pub(crate) use context::{OwnPool, SpawnPlace};
 pub(crate) use deque::{Popped, Pushed};
 pub(crate) use forks::CurrentWorker;

@@ -17,6 +17,11 @@ pub(crate) struct Key {
     epoch: u32,
 }
 
+impl Key {
+    /// To an entry that never was.
+    pub(crate) const NONE: Self = Self { place: u32::MAX, epoch: 0 };
+}
+
 #[derive(Clone, Copy)]
 struct Node {
     deadline: Time,

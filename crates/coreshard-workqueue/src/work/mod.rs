@@ -7,6 +7,7 @@
 //! 3. The function is touched by the worker that has set `RUNNING`, until it clears it.
 //! 4. The slot (a place that is kept, an entry with the timers) is under its own lock.
 
+mod embedded;
 mod error;
 mod operations;
 mod periodic;
@@ -18,5 +19,6 @@ mod work_core;
 mod loom_tests;
 
 pub use self::work_core::Work;
+pub use embedded::{EmbeddedFunction, EmbeddedWork, EmbeddedWorks, FunctionName};
 pub use error::{WorkError, WorkErrorReason};
 pub use periodic::{MissedTick, Periodic};

@@ -30,7 +30,7 @@ use crate::queue::{Entry, Workqueue};
 use crate::timers::{Due, Owed, Timed};
 
 /// How long a delayed item waits whose queue is being drained when its time has come.
-const DRAIN_PAUSE: Duration = Duration::from_millis(1);
+pub(super) const DRAIN_PAUSE: Duration = Duration::from_millis(1);
 
 /// What a pool holds of a queueing: 16 bytes, so that it travels inside an item's slot.
 pub(super) struct Token<P: Platform> {
@@ -128,7 +128,7 @@ impl<P: Platform> Delayed<P> {
 
 /// Lets go of handles; the last one of an item or a queue goes to the timers, which have threads for
 /// that: the one's drop runs a user's code, the other's waits for all that the queue has.
-fn let_go<P: Platform>(work: Option<Work<P>>, queue: Workqueue<P>) {
+pub(super) fn let_go<P: Platform>(work: Option<Work<P>>, queue: Workqueue<P>) {
     let timers = Arc::clone(queue.timers());
     let function = work.and_then(Work::into_function);
     let queue = if function.is_some() { Some(queue) } else { queue.release() };

@@ -192,7 +192,7 @@ noted!(CyclicResults, PiResults, TranscodeResults);
 
 /// Where results go besides the terminal.
 #[derive(Debug, clap::Args)]
-pub(super) struct OutputArgs {
+pub(crate) struct OutputArgs {
     /// Write the results as JSON; with "-" to standard output, and nothing else there
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
@@ -203,7 +203,7 @@ pub(super) struct OutputArgs {
 }
 
 /// The files that results go to.
-pub(super) struct Output {
+pub(crate) struct Output {
     is_stdout: bool,
     json: Option<Destination>,
     html: Option<Destination>,
@@ -224,7 +224,7 @@ impl OutputArgs {
     }
 
     /// Finds out whether the files can be written, before anything is measured.
-    pub(super) fn open(&self) -> anyhow::Result<Output> {
+    pub(crate) fn open(&self) -> anyhow::Result<Output> {
         let is_stdout = self.is_stdout();
         let json = self.json.as_deref().filter(|_| !is_stdout);
         let [json, html] = Destination::open_all([json, self.html.as_deref()])?;
@@ -233,7 +233,7 @@ impl OutputArgs {
 }
 
 impl Output {
-    pub(super) fn write(
+    pub(crate) fn write(
         self,
         results: &impl serde::Serialize,
         table: &str,

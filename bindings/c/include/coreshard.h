@@ -1,0 +1,913 @@
+/*
+ * Coreshard: work queues whose pools of workers follow the machine's caches.
+ *
+ * Made by cbindgen; bindings/c/README.md tells how it is used.
+ *
+ * Where nothing else is said, a function returns 0, or 1 where it says so, and a negative errno where it fails:
+ * cs_last_error() has a sentence then. A function that returns a pointer returns NULL, and sets errno. Any thread may call
+ * any function. In a process that was forked, queues of the parent fail with ECHILD; new ones can be made.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+
+#ifndef CORESHARD_H
+#define CORESHARD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define CORESHARD_VERSION_MAJOR 0
+#define CORESHARD_VERSION_MINOR 1
+
+struct cs_work;
+
+/* A work set up where it is defined: static struct cs_work work = CS_WORK_INITIALIZER(function); */
+#define CS_WORK_INITIALIZER(function) { (function), #function, { 0, 0, 0, 0, 0, 0 } }
+
+/* Sets a work up, in whatever memory; not one that is pending. */
+#define cs_work_init(work, function) cs_work_init_named((work), (function), #function)
+
+/* The structure of type `type` whose member `member` is at `pointer`. */
+#define cs_container_of(pointer, type, member) ((type *)((char *)(pointer) - offsetof(type, member)))
+
+
+/*
+ One item at a time, in order, across all CPUs.
+ */
+#define CS_WQ_ORDERED (1 << 0)
+
+/*
+ A worker is in reserve from the start, for when none can be started; the queue shares its pools with no other.
+ */
+#define CS_WQ_MEM_RECLAIM (1 << 1)
+
+/*
+ Its workers have the nice value -20. An error (EAGAIN) where that is not allowed, unless the next flag is there, too.
+ */
+#define CS_WQ_HIGHPRI (1 << 2)
+
+/*
+ With `CS_WQ_HIGHPRI`: where that is not allowed, the queue is as any other.
+ */
+#define CS_WQ_HIGHPRI_IF_ALLOWED (1 << 3)
+
+/*
+ A work runs on the CPU that it was queued on: the scope `cpu`, strictly.
+ */
+#define CS_WQ_PERCPU (1 << 4)
+
+/*
+ Which CPUs share a pool of workers.
+ */
+enum cs_scope {
+  /*
+   `CS_SCOPE_CACHE_SHARD`.
+   */
+  CS_SCOPE_DEFAULT = 0,
+  CS_SCOPE_CPU = 1,
+  CS_SCOPE_SMT = 2,
+  CS_SCOPE_CACHE_SHARD = 3,
+  CS_SCOPE_CACHE = 4,
+  CS_SCOPE_NUMA = 5,
+  CS_SCOPE_SYSTEM = 6,
+};
+
+/*
+ Queues that are there for the whole process, and that nobody destroys.
+ */
+enum cs_system_workqueue_kind {
+  /*
+   In pods of the default scope.
+   */
+  CS_SYSTEM_WORKQUEUE_KIND_DEFAULT = 0,
+  /*
+   As it, with `CS_WQ_HIGHPRI` where that is allowed.
+   */
+  CS_SYSTEM_WORKQUEUE_KIND_HIGHPRI = 1,
+  /*
+   On the CPU that a work is queued on: `CS_WQ_PERCPU`.
+   */
+  CS_SYSTEM_WORKQUEUE_KIND_PERCPU = 2,
+  /*
+   In pods of the scope `numa`: few workers, awake together.
+   */
+  CS_SYSTEM_WORKQUEUE_KIND_POWER_EFFICIENT = 3,
+};
+
+/*
+ What kind of trouble.
+ */
+enum cs_trouble {
+  /*
+   A work used a CPU for long while others waited.
+   */
+  CS_TROUBLE_CPU_HOG = 1,
+  /*
+   A pool has works that wait, and begins none.
+   */
+  CS_TROUBLE_STALL = 2,
+  /*
+   A pool needs one more worker and cannot have it.
+   */
+  CS_TROUBLE_NO_WORKER = 3,
+  /*
+   A pool's books do not agree with one another: a bug of Coreshard's.
+   */
+  CS_TROUBLE_BUG = 4,
+  /*
+   Something that this version's header does not name.
+   */
+  CS_TROUBLE_OTHER = 5,
+};
+
+/*
+ A machine's CPUs, divided into pods: those that share a pool of workers. Made by `cs_pods`, freed by `cs_pods_free`.
+ */
+struct cs_pods;
+
+/*
+ A machine's CPUs, caches and nodes. Made by `cs_topology_host` or `cs_topology_parse`, freed by `cs_topology_free`.
+ */
+struct cs_topology;
+
+/*
+ A queue of works. Made by `cs_alloc_workqueue`, ended by `cs_destroy_workqueue`.
+ */
+struct cs_workqueue;
+
+/*
+ Told what was found, as a sentence; if it comes back, the call goes on.
+ */
+typedef void (*cs_check_handler)(const char *found);
+
+/*
+ Called with what was given beside it.
+ */
+typedef void (*cs_function)(void *argument);
+
+/*
+ Called with a part of a range, and with what was given beside it.
+ */
+typedef void (*cs_range_function)(size_t begin, size_t end, void *argument);
+
+/*
+ Told of trouble: what kind (`enum cs_trouble`), a sentence that is there during the call, and what was given beside it.
+ It is called on a thread of the library's, which is to have it back soon.
+ */
+typedef void (*cs_trouble_function)(int kind, const char *sentence, void *argument);
+
+/*
+ What the process's runtime is to be; zeros are the defaults. Begin with `CS_CONFIG_INIT`.
+ */
+struct cs_config {
+  /*
+   `sizeof(struct cs_config)`.
+   */
+  size_t size;
+  /*
+   How many workers run at once in the pools of one set of attributes; 0 for one a CPU.
+   */
+  unsigned int workers;
+  /*
+   How many workers there are at most, blocked ones too; 0 for the default.
+   */
+  unsigned int max_workers;
+  /*
+   CPU time after which a work is a hog, in nanoseconds; 0 for the default.
+   */
+  uint64_t cpu_intensive_ns;
+  /*
+   After so long without a begun work a pool that has some is stalled, in nanoseconds; 0 for the default.
+   */
+  uint64_t stall_after_ns;
+  /*
+   How long a worker sleeps before it ends, in nanoseconds; 0 for the default.
+   */
+  uint64_t idle_timeout_ns;
+  /*
+   Told of trouble; may be null.
+   */
+  cs_trouble_function on_trouble;
+  /*
+   Given to it.
+   */
+  void *trouble_argument;
+};
+
+/*
+ What a queue is to be; zeros are the defaults. Begin with `CS_WORKQUEUE_ATTRS_INIT`.
+ */
+struct cs_workqueue_attrs {
+  /*
+   `sizeof(struct cs_workqueue_attrs)`, so that later versions may have more members.
+   */
+  size_t size;
+  /*
+   `CS_WQ_…`, or-ed.
+   */
+  unsigned int flags;
+  /*
+   An `enum cs_scope`.
+   */
+  int scope;
+  /*
+   How many cores a cache shard is to have; 0 for the default (8).
+   */
+  unsigned int shard_size;
+  /*
+   Workers stay in their pod; 0 for no.
+   */
+  int strict;
+  /*
+   So many works run at once, in the whole queue; 0 for no limit.
+   */
+  int max_active;
+  /*
+   As `max_active`, shared out among the nodes; 0 for no limit.
+   */
+  int max_active_by_node;
+  /*
+   1 if `nice` counts.
+   */
+  int has_nice;
+  /*
+   The workers' nice value, -20 to 19.
+   */
+  int nice;
+  /*
+   The CPUs that it may use, as "0-3,8"; null for all.
+   */
+  const char *cpus;
+};
+
+/*
+ Counts of a queue, and of its pools together.
+ */
+struct cs_workqueue_stats {
+  /*
+   Works that were accepted.
+   */
+  uint64_t queued;
+  /*
+   Those that are over. Workers tell of them in batches, so the newest may be missing.
+   */
+  uint64_t run;
+  /*
+   Of a queue with a limit: works that its pools have.
+   */
+  uint64_t active;
+  /*
+   Of a queue with a limit, or frozen: works that wait for their turn.
+   */
+  uint64_t waiting;
+  /*
+   Nothing begins until the queue is thawed.
+   */
+  uint64_t is_frozen;
+  /*
+   The pools.
+   */
+  uint64_t pools;
+  /*
+   Their workers, which other queues may use, too; those that sleep for want of work, and those that wait inside one.
+   */
+  uint64_t workers;
+  uint64_t idle_workers;
+  uint64_t blocked_workers;
+  /*
+   Works that used a CPU for long while others waited.
+   */
+  uint64_t cpu_hogs;
+  /*
+   CPU time of the pools' workers, in nanoseconds.
+   */
+  uint64_t cpu_time_ns;
+};
+
+/*
+ A work: a member of a structure of the program's, set up by `cs_work_init` or `CS_WORK_INITIALIZER`, and queued any
+ number of times, without an allocation. It needs no destructor. It may be freed, or go out of scope, when it is
+ neither pending nor running, and while it runs by its own function; and is not moved, but then.
+ */
+struct cs_work {
+  /*
+   What is called, with the work. It may queue the work again, and free it.
+   */
+  void (*function)(struct cs_work *work);
+  /*
+   The function's name, for reports; may be null.
+   */
+  const char *name;
+  /*
+   The library's.
+   */
+  uint64_t reserved[6];
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/*
+ Has a function told what the checking mode finds, instead of a line on standard error and `abort`. Returns the one
+ before; null for none.
+ */
+cs_check_handler cs_set_check_handler(cs_check_handler handler);
+
+/*
+ Says that memory is about to be freed: in the checking mode, a work in it that is queued is found. The library that
+ `install.sh` calls `libcoreshard_check.so` calls it for every `free` of a program that it is preloaded to.
+ */
+void cs_check_free(const void *memory,
+                   size_t bytes);
+
+/*
+ Why the latest call of this thread that failed has failed: a sentence, in English; never null. It is there until this
+ thread's next call that fails.
+ */
+const char *cs_last_error(void);
+
+/*
+ Calls both functions, at once where another worker has time for the second one, and comes back when both are over.
+ On a thread that is no worker, both go to a queue of the process's own.
+ */
+int cs_join(cs_function first,
+            void *first_argument,
+            cs_function second,
+            void *second_argument);
+
+/*
+ Calls a function on one of the queue's workers, and waits for it: there `cs_join` finds others to help. Inside one of the
+ queue's works it is called at once. -EDEADLK where it could not begin before the caller is over.
+ */
+int cs_call_on(struct cs_workqueue *queue,
+               cs_function function,
+               void *argument);
+
+/*
+ Calls a function with parts of a range that together are the whole, on as many of the queue's workers as find time, and
+ waits for all.
+ */
+int cs_for_range(struct cs_workqueue *queue,
+                 size_t begin,
+                 size_t end,
+                 cs_range_function function,
+                 void *argument);
+
+/*
+ Says that the calling work is about to wait for something else than a CPU: another worker takes its place until
+ `cs_blocking_end`. The two are called in pairs, on one thread; on a thread that is no worker they do nothing.
+ */
+int cs_blocking_begin(void);
+
+/*
+ The wait is over. -EINVAL without a `cs_blocking_begin` on this thread.
+ */
+int cs_blocking_end(void);
+
+/*
+ Has a function told what the checking mode finds, instead of a line on standard error and `abort`. Returns the one
+ before; null for none.
+ */
+cs_check_handler cs_set_check_handler(cs_check_handler handler);
+
+/*
+ Says that memory is about to be freed: in the checking mode, a work in it that is queued is found. The library that
+ `install.sh` calls `libcoreshard_check.so` calls it for every `free` of a program that it is preloaded to.
+ */
+void cs_check_free(const void *memory,
+                   size_t bytes);
+
+/*
+ Why the latest call of this thread that failed has failed: a sentence, in English; never null. It is there until this
+ thread's next call that fails.
+ */
+const char *cs_last_error(void);
+
+/*
+ Calls both functions, at once where another worker has time for the second one, and comes back when both are over.
+ On a thread that is no worker, both go to a queue of the process's own.
+ */
+int cs_join(cs_function first,
+            void *first_argument,
+            cs_function second,
+            void *second_argument);
+
+/*
+ Calls a function on one of the queue's workers, and waits for it: there `cs_join` finds others to help. Inside one of the
+ queue's works it is called at once. -EDEADLK where it could not begin before the caller is over.
+ */
+int cs_call_on(struct cs_workqueue *queue,
+               cs_function function,
+               void *argument);
+
+/*
+ Calls a function with parts of a range that together are the whole, on as many of the queue's workers as find time, and
+ waits for all.
+ */
+int cs_for_range(struct cs_workqueue *queue,
+                 size_t begin,
+                 size_t end,
+                 cs_range_function function,
+                 void *argument);
+
+/*
+ Says that the calling work is about to wait for something else than a CPU: another worker takes its place until
+ `cs_blocking_end`. The two are called in pairs, on one thread; on a thread that is no worker they do nothing.
+ */
+int cs_blocking_begin(void);
+
+/*
+ The wait is over. -EINVAL without a `cs_blocking_begin` on this thread.
+ */
+int cs_blocking_end(void);
+
+/*
+ Says what the process's runtime is to be, before the first queue is made; -EEXIST after that.
+ */
+int cs_configure(const struct cs_config *config);
+
+/*
+ Serves the socket at which `coreshard top` sees this process's queues and pools; 1 if it is served already.
+ */
+int cs_serve_insight(void);
+
+/*
+ Serves it no more; 1 if it was not served.
+ */
+int cs_stop_insight(void);
+
+/*
+ Makes a queue: flags (`CS_WQ_…`), and how many of its works run at once, 0 for no limit. Null where it cannot be had:
+ errno and `cs_last_error` say why.
+ */
+struct cs_workqueue *cs_alloc_workqueue(const char *name,
+                                        unsigned int flags,
+                                        int max_active);
+
+/*
+ Makes a queue with all that one may ask for. Null where it cannot be had: errno and `cs_last_error` say why.
+ */
+struct cs_workqueue *cs_alloc_workqueue_attrs(const char *name, const struct cs_workqueue_attrs *attrs);
+
+/*
+ Changes a queue while it is used: what runs goes on as it was, what comes is as the attributes say, all of them. Whether
+ it is ordered stays; so do `CS_WQ_MEM_RECLAIM` and the name.
+ */
+int cs_change_workqueue(struct cs_workqueue *queue,
+                        const struct cs_workqueue_attrs *attrs);
+
+/*
+ Another limit on how many works run at once, 0 for none; what waits may go at once. -EINVAL of an ordered queue.
+ */
+int cs_workqueue_set_max_active(struct cs_workqueue *queue,
+                                int max_active);
+
+/*
+ The queue's name. There as long as the queue.
+ */
+const char *cs_workqueue_name(struct cs_workqueue *queue);
+
+/*
+ Waits until all that was queued before is over; not for what comes after, nor for delayed works whose time has not come.
+ -EDEADLK inside one of the queue's own works.
+ */
+int cs_flush_workqueue(struct cs_workqueue *queue);
+
+/*
+ Waits until nothing is left, while the queue's own works alone may queue more; others get -EBUSY. -EDEADLK inside one of
+ them.
+ */
+int cs_drain_workqueue(struct cs_workqueue *queue);
+
+/*
+ Lets no further work begin, until `cs_thaw_workqueue`.
+ */
+int cs_freeze_workqueue(struct cs_workqueue *queue);
+
+/*
+ Lets the works go that waited since `cs_freeze_workqueue`.
+ */
+int cs_thaw_workqueue(struct cs_workqueue *queue);
+
+/*
+ Runs all that was queued to its end, and frees the queue. Delayed works whose time has not come are void: cancel them
+ before. -EDEADLK inside one of the queue's own works: then nothing is done. In a process that was forked since the
+ queue was made, nothing is run.
+ */
+int cs_destroy_workqueue(struct cs_workqueue *queue);
+
+/*
+ A queue of the process's own (`enum cs_system_workqueue_kind`), made with the first call. It is not to be destroyed. Null, and
+ errno, where it cannot be had.
+ */
+struct cs_workqueue *cs_system_workqueue(int which);
+
+/*
+ Fills in counts: of `size` bytes, `sizeof(struct cs_workqueue_stats)`.
+ */
+int cs_workqueue_stats(struct cs_workqueue *queue, struct cs_workqueue_stats *stats, size_t size);
+
+/*
+ This machine. Null, and errno, where it cannot be read.
+ */
+struct cs_topology *cs_topology_host(void);
+
+/*
+ Another machine: by the name of a preset, or as in "pack:2 numa:1 l3:4 core:8 pu:2". Null, and errno, where there is none.
+ */
+struct cs_topology *cs_topology_parse(const char *machine);
+
+/*
+ Frees a machine's description; null is fine.
+ */
+void cs_topology_free(struct cs_topology *topology);
+
+/*
+ How many CPUs are online.
+ */
+int cs_topology_cpus(const struct cs_topology *machine);
+
+/*
+ How many last-level caches there are.
+ */
+int cs_topology_llcs(const struct cs_topology *machine);
+
+/*
+ How many nodes there are.
+ */
+int cs_topology_nodes(const struct cs_topology *machine);
+
+/*
+ Divides a machine's CPUs, or those that `mask` names ("0-3,8"), into pods by a scope (`enum cs_scope`); `shard_size` is how
+ many cores a cache shard is to have, 0 for the default. Null, and errno, where a CPU is not there.
+ */
+struct cs_pods *cs_pods(const struct cs_topology *machine,
+                        int scope_of,
+                        unsigned int shard_size,
+                        const char *mask);
+
+/*
+ Frees pods; null is fine.
+ */
+void cs_pods_free(struct cs_pods *pods);
+
+/*
+ How many pods there are.
+ */
+int cs_pods_count(const struct cs_pods *pods);
+
+/*
+ The pod of a CPU, from 0 on; -ENOENT outside of the mask.
+ */
+int cs_pod_of(const struct cs_pods *pods, unsigned int cpu);
+
+/*
+ A pod's CPUs, as "0-3,8"; null where there is no such pod. There as long as the pods.
+ */
+const char *cs_pod_cpus(const struct cs_pods *pods, unsigned int pod);
+
+/*
+ Sets a work up, in whatever memory. Not one that is pending. In C, `cs_work_init` calls it, with the function's name.
+ */
+void cs_work_init_named(struct cs_work *work,
+                        void (*function)(struct cs_work *work),
+                        const char *name);
+
+/*
+ Queues a work at the pool of the CPU that the caller runs on. Allocates nothing.
+
+ Returns 1; 0 if it was pending: then the run to come sees what the caller wrote before. Or -EPERM where it is disabled,
+ -ESHUTDOWN, -EBUSY (the queue is drained), -ECHILD (the queue is of the process that this one was forked from), -EINVAL.
+ */
+int cs_queue_work(struct cs_workqueue *queue,
+                  struct cs_work *work);
+
+/*
+ As `cs_queue_work`, in the pod of a CPU. -EINVAL where it is none of the queue's.
+ */
+int cs_queue_work_on(struct cs_workqueue *queue, uint32_t cpu, struct cs_work *work);
+
+/*
+ As `cs_queue_work`, in a pod on a node. -EINVAL where none of the queue's pods lies there.
+ */
+int cs_queue_work_node(struct cs_workqueue *queue, uint32_t node, struct cs_work *work);
+
+/*
+ Queues a work when `delay_ns` nanoseconds are over; at once for 0. Returns as `cs_queue_work`; -ERANGE for a delay
+ beyond the clock, -EAGAIN where no thread can be had that waits.
+ */
+int cs_queue_delayed_work(struct cs_workqueue *queue,
+                          struct cs_work *work,
+                          uint64_t delay_ns);
+
+/*
+ As `cs_queue_delayed_work`, in the pod of a CPU.
+ */
+int cs_queue_delayed_work_on(struct cs_workqueue *queue,
+                             uint32_t cpu,
+                             struct cs_work *work,
+                             uint64_t delay_ns);
+
+/*
+ Queues a work when `delay_ns` are over, in the place of a queueing that has not begun. 1 if there was one, else 0.
+ */
+int cs_mod_delayed_work(struct cs_workqueue *queue,
+                        struct cs_work *work,
+                        uint64_t delay_ns);
+
+/*
+ As `cs_mod_delayed_work`, in the pod of a CPU.
+ */
+int cs_mod_delayed_work_on(struct cs_workqueue *queue, uint32_t cpu, struct cs_work *work, uint64_t delay_ns);
+
+/*
+ Waits until the latest queueing of a work is over, or void; a delayed one is brought forward. 1; or 0 if there was
+ nothing to wait for; -EDEADLK inside the work itself, or inside what it waits behind in an ordered queue.
+ */
+int cs_flush_work(struct cs_work *work);
+
+/*
+ Makes a queueing that has not begun void: 1 if there was one, else 0. A run that goes on is not waited for.
+ */
+int cs_cancel_work(struct cs_work *work);
+
+/*
+ As `cs_cancel_work`, and waits until the work does not run; it cannot be queued meanwhile. -EDEADLK inside itself.
+ */
+int cs_cancel_work_sync(struct cs_work *work);
+
+/*
+ Cancels a work, and lets nobody queue it until it was enabled as often as disabled: 1 if it was pending, else 0.
+ */
+int cs_disable_work(struct cs_work *work);
+
+/*
+ As `cs_disable_work`, and waits until the work does not run. -EDEADLK inside itself.
+ */
+int cs_disable_work_sync(struct cs_work *work);
+
+/*
+ Takes one disable back: 1 if the work can be queued again, else 0; -EINVAL if it was not disabled.
+ */
+int cs_enable_work(struct cs_work *work);
+
+/*
+ 1 if a work is queued, or waits for its time, and has not begun; else 0.
+ */
+int cs_work_pending(struct cs_work *work);
+
+/*
+ 1 if a worker is inside a work's function; else 0.
+ */
+int cs_work_running(struct cs_work *work);
+
+/*
+ Says what the process's runtime is to be, before the first queue is made; -EEXIST after that.
+ */
+int cs_configure(const struct cs_config *config);
+
+/*
+ Serves the socket at which `coreshard top` sees this process's queues and pools; 1 if it is served already.
+ */
+int cs_serve_insight(void);
+
+/*
+ Serves it no more; 1 if it was not served.
+ */
+int cs_stop_insight(void);
+
+/*
+ Makes a queue: flags (`CS_WQ_…`), and how many of its works run at once, 0 for no limit. Null where it cannot be had:
+ errno and `cs_last_error` say why.
+ */
+struct cs_workqueue *cs_alloc_workqueue(const char *name,
+                                        unsigned int flags,
+                                        int max_active);
+
+/*
+ Makes a queue with all that one may ask for. Null where it cannot be had: errno and `cs_last_error` say why.
+ */
+struct cs_workqueue *cs_alloc_workqueue_attrs(const char *name, const struct cs_workqueue_attrs *attrs);
+
+/*
+ Changes a queue while it is used: what runs goes on as it was, what comes is as the attributes say, all of them. Whether
+ it is ordered stays; so do `CS_WQ_MEM_RECLAIM` and the name.
+ */
+int cs_change_workqueue(struct cs_workqueue *queue,
+                        const struct cs_workqueue_attrs *attrs);
+
+/*
+ Another limit on how many works run at once, 0 for none; what waits may go at once. -EINVAL of an ordered queue.
+ */
+int cs_workqueue_set_max_active(struct cs_workqueue *queue,
+                                int max_active);
+
+/*
+ The queue's name. There as long as the queue.
+ */
+const char *cs_workqueue_name(struct cs_workqueue *queue);
+
+/*
+ Waits until all that was queued before is over; not for what comes after, nor for delayed works whose time has not come.
+ -EDEADLK inside one of the queue's own works.
+ */
+int cs_flush_workqueue(struct cs_workqueue *queue);
+
+/*
+ Waits until nothing is left, while the queue's own works alone may queue more; others get -EBUSY. -EDEADLK inside one of
+ them.
+ */
+int cs_drain_workqueue(struct cs_workqueue *queue);
+
+/*
+ Lets no further work begin, until `cs_thaw_workqueue`.
+ */
+int cs_freeze_workqueue(struct cs_workqueue *queue);
+
+/*
+ Lets the works go that waited since `cs_freeze_workqueue`.
+ */
+int cs_thaw_workqueue(struct cs_workqueue *queue);
+
+/*
+ Runs all that was queued to its end, and frees the queue. Delayed works whose time has not come are void: cancel them
+ before. -EDEADLK inside one of the queue's own works: then nothing is done. In a process that was forked since the
+ queue was made, nothing is run.
+ */
+int cs_destroy_workqueue(struct cs_workqueue *queue);
+
+/*
+ A queue of the process's own (`enum cs_system_workqueue_kind`), made with the first call. It is not to be destroyed. Null, and
+ errno, where it cannot be had.
+ */
+struct cs_workqueue *cs_system_workqueue(int which);
+
+/*
+ Fills in counts: of `size` bytes, `sizeof(struct cs_workqueue_stats)`.
+ */
+int cs_workqueue_stats(struct cs_workqueue *queue, struct cs_workqueue_stats *stats, size_t size);
+
+/*
+ This machine. Null, and errno, where it cannot be read.
+ */
+struct cs_topology *cs_topology_host(void);
+
+/*
+ Another machine: by the name of a preset, or as in "pack:2 numa:1 l3:4 core:8 pu:2". Null, and errno, where there is none.
+ */
+struct cs_topology *cs_topology_parse(const char *machine);
+
+/*
+ Frees a machine's description; null is fine.
+ */
+void cs_topology_free(struct cs_topology *topology);
+
+/*
+ How many CPUs are online.
+ */
+int cs_topology_cpus(const struct cs_topology *machine);
+
+/*
+ How many last-level caches there are.
+ */
+int cs_topology_llcs(const struct cs_topology *machine);
+
+/*
+ How many nodes there are.
+ */
+int cs_topology_nodes(const struct cs_topology *machine);
+
+/*
+ Divides a machine's CPUs, or those that `mask` names ("0-3,8"), into pods by a scope (`enum cs_scope`); `shard_size` is how
+ many cores a cache shard is to have, 0 for the default. Null, and errno, where a CPU is not there.
+ */
+struct cs_pods *cs_pods(const struct cs_topology *machine,
+                        int scope_of,
+                        unsigned int shard_size,
+                        const char *mask);
+
+/*
+ Frees pods; null is fine.
+ */
+void cs_pods_free(struct cs_pods *pods);
+
+/*
+ How many pods there are.
+ */
+int cs_pods_count(const struct cs_pods *pods);
+
+/*
+ The pod of a CPU, from 0 on; -ENOENT outside of the mask.
+ */
+int cs_pod_of(const struct cs_pods *pods, unsigned int cpu);
+
+/*
+ A pod's CPUs, as "0-3,8"; null where there is no such pod. There as long as the pods.
+ */
+const char *cs_pod_cpus(const struct cs_pods *pods, unsigned int pod);
+
+/*
+ Sets a work up, in whatever memory. Not one that is pending. In C, `cs_work_init` calls it, with the function's name.
+ */
+void cs_work_init_named(struct cs_work *work,
+                        void (*function)(struct cs_work *work),
+                        const char *name);
+
+/*
+ Queues a work at the pool of the CPU that the caller runs on. Allocates nothing.
+
+ Returns 1; 0 if it was pending: then the run to come sees what the caller wrote before. Or -EPERM where it is disabled,
+ -ESHUTDOWN, -EBUSY (the queue is drained), -ECHILD (the queue is of the process that this one was forked from), -EINVAL.
+ */
+int cs_queue_work(struct cs_workqueue *queue,
+                  struct cs_work *work);
+
+/*
+ As `cs_queue_work`, in the pod of a CPU. -EINVAL where it is none of the queue's.
+ */
+int cs_queue_work_on(struct cs_workqueue *queue, uint32_t cpu, struct cs_work *work);
+
+/*
+ As `cs_queue_work`, in a pod on a node. -EINVAL where none of the queue's pods lies there.
+ */
+int cs_queue_work_node(struct cs_workqueue *queue, uint32_t node, struct cs_work *work);
+
+/*
+ Queues a work when `delay_ns` nanoseconds are over; at once for 0. Returns as `cs_queue_work`; -ERANGE for a delay
+ beyond the clock, -EAGAIN where no thread can be had that waits.
+ */
+int cs_queue_delayed_work(struct cs_workqueue *queue,
+                          struct cs_work *work,
+                          uint64_t delay_ns);
+
+/*
+ As `cs_queue_delayed_work`, in the pod of a CPU.
+ */
+int cs_queue_delayed_work_on(struct cs_workqueue *queue,
+                             uint32_t cpu,
+                             struct cs_work *work,
+                             uint64_t delay_ns);
+
+/*
+ Queues a work when `delay_ns` are over, in the place of a queueing that has not begun. 1 if there was one, else 0.
+ */
+int cs_mod_delayed_work(struct cs_workqueue *queue,
+                        struct cs_work *work,
+                        uint64_t delay_ns);
+
+/*
+ As `cs_mod_delayed_work`, in the pod of a CPU.
+ */
+int cs_mod_delayed_work_on(struct cs_workqueue *queue, uint32_t cpu, struct cs_work *work, uint64_t delay_ns);
+
+/*
+ Waits until the latest queueing of a work is over, or void; a delayed one is brought forward. 1; or 0 if there was
+ nothing to wait for; -EDEADLK inside the work itself, or inside what it waits behind in an ordered queue.
+ */
+int cs_flush_work(struct cs_work *work);
+
+/*
+ Makes a queueing that has not begun void: 1 if there was one, else 0. A run that goes on is not waited for.
+ */
+int cs_cancel_work(struct cs_work *work);
+
+/*
+ As `cs_cancel_work`, and waits until the work does not run; it cannot be queued meanwhile. -EDEADLK inside itself.
+ */
+int cs_cancel_work_sync(struct cs_work *work);
+
+/*
+ Cancels a work, and lets nobody queue it until it was enabled as often as disabled: 1 if it was pending, else 0.
+ */
+int cs_disable_work(struct cs_work *work);
+
+/*
+ As `cs_disable_work`, and waits until the work does not run. -EDEADLK inside itself.
+ */
+int cs_disable_work_sync(struct cs_work *work);
+
+/*
+ Takes one disable back: 1 if the work can be queued again, else 0; -EINVAL if it was not disabled.
+ */
+int cs_enable_work(struct cs_work *work);
+
+/*
+ 1 if a work is queued, or waits for its time, and has not begun; else 0.
+ */
+int cs_work_pending(struct cs_work *work);
+
+/*
+ 1 if a worker is inside a work's function; else 0.
+ */
+int cs_work_running(struct cs_work *work);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* CORESHARD_H */
+
+#define CS_WORKQUEUE_ATTRS_INIT { sizeof(struct cs_workqueue_attrs), 0, 0, 0, 0, 0, 0, 0, 0, NULL }
+#define CS_CONFIG_INIT { sizeof(struct cs_config), 0, 0, 0, 0, 0, NULL, NULL }

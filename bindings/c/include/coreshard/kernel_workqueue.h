@@ -1,0 +1,489 @@
+/*
+ * The Linux kernel's names for Coreshard's work queues, for kernel-style C in user space: written from the kernel's
+ * documentation (Documentation/core-api/workqueue.rst) and the behaviour that it describes.
+ *
+ * docs/KERNEL-OPERATIONS.md of Coreshard has each operation, what differs, and why; in short:
+ *
+ * - A delay is in jiffies of HZ a second: the program's HZ where it was defined before, else 1000.
+ * - WQ_UNBOUND queues have the affinity scope cache_shard, and max_active is of the whole queue; 0 is no limit. WQ_PERCPU
+ *   queues run works where they are queued, max_active on each CPU at most. WQ_HIGHPRI asks for nice -20, and goes
+ *   without where that is not allowed.
+ * - A wait that could never end (a work that flushes itself) warns and returns, where the kernel hangs.
+ * - There is no softirq and no RCU: WQ_BH queues are WQ_HIGHPRI ones, and struct rcu_work is not there.
+ * - alloc_workqueue() fails, with NULL and errno, where the machine's CPUs cannot be read, or no thread can be had.
+ *
+ * What is refused otherwise than by false (a queue that is drained or destroyed) is told by CORESHARD_KERNEL_WARN(text),
+ * which may be defined before; else it is a line on standard error.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#ifndef CORESHARD_KERNEL_WORKQUEUE_H
+#define CORESHARD_KERNEL_WORKQUEUE_H
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../coreshard.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifdef HZ
+#define CORESHARD_KERNEL_HZ HZ
+#else
+#define CORESHARD_KERNEL_HZ 1000
+#endif
+
+#ifndef CORESHARD_KERNEL_WARN
+#define CORESHARD_KERNEL_WARN(text) ((void)fprintf(stderr, "coreshard: %s\n", (text)))
+#endif
+
+/* ---- works ---- */
+
+struct work_struct;
+typedef void (*work_func_t)(struct work_struct *work);
+
+/* As struct cs_work; func may be read, and set while the work is neither pending nor running. */
+struct work_struct {
+	work_func_t func;
+	const char *cs_name;
+	uint64_t cs_reserved[6];
+};
+
+struct delayed_work {
+	struct work_struct work;
+};
+
+struct execute_work {
+	struct work_struct work;
+};
+
+static inline struct cs_work *cs_of_work(struct work_struct *work)
+{
+	return (struct cs_work *)(void *)work;
+}
+
+static inline struct delayed_work *to_delayed_work(struct work_struct *work)
+{
+	return cs_container_of(work, struct delayed_work, work);
+}
+
+#define __WORK_INITIALIZER(n, f) { (f), #f, { 0, 0, 0, 0, 0, 0 } }
+#define __DELAYED_WORK_INITIALIZER(n, f, timer_flags) { __WORK_INITIALIZER((n).work, f) }
+#define DECLARE_WORK(n, f) struct work_struct n = __WORK_INITIALIZER(n, f)
+#define DECLARE_DELAYED_WORK(n, f) struct delayed_work n = __DELAYED_WORK_INITIALIZER(n, f, 0)
+#define DECLARE_DEFERRABLE_WORK(n, f) DECLARE_DELAYED_WORK(n, f)
+
+static inline void cs_init_work(struct work_struct *work, work_func_t func, const char *name)
+{
+	/* One function type stands for the other: the work that it is given lies at the same address. */
+	cs_work_init_named(cs_of_work(work), (void (*)(struct cs_work *))(void (*)(void))func, name);
+}
+
+#define INIT_WORK(work, func) cs_init_work((work), (func), #func)
+#define INIT_WORK_ONSTACK(work, func) INIT_WORK((work), func)
+#define INIT_DELAYED_WORK(delayed, func) cs_init_work(&(delayed)->work, (func), #func)
+#define INIT_DELAYED_WORK_ONSTACK(delayed, func) INIT_DELAYED_WORK((delayed), func)
+#define INIT_DEFERRABLE_WORK(delayed, func) INIT_DELAYED_WORK((delayed), func)
+#define INIT_DEFERRABLE_WORK_ONSTACK(delayed, func) INIT_DELAYED_WORK((delayed), func)
+#define PREPARE_WORK(work, function) ((void)((work)->func = (function)))
+#define PREPARE_DELAYED_WORK(delayed, function) PREPARE_WORK(&(delayed)->work, function)
+
+static inline void destroy_work_on_stack(struct work_struct *work) { (void)work; }
+static inline void destroy_delayed_work_on_stack(struct delayed_work *work) { (void)work; }
+
+/* True for 1; what is refused for another reason than the work's own state is told. */
+static inline bool cs_kernel_bool(int outcome)
+{
+	if (outcome < 0 && outcome != -EPERM)
+		CORESHARD_KERNEL_WARN(cs_last_error());
+	return outcome > 0;
+}
+
+#define work_pending(work) (cs_work_pending(cs_of_work(work)) > 0)
+#define delayed_work_pending(delayed) work_pending(&(delayed)->work)
+
+enum work_bits_of_busy { WORK_BUSY_PENDING = 1 << 0, WORK_BUSY_RUNNING = 1 << 1 };
+
+static inline unsigned int work_busy(struct work_struct *work)
+{
+	return (cs_work_pending(cs_of_work(work)) > 0 ? WORK_BUSY_PENDING : 0) |
+	       (cs_work_running(cs_of_work(work)) > 0 ? WORK_BUSY_RUNNING : 0);
+}
+
+static inline bool flush_work(struct work_struct *work)
+{
+	return cs_kernel_bool(cs_flush_work(cs_of_work(work)));
+}
+
+static inline bool cancel_work(struct work_struct *work)
+{
+	return cs_kernel_bool(cs_cancel_work(cs_of_work(work)));
+}
+
+static inline bool cancel_work_sync(struct work_struct *work)
+{
+	return cs_kernel_bool(cs_cancel_work_sync(cs_of_work(work)));
+}
+
+static inline bool disable_work(struct work_struct *work)
+{
+	return cs_kernel_bool(cs_disable_work(cs_of_work(work)));
+}
+
+static inline bool disable_work_sync(struct work_struct *work)
+{
+	return cs_kernel_bool(cs_disable_work_sync(cs_of_work(work)));
+}
+
+static inline bool enable_work(struct work_struct *work)
+{
+	return cs_kernel_bool(cs_enable_work(cs_of_work(work)));
+}
+
+static inline bool flush_delayed_work(struct delayed_work *work) { return flush_work(&work->work); }
+static inline bool cancel_delayed_work(struct delayed_work *work) { return cancel_work(&work->work); }
+static inline bool cancel_delayed_work_sync(struct delayed_work *work) { return cancel_work_sync(&work->work); }
+static inline bool disable_delayed_work(struct delayed_work *work) { return disable_work(&work->work); }
+static inline bool disable_delayed_work_sync(struct delayed_work *work) { return disable_work_sync(&work->work); }
+static inline bool enable_delayed_work(struct delayed_work *work) { return enable_work(&work->work); }
+
+/* ---- queues ---- */
+
+struct workqueue_struct;
+
+enum wq_flags {
+	WQ_BH = 1 << 0,
+	WQ_UNBOUND = 1 << 1,
+	WQ_FREEZABLE = 1 << 2,
+	WQ_MEM_RECLAIM = 1 << 3,
+	WQ_HIGHPRI = 1 << 4,
+	WQ_CPU_INTENSIVE = 1 << 5,
+	WQ_SYSFS = 1 << 6,
+	WQ_POWER_EFFICIENT = 1 << 7,
+	WQ_PERCPU = 1 << 8,
+	__WQ_ORDERED = 1 << 17,
+	__WQ_LEGACY = 1 << 18,
+};
+
+enum wq_consts {
+	WQ_MAX_ACTIVE = 2048,
+	WQ_UNBOUND_MAX_ACTIVE = WQ_MAX_ACTIVE,
+	WQ_DFL_ACTIVE = WQ_MAX_ACTIVE / 2,
+	WQ_DFL_MIN_ACTIVE = 8,
+	WORKER_DESC_LEN = 32,
+};
+
+enum wq_affn_scope {
+	WQ_AFFN_DFL = CS_SCOPE_DEFAULT,
+	WQ_AFFN_CPU = CS_SCOPE_CPU,
+	WQ_AFFN_SMT = CS_SCOPE_SMT,
+	WQ_AFFN_CACHE_SHARD = CS_SCOPE_CACHE_SHARD,
+	WQ_AFFN_CACHE = CS_SCOPE_CACHE,
+	WQ_AFFN_NUMA = CS_SCOPE_NUMA,
+	WQ_AFFN_SYSTEM = CS_SCOPE_SYSTEM,
+};
+
+/* The mask is a list of CPUs, as "0-3,8"; NULL for all. */
+struct workqueue_attrs {
+	int nice;
+	const char *cpumask;
+	bool affn_strict;
+	enum wq_affn_scope affn_scope;
+	bool ordered;
+	unsigned int cs_flags;
+	int cs_max_active;
+};
+
+static inline struct cs_workqueue *cs_of_queue(struct workqueue_struct *wq)
+{
+	return (struct cs_workqueue *)(void *)wq;
+}
+
+static inline int cs_online_cpus(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	return cpus < 1 ? 1 : (int)cpus;
+}
+
+static inline struct workqueue_struct *cs_kernel_alloc(unsigned int flags, int max_active, const char *format,
+						       va_list arguments)
+{
+	struct cs_workqueue_attrs attrs = CS_WORKQUEUE_ATTRS_INIT;
+	char name[64];
+
+	vsnprintf(name, sizeof(name), format, arguments);
+	if (flags & __WQ_ORDERED)
+		attrs.flags |= CS_WQ_ORDERED;
+	else
+		attrs.max_active = max_active;
+	if (flags & WQ_MEM_RECLAIM)
+		attrs.flags |= CS_WQ_MEM_RECLAIM;
+	if (flags & (WQ_HIGHPRI | WQ_BH))
+		attrs.flags |= CS_WQ_HIGHPRI | CS_WQ_HIGHPRI_IF_ALLOWED;
+	if ((flags & WQ_PERCPU) && !(flags & __WQ_ORDERED)) {
+		attrs.flags |= CS_WQ_PERCPU;
+		/* There it is a limit of each CPU. */
+		attrs.max_active = max_active > INT_MAX / cs_online_cpus() ? 0 : max_active * cs_online_cpus();
+	} else if (flags & WQ_POWER_EFFICIENT) {
+		attrs.scope = CS_SCOPE_NUMA;
+	}
+	return (struct workqueue_struct *)(void *)cs_alloc_workqueue_attrs(name, &attrs);
+}
+
+__attribute__((format(printf, 1, 4), unused)) static struct workqueue_struct *
+alloc_workqueue(const char *fmt, unsigned int flags, int max_active, ...)
+{
+	struct workqueue_struct *wq;
+	va_list arguments;
+
+	va_start(arguments, max_active);
+	wq = cs_kernel_alloc(flags, max_active, fmt, arguments);
+	va_end(arguments);
+	return wq;
+}
+
+__attribute__((format(printf, 1, 3), unused)) static struct workqueue_struct *
+alloc_ordered_workqueue(const char *fmt, unsigned int flags, ...)
+{
+	struct workqueue_struct *wq;
+	va_list arguments;
+
+	va_start(arguments, flags);
+	wq = cs_kernel_alloc(flags | WQ_UNBOUND | __WQ_ORDERED, 1, fmt, arguments);
+	va_end(arguments);
+	return wq;
+}
+
+#define create_workqueue(name) alloc_workqueue("%s", __WQ_LEGACY | WQ_MEM_RECLAIM, 1, (name))
+#define create_freezable_workqueue(name) \
+	alloc_workqueue("%s", __WQ_LEGACY | WQ_FREEZABLE | WQ_UNBOUND | WQ_MEM_RECLAIM, 1, (name))
+#define create_singlethread_workqueue(name) alloc_ordered_workqueue("%s", __WQ_LEGACY | WQ_MEM_RECLAIM, (name))
+
+static inline void cs_kernel_void(int outcome)
+{
+	if (outcome < 0)
+		CORESHARD_KERNEL_WARN(cs_last_error());
+}
+
+static inline void destroy_workqueue(struct workqueue_struct *wq)
+{
+	cs_kernel_void(cs_destroy_workqueue(cs_of_queue(wq)));
+}
+
+static inline void flush_workqueue(struct workqueue_struct *wq)
+{
+	cs_kernel_void(cs_flush_workqueue(cs_of_queue(wq)));
+}
+#define __flush_workqueue(wq) flush_workqueue(wq)
+
+static inline void drain_workqueue(struct workqueue_struct *wq)
+{
+	cs_kernel_void(cs_drain_workqueue(cs_of_queue(wq)));
+}
+
+static inline void workqueue_set_max_active(struct workqueue_struct *wq, int max_active)
+{
+	cs_kernel_void(cs_workqueue_set_max_active(cs_of_queue(wq), max_active));
+}
+
+/* The least is fixed: min(max_active, 8) works that wait for one another go on. */
+static inline void workqueue_set_min_active(struct workqueue_struct *wq, int min_active)
+{
+	(void)wq;
+	(void)min_active;
+}
+
+/* True if works wait for their turn. */
+static inline bool workqueue_congested(int cpu, struct workqueue_struct *wq)
+{
+	struct cs_workqueue_stats stats;
+
+	(void)cpu;
+	return cs_workqueue_stats(cs_of_queue(wq), &stats, sizeof(stats)) == 0 && stats.waiting > 0;
+}
+
+static inline struct workqueue_attrs *alloc_workqueue_attrs(void)
+{
+	return (struct workqueue_attrs *)calloc(1, sizeof(struct workqueue_attrs));
+}
+
+static inline void free_workqueue_attrs(struct workqueue_attrs *attrs) { free(attrs); }
+
+/* 0, or a negative errno. */
+static inline int apply_workqueue_attrs(struct workqueue_struct *wq, const struct workqueue_attrs *attrs)
+{
+	struct cs_workqueue_attrs wanted = CS_WORKQUEUE_ATTRS_INIT;
+
+	wanted.flags = attrs->cs_flags | (attrs->ordered ? CS_WQ_ORDERED : 0u);
+	wanted.scope = attrs->affn_scope;
+	wanted.strict = attrs->affn_strict;
+	wanted.has_nice = attrs->nice != 0;
+	wanted.nice = attrs->nice;
+	wanted.cpus = attrs->cpumask;
+	wanted.max_active = attrs->cs_max_active;
+	return cs_change_workqueue(cs_of_queue(wq), &wanted);
+}
+
+/* ---- queueing ---- */
+
+#define WORK_CPU_UNBOUND INT_MAX
+
+static inline uint64_t cs_ns_of_jiffies(unsigned long jiffies_of_delay)
+{
+	const uint64_t jiffy = 1000000000u / CORESHARD_KERNEL_HZ;
+
+	return jiffies_of_delay > UINT64_MAX / jiffy ? UINT64_MAX : jiffies_of_delay * jiffy;
+}
+
+static inline bool queue_work(struct workqueue_struct *wq, struct work_struct *work)
+{
+	return cs_kernel_bool(cs_queue_work(cs_of_queue(wq), cs_of_work(work)));
+}
+
+static inline bool queue_work_on(int cpu, struct workqueue_struct *wq, struct work_struct *work)
+{
+	if (cpu == WORK_CPU_UNBOUND)
+		return queue_work(wq, work);
+	return cs_kernel_bool(cs_queue_work_on(cs_of_queue(wq), (uint32_t)cpu, cs_of_work(work)));
+}
+
+static inline bool queue_work_node(int node, struct workqueue_struct *wq, struct work_struct *work)
+{
+	/* NUMA_NO_NODE is -1. */
+	if (node < 0)
+		return queue_work(wq, work);
+	return cs_kernel_bool(cs_queue_work_node(cs_of_queue(wq), (uint32_t)node, cs_of_work(work)));
+}
+
+static inline bool queue_delayed_work(struct workqueue_struct *wq, struct delayed_work *work, unsigned long delay)
+{
+	return cs_kernel_bool(
+		cs_queue_delayed_work(cs_of_queue(wq), cs_of_work(&work->work), cs_ns_of_jiffies(delay)));
+}
+
+static inline bool queue_delayed_work_on(int cpu, struct workqueue_struct *wq, struct delayed_work *work,
+					 unsigned long delay)
+{
+	if (cpu == WORK_CPU_UNBOUND)
+		return queue_delayed_work(wq, work, delay);
+	return cs_kernel_bool(cs_queue_delayed_work_on(cs_of_queue(wq), (uint32_t)cpu, cs_of_work(&work->work),
+						       cs_ns_of_jiffies(delay)));
+}
+
+static inline bool mod_delayed_work(struct workqueue_struct *wq, struct delayed_work *work, unsigned long delay)
+{
+	return cs_kernel_bool(
+		cs_mod_delayed_work(cs_of_queue(wq), cs_of_work(&work->work), cs_ns_of_jiffies(delay)));
+}
+
+static inline bool mod_delayed_work_on(int cpu, struct workqueue_struct *wq, struct delayed_work *work,
+				       unsigned long delay)
+{
+	if (cpu == WORK_CPU_UNBOUND)
+		return mod_delayed_work(wq, work, delay);
+	return cs_kernel_bool(cs_mod_delayed_work_on(cs_of_queue(wq), (uint32_t)cpu, cs_of_work(&work->work),
+						     cs_ns_of_jiffies(delay)));
+}
+
+static inline bool enable_and_queue_work(struct workqueue_struct *wq, struct work_struct *work)
+{
+	if (!enable_work(work))
+		return false;
+	queue_work(wq, work);
+	return true;
+}
+
+/* ---- the process's queues ---- */
+
+static inline struct workqueue_struct *cs_kernel_system(int which)
+{
+	return (struct workqueue_struct *)(void *)cs_system_workqueue(which);
+}
+
+#define system_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_PERCPU)
+#define system_percpu_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_PERCPU)
+#define system_long_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_DEFAULT)
+#define system_unbound_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_DEFAULT)
+#define system_dfl_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_DEFAULT)
+#define system_dfl_long_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_DEFAULT)
+#define system_freezable_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_DEFAULT)
+#define system_highpri_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_HIGHPRI)
+#define system_bh_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_HIGHPRI)
+#define system_bh_highpri_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_HIGHPRI)
+#define system_power_efficient_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_POWER_EFFICIENT)
+#define system_freezable_power_efficient_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_POWER_EFFICIENT)
+
+static inline bool schedule_work(struct work_struct *work) { return queue_work(system_wq, work); }
+
+static inline bool schedule_work_on(int cpu, struct work_struct *work)
+{
+	return queue_work_on(cpu, system_wq, work);
+}
+
+static inline bool schedule_delayed_work(struct delayed_work *work, unsigned long delay)
+{
+	return queue_delayed_work(system_wq, work, delay);
+}
+
+static inline bool schedule_delayed_work_on(int cpu, struct delayed_work *work, unsigned long delay)
+{
+	return queue_delayed_work_on(cpu, system_wq, work, delay);
+}
+
+#define flush_scheduled_work() flush_workqueue(system_wq)
+
+/* Runs a function on each CPU that the process may use, and waits. 0, or -ENOMEM. */
+static inline int schedule_on_each_cpu(work_func_t func)
+{
+	struct cs_topology *machine = cs_topology_host();
+	struct cs_pods *each = cs_pods(machine, CS_SCOPE_CPU, 0, NULL);
+	int pods = cs_pods_count(each), pod;
+	struct work_struct *works;
+
+	cs_topology_free(machine);
+	works = pods > 0 ? (struct work_struct *)calloc((size_t)pods, sizeof(*works)) : NULL;
+	if (!works) {
+		cs_pods_free(each);
+		return -ENOMEM;
+	}
+	for (pod = 0; pod < pods; pod++) {
+		const char *cpu = cs_pod_cpus(each, (unsigned int)pod);
+
+		cs_init_work(&works[pod], func, "schedule_on_each_cpu");
+		/* One that is online, and that the process may not use, is refused. */
+		cs_queue_work_on(cs_of_queue(system_wq), (uint32_t)strtoul(cpu, NULL, 10), cs_of_work(&works[pod]));
+	}
+	for (pod = 0; pod < pods; pod++)
+		flush_work(&works[pod]);
+	free(works);
+	cs_pods_free(each);
+	return 0;
+}
+
+/* A process has no other context: the function is called at once, and 0 is returned. */
+static inline int execute_in_process_context(work_func_t func, struct execute_work *work)
+{
+	func(&work->work);
+	return 0;
+}
+
+static inline bool current_is_workqueue_rescuer(void) { return false; }
+
+/* Reports name a work's function. */
+#define set_worker_desc(...) ((void)0)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,119 @@
+//! Fork and join, loops, and waits that let others go on.
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_void};
+
+use coreshard::Blocking;
+
+use crate::error::{Failure, guard};
+use crate::queue::CsWorkqueue;
+
+/// Called with what was given beside it.
+pub type CsFunction = Option<unsafe extern "C" fn(argument: *mut c_void)>;
+/// Called with a part of a range, and with what was given beside it.
+pub type CsRangeFunction =
+    Option<unsafe extern "C" fn(begin: usize, end: usize, argument: *mut c_void)>;
+
+/// An argument that goes with its function to whatever thread.
+#[derive(Clone, Copy)]
+struct Argument(*mut c_void);
+// SAFETY: C says that its function may be called with it on any thread.
+unsafe impl Send for Argument {}
+// SAFETY: as above, on several.
+unsafe impl Sync for Argument {}
+
+impl Argument {
+    fn get(&self) -> *mut c_void {
+        self.0
+    }
+}
+
+fn no_function() -> Failure {
+    Failure::invalid("the function is a null pointer")
+}
+
+/// Calls both functions, at once where another worker has time for the second one, and comes back when both are over.
+/// On a thread that is no worker, both go to a queue of the process's own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_join(
+    first: CsFunction,
+    first_argument: *mut c_void,
+    second: CsFunction,
+    second_argument: *mut c_void,
+) -> c_int {
+    guard(|| {
+        let (first, second) = first.zip(second).ok_or_else(no_function)?;
+        let (one, other) = (Argument(first_argument), Argument(second_argument));
+        // SAFETY: by the header's contract.
+        coreshard::join(|| unsafe { first(one.get()) }, || unsafe { second(other.get()) });
+        Ok(0)
+    })
+}
+
+/// Calls a function on one of the queue's workers, and waits for it: there `cs_join` finds others to help. Inside one of the
+/// queue's works it is called at once. -EDEADLK where it could not begin before the caller is over.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_call_on(
+    queue: *mut CsWorkqueue,
+    function: CsFunction,
+    argument: *mut c_void,
+) -> c_int {
+    guard(|| {
+        let function = function.ok_or_else(no_function)?;
+        let argument = Argument(argument);
+        // SAFETY: by the header's contract.
+        CsWorkqueue::of(queue)?.queue.install(|| unsafe { function(argument.get()) })?;
+        Ok(0)
+    })
+}
+
+/// Calls a function with parts of a range that together are the whole, on as many of the queue's workers as find time, and
+/// waits for all.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_for_range(
+    queue: *mut CsWorkqueue,
+    begin: usize,
+    end: usize,
+    function: CsRangeFunction,
+    argument: *mut c_void,
+) -> c_int {
+    guard(|| {
+        let function = function.ok_or_else(no_function)?;
+        let argument = Argument(argument);
+        if begin >= end {
+            return Ok(0);
+        }
+        CsWorkqueue::of(queue)?.queue.for_each_range(begin..end, |part| {
+            // SAFETY: by the header's contract.
+            unsafe { function(part.start, part.end, argument.get()) };
+        })?;
+        Ok(0)
+    })
+}
+
+thread_local! {
+    static BLOCKING: RefCell<Vec<Blocking>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Says that the calling work is about to wait for something else than a CPU: another worker takes its place until
+/// `cs_blocking_end`. The two are called in pairs, on one thread; on a thread that is no worker they do nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn cs_blocking_begin() -> c_int {
+    guard(|| {
+        let blocking = Blocking::begin();
+        BLOCKING.with_borrow_mut(|begun| begun.push(blocking));
+        Ok(0)
+    })
+}
+
+/// The wait is over. -EINVAL without a `cs_blocking_begin` on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn cs_blocking_end() -> c_int {
+    guard(|| match BLOCKING.with_borrow_mut(Vec::pop) {
+        Some(blocking) => {
+            drop(blocking);
+            Ok(0)
+        }
+        None => Err(Failure::invalid("cs_blocking_end without cs_blocking_begin on this thread")),
+    })
+}

@@ -1,0 +1,451 @@
+//! Queues: made, changed, waited for, ended.
+
+use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::time::Duration;
+
+use coreshard::{Builder, CpuSet, Priority, Scope, Workqueue};
+
+use crate::check;
+use crate::error::{Failure, Outcome, guard, guard_pointer};
+
+/// A queue of works. Made by `cs_alloc_workqueue`, ended by `cs_destroy_workqueue`.
+pub struct CsWorkqueue {
+    pub(crate) queue: Workqueue,
+    /// For `cs_workqueue_name`.
+    name: std::ffi::CString,
+    /// In which process.
+    made_in: u32,
+}
+
+impl CsWorkqueue {
+    /// The queue that C names.
+    #[inline(always)]
+    pub(crate) fn of<'call>(queue: *mut Self) -> Outcome<&'call Self> {
+        if check::is_on() {
+            check::is_alive(queue);
+        }
+        match NonNull::new(queue) {
+            // SAFETY: C says that it is one, and not destroyed.
+            Some(queue) => Ok(unsafe { queue.as_ref() }),
+            None => Err(no_queue()),
+        }
+    }
+}
+
+#[cold]
+fn no_queue() -> Failure {
+    Failure::invalid(
+        "the workqueue is a null pointer; was it made? cs_last_error said why not, then",
+    )
+}
+
+/// One item at a time, in order, across all CPUs.
+pub const CS_WQ_ORDERED: c_uint = 1 << 0;
+/// A worker is in reserve from the start, for when none can be started; the queue shares its pools with no other.
+pub const CS_WQ_MEM_RECLAIM: c_uint = 1 << 1;
+/// Its workers have the nice value -20. An error (EAGAIN) where that is not allowed, unless the next flag is there, too.
+pub const CS_WQ_HIGHPRI: c_uint = 1 << 2;
+/// With `CS_WQ_HIGHPRI`: where that is not allowed, the queue is as any other.
+pub const CS_WQ_HIGHPRI_IF_ALLOWED: c_uint = 1 << 3;
+/// A work runs on the CPU that it was queued on: the scope `cpu`, strictly.
+pub const CS_WQ_PERCPU: c_uint = 1 << 4;
+const ALL_FLAGS: c_uint =
+    CS_WQ_ORDERED | CS_WQ_MEM_RECLAIM | CS_WQ_HIGHPRI | CS_WQ_HIGHPRI_IF_ALLOWED | CS_WQ_PERCPU;
+
+/// Which CPUs share a pool of workers.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CsScope {
+    /// `CS_SCOPE_CACHE_SHARD`.
+    Default = 0,
+    Cpu = 1,
+    Smt = 2,
+    CacheShard = 3,
+    Cache = 4,
+    Numa = 5,
+    System = 6,
+}
+
+/// By its number: C's enumerations hold any.
+pub(crate) fn scope(given: c_int) -> Outcome<Option<Scope>> {
+    Ok(Some(match given {
+        0 => return Ok(None),
+        1 => Scope::Cpu,
+        2 => Scope::Smt,
+        3 => Scope::CacheShard,
+        4 => Scope::Cache,
+        5 => Scope::Numa,
+        6 => Scope::System,
+        _ => {
+            return Err(Failure::invalid(format!(
+                "{given} is no scope; they are 0 (the default) to 6 (system)"
+            )));
+        }
+    }))
+}
+
+/// What a queue is to be; zeros are the defaults. Begin with `CS_WORKQUEUE_ATTRS_INIT`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CsWorkqueueAttrs {
+    /// `sizeof(struct cs_workqueue_attrs)`, so that later versions may have more members.
+    pub size: usize,
+    /// `CS_WQ_…`, or-ed.
+    pub flags: c_uint,
+    /// An `enum cs_scope`.
+    pub scope: c_int,
+    /// How many cores a cache shard is to have; 0 for the default (8).
+    pub shard_size: c_uint,
+    /// Workers stay in their pod; 0 for no.
+    pub strict: c_int,
+    /// So many works run at once, in the whole queue; 0 for no limit.
+    pub max_active: c_int,
+    /// As `max_active`, shared out among the nodes; 0 for no limit.
+    pub max_active_by_node: c_int,
+    /// 1 if `nice` counts.
+    pub has_nice: c_int,
+    /// The workers' nice value, -20 to 19.
+    pub nice: c_int,
+    /// The CPUs that it may use, as "0-3,8"; null for all.
+    pub cpus: *const c_char,
+}
+
+/// The attributes, with what an older program does not know of.
+unsafe fn attributes(given: *const CsWorkqueueAttrs) -> Outcome<CsWorkqueueAttrs> {
+    // SAFETY: all zeros are the defaults.
+    let mut read: CsWorkqueueAttrs = unsafe { std::mem::zeroed() };
+    if given.is_null() {
+        return Ok(read);
+    }
+    // SAFETY: C says that they are there; the first member is the size.
+    let size = unsafe { (*given).size };
+    let known = size_of::<CsWorkqueueAttrs>();
+    if size < size_of::<usize>() || size > known {
+        return Err(Failure::invalid(format!(
+            "the attributes have a size of {size} bytes; begin them with CS_WORKQUEUE_ATTRS_INIT (this library \
+             knows up to {known})"
+        )));
+    }
+    // SAFETY: so many bytes are there.
+    unsafe { (&raw mut read).cast::<u8>().copy_from(given.cast(), size) };
+    if read.flags & !ALL_FLAGS != 0 {
+        let unknown = read.flags & !ALL_FLAGS;
+        return Err(Failure::invalid(format!(
+            "{unknown:#x} are no flags of a workqueue; see CS_WQ_"
+        )));
+    }
+    Ok(read)
+}
+
+/// A count that C gives as an int: 0 for none.
+fn count(given: c_int, what: &str) -> Outcome<Option<usize>> {
+    match usize::try_from(given) {
+        Ok(0) => Ok(None),
+        Ok(count) => Ok(Some(count)),
+        Err(_) => {
+            Err(Failure::invalid(format!("{what} is {given}; it is 0, for no limit, or above")))
+        }
+    }
+}
+
+fn nice(attributes: &CsWorkqueueAttrs) -> Outcome<Option<i8>> {
+    if attributes.has_nice == 0 {
+        return Ok(None);
+    }
+    let given = attributes.nice;
+    let nice = i8::try_from(given).ok().filter(|nice| (-20..=19).contains(nice));
+    nice.map(Some)
+        .ok_or_else(|| Failure::invalid(format!("nice is {given}; it goes from -20 to 19")))
+}
+
+pub(crate) unsafe fn cpus(given: *const c_char) -> Outcome<Option<CpuSet>> {
+    if given.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: C says that it is a string.
+    let text = unsafe { CStr::from_ptr(given) }.to_string_lossy();
+    let cpus = text.parse::<CpuSet>();
+    cpus.map(Some).map_err(|error| Failure::invalid(error.to_string()))
+}
+
+unsafe fn build(
+    name: *const c_char,
+    attributes: &CsWorkqueueAttrs,
+    is_high: bool,
+) -> Outcome<Box<CsWorkqueue>> {
+    // SAFETY: C says that it is a string, or null.
+    let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
+    let name = name.unwrap_or(c"workqueue").to_owned();
+    let has = |flag| attributes.flags & flag != 0;
+    let mut builder: Builder<'_> = coreshard::workqueue()?.name(name.to_string_lossy());
+    let is_per_cpu = has(CS_WQ_PERCPU);
+    if let Some(scope) = scope(attributes.scope)?.or(is_per_cpu.then_some(Scope::Cpu)) {
+        builder = builder.scope(scope);
+    }
+    if attributes.shard_size != 0 {
+        builder = builder.shard_size(attributes.shard_size as usize);
+    }
+    builder = builder.strict(attributes.strict != 0 || is_per_cpu).rescuer(has(CS_WQ_MEM_RECLAIM));
+    if let Some(nice) = nice(attributes)? {
+        builder = builder.nice(nice);
+    }
+    if is_high {
+        builder = builder.priority(Priority::High);
+    }
+    // SAFETY: by the caller's contract.
+    if let Some(cpus) = unsafe { cpus(attributes.cpus) }? {
+        builder = builder.cpu_mask(cpus);
+    }
+    if let Some(most) = count(attributes.max_active, "max_active")? {
+        builder = builder.max_active(most);
+    }
+    if let Some(most) = count(attributes.max_active_by_node, "max_active_by_node")? {
+        builder = builder.max_active_by_node(most);
+    }
+    if has(CS_WQ_ORDERED) {
+        builder = builder.ordered();
+    }
+    Ok(Box::new(CsWorkqueue { queue: builder.build()?, name, made_in: std::process::id() }))
+}
+
+unsafe fn alloc(name: *const c_char, attributes: &CsWorkqueueAttrs) -> Outcome<Box<CsWorkqueue>> {
+    let is_high = attributes.flags & CS_WQ_HIGHPRI != 0;
+    // SAFETY: by the caller's contract.
+    let made = match unsafe { build(name, attributes, is_high) } {
+        Err(_) if is_high && attributes.flags & CS_WQ_HIGHPRI_IF_ALLOWED != 0 => {
+            // SAFETY: as above.
+            unsafe { build(name, attributes, false) }
+        }
+        made => made,
+    }?;
+    if check::is_on() {
+        check::made(&made);
+    }
+    Ok(made)
+}
+
+/// Makes a queue: flags (`CS_WQ_…`), and how many of its works run at once, 0 for no limit. Null where it cannot be had:
+/// errno and `cs_last_error` say why.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_alloc_workqueue(
+    name: *const c_char,
+    flags: c_uint,
+    max_active: c_int,
+) -> *mut CsWorkqueue {
+    guard_pointer(|| {
+        // SAFETY: all zeros are the defaults.
+        let mut given: CsWorkqueueAttrs = unsafe { std::mem::zeroed() };
+        given.size = size_of::<CsWorkqueueAttrs>();
+        given.flags = flags;
+        given.max_active = max_active;
+        // SAFETY: it is there.
+        let attributes = unsafe { attributes(&raw const given) }?;
+        // SAFETY: by the header's contract.
+        unsafe { alloc(name, &attributes) }
+    })
+}
+
+/// Makes a queue with all that one may ask for. Null where it cannot be had: errno and `cs_last_error` say why.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_alloc_workqueue_attrs(
+    name: *const c_char,
+    attrs: *const CsWorkqueueAttrs,
+) -> *mut CsWorkqueue {
+    // SAFETY: by the header's contract.
+    guard_pointer(|| unsafe { alloc(name, &attributes(attrs)?) })
+}
+
+/// Changes a queue while it is used: what runs goes on as it was, what comes is as the attributes say, all of them. Whether
+/// it is ordered stays; so do `CS_WQ_MEM_RECLAIM` and the name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_change_workqueue(
+    queue: *mut CsWorkqueue,
+    attrs: *const CsWorkqueueAttrs,
+) -> c_int {
+    guard(|| {
+        let queue = CsWorkqueue::of(queue)?;
+        // SAFETY: by the header's contract.
+        let given = unsafe { attributes(attrs) }?;
+        let is_per_cpu = given.flags & CS_WQ_PERCPU != 0;
+        let mut change = queue.queue.change();
+        if let Some(scope) = scope(given.scope)?.or(is_per_cpu.then_some(Scope::Cpu)) {
+            change = change.scope(scope);
+        }
+        if given.shard_size != 0 {
+            change = change.shard_size(given.shard_size as usize);
+        }
+        change = change.strict(given.strict != 0 || is_per_cpu);
+        // SAFETY: as above.
+        let mask = unsafe { cpus(given.cpus) }?;
+        change = change.cpu_mask(mask).nice(nice(&given)?);
+        if given.flags & CS_WQ_HIGHPRI != 0 {
+            change = change.priority(Priority::High);
+        }
+        if given.flags & CS_WQ_ORDERED == 0 {
+            change = match count(given.max_active_by_node, "max_active_by_node")? {
+                Some(most) => change.max_active_by_node(most),
+                None => change.max_active(count(given.max_active, "max_active")?),
+            };
+        }
+        change.apply()?;
+        Ok(0)
+    })
+}
+
+/// Another limit on how many works run at once, 0 for none; what waits may go at once. -EINVAL of an ordered queue.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_workqueue_set_max_active(
+    queue: *mut CsWorkqueue,
+    max_active: c_int,
+) -> c_int {
+    guard(|| {
+        let most = count(max_active, "max_active")?;
+        CsWorkqueue::of(queue)?.queue.change().max_active(most).apply()?;
+        Ok(0)
+    })
+}
+
+/// The queue's name. There as long as the queue.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_workqueue_name(queue: *mut CsWorkqueue) -> *const c_char {
+    match CsWorkqueue::of(queue) {
+        Ok(queue) => queue.name.as_ptr(),
+        Err(failure) => {
+            failure.tell();
+            c"".as_ptr()
+        }
+    }
+}
+
+/// Waits until all that was queued before is over; not for what comes after, nor for delayed works whose time has not come.
+/// -EDEADLK inside one of the queue's own works.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_flush_workqueue(queue: *mut CsWorkqueue) -> c_int {
+    guard(|| {
+        CsWorkqueue::of(queue)?.queue.flush()?;
+        Ok(0)
+    })
+}
+
+/// Waits until nothing is left, while the queue's own works alone may queue more; others get -EBUSY. -EDEADLK inside one of
+/// them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_drain_workqueue(queue: *mut CsWorkqueue) -> c_int {
+    guard(|| {
+        CsWorkqueue::of(queue)?.queue.drain()?;
+        Ok(0)
+    })
+}
+
+/// Lets no further work begin, until `cs_thaw_workqueue`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_freeze_workqueue(queue: *mut CsWorkqueue) -> c_int {
+    guard(|| {
+        CsWorkqueue::of(queue)?.queue.freeze()?;
+        Ok(0)
+    })
+}
+
+/// Lets the works go that waited since `cs_freeze_workqueue`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_thaw_workqueue(queue: *mut CsWorkqueue) -> c_int {
+    guard(|| {
+        CsWorkqueue::of(queue)?.queue.thaw()?;
+        Ok(0)
+    })
+}
+
+/// Runs all that was queued to its end, and frees the queue. Delayed works whose time has not come are void: cancel them
+/// before. -EDEADLK inside one of the queue's own works: then nothing is done. In a process that was forked since the
+/// queue was made, nothing is run.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_destroy_workqueue(queue: *mut CsWorkqueue) -> c_int {
+    guard(|| {
+        let inner = &CsWorkqueue::of(queue)?.queue;
+        match inner.flush_timeout(Duration::ZERO) {
+            Err(error) if !error.is_timeout() => {
+                if inner.flush().is_err_and(|error| error.is_forked()) {
+                    // Its workers are elsewhere, and its locks may be held by nobody.
+                    return Ok(0);
+                }
+                if check::is_on() {
+                    check::destroyed_inside(queue);
+                }
+                return Err(error.into());
+            }
+            _ => {}
+        }
+        inner.thaw()?;
+        inner.drain()?;
+        // What is delayed has the queue, too: it is to find it shut.
+        while inner.shutdown(Duration::from_secs(3600)).is_err() {}
+        if check::is_on() && !check::destroyed(queue) {
+            return Ok(0);
+        }
+        // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
+        drop(unsafe { Box::from_raw(queue) });
+        Ok(0)
+    })
+}
+
+/// Queues that are there for the whole process, and that nobody destroys.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CsSystemWorkqueue {
+    /// In pods of the default scope.
+    Default = 0,
+    /// As it, with `CS_WQ_HIGHPRI` where that is allowed.
+    Highpri = 1,
+    /// On the CPU that a work is queued on: `CS_WQ_PERCPU`.
+    Percpu = 2,
+    /// In pods of the scope `numa`: few workers, awake together.
+    PowerEfficient = 3,
+}
+
+/// A queue of the process's own (`enum cs_system_workqueue_kind`), made with the first call. It is not to be destroyed. Null, and
+/// errno, where it cannot be had.
+#[unsafe(no_mangle)]
+pub extern "C" fn cs_system_workqueue(which: c_int) -> *mut CsWorkqueue {
+    const KINDS: [(&CStr, c_uint, c_int); 4] = [
+        (c"system", 0, 0),
+        (c"system-highpri", CS_WQ_HIGHPRI | CS_WQ_HIGHPRI_IF_ALLOWED, 0),
+        (c"system-percpu", CS_WQ_PERCPU, 0),
+        (c"system-power-efficient", 0, 5),
+    ];
+    static MADE: [AtomicPtr<CsWorkqueue>; 4] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 4];
+    let kind = usize::try_from(which).ok().and_then(|kind| Some((KINDS.get(kind)?, &MADE[kind])));
+    let Some((&(name, flags, scope), place)) = kind else {
+        Failure::invalid(format!(
+            "{which} is no queue of the process's; see enum cs_system_workqueue_kind"
+        ))
+        .tell();
+        return std::ptr::null_mut();
+    };
+    let known = place.load(Acquire);
+    // SAFETY: null, or never freed.
+    if unsafe { known.as_ref() }.is_some_and(|queue| queue.made_in == std::process::id()) {
+        return known;
+    }
+    let made = guard_pointer(|| {
+        // SAFETY: all zeros are the defaults.
+        let mut attributes: CsWorkqueueAttrs = unsafe { std::mem::zeroed() };
+        attributes.flags = flags;
+        attributes.scope = scope;
+        // SAFETY: there is a name.
+        unsafe { alloc(name.as_ptr(), &attributes) }
+    });
+    if made.is_null() {
+        return made;
+    }
+    match place.compare_exchange(known, made, AcqRel, Acquire) {
+        Ok(_) => made,
+        Err(first) => {
+            // SAFETY: made just now, and known to nobody else.
+            unsafe { cs_destroy_workqueue(made) };
+            first
+        }
+    }
+}

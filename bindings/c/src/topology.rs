@@ -1,0 +1,147 @@
+//! This machine, or one that a string tells: its pods.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+
+use coreshard::topology::{Pods, ShardSize};
+use coreshard::{CpuId, CpuSet, Scope, Topology};
+
+use crate::error::{Failure, Outcome, guard, guard_pointer};
+use crate::queue::{cpus, scope};
+
+/// A machine's CPUs, caches and nodes. Made by `cs_topology_host` or `cs_topology_parse`, freed by `cs_topology_free`.
+pub struct CsTopology {
+    topology: Topology,
+}
+
+/// A machine's CPUs, divided into pods: those that share a pool of workers. Made by `cs_pods`, freed by `cs_pods_free`.
+pub struct CsPods {
+    pods: Pods,
+    /// As text, by pod.
+    cpus: Vec<CString>,
+}
+
+/// This machine. Null, and errno, where it cannot be read.
+#[unsafe(no_mangle)]
+pub extern "C" fn cs_topology_host() -> *mut CsTopology {
+    guard_pointer(|| {
+        let topology = Topology::host();
+        let topology = topology.map_err(|error| Failure::new(libc::ENODEV, error.to_string()))?;
+        Ok(Box::new(CsTopology { topology }))
+    })
+}
+
+/// Another machine: by the name of a preset, or as in "pack:2 numa:1 l3:4 core:8 pu:2". Null, and errno, where there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_topology_parse(machine: *const c_char) -> *mut CsTopology {
+    guard_pointer(|| {
+        if machine.is_null() {
+            return Err(Failure::invalid("the machine is a null pointer"));
+        }
+        // SAFETY: C says that it is a string.
+        let text = unsafe { CStr::from_ptr(machine) }.to_string_lossy();
+        let topology = Topology::parse_machine(&text);
+        let topology = topology.map_err(|error| Failure::invalid(error.to_string()))?;
+        Ok(Box::new(CsTopology { topology }))
+    })
+}
+
+/// Frees a machine's description; null is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_topology_free(topology: *mut CsTopology) {
+    if !topology.is_null() {
+        // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
+        drop(unsafe { Box::from_raw(topology) });
+    }
+}
+
+fn topology<'call>(topology: *const CsTopology) -> Outcome<&'call Topology> {
+    // SAFETY: C says that it is one, or null.
+    let topology = unsafe { topology.as_ref() };
+    topology
+        .map(|topology| &topology.topology)
+        .ok_or_else(|| Failure::invalid("the topology is a null pointer"))
+}
+
+fn number(count: usize) -> c_int {
+    c_int::try_from(count).unwrap_or(c_int::MAX)
+}
+
+/// How many CPUs are online.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_topology_cpus(machine: *const CsTopology) -> c_int {
+    guard(|| Ok(number(topology(machine)?.online().len())))
+}
+
+/// How many last-level caches there are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_topology_llcs(machine: *const CsTopology) -> c_int {
+    guard(|| Ok(number(topology(machine)?.llcs())))
+}
+
+/// How many nodes there are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_topology_nodes(machine: *const CsTopology) -> c_int {
+    guard(|| Ok(number(topology(machine)?.nodes())))
+}
+
+/// Divides a machine's CPUs, or those that `mask` names ("0-3,8"), into pods by a scope (`enum cs_scope`); `shard_size` is how
+/// many cores a cache shard is to have, 0 for the default. Null, and errno, where a CPU is not there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_pods(
+    machine: *const CsTopology,
+    scope_of: c_int,
+    shard_size: c_uint,
+    mask: *const c_char,
+) -> *mut CsPods {
+    guard_pointer(|| {
+        let topology = topology(machine)?;
+        let scope = scope(scope_of)?.unwrap_or(Scope::CacheShard);
+        // SAFETY: by the header's contract.
+        let mask: CpuSet = unsafe { cpus(mask) }?.unwrap_or_else(|| topology.online().clone());
+        let size = match shard_size {
+            0 => ShardSize::default(),
+            cores => ShardSize::new(cores as usize),
+        };
+        let pods = Pods::new(topology, &mask, scope, size);
+        let pods = pods.map_err(|error| Failure::invalid(error.to_string()))?;
+        let text = |pod: &coreshard::topology::Pod| CString::new(pod.cpus.to_string());
+        let cpus = pods.iter().map(text).collect::<Result<_, _>>();
+        let cpus = cpus.map_err(|error| Failure::invalid(error.to_string()))?;
+        Ok(Box::new(CsPods { pods, cpus }))
+    })
+}
+
+/// Frees pods; null is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_pods_free(pods: *mut CsPods) {
+    if !pods.is_null() {
+        // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
+        drop(unsafe { Box::from_raw(pods) });
+    }
+}
+
+/// How many pods there are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_pods_count(pods: *const CsPods) -> c_int {
+    // SAFETY: C says that they are there, or null.
+    guard(|| Ok(unsafe { pods.as_ref() }.map_or(0, |pods| number(pods.pods.len()))))
+}
+
+/// The pod of a CPU, from 0 on; -ENOENT outside of the mask.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_pod_of(pods: *const CsPods, cpu: c_uint) -> c_int {
+    guard(|| {
+        // SAFETY: as above.
+        let pod = unsafe { pods.as_ref() }.and_then(|pods| pods.pods.pod_of(CpuId(cpu)));
+        let none = || Failure::new(libc::ENOENT, format!("CPU {cpu} is in none of the pods"));
+        Ok(number(pod.ok_or_else(none)?.index()))
+    })
+}
+
+/// A pod's CPUs, as "0-3,8"; null where there is no such pod. There as long as the pods.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_pod_cpus(pods: *const CsPods, pod: c_uint) -> *const c_char {
+    // SAFETY: as above.
+    let cpus = unsafe { pods.as_ref() }.and_then(|pods| pods.cpus.get(pod as usize));
+    cpus.map_or(std::ptr::null(), |cpus| cpus.as_ptr())
+}

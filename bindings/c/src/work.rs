@@ -1,0 +1,353 @@
+//! Works: reusable items in the program's own structures.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::mem::offset_of;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use coreshard::{
+    CpuId, EmbeddedFunction, EmbeddedWork, EmbeddedWorks, FunctionName, NodeId, Target,
+};
+
+use crate::check;
+use crate::error::{Failure, Outcome, guard};
+use crate::queue::CsWorkqueue;
+
+/// A work: a member of a structure of the program's, set up by `cs_work_init` or `CS_WORK_INITIALIZER`, and queued any
+/// number of times, without an allocation. It needs no destructor. It may be freed, or go out of scope, when it is
+/// neither pending nor running, and while it runs by its own function; and is not moved, but then.
+#[repr(C)]
+pub struct CsWork {
+    /// What is called, with the work. It may queue the work again, and free it.
+    pub function: Option<unsafe extern "C" fn(work: *mut CsWork)>,
+    /// The function's name, for reports; may be null.
+    pub name: *const c_char,
+    /// The library's.
+    pub reserved: [u64; 6],
+}
+
+const _: () = assert!(
+    size_of::<CsWork>() == size_of::<EmbeddedWork>()
+        && align_of::<CsWork>() == align_of::<EmbeddedWork>()
+        && offset_of!(CsWork, reserved) == 16
+);
+
+/// How many locks the works of a process are spread over, for each CPU.
+const STRIPES_PER_CPU: usize = 64;
+
+static WORKS: AtomicPtr<EmbeddedWorks> = AtomicPtr::new(ptr::null_mut());
+
+/// Those of this process.
+#[inline(always)]
+pub(crate) fn works() -> &'static EmbeddedWorks {
+    // SAFETY: null, or leaked by `make_works`.
+    match unsafe { WORKS.load(Acquire).as_ref() } {
+        Some(works) if works.is_of_this_process() => works,
+        _ => make_works(),
+    }
+}
+
+/// The first one, or that of a process that was forked since: there, locks may be held by nobody.
+#[cold]
+fn make_works() -> &'static EmbeddedWorks {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut known = WORKS.load(Acquire);
+    let made = EmbeddedWorks::leak(STRIPES_PER_CPU * cpus.max(4));
+    loop {
+        let made = ptr::from_ref(made).cast_mut();
+        match WORKS.compare_exchange(known, made, AcqRel, Acquire) {
+            // SAFETY: leaked.
+            Ok(_) => return unsafe { &*made },
+            // SAFETY: as above.
+            Err(now) => match unsafe { now.as_ref() } {
+                Some(works) if works.is_of_this_process() => return works,
+                _ => known = now,
+            },
+        }
+    }
+}
+
+type Place = NonNull<EmbeddedWork>;
+
+/// The work that C names.
+#[inline(always)]
+fn place(work: *mut CsWork) -> Outcome<Place> {
+    match NonNull::new(work.cast::<EmbeddedWork>()) {
+        Some(place) => Ok(place),
+        None => Err(no_work()),
+    }
+}
+
+#[cold]
+fn no_work() -> Failure {
+    Failure::invalid(
+        "the work is a null pointer; give the address of one that was set up by cs_work_init",
+    )
+}
+
+/// A work that is about to be queued: it has a function and a name for reports from here on.
+#[inline(always)]
+fn named(work: *mut CsWork) -> Outcome<Place> {
+    let place = place(work)?;
+    // SAFETY: C says that the work is there.
+    if !unsafe { place.as_ref() }.is_named() {
+        // SAFETY: as above.
+        unsafe { name(work, place) }?;
+    }
+    Ok(place)
+}
+
+/// The first time: reports are to call the function as C does.
+#[cold]
+unsafe fn name(work: *mut CsWork, place: Place) -> Outcome<()> {
+    // SAFETY: by the caller's contract; an option of a function is one word, null for none.
+    let (function, label) = unsafe { ((*work).function, (*work).name) };
+    let Some(function) = function else {
+        return Err(Failure::invalid(
+            "the work has no function: it was not set up; call cs_work_init, or begin with CS_WORK_INITIALIZER",
+        ));
+    };
+    static NAMES: Mutex<Option<HashMap<(usize, usize), FunctionName>>> = Mutex::new(None);
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (function as usize, label.addr());
+    let name = *names.get_or_insert_default().entry(key).or_insert_with(|| {
+        // SAFETY: C says that the name is a string that stays.
+        let given = (!label.is_null()).then(|| unsafe { CStr::from_ptr(label) });
+        let name = given.map(|name| name.to_string_lossy().into_owned());
+        FunctionName::leak(&name.unwrap_or_else(|| symbol_of(function as usize)))
+    });
+    // SAFETY: by the caller's contract.
+    unsafe { place.as_ref() }.set_name(name);
+    Ok(())
+}
+
+/// What the dynamic linker calls a function, or where it lies in which file, for addr2line.
+fn symbol_of(address: usize) -> String {
+    // SAFETY: all zeros are one.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: it is written if the answer is not 0.
+    if unsafe { libc::dladdr(ptr::without_provenance(address), &mut found) } == 0 {
+        return format!("{address:#x}");
+    }
+    let text = |text: *const c_char| {
+        // SAFETY: strings of the dynamic linker's, which are there while the object is.
+        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    };
+    if found.dli_saddr.addr() == address
+        && let Some(symbol) = text(found.dli_sname)
+    {
+        return symbol;
+    }
+    let file = text(found.dli_fname).unwrap_or_default();
+    format!("{file}+{:#x}", address.wrapping_sub(found.dli_fbase.addr()))
+}
+
+/// Sets a work up, in whatever memory. Not one that is pending. In C, `cs_work_init` calls it, with the function's name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_work_init_named(
+    work: *mut CsWork,
+    function: Option<unsafe extern "C" fn(work: *mut CsWork)>,
+    name: *const c_char,
+) {
+    if work.is_null() {
+        return;
+    }
+    if check::is_on() {
+        check::init(work);
+    }
+    // SAFETY: C says that there is room for one.
+    unsafe { work.write(CsWork { function, name, reserved: [0; 6] }) };
+}
+
+/// What C gives as its function.
+pub(crate) fn function_of(work: *mut CsWork) -> Option<EmbeddedFunction> {
+    // SAFETY: the same word, by the assertion above.
+    unsafe { work.cast::<Option<EmbeddedFunction>>().read() }
+}
+
+/// Queues a work at the pool of the CPU that the caller runs on. Allocates nothing.
+///
+/// Returns 1; 0 if it was pending: then the run to come sees what the caller wrote before. Or -EPERM where it is disabled,
+/// -ESHUTDOWN, -EBUSY (the queue is drained), -ECHILD (the queue is of the process that this one was forked from), -EINVAL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_queue_work(queue: *mut CsWorkqueue, work: *mut CsWork) -> c_int {
+    guard(|| queue_to(queue, work, Target::Here, Duration::ZERO))
+}
+
+/// As `cs_queue_work`, in the pod of a CPU. -EINVAL where it is none of the queue's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_queue_work_on(
+    queue: *mut CsWorkqueue,
+    cpu: u32,
+    work: *mut CsWork,
+) -> c_int {
+    guard(|| queue_to(queue, work, Target::Cpu(CpuId(cpu)), Duration::ZERO))
+}
+
+/// As `cs_queue_work`, in a pod on a node. -EINVAL where none of the queue's pods lies there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_queue_work_node(
+    queue: *mut CsWorkqueue,
+    node: u32,
+    work: *mut CsWork,
+) -> c_int {
+    guard(|| queue_to(queue, work, Target::Node(NodeId(node)), Duration::ZERO))
+}
+
+/// Queues a work when `delay_ns` nanoseconds are over; at once for 0. Returns as `cs_queue_work`; -ERANGE for a delay
+/// beyond the clock, -EAGAIN where no thread can be had that waits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_queue_delayed_work(
+    queue: *mut CsWorkqueue,
+    work: *mut CsWork,
+    delay_ns: u64,
+) -> c_int {
+    guard(|| queue_to(queue, work, Target::Here, Duration::from_nanos(delay_ns)))
+}
+
+/// As `cs_queue_delayed_work`, in the pod of a CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_queue_delayed_work_on(
+    queue: *mut CsWorkqueue,
+    cpu: u32,
+    work: *mut CsWork,
+    delay_ns: u64,
+) -> c_int {
+    guard(|| queue_to(queue, work, Target::Cpu(CpuId(cpu)), Duration::from_nanos(delay_ns)))
+}
+
+/// Queues a work when `delay_ns` are over, in the place of a queueing that has not begun. 1 if there was one, else 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_mod_delayed_work(
+    queue: *mut CsWorkqueue,
+    work: *mut CsWork,
+    delay_ns: u64,
+) -> c_int {
+    guard(|| modify_to(queue, work, Target::Here, Duration::from_nanos(delay_ns)))
+}
+
+/// As `cs_mod_delayed_work`, in the pod of a CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_mod_delayed_work_on(
+    queue: *mut CsWorkqueue,
+    cpu: u32,
+    work: *mut CsWork,
+    delay_ns: u64,
+) -> c_int {
+    guard(|| modify_to(queue, work, Target::Cpu(CpuId(cpu)), Duration::from_nanos(delay_ns)))
+}
+
+#[inline(always)]
+fn queue_to(
+    queue: *mut CsWorkqueue,
+    work: *mut CsWork,
+    target: Target,
+    delay: Duration,
+) -> Outcome {
+    let place = named(work)?;
+    let queue = CsWorkqueue::of(queue)?;
+    if check::is_on() {
+        check::queue(queue, work);
+    }
+    // SAFETY: C says that the work stays while it is pending.
+    let queued = unsafe { works().queue_to(place, &queue.queue, target, delay) }?;
+    Ok(queued.into())
+}
+
+fn modify_to(
+    queue: *mut CsWorkqueue,
+    work: *mut CsWork,
+    target: Target,
+    delay: Duration,
+) -> Outcome {
+    let place = named(work)?;
+    let queue = CsWorkqueue::of(queue)?;
+    if check::is_on() {
+        check::queue(queue, work);
+    }
+    // SAFETY: as above.
+    let replaced = unsafe { works().modify_to(place, &queue.queue, target, delay) }?;
+    Ok(replaced.into())
+}
+
+/// Waits until the latest queueing of a work is over, or void; a delayed one is brought forward. 1; or 0 if there was
+/// nothing to wait for; -EDEADLK inside the work itself, or inside what it waits behind in an ordered queue.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_flush_work(work: *mut CsWork) -> c_int {
+    guard(|| {
+        let place = named(work)?;
+        // SAFETY: C says that the work is there.
+        let waited = unsafe { works().flush(place) }?;
+        Ok(waited.into())
+    })
+}
+
+/// Makes a queueing that has not begun void: 1 if there was one, else 0. A run that goes on is not waited for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_cancel_work(work: *mut CsWork) -> c_int {
+    // SAFETY: as above.
+    guard(|| Ok(unsafe { works().cancel(place(work)?) }.into()))
+}
+
+/// As `cs_cancel_work`, and waits until the work does not run; it cannot be queued meanwhile. -EDEADLK inside itself.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_cancel_work_sync(work: *mut CsWork) -> c_int {
+    guard(|| {
+        // SAFETY: as above.
+        let was_pending = unsafe { works().cancel_and_wait(place(work)?) }?;
+        Ok(was_pending.into())
+    })
+}
+
+/// Cancels a work, and lets nobody queue it until it was enabled as often as disabled: 1 if it was pending, else 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_disable_work(work: *mut CsWork) -> c_int {
+    // SAFETY: as above.
+    guard(|| Ok(unsafe { works().disable(place(work)?) }?.into()))
+}
+
+/// As `cs_disable_work`, and waits until the work does not run. -EDEADLK inside itself.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_disable_work_sync(work: *mut CsWork) -> c_int {
+    guard(|| {
+        // SAFETY: as above.
+        let was_pending = unsafe { works().disable_and_wait(place(work)?) }?;
+        Ok(was_pending.into())
+    })
+}
+
+/// Takes one disable back: 1 if the work can be queued again, else 0; -EINVAL if it was not disabled.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_enable_work(work: *mut CsWork) -> c_int {
+    // SAFETY: as above.
+    guard(|| Ok(unsafe { works().enable(place(work)?) }?.into()))
+}
+
+/// 1 if a work is queued, or waits for its time, and has not begun; else 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_work_pending(work: *mut CsWork) -> c_int {
+    // SAFETY: as above.
+    guard(|| Ok(unsafe { works().is_pending(place(work)?) }.into()))
+}
+
+/// 1 if a worker is inside a work's function; else 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_work_running(work: *mut CsWork) -> c_int {
+    guard(|| Ok(works().is_running(place(work)?).into()))
+}
+
+#[allow(dead_code, reason = "for messages")]
+pub(crate) fn label_of(work: *mut CsWork) -> CString {
+    // SAFETY: the caller has it.
+    let label = unsafe { (*work).name };
+    if label.is_null() {
+        let address = function_of(work).map_or(0, |function| function as usize);
+        return CString::new(symbol_of(address)).unwrap_or_default();
+    }
+    // SAFETY: C says that the name is a string that stays.
+    unsafe { CStr::from_ptr(label) }.to_owned()
+}

@@ -1,0 +1,73 @@
+"""The future: compiled, and one of Python's by its class."""
+
+import concurrent.futures
+import threading
+from concurrent.futures import _base
+
+try:
+    from . import _native
+except ImportError as error:
+    if "subinterpreter" in str(error):
+        raise ImportError(
+            "coreshard works in a process's main interpreter alone: its workers belong to the process"
+        ) from error
+    raise
+
+
+class Future(_native.FutureCore, concurrent.futures.Future):
+    """A call's result, once it is there: a `concurrent.futures.Future`.
+
+    >>> import coreshard
+    >>> with coreshard.Executor() as executor:
+    ...     future = executor.submit(divmod, 17, 5)
+    ...     future.result()
+    (3, 2)
+    """
+
+    __slots__ = ()
+    # All of it is in the compiled half.
+    __init__ = object.__init__
+
+
+class _NoCondition:
+    """The condition of futures that are final: nothing changes any more, so nobody is excluded."""
+
+    __slots__ = ()
+
+    def acquire(self, *_args, **_kwargs):
+        return True
+
+    def release(self):
+        pass
+
+    def __enter__(self):
+        return True
+
+    def __exit__(self, *_exception):
+        pass
+
+    def wait(self, timeout=None):
+        return True
+
+    def wait_for(self, predicate, timeout=None):
+        return predicate()
+
+    def notify(self, n=1):
+        pass
+
+    def notify_all(self):
+        pass
+
+
+_native._set_classes(
+    Future,
+    concurrent.futures.CancelledError,
+    concurrent.futures.TimeoutError,
+    concurrent.futures.InvalidStateError,
+    concurrent.futures.BrokenExecutor,
+    threading.Condition,
+    _NoCondition(),
+    _base.LOGGER,
+)
+# Before the interpreter ends, and before `atexit`: as `concurrent.futures.thread` does it.
+threading._register_atexit(_native._end)

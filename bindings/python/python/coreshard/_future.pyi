@@ -1,0 +1,6 @@
+import concurrent.futures
+from typing import TypeVar
+
+T = TypeVar("T")
+
+class Future(concurrent.futures.Future[T]): ...

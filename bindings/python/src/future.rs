@@ -1,0 +1,540 @@
+//! A future whose state is one word.
+//!
+//! The word holds the state, and whether somebody sleeps on it. The rest is behind a lock of its own, which is held for a few
+//! instructions and never across a call of Python's (also no allocation of its: that may collect garbage, and stop the
+//! threads that wait for the lock).
+//!
+//! `concurrent.futures.wait` and `as_completed` hold `_condition` while they look at `_state` and put themselves into
+//! `_waiters`. So a future that somebody asked for its condition changes to a final state under it alone; one that nobody
+//! asked, most of them, never has one. Once final and never asked, it gives out one that all such futures share, and that
+//! excludes nobody: nothing changes any more.
+#![allow(unsafe_code)]
+
+use std::mem;
+use std::ptr;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use pyo3::exceptions::{PyException, PyRuntimeError};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString};
+
+use crate::call::Call;
+use crate::intake::{self, Intake};
+use crate::process::{classes, generation, lock, raised};
+use crate::waiting::{self, Deadline};
+
+const PENDING: u32 = 0;
+const RUNNING: u32 = 1;
+const CANCELLED: u32 = 2;
+const CANCELLED_AND_NOTIFIED: u32 = 3;
+const FINISHED: u32 = 4;
+/// The word's bits that are the state.
+const STATE: u32 = 7;
+/// Somebody sleeps on the word, or is about to.
+const WAITED: u32 = 8;
+
+/// The compiled half of `coreshard.Future`.
+#[pyclass(subclass, frozen, module = "coreshard._native")]
+pub(crate) struct FutureCore {
+    word: AtomicU32,
+    /// In which process it was made.
+    made_in: u32,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// What is to be called; until it begins, or is cancelled.
+    call: Option<Call>,
+    /// Whose it is; until it is over.
+    intake: Option<Arc<Intake>>,
+    outcome: Option<Outcome>,
+    callbacks: Vec<Py<PyAny>>,
+    condition: Option<Py<PyAny>>,
+    waiters: Option<Py<PyList>>,
+}
+
+enum Outcome {
+    Result(Py<PyAny>),
+    Exception(Py<PyAny>),
+}
+
+/// The word of a future that somebody sleeps on, to be woken. It may be gone by then.
+#[must_use = "somebody sleeps"]
+pub(crate) struct Sleepers(*const AtomicU32);
+
+impl Sleepers {
+    pub(crate) fn wake(self) {
+        waiting::wake_all(self.0);
+    }
+}
+
+// SAFETY: it is an address that is never read.
+unsafe impl Send for Sleepers {}
+
+/// A future's condition while it is held; nothing, where it has none.
+struct Held<'py>(Option<Bound<'py, PyAny>>);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Some(condition) = &self.0 {
+            let released = condition.call_method0(intern!(condition.py(), "release"));
+            if let Err(error) = released {
+                error.write_unraisable(condition.py(), Some(condition));
+            }
+        }
+    }
+}
+
+impl FutureCore {
+    /// What is to be called, and by whose workers.
+    pub(crate) fn set_call(&self, call: Call, intake: Arc<Intake>) {
+        let mut inner = lock(&self.inner);
+        inner.call = Some(call);
+        inner.intake = Some(intake);
+    }
+
+    /// As above, where it is no executor's.
+    pub(crate) fn set_call_alone(&self, call: Call) {
+        lock(&self.inner).call = Some(call);
+    }
+
+    fn state_now(&self) -> u32 {
+        self.word.load(Acquire) & STATE
+    }
+
+    /// From `from` to `to`, where nobody was faster; who sleeps goes on sleeping.
+    fn step(&self, from: u32, to: u32) -> Result<(), u32> {
+        self.word
+            .fetch_update(AcqRel, Acquire, |word| {
+                (word & STATE == from).then_some(to | word & WAITED)
+            })
+            .map(|_| ())
+            .map_err(|word| word & STATE)
+    }
+
+    /// The future's insides, under its condition where it has one.
+    fn hold<'py, 'a>(slf: &'a Bound<'py, Self>) -> PyResult<(Held<'py>, MutexGuard<'a, Inner>)> {
+        let py = slf.py();
+        let mut held = Held(None);
+        loop {
+            let inner = lock(&slf.get().inner);
+            match &inner.condition {
+                // It does not go away again.
+                Some(condition) if held.0.is_none() => {
+                    let condition = condition.bind(py).clone();
+                    drop(inner);
+                    condition.call_method0(intern!(py, "acquire"))?;
+                    held.0 = Some(condition);
+                }
+                _ => return Ok((held, inner)),
+            }
+        }
+    }
+
+    /// Runs the call, unless it was begun or cancelled. Whom that leaves to be woken is the caller's.
+    pub(crate) fn run(slf: &Bound<'_, Self>) -> Option<Sleepers> {
+        let py = slf.py();
+        let future = slf.get();
+        match future.step(PENDING, RUNNING) {
+            Ok(()) => {}
+            Err(CANCELLED) => {
+                Self::note_cancelled(slf);
+                return None;
+            }
+            Err(_) => return None,
+        }
+        let call = lock(&future.inner).call.take()?;
+        let outcome = match call.run(py) {
+            Ok(result) => Outcome::Result(result.unbind()),
+            Err(error) => Outcome::Exception(error.into_value(py).into_any()),
+        };
+        // What the arguments hold is free before anybody hears of the result.
+        drop(call);
+        if generation() != future.made_in {
+            intake::leave_fork(py);
+        }
+        match Self::finish(slf, outcome) {
+            Ok(sleepers) => sleepers,
+            Err(error) => {
+                error.write_unraisable(py, Some(slf));
+                None
+            }
+        }
+    }
+
+    /// Sets what came of it, tells Python's waiters and calls back. An error where it is final already.
+    fn finish(slf: &Bound<'_, Self>, outcome: Outcome) -> PyResult<Option<Sleepers>> {
+        let py = slf.py();
+        let future = slf.get();
+        let told = match &outcome {
+            Outcome::Result(_) => intern!(py, "add_result"),
+            Outcome::Exception(_) => intern!(py, "add_exception"),
+        };
+        let (held, mut inner) = Self::hold(slf)?;
+        let state = future.state_now();
+        if state >= CANCELLED {
+            drop(inner);
+            drop(held);
+            let classes = classes(py)?;
+            let message = format!("{}: {}", state_name(state), slf.repr()?);
+            return Err(raised(py, &classes.invalid_state_error, Some(&message)));
+        }
+        inner.outcome = Some(outcome);
+        let callbacks = mem::take(&mut inner.callbacks);
+        // What was never begun and is set from outside.
+        let unused = (inner.call.take(), inner.intake.take());
+        let waiters = inner.waiters.as_ref().map(|waiters| waiters.clone_ref(py));
+        let word = future.word.swap(FINISHED, AcqRel);
+        drop(inner);
+        drop(unused);
+        if held.0.is_some() {
+            Self::tell(slf, &held, waiters, told)?;
+        }
+        drop(held);
+        let mut sleepers = (word & WAITED != 0).then(|| Sleepers(ptr::from_ref(&future.word)));
+        if !callbacks.is_empty() {
+            // They may take long.
+            if let Some(sleepers) = sleepers.take() {
+                sleepers.wake();
+            }
+            Self::call_back(slf, callbacks)?;
+        }
+        Ok(sleepers)
+    }
+
+    /// Tells those who wait by Python's means, under the condition.
+    fn tell(
+        slf: &Bound<'_, Self>,
+        held: &Held<'_>,
+        waiters: Option<Py<PyList>>,
+        told: &Bound<'_, PyString>,
+    ) -> PyResult<()> {
+        let Some(condition) = &held.0 else { return Ok(()) };
+        if let Some(waiters) = waiters {
+            for waiter in waiters.bind(slf.py()) {
+                waiter.call_method1(told, (slf,))?;
+            }
+        }
+        condition.call_method0(intern!(slf.py(), "notify_all"))?;
+        Ok(())
+    }
+
+    fn call_back(slf: &Bound<'_, Self>, callbacks: Vec<Py<PyAny>>) -> PyResult<()> {
+        callbacks
+            .into_iter()
+            .try_for_each(|callback| Self::call_one_back(slf, callback.bind(slf.py())))
+    }
+
+    fn call_one_back(slf: &Bound<'_, Self>, callback: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = slf.py();
+        match callback.call1((slf,)) {
+            Err(error) if error.is_instance_of::<PyException>(py) => {
+                // `Logger.exception` reads the exception that is being handled, of which a compiled function has none.
+                let kwargs = pyo3::types::PyDict::new(py);
+                kwargs.set_item("exc_info", error.into_value(py))?;
+                let args = ("exception calling callback for %r", slf);
+                classes(py)?.logger.bind(py).call_method("error", args, Some(&kwargs))?;
+                Ok(())
+            }
+            Err(error) => Err(error),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Final, and told of: nobody will run it.
+    fn note_cancelled(slf: &Bound<'_, Self>) {
+        let noted = (|| {
+            let (held, inner) = Self::hold(slf)?;
+            if slf.get().step(CANCELLED, CANCELLED_AND_NOTIFIED).is_err() {
+                return Ok(());
+            }
+            let waiters = inner.waiters.as_ref().map(|waiters| waiters.clone_ref(slf.py()));
+            drop(inner);
+            Self::tell(slf, &held, waiters, intern!(slf.py(), "add_cancelled"))
+        })();
+        if let Err(error) = noted {
+            error.write_unraisable(slf.py(), Some(slf));
+        }
+    }
+
+    /// As for one that was shut out of the queue: cancelled, and nobody comes by to say so.
+    pub(crate) fn cancel_for_good(slf: &Bound<'_, Self>) -> PyResult<()> {
+        if Self::cancel(slf)? {
+            Self::note_cancelled(slf);
+        }
+        Ok(())
+    }
+
+    /// Ends it with an exception, unless it was begun.
+    pub(crate) fn fail(slf: &Bound<'_, Self>, exception: Py<PyAny>) {
+        match slf.get().step(PENDING, RUNNING) {
+            Ok(()) => match Self::finish(slf, Outcome::Exception(exception)) {
+                Ok(Some(sleepers)) => sleepers.wake(),
+                Ok(None) => {}
+                Err(error) => error.write_unraisable(slf.py(), Some(slf)),
+            },
+            Err(CANCELLED) => Self::note_cancelled(slf),
+            Err(_) => {}
+        }
+    }
+
+    /// Waits until it is final, and gives the state.
+    fn wait_for_end(slf: &Bound<'_, Self>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<u32> {
+        let py = slf.py();
+        let future = slf.get();
+        if future.state_now() >= CANCELLED {
+            return Ok(future.state_now());
+        }
+        let deadline = Deadline::of(timeout)?;
+        if deadline.is_never() {
+            // A worker that waits for a call of its own executor runs it, if nobody else has begun it.
+            let intake = lock(&future.inner).intake.clone();
+            if intake.is_some_and(|intake| intake.is_here())
+                && let Some(sleepers) = Self::run(slf)
+            {
+                sleepers.wake();
+            }
+        }
+        loop {
+            let word = future.word.load(Acquire);
+            if word & STATE >= CANCELLED {
+                return Ok(word & STATE);
+            }
+            if generation() != future.made_in {
+                let message =
+                    "the process was forked: whoever was to run this call is in its parent";
+                return Err(raised(py, &classes(py)?.broken_executor, Some(message)));
+            }
+            let slept_on = word | WAITED;
+            if word != slept_on
+                && future.word.compare_exchange(word, slept_on, AcqRel, Relaxed).is_err()
+            {
+                continue;
+            }
+            if !waiting::wait(py, &future.word, slept_on, deadline)? {
+                let state = future.state_now();
+                return if state >= CANCELLED {
+                    Ok(state)
+                } else {
+                    Err(raised(py, &classes(py)?.timeout_error, None))
+                };
+            }
+        }
+    }
+
+    /// What came of a future in this final state.
+    fn outcome(&self, py: Python<'_>, state: u32) -> PyResult<Outcome> {
+        if state == FINISHED
+            && let Some(outcome) = &lock(&self.inner).outcome
+        {
+            return Ok(match outcome {
+                Outcome::Result(result) => Outcome::Result(result.clone_ref(py)),
+                Outcome::Exception(exception) => Outcome::Exception(exception.clone_ref(py)),
+            });
+        }
+        Err(raised(py, &classes(py)?.cancelled_error, None))
+    }
+}
+
+#[pymethods]
+impl FutureCore {
+    #[new]
+    fn new() -> Self {
+        let inner = Mutex::new(Inner::default());
+        Self { word: AtomicU32::new(PENDING), made_in: generation(), inner }
+    }
+
+    fn cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let future = slf.get();
+        let (held, mut inner) = Self::hold(slf)?;
+        match future.step(PENDING, CANCELLED) {
+            Ok(()) => {}
+            Err(state) => return Ok(matches!(state, CANCELLED | CANCELLED_AND_NOTIFIED)),
+        }
+        let callbacks = mem::take(&mut inner.callbacks);
+        let unused = (inner.call.take(), inner.intake.take());
+        drop(inner);
+        drop(unused);
+        Self::tell(slf, &held, None, intern!(slf.py(), "add_cancelled"))?;
+        drop(held);
+        if future.word.load(Acquire) & WAITED != 0 {
+            waiting::wake_all(&future.word);
+        }
+        Self::call_back(slf, callbacks)?;
+        Ok(true)
+    }
+
+    fn cancelled(&self) -> bool {
+        matches!(self.state_now(), CANCELLED | CANCELLED_AND_NOTIFIED)
+    }
+
+    fn running(&self) -> bool {
+        self.state_now() == RUNNING
+    }
+
+    fn done(&self) -> bool {
+        self.state_now() >= CANCELLED
+    }
+
+    #[pyo3(signature = (timeout=None))]
+    fn result(slf: &Bound<'_, Self>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+        let state = Self::wait_for_end(slf, timeout)?;
+        match slf.get().outcome(slf.py(), state)? {
+            Outcome::Result(result) => Ok(result),
+            Outcome::Exception(exception) => Err(PyErr::from_value(exception.into_bound(slf.py()))),
+        }
+    }
+
+    #[pyo3(signature = (timeout=None))]
+    fn exception(
+        slf: &Bound<'_, Self>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let state = Self::wait_for_end(slf, timeout)?;
+        Ok(match slf.get().outcome(slf.py(), state)? {
+            Outcome::Result(_) => None,
+            Outcome::Exception(exception) => Some(exception),
+        })
+    }
+
+    fn add_done_callback(slf: &Bound<'_, Self>, r#fn: Py<PyAny>) -> PyResult<()> {
+        let future = slf.get();
+        {
+            let mut inner = lock(&future.inner);
+            if future.state_now() < CANCELLED {
+                inner.callbacks.push(r#fn);
+                return Ok(());
+            }
+        }
+        Self::call_one_back(slf, r#fn.bind(slf.py()))
+    }
+
+    fn set_running_or_notify_cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        match slf.get().step(PENDING, RUNNING) {
+            Ok(()) => Ok(true),
+            Err(CANCELLED) => {
+                Self::note_cancelled(slf);
+                Ok(false)
+            }
+            Err(state) => {
+                let args = ("Future %s in unexpected state: %s", slf, state_name(state));
+                classes(slf.py())?.logger.bind(slf.py()).call_method1("critical", args)?;
+                Err(PyRuntimeError::new_err("Future in unexpected state"))
+            }
+        }
+    }
+
+    fn set_result(slf: &Bound<'_, Self>, result: Py<PyAny>) -> PyResult<()> {
+        if let Some(sleepers) = Self::finish(slf, Outcome::Result(result))? {
+            sleepers.wake();
+        }
+        Ok(())
+    }
+
+    fn set_exception(slf: &Bound<'_, Self>, exception: Py<PyAny>) -> PyResult<()> {
+        if let Some(sleepers) = Self::finish(slf, Outcome::Exception(exception))? {
+            sleepers.wake();
+        }
+        Ok(())
+    }
+
+    // What `concurrent.futures` itself looks at.
+
+    #[getter]
+    fn _state<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
+        let name = match self.state_now() {
+            PENDING => intern!(py, "PENDING"),
+            RUNNING => intern!(py, "RUNNING"),
+            CANCELLED => intern!(py, "CANCELLED"),
+            CANCELLED_AND_NOTIFIED => intern!(py, "CANCELLED_AND_NOTIFIED"),
+            _ => intern!(py, "FINISHED"),
+        };
+        name.clone()
+    }
+
+    #[getter]
+    fn _result(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        match &lock(&self.inner).outcome {
+            Some(Outcome::Result(result)) => Some(result.clone_ref(py)),
+            _ => None,
+        }
+    }
+
+    #[getter]
+    fn _exception(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        match &lock(&self.inner).outcome {
+            Some(Outcome::Exception(exception)) => Some(exception.clone_ref(py)),
+            _ => None,
+        }
+    }
+
+    #[getter]
+    fn _condition(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let classes = classes(py)?;
+        {
+            let inner = lock(&self.inner);
+            if let Some(condition) = &inner.condition {
+                return Ok(condition.clone_ref(py));
+            }
+            if self.state_now() == FINISHED {
+                return Ok(classes.no_condition.clone_ref(py));
+            }
+        }
+        let made = classes.condition.call0(py)?;
+        let mut inner = lock(&self.inner);
+        if let Some(condition) = &inner.condition {
+            return Ok(condition.clone_ref(py));
+        }
+        if self.state_now() == FINISHED {
+            return Ok(classes.no_condition.clone_ref(py));
+        }
+        inner.condition = Some(made.clone_ref(py));
+        Ok(made)
+    }
+
+    #[getter]
+    fn _waiters(&self, py: Python<'_>) -> Py<PyList> {
+        if let Some(waiters) = &lock(&self.inner).waiters {
+            return waiters.clone_ref(py);
+        }
+        let made = PyList::empty(py).unbind();
+        lock(&self.inner).waiters.get_or_insert(made).clone_ref(py)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // Held by whoever allocates nothing meanwhile: then this is no collection of that thread's.
+        let Ok(inner) = self.inner.try_lock() else { return Ok(()) };
+        if let Some(call) = &inner.call {
+            call.traverse(&visit)?;
+        }
+        match &inner.outcome {
+            Some(Outcome::Result(value) | Outcome::Exception(value)) => visit.call(value)?,
+            None => {}
+        }
+        for callback in &inner.callbacks {
+            visit.call(callback)?;
+        }
+        visit.call(&inner.condition)?;
+        visit.call(&inner.waiters)
+    }
+
+    fn __clear__(&self) {
+        let inner = mem::take(&mut *lock(&self.inner));
+        drop(inner);
+    }
+}
+
+fn state_name(state: u32) -> &'static str {
+    match state {
+        PENDING => "PENDING",
+        RUNNING => "RUNNING",
+        CANCELLED => "CANCELLED",
+        CANCELLED_AND_NOTIFIED => "CANCELLED_AND_NOTIFIED",
+        _ => "FINISHED",
+    }
+}

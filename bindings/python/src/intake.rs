@@ -1,0 +1,398 @@
+//! An executor's calls that wait, and its *runners*: items of the shared queue, each of which runs calls, one after the
+//! other, as long as there are any. So Python's lock is taken once for many short calls.
+//!
+//! 1. At most `max_workers` runners are in calls at once.
+//! 2. Where a call waits and one more may run, a runner is *arriving*: queued, and not yet inside of Python. One at a time:
+//!    it takes the first call, and lets the next one come before it runs it. So a call that waits or releases the lock holds
+//!    nobody up, and short calls wake no further thread, which could only wait for the lock.
+//! 3. A runner leaves when it finds nothing. Both are decided under the lock of `state`: whoever puts a call there
+//!    sees either a runner that will look again, or starts one.
+//! 4. `state` is locked for a few instructions, without a call of Python's.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ptr;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Mutex, Weak};
+
+use coreshard::Workqueue;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::call::Call;
+use crate::future::{FutureCore, Sleepers};
+use crate::process::{self, Calls, Ends, classes, generation, lock, raised};
+use crate::threads;
+use crate::waiting::{self, Deadline};
+
+/// How an executor's calls are run.
+pub(crate) struct Settings {
+    pub(crate) max_workers: usize,
+    pub(crate) thread_name_prefix: String,
+    pub(crate) initializer: Option<Call>,
+    /// Calls use the CPU throughout: no worker more than CPUs takes one.
+    pub(crate) computes: bool,
+}
+
+/// An executor's calls that wait, and who runs them.
+pub(crate) struct Intake {
+    settings: Settings,
+    queue: Workqueue,
+    made_in: u32,
+    state: Mutex<State>,
+    /// Changes when the last runner leaves, and when a place is free for somebody who wants his back.
+    changes: AtomicU32,
+}
+
+#[derive(Default)]
+struct State {
+    pending: VecDeque<Py<FutureCore>>,
+    /// Runners that are there, and the one that arrives.
+    runners: usize,
+    arriving: bool,
+    /// Runners whose call waits and has lent its place.
+    lent: usize,
+    /// Those of them who want it back.
+    reclaiming: usize,
+    is_shut_down: bool,
+    is_broken: bool,
+}
+
+thread_local! {
+    /// Whose call this thread is inside of.
+    static HERE: Cell<*const Intake> = const { Cell::new(ptr::null()) };
+    /// Whose initializer this thread has called.
+    static INITIALIZED: RefCell<Vec<Weak<Intake>>> = const { RefCell::new(Vec::new()) };
+    /// After whose settings this thread is named.
+    static NAMED: RefCell<Weak<Intake>> = const { RefCell::new(Weak::new()) };
+}
+
+const BROKEN: &str = "A thread initializer failed, the executor is not usable anymore";
+
+impl Intake {
+    pub(crate) fn new(settings: Settings) -> PyResult<Arc<Self>> {
+        let calls = if settings.computes {
+            Calls::Compute
+        } else {
+            Calls::Wait { at_once: settings.max_workers }
+        };
+        let intake = Arc::new(Self {
+            settings,
+            queue: process::executors_queue(calls)?,
+            made_in: generation(),
+            state: Mutex::new(State::default()),
+            changes: AtomicU32::new(0),
+        });
+        process::ends_before_interpreter(&intake);
+        Ok(intake)
+    }
+
+    pub(crate) fn max_workers(&self) -> usize {
+        self.settings.max_workers
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        lock(&self.state).is_broken
+    }
+
+    pub(crate) fn is_shut_down(&self) -> bool {
+        lock(&self.state).is_shut_down
+    }
+
+    /// Whether this thread is inside one of its calls.
+    pub(crate) fn is_here(&self) -> bool {
+        ptr::eq(HERE.get(), self)
+    }
+
+    /// Takes a call in.
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        future: &Bound<'_, FutureCore>,
+    ) -> PyResult<()> {
+        if self.made_in != generation() {
+            let message = "cannot schedule new futures: the executor's workers are in the process that this one was \
+                           forked from; make an executor here";
+            return Err(raised(py, &classes(py)?.broken_executor, Some(message)));
+        }
+        let refused = {
+            let mut state = lock(&self.state);
+            if state.is_broken {
+                Refusal::Broken
+            } else if process::is_ending() {
+                Refusal::Of("cannot schedule new futures after interpreter shutdown")
+            } else if state.is_shut_down {
+                Refusal::Of("cannot schedule new futures after shutdown")
+            } else {
+                state.pending.push_back(future.clone().unbind());
+                let starts = self.wants_runner(&mut state);
+                drop(state);
+                if starts {
+                    self.start_runner(py);
+                }
+                return Ok(());
+            }
+        };
+        match refused {
+            Refusal::Broken => Err(raised(py, &classes(py)?.broken_executor, Some(BROKEN))),
+            Refusal::Of(why) => Err(PyRuntimeError::new_err(why)),
+        }
+    }
+
+    /// Whether a runner has to be started, by whoever asks: it counts from here on.
+    fn wants_runner(&self, state: &mut State) -> bool {
+        let wants = !state.pending.is_empty()
+            && !state.arriving
+            && state.runners - state.lent < self.settings.max_workers;
+        if wants {
+            state.arriving = true;
+            state.runners += 1;
+        }
+        wants
+    }
+
+    fn start_runner(self: &Arc<Self>, py: Python<'_>) {
+        let intake = Arc::clone(self);
+        let queued = self.queue.queue(move || intake.run());
+        if queued.is_err() {
+            // The queue ends with the interpreter, or is another process's.
+            self.give_up(py);
+        }
+    }
+
+    /// Nobody will come: all that waits is cancelled.
+    fn give_up(&self, py: Python<'_>) {
+        let pending = {
+            let mut state = lock(&self.state);
+            state.arriving = false;
+            self.leave(&mut state);
+            std::mem::take(&mut state.pending)
+        };
+        cancel_all(py, pending);
+    }
+
+    fn leave(&self, state: &mut State) {
+        state.runners -= 1;
+        if state.runners == 0 || state.reclaiming > 0 {
+            self.tell();
+        }
+    }
+
+    fn tell(&self) {
+        self.changes.fetch_add(1, Release);
+        waiting::wake_all(&self.changes);
+    }
+
+    /// A runner, on a worker.
+    fn run(self: &Arc<Self>) {
+        let sleepers = threads::on_worker(|py| {
+            lock(&self.state).arriving = false;
+            if !self.prepare_thread(py) {
+                return None;
+            }
+            let before = HERE.replace(Arc::as_ptr(self));
+            let mut sleepers: Option<Sleepers> = None;
+            while let Some(future) = self.next(py) {
+                if let Some(sleepers) = sleepers.take() {
+                    sleepers.wake();
+                }
+                sleepers = FutureCore::run(future.bind(py));
+            }
+            HERE.set(before);
+            sleepers
+        });
+        // Those who wait for the last call are woken when Python's lock is free, which they need.
+        if let Some(Some(sleepers)) = sleepers {
+            sleepers.wake();
+        }
+    }
+
+    /// The next call; nothing where this runner has left.
+    fn next(self: &Arc<Self>, py: Python<'_>) -> Option<Py<FutureCore>> {
+        let (next, starts) = {
+            let mut state = lock(&self.state);
+            let has_place = state.reclaiming == 0
+                || state.runners - state.lent <= self.settings.max_workers.saturating_sub(1);
+            let next = if has_place { state.pending.pop_front() } else { None };
+            if next.is_none() {
+                self.leave(&mut state);
+            }
+            let starts = next.is_some() && self.wants_runner(&mut state);
+            (next, starts)
+        };
+        if starts {
+            self.start_runner(py);
+        }
+        next
+    }
+
+    /// What a thread needs before its first call. False where the executor is broken by it; then the runner has left.
+    fn prepare_thread(self: &Arc<Self>, py: Python<'_>) -> bool {
+        let is_named = NAMED.with_borrow(|named| ptr::eq(named.as_ptr(), Arc::as_ptr(self)));
+        if !is_named {
+            NAMED.set(Arc::downgrade(self));
+            if let Err(error) = threads::name_thread(py, &self.settings.thread_name_prefix) {
+                error.write_unraisable(py, None);
+            }
+        }
+        let Some(initializer) = &self.settings.initializer else { return true };
+        let is_initialized = INITIALIZED.with_borrow(|known| {
+            known.iter().any(|known| ptr::eq(known.as_ptr(), Arc::as_ptr(self)))
+        });
+        if is_initialized {
+            return true;
+        }
+        if let Err(error) = initializer.run(py) {
+            self.break_down(py, error);
+            return false;
+        }
+        INITIALIZED.with_borrow_mut(|known| {
+            known.retain(|known| known.strong_count() > 0);
+            known.push(Arc::downgrade(self));
+        });
+        true
+    }
+
+    fn break_down(&self, py: Python<'_>, error: PyErr) {
+        let told = (|| {
+            let kwargs = PyDict::new(py);
+            kwargs.set_item("exc_info", error.into_value(py))?;
+            let logger = classes(py)?.logger.bind(py);
+            logger.call_method("critical", ("Exception in initializer:",), Some(&kwargs)).map(drop)
+        })();
+        if let Err(error) = told {
+            error.write_unraisable(py, None);
+        }
+        let pending = {
+            let mut state = lock(&self.state);
+            state.is_broken = true;
+            self.leave(&mut state);
+            std::mem::take(&mut state.pending)
+        };
+        for future in pending {
+            match classes(py).map(|classes| raised(py, &classes.broken_executor, Some(BROKEN))) {
+                Ok(broken) => FutureCore::fail(future.bind(py), broken.into_value(py).into_any()),
+                Err(error) => error.write_unraisable(py, None),
+            }
+        }
+    }
+
+    /// Takes no more; if it `cancels`, also not what waits, but for a call that a worker is on its way to.
+    pub(crate) fn shut_down(&self, py: Python<'_>, cancels: bool) {
+        if self.made_in != generation() {
+            return;
+        }
+        let pending = {
+            let mut state = lock(&self.state);
+            state.is_shut_down = true;
+            let awaited = if state.arriving { state.pending.len().min(1) } else { 0 };
+            if cancels { state.pending.split_off(awaited) } else { VecDeque::new() }
+        };
+        cancel_all(py, pending);
+    }
+
+    /// Waits until no call waits or runs.
+    pub(crate) fn wait_until_idle(&self, py: Python<'_>) -> PyResult<()> {
+        if self.made_in != generation() {
+            return Ok(());
+        }
+        if self.is_here() {
+            return Err(PyRuntimeError::new_err(
+                "an executor cannot be waited for inside one of its own calls: shutdown(wait=False)",
+            ));
+        }
+        loop {
+            let seen = self.changes.load(Acquire);
+            if lock(&self.state).runners == 0 {
+                return Ok(());
+            }
+            waiting::wait(py, &self.changes, seen, Deadline::NEVER)?;
+        }
+    }
+
+    /// The call that this thread is inside of is about to wait: another one may run meanwhile.
+    pub(crate) fn lend(self: &Arc<Self>, py: Python<'_>) {
+        let starts = {
+            let mut state = lock(&self.state);
+            state.lent += 1;
+            self.wants_runner(&mut state)
+        };
+        if starts {
+            self.start_runner(py);
+        }
+    }
+
+    /// It goes on when it has its place back: before any call that has not begun.
+    pub(crate) fn reclaim(&self, py: Python<'_>) -> PyResult<()> {
+        let mut is_waiting = false;
+        loop {
+            let seen = self.changes.load(Acquire);
+            {
+                let mut state = lock(&self.state);
+                if state.runners - state.lent < self.settings.max_workers {
+                    state.lent -= 1;
+                    state.reclaiming -= usize::from(is_waiting);
+                    return Ok(());
+                }
+                state.reclaiming += usize::from(!is_waiting);
+                is_waiting = true;
+            }
+            if let Err(error) = waiting::wait(py, &self.changes, seen, Deadline::NEVER) {
+                let mut state = lock(&self.state);
+                state.lent -= 1;
+                state.reclaiming -= 1;
+                return Err(error);
+            }
+        }
+    }
+
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // While a runner is there, it may need what this holds, so nobody may take it for garbage.
+        let is_idle = self.state.try_lock().is_ok_and(|state| state.runners == 0);
+        match &self.settings.initializer {
+            Some(initializer) if is_idle => initializer.traverse(visit),
+            _ => Ok(()),
+        }
+    }
+}
+
+enum Refusal {
+    Broken,
+    Of(&'static str),
+}
+
+impl Ends for Intake {
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
+        self.wait_until_idle(py)
+    }
+}
+
+fn cancel_all(py: Python<'_>, futures: VecDeque<Py<FutureCore>>) {
+    for future in futures {
+        if let Err(error) = FutureCore::cancel_for_good(future.bind(py)) {
+            error.write_unraisable(py, None);
+        }
+    }
+}
+
+/// A call has forked, and this is the child's copy of its thread, the only one there: nothing waits for it. The process ends
+/// as if its main function had returned.
+pub(crate) fn leave_fork(py: Python<'_>) {
+    let left = py.run(
+        c"import os, sys
+for stream in (sys.stdout, sys.stderr):
+    try:
+        stream.flush()
+    except Exception:
+        pass
+os._exit(0)",
+        None,
+        None,
+    );
+    if let Err(error) = left {
+        error.write_unraisable(py, None);
+    }
+}

@@ -1,0 +1,80 @@
+//! Workers' thread states. Python makes one for each thread that calls it; made anew for each call it would cost more than
+//! the call, and `threading.local` would forget. So a worker's is made at its first call and goes with the worker.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use coreshard::Hooks;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::process;
+
+thread_local! {
+    /// The state that keeps this worker's thread known to Python, once it has been inside of it.
+    static KEPT: Cell<Option<ffi::PyGILState_STATE>> = const { Cell::new(None) };
+    /// This worker's number in its thread's name.
+    static NUMBERED: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// The hooks of all queues that call Python: one value, so that they share their pools.
+pub(crate) fn hooks() -> Hooks {
+    static HOOKS: OnceLock<Hooks> = OnceLock::new();
+    HOOKS.get_or_init(|| Hooks::new().on_stop(|_pod| forget_thread())).clone()
+}
+
+/// Calls `inside` on this worker with Python's lock held. Nothing is called where the interpreter has ended.
+pub(crate) fn on_worker<R>(inside: impl FnOnce(Python<'_>) -> R) -> Option<R> {
+    if process::has_ended() {
+        return None;
+    }
+    keep_thread();
+    Some(Python::attach(inside))
+}
+
+fn keep_thread() {
+    if KEPT.get().is_some() {
+        return;
+    }
+    // SAFETY: the interpreter is there, as `on_worker` found: its end waits for all workers. The state made here is given
+    // back by `forget_thread`, on this thread.
+    let kept = unsafe { ffi::PyGILState_Ensure() };
+    KEPT.set(Some(kept));
+    // SAFETY: this thread holds the lock, by the call above. Python finds the state again by the thread.
+    unsafe { ffi::PyEval_SaveThread() };
+}
+
+/// Names this worker's thread, as `threading` tells it, after those whose calls it is about to run.
+pub(crate) fn name_thread(py: Python<'_>, prefix: &str) -> PyResult<()> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBERED.get().unwrap_or_else(|| NUMBER.fetch_add(1, Relaxed));
+    NUMBERED.set(Some(number));
+    let thread = py.import("threading")?.call_method0("current_thread")?;
+    thread.setattr("name", format!("{prefix}_{number}"))
+}
+
+/// The worker's last hook.
+fn forget_thread() {
+    let Some(kept) = KEPT.take() else { return };
+    if process::has_ended() {
+        return;
+    }
+    Python::attach(|py| {
+        // `threading` keeps what it made for a foreign thread until told otherwise.
+        let forgotten = py.import("threading").and_then(|threading| {
+            let ident = threading.call_method0("get_ident")?;
+            threading.getattr("_active")?.call_method1("pop", (ident, py.None()))
+        });
+        if let Err(error) = forgotten {
+            error.write_unraisable(py, None);
+        }
+    });
+    // SAFETY: the first call takes the lock with the state that `keep_thread` made on this thread, and the second one
+    // gives back what was taken there; being the outermost, it frees the state and the lock.
+    unsafe {
+        ffi::PyEval_RestoreThread(ffi::PyGILState_GetThisThreadState());
+        ffi::PyGILState_Release(kept);
+    }
+}

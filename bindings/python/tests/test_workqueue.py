@@ -1,0 +1,171 @@
+"""`coreshard.Workqueue`, `Work` and `Periodic`."""
+
+import gc
+import os
+import sys
+import threading
+import unittest
+import weakref
+
+import support
+
+import coreshard
+
+support.watch()
+
+
+class Queues(unittest.TestCase):
+    def test_items_run_once_each_and_flush_waits_for_them(self):
+        seen = []
+        with coreshard.Workqueue("mail") as queue:
+            for n in range(1000):
+                queue.queue(seen.append, n)
+            queue.flush()
+            self.assertEqual(sorted(seen), list(range(1000)))
+            self.assertEqual((queue.name, queue.capacity), ("mail", None))
+            self.assertEqual(queue.stats()["queued"], 1000)
+        with self.assertRaisesRegex(RuntimeError, "shut down"):
+            queue.queue(int)
+
+    def test_an_ordered_queue_keeps_the_order(self):
+        seen = []
+        with coreshard.Workqueue("log", ordered=True) as queue:
+            for n in range(2000):
+                queue.queue(seen.append, n)
+        self.assertEqual(seen, list(range(2000)))
+
+    def test_submit_gives_a_future(self):
+        with coreshard.Workqueue("sums", scope="system", max_active=2) as queue:
+            self.assertEqual(queue.submit(sum, [1, 2, 3]).result(), 6)
+            with self.assertRaises(ZeroDivisionError):
+                queue.submit(divmod, 1, 0).result()
+
+    def test_a_full_queue_refuses_or_waits(self):
+        with coreshard.Workqueue("small", capacity=2, max_active=1) as queue:
+            begun, go_on = threading.Event(), threading.Event()
+            queue.queue(lambda: (begun.set(), go_on.wait(60)))
+            begun.wait(60)
+            self.assertTrue(queue.try_queue(int) and queue.try_queue(int))
+            self.assertFalse(queue.try_queue(int))
+            threading.Timer(0.05, go_on.set).start()
+            queue.queue(int)
+
+    def test_freeze_and_thaw(self):
+        seen = threading.Event()
+        with coreshard.Workqueue("held") as queue:
+            queue.freeze()
+            queue.queue(seen.set)
+            self.assertTrue(queue.stats()["is_frozen"])
+            self.assertFalse(seen.wait(0.05))
+            queue.thaw()
+            self.assertTrue(seen.wait(60))
+
+    def test_what_an_item_raises_is_reported(self):
+        reported, before = [], sys.unraisablehook
+        sys.unraisablehook = lambda report: reported.append(type(report.exc_value))
+        try:
+            with coreshard.Workqueue() as queue:
+                queue.queue(divmod, 1, 0)
+        finally:
+            sys.unraisablehook = before
+        self.assertEqual(reported, [ZeroDivisionError])
+
+    def test_items_run_near_the_cpu_that_is_asked_for(self):
+        cpu = min(os.sched_getaffinity(0))
+        seen = threading.Event()
+        with coreshard.Workqueue("near", scope="cpu", strict=True) as queue:
+            queue.queue_on(cpu, seen.set)
+            self.assertTrue(seen.wait(60))
+            with self.assertRaises(RuntimeError):
+                queue.queue_on(100_000, int)
+
+    def test_what_cannot_be_is_refused_with_a_reason(self):
+        for attributes, why in (
+            ({"scope": "galaxy"}, "scope"),
+            ({"shard_size": 0}, "0"),
+            ({"cpus": [100_000]}, "CPU"),
+        ):
+            with self.subTest(**attributes), self.assertRaisesRegex(ValueError, why):
+                coreshard.Workqueue("bad", **attributes)
+        with coreshard.Workqueue() as queue, self.assertRaisesRegex(ValueError, "delay=-1"):
+            queue.queue_after(-1, int)
+
+    def test_a_queue_that_is_dropped_runs_what_it_took(self):
+        seen, last = [], threading.Event()
+        queue = coreshard.Workqueue("dropped", max_active=1)
+        for n in range(100):
+            queue.queue(seen.append, n)
+        queue.queue(last.set)
+        del queue
+        self.assertTrue(last.wait(60))
+        self.assertEqual(len(seen), 100)
+
+
+class Later(unittest.TestCase):
+    def test_delayed_work_runs_once_or_is_cancelled(self):
+        with coreshard.Workqueue("later") as queue:
+            came = threading.Event()
+            queue.queue_after(0.01, came.set)
+            self.assertTrue(came.wait(60))
+            later = queue.queue_after(3600, self.fail)
+            self.assertTrue(later.is_pending)
+            self.assertTrue(later.cancel())
+            self.assertFalse(later.is_pending)
+            self.assertFalse(later.cancel())
+
+    def test_work_is_pending_once(self):
+        runs = []
+        with coreshard.Workqueue("again") as queue:
+            work = queue.work(runs.append, 1)
+            self.assertTrue(work.queue_after(3600))
+            self.assertFalse(work.queue())
+            self.assertTrue(work.modify_delay(0.001))
+            work.flush()
+            self.assertTrue(work.queue())
+            work.flush()
+            self.assertEqual(runs, [1, 1])
+            work.disable()
+            with self.assertRaises(RuntimeError):
+                work.queue()
+            self.assertTrue(work.enable())
+            self.assertTrue(work.queue())
+            work.cancel_and_wait()
+            self.assertFalse(work.is_running or work.is_pending)
+
+    def test_periodic_work_stops(self):
+        with coreshard.Workqueue("ticks") as queue:
+            third, ticks = threading.Event(), []
+
+            def tick(step):
+                ticks.append(step)
+                if len(ticks) == 3:
+                    third.set()
+
+            with queue.every(0.002, tick, 7, missed="burst"):
+                self.assertTrue(third.wait(60))
+            count = len(ticks)
+            queue.flush()
+            self.assertEqual(len(ticks), count)
+            self.assertEqual(set(ticks), {7})
+            with self.assertRaisesRegex(ValueError, "missed='?\"?never"):
+                queue.every(1, int, missed="never")
+
+    def test_a_circle_with_work_is_collected(self):
+        class Service:
+            def __init__(self, queue):
+                self.work = queue.work(self.run)
+                self.work.queue()
+                self.work.flush()
+
+            def run(self):
+                pass
+
+        with coreshard.Workqueue("services") as queue:
+            gone = weakref.ref(Service(queue))
+            queue.drain()
+            gc.collect()
+            self.assertIsNone(gone())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,259 @@
+//! The kernel's own algorithms, as programs of the lab, each upstream patch a switch; and Coreshard's own structures beside
+//! them: what the kernel has, what the patch gives, what ours gives.
+//!
+//! They are written from documented behaviour, for a simulated machine with the costs of a kernel
+//! (`Profile::InKernel`), and run anywhere.
+
+mod cells;
+mod run;
+mod updates;
+mod workqueue;
+
+use std::fmt;
+use std::num::{NonZeroU64, NonZeroUsize};
+
+use coreshard_platform::{Platform, RealTime};
+use coreshard_rt::Rung;
+use coreshard_topology::{Scope, ShardSize};
+use coreshard_workqueue::{Intake, Wake};
+
+use crate::error::BenchError;
+use crate::machine::BenchMachine;
+use crate::progress::Unwatched;
+use crate::queue::QueueBench;
+use crate::rt::IndexBench;
+pub use cells::cells;
+pub use run::KernelRun;
+use run::WorkqueueRun;
+use updates::{MaskLayout, ScsiLayout};
+use workqueue::{ActiveCount, Kick};
+
+/// A program of the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KernelProgram {
+    /// The unbound workqueue, as `lib/test_workqueue.c` measures it.
+    Workqueue,
+    /// A mask of CPUs, in which each sets and clears its bit.
+    Cpumask,
+    /// What each request of a SCSI device counts.
+    Scsi,
+    /// The index of the CPUs' priorities: each sets its own, and looks for the lowest.
+    Cpupri,
+    /// A server whose items compute, and some of which block.
+    Nfs,
+}
+
+impl KernelProgram {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Workqueue, Self::Cpumask, Self::Scsi, Self::Cpupri, Self::Nfs];
+}
+
+impl fmt::Display for KernelProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Workqueue => "workqueue",
+            Self::Cpumask => "cpumask",
+            Self::Scsi => "scsi",
+            Self::Cpupri => "cpupri",
+            Self::Nfs => "nfs",
+        })
+    }
+}
+
+impl KernelProgram {
+    /// The program of a name.
+    ///
+    /// ```
+    /// use coreshard_bench::kernel::KernelProgram;
+    ///
+    /// assert_eq!(KernelProgram::named("cpupri"), Some(KernelProgram::Cpupri));
+    /// ```
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|program| program.to_string() == name)
+    }
+}
+
+/// What is measured: a setting of a program, before a patch, with it, or ours in its place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KernelCase {
+    /// The program.
+    pub program: KernelProgram,
+    /// Such as the affinity scope.
+    pub setting: String,
+    /// `kernel`, a patch's name, or `coreshard`.
+    pub variant: String,
+}
+
+impl KernelCase {
+    /// The variant that all others of a setting are held against.
+    pub const BEFORE: &'static str = "kernel";
+}
+
+impl fmt::Display for KernelCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} · {} · {}", self.program, self.setting, self.variant)
+    }
+}
+
+/// How a case is run.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelBench {
+    /// Threads that do it at once; by default one for each CPU.
+    pub threads: Option<NonZeroUsize>,
+    /// Operations of each thread.
+    pub operations: u64,
+    /// The wanted size of a cache shard.
+    pub shard_size: ShardSize,
+}
+
+impl Default for KernelBench {
+    fn default() -> Self {
+        Self { threads: None, operations: 200, shard_size: ShardSize::DEFAULT }
+    }
+}
+
+/// By setting: the variants' names. The first is what was before.
+const WORKQUEUE: &[&str] = &["kernel", "deferred-wake", "per-pool-count", "coreshard"];
+const CPUMASK: &[&str] = &["kernel", "per-node", "per-llc", "bytes"];
+const SCSI: &[&str] = &["kernel", "padding", "no-shared-count", "per-cpu"];
+const CPUPRI: &[&str] = &["kernel", "padding", "split", "coreshard"];
+const NFS: &[&str] = &["kernel", "deferred-wake"];
+
+impl KernelBench {
+    /// The cases of a program, in the order of reports.
+    ///
+    /// ```
+    /// use coreshard_bench::kernel::{KernelBench, KernelProgram};
+    ///
+    /// let cases = KernelBench::cases(KernelProgram::Cpupri);
+    /// assert_eq!(cases[1].to_string(), "cpupri · all CPUs · padding");
+    /// ```
+    #[must_use]
+    pub fn cases(program: KernelProgram) -> Vec<KernelCase> {
+        let scopes = || Scope::ALL.iter().map(ToString::to_string).collect();
+        let one = |name: &str| vec![name.to_owned()];
+        let (settings, variants): (Vec<String>, _) = match program {
+            KernelProgram::Workqueue => (scopes(), WORKQUEUE),
+            KernelProgram::Cpumask => (one("all CPUs"), CPUMASK),
+            KernelProgram::Scsi => (vec!["one device".to_owned(), "four devices".to_owned()], SCSI),
+            KernelProgram::Cpupri => (one("all CPUs"), CPUPRI),
+            KernelProgram::Nfs => (scopes(), NFS),
+        };
+        let case = |setting: &String, variant: &str| KernelCase {
+            program,
+            setting: setting.clone(),
+            variant: variant.to_owned(),
+        };
+        settings.iter().flat_map(|it| variants.iter().map(|name| case(it, name))).collect()
+    }
+
+    /// How many threads there are on a machine.
+    #[must_use]
+    pub fn threads_on(&self, machine: &BenchMachine) -> usize {
+        let cpus = machine.usable.len();
+        self.threads.map_or(cpus, NonZeroUsize::get).min(cpus)
+    }
+
+    /// Runs a case once.
+    ///
+    /// # Errors
+    /// Where its threads cannot be had.
+    pub fn run<P: RealTime>(
+        &self,
+        machine: &BenchMachine,
+        case: &KernelCase,
+    ) -> Result<KernelRun, BenchError> {
+        let threads = self.threads_on(machine);
+        let operations = self.operations;
+        let variant = case.variant.as_str();
+        match case.program {
+            KernelProgram::Workqueue | KernelProgram::Nfs if variant == "coreshard" => {
+                self.ours::<P>(machine, case)
+            }
+            KernelProgram::Workqueue | KernelProgram::Nfs => WorkqueueRun {
+                scope: case.setting.parse().unwrap_or_default(),
+                shard_size: self.shard_size,
+                kick: if variant == "deferred-wake" { Kick::Deferred } else { Kick::UnderLock },
+                active: match variant {
+                    "per-pool-count" => ActiveCount::PerPool,
+                    _ => ActiveCount::PerNode,
+                },
+                serves: case.program == KernelProgram::Nfs,
+                producers: threads,
+                items: operations,
+            }
+            .run::<P>(machine),
+            KernelProgram::Cpumask => {
+                let layout = match variant {
+                    "per-node" => MaskLayout::PerNode,
+                    "per-llc" => MaskLayout::PerLlc,
+                    "bytes" => MaskLayout::Bytes,
+                    _ => MaskLayout::Global,
+                };
+                updates::mask::<P>(machine, layout, threads, operations)
+            }
+            KernelProgram::Scsi => {
+                let layout = match variant {
+                    "padding" => ScsiLayout::Padded,
+                    "no-shared-count" => ScsiLayout::NoSharedCount,
+                    "per-cpu" => ScsiLayout::PerCpu,
+                    _ => ScsiLayout::Packed,
+                };
+                let devices = if case.setting == "four devices" { 4 } else { 1 };
+                updates::scsi::<P>(machine, layout, devices, threads, operations)
+            }
+            KernelProgram::Cpupri => self.index::<P>(machine, variant),
+        }
+    }
+
+    /// Coreshard's own queue, its newest rungs.
+    fn ours<P: Platform>(
+        &self,
+        machine: &BenchMachine,
+        case: &KernelCase,
+    ) -> Result<KernelRun, BenchError> {
+        let bench = QueueBench {
+            scopes: vec![case.setting.parse().unwrap_or_default()],
+            wakes: vec![Wake::Coalesced],
+            intakes: vec![Intake::LockFree],
+            threads: NonZeroUsize::new(self.threads_on(machine)),
+            items_per_thread: NonZeroU64::new(self.operations),
+            runs: NonZeroUsize::MIN,
+            shard_size: self.shard_size,
+            ..QueueBench::default()
+        };
+        let results = bench.run::<P>(machine, &mut Unwatched)?;
+        let cell = results.results.first().cloned().unwrap_or_default();
+        Ok(KernelRun {
+            ops_per_sec: cell.items_per_sec,
+            percentiles_ns: [cell.p50_ns, cell.p90_ns, cell.p95_ns],
+        })
+    }
+
+    /// The index of priorities, one rung of it.
+    fn index<P: RealTime>(
+        &self,
+        machine: &BenchMachine,
+        variant: &str,
+    ) -> Result<KernelRun, BenchError> {
+        let rung = match variant {
+            "padding" => Rung::Padded,
+            "split" => Rung::Split,
+            "coreshard" => Rung::PerLlc,
+            _ => Rung::Packed,
+        };
+        let bench = IndexBench {
+            rungs: vec![rung],
+            threads: NonZeroUsize::new(self.threads_on(machine)),
+            rounds: NonZeroU64::new(self.operations).unwrap_or(NonZeroU64::MIN),
+            runs: NonZeroUsize::MIN,
+            ..IndexBench::default()
+        };
+        let results = bench.run::<P>(machine, &mut Unwatched)?;
+        let cell = results.results.first().cloned().unwrap_or_default();
+        let find_ns = cell.find_ns as u64;
+        Ok(KernelRun { ops_per_sec: cell.ops_per_sec, percentiles_ns: [find_ns; 3] })
+    }
+}

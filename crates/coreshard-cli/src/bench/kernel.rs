@@ -1,0 +1,151 @@
+//! `coreshard bench kernel`.
+
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::sync::Mutex;
+
+use anyhow::Context;
+use coreshard_bench::kernel::{KernelBench, KernelCase, KernelProgram, KernelRun, cells};
+use coreshard_bench::{BenchError, Progress};
+use coreshard_report::kernel as report;
+use coreshard_results::KernelResults;
+use coreshard_sim::{Profile, Sim, SimError, Simulation};
+use coreshard_topology::ShardSize;
+
+use super::progress::Bar;
+use super::rt::OutputArgs;
+use super::seeds::{DEFAULT_SEEDS, side_by_side};
+use super::simulated;
+use crate::failure::{bad_input, interrupted};
+use crate::machine::MachineArgs;
+use crate::number::{few, many, seed, whole};
+
+/// The options of `coreshard bench kernel`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The program: workqueue, cpumask, scsi, cpupri, nfs
+    #[arg(value_parser = program)]
+    program: KernelProgram,
+
+    /// Show what was before this patch, and what it gives, alone
+    #[arg(long, value_name = "NAME")]
+    patch: Option<String>,
+
+    /// Settings, such as affinity scopes [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    settings: Vec<String>,
+
+    /// Threads that do it at once, one for each of the first CPUs [default: all CPUs]
+    #[arg(long, value_name = "N", value_parser = few)]
+    threads: Option<NonZeroUsize>,
+
+    /// Operations of each thread
+    #[arg(long, value_name = "N", default_value = "200", value_parser = many::<NonZeroU64>)]
+    operations: NonZeroU64,
+
+    /// Seeds: each figure is a median over so many runs, with its quartiles
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEEDS, value_parser = whole::<u64, 1, 1_000>)]
+    seeds: u64,
+
+    /// The first seed
+    #[arg(long, value_name = "N", default_value = "0", value_parser = seed)]
+    seed: u64,
+
+    /// Wanted number of cores in a cache shard
+    #[arg(long, value_name = "N", default_value_t = ShardSize::DEFAULT.cores(),
+          value_parser = whole::<usize, 0, 65_536>)]
+    shard_size: usize,
+
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+fn program(name: &str) -> Result<KernelProgram, String> {
+    KernelProgram::named(name).ok_or_else(|| {
+        let names: Vec<_> = KernelProgram::ALL.iter().map(ToString::to_string).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+impl Args {
+    fn cases(&self) -> anyhow::Result<Vec<KernelCase>> {
+        let all = KernelBench::cases(self.program);
+        let known = |name: &str, of: fn(&KernelCase) -> &str, what: &str| {
+            if all.iter().any(|case| of(case) == name) {
+                return Ok(());
+            }
+            let mut names: Vec<&str> = all.iter().map(of).collect();
+            names.sort_unstable();
+            names.dedup();
+            let given = coreshard_topology::input::quoted(name);
+            let problem =
+                format!("{given} is no {what} of {}; there are {}", self.program, names.join(", "));
+            Err(bad_input(anyhow::Error::msg(problem)))
+        };
+        self.settings.iter().try_for_each(|it| known(it, |case| &case.setting, "setting"))?;
+        if let Some(patch) = &self.patch {
+            known(patch, |case| &case.variant, "patch")?;
+        }
+        let wanted = |case: &KernelCase| {
+            let setting = self.settings.is_empty() || self.settings.contains(&case.setting);
+            let variant = match &self.patch {
+                None => true,
+                Some(patch) => case.variant == *patch || case.variant == KernelCase::BEFORE,
+            };
+            setting && variant
+        };
+        Ok(all.into_iter().filter(wanted).collect())
+    }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let machine = args.machine.simulated()?;
+    let machine = machine
+        .context("the kernel's algorithms run on simulated machines: give one with --machine")
+        .map_err(bad_input)?;
+    let cases = args.cases()?;
+    let bench = KernelBench {
+        threads: args.threads,
+        operations: args.operations.get(),
+        shard_size: ShardSize::new(args.shard_size),
+    };
+    let output = args.output.open()?;
+    let place = simulated::bench_machine(&args.machine, &machine);
+    let seeds: Vec<u64> = (0..args.seeds).map(|more| args.seed.wrapping_add(more)).collect();
+    let mut bar = Bar::new()?;
+    bar.begin(cases.len() * seeds.len());
+    let bar = Mutex::new(bar);
+    let runs = side_by_side(cases.len() * seeds.len(), |job| {
+        let (case, seed) = (&cases[job / seeds.len()], seeds[job % seeds.len()]);
+        if bar.lock().expect("nobody panics with it held").step(case).is_break() {
+            return None;
+        }
+        let simulation = Simulation::new(&machine).seed(seed).profile(Profile::InKernel);
+        let run = simulation.run(|| bench.run::<Sim>(&place, case));
+        Some(run.map(|run| run.value))
+    });
+    drop(bar);
+    let runs: Option<Vec<Result<Result<KernelRun, BenchError>, SimError>>> =
+        runs.into_iter().collect();
+    let Some(runs) = runs else { return Err(interrupted("interrupted before all was measured")) };
+    let runs: Vec<KernelRun> =
+        runs.into_iter().map(|run| Ok(run??)).collect::<anyhow::Result<_>>()?;
+    let by_case: Vec<_> = cases.iter().zip(runs.chunks(seeds.len())).collect();
+    let results = KernelResults {
+        machine: place.name.clone(),
+        platform: place.platform.clone(),
+        program: args.program.to_string(),
+        threads: bench.threads_on(&place),
+        operations_per_thread: bench.operations,
+        notes: vec![format!(
+            "simulated: costs in-kernel, seeds {} to {}; medians, and first to third quartile",
+            args.seed,
+            args.seed.wrapping_add(args.seeds - 1)
+        )],
+        seeds,
+        results: cells(&by_case),
+    };
+    output.write(&results, &report::text(&results), || report::page(&results))
+}

@@ -1,0 +1,55 @@
+//! Simulations with several seeds, side by side on the CPUs there are.
+//!
+//! Each is a function of machine, seed and program, and results are taken in the order of the seeds: so they are the
+//! same whatever the number of CPUs.
+
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+/// Seeds of a simulated benchmark, where nothing else is asked for.
+pub(super) const DEFAULT_SEEDS: u64 = 5;
+
+/// Calls `run` with 0 to `jobs` − 1, as many at once as there are CPUs, and returns what it returned, by number.
+pub(super) fn side_by_side<R: Send>(jobs: usize, run: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    let at_once = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(jobs);
+    on_threads(at_once, jobs, run)
+}
+
+fn on_threads<R: Send>(at_once: usize, jobs: usize, run: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    if at_once <= 1 {
+        return (0..jobs).map(run).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new((0..jobs).map(|_| None).collect::<Vec<Option<R>>>());
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                loop {
+                    let job = next.fetch_add(1, Relaxed);
+                    if job >= jobs {
+                        return;
+                    }
+                    let result = run(job);
+                    done.lock().expect("nobody panics with it held")[job] = Some(result);
+                }
+            });
+        }
+    });
+    let done = done.into_inner().expect("nobody panics with it held");
+    done.into_iter().map(|result| result.expect("each job was run")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_by_number_whatever_runs_at_once() {
+        for at_once in [1, 2, 7] {
+            let squares = on_threads(at_once, 20, |job| job * job);
+            assert!(squares.into_iter().eq((0..20).map(|job| job * job)), "{at_once} at once");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What `bench kernel` found: a table for a terminal or a text file, and a page.
+
+use coreshard_results::KernelResults;
+use maud::html;
+
+use crate::format;
+use crate::html::frame;
+use crate::plain;
+use crate::rt::dots;
+
+const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;\
+padding:0 1rem;color-scheme:light dark}pre{overflow-x:auto}svg{width:100%;height:auto}\
+svg text{font-size:11px;fill:currentColor}circle{fill:#3b78c2}\
+line{stroke:currentColor;opacity:.4}figure{margin:1.5rem 0}figcaption{font-size:.9rem}";
+
+/// Each setting and variant of a program of the kernel's, one a line.
+///
+/// ```
+/// use coreshard_results::{KernelCell, KernelResults};
+///
+/// let cell = KernelCell { setting: "cache".into(), variant: "kernel".into(), ..KernelCell::default() };
+/// let results = KernelResults { results: vec![cell], ..KernelResults::default() };
+/// assert!(coreshard_report::kernel::text(&results).contains("cache"));
+/// ```
+pub fn text(results: &KernelResults) -> String {
+    let notes: String = results.notes.iter().map(|note| format!("{note}\n")).collect();
+    format!(
+        "{}, {}: the kernel's {}, {} threads, {} operations each, {} seeds\n\n{}\n{notes}",
+        results.machine,
+        results.platform,
+        results.program,
+        results.threads,
+        format::count(results.operations_per_thread as f64),
+        results.seeds.len(),
+        plain::table(&results.results),
+    )
+}
+
+/// The table, and a picture of how the seeds of each are spread.
+///
+/// ```
+/// let page = coreshard_report::kernel::page(&coreshard_results::KernelResults::default());
+/// assert!(page.contains("The kernel's own algorithms"));
+/// ```
+pub fn page(results: &KernelResults) -> String {
+    let mut settings: Vec<&str> = results.results.iter().map(|cell| &*cell.setting).collect();
+    settings.dedup();
+    let body = html! {
+        h1 { "The kernel's own algorithms: " (results.program) }
+        pre { (text(results)) }
+        @for setting in settings {
+            @let cells = results.results.iter().filter(|cell| cell.setting == setting);
+            @let rows: Vec<_> = cells.map(|cell| (&*cell.variant, &cell.each_seed[..])).collect();
+            figure {
+                figcaption { (setting) ": operations per second, a dot for each seed" }
+                (dots(&rows))
+            }
+        }
+    };
+    frame::page("coreshard bench kernel", &[STYLE], &body, results)
+}

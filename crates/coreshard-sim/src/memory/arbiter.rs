@@ -1,0 +1,135 @@
+//! Who gets a contended line next.
+//!
+//! Where a machine's file says `[costs.arbitration]`, requests for a line that is on its way, or kept, are not served in
+//! the order in which they were made:
+//!
+//! 1. Whoever got a line keeps it for up to twice `hold`, on average for `hold`, so that its next accesses hit: the second half of a compare-exchange loop, or
+//!    a retry. A ping-pong's published latency holds that time, so the transfer itself takes so much less.
+//! 2. Then one of those who wait is drawn. The weight of each falls with the fourth power of its distance from the owner
+//!    (beyond `reach`): neighbours win more often, and a line seldom leaves its package. Whoever was passed over eight times
+//!    as often as there are CPUs waiting is served first. What `request` of the latency is, was spent in waiting.
+//! 3. Loads that wait are served together: the home answers them one after the other.
+//! 4. Where a load finds a line that its owner has written, it takes the line for itself (`loads_take`), as protocols do
+//!    that expect a write to follow; a second load shares it.
+//!
+//! A line's waiters are kept here and not in the table of lines: few lines have any.
+
+use std::collections::HashMap;
+
+use super::access::Access;
+use super::lines::Place;
+use crate::machine::{Arbitration, Ps};
+use crate::random::Random;
+
+/// A CPU that waits for a line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) cpu: usize,
+    pub(crate) access: Access,
+    pub(crate) since: Ps,
+    passed_over: u32,
+}
+
+/// Those who wait for one line.
+#[derive(Debug, Default)]
+struct Waiting {
+    line: Option<Place>,
+    requests: Vec<Request>,
+}
+
+pub(crate) struct Arbiter {
+    pub(super) costs: Arbitration,
+    slots: Vec<Waiting>,
+    free: Vec<usize>,
+    by_line: HashMap<Place, usize>,
+    random: Random,
+}
+
+impl Arbiter {
+    pub(super) fn new(costs: Arbitration, seed: u64) -> Self {
+        let random = Random::new(seed ^ 0xA5A5_5A5A);
+        Self { costs, slots: Vec::new(), free: Vec::new(), by_line: HashMap::new(), random }
+    }
+
+    /// How long an owner keeps a line this time: the request for it comes at any moment.
+    pub(super) fn kept(&mut self, exclusive: bool) -> Ps {
+        let hold = self.costs.hold;
+        if exclusive && hold > 0 { self.random.below(2 * hold) } else { 0 }
+    }
+
+    pub(super) fn has_waiters(&self, line: Place) -> bool {
+        self.by_line.contains_key(&line)
+    }
+
+    /// Adds one who waits. Where it is the line's first: its slot, for which an event is to come.
+    pub(super) fn push(
+        &mut self,
+        line: Place,
+        cpu: usize,
+        access: Access,
+        now: Ps,
+    ) -> Option<usize> {
+        let request = Request { cpu, access, since: now, passed_over: 0 };
+        if let Some(slot) = self.by_line.get(&line) {
+            self.slots[*slot].requests.push(request);
+            return None;
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Waiting::default());
+            self.slots.len() - 1
+        });
+        self.slots[slot].line = Some(line);
+        self.slots[slot].requests.push(request);
+        self.by_line.insert(line, slot);
+        Some(slot)
+    }
+
+    pub(super) fn line(&self, slot: usize) -> Option<Place> {
+        self.slots[slot].line
+    }
+
+    /// Takes those who are served next: one who writes, or all who read. `distance` is how far a CPU is from the line's
+    /// owner. The slot is free again where nobody is left.
+    pub(super) fn draw(&mut self, slot: usize, distance: impl Fn(usize) -> Ps) -> Vec<Request> {
+        let waiting = &mut self.slots[slot].requests;
+        let most = 8 * waiting.len() as u32;
+        let overdue = waiting.iter().position(|request| request.passed_over >= most);
+        let drawn = overdue.unwrap_or_else(|| {
+            let reach = self.costs.reach;
+            if reach == 0 || waiting.len() == 1 {
+                return 0;
+            }
+            // Whole numbers: the draw is the same on every machine.
+            let weight = |request: &Request| {
+                let share = reach * 256 / (reach + distance(request.cpu));
+                (share * share * share * share).max(1)
+            };
+            let all: u64 = waiting.iter().map(weight).sum();
+            let mut left = self.random.below(all.max(1));
+            let drawn = waiting.iter().position(|request| {
+                let weight = weight(request);
+                let found = left < weight;
+                left = left.saturating_sub(weight);
+                found
+            });
+            drawn.unwrap_or(0)
+        });
+        let served: Vec<Request> = if waiting[drawn].access == Access::Load {
+            let first = waiting.remove(drawn);
+            let others = waiting.extract_if(.., |request| request.access == Access::Load);
+            std::iter::once(first).chain(others).collect()
+        } else {
+            vec![waiting.remove(drawn)]
+        };
+        for request in waiting.iter_mut().take(drawn) {
+            request.passed_over += 1;
+        }
+        if waiting.is_empty()
+            && let Some(line) = self.slots[slot].line.take()
+        {
+            self.by_line.remove(&line);
+            self.free.push(slot);
+        }
+        served
+    }
+}

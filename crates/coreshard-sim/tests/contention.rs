@@ -1,0 +1,82 @@
+//! What contended operations cost, against published measurements by the number of CPUs.
+//!
+//! In nanoseconds per operation and thread: medians of github.com/travisdowns/concurrency-hierarchy-bench (results/skl, icl,
+//! g2-16), and for the Xeon operations per second of shubhankar-gambhir.github.io, "What Does a Lock Actually Cost?", turned
+//! into the same. The machines' files say which of their numbers were fitted to which of these curves.
+
+mod machines;
+mod programs;
+
+use coreshard_sim::{Machine, SimAlloc, Simulation};
+use machines::{GRAVITON_2, ICE_LAKE, SKYLAKE, XEON_6130};
+use programs::{Operation, add, compare_exchange_loop, mutex, ticket_lock};
+
+testing::watch!();
+
+#[global_allocator]
+static ALLOCATOR: SimAlloc = SimAlloc;
+
+/// Each point within a quarter.
+const CLOSE: f64 = 0.25;
+
+fn check(text: &str, name: &str, operation: Operation, off: f64, published: &[(u32, f64)]) {
+    let machine = Machine::from_toml(name, text).unwrap();
+    for (threads, published) in published {
+        let run =
+            Simulation::new(&machine).seed(1).run(|| programs::contended_ns(*threads, operation));
+        let found = run.unwrap().value;
+        let ratio = found / published - 1.0;
+        assert!(
+            ratio.abs() <= off,
+            "{name}, {threads} threads: {found:.0} ns, published {published}"
+        );
+    }
+}
+
+#[test]
+fn a_contended_add_takes_what_was_published() {
+    check(SKYLAKE, "skylake", add, CLOSE, &[(1, 7.0), (2, 44.0), (3, 70.0), (4, 96.0)]);
+    check(ICE_LAKE, "ice lake", add, CLOSE, &[(1, 6.0), (2, 33.0), (3, 49.0), (4, 70.0)]);
+    let published =
+        [(1, 5.0), (2, 17.0), (3, 26.0), (4, 35.0), (8, 76.0), (12, 115.0), (16, 150.0)];
+    check(GRAVITON_2, "graviton 2", add, CLOSE, &published);
+    let published = [(1, 8.6), (2, 124.0), (4, 192.0), (8, 328.0), (16, 593.0), (32, 1_100.0)];
+    check(XEON_6130, "xeon 6130", add, CLOSE, &published);
+}
+
+#[test]
+fn a_compare_exchange_loop_takes_what_was_published() {
+    check(SKYLAKE, "skylake", compare_exchange_loop, CLOSE, &[(2, 109.0), (3, 227.0), (4, 347.0)]);
+    check(
+        ICE_LAKE,
+        "ice lake",
+        compare_exchange_loop,
+        CLOSE,
+        &[(2, 103.0), (3, 171.0), (4, 267.0)],
+    );
+    let published =
+        [(1, 8.0), (2, 52.0), (3, 84.0), (4, 116.0), (8, 323.0), (12, 508.0), (16, 639.0)];
+    check(GRAVITON_2, "graviton 2", compare_exchange_loop, CLOSE, &published);
+}
+
+#[test]
+fn a_ticket_lock_takes_what_was_published() {
+    check(SKYLAKE, "skylake", ticket_lock, CLOSE, &[(2, 215.0), (3, 346.0), (4, 489.0)]);
+    check(ICE_LAKE, "ice lake", ticket_lock, CLOSE, &[(2, 202.0), (3, 361.0), (4, 519.0)]);
+    let published = [(1, 12.0), (2, 266.0), (4, 682.0), (8, 1_996.0), (12, 4_046.0), (16, 6_841.0)];
+    check(GRAVITON_2, "graviton 2", ticket_lock, CLOSE, &published);
+}
+
+/// With up to four threads the model is off by up to a factor of two (on the Graviton 2: 139 ns with two, published 309; on
+/// the Skylake 275 with three, published 178): whether a thread that finds the lock taken sleeps, or finds it free as it is
+/// about to, decides there, and the published curve goes up and down, too.
+#[test]
+fn a_mutex_takes_what_was_published_where_many_want_it() {
+    check(
+        GRAVITON_2,
+        "graviton 2",
+        mutex,
+        CLOSE,
+        &[(3, 307.0), (5, 438.0), (8, 995.0), (16, 2_020.0)],
+    );
+}

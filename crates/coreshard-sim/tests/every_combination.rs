@@ -1,0 +1,52 @@
+//! No combination of rungs is deadlocked on any machine: each ends within its virtual time, under either profile.
+
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::time::Duration;
+
+use coreshard_bench::{BenchMachine, QueueBench, Unwatched};
+use coreshard_sim::{Machine, Profile, Sim, SimAlloc, Simulation};
+use coreshard_topology::Preset;
+
+testing::watch!();
+
+#[global_allocator]
+static ALLOCATOR: SimAlloc = SimAlloc;
+
+/// The first CPUs of each machine: a whole one is for the nightly runs (`ci/simulated.sh`).
+const CPUS: usize = 6;
+
+fn ends(machine: &Machine, cpus: usize, items: u64, profile: Profile, seed: u64) {
+    let topology = machine.topology().clone();
+    let usable = topology.online().iter().take(cpus).collect();
+    let place = BenchMachine { usable, ..BenchMachine::whole("a machine", "sim", topology) };
+    let bench = QueueBench {
+        items_per_thread: NonZeroU64::new(items),
+        runs: NonZeroUsize::MIN,
+        seed,
+        ..QueueBench::default()
+    };
+    let simulation =
+        Simulation::new(machine).seed(seed).profile(profile).time_limit(Duration::from_secs(60));
+    let run = simulation.run(|| bench.run::<Sim>(&place, &mut Unwatched));
+    let results = run.unwrap_or_else(|error| {
+        panic!("{}, {profile}, {items} items, seed {seed}: {error}", machine.topology().name())
+    });
+    assert_eq!(results.value.unwrap().results.len(), 36);
+}
+
+#[test]
+fn every_preset_ends_under_either_profile() {
+    for (number, name) in Preset::names().enumerate() {
+        let machine = Machine::named(name).unwrap();
+        let seed = number as u64;
+        ends(&machine, CPUS, 1 + 7 * seed, Profile::InKernel, seed);
+        ends(&machine, CPUS, 5, Profile::Futex, seed);
+    }
+}
+
+/// Where the kernel's profile once had a thread preempted that held a pool's lock.
+#[test]
+fn more_producers_than_a_shard_has_cpus_end_in_a_kernel() {
+    let machine = Machine::named("grace").unwrap();
+    ends(&machine, 24, 12, Profile::InKernel, 3);
+}

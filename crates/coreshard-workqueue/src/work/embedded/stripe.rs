@@ -1,0 +1,315 @@
+//! A stripe: the lock of the items whose addresses fall on it, with what is to be known of them beyond their own
+//! fields.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use coreshard_platform::{AtomicInt, Lock, LockGuard, Platform};
+
+use super::item::{DELAYED, EmbeddedWork, Fields, PENDING, QueueingTicket};
+use crate::queue::PoolLink;
+use crate::timers::{Due, Timers};
+
+pub(super) struct Stripe<P: Platform> {
+    state: Lock<P, StripeState<P>>,
+}
+
+/// What is under a stripe's lock, beside the fields of its items.
+pub(super) struct StripeState<P: Platform> {
+    /// The number of the latest queueing.
+    number: u64,
+    /// The runs that go on.
+    runs: *const Run<P>,
+    /// Tickets that were made void and are still on their way, and how many of each.
+    voids: BTreeMap<QueueingTicket, u32>,
+    waiters: *const RunWaiter<P>,
+}
+
+// SAFETY: what the lists lead to is on the stacks of threads that take themselves off before they leave, and is
+// reached under the lock alone, but for what `RunWaiter` and `Run::behind` say.
+unsafe impl<P: Platform> Send for StripeState<P> {}
+
+/// A run of an item's function, on the stack of its worker.
+pub(super) struct Run<P: Platform> {
+    pub(super) ticket: QueueingTicket,
+    next: Cell<*const Self>,
+    /// A place that is kept for a queueing until the run is over.
+    parked: Cell<Option<KeptPlace<P>>>,
+    /// The queue, by its name, of a queueing that waits for this run; 0 for none. Its own thread reads it
+    /// without the lock.
+    pub(super) behind: P::AtomicU64,
+}
+
+/// A place in a queue, kept until the run that goes on is over.
+#[derive(Clone, Copy)]
+pub(super) struct KeptPlace<P: Platform> {
+    /// It counted the queueing in, and so lives until that is over.
+    pub(super) link: NonNull<PoolLink<P>>,
+    pub(super) injector: usize,
+    pub(super) ticket: QueueingTicket,
+}
+
+impl<P: Platform> Run<P> {
+    pub(super) fn new(ticket: QueueingTicket) -> Self {
+        Self {
+            ticket,
+            next: Cell::new(ptr::null()),
+            parked: Cell::new(None),
+            behind: P::AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn keeps_a_place(&self) -> bool {
+        let parked = self.parked.take();
+        let keeps = parked.is_some();
+        self.parked.set(parked);
+        keeps
+    }
+
+    pub(super) fn park(&self, parked: KeptPlace<P>) {
+        self.parked.set(Some(parked));
+    }
+}
+
+/// A thread that waits until a queueing is over, or void; on its stack.
+pub(super) struct RunWaiter<P: Platform> {
+    ticket: Cell<QueueingTicket>,
+    next: Cell<*const Self>,
+    /// 1 once it is over: from then on nobody else knows of the waiter.
+    is_over: P::AtomicU32,
+}
+
+impl<P: Platform> RunWaiter<P> {
+    pub(super) fn new() -> Self {
+        Self {
+            ticket: Cell::new(QueueingTicket::NONE),
+            next: Cell::new(ptr::null()),
+            is_over: P::AtomicU32::new(0),
+        }
+    }
+
+    /// There is nothing to wait for. It is on no list.
+    pub(super) fn is_over_already(&self) {
+        self.is_over.store(1, Release);
+    }
+
+    pub(super) fn wait(&self) {
+        while self.is_over.load(Acquire) == 0 {
+            P::wait(&self.is_over, 0, None);
+        }
+    }
+}
+
+/// What is done when the lock is free again: who waits is woken, and what is not needed any more let go of.
+#[must_use]
+pub(super) struct Afterwards<P: Platform> {
+    over: *const RunWaiter<P>,
+    /// A value that lets go of what it has when it is dropped.
+    due: Option<Due<P>>,
+    timers: Option<Arc<Timers<P>>>,
+}
+
+impl<P: Platform> Afterwards<P> {
+    pub(super) fn nothing() -> Self {
+        Self { over: ptr::null(), due: None, timers: None }
+    }
+
+    /// Without the lock.
+    pub(super) fn see_to_it(self) {
+        let mut waiter = self.over;
+        while !waiter.is_null() {
+            // SAFETY: it sleeps until its word is changed, which nobody else does: it is on no list any more.
+            let next = unsafe { (*waiter).next.get() };
+            // SAFETY: as above.
+            let word = unsafe { &raw const (*waiter).is_over };
+            // SAFETY: as above; after this store the waiter may be gone, and its word is named by its address alone.
+            unsafe { (*word).store(1, Release) };
+            P::wake_all(word);
+            waiter = next;
+        }
+        drop((self.due, self.timers));
+    }
+}
+
+impl<P: Platform> Stripe<P> {
+    pub(super) fn new() -> Self {
+        let state = StripeState {
+            number: 0,
+            runs: ptr::null(),
+            voids: BTreeMap::new(),
+            waiters: ptr::null(),
+        };
+        Self { state: Lock::new(state) }
+    }
+
+    #[inline(always)]
+    pub(super) fn lock(&self) -> LockGuard<'_, P, StripeState<P>> {
+        self.state.lock()
+    }
+}
+
+impl<P: Platform> StripeState<P> {
+    /// The ticket of one more queueing.
+    #[inline(always)]
+    pub(super) fn draw(&mut self, work: NonNull<EmbeddedWork>) -> QueueingTicket {
+        self.number += 1;
+        QueueingTicket::new(work, self.number)
+    }
+
+    /// The run of an item that goes on, if there is one.
+    #[inline(always)]
+    pub(super) fn run_of(&self, work: NonNull<EmbeddedWork>) -> Option<&Run<P>> {
+        let mut run = self.runs;
+        // SAFETY: a run is on the list while it is there.
+        while let Some(found) = unsafe { run.as_ref() } {
+            if found.ticket.work() == work {
+                return Some(found);
+            }
+            run = found.next.get();
+        }
+        None
+    }
+
+    /// Puts a run on the list; the caller takes it off by [`Self::end`] before it moves, or goes.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, run: &Run<P>) {
+        run.next.set(self.runs);
+        self.runs = run;
+    }
+
+    /// Takes a run off the list: the place that was kept, and who is to be woken.
+    #[inline(always)]
+    pub(super) fn end(&mut self, run: &Run<P>) -> (Option<KeptPlace<P>>, Afterwards<P>) {
+        if ptr::eq(self.runs, run) {
+            self.runs = run.next.get();
+        } else {
+            let mut before = self.runs;
+            // SAFETY: the list holds runs that are there, this one among them.
+            while let Some(found) = unsafe { before.as_ref() } {
+                before = found.next.get();
+                if ptr::eq(before, run) {
+                    found.next.set(run.next.get());
+                    break;
+                }
+            }
+        }
+        let over = self.take_waiters(run.ticket);
+        (run.parked.take(), Afterwards { over, ..Afterwards::nothing() })
+    }
+
+    /// True if this ticket is void; it is not on its way any more.
+    #[inline(always)]
+    pub(super) fn take_void(&mut self, ticket: QueueingTicket) -> bool {
+        !self.voids.is_empty() && self.take_void_of_many(ticket)
+    }
+
+    #[cold]
+    fn take_void_of_many(&mut self, ticket: QueueingTicket) -> bool {
+        let Some(count) = self.voids.get_mut(&ticket) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            self.voids.remove(&ticket);
+        }
+        true
+    }
+
+    pub(super) fn is_void(&self, ticket: QueueingTicket) -> bool {
+        self.voids.contains_key(&ticket)
+    }
+
+    /// Makes the queueing that is pending void.
+    pub(super) fn make_void(&mut self, work: &mut Fields) -> Afterwards<P> {
+        debug_assert!(work.is(PENDING), "it is pending");
+        let ticket = work.ticket;
+        let is_delayed = work.is(DELAYED);
+        let armed = work.take_armed::<P>();
+        work.flags &= !PENDING;
+        let (timers, key) = armed.map_or((None, None), |(timers, key)| (Some(timers), Some(key)));
+        let due = timers.as_ref().zip(key).and_then(|(timers, key)| timers.remove(key));
+        if due.is_none() {
+            *self.voids.entry(ticket).or_insert(0) += 1;
+        }
+        if !is_delayed {
+            P::item_is_taken();
+        }
+        Afterwards { over: self.tell_void(ticket), due, timers }
+    }
+
+    /// As [`Self::make_void`], by whoever has the ticket.
+    pub(super) fn give_up(&mut self, work: &mut Fields) -> Afterwards<P> {
+        let timers = work.take_armed::<P>().map(|(timers, _)| timers);
+        work.flags &= !PENDING;
+        Afterwards { over: self.tell_void(work.ticket), due: None, timers }
+    }
+
+    /// Who waits for a queueing that is void waits for the run that goes on, if there is one.
+    fn tell_void(&mut self, ticket: QueueingTicket) -> *const RunWaiter<P> {
+        let Some(run) = self.run_of(ticket.work()) else { return self.take_waiters(ticket) };
+        run.behind.store(0, Relaxed);
+        let running = run.ticket;
+        let mut waiter = self.waiters;
+        // SAFETY: who is on the list is there, and changed under the lock alone.
+        while let Some(found) = unsafe { waiter.as_ref() } {
+            if found.ticket.get() == ticket {
+                found.ticket.set(running);
+            }
+            waiter = found.next.get();
+        }
+        ptr::null()
+    }
+
+    /// Puts a waiter on the list, which takes it off when that queueing is over or void.
+    pub(super) fn await_end(&mut self, ticket: QueueingTicket, waiter: &RunWaiter<P>) {
+        waiter.ticket.set(ticket);
+        waiter.next.set(self.waiters);
+        self.waiters = waiter;
+    }
+
+    /// Takes a waiter off the list; false where it was: then its word is changed soon.
+    pub(super) fn take_off(&mut self, waiter: &RunWaiter<P>) -> bool {
+        let mut is_there = false;
+        self.keep_waiters(|found| {
+            let is_it = ptr::eq(found, waiter);
+            is_there |= is_it;
+            !is_it
+        });
+        is_there
+    }
+
+    #[inline(always)]
+    fn take_waiters(&mut self, ticket: QueueingTicket) -> *const RunWaiter<P> {
+        if self.waiters.is_null() { ptr::null() } else { self.take_waiters_of_many(ticket) }
+    }
+
+    /// Those who wait for this queueing, off the list and in one of their own.
+    #[cold]
+    fn take_waiters_of_many(&mut self, ticket: QueueingTicket) -> *const RunWaiter<P> {
+        let mut taken: *const RunWaiter<P> = ptr::null();
+        self.keep_waiters(|found| {
+            let is_over = found.ticket.get() == ticket;
+            if is_over {
+                found.next.set(taken);
+                taken = found;
+            }
+            !is_over
+        });
+        taken
+    }
+
+    /// Leaves those on the list that `keeps` is true of.
+    fn keep_waiters(&mut self, mut keeps: impl FnMut(&RunWaiter<P>) -> bool) {
+        let mut waiter = std::mem::replace(&mut self.waiters, ptr::null());
+        // SAFETY: as in `tell_void`.
+        while let Some(found) = unsafe { waiter.as_ref() } {
+            waiter = found.next.get();
+            if keeps(found) {
+                found.next.set(self.waiters);
+                self.waiters = found;
+            }
+        }
+    }
+}

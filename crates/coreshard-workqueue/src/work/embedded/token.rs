@@ -1,0 +1,144 @@
+//! What a pool holds of a queueing, and how it is run.
+#![allow(unsafe_code)]
+
+use std::panic::Location;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::Relaxed;
+
+use coreshard_platform::{AtomicInt, LockGuard, Platform, user};
+
+use super::item::{EmbeddedWork, Fields, PENDING, QueueingTicket};
+use super::stripe::{KeptPlace, Run, RunWaiter, Stripe, StripeState};
+use crate::base::item::ItemBody;
+use crate::base::returned::Returned;
+use crate::insight::Label;
+use crate::pool::{blocking, inside_work};
+use crate::queue::Entry;
+
+/// What a pool holds: 16 bytes, so that it travels inside an item's slot.
+pub(super) struct EmbeddedToken<P: Platform> {
+    pub(super) stripe: &'static Stripe<P>,
+    pub(super) ticket: QueueingTicket,
+}
+
+/// Brings a queueing that has its ticket to its place in a queue. Where the item runs at this moment, the place is
+/// kept until that run is over, so that no other worker comes upon it; but a place in a queue with a limit is taken
+/// in turn.
+#[inline(always)]
+pub(super) fn dispatch<P: Platform>(
+    stripe: &'static Stripe<P>,
+    state: LockGuard<'_, P, StripeState<P>>,
+    work: &mut Fields,
+    entry: Entry<'_, P>,
+) {
+    let ticket = work.ticket;
+    work.limiter = entry.limiter_id();
+    if let Some(run) = state.run_of(ticket.work()) {
+        run.behind.store(entry.queue_id(), Relaxed);
+        if !entry.waits_for_turn() && !run.keeps_a_place() {
+            let (link, injector) = entry.keep();
+            run.park(KeptPlace { link, injector, ticket });
+            return;
+        }
+    }
+    drop(state);
+    EmbeddedToken { stripe, ticket }.send(entry);
+}
+
+impl<P: Platform> EmbeddedToken<P> {
+    #[inline(always)]
+    fn send(self, entry: Entry<'_, P>) {
+        entry.send_as(|| Label::Work("an embedded work item", Location::caller()), self);
+    }
+
+    /// On a worker.
+    #[inline]
+    fn run(self) {
+        let Self { stripe, ticket } = self;
+        let run = Run::new(ticket);
+        let (function, name) = loop {
+            let mut state = stripe.lock();
+            if state.take_void(ticket) {
+                return;
+            }
+            if let Some(running) = state.run_of(ticket.work()).map(|run| run.ticket) {
+                // It was queued while it ran, in a queue with a limit. Its turn has come, and is kept.
+                let waiter = RunWaiter::new();
+                state.await_end(running, &waiter);
+                drop(state);
+                blocking::<P, _>(|| waiter.wait());
+                continue;
+            }
+            // SAFETY: neither void nor begun: the item is there, and under the lock.
+            let (work, name) =
+                unsafe { (EmbeddedWork::fields(ticket.work()), ticket.work().as_ref().name()) };
+            work.flags &= !PENDING;
+            let called = (work.function, name);
+            state.begin(&run);
+            break called;
+        };
+        let place = ticket.work();
+        let identity = place.as_ptr().cast_const().cast();
+        let called = user::call(|| {
+            inside_work::<P, _>(identity, name, &run.behind, || {
+                // SAFETY: whoever has queued it says that the function may be called with it.
+                unsafe { function(place) };
+            });
+        });
+        // The item may be gone from here on.
+        let (parked, afterwards) = stripe.lock().end(&run);
+        if let Some(parked) = parked {
+            send_parked(stripe, parked);
+        }
+        afterwards.see_to_it();
+        if let Err(thrown) = called {
+            thrown.resume();
+        }
+    }
+}
+
+/// Brings the queueing to its place, now that the run is over.
+#[cold]
+fn send_parked<P: Platform>(stripe: &'static Stripe<P>, parked: KeptPlace<P>) {
+    // SAFETY: the pool link counted this queueing in, and lives until it is over.
+    let entry = unsafe { Entry::resume(parked.link, parked.injector) };
+    // It may be over, and its queue and pools freed, while this thread is still inside the pool.
+    let _pool = entry.pool();
+    EmbeddedToken { stripe, ticket: parked.ticket }.send(entry);
+}
+
+impl<P: Platform> ItemBody for EmbeddedToken<P> {
+    type Named = Self;
+    const IS_AWAITED: bool = false;
+
+    #[inline(always)]
+    fn run(self) {
+        Self::run(self);
+    }
+
+    fn name(&self) -> &'static str {
+        let state = self.stripe.lock();
+        if state.is_void(self.ticket) {
+            return "(a cancelled work item)";
+        }
+        let work: NonNull<EmbeddedWork> = self.ticket.work();
+        // SAFETY: neither void nor begun: the item is there, and under the lock.
+        unsafe { work.as_ref() }.name().get()
+    }
+
+    fn is_void(&self) -> bool {
+        self.stripe.lock().is_void(self.ticket)
+    }
+
+    /// As if it was cancelled.
+    fn set_aside(self) -> Option<Returned> {
+        let mut state = self.stripe.lock();
+        if !state.take_void(self.ticket) {
+            // SAFETY: as in `name`.
+            let afterwards = state.give_up(unsafe { EmbeddedWork::fields(self.ticket.work()) });
+            drop(state);
+            afterwards.see_to_it();
+        }
+        None
+    }
+}

@@ -1,0 +1,74 @@
+//! All items of a process: the stripes that they fall on.
+
+use std::fmt;
+use std::ptr::NonNull;
+
+use coreshard_platform::{Padded, Platform};
+
+use super::item::EmbeddedWork;
+use super::stripe::Stripe;
+
+/// What is done with [`EmbeddedWork`]s: all of a process's go by one of these, since an item may be queued on any
+/// queue of any runtime.
+///
+/// The functions are as those of [`Work`](crate::Work), but that the memory is the caller's business:
+///
+/// # Safety
+/// Each function needs an item that was made by [`EmbeddedWork::new`] (or by a static initializer, as it says), and
+/// that stays where it is and is not freed while it is pending, nor while the call goes on. While it runs it may be
+/// freed by its own function, or by whoever knows that nothing of this program will name it any more.
+///
+/// # Examples
+/// ```
+/// use std::ptr::NonNull;
+/// use std::time::Duration;
+/// use coreshard::{EmbeddedWork, EmbeddedWorks, Target};
+///
+/// unsafe extern "C-unwind" fn free_it(work: NonNull<EmbeddedWork>) {
+///     // The function may free its item.
+///     drop(unsafe { Box::from_raw(work.as_ptr()) });
+/// }
+///
+/// let works = EmbeddedWorks::leak(64);
+/// let queue = coreshard::workqueue()?.name("write-back").build()?;
+/// let work = NonNull::from(Box::leak(Box::new(EmbeddedWork::new(free_it, std::ptr::null()))));
+/// assert!(unsafe { works.queue_to(work, &queue, Target::Here, Duration::ZERO) }?);
+/// queue.flush()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct EmbeddedWorks<P: Platform> {
+    stripes: Box<[Padded<Stripe<P>>]>,
+    /// In a process that was forked since, locks may be held by nobody who is there.
+    process_generation: u32,
+}
+
+impl<P: Platform> EmbeddedWorks<P> {
+    /// One with so many locks, rounded up to a power of two, that items are spread over by their addresses: many
+    /// times the number of CPUs, so that two seldom meet at one. It is there for good.
+    pub fn leak(stripes: usize) -> &'static Self {
+        let stripes = stripes.next_power_of_two();
+        let stripes = (0..stripes).map(|_| Padded::new(Stripe::new())).collect();
+        Box::leak(Box::new(Self { stripes, process_generation: P::process_generation() }))
+    }
+
+    /// True in the process that it was made in; in one that was forked since, make another one.
+    pub fn is_of_this_process(&self) -> bool {
+        P::process_generation() == self.process_generation
+    }
+
+    #[inline(always)]
+    pub(super) fn stripe(&'static self, work: NonNull<EmbeddedWork>) -> &'static Stripe<P> {
+        // Fibonacci hashing (Knuth, The Art of Computer Programming 6.4): addresses are multiples of what the
+        // program's structures measure.
+        let hash = (work.as_ptr().addr() as u64 >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        &self.stripes[hash as usize & (self.stripes.len() - 1)]
+    }
+}
+
+impl<P: Platform> fmt::Debug for EmbeddedWorks<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedWorks")
+            .field("stripes", &self.stripes.len())
+            .finish_non_exhaustive()
+    }
+}
