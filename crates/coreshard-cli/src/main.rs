@@ -9,6 +9,7 @@ mod bench;
 mod c2c;
 mod calibrate;
 mod failure;
+mod generate;
 mod machine;
 mod number;
 mod output;
@@ -69,6 +70,8 @@ enum Command {
     C2c(c2c::Args),
     /// Search the workqueue for bugs on a simulated machine, and replay what was found
     Sim(sim::Args),
+    /// Make completions, manual pages and the reference of commands
+    Generate(generate::Args),
 }
 
 /// Shortens what was given, and escapes what steers a terminal: clap gives it back as it is.
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Some(Command::C2c(args)) => c2c::run(&args),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Sim(args)) => sim::run(&args),
+        Some(Command::Generate(args)) => generate::run(&args, Cli::command()),
         None => output::print(&Cli::command().render_help().to_string()),
     };
     match done {
@@ -163,6 +167,77 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// The commands of a page: lines of its programs that call this one, without what a shell takes for itself.
+    fn commands(page: &str) -> Vec<String> {
+        let programs = page.split("```").skip(1).step_by(2);
+        let lines = programs.flat_map(|program| program.lines().skip(1));
+        let lines = lines.filter_map(|line| {
+            let line = line.trim_start_matches("$ ");
+            let line =
+                line.strip_prefix("coreshard ").or(line.strip_prefix("cargo run --release -- "))?;
+            // A line of a manifest.
+            if line.starts_with('=') {
+                return None;
+            }
+            let end =
+                [" #", " > ", " | ", " >(", " && "].iter().filter_map(|mark| line.find(mark)).min();
+            Some(line[..end.unwrap_or(line.len())].trim().to_owned())
+        });
+        lines.collect()
+    }
+
+    /// A page that shows a command which is none has not been read since the command changed.
+    #[test]
+    fn every_command_of_the_documentation_is_one() {
+        fn pages(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    pages(&path, found);
+                } else if path.extension().is_some_and(|it| it == "md") {
+                    found.push(path);
+                }
+            }
+        }
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut found = vec![root.join("README.md")];
+        pages(&root.join("docs"), &mut found);
+        // Usage lines name places, not values; and results tell of commands as they were.
+        let results = root.join("docs/results");
+        found
+            .retain(|page| !page.ends_with("reference/commands.md") && !page.starts_with(&results));
+        let (mut count, mut wrong) = (0, Vec::new());
+        for page in found {
+            let text = std::fs::read_to_string(&page).unwrap();
+            for command in commands(&text) {
+                let words = std::iter::once("coreshard".to_owned()).chain(words_of(&command));
+                let error = Cli::try_parse_from(words).err().filter(clap::Error::use_stderr);
+                wrong.extend(
+                    error.map(|it| format!("{}: coreshard {command}: {it}", page.display())),
+                );
+                count += 1;
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert!(count > 15, "{count} commands were read");
+    }
+
+    /// As a shell parts them, where nothing but quotes is special.
+    fn words_of(command: &str) -> Vec<String> {
+        let mut words = vec![String::new()];
+        let mut quote = None;
+        for letter in command.chars() {
+            match (quote, letter) {
+                (None, '"' | '\'') => quote = Some(letter),
+                (Some(open), close) if open == close => quote = None,
+                (None, ' ') => words.push(String::new()),
+                _ => words.last_mut().expect("there is always one").push(letter),
+            }
+        }
+        words.retain(|word| !word.is_empty());
+        words
     }
 
     #[test]

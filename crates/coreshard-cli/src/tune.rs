@@ -31,6 +31,10 @@ pub(crate) struct Args {
     /// Rounds, in each of which every candidate has its turn [default: 5; simulated 1]
     #[arg(long, value_name = "N", value_parser = whole::<u32, 1, 10_000>)]
     rounds: Option<u32>,
+
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the subcommand.
@@ -63,7 +67,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let Some(tuning) = tuning else {
         return Err(interrupted("interrupted before every candidate had its turn"));
     };
+    if args.json {
+        return output::print(
+            &(serde_json::to_string_pretty(&Named { machine: &name, tuning: &tuning })? + "\n"),
+        );
+    }
     output::print(&text(&name, &tuning)?)
+}
+
+/// What was tried, and on which machine.
+#[derive(serde::Serialize)]
+struct Named<'a> {
+    machine: &'a str,
+    #[serde(flatten)]
+    tuning: &'a Tuning,
 }
 
 fn text(name: &str, tuning: &Tuning) -> anyhow::Result<String> {

@@ -1,0 +1,98 @@
+//! The reference of commands, as Markdown: what `--help` says, on one page.
+
+use std::fmt::Write as _;
+
+use clap::{Arg, Command};
+
+use super::shown::shown;
+
+const HEAD: &str = "\
+# Commands
+
+What each command takes. This page is made by `coreshard generate reference`, and a test sees that it is fresh; `--help` says the
+same in a terminal. Every command takes `--force` and `--help`.
+";
+
+pub(super) fn markdown(mut command: Command) -> String {
+    command = command.term_width(0);
+    command.build();
+    let mut text = HEAD.to_owned();
+    for inner in shown(&command) {
+        of(inner, &format!("coreshard {}", inner.get_name()), &mut text);
+    }
+    text
+}
+
+fn of(command: &Command, name: &str, text: &mut String) {
+    let _ = writeln!(text, "\n## {name}\n");
+    if let Some(about) = command.get_about() {
+        let _ = writeln!(text, "{}.", escaped(&about.to_string()));
+    }
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage:").trim();
+    let _ = writeln!(text, "\n```text\n{usage}\n```");
+    let arguments: Vec<_> = command.get_arguments().filter(is_its_own).collect();
+    if !arguments.is_empty() {
+        text.push_str("\n| option | what |\n|---|---|\n");
+        for argument in arguments {
+            let _ = writeln!(
+                text,
+                "| `{}` | {} |",
+                signature(argument).replace('|', "\\|"),
+                help(argument)
+            );
+        }
+    }
+    if let Some(notes) = command.get_after_help() {
+        let _ = writeln!(text, "\n```text\n{}\n```", notes.to_string().trim_end());
+    }
+    for inner in shown(command) {
+        of(inner, &format!("{name} {}", inner.get_name()), text);
+    }
+}
+
+/// What every command has is said once.
+fn is_its_own(argument: &&Arg) -> bool {
+    !argument.is_hide_set() && !matches!(argument.get_id().as_str(), "help" | "version" | "force")
+}
+
+fn signature(argument: &Arg) -> String {
+    let values =
+        argument.get_value_names().unwrap_or_default().iter().map(|name| format!("<{name}>"));
+    let values: Vec<_> = values.collect();
+    let takes = argument.get_action().takes_values();
+    match argument.get_long() {
+        Some(long) if takes => format!("--{long} {}", values.join(" ")),
+        Some(long) => format!("--{long}"),
+        None => values.join(" "),
+    }
+}
+
+fn help(argument: &Arg) -> String {
+    let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let mut help = escaped(&help.replace('\n', " "));
+    let possible: Vec<_> = argument
+        .get_possible_values()
+        .iter()
+        .filter(|value| !value.is_hide_set())
+        .map(|value| match value.get_help() {
+            Some(what) => format!("`{}` ({})", value.get_name(), escaped(&what.to_string())),
+            None => format!("`{}`", value.get_name()),
+        })
+        .collect();
+    // A switch's values are none of the user's.
+    if !possible.is_empty() && argument.get_action().takes_values() {
+        let _ = write!(help, ": {}", possible.join(", "));
+    }
+    let defaults: Vec<_> =
+        argument.get_default_values().iter().map(|it| it.to_string_lossy()).collect();
+    if !defaults.is_empty() && argument.get_action().takes_values() {
+        let _ = write!(help, " (default: `{}`)", defaults.join(","));
+    }
+    help
+}
+
+/// Markdown takes these for something else.
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;").replace('[', "\\[")
+}

@@ -1,0 +1,64 @@
+//! `coreshard-topology` for a page: a machine's text in, its packages, caches, nodes and pods out, as JSON.
+//!
+//! The page asks for room, writes the text there, has it described, and reads the answer from where that is.
+
+mod describe;
+
+pub use describe::{description, presets};
+
+/// What a page may paste: hwloc's XML of 480 CPUs takes 0.6 MB.
+const MOST_BYTES: usize = 32 << 20;
+
+#[cfg(target_arch = "wasm32")]
+mod page {
+    use std::cell::RefCell;
+
+    use super::{MOST_BYTES, description, presets};
+
+    thread_local! {
+        static INPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        static ANSWER: RefCell<String> = const { RefCell::new(String::new()) };
+    }
+
+    /// Room for a text of so many bytes: where to write it; null where that is too much.
+    // SAFETY: no other function of the module has this name.
+    #[unsafe(no_mangle)]
+    pub extern "C" fn room(bytes: usize) -> *mut u8 {
+        if bytes > MOST_BYTES {
+            return std::ptr::null_mut();
+        }
+        INPUT.with_borrow_mut(|input| {
+            input.clear();
+            input.resize(bytes, 0);
+            input.as_mut_ptr()
+        })
+    }
+
+    fn keep(answer: String) -> usize {
+        ANSWER.with_borrow_mut(|kept| {
+            *kept = answer;
+            kept.len()
+        })
+    }
+
+    /// Describes the machine whose text was written to the room; the answer's length.
+    // SAFETY: as above.
+    #[unsafe(no_mangle)]
+    pub extern "C" fn describe(shard_cores: usize) -> usize {
+        keep(INPUT.with_borrow(|input| description(&String::from_utf8_lossy(input), shard_cores)))
+    }
+
+    /// The machines that are known by name; the answer's length.
+    // SAFETY: as above.
+    #[unsafe(no_mangle)]
+    pub extern "C" fn list_presets() -> usize {
+        keep(presets())
+    }
+
+    /// Where the last answer is.
+    // SAFETY: as above.
+    #[unsafe(no_mangle)]
+    pub extern "C" fn answer() -> *const u8 {
+        ANSWER.with_borrow(|kept| kept.as_ptr())
+    }
+}
