@@ -9,6 +9,7 @@ mod bench;
 mod c2c;
 mod calibrate;
 mod failure;
+mod layout;
 mod machine;
 mod number;
 mod output;
@@ -67,6 +68,8 @@ enum Command {
     Top(top::Args),
     /// Show which lines and fields a simulated machine's CPUs take from one another
     C2c(c2c::Args),
+    /// Show how a program's types lie on cache lines
+    Layout(Box<layout::Args>),
     /// Search the workqueue for bugs on a simulated machine, and replay what was found
     Sim(sim::Args),
 }
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         Some(Command::Advise(args)) => advise::run(&args),
         Some(Command::Calibrate(args)) => calibrate::run(&args),
         Some(Command::C2c(args)) => c2c::run(&args),
+        Some(Command::Layout(args)) => layout::run(&args),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Sim(args)) => sim::run(&args),
         None => output::print(&Cli::command().render_help().to_string()),

@@ -1,0 +1,23 @@
+//! Recordings of a program's memory accesses, the names of what they touch, and layouts of its types.
+//!
+//! What is where:
+//!
+//! 1. [`TypeTable`], [`Binary`]: types and globals, read from DWARF and BTF.
+//! 2. [`Layout`]: fields, holes and lines of a record; which records waste, and which mix what many write with
+//!    what they read.
+//!
+//! Whatever is read here comes from outside: it is bounded, and what is wrong is an error with its offset.
+
+#![forbid(unsafe_code)]
+
+mod layout;
+mod types;
+
+pub use layout::{Field, Hole, Layout, Mixed, Wasted, most_mixed, most_wasteful};
+pub use types::{
+    Binary, DebugSource, FieldPath, Global, Keyword, Language, Member, Record, Role, Shape, Type,
+    TypeId, TypeTable, TypesError,
+};
+
+#[cfg(test)]
+testing::watch!();
