@@ -13,6 +13,7 @@ mod layout;
 mod machine;
 mod number;
 mod output;
+mod record;
 mod sim;
 mod top;
 mod topo;
@@ -68,6 +69,8 @@ enum Command {
     Top(top::Args),
     /// Show which lines and fields a simulated machine's CPUs take from one another
     C2c(c2c::Args),
+    /// Run a program and record what its threads do to memory
+    Record(Box<record::Args>),
     /// Show how a program's types lie on cache lines
     Layout(Box<layout::Args>),
     /// Search the workqueue for bugs on a simulated machine, and replay what was found
@@ -101,6 +104,9 @@ fn main() -> ExitCode {
         Some(Command::Advise(args)) => advise::run(&args),
         Some(Command::Calibrate(args)) => calibrate::run(&args),
         Some(Command::C2c(args)) => c2c::run(&args),
+        Some(Command::Record(args)) => {
+            return record::run(&args).unwrap_or_else(|error| failure::report(&error));
+        }
         Some(Command::Layout(args)) => layout::run(&args),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Sim(args)) => sim::run(&args),

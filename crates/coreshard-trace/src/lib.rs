@@ -5,15 +5,21 @@
 //! 1. [`TypeTable`], [`Binary`]: types and globals, read from DWARF and BTF.
 //! 2. [`Layout`]: fields, holes and lines of a record; which records waste, and which mix what many write with
 //!    what they read.
+//! 3. [`Spool`], [`RecordingWriter`], [`Recording`]: how accesses come into a file, and out of it.
 //!
 //! Whatever is read here comes from outside: it is bounded, and what is wrong is an error with its offset.
 
 #![forbid(unsafe_code)]
 
 mod layout;
+mod recording;
 mod types;
 
 pub use layout::{Field, Hole, Layout, Mixed, Wasted, most_mixed, most_wasteful};
+pub use recording::{
+    About, Access, AccessKind, Chunk, Ending, Event, Events, Lack, RECORDING_MARK, Recording,
+    RecordingError, RecordingWriter, Spool, SpoolCounts, Taken,
+};
 pub use types::{
     Binary, DebugSource, FieldPath, Global, Keyword, Language, Member, Record, Role, Shape, Type,
     TypeId, TypeTable, TypesError,
