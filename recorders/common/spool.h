@@ -97,6 +97,8 @@ struct recorder {
   uint64_t generation; /* of `sites`, in the bits above any address */
   uint32_t window;
   bool is_busy;
+  /* What it calls itself is not missing. */
+  bool is_quiet;
   bool is_dead;
   uint32_t id;
   uint32_t order;

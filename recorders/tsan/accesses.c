@@ -35,7 +35,7 @@ static __attribute__((noinline)) void access_slowly(uint64_t address, uint64_t p
   struct recorder *of = self == &nobody ? attach() : self;
   if (of == NULL || of->is_dead) return;
   if (of->is_busy) {
-    of->lost++;
+    of->lost += !of->is_quiet;
     return;
   }
   of->is_busy = true;
@@ -53,7 +53,7 @@ static void event_of(enum event kind, const uint64_t *words, uint32_t count) {
   struct recorder *of = self == &nobody ? attach() : self;
   if (of == NULL || of->is_dead) return;
   if (of->is_busy) {
-    of->lost++;
+    of->lost += !of->is_quiet;
     return;
   }
   of->is_busy = true;

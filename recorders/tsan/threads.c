@@ -49,14 +49,14 @@ static struct recorder *attach_as(uint32_t id, uint64_t created) {
   if (!spool_is_open()) return NULL;
   struct recorder *of = recorder_new(id != 0 ? id : atomic_fetch_add(&spool->threads, 1) + 1);
   if (of == NULL) return NULL;
-  of->is_busy = true;
+  of->is_busy = of->is_quiet = true;
   self = of;
   uint64_t words[] = {created, next_ticket(), (uint64_t)syscall(SYS_gettid)};
   recorder_event(of, THREAD_START, words, 3);
   pthread_once(&key_once, make_key);
   pthread_setspecific(at_thread_end, of);
   tell_stack(of);
-  of->is_busy = false;
+  of->is_busy = of->is_quiet = false;
   return of;
 }
 
@@ -71,8 +71,9 @@ struct start {
 
 static void *started(void *of) {
   struct start start = *(struct start *)of;
-  free(of);
+  /* First: with whatever else is recorded of it, the thread would get another number. */
   attach_as(start.id, start.created);
+  free(of);
   return start.body(start.argument);
 }
 

@@ -14,6 +14,7 @@ mod machine;
 mod number;
 mod output;
 mod record;
+mod replay;
 mod sim;
 mod top;
 mod topo;
@@ -71,6 +72,8 @@ enum Command {
     C2c(c2c::Args),
     /// Run a program and record what its threads do to memory
     Record(Box<record::Args>),
+    /// Replay a recording on a simulated machine: which lines and fields its threads fight for
+    Replay(Box<replay::Args>),
     /// Show how a program's types lie on cache lines
     Layout(Box<layout::Args>),
     /// Search the workqueue for bugs on a simulated machine, and replay what was found
@@ -107,6 +110,7 @@ fn main() -> ExitCode {
         Some(Command::Record(args)) => {
             return record::run(&args).unwrap_or_else(|error| failure::report(&error));
         }
+        Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Layout(args)) => layout::run(&args),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Sim(args)) => sim::run(&args),

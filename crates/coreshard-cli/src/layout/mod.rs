@@ -46,12 +46,12 @@ pub(crate) struct Args {
     all: bool,
 
     /// How to show it
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = LayoutFormat::Table)]
+    format: LayoutFormat,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum LayoutFormat {
     /// For people
     Table,
     /// For programs
@@ -83,18 +83,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             }
             found
         }
-        None if args.all || args.format == Format::Svg => types.records().collect(),
+        None if args.all || args.format == LayoutFormat::Svg => types.records().collect(),
         None => return lists(args, &types, &name),
     };
-    if args.format == Format::Svg && of.is_none() {
+    if args.format == LayoutFormat::Svg && of.is_none() {
         return Err(bad_input(anyhow!("a drawing is of one type: name it")));
     }
     let layouts: Vec<_> =
         layouts.into_iter().filter_map(|id| Layout::of(&types, id, args.line_bytes)).collect();
     let text = match args.format {
-        Format::Table => layouts.iter().map(table::layout).collect::<Vec<_>>().join("\n"),
-        Format::Json => serde_json::to_string_pretty(&layouts)? + "\n",
-        Format::Svg => svg::layouts(&layouts),
+        LayoutFormat::Table => layouts.iter().map(table::layout).collect::<Vec<_>>().join("\n"),
+        LayoutFormat::Json => serde_json::to_string_pretty(&layouts)? + "\n",
+        LayoutFormat::Svg => svg::layouts(&layouts),
     };
     output::print(&text)
 }
@@ -140,7 +140,7 @@ fn lists(args: &Args, types: &TypeTable, name: &str) -> anyhow::Result<()> {
     let wasted = most_wasteful(types, args.line_bytes, args.most.get());
     let mixed = most_mixed(types, args.line_bytes, args.most.get());
     let text = match args.format {
-        Format::Table => table::lists(name, types.records().count(), &wasted, &mixed),
+        LayoutFormat::Table => table::lists(name, types.records().count(), &wasted, &mixed),
         _ => {
             let both = json!({ "most_wasteful": wasted, "most_mixed": mixed });
             serde_json::to_string_pretty(&both)? + "\n"

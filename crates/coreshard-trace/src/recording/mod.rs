@@ -7,6 +7,7 @@ mod reader;
 mod spool;
 
 pub use about::{About, Ending, Lack};
+pub(crate) use event::words as event_words;
 pub use event::{Access, AccessKind, Event, Events};
 pub use file::RecordingWriter;
 pub use reader::{Chunk, Recording, RecordingError};

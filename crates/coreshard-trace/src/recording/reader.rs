@@ -150,7 +150,7 @@ impl Recording {
             frame::END => {
                 self.ending = self.json(body, packed_bytes)?;
                 self.lacks.retain(|lack| *lack != Lack::End);
-                self.lacks.extend(self.ending.lacks.iter().cloned().take(100));
+                self.lacks.extend(self.ending.lacks.iter().take(100).cloned());
             }
             frame::CHUNK => {
                 *count += 1;
@@ -275,11 +275,11 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 /// Why a recording was not read. Its text names the offset, and what was found there.
 #[derive(Debug)]
 pub struct RecordingError {
-    problem: Problem,
+    problem: RecordingProblem,
 }
 
 #[derive(Debug)]
-enum Problem {
+enum RecordingProblem {
     Input(input::InputError),
     At {
         offset: u64,
@@ -295,22 +295,22 @@ enum Problem {
 
 impl RecordingError {
     fn input(error: input::InputError) -> Self {
-        Self { problem: Problem::Input(error) }
+        Self { problem: RecordingProblem::Input(error) }
     }
 
     pub(super) fn at(offset: u64, what: impl Into<String>) -> Self {
-        Self { problem: Problem::At { offset, what: what.into() } }
+        Self { problem: RecordingProblem::At { offset, what: what.into() } }
     }
 
     #[cold]
     pub(super) fn event(offset: usize, what: impl Into<String>) -> Self {
-        Self { problem: Problem::Event { chunk: None, offset, what: what.into() } }
+        Self { problem: RecordingProblem::Event { chunk: None, offset, what: what.into() } }
     }
 
     /// Says in which chunk it was.
     #[must_use]
     pub fn in_chunk(mut self, of: &Chunk) -> Self {
-        if let Problem::Event { chunk, .. } = &mut self.problem {
+        if let RecordingProblem::Event { chunk, .. } = &mut self.problem {
             *chunk = Some(of.offset);
         }
         self
@@ -320,15 +320,15 @@ impl RecordingError {
 impl fmt::Display for RecordingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.problem {
-            Problem::Input(error) => write!(f, "{error}"),
-            Problem::At { offset, what } => {
+            RecordingProblem::Input(error) => write!(f, "{error}"),
+            RecordingProblem::At { offset, what } => {
                 write!(f, "at offset {offset}: {}", input::sentence(what))
             }
-            Problem::Event { chunk: Some(chunk), offset, what } => {
+            RecordingProblem::Event { chunk: Some(chunk), offset, what } => {
                 let what = input::sentence(what);
                 write!(f, "in the chunk at offset {chunk}, at its offset {offset}: {what}")
             }
-            Problem::Event { chunk: None, offset, what } => {
+            RecordingProblem::Event { chunk: None, offset, what } => {
                 write!(f, "in a chunk, at its offset {offset}: {}", input::sentence(what))
             }
         }

@@ -7,7 +7,8 @@ use coreshard_topology::input;
 use object::{CompressionFormat, Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 
 use super::dwarf::{self, Dwarf};
-use super::{TypeTable, TypesError};
+use super::error::TypesError;
+use super::table::TypeTable;
 
 /// Of a program with all its debug information; Chromium's has 5 GB, and most of it is no types.
 const MOST_BYTES: u64 = 8 << 30;
@@ -45,7 +46,7 @@ pub struct Symbol {
 /// An ELF file, with its debug information where that is to be had.
 pub struct Binary {
     bytes: Arc<[u8]>,
-    debug: Option<Dwarf>,
+    debug: Option<Arc<Dwarf>>,
     supplement: Option<Dwarf>,
     btf: Option<Arc<[u8]>>,
     source: DebugSource,
@@ -85,7 +86,7 @@ impl Binary {
     /// Where it is no ELF file of 64 bits.
     pub fn from_bytes(bytes: Arc<[u8]>) -> Result<Self, TypesError> {
         let elf = Elf::parse(&*bytes).map_err(TypesError::elf)?;
-        let debug = debug_of(&elf);
+        let debug = debug_of(&elf).map(Arc::new);
         let btf = section(&elf, ".BTF");
         let symbols = symbols(&elf);
         let segments = segments(&elf);
@@ -131,7 +132,7 @@ impl Binary {
             self.supplement = supplement_of(&debug, &place);
             self.symbols.extend(symbols(&debug));
             sort(&mut self.symbols);
-            self.debug = Some(found);
+            self.debug = Some(Arc::new(found));
             self.source = DebugSource::Separate(place);
             return;
         }
@@ -155,7 +156,7 @@ impl Binary {
         }
     }
 
-    pub(crate) const fn dwarf(&self) -> Option<&Dwarf> {
+    pub(crate) const fn dwarf(&self) -> Option<&Arc<Dwarf>> {
         self.debug.as_ref()
     }
 

@@ -4,7 +4,8 @@
 //! Each type is 12 bytes, `name, info, size or type`, and what its kind adds. Type 0 is void; the first in
 //! the list is 1.
 
-use super::{Keyword, Language, Member, Record, Shape, Type, TypeId, TypeTable, TypesError};
+use super::error::TypesError;
+use super::table::{Keyword, Language, Member, Record, Shape, Type, TypeId, TypeTable};
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
@@ -31,7 +32,17 @@ impl Reader<'_> {
     }
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<TypeTable, TypesError> {
+impl TypeTable {
+    /// Reads BTF, such as the kernel's in `/sys/kernel/btf/vmlinux`.
+    ///
+    /// # Errors
+    /// Where it is not BTF, or ends before it is complete; the text names the offset.
+    pub fn from_btf(bytes: &[u8]) -> Result<Self, TypesError> {
+        read(bytes)
+    }
+}
+
+fn read(bytes: &[u8]) -> Result<TypeTable, TypesError> {
     if bytes.len() < HEADER_BYTES {
         let what =
             format!("a header of {HEADER_BYTES} bytes is needed, and {} are there", bytes.len());
@@ -83,7 +94,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<TypeTable, TypesError> {
 fn check_references(table: &TypeTable) -> Result<(), TypesError> {
     let count = table.len();
     let is_there = |id: &Option<TypeId>| id.is_none_or(|id| (id.0 as usize) < count);
-    for (number, of) in table.types.iter().enumerate() {
+    for (number, of) in table.types().iter().enumerate() {
         let are_there = match &of.shape {
             Shape::Pointer { to } | Shape::Alias { to, .. } => is_there(to),
             Shape::Array { of, .. } => is_there(of),

@@ -1,6 +1,6 @@
 //! Which types are meant to be written by many: atomics and locks, told by their names.
 
-use super::{MOST_STEPS, Shape, TypeId, TypeTable};
+use super::table::{MOST_STEPS, Shape, TypeId, TypeTable};
 
 /// What a field is for, as its type's name tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]

@@ -7,9 +7,8 @@ use std::collections::HashMap;
 
 use gimli::{Attribute, AttributeValue, DebuggingInformationEntry, DwTag, Reader as _};
 
-use super::{
-    Global, Keyword, Language, Member, Record, Shape, Type, TypeId, TypeTable, TypesError,
-};
+use super::error::TypesError;
+use super::table::{Global, Keyword, Language, Member, Record, Shape, Type, TypeId, TypeTable};
 
 pub(crate) type Slice = gimli::EndianArcSlice<gimli::RunTimeEndian>;
 pub(crate) type Dwarf = gimli::Dwarf<Slice>;

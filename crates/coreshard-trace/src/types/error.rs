@@ -7,11 +7,11 @@ use coreshard_topology::input;
 /// Why types were not read. Its text names what was read, the offset, what was found and what is allowed.
 #[derive(Debug)]
 pub struct TypesError {
-    problem: Problem,
+    problem: TypesProblem,
 }
 
 #[derive(Debug)]
-enum Problem {
+enum TypesProblem {
     Input(input::InputError),
     Btf { offset: usize, what: String },
     Elf { what: String },
@@ -21,40 +21,40 @@ enum Problem {
 
 impl TypesError {
     pub(crate) fn btf(offset: usize, what: impl Into<String>) -> Self {
-        Self { problem: Problem::Btf { offset, what: what.into() } }
+        Self { problem: TypesProblem::Btf { offset, what: what.into() } }
     }
 
     pub(crate) fn input(error: input::InputError) -> Self {
-        Self { problem: Problem::Input(error) }
+        Self { problem: TypesProblem::Input(error) }
     }
 
     pub(crate) fn elf(what: impl fmt::Display) -> Self {
-        Self { problem: Problem::Elf { what: what.to_string() } }
+        Self { problem: TypesProblem::Elf { what: what.to_string() } }
     }
 
     pub(crate) fn dwarf(offset: usize, what: impl fmt::Display) -> Self {
-        Self { problem: Problem::Dwarf { offset, what: what.to_string() } }
+        Self { problem: TypesProblem::Dwarf { offset, what: what.to_string() } }
     }
 
     pub(crate) fn too_many(most: usize) -> Self {
-        Self { problem: Problem::TooMany { most } }
+        Self { problem: TypesProblem::TooMany { most } }
     }
 }
 
 impl fmt::Display for TypesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.problem {
-            Problem::Input(error) => write!(f, "{error}"),
-            Problem::Btf { offset, what } => {
+            TypesProblem::Input(error) => write!(f, "{error}"),
+            TypesProblem::Btf { offset, what } => {
                 write!(f, "BTF at offset {offset}: {}", input::sentence(what))
             }
-            Problem::Elf { what } => {
+            TypesProblem::Elf { what } => {
                 write!(f, "not an ELF file to be read: {}", input::sentence(what))
             }
-            Problem::Dwarf { offset, what } => {
+            TypesProblem::Dwarf { offset, what } => {
                 write!(f, "DWARF at offset {offset:#x}: {}", input::sentence(what))
             }
-            Problem::TooMany { most } => write!(f, "more than {most} types"),
+            TypesProblem::TooMany { most } => write!(f, "more than {most} types"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Which field lies at an offset of a type.
 
-use super::{Keyword, MOST_STEPS, Member, Shape, TypeId, TypeTable};
+use super::contended::Role;
+use super::table::{MOST_STEPS, Member, Shape, TypeId, TypeTable};
 
 /// A field of a field of a type, as the source would write it.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +69,7 @@ impl TypeTable {
                     within -= start;
                     at = self.stripped(of);
                     // The words of an atomic or a lock have names that nobody knows.
-                    if self.role(of) != super::Role::Plain {
+                    if self.role(of) != Role::Plain {
                         break;
                     }
                 }
@@ -96,15 +97,5 @@ impl TypeTable {
     pub(crate) fn is_flexible(&self, member: &Member) -> bool {
         let shape = member.of.map(|of| &self.get(self.stripped(of)).shape);
         matches!(shape, Some(Shape::Array { count: None | Some(0), .. }))
-    }
-
-    /// Whether a type is a union, or has variants that overlap.
-    pub(crate) fn overlaps(&self, id: TypeId) -> bool {
-        match &self.get(self.stripped(id)).shape {
-            Shape::Record(record) => {
-                record.keyword == Keyword::Union || !record.variants.is_empty()
-            }
-            _ => false,
-        }
     }
 }
