@@ -72,7 +72,7 @@ enum Command {
     C2c(c2c::Args),
     /// Run a program and record what its threads do to memory
     Record(Box<record::Args>),
-    /// Replay a recording on a simulated machine: which lines and fields its threads fight for
+    /// Replay a recording on a simulated machine, and name the fields that threads fight for
     Replay(Box<replay::Args>),
     /// Show how a program's types lie on cache lines
     Layout(Box<layout::Args>),

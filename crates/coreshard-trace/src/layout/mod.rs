@@ -159,6 +159,7 @@ fn field(types: &TypeTable, member: &Member, is_variant: bool) -> Field {
     let (offset_bytes, size_bytes, bits) = match member.field_bits {
         Some(bits) => {
             // In the word of its type, where it lies within one.
+            let (size_bytes, bits) = (size_bytes.min(64), bits.min(512));
             let word_bits = (size_bytes * 8).max(8);
             let start = member.offset_bits / word_bits * word_bits;
             let fits = member.offset_bits - start + bits <= word_bits;

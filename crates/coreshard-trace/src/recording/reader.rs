@@ -13,6 +13,8 @@ use super::{
 
 /// Chunks of one recording: of 64 KiB, so many are four terabytes of events.
 const MOST_CHUNKS: usize = 64 << 20;
+/// A thread's number: Linux has at most four million at once.
+const MOST_THREAD_NUMBER: u32 = 1 << 24;
 /// Of what a recording says of itself.
 const MOST_JSON_BYTES: usize = 1 << 20;
 
@@ -144,6 +146,12 @@ impl Recording {
         }
         if end > self.source.length() {
             return Ok(None);
+        }
+        if thread > MOST_THREAD_NUMBER {
+            return Err(RecordingError::at(
+                offset,
+                format!("thread {thread}; at most {MOST_THREAD_NUMBER} is possible"),
+            ));
         }
         match kind {
             frame::ABOUT => self.about = self.json(body, packed_bytes)?,

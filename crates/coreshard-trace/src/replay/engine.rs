@@ -391,10 +391,14 @@ impl<'r> Replay<'r> {
                 }
                 Event::Range { access, bytes } => {
                     thread.accesses += 1;
-                    break Pending::Range { access, address: access.address, left: bytes };
+                    break Pending::Range {
+                        access,
+                        address: access.address,
+                        left: bytes.min(super::MOST_RANGE_BYTES),
+                    };
                 }
                 Event::Instructions { count } => {
-                    now += count.saturating_mul(self.costs.cycle_ps) / 4
+                    now = now.saturating_add(count.min(1 << 40) * self.costs.cycle_ps / 4)
                 }
                 Event::Start { ticket, .. } => thread.ticket = ticket,
                 Event::Create { thread: created, ticket } => {
@@ -449,8 +453,11 @@ impl<'r> Replay<'r> {
                 self.access(cpu, place, &access, access.address, size, line);
                 let left = u64::from(access.size_bytes) - size;
                 if left > 0 {
-                    self.threads[place].pending =
-                        Some(Pending::Range { access, address: access.address + size, left });
+                    self.threads[place].pending = Some(Pending::Range {
+                        access,
+                        address: access.address.wrapping_add(size),
+                        left,
+                    });
                 }
             }
             Pending::Range { access, address, left } => {

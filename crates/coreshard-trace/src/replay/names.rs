@@ -203,7 +203,7 @@ impl<'p> Names<'p> {
                 let after = types.globals().partition_point(|global| global.address <= within);
                 for global in types.globals()[..after].iter().rev().take(4) {
                     let bytes = global.of.and_then(|of| types.size_bytes(of)).unwrap_or(0);
-                    if within < global.address + bytes.max(1) {
+                    if within < global.address.saturating_add(bytes.max(1)) {
                         let (of, element_bytes) = element_of(types, global.of, bytes);
                         return Thing {
                             name: input::plain(&global.name),

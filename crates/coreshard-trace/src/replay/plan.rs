@@ -204,7 +204,7 @@ impl Building {
         plan.allocations.retain(|its| {
             // A large piece is kept as it is: to go through its lines would take as long.
             its.bytes > 1 << 20
-                || (its.address / 64..=(its.address + its.bytes) / 64)
+                || (its.address / 64..=its.address.saturating_add(its.bytes) / 64)
                     .any(|line| pages.is_shared(line * 64))
         });
         for (number, its) in plan.allocations.iter().enumerate() {

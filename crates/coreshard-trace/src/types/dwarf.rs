@@ -19,6 +19,8 @@ type Unit = gimli::Unit<Slice>;
 const MOST_DEPTH: usize = 512;
 /// Bytes of a name that is kept; names of C++ templates and Rust generics have no end.
 const MOST_NAME_BYTES: usize = 1_024;
+/// Of the names around an entry.
+const MOST_SCOPE_BYTES: usize = 4_096;
 /// In keys: the entry is in `.debug_types`, or in the file that several debug files share.
 const IN_TYPES: u64 = 1 << 62;
 const IN_SUPPLEMENT: u64 = 1 << 63;
@@ -273,7 +275,7 @@ impl Walk {
         let tag = entry.tag();
         match tag {
             gimli::DW_TAG_namespace | gimli::DW_TAG_module => {
-                if let Some(name) = its_name() {
+                if let Some(name) = its_name().filter(|_| within.scope.len() < MOST_SCOPE_BYTES) {
                     within.scope.push_str(&name);
                     within.scope.push_str("::");
                 }
@@ -284,7 +286,8 @@ impl Walk {
             | gimli::DW_TAG_class_type
             | gimli::DW_TAG_interface_type => {
                 let name = its_name();
-                if let (Some(name), true) = (&name, language != Language::C) {
+                let has_scope = language != Language::C && within.scope.len() < MOST_SCOPE_BYTES;
+                if let (Some(name), true) = (&name, has_scope) {
                     within.scope.push_str(name);
                     within.scope.push_str("::");
                 }

@@ -61,7 +61,9 @@ impl TypeTable {
                     let start = member.offset_bits / 8;
                     path.offset_bytes += start;
                     path.size_bytes = match member.field_bits {
-                        Some(bits) => Some((member.offset_bits % 8 + bits).div_ceil(8)),
+                        Some(bits) => {
+                            Some((member.offset_bits % 8).saturating_add(bits).div_ceil(8))
+                        }
                         None => member.of.and_then(|of| self.size_bytes(of)),
                     };
                     path.of = member.of;
@@ -82,7 +84,7 @@ impl TypeTable {
     fn holds(&self, member: &Member, byte: u64) -> bool {
         let start = member.offset_bits / 8;
         let end = match member.field_bits {
-            Some(bits) => (member.offset_bits + bits).div_ceil(8),
+            Some(bits) => member.offset_bits.saturating_add(bits).div_ceil(8),
             None => match member.of.and_then(|of| self.size_bytes(of)) {
                 // A flexible tail has no end.
                 Some(0) if self.is_flexible(member) => u64::MAX,

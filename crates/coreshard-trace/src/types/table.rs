@@ -9,6 +9,8 @@ use super::error::TypesError;
 
 /// References that are followed one after the other: typedefs of typedefs, structs in structs.
 pub(crate) const MOST_STEPS: usize = 64;
+/// Types that are looked at to tell the alignment of one.
+const MOST_VISITS: usize = 20_000;
 /// Types of one program: Chromium has some ten million.
 const MOST_TYPES: usize = 32 << 20;
 
@@ -327,40 +329,38 @@ impl TypeTable {
     /// What alignment a type needs in bytes, as its members tell: DWARF says it only where the source does.
     #[must_use]
     pub fn alignment_bytes(&self, id: TypeId) -> u64 {
-        self.alignment_within(id, MOST_STEPS / 4)
+        let mut visits = MOST_VISITS;
+        self.alignment_within(id, MOST_STEPS / 4, &mut visits)
     }
 
-    fn alignment_within(&self, id: TypeId, steps: usize) -> u64 {
-        if steps == 0 {
+    fn alignment_within(&self, id: TypeId, steps: usize, visits: &mut usize) -> u64 {
+        if steps == 0 || *visits == 0 {
             return 1;
         }
-        let inner = |of: Option<TypeId>| of.map_or(1, |of| self.alignment_within(of, steps - 1));
+        *visits -= 1;
+        let mut inner =
+            |of: Option<TypeId>| of.map_or(1, |of| self.alignment_within(of, steps - 1, visits));
         match &self.get(self.stripped(id)).shape {
             Shape::Array { of, .. } => inner(*of),
             Shape::Record(record) => {
-                let its = record
-                    .members
-                    .iter()
-                    .chain(&record.variants)
-                    .take(1_000)
-                    .map(|member| member.alignment_bytes.unwrap_or_else(|| inner(member.of)))
-                    .max();
-                let asked = record.alignment_bytes.unwrap_or(1);
-                // A packed struct has members where their alignment does not put them.
-                let fits = |most: u64| {
-                    let size = self.get(self.stripped(id)).size_bytes.unwrap_or(0);
-                    (0..).map(|bit| most >> bit).find(|align| {
-                        *align <= 1
-                            || size.is_multiple_of(*align)
-                                && record.members.iter().all(|member| {
-                                    member.field_bits.is_some()
-                                        || member
-                                            .offset_bits
-                                            .is_multiple_of(8 * inner(member.of).min(*align).max(1))
-                                })
-                    })
+                let of_member = |member: &Member| {
+                    let its =
+                        member.alignment_bytes.unwrap_or_else(|| inner(member.of)).min(1 << 32);
+                    (member.offset_bits, its, member.field_bits.is_some())
                 };
-                fits(its.unwrap_or(1).max(asked)).unwrap_or(1).max(1)
+                let all = record.members.iter().chain(&record.variants).take(1_000);
+                let members: Vec<_> = all.map(of_member).collect();
+                let most = members.iter().map(|(_, its, _)| *its).max().unwrap_or(1);
+                let most = most.max(record.alignment_bytes.unwrap_or(1));
+                let size = self.get(self.stripped(id)).size_bytes.unwrap_or(0);
+                // A packed struct has members where their alignment does not put them.
+                let fits = |align: &u64| {
+                    let fits = |(offset, its, is_field): &(u64, u64, bool)| {
+                        *is_field || offset.is_multiple_of(8 * (*its).min(*align).max(1))
+                    };
+                    *align <= 1 || size.is_multiple_of(*align) && members.iter().all(fits)
+                };
+                (0..64).map(|bit| most >> bit).find(fits).unwrap_or(1).max(1)
             }
             Shape::Scalar | Shape::Pointer { .. } => {
                 let size = self.size_bytes(id).unwrap_or(1).clamp(1, 16);
