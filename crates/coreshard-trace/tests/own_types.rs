@@ -1,6 +1,7 @@
 //! The types of this very test, as its debug information tells them, against what the compiler says.
 
 use std::mem::{offset_of, size_of};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use coreshard_trace::{Binary, DebugSource, Layout, Role, Shape, TypeTable};
@@ -37,7 +38,13 @@ static DEVICE: Device = Device {
     outcome: Outcome::Done { at: 3 },
 };
 
-fn own_types() -> Option<TypeTable> {
+/// Read once: it takes a second.
+fn own_types() -> Option<&'static TypeTable> {
+    static TYPES: OnceLock<Option<TypeTable>> = OnceLock::new();
+    TYPES.get_or_init(read_own_types).as_ref()
+}
+
+fn read_own_types() -> Option<TypeTable> {
     // So that it is there.
     DEVICE.issued.fetch_add(u64::from(DEVICE.kind), Relaxed);
     let binary = Binary::open(&std::env::current_exe().unwrap()).unwrap();
@@ -51,7 +58,7 @@ fn rusts_types_lie_where_the_compiler_put_them() {
     let Some(types) = own_types() else { return };
     let found = types.named("own_types::Device");
     assert_eq!(found.len(), 1, "{found:?}");
-    let layout = Layout::of(&types, found[0], 64).unwrap();
+    let layout = Layout::of(types, found[0], 64).unwrap();
     assert_eq!(layout.size_bytes, size_of::<Device>() as u64);
     assert_eq!(layout.alignment_bytes, align_of::<Device>() as u64);
     let told: Vec<_> =
