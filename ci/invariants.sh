@@ -19,6 +19,7 @@ coreshard-rt         coreshard-topology coreshard-platform
 coreshard-sim        coreshard-topology coreshard-platform
 coreshard-bench      coreshard-topology coreshard-results coreshard-platform coreshard-workqueue coreshard-block coreshard-rt
 coreshard-report     coreshard-topology coreshard-results
+coreshard-trace      coreshard-topology coreshard-sim
 coreshard            coreshard-topology coreshard-platform coreshard-workqueue coreshard-block coreshard-rt coreshard-sim
 coreshard-cli        *
 END
@@ -35,7 +36,7 @@ readonly FOR_QUEUES='autocfg byteorder hdrhistogram libc num-traits once_cell pi
 readonly BEHIND_THE_SEAM='coreshard-workqueue coreshard-block coreshard-rt coreshard-bench'
 
 # Crates without a line of unsafe code.
-readonly WITHOUT_UNSAFE='coreshard-topology coreshard-advise coreshard-results coreshard-bench coreshard-report'
+readonly WITHOUT_UNSAFE='coreshard-topology coreshard-advise coreshard-results coreshard-bench coreshard-report coreshard-trace'
 
 # Crates that call users' code: closures, destructors, hooks, handlers, wakers, payloads, probes.
 readonly CALLS_USERS='coreshard-platform coreshard-workqueue coreshard-block coreshard-rt'
@@ -251,7 +252,7 @@ check_users_code() {
 # What is read from outside, and what is written there, passes one place each.
 check_edges() {
   local crate found line parsed
-  for crate in coreshard-topology coreshard-advise coreshard-results coreshard-sim coreshard-report coreshard-cli; do
+  for crate in coreshard-topology coreshard-advise coreshard-results coreshard-sim coreshard-report coreshard-trace coreshard-cli; do
     [ -d "crates/$crate/src" ] || continue
     found=$(lines_with "$crate" '\bfs::read(_to_string)?\(|\bFile::open\b|\bread_to_(end|string)\(' |
       grep -vE '^crates/coreshard-(topology/src/input|cli/src/bench/destination|advise/src/measure/tracefs)\.rs:' || true)
@@ -260,7 +261,7 @@ check_edges() {
         "use coreshard_topology::input, which refuses pipes and devices and says how long a file may be"
     fi
     found=$(lines_with "$crate" '\bfs::(write|rename|copy)\(|\bFile::create|\bOpenOptions\b' |
-      grep -vE '^crates/coreshard-(cli/src/bench/(destination|rt/latency)|advise/src/measure/tracefs)\.rs:' || true)
+      grep -vE '^crates/coreshard-(cli/src/(bench/(destination|rt/latency)|record/engine)|advise/src/measure/tracefs)\.rs:' || true)
     if [ -n "$found" ]; then
       breach "$crate writes a file on its own" "$found" \
         "use Destination, which writes over nothing that the command did not make"

@@ -11,7 +11,7 @@ pub(crate) mod simulated;
 
 use clap::Subcommand;
 
-pub(crate) use destination::{Destination, force};
+pub(crate) use destination::{Destination, Growing, force};
 pub(crate) use progress::{Bar, listen_for_interrupts};
 pub(crate) use queue::kernel;
 

@@ -10,9 +10,12 @@ mod c2c;
 mod calibrate;
 mod failure;
 mod generate;
+mod layout;
 mod machine;
 mod number;
 mod output;
+mod record;
+mod replay;
 mod sim;
 mod top;
 mod topo;
@@ -68,6 +71,12 @@ enum Command {
     Top(top::Args),
     /// Show which lines and fields a simulated machine's CPUs take from one another
     C2c(c2c::Args),
+    /// Run a program and record what its threads do to memory
+    Record(Box<record::Args>),
+    /// Replay a recording on a simulated machine, and name the fields that threads fight for
+    Replay(Box<replay::Args>),
+    /// Show how a program's types lie on cache lines
+    Layout(Box<layout::Args>),
     /// Search the workqueue for bugs on a simulated machine, and replay what was found
     Sim(sim::Args),
     /// Make completions, manual pages and the reference of commands
@@ -101,6 +110,11 @@ fn main() -> ExitCode {
         Some(Command::Advise(args)) => advise::run(&args),
         Some(Command::Calibrate(args)) => calibrate::run(&args),
         Some(Command::C2c(args)) => c2c::run(&args),
+        Some(Command::Record(args)) => {
+            return record::run(&args).unwrap_or_else(|error| failure::report(&error));
+        }
+        Some(Command::Replay(args)) => replay::run(&args),
+        Some(Command::Layout(args)) => layout::run(&args),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Sim(args)) => sim::run(&args),
         Some(Command::Generate(args)) => generate::run(&args, Cli::command()),
@@ -137,7 +151,7 @@ mod tests {
             found.extend(its.filter_map(|it| it.get_help().map(ToString::to_string)));
             command.get_subcommands().for_each(|inner| helps(inner, option, found));
         }
-        for (option, commands) in [("machine", 12), ("sim", 8), ("costs", 8)] {
+        for (option, commands) in [("machine", 13), ("sim", 8), ("costs", 8)] {
             let mut found = Vec::new();
             helps(&Cli::command(), option, &mut found);
             assert_eq!(found.len(), commands, "--{option}");

@@ -41,7 +41,8 @@
 //! 4. `engine`: coroutines, the order of events, the scheduler, futexes, fault injection.
 //! 5. `platform`, `realtime`, `atomic`, `bytes`: the platform traits.
 //! 6. `report`: which line and field costs the time; timelines.
-//! 7. [`search`]: many short runs in which things go wrong on purpose, and how to replay one.
+//! 7. [`Caches`]: the memory system alone, for accesses of programs that are not simulated.
+//! 8. [`search`]: many short runs in which things go wrong on purpose, and how to replay one.
 //!
 //! What the model leaves out: capacity of caches, memory bandwidth, instructions that touch no
 //! simulated memory (let code say what it computes with [`Sim::compute`]), memory orders weaker than
@@ -51,6 +52,7 @@
 
 mod atomic;
 mod bytes;
+mod caches;
 mod engine;
 mod machine;
 mod memory;
@@ -64,6 +66,7 @@ mod site;
 mod space;
 
 pub use atomic::{SimAtomic, SimCell};
+pub use caches::{CacheAccess, CacheOutcome, Caches, LineSource, Placement, StepCosts};
 pub use engine::{
     Call, CallCounts, FailedStarts, Failing, Faults, Lasts, ParseCallError, ParseFailingError,
     Pulse, Run, Schedule, SimError, Simulation, Stuck, Summary, Switching, View, WaitingThread,

@@ -1,7 +1,7 @@
 //! What comes from outside: read within bounds, and shown so that it does nothing but be read.
 //!
-//! Every file that Coreshard reads is read by [`text`], [`lossy`] or [`head`]: regular files alone, since a pipe or a
-//! device may never end, and no longer than is said, since whoever reads a file must know what it
+//! Every file that Coreshard reads is read by [`text`], [`lossy`], [`bytes`] or [`head`], or part by part from what
+//! [`regular`] opened: regular files alone, since a pipe or a device may never end, and no longer than is said, since whoever reads a file must know what it
 //! costs. Every foreign word in a message passes [`quoted`], [`path`] or [`plain`]: nothing in it reaches a
 //! terminal as a command, and nothing in it fills a screen. The bounds stand here, side by side.
 
@@ -65,7 +65,16 @@ pub fn lossy(path: &Path, most_bytes: u64) -> Result<String, InputError> {
     bytes(path, most_bytes).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn bytes(path: &Path, most_bytes: u64) -> Result<Vec<u8>, InputError> {
+/// As [`text`], whatever the bytes are.
+///
+/// # Errors
+/// As [`text`], but for what is no text.
+///
+/// ```
+/// let error = coreshard_topology::input::bytes("/dev/zero".as_ref(), 10).unwrap_err();
+/// assert!(error.to_string().contains("is a device"));
+/// ```
+pub fn bytes(path: &Path, most_bytes: u64) -> Result<Vec<u8>, InputError> {
     let wrong = |problem| InputError { path: path.to_owned(), problem };
     let mut bytes = Vec::new();
     let read = regular(path)?.take(most_bytes.saturating_add(1)).read_to_end(&mut bytes);
@@ -89,7 +98,19 @@ pub fn head(path: &Path, most_bytes: u64) -> Result<String, InputError> {
 }
 
 /// Opens a file that ends: no pipe, whose opening alone may wait for ever, and no device.
-fn regular(path: &Path) -> Result<File, InputError> {
+///
+/// # Errors
+/// Where it cannot be opened, or is a folder, a pipe or a device.
+///
+/// ```
+/// use std::io::Read;
+///
+/// let mut word = [0; 5];
+/// coreshard_topology::input::regular("/proc/version".as_ref())?.read_exact(&mut word).unwrap();
+/// assert_eq!(&word, b"Linux");
+/// # Ok::<(), coreshard_topology::input::InputError>(())
+/// ```
+pub fn regular(path: &Path) -> Result<File, InputError> {
     let wrong = |problem| InputError { path: path.to_owned(), problem };
     let is_regular = |found: io::Result<std::fs::Metadata>| match found {
         Ok(found) if found.is_file() => Ok(()),

@@ -29,6 +29,8 @@ use crate::failure::bad_input;
 const JSON_MARK: &str = "\"generator\": \"coreshard\"";
 /// In each machine's file.
 const TOML_MARK: &str = "source = [\"coreshard calibrate, on the machine itself\"]";
+/// At the beginning of each recording.
+const RECORDING_MARK: &str = coreshard_trace::RECORDING_MARK;
 /// How much of a file's ends is looked at.
 const LOOKED_AT: u64 = 4 << 10;
 
@@ -105,6 +107,15 @@ impl Destination {
             }
         };
         written().with_context(|| format!("cannot write the report {}", input::path(&self.path)))
+    }
+
+    /// Begins a file that is written part by part. One that is never finished lies beside its place.
+    pub(crate) fn grow(self) -> anyhow::Result<Growing> {
+        let aside = match &self.place {
+            Place::Stream(_) => None,
+            Place::File { folder, .. } => Some(beside(folder)?),
+        };
+        Ok(Growing { to: self, aside })
     }
 
     /// Fails where `file`, which the command reads or writes otherwise, is the same one, by whatever
@@ -234,6 +245,7 @@ fn is_ours(path: &Path) -> anyhow::Result<bool> {
         || head.contains(html::MARK)
         || head.starts_with(&csv::queue_mark())
         || head.lines().any(|line| line == TOML_MARK)
+        || head.starts_with(RECORDING_MARK)
         || (head.starts_with(['{', '['])
             && last_key.is_some_and(|rest| matches!(rest, "}" | "}]" | "}\n]"))))
 }
@@ -273,10 +285,22 @@ fn beside(folder: &Path) -> anyhow::Result<(PathBuf, File)> {
 
 /// Puts a file with these bytes into the place of what is there.
 fn replace(folder: &Path, name: &OsString, report: &[u8]) -> anyhow::Result<()> {
-    let path = folder.join(name);
     let (aside, mut file) = beside(folder)?;
-    let mut moved = || -> anyhow::Result<()> {
-        file.write_all(report)?;
+    let written = file.write_all(report).map_err(anyhow::Error::from);
+    moved(folder, name, &aside, &file, written)
+}
+
+/// Puts what was written beside it into the place of what is there, and removes it where it was not `written`.
+fn moved(
+    folder: &Path,
+    name: &OsString,
+    aside: &Path,
+    file: &File,
+    written: anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let path = folder.join(name);
+    let moved = || -> anyhow::Result<()> {
+        written?;
         // Until then the disk may be full without a word.
         file.sync_all()?;
         // Once more: hours may have passed.
@@ -284,30 +308,62 @@ fn replace(folder: &Path, name: &OsString, report: &[u8]) -> anyhow::Result<()> 
         match found_at(&path)?.filter(|found| !found.is_symlink()) {
             Some(old) => {
                 // Whoever could read it can still; its owner is kept where that is granted.
-                fs::set_permissions(&aside, old.permissions())?;
-                let _ = std::os::unix::fs::chown(&aside, Some(old.uid()), Some(old.gid()));
-                exchange(&aside, &path)?;
+                fs::set_permissions(aside, old.permissions())?;
+                let _ = std::os::unix::fs::chown(aside, Some(old.uid()), Some(old.gid()));
+                exchange(aside, &path)?;
             }
-            None => match fs::hard_link(&aside, &path) {
-                Ok(()) => fs::remove_file(&aside)?,
+            None => match fs::hard_link(aside, &path) {
+                Ok(()) => fs::remove_file(aside)?,
                 // A link to be replaced, or a file system without hard links; both were looked at above.
                 Err(error)
                     if error.kind() == ErrorKind::AlreadyExists && !IS_FORCED.load(Relaxed) =>
                 {
                     return Err(error.into());
                 }
-                Err(_) => fs::rename(&aside, &path)?,
+                Err(_) => fs::rename(aside, &path)?,
             },
         }
         Ok(())
     };
     let moved = moved();
-    if moved.is_err() && is_one_file(file.metadata(), fs::symlink_metadata(&aside)) {
+    if moved.is_err() && is_one_file(file.metadata(), fs::symlink_metadata(aside)) {
         // What was begun is of no use, and of a failure here nobody could be told. It lies there itself, not what
         // was taken out of its place and could not be put back.
-        let _ = fs::remove_file(&aside);
+        let _ = fs::remove_file(aside);
     }
     moved
+}
+
+/// A file that grows beside its place, for what is too long to be kept until it is complete.
+#[derive(Debug)]
+pub(crate) struct Growing {
+    to: Destination,
+    /// Where it grows, unless it is a stream.
+    aside: Option<(PathBuf, File)>,
+}
+
+impl Growing {
+    /// Moves it to its place.
+    pub(crate) fn finish(self) -> anyhow::Result<()> {
+        let path = self.to.path;
+        let Some((aside, file)) = self.aside else { return Ok(()) };
+        let Place::File { folder, name } = self.to.place else { return Ok(()) };
+        moved(&folder, &name, &aside, &file, Ok(()))
+            .with_context(|| format!("cannot write {}", input::path(&path)))
+    }
+}
+
+impl Write for Growing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match (&self.aside, &self.to.place) {
+            (Some((_, file)), _) | (None, Place::Stream(file)) => (&*file).write(bytes),
+            (None, Place::File { .. }) => Err(ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Puts the file `aside` into the place of what is at `path`, which is removed: after it was taken out, and

@@ -1,0 +1,150 @@
+//! `coreshard layout`: what a program's types look like on cache lines.
+
+mod svg;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use coreshard_topology::input;
+use coreshard_trace::{Binary, DebugSource, Layout, TypeTable, most_mixed, most_wasteful};
+use serde_json::json;
+
+use crate::failure::bad_input;
+use crate::number::few;
+use crate::output;
+
+/// Of a file with BTF; the kernel's has 6 MB, and one of all modules some 30.
+const MOST_BTF_BYTES: u64 = 1 << 30;
+
+/// The options of `coreshard layout`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A program or library with debug information; with --btf, TYPE is the first
+    #[arg(value_name = "BINARY")]
+    binary: Option<String>,
+
+    /// A struct, union, class or enum; without it, those that waste most, and those in which atomics or locks lie
+    /// beside other fields
+    #[arg(value_name = "TYPE")]
+    of: Option<String>,
+
+    /// Read BTF, such as the kernel's in /sys/kernel/btf/vmlinux, in place of a program
+    #[arg(long, value_name = "FILE")]
+    btf: Option<PathBuf>,
+
+    /// The length of a cache line in bytes
+    #[arg(long, value_name = "BYTES", default_value = "64", value_parser = line_bytes)]
+    line_bytes: u64,
+
+    /// How many types to show in lists
+    #[arg(long, value_name = "N", default_value = "15", value_parser = few)]
+    most: std::num::NonZeroUsize,
+
+    /// Show every type, not those of lists alone
+    #[arg(long, conflicts_with = "of")]
+    all: bool,
+
+    /// How to show it
+    #[arg(long, value_enum, default_value_t = LayoutFormat::Table)]
+    format: LayoutFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum LayoutFormat {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+    /// A drawing of the lines
+    Svg,
+}
+
+/// A line's length: what machines have.
+fn line_bytes(text: &str) -> Result<u64, String> {
+    match text {
+        "32" => Ok(32),
+        "64" => Ok(64),
+        "128" => Ok(128),
+        "256" => Ok(256),
+        _ => Err("32, 64, 128 or 256 is needed".to_owned()),
+    }
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let (types, name, of) = read(args)?;
+    let layouts = match of {
+        Some(of) => {
+            let found = types.named(of);
+            if found.is_empty() {
+                let (of, name) = (input::quoted(of), input::quoted(&name));
+                return Err(bad_input(anyhow!("no type {of} in {name}{}", alike(&types, args))));
+            }
+            found
+        }
+        None if args.all || args.format == LayoutFormat::Svg => types.records().collect(),
+        None => return lists(args, &types, &name),
+    };
+    if args.format == LayoutFormat::Svg && of.is_none() {
+        return Err(bad_input(anyhow!("a drawing is of one type: name it")));
+    }
+    let layouts: Vec<_> =
+        layouts.into_iter().filter_map(|id| Layout::of(&types, id, args.line_bytes)).collect();
+    let text = match args.format {
+        LayoutFormat::Table => layouts.iter().map(table::layout).collect::<Vec<_>>().join("\n"),
+        LayoutFormat::Json => serde_json::to_string_pretty(&layouts)? + "\n",
+        LayoutFormat::Svg => svg::layouts(&layouts),
+    };
+    output::print(&text)
+}
+
+/// What to say where a type is not found.
+fn alike(types: &TypeTable, args: &Args) -> String {
+    if types.is_empty() && args.btf.is_none() {
+        return "; it has no types at all: compile with -g, or install its debug symbols"
+            .to_owned();
+    }
+    String::new()
+}
+
+/// The types, what they were read from, and which is asked for.
+fn read(args: &Args) -> anyhow::Result<(TypeTable, String, Option<&str>)> {
+    if let Some(path) = &args.btf {
+        if args.of.is_some() {
+            return Err(bad_input(anyhow!("with --btf there is no BINARY; give TYPE alone")));
+        }
+        let bytes = input::bytes(path, MOST_BTF_BYTES).map_err(bad_input)?;
+        let types = TypeTable::from_btf(&bytes)
+            .with_context(|| input::path(path).to_string())
+            .map_err(bad_input)?;
+        return Ok((types, path.display().to_string(), args.binary.as_deref()));
+    }
+    let binary = args.binary.as_deref();
+    let binary = binary.ok_or_else(|| bad_input(anyhow!("a BINARY or --btf FILE is needed")))?;
+    let path = Path::new(binary);
+    let wrong = || input::path(path).to_string();
+    let opened = Binary::open(path).map_err(|error| bad_input(anyhow!("{}: {error}", wrong())))?;
+    match opened.source() {
+        DebugSource::Missing(why) => output::warn(&format!("note: {}: {why}", wrong())),
+        DebugSource::Separate(file) => {
+            output::warn(&format!("note: debug information is from {}", input::path(file)));
+        }
+        DebugSource::Itself => {}
+    }
+    let types = opened.types().with_context(wrong).map_err(bad_input)?;
+    Ok((types, binary.to_owned(), args.of.as_deref()))
+}
+
+fn lists(args: &Args, types: &TypeTable, name: &str) -> anyhow::Result<()> {
+    let wasted = most_wasteful(types, args.line_bytes, args.most.get());
+    let mixed = most_mixed(types, args.line_bytes, args.most.get());
+    let text = match args.format {
+        LayoutFormat::Table => table::lists(name, types.records().count(), &wasted, &mixed),
+        _ => {
+            let both = json!({ "most_wasteful": wasted, "most_mixed": mixed });
+            serde_json::to_string_pretty(&both)? + "\n"
+        }
+    };
+    output::print(&text)
+}

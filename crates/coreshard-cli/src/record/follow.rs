@@ -1,0 +1,139 @@
+//! Follows a program while it runs: opens and closes windows, takes its events out of the spool, and writes them.
+
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use coreshard_topology::input;
+use coreshard_trace::{About, Ending, Lack, RecordingWriter, Spool};
+
+use super::engine::Engine;
+use crate::bench::Growing;
+use crate::failure::bad_input;
+use crate::output;
+
+/// How long to wait where nothing is there to be taken.
+const PAUSE: Duration = Duration::from_micros(500);
+
+/// When to record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Windows {
+    pub(super) from_ms: u64,
+    pub(super) to_ms: Option<u64>,
+    pub(super) sample_ms: Option<(u64, u64)>,
+}
+
+impl Windows {
+    /// The number of the window that is open after so many milliseconds; 0 if none is.
+    fn at(&self, now_ms: u64) -> u32 {
+        if now_ms < self.from_ms || self.to_ms.is_some_and(|to| now_ms >= to) {
+            return 0;
+        }
+        match self.sample_ms {
+            None => 1,
+            Some((open, of)) => {
+                let since = now_ms - self.from_ms;
+                let number = u32::try_from(since / of + 1).unwrap_or(u32::MAX);
+                if since % of < open { number } else { 0 }
+            }
+        }
+    }
+
+    const fn are_parts(&self) -> bool {
+        self.from_ms > 0 || self.to_ms.is_some() || self.sample_ms.is_some()
+    }
+}
+
+/// Ends the program with the command.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs the program to its end, and gives its status on.
+pub(super) fn follow(
+    mut command: Command,
+    engine: Engine,
+    program: &[String],
+    windows: &Windows,
+    file: Growing,
+    most_bytes: u64,
+) -> anyhow::Result<ExitCode> {
+    let about = About {
+        command: program.iter().map(|word| input::plain(word)).take(100).collect(),
+        engine: engine.name().to_owned(),
+        architecture: std::env::consts::ARCH.to_owned(),
+        from_ms: windows.from_ms,
+        to_ms: windows.to_ms,
+        sample_ms: windows.sample_ms,
+    };
+    let out = std::io::BufWriter::with_capacity(1 << 20, file);
+    let mut writer = RecordingWriter::new(out, &about).context("cannot write the recording")?;
+    let mut spool = Spool::new().context("no memory for the program's events")?;
+    spool.set_window(windows.at(0))?;
+    command.env("CORESHARD_SPOOL", spool.path());
+    let started = Instant::now();
+    let child = command.spawn().map_err(|error| {
+        bad_input(anyhow!("{} does not start: {error}", input::quoted(&program[0])))
+    })?;
+    let mut child = Ends(child);
+    let (mut window, mut is_full) = (windows.at(0), false);
+    let status = loop {
+        let now_ms = started.elapsed().as_millis() as u64;
+        let wanted = if is_full { 0 } else { windows.at(now_ms) };
+        if wanted != window {
+            window = wanted;
+            spool.set_window(window)?;
+        }
+        let ended = child.0.try_wait()?;
+        let taken = spool.take(ended.is_some(), |chunk| {
+            if is_full { Ok(()) } else { writer.chunk(chunk.thread, chunk.order, chunk.events) }
+        });
+        let taken = taken.context("cannot write the recording")?;
+        is_full |= writer.written_bytes() >= most_bytes;
+        match ended {
+            Some(status) => break status,
+            None if taken == 0 => std::thread::sleep(PAUSE),
+            None => {}
+        }
+    };
+    let counts = spool.counts()?;
+    let mut lacks = Vec::new();
+    if counts.process == 0 {
+        lacks.push(Lack::Everything);
+    } else if engine == Engine::Tsan {
+        lacks.push(Lack::Uninstrumented);
+    }
+    lacks.extend(windows.are_parts().then_some(Lack::Windows));
+    lacks.extend(is_full.then_some(Lack::Size { most_bytes }));
+    let some = |count: u64, lack: Lack| (count > 0).then_some(lack);
+    lacks.extend(some(counts.events_lost, Lack::Events { count: counts.events_lost }));
+    let (threads, others) = (u64::from(counts.threads_lost), u64::from(counts.others));
+    lacks.extend(some(threads, Lack::Threads { count: threads }));
+    lacks.extend(some(others, Lack::Processes { count: others }));
+    let code = code_of(status);
+    let ran_ms = started.elapsed().as_millis() as u64;
+    for lack in lacks.iter().filter(|lack| **lack != Lack::Uninstrumented) {
+        output::warn(&format!("note: the recording lacks {lack}"));
+    }
+    let out = writer
+        .finish(&Ending { status: code, ran_ms, lacks })
+        .context("cannot write the recording")?;
+    let file = out
+        .into_inner()
+        .map_err(|error| error.into_error())
+        .context("cannot write the recording")?;
+    file.finish()?;
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// As a shell tells it: of a program that a signal ended, 128 and the signal's number.
+fn code_of(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)
+}

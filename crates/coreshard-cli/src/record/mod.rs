@@ -1,0 +1,95 @@
+//! `coreshard record`: runs a program and records what its threads do to memory.
+
+mod engine;
+mod follow;
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+
+use crate::bench::Destination;
+use crate::failure::bad_input;
+use crate::number::many;
+use crate::output;
+use engine::{Engine, Language};
+use follow::Windows;
+
+const EXAMPLES: &str = "\
+Examples:
+  gcc $(coreshard record --flags c) -o program program.c
+  coreshard record -o program.trace -- ./program --its options
+  coreshard record --engine qemu -o program.trace -- ./any-program
+  coreshard replay program.trace --machine epyc-9654-2s";
+
+/// The options of `coreshard record`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Where the recording goes
+    #[arg(short, long, value_name = "FILE", default_value = "coreshard.trace")]
+    output: PathBuf,
+
+    /// What sees the accesses
+    #[arg(long, value_enum, default_value_t = Engine::Tsan)]
+    engine: Engine,
+
+    /// Print the compiler's and linker's flags for programs that are to be recorded by the engine tsan, and build what
+    /// they name
+    #[arg(long, value_enum, value_name = "LANGUAGE", conflicts_with = "program")]
+    flags: Option<Language>,
+
+    /// Begin so many milliseconds after the program
+    #[arg(long, value_name = "MS", default_value = "0", value_parser = milliseconds)]
+    from: u64,
+
+    /// End so many milliseconds after the program's begin; it runs on
+    #[arg(long, value_name = "MS", value_parser = milliseconds)]
+    to: Option<u64>,
+
+    /// Record MS milliseconds out of each OF, in all threads at once
+    #[arg(long, value_name = "MS/OF", value_parser = sample)]
+    sample: Option<(u64, u64)>,
+
+    /// End when the file has so many bytes; the program runs on
+    #[arg(long, value_name = "BYTES", default_value = "17179869184", value_parser = many::<NonZeroU64>)]
+    max_size: NonZeroU64,
+
+    /// The program, and its arguments
+    #[arg(last = true, value_name = "PROGRAM")]
+    program: Vec<String>,
+}
+
+/// A time of a program: a year at most.
+fn milliseconds(text: &str) -> Result<u64, String> {
+    crate::number::whole::<u64, 0, 31_536_000_000>(text)
+}
+
+fn sample(text: &str) -> Result<(u64, u64), String> {
+    let wrong = || "two numbers of milliseconds are needed, such as 10/1000".to_owned();
+    let (open, of) = text.split_once('/').ok_or_else(wrong)?;
+    let (open, of) =
+        (milliseconds(open).map_err(|_| wrong())?, milliseconds(of).map_err(|_| wrong())?);
+    if open == 0 || open > of { Err(wrong()) } else { Ok((open, of)) }
+}
+
+/// Runs the subcommand; its status is the program's.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(language) = args.flags {
+        output::print(&(engine::flags(language)? + "\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.program.is_empty() {
+        return Err(bad_input(anyhow!(
+            "which program? Write it after --, as in: coreshard record -- ./program"
+        )));
+    }
+    if args.to.is_some_and(|to| to <= args.from) {
+        return Err(bad_input(anyhow!("--to is not after --from, so nothing would be recorded")));
+    }
+    let windows = Windows { from_ms: args.from, to_ms: args.to, sample_ms: args.sample };
+    let file = Destination::open(&args.output)?.grow()?;
+    let command = engine::command(args.engine, &args.program)?;
+    follow::follow(command, args.engine, &args.program, &windows, file, args.max_size.get())
+}

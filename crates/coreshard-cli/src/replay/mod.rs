@@ -1,0 +1,126 @@
+//! `coreshard replay`: a recording on a machine that is not there.
+
+mod page;
+mod table;
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use coreshard_sim::{Machine, Placement};
+use coreshard_topology::{CpuSet, input};
+use coreshard_trace::{Recording, ReplayOptions, ReplayReport, replay};
+
+use crate::bench::Destination;
+use crate::failure::bad_input;
+use crate::machine::MachineArgs;
+use crate::number::few;
+use crate::output;
+
+/// Where threads of a recording go on a machine; for all commands that replay.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PlacementArgs {
+    /// Which CPUs the threads have: spread (as far apart as can be), compact, or a list such as 0-7,64
+    #[arg(long, value_name = "PLACEMENT", default_value = "spread", value_parser = placement)]
+    placement: Placement,
+
+    /// Threads that share a CPU
+    #[arg(long, value_name = "N", default_value = "1", value_parser = few)]
+    threads_per_cpu: NonZeroUsize,
+}
+
+impl PlacementArgs {
+    pub(crate) fn options(&self, most_lines: usize) -> ReplayOptions {
+        ReplayOptions {
+            placement: self.placement.clone(),
+            threads_per_cpu: self.threads_per_cpu.get(),
+            most_lines,
+        }
+    }
+}
+
+fn placement(text: &str) -> Result<Placement, String> {
+    match text {
+        "spread" => Ok(Placement::Spread),
+        "compact" => Ok(Placement::Compact),
+        list => match list.parse::<CpuSet>() {
+            Ok(cpus) if !cpus.is_empty() => Ok(Placement::List(cpus.iter().collect())),
+            _ => Err("spread, compact or a list of CPUs such as 0-7,64 is needed".to_owned()),
+        },
+    }
+}
+
+/// The options of `coreshard replay`.
+#[derive(Debug, clap::Args)]
+#[command(mut_arg("machine", |machine| machine.required(true)))]
+pub(crate) struct Args {
+    /// The recording
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    #[command(flatten)]
+    placement: PlacementArgs,
+
+    /// How many lines to show, the costliest first
+    #[arg(long, value_name = "N", default_value = "10", value_parser = few)]
+    lines: NonZeroUsize,
+
+    /// Show each line's words in the columns of `coreshard c2c`
+    #[arg(long)]
+    c2c: bool,
+
+    /// Write everything as JSON; with "-" to standard output, and nothing else there
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<PathBuf>,
+
+    /// Write a page for browsers
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let machine = args.machine.simulated()?.context("no machine was given")?;
+    let recording = open(&args.file)?;
+    let json_file = args.json.as_deref().filter(|path| *path != Path::new("-"));
+    let [json, html] = Destination::open_all([json_file, args.html.as_deref()])?;
+    for destination in [&json, &html].into_iter().flatten() {
+        destination.is_not(&args.file)?;
+    }
+    fits(&recording, &machine, args.placement.threads_per_cpu.get());
+    let options = args.placement.options(args.lines.get());
+    let report = replay(&recording, &machine, &options)
+        .map_err(|error| bad_input(anyhow!("{}: {error}", input::path(&args.file))))?;
+    if let Some(file) = html {
+        file.write(|out| out.write_all(page::page(&report).as_bytes()))?;
+    }
+    match json {
+        Some(file) => {
+            let text = json_of(&report)?;
+            file.write(|out| out.write_all(text.as_bytes()))?;
+        }
+        None if args.json.is_some() => return output::print(&(json_of(&report)? + "\n")),
+        None => {}
+    }
+    output::print(&table::report(&report, &recording, args.c2c))
+}
+
+fn json_of(report: &ReplayReport) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(report)?)
+}
+
+/// Opens a recording.
+pub(crate) fn open(path: &Path) -> anyhow::Result<Recording> {
+    Recording::open(path).map_err(|error| bad_input(anyhow!("{}: {error}", input::path(path))))
+}
+
+/// Says where threads must share CPUs though nobody asked for it.
+pub(crate) fn fits(recording: &Recording, machine: &Machine, threads_per_cpu: usize) {
+    let (threads, cpus) = (recording.threads().len(), machine.topology().cpus().len());
+    if threads > cpus * threads_per_cpu {
+        output::warn(&format!("note: {threads} threads take turns on {cpus} CPUs"));
+    }
+}

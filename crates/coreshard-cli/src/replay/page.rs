@@ -1,0 +1,136 @@
+//! A replay as a page that needs nothing else: its lines with a strip of their bytes, and the words below.
+
+use std::fmt::Write as _;
+
+use coreshard_report::html;
+use coreshard_trace::{LineView, ReplayReport, Sharing};
+
+use super::table::time;
+
+const STYLE: &str = "
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 Inter, 'Helvetica Neue', Helvetica, Arial, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
+h2 { font-size: 1.05rem; margin: 2rem 0 .3rem; }
+p { margin: .3rem 0; }
+table { border-collapse: collapse; font-size: .86rem; width: 100%; }
+td, th { padding: .2rem .5rem; text-align: left; border-bottom: 1px solid #8884; vertical-align: top; }
+td.n { text-align: right; font-variant-numeric: tabular-nums; }
+svg { display: block; margin: .5rem 0; max-width: 100%; }
+.false { color: #b4551d; } .true { color: #3a5fb0; } .both { color: #7a4a9e; }
+";
+
+/// Colours of threads, by their numbers.
+const COLOURS: [&str; 8] =
+    ["#5f9794", "#c97a3c", "#8592bd", "#b85454", "#97a365", "#9a6fb0", "#b39b3d", "#5f7f9f"];
+
+pub(super) fn page(report: &ReplayReport) -> String {
+    let mut body = String::new();
+    let _ = write!(
+        body,
+        "<h1>Lines that threads take from one another</h1><p>{}: {} threads, {} accesses, {} of virtual time, {} lost.</p>",
+        escaped(&report.machine),
+        report.threads.len(),
+        report.accesses,
+        time(report.virtual_ns),
+        time(report.lost_ns),
+    );
+    for (number, line) in report.lines.iter().enumerate() {
+        one(&mut body, number, line, report.line_bytes);
+    }
+    for note in &report.notes {
+        let _ = write!(body, "<p>{}</p>", escaped(note));
+    }
+    let json = serde_json::to_string(report).unwrap_or_default().replace('<', "\\u003c");
+    format!(
+        "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width, initial-scale=1\">{}<title>coreshard replay</title><style>{STYLE}</style></head>\
+         <body>{body}<script type=\"application/json\" id=\"results\">{json}</script></body></html>\n",
+        html::MARK
+    )
+}
+
+fn one(body: &mut String, number: usize, line: &LineView, line_bytes: u64) {
+    let sharing = match line.sharing {
+        Sharing::False => "false",
+        Sharing::True => "true",
+        Sharing::Both => "both",
+    };
+    let _ = write!(
+        body,
+        "<h2>{number}. {}</h2><p><strong class=\"{sharing}\">{}</strong>: {} of which {} false. {}</p>{}",
+        escaped(&line.object),
+        if sharing == "both" {
+            "true and false sharing".to_owned()
+        } else {
+            format!("{sharing} sharing")
+        },
+        time(line.cost_ns),
+        time(line.false_ns),
+        escaped(line.sentence),
+        strip(line, line_bytes),
+    );
+    body.push_str("<table><tr><th>offset</th><th>field</th><th>access</th><th>times</th><th>missed</th><th>cost</th><th>threads</th><th>from</th></tr>");
+    for word in &line.words {
+        let threads: Vec<_> = word.threads.iter().take(8).map(ToString::to_string).collect();
+        let more = if word.threads.len() > 8 { " …" } else { "" };
+        let _ = write!(
+            body,
+            "<tr><td class=\"n\">{}</td><td>{}</td><td>{:?}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}{more}</td><td>{} {}:{}</td></tr>",
+            word.offset,
+            escaped(&word.field),
+            word.access,
+            word.count,
+            word.misses,
+            time(word.cost_ns),
+            threads.join(" "),
+            escaped(&word.place.function),
+            escaped(word.place.file.rsplit('/').next().unwrap_or_default()),
+            word.place.line,
+        );
+    }
+    body.push_str("</table>");
+}
+
+/// The line's bytes as boxes, coloured by who writes them.
+fn strip(line: &LineView, line_bytes: u64) -> String {
+    const WIDTH: f64 = 768.0;
+    let pixels = |bytes: u64| bytes as f64 * WIDTH / line_bytes as f64;
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} 34\" width=\"{WIDTH}\" height=\"34\" role=\"img\"><rect width=\"{WIDTH}\" height=\"34\" fill=\"#8882\"/>"
+    );
+    let mut drawn = Vec::new();
+    // What is written first: what is only read is drawn where nothing is written.
+    let by_writes = |is_read: bool| {
+        line.words
+            .iter()
+            .filter(move |word| (word.access == coreshard_trace::AccessKind::Load) == is_read)
+    };
+    for word in by_writes(false).chain(by_writes(true)) {
+        if drawn.contains(&word.offset) {
+            continue;
+        }
+        drawn.push(word.offset);
+        let is_read = word.access == coreshard_trace::AccessKind::Load;
+        let colour = match (&word.threads[..], is_read) {
+            (_, true) => "#8886",
+            ([one], false) => COLOURS[*one as usize % COLOURS.len()],
+            _ => "#333c",
+        };
+        let letters = (pixels(word.size_bytes) / 7.0) as usize;
+        let name: String = word.field.chars().take(letters).collect();
+        let _ = write!(
+            svg,
+            "<g><title>{}</title><rect x=\"{}\" width=\"{}\" height=\"34\" rx=\"2\" fill=\"{colour}\" stroke=\"#fff\"/><text x=\"{}\" y=\"21\" font-size=\"11\" fill=\"currentColor\">{}</text></g>",
+            escaped(&word.field),
+            pixels(word.offset),
+            pixels(word.size_bytes),
+            pixels(word.offset) + 3.0,
+            escaped(&name),
+        );
+    }
+    svg + "</svg>"
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

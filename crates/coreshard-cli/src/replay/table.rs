@@ -1,0 +1,149 @@
+//! A replay for people, as text.
+
+use std::fmt::Write as _;
+
+use coreshard_topology::input;
+use coreshard_trace::{AccessKind, LineView, Recording, ReplayReport, Sharing, WordView};
+
+/// Words of a line that are shown.
+const MOST_WORDS: usize = 16;
+
+pub(super) fn report(report: &ReplayReport, recording: &Recording, is_c2c: bool) -> String {
+    let command = recording.about().command.join(" ");
+    let lost =
+        report.lost_ns / report.threads.iter().map(|thread| thread.ended_ns).sum::<f64>().max(1.0);
+    let mut text = format!(
+        "{} on {}\n{} threads, {} accesses, {} of virtual time; {:.1} % of the threads' time is lost to lines that others \
+         have\n{} lines are shared\n",
+        input::quoted(&command),
+        report.machine,
+        report.threads.len(),
+        report.accesses,
+        time(report.virtual_ns),
+        lost * 100.0,
+        report.shared_lines,
+    );
+    for (number, line) in report.lines.iter().enumerate() {
+        text.push('\n');
+        one(&mut text, number, line, is_c2c);
+    }
+    if report.lines.len() > 1 {
+        text.push_str("\nby object\n       cost   false  lines  object\n");
+        for object in &report.objects {
+            let share = object.false_ns / object.cost_ns.max(1.0) * 100.0;
+            let _ = writeln!(
+                text,
+                "  {:>9}  {share:>4.0} %  {:>5}  {}",
+                time(object.cost_ns),
+                object.lines,
+                object.object
+            );
+        }
+    }
+    if !report.notes.is_empty() {
+        text.push('\n');
+    }
+    for note in &report.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+fn one(text: &mut String, number: usize, line: &LineView, is_c2c: bool) {
+    let sharing = match line.sharing {
+        Sharing::False => "false",
+        Sharing::True => "true",
+        Sharing::Both => "true and false",
+    };
+    let known = (line.true_ns + line.false_ns).max(1.0);
+    let _ = writeln!(
+        text,
+        "line {number}  {:#x}  {}  {sharing} sharing ({:.0} % false)  HITM remote {} local {}  stores {}\n  {}\n  {}",
+        line.address,
+        time(line.cost_ns),
+        line.false_ns / known * 100.0,
+        line.hitm_remote,
+        line.hitm_local,
+        line.stores,
+        line.object,
+        line.sentence,
+    );
+    let mut words: Vec<&WordView> = line.words.iter().collect();
+    if words.len() > MOST_WORDS {
+        words.sort_by(|a, b| b.cost_ns.total_cmp(&a.cost_ns));
+        words.truncate(MOST_WORDS);
+        words.sort_by_key(|word| word.offset);
+    }
+    if is_c2c {
+        let _ = writeln!(
+            text,
+            "  {:>6} {:>9} {:>9} {:>10}  access  threads  field  function",
+            "offset", "records", "misses", "cost"
+        );
+    }
+    for word in words {
+        let access = match (word.access, word.is_atomic) {
+            (AccessKind::Load, false) => "load",
+            (AccessKind::Load, true) => "load (atomic)",
+            (AccessKind::Store, false) => "store",
+            (AccessKind::Store, true) => "store (atomic)",
+            (AccessKind::Modify, _) => "read-modify-write",
+        };
+        let place = match word.place.line {
+            0 => word.place.function.clone(),
+            at => format!(
+                "{} ({}:{at})",
+                word.place.function,
+                word.place.file.rsplit('/').next().unwrap_or_default()
+            ),
+        };
+        let field = if word.field.is_empty() { "-" } else { &word.field };
+        let threads = threads(&word.threads);
+        let _ = if is_c2c {
+            writeln!(
+                text,
+                "  {:>#6x} {:>9} {:>9} {:>10}  {access}  {threads}  {field}  {place}",
+                word.offset,
+                word.count,
+                word.misses,
+                time(word.cost_ns)
+            )
+        } else {
+            writeln!(
+                text,
+                "  {:>#6x} {:<24} {:>9} × {access}, {} missed, by {threads}, {place}",
+                word.offset, field, word.count, word.misses
+            )
+        };
+    }
+}
+
+/// Threads, in short.
+fn threads(threads: &[u32]) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for thread in threads {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == *thread => *last = *thread,
+            _ => ranges.push((*thread, *thread)),
+        }
+    }
+    let all: Vec<_> = ranges
+        .iter()
+        .map(
+            |(first, last)| {
+                if first == last { first.to_string() } else { format!("{first}-{last}") }
+            },
+        )
+        .collect();
+    format!("thread {}", all.join(","))
+}
+
+/// A time with three digits or so.
+pub(crate) fn time(ns: f64) -> String {
+    match ns {
+        ns if ns >= 1e9 => format!("{:.2} s", ns / 1e9),
+        ns if ns >= 1e6 => format!("{:.2} ms", ns / 1e6),
+        ns if ns >= 1e3 => format!("{:.1} µs", ns / 1e3),
+        ns => format!("{ns:.0} ns"),
+    }
+}

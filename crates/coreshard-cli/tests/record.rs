@@ -1,0 +1,152 @@
+//! `coreshard record` and `coreshard replay`, from a C program to the names of the fields that fight.
+//!
+//! The programs are compiled here, by the compiler that links every test.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+testing::watch!();
+
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/record");
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn coreshard(&self) -> Command {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin("coreshard"));
+        // One for all tests: it is a compiler's run.
+        command.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+        command.current_dir(self.folder.path());
+        command
+    }
+
+    /// Compiles a program of the folder beside this file for recording.
+    fn compile(&self, name: &str, options: &[&str]) -> PathBuf {
+        let flags = self.coreshard().args(["record", "--flags", "c"]).output().unwrap();
+        assert!(flags.status.success(), "{}", String::from_utf8_lossy(&flags.stderr));
+        let flags = String::from_utf8(flags.stdout).unwrap();
+        let program = self.path(name);
+        let done = Command::new("cc")
+            .args(["-O1", "-pthread"])
+            .args(options)
+            .arg("-o")
+            .arg(&program)
+            .arg(Path::new(PROGRAMS).join(format!("{name}.c")))
+            .args(flags.split_whitespace())
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        program
+    }
+
+    fn record(&self, program: &Path, arguments: &[&str]) -> Option<i32> {
+        let done = self
+            .coreshard()
+            .args(["record", "-o", "it.trace"])
+            .args(arguments)
+            .arg("--")
+            .arg(program)
+            .output()
+            .unwrap();
+        done.status.code()
+    }
+
+    fn replay(&self, machine: &str) -> Value {
+        let arguments = ["replay", "it.trace", "--machine", machine, "--json", "-"];
+        let done = self.coreshard().args(arguments).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        serde_json::from_slice(&done.stdout).unwrap()
+    }
+}
+
+/// The fields of a line, each once.
+fn fields(line: &Value) -> Vec<&str> {
+    let words = line["words"].as_array().unwrap();
+    let mut fields: Vec<_> = words.iter().filter_map(|word| word["field"].as_str()).collect();
+    fields.dedup();
+    fields
+}
+
+#[test]
+fn two_counters_in_one_struct_are_named_and_told_to_be_false_sharing() {
+    let place = Place::new();
+    let program = place.compile("counters", &[]);
+    assert_eq!(place.record(&program, &[]), Some(7), "the program's own status");
+    let report = place.replay("epyc-9654-2s");
+    let line = &report["lines"][0];
+    assert!(line["object"].as_str().unwrap().starts_with("struct device"), "{line:#}");
+    assert_eq!(line["sharing"], "false", "{line:#}");
+    assert_eq!(line["advice"], "separate");
+    assert_eq!(fields(line), ["queue", "issued", "done"]);
+    let places: Vec<_> =
+        line["words"].as_array().unwrap().iter().map(|word| &word["place"]).collect();
+    assert!(
+        places.iter().any(|place| place["function"] == "issue" && place["line"].as_u64() > Some(0))
+    );
+}
+
+#[test]
+fn one_counter_a_lock_and_an_array_are_told_apart() {
+    let place = Place::new();
+    let program = place.compile("kinds", &[]);
+    assert_eq!(place.record(&program, &[]), Some(0));
+    let report = place.replay("epyc-9654-2s");
+    let lines = report["lines"].as_array().unwrap();
+    let of = |name: &str| {
+        let is_it =
+            |line: &&Value| line["object"].as_str().is_some_and(|object| object.starts_with(name));
+        lines.iter().find(is_it).unwrap_or_else(|| panic!("no line of {name}: {report:#}"))
+    };
+    assert_eq!(
+        (&of("total")["sharing"], &of("total")["advice"]),
+        (&"true".into(), &"split".into())
+    );
+    assert_eq!(of("account")["advice"], "lock_and_data");
+    assert_eq!(
+        (&of("hits")["sharing"], &of("hits")["advice"]),
+        (&"false".into(), &"pad_elements".into())
+    );
+}
+
+#[test]
+fn a_program_that_is_killed_leaves_a_recording() {
+    let place = Place::new();
+    let program = place.compile("counters", &["-DKILLED"]);
+    assert_eq!(place.record(&program, &[]), Some(128 + 9));
+    let report = place.replay("pocket");
+    assert!(report["accesses"].as_u64().unwrap() > 1_000, "{report:#}");
+    assert_eq!(report["lines"][0]["sharing"], "false");
+}
+
+#[test]
+fn what_is_missing_is_told() {
+    let place = Place::new();
+    // Not built for it.
+    assert_eq!(place.record(Path::new("/bin/true"), &[]), Some(0));
+    let report = place.replay("pocket");
+    let notes = report["notes"].to_string();
+    assert!(
+        notes.contains("the recording lacks everything") && notes.contains("--flags"),
+        "{notes}"
+    );
+    let done =
+        place.coreshard().args(["replay", "/bin/true", "--machine", "pocket"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("at offset 0"));
+    // A bound that is reached at once.
+    let program = place.compile("counters", &[]);
+    assert_eq!(place.record(&program, &["--max-size", "1"]), Some(7));
+    assert!(place.replay("pocket")["notes"].to_string().contains("as many as the file may have"));
+}

@@ -1,0 +1,29 @@
+/* Three ways to share: one counter of all threads, a lock and what it guards, and an array with an element for each. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+static _Alignas(64) _Atomic long total;
+static _Alignas(64) struct account {
+  pthread_mutex_t lock;
+  long balance;
+} account = {PTHREAD_MUTEX_INITIALIZER, 0};
+static _Alignas(64) volatile long hits[8];
+
+static void *work(void *at) {
+  for (int i = 0; i < 10000; i++) {
+    atomic_fetch_add(&total, 1);
+    pthread_mutex_lock(&account.lock);
+    account.balance += 1;
+    pthread_mutex_unlock(&account.lock);
+    hits[(size_t)at] += 1;
+  }
+  return NULL;
+}
+
+int main(void) {
+  pthread_t threads[4];
+  for (size_t i = 0; i < 4; i++) pthread_create(&threads[i], NULL, work, (void *)i);
+  for (size_t i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  return total == 40000 && account.balance == 40000 && hits[3] == 10000 ? 0 : 1;
+}

@@ -1,0 +1,213 @@
+//! The memory system of a machine by itself, for accesses that do not come from simulated code.
+
+use coreshard_topology::CpuId;
+
+use crate::machine::{Machine, Ps};
+use crate::memory::{Access, Memory, Source};
+
+/// The caches and memory of a machine: what an access costs, whoever makes it.
+///
+/// The caller sees to it that accesses come in the order of time. Addresses are its own, below
+/// [`MOST_BYTES`](Self::MOST_BYTES). Times are picoseconds.
+///
+/// ```
+/// use coreshard_sim::{CacheAccess, Caches, LineSource, Machine};
+///
+/// let mut caches = Caches::new(&Machine::pocket());
+/// let first = caches.access(0, 0x40, CacheAccess::Store, 0);
+/// let other = caches.access(1, 0x48, CacheAccess::Load, first.done_ps);
+/// assert_eq!(other.source, LineSource::ModifiedLocal);
+/// assert!(other.end_ps > first.done_ps);
+/// ```
+pub struct Caches {
+    memory: Memory,
+    costs: StepCosts,
+}
+
+/// How memory is accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheAccess {
+    /// It is read.
+    Load,
+    /// It is written.
+    Store,
+    /// It is read and written at once.
+    Modify,
+}
+
+/// Where a line came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineSource {
+    /// It was here, with the right that was needed.
+    Hit,
+    /// From a CPU of the same package that had written it.
+    ModifiedLocal,
+    /// From a CPU of another package that had written it.
+    ModifiedRemote,
+    /// It was here or elsewhere, unchanged.
+    Clean,
+    /// From memory.
+    Memory,
+}
+
+/// What an access did.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheOutcome {
+    /// When the CPU goes on, in picoseconds.
+    pub end_ps: u64,
+    /// When the access is done, for all to see, in picoseconds.
+    pub done_ps: u64,
+    /// Where the line came from.
+    pub source: LineSource,
+}
+
+/// What steps of a program cost besides lines that others have, in picoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepCosts {
+    /// A clock cycle.
+    pub cycle_ps: u64,
+    /// A load or store that hits.
+    pub hit_ps: u64,
+    /// A read-modify-write that hits.
+    pub atomic_ps: u64,
+    /// What is computed between two accesses.
+    pub compute_ps: u64,
+    /// A line out of the CPU's own node's memory.
+    pub memory_ps: u64,
+    /// Waking a thread, for the one that wakes it.
+    pub wake_ps: u64,
+    /// From one thread to another.
+    pub switch_ps: u64,
+    /// Making a thread.
+    pub create_ps: u64,
+    /// How long a thread runs while others wait for its CPU.
+    pub slice_ps: u64,
+}
+
+impl std::fmt::Debug for Caches {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Caches").field("costs", &self.costs).finish_non_exhaustive()
+    }
+}
+
+impl Caches {
+    /// Addresses that can be told apart: 32 GiB.
+    pub const MOST_BYTES: u64 = 1 << 35;
+
+    /// Those of a machine, empty.
+    #[must_use]
+    pub fn new(machine: &Machine) -> Self {
+        let costs = machine.costs();
+        let of = |ps: Ps| ps;
+        let costs = StepCosts {
+            cycle_ps: of(costs.cycle),
+            hit_ps: of(costs.l1_hit),
+            atomic_ps: of(costs.atomic),
+            compute_ps: of(costs.compute),
+            memory_ps: of(costs.memory_local),
+            wake_ps: of(costs.syscall + costs.futex + costs.wake),
+            switch_ps: of(costs.context_switch),
+            create_ps: of(costs.thread_create),
+            slice_ps: of(costs.slice),
+        };
+        Self { memory: Memory::new(machine, 0), costs }
+    }
+
+    /// What a machine's steps cost.
+    #[must_use]
+    pub const fn costs(&self) -> StepCosts {
+        self.costs
+    }
+
+    /// Accesses the line of `address` from the CPU of this place in the machine's list, at `now_ps`.
+    #[inline]
+    pub fn access(
+        &mut self,
+        cpu: usize,
+        address: u64,
+        access: CacheAccess,
+        now_ps: u64,
+    ) -> CacheOutcome {
+        let access = match access {
+            CacheAccess::Load => Access::Load,
+            CacheAccess::Store => Access::Store,
+            CacheAccess::Modify => Access::ReadModifyWrite,
+        };
+        let place = self.memory.place(address as usize);
+        let outcome = self.memory.access(cpu, place, access, now_ps);
+        let source = match outcome.source {
+            Source::Hit => LineSource::Hit,
+            Source::ModifiedLocal => LineSource::ModifiedLocal,
+            Source::ModifiedRemote => LineSource::ModifiedRemote,
+            Source::Clean => LineSource::Clean,
+            Source::Memory => LineSource::Memory,
+        };
+        CacheOutcome { end_ps: outcome.end, done_ps: outcome.done, source }
+    }
+}
+
+/// How threads are laid on a machine's CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// As far from one another as can be: packages in turn, then their caches, then cores.
+    #[default]
+    Spread,
+    /// As near as can be: one cache after the other.
+    Compact,
+    /// These CPUs, one after the other.
+    List(Vec<CpuId>),
+}
+
+impl Placement {
+    /// The CPUs for one thread after the other, by their places in the machine's list.
+    ///
+    /// CPUs of a list that the machine does not have are left out.
+    ///
+    /// ```
+    /// use coreshard_sim::{Machine, Placement};
+    ///
+    /// let pocket = Machine::pocket();
+    /// let cpus = pocket.topology().cpus();
+    /// let spread = Placement::Spread.order(&pocket);
+    /// assert_ne!(cpus[spread[0]].package, cpus[spread[1]].package);
+    /// let compact = Placement::Compact.order(&pocket);
+    /// assert_eq!(cpus[compact[0]].llc, cpus[compact[1]].llc);
+    /// ```
+    #[must_use]
+    pub fn order(&self, machine: &Machine) -> Vec<usize> {
+        use std::collections::HashMap;
+        let cpus = machine.topology().cpus();
+        if let Self::List(list) = self {
+            return list
+                .iter()
+                .filter_map(|id| cpus.iter().position(|cpu| cpu.id == *id))
+                .collect();
+        }
+        // A CPU's number within its core, its core's within its cache, its cache's within its package.
+        let (mut in_core, mut in_llc, mut in_package) =
+            (HashMap::new(), HashMap::new(), HashMap::new());
+        let (mut cores, mut llcs) = (HashMap::new(), HashMap::new());
+        let mut keys = Vec::with_capacity(cpus.len());
+        for (place, cpu) in cpus.iter().enumerate() {
+            let count = in_core.entry(cpu.core).or_insert(0u32);
+            let thread = *count;
+            *count += 1;
+            let core = *cores.entry(cpu.core).or_insert_with(|| next(&mut in_llc, cpu.llc));
+            let llc = *llcs.entry(cpu.llc).or_insert_with(|| next(&mut in_package, cpu.package));
+            let package = cpu.package.0;
+            let key = match self {
+                Self::Compact => (package, llc, thread, core),
+                _ => (thread, core, llc, package),
+            };
+            keys.push((key, place));
+        }
+        keys.sort_unstable();
+        keys.into_iter().map(|(_, place)| place).collect()
+    }
+}
+
+fn next<K: Eq + std::hash::Hash>(counts: &mut std::collections::HashMap<K, u32>, key: K) -> u32 {
+    let count = counts.entry(key).or_insert(0);
+    *count += 1;
+    *count - 1
+}

@@ -1,0 +1,212 @@
+//! What a record looks like in memory: fields, holes, cache lines.
+
+mod rank;
+
+pub use rank::{Mixed, Wasted, most_mixed, most_wasteful};
+
+use serde::Serialize;
+
+use crate::types::{Keyword, Member, Role, Shape, TypeId, TypeTable};
+
+/// How a record lies in memory.
+///
+/// ```
+/// use coreshard_trace::{Layout, TypeTable};
+///
+/// # let mut btf = vec![0x9f, 0xeb, 1, 0, 24, 0, 0, 0];
+/// # btf.extend([0; 12]);
+/// # btf.extend([1, 0, 0, 0, 0]);
+/// let types = TypeTable::from_btf(&btf)?;
+/// let layouts: Vec<Layout> = types.records().filter_map(|id| Layout::of(&types, id, 64)).collect();
+/// assert!(layouts.is_empty());
+/// # Ok::<(), coreshard_trace::TypesError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Layout {
+    /// Struct, union, class or enum.
+    pub keyword: &'static str,
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// What it is to be aligned to, as far as its members tell, in bytes.
+    pub alignment_bytes: u64,
+    /// The length of a line in bytes.
+    pub line_bytes: u64,
+    /// How many lines it takes if it begins one.
+    pub lines: u64,
+    /// Its members, in the order of the source.
+    pub fields: Vec<Field>,
+    /// Bytes between members that belong to none.
+    pub holes: Vec<Hole>,
+    /// Bytes after the last member.
+    pub padding_bytes: u64,
+    /// Bits that belong to no member, in bytes of which bit fields have others.
+    pub spare_bits: u64,
+}
+
+/// A member of a record.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Field {
+    /// Its name; a text in parentheses where it has none.
+    pub name: String,
+    /// Its type, as the source writes it.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// Where it begins, in bytes.
+    pub offset_bytes: u64,
+    /// Its size in bytes; of a bit field, that of the bytes it lies in.
+    pub size_bytes: u64,
+    /// Of a bit field: its first bit, counted from `offset_bytes`, and how many there are.
+    pub bits: Option<(u64, u64)>,
+    /// What it is for.
+    pub role: Role,
+    /// It is in one variant of an enum alone.
+    pub is_variant: bool,
+    /// It is the end of the struct, and longer than that says.
+    pub is_flexible: bool,
+}
+
+impl Field {
+    /// The first byte after it.
+    #[must_use]
+    pub fn end_bytes(&self) -> u64 {
+        self.offset_bytes.saturating_add(self.size_bytes)
+    }
+}
+
+/// Bytes of a record that belong to no member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Hole {
+    /// Where it begins, in bytes.
+    pub offset_bytes: u64,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+}
+
+impl Layout {
+    /// How a record lies on lines of `line_bytes`; none for what is no record, or only declared.
+    #[must_use]
+    pub fn of(types: &TypeTable, id: TypeId, line_bytes: u64) -> Option<Self> {
+        let id = types.stripped(id);
+        let of = types.get(id);
+        let (Shape::Record(record), Some(size_bytes)) = (&of.shape, of.size_bytes) else {
+            return None;
+        };
+        let members = record.members.iter().map(|member| (member, false));
+        let variants = record.variants.iter().map(|member| (member, true));
+        let fields: Vec<_> = members
+            .chain(variants)
+            .map(|(member, is_variant)| field(types, member, is_variant))
+            .collect();
+        let (holes, padding_bytes) = match record.keyword {
+            Keyword::Union => (Vec::new(), size_bytes.saturating_sub(end_of(&fields))),
+            _ => holes(&fields, size_bytes),
+        };
+        Some(Self {
+            keyword: record.keyword.as_str(),
+            name: of.name.clone().unwrap_or_else(|| "(unnamed)".to_owned()),
+            size_bytes,
+            alignment_bytes: types.alignment_bytes(id),
+            line_bytes,
+            lines: size_bytes.div_ceil(line_bytes.max(1)),
+            fields,
+            holes,
+            padding_bytes,
+            spare_bits: if record.keyword == Keyword::Union { 0 } else { spare_bits(record) },
+        })
+    }
+
+    /// Bytes in holes and at the end.
+    #[must_use]
+    pub fn wasted_bytes(&self) -> u64 {
+        self.holes
+            .iter()
+            .map(|hole| hole.size_bytes)
+            .sum::<u64>()
+            .saturating_add(self.padding_bytes)
+    }
+}
+
+fn spare_bits(record: &crate::types::Record) -> u64 {
+    let mut used: std::collections::BTreeMap<u64, u8> = std::collections::BTreeMap::new();
+    for member in &record.members {
+        // No language has wider ones.
+        for bit in 0..member.field_bits.unwrap_or(0).min(1 << 10) {
+            let bit = member.offset_bits.saturating_add(bit);
+            *used.entry(bit / 8).or_default() |= 1 << (bit % 8);
+        }
+    }
+    used.values().map(|bits| u64::from(bits.count_zeros())).sum()
+}
+
+fn end_of(fields: &[Field]) -> u64 {
+    fields.iter().map(Field::end_bytes).max().unwrap_or(0)
+}
+
+fn field(types: &TypeTable, member: &Member, is_variant: bool) -> Field {
+    let name = member.name.clone().unwrap_or_else(|| {
+        match member.of.map(|of| types.get(types.stripped(of))) {
+            Some(of) if matches!(of.shape, Shape::Record(_)) => match &of.name {
+                Some(name) => format!("(base {name})"),
+                None => "(unnamed)".to_owned(),
+            },
+            _ => "(unnamed)".to_owned(),
+        }
+    });
+    let size_bytes = member.of.and_then(|of| types.size_bytes(of)).unwrap_or(0);
+    let is_flexible = types.is_flexible(member) && size_bytes == 0;
+    let (offset_bytes, size_bytes, bits) = match member.field_bits {
+        Some(bits) => {
+            // In the word of its type, where it lies within one.
+            let (size_bytes, bits) = (size_bytes.min(64), bits.min(512));
+            let word_bits = (size_bytes * 8).max(8);
+            let start = member.offset_bits / word_bits * word_bits;
+            let fits = member.offset_bits - start + bits <= word_bits;
+            let start = if fits { start } else { member.offset_bits / 8 * 8 };
+            let size =
+                if fits { word_bits / 8 } else { (member.offset_bits - start + bits).div_ceil(8) };
+            (start / 8, size, Some((member.offset_bits - start, bits)))
+        }
+        None => (member.offset_bits / 8, size_bytes, None),
+    };
+    Field {
+        name,
+        type_name: types.describe(member.of),
+        offset_bytes,
+        size_bytes,
+        bits,
+        role: member.of.map_or(Role::Plain, |of| types.role(of)),
+        is_variant,
+        is_flexible,
+    }
+}
+
+/// Where no member lies, and what is left after the last. A byte of which a bit field has a bit is no hole.
+fn holes(fields: &[Field], size_bytes: u64) -> (Vec<Hole>, u64) {
+    let range = |field: &Field| match field.bits {
+        Some((first, count)) => {
+            let start = field.offset_bytes + first / 8;
+            (start, field.offset_bytes + (first + count).div_ceil(8))
+        }
+        None => (field.offset_bytes, field.end_bytes()),
+    };
+    let mut ranges: Vec<_> = fields.iter().map(range).filter(|(start, end)| start < end).collect();
+    // A flexible tail begins somewhere, and what is before it is a hole.
+    ranges.extend(
+        fields
+            .iter()
+            .filter(|field| field.size_bytes == 0)
+            .map(|field| (field.offset_bytes, field.offset_bytes)),
+    );
+    ranges.sort_unstable();
+    let mut holes = Vec::new();
+    let mut end = 0;
+    for (start, its_end) in ranges {
+        if start > end && start <= size_bytes {
+            holes.push(Hole { offset_bytes: end, size_bytes: start - end });
+        }
+        end = end.max(its_end);
+    }
+    (holes, size_bytes.saturating_sub(end))
+}

@@ -1,0 +1,94 @@
+//! What a recording says of itself.
+
+use serde::{Deserialize, Serialize};
+
+/// What was recorded, and how; the first frame of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct About {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// What saw the accesses: `tsan` or `qemu`.
+    pub engine: String,
+    /// The processor's architecture that the program is for.
+    pub architecture: String,
+    /// Milliseconds after which recording began.
+    pub from_ms: u64,
+    /// Milliseconds after which it ended; none for the program's end.
+    pub to_ms: Option<u64>,
+    /// In windows of the first number of milliseconds out of each second one.
+    pub sample_ms: Option<(u64, u64)>,
+}
+
+/// How a recording ended; its last frame.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ending {
+    /// The program's exit status, or 128 and its signal's number.
+    pub status: i32,
+    /// How long the program ran, in milliseconds.
+    pub ran_ms: u64,
+    /// What is missing.
+    pub lacks: Vec<Lack>,
+}
+
+/// Something that a recording does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lack {
+    /// Only windows of the time were asked for.
+    Windows,
+    /// Recording stopped when the file had as many bytes as it may have.
+    Size {
+        /// That bound.
+        most_bytes: u64,
+    },
+    /// Events of signals' handlers, while the recorder was at work.
+    Events {
+        /// How many.
+        count: u64,
+    },
+    /// Threads for which there was no chunk.
+    Threads {
+        /// How many.
+        count: u64,
+    },
+    /// Other processes that the program started.
+    Processes {
+        /// How many.
+        count: u64,
+    },
+    /// The program never said that it is recorded: it was not compiled and linked for that.
+    Everything,
+    /// Code that was not compiled for it: the C library, and others.
+    Uninstrumented,
+    /// The file has no end: the command was killed.
+    End,
+    /// The file is cut at this offset, within a frame.
+    Cut {
+        /// In bytes.
+        offset: u64,
+    },
+}
+
+impl std::fmt::Display for Lack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Windows => f.write_str("what happened outside of the windows that were asked for"),
+            Self::Size { most_bytes } => {
+                write!(f, "what came after {most_bytes} bytes, which is as many as the file may have")
+            }
+            Self::Events { count } => write!(f, "{count} events that came while another was being written"),
+            Self::Threads { count } => write!(f, "{count} threads, for which there was no room"),
+            Self::Processes { count } => write!(f, "{count} further processes"),
+            Self::Everything => f.write_str(
+                "everything: the program was not built for it (coreshard record --flags tells how)",
+            ),
+            Self::Uninstrumented => f.write_str(
+                "accesses of code that was not built for it, such as the C library, but for its copies and locks",
+            ),
+            Self::End => f.write_str("its end: the command that wrote it was ended before the program"),
+            Self::Cut { offset } => write!(f, "what came after offset {offset}, where the file is cut"),
+        }
+    }
+}

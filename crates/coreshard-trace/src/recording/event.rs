@@ -1,0 +1,407 @@
+//! Events out of a chunk.
+
+use super::RecordingError;
+
+const SITES: usize = 4_096;
+/// Words of an event; the longest that an engine writes has about 120.
+const MOST_WORDS: usize = 1 << 10;
+
+/// How memory is accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AccessKind {
+    /// It is read.
+    Load,
+    /// It is written.
+    Store,
+    /// It is read and written at once.
+    Modify,
+}
+
+/// One access of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The first byte.
+    pub address: u64,
+    /// The address after the instruction, or after the call that told of it.
+    pub instruction: u64,
+    /// How.
+    pub kind: AccessKind,
+    /// Whether it is atomic.
+    pub is_atomic: bool,
+    /// How many bytes, 1 at least.
+    pub size_bytes: u32,
+}
+
+/// What a thread did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// It accessed memory.
+    Access(Access),
+    /// It accessed many bytes, one after the other.
+    Range {
+        /// As an access; its size is 1.
+        access: Access,
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// It has begun.
+    Start {
+        /// When it was created; 0 where that was not seen.
+        created: u64,
+        /// Now.
+        ticket: u64,
+    },
+    /// It created a thread.
+    Create {
+        /// Which.
+        thread: u64,
+        /// Now.
+        ticket: u64,
+    },
+    /// It has waited for the end of a thread.
+    Join {
+        /// Which.
+        thread: u64,
+        /// Now.
+        ticket: u64,
+    },
+    /// It ends.
+    Exit {
+        /// Now.
+        ticket: u64,
+    },
+    /// It has got a lock.
+    Lock {
+        /// Where the lock is.
+        lock: u64,
+        /// Others may have it, too.
+        is_shared: bool,
+        /// Now.
+        ticket: u64,
+    },
+    /// It gives a lock back.
+    Unlock {
+        /// Where the lock is.
+        lock: u64,
+        /// Now.
+        ticket: u64,
+    },
+    /// It has waited until somebody woke it.
+    Waited {
+        /// What it waited for.
+        object: u64,
+        /// Since when; 0 where an earlier wake counts, too.
+        since: u64,
+        /// Now.
+        ticket: u64,
+    },
+    /// It wakes those who wait.
+    Wake {
+        /// For what.
+        object: u64,
+        /// Now.
+        ticket: u64,
+    },
+    /// It has got memory.
+    Alloc {
+        /// The first byte.
+        address: u64,
+        /// How many.
+        bytes: u64,
+        /// Of one element, where an array was asked for in these words; or 0.
+        element_bytes: u64,
+        /// Now.
+        ticket: u64,
+        /// The calls that led there, the innermost first, as words of 8 bytes.
+        calls: &'a [u8],
+    },
+    /// It gives memory back.
+    Free {
+        /// The first byte.
+        address: u64,
+        /// Now.
+        ticket: u64,
+    },
+    /// Where its stack is.
+    Stack {
+        /// The first byte.
+        start: u64,
+        /// The byte after the last.
+        end: u64,
+    },
+    /// Something is missing before this.
+    Gap {
+        /// The number of the window that begins.
+        window: u64,
+    },
+    /// A file of code was loaded.
+    Module {
+        /// What its addresses begin at.
+        base: u64,
+        /// The first byte.
+        start: u64,
+        /// The byte after the last.
+        end: u64,
+        /// Its path.
+        path: &'a [u8],
+    },
+    /// So many instructions were executed since the last event of this kind.
+    Instructions {
+        /// How many.
+        count: u64,
+    },
+}
+
+/// Words of 8 bytes.
+pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word))
+}
+
+#[derive(Clone, Copy)]
+struct Site {
+    instruction: u64,
+    last: u64,
+    kind: AccessKind,
+    is_atomic: bool,
+    /// 0 where the chunk has not said it.
+    size_bytes: u8,
+}
+
+/// Reads a chunk's events, one after the other.
+///
+/// It is no iterator, since an event borrows of the chunk, and so that its table is used again.
+pub struct Events {
+    sites: Box<[Site]>,
+    used: Vec<u16>,
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Events").finish_non_exhaustive()
+    }
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        let site = Site {
+            instruction: 0,
+            last: 0,
+            kind: AccessKind::Load,
+            is_atomic: false,
+            size_bytes: 0,
+        };
+        Self { sites: vec![site; SITES].into(), used: Vec::new() }
+    }
+}
+
+impl Events {
+    /// Forgets what the last chunk said.
+    pub fn begin(&mut self) {
+        for site in self.used.drain(..) {
+            self.sites[usize::from(site)].size_bytes = 0;
+        }
+    }
+
+    /// The event at `*at`, which is moved behind it; none at the chunk's end.
+    ///
+    /// # Errors
+    /// Where there is no event; the text names the offset in the chunk.
+    #[inline]
+    pub fn next<'a>(
+        &mut self,
+        chunk: &'a [u8],
+        at: &mut usize,
+    ) -> Result<Option<Event<'a>>, RecordingError> {
+        let Some(head) = take::<2>(chunk, at) else {
+            return if *at >= chunk.len() {
+                Ok(None)
+            } else {
+                Err(RecordingError::event(*at, "it is cut"))
+            };
+        };
+        let head = u16::from_le_bytes(head);
+        let number = usize::from(head >> 4);
+        let difference = match head & 15 {
+            0 => 0,
+            1 => match take::<1>(chunk, at) {
+                Some(bytes) => i64::from(i8::from_le_bytes(bytes)),
+                None => return Err(RecordingError::event(*at, "it is cut")),
+            },
+            2 => match take::<2>(chunk, at) {
+                Some(bytes) => i64::from(i16::from_le_bytes(bytes)),
+                None => return Err(RecordingError::event(*at, "it is cut")),
+            },
+            3 => match take::<4>(chunk, at) {
+                Some(bytes) => i64::from(i32::from_le_bytes(bytes)),
+                None => return Err(RecordingError::event(*at, "it is cut")),
+            },
+            4 => match take::<8>(chunk, at) {
+                Some(bytes) => i64::from_le_bytes(bytes),
+                None => return Err(RecordingError::event(*at, "it is cut")),
+            },
+            5 => return self.site(chunk, at, number).map(Some),
+            6 => return other(chunk, at, number).map(Some),
+            code => {
+                return Err(RecordingError::event(*at - 2, format!("code {code} is not known")));
+            }
+        };
+        let site = &mut self.sites[number];
+        if site.size_bytes == 0 {
+            return Err(RecordingError::event(*at, format!("site {number} is not known")));
+        }
+        site.last = site.last.wrapping_add_signed(difference);
+        Ok(Some(Event::Access(Access {
+            address: site.last,
+            instruction: site.instruction,
+            kind: site.kind,
+            is_atomic: site.is_atomic,
+            size_bytes: u32::from(site.size_bytes),
+        })))
+    }
+
+    fn site(
+        &mut self,
+        chunk: &[u8],
+        at: &mut usize,
+        number: usize,
+    ) -> Result<Event<'static>, RecordingError> {
+        let start = *at;
+        let cut = || RecordingError::event(start, "it is cut");
+        let instruction = u64::from_le_bytes(take::<8>(chunk, at).ok_or_else(cut)?);
+        let address = u64::from_le_bytes(take::<8>(chunk, at).ok_or_else(cut)?);
+        let [kind, size_bytes] = take::<2>(chunk, at).ok_or_else(cut)?;
+        let (kind, is_atomic) = kind_of(u64::from(kind), start)?;
+        if size_bytes == 0 {
+            return Err(RecordingError::event(start, "an access of no byte"));
+        }
+        self.sites[number] = Site { instruction, last: address, kind, is_atomic, size_bytes };
+        self.used.push(number as u16);
+        Ok(Event::Access(Access {
+            address,
+            instruction,
+            kind,
+            is_atomic,
+            size_bytes: u32::from(size_bytes),
+        }))
+    }
+}
+
+fn kind_of(kind: u64, at: usize) -> Result<(AccessKind, bool), RecordingError> {
+    let is_atomic = kind & 4 != 0;
+    match kind & !4 {
+        0 => Ok((AccessKind::Load, is_atomic)),
+        1 => Ok((AccessKind::Store, is_atomic)),
+        2 => Ok((AccessKind::Modify, is_atomic)),
+        _ => Err(RecordingError::event(at, format!("kind {kind} of an access is not known"))),
+    }
+}
+
+#[inline]
+fn take<const N: usize>(chunk: &[u8], at: &mut usize) -> Option<[u8; N]> {
+    let bytes = chunk.get(*at..)?.first_chunk::<N>()?;
+    *at += N;
+    Some(*bytes)
+}
+
+fn other<'a>(chunk: &'a [u8], at: &mut usize, kind: usize) -> Result<Event<'a>, RecordingError> {
+    let start = *at;
+    let wrong = |what: &str| RecordingError::event(start, what);
+    let count = take::<2>(chunk, at).ok_or_else(|| wrong("it is cut"))?;
+    let count = usize::from(u16::from_le_bytes(count));
+    if count > MOST_WORDS {
+        return Err(wrong("an event of more than 1,024 words"));
+    }
+    let body = chunk.get(*at..*at + 8 * count).ok_or_else(|| wrong("it is cut"))?;
+    *at += 8 * count;
+    let word = |number: usize| {
+        let bytes = body.get(8 * number..).and_then(|rest| rest.first_chunk::<8>());
+        bytes.map(|bytes| u64::from_le_bytes(*bytes)).ok_or_else(|| wrong("it has too few words"))
+    };
+    Ok(match kind {
+        1 => Event::Start { created: word(0)?, ticket: word(1)? },
+        2 => Event::Create { thread: word(0)?, ticket: word(1)? },
+        3 => Event::Join { thread: word(0)?, ticket: word(1)? },
+        4 => Event::Exit { ticket: word(0)? },
+        5 => Event::Lock { lock: word(0)?, is_shared: word(1)? != 0, ticket: word(2)? },
+        6 => Event::Unlock { lock: word(0)?, ticket: word(1)? },
+        7 => Event::Waited { object: word(0)?, since: word(1)?, ticket: word(2)? },
+        8 => Event::Wake { object: word(0)?, ticket: word(2)? },
+        9 => {
+            let (address, bytes, element_bytes, ticket) = (word(0)?, word(1)?, word(2)?, word(3)?);
+            Event::Alloc { address, bytes, element_bytes, ticket, calls: &body[32..] }
+        }
+        10 => Event::Free { address: word(0)?, ticket: word(1)? },
+        11 => Event::Stack { start: word(0)?, end: word(1)? },
+        12 => {
+            let (address, bytes, instruction) = (word(0)?, word(1)?, word(3)?);
+            let (kind, is_atomic) = kind_of(word(2)?, start)?;
+            Event::Range {
+                access: Access { address, instruction, kind, is_atomic, size_bytes: 1 },
+                bytes,
+            }
+        }
+        13 => Event::Gap { window: word(0)? },
+        14 => {
+            let length = usize::try_from(word(3)?).unwrap_or(usize::MAX);
+            let path = body[32..].get(..length).ok_or_else(|| wrong("a path is cut"))?;
+            Event::Module { base: word(0)?, start: word(1)?, end: word(2)?, path }
+        }
+        15 => Event::Instructions { count: word(0)? },
+        _ => return Err(wrong(&format!("event {kind} is not known"))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(chunk: &[u8]) -> Result<Vec<String>, RecordingError> {
+        let (mut events, mut at, mut told) = (Events::default(), 0, Vec::new());
+        events.begin();
+        while let Some(event) = events.next(chunk, &mut at)? {
+            told.push(format!("{event:?}"));
+        }
+        Ok(told)
+    }
+
+    fn sample() -> Vec<u8> {
+        let mut chunk = (7u16 << 4 | 5).to_le_bytes().to_vec();
+        chunk.extend(0x40_1000u64.to_le_bytes());
+        chunk.extend(0x7000u64.to_le_bytes());
+        chunk.extend([1, 8]);
+        chunk.extend((7u16 << 4).to_le_bytes());
+        chunk.extend((7u16 << 4 | 1).to_le_bytes());
+        chunk.push((-8i8).to_le_bytes()[0]);
+        chunk.extend((5u16 << 4 | 6).to_le_bytes());
+        chunk.extend(4u16.to_le_bytes());
+        [0x9000u64, 1, 3, 0].iter().for_each(|word| chunk.extend(word.to_le_bytes()));
+        chunk
+    }
+
+    #[test]
+    fn sites_keep_their_last_address() {
+        let told = all(&sample()).unwrap();
+        assert_eq!(told.len(), 4);
+        assert!(
+            told[1].contains("address: 28672") && told[2].contains("address: 28664"),
+            "{told:?}"
+        );
+        assert!(told[3].contains("Lock { lock: 36864, is_shared: true, ticket: 3 }"), "{told:?}");
+    }
+
+    #[test]
+    fn a_cut_event_is_an_error_with_its_offset() {
+        let whole = sample();
+        let complete = [0, 20, 22, 25, whole.len()];
+        for length in 0..whole.len() {
+            let told = all(&whole[..length]);
+            assert_eq!(told.is_ok(), complete.contains(&length), "{length}: {told:?}");
+            if let Err(error) = told {
+                assert!(error.to_string().contains("offset"), "{error}");
+            }
+        }
+        let unknown = all(&(3u16 << 4).to_le_bytes()).unwrap_err().to_string();
+        assert!(unknown.contains("site 3 is not known"), "{unknown}");
+    }
+}

@@ -1,0 +1,32 @@
+//! Recordings of what a program's threads did to memory; the format is in this folder's README.
+
+mod about;
+mod event;
+mod file;
+mod reader;
+mod spool;
+
+pub use about::{About, Ending, Lack};
+pub(crate) use event::words as event_words;
+pub use event::{Access, AccessKind, Event, Events};
+pub use file::RecordingWriter;
+pub use reader::{Chunk, Recording, RecordingError};
+pub use spool::{Spool, SpoolCounts, Taken};
+
+/// The first bytes of every recording's file.
+pub const RECORDING_MARK: &str = "CSTRACE1";
+/// The version of the format that is written, and the one that is read.
+const VERSION: u32 = 1;
+/// A frame's head.
+const HEAD_BYTES: usize = 24;
+/// Of a frame, unpacked: far more than any engine fills.
+const MOST_FRAME_BYTES: usize = 16 << 20;
+/// Of a recording's threads.
+const MOST_THREADS: usize = 1 << 16;
+
+/// Kinds of frames.
+mod frame {
+    pub(super) const ABOUT: u32 = 1;
+    pub(super) const CHUNK: u32 = 2;
+    pub(super) const END: u32 = 3;
+}

@@ -1,0 +1,346 @@
+//! Reads a recording's file: an index of its chunks first, and each chunk when it is asked for.
+
+use std::fmt;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use coreshard_topology::input;
+
+use super::{
+    About, Ending, HEAD_BYTES, Lack, MOST_FRAME_BYTES, MOST_THREADS, RECORDING_MARK, VERSION, frame,
+};
+
+/// Chunks of one recording: of 64 KiB, so many are four terabytes of events.
+const MOST_CHUNKS: usize = 64 << 20;
+/// A thread's number: Linux has at most four million at once.
+const MOST_THREAD_NUMBER: u32 = 1 << 24;
+/// Of what a recording says of itself.
+const MOST_JSON_BYTES: usize = 1 << 20;
+
+/// Where a chunk lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    offset: u64,
+    packed_bytes: u32,
+    raw_bytes: u32,
+    thread: u32,
+    order: u32,
+}
+
+enum Source {
+    File(File, u64),
+    Bytes(Vec<u8>),
+}
+
+/// A recording, open to be read.
+pub struct Recording {
+    source: Source,
+    about: About,
+    ending: Ending,
+    /// By thread, in order.
+    threads: Vec<(u32, Vec<Chunk>)>,
+    lacks: Vec<Lack>,
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recording").field("about", &self.about).finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), RecordingError> {
+        let cut = || RecordingError::at(offset, "the file ends here, within a frame");
+        match self {
+            Self::File(file, _) => file.read_exact_at(into, offset).map_err(|_| cut()),
+            Self::Bytes(bytes) => {
+                let from = usize::try_from(offset).map_err(|_| cut())?;
+                let part =
+                    bytes.get(from..).and_then(|rest| rest.get(..into.len())).ok_or_else(cut)?;
+                into.copy_from_slice(part);
+                Ok(())
+            }
+        }
+    }
+
+    fn length(&self) -> u64 {
+        match self {
+            Self::File(_, length) => *length,
+            Self::Bytes(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+impl Recording {
+    /// Opens a recording's file.
+    ///
+    /// # Errors
+    /// Where it cannot be read or is no recording; the text names the offset.
+    pub fn open(path: &Path) -> Result<Self, RecordingError> {
+        let file = input::regular(path).map_err(RecordingError::input)?;
+        let length = file.metadata().map_or(0, |found| found.len());
+        Self::index(Source::File(file, length))
+    }
+
+    /// Reads a recording out of memory.
+    ///
+    /// # Errors
+    /// Where it is none; the text names the offset.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, RecordingError> {
+        Self::index(Source::Bytes(bytes))
+    }
+
+    fn index(source: Source) -> Result<Self, RecordingError> {
+        let mut head = [0; 16];
+        source
+            .read(0, &mut head)
+            .map_err(|_| RecordingError::at(0, "it is too short for a recording"))?;
+        if &head[..8] != RECORDING_MARK.as_bytes() {
+            return Err(RecordingError::at(0, "it is no recording of `coreshard record`"));
+        }
+        let version = u32_at(&head, 8);
+        if version != VERSION {
+            let what = format!("version {version} of the format is not known; {VERSION} is");
+            return Err(RecordingError::at(8, what));
+        }
+        let mut recording = Self {
+            source,
+            about: About::default(),
+            ending: Ending::default(),
+            threads: Vec::new(),
+            lacks: vec![Lack::End],
+        };
+        let (mut offset, mut count) = (16, 0);
+        while offset < recording.source.length() {
+            match recording.frame(offset, &mut count)? {
+                Some(next) => offset = next,
+                None => {
+                    recording.lacks.push(Lack::Cut { offset });
+                    break;
+                }
+            }
+        }
+        for (_, chunks) in &mut recording.threads {
+            chunks.sort_by_key(|chunk| chunk.order);
+        }
+        recording.threads.sort_by_key(|(thread, _)| *thread);
+        Ok(recording)
+    }
+
+    /// Notes the frame at `offset`, and gives the offset after it; none where it is cut.
+    fn frame(&mut self, offset: u64, count: &mut usize) -> Result<Option<u64>, RecordingError> {
+        let mut head = [0; HEAD_BYTES];
+        if self.source.read(offset, &mut head).is_err() {
+            return Ok(None);
+        }
+        let [kind, thread, order, raw_bytes, packed_bytes] =
+            [0, 4, 8, 12, 16].map(|at| u32_at(&head, at));
+        let body = offset + HEAD_BYTES as u64;
+        let end = body + u64::from(packed_bytes);
+        if raw_bytes as usize > MOST_FRAME_BYTES || packed_bytes as usize > MOST_FRAME_BYTES {
+            return Err(RecordingError::at(
+                offset,
+                format!("a frame of more than {MOST_FRAME_BYTES} bytes"),
+            ));
+        }
+        if end > self.source.length() {
+            return Ok(None);
+        }
+        if thread > MOST_THREAD_NUMBER {
+            return Err(RecordingError::at(
+                offset,
+                format!("thread {thread}; at most {MOST_THREAD_NUMBER} is possible"),
+            ));
+        }
+        match kind {
+            frame::ABOUT => self.about = self.json(body, packed_bytes)?,
+            frame::END => {
+                self.ending = self.json(body, packed_bytes)?;
+                self.lacks.retain(|lack| *lack != Lack::End);
+                self.lacks.extend(self.ending.lacks.iter().take(100).cloned());
+            }
+            frame::CHUNK => {
+                *count += 1;
+                if *count > MOST_CHUNKS {
+                    return Err(RecordingError::at(
+                        offset,
+                        format!("more than {MOST_CHUNKS} chunks"),
+                    ));
+                }
+                let chunk = Chunk { offset: body, packed_bytes, raw_bytes, thread, order };
+                // Chunks of one thread mostly come one after the other.
+                let known = self.threads.len();
+                match self.threads.iter_mut().rev().find(|(its, _)| *its == thread) {
+                    Some((_, chunks)) => chunks.push(chunk),
+                    None if known < MOST_THREADS => self.threads.push((thread, vec![chunk])),
+                    None => {
+                        return Err(RecordingError::at(
+                            offset,
+                            format!("more than {MOST_THREADS} threads"),
+                        ));
+                    }
+                }
+            }
+            other => {
+                return Err(RecordingError::at(
+                    offset,
+                    format!("a frame of kind {other}, which is not known"),
+                ));
+            }
+        }
+        Ok(Some(end))
+    }
+
+    fn json<T: serde::de::DeserializeOwned>(
+        &self,
+        offset: u64,
+        length: u32,
+    ) -> Result<T, RecordingError> {
+        if length as usize > MOST_JSON_BYTES {
+            return Err(RecordingError::at(offset, "too much is said of the recording"));
+        }
+        let mut bytes = vec![0; length as usize];
+        self.source.read(offset, &mut bytes)?;
+        serde_json::from_slice(&bytes)
+            .map_err(|error| RecordingError::at(offset, error.to_string()))
+    }
+
+    /// What was recorded, and how.
+    #[must_use]
+    pub const fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// How it ended.
+    #[must_use]
+    pub const fn ending(&self) -> &Ending {
+        &self.ending
+    }
+
+    /// What it does not have.
+    #[must_use]
+    pub fn lacks(&self) -> &[Lack] {
+        &self.lacks
+    }
+
+    /// Its threads' numbers, each with its chunks in order.
+    #[must_use]
+    pub fn threads(&self) -> &[(u32, Vec<Chunk>)] {
+        &self.threads
+    }
+
+    /// How many bytes the file has.
+    #[must_use]
+    pub fn length_bytes(&self) -> u64 {
+        self.source.length()
+    }
+
+    /// Unpacks a chunk into `events`.
+    ///
+    /// # Errors
+    /// Where it cannot be read or unpacked; the text names the offset.
+    pub fn chunk(&self, chunk: &Chunk, events: &mut Vec<u8>) -> Result<(), RecordingError> {
+        let mut packed = vec![0; chunk.packed_bytes as usize];
+        self.source.read(chunk.offset, &mut packed)?;
+        events.clear();
+        events.reserve(chunk.raw_bytes as usize);
+        let wrong = |what: String| RecordingError::at(chunk.offset, what);
+        let mut unpacker =
+            zstd::bulk::Decompressor::new().map_err(|error| wrong(error.to_string()))?;
+        events.resize(chunk.raw_bytes as usize, 0);
+        let length = unpacker
+            .decompress_to_buffer(&packed, events)
+            .map_err(|error| wrong(format!("it cannot be unpacked: {error}")))?;
+        if length != chunk.raw_bytes as usize {
+            return Err(wrong(format!(
+                "{length} bytes are in it, and {} were said",
+                chunk.raw_bytes
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Chunk {
+    /// Where it lies in the file, in bytes.
+    #[must_use]
+    pub const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub const fn thread(&self) -> u32 {
+        self.thread
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Why a recording was not read. Its text names the offset, and what was found there.
+#[derive(Debug)]
+pub struct RecordingError {
+    problem: RecordingProblem,
+}
+
+#[derive(Debug)]
+enum RecordingProblem {
+    Input(input::InputError),
+    At {
+        offset: u64,
+        what: String,
+    },
+    /// Within a chunk.
+    Event {
+        chunk: Option<u64>,
+        offset: usize,
+        what: String,
+    },
+}
+
+impl RecordingError {
+    fn input(error: input::InputError) -> Self {
+        Self { problem: RecordingProblem::Input(error) }
+    }
+
+    pub(super) fn at(offset: u64, what: impl Into<String>) -> Self {
+        Self { problem: RecordingProblem::At { offset, what: what.into() } }
+    }
+
+    #[cold]
+    pub(super) fn event(offset: usize, what: impl Into<String>) -> Self {
+        Self { problem: RecordingProblem::Event { chunk: None, offset, what: what.into() } }
+    }
+
+    /// Says in which chunk it was.
+    #[must_use]
+    pub fn in_chunk(mut self, of: &Chunk) -> Self {
+        if let RecordingProblem::Event { chunk, .. } = &mut self.problem {
+            *chunk = Some(of.offset);
+        }
+        self
+    }
+}
+
+impl fmt::Display for RecordingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.problem {
+            RecordingProblem::Input(error) => write!(f, "{error}"),
+            RecordingProblem::At { offset, what } => {
+                write!(f, "at offset {offset}: {}", input::sentence(what))
+            }
+            RecordingProblem::Event { chunk: Some(chunk), offset, what } => {
+                let what = input::sentence(what);
+                write!(f, "in the chunk at offset {chunk}, at its offset {offset}: {what}")
+            }
+            RecordingProblem::Event { chunk: None, offset, what } => {
+                write!(f, "in a chunk, at its offset {offset}: {}", input::sentence(what))
+            }
+        }
+    }
+}
+
+impl std::error::Error for RecordingError {}

@@ -1,0 +1,183 @@
+//! What is counted of each line that several threads touch.
+//!
+//! Whether a miss was for true or false sharing is told by versions: each change of owner by a write gives the line a new
+//! version, and each byte has that of its last write. A thread that had the line at some version and misses it now was
+//! pushed out by writes since then: if one of them changed a byte that it wants, sharing is true, else false.
+
+use crate::recording::{Access, AccessKind};
+use coreshard_sim::{CacheOutcome, LineSource};
+
+/// Different accesses of one line that are told apart.
+const MOST_ROWS: usize = 192;
+/// Threads of a row that are told apart.
+const MOST_ROW_THREADS: usize = 512;
+
+/// What one instruction did to some bytes of a line.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) offset: u16,
+    pub(crate) size_bytes: u16,
+    pub(crate) instruction: u64,
+    pub(crate) kind: AccessKind,
+    pub(crate) is_atomic: bool,
+    pub(crate) count: u64,
+    pub(crate) misses: u64,
+    pub(crate) hitm_local: u64,
+    pub(crate) hitm_remote: u64,
+    pub(crate) cost_ps: u64,
+    pub(crate) true_ps: u64,
+    pub(crate) false_ps: u64,
+    /// In order.
+    pub(crate) threads: Vec<u32>,
+    /// A ticket of about when it was first seen.
+    pub(crate) ticket: u64,
+}
+
+/// A line that several threads touch.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) address: u64,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) stores: u64,
+    pub(crate) cost_ps: u64,
+    pub(crate) true_ps: u64,
+    pub(crate) false_ps: u64,
+    /// By byte: the version of its last write.
+    versions: Box<[u32]>,
+    version: u32,
+    last_writer: u32,
+    /// By thread, in order: the version that it had last.
+    held: Vec<(u32, u32)>,
+}
+
+impl Line {
+    pub(crate) fn new(address: u64, line_bytes: usize) -> Self {
+        Self {
+            address,
+            rows: Vec::new(),
+            stores: 0,
+            cost_ps: 0,
+            true_ps: 0,
+            false_ps: 0,
+            versions: vec![0; line_bytes].into(),
+            version: 0,
+            last_writer: u32::MAX,
+            held: Vec::new(),
+        }
+    }
+
+    /// Notes an access of `size` bytes at `offset`; `cost_ps` is what the line made somebody wait.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "all of one access")]
+    pub(crate) fn note(
+        &mut self,
+        thread: u32,
+        offset: usize,
+        size: usize,
+        access: &Access,
+        outcome: &CacheOutcome,
+        cost_ps: u64,
+        ticket: u64,
+    ) {
+        let end = (offset + size).min(self.versions.len());
+        let is_miss = outcome.source != LineSource::Hit;
+        let sharing = if is_miss { self.sharing(thread, offset, end) } else { None };
+        let writes = access.kind != AccessKind::Load;
+        if writes {
+            self.stores += 1;
+            if is_miss || self.last_writer != thread {
+                self.version += 1;
+                self.last_writer = thread;
+            }
+            if self.versions[offset] != self.version || self.versions[end - 1] != self.version {
+                self.versions[offset..end].fill(self.version);
+            }
+        }
+        if is_miss {
+            match self.held.binary_search_by_key(&thread, |(its, _)| *its) {
+                Ok(at) => self.held[at].1 = self.version,
+                Err(at) => self.held.insert(at, (thread, self.version)),
+            }
+        }
+        let row = self.row(offset, size, access, ticket);
+        let row = &mut self.rows[row];
+        row.count += 1;
+        if row.threads.last() != Some(&thread)
+            && let Err(at) = row.threads.binary_search(&thread)
+            && row.threads.len() < MOST_ROW_THREADS
+        {
+            row.threads.insert(at, thread);
+        }
+        if !is_miss {
+            return;
+        }
+        row.misses += 1;
+        row.hitm_local += u64::from(
+            outcome.source == LineSource::ModifiedLocal && access.kind != AccessKind::Store,
+        );
+        row.hitm_remote += u64::from(
+            outcome.source == LineSource::ModifiedRemote && access.kind != AccessKind::Store,
+        );
+        // The first fetch is nobody's sharing.
+        if outcome.source != LineSource::Memory {
+            row.cost_ps += cost_ps;
+            self.cost_ps += cost_ps;
+            match sharing {
+                Some(true) => {
+                    row.true_ps += cost_ps;
+                    self.true_ps += cost_ps;
+                }
+                Some(false) => {
+                    row.false_ps += cost_ps;
+                    self.false_ps += cost_ps;
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Whether a miss is for bytes that were written since the thread had the line; none where it never had it, and nobody
+    /// wrote these bytes.
+    fn sharing(&self, thread: u32, offset: usize, end: usize) -> Option<bool> {
+        let bytes = &self.versions[offset..end];
+        match self.held.binary_search_by_key(&thread, |(its, _)| *its) {
+            Ok(at) => {
+                let had = self.held[at].1;
+                Some(bytes.iter().any(|version| *version > had))
+            }
+            Err(_) => bytes.iter().any(|version| *version > 0).then_some(true),
+        }
+    }
+
+    fn row(&mut self, offset: usize, size: usize, access: &Access, ticket: u64) -> usize {
+        let (offset, size_bytes) = (offset as u16, size as u16);
+        let is_it = |row: &Row| {
+            row.instruction == access.instruction
+                && row.offset == offset
+                && row.size_bytes == size_bytes
+        };
+        if let Some(at) = self.rows.iter().position(is_it) {
+            return at;
+        }
+        if self.rows.len() >= MOST_ROWS {
+            return MOST_ROWS - 1;
+        }
+        self.rows.push(Row {
+            offset,
+            size_bytes,
+            instruction: access.instruction,
+            kind: access.kind,
+            is_atomic: access.is_atomic,
+            count: 0,
+            misses: 0,
+            hitm_local: 0,
+            hitm_remote: 0,
+            cost_ps: 0,
+            true_ps: 0,
+            false_ps: 0,
+            threads: Vec::new(),
+            ticket,
+        });
+        self.rows.len() - 1
+    }
+}

@@ -1,0 +1,29 @@
+//! Recordings on a machine that is not there: what its caches would do to the program.
+
+mod advice;
+mod engine;
+mod lines;
+#[allow(dead_code, reason = "proposals are made of it")]
+mod moved;
+mod names;
+mod pages;
+mod plan;
+mod report;
+
+pub use advice::{Advice, Sharing};
+pub use names::{SourcePlace, ThingKind};
+pub use report::{LineView, ObjectView, ReplayOptions, ReplayReport, ThreadView, WordView, replay};
+
+/// Of one access: what a program fills or copies at once. What is beyond it is let go.
+const MOST_RANGE_BYTES: u64 = 1 << 26;
+
+/// Calls `each` for each line that `bytes` bytes at `address` lie on, with its part of them.
+fn each_line(address: u64, bytes: u64, line_bytes: u64, mut each: impl FnMut(u64, u64)) {
+    let (mut at, mut left) = (address, bytes.min(MOST_RANGE_BYTES));
+    while left > 0 {
+        let size = left.min(line_bytes - at % line_bytes);
+        each(at, size);
+        at = at.wrapping_add(size);
+        left -= size;
+    }
+}

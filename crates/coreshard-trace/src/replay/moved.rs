@@ -1,0 +1,118 @@
+//! Where a proposed layout puts what the program had elsewhere.
+
+use super::pages::PageMap;
+
+/// Addresses in a part of the address space that no program has.
+const FRESH_START: u64 = 1 << 56;
+
+/// A field that goes to another place of its element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FieldMove {
+    /// Where it begins now.
+    pub(crate) from: u64,
+    /// How many bytes.
+    pub(crate) bytes: u64,
+    /// Where it will begin.
+    pub(crate) to: u64,
+}
+
+/// Equal elements one after the other, that are laid out anew.
+#[derive(Clone, Debug)]
+struct Moved {
+    start: u64,
+    end: u64,
+    element_bytes: u64,
+    /// By their place now.
+    fields: std::sync::Arc<[FieldMove]>,
+    new_start: u64,
+    new_element_bytes: u64,
+}
+
+/// New places of some objects; everything else stays where it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Moves {
+    objects: Vec<Moved>,
+    /// By page: places in `objects`.
+    by_page: PageMap<Vec<u32>>,
+    next: u64,
+}
+
+impl Moves {
+    /// Lays out anew what lies at `start`: elements of `element_bytes`, whose fields go where `fields` say, into elements of
+    /// `new_element_bytes`, the first of which begins `skew` bytes after a border of 4 KiB.
+    pub(crate) fn add(
+        &mut self,
+        start: u64,
+        bytes: u64,
+        element_bytes: u64,
+        fields: &std::sync::Arc<[FieldMove]>,
+        new_element_bytes: u64,
+        skew: u64,
+    ) {
+        if element_bytes == 0 || bytes == 0 {
+            return;
+        }
+        let elements = bytes.div_ceil(element_bytes);
+        let room = elements.saturating_mul(new_element_bytes).saturating_add(skew);
+        let new_start = FRESH_START + self.next + skew;
+        self.next = (self.next.saturating_add(room)).next_multiple_of(4_096);
+        let number = self.objects.len() as u32;
+        let end = start.saturating_add(bytes);
+        for page in start >> 12..=(end - 1) >> 12 {
+            self.by_page.entry(page).or_default().push(number);
+        }
+        self.objects.push(Moved {
+            start,
+            end,
+            element_bytes,
+            fields: std::sync::Arc::clone(fields),
+            new_start,
+            new_element_bytes,
+        });
+    }
+
+    /// Where the byte at `address` is now.
+    #[inline]
+    pub(crate) fn of(&self, address: u64) -> u64 {
+        match self.by_page.get(&(address >> 12)) {
+            None => address,
+            Some(numbers) => self.among(address, numbers),
+        }
+    }
+
+    fn among(&self, address: u64, numbers: &[u32]) -> u64 {
+        // Memory that was given back and taken again may be in several; the last one counts.
+        let found = numbers.iter().rev().map(|number| &self.objects[*number as usize]);
+        let mut found = found.filter(|its| (its.start..its.end).contains(&address));
+        let Some(its) = found.next() else { return address };
+        let (element, within) =
+            ((address - its.start) / its.element_bytes, (address - its.start) % its.element_bytes);
+        let at = its.fields.partition_point(|field| field.from <= within);
+        let place = match at.checked_sub(1).map(|at| its.fields[at]) {
+            Some(field) if within < field.from + field.bytes => field.to + (within - field.from),
+            // A hole, or what nobody has described, stays behind its element.
+            _ => within,
+        };
+        its.new_start + element * its.new_element_bytes + place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_go_where_they_are_told_and_the_rest_stays() {
+        let fields: std::sync::Arc<[FieldMove]> =
+            [FieldMove { from: 0, bytes: 8, to: 64 }, FieldMove { from: 8, bytes: 8, to: 0 }]
+                .into();
+        let mut moves = Moves::default();
+        moves.add(0x1000, 32, 16, &fields, 128, 0);
+        let base = moves.of(0x1008);
+        assert_eq!(moves.of(0x1000), base + 64);
+        assert_eq!(moves.of(0x1004), base + 68);
+        assert_eq!(moves.of(0x1018), base + 128, "the second element's second field");
+        assert_eq!(moves.of(0x1020), 0x1020);
+        assert_eq!(moves.of(0xfff), 0xfff);
+    }
+}

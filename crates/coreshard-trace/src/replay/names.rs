@@ -1,0 +1,290 @@
+//! Names for addresses: functions and lines for instructions; globals, pieces of memory and stacks, with type and field,
+//! for data.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use coreshard_topology::input;
+
+use super::plan::{Module, Plan};
+use crate::types::dwarf::{Dwarf, Slice};
+use crate::types::{Binary, DebugSource, Shape, TypeId, TypeTable};
+
+mod memory;
+
+/// Where an instruction is in the source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+pub struct SourcePlace {
+    /// The function, or the file of code where that is not known.
+    pub function: String,
+    /// The source's file; empty where that is not known.
+    pub file: String,
+    /// The line in it; 0 where that is not known.
+    pub line: u32,
+}
+
+/// What lies at an address.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Thing {
+    /// What stands for all objects of this kind: a global's name, or a type and where its objects are taken.
+    pub(crate) name: String,
+    pub(crate) kind: ThingKind,
+    /// Its first byte.
+    pub(crate) start: u64,
+    pub(crate) bytes: u64,
+    /// Of which it, or each element of it, is one; with the module whose types these are.
+    pub(crate) of: Option<(usize, TypeId)>,
+    /// Of one element.
+    pub(crate) element_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+/// What kind of thing lies at an address.
+pub enum ThingKind {
+    /// A variable that is there all the time.
+    Global,
+    /// A piece of memory that was taken.
+    Heap,
+    /// A thread's stack.
+    Stack,
+    /// Nobody knows.
+    Unknown,
+}
+
+type Context = addr2line::Context<Slice>;
+
+/// What a piece of memory is taken to be.
+#[derive(Clone, Debug, PartialEq)]
+struct Guess {
+    module: usize,
+    of: TypeId,
+    element_bytes: u64,
+}
+
+struct Loaded {
+    binary: Option<Binary>,
+    types: Option<TypeTable>,
+    context: Option<Context>,
+    /// Records by name, without namespaces and with them.
+    by_name: HashMap<String, Vec<TypeId>>,
+}
+
+/// Names of one recording's addresses; files are read when they are first needed.
+pub(crate) struct Names<'p> {
+    plan: &'p Plan,
+    loaded: Vec<Option<Loaded>>,
+    places: HashMap<u64, SourcePlace>,
+    guesses: HashMap<(u32, u64, u64), Option<Guess>>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl<'p> Names<'p> {
+    pub(crate) fn new(plan: &'p Plan) -> Self {
+        let mut loaded = Vec::new();
+        loaded.resize_with(plan.modules.len(), || None);
+        Self { plan, loaded, places: HashMap::new(), guesses: HashMap::new(), notes: Vec::new() }
+    }
+
+    fn module_at(&self, address: u64) -> Option<(usize, &'p Module)> {
+        let after = self.plan.modules.partition_point(|module| module.start <= address);
+        let before = self.plan.modules[..after].iter().enumerate().rev().take(8);
+        let mut holds = before.filter(|(_, module)| address < module.end);
+        holds.next()
+    }
+
+    /// Reads the module's file, once.
+    fn load(&mut self, number: usize) {
+        if self.loaded[number].is_some() {
+            return;
+        }
+        let path = Path::new(&self.plan.modules[number].path);
+        let loaded = match Binary::open(path) {
+            Ok(binary) => {
+                if let (DebugSource::Missing(why), 0) = (binary.source(), self.first_module(number))
+                {
+                    self.notes.push(format!("{}: {why}", input::path(path)));
+                }
+                let context = binary.dwarf().and_then(context_of);
+                let types = match binary.types() {
+                    Ok(types) => Some(types),
+                    Err(error) => {
+                        self.notes.push(format!("{}: {error}", input::path(path)));
+                        None
+                    }
+                };
+                let by_name = types.as_ref().map(index).unwrap_or_default();
+                Loaded { binary: Some(binary), types, context, by_name }
+            }
+            Err(error) => {
+                self.notes.push(format!("{}: {error}", input::path(path)));
+                Loaded { binary: None, types: None, context: None, by_name: HashMap::new() }
+            }
+        };
+        self.loaded[number] = Some(loaded);
+    }
+
+    /// 0 for the program itself, which engines tell of first.
+    fn first_module(&self, number: usize) -> usize {
+        let path = &self.plan.modules[number].path;
+        usize::from(path.contains(".so"))
+    }
+
+    fn loaded(&mut self, number: usize) -> &Loaded {
+        self.load(number);
+        self.loaded[number].as_ref().expect("it was loaded just now")
+    }
+
+    pub(crate) fn types(&mut self, number: usize) -> Option<&TypeTable> {
+        self.loaded(number).types.as_ref()
+    }
+
+    /// Where an instruction is, told by the address after it.
+    pub(crate) fn place(&mut self, instruction: u64) -> SourcePlace {
+        if let Some(known) = self.places.get(&instruction) {
+            return known.clone();
+        }
+        let place = self.find_place(instruction.wrapping_sub(1));
+        self.places.insert(instruction, place.clone());
+        place
+    }
+
+    fn find_place(&mut self, address: u64) -> SourcePlace {
+        let Some((number, module)) = self.module_at(address) else {
+            return SourcePlace { function: format!("{address:#x}"), ..SourcePlace::default() };
+        };
+        let (within, path) = (address.wrapping_sub(module.base), &module.path);
+        let loaded = self.loaded(number);
+        let mut place = SourcePlace::default();
+        if let Some(context) = &loaded.context
+            && let Ok(mut frames) = context.find_frames(within).skip_all_loads()
+            && let Ok(Some(frame)) = frames.next()
+        {
+            if let Some(function) =
+                frame.function.as_ref().and_then(|function| function.demangle().ok())
+            {
+                place.function = input::plain(&function);
+            }
+            if let Some(location) = frame.location {
+                place.file = input::plain(location.file.unwrap_or_default());
+                place.line = location.line.unwrap_or(0);
+            }
+        }
+        if place.function.is_empty() {
+            let symbol = loaded.binary.as_ref().and_then(|binary| symbol_at(binary, within, false));
+            place.function = symbol.unwrap_or_else(|| {
+                let name =
+                    Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
+                format!("{}+{within:#x}", input::plain(&name.unwrap_or_default()))
+            });
+        }
+        place
+    }
+
+    /// What lies at an address at about the time of `ticket`; `seen_from` are instructions that access it.
+    pub(crate) fn thing(&mut self, address: u64, ticket: u64, seen_from: &[u64]) -> Thing {
+        let nothing = |kind, name: String| Thing {
+            name,
+            kind,
+            start: address & !63,
+            bytes: 64,
+            of: None,
+            element_bytes: 0,
+        };
+        if let Some(heap) = self.heap_at(address, ticket, seen_from) {
+            return heap;
+        }
+        if let Some((number, module)) = self.module_at(address) {
+            let (within, base) = (address.wrapping_sub(module.base), module.base);
+            let path = module.path.clone();
+            let loaded = self.loaded(number);
+            if let Some(types) = &loaded.types {
+                let after = types.globals().partition_point(|global| global.address <= within);
+                for global in types.globals()[..after].iter().rev().take(4) {
+                    let bytes = global.of.and_then(|of| types.size_bytes(of)).unwrap_or(0);
+                    if within < global.address.saturating_add(bytes.max(1)) {
+                        let (of, element_bytes) = element_of(types, global.of, bytes);
+                        return Thing {
+                            name: input::plain(&global.name),
+                            kind: ThingKind::Global,
+                            start: base.wrapping_add(global.address),
+                            bytes,
+                            of: of.map(|of| (number, of)),
+                            element_bytes,
+                        };
+                    }
+                }
+            }
+            let symbol = loaded.binary.as_ref().and_then(|binary| symbol_at(binary, within, true));
+            let file = Path::new(&path).file_name().map(|name| name.to_string_lossy().into_owned());
+            let name = symbol
+                .unwrap_or_else(|| format!("data of {}", input::plain(&file.unwrap_or_default())));
+            return nothing(ThingKind::Global, name);
+        }
+        let stack =
+            self.plan.stacks.iter().find(|(start, end, _)| (*start..*end).contains(&address));
+        if let Some((_, _, thread)) = stack {
+            return nothing(ThingKind::Stack, format!("stack of thread {thread}"));
+        }
+        nothing(ThingKind::Unknown, "memory that nobody told of".to_owned())
+    }
+
+    /// The field of a thing at an address: its path, and where it begins within one element.
+    pub(crate) fn field(&mut self, thing: &Thing, address: u64) -> (String, u64) {
+        let within = address.saturating_sub(thing.start);
+        let Some((module, of)) = thing.of else { return (format!("+{within}"), within) };
+        let element = thing.element_bytes.max(1);
+        let (index, inside) = (within / element, within % element);
+        let is_array = thing.bytes > element;
+        let Some(types) = self.types(module) else { return (format!("+{within}"), within) };
+        let path = types.field_at(of, inside);
+        let text = match (is_array, path.text.is_empty()) {
+            (false, true) => String::new(),
+            (false, false) => path.text,
+            (true, true) => format!("[{index}]"),
+            (true, false) => format!("[{index}].{}", path.text),
+        };
+        (text, path.offset_bytes)
+    }
+}
+
+/// The type of one element where a global is an array, else its own; with its size.
+fn element_of(types: &TypeTable, of: Option<TypeId>, bytes: u64) -> (Option<TypeId>, u64) {
+    let shape = of.map(|of| &types.get(types.stripped(of)).shape);
+    match shape {
+        Some(Shape::Array { of: Some(element), .. }) => {
+            let size = types.size_bytes(*element).filter(|size| *size > 0);
+            size.map_or((of, bytes), |size| (Some(*element), size))
+        }
+        _ => (of, bytes),
+    }
+}
+
+fn index(types: &TypeTable) -> HashMap<String, Vec<TypeId>> {
+    let mut by_name: HashMap<String, Vec<TypeId>> = HashMap::new();
+    for id in types.records() {
+        let Some(name) = &types.get(id).name else { continue };
+        by_name.entry(name.clone()).or_default().push(id);
+        let before = name.find('<').unwrap_or(name.len());
+        if let Some(at) = name[..before].rfind("::") {
+            by_name.entry(name[at + 2..].to_owned()).or_default().push(id);
+        }
+    }
+    by_name
+}
+
+fn context_of(dwarf: &Arc<Dwarf>) -> Option<Context> {
+    Context::from_arc_dwarf(Arc::clone(dwarf)).ok()
+}
+
+fn symbol_at(binary: &Binary, address: u64, is_data: bool) -> Option<String> {
+    let symbols = binary.symbols();
+    let after = symbols.partition_point(|symbol| symbol.address <= address);
+    let before = symbols[..after].iter().rev().take(8);
+    let mut holds = before.filter(|symbol| {
+        symbol.is_data == is_data
+            && address < symbol.address.saturating_add(symbol.size_bytes.max(1))
+    });
+    holds.next().map(|symbol| symbol.name.clone())
+}

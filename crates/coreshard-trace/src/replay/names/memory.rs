@@ -1,0 +1,270 @@
+//! Of which type a piece of memory is: nothing says it, but the code does that took it, and the code that uses it.
+//!
+//! Where a function takes memory of N bytes and has a variable that points to a type of N bytes, or of a part of N, the memory
+//! is of that type: the nearest such function of the calls that led there counts. In Rust and C++ the type is also the
+//! parameter of a generic function, such as `Box<T>::new`. Where no caller tells, the functions that access the memory do, by
+//! what their parameters point to.
+
+use std::collections::HashMap;
+
+use gimli::AttributeValue;
+
+use super::{Guess, Names, Thing, ThingKind};
+use crate::types::dwarf::{self, Dwarf};
+use crate::types::{Shape, TypeId};
+
+/// Calls of a stack that are looked through.
+const MOST_CALLS: usize = 8;
+/// Variables of one function.
+const MOST_VARIABLES: usize = 2_000;
+
+impl Names<'_> {
+    /// The piece of memory that an address was part of at about the time of `ticket`.
+    pub(super) fn heap_at(
+        &mut self,
+        address: u64,
+        ticket: u64,
+        seen_from: &[u64],
+    ) -> Option<Thing> {
+        let on_line = self.plan.on_line.get(&(address / 64))?;
+        let all = on_line.iter().map(|number| self.plan.allocations[*number as usize]);
+        let holds = all
+            .filter(|its| (its.address..its.address.saturating_add(its.bytes)).contains(&address));
+        let was_there = |its: &crate::replay::plan::Allocation| {
+            let lives = its.taken <= ticket && ticket <= its.given_back;
+            (lives, its.given_back.saturating_sub(its.taken))
+        };
+        let its = holds.max_by_key(was_there)?;
+        let key = (its.calls, its.bytes, its.element_bytes);
+        let guess = match self.guesses.get(&key) {
+            Some(known) => known.clone(),
+            None => {
+                let guess = self.guess(its.calls, its.bytes, its.element_bytes, seen_from);
+                self.guesses.insert(key, guess.clone());
+                guess
+            }
+        };
+        let calls = self.plan.calls[its.calls as usize].clone();
+        let place = calls.iter().map(|call| self.place(*call)).find(|place| place.line > 0);
+        let place =
+            place.or_else(|| calls.first().map(|call| self.place(*call))).unwrap_or_default();
+        let at = match place.line {
+            0 => place.function.clone(),
+            line => format!("{}:{line}", place.file.rsplit('/').next().unwrap_or_default()),
+        };
+        let name = match &guess {
+            Some(guess) => {
+                let types = self.types(guess.module);
+                types.map_or_else(String::new, |types| types.describe(Some(guess.of)))
+            }
+            None => format!("{} bytes", its.bytes),
+        };
+        Some(Thing {
+            name: coreshard_topology::input::plain(&format!("{name}, taken at {at}")),
+            kind: ThingKind::Heap,
+            start: its.address,
+            bytes: its.bytes,
+            element_bytes: guess.as_ref().map_or(its.element_bytes, |guess| guess.element_bytes),
+            of: guess.map(|guess| (guess.module, guess.of)),
+        })
+    }
+
+    fn guess(
+        &mut self,
+        calls: u32,
+        bytes: u64,
+        element_bytes: u64,
+        seen_from: &[u64],
+    ) -> Option<Guess> {
+        let calls = self.plan.calls[calls as usize].clone();
+        let callers = calls.into_iter().take(MOST_CALLS);
+        for caller in callers.chain(seen_from.iter().copied().take(MOST_CALLS)) {
+            let found = self.pointed_to_at(caller, bytes, element_bytes);
+            if found.is_some() {
+                return found;
+            }
+        }
+        self.pointed_to_by_global(bytes, element_bytes)
+    }
+
+    /// What a global of the program points to that has this size, where that is one type alone.
+    fn pointed_to_by_global(&mut self, bytes: u64, element_bytes: u64) -> Option<Guess> {
+        let number = (0..self.plan.modules.len()).find(|number| self.first_module(*number) == 0)?;
+        let types = self.types(number)?;
+        let mut found: Option<(TypeId, u64)> = None;
+        for of in types.globals().iter().filter_map(|global| global.of) {
+            let Shape::Pointer { to: Some(to) } = types.get(types.stripped(of)).shape else {
+                continue;
+            };
+            let of = types.stripped(to);
+            let size = types.size_bytes(of).unwrap_or(0);
+            if !matches!(types.get(of).shape, Shape::Record(_)) || !fits(size, bytes, element_bytes)
+            {
+                continue;
+            }
+            match found {
+                Some((its, _)) if types.get(its).name != types.get(of).name => return None,
+                _ => found = Some((of, size)),
+            }
+        }
+        found.map(|(of, element_bytes)| Guess { module: number, of, element_bytes })
+    }
+
+    /// What the function at an address points to that has this size; the largest such type.
+    fn pointed_to_at(&mut self, instruction: u64, bytes: u64, element_bytes: u64) -> Option<Guess> {
+        let address = instruction.wrapping_sub(1);
+        let (number, module) = self.module_at(address)?;
+        // What starts threads knows nothing of what they take.
+        let file = module.path.rsplit('/').next().unwrap_or_default();
+        if ["libc.so", "libc-", "ld-linux", "libpthread"].iter().any(|name| file.starts_with(name))
+        {
+            return None;
+        }
+        let within = address.wrapping_sub(module.base);
+        let loaded = self.loaded(number);
+        let dwarf = loaded.binary.as_ref()?.dwarf()?;
+        let names = variables_at(dwarf, within)?;
+        let types = loaded.types.as_ref()?;
+        let by_name = names.iter().filter_map(|name| {
+            let found = loaded.by_name.get(name)?;
+            found.iter().copied().find(|id| {
+                let size = types.size_bytes(*id).unwrap_or(0);
+                matches!(types.get(*id).shape, Shape::Record(_)) && fits(size, bytes, element_bytes)
+            })
+        });
+        let mut sizes: HashMap<TypeId, u64> = HashMap::new();
+        for id in by_name {
+            sizes.insert(id, types.size_bytes(id).unwrap_or(0));
+        }
+        let (of, size) =
+            sizes.into_iter().max_by_key(|(id, size)| (*size, std::cmp::Reverse(*id)))?;
+        Some(Guess { module: number, of, element_bytes: size })
+    }
+}
+
+/// Whether memory of so many bytes may be one or several of a type of `size` bytes.
+fn fits(size: u64, bytes: u64, element_bytes: u64) -> bool {
+    let wanted = if element_bytes > 1 { element_bytes } else { bytes };
+    // Small ones fit anything.
+    size > 0 && (size == wanted || (size >= 8 && wanted.is_multiple_of(size)))
+}
+
+/// Names of types that variables, parameters and generic parameters of the functions at an address have, or point to.
+fn variables_at(dwarf: &Dwarf, address: u64) -> Option<Vec<String>> {
+    let mut units = dwarf.units();
+    while let Ok(Some(header)) = units.next() {
+        let Ok(unit) = dwarf.unit(header) else { continue };
+        let Ok(mut ranges) = dwarf.unit_ranges(&unit) else { continue };
+        let mut is_here = false;
+        while let Ok(Some(range)) = ranges.next() {
+            is_here |= (range.begin..range.end).contains(&address);
+        }
+        if !is_here {
+            continue;
+        }
+        return variables_of(dwarf, &unit, address);
+    }
+    None
+}
+
+fn variables_of(
+    dwarf: &Dwarf,
+    unit: &gimli::Unit<dwarf::Slice>,
+    address: u64,
+) -> Option<Vec<String>> {
+    let mut entries = unit.entries_raw(None).ok()?;
+    let mut entry = gimli::DebuggingInformationEntry::null();
+    let mut names: Vec<String> = Vec::new();
+    // The depth of the function around, while in one that holds the address.
+    let mut inside: Option<isize> = None;
+    while !entries.is_empty() && names.len() < MOST_VARIABLES {
+        if !entries.read_entry(&mut entry).ok()? {
+            continue;
+        }
+        if inside.is_some_and(|depth| entry.depth() <= depth) {
+            inside = None;
+        }
+        match entry.tag() {
+            gimli::DW_TAG_subprogram if inside.is_none() => {
+                let mut ranges = dwarf.die_ranges(unit, &entry).ok()?;
+                while let Ok(Some(range)) = ranges.next() {
+                    if (range.begin..range.end).contains(&address) {
+                        inside = Some(entry.depth());
+                    }
+                }
+                // What it gives back, too.
+                if inside.is_some()
+                    && let Some(value) = entry.attr_value(gimli::DW_AT_type)
+                {
+                    names.extend(name_of_pointed(dwarf, unit, value, 6));
+                }
+            }
+            gimli::DW_TAG_variable
+            | gimli::DW_TAG_formal_parameter
+            | gimli::DW_TAG_template_type_parameter
+                if inside.is_some() =>
+            {
+                let value = entry.attr_value(gimli::DW_AT_type).or_else(|| {
+                    // Of an inlined function: its own entry has the type.
+                    let AttributeValue::UnitRef(origin) =
+                        entry.attr_value(gimli::DW_AT_abstract_origin)?
+                    else {
+                        return None;
+                    };
+                    unit.entry(origin).ok()?.attr_value(gimli::DW_AT_type)
+                });
+                names.extend(value.and_then(|value| name_of_pointed(dwarf, unit, value, 6)));
+            }
+            _ => {}
+        }
+    }
+    names.dedup();
+    Some(names)
+}
+
+/// The name of the record that a type is, or points to.
+fn name_of_pointed(
+    dwarf: &Dwarf,
+    unit: &gimli::Unit<dwarf::Slice>,
+    value: AttributeValue<dwarf::Slice>,
+    steps: usize,
+) -> Option<String> {
+    if steps == 0 {
+        return None;
+    }
+    let AttributeValue::UnitRef(offset) = value else { return None };
+    let entry = unit.entry(offset).ok()?;
+    match entry.tag() {
+        gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
+            let name = dwarf::text(dwarf, unit, entry.attr_value(gimli::DW_AT_name)?)?;
+            // What holds a pointer is not what it points to.
+            let inner = name.split_once('<').filter(|(outer, _)| {
+                matches!(
+                    *outer,
+                    "Box"
+                        | "Arc"
+                        | "Rc"
+                        | "NonNull"
+                        | "Unique"
+                        | "unique_ptr"
+                        | "shared_ptr"
+                        | "Vec"
+                        | "vector"
+                )
+            });
+            match inner {
+                Some((_, inner)) => {
+                    let inner = inner.split([',', '>']).next().unwrap_or(inner).trim();
+                    Some(inner.to_owned())
+                }
+                None => Some(name),
+            }
+        }
+        gimli::DW_TAG_typedef => {
+            let to = entry.attr_value(gimli::DW_AT_type)?;
+            name_of_pointed(dwarf, unit, to, steps - 1)
+                .or_else(|| dwarf::text(dwarf, unit, entry.attr_value(gimli::DW_AT_name)?))
+        }
+        _ => name_of_pointed(dwarf, unit, entry.attr_value(gimli::DW_AT_type)?, steps - 1),
+    }
+}

@@ -1,0 +1,181 @@
+//! Which threads touch which line: a table of pages, each with a word for each of its lines.
+//!
+//! A line that one thread alone touches costs it nothing but a first fetch, whatever the machine. So it is found out
+//! before a replay which lines several threads touch, and only these are brought to the simulated caches.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+const PAGE_BITS: u32 = 12;
+/// Pages of one recording: 16 GiB of memory.
+const MOST_PAGES: usize = 4 << 20;
+
+const WRITTEN: u32 = 1 << 30;
+const FETCHED: u32 = 1 << 29;
+const SHARED: u32 = 1 << 31;
+/// Several threads read it, and none writes it.
+const READ_BY_SEVERAL: u32 = WRITTEN - 1 - FETCHED;
+
+/// The number of a line that several threads touch, or what else it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineKind {
+    /// Its first access by its only thread, or by the first of those that read it.
+    Fresh,
+    /// A later one.
+    Private,
+    Shared(u32),
+}
+
+#[derive(Default)]
+pub(super) struct PageHasher(u64);
+
+impl Hasher for PageHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        }
+    }
+    fn write_u64(&mut self, number: u64) {
+        let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+pub(super) type PageMap<V> = HashMap<u64, V, BuildHasherDefault<PageHasher>>;
+
+/// The page that a thread was on last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lately {
+    page: u64,
+    number: u32,
+}
+
+impl Default for Lately {
+    fn default() -> Self {
+        Self { page: u64::MAX, number: 0 }
+    }
+}
+
+pub(super) struct Pages {
+    line_bits: u32,
+    numbers: PageMap<u32>,
+    /// By page and line in it.
+    lines: Vec<u32>,
+    is_full: bool,
+}
+
+impl Pages {
+    pub(super) fn new(line_bytes: usize) -> Self {
+        let line_bits = line_bytes.clamp(16, 4_096).ilog2();
+        Self { line_bits, numbers: HashMap::default(), lines: Vec::new(), is_full: false }
+    }
+
+    /// Whether there were more pages than are told apart.
+    pub(super) const fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    fn per_page(&self) -> usize {
+        1 << (PAGE_BITS - self.line_bits)
+    }
+
+    #[inline]
+    fn at(&mut self, address: u64, lately: &mut Lately) -> usize {
+        let page = address >> PAGE_BITS;
+        if lately.page != page {
+            let next = self.numbers.len() as u32;
+            let number = *self.numbers.entry(page).or_insert(next);
+            if number == next {
+                let length = self.lines.len() + self.per_page();
+                self.lines.resize(length, 0);
+            }
+            *lately = Lately { page, number };
+        }
+        let within = (address & ((1 << PAGE_BITS) - 1)) >> self.line_bits;
+        lately.number as usize * self.per_page() + within as usize
+    }
+
+    /// Notes that a thread, a number above 0, touches the line.
+    #[inline]
+    pub(super) fn touch(&mut self, address: u64, thread: u32, writes: bool, lately: &mut Lately) {
+        if lately.page != address >> PAGE_BITS
+            && self.numbers.len() >= MOST_PAGES
+            && !self.numbers.contains_key(&(address >> PAGE_BITS))
+        {
+            self.is_full = true;
+            return;
+        }
+        let at = self.at(address, lately);
+        let line = &mut self.lines[at];
+        let written = if writes { WRITTEN } else { 0 };
+        if *line & SHARED != 0 {
+            return;
+        }
+        *line = match (*line & !WRITTEN, *line & WRITTEN | written) {
+            (0, _) => thread | written,
+            (its, any) if its == thread => thread | any,
+            (_, 0) => READ_BY_SEVERAL,
+            _ => SHARED,
+        };
+    }
+
+    /// What the line is; one that is shared gets the next of `count`'s numbers when it is first asked for.
+    #[inline]
+    pub(super) fn kind(&mut self, address: u64, count: &mut u32, lately: &mut Lately) -> LineKind {
+        if lately.page != address >> PAGE_BITS
+            && !self.numbers.contains_key(&(address >> PAGE_BITS))
+        {
+            return LineKind::Private;
+        }
+        let at = self.at(address, lately);
+        let line = &mut self.lines[at];
+        if *line & SHARED != 0 {
+            if *line == SHARED {
+                *count += 1;
+                *line = SHARED | *count;
+            }
+            return LineKind::Shared((*line & !SHARED) - 1);
+        }
+        if *line & FETCHED != 0 {
+            return LineKind::Private;
+        }
+        *line |= FETCHED;
+        LineKind::Fresh
+    }
+
+    /// Whether several threads touch the line.
+    pub(super) fn is_shared(&self, address: u64) -> bool {
+        let Some(number) = self.numbers.get(&(address >> PAGE_BITS)) else { return false };
+        let within = (address & ((1 << PAGE_BITS) - 1)) >> self.line_bits;
+        let line = self.lines[*number as usize * self.per_page() + within as usize];
+        line & SHARED != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_shared_once_a_second_thread_is_there_and_one_writes() {
+        let mut pages = Pages::new(64);
+        let mut lately = Lately::default();
+        pages.touch(0x1000, 1, true, &mut lately);
+        pages.touch(0x1008, 1, false, &mut lately);
+        pages.touch(0x1040, 1, false, &mut lately);
+        pages.touch(0x1044, 2, false, &mut lately);
+        pages.touch(0x1080, 1, false, &mut lately);
+        pages.touch(0x10bf, 2, true, &mut lately);
+        let mut count = 0;
+        let mut kind = |address| pages.kind(address, &mut count, &mut Lately::default());
+        assert_eq!(kind(0x1000), LineKind::Fresh);
+        assert_eq!(kind(0x1010), LineKind::Private);
+        assert_eq!(kind(0x1040), LineKind::Fresh);
+        assert_eq!(kind(0x1090), LineKind::Shared(0));
+        assert_eq!(kind(0x1080), LineKind::Shared(0));
+        assert_eq!(kind(0x9000), LineKind::Private, "nobody touched it");
+    }
+}

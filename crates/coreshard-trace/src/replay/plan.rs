@@ -1,0 +1,232 @@
+//! What must be known of a whole recording before it is replayed: which lines are shared, what memory was taken and given
+//! back, which code was loaded, and who waited for whom.
+
+use std::collections::{HashMap, HashSet};
+
+use super::moved::Moves;
+use super::pages::{Lately, PageMap, Pages};
+use crate::recording::{AccessKind, Event, Events, Recording, RecordingError, event_words};
+
+/// Pieces of memory that are kept track of.
+const MOST_ALLOCATIONS: usize = 8 << 20;
+/// Wakes that are kept track of.
+const MOST_WAKES: usize = 16 << 20;
+/// Files of code.
+const MOST_MODULES: usize = 4_096;
+/// Of a path that is looked into.
+const MOST_PATH_BYTES: usize = 4_096;
+
+/// A piece of memory that the program took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allocation {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    pub(crate) element_bytes: u64,
+    pub(crate) taken: u64,
+    pub(crate) given_back: u64,
+    /// Its place among the call stacks.
+    pub(crate) calls: u32,
+}
+
+/// A file of code, where it was loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Module {
+    pub(crate) base: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) path: String,
+}
+
+/// What was found out.
+pub(crate) struct Plan {
+    pub(super) pages: Pages,
+    pub(crate) modules: Vec<Module>,
+    pub(crate) allocations: Vec<Allocation>,
+    /// By line of 64 bytes: allocations that lie on it. Of shared lines alone.
+    pub(crate) on_line: PageMap<Vec<u32>>,
+    pub(crate) calls: Vec<Vec<u64>>,
+    pub(crate) stacks: Vec<(u64, u64, u32)>,
+    /// Locks, by address.
+    pub(crate) locks: HashSet<u64>,
+    /// By object: tickets of its wakes, in order.
+    pub(super) wakes: HashMap<u64, Vec<u64>>,
+    /// Threads whose creation was seen.
+    pub(super) created: HashSet<u64>,
+    pub(crate) accesses: u64,
+    pub(crate) notes: Vec<String>,
+    pub(crate) windows: bool,
+}
+
+struct Building {
+    plan: Plan,
+    call_numbers: HashMap<Vec<u64>, u32>,
+    wakes: usize,
+}
+
+impl Plan {
+    /// Reads all of a recording once. With `moves`, addresses are where these put them.
+    pub(crate) fn of(
+        recording: &Recording,
+        line_bytes: usize,
+        moves: Option<&Moves>,
+    ) -> Result<Self, RecordingError> {
+        let plan = Self {
+            pages: Pages::new(line_bytes),
+            modules: Vec::new(),
+            allocations: Vec::new(),
+            on_line: PageMap::default(),
+            calls: Vec::new(),
+            stacks: Vec::new(),
+            locks: HashSet::new(),
+            wakes: HashMap::new(),
+            created: HashSet::new(),
+            accesses: 0,
+            notes: Vec::new(),
+            windows: false,
+        };
+        let mut building = Building { plan, call_numbers: HashMap::new(), wakes: 0 };
+        let (mut events, mut bytes) = (Events::default(), Vec::new());
+        let mut frees: Vec<(u64, u64)> = Vec::new();
+        for (thread, chunks) in recording.threads() {
+            let mut lately = Lately::default();
+            for chunk in chunks {
+                recording.chunk(chunk, &mut bytes)?;
+                events.begin();
+                let mut at = 0;
+                loop {
+                    let event =
+                        events.next(&bytes, &mut at).map_err(|error| error.in_chunk(chunk))?;
+                    let Some(event) = event else { break };
+                    building.note(*thread, event, &mut lately, line_bytes, moves, &mut frees);
+                }
+            }
+        }
+        Ok(building.finish(&frees))
+    }
+}
+
+impl Building {
+    #[inline]
+    fn note(
+        &mut self,
+        thread: u32,
+        event: Event<'_>,
+        lately: &mut Lately,
+        line_bytes: usize,
+        moves: Option<&Moves>,
+        frees: &mut Vec<(u64, u64)>,
+    ) {
+        let plan = &mut self.plan;
+        match event {
+            Event::Access(access) => {
+                plan.accesses += 1;
+                let address = moves.map_or(access.address, |moves| moves.of(access.address));
+                let writes = access.kind != AccessKind::Load;
+                plan.pages.touch(address, thread + 1, writes, lately);
+                let last = address.wrapping_add(u64::from(access.size_bytes) - 1);
+                if last / line_bytes as u64 != address / line_bytes as u64 {
+                    plan.pages.touch(last, thread + 1, writes, lately);
+                }
+            }
+            Event::Range { access, bytes } => {
+                plan.accesses += 1;
+                let writes = access.kind != AccessKind::Load;
+                super::each_line(access.address, bytes, line_bytes as u64, |address, _| {
+                    let address = moves.map_or(address, |moves| moves.of(address));
+                    plan.pages.touch(address, thread + 1, writes, lately);
+                });
+            }
+            event => self.note_other(thread, event, frees),
+        }
+    }
+
+    #[cold]
+    fn note_other(&mut self, thread: u32, event: Event<'_>, frees: &mut Vec<(u64, u64)>) {
+        let plan = &mut self.plan;
+        match event {
+            Event::Alloc { address, bytes, element_bytes, ticket, calls } => {
+                if plan.allocations.len() >= MOST_ALLOCATIONS {
+                    return;
+                }
+                let calls: Vec<u64> = event_words(calls).collect();
+                let next = plan.calls.len() as u32;
+                let number = *self.call_numbers.entry(calls).or_insert_with_key(|calls| {
+                    plan.calls.push(calls.clone());
+                    next
+                });
+                plan.allocations.push(Allocation {
+                    address,
+                    bytes,
+                    element_bytes,
+                    taken: ticket,
+                    given_back: u64::MAX,
+                    calls: number,
+                });
+            }
+            Event::Free { address, ticket } if frees.len() < 2 * MOST_ALLOCATIONS => {
+                frees.push((address, ticket));
+            }
+            Event::Module { base, start, end, path } => {
+                let path = String::from_utf8_lossy(&path[..path.len().min(MOST_PATH_BYTES)]);
+                let module = Module { base, start, end, path: path.into_owned() };
+                if plan.modules.len() < MOST_MODULES && !plan.modules.contains(&module) {
+                    plan.modules.push(module);
+                }
+            }
+            Event::Stack { start, end } => plan.stacks.push((start, end, thread)),
+            Event::Lock { lock, .. } => drop(plan.locks.insert(lock)),
+            Event::Wake { object, ticket } if self.wakes < MOST_WAKES => {
+                self.wakes += 1;
+                plan.wakes.entry(object).or_default().push(ticket);
+            }
+            Event::Create { thread, .. } => drop(plan.created.insert(thread)),
+            Event::Gap { window } => plan.windows |= window > 1,
+            _ => {}
+        }
+    }
+
+    fn finish(self, frees: &[(u64, u64)]) -> Plan {
+        let mut plan = self.plan;
+        if plan.allocations.len() >= MOST_ALLOCATIONS {
+            plan.notes.push(format!(
+                "of more than {MOST_ALLOCATIONS} allocations the others have no name"
+            ));
+        }
+        if plan.pages.is_full() {
+            plan.notes.push("beyond 16 GiB of memory, lines are taken for private ones".to_owned());
+        }
+        for wakes in plan.wakes.values_mut() {
+            wakes.sort_unstable();
+        }
+        plan.modules.sort_by_key(|module| module.start);
+        give_back(&mut plan.allocations, frees);
+        let pages = &plan.pages;
+        plan.allocations.retain(|its| {
+            // A large piece is kept as it is: to go through its lines would take as long.
+            its.bytes > 1 << 20
+                || (its.address / 64..=its.address.saturating_add(its.bytes) / 64)
+                    .any(|line| pages.is_shared(line * 64))
+        });
+        for (number, its) in plan.allocations.iter().enumerate() {
+            let lines = its.address / 64..its.address.saturating_add(its.bytes).div_ceil(64);
+            for line in lines.take(1 << 22).filter(|line| pages.is_shared(*line * 64)) {
+                plan.on_line.entry(line).or_default().push(number as u32);
+            }
+        }
+        plan
+    }
+}
+
+/// Says of each piece when it was given back: by the first call after it was taken.
+fn give_back(allocations: &mut [Allocation], frees: &[(u64, u64)]) {
+    let mut by_address: HashMap<u64, Vec<u64>> = HashMap::new();
+    for (address, ticket) in frees {
+        by_address.entry(*address).or_default().push(*ticket);
+    }
+    by_address.values_mut().for_each(|tickets| tickets.sort_unstable());
+    for its in allocations {
+        let Some(tickets) = by_address.get(&its.address) else { continue };
+        let after = tickets.partition_point(|ticket| *ticket < its.taken);
+        its.given_back = tickets.get(after).copied().unwrap_or(u64::MAX);
+    }
+}

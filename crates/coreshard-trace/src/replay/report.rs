@@ -1,0 +1,359 @@
+//! What a replay found out, with names.
+
+use std::collections::BTreeMap;
+
+use coreshard_sim::{Machine, Placement};
+use serde::Serialize;
+
+use super::advice::{Advice, Sharing, Use, judge};
+use super::engine::{Outcome, Replay};
+use super::lines::{Line, Row};
+use super::moved::Moves;
+use super::names::{Names, SourcePlace, Thing, ThingKind};
+use super::plan::Plan;
+use crate::recording::{AccessKind, Recording, RecordingError};
+
+const PS_PER_NS: f64 = 1_000.0;
+
+/// How a recording is replayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplayOptions {
+    /// Which CPUs the threads have.
+    pub placement: Placement,
+    /// How many threads, one after the other, share a CPU.
+    pub threads_per_cpu: usize,
+    /// How many lines get names, the costliest first.
+    pub most_lines: usize,
+}
+
+impl Default for ReplayOptions {
+    fn default() -> Self {
+        Self { placement: Placement::default(), threads_per_cpu: 1, most_lines: 20 }
+    }
+}
+
+/// What a machine's caches would do to a program.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReplayReport {
+    /// The machine's name.
+    pub machine: String,
+    /// The length of its lines in bytes.
+    pub line_bytes: u64,
+    /// Accesses of all threads.
+    pub accesses: u64,
+    /// How long the program would run, in nanoseconds, as far as was recorded.
+    pub virtual_ns: f64,
+    /// What all threads together waited for lines that others had, in nanoseconds.
+    pub lost_ns: f64,
+    /// Lines that several threads touch, and one of them writes.
+    pub shared_lines: usize,
+    /// The costliest of them.
+    pub lines: Vec<LineView>,
+    /// The same time by object.
+    pub objects: Vec<ObjectView>,
+    /// By thread.
+    pub threads: Vec<ThreadView>,
+    /// What the recording lacks, and other remarks.
+    pub notes: Vec<String>,
+}
+
+/// A line that several threads touch.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LineView {
+    /// Its address in the recorded program.
+    pub address: u64,
+    /// What lies on it.
+    pub object: String,
+    /// Whether that is a global, a piece of memory, or a stack.
+    pub kind: ThingKind,
+    /// True or false sharing, by time.
+    pub sharing: Sharing,
+    /// What helps.
+    pub advice: Advice,
+    /// The same in a sentence.
+    pub sentence: &'static str,
+    /// What accesses waited for it, in nanoseconds.
+    pub cost_ns: f64,
+    /// The part of it for bytes that others had written.
+    pub true_ns: f64,
+    /// The part of it for bytes that nobody else had written.
+    pub false_ns: f64,
+    /// Loads and read-modify-writes that found it modified in a CPU of another package.
+    pub hitm_remote: u64,
+    /// The same in another CPU of the package.
+    pub hitm_local: u64,
+    /// Stores.
+    pub stores: u64,
+    /// What was done to which of its bytes, from where.
+    pub words: Vec<WordView>,
+}
+
+/// What one place of the source did to some bytes of a line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WordView {
+    /// Where in the line, in bytes.
+    pub offset: u64,
+    /// How many bytes.
+    pub size_bytes: u64,
+    /// The field, as far as it is known.
+    pub field: String,
+    /// Load, store or both at once.
+    pub access: AccessKind,
+    /// Whether it is atomic.
+    pub is_atomic: bool,
+    /// How often.
+    pub count: u64,
+    /// How often the line was elsewhere.
+    pub misses: u64,
+    /// What it waited, in nanoseconds.
+    pub cost_ns: f64,
+    /// By which threads.
+    pub threads: Vec<u32>,
+    /// From where.
+    pub place: SourcePlace,
+}
+
+/// Equal objects, or one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ObjectView {
+    /// What it is.
+    pub object: String,
+    /// Its lines among those with names.
+    pub lines: usize,
+    /// What accesses waited for them, in nanoseconds.
+    pub cost_ns: f64,
+    /// The part of it for false sharing.
+    pub false_ns: f64,
+}
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ThreadView {
+    /// Its number.
+    pub thread: u32,
+    /// Its CPU.
+    pub cpu: u32,
+    /// How often it accessed memory.
+    pub accesses: u64,
+    /// What it waited for lines, in nanoseconds.
+    pub lost_ns: f64,
+    /// What it waited for other threads, in nanoseconds.
+    pub waited_ns: f64,
+    /// When it ended, in nanoseconds.
+    pub ended_ns: f64,
+}
+
+/// A replay's outcome with what it takes to give it names.
+pub(super) struct Replayed {
+    pub(super) plan: Plan,
+    pub(super) outcome: Outcome,
+}
+
+pub(super) fn run(
+    recording: &Recording,
+    machine: &Machine,
+    options: &ReplayOptions,
+    moves: Option<&Moves>,
+) -> Result<Replayed, RecordingError> {
+    let mut plan = Plan::of(recording, machine.line_bytes(), moves)?;
+    let replay = Replay::new(
+        recording,
+        &mut plan,
+        moves,
+        machine,
+        &options.placement,
+        options.threads_per_cpu,
+    );
+    let outcome = replay.run()?;
+    Ok(Replayed { plan, outcome })
+}
+
+/// Replays a recording on a machine.
+///
+/// ```
+/// use coreshard_sim::Machine;
+/// use coreshard_trace::{About, Ending, Recording, RecordingWriter, ReplayOptions, replay};
+///
+/// let mut bytes = Vec::new();
+/// RecordingWriter::new(&mut bytes, &About::default())?.finish(&Ending::default())?;
+/// let recording = Recording::from_bytes(bytes)?;
+/// let report = replay(&recording, &Machine::pocket(), &ReplayOptions::default())?;
+/// assert_eq!(report.accesses, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Where the recording cannot be read; the text names the offset.
+pub fn replay(
+    recording: &Recording,
+    machine: &Machine,
+    options: &ReplayOptions,
+) -> Result<ReplayReport, RecordingError> {
+    let Replayed { plan, outcome } = run(recording, machine, options, None)?;
+    let mut notes: Vec<String> =
+        recording.lacks().iter().map(|lack| format!("the recording lacks {lack}")).collect();
+    notes.extend(plan.notes.iter().cloned());
+    if outcome.edges_broken > 0 {
+        notes.push(format!(
+            "{} waits ended without what they waited for, which was not recorded",
+            outcome.edges_broken
+        ));
+    }
+    if outcome.lines_left_out > 0 {
+        notes
+            .push(format!("{} accesses of more lines than are told apart", outcome.lines_left_out));
+    }
+    let cpus = machine.topology().cpus();
+    let threads: Vec<_> = outcome
+        .threads
+        .iter()
+        .map(|thread| ThreadView {
+            thread: thread.number,
+            cpu: cpus.get(thread.cpu).map_or(0, |cpu| cpu.id.0),
+            accesses: thread.accesses,
+            lost_ns: ns(thread.lost_ps),
+            waited_ns: ns(thread.waited_ps),
+            ended_ns: ns(thread.ended_ps),
+        })
+        .collect();
+    let mut names = Names::new(&plan);
+    let shared_lines = outcome.lines.iter().filter(|line| !line.rows.is_empty()).count();
+    let costliest = costliest(&outcome.lines, options.most_lines);
+    let lines: Vec<_> = costliest.iter().map(|line| view(line, &plan, &mut names)).collect();
+    notes.append(&mut names.notes);
+    Ok(ReplayReport {
+        machine: machine.topology().name().to_owned(),
+        line_bytes: machine.line_bytes() as u64,
+        accesses: plan.accesses,
+        virtual_ns: ns(outcome.virtual_ps),
+        lost_ns: threads.iter().map(|thread| thread.lost_ns).sum(),
+        shared_lines,
+        objects: objects(&lines),
+        lines,
+        threads,
+        notes,
+    })
+}
+
+pub(super) fn ns(ps: u64) -> f64 {
+    ps as f64 / PS_PER_NS
+}
+
+/// The lines that cost most; of equal ones, that of the lower address.
+pub(super) fn costliest(lines: &[Line], most: usize) -> Vec<&Line> {
+    let mut all: Vec<_> = lines.iter().filter(|line| line.true_ps + line.false_ps > 0).collect();
+    all.sort_by(|a, b| b.cost_ps.cmp(&a.cost_ps).then(a.address.cmp(&b.address)));
+    all.truncate(most);
+    all
+}
+
+/// What lies where a line's costliest access was.
+pub(super) fn thing_of(line: &Line, names: &mut Names<'_>) -> Thing {
+    let mut rows: Vec<_> = line.rows.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse((row.cost_ps, row.count)));
+    let seen_from: Vec<_> = rows.iter().map(|row| row.instruction).collect();
+    let first = rows.first();
+    let address = line.address + first.map_or(0, |row| u64::from(row.offset));
+    names.thing(address, first.map_or(0, |row| row.ticket), &seen_from)
+}
+
+fn view(line: &Line, plan: &Plan, names: &mut Names<'_>) -> LineView {
+    let thing = thing_of(line, names);
+    let words = uses(line, plan, &thing);
+    let (sharing, advice) = judge(line.true_ps, line.false_ps, &words);
+    let mut rows: Vec<_> = line.rows.iter().collect();
+    rows.sort_by_key(|row| (row.offset, std::cmp::Reverse(row.cost_ps), row.instruction));
+    let words = rows.iter().map(|row| word(line, row, &thing, names)).collect();
+    LineView {
+        address: line.address,
+        object: thing.name.clone(),
+        kind: thing.kind,
+        sharing,
+        advice,
+        sentence: advice.sentence(),
+        cost_ns: ns(line.cost_ps),
+        true_ns: ns(line.true_ps),
+        false_ns: ns(line.false_ps),
+        hitm_remote: line.rows.iter().map(|row| row.hitm_remote).sum(),
+        hitm_local: line.rows.iter().map(|row| row.hitm_local).sum(),
+        stores: line.stores,
+        words,
+    }
+}
+
+fn word(line: &Line, row: &Row, thing: &Thing, names: &mut Names<'_>) -> WordView {
+    let address = line.address + u64::from(row.offset);
+    let inside = (thing.start..thing.start.saturating_add(thing.bytes.max(1))).contains(&address);
+    let field = if inside {
+        names.field(thing, address).0
+    } else {
+        // Its neighbour is another object.
+        let other = names.thing(address, row.ticket, &[row.instruction]);
+        let field = names.field(&other, address).0;
+        if field.is_empty() { other.name } else { format!("{}: {field}", other.name) }
+    };
+    WordView {
+        offset: u64::from(row.offset),
+        size_bytes: u64::from(row.size_bytes),
+        field,
+        access: row.kind,
+        is_atomic: row.is_atomic,
+        count: row.count,
+        misses: row.misses,
+        cost_ns: ns(row.cost_ps),
+        threads: row.threads.clone(),
+        place: names.place(row.instruction),
+    }
+}
+
+/// A line's words, each with all that was done to it.
+fn uses(line: &Line, plan: &Plan, thing: &Thing) -> Vec<Use> {
+    let mut words: BTreeMap<u64, (Use, Vec<u32>, Vec<u32>)> = BTreeMap::new();
+    for row in &line.rows {
+        let offset = u64::from(row.offset) / 8 * 8;
+        let address = line.address + offset;
+        let within = address.saturating_sub(thing.start);
+        let is_lock = plan.locks.iter().any(|lock| lock / 8 == address / 8);
+        let element = within.checked_div(thing.element_bytes.max(1)).unwrap_or(0);
+        let (word, readers, writers) = words.entry(offset).or_insert_with(|| {
+            let word =
+                Use { reads: 0, writes: 0, readers: 0, writers: 0, is_lock, misses: 0, element };
+            (word, Vec::new(), Vec::new())
+        });
+        word.misses += row.misses;
+        let threads = if row.kind == AccessKind::Load {
+            word.reads += row.count;
+            readers
+        } else {
+            word.writes += row.count;
+            writers
+        };
+        threads.extend(&row.threads);
+        threads.sort_unstable();
+        threads.dedup();
+    }
+    let counted = |(word, readers, writers): (Use, Vec<u32>, Vec<u32>)| Use {
+        readers: readers.len(),
+        writers: writers.len(),
+        ..word
+    };
+    words.into_values().map(counted).collect()
+}
+
+fn objects(lines: &[LineView]) -> Vec<ObjectView> {
+    let mut by_name: BTreeMap<&str, ObjectView> = BTreeMap::new();
+    for line in lines {
+        let its = by_name.entry(&line.object).or_insert_with(|| ObjectView {
+            object: line.object.clone(),
+            lines: 0,
+            cost_ns: 0.0,
+            false_ns: 0.0,
+        });
+        its.lines += 1;
+        its.cost_ns += line.cost_ns;
+        its.false_ns += line.false_ns;
+    }
+    let mut objects: Vec<_> = by_name.into_values().collect();
+    objects.sort_by(|a, b| b.cost_ns.total_cmp(&a.cost_ns));
+    objects
+}

@@ -1,0 +1,255 @@
+//! BTF, the kernel's own format of types (Documentation/bpf/btf.rst): a header, a list of types without
+//! gaps, and their names.
+//!
+//! Each type is 12 bytes, `name, info, size or type`, and what its kind adds. Type 0 is void; the first in
+//! the list is 1.
+
+use super::error::TypesError;
+use super::table::{Keyword, Language, Member, Record, Shape, Type, TypeId, TypeTable};
+
+const MAGIC: u16 = 0xeb9f;
+const HEADER_BYTES: usize = 24;
+/// Bytes of a name that is kept.
+const MOST_NAME_BYTES: usize = 1_024;
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    is_big: bool,
+    at: usize,
+    end: usize,
+}
+
+impl Reader<'_> {
+    fn u32(&mut self) -> Result<u32, TypesError> {
+        let bytes =
+            (self.at + 4 <= self.end).then(|| self.bytes.get(self.at..self.at + 4)).flatten();
+        let Some(bytes) = bytes else {
+            return Err(TypesError::btf(self.at, "it ends within a type"));
+        };
+        let bytes = [bytes[0], bytes[1], bytes[2], bytes[3]];
+        self.at += 4;
+        Ok(if self.is_big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+    }
+}
+
+impl TypeTable {
+    /// Reads BTF, such as the kernel's in `/sys/kernel/btf/vmlinux`.
+    ///
+    /// # Errors
+    /// Where it is not BTF, or ends before it is complete; the text names the offset.
+    pub fn from_btf(bytes: &[u8]) -> Result<Self, TypesError> {
+        read(bytes)
+    }
+}
+
+fn read(bytes: &[u8]) -> Result<TypeTable, TypesError> {
+    if bytes.len() < HEADER_BYTES {
+        let what =
+            format!("a header of {HEADER_BYTES} bytes is needed, and {} are there", bytes.len());
+        return Err(TypesError::btf(0, what));
+    }
+    let magic = u16::from_le_bytes([bytes[0], bytes[1]]);
+    let is_big = magic == MAGIC.swap_bytes();
+    if magic != MAGIC && !is_big {
+        return Err(TypesError::btf(
+            0,
+            format!("it begins with {magic:#06x} instead of {MAGIC:#06x}"),
+        ));
+    }
+    if bytes[2] != 1 {
+        return Err(TypesError::btf(2, format!("version {} is not known; 1 is", bytes[2])));
+    }
+    let mut header = Reader { bytes, is_big, at: 4, end: bytes.len() };
+    let mut field = || header.u32().map(|number| number as usize);
+    let (length, types_at, types_bytes, names_at, names_bytes) =
+        (field()?, field()?, field()?, field()?, field()?);
+    let part = |at: usize, start: usize, len: usize| {
+        let start = length.checked_add(start);
+        let end = start.and_then(|start| start.checked_add(len));
+        match (start, end) {
+            (Some(start), Some(end)) if end <= bytes.len() && length >= HEADER_BYTES => {
+                Ok((start, end))
+            }
+            _ => Err(TypesError::btf(at, "a part lies beyond the end")),
+        }
+    };
+    let (types_start, types_end) = part(8, types_at, types_bytes)?;
+    let (names_start, names_end) = part(16, names_at, names_bytes)?;
+    let names = &bytes[names_start..names_end];
+    let mut reader = Reader { bytes, is_big, at: types_start, end: types_end };
+    let mut table = TypeTable::default();
+    // Void, so that numbers are ids.
+    table.push(
+        Type { name: Some("void".to_owned()), size_bytes: None, shape: Shape::Other },
+        Language::C,
+    )?;
+    while reader.at < reader.end {
+        let of = one(&mut reader, names)?;
+        table.push(of, Language::C)?;
+    }
+    check_references(&table)?;
+    Ok(table)
+}
+
+fn check_references(table: &TypeTable) -> Result<(), TypesError> {
+    let count = table.len();
+    let is_there = |id: &Option<TypeId>| id.is_none_or(|id| (id.0 as usize) < count);
+    for (number, of) in table.types().iter().enumerate() {
+        let are_there = match &of.shape {
+            Shape::Pointer { to } | Shape::Alias { to, .. } => is_there(to),
+            Shape::Array { of, .. } => is_there(of),
+            Shape::Record(record) => record.members.iter().all(|member| is_there(&member.of)),
+            Shape::Scalar | Shape::Other => true,
+        };
+        if !are_there {
+            let what = format!("type {number} refers to one that is not there; there are {count}");
+            return Err(TypesError::btf(0, what));
+        }
+    }
+    Ok(())
+}
+
+fn name_at(names: &[u8], at: u32, offset: usize) -> Result<Option<String>, TypesError> {
+    let name = names.get(at as usize..).ok_or_else(|| {
+        TypesError::btf(offset, format!("a name at {at}, and names have {} bytes", names.len()))
+    })?;
+    let name = &name[..name.len().min(MOST_NAME_BYTES)];
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    Ok((end > 0).then(|| coreshard_topology::input::plain(&String::from_utf8_lossy(&name[..end]))))
+}
+
+fn one(reader: &mut Reader<'_>, names: &[u8]) -> Result<Type, TypesError> {
+    let start = reader.at;
+    let (name, info, value) = (reader.u32()?, reader.u32()?, reader.u32()?);
+    let name = name_at(names, name, start)?;
+    let (kind, count, flag) = ((info >> 24) & 0x1f, info & 0xffff, info >> 31 == 1);
+    // 0 is void, which nothing is a member of.
+    let to = (value != 0).then_some(TypeId(value));
+    let alias = || Shape::Alias { to, is_atomic: false };
+    let sized = u64::from(value);
+    let skip = |reader: &mut Reader<'_>, words: u32| -> Result<(), TypesError> {
+        for _ in 0..words {
+            reader.u32()?;
+        }
+        Ok(())
+    };
+    let (size_bytes, shape) = match kind {
+        1 => {
+            skip(reader, 1)?;
+            (Some(sized), Shape::Scalar)
+        }
+        2 => (Some(8), Shape::Pointer { to }),
+        3 => {
+            let (of, _index, count) = (reader.u32()?, reader.u32()?, reader.u32()?);
+            let of = (of != 0).then_some(TypeId(of));
+            (None, Shape::Array { of, count: Some(u64::from(count)) })
+        }
+        4 | 5 => {
+            let mut members = Vec::new();
+            for _ in 0..count {
+                let at = reader.at;
+                let (name, of, offset) = (reader.u32()?, reader.u32()?, reader.u32()?);
+                let (field_bits, offset) =
+                    if flag { (offset >> 24, offset & 0xff_ffff) } else { (0, offset) };
+                members.push(Member {
+                    name: name_at(names, name, at)?,
+                    offset_bits: u64::from(offset),
+                    field_bits: (field_bits > 0).then_some(u64::from(field_bits)),
+                    of: (of != 0).then_some(TypeId(of)),
+                    alignment_bytes: None,
+                });
+            }
+            let keyword = if kind == 4 { Keyword::Struct } else { Keyword::Union };
+            let record = Record { keyword, members, variants: Vec::new(), alignment_bytes: None };
+            (Some(sized), Shape::Record(record))
+        }
+        6 => {
+            skip(reader, 2 * count)?;
+            (Some(sized), Shape::Scalar)
+        }
+        // A declaration without a body.
+        7 => (None, Shape::Other),
+        // Typedef, volatile, const, restrict; a tag of a type.
+        8 | 9 | 10 | 11 | 18 => {
+            let shape = alias();
+            return Ok(Type { name: if kind == 8 { name } else { None }, size_bytes: None, shape });
+        }
+        12 => (None, Shape::Other),
+        13 => {
+            skip(reader, 2 * count)?;
+            (None, Shape::Other)
+        }
+        14 | 17 => {
+            skip(reader, 1)?;
+            (None, Shape::Other)
+        }
+        15 => {
+            skip(reader, 3 * count)?;
+            (None, Shape::Other)
+        }
+        16 => (Some(sized), Shape::Scalar),
+        19 => {
+            skip(reader, 3 * count)?;
+            (Some(sized), Shape::Scalar)
+        }
+        other => return Err(TypesError::btf(start + 4, format!("kind {other} is not known"))),
+    };
+    Ok(Type { name, size_bytes, shape })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `struct pair { int a : 3; int b : 5; char *c; }`, and an array of two of them.
+    pub(crate) fn sample() -> Vec<u8> {
+        let names = b"\0int\0pair\0a\0b\0c\0";
+        let mut types: Vec<u32> = Vec::new();
+        types.extend([1, 1 << 24, 4, 0x0100_0020]); // 1: int
+        types.extend([0, 2 << 24, 1]); // 2: int *
+        types.extend([5, (1 << 31) | (4 << 24) | 3, 16]); // 3: struct pair
+        types.extend([10, 1, 3 << 24, 12, 1, (5 << 24) | 3, 14, 2, 64]);
+        types.extend([0, 3 << 24, 0, 3, 1, 2]); // 4: struct pair[2]
+        let types: Vec<u8> = types.into_iter().flat_map(u32::to_le_bytes).collect();
+        let mut bytes = vec![0x9f, 0xeb, 1, 0];
+        for word in [24, 0, types.len(), types.len(), names.len()] {
+            bytes.extend((word as u32).to_le_bytes());
+        }
+        bytes.extend(types);
+        bytes.extend(names);
+        bytes
+    }
+
+    #[test]
+    fn a_struct_with_bit_fields_is_read() {
+        let table = read(&sample()).unwrap();
+        let found = table.named("struct pair");
+        assert_eq!(found.len(), 1);
+        let Shape::Record(record) = &table.get(found[0]).shape else { panic!("a struct") };
+        let told: Vec<_> = record
+            .members
+            .iter()
+            .map(|member| (member.name.as_deref(), member.offset_bits, member.field_bits))
+            .collect();
+        assert_eq!(told, [(Some("a"), 0, Some(3)), (Some("b"), 3, Some(5)), (Some("c"), 64, None)]);
+        assert_eq!(table.size_bytes(TypeId(4)), Some(32));
+        assert_eq!(table.describe(Some(TypeId(4))), "struct pair[2]");
+        assert_eq!(table.alignment_bytes(found[0]), 8);
+    }
+
+    #[test]
+    fn what_is_cut_or_foreign_is_an_error_with_its_offset() {
+        let whole = sample();
+        for length in 0..whole.len() {
+            let error = read(&whole[..length]).unwrap_err().to_string();
+            assert!(error.starts_with("BTF at offset "), "{length}: {error}");
+        }
+        let mut foreign = whole.clone();
+        // The struct's second member is of a type that is not there.
+        let at = foreign.windows(4).rposition(|four| four == 12u32.to_le_bytes()).unwrap();
+        foreign[at + 4] = 77;
+        assert!(read(&foreign).unwrap_err().to_string().contains("not there"));
+        foreign[2] = 9;
+        assert!(read(&foreign).unwrap_err().to_string().contains("offset 2: version 9"));
+    }
+}
