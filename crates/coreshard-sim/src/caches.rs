@@ -110,7 +110,10 @@ impl Caches {
             create_ps: of(costs.thread_create),
             slice_ps: of(costs.slice),
         };
-        Self { memory: Memory::new(machine, 0), costs }
+        let mut memory = Memory::new(machine, 0, 0);
+        // Who waits for a line is the caller's to say: here they come in their order.
+        memory.serve_in_order();
+        Self { memory, costs }
     }
 
     /// What a machine's steps cost.
