@@ -49,6 +49,10 @@ fn shell_word(text: &str) -> String {
 pub fn sysfs(findings: &[Finding]) -> String {
     let mut text = String::new();
     for (finding, setting, is_set) in settings(findings) {
+        if let (true, Some(boot)) = (setting.is_boot_only, &setting.boot) {
+            let _ = writeln!(text, "# {}: at boot alone: {boot}", finding.rule.id);
+            continue;
+        }
         let path = shell_word(&setting.path);
         let line = format!("echo {} > {path}", shell_word(&setting.to));
         let _ = writeln!(text, "# {}: {}", finding.rule.id, finding.subject);
@@ -115,11 +119,14 @@ pub fn boot_parameters(findings: &[Finding]) -> String {
 #[must_use]
 pub fn tuned(findings: &[Finding]) -> String {
     let (mut sysfs, mut sysctl, mut others) = (String::new(), String::new(), String::new());
+    let mut bootloader = String::new();
     for (finding, setting, is_set) in settings(findings) {
         // In a name, tuned takes these for patterns, and a sign of equality for the end.
         let is_plain = !setting.path.contains(['*', '?', '[', ']', '=', '$', '{', '#', ';']);
         let mark = mark(is_set);
-        if let (Some(name), true) = (setting.path.strip_prefix("/proc/sys/"), is_plain) {
+        if let (true, Some(boot)) = (setting.is_boot_only, &setting.boot) {
+            let _ = writeln!(bootloader, "{mark}cmdline_coreshard=+{boot}");
+        } else if let (Some(name), true) = (setting.path.strip_prefix("/proc/sys/"), is_plain) {
             let _ = writeln!(sysctl, "{mark}{}={}", name.replace('/', "."), setting.to);
         } else if setting.path.starts_with("/sys/") && is_plain {
             let _ = writeln!(sysfs, "{mark}{}={}", setting.path, setting.to);
@@ -131,11 +138,11 @@ pub fn tuned(findings: &[Finding]) -> String {
             );
         }
     }
-    if sysfs.is_empty() && sysctl.is_empty() && others.is_empty() {
+    if [&sysfs, &sysctl, &bootloader, &others].iter().all(|lines| lines.is_empty()) {
         return NOTHING.to_owned();
     }
     let mut text = "[main]\nsummary=What coreshard advise found for this machine\n".to_owned();
-    for (section, lines) in [("sysfs", sysfs), ("sysctl", sysctl)] {
+    for (section, lines) in [("sysfs", sysfs), ("sysctl", sysctl), ("bootloader", bootloader)] {
         if !lines.is_empty() {
             let _ = write!(text, "\n[{section}]\n{lines}");
         }

@@ -180,6 +180,44 @@ fn a_scope_that_is_too_wide_is_changed_and_the_change_simulated() {
     }
 }
 
+/// The keys that docs/ADVISE.md tells of are those that are printed.
+#[test]
+fn the_keys_of_json_are_those_of_its_page() {
+    let page = include_str!("../../../docs/ADVISE.md").split_once("## Keys of `--json`").unwrap().1;
+    let (whole, of_finding) = page.split_once("| key of a finding").unwrap();
+    let told = |table: &str| -> Vec<String> {
+        let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        let mut keys: Vec<_> = rows.map(|(key, _)| key.to_owned()).collect();
+        keys.sort();
+        keys
+    };
+    let printed = |value: &Value| -> Vec<String> {
+        let mut keys: Vec<_> = value.as_object().unwrap().keys().cloned().collect();
+        keys.sort();
+        keys
+    };
+    let recording = wide("7.1.3", "cache");
+    let advice = json(&["--machine", recording.path().to_str().unwrap(), "--items", "20"]);
+    assert_eq!(told(whole), printed(&advice));
+    let found = finding(&advice, "default-scope");
+    assert_eq!(told(of_finding), printed(found));
+    for (key, parts) in [
+        ("rule", &found["rule"]),
+        ("settings", &found["settings"][0]),
+        ("expected", &found["expected"]),
+        ("simulated", &found["simulated"]),
+    ] {
+        let row = of_finding.lines().find(|line| line.starts_with(&format!("| `{key}`"))).unwrap();
+        for part in printed(parts) {
+            assert!(row.contains(&format!("`{part}`")), "{key}.{part} is not told of");
+        }
+    }
+    let row = whole.lines().find(|line| line.starts_with("| `facts`")).unwrap();
+    for part in printed(&advice["facts"]) {
+        assert!(row.contains(&format!("`{part}`")), "facts.{part} is not told of");
+    }
+}
+
 #[test]
 fn what_is_right_is_left() {
     for (release, scope) in [("7.1.3", "cache_shard"), ("7.2.0-rc1", "cache_shard")] {

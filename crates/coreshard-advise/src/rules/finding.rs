@@ -67,6 +67,8 @@ pub struct Setting {
     pub to: String,
     /// The boot parameter that does the same, where there is one.
     pub boot: Option<String>,
+    /// Whether the file can only be read, so that the boot parameter is the one way.
+    pub is_boot_only: bool,
 }
 
 /// A range of gains: 1.0 is none, 2.0 twice as much, 0.9 a loss.
@@ -166,11 +168,15 @@ impl Finding {
 
 impl Setting {
     pub(super) fn new(path: impl Into<String>, now: Option<String>, to: impl Into<String>) -> Self {
-        Self { path: path.into(), now, to: to.into(), boot: None }
+        Self { path: path.into(), now, to: to.into(), boot: None, is_boot_only: false }
     }
 
     pub(super) fn at_boot(mut self, parameter: impl Into<String>) -> Self {
         self.boot = Some(parameter.into());
         self
+    }
+
+    pub(super) fn at_boot_alone(self, parameter: impl Into<String>) -> Self {
+        Self { is_boot_only: true, ..self.at_boot(parameter) }
     }
 }

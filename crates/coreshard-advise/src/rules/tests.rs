@@ -423,6 +423,31 @@ fn what_no_simulated_load_gains_by_is_left() {
 }
 
 #[test]
+fn what_can_be_set_at_boot_alone_is_not_written_to_a_file() {
+    let mut world = world(WIDE);
+    world.facts.workqueues.power_efficient = Some(true);
+    world.facts.workqueues.watchdog_thresh_s = Some(0);
+    let findings = judge(&world.facts, None);
+    let lines = crate::emit::sysfs(&findings);
+    assert!(lines.contains("at boot alone: workqueue.power_efficient=0"), "{lines}");
+    assert!(!lines.contains("> /sys/module/workqueue/parameters/power_efficient"), "{lines}");
+    assert!(
+        lines.contains("\necho 30 > /sys/module/workqueue/parameters/watchdog_thresh\n"),
+        "{lines}"
+    );
+    let profile = crate::emit::tuned(&findings);
+    assert!(
+        profile
+            .contains("[bootloader]\n# consider: cmdline_coreshard=+workqueue.power_efficient=0"),
+        "{profile}"
+    );
+    assert_eq!(
+        crate::emit::boot_parameters(&findings),
+        "# consider: workqueue.power_efficient=0\nworkqueue.watchdog_thresh=30\n"
+    );
+}
+
+#[test]
 fn masks_are_written_as_the_kernel_reads_them() {
     for list in ["", "0", "0-3", "31-32", "5,64-127"] {
         let cpus: CpuSet = list.parse().unwrap();

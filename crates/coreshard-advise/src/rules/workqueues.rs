@@ -152,7 +152,7 @@ fn power_efficient(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> 
     let risk = "idle CPUs are woken more often: a few watts; it can be set at boot alone";
     let setting = Setting::new(format!("{PARAMETERS}/power_efficient"), Some("Y".to_owned()), "N");
     let finding = Finding::consider(rule, subject, statement, risk);
-    vec![finding.with(setting.at_boot("workqueue.power_efficient=0"))]
+    vec![finding.with(setting.at_boot_alone("workqueue.power_efficient=0"))]
 }
 
 /// A debugging aid that was left on.
