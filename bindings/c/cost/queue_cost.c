@@ -1,10 +1,12 @@
 /*
- * Queues works, each twice: what callgrind counts inside of cs_queue_work. cost.sh beside it runs it.
+ * Queues works, all of them in each round, and flushes: nanoseconds a work. For callgrind, which counts what is inside of
+ * cs_queue_work. cost.sh beside it runs it.
  *
- * Usage: queue_cost WORKS
+ * Usage: queue_cost WORKS ROUNDS
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <coreshard.h>
 
@@ -15,8 +17,9 @@ int main(int argc, char **argv)
 	size_t count = argc > 1 ? strtoul(argv[1], NULL, 10) : 1000, at;
 	struct cs_workqueue *queue = cs_alloc_workqueue("cost", 0, 0);
 	struct cs_work *works = calloc(count, sizeof(*works));
+	size_t rounds = argc > 2 ? strtoul(argv[2], NULL, 10) : 2, turn;
+	struct timespec began, ended;
 	unsigned long queued = 0;
-	int turn;
 
 	if (!queue || !works) {
 		fprintf(stderr, "queue_cost: %s\n", cs_last_error());
@@ -24,12 +27,15 @@ int main(int argc, char **argv)
 	}
 	for (at = 0; at < count; at++)
 		cs_work_init(&works[at], nothing);
-	for (turn = 0; turn < 2; turn++) {
+	clock_gettime(CLOCK_MONOTONIC, &began);
+	for (turn = 0; turn < rounds; turn++) {
 		for (at = 0; at < count; at++)
 			queued += cs_queue_work(queue, &works[at]) == 1;
 		cs_flush_workqueue(queue);
 	}
+	clock_gettime(CLOCK_MONOTONIC, &ended);
 	cs_destroy_workqueue(queue);
-	printf("%lu\n", queued);
-	return queued == 2 * count ? 0 : 1;
+	printf("%.1f\n", ((double)(ended.tv_sec - began.tv_sec) * 1e9 + (double)(ended.tv_nsec - began.tv_nsec)) /
+				(double)(count * rounds));
+	return queued == rounds * count ? 0 : 1;
 }

@@ -11,14 +11,18 @@ extern "C" fn queue_work(queue: &Workqueue, work: &Work) -> bool {
 
 #[allow(clippy::print_stdout)]
 fn main() {
-    let count = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1000_usize);
+    let number = |at: usize, default: usize| {
+        std::env::args().nth(at).and_then(|number| number.parse().ok()).unwrap_or(default)
+    };
+    let (count, rounds) = (number(1, 1000), number(2, 2));
     let queue = coreshard::workqueue().unwrap().name("cost").build().unwrap();
     let works: Vec<_> = (0..count).map(|_| Work::new(|_| {})).collect();
     let mut queued = 0;
-    for _ in 0..2 {
+    let began = std::time::Instant::now();
+    for _ in 0..rounds {
         queued += works.iter().filter(|work| queue_work(&queue, work)).count();
         queue.flush().unwrap();
     }
-    println!("{queued}");
-    assert_eq!(queued, 2 * count);
+    println!("{:.1}", began.elapsed().as_nanos() as f64 / (count * rounds) as f64);
+    assert_eq!(queued, rounds * count);
 }

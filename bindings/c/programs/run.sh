@@ -53,7 +53,7 @@ xfsprogs() {
   # What is no program of its work queue's stays out.
   ./configure --disable-shared --enable-static=yes --enable-scrub=no --enable-libicu=no --enable-gettext=no \
     CFLAGS="$FLAGS" LIBS="${LIBS:-}"
-  make -j"$(nproc)" include libxfs libxlog libxcmd libfrog libhandle 2>/dev/null || make -j"$(nproc)" mkfs repair db
+  make -j"$(nproc)" headers
   make -j"$(nproc)" mkfs repair db
 }
 xfsprogs_on_coreshard() {
@@ -69,9 +69,8 @@ timed() {
     for which in before after; do
       local command=$2
       [ "$which" = before ] || command=$3
-      { TIMEFORMAT='%R %U %S'; time eval "$command" >/dev/null 2>&1; } 2>>"$FOLDER/$name.$which.now"
-      sed "s/^/$which $run /" "$FOLDER/$name.$which.now" >>"$FOLDER/$name.times"
-      rm "$FOLDER/$name.$which.now"
+      local TIMEFORMAT='%R %U %S'
+      { time eval "$command" >/dev/null 2>&1; } 2>&1 | sed "s/^/$which $run /" >>"$FOLDER/$name.times"
     done
   done
   awk -v name="$name" '
@@ -91,7 +90,7 @@ build erofs-after erofs-utils erofs_utils_on_coreshard
 readonly INPUT=${INPUT:-/usr/include}
 for which in before after; do
   rm -rf "$FOLDER/$which.erofs" "$FOLDER/$which.out"
-  "$FOLDER/erofs-$which/mkfs/mkfs.erofs" -zlz4hc,12 -C65536 --workers=4 -T0 -U 00000000-0000-0000-0000-000000000001 \
+  "$FOLDER/erofs-$which/mkfs/mkfs.erofs" -zlz4hc,12 -C65536 --workers="$(nproc)" -T0 -U 00000000-0000-0000-0000-000000000001 \
     "$FOLDER/$which.erofs" "$INPUT" >/dev/null
   # Its own check: what is in the image is read, decompressed and compared.
   "$FOLDER/erofs-$which/fsck/fsck.erofs" --extract="$FOLDER/$which.out" "$FOLDER/$which.erofs" >/dev/null
@@ -100,7 +99,7 @@ for which in before after; do
 done
 cmp "$FOLDER/before.erofs" "$FOLDER/after.erofs"
 echo "mkfs.erofs: both images are the same, $(stat -c %s "$FOLDER/after.erofs") bytes, and hold $INPUT"
-erofs() { echo "'$FOLDER/erofs-$1/mkfs/mkfs.erofs' -zlz4hc,12 -C65536 --workers=4 -T0 '$FOLDER/timed.erofs' '$INPUT'"; }
+erofs() { echo "'$FOLDER/erofs-$1/mkfs/mkfs.erofs' -zlz4hc,12 -C65536 --workers=$(nproc) -T0 '$FOLDER/timed.erofs' '$INPUT'"; }
 timed mkfs.erofs "$(erofs before)" "$(erofs after)"
 
 # ---- xfs_repair

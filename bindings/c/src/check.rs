@@ -28,12 +28,6 @@ pub(crate) fn is_on() -> bool {
     MODE.load(Relaxed) != OFF && is_asked_for()
 }
 
-/// False until the environment was asked.
-#[inline(always)]
-pub(crate) fn is_known_to_be_off() -> bool {
-    MODE.load(Relaxed) == OFF
-}
-
 #[cold]
 fn is_asked_for() -> bool {
     if MODE.load(Relaxed) == UNKNOWN {

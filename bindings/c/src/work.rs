@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::offset_of;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::Duration;
 
 use coreshard::{
@@ -39,6 +39,9 @@ const _: () = assert!(
 const STRIPES_PER_CPU: usize = 64;
 
 static WORKS: AtomicPtr<EmbeddedWorks> = AtomicPtr::new(ptr::null_mut());
+static FORMER: AtomicPtr<EmbeddedWorks> = AtomicPtr::new(ptr::null_mut());
+/// [`WORKS`], where the checking mode is off; null before that is known.
+static UNCHECKED: AtomicPtr<EmbeddedWorks> = AtomicPtr::new(ptr::null_mut());
 
 /// Those of this process.
 #[inline(always)]
@@ -59,8 +62,15 @@ fn make_works() -> &'static EmbeddedWorks {
     loop {
         let made = ptr::from_ref(made).cast_mut();
         match WORKS.compare_exchange(known, made, AcqRel, Acquire) {
-            // SAFETY: leaked.
-            Ok(_) => return unsafe { &*made },
+            Ok(_) => {
+                // Whoever looks for leaks finds those of the process before.
+                FORMER.store(known, Release);
+                if !check::is_on() {
+                    UNCHECKED.store(made, Release);
+                }
+                // SAFETY: leaked.
+                return unsafe { &*made };
+            }
             // SAFETY: as above.
             Err(now) => match unsafe { now.as_ref() } {
                 Some(works) if works.is_of_this_process() => return works,
@@ -233,19 +243,18 @@ pub(crate) fn function_of(work: *mut CsWork) -> Option<EmbeddedFunction> {
 pub unsafe extern "C" fn cs_queue_work(queue: *mut CsWorkqueue, work: *mut CsWork) -> c_int {
     // The one call that is counted in instructions goes without a net: what panics in it, which would be a bug of
     // Coreshard's, ends the process, as of any function of C's.
-    let (works, place) = (WORKS.load(Acquire), NonNull::new(work.cast::<EmbeddedWork>()));
     // SAFETY: null, or leaked by `make_works`; null, or a queue, as C says.
-    let known = unsafe { works.as_ref().zip(queue.as_ref()) };
-    if let (Some((works, queue)), Some(place)) = (known, place)
-        // SAFETY: C says that the work is there.
-        && unsafe { place.as_ref() }.is_named()
-        && check::is_known_to_be_off()
-    {
-        // SAFETY: C says that it stays while it is pending.
-        return match unsafe { works.queue(place, &queue.queue) } {
-            Ok(queued) => queued.into(),
-            Err(error) => refused(queue, work, error),
-        };
+    if let Some((works, queue)) = unsafe { UNCHECKED.load(Acquire).as_ref().zip(queue.as_ref()) } {
+        // SAFETY: C says that the work is there, and stays while it is pending.
+        let place = unsafe { NonNull::new_unchecked(work.cast::<EmbeddedWork>()) };
+        // SAFETY: as above.
+        if unsafe { place.as_ref() }.is_named() {
+            // SAFETY: as above.
+            return match unsafe { works.queue(place, &queue.queue) } {
+                Ok(queued) => queued.into(),
+                Err(error) => refused(queue, work, error),
+            };
+        }
     }
     queue_first(queue, work)
 }

@@ -57,11 +57,10 @@ impl<P: Platform> EmbeddedWorks<P> {
         let mut state = stripe.lock();
         // SAFETY: by this function's contract, until it is sent: the lock is freed no sooner.
         let item = unsafe { EmbeddedWork::fields(work) };
-        if item.is(PENDING) {
-            return Ok(false);
-        }
-        if item.disables != 0 {
-            return Err(error(work, WorkErrorKind::Disabled));
+        if !item.is_free() {
+            // A disabled one is never pending.
+            let pending = item.is(PENDING);
+            return if pending { Ok(false) } else { Err(error(work, WorkErrorKind::Disabled)) };
         }
         let entry = match queue.enter_beyond(target) {
             Ok(entry) => entry,
@@ -69,7 +68,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         };
         item.flags = PENDING;
         item.ticket = state.draw(work);
-        dispatch(stripe, state, item, entry);
+        dispatch(stripe, state, work, item, entry);
         Ok(true)
     }
 
@@ -140,7 +139,7 @@ impl<P: Platform> EmbeddedWorks<P> {
                 Ok(entry) => {
                     item.flags |= PENDING;
                     item.ticket = state.draw(work);
-                    dispatch(stripe, state, item, entry);
+                    dispatch(stripe, state, work, item, entry);
                     Ok(())
                 }
                 Err(reason) => {
