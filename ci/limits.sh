@@ -10,7 +10,7 @@ limit_of() {
     loom*) echo 7200 ;;
     torture) echo 3600 ;;
     test*) echo 10800 ;;
-    memcheck* | kills* | sweep* | search* | sanitizers* | rayon*) echo 21600 ;;
+    memcheck* | kills* | sweep* | search* | sanitizers* | c_sanitizers* | rayon*) echo 21600 ;;
     # Some three hours by its own figures.
     torture*) echo 36000 ;;
     # Half an hour for each package, by its own limits.

@@ -33,6 +33,16 @@ struct cs_work;
 
 
 /*
+ Open it for writing, too.
+ */
+#define CS_BLOCK_WRITE (1 << 0)
+
+/*
+ Past the page cache (O_DIRECT).
+ */
+#define CS_BLOCK_DIRECT (1 << 1)
+
+/*
  One item at a time, in order, across all CPUs.
  */
 #define CS_WQ_ORDERED (1 << 0)
@@ -122,9 +132,44 @@ enum cs_trouble {
 };
 
 /*
+ Bytes that a request reads or writes: with whoever made it, but from a request's submission to its callback.
+ */
+struct cs_block_buffer;
+
+/*
+ A file, a block device, or memory that is as one. Made by `cs_block_open` or `cs_block_memory`.
+ */
+struct cs_block_device;
+
+/*
+ One thread's queue to a device: all calls with it are that thread's.
+ */
+struct cs_block_queue;
+
+/*
  A machine's CPUs, divided into pods: those that share a pool of workers. Made by `cs_pods`, freed by `cs_pods_free`.
  */
 struct cs_pods;
+
+/*
+ Runs tasks of fixed priorities. Made by `cs_rt_executor`, ended by `cs_rt_executor_free`.
+ */
+struct cs_rt_executor;
+
+/*
+ A mutex with priority inheritance, unlocked by the thread that has locked it.
+ */
+struct cs_rt_mutex;
+
+/*
+ A periodic task; ended by `cs_rt_stop`.
+ */
+struct cs_rt_periodic;
+
+/*
+ A task that was spawned; ended by `cs_rt_join`.
+ */
+struct cs_rt_task;
 
 /*
  A machine's CPUs, caches and nodes. Made by `cs_topology_host` or `cs_topology_parse`, freed by `cs_topology_free`.
@@ -135,6 +180,12 @@ struct cs_topology;
  A queue of works. Made by `cs_alloc_workqueue`, ended by `cs_destroy_workqueue`.
  */
 struct cs_workqueue;
+
+/*
+ Told, on the queue's thread, inside of `cs_block_poll` or `cs_block_wait`, that a request is over: its buffer, which is the
+ caller's again (null for a flush); the bytes that were transferred, or a negative errno; and what was given beside it.
+ */
+typedef void (*cs_block_done)(struct cs_block_buffer *buffer, int64_t result, void *argument);
 
 /*
  Told what was found, as a sentence; if it comes back, the call goes on.
@@ -242,6 +293,21 @@ struct cs_workqueue_attrs {
 };
 
 /*
+ What periodic tasks have done.
+ */
+struct cs_rt_periodic_stats {
+  uint64_t activations;
+  /*
+   Of these, the ones that were done after their deadline.
+   */
+  uint64_t late;
+  /*
+   Activations that were left out.
+   */
+  uint64_t skipped;
+};
+
+/*
  Counts of a queue, and of its pools together.
  */
 struct cs_workqueue_stats {
@@ -310,6 +376,97 @@ extern "C" {
 #endif // __cplusplus
 
 /*
+ Opens a regular file or a block device (`CS_BLOCK_…` or-ed), for so many threads, each with a queue. Null, and errno, where
+ it is not there, or cannot be opened so.
+ */
+struct cs_block_device *cs_block_open(const char *path,
+                                      unsigned int flags,
+                                      unsigned int threads);
+
+/*
+ A device of so many bytes of memory, zeros at first, for so many threads.
+ */
+struct cs_block_device *cs_block_memory(uint64_t bytes, unsigned int threads);
+
+/*
+ Lets go of a device; its queues go on until they are closed. Null is fine.
+ */
+void cs_block_close(struct cs_block_device *device);
+
+/*
+ The calling thread's queue to a device; `thread` is its number, below the threads that it was opened for, each with one
+ queue. Null, and errno, where that thread has one.
+ */
+struct cs_block_queue *cs_block_queue(struct cs_block_device *device,
+                                      unsigned int thread);
+
+/*
+ Ends a queue, on its thread: what is outstanding is cancelled or finished, and its callbacks called. Null is fine.
+ */
+void cs_block_queue_close(struct cs_block_queue *queue);
+
+/*
+ Zeroed bytes, aligned to a page. Null, and errno, for none.
+ */
+struct cs_block_buffer *cs_block_buffer_alloc(size_t bytes);
+
+/*
+ Frees a buffer that no request has. Null is fine.
+ */
+void cs_block_buffer_free(struct cs_block_buffer *buffer);
+
+/*
+ Where a buffer's bytes are. Not to be looked at while a request has it.
+ */
+void *cs_block_buffer_data(struct cs_block_buffer *buffer);
+
+/*
+ How many bytes it has.
+ */
+size_t cs_block_buffer_length(const struct cs_block_buffer *buffer);
+
+/*
+ Reads into a whole buffer. Where the request is refused (a negative errno), the buffer stays the caller's, and the
+ callback is not called.
+ */
+int cs_block_read(struct cs_block_queue *queue,
+                  uint64_t offset,
+                  struct cs_block_buffer *buffer,
+                  cs_block_done done,
+                  void *argument);
+
+/*
+ Writes a whole buffer; otherwise as `cs_block_read`.
+ */
+int cs_block_write(struct cs_block_queue *queue,
+                   uint64_t offset,
+                   struct cs_block_buffer *buffer,
+                   cs_block_done done,
+                   void *argument);
+
+/*
+ Makes what was written before durable (fsync).
+ */
+int cs_block_flush(struct cs_block_queue *queue, cs_block_done done, void *argument);
+
+/*
+ Looks what is over, and calls its callbacks: how many there were.
+ */
+int cs_block_poll(struct cs_block_queue *queue);
+
+/*
+ As `cs_block_poll`, but sleeps until a request is over, or for so many nanoseconds (`UINT64_MAX` for no limit). Returns at
+ once where nothing is outstanding.
+ */
+int cs_block_wait(struct cs_block_queue *queue,
+                  uint64_t timeout_ns);
+
+/*
+ How many requests are outstanding.
+ */
+int cs_block_outstanding(struct cs_block_queue *queue);
+
+/*
  Has a function told what the checking mode finds, instead of a line on standard error and `abort`. Returns the one
  before; null for none.
  */
@@ -365,6 +522,97 @@ int cs_blocking_begin(void);
  The wait is over. -EINVAL without a `cs_blocking_begin` on this thread.
  */
 int cs_blocking_end(void);
+
+/*
+ Opens a regular file or a block device (`CS_BLOCK_…` or-ed), for so many threads, each with a queue. Null, and errno, where
+ it is not there, or cannot be opened so.
+ */
+struct cs_block_device *cs_block_open(const char *path,
+                                      unsigned int flags,
+                                      unsigned int threads);
+
+/*
+ A device of so many bytes of memory, zeros at first, for so many threads.
+ */
+struct cs_block_device *cs_block_memory(uint64_t bytes, unsigned int threads);
+
+/*
+ Lets go of a device; its queues go on until they are closed. Null is fine.
+ */
+void cs_block_close(struct cs_block_device *device);
+
+/*
+ The calling thread's queue to a device; `thread` is its number, below the threads that it was opened for, each with one
+ queue. Null, and errno, where that thread has one.
+ */
+struct cs_block_queue *cs_block_queue(struct cs_block_device *device,
+                                      unsigned int thread);
+
+/*
+ Ends a queue, on its thread: what is outstanding is cancelled or finished, and its callbacks called. Null is fine.
+ */
+void cs_block_queue_close(struct cs_block_queue *queue);
+
+/*
+ Zeroed bytes, aligned to a page. Null, and errno, for none.
+ */
+struct cs_block_buffer *cs_block_buffer_alloc(size_t bytes);
+
+/*
+ Frees a buffer that no request has. Null is fine.
+ */
+void cs_block_buffer_free(struct cs_block_buffer *buffer);
+
+/*
+ Where a buffer's bytes are. Not to be looked at while a request has it.
+ */
+void *cs_block_buffer_data(struct cs_block_buffer *buffer);
+
+/*
+ How many bytes it has.
+ */
+size_t cs_block_buffer_length(const struct cs_block_buffer *buffer);
+
+/*
+ Reads into a whole buffer. Where the request is refused (a negative errno), the buffer stays the caller's, and the
+ callback is not called.
+ */
+int cs_block_read(struct cs_block_queue *queue,
+                  uint64_t offset,
+                  struct cs_block_buffer *buffer,
+                  cs_block_done done,
+                  void *argument);
+
+/*
+ Writes a whole buffer; otherwise as `cs_block_read`.
+ */
+int cs_block_write(struct cs_block_queue *queue,
+                   uint64_t offset,
+                   struct cs_block_buffer *buffer,
+                   cs_block_done done,
+                   void *argument);
+
+/*
+ Makes what was written before durable (fsync).
+ */
+int cs_block_flush(struct cs_block_queue *queue, cs_block_done done, void *argument);
+
+/*
+ Looks what is over, and calls its callbacks: how many there were.
+ */
+int cs_block_poll(struct cs_block_queue *queue);
+
+/*
+ As `cs_block_poll`, but sleeps until a request is over, or for so many nanoseconds (`UINT64_MAX` for no limit). Returns at
+ once where nothing is outstanding.
+ */
+int cs_block_wait(struct cs_block_queue *queue,
+                  uint64_t timeout_ns);
+
+/*
+ How many requests are outstanding.
+ */
+int cs_block_outstanding(struct cs_block_queue *queue);
 
 /*
  Has a function told what the checking mode finds, instead of a line on standard error and `abort`. Returns the one
@@ -503,6 +751,79 @@ int cs_destroy_workqueue(struct cs_workqueue *queue);
  errno, where it cannot be had.
  */
 struct cs_workqueue *cs_system_workqueue(int which);
+
+/*
+ An executor on the CPUs that are named ("2-5"; null for all). Where `degraded` is not 0, what the machine does not grant is
+ done without, and `cs_rt_lacking` tells how many things that are; else it is an error. Null, and errno, then.
+ */
+struct cs_rt_executor *cs_rt_executor(const char *mask,
+                                      int degraded);
+
+/*
+ How many things the machine did not grant.
+ */
+int cs_rt_lacking(const struct cs_rt_executor *executor);
+
+/*
+ Runs what was accepted, ends the threads. Null is fine.
+ */
+void cs_rt_executor_free(struct cs_rt_executor *executor);
+
+/*
+ Has a function called at a priority (1 to 99), on the CPU that runs the least important work. Null, and errno, where it
+ cannot be.
+ */
+struct cs_rt_task *cs_rt_spawn(struct cs_rt_executor *executor,
+                               int priority_of,
+                               cs_function function,
+                               void *argument);
+
+/*
+ Waits until a task is over, and frees its handle.
+ */
+int cs_rt_join(struct cs_rt_task *task);
+
+/*
+ Has a function called every `period_ns` nanoseconds, at a priority; what is missed is left out. Null, and errno, where it
+ cannot be.
+ */
+struct cs_rt_periodic *cs_rt_periodic(struct cs_rt_executor *executor,
+                                      uint64_t period_ns,
+                                      int priority_of,
+                                      cs_function function,
+                                      void *argument);
+
+/*
+ Stops a periodic task, waits until it is over, tells what it has done (`stats` may be null), and frees its handle.
+ */
+int cs_rt_stop(struct cs_rt_periodic *periodic,
+               struct cs_rt_periodic_stats *stats);
+
+/*
+ A free mutex.
+ */
+struct cs_rt_mutex *cs_rt_mutex(void);
+
+/*
+ Frees a mutex that nobody holds. Null is fine.
+ */
+void cs_rt_mutex_free(struct cs_rt_mutex *mutex);
+
+/*
+ Takes a mutex; its holder has the priority of the most important thread that waits. -EDEADLK where the caller holds it,
+ or would wait for itself; -EOWNERDEAD where its holder has ended with it.
+ */
+int cs_rt_mutex_lock(struct cs_rt_mutex *mutex);
+
+/*
+ Takes a mutex if it is free; -EBUSY otherwise.
+ */
+int cs_rt_mutex_trylock(struct cs_rt_mutex *mutex);
+
+/*
+ Lets go of a mutex that the calling thread holds; it goes to the most important thread that waits.
+ */
+int cs_rt_mutex_unlock(struct cs_rt_mutex *mutex);
 
 /*
  Fills in counts: of `size` bytes, `sizeof(struct cs_workqueue_stats)`.
@@ -743,6 +1064,79 @@ int cs_destroy_workqueue(struct cs_workqueue *queue);
  errno, where it cannot be had.
  */
 struct cs_workqueue *cs_system_workqueue(int which);
+
+/*
+ An executor on the CPUs that are named ("2-5"; null for all). Where `degraded` is not 0, what the machine does not grant is
+ done without, and `cs_rt_lacking` tells how many things that are; else it is an error. Null, and errno, then.
+ */
+struct cs_rt_executor *cs_rt_executor(const char *mask,
+                                      int degraded);
+
+/*
+ How many things the machine did not grant.
+ */
+int cs_rt_lacking(const struct cs_rt_executor *executor);
+
+/*
+ Runs what was accepted, ends the threads. Null is fine.
+ */
+void cs_rt_executor_free(struct cs_rt_executor *executor);
+
+/*
+ Has a function called at a priority (1 to 99), on the CPU that runs the least important work. Null, and errno, where it
+ cannot be.
+ */
+struct cs_rt_task *cs_rt_spawn(struct cs_rt_executor *executor,
+                               int priority_of,
+                               cs_function function,
+                               void *argument);
+
+/*
+ Waits until a task is over, and frees its handle.
+ */
+int cs_rt_join(struct cs_rt_task *task);
+
+/*
+ Has a function called every `period_ns` nanoseconds, at a priority; what is missed is left out. Null, and errno, where it
+ cannot be.
+ */
+struct cs_rt_periodic *cs_rt_periodic(struct cs_rt_executor *executor,
+                                      uint64_t period_ns,
+                                      int priority_of,
+                                      cs_function function,
+                                      void *argument);
+
+/*
+ Stops a periodic task, waits until it is over, tells what it has done (`stats` may be null), and frees its handle.
+ */
+int cs_rt_stop(struct cs_rt_periodic *periodic,
+               struct cs_rt_periodic_stats *stats);
+
+/*
+ A free mutex.
+ */
+struct cs_rt_mutex *cs_rt_mutex(void);
+
+/*
+ Frees a mutex that nobody holds. Null is fine.
+ */
+void cs_rt_mutex_free(struct cs_rt_mutex *mutex);
+
+/*
+ Takes a mutex; its holder has the priority of the most important thread that waits. -EDEADLK where the caller holds it,
+ or would wait for itself; -EOWNERDEAD where its holder has ended with it.
+ */
+int cs_rt_mutex_lock(struct cs_rt_mutex *mutex);
+
+/*
+ Takes a mutex if it is free; -EBUSY otherwise.
+ */
+int cs_rt_mutex_trylock(struct cs_rt_mutex *mutex);
+
+/*
+ Lets go of a mutex that the calling thread holds; it goes to the most important thread that waits.
+ */
+int cs_rt_mutex_unlock(struct cs_rt_mutex *mutex);
 
 /*
  Fills in counts: of `size` bytes, `sizeof(struct cs_workqueue_stats)`.

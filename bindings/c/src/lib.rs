@@ -11,11 +11,13 @@
     reason = "what is public here is for C: cbindgen reads it, and no Rust code calls it"
 )]
 
+mod block;
 mod check;
 mod error;
 mod fork;
 mod process;
 mod queue;
+mod rt;
 mod stats;
 mod topology;
 mod work;

@@ -1,16 +1,15 @@
 //! Works: reusable items in the program's own structures.
 
-use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::offset_of;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::Duration;
 
 use coreshard::{
-    CpuId, EmbeddedFunction, EmbeddedWork, EmbeddedWorks, FunctionName, NodeId, Target,
+    CpuId, EmbeddedFunction, EmbeddedWork, EmbeddedWorks, NodeId, RefusedReason, Target,
+    WorkErrorReason,
 };
 
 use crate::check;
@@ -40,6 +39,9 @@ const _: () = assert!(
 const STRIPES_PER_CPU: usize = 64;
 
 static WORKS: AtomicPtr<EmbeddedWorks> = AtomicPtr::new(ptr::null_mut());
+static FORMER: AtomicPtr<EmbeddedWorks> = AtomicPtr::new(ptr::null_mut());
+/// [`WORKS`], where the checking mode is off; null before that is known.
+static UNCHECKED: AtomicPtr<EmbeddedWorks> = AtomicPtr::new(ptr::null_mut());
 
 /// Those of this process.
 #[inline(always)]
@@ -60,8 +62,15 @@ fn make_works() -> &'static EmbeddedWorks {
     loop {
         let made = ptr::from_ref(made).cast_mut();
         match WORKS.compare_exchange(known, made, AcqRel, Acquire) {
-            // SAFETY: leaked.
-            Ok(_) => return unsafe { &*made },
+            Ok(_) => {
+                // Whoever looks for leaks finds those of the process before.
+                FORMER.store(known, Release);
+                if !check::is_on() {
+                    UNCHECKED.store(made, Release);
+                }
+                // SAFETY: leaked.
+                return unsafe { &*made };
+            }
             // SAFETY: as above.
             Err(now) => match unsafe { now.as_ref() } {
                 Some(works) if works.is_of_this_process() => return works,
@@ -102,7 +111,7 @@ fn named(work: *mut CsWork) -> Outcome<Place> {
 }
 
 /// The first time: reports are to call the function as C does.
-#[cold]
+#[inline(never)]
 unsafe fn name(work: *mut CsWork, place: Place) -> Outcome<()> {
     // SAFETY: by the caller's contract; an option of a function is one word, null for none.
     let (function, label) = unsafe { ((*work).function, (*work).name) };
@@ -111,18 +120,70 @@ unsafe fn name(work: *mut CsWork, place: Place) -> Outcome<()> {
             "the work has no function: it was not set up; call cs_work_init, or begin with CS_WORK_INITIALIZER",
         ));
     };
-    static NAMES: Mutex<Option<HashMap<(usize, usize), FunctionName>>> = Mutex::new(None);
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (function as usize, label.addr());
-    let name = *names.get_or_insert_default().entry(key).or_insert_with(|| {
+    // SAFETY: by the caller's contract.
+    unsafe { place.as_ref() }.set_name(names::find(function as usize, label));
+    Ok(())
+}
+
+/// The names of the functions that works have. A program has few functions and many works, most of which are set up, queued
+/// once and freed: so one that is known is found without a lock.
+mod names {
+    use std::ffi::{CStr, c_char};
+    use std::ptr;
+    use std::sync::atomic::AtomicPtr;
+    use std::sync::atomic::Ordering::{AcqRel, Acquire};
+
+    use coreshard::FunctionName;
+
+    use super::symbol_of;
+
+    struct Known {
+        function: usize,
+        label: usize,
+        name: FunctionName,
+        /// The one before it in its place; never changed.
+        next: *const Self,
+    }
+
+    const PLACES: usize = 256;
+    static KNOWN: [AtomicPtr<Known>; PLACES] = [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
+
+    #[inline]
+    pub(super) fn find(function: usize, label: *const c_char) -> FunctionName {
+        let place = &KNOWN[(function >> 4 ^ function >> 12) % PLACES];
+        let mut first = place.load(Acquire);
+        loop {
+            let mut known: *const Known = first;
+            // SAFETY: what is in a place is never freed.
+            while let Some(found) = unsafe { known.as_ref() } {
+                if found.function == function && found.label == label.addr() {
+                    return found.name;
+                }
+                known = found.next;
+            }
+            match add(place, first, function, label) {
+                Ok(name) => return name,
+                Err(now) => first = now,
+            }
+        }
+    }
+
+    #[cold]
+    fn add(
+        place: &AtomicPtr<Known>,
+        first: *mut Known,
+        function: usize,
+        label: *const c_char,
+    ) -> Result<FunctionName, *mut Known> {
         // SAFETY: C says that the name is a string that stays.
         let given = (!label.is_null()).then(|| unsafe { CStr::from_ptr(label) });
         let name = given.map(|name| name.to_string_lossy().into_owned());
-        FunctionName::leak(&name.unwrap_or_else(|| symbol_of(function as usize)))
-    });
-    // SAFETY: by the caller's contract.
-    unsafe { place.as_ref() }.set_name(name);
-    Ok(())
+        let name = FunctionName::leak(&name.unwrap_or_else(|| symbol_of(function)));
+        let known = Box::new(Known { function, label: label.addr(), name, next: first });
+        let known = Box::into_raw(known);
+        // Where another thread was first, this one stays unused.
+        place.compare_exchange(first, known, AcqRel, Acquire).map(|_| name)
+    }
 }
 
 /// What the dynamic linker calls a function, or where it lies in which file, for addr2line.
@@ -161,6 +222,11 @@ pub unsafe extern "C" fn cs_work_init_named(
     }
     // SAFETY: C says that there is room for one.
     unsafe { work.write(CsWork { function, name, reserved: [0; 6] }) };
+    // One without a function is found when it is queued.
+    if let (Some(function), Ok(place)) = (function, place(work)) {
+        // SAFETY: it was written just now.
+        unsafe { place.as_ref() }.set_name(names::find(function as usize, name));
+    }
 }
 
 /// What C gives as its function.
@@ -175,7 +241,41 @@ pub(crate) fn function_of(work: *mut CsWork) -> Option<EmbeddedFunction> {
 /// -ESHUTDOWN, -EBUSY (the queue is drained), -ECHILD (the queue is of the process that this one was forked from), -EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_queue_work(queue: *mut CsWorkqueue, work: *mut CsWork) -> c_int {
+    // The one call that is counted in instructions goes without a net: what panics in it, which would be a bug of
+    // Coreshard's, ends the process, as of any function of C's.
+    // SAFETY: null, or leaked by `make_works`; null, or a queue, as C says.
+    if let Some((works, queue)) = unsafe { UNCHECKED.load(Acquire).as_ref().zip(queue.as_ref()) } {
+        // SAFETY: C says that the work is there, and stays while it is pending.
+        let place = unsafe { NonNull::new_unchecked(work.cast::<EmbeddedWork>()) };
+        // SAFETY: as above.
+        if unsafe { place.as_ref() }.is_named() {
+            // SAFETY: as above.
+            return match unsafe { works.queue(place, &queue.queue) } {
+                Ok(queued) => queued.into(),
+                Err(error) => refused(queue, work, error),
+            };
+        }
+    }
+    queue_first(queue, work)
+}
+
+/// With all that is done once.
+#[cold]
+fn queue_first(queue: *mut CsWorkqueue, work: *mut CsWork) -> c_int {
     guard(|| queue_to(queue, work, Target::Here, Duration::ZERO))
+}
+
+#[cold]
+fn refused(queue: &CsWorkqueue, work: *mut CsWork, error: coreshard::WorkError) -> c_int {
+    match error.reason() {
+        // The queue may be of this process, and the works' locks of the one that it was forked from.
+        WorkErrorReason::Refused(RefusedReason::Forked) => guard(|| {
+            // SAFETY: C says that the work is there.
+            let queued = unsafe { works().queue(place(work)?, &queue.queue) }?;
+            Ok(queued.into())
+        }),
+        _ => Failure::from(error).tell(),
+    }
 }
 
 /// As `cs_queue_work`, in the pod of a CPU. -EINVAL where it is none of the queue's.

@@ -35,6 +35,8 @@ pub type PeriodicHandle = coreshard_rt::PeriodicHandle<Host>;
 pub type TimerHandle = coreshard_rt::TimerHandle<Host>;
 /// A mutex with priority inheritance; see [`coreshard_rt::InheritMutex`].
 pub type InheritMutex<T> = coreshard_rt::InheritMutex<Host, T>;
+/// The right to what an [`InheritMutex`] guards; see [`coreshard_rt::InheritGuard`].
+pub type InheritGuard<'mutex, T> = coreshard_rt::InheritGuard<'mutex, Host, T>;
 /// A mutex with a priority ceiling; see [`coreshard_rt::CeilingMutex`].
 pub type CeilingMutex<T> = coreshard_rt::CeilingMutex<Host, T>;
 /// The priority index; see [`coreshard_rt::PriorityIndex`].

@@ -56,7 +56,7 @@ impl<P: Platform> DelayedEmbedded<P> {
             Ok(entry) => {
                 limiter = entry.limiter_id();
                 let armed = work.take_armed::<P>();
-                dispatch(stripe, state, work, entry);
+                dispatch(stripe, state, ticket.work(), work, entry);
                 drop(armed);
             }
             Err(RefusedReason::Draining) => {

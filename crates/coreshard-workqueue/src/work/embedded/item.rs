@@ -131,6 +131,13 @@ impl EmbeddedWork {
 }
 
 impl Fields {
+    /// True if it is neither pending nor disabled.
+    #[inline(always)]
+    pub(super) fn is_free(&self) -> bool {
+        // In one load: the two lie beside one another.
+        u64::from(self.flags) | u64::from(self.disables) << 32 == 0
+    }
+
     #[inline(always)]
     pub(super) fn is(&self, flag: u32) -> bool {
         self.flags & flag != 0
@@ -211,8 +218,9 @@ impl QueueingTicket {
     #[inline(always)]
     pub(super) fn new(work: NonNull<EmbeddedWork>, number: u64) -> Self {
         let address = work.as_ptr().expose_provenance() as u64 >> 3;
-        debug_assert!(address <= ADDRESS, "a program's addresses have 48 bits");
-        Self(address & ADDRESS | number << ADDRESS_BITS)
+        // `EmbeddedWorks` says so.
+        debug_assert!(address <= ADDRESS, "an item's address has 48 bits");
+        Self(address | number << ADDRESS_BITS)
     }
 
     /// True if it is one of this item's queueings.

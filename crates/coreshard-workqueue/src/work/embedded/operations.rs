@@ -23,6 +23,55 @@ use crate::work::state::MAX_DISABLES;
 type Place = NonNull<EmbeddedWork>;
 
 impl<P: Platform> EmbeddedWorks<P> {
+    /// As [`Work::queue`](crate::Work::queue): queues it in the pod of the CPU that the caller runs on; false if it was
+    /// pending.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As [`EmbeddedWorks`] says.
+    #[inline(always)]
+    pub unsafe fn queue(
+        &'static self,
+        work: NonNull<EmbeddedWork>,
+        queue: &Workqueue<P>,
+    ) -> Result<bool, WorkError> {
+        self.refuse_forked(work)?;
+        // SAFETY: by this function's contract.
+        unsafe { self.send(work, queue, Target::Here) }
+    }
+
+    /// Queues it now.
+    ///
+    /// # Safety
+    /// As [`EmbeddedWorks`] says.
+    #[inline(always)]
+    unsafe fn send(
+        &'static self,
+        work: Place,
+        queue: &Workqueue<P>,
+        target: Target,
+    ) -> Result<bool, WorkError> {
+        let stripe = self.stripe(work);
+        let mut state = stripe.lock();
+        // SAFETY: by this function's contract, until it is sent: the lock is freed no sooner.
+        let item = unsafe { EmbeddedWork::fields(work) };
+        if !item.is_free() {
+            // A disabled one is never pending.
+            let pending = item.is(PENDING);
+            return if pending { Ok(false) } else { Err(error(work, WorkErrorKind::Disabled)) };
+        }
+        let entry = match queue.enter_beyond(target) {
+            Ok(entry) => entry,
+            Err(reason) => return Err(error(work, WorkErrorKind::Refused(reason))),
+        };
+        item.flags = PENDING;
+        item.ticket = state.draw(work);
+        dispatch(stripe, state, work, item, entry);
+        Ok(true)
+    }
+
     /// As [`Work::queue_to`](crate::Work::queue_to): queues it for `target` when `delay` is over; false if it was
     /// pending.
     ///
@@ -31,7 +80,6 @@ impl<P: Platform> EmbeddedWorks<P> {
     ///
     /// # Safety
     /// As [`EmbeddedWorks`] says.
-    #[inline]
     pub unsafe fn queue_to(
         &'static self,
         work: NonNull<EmbeddedWork>,
@@ -39,11 +87,14 @@ impl<P: Platform> EmbeddedWorks<P> {
         target: Target,
         delay: Duration,
     ) -> Result<bool, WorkError> {
+        // SAFETY: by this function's contract.
+        let Some(deadline) = unsafe { self.deadline(work, queue, delay) }? else {
+            // SAFETY: as above.
+            return unsafe { self.send(work, queue, target) };
+        };
         let stripe = self.stripe(work);
-        // SAFETY: by this function's contract, until the item is sent.
-        let deadline = unsafe { self.deadline(work, queue, delay) }?;
-        let mut state = stripe.lock();
-        // SAFETY: by this function's contract, until it is sent: the lock is freed no sooner.
+        let state = stripe.lock();
+        // SAFETY: by this function's contract, under the lock.
         let item = unsafe { EmbeddedWork::fields(work) };
         if item.is(PENDING) {
             return Ok(false);
@@ -51,19 +102,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         if item.disables != 0 {
             return Err(error(work, WorkErrorKind::Disabled));
         }
-        match deadline {
-            None => {
-                let entry = match queue.enter_beyond(target) {
-                    Ok(entry) => entry,
-                    Err(reason) => return Err(error(work, WorkErrorKind::Refused(reason))),
-                };
-                item.flags |= PENDING;
-                item.ticket = state.draw(work);
-                dispatch(stripe, state, item, entry);
-                Ok(true)
-            }
-            Some(deadline) => arm(stripe, state, work, queue, target, deadline).map(|()| true),
-        }
+        arm(stripe, state, work, queue, target, deadline).map(|()| true)
     }
 
     /// As [`Work::modify_to`](crate::Work::modify_to): a queueing that has not begun is replaced; true if there
@@ -100,7 +139,7 @@ impl<P: Platform> EmbeddedWorks<P> {
                 Ok(entry) => {
                     item.flags |= PENDING;
                     item.ticket = state.draw(work);
-                    dispatch(stripe, state, item, entry);
+                    dispatch(stripe, state, work, item, entry);
                     Ok(())
                 }
                 Err(reason) => {

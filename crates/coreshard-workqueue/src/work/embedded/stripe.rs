@@ -166,7 +166,7 @@ impl<P: Platform> StripeState<P> {
         let mut run = self.runs;
         // SAFETY: a run is on the list while it is there.
         while let Some(found) = unsafe { run.as_ref() } {
-            if found.ticket.work() == work {
+            if found.ticket.is_of(work) {
                 return Some(found);
             }
             run = found.next.get();

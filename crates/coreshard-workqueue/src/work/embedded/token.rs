@@ -28,12 +28,13 @@ pub(super) struct EmbeddedToken<P: Platform> {
 pub(super) fn dispatch<P: Platform>(
     stripe: &'static Stripe<P>,
     state: LockGuard<'_, P, StripeState<P>>,
+    place: NonNull<EmbeddedWork>,
     work: &mut Fields,
     entry: Entry<'_, P>,
 ) {
     let ticket = work.ticket;
     work.limiter = entry.limiter_id();
-    if let Some(run) = state.run_of(ticket.work()) {
+    if let Some(run) = state.run_of(place) {
         run.behind.store(entry.queue_id(), Relaxed);
         if !entry.waits_for_turn() && !run.keeps_a_place() {
             let (link, injector) = entry.keep();

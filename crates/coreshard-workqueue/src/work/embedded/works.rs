@@ -1,4 +1,5 @@
 //! All items of a process: the stripes that they fall on.
+#![allow(unsafe_code)]
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -15,7 +16,7 @@ use super::stripe::Stripe;
 ///
 /// # Safety
 /// Each function needs an item that was made by [`EmbeddedWork::new`] (or by a static initializer, as it says), and
-/// that stays where it is and is not freed while it is pending, nor while the call goes on. While it runs it may be
+/// below 2⁴⁸ (where all memory of a program is that does not ask for other), that stays where it is and is not freed while it is pending, nor while the call goes on. While it runs it may be
 /// freed by its own function, or by whoever knows that nothing of this program will name it any more.
 ///
 /// # Examples
@@ -38,6 +39,8 @@ use super::stripe::Stripe;
 /// ```
 pub struct EmbeddedWorks<P: Platform> {
     stripes: Box<[Padded<Stripe<P>>]>,
+    /// One less than there are.
+    mask: usize,
     /// In a process that was forked since, locks may be held by nobody who is there.
     process_generation: u32,
 }
@@ -47,8 +50,9 @@ impl<P: Platform> EmbeddedWorks<P> {
     /// times the number of CPUs, so that two seldom meet at one. It is there for good.
     pub fn leak(stripes: usize) -> &'static Self {
         let stripes = stripes.next_power_of_two();
+        let mask = stripes - 1;
         let stripes = (0..stripes).map(|_| Padded::new(Stripe::new())).collect();
-        Box::leak(Box::new(Self { stripes, process_generation: P::process_generation() }))
+        Box::leak(Box::new(Self { stripes, mask, process_generation: P::process_generation() }))
     }
 
     /// True in the process that it was made in; in one that was forked since, make another one.
@@ -61,7 +65,8 @@ impl<P: Platform> EmbeddedWorks<P> {
         // Fibonacci hashing (Knuth, The Art of Computer Programming 6.4): addresses are multiples of what the
         // program's structures measure.
         let hash = (work.as_ptr().addr() as u64 >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        &self.stripes[hash as usize & (self.stripes.len() - 1)]
+        // SAFETY: the mask is one less than their number, which is a power of two.
+        unsafe { self.stripes.get_unchecked(hash as usize & self.mask) }
     }
 }
 

@@ -1,0 +1,277 @@
+//! Real time: tasks of fixed priorities, periodic ones, and a mutex that lends its holder the priority of who waits.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::time::Duration;
+
+use coreshard::Topology;
+use coreshard::rt::{
+    Executor, InheritMutex, LockError, Periodic, PeriodicHandle, Priority, RtError, TaskHandle,
+};
+
+use crate::error::{Failure, Outcome, guard, guard_pointer};
+use crate::fork::CsFunction;
+use crate::queue::cpus;
+
+/// Runs tasks of fixed priorities. Made by `cs_rt_executor`, ended by `cs_rt_executor_free`.
+pub struct CsRtExecutor {
+    executor: Executor,
+    lacking: c_int,
+}
+
+/// A task that was spawned; ended by `cs_rt_join`.
+pub struct CsRtTask {
+    handle: TaskHandle<()>,
+}
+
+/// A periodic task; ended by `cs_rt_stop`.
+pub struct CsRtPeriodic {
+    handle: PeriodicHandle,
+}
+
+/// A mutex with priority inheritance, unlocked by the thread that has locked it.
+pub struct CsRtMutex {
+    mutex: InheritMutex<()>,
+    /// The holder's guard: its alone.
+    guard: UnsafeCell<Option<ManuallyDrop<Guard>>>,
+}
+
+type Guard = coreshard::rt::InheritGuard<'static, ()>;
+
+/// What periodic tasks have done.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CsRtPeriodicStats {
+    pub activations: u64,
+    /// Of these, the ones that were done after their deadline.
+    pub late: u64,
+    /// Activations that were left out.
+    pub skipped: u64,
+}
+
+impl From<RtError> for Failure {
+    fn from(error: RtError) -> Self {
+        Self::new(libc::EPERM, error.to_string())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Argument(*mut c_void);
+// SAFETY: C says that its function may be called with it on any thread.
+unsafe impl Send for Argument {}
+
+impl Argument {
+    fn get(&self) -> *mut c_void {
+        self.0
+    }
+}
+
+fn priority(given: c_int) -> Outcome<Priority> {
+    let number = u8::try_from(given).unwrap_or(0);
+    Priority::new(number).map_err(|error| {
+        Failure::invalid(if number == 0 {
+            format!("the priority is {given}; it goes from 1 to 99")
+        } else {
+            error.to_string()
+        })
+    })
+}
+
+/// An executor on the CPUs that are named ("2-5"; null for all). Where `degraded` is not 0, what the machine does not grant is
+/// done without, and `cs_rt_lacking` tells how many things that are; else it is an error. Null, and errno, then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_rt_executor(mask: *const c_char, degraded: c_int) -> *mut CsRtExecutor {
+    guard_pointer(|| {
+        let machine = Topology::host();
+        let machine = machine.map_err(|error| Failure::new(libc::ENODEV, error.to_string()))?;
+        let mut builder = Executor::builder(&machine);
+        // SAFETY: by the header's contract.
+        if let Some(mask) = unsafe { cpus(mask) }? {
+            builder = builder.cpus(mask);
+        }
+        if degraded == 0 {
+            return Ok(Box::new(CsRtExecutor { executor: builder.build()?, lacking: 0 }));
+        }
+        let (executor, lacking) = builder.build_degraded()?;
+        let lacking = c_int::try_from(lacking.len()).unwrap_or(c_int::MAX);
+        Ok(Box::new(CsRtExecutor { executor, lacking }))
+    })
+}
+
+/// How many things the machine did not grant.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_rt_lacking(executor: *const CsRtExecutor) -> c_int {
+    guard(|| Ok(executor_of(executor)?.lacking))
+}
+
+/// Runs what was accepted, ends the threads. Null is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_rt_executor_free(executor: *mut CsRtExecutor) {
+    if !executor.is_null() {
+        guard(|| {
+            // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
+            drop(unsafe { Box::from_raw(executor) });
+            Ok(0)
+        });
+    }
+}
+
+fn executor_of<'call>(executor: *const CsRtExecutor) -> Outcome<&'call CsRtExecutor> {
+    // SAFETY: C says that it is one, or null.
+    unsafe { executor.as_ref() }.ok_or_else(|| Failure::invalid("the executor is a null pointer"))
+}
+
+/// Has a function called at a priority (1 to 99), on the CPU that runs the least important work. Null, and errno, where it
+/// cannot be.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_rt_spawn(
+    executor: *mut CsRtExecutor,
+    priority_of: c_int,
+    function: CsFunction,
+    argument: *mut c_void,
+) -> *mut CsRtTask {
+    guard_pointer(|| {
+        let function =
+            function.ok_or_else(|| Failure::invalid("the function is a null pointer"))?;
+        let argument = Argument(argument);
+        // SAFETY: by the header's contract.
+        let task = move || unsafe { function(argument.get()) };
+        let handle = executor_of(executor)?.executor.spawn(priority(priority_of)?, task)?;
+        Ok(Box::new(CsRtTask { handle }))
+    })
+}
+
+/// Waits until a task is over, and frees its handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_rt_join(task: *mut CsRtTask) -> c_int {
+    guard(|| {
+        if task.is_null() {
+            return Err(Failure::invalid("the task is a null pointer"));
+        }
+        // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
+        let joined = unsafe { Box::from_raw(task) }.handle.join();
+        joined.map_err(|thrown| Failure::new(libc::ENOTRECOVERABLE, thrown.to_string()))?;
+        Ok(0)
+    })
+}
+
+/// Has a function called every `period_ns` nanoseconds, at a priority; what is missed is left out. Null, and errno, where it
+/// cannot be.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_rt_periodic(
+    executor: *mut CsRtExecutor,
+    period_ns: u64,
+    priority_of: c_int,
+    function: CsFunction,
+    argument: *mut c_void,
+) -> *mut CsRtPeriodic {
+    guard_pointer(|| {
+        let function =
+            function.ok_or_else(|| Failure::invalid("the function is a null pointer"))?;
+        let argument = Argument(argument);
+        let every = Periodic::every(Duration::from_nanos(period_ns), priority(priority_of)?);
+        // SAFETY: by the header's contract.
+        let body = move |_: &coreshard::rt::Activation| unsafe { function(argument.get()) };
+        let handle = executor_of(executor)?.executor.periodic(every, body)?;
+        Ok(Box::new(CsRtPeriodic { handle }))
+    })
+}
+
+/// Stops a periodic task, waits until it is over, tells what it has done (`stats` may be null), and frees its handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_rt_stop(
+    periodic: *mut CsRtPeriodic,
+    stats: *mut CsRtPeriodicStats,
+) -> c_int {
+    guard(|| {
+        if periodic.is_null() {
+            return Err(Failure::invalid("the periodic task is a null pointer"));
+        }
+        // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
+        let done = unsafe { Box::from_raw(periodic) }.handle.stop();
+        // SAFETY: C says that there is room, or it is null.
+        if let Some(stats) = unsafe { stats.as_mut() } {
+            *stats = CsRtPeriodicStats {
+                activations: done.activations,
+                late: done.late,
+                skipped: done.skipped,
+            };
+        }
+        Ok(0)
+    })
+}
+
+/// A free mutex.
+#[unsafe(no_mangle)]
+pub extern "C" fn cs_rt_mutex() -> *mut CsRtMutex {
+    guard_pointer(|| {
+        Ok(Box::new(CsRtMutex { mutex: InheritMutex::new(()), guard: UnsafeCell::new(None) }))
+    })
+}
+
+/// Frees a mutex that nobody holds. Null is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_rt_mutex_free(mutex: *mut CsRtMutex) {
+    if !mutex.is_null() {
+        // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
+        drop(unsafe { Box::from_raw(mutex) });
+    }
+}
+
+/// Takes a mutex; its holder has the priority of the most important thread that waits. -EDEADLK where the caller holds it,
+/// or would wait for itself; -EOWNERDEAD where its holder has ended with it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_rt_mutex_lock(mutex: *mut CsRtMutex) -> c_int {
+    take(mutex, |mutex| mutex.lock())
+}
+
+/// Takes a mutex if it is free; -EBUSY otherwise.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_rt_mutex_trylock(mutex: *mut CsRtMutex) -> c_int {
+    take(mutex, |mutex| mutex.try_lock())
+}
+
+fn take(
+    mutex: *mut CsRtMutex,
+    lock: impl FnOnce(&'static InheritMutex<()>) -> Result<Guard, LockError<Guard>>,
+) -> c_int {
+    guard(|| {
+        // SAFETY: C says that it is one, or null, and there while it is held.
+        let mutex: &'static CsRtMutex = unsafe { mutex.as_ref() }
+            .ok_or_else(|| Failure::invalid("the mutex is a null pointer"))?;
+        let taken = match lock(&mutex.mutex) {
+            Ok(taken) | Err(LockError::Poisoned(taken)) => taken,
+            Err(error) => {
+                let errno = match &error {
+                    LockError::Held => libc::EBUSY,
+                    LockError::WouldDeadlock => libc::EDEADLK,
+                    LockError::HolderGone => libc::EOWNERDEAD,
+                    _ => libc::EOPNOTSUPP,
+                };
+                return Err(Failure::new(errno, error.to_string()));
+            }
+        };
+        // SAFETY: this thread holds the mutex, so nobody else is here.
+        unsafe { *mutex.guard.get() = Some(ManuallyDrop::new(taken)) };
+        Ok(0)
+    })
+}
+
+/// Lets go of a mutex that the calling thread holds; it goes to the most important thread that waits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_rt_mutex_unlock(mutex: *mut CsRtMutex) -> c_int {
+    guard(|| {
+        // SAFETY: C says that it is one, or null, and that the caller holds it.
+        let mutex = unsafe { mutex.as_ref() }
+            .ok_or_else(|| Failure::invalid("the mutex is a null pointer"))?;
+        // SAFETY: as above, so nobody else is here.
+        match unsafe { (*mutex.guard.get()).take() } {
+            Some(taken) => {
+                drop(ManuallyDrop::into_inner(taken));
+                Ok(0)
+            }
+            None => Err(Failure::new(libc::EPERM, "the mutex is not held")),
+        }
+    })
+}

@@ -1,0 +1,135 @@
+/* Block I/O and real time. */
+#define _GNU_SOURCE
+#include "harness.h"
+
+#include <coreshard.h>
+#include <errno.h>
+
+struct seen {
+	struct cs_block_buffer *buffer;
+	int64_t result;
+	int calls;
+};
+
+static void note(struct cs_block_buffer *buffer, int64_t result, void *argument)
+{
+	struct seen *seen = argument;
+
+	seen->buffer = buffer;
+	seen->result = result;
+	seen->calls++;
+}
+
+static void write_and_read(struct cs_block_device *device)
+{
+	struct cs_block_queue *queue = cs_block_queue(device, 0);
+	struct cs_block_buffer *out = cs_block_buffer_alloc(4096), *in = cs_block_buffer_alloc(4096);
+	struct seen seen = { NULL, 0, 0 };
+
+	CHECK(device && queue && out && in && cs_block_buffer_length(in) == 4096);
+	errno = 0;
+	CHECK(!cs_block_queue(device, 0) && errno == EINVAL); /* a thread has one */
+	memset(cs_block_buffer_data(out), 'c', 4096);
+	CHECK(cs_block_write(queue, 8192, out, note, &seen) == 0);
+	while (!seen.calls)
+		CHECK(cs_block_wait(queue, UINT64_MAX) >= 0);
+	CHECK(seen.result == 4096 && seen.buffer == out);
+	CHECK(cs_block_flush(queue, note, &seen) == 0);
+	while (seen.calls < 2)
+		cs_block_wait(queue, 1000000000);
+	CHECK(seen.buffer == NULL && seen.result == 0);
+	CHECK(cs_block_read(queue, 8192, in, note, &seen) == 0 && cs_block_outstanding(queue) >= 0);
+	while (seen.calls < 3)
+		cs_block_wait(queue, UINT64_MAX);
+	CHECK(seen.result == 4096 && seen.buffer == in);
+	CHECK(memcmp(cs_block_buffer_data(in), cs_block_buffer_data(out), 4096) == 0);
+	/* What can never be done is refused, and the buffer stays. */
+	CHECK(cs_block_write(queue, UINT64_C(1) << 40, out, note, &seen) < 0 && seen.calls == 3);
+	CHECK(*(char *)cs_block_buffer_data(out) == 'c' && cs_block_poll(queue) == 0);
+	CHECK(cs_block_read(queue, 0, NULL, note, &seen) == -EINVAL);
+	cs_block_queue_close(queue);
+	cs_block_buffer_free(out);
+	cs_block_buffer_free(in);
+	cs_block_close(device);
+}
+
+static void memory_is_a_device(void) { write_and_read(cs_block_memory(1 << 20, 1)); }
+
+static void a_file_is_a_device(void)
+{
+	char path[] = "/tmp/coreshard-c-XXXXXX";
+	int file = mkstemp(path);
+
+	CHECK(file >= 0 && ftruncate(file, 1 << 20) == 0);
+	close(file);
+	write_and_read(cs_block_open(path, CS_BLOCK_WRITE, 2));
+	CHECK(unlink(path) == 0);
+	CHECK(!cs_block_open(path, 0, 1) && strstr(cs_last_error(), path));
+}
+
+static _Atomic int calls;
+static void add_one(void *argument)
+{
+	CHECK(argument == &calls);
+	atomic_fetch_add(&calls, 1);
+}
+
+static void tasks_of_fixed_priorities_run(void)
+{
+	struct cs_rt_executor *executor = cs_rt_executor(NULL, 1);
+	struct cs_rt_periodic_stats stats;
+	struct cs_rt_periodic *periodic;
+	struct cs_rt_task *task;
+
+	CHECK(executor && cs_rt_lacking(executor) >= 0);
+	task = cs_rt_spawn(executor, 20, add_one, &calls);
+	CHECK(task && cs_rt_join(task) == 0 && calls == 1);
+	CHECK(!cs_rt_spawn(executor, 100, add_one, &calls) && strstr(cs_last_error(), "99"));
+	CHECK(!cs_rt_spawn(executor, 0, add_one, &calls));
+	periodic = cs_rt_periodic(executor, 1000000, 30, add_one, &calls);
+	CHECK(periodic);
+	WAIT_UNTIL(calls >= 4);
+	CHECK(cs_rt_stop(periodic, &stats) == 0 && stats.activations >= 3);
+	cs_rt_executor_free(executor);
+}
+
+static long guarded;
+static void *count(void *mutex)
+{
+	int turn;
+
+	for (turn = 0; turn < 2000; turn++) {
+		CHECK(cs_rt_mutex_lock(mutex) == 0);
+		guarded++;
+		CHECK(cs_rt_mutex_unlock(mutex) == 0);
+	}
+	return NULL;
+}
+
+static void a_mutex_admits_one(void)
+{
+	struct cs_rt_mutex *mutex = cs_rt_mutex();
+	pthread_t threads[3];
+	size_t thread;
+
+	CHECK(cs_rt_mutex_trylock(mutex) == 0);
+	CHECK(cs_rt_mutex_lock(mutex) == -EDEADLK && cs_rt_mutex_trylock(mutex) < 0);
+	CHECK(cs_rt_mutex_unlock(mutex) == 0 && cs_rt_mutex_unlock(mutex) == -EPERM);
+	for (thread = 0; thread < 3; thread++)
+		CHECK(pthread_create(&threads[thread], NULL, count, mutex) == 0);
+	for (thread = 0; thread < 3; thread++)
+		pthread_join(threads[thread], NULL);
+	CHECK(guarded == 6000);
+	cs_rt_mutex_free(mutex);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct row rows[] = {
+		ROW(memory_is_a_device),
+		ROW(a_file_is_a_device),
+		ROW(tasks_of_fixed_priorities_run),
+		ROW(a_mutex_admits_one),
+	};
+	return run_rows(rows, sizeof(rows) / sizeof(*rows), argc, argv);
+}
