@@ -16,8 +16,11 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null
 fi
 PYO3_PYTHON=$(command -v "$python")
 export PYO3_PYTHON
-# What it leans on is looked at with the workspace.
-[ -z "${CORESHARD_NIGHTLY:-}" ] || cargo clippy -- -D warnings
+if [ -n "${CORESHARD_NIGHTLY:-}" ]; then
+  # What it leans on is looked at with the workspace.
+  cargo clippy -- -D warnings
+  exec ./check.sh "$PYO3_PYTHON"
+fi
 cargo build
 target=${CARGO_TARGET_DIR:-target}
 # As a wheel lays it out.

@@ -9,5 +9,17 @@
 from ._executor import Executor
 from ._future import Future
 from ._native import Periodic, Work, Workqueue
+from .lab import bench, c2c, simulate, topology, tune
 
-__all__ = ["Executor", "Future", "Periodic", "Work", "Workqueue"]
+__all__ = [
+    "Executor",
+    "Future",
+    "Periodic",
+    "Work",
+    "Workqueue",
+    "bench",
+    "c2c",
+    "simulate",
+    "topology",
+    "tune",
+]
