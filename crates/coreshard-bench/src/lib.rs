@@ -34,7 +34,7 @@ pub use error::BenchError;
 pub use kernel_scopes::{ScopeRatios, SeenLoad, compare_scopes};
 pub use machine::BenchMachine;
 pub use progress::{Progress, Unwatched};
-pub use queue::{Combination, QueueBench};
+pub use queue::{Combination, QueueBench, over_seeds};
 pub use trial::{Bomb, Ledger, ParseScenarioError, QueueTrial, Record, Scenario, ScenarioTrial};
 pub use tune::{TuneEffort, tune};
 

@@ -217,6 +217,12 @@ rows! {
         /// differ by noise alone; `None` where there is none.
         #[serde(default)]
         same_pods_as: Option<String> = Text [of(PODS, "the same as", PAGE)];
+        /// The first quartile of items per second over the seeds; `None` where it is not simulated.
+        #[serde(default)]
+        items_per_sec_q1: Option<f64> = PerSecond [of(RATE, "first quartile", PAGE)];
+        /// The third quartile of items per second over the seeds; `None` where it is not simulated.
+        #[serde(default)]
+        items_per_sec_q3: Option<f64> = PerSecond [of(RATE, "third quartile", PAGE)];
     }
 }
 

@@ -19,6 +19,7 @@
 pub(crate) mod gate;
 mod notes;
 mod order;
+mod over_seeds;
 mod producer;
 mod producer_state;
 mod scaling;
@@ -41,6 +42,7 @@ use crate::machine::BenchMachine;
 use crate::progress::Progress;
 use gate::Gate;
 pub use order::Combination;
+pub use over_seeds::over_seeds;
 use producer::{Findings, Pace, Producer, ProducerSlot, QueueRun};
 use producer_state::{ProducerState, producer_states};
 use tally::{MeasuredRun, Tally};

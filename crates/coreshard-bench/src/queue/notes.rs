@@ -147,8 +147,11 @@ pub(super) fn wake_ratios(ratios: &[WakeRatio]) -> Vec<String> {
                 let hold = ratio
                     .lock_hold_ratio
                     .map_or_else(String::new, |hold| format!(", lock held {hold:.2} ×"));
+                let (low, high) = (ratio.items_per_sec_ratio_min, ratio.items_per_sec_ratio_max);
+                // Of one run nothing is known.
+                let noise = if low < 1.0 && high > 1.0 { ", by noise alone" } else { "" };
                 format!(
-                    "{} {:.2} × ({:.2}–{:.2}){hold}",
+                    "{} {:.2} × ({:.2}–{:.2}){noise}{hold}",
                     ratio.scope,
                     ratio.items_per_sec_ratio,
                     ratio.items_per_sec_ratio_min,

@@ -95,6 +95,8 @@ impl Tally {
             wakeups_per_item: Some(self.wakeups as f64 / self.items as f64),
             pods,
             same_pods_as,
+            items_per_sec_q1: None,
+            items_per_sec_q3: None,
         })
     }
 

@@ -4,10 +4,11 @@ use std::fmt::Display;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Mutex;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use coreshard::{CpuSet, Host, Intake, Scope, Topology, Wake};
-use coreshard_bench::{BenchMachine, QueueBench};
+use coreshard_bench::{BenchMachine, QueueBench, over_seeds};
 use coreshard_report::{csv, html, json, table};
 use coreshard_results::QueueResults;
 use coreshard_sim::{Machine as Simulated, Sim};
@@ -15,7 +16,8 @@ use coreshard_topology::{ShardSize, Usable, input};
 
 use super::destination::Destination;
 use super::progress::Bar;
-use super::simulated::{self, Outside, SimArgs};
+use super::seeds::{DEFAULT_SEEDS, side_by_side};
+use super::simulated::{self, Shared, SimArgs};
 use crate::failure::{bad_input, interrupted};
 use crate::machine::{Machine, MachineArgs};
 use crate::number::{many, whole};
@@ -30,7 +32,7 @@ const COLUMNS_OF_A_FILE: usize = 200;
 /// Items of a producer and runs, where nothing else is asked for. Virtual time has no noise to
 /// average out, and a simulated item takes about ten times a real one.
 const SIMULATED_ITEMS: u64 = 300;
-const SIMULATED_RUNS: NonZeroUsize = NonZeroUsize::new(3).expect("3 is not 0");
+const SIMULATED_RUNS: NonZeroUsize = NonZeroUsize::MIN;
 
 /// The options of `coreshard bench queue`.
 #[derive(Debug, clap::Args)]
@@ -57,7 +59,7 @@ pub(crate) struct Args {
           help = rungs("Intakes", &Intake::ALL))]
     intake: Vec<Intake>,
 
-    /// Runs of each combination, interleaved [default: 7, simulated 3]
+    /// Runs of each combination, interleaved [default: 7, simulated 1 with each seed]
     #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 10_000>)]
     runs: Option<u64>,
 
@@ -75,6 +77,11 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     simulated: SimArgs,
+
+    /// Simulate with N seeds from --seed on, side by side: figures are medians over them, with quartiles
+    /// [default: 5]
+    #[arg(long, value_name = "N", requires = "machine", value_parser = whole::<u64, 1, 1_000>)]
+    seeds: Option<u64>,
 
     /// Wanted number of cores in a cache shard
     #[arg(long, value_name = "N", default_value_t = ShardSize::DEFAULT.cores(),
@@ -314,7 +321,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     {
         return run_simulated(args, &machine, &bench);
     }
-    if let Some(option) = args.simulated.given() {
+    let given = args.simulated.given().or(args.seeds.map(|_| "--seeds"));
+    if let Some(option) = given {
         return Err(bad_input(anyhow::anyhow!("{option} needs --sim")));
     }
     let Site { bench_machine, cpu_model, notes } = Site::new(&args.machine)?;
@@ -346,14 +354,28 @@ fn run_simulated(args: &Args, machine: &Simulated, bench: &QueueBench) -> anyhow
     let destinations = Destinations::open(args)?;
     let bench_machine = simulated::bench_machine(&args.machine, machine);
     let counts = args.cpus.as_ref().map(|counts| counts.of(bench_machine.usable.len()));
-    let run = args.simulated.simulation(machine).run(|| match &counts {
-        None => bench.run::<Sim>(&bench_machine, &mut Outside(bar)),
-        Some(counts) => bench.run_scaling::<Sim>(&bench_machine, counts, &mut Outside(bar)),
-    })?;
-    let note = args.simulated.note(&run);
-    let mut results = run.value.map_err(bad_input)?;
+    let seeds = args.seeds.unwrap_or(DEFAULT_SEEDS);
+    let bar = Mutex::new(bar);
+    let simulations = usize::try_from(seeds).unwrap_or(1);
+    let runs = side_by_side(simulations, |more| {
+        let seed = args.simulated.seed().wrapping_add(more as u64);
+        let bench = QueueBench { seed, ..bench.clone() };
+        let mut progress = Shared { bar: &bar, simulations };
+        args.simulated.simulation(machine).seed(seed).run(|| match &counts {
+            None => bench.run::<Sim>(&bench_machine, &mut progress),
+            Some(counts) => bench.run_scaling::<Sim>(&bench_machine, counts, &mut progress),
+        })
+    });
+    drop(bar);
+    let (mut all, mut notes) = (Vec::new(), Vec::new());
+    for run in runs {
+        let run = run?;
+        notes.push(args.simulated.note(&run));
+        all.push(run.value.map_err(bad_input)?);
+    }
+    let mut results = over_seeds(&all).context("nothing was measured")?;
     results.cpu_model = machine.topology().model().map(str::to_owned);
-    results.notes.insert(0, note);
+    results.notes.splice(0..0, notes);
     finish(destinations, &results)
 }
 

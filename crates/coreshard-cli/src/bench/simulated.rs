@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
+use std::sync::Mutex;
 
 use coreshard_bench::{BenchMachine, Progress};
 use coreshard_sim::{Machine, Profile, Run, Sim, Simulation};
@@ -52,7 +53,7 @@ impl SimArgs {
         format!(
             "simulated: costs {}, seed {}, {} ns of virtual time, trace {:016x}",
             self.costs(),
-            self.seed(),
+            run.summary.seed,
             run.summary.virtual_ns,
             run.summary.trace_hash
         )
@@ -69,6 +70,29 @@ impl Progress for Outside {
 
     fn step(&mut self, what: &dyn fmt::Display) -> ControlFlow<()> {
         Sim::outside(|| self.0.step(what))
+    }
+}
+
+/// Shows how far several simulations at once have come.
+pub(crate) struct Shared<'bar> {
+    pub(crate) bar: &'bar Mutex<Bar>,
+    pub(crate) simulations: usize,
+}
+
+impl Shared<'_> {
+    fn with<R>(&self, act: impl FnOnce(&mut Bar) -> R) -> R {
+        Sim::outside(|| act(&mut self.bar.lock().expect("nobody panics with it held")))
+    }
+}
+
+impl Progress for Shared<'_> {
+    fn begin(&mut self, steps: usize) {
+        let all = steps * self.simulations;
+        self.with(|bar| bar.begin(all));
+    }
+
+    fn step(&mut self, what: &dyn fmt::Display) -> ControlFlow<()> {
+        self.with(|bar| bar.step(what))
     }
 }
 
