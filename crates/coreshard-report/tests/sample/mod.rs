@@ -111,6 +111,8 @@ fn cell(rungs: [usize; 3], throughput: f64, call_ns: f64, pods: usize) -> QueueC
         wakeups_per_item: Some([1.0, 0.99, 0.31][wake]),
         pods,
         same_pods_as: None,
+        items_per_sec_q1: None,
+        items_per_sec_q3: None,
     }
 }
 
