@@ -23,8 +23,8 @@ pub use recording::{
     RecordingError, RecordingWriter, Spool, SpoolCounts, Taken,
 };
 pub use replay::{
-    Advice, LineView, ObjectView, ReplayOptions, ReplayReport, Sharing, SourcePlace, ThingKind,
-    ThreadView, WordView, replay,
+    Advice, LineView, ObjectView, Proposal, ReplayOptions, ReplayReport, Sharing, SourcePlace,
+    ThingKind, ThreadView, TypeProposals, WordView, propose_layouts, replay,
 };
 pub use types::{
     Binary, DebugSource, FieldPath, Global, Keyword, Language, Member, Record, Role, Shape, Type,

@@ -7,12 +7,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use coreshard_topology::input;
-use coreshard_trace::{Binary, DebugSource, Layout, TypeTable, most_mixed, most_wasteful};
+use coreshard_trace::{
+    Binary, DebugSource, Layout, TypeTable, most_mixed, most_wasteful, propose_layouts,
+};
 use serde_json::json;
 
 use crate::failure::bad_input;
+use crate::machine::MachineArgs;
 use crate::number::few;
 use crate::output;
+use crate::replay::PlacementArgs;
 
 /// Of a file with BTF; the kernel's has 6 MB, and one of all modules some 30.
 const MOST_BTF_BYTES: u64 = 1 << 30;
@@ -32,6 +36,16 @@ pub(crate) struct Args {
     /// Read BTF, such as the kernel's in /sys/kernel/btf/vmlinux, in place of a program
     #[arg(long, value_name = "FILE")]
     btf: Option<PathBuf>,
+
+    /// Propose layouts for the types that threads of this recording fight for, each with what it is worth on --machine
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["binary", "btf", "all"], requires = "machine")]
+    replay: Option<PathBuf>,
+
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    #[command(flatten)]
+    placement: PlacementArgs,
 
     /// The length of a cache line in bytes
     #[arg(long, value_name = "BYTES", default_value = "64", value_parser = line_bytes)]
@@ -73,6 +87,9 @@ fn line_bytes(text: &str) -> Result<u64, String> {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some(file) = &args.replay {
+        return propose(args, file);
+    }
     let (types, name, of) = read(args)?;
     let layouts = match of {
         Some(of) => {
@@ -97,6 +114,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         LayoutFormat::Svg => svg::layouts(&layouts),
     };
     output::print(&text)
+}
+
+/// Proposals for the types of a recording.
+fn propose(args: &Args, file: &Path) -> anyhow::Result<()> {
+    let machine = args.machine.simulated()?.context("no machine was given")?;
+    let recording = crate::replay::open(file)?;
+    let options = args.placement.options(args.most.get());
+    let proposals = propose_layouts(&recording, &machine, &options)
+        .map_err(|error| bad_input(anyhow!("{}: {error}", input::path(file))))?;
+    match args.format {
+        LayoutFormat::Table => output::print(&table::proposals(&proposals)),
+        LayoutFormat::Json => output::print(&(serde_json::to_string_pretty(&proposals)? + "\n")),
+        LayoutFormat::Svg => Err(bad_input(anyhow!("proposals are shown as a table or as JSON"))),
+    }
 }
 
 /// What to say where a type is not found.

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use coreshard_topology::input;
-use coreshard_trace::{Field, Layout, Mixed, Role, Wasted};
+use coreshard_trace::{Field, Layout, Mixed, Role, TypeProposals, Wasted};
+
+use crate::replay::time;
 
 /// Columns of a field's name and of a type's name before they are cut.
 const NAME_COLUMNS: usize = 34;
@@ -115,6 +117,42 @@ pub(super) fn lists(name: &str, records: usize, wasted: &[Wasted], mixed: &[Mixe
             few(&found.contended),
             few(&found.beside),
         );
+    }
+    text
+}
+
+/// What could be done about types that threads fight for.
+pub(super) fn proposals(types: &[TypeProposals]) -> String {
+    let mut text = String::new();
+    if types.is_empty() {
+        text.push_str("no type with a name is fought for by false sharing\n");
+    }
+    for of in types {
+        let _ = writeln!(
+            text,
+            "{}: {} of {} bytes, {:.0} % of the time it costs is false sharing\n  now                 {:>10}, of which threads lose {}",
+            input::plain(&of.name),
+            counted(of.objects as u64, "object"),
+            of.size_bytes,
+            of.false_share * 100.0,
+            time(of.before_ns),
+            time(of.lost_before_ns),
+        );
+        for proposal in &of.proposals {
+            let order: Vec<_> =
+                proposal.order.iter().map(|(name, at)| format!("{name} at {at}")).collect();
+            let _ = writeln!(
+                text,
+                "  {:>+8} bytes ({:>4}) {:>10}, of which threads lose {}: {}\n      {}\n      {}",
+                proposal.spent_bytes,
+                proposal.size_bytes,
+                time(proposal.after_ns),
+                time(proposal.lost_after_ns),
+                proposal.what,
+                few(&order),
+                proposal.suggestion,
+            );
+        }
     }
     text
 }

@@ -3,6 +3,8 @@
 mod page;
 mod table;
 
+pub(crate) use table::time;
+
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 

@@ -3,15 +3,16 @@
 mod advice;
 mod engine;
 mod lines;
-#[allow(dead_code, reason = "proposals are made of it")]
 mod moved;
 mod names;
 mod pages;
 mod plan;
+mod proposals;
 mod report;
 
 pub use advice::{Advice, Sharing};
 pub use names::{SourcePlace, ThingKind};
+pub use proposals::{Proposal, TypeProposals, propose_layouts};
 pub use report::{LineView, ObjectView, ReplayOptions, ReplayReport, ThreadView, WordView, replay};
 
 /// Of one access: what a program fills or copies at once. What is beyond it is let go.
