@@ -150,3 +150,20 @@ fn what_is_missing_is_told() {
     assert_eq!(place.record(&program, &["--max-size", "1"]), Some(7));
     assert!(place.replay("pocket")["notes"].to_string().contains("as many as the file may have"));
 }
+
+#[test]
+fn a_proposed_layout_is_worth_more_than_what_is_there() {
+    let place = Place::new();
+    let program = place.compile("counters", &[]);
+    assert_eq!(place.record(&program, &[]), Some(7));
+    let arguments =
+        ["layout", "--replay", "it.trace", "--machine", "epyc-9654-2s", "--format", "json"];
+    let done = place.coreshard().args(arguments).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let types: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let best = &types[0]["proposals"][0];
+    let lost = |of: &Value, key: &str| of[key].as_f64().unwrap();
+    assert!(lost(best, "lost_after_ns") * 10.0 < lost(&types[0], "lost_before_ns"), "{types:#}");
+    assert_eq!(best["spent_bytes"], 128);
+    assert!(best["suggestion"].as_str().unwrap().contains("_Alignas(64)"), "{best:#}");
+}
