@@ -6,6 +6,7 @@ use std::sync::Arc;
 use coreshard_sim::Machine;
 use serde::Serialize;
 
+use super::lines::Line;
 use super::moved::{FieldMove, Moves};
 use super::names::{Names, Thing, ThingKind};
 use super::report::{self, ReplayOptions, Replayed};
@@ -66,8 +67,18 @@ struct Part {
     uses: u64,
 }
 
+/// Objects of one name, and what their lines cost.
+#[derive(Default)]
+struct Fought<'lines> {
+    false_ps: u64,
+    true_ps: u64,
+    /// By their first byte.
+    things: BTreeMap<u64, Thing>,
+    lines: Vec<&'lines Line>,
+}
+
 /// What is done with a type's fields.
-type Plan = (&'static str, Vec<(usize, u64)>, u64);
+type Rearrangement = (&'static str, Vec<(usize, u64)>, u64);
 
 /// Proposes layouts for the types that cost most by false sharing, and replays the recording with each.
 ///
@@ -99,24 +110,23 @@ pub fn propose_layouts(
     let lost_before_ns = lost(&outcome.threads);
     let mut names = Names::new(&plan);
     // By name: the things, and their lines.
-    let mut by_name: BTreeMap<String, (u64, u64, BTreeMap<u64, Thing>, Vec<&super::lines::Line>)> =
-        BTreeMap::new();
+    let mut by_name: BTreeMap<String, Fought<'_>> = BTreeMap::new();
     for line in report::costliest(&outcome.lines, MOST_LINES) {
         let thing = report::thing_of(line, &mut names);
         if thing.of.is_none() || !matches!(thing.kind, ThingKind::Global | ThingKind::Heap) {
             continue;
         }
         let entry = by_name.entry(thing.name.clone()).or_default();
-        entry.0 += line.false_ps;
-        entry.1 += line.true_ps;
-        entry.2.insert(thing.start, thing);
-        entry.3.push(line);
+        entry.false_ps += line.false_ps;
+        entry.true_ps += line.true_ps;
+        entry.things.insert(thing.start, thing);
+        entry.lines.push(line);
     }
-    let mut fought: Vec<_> =
-        by_name.into_iter().filter(|(_, (false_ps, ..))| *false_ps > 0).collect();
-    fought.sort_by_key(|(_, (false_ps, ..))| std::cmp::Reverse(*false_ps));
+    let mut fought: Vec<_> = by_name.into_iter().filter(|(_, its)| its.false_ps > 0).collect();
+    fought.sort_by_key(|(_, its)| std::cmp::Reverse(its.false_ps));
     let mut all = Vec::new();
-    for (name, (false_ps, true_ps, things, lines)) in fought.into_iter().take(MOST_TYPES) {
+    for (name, its) in fought.into_iter().take(MOST_TYPES) {
+        let Fought { false_ps, true_ps, things, lines } = its;
         let Some(first) = things.values().next() else { continue };
         let Some((parts, language)) = parts(first, &things, &lines, &mut names, line_bytes) else {
             continue;
@@ -170,7 +180,7 @@ pub fn propose_layouts(
 fn parts(
     first: &Thing,
     things: &BTreeMap<u64, Thing>,
-    lines: &[&super::lines::Line],
+    lines: &[&Line],
     names: &mut Names<'_>,
     line_bytes: u64,
 ) -> Option<(Vec<Part>, Language)> {
@@ -236,7 +246,7 @@ fn parts(
 }
 
 /// What can be done with the parts of a type: each with their new places, and the new size.
-fn plans(parts: &[Part], size_bytes: u64, line_bytes: u64) -> Vec<Plan> {
+fn plans(parts: &[Part], size_bytes: u64, line_bytes: u64) -> Vec<Rearrangement> {
     let place = |groups: &[Vec<usize>]| {
         let (mut order, mut at) = (Vec::new(), 0u64);
         for group in groups.iter().filter(|group| !group.is_empty()) {
@@ -257,7 +267,7 @@ fn plans(parts: &[Part], size_bytes: u64, line_bytes: u64) -> Vec<Plan> {
     };
     let all: Vec<usize> = (0..parts.len()).collect();
     let as_it_is: Vec<_> = all.iter().map(|part| (*part, parts[*part].from)).collect();
-    let mut plans: Vec<Plan> = vec![(
+    let mut plans: Vec<Rearrangement> = vec![(
         "each object begins a line, and has its lines for itself",
         as_it_is,
         size_bytes.next_multiple_of(line_bytes),
