@@ -151,7 +151,7 @@ mod tests {
             found.extend(its.filter_map(|it| it.get_help().map(ToString::to_string)));
             command.get_subcommands().for_each(|inner| helps(inner, option, found));
         }
-        for (option, commands) in [("machine", 14), ("sim", 8), ("costs", 8)] {
+        for (option, commands) in [("machine", 15), ("sim", 8), ("costs", 8)] {
             let mut found = Vec::new();
             helps(&Cli::command(), option, &mut found);
             assert_eq!(found.len(), commands, "--{option}");
