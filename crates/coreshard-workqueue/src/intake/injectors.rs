@@ -126,7 +126,15 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
     /// Adds an item at an injector. Returns the worker that the caller must wake.
     #[inline]
     pub(crate) fn push(&self, injector: usize, value: T, tag: u16) -> Option<usize> {
-        match self.queues[injector].push(value, tag) {
+        let tells = self.queues[injector].push(value, tag);
+        if tells == Tells::Nobody { None } else { self.tell(tells, injector) }
+    }
+
+    /// The item's slot was armed.
+    #[cold]
+    #[inline(never)]
+    fn tell(&self, tells: Tells, injector: usize) -> Option<usize> {
+        match tells {
             Tells::Nobody => None,
             Tells::Designated => self.signal(injector),
             Tells::RunnerUp => self.take_runner_up(),
