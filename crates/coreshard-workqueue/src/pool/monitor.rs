@@ -1,7 +1,7 @@
 //! The monitor: sees workers that wait inside an item without having said so.
 //!
 //! One thread a runtime. While a worker of any pool is active, it looks at the pools every few
-//! milliseconds; when none is for two scans, it sleeps until one is, so an idle process spends
+//! milliseconds; when none is for sixteen scans, it sleeps until one is, so an idle process spends
 //! nothing on it. A scan of a pool that has an idle worker, or no waiting item, is one short hold
 //! of its lock.
 //!
