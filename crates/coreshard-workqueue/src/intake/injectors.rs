@@ -211,10 +211,8 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         takers.home_claims = 0;
         let late = away & (u64::MAX << takers.turn);
         for injector in marked(late).chain(marked(away & !late)).chain(marked(at_home)) {
-            let claim = self.queues[injector].claim(&mut takers.takers[injector], most);
+            let claim = self.claim_at(takers, injector, most);
             if claim.is_some() {
-                takers.turn = ((injector + 1) % self.queues.len()) as u32;
-                takers.served |= 1 << injector;
                 return claim;
             }
         }
@@ -230,29 +228,41 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         most: usize,
         home: usize,
     ) -> Option<Claim<P, T, LEN>> {
+        let mut untried = self.sleepers.wake_word.load(Acquire) & MARKS;
         let Looks { count, seen } = &mut *takers.looks;
         *count += 1;
-        let mut untried = self.sleepers.wake_word.load(Acquire) & MARKS;
         for injector in marked(untried) {
             if takers.takers[injector].head() >= seen[injector].end {
                 seen[injector] = SeenAt { end: self.queues[injector].pushed(), look: *count };
             }
         }
-        let (turn, injectors) = (takers.turn as usize, self.queues.len());
         while untried != 0 {
-            let in_turn = |injector: usize| (injector + injectors - turn) % injectors;
-            let age =
-                |injector: &usize| (seen[*injector].look, *injector == home, in_turn(*injector));
-            let injector = marked(untried).min_by_key(age)?;
+            let (turn, injectors) = (takers.turn as usize, self.queues.len());
+            let injector = marked(untried).min_by_key(|injector| {
+                let in_turn = (injector + injectors - turn) % injectors;
+                (takers.looks.seen[*injector].look, *injector == home, in_turn)
+            })?;
             untried &= !(1 << injector);
-            let claim = self.queues[injector].claim(&mut takers.takers[injector], most);
+            let claim = self.claim_at(takers, injector, most);
             if claim.is_some() {
-                takers.turn = ((injector + 1) % injectors) as u32;
-                takers.served |= 1 << injector;
                 return claim;
             }
         }
         None
+    }
+
+    /// Claims at this injector, and has the next one's turn come.
+    #[inline]
+    fn claim_at(
+        &self,
+        takers: &mut Takers<P, T, LEN>,
+        injector: usize,
+        most: usize,
+    ) -> Option<Claim<P, T, LEN>> {
+        let claim = self.queues[injector].claim(&mut takers.takers[injector], most)?;
+        takers.turn = ((injector + 1) % self.queues.len()) as u32;
+        takers.served |= 1 << injector;
+        Some(claim)
     }
 
     /// True if an item stands ready at an marked injector.

@@ -92,21 +92,36 @@ impl<P: Platform> State<P> {
     /// Takes the designated waiter off the wake word, to wake it for other work. Where a producer was quicker,
     /// it is awake anyway.
     pub(super) fn recall_designated(&mut self, pool: &Pool<P>) -> Option<Kick> {
-        let worker = self.designated.take()?;
+        let worker = self.withdraw_designated(pool)?;
         self.kicks += 1;
-        let taken = pool.queue.as_ref().and_then(Injectors::recall);
-        debug_assert!(taken.is_none_or(|taken| taken == worker), "only this one was posted");
-        taken.map(Kick::new)
+        Some(Kick::new(worker))
     }
 
     /// Takes the runner-up off its word, as [`Self::recall_designated`].
     pub(super) fn recall_runner_up(&mut self, pool: &Pool<P>) -> Option<Kick> {
+        let worker = self.withdraw_runner_up(pool)?;
+        self.kicks += 1;
+        Some(Kick::new(worker))
+    }
+
+    /// Takes the designated waiter off the wake word. It sleeps on, on no list; or a producer was quicker.
+    fn withdraw_designated(&mut self, pool: &Pool<P>) -> Option<usize> {
+        let worker = self.designated.take()?;
+        self.withdrawn(worker, pool.queue.as_ref().and_then(Injectors::recall))
+    }
+
+    /// Takes the runner-up off its word, as [`Self::withdraw_designated`].
+    fn withdraw_runner_up(&mut self, pool: &Pool<P>) -> Option<usize> {
         let worker = self.runner_up()?;
         self.set_runner_up(None);
-        self.kicks += 1;
-        let taken = pool.queue.as_ref().and_then(Injectors::take_runner_up)?;
-        debug_assert_eq!(taken, worker, "only this one was posted");
-        Some(Kick::new(taken))
+        self.withdrawn(worker, pool.queue.as_ref().and_then(Injectors::take_runner_up))
+    }
+
+    /// Who was on the word, if anybody: else the producer who took it wakes it.
+    fn withdrawn(&mut self, worker: usize, taken: Option<usize>) -> Option<usize> {
+        debug_assert!(taken.is_none_or(|taken| taken == worker), "only this one was posted");
+        self.kicks += u64::from(taken.is_none());
+        taken
     }
 
     /// Who is named for producers to wake and is not there any more was woken by one, and is active.
@@ -145,12 +160,9 @@ impl<P: Platform> State<P> {
         }
         // First: whoever forks, and finds nobody to call, sees it.
         pool.queue.iter().for_each(|queue| queue.set_unposted(true));
-        let (first, second) = (self.recall_runner_up(pool), self.recall_designated(pool));
-        for kick in first.into_iter().chain(second) {
-            // It was chosen for nothing.
-            self.kicks -= 1;
-            self.idle.push(kick.worker);
-        }
+        let runner_up = self.withdraw_runner_up(pool);
+        let designated = self.withdraw_designated(pool);
+        self.idle.extend(runner_up.into_iter().chain(designated));
     }
 
     /// Posts an idle worker as the designated waiter, if one more may run. If an item came meanwhile, a
@@ -162,16 +174,15 @@ impl<P: Platform> State<P> {
             return None;
         }
         let idle = self.idle.iter().rev().find(|worker| self.kicked != Some(**worker));
-        let worker = idle.copied().or(self.runner_up())?;
-        if self.runner_up() == Some(worker) {
-            // It steps up, unless a burst wakes it just now.
-            self.set_runner_up(None);
-            if queue.take_runner_up().is_none() {
-                self.kicks += 1;
-                return None;
+        let worker = match idle {
+            Some(worker) => *worker,
+            None => {
+                // It steps up, unless a burst wakes it just now.
+                let worker = self.withdraw_runner_up(pool)?;
+                self.idle.push(worker);
+                worker
             }
-            self.idle.push(worker);
-        }
+        };
         let Worklist::LockFree(takers) = &mut self.worklist else { return None };
         match queue.post(takers, worker) {
             Ok(before) => {
