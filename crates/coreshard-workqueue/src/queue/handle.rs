@@ -469,7 +469,7 @@ where
 
 /// Leaves the result for the handle. If nobody holds that any more, a panic goes on to the
 /// queue's panic handler.
-#[inline]
+#[inline(always)]
 fn leave<P: Platform, F, T>(item: Arc<Submitted<P, F, T>>, result: Result<T, Thrown>) {
     let result = match result {
         // Inside the item, so that the worker hears what it throws as it goes.

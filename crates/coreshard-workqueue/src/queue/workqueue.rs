@@ -218,6 +218,7 @@ impl<P: Platform> Workqueue<P> {
     /// ```
     #[doc(alias = "spawn_blocking")]
     #[track_caller]
+    #[inline]
     pub fn submit<F, T>(&self, work: F) -> Result<JoinHandle<P, T>, Refused<F>>
     where
         F: FnOnce() -> T + Send + 'static,
