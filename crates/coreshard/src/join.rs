@@ -39,7 +39,7 @@ use crate::process::join_queue;
 /// assert_eq!(numbers, [1, 1, 2, 3, 4, 5, 6, 9]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[inline]
+#[inline(always)]
 #[track_caller]
 pub fn join<A: Send, B: Send>(
     a: impl FnOnce() -> A + Send,

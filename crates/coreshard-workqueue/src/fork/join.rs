@@ -36,7 +36,7 @@ use crate::pool::{CurrentWorker, Job, Popped, Pushed, WholeName, report_here};
 /// }
 /// assert_eq!(fib(12), 144);
 /// ```
-#[inline]
+#[inline(always)]
 pub fn join<P: Platform, A, B>(a: impl FnOnce() -> A, b: impl FnOnce() -> B + Send) -> (A, B)
 where
     B: Send,
@@ -55,7 +55,7 @@ pub(crate) struct LoopPiece {
 
 /// As [`join`]; `b` is told whether another worker runs it. Where `a` throws and nobody has taken `b`, `RUNS_BOTH` says
 /// whether it is run, or dropped.
-#[inline]
+#[inline(always)]
 pub(crate) fn join_in<P: Platform, A, B, const RUNS_BOTH: bool>(
     in_loop: Option<LoopPiece>,
     a: impl FnOnce() -> A,
@@ -105,7 +105,8 @@ where
 }
 
 /// Where `a` throws, `b` is dropped in front of the net: one panic more would end the process.
-#[inline]
+#[cold]
+#[inline(never)]
 fn one_by_one<A, B, const RUNS_BOTH: bool>(
     a: impl FnOnce() -> A,
     b: impl FnOnce(bool) -> B,

@@ -17,7 +17,7 @@ use crate::pool::is_worker;
 /// let serial = join_or_else::<Host, _, _, _, _>(|| 1, || 2, |a, b| (a(), b()));
 /// assert_eq!(serial, (1, 2));
 /// ```
-#[inline]
+#[inline(always)]
 pub fn join_or_else<P: Platform, A, B, F, G>(
     a: F,
     b: G,
