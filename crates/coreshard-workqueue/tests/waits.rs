@@ -272,6 +272,42 @@ fn a_forked_half_that_waits_behind_its_own_item_is_an_error() {
 }
 
 /// An item that whoever waits for it runs is an item of its queue all the same.
+/// Both halves wait for an item of the queue that they are inside of, which has few turns.
+#[test]
+fn forked_halves_that_wait_for_items_of_their_own_queue_share_its_turns() {
+    fn by_scope(queue: &Workqueue<Host>, depth: u32) -> u32 {
+        if depth == 0 {
+            return 1;
+        }
+        let mut second = 0;
+        let scoped = || {
+            queue.scope(|scope| scope.queue(|| second = by_scope(queue, depth - 1)).unwrap());
+        };
+        let (first, ()) = join::<Host, _, _>(|| by_scope(queue, depth - 1), scoped);
+        first + second
+    }
+    fn by_handle(queue: &Workqueue<Host>, depth: u32) -> u32 {
+        if depth == 0 {
+            return 1;
+        }
+        let submitted = || {
+            let own = queue.clone();
+            queue.submit(move || by_handle(&own, depth - 1)).unwrap().join().unwrap()
+        };
+        let (first, second) = join::<Host, _, _>(|| by_handle(queue, depth - 1), submitted);
+        first + second
+    }
+    on_all_rungs(|builder| {
+        for limit in [2, 3] {
+            let queue = builder().max_active(limit).build().unwrap();
+            for _ in 0..50 {
+                assert_eq!(queue.install(|| by_scope(&queue, 4)).unwrap(), 16);
+                assert_eq!(queue.install(|| by_handle(&queue, 4)).unwrap(), 16);
+            }
+        }
+    });
+}
+
 #[test]
 fn an_item_that_its_waiter_runs_counts_until_it_is_over() {
     on_all_rungs(|builder| {

@@ -158,19 +158,22 @@ impl Waiter {
     /// what came before it.
     ///
     /// Who has a turn and does nothing but wait lends it to what it waits for, so there are never more
-    /// inside than may be.
+    /// inside than may be. Where others do parts of the same item, what one of them waits for is a part, too:
+    /// all of them together have the one turn. But where that is the only one, the queue's items exclude one
+    /// another, and what two parts wait for would not.
     ///
     /// Where the queue has moved to other pools since the waiter's item began, the item may run with that
     /// one, which is still where the queue was: items of the past and of the present could else wait for one
     /// another until no worker is left on either side.
     fn wait(&self, crew: usize, set: usize, takes_turns: Option<bool>) -> Wait {
         let has_moved = self.place == Inside::Here && set != self.set;
+        let runs_here = crew == self.crew || has_moved;
         match takes_turns {
-            None if crew == self.crew || has_moved => Wait::Help,
+            None if runs_here => Wait::Help,
             None => Wait::Sleep,
             Some(true) if self.is_waited_for => Wait::Never,
             Some(_) if self.turn == Turn::None => Wait::Sleep,
-            Some(false) if crew == self.crew && self.is_alone => Wait::Help,
+            Some(false) if runs_here && (self.is_alone || self.turn == Turn::One) => Wait::Help,
             Some(is_ordered) if is_ordered || self.turn == Turn::Only => Wait::Never,
             Some(_) => Wait::Sleep,
         }
