@@ -12,21 +12,6 @@
 #ifndef CORESHARD_SPOOL_H
 #define CORESHARD_SPOOL_H
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #define SPOOL_MAGIC 0x314c4f4f50534343ull /* "CCSPOOL1" */
 #define SPOOL_HEAD_BYTES 4096u
 #define SITES 4096u
@@ -60,28 +45,8 @@ struct spool {
   uint32_t command;
   _Atomic uint64_t tickets;
   _Atomic uint64_t events_lost;
-};
-
-enum access_kind { LOAD = 0, STORE = 1, MODIFY = 2, IS_ATOMIC = 4 };
-
-enum code { SAME = 0, NEAR_8 = 1, NEAR_16 = 2, NEAR_32 = 3, FAR = 4, SITE = 5, EVENT = 6 };
-
-enum event {
-  THREAD_START = 1,
-  THREAD_CREATE = 2,
-  THREAD_JOIN = 3,
-  THREAD_EXIT = 4,
-  LOCK = 5,
-  UNLOCK = 6,
-  WAIT_END = 7,
-  WAKE = 8,
-  ALLOC = 9,
-  FREED = 10,
-  STACK = 11,
-  RANGE = 12,
-  GAP = 13,
-  MODULE = 14,
-  INSTRUCTIONS = 15,
+  /* Of the engine qemu: whether the guest has told of its locks and its memory. */
+  _Atomic uint32_t is_helped;
 };
 
 struct site {
@@ -233,57 +198,69 @@ static void recorder_gap(struct recorder *of, uint32_t window) {
   recorder_event(of, GAP, words, 2);
 }
 
-/* An access; the caller has seen to it that the window is open. */
-static inline __attribute__((always_inline)) void recorder_access(struct recorder *of, uint64_t address, uint64_t pc,
-                                                                  uint32_t kind, uint32_t size) {
-  if (__builtin_expect(of->at >= of->limit, 0) && !recorder_room(of)) return;
-  uint32_t number = (uint32_t)(pc ^ pc >> 12) & (SITES - 1);
-  struct site *site = &of->sites[number];
-  uint64_t key = pc ^ of->generation;
+/* Notes a place of the code by which memory is accessed, and its first access. */
+static __attribute__((noinline)) void recorder_site(struct recorder *of, struct site *site, uint64_t key, uint64_t address,
+                                                    uint64_t pc, uint32_t kind, uint32_t size) {
+  site->key = key;
+  site->last = address;
+  put_u16(of, (uint16_t)((site - of->sites) << 4 | SITE));
+  put_u64(of, pc);
+  put_u64(of, address);
+  *of->at++ = (uint8_t)kind;
+  *of->at++ = (uint8_t)size;
+}
+
+/* An access; the caller has seen to it that the window is open. `size`, and how many instructions went `before`, are looked
+ * at where the place is new to the chunk. */
+#define recorder_access(of, address, pc, kind, size, before)                                                        \
+  do {                                                                                                         \
+    if (__builtin_expect((of)->at >= (of)->limit, 0) && !recorder_room(of)) break;                             \
+    uint64_t key_ = (pc) ^ (of)->generation ^ (uint64_t)((kind) & 7) << 44;                                    \
+    struct site *site_ = recorder_site_of(of, pc, kind);                                                       \
+    if (__builtin_expect(site_->key == key_, 1))                                                               \
+      recorder_again(of, site_, address);                                                                      \
+    else                                                                                                       \
+      recorder_site(of, site_, key_, address, pc, (kind) | (before) << BEFORE_SHIFT, size);                    \
+    recorder_publish(of);                                                                                      \
+  } while (0)
+
+static inline __attribute__((always_inline)) struct site *recorder_site_of(struct recorder *of, uint64_t pc, uint32_t kind) {
+  return &of->sites[(pc ^ pc >> 12 ^ (kind & 3) << 11) & (SITES - 1)];
+}
+
+/* A further access by a place that the chunk knows. */
+static inline __attribute__((always_inline)) void recorder_again(struct recorder *of, struct site *site, uint64_t address) {
   uint8_t *at = of->at;
-  if (__builtin_expect(site->key == key, 1)) {
-    int64_t delta = (int64_t)(address - site->last);
-    site->last = address;
-    uint16_t word = (uint16_t)(number << 4);
-    if (delta == 0) {
-      __builtin_memcpy(at, &word, 2);
-      at += 2;
-    } else if (delta == (int8_t)delta) {
-      word |= NEAR_8;
-      __builtin_memcpy(at, &word, 2);
-      at[2] = (uint8_t)delta;
-      at += 3;
-    } else if (delta == (int16_t)delta) {
-      int16_t near = (int16_t)delta;
-      word |= NEAR_16;
-      __builtin_memcpy(at, &word, 2);
-      __builtin_memcpy(at + 2, &near, 2);
-      at += 4;
-    } else if (delta == (int32_t)delta) {
-      int32_t near = (int32_t)delta;
-      word |= NEAR_32;
-      __builtin_memcpy(at, &word, 2);
-      __builtin_memcpy(at + 2, &near, 4);
-      at += 6;
-    } else {
-      word |= FAR;
-      __builtin_memcpy(at, &word, 2);
-      __builtin_memcpy(at + 2, &delta, 8);
-      at += 10;
-    }
-  } else {
-    site->key = key;
-    site->last = address;
-    uint16_t word = (uint16_t)(number << 4 | SITE);
+  int64_t delta = (int64_t)(address - site->last);
+  uint16_t word = (uint16_t)((site - of->sites) << 4);
+  site->last = address;
+  if (delta == 0) {
     __builtin_memcpy(at, &word, 2);
-    __builtin_memcpy(at + 2, &pc, 8);
-    __builtin_memcpy(at + 10, &address, 8);
-    at[18] = (uint8_t)kind;
-    at[19] = (uint8_t)size;
-    at += 20;
+    at += 2;
+  } else if (delta == (int8_t)delta) {
+    word |= NEAR_8;
+    __builtin_memcpy(at, &word, 2);
+    at[2] = (uint8_t)delta;
+    at += 3;
+  } else if (delta == (int16_t)delta) {
+    int16_t near = (int16_t)delta;
+    word |= NEAR_16;
+    __builtin_memcpy(at, &word, 2);
+    __builtin_memcpy(at + 2, &near, 2);
+    at += 4;
+  } else if (delta == (int32_t)delta) {
+    int32_t near = (int32_t)delta;
+    word |= NEAR_32;
+    __builtin_memcpy(at, &word, 2);
+    __builtin_memcpy(at + 2, &near, 4);
+    at += 6;
+  } else {
+    word |= FAR;
+    __builtin_memcpy(at, &word, 2);
+    __builtin_memcpy(at + 2, &delta, 8);
+    at += 10;
   }
   of->at = at;
-  recorder_publish(of);
 }
 
 /* A new thread's recorder, with memory from the kernel. */

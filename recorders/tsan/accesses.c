@@ -4,9 +4,6 @@
  * says so to the thread's recorder. The instruction is told by the address that the call returns to.
  */
 
-#define EXPORT __attribute__((visibility("default")))
-#define RETURN_ADDRESS ((uint64_t)__builtin_return_address(0))
-
 /* Those of a thread that has none yet, and of one that has ended: no window is open to them, and their `id` is 0. */
 static struct recorder nobody = {.window = UINT32_MAX};
 static struct recorder ended = {.window = UINT32_MAX, .is_dead = true};
@@ -25,7 +22,7 @@ static inline __attribute__((always_inline)) void access_of(uint64_t address, ui
   }
   of->is_busy = true;
   atomic_signal_fence(memory_order_seq_cst);
-  recorder_access(of, address, pc, kind, size);
+  recorder_access(of, address, pc, kind, size, 0u);
   atomic_signal_fence(memory_order_seq_cst);
   of->is_busy = false;
 }
@@ -42,7 +39,7 @@ static __attribute__((noinline)) void access_slowly(uint64_t address, uint64_t p
   uint32_t window = atomic_load(&spool->window);
   if (window != 0) {
     if (of->window != window) recorder_gap(of, window);
-    recorder_access(of, address, pc, kind, size);
+    recorder_access(of, address, pc, kind, size, 0u);
   }
   of->is_busy = false;
 }
@@ -131,10 +128,6 @@ EXPORT void __tsan_vptr_update(void **address, void *value) {
 EXPORT void __tsan_vptr_read(void **address) { access_of((uint64_t)address, RETURN_ADDRESS, LOAD, sizeof *address); }
 
 /* Atomics. What is recorded counts as one access; a failed compare-exchange takes the line, too. */
-
-#define LOADED (LOAD | IS_ATOMIC)
-#define STORED (STORE | IS_ATOMIC)
-#define MODIFIED (MODIFY | IS_ATOMIC)
 
 /* Relaxed, consume and acquire may be as strong as they like; so may a store, at a price: on x86 that of a barrier. */
 #define ORDER_OF_STORE(order) ((order) == 5 ? memory_order_seq_cst : memory_order_release)

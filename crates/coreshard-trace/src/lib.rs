@@ -19,8 +19,8 @@ mod types;
 
 pub use layout::{Field, Hole, Layout, Mixed, Wasted, most_mixed, most_wasteful};
 pub use recording::{
-    About, Access, AccessKind, Chunk, Ending, Event, Events, Lack, RECORDING_MARK, Recording,
-    RecordingError, RecordingWriter, Spool, SpoolCounts, Taken,
+    About, Access, AccessKind, Chunk, Ending, Event, Events, Lack, Program, RECORDING_MARK,
+    Recording, RecordingError, RecordingWriter, Spool, SpoolCounts, Taken,
 };
 pub use replay::{
     Advice, LineView, ObjectView, Proposal, ReplayOptions, ReplayReport, Sharing, SourcePlace,

@@ -1,24 +1,15 @@
-//! The engines: small libraries in C, which the command carries as sources, and builds when they are first needed with the
-//! compiler that is here.
-//!
-//! They lie in the user's cache folder, under a name made of their source and the compiler's flags, so that a new version of
-//! the command never uses an old one's.
+//! The engines: what sees a program's accesses, and how the program is run under it.
 
-use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, anyhow, bail};
+use coreshard_topology::input;
+use coreshard_trace::Program;
 
+use super::library::{self, Library};
 use crate::failure::bad_input;
-
-const TSAN: &str = concat!(
-    include_str!("../../../../recorders/common/spool.h"),
-    include_str!("../../../../recorders/tsan/accesses.c"),
-    include_str!("../../../../recorders/tsan/threads.c"),
-    include_str!("../../../../recorders/tsan/memory.c"),
-);
+use crate::output;
 
 /// What sees a program's accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -52,7 +43,7 @@ pub(super) enum Language {
 
 /// The flags for a language, in one line.
 pub(super) fn flags(language: Language) -> anyhow::Result<String> {
-    let library = built("coreshard_tsan", TSAN)?;
+    let library = library::built(&library::TSAN, &library::compiler())?;
     let folder = library.parent().context("a file has a folder")?.display().to_string();
     Ok(match language {
         // -ltsan, which GCC adds by itself, finds ours first.
@@ -67,101 +58,85 @@ pub(super) fn flags(language: Language) -> anyhow::Result<String> {
     })
 }
 
+/// A program that is to be recorded.
+pub(super) struct Recorded {
+    pub(super) command: Command,
+    /// The processor's architecture that it is for.
+    pub(super) architecture: &'static str,
+}
+
 /// The command that runs a program under an engine.
-pub(super) fn command(engine: Engine, program: &[String]) -> anyhow::Result<Command> {
+pub(super) fn command(engine: Engine, program: &[String]) -> anyhow::Result<Recorded> {
     match engine {
         Engine::Tsan => {
             let mut command = Command::new(&program[0]);
             command.args(&program[1..]);
-            Ok(command)
+            Ok(Recorded { command, architecture: std::env::consts::ARCH })
         }
-        Engine::Qemu => bail!("the engine qemu is not there yet"),
+        Engine::Qemu => emulated(program),
     }
 }
 
-/// The library of this name, built from this source where it was not yet.
-fn built(name: &str, source: &str) -> anyhow::Result<PathBuf> {
-    const FLAGS: [&str; 9] = [
-        "-std=gnu11",
-        "-O2",
-        "-g",
-        "-fPIC",
-        "-shared",
-        "-fno-builtin",
-        "-fno-sanitize=all",
-        "-ftls-model=initial-exec",
-        "-pthread",
-    ];
-    let compiler =
-        std::env::var("CC").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "cc".to_owned());
-    let key = hash(&[source, &FLAGS.join(" "), &compiler, std::env::consts::ARCH]);
-    let folder = cache()?.join(format!("recorders-{key:016x}"));
-    let library = folder.join(format!("lib{name}.so"));
-    if library.exists() {
-        return Ok(library);
+/// Under QEMU's user emulation, with the plugin in it, and the guest's own part where that can be built.
+fn emulated(program: &[String]) -> anyhow::Result<Recorded> {
+    let path = found(&program[0]).ok_or_else(|| {
+        bad_input(anyhow!("{} is not there, also not in PATH", input::quoted(&program[0])))
+    })?;
+    let kind = Program::open(&path).map_err(|error| {
+        bad_input(anyhow!("{error}; of a script, name the program that interprets it"))
+    })?;
+    let architecture = kind.architecture();
+    let emulator = format!("qemu-{architecture}");
+    let plugin = library::built(plugin_for(&emulator)?, &library::compiler())?;
+    let mut command = Command::new(&emulator);
+    command.arg("-plugin").arg(plugin);
+    // What the program starts itself runs without us.
+    command.args(["-U", "CORESHARD_SPOOL"]);
+    let is_ours = architecture == std::env::consts::ARCH;
+    let system = PathBuf::from(format!("/usr/{architecture}-linux-gnu"));
+    if !is_ours && std::env::var_os("QEMU_LD_PREFIX").is_none() && system.is_dir() {
+        command.arg("-L").arg(system);
     }
-    private_folder(&folder)?;
-    // Built beside its place, so that nobody finds half of it.
-    let half = folder.join(format!(".{}-{name}", std::process::id()));
-    let mut compile = Command::new(&compiler)
-        .args(FLAGS)
-        .arg(format!("-Wl,-soname,lib{name}.so"))
-        .args(["-x", "c", "-", "-o"])
-        .arg(&half)
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| {
-            anyhow!("{compiler}, which is to build the recorder, does not start: {error}")
-        })?;
-    if let Some(mut stdin) = compile.stdin.take() {
-        stdin.write_all(source.as_bytes())?;
-    }
-    let done = compile.wait_with_output()?;
-    if !done.status.success() {
-        let told = String::from_utf8_lossy(&done.stderr).into_owned();
-        bail!(
-            "{compiler} did not build the recorder: {}",
-            coreshard_topology::input::sentence(&told)
-        );
-    }
-    fs::rename(&half, &library)?;
-    if name == "coreshard_tsan" {
-        // What GCC looks for by itself.
-        match std::os::unix::fs::symlink(&library, folder.join("libtsan.so")) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(error.into());
+    if kind.is_dynamic() {
+        let compiler = match is_ours {
+            true => library::compiler(),
+            false => format!("{architecture}-linux-gnu-gcc"),
+        };
+        match library::built(&library::GUEST, &compiler) {
+            Ok(guest) => {
+                let before = std::env::var("LD_PRELOAD").unwrap_or_default();
+                let all = format!("LD_PRELOAD={}:{before}", guest.display());
+                command.arg("-E").arg(all.trim_end_matches(':'));
             }
-            _ => {}
+            Err(error) => output::warn(&format!("note: {error:#}")),
         }
     }
-    Ok(library)
+    command.arg(path).args(&program[1..]);
+    Ok(Recorded { command, architecture })
 }
 
-/// The user's folder for what can be made again.
-fn cache() -> anyhow::Result<PathBuf> {
-    let set =
-        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let folder = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
-    let folder = folder
-        .ok_or_else(|| bad_input(anyhow!("neither XDG_CACHE_HOME nor HOME names a folder")))?;
-    Ok(folder.join("coreshard"))
+/// The plugin for the version of QEMU that is here: from 9 on, an instruction's bytes are asked for in another way.
+fn plugin_for(emulator: &str) -> anyhow::Result<&'static Library> {
+    let told = Command::new(emulator).arg("--version").output().map_err(|error| {
+        bad_input(anyhow!("{emulator} does not start: {error}; in Debian it is in the package qemu-user"))
+    })?;
+    let told = String::from_utf8_lossy(&told.stdout);
+    let major = told.split("version ").nth(1).and_then(|rest| rest.split('.').next()?.parse().ok());
+    match major {
+        Some(0..=6) | None => bail!(
+            "{emulator} says {}; version 7 or later is needed, with plugins",
+            input::quoted(told.lines().next().unwrap_or_default())
+        ),
+        Some(7..=8) => Ok(&library::PLUGIN_1),
+        Some(9u32..) => Ok(&library::PLUGIN_2),
+    }
 }
 
-/// Code is loaded from it: nobody else may write there.
-fn private_folder(folder: &Path) -> anyhow::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .with_context(|| format!("cannot make {}", coreshard_topology::input::path(folder)))
-}
-
-/// Fowler, Noll and Vo's, 64 bits: the same in every version of the command.
-fn hash(texts: &[&str]) -> u64 {
-    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+/// The file that a shell would run by this name.
+fn found(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Path::new(name).is_file().then(|| PathBuf::from(name));
+    }
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }

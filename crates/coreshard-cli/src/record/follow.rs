@@ -1,13 +1,13 @@
 //! Follows a program while it runs: opens and closes windows, takes its events out of the spool, and writes them.
 
-use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::process::{Child, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use coreshard_topology::input;
 use coreshard_trace::{About, Ending, Lack, RecordingWriter, Spool};
 
-use super::engine::Engine;
+use super::engine::{Engine, Recorded};
 use crate::bench::Growing;
 use crate::failure::bad_input;
 use crate::output;
@@ -57,17 +57,19 @@ impl Drop for Ends {
 
 /// Runs the program to its end, and gives its status on.
 pub(super) fn follow(
-    mut command: Command,
+    recorded: Recorded,
     engine: Engine,
     program: &[String],
     windows: &Windows,
     file: Growing,
     most_bytes: u64,
 ) -> anyhow::Result<ExitCode> {
+    let Recorded { mut command, architecture } = recorded;
     let about = About {
         command: program.iter().map(|word| input::plain(word)).take(100).collect(),
         engine: engine.name().to_owned(),
-        architecture: std::env::consts::ARCH.to_owned(),
+        architecture: architecture.to_owned(),
+        counts_instructions: engine == Engine::Qemu,
         from_ms: windows.from_ms,
         to_ms: windows.to_ms,
         sample_ms: windows.sample_ms,
@@ -108,6 +110,8 @@ pub(super) fn follow(
         lacks.push(Lack::Everything);
     } else if engine == Engine::Tsan {
         lacks.push(Lack::Uninstrumented);
+    } else if !counts.is_helped {
+        lacks.push(Lack::Unhelped);
     }
     lacks.extend(windows.are_parts().then_some(Lack::Windows));
     lacks.extend(is_full.then_some(Lack::Size { most_bytes }));

@@ -2,6 +2,7 @@
 
 mod engine;
 mod follow;
+mod library;
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -90,6 +91,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let windows = Windows { from_ms: args.from, to_ms: args.to, sample_ms: args.sample };
     let file = Destination::open(&args.output)?.grow()?;
-    let command = engine::command(args.engine, &args.program)?;
-    follow::follow(command, args.engine, &args.program, &windows, file, args.max_size.get())
+    let recorded = engine::command(args.engine, &args.program)?;
+    follow::follow(recorded, args.engine, &args.program, &windows, file, args.max_size.get())
 }

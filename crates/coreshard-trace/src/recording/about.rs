@@ -12,6 +12,8 @@ pub struct About {
     pub engine: String,
     /// The processor's architecture that the program is for.
     pub architecture: String,
+    /// Whether each access tells how many instructions went before it.
+    pub counts_instructions: bool,
     /// Milliseconds after which recording began.
     pub from_ms: u64,
     /// Milliseconds after which it ended; none for the program's end.
@@ -60,6 +62,8 @@ pub enum Lack {
     },
     /// The program never said that it is recorded: it was not compiled and linked for that.
     Everything,
+    /// An emulated program's allocations, and its locks but for waits in the kernel.
+    Unhelped,
     /// Code that was not compiled for it: the C library, and others.
     Uninstrumented,
     /// The file has no end: the command was killed.
@@ -83,6 +87,10 @@ impl std::fmt::Display for Lack {
             Self::Processes { count } => write!(f, "{count} further processes"),
             Self::Everything => f.write_str(
                 "everything: the program was not built for it (coreshard record --flags tells how)",
+            ),
+            Self::Unhelped => f.write_str(
+                "allocations, and locks but for waits in the kernel: the program is not linked dynamically with glibc, or no \
+                 compiler for its processor is here",
             ),
             Self::Uninstrumented => f.write_str(
                 "accesses of code that was not built for it, such as the C library, but for its copies and locks",

@@ -31,6 +31,9 @@ pub struct Access {
     pub is_atomic: bool,
     /// How many bytes, 1 at least.
     pub size_bytes: u32,
+    /// How many instructions went before it that access nothing, 31 for as many or more; 0 where the recording does not
+    /// tell.
+    pub before: u8,
 }
 
 /// What a thread did.
@@ -166,6 +169,7 @@ struct Site {
     is_atomic: bool,
     /// 0 where the chunk has not said it.
     size_bytes: u8,
+    before: u8,
 }
 
 /// Reads a chunk's events, one after the other.
@@ -190,6 +194,7 @@ impl Default for Events {
             kind: AccessKind::Load,
             is_atomic: false,
             size_bytes: 0,
+            before: 0,
         };
         Self { sites: vec![site; SITES].into(), used: Vec::new() }
     }
@@ -257,6 +262,7 @@ impl Events {
             kind: site.kind,
             is_atomic: site.is_atomic,
             size_bytes: u32::from(site.size_bytes),
+            before: site.before,
         })))
     }
 
@@ -271,11 +277,12 @@ impl Events {
         let instruction = u64::from_le_bytes(take::<8>(chunk, at).ok_or_else(cut)?);
         let address = u64::from_le_bytes(take::<8>(chunk, at).ok_or_else(cut)?);
         let [kind, size_bytes] = take::<2>(chunk, at).ok_or_else(cut)?;
-        let (kind, is_atomic) = kind_of(u64::from(kind), start)?;
+        let before = kind >> 3;
+        let (kind, is_atomic) = kind_of(u64::from(kind & 7), start)?;
         if size_bytes == 0 {
             return Err(RecordingError::event(start, "an access of no byte"));
         }
-        self.sites[number] = Site { instruction, last: address, kind, is_atomic, size_bytes };
+        self.sites[number] = Site { instruction, last: address, kind, is_atomic, size_bytes, before };
         self.used.push(number as u16);
         Ok(Event::Access(Access {
             address,
@@ -283,6 +290,7 @@ impl Events {
             kind,
             is_atomic,
             size_bytes: u32::from(size_bytes),
+            before,
         }))
     }
 }
@@ -337,7 +345,7 @@ fn other<'a>(chunk: &'a [u8], at: &mut usize, kind: usize) -> Result<Event<'a>, 
             let (address, bytes, instruction) = (word(0)?, word(1)?, word(3)?);
             let (kind, is_atomic) = kind_of(word(2)?, start)?;
             Event::Range {
-                access: Access { address, instruction, kind, is_atomic, size_bytes: 1 },
+                access: Access { address, instruction, kind, is_atomic, size_bytes: 1, before: 0 },
                 bytes,
             }
         }

@@ -3,6 +3,7 @@
 mod about;
 mod event;
 mod file;
+mod program;
 mod reader;
 mod spool;
 
@@ -10,6 +11,7 @@ pub use about::{About, Ending, Lack};
 pub(crate) use event::words as event_words;
 pub use event::{Access, AccessKind, Event, Events};
 pub use file::RecordingWriter;
+pub use program::Program;
 pub use reader::{Chunk, Recording, RecordingError};
 pub use spool::{Spool, SpoolCounts, Taken};
 

@@ -20,6 +20,7 @@ mod at {
     pub(super) const OTHERS: u64 = 28;
     pub(super) const THREADS_LOST: u64 = 32;
     pub(super) const EVENTS_LOST: u64 = 48;
+    pub(super) const IS_HELPED: u64 = 56;
 }
 
 const FREE: u32 = 0;
@@ -44,6 +45,8 @@ pub struct SpoolCounts {
     pub threads_lost: u32,
     /// Events that came while another was written.
     pub events_lost: u64,
+    /// Whether an emulated program has told of its locks and its memory by itself.
+    pub is_helped: bool,
 }
 
 /// A chunk that was taken out of the spool.
@@ -99,9 +102,11 @@ impl Spool {
             |offset| self.file.read_exact_at(&mut word, offset).map(|()| u32::from_ne_bytes(word));
         let (process, others, threads_lost) =
             (u32_at(at::PROCESS)?, u32_at(at::OTHERS)?, u32_at(at::THREADS_LOST)?);
+        let is_helped = u32_at(at::IS_HELPED)? != 0;
         let mut word = [0; 8];
         self.file.read_exact_at(&mut word, at::EVENTS_LOST)?;
-        Ok(SpoolCounts { process, others, threads_lost, events_lost: u64::from_ne_bytes(word) })
+        let events_lost = u64::from_ne_bytes(word);
+        Ok(SpoolCounts { process, others, threads_lost, events_lost, is_helped })
     }
 
     /// Takes the chunks that are full, and, once the program has ended, those that are not, too. Gives how many there were.

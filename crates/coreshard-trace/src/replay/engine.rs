@@ -119,6 +119,7 @@ pub(crate) struct Replay<'r> {
     caches: Caches,
     costs: StepCosts,
     line_bytes: u64,
+    counts_instructions: bool,
     threads: Vec<Thread<'r>>,
     places: HashMap<u32, usize>,
     cpus: Vec<Cpu>,
@@ -192,6 +193,7 @@ impl<'r> Replay<'r> {
             caches,
             costs,
             line_bytes,
+            counts_instructions: recording.about().counts_instructions,
             threads,
             places,
             cpus,
@@ -368,7 +370,10 @@ impl<'r> Replay<'r> {
             match event {
                 Event::Access(mut access) => {
                     thread.accesses += 1;
-                    now += self.costs.compute_ps;
+                    now += match self.counts_instructions {
+                        true => u64::from(access.before) * self.costs.cycle_ps / 4,
+                        false => self.costs.compute_ps,
+                    };
                     if let Some(moves) = self.moves {
                         access.address = moves.of(access.address);
                     }

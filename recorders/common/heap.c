@@ -1,0 +1,117 @@
+/* The program's memory: what it takes and gives back. Each engine says of a piece with which calls it was taken (`taken`). */
+
+static void taken(void *at, size_t bytes, size_t element_bytes, uint64_t pc);
+
+/* dlsym may itself take memory, before there is a function to pass the call on to. */
+static uint8_t early[1 << 16] __attribute__((aligned(16)));
+static _Atomic size_t early_used;
+
+static void *early_take(size_t bytes) {
+  size_t at = atomic_fetch_add(&early_used, (bytes + 15) & ~(size_t)15);
+  return at + bytes <= sizeof early ? early + at : NULL;
+}
+
+static bool is_early(const void *at) { return (const uint8_t *)at >= early && (const uint8_t *)at < early + sizeof early; }
+
+static struct {
+  void *(*malloc)(size_t);
+  void *(*calloc)(size_t, size_t);
+  void *(*realloc)(void *, size_t);
+  void (*free)(void *);
+  void *(*memalign)(size_t, size_t);
+  void *(*aligned_alloc)(size_t, size_t);
+  int (*posix_memalign)(void **, size_t, size_t);
+} next_memory;
+
+static void find_memory(void) {
+  static _Atomic bool is_looking;
+  if (next_memory.free != NULL || atomic_exchange(&is_looking, true)) return;
+  next_memory.malloc = dlsym(RTLD_NEXT, "malloc");
+  next_memory.calloc = dlsym(RTLD_NEXT, "calloc");
+  next_memory.realloc = dlsym(RTLD_NEXT, "realloc");
+  next_memory.memalign = dlsym(RTLD_NEXT, "memalign");
+  next_memory.aligned_alloc = dlsym(RTLD_NEXT, "aligned_alloc");
+  next_memory.posix_memalign = dlsym(RTLD_NEXT, "posix_memalign");
+  next_memory.free = dlsym(RTLD_NEXT, "free");
+  atomic_store(&is_looking, false);
+}
+
+static void given_back(void *at) {
+  if (at == NULL || !spool_is_open()) return;
+  uint64_t words[] = {(uint64_t)at, next_ticket()};
+  event_of(FREED, words, 2);
+}
+
+EXPORT void *malloc(size_t bytes) {
+  find_memory();
+  void *at = next_memory.malloc ? next_memory.malloc(bytes) : early_take(bytes);
+  taken(at, bytes, 0, RETURN_ADDRESS);
+  return at;
+}
+
+EXPORT void *calloc(size_t count, size_t bytes) {
+  find_memory();
+  size_t all;
+  if (__builtin_mul_overflow(count, bytes, &all)) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  void *at = next_memory.calloc ? next_memory.calloc(count, bytes) : early_take(all);
+  taken(at, all, bytes, RETURN_ADDRESS);
+  return at;
+}
+
+EXPORT void free(void *at) {
+  if (at == NULL || is_early(at)) return;
+  find_memory();
+  given_back(at);
+  if (next_memory.free) next_memory.free(at);
+}
+
+EXPORT void *realloc(void *at, size_t bytes) {
+  find_memory();
+  if (is_early(at) || next_memory.realloc == NULL) {
+    void *new = malloc(bytes);
+    size_t room = (size_t)(early + sizeof early - (uint8_t *)at);
+    if (new != NULL && at != NULL) memcpy(new, at, bytes < room ? bytes : room);
+    return new;
+  }
+  /* Said first: once it is given back, another thread may get the same address. */
+  given_back(at);
+  void *new = next_memory.realloc(at, bytes);
+  if (new == NULL && bytes != 0)
+    taken(at, bytes, 0, RETURN_ADDRESS);
+  else
+    taken(new, bytes, 0, RETURN_ADDRESS);
+  return new;
+}
+
+EXPORT void *reallocarray(void *at, size_t count, size_t bytes) {
+  size_t all;
+  if (__builtin_mul_overflow(count, bytes, &all)) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  return realloc(at, all);
+}
+
+EXPORT void *memalign(size_t alignment, size_t bytes) {
+  find_memory();
+  void *at = next_memory.memalign ? next_memory.memalign(alignment, bytes) : NULL;
+  taken(at, bytes, 0, RETURN_ADDRESS);
+  return at;
+}
+
+EXPORT void *aligned_alloc(size_t alignment, size_t bytes) {
+  find_memory();
+  void *at = next_memory.aligned_alloc ? next_memory.aligned_alloc(alignment, bytes) : NULL;
+  taken(at, bytes, 0, RETURN_ADDRESS);
+  return at;
+}
+
+EXPORT int posix_memalign(void **at, size_t alignment, size_t bytes) {
+  find_memory();
+  int error = next_memory.posix_memalign ? next_memory.posix_memalign(at, alignment, bytes) : ENOMEM;
+  if (error == 0) taken(*at, bytes, 0, RETURN_ADDRESS);
+  return error;
+}

@@ -1,0 +1,137 @@
+/* What threads wait for: the program's calls of pthreads, semaphores and futexes, passed on as they are. Each engine says
+ * what becomes of an event (`event_of`), and of the access to the lock's word that the C library makes (`access_of`). */
+
+static void locked(void *lock, uint64_t is_shared) {
+  if (!spool_is_open()) return;
+  uint64_t words[] = {(uint64_t)lock, is_shared, next_ticket(), RETURN_ADDRESS};
+  event_of(LOCK, words, 4);
+}
+
+static void unlocks(void *lock) {
+  if (!spool_is_open()) return;
+  uint64_t words[] = {(uint64_t)lock, next_ticket()};
+  event_of(UNLOCK, words, 2);
+}
+
+static void wakes(const volatile void *object, uint64_t how_many) {
+  if (!spool_is_open()) return;
+  uint64_t words[] = {(uint64_t)object, how_many, next_ticket()};
+  event_of(WAKE, words, 3);
+}
+
+static void woken(const volatile void *object, uint64_t since) {
+  if (!spool_is_open()) return;
+  uint64_t words[] = {(uint64_t)object, since, next_ticket()};
+  event_of(WAIT_END, words, 3);
+}
+
+/* The lock's word is accessed by the C library, which is not instrumented: a change when it is taken, and one when it is
+ * given back. */
+#define TAKES(name, type, is_shared, parameters, arguments)                                  \
+  EXPORT int name parameters {                                                               \
+    int error = NEXT(name) arguments;                                                        \
+    if (error == 0) {                                                                        \
+      locked((void *)lock, is_shared);                                                       \
+      access_of((uint64_t)lock, RETURN_ADDRESS, MODIFIED, 4);                                \
+    }                                                                                        \
+    return error;                                                                            \
+  }
+#define GIVES(name, type)                                      \
+  EXPORT int name(type *lock) {                                \
+    access_of((uint64_t)lock, RETURN_ADDRESS, MODIFIED, 4);    \
+    unlocks((void *)lock);                                     \
+    return NEXT(name)(lock);                                   \
+  }
+#define UNTIL const struct timespec *until
+TAKES(pthread_mutex_lock, pthread_mutex_t, 0, (pthread_mutex_t * lock), (lock))
+TAKES(pthread_mutex_trylock, pthread_mutex_t, 0, (pthread_mutex_t * lock), (lock))
+TAKES(pthread_mutex_timedlock, pthread_mutex_t, 0, (pthread_mutex_t * lock, UNTIL), (lock, until))
+GIVES(pthread_mutex_unlock, pthread_mutex_t)
+TAKES(pthread_rwlock_rdlock, pthread_rwlock_t, 1, (pthread_rwlock_t * lock), (lock))
+TAKES(pthread_rwlock_tryrdlock, pthread_rwlock_t, 1, (pthread_rwlock_t * lock), (lock))
+TAKES(pthread_rwlock_timedrdlock, pthread_rwlock_t, 1, (pthread_rwlock_t * lock, UNTIL), (lock, until))
+TAKES(pthread_rwlock_wrlock, pthread_rwlock_t, 0, (pthread_rwlock_t * lock), (lock))
+TAKES(pthread_rwlock_trywrlock, pthread_rwlock_t, 0, (pthread_rwlock_t * lock), (lock))
+TAKES(pthread_rwlock_timedwrlock, pthread_rwlock_t, 0, (pthread_rwlock_t * lock, UNTIL), (lock, until))
+GIVES(pthread_rwlock_unlock, pthread_rwlock_t)
+TAKES(pthread_spin_lock, pthread_spinlock_t, 0, (pthread_spinlock_t * lock), (lock))
+TAKES(pthread_spin_trylock, pthread_spinlock_t, 0, (pthread_spinlock_t * lock), (lock))
+GIVES(pthread_spin_unlock, pthread_spinlock_t)
+
+EXPORT int pthread_cond_signal(pthread_cond_t *condition) {
+  access_of((uint64_t)condition, RETURN_ADDRESS, MODIFIED, 8);
+  wakes(condition, 1);
+  return NEXT(pthread_cond_signal)(condition);
+}
+
+EXPORT int pthread_cond_broadcast(pthread_cond_t *condition) {
+  access_of((uint64_t)condition, RETURN_ADDRESS, MODIFIED, 8);
+  wakes(condition, UINT64_MAX);
+  return NEXT(pthread_cond_broadcast)(condition);
+}
+
+/* The mutex is given back and taken again within. */
+#define WAITS(name, parameters, arguments)                     \
+  EXPORT int name parameters {                                 \
+    access_of((uint64_t)condition, RETURN_ADDRESS, MODIFIED, 8); \
+    unlocks(lock);                                             \
+    uint64_t since = spool_is_open() ? next_ticket() : 0;      \
+    int error = NEXT(name) arguments;                          \
+    woken(condition, since);                                   \
+    locked(lock, 0);                                           \
+    return error;                                              \
+  }
+WAITS(pthread_cond_wait, (pthread_cond_t * condition, pthread_mutex_t *lock), (condition, lock))
+WAITS(pthread_cond_timedwait, (pthread_cond_t * condition, pthread_mutex_t *lock, UNTIL), (condition, lock, until))
+#if __GLIBC_PREREQ(2, 30)
+WAITS(pthread_cond_clockwait, (pthread_cond_t * condition, pthread_mutex_t *lock, clockid_t clock, UNTIL),
+      (condition, lock, clock, until))
+TAKES(pthread_mutex_clocklock, pthread_mutex_t, 0, (pthread_mutex_t * lock, clockid_t clock, UNTIL), (lock, clock, until))
+#endif
+
+/* Who leaves a barrier has waited for the last that came to it. */
+EXPORT int pthread_barrier_wait(pthread_barrier_t *barrier) {
+  access_of((uint64_t)barrier, RETURN_ADDRESS, MODIFIED, 4);
+  wakes(barrier, UINT64_MAX);
+  int result = NEXT(pthread_barrier_wait)(barrier);
+  woken(barrier, 0);
+  return result;
+}
+
+EXPORT int sem_post(sem_t *semaphore) {
+  access_of((uint64_t)semaphore, RETURN_ADDRESS, MODIFIED, 8);
+  wakes(semaphore, 1);
+  return NEXT(sem_post)(semaphore);
+}
+
+#define PASSES(name, parameters, arguments)                      \
+  EXPORT int name parameters {                                   \
+    int error = NEXT(name) arguments;                            \
+    access_of((uint64_t)semaphore, RETURN_ADDRESS, MODIFIED, 8); \
+    if (error == 0) woken(semaphore, 0);                         \
+    return error;                                                \
+  }
+PASSES(sem_wait, (sem_t * semaphore), (semaphore))
+PASSES(sem_trywait, (sem_t * semaphore), (semaphore))
+PASSES(sem_timedwait, (sem_t * semaphore, UNTIL), (semaphore, until))
+
+/* Rust's standard library, and others, wait by the system call itself. */
+EXPORT long syscall(long number, ...) {
+  va_list list;
+  va_start(list, number);
+  long a[6];
+  for (int i = 0; i < 6; i++) a[i] = va_arg(list, long);
+  va_end(list);
+  if (number != SYS_futex || !spool_is_open()) return NEXT(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+  int operation = (int)a[1] & FUTEX_CMD_MASK;
+  bool is_wait = operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET;
+  if (operation == FUTEX_WAKE || operation == FUTEX_WAKE_BITSET) wakes((void *)a[0], (uint64_t)a[2]);
+  uint64_t since = is_wait ? next_ticket() : 0;
+  long result = NEXT(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+  if (is_wait && result == 0) {
+    int error = errno;
+    woken((void *)a[0], since);
+    errno = error;
+  }
+  return result;
+}

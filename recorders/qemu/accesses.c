@@ -1,0 +1,229 @@
+/* The engine qemu: a plugin of QEMU's user emulation (plugin API 1), which sees every load and store of a program as it is.
+ *
+ * Each thread of the guest is a thread of QEMU's, so a thread's recorder is thread-local here, too, and no call of QEMU's
+ * comes within another. What no plugin can see, the arguments of functions, the guest tells by itself: guest.c is loaded
+ * into a program that is linked dynamically, and makes system calls of a number that no kernel has.
+ *
+ * Rules:
+ * 1. A guest's address is one of this process, `guest_base` further. What the guest says of its memory is bounded here.
+ * 2. Whatever is known of an instruction is put into the word that its callback gets, when it is translated.
+ */
+
+/* What is used of the plugin API, from its documentation. */
+typedef uint64_t plugin_id;
+struct plugin_tb;
+struct plugin_insn;
+struct plugin_info {
+  const char *target_name;
+  struct {
+    int min, cur;
+  } version;
+};
+enum { MEM_READ = 1, MEM_WRITE = 2, MEM_BOTH = 3 };
+enum { NO_REGISTERS = 0 };
+typedef void on_vcpu(plugin_id, unsigned);
+typedef void on_translation(plugin_id, struct plugin_tb *);
+typedef void on_execution(unsigned, void *);
+typedef void on_memory(unsigned, uint32_t, uint64_t, void *);
+typedef void on_system_call(plugin_id, unsigned, int64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+                            uint64_t);
+typedef void on_system_call_end(plugin_id, unsigned, int64_t, int64_t);
+void qemu_plugin_register_vcpu_init_cb(plugin_id, on_vcpu *);
+void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id, on_translation *);
+void qemu_plugin_register_vcpu_insn_exec_cb(struct plugin_insn *, on_execution *, int, void *);
+void qemu_plugin_register_vcpu_mem_cb(struct plugin_insn *, on_memory *, int, int, void *);
+void qemu_plugin_register_vcpu_syscall_cb(plugin_id, on_system_call *);
+void qemu_plugin_register_vcpu_syscall_ret_cb(plugin_id, on_system_call_end *);
+size_t qemu_plugin_tb_n_insns(const struct plugin_tb *);
+struct plugin_insn *qemu_plugin_tb_get_insn(const struct plugin_tb *, size_t);
+uint64_t qemu_plugin_insn_vaddr(const struct plugin_insn *);
+void *qemu_plugin_insn_haddr(const struct plugin_insn *);
+size_t qemu_plugin_insn_size(const struct plugin_insn *);
+#if PLUGIN_VERSION < 2
+const void *qemu_plugin_insn_data(const struct plugin_insn *);
+#else
+size_t qemu_plugin_insn_data(const struct plugin_insn *, void *, size_t);
+#endif
+unsigned qemu_plugin_mem_size_shift(uint32_t);
+bool qemu_plugin_mem_is_store(uint32_t);
+int qemu_plugin_install(plugin_id, const struct plugin_info *, int, char **);
+
+EXPORT int qemu_plugin_version = PLUGIN_VERSION;
+
+static struct recorder nobody = {.window = UINT32_MAX};
+static struct recorder ended = {.window = UINT32_MAX, .is_dead = true};
+static __thread struct recorder *self = &nobody;
+static pthread_key_t at_thread_end;
+
+static uint64_t guest_base;
+static bool is_based;
+/* Of the guest's part of the recorder; its accesses are not the program's. */
+static _Atomic uint64_t helper_start, helper_end;
+
+/* What differs between architectures. */
+static struct numbers {
+  bool is_x86;
+  int64_t clone, futex, map;
+} numbers;
+
+/* By QEMU's number of a thread: which thread it is, and the ticket of its creation. */
+#define VCPUS 65536u
+static struct {
+  uint32_t id;
+  uint64_t created;
+} vcpus[VCPUS];
+
+/* What a thread's system call is about, while the kernel has it. */
+static __thread struct {
+  /* The thread that a call of clone makes, and the last that one made. */
+  uint32_t child;
+  uint64_t child_ticket;
+  /* Of a wait: its object, and since when. */
+  uint64_t object, since;
+  bool is_wait, is_map, is_in_library;
+} call;
+
+/* What the word of a callback holds: the address after the instruction, and the kind of access. */
+#define PC_BITS 47u
+#define PC_OF(word) ((word) & ((1ull << PC_BITS) - 1))
+#define KIND_OF(word) ((uint32_t)((word) >> PC_BITS) & 7)
+#define WORD(pc, kind) ((void *)(((pc) & ((1ull << PC_BITS) - 1)) | (uint64_t)(kind) << PC_BITS))
+
+/* Where an instruction stands among those that are translated together: so that it is known how many went before an access
+ * since the last one. Written by whoever translates, of which there is one at a time; found by the address after it. */
+#define PLACES (1u << 20)
+static struct place {
+  _Atomic uint64_t pc;
+  uint32_t block;
+  uint16_t index, count;
+} *code_places;
+
+static struct place *place_of(uint64_t pc) {
+  for (uint32_t i = 0; i < 16; i++) {
+    struct place *at = &code_places[((uint32_t)(pc ^ pc >> 20) + i) % PLACES];
+    uint64_t its = atomic_load_explicit(&at->pc, memory_order_acquire);
+    if (its == pc || its == 0) return at;
+  }
+  return NULL;
+}
+
+/* How many instructions went before the one that ends at `pc` since the one that ends at `last`. */
+static uint32_t between(uint64_t last, uint64_t pc) {
+  struct place *from = place_of(last), *to = place_of(pc);
+  if (from == NULL || to == NULL || from->pc != last || to->pc != pc) return 0;
+  int32_t count = from->block == to->block && to->index >= from->index ? to->index - from->index - 1
+                                                                      : from->count - from->index - 1 + to->index;
+  return count < 0 ? 0 : count > (int32_t)MOST_BEFORE ? MOST_BEFORE : (uint32_t)count;
+}
+
+static void *host_of(uint64_t guest) { return (void *)(guest + guest_base); }
+
+static void thread_ends(void *value) {
+  struct recorder *of = value;
+  uint64_t words[] = {next_ticket()};
+  recorder_event(of, THREAD_EXIT, words, 1);
+  recorder_give(of);
+  self = &ended;
+  munmap(of, sizeof *of);
+}
+
+/* Says where the stack is on which `address` lies. */
+static void tell_stack(struct recorder *of, uint64_t address);
+
+/* `address` is on the thread's stack, as the first that it accesses is; or 0. */
+static struct recorder *attach(unsigned vcpu, uint64_t address) {
+  if (!spool_is_open()) return NULL;
+  uint32_t id = vcpu < VCPUS ? vcpus[vcpu].id : 0;
+  uint64_t created = id != 0 ? vcpus[vcpu].created : 0;
+  if (id != 0) vcpus[vcpu].id = 0;
+  struct recorder *of = recorder_new(id != 0 ? id : atomic_fetch_add(&spool->threads, 1) + 1);
+  if (of == NULL) return NULL;
+  self = of;
+  uint64_t words[] = {created, next_ticket(), (uint64_t)syscall(SYS_gettid)};
+  recorder_event(of, THREAD_START, words, 3);
+  pthread_setspecific(at_thread_end, of);
+  if (address != 0) tell_stack(of, address);
+  return of;
+}
+
+static struct recorder *mine(unsigned vcpu, uint64_t address) {
+  struct recorder *of = self == &nobody ? attach(vcpu, address) : self;
+  return of == NULL || of->is_dead ? NULL : of;
+}
+
+/* A thread's first access, or the first of a window. */
+static __attribute__((noinline)) struct recorder *first_of(unsigned vcpu, uint64_t address, uint32_t window) {
+  struct recorder *of = mine(vcpu, address);
+  if (of != NULL && of->window != window) recorder_gap(of, window);
+  return of;
+}
+
+static void event_by(unsigned vcpu, enum event kind, const uint64_t *words, uint32_t count) {
+  struct recorder *of = mine(vcpu, 0);
+  if (of != NULL) recorder_event(of, kind, words, count);
+}
+
+/* The place of the last access; what it is good for is found out where a place is new to a chunk. */
+static __thread uint64_t last_pc;
+
+static inline __attribute__((always_inline)) void record(unsigned vcpu, uint32_t info, uint64_t address, uint64_t pc,
+                                                         uint32_t kind) {
+  uint32_t window = atomic_load_explicit(&spool->window, memory_order_relaxed);
+  if (__builtin_expect(window == 0, 0)) return;
+  struct recorder *of = self;
+  if (__builtin_expect(of->window != window, 0) && !(of = first_of(vcpu, address, window))) return;
+  recorder_access(of, address, pc, kind, 1u << (qemu_plugin_mem_size_shift(info) & 7), between(last_pc, pc));
+  last_pc = pc;
+}
+
+static void accessed(unsigned vcpu, uint32_t info, uint64_t address, void *word) {
+  record(vcpu, info, address, PC_OF((uint64_t)word), KIND_OF((uint64_t)word));
+}
+
+/* An instruction that reads and writes at once does so in one call, but while there is one thread alone, in two. */
+static void accessed_at_once(unsigned vcpu, uint32_t info, uint64_t address, void *word) {
+  record(vcpu, info, address, PC_OF((uint64_t)word), qemu_plugin_mem_is_store(info) ? MODIFIED : LOADED);
+}
+
+/* Calls and returns: a stack of where the calls return to, each with the place on the guest's stack that says so, by which
+ * those that were left by a jump are known. The place is 0 where the architecture has it in a register. */
+static __thread uint64_t return_places[STACK_DEPTH];
+
+static void push_call(struct recorder *of, uint64_t place, uint64_t pc) {
+  while (place != 0 && of->depth > 0 && return_places[(of->depth - 1) % STACK_DEPTH] <= place) of->depth--;
+  return_places[of->depth % STACK_DEPTH] = place;
+  of->stack[of->depth++ % STACK_DEPTH] = pc;
+}
+
+/* The stack is kept while no window is open, too: memory that is taken then has a name later. */
+static void calls(unsigned vcpu, uint32_t info, uint64_t address, void *word) {
+  struct recorder *of = mine(vcpu, address);
+  if (of == NULL) return;
+  /* A call through memory loads first. */
+  bool is_store = qemu_plugin_mem_is_store(info);
+  if (is_store) push_call(of, address, PC_OF((uint64_t)word));
+  record(vcpu, info, address, PC_OF((uint64_t)word), is_store ? STORE : LOAD);
+}
+
+static void returns(unsigned vcpu, uint32_t info, uint64_t address, void *word) {
+  struct recorder *of = mine(vcpu, address);
+  if (of == NULL) return;
+  while (of->depth > 0 && return_places[(of->depth - 1) % STACK_DEPTH] <= address) of->depth--;
+  accessed(vcpu, info, address, word);
+}
+
+static void links(unsigned vcpu, void *word) {
+  struct recorder *of = mine(vcpu, 0);
+  if (of != NULL) push_call(of, 0, PC_OF((uint64_t)word));
+}
+
+static void unlinks(unsigned vcpu, void *word) {
+  (void)word;
+  struct recorder *of = mine(vcpu, 0);
+  if (of != NULL && of->depth > 0) of->depth--;
+}
+
+static void enters_kernel(unsigned vcpu, void *is_in_library) {
+  (void)vcpu;
+  call.is_in_library = is_in_library != NULL;
+}
