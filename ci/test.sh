@@ -34,6 +34,8 @@ has() {
     echo loop
     if command -v mkfs.ext4 >/dev/null; then echo ext4; fi
   fi
+  if qemu-x86_64 -h 2>/dev/null | grep -q plugin; then echo qemu; fi
+  if [ -e /sys/kernel/btf/vmlinux ]; then echo btf; fi
   echo forked_threads
 }
 

@@ -10,13 +10,16 @@
 use std::fmt::Display;
 use std::path::{Component, Path};
 
+#[path = "trace.rs"]
+pub mod trace;
+
 use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology, Usable, input};
 
 /// Takes any bytes.
 pub type Target = fn(&[u8]);
 
 /// All of them but the canary, by name.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("cpu_list", cpu_list),
     ("cpu_mask", cpu_mask),
     ("synthetic", synthetic),
@@ -29,6 +32,10 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("job_file", job_file),
     ("insight_frame", insight_frame),
     ("queue_results", queue_results),
+    ("recording", trace::recording),
+    ("recorded_events", trace::recorded_events),
+    ("btf", trace::btf),
+    ("dwarf", trace::dwarf),
 ];
 
 /// An error's text is short, and nothing but text.

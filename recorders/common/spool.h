@@ -65,11 +65,14 @@ struct recorder {
   /* What it calls itself is not missing. */
   bool is_quiet;
   bool is_dead;
+  bool has_stack;
   uint32_t id;
   uint32_t order;
   uint32_t depth;
   uint64_t lost;
   uint64_t stack[STACK_DEPTH];
+  /* Of the engine qemu: where on the guest's stack each of these lies. */
+  uint64_t return_places[STACK_DEPTH];
   struct site sites[SITES];
 };
 
@@ -130,7 +133,8 @@ static void recorder_give(struct recorder *of) {
 static bool recorder_take(struct recorder *of) {
   for (uint32_t round = 0;; round++) {
     for (uint32_t i = 0; i < spool->chunks; i++) {
-      uint32_t number = (of->id * 7 + of->order + i) % spool->chunks;
+      /* The same ones again and again, as long as the command keeps up: they are in the cache. */
+      uint32_t number = (of->id * 7 + i) % spool->chunks;
       struct chunk_head *head = &spool_heads()[number];
       uint32_t is_free = FREE;
       if (atomic_load_explicit(&head->state, memory_order_relaxed) != FREE ||

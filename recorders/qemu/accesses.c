@@ -19,7 +19,7 @@ struct plugin_info {
     int min, cur;
   } version;
 };
-enum { MEM_READ = 1, MEM_WRITE = 2, MEM_BOTH = 3 };
+enum { MEM_BOTH = 3 };
 enum { NO_REGISTERS = 0 };
 typedef void on_vcpu(plugin_id, unsigned);
 typedef void on_translation(plugin_id, struct plugin_tb *);
@@ -83,12 +83,6 @@ static __thread struct {
   bool is_wait, is_map, is_in_library;
 } call;
 
-/* What the word of a callback holds: the address after the instruction, and the kind of access. */
-#define PC_BITS 47u
-#define PC_OF(word) ((word) & ((1ull << PC_BITS) - 1))
-#define KIND_OF(word) ((uint32_t)((word) >> PC_BITS) & 7)
-#define WORD(pc, kind) ((void *)(((pc) & ((1ull << PC_BITS) - 1)) | (uint64_t)(kind) << PC_BITS))
-
 /* Where an instruction stands among those that are translated together: so that it is known how many went before an access
  * since the last one. Written by whoever translates, of which there is one at a time; found by the address after it. */
 #define PLACES (1u << 20)
@@ -130,8 +124,7 @@ static void thread_ends(void *value) {
 /* Says where the stack is on which `address` lies. */
 static void tell_stack(struct recorder *of, uint64_t address);
 
-/* `address` is on the thread's stack, as the first that it accesses is; or 0. */
-static struct recorder *attach(unsigned vcpu, uint64_t address) {
+static struct recorder *attach(unsigned vcpu) {
   if (!spool_is_open()) return NULL;
   uint32_t id = vcpu < VCPUS ? vcpus[vcpu].id : 0;
   uint64_t created = id != 0 ? vcpus[vcpu].created : 0;
@@ -142,24 +135,25 @@ static struct recorder *attach(unsigned vcpu, uint64_t address) {
   uint64_t words[] = {created, next_ticket(), (uint64_t)syscall(SYS_gettid)};
   recorder_event(of, THREAD_START, words, 3);
   pthread_setspecific(at_thread_end, of);
-  if (address != 0) tell_stack(of, address);
   return of;
 }
 
-static struct recorder *mine(unsigned vcpu, uint64_t address) {
-  struct recorder *of = self == &nobody ? attach(vcpu, address) : self;
+static struct recorder *mine(unsigned vcpu) {
+  struct recorder *of = self == &nobody ? attach(vcpu) : self;
   return of == NULL || of->is_dead ? NULL : of;
 }
 
-/* A thread's first access, or the first of a window. */
+/* A thread's first access, which is on its stack, or the first of a window. */
 static __attribute__((noinline)) struct recorder *first_of(unsigned vcpu, uint64_t address, uint32_t window) {
-  struct recorder *of = mine(vcpu, address);
-  if (of != NULL && of->window != window) recorder_gap(of, window);
+  struct recorder *of = mine(vcpu);
+  if (of == NULL) return NULL;
+  if (!of->has_stack) tell_stack(of, address);
+  if (of->window != window) recorder_gap(of, window);
   return of;
 }
 
 static void event_by(unsigned vcpu, enum event kind, const uint64_t *words, uint32_t count) {
-  struct recorder *of = mine(vcpu, 0);
+  struct recorder *of = mine(vcpu);
   if (of != NULL) recorder_event(of, kind, words, count);
 }
 
@@ -176,50 +170,50 @@ static inline __attribute__((always_inline)) void record(unsigned vcpu, uint32_t
   last_pc = pc;
 }
 
-static void accessed(unsigned vcpu, uint32_t info, uint64_t address, void *word) {
-  record(vcpu, info, address, PC_OF((uint64_t)word), KIND_OF((uint64_t)word));
+/* Every callback is asked for both loads and stores, and finds out which it is: QEMU 7.2 calls one that is asked for stores
+ * alone at loads, too. What it gets is the address after the instruction. */
+static void accessed(unsigned vcpu, uint32_t info, uint64_t address, void *pc) {
+  record(vcpu, info, address, (uint64_t)pc, qemu_plugin_mem_is_store(info) ? STORE : LOAD);
 }
 
 /* An instruction that reads and writes at once does so in one call, but while there is one thread alone, in two. */
-static void accessed_at_once(unsigned vcpu, uint32_t info, uint64_t address, void *word) {
-  record(vcpu, info, address, PC_OF((uint64_t)word), qemu_plugin_mem_is_store(info) ? MODIFIED : LOADED);
+static void accessed_at_once(unsigned vcpu, uint32_t info, uint64_t address, void *pc) {
+  record(vcpu, info, address, (uint64_t)pc, qemu_plugin_mem_is_store(info) ? MODIFIED : LOADED);
 }
 
 /* Calls and returns: a stack of where the calls return to, each with the place on the guest's stack that says so, by which
  * those that were left by a jump are known. The place is 0 where the architecture has it in a register. */
-static __thread uint64_t return_places[STACK_DEPTH];
-
 static void push_call(struct recorder *of, uint64_t place, uint64_t pc) {
-  while (place != 0 && of->depth > 0 && return_places[(of->depth - 1) % STACK_DEPTH] <= place) of->depth--;
-  return_places[of->depth % STACK_DEPTH] = place;
+  while (place != 0 && of->depth > 0 && of->return_places[(of->depth - 1) % STACK_DEPTH] <= place) of->depth--;
+  of->return_places[of->depth % STACK_DEPTH] = place;
   of->stack[of->depth++ % STACK_DEPTH] = pc;
 }
 
 /* The stack is kept while no window is open, too: memory that is taken then has a name later. */
-static void calls(unsigned vcpu, uint32_t info, uint64_t address, void *word) {
-  struct recorder *of = mine(vcpu, address);
+static void calls(unsigned vcpu, uint32_t info, uint64_t address, void *pc) {
+  struct recorder *of = mine(vcpu);
   if (of == NULL) return;
+  if (__builtin_expect(!of->has_stack, 0)) tell_stack(of, address);
   /* A call through memory loads first. */
-  bool is_store = qemu_plugin_mem_is_store(info);
-  if (is_store) push_call(of, address, PC_OF((uint64_t)word));
-  record(vcpu, info, address, PC_OF((uint64_t)word), is_store ? STORE : LOAD);
+  if (qemu_plugin_mem_is_store(info)) push_call(of, address, (uint64_t)pc);
+  accessed(vcpu, info, address, pc);
 }
 
-static void returns(unsigned vcpu, uint32_t info, uint64_t address, void *word) {
-  struct recorder *of = mine(vcpu, address);
+static void returns(unsigned vcpu, uint32_t info, uint64_t address, void *pc) {
+  struct recorder *of = mine(vcpu);
   if (of == NULL) return;
-  while (of->depth > 0 && return_places[(of->depth - 1) % STACK_DEPTH] <= address) of->depth--;
-  accessed(vcpu, info, address, word);
+  while (of->depth > 0 && of->return_places[(of->depth - 1) % STACK_DEPTH] <= address) of->depth--;
+  accessed(vcpu, info, address, pc);
 }
 
-static void links(unsigned vcpu, void *word) {
-  struct recorder *of = mine(vcpu, 0);
-  if (of != NULL) push_call(of, 0, PC_OF((uint64_t)word));
+static void links(unsigned vcpu, void *pc) {
+  struct recorder *of = mine(vcpu);
+  if (of != NULL) push_call(of, 0, (uint64_t)pc);
 }
 
-static void unlinks(unsigned vcpu, void *word) {
-  (void)word;
-  struct recorder *of = mine(vcpu, 0);
+static void unlinks(unsigned vcpu, void *pc) {
+  (void)pc;
+  struct recorder *of = mine(vcpu);
   if (of != NULL && of->depth > 0) of->depth--;
 }
 

@@ -53,7 +53,7 @@ static void translated(plugin_id id, struct plugin_tb *tb) {
       guest_base = (uint64_t)host - pc;
       tell_modules(0);
     }
-    if (pc >= atomic_load(&helper_start) && pc < atomic_load(&helper_end)) continue;
+    bool is_helper = pc >= atomic_load(&helper_start) && pc < atomic_load(&helper_end);
     size_t bytes = qemu_plugin_insn_size(insn);
 #if PLUGIN_VERSION < 2
     const uint8_t *code = qemu_plugin_insn_data(insn);
@@ -63,6 +63,12 @@ static void translated(plugin_id id, struct plugin_tb *tb) {
 #endif
     enum shape shape = numbers.is_x86 ? shape_x86(code, bytes) : shape_arm(code, bytes);
     uint64_t after = pc + bytes;
+    /* Without a place on the stack, a call is known to be over by its return alone. */
+    if (shape == CALL && !numbers.is_x86)
+      qemu_plugin_register_vcpu_insn_exec_cb(insn, links, NO_REGISTERS, (void *)after);
+    if (shape == RETURN && !numbers.is_x86)
+      qemu_plugin_register_vcpu_insn_exec_cb(insn, unlinks, NO_REGISTERS, NULL);
+    if (is_helper) continue;
     struct place *place = place_of(after);
     if (place != NULL) {
       place->block = (uint32_t)qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0));
@@ -73,19 +79,12 @@ static void translated(plugin_id id, struct plugin_tb *tb) {
     if (shape == SYSTEM_CALL) {
       void *is_in_library = is_library(pc) ? &call : NULL;
       qemu_plugin_register_vcpu_insn_exec_cb(insn, enters_kernel, NO_REGISTERS, is_in_library);
-    } else if (shape == AT_ONCE) {
-      qemu_plugin_register_vcpu_mem_cb(insn, accessed_at_once, NO_REGISTERS, MEM_BOTH, WORD(after, MODIFY));
-    } else if (shape == CALL && numbers.is_x86) {
-      qemu_plugin_register_vcpu_mem_cb(insn, calls, NO_REGISTERS, MEM_BOTH, WORD(after, STORE));
-    } else if (shape == RETURN && numbers.is_x86) {
-      qemu_plugin_register_vcpu_mem_cb(insn, returns, NO_REGISTERS, MEM_READ, WORD(after, LOAD));
-    } else if (shape == CALL) {
-      qemu_plugin_register_vcpu_insn_exec_cb(insn, links, NO_REGISTERS, WORD(after, 0));
-    } else if (shape == RETURN) {
-      qemu_plugin_register_vcpu_insn_exec_cb(insn, unlinks, NO_REGISTERS, NULL);
     } else {
-      qemu_plugin_register_vcpu_mem_cb(insn, accessed, NO_REGISTERS, MEM_READ, WORD(after, LOAD));
-      qemu_plugin_register_vcpu_mem_cb(insn, accessed, NO_REGISTERS, MEM_WRITE, WORD(after, STORE));
+      on_memory *on = shape == AT_ONCE                     ? accessed_at_once
+                      : shape == CALL && numbers.is_x86   ? calls
+                      : shape == RETURN && numbers.is_x86 ? returns
+                                                          : accessed;
+      qemu_plugin_register_vcpu_mem_cb(insn, on, NO_REGISTERS, MEM_BOTH, (void *)after);
     }
   }
 }

@@ -20,7 +20,6 @@ static char maps[MAPS_BYTES];
 /* A line of the maps. */
 struct map {
   uint64_t start, end;
-  bool is_code;
   const char *path;
   size_t path_bytes;
 };
@@ -44,7 +43,6 @@ static bool next_map(char **at, struct map *map) {
   char *rest;
   map->start = strtoull(line, &rest, 16);
   map->end = strtoull(rest + 1, &rest, 16);
-  map->is_code = rest[3] == 'x';
   char *path = memchr(rest, '/', (size_t)(end - rest));
   map->path = path;
   map->path_bytes = path == NULL ? 0 : (size_t)(end - path);
@@ -91,7 +89,8 @@ static void note_own_modules(void) {
   unlock_maps();
 }
 
-/* Where a file's addresses begin, and the end of what it maps, from its first page; false where it is no program. */
+/* Where a file's addresses begin, and the end of what it maps, from its first page; false where it is no program. A guest's
+ * code is not code to the kernel, so nothing else tells it. */
 static bool extent_of(uint64_t start, uint64_t *base, uint64_t *end) {
   const Elf64_Ehdr *head = (const Elf64_Ehdr *)start;
   if (memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 || head->e_ident[EI_CLASS] != ELFCLASS64) return false;
@@ -129,9 +128,10 @@ static void tell_modules(unsigned vcpu) {
       if (map.path == NULL) continue;
       bool is_next = first.path != NULL && first.path_bytes == map.path_bytes &&
                      memcmp(first.path, map.path, map.path_bytes) == 0 && map.start - first.start < 1ull << 32;
-      if (!is_next) first = map;
+      if (is_next) continue;
+      first = map;
       uint64_t base, end;
-      if (!map.is_code || is_known(first.start) || first.path_bytes > 800 || !extent_of(first.start, &base, &end)) continue;
+      if (is_known(first.start - guest_base) || first.path_bytes > 800 || !extent_of(first.start, &base, &end)) continue;
       if (!note_module(first.start - guest_base, end - guest_base, is_c_library(first.path, first.path_bytes))) break;
       uint64_t words[4 + 100] = {base - guest_base, first.start - guest_base, end - guest_base, first.path_bytes};
       memcpy(&words[4], first.path, first.path_bytes);
@@ -144,6 +144,7 @@ static void tell_modules(unsigned vcpu) {
 static void tell_stack(struct recorder *of, uint64_t address) {
   struct map map;
   uint64_t host = address + guest_base;
+  of->has_stack = true;
   lock_maps();
   char *at = maps;
   if (read_maps())
@@ -158,7 +159,7 @@ static void tell_stack(struct recorder *of, uint64_t address) {
 
 /* Memory that was taken; the guest knows where from, and this side the calls above. */
 static void taken(unsigned vcpu, const uint64_t *told) {
-  struct recorder *of = mine(vcpu, 0);
+  struct recorder *of = mine(vcpu);
   if (of == NULL) return;
   uint64_t words[4 + FRAMES + 1] = {told[0], told[1], told[2], told[3], told[4]};
   uint32_t depth = of->depth, count = 5;

@@ -60,6 +60,14 @@ lacks! {
     Membarrier = "membarrier",
     /// Threads in a process that was forked with threads, which not every emulator has.
     ForkedThreads = "forked_threads",
+    /// The kernel's types, in /sys/kernel/btf/vmlinux.
+    Btf = "btf",
+    /// Debug information in the test itself, which a release build has not.
+    DebugInfo = "debug_info",
+    /// QEMU's user emulation, with plugins.
+    Qemu = "qemu",
+    /// A C compiler for aarch64, with its C library.
+    ArmCompiler = "arm_compiler",
 }
 
 impl fmt::Display for Lack {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use assert_cmd::Command;
 use predicates::prelude::*;
+use testing::{Lack, skip};
 
 testing::watch!();
 
@@ -18,7 +19,7 @@ fn layout(arguments: &[&str]) -> assert_cmd::assert::Assert {
 #[test]
 fn the_kernels_types_are_shown_in_each_form() {
     if !Path::new(KERNEL).exists() {
-        return;
+        return skip(Lack::Btf, "the kernel tells no types");
     }
     layout(&["--btf", KERNEL, "list_head"]).success().stdout(
         predicate::str::contains("struct list_head: 16 bytes")

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use testing::{Lack, skip};
 
 testing::watch!();
 
@@ -51,6 +52,21 @@ impl Place {
         program
     }
 
+    /// Compiles it as it is, by this compiler.
+    fn compile_plain(&self, compiler: &str, name: &str, options: &[&str]) -> PathBuf {
+        let program = self.path(name);
+        let done = Command::new(compiler)
+            .args(["-O1", "-g", "-pthread"])
+            .args(options)
+            .arg("-o")
+            .arg(&program)
+            .arg(Path::new(PROGRAMS).join(format!("{name}.c")))
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        program
+    }
+
     fn record(&self, program: &Path, arguments: &[&str]) -> Option<i32> {
         let done = self
             .coreshard()
@@ -86,9 +102,9 @@ fn two_counters_in_one_struct_are_named_and_told_to_be_false_sharing() {
     assert_eq!(place.record(&program, &[]), Some(7), "the program's own status");
     let report = place.replay("epyc-9654-2s");
     let line = &report["lines"][0];
-    assert!(line["object"].as_str().unwrap().starts_with("struct device"), "{line:#}");
     assert_eq!(line["sharing"], "false", "{line:#}");
     assert_eq!(line["advice"], "separate");
+    assert!(line["object"].as_str().unwrap().starts_with("struct device"), "{line:#}");
     assert_eq!(fields(line), ["queue", "issued", "done"]);
     let places: Vec<_> =
         line["words"].as_array().unwrap().iter().map(|word| &word["place"]).collect();
@@ -97,12 +113,7 @@ fn two_counters_in_one_struct_are_named_and_told_to_be_false_sharing() {
     );
 }
 
-#[test]
-fn one_counter_a_lock_and_an_array_are_told_apart() {
-    let place = Place::new();
-    let program = place.compile("kinds", &[]);
-    assert_eq!(place.record(&program, &[]), Some(0));
-    let report = place.replay("epyc-9654-2s");
+fn kinds_are_told_apart(report: &Value) {
     let lines = report["lines"].as_array().unwrap();
     let of = |name: &str| {
         let is_it =
@@ -118,6 +129,15 @@ fn one_counter_a_lock_and_an_array_are_told_apart() {
         (&of("hits")["sharing"], &of("hits")["advice"]),
         (&"false".into(), &"pad_elements".into())
     );
+}
+
+#[test]
+fn one_counter_a_lock_and_an_array_are_told_apart() {
+    let place = Place::new();
+    let program = place.compile("kinds", &[]);
+    assert_eq!(place.record(&program, &[]), Some(0));
+    let report = place.replay("epyc-9654-2s");
+    kinds_are_told_apart(&report);
 }
 
 #[test]
@@ -166,4 +186,69 @@ fn a_proposed_layout_is_worth_more_than_what_is_there() {
     assert!(lost(best, "lost_after_ns") * 10.0 < lost(&types[0], "lost_before_ns"), "{types:#}");
     assert_eq!(best["spent_bytes"], 128);
     assert!(best["suggestion"].as_str().unwrap().contains("_Alignas(64)"), "{best:#}");
+}
+
+fn has(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|done| done.status.success())
+}
+
+#[test]
+fn a_program_as_it_is_is_seen_in_emulation() {
+    if !has("qemu-x86_64") || !cfg!(target_arch = "x86_64") {
+        return skip(Lack::Qemu, "qemu-x86_64 does not start");
+    }
+    let place = Place::new();
+    let program = place.compile_plain("cc", "counters", &[]);
+    assert_eq!(place.record(&program, &["--engine", "qemu"]), Some(7), "the program's own status");
+    let report = place.replay("epyc-9654-2s");
+    let line = &report["lines"][0];
+    assert!(
+        line["object"].as_str().unwrap().starts_with("struct device, taken at counters.c"),
+        "{line:#}"
+    );
+    assert_eq!((&line["sharing"], &line["advice"]), (&"false".into(), &"separate".into()));
+    let of = |field: &str, access: &str| -> u64 {
+        let words = line["words"].as_array().unwrap().iter();
+        let found = words.filter(|word| word["field"] == field && word["access"] == access);
+        found.map(|word| word["count"].as_u64().unwrap()).sum()
+    };
+    // What the source says, no access more, and none that is only said.
+    assert_eq!((of("issued", "load"), of("done", "load")), (30_001, 30_001), "{line:#}");
+    assert!((30_000..30_003).contains(&of("issued", "store")), "{line:#}");
+    assert!(!report["notes"].to_string().contains("lacks"), "{report:#}");
+
+    let program = place.compile_plain("cc", "kinds", &[]);
+    assert_eq!(place.record(&program, &["--engine", "qemu"]), Some(0));
+    kinds_are_told_apart(&place.replay("epyc-9654-2s"));
+
+    // Nobody tells of its locks, but for waits; its variables have names all the same.
+    let program = place.compile_plain("cc", "kinds", &["-static"]);
+    assert_eq!(place.record(&program, &["--engine", "qemu"]), Some(0));
+    let report = place.replay("epyc-9654-2s");
+    assert!(report["notes"].to_string().contains("not linked dynamically"), "{report:#}");
+    let objects = report["lines"].as_array().unwrap().iter().map(|line| &line["object"]);
+    assert!(objects.clone().any(|object| object == "hits"), "{report:#}");
+
+    let done = place
+        .coreshard()
+        .args(["record", "--engine", "qemu", "--"])
+        .arg(place.path("it.trace"))
+        .output();
+    let done = done.unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("is no ELF program of 64 bits"));
+}
+
+#[test]
+fn a_program_of_another_processor_is_seen_in_emulation() {
+    if !has("qemu-aarch64") {
+        return skip(Lack::Qemu, "qemu-aarch64 does not start");
+    }
+    if !has("aarch64-linux-gnu-gcc") || !Path::new("/usr/aarch64-linux-gnu").is_dir() {
+        return skip(Lack::ArmCompiler, "aarch64-linux-gnu-gcc does not start");
+    }
+    let place = Place::new();
+    let program = place.compile_plain("aarch64-linux-gnu-gcc", "kinds", &[]);
+    assert_eq!(place.record(&program, &["--engine", "qemu"]), Some(0));
+    kinds_are_told_apart(&place.replay("graviton4"));
 }

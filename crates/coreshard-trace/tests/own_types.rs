@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use coreshard_trace::{Binary, DebugSource, Layout, Role, Shape, TypeTable};
+use testing::{Lack, skip};
 
 testing::watch!();
 
@@ -55,7 +56,9 @@ fn read_own_types() -> Option<TypeTable> {
 
 #[test]
 fn rusts_types_lie_where_the_compiler_put_them() {
-    let Some(types) = own_types() else { return };
+    let Some(types) = own_types() else {
+        return skip(Lack::DebugInfo, "the test was built without types");
+    };
     let found = types.named("own_types::Device");
     assert_eq!(found.len(), 1, "{found:?}");
     let layout = Layout::of(types, found[0], 64).unwrap();
@@ -81,7 +84,9 @@ fn rusts_types_lie_where_the_compiler_put_them() {
 
 #[test]
 fn a_rust_enum_has_its_variants_and_a_global_its_address() {
-    let Some(types) = own_types() else { return };
+    let Some(types) = own_types() else {
+        return skip(Lack::DebugInfo, "the test was built without types");
+    };
     let found = types.named("own_types::Outcome");
     let Shape::Record(record) = &types.get(found[0]).shape else { panic!("a record") };
     let names: Vec<_> = record.variants.iter().filter_map(|it| it.name.as_deref()).collect();

@@ -118,7 +118,9 @@ fn emulated(program: &[String]) -> anyhow::Result<Recorded> {
 /// The plugin for the version of QEMU that is here: from 9 on, an instruction's bytes are asked for in another way.
 fn plugin_for(emulator: &str) -> anyhow::Result<&'static Library> {
     let told = Command::new(emulator).arg("--version").output().map_err(|error| {
-        bad_input(anyhow!("{emulator} does not start: {error}; in Debian it is in the package qemu-user"))
+        bad_input(anyhow!(
+            "{emulator} does not start: {error}; in Debian it is in the package qemu-user"
+        ))
     })?;
     let told = String::from_utf8_lossy(&told.stdout);
     let major = told.split("version ").nth(1).and_then(|rest| rest.split('.').next()?.parse().ok());

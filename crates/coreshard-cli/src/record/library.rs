@@ -93,8 +93,7 @@ pub(super) fn built(library: &Library, compiler: &str) -> anyhow::Result<PathBuf
         "-ftls-model=initial-exec",
         "-pthread",
     ];
-    let key =
-        hash(&[source, &FLAGS.join(" "), &flags.join(" "), compiler, std::env::consts::ARCH]);
+    let key = hash(&[source, &FLAGS.join(" "), &flags.join(" "), compiler, std::env::consts::ARCH]);
     let folder = cache()?.join(format!("recorders-{key:016x}"));
     let library = folder.join(format!("lib{name}.so"));
     if library.exists() {

@@ -282,7 +282,8 @@ impl Events {
         if size_bytes == 0 {
             return Err(RecordingError::event(start, "an access of no byte"));
         }
-        self.sites[number] = Site { instruction, last: address, kind, is_atomic, size_bytes, before };
+        self.sites[number] =
+            Site { instruction, last: address, kind, is_atomic, size_bytes, before };
         self.used.push(number as u16);
         Ok(Event::Access(Access {
             address,

@@ -48,10 +48,13 @@ impl Program {
         let architecture = match elf.e_machine(endian) {
             object::elf::EM_X86_64 => "x86_64",
             object::elf::EM_AARCH64 => "aarch64",
-            other => return Err(format!("for the ELF machine {other}; x86-64 and aarch64 are known")),
+            other => {
+                return Err(format!("for the ELF machine {other}; x86-64 and aarch64 are known"));
+            }
         };
         let parts = elf.program_headers(endian, head).map_err(none)?;
-        let interpreter = parts.iter().find_map(|part| part.interpreter(endian, head).ok().flatten());
+        let interpreter =
+            parts.iter().find_map(|part| part.interpreter(endian, head).ok().flatten());
         let interpreter = interpreter.map(|name| String::from_utf8_lossy(name).into_owned());
         Ok(Self { architecture, interpreter })
     }

@@ -70,6 +70,8 @@ pub(super) struct Use {
     pub(super) readers: usize,
     pub(super) writers: usize,
     pub(super) is_lock: bool,
+    /// Of its reads and writes, those by a thread that had a lock of this line.
+    pub(super) locked: u64,
     pub(super) misses: u64,
     /// The element of its array that it lies in.
     pub(super) element: u64,
@@ -84,20 +86,23 @@ pub(super) fn judge(true_ps: u64, false_ps: u64, words: &[Use]) -> (Sharing, Adv
         (true, false) => Sharing::True,
     };
     let written = words.iter().filter(|word| word.writes > 0);
-    let has_lock = words.iter().any(|word| word.is_lock);
+    if words.iter().any(|word| word.is_lock) {
+        // A lock's words, and what it guards, are wanted together, whichever of their bytes are.
+        let data = words.iter().filter(|word| !word.is_lock);
+        let (uses, locked) = data.fold((0, 0), |(uses, locked), word| {
+            (uses + word.reads + word.writes, locked + word.locked)
+        });
+        let is_apart = false_ps > true_ps && locked * 2 < uses;
+        let advice = if is_apart { Advice::LockApart } else { Advice::LockAndData };
+        return (sharing, advice);
+    }
     if false_ps > true_ps {
-        if has_lock {
-            return (sharing, Advice::LockApart);
-        }
         let mut elements: Vec<_> = written.clone().map(|word| word.element).collect();
         elements.sort_unstable();
         elements.dedup();
         let own = written.clone().filter(|word| word.writers == 1).count() * 2 >= written.count();
         let advice = if elements.len() > 1 && own { Advice::PadElements } else { Advice::Separate };
         return (sharing, advice);
-    }
-    if has_lock {
-        return (sharing, Advice::LockAndData);
     }
     let (reads, writes): (u64, u64) = words
         .iter()
@@ -116,7 +121,16 @@ mod tests {
     use super::*;
 
     fn word(reads: u64, writes: u64, readers: usize, writers: usize) -> Use {
-        Use { reads, writes, readers, writers, is_lock: false, misses: writes, element: 0 }
+        Use {
+            reads,
+            writes,
+            readers,
+            writers,
+            is_lock: false,
+            locked: 0,
+            misses: writes,
+            element: 0,
+        }
     }
 
     #[test]
@@ -132,6 +146,12 @@ mod tests {
         locked[0].is_lock = true;
         assert_eq!(judge(100, 10, &locked), (Sharing::True, Advice::LockAndData));
         assert_eq!(judge(10, 100, &locked).1, Advice::LockApart);
+        locked[1].locked = 200;
+        assert_eq!(
+            judge(10, 100, &locked).1,
+            Advice::LockAndData,
+            "it is used with the lock alone"
+        );
         let read = [word(10_000, 10, 8, 1)];
         assert_eq!(judge(100, 0, &read), (Sharing::True, Advice::ReadMostly));
         assert_eq!(judge(100, 0, &[word(1, 1, 1, 1)]).1, Advice::HandOver);

@@ -13,7 +13,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 
 use coreshard_sim::{CacheAccess, CacheOutcome, Caches, LineSource, Machine, Placement, StepCosts};
 
-use super::lines::Line;
+use super::lines::{Accessor, Line};
 use super::moved::Moves;
 use super::pages::{Lately, LineKind, PageMap};
 use super::plan::Plan;
@@ -21,6 +21,8 @@ use crate::recording::{Access, AccessKind, Chunk, Event, Events, Recording, Reco
 
 /// Shared lines of one replay: each takes about a kilobyte.
 const MOST_LINES: usize = 2 << 20;
+/// Of one thread at once.
+const MOST_LOCKS_HELD: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -50,6 +52,8 @@ struct Thread<'r> {
     lately: Lately,
     /// What was read, and waits for its turn.
     pending: Option<Pending>,
+    /// Locks that it has, each as often as it has taken it.
+    locks: Vec<u64>,
     /// Of the last event that had one.
     ticket: u64,
     accesses: u64,
@@ -171,6 +175,7 @@ impl<'r> Replay<'r> {
                 state,
                 lately: Lately::default(),
                 pending: None,
+                locks: Vec::new(),
                 ticket: 0,
                 accesses: 0,
                 lost_ps: 0,
@@ -483,8 +488,20 @@ impl<'r> Replay<'r> {
                     });
                 }
             }
-            Pending::Lock { lock, is_shared } => self.lock(cpu, place, lock, is_shared),
-            Pending::Unlock(lock) => self.unlock(cpu, place, lock),
+            Pending::Lock { lock, is_shared } => {
+                let locks = &mut self.threads[place].locks;
+                if locks.len() < MOST_LOCKS_HELD {
+                    locks.push(lock);
+                }
+                self.lock(cpu, place, lock, is_shared);
+            }
+            Pending::Unlock(lock) => {
+                let locks = &mut self.threads[place].locks;
+                if let Some(at) = locks.iter().rposition(|its| *its == lock) {
+                    locks.remove(at);
+                }
+                self.unlock(cpu, place, lock);
+            }
             Pending::Wake { ticket } => self.wake(cpu, ticket),
             Pending::Waited { wake } => {
                 if !self.woken.contains(&wake) {
@@ -522,6 +539,31 @@ impl<'r> Replay<'r> {
         }
     }
 
+    /// Where a line is for the simulated caches; at its first access it gets a record.
+    #[inline]
+    fn meet(&mut self, line: usize, address: u64) -> u64 {
+        let within = address & 0xfff;
+        match self.lines.get(line) {
+            Some(its) if its.dense_page != u64::MAX => its.dense_page | within,
+            _ => self.meet_first(line, address) | within,
+        }
+    }
+
+    #[cold]
+    fn meet_first(&mut self, line: usize, address: u64) -> u64 {
+        let next = self.dense.len() as u64;
+        let page = (*self.dense.entry(address >> 12).or_insert(next) << 12) % Caches::MOST_BYTES;
+        // Lines get their numbers in the order in which they are met, but others may be met before they are noted.
+        while self.lines.len() <= line && line < MOST_LINES {
+            self.lines.push(Line::new(self.line_bytes as usize));
+        }
+        if let Some(its) = self.lines.get_mut(line) {
+            its.dense_page = page;
+            its.address = address & !(self.line_bytes - 1);
+        }
+        page
+    }
+
     #[inline]
     fn access(
         &mut self,
@@ -533,9 +575,7 @@ impl<'r> Replay<'r> {
         line: u32,
     ) {
         let now = self.cpus[cpu].now;
-        let next = self.dense.len() as u64;
-        let page = *self.dense.entry(address >> 12).or_insert(next);
-        let dense = ((page << 12) | (address & 0xfff)) % Caches::MOST_BYTES;
+        let dense = self.meet(line as usize, address);
         let kind = match access.kind {
             AccessKind::Load => CacheAccess::Load,
             AccessKind::Store => CacheAccess::Store,
@@ -569,25 +609,18 @@ impl<'r> Replay<'r> {
         now: u64,
         hit: u64,
     ) {
-        let line = line as usize;
-        if line >= self.lines.len() {
-            if line >= MOST_LINES {
-                self.lines_left_out += 1;
-                return;
-            }
-            let start = address & !(self.line_bytes - 1);
-            // Lines get their numbers in the order in which they are met, but others may be met before they are noted.
-            while self.lines.len() <= line {
-                self.lines.push(Line::new(start, self.line_bytes as usize));
-            }
-        }
-        let its = &mut self.lines[line];
-        its.address = address & !(self.line_bytes - 1);
+        let Some(its) = self.lines.get_mut(line as usize) else {
+            self.lines_left_out += 1;
+            return;
+        };
         let thread = &self.threads[place];
         // A store is on its way while the CPU goes on; what the line took is its cost.
         let cost = (outcome.done_ps - now.min(outcome.done_ps)).saturating_sub(hit);
         let offset = (address & (self.line_bytes - 1)) as usize;
-        its.note(thread.number, offset, size as usize, access, outcome, cost, thread.ticket);
+        let start = its.address;
+        let is_locked = thread.locks.iter().any(|lock| lock & !(self.line_bytes - 1) == start);
+        let by = Accessor { thread: thread.number, is_locked, ticket: thread.ticket };
+        its.note(by, offset, size as usize, access, outcome, cost);
     }
 
     fn lock(&mut self, cpu: usize, place: usize, lock: u64, is_shared: bool) {

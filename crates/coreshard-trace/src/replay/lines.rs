@@ -27,9 +27,20 @@ pub(crate) struct Row {
     pub(crate) cost_ps: u64,
     pub(crate) true_ps: u64,
     pub(crate) false_ps: u64,
+    /// Of `count`, while the thread had a lock that lies on this line.
+    pub(crate) locked: u64,
     /// In order.
     pub(crate) threads: Vec<u32>,
     /// A ticket of about when it was first seen.
+    pub(crate) ticket: u64,
+}
+
+/// Who accesses a line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Accessor {
+    pub(crate) thread: u32,
+    /// It has a lock that lies on the line.
+    pub(crate) is_locked: bool,
     pub(crate) ticket: u64,
 }
 
@@ -37,6 +48,8 @@ pub(crate) struct Row {
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) address: u64,
+    /// The page that it lies on for the simulated caches; `u64::MAX` until it is met.
+    pub(crate) dense_page: u64,
     pub(crate) rows: Vec<Row>,
     pub(crate) stores: u64,
     pub(crate) cost_ps: u64,
@@ -51,9 +64,10 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) fn new(address: u64, line_bytes: usize) -> Self {
+    pub(crate) fn new(line_bytes: usize) -> Self {
         Self {
-            address,
+            address: 0,
+            dense_page: u64::MAX,
             rows: Vec::new(),
             stores: 0,
             cost_ps: 0,
@@ -68,17 +82,16 @@ impl Line {
 
     /// Notes an access of `size` bytes at `offset`; `cost_ps` is what the line made somebody wait.
     #[inline]
-    #[allow(clippy::too_many_arguments, reason = "all of one access")]
     pub(crate) fn note(
         &mut self,
-        thread: u32,
+        by: Accessor,
         offset: usize,
         size: usize,
         access: &Access,
         outcome: &CacheOutcome,
         cost_ps: u64,
-        ticket: u64,
     ) {
+        let Accessor { thread, is_locked, ticket } = by;
         let end = (offset + size).min(self.versions.len());
         let is_miss = outcome.source != LineSource::Hit;
         let sharing = if is_miss { self.sharing(thread, offset, end) } else { None };
@@ -102,6 +115,7 @@ impl Line {
         let row = self.row(offset, size, access, ticket);
         let row = &mut self.rows[row];
         row.count += 1;
+        row.locked += u64::from(is_locked);
         if row.threads.last() != Some(&thread)
             && let Err(at) = row.threads.binary_search(&thread)
             && row.threads.len() < MOST_ROW_THREADS
@@ -175,6 +189,7 @@ impl Line {
             cost_ps: 0,
             true_ps: 0,
             false_ps: 0,
+            locked: 0,
             threads: Vec::new(),
             ticket,
         });

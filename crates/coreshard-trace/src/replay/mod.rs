@@ -16,7 +16,7 @@ pub use proposals::{Proposal, TypeProposals, propose_layouts};
 pub use report::{LineView, ObjectView, ReplayOptions, ReplayReport, ThreadView, WordView, replay};
 
 /// Of one access: what a program fills or copies at once. What is beyond it is let go.
-const MOST_RANGE_BYTES: u64 = 1 << 26;
+const MOST_RANGE_BYTES: u64 = 1 << 24;
 
 /// Calls `each` for each line that `bytes` bytes at `address` lie on, with its part of them.
 fn each_line(address: u64, bytes: u64, line_bytes: u64, mut each: impl FnMut(u64, u64)) {

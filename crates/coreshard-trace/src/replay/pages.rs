@@ -46,16 +46,23 @@ impl Hasher for PageHasher {
 
 pub(super) type PageMap<V> = HashMap<u64, V, BuildHasherDefault<PageHasher>>;
 
-/// The page that a thread was on last.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lately {
-    page: u64,
-    number: u32,
-}
+/// Pages that a thread remembers; a power of two. It has some in turn: its stack's, its code's, those of what it works on.
+const REMEMBERED: usize = 128;
+
+/// The pages that a thread was on lately, each in the one place that its number has.
+#[derive(Clone, Debug)]
+pub(super) struct Lately(Box<[(u64, u32); REMEMBERED]>);
 
 impl Default for Lately {
     fn default() -> Self {
-        Self { page: u64::MAX, number: 0 }
+        Self(Box::new([(u64::MAX, 0); REMEMBERED]))
+    }
+}
+
+impl Lately {
+    #[inline]
+    fn place(page: u64) -> usize {
+        (page ^ (page >> 7)) as usize % REMEMBERED
     }
 }
 
@@ -82,33 +89,41 @@ impl Pages {
         1 << (PAGE_BITS - self.line_bits)
     }
 
+    /// The place of a line in `lines`; none where its page is not known, and `adds` is not, or there are too many.
     #[inline]
-    fn at(&mut self, address: u64, lately: &mut Lately) -> usize {
+    fn at(&mut self, address: u64, lately: &mut Lately, adds: bool) -> Option<usize> {
         let page = address >> PAGE_BITS;
-        if lately.page != page {
-            let next = self.numbers.len() as u32;
-            let number = *self.numbers.entry(page).or_insert(next);
-            if number == next {
+        let place = Lately::place(page);
+        let (its, number) = lately.0[place];
+        let number = if its == page { number } else { self.look_up(page, place, lately, adds)? };
+        let within = (address & ((1 << PAGE_BITS) - 1)) >> self.line_bits;
+        Some(number as usize * self.per_page() + within as usize)
+    }
+
+    fn look_up(&mut self, page: u64, place: usize, lately: &mut Lately, adds: bool) -> Option<u32> {
+        let number = match self.numbers.get(&page) {
+            Some(number) => *number,
+            None if !adds => return None,
+            None if self.numbers.len() >= MOST_PAGES => {
+                self.is_full = true;
+                return None;
+            }
+            None => {
+                let next = self.numbers.len() as u32;
+                self.numbers.insert(page, next);
                 let length = self.lines.len() + self.per_page();
                 self.lines.resize(length, 0);
+                next
             }
-            *lately = Lately { page, number };
-        }
-        let within = (address & ((1 << PAGE_BITS) - 1)) >> self.line_bits;
-        lately.number as usize * self.per_page() + within as usize
+        };
+        lately.0[place] = (page, number);
+        Some(number)
     }
 
     /// Notes that a thread, a number above 0, touches the line.
     #[inline]
     pub(super) fn touch(&mut self, address: u64, thread: u32, writes: bool, lately: &mut Lately) {
-        if lately.page != address >> PAGE_BITS
-            && self.numbers.len() >= MOST_PAGES
-            && !self.numbers.contains_key(&(address >> PAGE_BITS))
-        {
-            self.is_full = true;
-            return;
-        }
-        let at = self.at(address, lately);
+        let Some(at) = self.at(address, lately, true) else { return };
         let line = &mut self.lines[at];
         let written = if writes { WRITTEN } else { 0 };
         if *line & SHARED != 0 {
@@ -125,12 +140,7 @@ impl Pages {
     /// What the line is; one that is shared gets the next of `count`'s numbers when it is first asked for.
     #[inline]
     pub(super) fn kind(&mut self, address: u64, count: &mut u32, lately: &mut Lately) -> LineKind {
-        if lately.page != address >> PAGE_BITS
-            && !self.numbers.contains_key(&(address >> PAGE_BITS))
-        {
-            return LineKind::Private;
-        }
-        let at = self.at(address, lately);
+        let Some(at) = self.at(address, lately, false) else { return LineKind::Private };
         let line = &mut self.lines[at];
         if *line & SHARED != 0 {
             if *line == SHARED {
@@ -146,12 +156,16 @@ impl Pages {
         LineKind::Fresh
     }
 
-    /// Whether several threads touch the line.
-    pub(super) fn is_shared(&self, address: u64) -> bool {
-        let Some(number) = self.numbers.get(&(address >> PAGE_BITS)) else { return false };
-        let within = (address & ((1 << PAGE_BITS) - 1)) >> self.line_bits;
-        let line = self.lines[*number as usize * self.per_page() + within as usize];
-        line & SHARED != 0
+    /// The lines that several threads touch and one writes, by address, in order.
+    pub(super) fn shared(&self) -> Vec<u64> {
+        let mut shared: Vec<u64> = Vec::new();
+        for (page, number) in &self.numbers {
+            let lines = &self.lines[*number as usize * self.per_page()..][..self.per_page()];
+            let found = (0u64..).zip(lines).filter(|(_, line)| **line & SHARED != 0);
+            shared.extend(found.map(|(at, _)| (page << PAGE_BITS) + (at << self.line_bits)));
+        }
+        shared.sort_unstable();
+        shared
     }
 }
 
@@ -177,5 +191,6 @@ mod tests {
         assert_eq!(kind(0x1090), LineKind::Shared(0));
         assert_eq!(kind(0x1080), LineKind::Shared(0));
         assert_eq!(kind(0x9000), LineKind::Private, "nobody touched it");
+        assert_eq!(pages.shared(), [0x1080]);
     }
 }

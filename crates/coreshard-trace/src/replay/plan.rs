@@ -11,6 +11,10 @@ use crate::recording::{AccessKind, Event, Events, Recording, RecordingError, eve
 const MOST_ALLOCATIONS: usize = 8 << 20;
 /// Wakes that are kept track of.
 const MOST_WAKES: usize = 16 << 20;
+/// Shared lines of all allocations together.
+const MOST_PLACES: usize = 64 << 20;
+/// Of a lock of the C library; a pthread_rwlock_t has 56.
+const LOCK_BYTES: u64 = 56;
 /// Files of code.
 const MOST_MODULES: usize = 4_096;
 /// Of a path that is looked into.
@@ -42,11 +46,12 @@ pub(crate) struct Plan {
     pub(super) pages: Pages,
     pub(crate) modules: Vec<Module>,
     pub(crate) allocations: Vec<Allocation>,
-    /// By line of 64 bytes: allocations that lie on it. Of shared lines alone.
+    /// By line: allocations that lie on it. Of shared lines alone.
     pub(crate) on_line: PageMap<Vec<u32>>,
+    pub(crate) line_bytes: u64,
     pub(crate) calls: Vec<Vec<u64>>,
     pub(crate) stacks: Vec<(u64, u64, u32)>,
-    /// Locks, by address.
+    /// Words of 8 bytes that locks lie in, by address.
     pub(crate) locks: HashSet<u64>,
     /// By object: tickets of its wakes, in order.
     pub(super) wakes: HashMap<u64, Vec<u64>>,
@@ -64,6 +69,23 @@ struct Building {
 }
 
 impl Plan {
+    /// Whether the instruction is the C library's own.
+    pub(crate) fn is_c_library(&self, instruction: u64) -> bool {
+        let after = self.modules.partition_point(|module| module.start < instruction);
+        let module = after.checked_sub(1).map(|at| &self.modules[at]);
+        module.is_some_and(|module| {
+            let name = module.path.rsplit('/').next().unwrap_or_default();
+            instruction <= module.end
+                && ["libc.so", "libc-", "libpthread", "ld-"].iter().any(|its| name.starts_with(its))
+        })
+    }
+
+    /// Whether a lock begins a little before the address: all of a lock is no longer than this.
+    pub(crate) fn is_in_lock(&self, address: u64) -> bool {
+        let word = address / 8 * 8;
+        (0..LOCK_BYTES / 8).any(|before| self.locks.contains(&word.wrapping_sub(8 * before)))
+    }
+
     /// Reads all of a recording once. With `moves`, addresses are where these put them.
     pub(crate) fn of(
         recording: &Recording,
@@ -75,6 +97,7 @@ impl Plan {
             modules: Vec::new(),
             allocations: Vec::new(),
             on_line: PageMap::default(),
+            line_bytes: line_bytes as u64,
             calls: Vec::new(),
             stacks: Vec::new(),
             locks: HashSet::new(),
@@ -101,7 +124,7 @@ impl Plan {
                 }
             }
         }
-        Ok(building.finish(&frees))
+        Ok(building.finish(&frees, line_bytes as u64))
     }
 }
 
@@ -174,7 +197,7 @@ impl Building {
                 }
             }
             Event::Stack { start, end } => plan.stacks.push((start, end, thread)),
-            Event::Lock { lock, .. } => drop(plan.locks.insert(lock)),
+            Event::Lock { lock, .. } => drop(plan.locks.insert(lock / 8 * 8)),
             Event::Wake { object, ticket } if self.wakes < MOST_WAKES => {
                 self.wakes += 1;
                 plan.wakes.entry(object).or_default().push(ticket);
@@ -185,7 +208,7 @@ impl Building {
         }
     }
 
-    fn finish(self, frees: &[(u64, u64)]) -> Plan {
+    fn finish(self, frees: &[(u64, u64)], line_bytes: u64) -> Plan {
         let mut plan = self.plan;
         if plan.allocations.len() >= MOST_ALLOCATIONS {
             plan.notes.push(format!(
@@ -200,18 +223,27 @@ impl Building {
         }
         plan.modules.sort_by_key(|module| module.start);
         give_back(&mut plan.allocations, frees);
-        let pages = &plan.pages;
-        plan.allocations.retain(|its| {
-            // A large piece is kept as it is: to go through its lines would take as long.
-            its.bytes > 1 << 20
-                || (its.address / 64..=its.address.saturating_add(its.bytes) / 64)
-                    .any(|line| pages.is_shared(line * 64))
-        });
+        // Of the others nobody will ask.
+        let shared = plan.pages.shared();
+        let on = |its: &Allocation| {
+            let from = shared.partition_point(|line| *line + line_bytes <= its.address);
+            let to = shared.partition_point(|line| *line < its.address.saturating_add(its.bytes));
+            from..to.max(from)
+        };
+        plan.allocations.retain(|its| !on(its).is_empty());
+        let mut left = MOST_PLACES;
         for (number, its) in plan.allocations.iter().enumerate() {
-            let lines = its.address / 64..its.address.saturating_add(its.bytes).div_ceil(64);
-            for line in lines.take(1 << 22).filter(|line| pages.is_shared(*line * 64)) {
-                plan.on_line.entry(line).or_default().push(number as u32);
+            for line in &shared[on(its)] {
+                left = left.saturating_sub(1);
+                if left > 0 {
+                    plan.on_line.entry(*line).or_default().push(number as u32);
+                }
             }
+        }
+        if left == 0 {
+            plan.notes.push(format!(
+                "beyond {MOST_PLACES} shared lines of allocations, they have no name"
+            ));
         }
         plan
     }

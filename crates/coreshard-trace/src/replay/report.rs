@@ -313,13 +313,24 @@ fn uses(line: &Line, plan: &Plan, thing: &Thing) -> Vec<Use> {
         let offset = u64::from(row.offset) / 8 * 8;
         let address = line.address + offset;
         let within = address.saturating_sub(thing.start);
-        let is_lock = plan.locks.iter().any(|lock| lock / 8 == address / 8);
+        let is_lock = plan.locks.contains(&(address / 8 * 8))
+            || (plan.is_c_library(row.instruction) && plan.is_in_lock(address));
         let element = within.checked_div(thing.element_bytes.max(1)).unwrap_or(0);
         let (word, readers, writers) = words.entry(offset).or_insert_with(|| {
-            let word =
-                Use { reads: 0, writes: 0, readers: 0, writers: 0, is_lock, misses: 0, element };
+            let word = Use {
+                reads: 0,
+                writes: 0,
+                readers: 0,
+                writers: 0,
+                is_lock,
+                locked: 0,
+                misses: 0,
+                element,
+            };
             (word, Vec::new(), Vec::new())
         });
+        word.is_lock |= is_lock;
+        word.locked += row.locked;
         word.misses += row.misses;
         let threads = if row.kind == AccessKind::Load {
             word.reads += row.count;

@@ -26,7 +26,7 @@ impl Names<'_> {
         ticket: u64,
         seen_from: &[u64],
     ) -> Option<Thing> {
-        let on_line = self.plan.on_line.get(&(address / 64))?;
+        let on_line = self.plan.on_line.get(&(address & !(self.plan.line_bytes - 1)))?;
         let all = on_line.iter().map(|number| self.plan.allocations[*number as usize]);
         let holds = all
             .filter(|its| (its.address..its.address.saturating_add(its.bytes)).contains(&address));
