@@ -36,6 +36,11 @@ static void find_memory(void) {
   atomic_store(&is_looking, false);
 }
 
+/* Of a thread within a function that takes memory by another of these: the outer one tells. */
+static __thread bool is_taking;
+
+static void has_taken(const bool *within) { is_taking = *within; }
+
 static void given_back(void *at) {
   if (at == NULL || !spool_is_open()) return;
   uint64_t words[] = {(uint64_t)at, next_ticket()};
@@ -45,7 +50,7 @@ static void given_back(void *at) {
 EXPORT void *malloc(size_t bytes) {
   find_memory();
   void *at = next_memory.malloc ? next_memory.malloc(bytes) : early_take(bytes);
-  taken(at, bytes, 0, RETURN_ADDRESS);
+  if (!is_taking) taken(at, bytes, 0, RETURN_ADDRESS);
   return at;
 }
 
@@ -105,13 +110,37 @@ EXPORT void *memalign(size_t alignment, size_t bytes) {
 EXPORT void *aligned_alloc(size_t alignment, size_t bytes) {
   find_memory();
   void *at = next_memory.aligned_alloc ? next_memory.aligned_alloc(alignment, bytes) : NULL;
-  taken(at, bytes, 0, RETURN_ADDRESS);
+  if (!is_taking) taken(at, bytes, 0, RETURN_ADDRESS);
   return at;
 }
 
 EXPORT int posix_memalign(void **at, size_t alignment, size_t bytes) {
   find_memory();
   int error = next_memory.posix_memalign ? next_memory.posix_memalign(at, alignment, bytes) : ENOMEM;
-  if (error == 0) taken(*at, bytes, 0, RETURN_ADDRESS);
+  if (error == 0 && !is_taking) taken(*at, bytes, 0, RETURN_ADDRESS);
   return error;
 }
+
+/* C++ takes memory in its own library, from where nobody is told who called it. By their names in the Itanium ABI: of one
+ * object and of an array, aligned as asked for or not, and with a null pointer or an exception where there is none. */
+#define NEWS(name, parameters, arguments)                             \
+  EXPORT void *name parameters {                                      \
+    static void *(*next)parameters;                                   \
+    if (next == NULL) next = (__typeof__(next))dlsym(RTLD_NEXT, #name); \
+    if (next == NULL) abort();                                        \
+    void *at;                                                         \
+    {                                                                 \
+      /* It may leave by an exception. */                             \
+      __attribute__((cleanup(has_taken))) bool before = is_taking;    \
+      is_taking = true;                                               \
+      at = next arguments;                                            \
+    }                                                                 \
+    taken(at, bytes, 0, RETURN_ADDRESS);                              \
+    return at;                                                        \
+  }
+NEWS(_Znwm, (size_t bytes), (bytes))
+NEWS(_Znam, (size_t bytes), (bytes))
+NEWS(_ZnwmRKSt9nothrow_t, (size_t bytes, const void *tag), (bytes, tag))
+NEWS(_ZnamRKSt9nothrow_t, (size_t bytes, const void *tag), (bytes, tag))
+NEWS(_ZnwmSt11align_val_t, (size_t bytes, size_t alignment), (bytes, alignment))
+NEWS(_ZnamSt11align_val_t, (size_t bytes, size_t alignment), (bytes, alignment))

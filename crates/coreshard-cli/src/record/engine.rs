@@ -50,10 +50,11 @@ pub(super) fn flags(language: Language) -> anyhow::Result<String> {
         Language::C | Language::Cpp => {
             format!("-g -fsanitize=thread -L{folder} -Wl,-rpath,{folder} -lcoreshard_tsan")
         }
+        // First: what is linked before it would be called in its place.
         Language::Rust => format!(
             "-g -Zsanitizer=thread -Zexternal-clangrt -Cunsafe-allow-abi-mismatch=sanitizer \
-             -Clink-arg=-L{folder} -Clink-arg=-Wl,-rpath,{folder} -Clink-arg=-Wl,--no-as-needed \
-             -Clink-arg=-lcoreshard_tsan"
+             -Zpre-link-arg=-L{folder} -Zpre-link-arg=-Wl,-rpath,{folder} -Zpre-link-arg=-Wl,--no-as-needed \
+             -Zpre-link-arg=-lcoreshard_tsan"
         ),
     })
 }

@@ -82,13 +82,15 @@ pub(super) fn compiler() -> String {
 /// Where the library is, which is built where it was not yet.
 pub(super) fn built(library: &Library, compiler: &str) -> anyhow::Result<PathBuf> {
     let Library { name, source, flags } = library;
-    const FLAGS: [&str; 9] = [
+    const FLAGS: [&str; 10] = [
         "-std=gnu11",
         "-O2",
         "-g",
         "-fPIC",
         "-shared",
         "-fno-builtin",
+        // C++ may leave by one through a function of ours.
+        "-fexceptions",
         "-fno-sanitize=all",
         "-ftls-model=initial-exec",
         "-pthread",

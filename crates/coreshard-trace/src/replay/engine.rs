@@ -19,8 +19,10 @@ use super::pages::{Lately, LineKind, PageMap};
 use super::plan::Plan;
 use crate::recording::{Access, AccessKind, Chunk, Event, Events, Recording, RecordingError};
 
-/// Shared lines of one replay: each takes about a kilobyte.
+/// Shared lines of one replay: each takes about half a kilobyte, and what its accesses do.
 const MOST_LINES: usize = 2 << 20;
+/// Different accesses of all lines together: each takes some 150 bytes.
+const MOST_ROWS: usize = 8 << 20;
 /// Of one thread at once.
 const MOST_LOCKS_HELD: usize = 64;
 
@@ -136,6 +138,7 @@ pub(crate) struct Replay<'r> {
     exited: HashSet<u64>,
     lines: Vec<Line>,
     shared: u32,
+    rows_left: usize,
     dense: PageMap<u64>,
     edges_broken: u64,
     lines_left_out: u64,
@@ -209,6 +212,7 @@ impl<'r> Replay<'r> {
             exited: HashSet::new(),
             lines: Vec::new(),
             shared: 0,
+            rows_left: MOST_ROWS,
             dense: PageMap::default(),
             edges_broken: 0,
             lines_left_out: 0,
@@ -620,7 +624,7 @@ impl<'r> Replay<'r> {
         let start = its.address;
         let is_locked = thread.locks.iter().any(|lock| lock & !(self.line_bytes - 1) == start);
         let by = Accessor { thread: thread.number, is_locked, ticket: thread.ticket };
-        its.note(by, offset, size as usize, access, outcome, cost);
+        its.note(by, offset, size as usize, access, outcome, cost, &mut self.rows_left);
     }
 
     fn lock(&mut self, cpu: usize, place: usize, lock: u64, is_shared: bool) {

@@ -90,6 +90,7 @@ impl Line {
         access: &Access,
         outcome: &CacheOutcome,
         cost_ps: u64,
+        rows_left: &mut usize,
     ) {
         let Accessor { thread, is_locked, ticket } = by;
         let end = (offset + size).min(self.versions.len());
@@ -112,7 +113,7 @@ impl Line {
                 Err(at) => self.held.insert(at, (thread, self.version)),
             }
         }
-        let row = self.row(offset, size, access, ticket);
+        let row = self.row(offset, size, access, ticket, rows_left);
         let row = &mut self.rows[row];
         row.count += 1;
         row.locked += u64::from(is_locked);
@@ -163,7 +164,14 @@ impl Line {
         }
     }
 
-    fn row(&mut self, offset: usize, size: usize, access: &Access, ticket: u64) -> usize {
+    fn row(
+        &mut self,
+        offset: usize,
+        size: usize,
+        access: &Access,
+        ticket: u64,
+        rows_left: &mut usize,
+    ) -> usize {
         let (offset, size_bytes) = (offset as u16, size as u16);
         let is_it = |row: &Row| {
             row.instruction == access.instruction
@@ -173,9 +181,11 @@ impl Line {
         if let Some(at) = self.rows.iter().position(is_it) {
             return at;
         }
-        if self.rows.len() >= MOST_ROWS {
-            return MOST_ROWS - 1;
+        // What is not told apart counts as the last that is.
+        if self.rows.len() >= MOST_ROWS || (*rows_left == 0 && !self.rows.is_empty()) {
+            return self.rows.len() - 1;
         }
+        *rows_left = rows_left.saturating_sub(1);
         self.rows.push(Row {
             offset,
             size_bytes,

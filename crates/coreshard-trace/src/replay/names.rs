@@ -24,6 +24,16 @@ pub struct SourcePlace {
     pub line: u32,
 }
 
+impl SourcePlace {
+    /// Whether it is known, and in no standard library.
+    fn is_own(&self) -> bool {
+        const LIBRARIES: [&str; 4] = ["/rustc/", "/rustlib/", "/include/c++/", "/sysdeps/"];
+        self.line > 0
+            && !self.file.starts_with("./")
+            && !LIBRARIES.iter().any(|library| self.file.contains(library))
+    }
+}
+
 /// What lies at an address.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Thing {
@@ -159,16 +169,26 @@ impl<'p> Names<'p> {
         let mut place = SourcePlace::default();
         if let Some(context) = &loaded.context
             && let Ok(mut frames) = context.find_frames(within).skip_all_loads()
-            && let Ok(Some(frame)) = frames.next()
         {
-            if let Some(function) =
-                frame.function.as_ref().and_then(|function| function.demangle().ok())
-            {
-                place.function = input::plain(&function);
-            }
-            if let Some(location) = frame.location {
-                place.file = input::plain(location.file.unwrap_or_default());
-                place.line = location.line.unwrap_or(0);
+            // Where calls were inlined: the innermost of the program's own, rather than of a standard library.
+            while let Ok(Some(frame)) = frames.next() {
+                let mut its = SourcePlace::default();
+                if let Some(function) =
+                    frame.function.as_ref().and_then(|function| function.demangle().ok())
+                {
+                    its.function = input::plain(&function);
+                }
+                if let Some(location) = frame.location {
+                    its.file = input::plain(location.file.unwrap_or_default());
+                    its.line = location.line.unwrap_or(0);
+                }
+                let is_own = its.is_own();
+                if is_own || place == SourcePlace::default() {
+                    place = its;
+                }
+                if is_own {
+                    break;
+                }
             }
         }
         if place.function.is_empty() {

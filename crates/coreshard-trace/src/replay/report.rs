@@ -14,6 +14,8 @@ use super::plan::Plan;
 use crate::recording::{AccessKind, Recording, RecordingError};
 
 const PS_PER_NS: f64 = 1_000.0;
+/// Writes that an object's making may be.
+const FEW: u64 = 4;
 
 /// How a recording is replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -315,7 +317,8 @@ fn uses(line: &Line, plan: &Plan, thing: &Thing) -> Vec<Use> {
         let within = address.saturating_sub(thing.start);
         let is_lock = plan.locks.contains(&(address / 8 * 8))
             || (plan.is_c_library(row.instruction) && plan.is_in_lock(address));
-        let element = within.checked_div(thing.element_bytes.max(1)).unwrap_or(0);
+        // Of what is no array, all is one element.
+        let element = within.checked_div(thing.element_bytes).unwrap_or(0);
         let (word, readers, writers) = words.entry(offset).or_insert_with(|| {
             let word = Use {
                 reads: 0,
@@ -337,6 +340,10 @@ fn uses(line: &Line, plan: &Plan, thing: &Thing) -> Vec<Use> {
             readers
         } else {
             word.writes += row.count;
+            // Whoever writes it a time or two when it is made is not among those that work on it.
+            if row.count <= FEW {
+                continue;
+            }
             writers
         };
         threads.extend(&row.threads);

@@ -45,9 +45,10 @@ impl Names<'_> {
             }
         };
         let calls = self.plan.calls[its.calls as usize].clone();
-        let place = calls.iter().map(|call| self.place(*call)).find(|place| place.line > 0);
-        let place =
-            place.or_else(|| calls.first().map(|call| self.place(*call))).unwrap_or_default();
+        let places: Vec<_> = calls.iter().take(MOST_CALLS).map(|call| self.place(*call)).collect();
+        let place = places.iter().find(|place| place.is_own());
+        let place = place.or_else(|| places.iter().find(|place| place.line > 0)).or(places.first());
+        let place = place.cloned().unwrap_or_default();
         let at = match place.line {
             0 => place.function.clone(),
             line => format!("{}:{line}", place.file.rsplit('/').next().unwrap_or_default()),
