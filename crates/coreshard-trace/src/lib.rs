@@ -19,7 +19,7 @@ mod types;
 
 pub use layout::{Field, Hole, Layout, Mixed, Wasted, most_mixed, most_wasteful};
 pub use recording::{
-    About, Access, AccessKind, Chunk, Ending, Event, Events, Lack, Program, RECORDING_MARK,
+    About, Access, AccessKind, Chunk, Ending, Event, Events, Lack, ProgramFile, RECORDING_MARK,
     Recording, RecordingError, RecordingWriter, Spool, SpoolCounts, Taken,
 };
 pub use replay::{

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, anyhow, bail};
 use coreshard_topology::input;
-use coreshard_trace::Program;
+use coreshard_trace::ProgramFile;
 
 use super::library::{self, Library};
 use crate::failure::bad_input;
@@ -60,30 +60,30 @@ pub(super) fn flags(language: Language) -> anyhow::Result<String> {
 }
 
 /// A program that is to be recorded.
-pub(super) struct Recorded {
+pub(super) struct RecordedCommand {
     pub(super) command: Command,
     /// The processor's architecture that it is for.
     pub(super) architecture: &'static str,
 }
 
 /// The command that runs a program under an engine.
-pub(super) fn command(engine: Engine, program: &[String]) -> anyhow::Result<Recorded> {
+pub(super) fn command(engine: Engine, program: &[String]) -> anyhow::Result<RecordedCommand> {
     match engine {
         Engine::Tsan => {
             let mut command = Command::new(&program[0]);
             command.args(&program[1..]);
-            Ok(Recorded { command, architecture: std::env::consts::ARCH })
+            Ok(RecordedCommand { command, architecture: std::env::consts::ARCH })
         }
         Engine::Qemu => emulated(program),
     }
 }
 
 /// Under QEMU's user emulation, with the plugin in it, and the guest's own part where that can be built.
-fn emulated(program: &[String]) -> anyhow::Result<Recorded> {
+fn emulated(program: &[String]) -> anyhow::Result<RecordedCommand> {
     let path = found(&program[0]).ok_or_else(|| {
         bad_input(anyhow!("{} is not there, also not in PATH", input::quoted(&program[0])))
     })?;
-    let kind = Program::open(&path).map_err(|error| {
+    let kind = ProgramFile::open(&path).map_err(|error| {
         bad_input(anyhow!("{error}; of a script, name the program that interprets it"))
     })?;
     let architecture = kind.architecture();
@@ -113,7 +113,7 @@ fn emulated(program: &[String]) -> anyhow::Result<Recorded> {
         }
     }
     command.arg(path).args(&program[1..]);
-    Ok(Recorded { command, architecture })
+    Ok(RecordedCommand { command, architecture })
 }
 
 /// The plugin for the version of QEMU that is here: from 9 on, an instruction's bytes are asked for in another way.

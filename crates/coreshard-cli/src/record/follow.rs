@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use coreshard_topology::input;
 use coreshard_trace::{About, Ending, Lack, RecordingWriter, Spool};
 
-use super::engine::{Engine, Recorded};
+use super::engine::{Engine, RecordedCommand};
 use crate::bench::Growing;
 use crate::failure::bad_input;
 use crate::output;
@@ -57,14 +57,14 @@ impl Drop for Ends {
 
 /// Runs the program to its end, and gives its status on.
 pub(super) fn follow(
-    recorded: Recorded,
+    recorded: RecordedCommand,
     engine: Engine,
     program: &[String],
     windows: &Windows,
     file: Growing,
     most_bytes: u64,
 ) -> anyhow::Result<ExitCode> {
-    let Recorded { mut command, architecture } = recorded;
+    let RecordedCommand { mut command, architecture } = recorded;
     let about = About {
         command: program.iter().map(|word| input::plain(word)).take(100).collect(),
         engine: engine.name().to_owned(),

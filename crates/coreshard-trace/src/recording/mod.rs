@@ -11,7 +11,7 @@ pub use about::{About, Ending, Lack};
 pub(crate) use event::words as event_words;
 pub use event::{Access, AccessKind, Event, Events};
 pub use file::RecordingWriter;
-pub use program::Program;
+pub use program::ProgramFile;
 pub use reader::{Chunk, Recording, RecordingError};
 pub use spool::{Spool, SpoolCounts, Taken};
 

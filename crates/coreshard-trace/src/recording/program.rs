@@ -14,20 +14,20 @@ const HEAD_BYTES: u64 = 64 << 10;
 /// A program's file.
 ///
 /// ```
-/// use coreshard_trace::Program;
+/// use coreshard_trace::ProgramFile;
 ///
-/// let program = Program::open(&std::env::current_exe()?)?;
+/// let program = ProgramFile::open(&std::env::current_exe()?)?;
 /// assert_eq!(program.architecture(), std::env::consts::ARCH);
-/// assert!(Program::open("Cargo.toml".as_ref()).unwrap_err().contains("no ELF program"));
+/// assert!(ProgramFile::open("Cargo.toml".as_ref()).unwrap_err().contains("no ELF program"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
+pub struct ProgramFile {
     architecture: &'static str,
     interpreter: Option<String>,
 }
 
-impl Program {
+impl ProgramFile {
     /// Reads the file's head.
     ///
     /// # Errors
@@ -80,12 +80,12 @@ mod tests {
     fn a_head_that_is_cut_or_foreign_is_an_error() {
         let whole = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let head = &whole[..4_096];
-        assert!(Program::of(head).unwrap().is_dynamic());
+        assert!(ProgramFile::of(head).unwrap().is_dynamic());
         for length in 0..64 {
-            assert!(Program::of(&head[..length]).is_err(), "{length}");
+            assert!(ProgramFile::of(&head[..length]).is_err(), "{length}");
         }
         let mut other = head.to_vec();
         other[18] = 243;
-        assert!(Program::of(&other).unwrap_err().contains("the ELF machine 243"));
+        assert!(ProgramFile::of(&other).unwrap_err().contains("the ELF machine 243"));
     }
 }
