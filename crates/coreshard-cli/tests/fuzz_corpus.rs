@@ -156,6 +156,8 @@ fn no_parser_breaks_a_promise() {
             "machine_folder" | "machine_settings" => 500,
             // Draws a page and a picture.
             "queue_results" => 2_000,
+            // Replays it, some more times where threads fight.
+            "recording" | "recorded_events" => 1_000,
             _ => 10_000,
         };
         (name, thread::spawn(move || search(name, target, count(few))))
