@@ -68,6 +68,7 @@ pub(super) struct Use {
     pub(super) reads: u64,
     pub(super) writes: u64,
     pub(super) readers: usize,
+    /// Of those that write it more than its making takes.
     pub(super) writers: usize,
     pub(super) is_lock: bool,
     /// Of its reads and writes, those by a thread that had a lock of this line.
@@ -97,6 +98,7 @@ pub(super) fn judge(true_ps: u64, false_ps: u64, words: &[Use]) -> (Sharing, Adv
         return (sharing, advice);
     }
     if false_ps > true_ps {
+        let written = written.filter(|word| word.writers > 0);
         let mut elements: Vec<_> = written.clone().map(|word| word.element).collect();
         elements.sort_unstable();
         elements.dedup();
