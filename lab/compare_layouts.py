@@ -14,7 +14,8 @@ import re
 import subprocess
 import sys
 
-START = re.compile(r"^(struct|union|class) ([^ {:]+)?.*\{")
+# A name may have blanks and brackets; what follows a colon between blanks are base classes.
+START = re.compile(r"^(struct|union|class)(?: typedef \S+ \S+)?(?: ([^{].*?))?(?: : .*)? \{$")
 END = re.compile(r"^\}")
 MEMBER = re.compile(r"/\*\s*(\d+)(?::\s*(\d+))?\s+(\d+)\s*\*/\s*$")
 SIZE = re.compile(r"/\* size: (\d+), cachelines: \d+, members: (\d+)(?:, static members: \d+)? \*/")

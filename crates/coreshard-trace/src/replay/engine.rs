@@ -624,7 +624,8 @@ impl<'r> Replay<'r> {
         let start = its.address;
         let is_locked = thread.locks.iter().any(|lock| lock & !(self.line_bytes - 1) == start);
         let by = Accessor { thread: thread.number, is_locked, ticket: thread.ticket };
-        its.note(by, offset, size as usize, access, outcome, cost, &mut self.rows_left);
+        let bytes = offset..offset + size as usize;
+        its.note(by, bytes, access, outcome, cost, &mut self.rows_left);
     }
 
     fn lock(&mut self, cpu: usize, place: usize, lock: u64, is_shared: bool) {

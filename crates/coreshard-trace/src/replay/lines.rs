@@ -80,20 +80,20 @@ impl Line {
         }
     }
 
-    /// Notes an access of `size` bytes at `offset`; `cost_ps` is what the line made somebody wait.
+    /// Notes an access of some bytes of it; `cost_ps` is what the line made somebody wait.
     #[inline]
     pub(crate) fn note(
         &mut self,
         by: Accessor,
-        offset: usize,
-        size: usize,
+        bytes: std::ops::Range<usize>,
         access: &Access,
         outcome: &CacheOutcome,
         cost_ps: u64,
         rows_left: &mut usize,
     ) {
         let Accessor { thread, is_locked, ticket } = by;
-        let end = (offset + size).min(self.versions.len());
+        let (offset, size) = (bytes.start, bytes.len());
+        let end = bytes.end.min(self.versions.len());
         let is_miss = outcome.source != LineSource::Hit;
         let sharing = if is_miss { self.sharing(thread, offset, end) } else { None };
         let writes = access.kind != AccessKind::Load;
