@@ -118,6 +118,13 @@ impl From<WorkError> for Failure {
     }
 }
 
+impl From<RefusedReason> for Failure {
+    #[cold]
+    fn from(reason: RefusedReason) -> Self {
+        Self::new(errno_of(reason), format!("the call was not queued: {reason}"))
+    }
+}
+
 impl<F> From<coreshard::Refused<F>> for Failure {
     fn from(refused: coreshard::Refused<F>) -> Self {
         Self::new(errno_of(refused.reason()), refused.to_string())

@@ -187,7 +187,7 @@ mod names {
 }
 
 /// What the dynamic linker calls a function, or where it lies in which file, for addr2line.
-fn symbol_of(address: usize) -> String {
+pub(crate) fn symbol_of(address: usize) -> String {
     // SAFETY: all zeros are one.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: it is written if the answer is not 0.
