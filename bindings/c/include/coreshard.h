@@ -496,11 +496,25 @@ int cs_block_wait(struct cs_block_queue *queue,
 int cs_block_outstanding(struct cs_block_queue *queue);
 
 /*
- Queues a call
- */
-int cs_queue_call(struct cs_workqueue *queue, struct cs_call *call, uint64_t first, uint64_t second);
+ Queues a call of a function with two words, whatever they hold, at the pool of the CPU that the caller runs on.
+ Allocates nothing. Unlike a work it cannot be waited for or cancelled by itself, and the same call may be queued any number
+ of times.
 
-int cs_queue_call_on(struct cs_workqueue *queue, uint32_t cpu, struct cs_call *call, uint64_t first, uint64_t second);
+ Returns 1. Where it fails, as `cs_queue_work` does, the words are the caller's.
+ */
+int cs_queue_call(struct cs_workqueue *queue,
+                  struct cs_call *call,
+                  uint64_t first,
+                  uint64_t second);
+
+/*
+ As `cs_queue_call`, in the pod of a CPU. -EINVAL where it is none of the queue's.
+ */
+int cs_queue_call_on(struct cs_workqueue *queue,
+                     uint32_t cpu,
+                     struct cs_call *call,
+                     uint64_t first,
+                     uint64_t second);
 
 /*
  Has a function told what the checking mode finds, instead of a line on standard error and `abort`. Returns the one

@@ -79,7 +79,7 @@ pub(crate) fn guard_pointer<T>(code: impl FnOnce() -> Outcome<Box<T>>) -> *mut T
 }
 
 #[cold]
-fn panicked(payload: Box<dyn std::any::Any + Send>) -> Failure {
+pub(crate) fn panicked(payload: Box<dyn std::any::Any + Send>) -> Failure {
     let text = payload.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
     // Its destructor may be anybody's.
