@@ -1,20 +1,8 @@
-// Coreshard as a C program uses it: a work in a structure of the program's, which its function frees.
+// Coreshard by its interface for C: cs_queue_call.
 
 #include "cell.hpp"
 
 #include <coreshard.h>
-
-template <class Work>
-struct Item {
-    cs_work work;
-    Work call;
-
-    static void run(cs_work* work) {
-        Item* item = reinterpret_cast<Item*>(work);
-        item->call();
-        std::free(item);
-    }
-};
 
 struct Peer {
     cs_workqueue* queue;
@@ -22,17 +10,27 @@ struct Peer {
     // The workers follow the CPUs that the process is bound to.
     explicit Peer(unsigned) : queue(cs_alloc_workqueue("peers", 0, 0)) {}
 
+    // A function and two words.
     template <class Work>
     void spawn(Work work) {
-        auto* item = static_cast<Item<Work>*>(std::malloc(sizeof(Item<Work>)));
-        new (&item->call) Work(work);
-        cs_work_init(&item->work, &Item<Work>::run);
-        cs_queue_work(queue, &item->work);
+        static_assert(sizeof(Work) <= 16 && std::is_trivially_copyable_v<Work>);
+        static cs_call call = {&run<Work>, "an item", nullptr};
+        u64 words[2] = {};
+        std::memcpy(words, &work, sizeof(work));
+        cs_queue_call(queue, &call, words[0], words[1]);
+    }
+
+    template <class Work>
+    static void run(u64* words) {
+        (*reinterpret_cast<Work*>(words))();
     }
 };
 
 int main(int argc, char** argv) {
     Cell cell(argc, argv);
-    run_spawning<Peer>(cell);
+    std::string workload = cell.text("workload");
+    if (workload == "flood") flood<Peer>(cell);
+    if (workload == "ping-pong") ping_pong<Peer>(cell);
+    if (workload == "many-pools") many_pools<Peer>(cell);
     unfit("is measured from C++");
 }

@@ -47,7 +47,9 @@ fn known(call: *mut CsCall) -> Outcome<&'static ForeignFunction> {
 
 #[cold]
 fn no_call() -> Failure {
-    Failure::invalid("the call is a null pointer; give the address of one that was begun with CS_CALL_INITIALIZER")
+    Failure::invalid(
+        "the call is a null pointer; give the address of one that was begun with CS_CALL_INITIALIZER",
+    )
 }
 
 #[cold]
@@ -55,16 +57,18 @@ unsafe fn know(call: *const CsCall, place: &Known) -> Outcome<&'static ForeignFu
     // SAFETY: by the caller's contract.
     let (function, name) = unsafe { ((*call).function, (*call).name) };
     let Some(function) = function else {
-        return Err(Failure::invalid("the call has no function; begin it with CS_CALL_INITIALIZER"));
+        return Err(Failure::invalid(
+            "the call has no function; begin it with CS_CALL_INITIALIZER",
+        ));
     };
     // SAFETY: C says that the name is a string.
-    let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned());
+    let name =
+        (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned());
     let name = name.unwrap_or_else(|| symbol_of(function as usize));
     type Function = unsafe extern "C-unwind" fn(*mut [MaybeUninit<u64>; 2]);
     // SAFETY: one pointer is given, and nothing comes back; the function of C's does not unwind.
-    let function = unsafe {
-        std::mem::transmute::<unsafe extern "C" fn(*mut u64), Function>(function)
-    };
+    let function =
+        unsafe { std::mem::transmute::<unsafe extern "C" fn(*mut u64), Function>(function) };
     let made = ForeignFunction::leak(function, &name);
     let made_at = std::ptr::from_ref(made).cast_mut();
     match place.compare_exchange(std::ptr::null_mut(), made_at, AcqRel, Acquire) {

@@ -9,9 +9,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 use std::time::Duration;
 
-use coreshard::{
-    CpuId, EmbeddedFunction, EmbeddedWork, EmbeddedWorks, NodeId, Target,
-};
+use coreshard::{CpuId, EmbeddedFunction, EmbeddedWork, EmbeddedWorks, NodeId, Target};
 
 use crate::check;
 use crate::error::{Failure, Outcome, guard, panicked};
@@ -264,7 +262,8 @@ pub unsafe extern "C" fn cs_queue_work(queue: *mut CsWorkqueue, work: *mut CsWor
         // SAFETY: C says that the work is there, and stays while it is pending.
         let place = unsafe { NonNull::new_unchecked(work.cast::<EmbeddedWork>()) };
         // SAFETY: as above; where they are known, they are this process's.
-        let queued = catch_unwind(AssertUnwindSafe(|| unsafe { works.try_queue(place, &queue.queue) }));
+        let queued =
+            catch_unwind(AssertUnwindSafe(|| unsafe { works.try_queue(place, &queue.queue) }));
         match queued {
             Ok(Some(queued)) => return queued.into(),
             Ok(None) => {}

@@ -79,7 +79,7 @@ impl<P: Platform> Workqueue<P> {
     /// assert_eq!((SUM.load(Relaxed), add.name()), (42, "add"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     pub unsafe fn queue_foreign(
         &self,

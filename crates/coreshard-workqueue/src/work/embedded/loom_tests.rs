@@ -129,12 +129,12 @@ impl Model {
     }
 }
 
-/// Two workers, and an item that is queued again while it runs. Fails with `begin` looking for a run in one critical
-/// section and putting its own on the list in another.
+/// Two workers, and an item that is queued again while it runs. Fails with `begin` clearing `PENDING` in one critical section
+/// and putting its run on the list in another.
 #[test]
 fn loom_an_embedded_item_never_runs_on_two_workers_at_once() {
     for has_limit in [false, true] {
-        check(2, move || {
+        check(3, move || {
             let model = Model::new();
             assert!(model.queue(has_limit));
             let worker = Arc::clone(&model);
@@ -167,7 +167,7 @@ fn loom_a_cancelled_embedded_item_may_be_freed() {
     });
 }
 
-/// Fails with the refusal outside of the lock, as a look at the flags alone would be.
+/// Fails with a look at the flags before the lock is taken, which refuses what is pending.
 #[test]
 fn loom_the_coming_run_of_an_embedded_item_sees_what_was_written_before_a_refused_queueing() {
     check(3, || {
