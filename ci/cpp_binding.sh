@@ -26,6 +26,9 @@ for header in $CPP/include/coreshard.hpp $CPP/include/coreshard/{call,error,fork
   c++ -std=c++20 $WARN -I$CPP/include -I$C/include -fsyntax-only -x c++ -include "$header" /dev/null
 done
 
+# The README's first program is the example, but for its first line.
+diff <(awk '/^```/ { if (inside) exit; inside = 1; next } inside' $CPP/README.md) <(tail -n +2 $CPP/examples/duplicates.cpp)
+
 prefix=$(mktemp -d)
 readonly prefix
 trap 'rm -rf "$prefix"' EXIT

@@ -2,13 +2,6 @@
 
 #include "cell.hpp"
 
-// Its headers ask by names that are clang's.
-#ifndef __has_feature
-#define __has_feature(feature) 0
-#endif
-#ifndef __has_extension
-#define __has_extension(extension) 0
-#endif
 #include <dispatch/dispatch.h>
 
 struct Peer {

@@ -44,7 +44,8 @@ const CPP: [Cpp; 6] = [
         name: "libdispatch",
         source: include_str!("../foreign/libdispatch.cpp"),
         header: "dispatch/dispatch.h",
-        options: &["-ldispatch"],
+        // Its headers ask by names that are clang's.
+        options: &["-D__has_feature(name)=0", "-D__has_extension(name)=0", "-ldispatch"],
         pkg_config: None,
         package: "libdispatch-dev",
     },
