@@ -25,6 +25,9 @@ impl ForeignFunction {
     ///
     /// It is given the address of the 16 bytes, which are its own, aligned to 8, while the call goes on. It may unwind with
     /// a panic, which goes to the queue's panic handler, but not with another language's exception.
+    ///
+    /// # Examples
+    /// As [`Workqueue::queue_foreign`].
     pub fn leak(
         function: unsafe extern "C-unwind" fn(*mut [MaybeUninit<u64>; 2]),
         name: &str,
