@@ -74,9 +74,11 @@ NAMES
   gcc -c -O1 -fsanitize=thread -fno-builtin -o "$out/sanitized/names.o" "$out/sanitized/names.c"
   # The thread sanitizer ends a process that starts a thread after it was forked with threads: so the rows of forks are
   # left to the others.
-  compile kernel_operations rows.thread -fsanitize=thread -DWITHOUT_FORKS "$out/sanitized/names.o" \
-    "$target/$host/debug/libcoreshard_c.a" -lm -ldl
-  TSAN_OPTIONS=halt_on_error=1 "$out/sanitized/rows.thread" | tail -n 1
+  for test in kernel_operations more devices; do
+    compile $test $test.thread -fsanitize=thread -DWITHOUT_FORKS "$out/sanitized/names.o" \
+      "$target/$host/debug/libcoreshard_c.a" -lm -ldl
+    TSAN_OPTIONS=halt_on_error=1 "$out/sanitized/$test.thread" | tail -n 1
+  done
   for test in core coroutines; do
     compile_cpp $test $test.thread -fsanitize=thread "$out/sanitized/names.o" "$target/$host/debug/libcoreshard_c.a" -lm -ldl
     TSAN_OPTIONS=halt_on_error=1 "$out/sanitized/$test.thread" | tail -n 1
