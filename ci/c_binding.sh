@@ -14,7 +14,7 @@ readonly WARN='-Wall -Wextra -Wpedantic -Werror'
 mkdir -p "$out/tests"
 
 # shellcheck disable=SC2086 # the options are words
-for test in kernel_operations check more devices; do
+for test in kernel_operations check more devices allocations; do
   cc -std=gnu11 -O1 -g $WARN -I$C/include -o "$out/tests/$test" $C/tests/$test.c -L"$out" -lcoreshard -lpthread \
     -Wl,-rpath,"$PWD/$out"
   "$out/tests/$test"

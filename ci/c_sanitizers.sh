@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bindings/c's tests in C under valgrind, gcc's address and undefined-behaviour sanitizers, and gcc's thread sanitizer. For
+# bindings/c's tests in C, and bindings/cpp's in C++, under valgrind, gcc's address and undefined-behaviour sanitizers, and gcc's thread sanitizer. For
 # the last one the library is compiled with it, too, the standard library included: else it would not see what the library's
 # atomics order.
 #
@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly C=bindings/c TESTS='kernel_operations check more devices'
+readonly C=bindings/c CPP=bindings/cpp TESTS='kernel_operations check more devices'
 export CORESHARD_TEST_LIMIT=${CORESHARD_TEST_LIMIT:-1800}
 out=$($C/build.sh --debug)
 readonly out
@@ -21,6 +21,13 @@ compile() {
   local test=$1 name=$2
   shift 2
   gcc -std=gnu11 -O1 -g -Wall -Wextra -I$C/include -o "$out/sanitized/$name" "$C/tests/$test.c" "$@" -lpthread
+}
+
+# As compile, of bindings/cpp's tests.
+compile_cpp() {
+  local test=$1 name=$2
+  shift 2
+  g++ -std=c++20 -O1 -g -Wall -Wextra -I$CPP/include -I$C/include -o "$out/sanitized/$name" "$CPP/tests/$test.cpp" "$@" -pthread
 }
 
 under_valgrind() {
@@ -38,6 +45,11 @@ under_address() {
   local test
   for test in $TESTS; do
     compile $test $test.address -fsanitize=address,undefined -fno-sanitize-recover=all -L"$out" -lcoreshard -Wl,-rpath,"$PWD/$out"
+    "$out/sanitized/$test.address" | tail -n 1
+  done
+  for test in core coroutines; do
+    compile_cpp $test $test.address -fsanitize=address,undefined -fno-sanitize-recover=all -L"$out" -lcoreshard \
+      -Wl,-rpath,"$PWD/$out"
     "$out/sanitized/$test.address" | tail -n 1
   done
 }
@@ -62,9 +74,15 @@ NAMES
   gcc -c -O1 -fsanitize=thread -fno-builtin -o "$out/sanitized/names.o" "$out/sanitized/names.c"
   # The thread sanitizer ends a process that starts a thread after it was forked with threads: so the rows of forks are
   # left to the others.
-  compile kernel_operations rows.thread -fsanitize=thread -DWITHOUT_FORKS "$out/sanitized/names.o" \
-    "$target/$host/debug/libcoreshard_c.a" -lm -ldl
-  TSAN_OPTIONS=halt_on_error=1 "$out/sanitized/rows.thread" | tail -n 1
+  for test in kernel_operations more devices; do
+    compile $test $test.thread -fsanitize=thread -DWITHOUT_FORKS "$out/sanitized/names.o" \
+      "$target/$host/debug/libcoreshard_c.a" -lm -ldl
+    TSAN_OPTIONS=halt_on_error=1 "$out/sanitized/$test.thread" | tail -n 1
+  done
+  for test in core coroutines; do
+    compile_cpp $test $test.thread -fsanitize=thread "$out/sanitized/names.o" "$target/$host/debug/libcoreshard_c.a" -lm -ldl
+    TSAN_OPTIONS=halt_on_error=1 "$out/sanitized/$test.thread" | tail -n 1
+  done
 }
 
 for sanitizer in ${*:-valgrind address thread}; do

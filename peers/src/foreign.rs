@@ -18,15 +18,43 @@ struct Cpp {
     /// A header that is there if the library is.
     header: &'static str,
     options: &'static [&'static str],
+    /// What pkg-config tells further options of.
+    pkg_config: Option<&'static str>,
     package: &'static str,
 }
 
-const CPP: [Cpp; 3] = [
+const CPP: [Cpp; 6] = [
+    Cpp {
+        name: "coreshard-cpp",
+        source: include_str!("../foreign/coreshard_cpp.cpp"),
+        header: "coreshard.hpp",
+        options: &["-std=c++20"],
+        pkg_config: Some("coreshard-cpp"),
+        package: "none; bindings/cpp/install.sh installs it, and PKG_CONFIG_PATH says where",
+    },
+    Cpp {
+        name: "coreshard-c",
+        source: include_str!("../foreign/coreshard_c.cpp"),
+        header: "coreshard.h",
+        options: &[],
+        pkg_config: Some("coreshard"),
+        package: "none; bindings/c/install.sh installs it, and PKG_CONFIG_PATH says where",
+    },
+    Cpp {
+        name: "libdispatch",
+        source: include_str!("../foreign/libdispatch.cpp"),
+        header: "dispatch/dispatch.h",
+        // Its headers ask by names that are clang's.
+        options: &["-D__has_feature(name)=0", "-D__has_extension(name)=0", "-ldispatch"],
+        pkg_config: None,
+        package: "libdispatch-dev",
+    },
     Cpp {
         name: "onetbb",
         source: include_str!("../foreign/onetbb.cpp"),
         header: "tbb/task_arena.h",
         options: &["-ltbb"],
+        pkg_config: None,
         package: "libtbb-dev",
     },
     Cpp {
@@ -34,6 +62,7 @@ const CPP: [Cpp; 3] = [
         source: include_str!("../foreign/asio.cpp"),
         header: "asio.hpp",
         options: &[],
+        pkg_config: None,
         package: "libasio-dev",
     },
     Cpp {
@@ -41,6 +70,7 @@ const CPP: [Cpp; 3] = [
         source: include_str!("../foreign/eigen.cpp"),
         header: "unsupported/Eigen/CXX11/ThreadPool",
         options: &["-isystem", "/usr/include/eigen3"],
+        pkg_config: None,
         package: "libeigen3-dev",
     },
 ];
@@ -76,9 +106,16 @@ fn build_cpp(cpp: &Cpp, directory: &Path) -> Result<PathBuf, Missing> {
     if !succeeds(Command::new(&compiler).arg("--version")) {
         return Err(Missing::Here(format!("no C++ compiler {compiler} (Debian: g++)")));
     }
+    let options = match cpp.pkg_config {
+        None => Vec::new(),
+        Some(package) => pkg_config(package).ok_or_else(|| {
+            Missing::Here(format!("pkg-config has no {package} (Debian: {})", cpp.package))
+        })?,
+    };
     // Only preprocessed, from its standard input: tells whether the header is found.
     let mut probe = Command::new(&compiler);
     probe.args(["-std=c++17", "-DEIGEN_USE_THREADS", "-DASIO_STANDALONE"]).args(cpp.options);
+    probe.args(&options);
     probe.args(["-E", "-x", "c++", "-", "-o", "/dev/null"]);
     if !succeeds_with_input(&mut probe, &format!("#include <{}>\n", cpp.header)) {
         return Err(Missing::Here(format!("{} not found (Debian: {})", cpp.header, cpp.package)));
@@ -86,9 +123,20 @@ fn build_cpp(cpp: &Cpp, directory: &Path) -> Result<PathBuf, Missing> {
     build(directory, cpp.name, "cpp", cpp.source, |source, output| {
         let mut command = Command::new(&compiler);
         command.args(["-std=c++17", "-O3", "-march=native", "-g1", "-pthread", "-o"]).arg(output);
-        command.arg(source).args(cpp.options);
+        command.arg(source).args(cpp.options).args(&options);
         command
     })
+}
+
+/// The options by which a package is compiled and linked, and found again where it lies.
+fn pkg_config(package: &str) -> Option<Vec<String>> {
+    let output = Command::new("pkg-config").args(["--cflags", "--libs", package]).output().ok()?;
+    let options = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    let options = options.split_whitespace().map(str::to_owned);
+    let searched = |option: &String| Some(format!("-Wl,-rpath,{}", option.strip_prefix("-L")?));
+    let options: Vec<String> = options.collect();
+    let found_again: Vec<String> = options.iter().filter_map(searched).collect();
+    Some(options.into_iter().chain(found_again).collect())
 }
 
 fn build_go(directory: &Path) -> Result<PathBuf, Missing> {
@@ -201,6 +249,7 @@ mod tests {
             source: "",
             header: "no/such/header.h",
             options: &[],
+            pkg_config: None,
             package: "libnone-dev",
         };
         let Err(Missing::Here(reason)) = build_cpp(&cpp, Path::new("/no/such/directory")) else {

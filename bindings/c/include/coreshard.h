@@ -28,6 +28,9 @@ struct cs_work;
 /* Sets a work up, in whatever memory; not one that is pending. */
 #define cs_work_init(work, function) cs_work_init_named((work), (function), #function)
 
+/* What calls of a function have in common: static struct cs_call call = CS_CALL_INITIALIZER(function); */
+#define CS_CALL_INITIALIZER(function) { (function), #function, NULL }
+
 /* The structure of type `type` whose member `member` is at `pointer`. */
 #define cs_container_of(pointer, type, member) ((type *)((char *)(pointer) - offsetof(type, member)))
 
@@ -189,6 +192,29 @@ struct cs_workqueue;
  caller's again (null for a flush); the bytes that were transferred, or a negative errno; and what was given beside it.
  */
 typedef void (*cs_block_done)(struct cs_block_buffer *buffer, int64_t result, void *argument);
+
+/*
+ What is called with the address of two words, which are its own while the call goes on.
+ */
+typedef void (*cs_call_function)(uint64_t *words);
+
+/*
+ What calls of one function have in common: one for each function, there for good. Begin with `CS_CALL_INITIALIZER`.
+ */
+struct cs_call {
+  /*
+   What is called.
+   */
+  cs_call_function function;
+  /*
+   The function's name, for reports; may be null.
+   */
+  const char *name;
+  /*
+   The library's.
+   */
+  void *reserved;
+};
 
 /*
  Told what was found, as a sentence; if it comes back, the call goes on.
@@ -468,6 +494,27 @@ int cs_block_wait(struct cs_block_queue *queue,
  How many requests are outstanding.
  */
 int cs_block_outstanding(struct cs_block_queue *queue);
+
+/*
+ Queues a call of a function with two words, whatever they hold, at the pool of the CPU that the caller runs on.
+ Allocates nothing. Unlike a work it cannot be waited for or cancelled by itself, and the same call may be queued any number
+ of times.
+
+ Returns 1. Where it fails, as `cs_queue_work` does, the words are the caller's.
+ */
+int cs_queue_call(struct cs_workqueue *queue,
+                  struct cs_call *call,
+                  uint64_t first,
+                  uint64_t second);
+
+/*
+ As `cs_queue_call`, in the pod of a CPU. -EINVAL where it is none of the queue's.
+ */
+int cs_queue_call_on(struct cs_workqueue *queue,
+                     uint32_t cpu,
+                     struct cs_call *call,
+                     uint64_t first,
+                     uint64_t second);
 
 /*
  Has a function told what the checking mode finds, instead of a line on standard error and `abort`. Returns the one

@@ -79,7 +79,7 @@ pub(crate) fn guard_pointer<T>(code: impl FnOnce() -> Outcome<Box<T>>) -> *mut T
 }
 
 #[cold]
-fn panicked(payload: Box<dyn std::any::Any + Send>) -> Failure {
+pub(crate) fn panicked(payload: Box<dyn std::any::Any + Send>) -> Failure {
     let text = payload.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
     // Its destructor may be anybody's.
@@ -115,6 +115,13 @@ impl From<WorkError> for Failure {
             _ => libc::EAGAIN,
         };
         Self::new(errno, error.to_string())
+    }
+}
+
+impl From<RefusedReason> for Failure {
+    #[cold]
+    fn from(reason: RefusedReason) -> Self {
+        Self::new(errno_of(reason), format!("the call was not queued: {reason}"))
     }
 }
 

@@ -12,6 +12,7 @@
 )]
 
 mod block;
+mod call;
 mod check;
 mod error;
 mod fork;

@@ -2,18 +2,17 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::offset_of;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::AtomicPtr;
+use std::sync::Once;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicPtr};
 use std::time::Duration;
 
-use coreshard::{
-    CpuId, EmbeddedFunction, EmbeddedWork, EmbeddedWorks, NodeId, RefusedReason, Target,
-    WorkErrorReason,
-};
+use coreshard::{CpuId, EmbeddedFunction, EmbeddedWork, EmbeddedWorks, NodeId, Target};
 
 use crate::check;
-use crate::error::{Failure, Outcome, guard};
+use crate::error::{Failure, Outcome, guard, panicked};
 use crate::queue::CsWorkqueue;
 
 /// A work: a member of a structure of the program's, set up by `cs_work_init` or `CS_WORK_INITIALIZER`, and queued any
@@ -40,7 +39,7 @@ const STRIPES_PER_CPU: usize = 64;
 
 static WORKS: AtomicPtr<EmbeddedWorks> = AtomicPtr::new(ptr::null_mut());
 static FORMER: AtomicPtr<EmbeddedWorks> = AtomicPtr::new(ptr::null_mut());
-/// [`WORKS`], where the checking mode is off; null before that is known.
+/// [`WORKS`], where the checking mode is off; null before that is known, and in a process that was forked since.
 static UNCHECKED: AtomicPtr<EmbeddedWorks> = AtomicPtr::new(ptr::null_mut());
 
 /// Those of this process.
@@ -65,7 +64,7 @@ fn make_works() -> &'static EmbeddedWorks {
             Ok(_) => {
                 // Whoever looks for leaks finds those of the process before.
                 FORMER.store(known, Release);
-                if !check::is_on() {
+                if !check::is_on() && forget_when_forked() {
                     UNCHECKED.store(made, Release);
                 }
                 // SAFETY: leaked.
@@ -78,6 +77,21 @@ fn make_works() -> &'static EmbeddedWorks {
             },
         }
     }
+}
+
+/// Sees to it that a child begins without them: [`UNCHECKED`] is null there. False where that cannot be had.
+fn forget_when_forked() -> bool {
+    static HANDLED: Once = Once::new();
+    static IS_HANDLED: AtomicBool = AtomicBool::new(false);
+    extern "C" fn forget() {
+        UNCHECKED.store(ptr::null_mut(), Release);
+    }
+    HANDLED.call_once(|| {
+        // SAFETY: the handler writes one word, on the child's only thread.
+        let rc = unsafe { libc::pthread_atfork(None, None, Some(forget)) };
+        IS_HANDLED.store(rc == 0, Release);
+    });
+    IS_HANDLED.load(Acquire)
 }
 
 type Place = NonNull<EmbeddedWork>;
@@ -121,7 +135,7 @@ unsafe fn name(work: *mut CsWork, place: Place) -> Outcome<()> {
         ));
     };
     // SAFETY: by the caller's contract.
-    unsafe { place.as_ref() }.set_name(names::find(function as usize, label));
+    unsafe { works().set_up(place, names::find(function as usize, label)) };
     Ok(())
 }
 
@@ -187,7 +201,7 @@ mod names {
 }
 
 /// What the dynamic linker calls a function, or where it lies in which file, for addr2line.
-fn symbol_of(address: usize) -> String {
+pub(crate) fn symbol_of(address: usize) -> String {
     // SAFETY: all zeros are one.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: it is written if the answer is not 0.
@@ -223,9 +237,11 @@ pub unsafe extern "C" fn cs_work_init_named(
     // SAFETY: C says that there is room for one.
     unsafe { work.write(CsWork { function, name, reserved: [0; 6] }) };
     // One without a function is found when it is queued.
-    if let (Some(function), Ok(place)) = (function, place(work)) {
-        // SAFETY: it was written just now.
-        unsafe { place.as_ref() }.set_name(names::find(function as usize, name));
+    if let (Some(called), Some(function)) = (function, function_of(work)) {
+        let label = name;
+        let made = EmbeddedWork::named(function, label, names::find(called as usize, label));
+        // SAFETY: as above.
+        unsafe { work.cast::<EmbeddedWork>().write(made) };
     }
 }
 
@@ -241,41 +257,26 @@ pub(crate) fn function_of(work: *mut CsWork) -> Option<EmbeddedFunction> {
 /// -ESHUTDOWN, -EBUSY (the queue is drained), -ECHILD (the queue is of the process that this one was forked from), -EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_queue_work(queue: *mut CsWorkqueue, work: *mut CsWork) -> c_int {
-    // The one call that is counted in instructions goes without a net: what panics in it, which would be a bug of
-    // Coreshard's, ends the process, as of any function of C's.
     // SAFETY: null, or leaked by `make_works`; null, or a queue, as C says.
     if let Some((works, queue)) = unsafe { UNCHECKED.load(Acquire).as_ref().zip(queue.as_ref()) } {
         // SAFETY: C says that the work is there, and stays while it is pending.
         let place = unsafe { NonNull::new_unchecked(work.cast::<EmbeddedWork>()) };
-        // SAFETY: as above.
-        if unsafe { place.as_ref() }.is_named() {
-            // SAFETY: as above.
-            return match unsafe { works.queue(place, &queue.queue) } {
-                Ok(queued) => queued.into(),
-                Err(error) => refused(queue, work, error),
-            };
+        // SAFETY: as above; where they are known, they are this process's.
+        let queued =
+            catch_unwind(AssertUnwindSafe(|| unsafe { works.try_queue(place, &queue.queue) }));
+        match queued {
+            Ok(Some(queued)) => return queued.into(),
+            Ok(None) => {}
+            Err(payload) => return panicked(payload).tell(),
         }
     }
     queue_first(queue, work)
 }
 
-/// With all that is done once.
+/// With all that is done once; and where it is refused, the reason is told.
 #[cold]
 fn queue_first(queue: *mut CsWorkqueue, work: *mut CsWork) -> c_int {
     guard(|| queue_to(queue, work, Target::Here, Duration::ZERO))
-}
-
-#[cold]
-fn refused(queue: &CsWorkqueue, work: *mut CsWork, error: coreshard::WorkError) -> c_int {
-    match error.reason() {
-        // The queue may be of this process, and the works' locks of the one that it was forked from.
-        WorkErrorReason::Refused(RefusedReason::Forked) => guard(|| {
-            // SAFETY: C says that the work is there.
-            let queued = unsafe { works().queue(place(work)?, &queue.queue) }?;
-            Ok(queued.into())
-        }),
-        _ => Failure::from(error).tell(),
-    }
 }
 
 /// As `cs_queue_work`, in the pod of a CPU. -EINVAL where it is none of the queue's.

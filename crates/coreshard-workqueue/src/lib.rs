@@ -46,8 +46,8 @@ pub use insight::trouble::{Bug, CpuHog, NoWorker, PoolReport, RunningItem, Stall
 pub use insight::{QueueTally, QueueTimes, Sampling, TimeHistogram};
 pub use pool::{Blocking, blocking, yield_item};
 pub use queue::{
-    Backlog, BacklogItem, CancelledItem, Change, JoinHandle, Panic, QueueAsync, Reservation,
-    ReserveAsync, ScopePanics, ScopedJoinHandle, WorkScope, Workqueue,
+    Backlog, BacklogItem, CancelledItem, Change, ForeignFunction, JoinHandle, Panic, QueueAsync,
+    Reservation, ReserveAsync, ScopePanics, ScopedJoinHandle, WorkScope, Workqueue,
 };
 pub use runtime::{Builder, Current, Runtime, RuntimeBuilder, current};
 pub use spec::attributes::{Hooks, Priority};

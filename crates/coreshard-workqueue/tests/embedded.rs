@@ -1,6 +1,8 @@
-//! Items in memory of the caller's: what holds for them that holds for a `Work`, and that their memory may go.
+//! Items of other languages. In memory of the caller's: what holds for them that holds for a `Work`, and that their memory may
+//! go. And calls that bring two words.
 #![allow(unsafe_code)]
 
+use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -9,8 +11,8 @@ use std::time::Duration;
 use coreshard_platform::Host;
 use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{
-    EmbeddedFunction, EmbeddedWork, EmbeddedWorks, FunctionName, RefusedReason, Runtime, Target,
-    WorkErrorReason, Workqueue,
+    EmbeddedFunction, EmbeddedWork, EmbeddedWorks, ForeignFunction, FunctionName, RefusedReason,
+    Runtime, Sampling, Target, WorkErrorReason, Workqueue,
 };
 
 testing::watch!();
@@ -417,4 +419,72 @@ fn operations_at_once_lose_and_duplicate_nothing() {
     }
     let runs: u32 = jobs.iter().map(|job| job.runs()).sum();
     assert_eq!(runs, queued.into_inner() - cancelled.into_inner());
+}
+
+/// As `static struct work work = INITIALIZER(function)` in C: two words, and zeros.
+#[repr(C)]
+struct Initialized {
+    function: EmbeddedFunction,
+    rest: [u64; 7],
+}
+
+#[test]
+fn what_a_static_initializer_has_made_is_set_up_once() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    unsafe extern "C-unwind" fn run(_: NonNull<EmbeddedWork>) {
+        RUNS.fetch_add(1, SeqCst);
+    }
+    let runtime = runtime();
+    let queue = runtime.workqueue().name("initialized").build().unwrap();
+    let mut made = Initialized { function: run, rest: [0; 7] };
+    let work = NonNull::from(&mut made).cast::<EmbeddedWork>();
+    // SAFETY: the item is here until nothing has it.
+    unsafe {
+        let refused = works().queue(work, &queue).unwrap_err();
+        assert_eq!(refused.reason(), WorkErrorReason::NotSetUp);
+        assert_eq!(works().try_queue(work, &queue), None);
+        works().set_up(work, FunctionName::leak("first"));
+        works().set_up(work, FunctionName::leak("second"));
+        assert!(format!("{:?}", work.as_ref()).contains("first"));
+        queue.freeze().unwrap();
+        assert_eq!(works().try_queue(work, &queue), Some(true));
+        assert_eq!(works().try_queue(work, &queue), Some(false), "it is pending");
+        queue.thaw().unwrap();
+        works().flush(work).unwrap();
+        works().disable(work).unwrap();
+        assert_eq!(works().try_queue(work, &queue), None, "it is disabled");
+    }
+    assert_eq!(RUNS.load(SeqCst), 1);
+}
+
+#[test]
+fn calls_of_two_words_are_run_in_any_case() {
+    static SUM: AtomicU64 = AtomicU64::new(0);
+    unsafe extern "C-unwind" fn add(words: *mut [MaybeUninit<u64>; 2]) {
+        // SAFETY: all callers have written both.
+        let [one, other] = unsafe { (*words).map(|word| word.assume_init()) };
+        SUM.fetch_add(one * 1000 + other, SeqCst);
+    }
+    let add = ForeignFunction::leak(add, "add");
+    let runtime = runtime();
+    // As it is; with a limit; with each item measured, and so in an allocation.
+    let plain = runtime.workqueue().name("plain").build().unwrap();
+    let limited = runtime.workqueue().name("limited").ordered().build().unwrap();
+    let measured = runtime.workqueue().name("measured").times(Sampling::EVERY_ITEM);
+    for queue in [plain, limited, measured.build().unwrap()] {
+        SUM.store(0, SeqCst);
+        // SAFETY: it may be called with any two words.
+        let call = |one, other| unsafe {
+            queue.queue_foreign(Target::Here, add, [one, other].map(MaybeUninit::new))
+        };
+        queue.freeze().unwrap();
+        for at in 0..100 {
+            call(at, 1).unwrap();
+        }
+        assert_eq!(SUM.load(SeqCst), 0);
+        // What is not begun comes back where it can; a call cannot.
+        drop(queue.shutdown_now(Duration::from_secs(60)));
+        assert_eq!(call(1, 1), Err(RefusedReason::ShutDown));
+        assert_eq!(SUM.load(SeqCst), 4950 * 1000 + 100, "{}", queue.name());
+    }
 }

@@ -104,12 +104,12 @@ pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
     AbortHandle, Backlog, BacklogItem, Bug, BuildError, ConsumeBudget, CpuHog, Dropped, Elapsed,
-    Elements, EmbeddedFunction, EmbeddedWork, Forked, FunctionName, Hooks, Intake, MemberThread,
-    MissedTick, NoWorker, Panic, PanicPolicy, ParseRungError, PoolId, PoolReport, PoolStats,
-    Priority, QueueStats, QueueTally, QueueTimes, Reactor, Refused, RefusedReason, RunningItem,
-    RuntimeStats, Sampling, ScopePanics, SharedReactor, ShutdownTimeout, SleepError, Stall, Target,
-    Task, TaskError, TaskResult, TeamError, TimeHistogram, Trouble, WaitError, Wake, WorkError,
-    WorkErrorReason, WouldDeadlock, YieldNow, Yielded, yield_now,
+    Elements, EmbeddedFunction, EmbeddedWork, ForeignFunction, Forked, FunctionName, Hooks, Intake,
+    MemberThread, MissedTick, NoWorker, Panic, PanicPolicy, ParseRungError, PoolId, PoolReport,
+    PoolStats, Priority, QueueStats, QueueTally, QueueTimes, Reactor, Refused, RefusedReason,
+    RunningItem, RuntimeStats, Sampling, ScopePanics, SharedReactor, ShutdownTimeout, SleepError,
+    Stall, Target, Task, TaskError, TaskResult, TeamError, TimeHistogram, Trouble, WaitError, Wake,
+    WorkError, WorkErrorReason, WouldDeadlock, YieldNow, Yielded, yield_now,
 };
 
 #[cfg(feature = "insight")]

@@ -17,8 +17,10 @@ pub(crate) use channel::{Crossbeam, RustyPool, ThreadPool};
 pub(crate) use futures::{AsyncExecutor, BevyTasks};
 
 /// All peers, in the order they are shown.
-pub(crate) const PEERS: [&str; 14] = [
+pub(crate) const PEERS: [&str; 17] = [
     "coreshard",
+    "coreshard-c",
+    "coreshard-cpp",
     "rayon",
     "tokio",
     "async-executor",
@@ -30,6 +32,7 @@ pub(crate) const PEERS: [&str; 14] = [
     "onetbb",
     "asio",
     "eigen",
+    "libdispatch",
     "go",
     FLOOR,
 ];

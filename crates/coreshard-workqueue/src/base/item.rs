@@ -18,7 +18,7 @@ use super::returned::Returned;
 /// the item's own.
 pub(crate) const INLINE_WORDS: usize = 2;
 
-type Payload = [MaybeUninit<u64>; INLINE_WORDS];
+pub(crate) type Payload = [MaybeUninit<u64>; INLINE_WORDS];
 
 /// What an item is made of.
 pub(crate) trait ItemBody: Send + Sized {
@@ -28,6 +28,12 @@ pub(crate) trait ItemBody: Send + Sized {
     const IS_AWAITED: bool;
 
     fn run(self);
+
+    /// As an item.
+    #[inline(always)]
+    fn pack(self) -> Item {
+        Item::of(self)
+    }
 
     /// What it is called where somebody is told of it.
     fn name(&self) -> &'static str {
@@ -85,9 +91,15 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// Packs what it is made of: in place where it fits, else in one allocation.
+    /// Packs what it is made of, as that wants it.
     #[inline]
     pub(crate) fn new<F: ItemBody>(run: F) -> Self {
+        run.pack()
+    }
+
+    /// In place where it fits, else in one allocation.
+    #[inline]
+    fn of<F: ItemBody>(run: F) -> Self {
         let mut payload: Payload = [MaybeUninit::uninit(); INLINE_WORDS];
         if const { fits::<F>() } {
             // SAFETY: `fits` says that size and alignment are enough; `act_inline` reads it once.
@@ -115,7 +127,7 @@ impl Item {
     #[inline(always)]
     pub(crate) unsafe fn run_in_place(&mut self) {
         // SAFETY: the kind belongs to this payload, and this is its one use, by this function's contract.
-        unsafe { (self.kind.act)(&raw mut self.payload) };
+        unsafe { self.kind.act(&raw mut self.payload) };
     }
 
     /// True if it is run though its queue runs nothing more.
@@ -134,6 +146,12 @@ impl Item {
         unsafe { set_aside(&raw mut self.payload) }
     }
 
+    /// A call of a function that says for itself what it makes of the payload.
+    #[inline(always)]
+    pub(crate) fn of_kind(kind: &'static ItemKind, payload: Payload) -> Self {
+        Self { kind, payload }
+    }
+
     /// What it is: two items with one function are of one kind.
     #[inline]
     pub(crate) fn kind(&self) -> &'static ItemKind {
@@ -141,12 +159,32 @@ impl Item {
     }
 }
 
+/// Uses a payload up: by C's rules for calls, so that it may be a function of another language.
+pub(crate) type Act = unsafe extern "C-unwind" fn(*mut Payload);
+
 /// What items of one function have in common.
 pub(crate) struct ItemKind {
-    act: unsafe fn(*mut Payload),
+    act: Act,
     /// `None` for one that is run in any case.
     set_aside: Option<unsafe fn(*mut Payload) -> Option<Returned>>,
     pub(crate) name: Name,
+}
+
+impl ItemKind {
+    /// Of calls that are run in any case.
+    pub(crate) const fn awaited(act: Act, name: Name) -> Self {
+        Self { act, set_aside: None, name }
+    }
+
+    /// Runs what is packed as this kind wants it, without an item.
+    ///
+    /// # Safety
+    /// The payload is of this kind, and this is its one use.
+    #[inline(always)]
+    pub(crate) unsafe fn act(&self, payload: *mut Payload) {
+        // SAFETY: by this function's contract.
+        unsafe { (self.act)(payload) };
+    }
 }
 
 /// What a function is called, behind a thin pointer.
@@ -199,7 +237,7 @@ const fn fits<F>() -> bool {
 
 /// # Safety
 /// The payload holds an `F` in place, and this is its one use.
-unsafe fn act_inline<F: ItemBody>(payload: *mut Payload) {
+unsafe extern "C-unwind" fn act_inline<F: ItemBody>(payload: *mut Payload) {
     // SAFETY: by this function's contract.
     unsafe { payload.cast::<F>().read() }.run();
 }
@@ -213,7 +251,7 @@ unsafe fn set_aside_inline<F: ItemBody>(payload: *mut Payload) -> Option<Returne
 
 /// # Safety
 /// The payload's first word is the address of a boxed `F`, and this is its one use.
-unsafe fn act_boxed<F: ItemBody>(payload: *mut Payload) {
+unsafe extern "C-unwind" fn act_boxed<F: ItemBody>(payload: *mut Payload) {
     // SAFETY: by this function's contract.
     let body = unsafe { take_boxed::<F>(payload) };
     (*body).run();

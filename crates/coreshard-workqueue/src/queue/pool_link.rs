@@ -116,6 +116,24 @@ impl<P: Platform> Entry<'_, P> {
         }
     }
 
+    /// True if an item goes to the pool as it is.
+    #[inline(always)]
+    pub(crate) fn is_direct(&self) -> bool {
+        !P::WATCHES_ITEMS && self.link().is_direct
+    }
+
+    /// Sends an item that goes to the pool as it is, which the caller has looked at.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(crate) fn send_directly<F: ItemBody>(self, work: F) {
+        debug_assert!(self.is_direct());
+        let Self { link, injector, _reading: reading, .. } = self;
+        // SAFETY: as in `send_to_pool`.
+        let link = unsafe { link.as_ref() };
+        link.pool.push(injector, Item::new(work), link.tag);
+        drop(reading);
+    }
+
     #[inline(always)]
     #[track_caller]
     #[allow(unsafe_code)]

@@ -35,6 +35,8 @@ pub enum WorkErrorReason {
     NotDisabled,
     /// It is disabled as often as can be counted.
     TooManyDisables,
+    /// It was made of zeros, and not set up.
+    NotSetUp,
 }
 
 #[derive(Debug)]
@@ -48,6 +50,7 @@ pub(super) enum WorkErrorKind {
     BehindCaller,
     NotDisabled,
     TooManyDisables,
+    NotSetUp,
 }
 
 impl WorkError {
@@ -69,6 +72,7 @@ impl WorkError {
             }
             WorkErrorKind::NotDisabled => WorkErrorReason::NotDisabled,
             WorkErrorKind::TooManyDisables => WorkErrorReason::TooManyDisables,
+            WorkErrorKind::NotSetUp => WorkErrorReason::NotSetUp,
         }
     }
 }
@@ -111,6 +115,9 @@ impl fmt::Display for WorkError {
             }
             WorkErrorKind::TooManyDisables => {
                 write!(f, "it is disabled {MAX_DISABLES} times, and no more can be counted")
+            }
+            WorkErrorKind::NotSetUp => {
+                f.write_str("it was not set up; make it with `EmbeddedWork::new`, or call `set_up`")
             }
         }
     }

@@ -23,7 +23,7 @@ pub type EmbeddedFunction = unsafe extern "C-unwind" fn(NonNull<EmbeddedWork>);
 /// A reusable work item in the caller's memory, that is queued without an allocation, and needs no destructor.
 ///
 /// It is used by the functions of [`EmbeddedWorks`](super::EmbeddedWorks). Its first two words may be said by a static initializer of
-/// another language, with zeros for the rest.
+/// another language, with zeros for the rest: [`EmbeddedWorks::set_up`](super::EmbeddedWorks::set_up) makes an item of that.
 #[repr(C)]
 pub struct EmbeddedWork {
     /// Under the stripe's lock.
@@ -58,6 +58,8 @@ unsafe impl Sync for EmbeddedWork {}
 pub(super) const PENDING: u32 = 1 << 0;
 /// It waits for its time; with `PENDING` only.
 pub(super) const DELAYED: u32 = 1 << 1;
+/// It was set up, and not only made of zeros.
+pub(super) const READY: u32 = 1 << 2;
 
 impl EmbeddedWork {
     /// An item that calls `function`. Queued nowhere. The label, which may be null, is whoever's who asks for it by
@@ -77,7 +79,7 @@ impl EmbeddedWork {
         let fields = Fields {
             function,
             label,
-            flags: 0,
+            flags: READY,
             disables: 0,
             ticket: QueueingTicket::NONE,
             limiter: 0,
@@ -85,6 +87,16 @@ impl EmbeddedWork {
             key: Key::NONE,
         };
         Self { fields: UnsafeCell::new(fields), name: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// As [`new`](Self::new), with a name for reports.
+    ///
+    /// # Examples
+    /// As [`FunctionName::leak`].
+    pub fn named(function: EmbeddedFunction, label: *const c_char, name: FunctionName) -> Self {
+        let made = Self::new(function, label);
+        made.set_name(name);
+        made
     }
 
     /// The label that was given with its function, which stays the same.
@@ -131,11 +143,11 @@ impl EmbeddedWork {
 }
 
 impl Fields {
-    /// True if it is neither pending nor disabled.
+    /// True if it is set up, and neither pending nor disabled.
     #[inline(always)]
     pub(super) fn is_free(&self) -> bool {
-        // In one load: the two lie beside one another.
-        u64::from(self.flags) | u64::from(self.disables) << 32 == 0
+        // In one comparison: the two lie beside one another.
+        u64::from(self.flags) | u64::from(self.disables) << 32 == u64::from(READY)
     }
 
     #[inline(always)]
@@ -181,8 +193,7 @@ impl FunctionName {
     ///
     /// unsafe extern "C-unwind" fn write_back(_work: NonNull<EmbeddedWork>) {}
     ///
-    /// let work = EmbeddedWork::new(write_back, std::ptr::null());
-    /// work.set_name(FunctionName::leak("write_back"));
+    /// let work = EmbeddedWork::named(write_back, std::ptr::null(), FunctionName::leak("write_back"));
     /// assert!(format!("{work:?}").contains("write_back"));
     /// ```
     pub fn leak(name: &str) -> Self {

@@ -13,6 +13,8 @@
 
 mod delayed;
 mod item;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod operations;
 mod stripe;
 mod token;

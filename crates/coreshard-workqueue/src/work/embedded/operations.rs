@@ -8,14 +8,14 @@ use std::time::Duration;
 use coreshard_platform::{LockGuard, Platform, Time};
 
 use super::delayed::DelayedEmbedded;
-use super::item::{DELAYED, EmbeddedWork, Fields, PENDING};
+use super::item::{DELAYED, EmbeddedWork, Fields, FunctionName, PENDING, READY};
 use super::stripe::{Afterwards, RunWaiter, Stripe, StripeState};
 use super::token::dispatch;
 use super::works::EmbeddedWorks;
 use crate::base::error::RefusedReason;
 use crate::base::target::Target;
 use crate::pool::{blocking, runs_work};
-use crate::queue::{Workqueue, runs_item_of};
+use crate::queue::{Entry, Workqueue, runs_item_of};
 use crate::timers::{Due, TimerError, Timers};
 use crate::work::error::{WorkError, WorkErrorKind};
 use crate::work::state::MAX_DISABLES;
@@ -42,6 +42,45 @@ impl<P: Platform> EmbeddedWorks<P> {
         unsafe { self.send(work, queue, Target::Here) }
     }
 
+    /// As [`queue`](Self::queue), without a word of why not: `None` where it is not queued and not pending. Not looked at is
+    /// whether these are of this process, which the caller has seen to.
+    ///
+    /// # Safety
+    /// As [`EmbeddedWorks`] says.
+    #[inline(always)]
+    pub unsafe fn try_queue(
+        &'static self,
+        work: NonNull<EmbeddedWork>,
+        queue: &Workqueue<P>,
+    ) -> Option<bool> {
+        let stripe = self.stripe(work);
+        let state = stripe.lock();
+        // SAFETY: by this function's contract, as in `send`.
+        let item = unsafe { EmbeddedWork::fields(work) };
+        if !item.is_free() {
+            return if item.is(PENDING) { Some(false) } else { None };
+        }
+        let entry = queue.enter_beyond(Target::Here).ok()?;
+        bring(stripe, state, work, item, entry);
+        Some(true)
+    }
+
+    /// Sets up what a static initializer has made, and gives it a name for reports; one that is set up stays as it is. Until
+    /// then it cannot be queued at once ([`NotSetUp`](crate::WorkErrorReason::NotSetUp)).
+    ///
+    /// # Safety
+    /// As [`EmbeddedWorks`] says.
+    pub unsafe fn set_up(&'static self, work: NonNull<EmbeddedWork>, name: FunctionName) {
+        let _state = self.stripe(work).lock();
+        // SAFETY: by this function's contract.
+        let item = unsafe { EmbeddedWork::fields(work) };
+        if !item.is(READY) {
+            // SAFETY: as above.
+            unsafe { work.as_ref() }.set_name(name);
+            item.flags |= READY;
+        }
+    }
+
     /// Queues it now.
     ///
     /// # Safety
@@ -54,21 +93,23 @@ impl<P: Platform> EmbeddedWorks<P> {
         target: Target,
     ) -> Result<bool, WorkError> {
         let stripe = self.stripe(work);
-        let mut state = stripe.lock();
+        let state = stripe.lock();
         // SAFETY: by this function's contract, until it is sent: the lock is freed no sooner.
         let item = unsafe { EmbeddedWork::fields(work) };
         if !item.is_free() {
             // A disabled one is never pending.
-            let pending = item.is(PENDING);
-            return if pending { Ok(false) } else { Err(error(work, WorkErrorKind::Disabled)) };
+            let kind = match item.is(PENDING) {
+                true => return Ok(false),
+                false if item.disables == 0 => WorkErrorKind::NotSetUp,
+                false => WorkErrorKind::Disabled,
+            };
+            return Err(error(work, kind));
         }
         let entry = match queue.enter_beyond(target) {
             Ok(entry) => entry,
             Err(reason) => return Err(error(work, WorkErrorKind::Refused(reason))),
         };
-        item.flags = PENDING;
-        item.ticket = state.draw(work);
-        dispatch(stripe, state, work, item, entry);
+        bring(stripe, state, work, item, entry);
         Ok(true)
     }
 
@@ -380,6 +421,20 @@ impl<P: Platform> EmbeddedWorks<P> {
     fn refuse_forked(&self, work: Place) -> Result<(), WorkError> {
         if self.is_of_this_process() { Ok(()) } else { Err(forked(work)) }
     }
+}
+
+/// A free item begins a queueing that was counted in.
+#[inline(always)]
+fn bring<P: Platform>(
+    stripe: &'static Stripe<P>,
+    mut state: LockGuard<'_, P, StripeState<P>>,
+    work: Place,
+    item: &mut Fields,
+    entry: Entry<'_, P>,
+) {
+    item.flags = READY | PENDING;
+    item.ticket = state.draw(work);
+    dispatch(stripe, state, work, item, entry);
 }
 
 #[cold]

@@ -160,6 +160,12 @@ impl<P: Platform> StripeState<P> {
         QueueingTicket::new(work, self.number)
     }
 
+    /// True if a run of any of its items goes on.
+    #[inline(always)]
+    pub(super) fn has_runs(&self) -> bool {
+        !self.runs.is_null()
+    }
+
     /// The run of an item that goes on, if there is one.
     #[inline(always)]
     pub(super) fn run_of(&self, work: NonNull<EmbeddedWork>) -> Option<&Run<P>> {

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use coreshard_platform::{AtomicInt, LockGuard, Platform, user};
 
-use super::item::{EmbeddedWork, Fields, PENDING, QueueingTicket};
+use super::item::{EmbeddedFunction, EmbeddedWork, Fields, PENDING, QueueingTicket};
 use super::stripe::{KeptPlace, Run, RunWaiter, Stripe, StripeState};
-use crate::base::item::ItemBody;
+use crate::base::item::{ItemBody, Name};
 use crate::base::returned::Returned;
 use crate::insight::Label;
 use crate::pool::{blocking, inside_work};
@@ -33,17 +33,65 @@ pub(super) fn dispatch<P: Platform>(
     entry: Entry<'_, P>,
 ) {
     let ticket = work.ticket;
+    let token = EmbeddedToken { stripe, ticket };
+    if !state.has_runs() && entry.is_direct() {
+        work.limiter = 0;
+        drop(state);
+        return entry.send_directly(token);
+    }
+    dispatch_in_turn(state, place, work, entry, token);
+}
+
+/// Where the item may run, or has to wait for its turn, or the queue looks at it.
+#[inline(never)]
+fn dispatch_in_turn<P: Platform>(
+    state: LockGuard<'_, P, StripeState<P>>,
+    place: NonNull<EmbeddedWork>,
+    work: &mut Fields,
+    entry: Entry<'_, P>,
+    token: EmbeddedToken<P>,
+) {
     work.limiter = entry.limiter_id();
     if let Some(run) = state.run_of(place) {
         run.behind.store(entry.queue_id(), Relaxed);
         if !entry.waits_for_turn() && !run.keeps_a_place() {
             let (link, injector) = entry.keep();
-            run.park(KeptPlace { link, injector, ticket });
+            run.park(KeptPlace { link, injector, ticket: token.ticket });
             return;
         }
     }
     drop(state);
-    EmbeddedToken { stripe, ticket }.send(entry);
+    token.send(entry);
+}
+
+/// A worker has come upon a token: what it is to call, now that its run is on the list; nothing where the token is void.
+#[inline(always)]
+pub(super) fn begin<P: Platform>(
+    stripe: &'static Stripe<P>,
+    run: &Run<P>,
+) -> Option<(EmbeddedFunction, &'static Name)> {
+    let ticket = run.ticket;
+    loop {
+        let mut state = stripe.lock();
+        if state.take_void(ticket) {
+            return None;
+        }
+        if let Some(running) = state.run_of(ticket.work()).map(|run| run.ticket) {
+            // It was queued while it ran, in a queue with a limit. Its turn has come, and is kept.
+            let waiter = RunWaiter::new();
+            state.await_end(running, &waiter);
+            drop(state);
+            blocking::<P, _>(|| waiter.wait());
+            continue;
+        }
+        // SAFETY: neither void nor begun: the item is there, and under the lock.
+        let (work, name) =
+            unsafe { (EmbeddedWork::fields(ticket.work()), ticket.work().as_ref().name()) };
+        work.flags &= !PENDING;
+        let called = (work.function, name);
+        state.begin(run);
+        return Some(called);
+    }
 }
 
 impl<P: Platform> EmbeddedToken<P> {
@@ -57,27 +105,7 @@ impl<P: Platform> EmbeddedToken<P> {
     fn run(self) {
         let Self { stripe, ticket } = self;
         let run = Run::new(ticket);
-        let (function, name) = loop {
-            let mut state = stripe.lock();
-            if state.take_void(ticket) {
-                return;
-            }
-            if let Some(running) = state.run_of(ticket.work()).map(|run| run.ticket) {
-                // It was queued while it ran, in a queue with a limit. Its turn has come, and is kept.
-                let waiter = RunWaiter::new();
-                state.await_end(running, &waiter);
-                drop(state);
-                blocking::<P, _>(|| waiter.wait());
-                continue;
-            }
-            // SAFETY: neither void nor begun: the item is there, and under the lock.
-            let (work, name) =
-                unsafe { (EmbeddedWork::fields(ticket.work()), ticket.work().as_ref().name()) };
-            work.flags &= !PENDING;
-            let called = (work.function, name);
-            state.begin(&run);
-            break called;
-        };
+        let Some((function, name)) = begin(stripe, &run) else { return };
         let place = ticket.work();
         let identity = place.as_ptr().cast_const().cast();
         let called = user::call(|| {

@@ -1,0 +1,126 @@
+//! Calls: functions that are queued with 16 bytes, and that nobody waits for.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+
+use coreshard::{CpuId, ForeignFunction, Target};
+
+use crate::error::{Failure, Outcome, guard};
+use crate::queue::CsWorkqueue;
+use crate::work::symbol_of;
+
+/// What is called with the address of two words, which are its own while the call goes on.
+pub type CsCallFunction = Option<unsafe extern "C" fn(words: *mut u64)>;
+
+/// What calls of one function have in common: one for each function, there for good. Begin with `CS_CALL_INITIALIZER`.
+#[repr(C)]
+pub struct CsCall {
+    /// What is called.
+    pub function: CsCallFunction,
+    /// The function's name, for reports; may be null.
+    pub name: *const c_char,
+    /// The library's.
+    pub reserved: *mut c_void,
+}
+
+type Known = AtomicPtr<ForeignFunction>;
+
+const _: () = assert!(size_of::<Known>() == size_of::<*mut c_void>());
+
+/// The library's side of it: known since the first call.
+#[inline(always)]
+fn known(call: *mut CsCall) -> Outcome<&'static ForeignFunction> {
+    if call.is_null() {
+        return Err(no_call());
+    }
+    // SAFETY: C says that it is there for good, and its member is the library's.
+    let place = unsafe { Known::from_ptr((&raw mut (*call).reserved).cast()) };
+    // SAFETY: null, or leaked by `know`.
+    match unsafe { place.load(Acquire).as_ref() } {
+        Some(function) => Ok(function),
+        // SAFETY: as above.
+        None => unsafe { know(call, place) },
+    }
+}
+
+#[cold]
+fn no_call() -> Failure {
+    Failure::invalid(
+        "the call is a null pointer; give the address of one that was begun with CS_CALL_INITIALIZER",
+    )
+}
+
+#[cold]
+unsafe fn know(call: *const CsCall, place: &Known) -> Outcome<&'static ForeignFunction> {
+    // SAFETY: by the caller's contract.
+    let (function, name) = unsafe { ((*call).function, (*call).name) };
+    let Some(function) = function else {
+        return Err(Failure::invalid(
+            "the call has no function; begin it with CS_CALL_INITIALIZER",
+        ));
+    };
+    // SAFETY: C says that the name is a string.
+    let name =
+        (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned());
+    let name = name.unwrap_or_else(|| symbol_of(function as usize));
+    type Function = unsafe extern "C-unwind" fn(*mut [MaybeUninit<u64>; 2]);
+    // SAFETY: one pointer is given, and nothing comes back; the function of C's does not unwind.
+    let function =
+        unsafe { std::mem::transmute::<unsafe extern "C" fn(*mut u64), Function>(function) };
+    let made = ForeignFunction::leak(function, &name);
+    let made_at = std::ptr::from_ref(made).cast_mut();
+    match place.compare_exchange(std::ptr::null_mut(), made_at, AcqRel, Acquire) {
+        Ok(_) => Ok(made),
+        // Another thread was first, and this one stays unused.
+        // SAFETY: leaked by that thread.
+        Err(first) => Ok(unsafe { &*first }),
+    }
+}
+
+#[inline(always)]
+unsafe fn queue_to(
+    queue: *mut CsWorkqueue,
+    target: Target,
+    call: *mut CsCall,
+    words: [u64; 2],
+) -> Outcome {
+    let function = known(call)?;
+    let queue = CsWorkqueue::of(queue)?;
+    let words = words.map(MaybeUninit::new);
+    // SAFETY: C says that the function may be called with them.
+    match unsafe { queue.queue.queue_foreign(target, function, words) } {
+        Ok(()) => Ok(1),
+        Err(reason) => Err(Failure::from(reason)),
+    }
+}
+
+/// Queues a call of a function with two words, whatever they hold, at the pool of the CPU that the caller runs on.
+/// Allocates nothing. Unlike a work it cannot be waited for or cancelled by itself, and the same call may be queued any number
+/// of times.
+///
+/// Returns 1. Where it fails, as `cs_queue_work` does, the words are the caller's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_queue_call(
+    queue: *mut CsWorkqueue,
+    call: *mut CsCall,
+    first: u64,
+    second: u64,
+) -> c_int {
+    // SAFETY: by the header's contract.
+    guard(|| unsafe { queue_to(queue, Target::Here, call, [first, second]) })
+}
+
+/// As `cs_queue_call`, in the pod of a CPU. -EINVAL where it is none of the queue's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_queue_call_on(
+    queue: *mut CsWorkqueue,
+    cpu: u32,
+    call: *mut CsCall,
+    first: u64,
+    second: u64,
+) -> c_int {
+    // SAFETY: by the header's contract.
+    guard(|| unsafe { queue_to(queue, Target::Cpu(CpuId(cpu)), call, [first, second]) })
+}

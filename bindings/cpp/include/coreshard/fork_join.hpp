@@ -1,0 +1,114 @@
+// Fork and join, loops, and waits that let others go on. Whoever calls these waits, so exceptions come back to the caller.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include <coreshard/error.hpp>
+
+namespace coreshard {
+namespace detail {
+
+/// What becomes of a function whose caller waits for it.
+template <class F>
+struct awaited {
+  using result = std::invoke_result_t<F>;
+  static_assert(!std::is_reference_v<result>, "return a pointer, or std::ref");
+  using stored = std::conditional_t<std::is_void_v<result>, std::monostate, result>;
+
+  F& function;
+  std::optional<stored> value{};
+  std::exception_ptr thrown{};
+
+  static void act(void* argument) noexcept {
+    auto& self = *static_cast<awaited*>(argument);
+    try {
+      if constexpr (std::is_void_v<result>) {
+        std::invoke(std::forward<F>(self.function));
+        self.value.emplace();
+      } else {
+        self.value.emplace(std::invoke(std::forward<F>(self.function)));
+      }
+    } catch (...) {
+      self.thrown = std::current_exception();
+    }
+  }
+
+  void rethrow() const {
+    if (thrown) std::rethrow_exception(thrown);
+  }
+};
+
+template <class F>
+std::invoke_result_t<F> call_on(cs_workqueue* queue, F&& function) {
+  awaited<F> outcome{function};
+  checked(cs_call_on(queue, &awaited<F>::act, &outcome));
+  outcome.rethrow();
+  if constexpr (!std::is_void_v<std::invoke_result_t<F>>) return std::move(*outcome.value);
+}
+
+template <class F>
+struct range_call {
+  F& function;
+  std::atomic<bool> has_thrown{false};
+  std::exception_ptr thrown{};
+
+  static void act(std::size_t begin, std::size_t end, void* argument) noexcept {
+    auto& self = *static_cast<range_call*>(argument);
+    if (self.has_thrown.load(std::memory_order_relaxed)) return;
+    try {
+      self.function(begin, end);
+    } catch (...) {
+      // Seen by whoever waits for all parts.
+      if (!self.has_thrown.exchange(true, std::memory_order_relaxed)) self.thrown = std::current_exception();
+    }
+  }
+};
+
+template <class F>
+void for_range(cs_workqueue* queue, std::size_t begin, std::size_t end, F& function) {
+  range_call<F> parts{function};
+  checked(cs_for_range(queue, begin, end, &range_call<F>::act, &parts));
+  if (parts.thrown) std::rethrow_exception(parts.thrown);
+}
+
+}  // namespace detail
+
+/// Calls both functions, at once where another worker has time for the second one, and comes back when both are over, with
+/// a std::pair of what they return (std::monostate for nothing). If both throw, what the first one threw is thrown.
+template <class F, class G>
+std::pair<typename detail::awaited<F>::stored, typename detail::awaited<G>::stored> join(F&& first, G&& second) {
+  detail::awaited<F> one{first};
+  detail::awaited<G> other{second};
+  detail::checked(cs_join(&detail::awaited<F>::act, &one, &detail::awaited<G>::act, &other));
+  one.rethrow();
+  other.rethrow();
+  return {std::move(*one.value), std::move(*other.value)};
+}
+
+/// While it is there, the calling item waits for something else than a CPU: another worker takes its place.
+class blocking_section {
+public:
+  blocking_section() { detail::checked(cs_blocking_begin()); }
+  ~blocking_section() { cs_blocking_end(); }
+  blocking_section(const blocking_section&) = delete;
+  blocking_section& operator=(const blocking_section&) = delete;
+};
+
+/// Calls a function that waits for something else than a CPU.
+template <class F>
+decltype(auto) blocking(F&& function) {
+  blocking_section section;
+  return std::invoke(std::forward<F>(function));
+}
+
+}  // namespace coreshard

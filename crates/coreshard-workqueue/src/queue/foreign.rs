@@ -1,0 +1,126 @@
+//! Calls of functions of another language, which bring 16 bytes along.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::mem::MaybeUninit;
+
+use coreshard_platform::Platform;
+
+use super::workqueue::Workqueue;
+use crate::base::error::RefusedReason;
+use crate::base::item::{Item, ItemBody, ItemKind, Name, Payload};
+use crate::base::returned::Returned;
+use crate::base::target::Target;
+use crate::insight::Label;
+
+/// A function of another language that queues call, each time with 16 bytes of the caller's:
+/// [`Workqueue::queue_foreign`].
+///
+/// # Examples
+/// As [`Workqueue::queue_foreign`].
+pub struct ForeignFunction(ItemKind);
+
+impl ForeignFunction {
+    /// A function and its name for reports; never freed: make one for each function, not for each call.
+    ///
+    /// It is given the address of the 16 bytes, which are its own, aligned to 8, while the call goes on. It may unwind with
+    /// a panic, which goes to the queue's panic handler, but not with another language's exception.
+    ///
+    /// # Examples
+    /// As [`Workqueue::queue_foreign`].
+    pub fn leak(
+        function: unsafe extern "C-unwind" fn(*mut [MaybeUninit<u64>; 2]),
+        name: &str,
+    ) -> &'static Self {
+        let name = Name::Given(Box::leak(name.to_owned().into_boxed_str()));
+        Box::leak(Box::new(Self(ItemKind::awaited(function, name))))
+    }
+
+    /// The name.
+    ///
+    /// # Examples
+    /// As [`Workqueue::queue_foreign`].
+    pub fn name(&self) -> &'static str {
+        self.0.name.get()
+    }
+}
+
+impl fmt::Debug for ForeignFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ForeignFunction").field(&self.name()).finish()
+    }
+}
+
+impl<P: Platform> Workqueue<P> {
+    /// Queues a call of a function of another language, with 16 bytes, for `target`. Allocates nothing, but in a queue that
+    /// looks at its items.
+    ///
+    /// It is run in any case, also where the queue is shut down at once: what the bytes hold has no other end.
+    ///
+    /// # Errors
+    /// As [`queue`](Self::queue), without a wait for room; the bytes are the caller's, then.
+    ///
+    /// # Safety
+    /// The function may be called with these bytes, on any thread.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::mem::MaybeUninit;
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// use coreshard::{ForeignFunction, Target};
+    ///
+    /// static SUM: AtomicU64 = AtomicU64::new(0);
+    /// unsafe extern "C-unwind" fn add(words: *mut [MaybeUninit<u64>; 2]) {
+    ///     let [one, other] = unsafe { (*words).map(|word| word.assume_init()) };
+    ///     SUM.fetch_add(one + other, Relaxed);
+    /// }
+    ///
+    /// let add = ForeignFunction::leak(add, "add");
+    /// let queue = coreshard::workqueue()?.name("sums").build()?;
+    /// unsafe { queue.queue_foreign(Target::Here, add, [20, 22].map(MaybeUninit::new))? };
+    /// queue.flush()?;
+    /// assert_eq!((SUM.load(Relaxed), add.name()), (42, "add"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn queue_foreign(
+        &self,
+        target: Target,
+        function: &'static ForeignFunction,
+        words: [MaybeUninit<u64>; 2],
+    ) -> Result<(), RefusedReason> {
+        let entry = self.enter_beyond(target)?;
+        entry.send_as(|| Label::Item(function.name()), ForeignCall { function, words });
+        Ok(())
+    }
+}
+
+struct ForeignCall {
+    function: &'static ForeignFunction,
+    words: Payload,
+}
+
+impl ItemBody for ForeignCall {
+    type Named = Self;
+    const IS_AWAITED: bool = true;
+
+    #[inline(always)]
+    fn pack(self) -> Item {
+        Item::of_kind(&self.function.0, self.words)
+    }
+
+    fn run(self) {
+        let Self { function, mut words } = self;
+        // SAFETY: `queue_foreign`'s caller says so, and a body is run once.
+        unsafe { function.0.act(&raw mut words) };
+    }
+
+    fn name(&self) -> &'static str {
+        self.function.name()
+    }
+
+    fn set_aside(self) -> Option<Returned> {
+        unreachable!("it is awaited")
+    }
+}

@@ -1,0 +1,207 @@
+//! Models of items in memory that is freed: their queueings, runs, cancels and waits against one another. Each was seen to
+//! fail when what its comment names was changed.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use coreshard_platform::{AtomicInt, DataCell, Lock, Loom, Platform};
+
+use super::item::{EmbeddedWork, PENDING, QueueingTicket, READY};
+use super::stripe::{KeptPlace, Run};
+use super::token::begin;
+use super::works::EmbeddedWorks;
+
+fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+type Word = <Loom as Platform>::AtomicU32;
+
+unsafe extern "C-unwind" fn work(_: NonNull<EmbeddedWork>) {}
+
+/// What memory that was freed holds: nobody may call it.
+unsafe extern "C-unwind" fn freed(_: NonNull<EmbeddedWork>) {
+    unreachable!("freed memory is called")
+}
+
+/// An item whose pool is a list under a lock. What it shares with the real one is all but the queue's side.
+struct Model {
+    works: &'static EmbeddedWorks<Loom>,
+    item: UnsafeCell<EmbeddedWork>,
+    tokens: Lock<Loom, Vec<QueueingTicket>>,
+    /// What the function works on: loom reports two at once.
+    data: <Loom as Platform>::Cell<u32>,
+    /// What a caller writes before it queues the item, and the run reads.
+    message: Word,
+    seen: Word,
+    runs: Word,
+}
+
+// SAFETY: the item is reached as the protocol says, which is what is modelled.
+unsafe impl Sync for Model {}
+// SAFETY: as above.
+unsafe impl Send for Model {}
+
+impl Model {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            works: EmbeddedWorks::leak(1),
+            item: UnsafeCell::new(EmbeddedWork::new(work, ptr::null())),
+            tokens: Lock::new(Vec::new()),
+            data: DataCell::new(0),
+            message: Word::new(0),
+            seen: Word::new(0),
+            runs: Word::new(0),
+        })
+    }
+
+    fn place(&self) -> NonNull<EmbeddedWork> {
+        NonNull::new(self.item.get()).expect("it is there")
+    }
+
+    /// As `EmbeddedWorks::queue`, on a queue without a limit, or on one whose turns are taken at once.
+    fn queue(&self, has_limit: bool) -> bool {
+        let place = self.place();
+        let mut state = self.works.stripe(place).lock();
+        // SAFETY: the lock is held.
+        let item = unsafe { EmbeddedWork::fields(place) };
+        if !item.is_free() {
+            return false;
+        }
+        item.flags = READY | PENDING;
+        item.ticket = state.draw(place);
+        let ticket = item.ticket;
+        if let Some(run) = state.run_of(place)
+            && !has_limit
+            && !run.keeps_a_place()
+        {
+            run.park(KeptPlace { link: NonNull::dangling(), injector: 0, ticket });
+            return true;
+        }
+        drop(state);
+        self.tokens.lock().push(ticket);
+        true
+    }
+
+    /// As `EmbeddedToken::run`; false where there was nothing in the pool.
+    fn work_once(&self) -> bool {
+        let Some(ticket) = self.tokens.lock().pop() else { return false };
+        let stripe = self.works.stripe(self.place());
+        let run = Run::new(ticket);
+        let Some((function, _)) = begin(stripe, &run) else { return true };
+        // SAFETY: it does nothing, or tells.
+        unsafe { function(ticket.work()) };
+        // SAFETY: what the model shows: nobody else is here.
+        self.data.with_mut(|data| unsafe { *data += 1 });
+        self.seen.store(self.message.load(Relaxed), Relaxed);
+        self.runs.fetch_add(1, Relaxed);
+        let (parked, afterwards) = stripe.lock().end(&run);
+        if let Some(parked) = parked {
+            self.tokens.lock().push(parked.ticket);
+        }
+        afterwards.see_to_it();
+        true
+    }
+
+    fn work_until_idle(&self) {
+        while self.work_once() {}
+    }
+
+    /// Its memory is the program's again, which puts something else there.
+    fn free(&self) {
+        // SAFETY: what the model shows: nobody else reaches it.
+        unsafe { self.item.get().write(EmbeddedWork::new(freed, ptr::null())) };
+    }
+
+    /// True if nobody has written to what took the item's place.
+    fn is_untouched(&self) -> bool {
+        // SAFETY: nobody else is left.
+        let item = unsafe { EmbeddedWork::fields(self.place()) };
+        ptr::fn_addr_eq(item.function, freed as super::item::EmbeddedFunction)
+            && item.flags == READY
+            && item.disables == 0
+            && item.ticket == QueueingTicket::NONE
+    }
+}
+
+/// Two workers, and an item that is queued again while it runs. Fails with `begin` clearing `PENDING` in one critical section
+/// and putting its run on the list in another.
+#[test]
+fn loom_an_embedded_item_never_runs_on_two_workers_at_once() {
+    for has_limit in [false, true] {
+        check(3, move || {
+            let model = Model::new();
+            assert!(model.queue(has_limit));
+            let worker = Arc::clone(&model);
+            let worker = loom::thread::spawn(move || worker.work_until_idle());
+            let queued = model.queue(has_limit);
+            model.work_until_idle();
+            worker.join().unwrap();
+            model.work_until_idle();
+            assert_eq!(model.runs.load(SeqCst), 1 + u32::from(queued), "each queueing runs once");
+        });
+    }
+}
+
+/// A cancel that waits, after which the memory is freed while the pool still has the token. Fails with `begin` reading the
+/// item before it looks whether its ticket is void, and with `make_void` leaving the ticket out of the list.
+#[test]
+fn loom_a_cancelled_embedded_item_may_be_freed() {
+    check(3, || {
+        let model = Model::new();
+        assert!(model.queue(false));
+        let worker = Arc::clone(&model);
+        let worker = loom::thread::spawn(move || worker.work_until_idle());
+        // SAFETY: the item is there, until the call is over.
+        let cancelled = unsafe { model.works.cancel_and_wait(model.place()) }.unwrap();
+        model.free();
+        worker.join().unwrap();
+        model.work_until_idle();
+        assert_eq!(model.runs.load(SeqCst), u32::from(!cancelled));
+        assert!(model.is_untouched(), "what lies there now is changed");
+    });
+}
+
+/// Fails with a look at the flags before the lock is taken, which refuses what is pending.
+#[test]
+fn loom_the_coming_run_of_an_embedded_item_sees_what_was_written_before_a_refused_queueing() {
+    check(3, || {
+        let model = Model::new();
+        assert!(model.queue(false));
+        let worker = Arc::clone(&model);
+        let worker = loom::thread::spawn(move || worker.work_until_idle());
+        model.message.store(7, Relaxed);
+        let queued = model.queue(false);
+        worker.join().unwrap();
+        model.work_until_idle();
+        assert_eq!(model.seen.load(SeqCst), 7, "queued: {queued}");
+    });
+}
+
+/// A lost wake-up is a deadlock, which loom reports. Fails with `tell_void` leaving the waiters where they are, and with
+/// `end` not taking them.
+#[test]
+fn loom_a_flush_of_an_embedded_item_ends_by_its_run_or_by_a_cancel() {
+    check(2, || {
+        let model = Model::new();
+        assert!(model.queue(false));
+        let [worker, canceller] = [Arc::clone(&model), Arc::clone(&model)];
+        let worker = loom::thread::spawn(move || worker.work_until_idle());
+        let canceller = loom::thread::spawn(move || {
+            // SAFETY: the item is there.
+            unsafe { canceller.works.cancel(canceller.place()) }
+        });
+        // SAFETY: as above.
+        unsafe { model.works.flush(model.place()) }.unwrap();
+        let runs = model.runs.load(SeqCst);
+        let cancelled = canceller.join().unwrap();
+        assert_eq!(runs, u32::from(!cancelled), "what it waited for is over");
+        worker.join().unwrap();
+        model.work_until_idle();
+    });
+}
