@@ -7,9 +7,11 @@ Usage: site/sweep.py [COMMAND]            COMMAND is the program coreshard, targ
 Simulations are deterministic: the same program gives the same file. Takes some minutes.
 """
 import json
+import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 # Of the file: raised where page.js has to read it otherwise.
@@ -42,11 +44,13 @@ def main():
     presets = [path.stem for path in sorted((ROOT / "crates/coreshard-topology/presets").glob("*.toml"))]
     kept = json.loads(OUT.read_text(encoding="utf-8")) if is_check else {}
     machines, stale = {}, [] if is_check and kept.get("format") == FORMAT else ["the format"]
-    for preset in presets:
-        machines[preset] = swept(command, preset)
-        if is_check and kept.get("machines", {}).get(preset) != machines[preset]:
-            stale.append(preset)
-        print(f"{preset}: {len(machines[preset])} layouts", flush=True)
+    # Each simulation has one thread.
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        for preset, rows in zip(presets, threads.map(lambda preset: swept(command, preset), presets)):
+            machines[preset] = rows
+            is_stale = is_check and kept.get("machines", {}).get(preset) != rows
+            stale += [preset] * is_stale
+            print(f"{preset}: {len(rows)} layouts{', stale' if is_stale else ''}", flush=True)
     if is_check:
         if stale:
             sys.exit(f"site/sweep.py: {OUT.name} is stale in {', '.join(stale)}; site/sweep.py makes it anew")
