@@ -25,7 +25,7 @@ tree=$OUT/$name
 mkdir -p "$tree/bin" "$tree/share/man/man1" "$tree/share/doc/coreshard"
 install -m 755 "$program" "$tree/bin/coreshard"
 strip --strip-debug "$tree/bin/coreshard"
-if ldd "$tree/bin/coreshard" >/dev/null 2>&1; then
+if readelf --dynamic "$tree/bin/coreshard" | grep -q NEEDED; then
   echo "release/build.sh: the program needs libraries of its machine" >&2
   exit 1
 fi
