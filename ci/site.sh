@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The site can be made, each of its links leads somewhere, and the machine page shows in a browser what it should.
+# The site can be made, each of its links leads somewhere, what a newcomer looks for is two clicks away, the machine page shows in a
+# browser what it should, and every page can be read on a telephone, in light and in dark.
 #
 # Usage: ci/site.sh
 #
@@ -19,4 +20,6 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 cargo test --quiet --manifest-path site/machine/Cargo.toml
 site/build.sh
+site/find.py target/site/book
 site/machine/test.py target/site/book/machine/index.html
+site/look.py target/site/book

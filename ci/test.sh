@@ -14,6 +14,10 @@ has() {
   if perl -e '$p = "\0" x 120; exit(syscall(425, 1, $p) < 0)' 2>/dev/null; then echo io_uring; fi
   if grep -qw errno /proc/sys/kernel/seccomp/actions_avail 2>/dev/null; then echo seccomp; fi
   if unshare --user --map-root-user --mount mount -t tmpfs none /mnt 2>/dev/null; then echo mount; fi
+  # In a mount namespace of its own, so that it is mounted for nobody else.
+  if unshare --mount sh -c 'mount -t tracefs tracefs /mnt && test -w /mnt/instances && test -d /mnt/events/workqueue' 2>/dev/null; then
+    echo tracefs
+  fi
   if command -v taskset >/dev/null; then echo taskset; fi
   if command -v b3sum >/dev/null && command -v sha256sum >/dev/null; then echo hash_tools; fi
   if [ "$(id -u)" -eq 0 ]; then echo root; fi

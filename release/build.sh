@@ -4,7 +4,7 @@
 #
 # Usage: release/build.sh [PROFILE]    release by default; dev is quicker to make, and slow
 #
-# Needs a Rust toolchain and a C linker with a static C library (Debian: libc6-dev); for the package also dpkg-deb.
+# Needs a Rust toolchain, Python 3, and a C linker with a static C library (Debian: libc6-dev); for the package also dpkg-deb.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,7 +25,7 @@ tree=$OUT/$name
 mkdir -p "$tree/bin" "$tree/share/man/man1" "$tree/share/doc/coreshard"
 install -m 755 "$program" "$tree/bin/coreshard"
 strip --strip-debug "$tree/bin/coreshard"
-if ldd "$tree/bin/coreshard" >/dev/null 2>&1; then
+if readelf --dynamic "$tree/bin/coreshard" | grep -q NEEDED; then
   echo "release/build.sh: the program needs libraries of its machine" >&2
   exit 1
 fi
@@ -38,6 +38,8 @@ install -d "$tree/share/bash-completion/completions" "$tree/share/zsh/site-funct
 "$program" generate completions zsh >"$tree/share/zsh/site-functions/_coreshard"
 "$program" generate completions fish >"$tree/share/fish/vendor_completions.d/coreshard.fish"
 cp CHANGELOG.md README.md LICENSE-MIT LICENSE-APACHE "$tree/share/doc/coreshard/"
+# A program that is linked with others' work is handed out with their notices.
+release/notices.py coreshard-cli "$host" >"$tree/share/doc/coreshard/NOTICES"
 tar --owner=0 --group=0 --sort=name -C "$OUT" -czf "$OUT/$name.tar.gz" "$name"
 echo "$OUT/$name.tar.gz"
 
@@ -46,8 +48,8 @@ package=$OUT/package
 mkdir -p "$package/DEBIAN" "$package/usr"
 cp -r "$tree"/* "$package/usr/"
 # Debian's place and name for licences.
-cat LICENSE-MIT LICENSE-APACHE >"$package/usr/share/doc/coreshard/copyright"
-rm "$package/usr/share/doc/coreshard"/LICENSE-*
+cat LICENSE-MIT LICENSE-APACHE "$package/usr/share/doc/coreshard/NOTICES" >"$package/usr/share/doc/coreshard/copyright"
+rm "$package/usr/share/doc/coreshard"/{LICENSE-*,NOTICES}
 mkdir -p "$package/usr/share/zsh/vendor-completions"
 mv "$package/usr/share/zsh/site-functions/_coreshard" "$package/usr/share/zsh/vendor-completions/"
 rmdir "$package/usr/share/zsh/site-functions"

@@ -7,8 +7,10 @@
 //! This file is compiled twice: by the fuzz workspace, and by a test of the main one, which runs the corpus
 //! and some mutated inputs wherever the tests run.
 
+#[path = "tree.rs"]
+mod tree;
+
 use std::fmt::Display;
-use std::path::{Component, Path};
 
 #[path = "trace.rs"]
 pub mod trace;
@@ -110,42 +112,12 @@ pub fn hwloc_xml(data: &[u8]) {
     }
 }
 
-/// Files of a recorded machine: lines that begin with `=` name a file of it, those that follow are in it.
-fn files_in(folder: &Folder, data: &[u8]) {
-    let mut files: Vec<(&Path, Vec<u8>)> = Vec::new();
-    for line in data.split(|byte| *byte == b'\n') {
-        if let Some(name) = line.strip_prefix(b"=") {
-            let Some(path) = text(name).map(Path::new) else { continue };
-            let is_inside = path.components().all(|part| matches!(part, Component::Normal(_)));
-            if is_inside && path.components().count() < 12 && files.len() < 200 {
-                files.push((path, Vec::new()));
-            }
-        } else if let Some((_, bytes)) = files.last_mut() {
-            bytes.extend_from_slice(line);
-            bytes.push(b'\n');
-        }
-    }
-    for (path, bytes) in files {
-        let path = folder.0.join(path);
-        // A name may be too long, or a folder's already.
-        let _ = path.parent().map(std::fs::create_dir_all);
-        // A file that begins with `->` is a link.
-        let link = text(&bytes).and_then(|text| text.strip_prefix("->")).map(str::trim_end);
-        let _ = match link.filter(|link| !link.is_empty() && !link.contains('\0')) {
-            Some(link) => std::os::unix::fs::symlink(link, path),
-            None => std::fs::write(path, bytes),
-        };
-    }
-}
-
 /// The CPUs of a recorded machine.
 pub fn machine_folder(data: &[u8]) {
-    let folder = Folder::new("folder");
-    files_in(&folder, data);
-    match Topology::from_sysfs(&folder.0) {
+    tree::with(data, |root| match Topology::from_sysfs(root) {
         Ok(machine) => {
             is_sound(&machine);
-            match Usable::from_root(&folder.0, &machine) {
+            match Usable::from_root(root, &machine) {
                 Ok(usable) => {
                     assert!(usable.cpus().is_subset(machine.online()));
                     assert!((1..=usable.cpus().len()).contains(&usable.worker_limit()));
@@ -154,16 +126,16 @@ pub fn machine_folder(data: &[u8]) {
             }
         }
         Err(error) => told(error),
-    }
+    });
 }
 
 /// All else that a recorded machine tells, and what is advised then.
 pub fn machine_settings(data: &[u8]) {
-    let folder = Folder::new("settings");
-    files_in(&folder, data);
-    let machine =
-        Topology::from_sysfs(&folder.0).or_else(|_| Topology::from_synthetic("pack:2 core:2 pu:2"));
-    let facts = coreshard_advise::Facts::read(&folder.0, machine.expect("the other one is right"));
+    let facts = tree::with(data, |root| {
+        let machine = Topology::from_sysfs(root);
+        let machine = machine.or_else(|_| Topology::from_synthetic("pack:2 core:2 pu:2"));
+        coreshard_advise::Facts::read(root, machine.expect("the other one is right"))
+    });
     assert!(facts.notes.len() < 100, "{}", facts.notes.len());
     facts.notes.iter().for_each(told);
     let findings = coreshard_advise::judge(&facts, None);
@@ -195,25 +167,6 @@ pub fn workqueue_trace(data: &[u8]) {
     let facts = coreshard_advise::Facts::of_machine(machine);
     for finding in coreshard_advise::judge(&facts, Some(&measured)) {
         told(&finding.statement);
-    }
-}
-
-/// A folder of this thread's, in memory where there is such a place.
-struct Folder(std::path::PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let memory = Path::new("/dev/shm");
-        let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let folder = place.join(format!("coreshard-fuzz-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder for the machine can be made");
-        Self(folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

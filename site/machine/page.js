@@ -118,7 +118,7 @@ function show(machine, shard) {
 }
 
 function sweep(shard) {
-  const rows = SWEEPS[state.preset];
+  const rows = SWEEPS.machines[state.preset];
   $("sweep").hidden = !rows;
   if (!rows) return;
   // As wide as its place, so that letters stay as large as they are elsewhere.

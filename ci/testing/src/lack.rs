@@ -36,6 +36,8 @@ lacks! {
     Seccomp = "seccomp",
     /// A user namespace in which a file system can be mounted.
     Mount = "mount",
+    /// The kernel's tracing file system with workqueues' events, which this user may mount.
+    Tracefs = "tracefs",
     /// Loop devices.
     Loop = "loop",
     /// The tools of ext4.

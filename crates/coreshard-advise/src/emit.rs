@@ -7,6 +7,8 @@ use coreshard_topology::Scope;
 
 use crate::rules::{Finding, Setting, Verdict};
 
+/// Of a line of a program.
+const MOST_COLUMNS: usize = 100;
 const NOTHING: &str = "# Nothing to change: leave it.\n";
 
 /// The settings of findings: those to be made, and those to be thought about.
@@ -196,20 +198,31 @@ fn udev_match(path: &str) -> Option<(&'static str, &str, &str)> {
     is_plain.then_some((subsystem, device, attribute))
 }
 
-/// The lines that a program which links Coreshard writes to have queues of such pools.
+/// The lines that a program which links Coreshard writes to have queues of such pools, with the reason above them.
 ///
 /// ```
 /// use coreshard_advise::emit;
 /// use coreshard_topology::Scope;
 ///
-/// let lines = emit::builder(Scope::CacheShard, Some(16));
+/// let lines = emit::builder(Scope::CacheShard, Some(16), "as simulated");
+/// assert!(lines.starts_with("// as simulated\n"));
 /// assert!(lines.ends_with("runtime.workqueue().scope(Scope::CacheShard).shard_size(16).build()?;\n"));
 /// ```
 #[must_use]
-pub fn builder(scope: Scope, shard_cores: Option<usize>) -> String {
+pub fn builder(scope: Scope, shard_cores: Option<usize>, reason: &str) -> String {
+    let mut text = String::new();
+    let mut line = String::from("//");
+    for word in reason.split_whitespace() {
+        if line.chars().count() + word.chars().count() >= MOST_COLUMNS {
+            let _ = writeln!(text, "{line}");
+            line = String::from("//");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
     let shard = shard_cores.map_or_else(String::new, |cores| format!(".shard_size({cores})"));
-    format!(
-        "use coreshard::Scope;\n\nlet runtime = coreshard::Runtime::new()?;\n\
+    text + &format!(
+        "{line}\nuse coreshard::Scope;\n\nlet runtime = coreshard::Runtime::new()?;\n\
          let queue = runtime.workqueue().scope(Scope::{scope:?}){shard}.build()?;\n"
     )
 }

@@ -2,6 +2,7 @@
 //! used is a note, and then `None`, too: one file that is wrong takes nothing else away.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ pub(crate) struct Tree {
     /// Without links; what lies outside of it is no part of the tree.
     real_root: Option<PathBuf>,
     notes: RefCell<Notes>,
+    /// Folders that were read from, and whether links to them lead out of the tree.
+    folders_outside: RefCell<HashMap<PathBuf, bool>>,
 }
 
 #[derive(Debug, Default)]
@@ -33,7 +36,12 @@ struct Notes {
 impl Tree {
     pub(crate) fn new(root: &Path) -> Self {
         let real_root = fs::canonicalize(root).ok();
-        Self { root: root.to_owned(), real_root, notes: RefCell::default() }
+        Self {
+            root: root.to_owned(),
+            real_root,
+            notes: RefCell::default(),
+            folders_outside: RefCell::default(),
+        }
     }
 
     /// One sentence each, to be shown to people.
@@ -58,13 +66,48 @@ impl Tree {
         self.root.join(name)
     }
 
+    /// Whether links lead from this path to something that is no part of the tree. What has no end, or is not there, is told of
+    /// by who reads it.
+    fn is_outside(&self, path: &Path) -> bool {
+        let Some(root) = self.real_root.as_deref().filter(|root| root.parent().is_some()) else {
+            return false;
+        };
+        let leads_out = |path: &Path| fs::canonicalize(path).is_ok_and(|it| !it.starts_with(root));
+        match (fs::symlink_metadata(path), path.parent()) {
+            (Ok(found), Some(folder)) if !found.is_symlink() => {
+                let mut known = self.folders_outside.borrow_mut();
+                if let Some(is_outside) = known.get(folder) {
+                    return *is_outside;
+                }
+                *known.entry(folder.to_owned()).or_insert(leads_out(folder))
+            }
+            (Ok(_), _) => leads_out(path),
+            (Err(_), _) => false,
+        }
+    }
+
+    /// The path to be read; `None`, with a note, where that would lead out of the tree.
+    fn within(&self, name: impl AsRef<Path>) -> Option<PathBuf> {
+        let path = self.path(name);
+        if self.is_outside(&path) {
+            self.note_outside(&path);
+            return None;
+        }
+        Some(path)
+    }
+
+    fn note_outside(&self, path: &Path) {
+        self.note(format_args!("{} leads out of the tree; it is not followed", input::path(path)));
+    }
+
     pub(crate) fn has(&self, name: impl AsRef<Path>) -> bool {
-        self.path(name).exists()
+        let path = self.path(name);
+        path.exists() && !self.is_outside(&path)
     }
 
     /// A table, in which anybody may have put names.
     pub(crate) fn table(&self, name: impl AsRef<Path>) -> Option<String> {
-        match input::lossy(&self.path(name), TABLE_BYTES) {
+        match input::lossy(&self.within(name)?, TABLE_BYTES) {
             Ok(text) => Some(text),
             Err(error) if error.is_missing() => None,
             Err(error) => {
@@ -76,11 +119,11 @@ impl Tree {
 
     /// The beginning of a file that may be long.
     pub(crate) fn head(&self, name: impl AsRef<Path>) -> Option<String> {
-        input::head(&self.path(name), input::HEAD_BYTES).ok()
+        input::head(&self.within(name)?, input::HEAD_BYTES).ok()
     }
 
     fn trimmed(&self, name: &Path, most_bytes: u64) -> Option<String> {
-        match input::text(&self.path(name), most_bytes) {
+        match input::text(&self.within(name)?, most_bytes) {
             Ok(text) => {
                 let text =
                     text.trim_matches(|letter: char| letter == '\0' || letter.is_whitespace());
@@ -165,7 +208,7 @@ impl Tree {
 
     /// The names in a folder, sorted; none where there is no such folder.
     pub(crate) fn names(&self, name: impl AsRef<Path>) -> Vec<String> {
-        let path = self.path(name);
+        let Some(path) = self.within(name) else { return Vec::new() };
         let Ok(entries) = fs::read_dir(&path) else { return Vec::new() };
         let mut names = Vec::new();
         for entry in entries.flatten() {
@@ -196,10 +239,7 @@ impl Tree {
         match real.strip_prefix(root) {
             Ok(within) => Some(Device { tree: self, path: within.to_owned() }),
             Err(_) => {
-                self.note(format_args!(
-                    "{} leads out of the tree; it is not followed",
-                    input::path(&path)
-                ));
+                self.note_outside(&path);
                 None
             }
         }

@@ -27,6 +27,18 @@ pub struct SeenLoad {
     pub item_work: Duration,
 }
 
+impl SeenLoad {
+    /// The benchmark `like` under this load, as far as the machine has CPUs for it.
+    pub(crate) fn bench(self, machine: &BenchMachine, like: &QueueBench) -> QueueBench {
+        let cpus = NonZeroUsize::new(machine.usable.len()).unwrap_or(NonZeroUsize::MIN);
+        QueueBench {
+            threads: Some(self.producers.min(cpus)),
+            item_work: self.item_work,
+            ..like.clone()
+        }
+    }
+}
+
 /// Throughput with the second scope over that with the first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScopeRatios {
@@ -66,14 +78,7 @@ pub fn compare_scopes<P: Platform>(
         item_work: ITEM_WORK,
         ..even.clone()
     };
-    let seen = seen.map(|load| QueueBench {
-        threads: Some(
-            load.producers
-                .min(NonZeroUsize::new(machine.usable.len()).unwrap_or(NonZeroUsize::MIN)),
-        ),
-        item_work: load.item_work,
-        ..even.clone()
-    });
+    let seen = seen.map(|load| load.bench(machine, &even));
     let ratio = |bench: &QueueBench| -> Result<f64, BenchError> {
         let results = bench.run::<P>(machine, &mut Unwatched)?.results;
         let rate = |scope: Scope| {

@@ -4,7 +4,8 @@
 //! queues one item and waits for it; pools that are small win, since nobody meets anybody. *Lopsided*: one
 //! CPU queues bursts of work that takes longer than queueing it; pools that are large win, since others
 //! help. A candidate is worth what it reaches of the best under the load that suits it less: whoever
-//! chooses by that regrets least, whatever the load turns out to be.
+//! chooses by that regrets least, whatever the load turns out to be. Where a load was measured, those that are good
+//! under it are left, and of these the one is taken that is worth most.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::ops::ControlFlow;
@@ -16,6 +17,7 @@ use coreshard_topology::{Pods, Scope, ShardSize};
 use coreshard_workqueue::{Intake, Wake};
 
 use crate::error::BenchError;
+use crate::kernel_scopes::SeenLoad;
 use crate::machine::BenchMachine;
 use crate::progress::Progress;
 use crate::queue::QueueBench;
@@ -37,14 +39,15 @@ pub struct TuneEffort {
     pub items: u64,
 }
 
-/// Tries scopes and sizes of shards on a machine, with the newest wake policy and intake. `None` where
-/// `progress` ended it.
+/// Tries scopes and sizes of shards on a machine, with the newest wake policy and intake, also under the load that was
+/// measured, where one was. `None` where `progress` ended it.
 ///
 /// # Errors
 /// As [`QueueBench::run`].
 pub fn tune<P: Platform>(
     machine: &BenchMachine,
     effort: TuneEffort,
+    seen: Option<SeenLoad>,
     progress: &mut dyn Progress,
 ) -> Result<Option<Tuning>, BenchError> {
     let candidates = candidates(machine)?;
@@ -52,6 +55,7 @@ pub fn tune<P: Platform>(
     progress.begin(candidates.len() * effort.rounds);
     let mut even = vec![Vec::new(); candidates.len()];
     let mut lopsided = vec![Vec::new(); candidates.len()];
+    let mut as_seen = vec![Vec::new(); candidates.len()];
     for round in 0..effort.rounds {
         for (at, (scope, candidate)) in candidates.iter().enumerate() {
             let what = format!("{candidate}, round {}", round + 1);
@@ -74,19 +78,21 @@ pub fn tune<P: Platform>(
                 item_work: ITEM_WORK,
                 ..bench.clone()
             };
-            for (bench, into) in [(bench, &mut even[at]), (bursts, &mut lopsided[at])] {
+            let seen = seen.map(|load| load.bench(machine, &bench));
+            let two = [(bench, &mut even[at]), (bursts, &mut lopsided[at])];
+            for (bench, into) in two.into_iter().chain(seen.map(|it| (it, &mut as_seen[at]))) {
                 let results = bench.run::<P>(machine, &mut crate::progress::Unwatched)?;
                 into.extend(results.results.into_iter().next());
             }
         }
     }
-    let loads = even.iter().zip(&lopsided).map(|(even, lopsided)| (load(even), load(lopsided)));
-    let measured = candidates.into_iter().zip(loads);
-    Ok(Some(judge(
-        measured
-            .map(|((_, candidate), (even, lopsided))| Candidate { even, lopsided, ..candidate })
-            .collect(),
-    )))
+    let measured = candidates.into_iter().enumerate().map(|(at, (_, candidate))| Candidate {
+        even: load(&even[at]),
+        lopsided: load(&lopsided[at]),
+        seen: seen.map(|_| load(&as_seen[at])),
+        ..candidate
+    });
+    Ok(Some(judge(measured.collect())))
 }
 
 fn judge(mut candidates: Vec<Candidate>) -> Tuning {
@@ -99,9 +105,13 @@ fn judge(mut candidates: Vec<Candidate>) -> Tuning {
             [candidate.even.items_per_sec / even, candidate.lopsided.items_per_sec / lopsided];
         candidate.worth = shares[0].min(shares[1]);
     }
-    let highest = candidates.iter().map(|candidate| candidate.worth).fold(0.0, f64::max);
-    let good: Vec<usize> =
-        (0..candidates.len()).filter(|at| candidates[*at].worth >= highest * AS_GOOD).collect();
+    let seen = |candidate: &Candidate| candidate.seen.map_or(1.0, |load| load.items_per_sec);
+    let fastest = candidates.iter().map(seen).fold(f64::MIN_POSITIVE, f64::max);
+    let fast = (0..candidates.len()).filter(|at| seen(&candidates[*at]) >= fastest * AS_GOOD);
+    let fast: Vec<usize> = fast.collect();
+    let highest = fast.iter().map(|at| candidates[*at].worth).fold(0.0, f64::max);
+    let good = fast.into_iter().filter(|at| candidates[*at].worth >= highest * AS_GOOD);
+    let good: Vec<usize> = good.collect();
     // Of those that are as good, the one with the fewest pools: the fewest threads, and the most
     // that help each other.
     let best = good.iter().copied().min_by_key(|at| (candidates[*at].pods, *at)).unwrap_or(0);
@@ -206,5 +216,21 @@ mod tests {
         assert_eq!(tuning.recommended().scope, "cache");
         assert_eq!(tuning.as_good, [1]);
         assert_eq!(tuning.candidates[0].worth, 0.01);
+    }
+
+    #[test]
+    fn a_measured_load_comes_first() {
+        let seen = |candidate: Candidate, items_per_sec| Candidate {
+            seen: Some(Load { items_per_sec, ..Load::default() }),
+            ..candidate
+        };
+        let tuning = judge(vec![
+            seen(candidate(Scope::Cpu, 64, 100.0, 1.0), 99.0),
+            seen(candidate(Scope::CacheShard, 8, 60.0, 80.0), 98.0),
+            seen(candidate(Scope::Cache, 2, 59.0, 90.0), 50.0),
+            seen(candidate(Scope::System, 1, 10.0, 100.0), 100.0),
+        ]);
+        assert_eq!(tuning.recommended().scope, "cache_shard");
+        assert!(tuning.as_good.is_empty());
     }
 }

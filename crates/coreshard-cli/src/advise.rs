@@ -1,6 +1,7 @@
 //! `coreshard advise`: how a machine's kernel is set, what of it to change, and what to leave.
 
 mod advice;
+mod builder;
 mod check;
 mod json;
 mod text;
@@ -9,8 +10,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use coreshard_advise::measure::{Measured, measure};
-use coreshard_advise::{Facts, KernelVersion, emit, judge};
-use coreshard_topology::Scope;
+use coreshard_advise::{Facts, Finding, KernelVersion, emit, judge};
 use coreshard_topology::input;
 
 use advice::Advice;
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "VERSION")]
     kernel: Option<KernelVersion>,
 
-    /// Do not ask the simulated machine what a change of the scope would bring
+    /// Do not ask the simulated machine: what a change of the scope would bring, which pools suit a program
     #[arg(long)]
     no_check: bool,
 
@@ -67,6 +67,14 @@ pub(crate) struct Args {
     emit: Option<Emit>,
 }
 
+impl Args {
+    /// Fewer on machines with many CPUs, where each makes many misses.
+    fn simulated_items(&self, facts: &Facts) -> u64 {
+        let cpus = facts.topology.cpus().len().max(1) as u64;
+        self.items.unwrap_or((6_400 / cpus).clamp(20, 100))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Emit {
     /// Lines for root's shell, until the next start, with those that undo them
@@ -77,7 +85,7 @@ enum Emit {
     Tuned,
     /// Rules for udev
     Udev,
-    /// Lines for a program that links Coreshard
+    /// Lines for a program that links Coreshard: pools that suit this machine, and what was measured
     Builder,
 }
 
@@ -121,49 +129,52 @@ fn measured(
     }
 }
 
+/// Asks the simulated machine what the changes of scope are worth.
+fn check(
+    args: &Args,
+    facts: &Facts,
+    measured: Option<&Measured>,
+    findings: &mut [Finding],
+    lacking: &mut Vec<String>,
+) {
+    for finding in findings {
+        let Some(scopes) = finding.scopes() else { continue };
+        let items = args.simulated_items(facts);
+        match check::against_simulation(&args.machine, facts, measured, scopes, items) {
+            Ok(simulated) => finding.check_against(simulated),
+            Err(error) => lacking.push(format!("the change of scope was not simulated: {error:#}")),
+        }
+    }
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let facts = facts(args)?;
     let mut lacking = Vec::new();
     let measured = measured(args, &facts, &mut lacking)?;
     let mut findings = judge(&facts, measured.as_ref());
-    if !args.no_check {
-        // Fewer on machines with many CPUs, where each makes many misses.
-        let cpus = facts.topology.cpus().len().max(1) as u64;
-        let items = args.items.unwrap_or((6_400 / cpus).clamp(20, 100));
-        for finding in &mut findings {
-            let Some(scopes) = finding.scopes() else { continue };
-            match check::against_simulation(&args.machine, &facts, measured.as_ref(), scopes, items)
-            {
-                Ok(simulated) => finding.check_against(simulated),
-                Err(error) => {
-                    lacking.push(format!("the change of scope was not simulated: {error:#}"))
-                }
-            }
-        }
+    // Lines for a program come of no finding.
+    if !args.no_check && args.emit != Some(Emit::Builder) {
+        check(args, &facts, measured.as_ref(), &mut findings, &mut lacking);
     }
-    let advice = Advice { facts, measured, findings, lacking };
     let text = match args.emit {
-        None if args.json => json::render(&advice)?,
-        None => text::render(&advice),
-        Some(emit) => emitted(emit, &advice),
-    };
-    if args.emit.is_some() {
-        for lacking in &advice.lacking {
-            output::warn(&format!("note: {lacking}"));
+        None => {
+            let advice = Advice { facts, measured, findings, lacking };
+            let text = if args.json { json::render(&advice)? } else { text::render(&advice) };
+            return output::print(&text);
         }
+        Some(Emit::Sysfs) => emit::sysfs(&findings),
+        Some(Emit::Boot) => emit::boot_parameters(&findings),
+        Some(Emit::Tuned) => emit::tuned(&findings),
+        Some(Emit::Udev) => emit::udev(&findings),
+        Some(Emit::Builder) if args.no_check => builder::by_default(),
+        Some(Emit::Builder) => {
+            let items = args.simulated_items(&facts);
+            builder::tuned(&args.machine, &facts, measured.as_ref(), items)?
+        }
+    };
+    for lacking in &lacking {
+        output::warn(&format!("note: {lacking}"));
     }
     output::print(&text)
-}
-
-fn emitted(emit: Emit, advice: &Advice) -> String {
-    let findings = &advice.findings;
-    match emit {
-        Emit::Sysfs => emit::sysfs(findings),
-        Emit::Boot => emit::boot_parameters(findings),
-        Emit::Tuned => emit::tuned(findings),
-        Emit::Udev => emit::udev(findings),
-        // The library's own default, said in words: what is best for a load, `tune` finds out.
-        Emit::Builder => emit::builder(Scope::CacheShard, Some(8)),
-    }
 }

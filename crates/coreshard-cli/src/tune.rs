@@ -48,7 +48,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             let bench_machine = simulated::bench_machine(&args.machine, &machine);
             let mut bar = Outside(Bar::new()?);
             let simulation = args.simulated.simulation(&machine);
-            let run = simulation.run(|| tune::<Sim>(&bench_machine, effort(100, 1), &mut bar))?;
+            let run =
+                simulation.run(|| tune::<Sim>(&bench_machine, effort(100, 1), None, &mut bar))?;
             let (costs, seed) = (args.simulated.costs(), args.simulated.seed());
             (format!("{}, simulated: costs {costs}, seed {seed}", bench_machine.name), run.value?)
         }
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
                 ..BenchMachine::whole(name, "host", topology)
             };
             let mut bar = Bar::new()?;
-            let tuning = tune::<Host>(&bench_machine, effort(2_000, 5), &mut bar)?;
+            let tuning = tune::<Host>(&bench_machine, effort(2_000, 5), None, &mut bar)?;
             (format!("{}, measured", bench_machine.name), tuning)
         }
     };

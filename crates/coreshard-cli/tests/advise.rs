@@ -283,7 +283,7 @@ fn workqueues_are_measured_by_the_kernels_tracepoints_and_nothing_stays() {
     let output = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output();
     let output = output.ok().filter(|output| output.status.success());
     let Some(output) = output else {
-        skip(Lack::Mount, "measuring: tracefs cannot be mounted here");
+        skip(Lack::Tracefs, "measuring the kernel's workqueues");
         return;
     };
     let text = String::from_utf8(output.stdout).unwrap();
@@ -291,7 +291,7 @@ fn workqueues_are_measured_by_the_kernels_tracepoints_and_nothing_stays() {
     assert!(!instances.contains("coreshard-advise"), "{instances}");
     let advice: Value = serde_json::from_str(advice).unwrap();
     if advice["measured"].is_null() {
-        skip(Lack::Root, format!("measuring: {}", advice["lacking"]));
+        skip(Lack::Tracefs, format!("measuring: {}", advice["lacking"]));
         return;
     }
     assert!(advice["measured"]["seconds"].as_f64().unwrap() >= 1.0);
@@ -308,13 +308,44 @@ fn workqueues_are_measured_by_the_kernels_tracepoints_and_nothing_stays() {
     assert_ne!(finding(&advice, "measured-rescues")["statement"], "");
 }
 
+/// Where tracefs is mounted, something else is mounted over it, for this test alone.
 #[test]
 fn who_may_not_measure_is_told_what_lacks_and_gets_the_rest() {
-    if Path::new("/sys/kernel/tracing/instances").is_dir() && rustix_is_root() {
-        skip(Lack::Rlimit, "advice without tracefs: it is mounted here");
-        return;
-    }
-    let text = stdout(&["--seconds", "1"]);
+    let script = format!(
+        "for place in /sys/kernel/tracing /sys/kernel/debug; do mount -t tmpfs none $place || exit; done; \
+         '{}' advise --seconds 1",
+        program()
+    );
+    let is_mounted = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
+        .iter()
+        .any(|place| Path::new(place).join("instances").is_dir());
+    let text = if is_mounted && rustix_is_root() {
+        let output = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output();
+        let Some(output) = output.ok().filter(|output| output.status.success()) else {
+            skip(Lack::Mount, "advice without tracefs: it cannot be covered here");
+            return;
+        };
+        String::from_utf8(output.stdout).unwrap()
+    } else {
+        stdout(&["--seconds", "1"])
+    };
     assert!(text.contains("nothing was measured: "), "{text}");
     assert!(text.contains("default affinity scope"), "{text}");
+}
+
+/// The pools that a simulation of this very topology finds best, and not the same ones for any.
+#[test]
+fn lines_for_a_program_are_tuned_to_the_machine() {
+    let lines = |machine: &str, more: &[&str]| {
+        let arguments = [&["--machine", machine, "--emit", "builder"], more].concat();
+        stdout(&arguments)
+    };
+    let one = lines("pack:1 core:1 pu:1", &[]);
+    assert!(one.contains("simulated on this topology") && one.contains("Scope::Cpu"), "{one}");
+    let wide = lines("pack:1 numa:1 l3:1 core:16 pu:1", &["--items", "20"]);
+    assert!(wide.contains("of 5 layouts; no load was measured"), "{wide}");
+    assert!(!wide.contains("Scope::Cpu"), "{wide}");
+    assert_eq!(wide, lines("pack:1 numa:1 l3:1 core:16 pu:1", &["--items", "20"]));
+    let default = lines("grace", &["--no-check"]);
+    assert!(default.contains("nothing was simulated") && default.contains(".shard_size(8)"));
 }

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
 
+use coreshard_topology::{Pods, Preset, Scope, ShardSize, Topology};
+
 testing::watch!();
 
 fn root() -> PathBuf {
@@ -255,5 +257,35 @@ fn what_people_look_for_is_two_clicks_away() {
     ] {
         assert!(twice.contains(&docs.join(page)), "{page} is further than two clicks away");
         assert!(read(&docs.join(page)).contains(words), "{page} does not say: {words}");
+    }
+}
+
+/// The simulated figures of the machine page are of this release, of all presets, and of the layouts that these have now.
+/// Whether the simulator would still give them, `site/sweep.py --check` says at night.
+#[test]
+fn the_simulated_figures_of_the_machine_page_are_of_the_presets() {
+    let sweeps: serde_json::Value =
+        serde_json::from_str(&read(&root().join("site/machine/sweeps.json"))).unwrap();
+    let remedy = "target/release/coreshard is built, then: site/sweep.py";
+    assert_eq!(sweeps["format"], 1, "{remedy}");
+    assert!(read(&root().join("site/sweep.py")).contains("\nFORMAT = 1\n"));
+    assert_eq!(sweeps["version"], env!("CARGO_PKG_VERSION"), "{remedy}");
+    let machines = sweeps["machines"].as_object().unwrap();
+    let names: BTreeSet<&str> = machines.keys().map(String::as_str).collect();
+    assert_eq!(names, Preset::names().collect(), "{remedy}");
+    for (name, rows) in machines {
+        let topology = Topology::parse_machine(name).unwrap();
+        let rows = rows.as_array().unwrap();
+        assert!(rows.len() > 2, "{name}: {rows:?}");
+        for row in rows {
+            let scope: Scope = row["scope"].as_str().unwrap().parse().unwrap();
+            let shard = row["shard"].as_u64().map_or(ShardSize::DEFAULT, |cores| {
+                ShardSize::new(usize::try_from(cores).unwrap())
+            });
+            let pods = Pods::new(&topology, topology.online(), scope, shard).unwrap();
+            assert_eq!(row["pods"], pods.len(), "{name}, {scope}: {remedy}");
+            let rates = [&row["even"], &row["bursts"]].map(|rate| rate.as_u64().unwrap());
+            assert!(rates.iter().all(|rate| *rate > 0), "{name}, {scope}: {rates:?}");
+        }
     }
 }

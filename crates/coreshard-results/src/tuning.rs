@@ -30,6 +30,9 @@ pub struct Candidate {
     pub even: Load,
     /// One CPU queues bursts.
     pub lopsided: Load,
+    /// As a load that was measured, where one was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Load>,
     /// What it reaches of the best, under the load that suits it less: 0 to 1.
     pub worth: f64,
 }

@@ -172,7 +172,9 @@ fn loops_and_ways_out_of_the_tree_lead_nowhere() {
         .link("sys/module/workqueue/parameters", ".")
         .link("sys/devices/virtual/workqueue", "../..")
         .link("proc/irq", "irq")
-        .link("proc/interrupts", "/dev/zero");
+        .link("proc/interrupts", "/dev/zero")
+        .link("proc/sys/kernel/osrelease", "/proc/sys/kernel/osrelease")
+        .file("proc/cpuinfo/x", "");
     let facts = read(&recording);
     assert_eq!(facts.block.len(), 3);
     assert!(
@@ -181,7 +183,10 @@ fn loops_and_ways_out_of_the_tree_lead_nowhere() {
         facts.block
     );
     let says = |words: &str| facts.notes.iter().any(|note| note.contains(words));
-    assert!(says("leads out of the tree") && says("is a device"), "{:?}", facts.notes);
+    for part in ["b/device leads out of the tree", "interrupts leads out", "osrelease leads out"] {
+        assert!(says(part), "{part}: {:?}", facts.notes);
+    }
+    assert_eq!(facts.kernel.release, None, "of this machine, not of the recorded one");
 }
 
 #[test]

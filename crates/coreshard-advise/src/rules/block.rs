@@ -87,7 +87,7 @@ fn rq_affinity(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<
         let statement = if is_wide {
             "Completions go back to the CPUs that share a cache with the one that asked, or to that one."
         } else {
-            "All CPUs share one cache: it makes no difference where completions go."
+            "All CPUs share one last-level cache: where completions go makes little difference."
         };
         return vec![Finding::leave(rule, "completions", statement)];
     }

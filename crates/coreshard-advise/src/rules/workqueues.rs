@@ -45,7 +45,7 @@ fn strict(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Findi
         (true, false) => {
             let statement = match strict.len() {
                 0 => {
-                    "No queue that shows it is strict: the scheduler may move workers to idle CPUs."
+                    "Of the queues that show it none is strict: the scheduler may move workers to idle CPUs."
                         .to_owned()
                 }
                 count => format!("{count} queues are strict, in pods of several cores."),

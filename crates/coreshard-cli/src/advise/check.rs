@@ -4,7 +4,7 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
 use anyhow::Context;
-use coreshard_advise::measure::Measured;
+use coreshard_advise::measure::{Measured, MeasuredQueue};
 use coreshard_advise::{Facts, Simulated};
 use coreshard_bench::{BenchMachine, SeenLoad, compare_scopes};
 use coreshard_sim::{Machine, Profile, Sim, Simulation};
@@ -12,18 +12,30 @@ use coreshard_topology::{Scope, ShardSize};
 
 use crate::machine::MachineArgs;
 
-/// The busiest unbound queue, as a load: those that one CPU feeds contend with nobody.
-fn seen_load(facts: &Facts, measured: Option<&Measured>) -> Option<SeenLoad> {
+/// The busiest unbound queue, with its load: those that one CPU feeds contend with nobody.
+pub(super) fn seen_load<'a>(
+    facts: &Facts,
+    measured: Option<&'a Measured>,
+) -> Option<(&'a MeasuredQueue, SeenLoad)> {
     let is_unbound = |name: &str| {
         let known = facts.workqueues.queues.iter().find(|queue| queue.name == name);
         known.is_none_or(|queue| queue.per_cpu != Some(true))
     };
     let busiest =
         measured?.queues.iter().find(|queue| queue.producers > 1 && is_unbound(&queue.name))?;
-    Some(SeenLoad {
+    let load = SeenLoad {
         producers: NonZeroUsize::new(busiest.producers)?,
         item_work: Duration::from_micros(busiest.run.p50_us),
-    })
+    };
+    Some((busiest, load))
+}
+
+/// The machine that is simulated: of this one's topology, where it has no costs of its own.
+pub(super) fn machine(args: &MachineArgs, facts: &Facts) -> anyhow::Result<Machine> {
+    match args.simulated()? {
+        Some(machine) => Ok(machine),
+        None => Ok(Machine::with_round_costs(facts.topology.clone())?),
+    }
 }
 
 pub(super) fn against_simulation(
@@ -33,15 +45,12 @@ pub(super) fn against_simulation(
     (from, to): (Scope, Scope),
     items: u64,
 ) -> anyhow::Result<Simulated> {
-    let machine = match args.simulated()? {
-        Some(machine) => machine,
-        None => Machine::with_round_costs(facts.topology.clone())?,
-    };
+    let machine = machine(args, facts)?;
     let topology = machine.topology().clone();
     let bench_machine = BenchMachine::whole(topology.name().to_owned(), "sim", topology);
     let size = facts.workqueues.cache_shard_size.and_then(|size| usize::try_from(size).ok());
     let size = ShardSize::new(size.unwrap_or(ShardSize::DEFAULT.cores()));
-    let load = seen_load(facts, measured);
+    let load = seen_load(facts, measured).map(|(_, load)| load);
     let items = NonZeroU64::new(items).context("no items")?;
     let simulation = Simulation::new(&machine).profile(Profile::InKernel);
     let run =

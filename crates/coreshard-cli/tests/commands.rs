@@ -1,0 +1,291 @@
+//! Every command that the site and the README show is run: as it stands and with each `cargo test` where it is quick, at night
+//! (`ci/commands.sh`) where it is not. `site/commands.toml` lists what is not run as it stands, and why; nothing in that list is
+//! stale, and nothing else is left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread;
+
+use serde::Deserialize;
+
+testing::watch!();
+
+/// Programs of others that pages tell to run.
+const PROGRAMS: [&str; 10] =
+    ["cargo", "chrt", "gcc", "grep", "ls", "mount", "perf", "pip", "python3", "rm"];
+/// Folders of scripts.
+const SCRIPTS: [&str; 5] = ["ci/", "lab/", "release/", "site/", ".ci/"];
+
+fn root() -> PathBuf {
+    fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The README and the pages of the table of contents, but for what is generated of the options, and what tells of the past.
+fn pages() -> Vec<PathBuf> {
+    let docs = root().join("docs");
+    let summary = read(&docs.join("SUMMARY.md"));
+    let named = summary.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    let mut pages: Vec<PathBuf> =
+        named.map(|(page, _)| fs::canonicalize(docs.join(page)).unwrap()).collect();
+    pages
+        .retain(|page| !page.ends_with("reference/commands.md") && !page.ends_with("CHANGELOG.md"));
+    pages.push(root().join("README.md"));
+    pages
+}
+
+/// Whether a line begins as a command does: a program, after words that set the environment.
+fn is_command(line: &str, is_alone: bool) -> bool {
+    let is_setting = |word: &str| {
+        let name = word.split_once('=').map(|(name, _)| name);
+        name.is_some_and(|it| it.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_'))
+    };
+    let mut words = line.split_whitespace().skip_while(|word| is_setting(word));
+    let Some(program) = words.next() else { return false };
+    let argument = words.next();
+    // A line of a manifest; a file or a program that is only named.
+    if argument.is_some_and(|it| it.starts_with('=')) || (argument.is_none() && !is_alone) {
+        return false;
+    }
+    program == "coreshard"
+        || PROGRAMS.contains(&program)
+        || SCRIPTS.iter().any(|folder| program.starts_with(folder))
+}
+
+/// The commands of a page, in their order: lines of programs for a shell, indented lines, and what stands in backticks.
+fn commands(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut prose = String::new();
+    let (mut fence, mut begun): (Option<String>, String) = (None, String::new());
+    for line in text.lines() {
+        if let Some(word) = line.trim_start().strip_prefix("```") {
+            fence = if fence.is_some() { None } else { Some(word.to_owned()) };
+            continue;
+        }
+        let is_code = match fence.as_deref() {
+            Some("sh" | "console") => true,
+            Some(_) => false,
+            None => {
+                let is_indented = line.starts_with("    ");
+                if !is_indented {
+                    prose.extend([line, "\n"]);
+                }
+                is_indented
+            }
+        };
+        let line = line.trim();
+        if !is_code || line.starts_with('#') {
+            begun.clear();
+            continue;
+        }
+        let line = line.split_once(" # ").map_or(line, |(command, _)| command);
+        let line = line.split_once("   #").map_or(line, |(command, _)| command).trim();
+        let line = line.strip_prefix("$ ").unwrap_or(line);
+        match line.strip_suffix('\\') {
+            Some(part) => begun.extend([part, " "]),
+            None => {
+                begun.push_str(line);
+                // What stands in a program for a shell is one, whatever it begins with.
+                if fence.is_some() || is_command(&begun, true) {
+                    found.push(begun.clone());
+                }
+                begun.clear();
+            }
+        }
+    }
+    // Of other programs, what is whole: `perf stat` names one.
+    let inline = prose.split('`').skip(1).step_by(2).filter(|it| is_command(it, false));
+    found.extend(
+        inline.filter(|it| !it.starts_with("perf ") && !it.starts_with("ls ")).map(str::to_owned),
+    );
+    found.retain(|command| !command.is_empty());
+    found.iter().map(|command| plain(command)).collect()
+}
+
+/// One blank between words; and the command by its name, as it is called once it is installed.
+fn plain(command: &str) -> String {
+    let words: Vec<_> = command.split_whitespace().collect();
+    let words = words.join(" ");
+    match words.strip_prefix("cargo run --release -- ") {
+        Some(rest) => format!("coreshard {rest}"),
+        None => words,
+    }
+}
+
+/// What is done about a command that is not run as it stands.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    shown: String,
+    /// In its place, where it has words that stand for others, or would take hours.
+    run: Option<String>,
+    /// Why it is run at night alone.
+    night: Option<String>,
+    /// The script that runs it.
+    step: Option<String>,
+    /// Why nobody runs it.
+    left: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    command: Vec<Entry>,
+}
+
+fn list() -> BTreeMap<String, Entry> {
+    let list: List = toml::from_str(&read(&root().join("site/commands.toml"))).unwrap();
+    let mut entries = BTreeMap::new();
+    for entry in list.command {
+        let shown = entry.shown.clone();
+        assert!(entries.insert(shown.clone(), entry).is_none(), "{shown} is listed twice");
+    }
+    entries
+}
+
+#[test]
+fn the_list_of_what_is_not_run_as_it_stands_is_fresh() {
+    let shown: BTreeSet<String> = pages().iter().flat_map(|page| commands(&read(page))).collect();
+    assert!(shown.len() > 60, "{}: {shown:#?}", shown.len());
+    let list = list();
+    let stale: Vec<_> = list.keys().filter(|it| !shown.contains(*it)).collect();
+    assert!(stale.is_empty(), "site/commands.toml lists what no page shows: {stale:#?}");
+    let lost: Vec<_> = shown
+        .iter()
+        .filter(|it| !it.starts_with("coreshard ") && !list.contains_key(*it))
+        .collect();
+    assert!(lost.is_empty(), "site/commands.toml has no word about {lost:#?}");
+    for (shown, entry) in &list {
+        let is_run = entry.run.is_some() || entry.night.is_some();
+        let ways = [is_run, entry.step.is_some(), entry.left.is_some()];
+        let ways = ways.into_iter().filter(|it| *it).count();
+        assert_eq!(ways, 1, "{shown}: one of run (and night), step and left");
+        let reason = entry.night.as_ref().or(entry.left.as_ref());
+        assert!(reason.is_none_or(|it| it.len() > 10), "{shown}: {reason:?} is no reason");
+        if let Some(step) = &entry.step {
+            let text = read(&root().join(step));
+            assert!(
+                text.contains(shown.split(" FILE").next().unwrap()),
+                "{step} does not run {shown}"
+            );
+        }
+    }
+    let left = list.values().filter(|entry| entry.left.is_some()).count();
+    assert!(left * 4 < shown.len(), "{left} of {} commands are run by nobody", shown.len());
+}
+
+/// What is run of a page. The lessons' experiments are run by the test `site`, which looks at what they say.
+fn of_page(page: &Path, is_night: bool) -> Vec<String> {
+    if page.starts_with(root().join("docs/learn")) {
+        return Vec::new();
+    }
+    let list = list();
+    let mut seen = BTreeSet::new();
+    let commands = commands(&read(page)).into_iter().filter(|it| seen.insert(it.clone()));
+    let commands = commands.filter_map(|shown| match list.get(&shown) {
+        None => (!is_night && shown.starts_with("coreshard ")).then_some(shown),
+        Some(entry) if entry.step.is_some() || entry.left.is_some() => None,
+        Some(entry) => (entry.night.is_some() == is_night)
+            .then(|| entry.run.clone().unwrap_or_else(|| shown.clone())),
+    });
+    commands.collect()
+}
+
+/// In the repository where it is about it, else in a folder of the page's.
+fn run(command: &str, folder: &Path) -> Output {
+    let program = Path::new(env!("CARGO_BIN_EXE_coreshard"));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", program.parent().unwrap().display());
+    let is_own = command.contains("coreshard ") && !command.contains("target/");
+    let place = if is_own && !command.starts_with("cargo") { folder.to_owned() } else { root() };
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", command]).current_dir(place).env("PATH", path).env("TMP_PAGE", folder);
+    // Colours, and what the tests are run with, are none of its matter.
+    shell.env_remove("RUSTFLAGS").env("XDG_CACHE_HOME", folder.join("cache"));
+    shell.output().unwrap()
+}
+
+fn run_all(is_night: bool) -> usize {
+    let pages = pages();
+    let mut failed = Vec::new();
+    let mut count = 0;
+    let check = |page: &Path| -> (usize, Vec<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        // The program that a page shows, by the name that its commands have for it.
+        if let Some((_, rest)) = read(page).split_once("```c\n") {
+            let program = rest.split_once("```").unwrap().0;
+            fs::write(folder.path().join("device.c"), program).unwrap();
+        }
+        let commands = of_page(page, is_night);
+        let wrong = commands.iter().filter_map(|command| {
+            let output = run(command, folder.path());
+            // Who writes a file may be silent.
+            let says = !output.stdout.is_empty() || !output.stderr.is_empty();
+            let writes = command.contains(" > ") || command.contains(" -o ");
+            let is_well = output.status.success() && (says || writes);
+            (!is_well).then(|| {
+                format!(
+                    "{}: {command}: {}: {}",
+                    page.display(),
+                    output.status,
+                    String::from_utf8_lossy(&output.stderr)
+                )
+            })
+        });
+        let wrong = wrong.collect();
+        (commands.len(), wrong)
+    };
+    // What is measured at night is measured by itself.
+    if is_night {
+        for page in &pages {
+            let (commands, wrong) = check(page);
+            count += commands;
+            failed.extend(wrong);
+        }
+    } else {
+        thread::scope(|scope| {
+            let pages: Vec<_> = pages.iter().map(|page| scope.spawn(|| check(page))).collect();
+            for page in pages {
+                let (commands, wrong) = page.join().unwrap();
+                count += commands;
+                failed.extend(wrong);
+            }
+        });
+    }
+    assert!(failed.is_empty(), "{} of {count}: {failed:#?}", failed.len());
+    count
+}
+
+#[test]
+fn every_quick_command_of_the_site_runs() {
+    let count = run_all(false);
+    assert!(count > 20, "{count} commands were run");
+}
+
+#[test]
+#[ignore = "hours: ci/commands.sh runs it at night"]
+fn every_slow_command_of_the_site_runs() {
+    let count = run_all(true);
+    assert!(count > 20, "{count} commands were run");
+}
+
+/// What is found on a page, and what is not.
+#[test]
+fn commands_are_found_wherever_they_stand() {
+    let page = "Say `coreshard topo --json`, not `coreshard`; `perf c2c` is a name.\n\n    cargo test -p x \\\n      -- y   # z\n    not one\n\n\
+                ```sh\n$ coreshard topo  # here\n# nothing\ncurl x\n```\n\n```toml\ncoreshard = \"1\"\n```\n\nA `coreshard = \"…\"` and `A=1 cargo test x`.";
+    let found = commands(page);
+    let expected = [
+        "cargo test -p x -- y",
+        "coreshard topo",
+        "curl x",
+        "coreshard topo --json",
+        "A=1 cargo test x",
+    ];
+    assert_eq!(found, expected);
+}
