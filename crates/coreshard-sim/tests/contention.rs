@@ -9,7 +9,8 @@ mod programs;
 
 use coreshard_sim::{Machine, SimAlloc, Simulation};
 use machines::{GRAVITON_2, ICE_LAKE, SKYLAKE, XEON_6130};
-use programs::{Operation, add, compare_exchange_loop, mutex, ticket_lock};
+use programs::locks::mutex;
+use programs::{Operation, add, compare_exchange_loop, ticket_lock};
 
 testing::watch!();
 
