@@ -56,7 +56,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(only) => vec![only.as_str()],
     };
     for operation in chosen {
-        let program = Program::named(operation).ok_or(format!("there is no operation {operation}"))?;
+        let program =
+            Program::named(operation).ok_or(format!("there is no operation {operation}"))?;
         print!("{operation:>22}");
         for threads in &threads {
             let load = Load { threads: *threads, ..load.clone() };

@@ -92,7 +92,7 @@ costs! {
 pub(crate) struct Arbitration {
     /// How long a CPU keeps a line that it fetched, so that its next accesses hit.
     pub(crate) hold: Ps,
-    /// What a read-modify-write adds to the transfer of its line, which it keeps meanwhile.
+    /// How long a read-modify-write keeps the line that it fetched.
     pub(crate) locked: Ps,
     /// What of a latency the request is on its way: who has waited so long has spent it.
     pub(crate) request: Ps,

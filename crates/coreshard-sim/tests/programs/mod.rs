@@ -194,7 +194,8 @@ impl Load {
         Self { threads, outside: Duration::ZERO, everyone: None, places: Vec::new() }
     }
 
-    /// Nanoseconds per operation and thread: of all threads on average, or, where everyone is busy, of the slowest.
+    /// Nanoseconds per operation and thread: while all threads contend, until the first has done its share; or, where
+    /// everyone is busy, until the slowest has.
     pub(crate) fn ns(self, operation: Operation) -> f64 {
         let all = self.everyone.unwrap_or(self.threads);
         let groups = (all / self.threads).max(1);
@@ -205,13 +206,13 @@ impl Load {
         };
         let shared: Vec<_> = (0..groups).map(|_| Arc::new(Shared::new())).collect();
         let begin = Arc::new(Line::new());
-        let total = Arc::new(std::sync::atomic::AtomicU64::new(0));
-        let slowest = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        // Kept beside the simulated machine, at no cost.
+        let tally = Arc::new(Tally::default());
+        let all_do_their_share = self.everyone.is_some();
         let workers: Vec<_> = (0..all)
             .map(|number| {
-                let (begin, total) = (Arc::clone(&begin), Arc::clone(&total));
-                let (shared, slowest) =
-                    (Arc::clone(&shared[(number % groups) as usize]), Arc::clone(&slowest));
+                let (begin, tally) = (Arc::clone(&begin), Arc::clone(&tally));
+                let shared = Arc::clone(&shared[(number % groups) as usize]);
                 let outside = self.outside;
                 let cpu = self.places.get(number as usize).copied().unwrap_or(number);
                 pinned(CpuId(cpu), move || {
@@ -225,20 +226,37 @@ impl Load {
                         if !outside.is_zero() {
                             Sim::compute(outside);
                         }
+                        if tally.is_over.load(Relaxed) {
+                            break;
+                        }
+                        tally.done.fetch_add(1, Relaxed);
                     }
                     let took = Sim::now().ns_since(start);
-                    total.fetch_add(took, Relaxed);
-                    slowest.fetch_max(took, Relaxed);
+                    tally.slowest_ns.fetch_max(took, Relaxed);
+                    if !all_do_their_share && !tally.is_over.swap(true, Relaxed) {
+                        tally.first_ns.store(took, Relaxed);
+                    }
                 })
             })
             .collect();
         workers.into_iter().for_each(ThreadHandle::join);
-        let took = match self.everyone {
-            Some(_) => slowest.load(Relaxed) as f64,
-            None => total.load(Relaxed) as f64 / f64::from(all),
-        };
-        took / times as f64
+        match self.everyone {
+            Some(_) => tally.slowest_ns.load(Relaxed) as f64 / times as f64,
+            None => {
+                let threads_ns = tally.first_ns.load(Relaxed) as f64 * f64::from(all);
+                threads_ns / tally.done.load(Relaxed) as f64
+            }
+        }
     }
+}
+
+/// What threads did so far.
+#[derive(Default)]
+struct Tally {
+    done: std::sync::atomic::AtomicU64,
+    first_ns: std::sync::atomic::AtomicU64,
+    slowest_ns: std::sync::atomic::AtomicU64,
+    is_over: std::sync::atomic::AtomicBool,
 }
 
 /// Nanoseconds per operation and thread, where `threads` threads on the first CPUs do it.
