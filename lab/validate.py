@@ -29,7 +29,7 @@ TOGETHER = 0.10
 # Where threads lie is a matter of chance.
 SCATTERED_SEEDS = 3
 # A prediction that takes longer is none: all its ratios are wrong.
-LIMIT_S = 900
+LIMIT_S = 300
 
 
 def run(command):
