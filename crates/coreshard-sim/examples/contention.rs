@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for threads in &threads {
             let load = Load { threads: *threads, ..load.clone() };
             let ns = Simulation::new(&machine).seed(seed).run(|| program.ns(load))?.value;
-            print!(" {threads}:{ns:.1}");
+            print!(" {threads}:{ns:.3}");
         }
         println!();
     }
