@@ -1,6 +1,7 @@
 //! Each combination of rungs on each preset, whole, under either profile: none may be deadlocked.
 //!
-//! `cargo run --release -p coreshard-sim --example every_combination [ITEMS [SEEDS [CPUS]]]`; items and CPUs are lists.
+//! `cargo run --release -p coreshard-sim --example every_combination [ITEMS [SEEDS [CPUS [FIRST]]]]`; items and CPUs are
+//! lists, and seeds are counted from the first one. A process has room for 256 simulations.
 #![allow(clippy::print_stdout, reason = "a sweep says how far it came")]
 
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -22,13 +23,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let items = list(arguments.next(), &[1, 10, 100])?;
     let seeds: u64 = arguments.next().map_or(Ok(1), |text| text.parse())?;
     let cpus = list(arguments.next(), &[u64::MAX])?;
+    let first: u64 = arguments.next().map_or(Ok(0), |text| text.parse())?;
     for name in Preset::names() {
         let machine = Machine::named(name)?;
         for (items, cpus) in
             items.iter().flat_map(|items| cpus.iter().map(move |cpus| (*items, *cpus)))
         {
             for profile in Profile::ALL {
-                for seed in 0..seeds {
+                for seed in first..first + seeds {
                     let topology = machine.topology().clone();
                     let usable = topology.online().iter().take(cpus as usize).collect();
                     let place =
@@ -49,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     })?;
                     run.value?;
                 }
-                println!("{name}, {profile}, {items} items: {seeds} seeds end");
+                println!("{name}, {profile}, {items} items: {seeds} seeds from {first} on end");
             }
         }
     }

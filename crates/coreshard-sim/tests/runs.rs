@@ -166,6 +166,42 @@ fn a_panic_of_the_first_thread_comes_out_and_one_of_another_ends_that_alone() {
     assert_eq!(thrown.unwrap_err().downcast_ref(), Some(&"mine"));
 }
 
+/// From a call that wakes a thread of an idle CPU until that thread runs, in nanoseconds.
+fn wake_up_ns(text: &str) -> i64 {
+    let machine = Machine::from_toml("idle", text).unwrap();
+    let run = Simulation::new(&machine).run(|| {
+        let parker = Arc::new(Parker::<Sim>::new());
+        let asleep = Arc::clone(&parker);
+        let woken_ns = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let seen = Arc::clone(&woken_ns);
+        let thread = pinned(CpuId(2), move || {
+            asleep.park();
+            seen.store(Sim::now().as_ns(), Relaxed);
+        });
+        Sim::sleep(Duration::from_millis(1));
+        let before = Sim::now().as_ns();
+        parker.unpark();
+        thread.join();
+        woken_ns.load(Relaxed) - before
+    });
+    i64::try_from(run.unwrap().value).unwrap()
+}
+
+/// Where the idle CPU polls nobody sends an interrupt; in a virtual machine both ends of one go by the host.
+#[test]
+fn an_interrupt_is_saved_by_polling_and_dearer_in_a_virtual_machine() {
+    let scheduler = "[costs.scheduler]\nwake_lines = 0\nscan_ns = 0\nkernel_switch_ns = 1\n\
+                     kernel_compute_ns = 0\nsource = \"s\"\n";
+    let bare = format!("{SKYLAKE}\n{scheduler}");
+    let polling = bare.replace("[[costs.idle]]", "[[costs.idle]]\npolls = true");
+    let hosted = format!("{bare}interrupt_to_host_ns = 900\n");
+    let interrupt = 375 + 375;
+    let took = wake_up_ns(&bare);
+    // A transfer of the parker's line takes some nanoseconds more or less.
+    assert!((took - wake_up_ns(&polling) - interrupt).abs() < 100, "{took}");
+    assert!((wake_up_ns(&hosted) - took - 2 * 900).abs() < 100, "{took}");
+}
+
 #[test]
 fn waiting_times_out_and_waking_comes_after_the_machines_costs() {
     let machine = Machine::from_toml("skylake", SKYLAKE).unwrap();

@@ -8,13 +8,13 @@
 //! balancing.
 //!
 //! Waking a thread locks its CPU's run queue for the time `wake`; wakers of one CPU queue there. A
-//! idle CPU is sent an interrupt, and leaves its idle state, before it switches.
+//! idle CPU is sent an interrupt, unless it polls, and leaves its idle state, before it switches.
 
 mod priority;
 
 use super::state::SimState;
 use super::thread::{ThreadState, Wait};
-use crate::machine::Ps;
+use crate::machine::{IdleState, Ps};
 use crate::profile::Profile;
 use crate::report::Span;
 
@@ -150,13 +150,16 @@ impl SimState {
                 idle_from
             } else {
                 let mut begin = done;
+                let polls = |state: &IdleState| state.polls;
                 // An idle CPU runs no waker: if it is this one, its own timer has come.
-                if target != self.cpu {
+                if target != self.cpu && !self.costs.idle_state(done - idle_from).is_some_and(polls)
+                {
+                    let (send, way) = self.costs.interrupt();
                     self.ipis += 1;
-                    done += self.costs.ipi_send;
-                    begin = done + self.costs.ipi_latency;
+                    done += send;
+                    begin = done + way;
                 }
-                begin + self.costs.idle_exit(begin - idle_from)
+                begin + self.costs.idle_state(begin - idle_from).map_or(0, |state| state.exit)
             };
             self.set_idle(target, false);
             self.enqueue(thread, target);

@@ -92,7 +92,7 @@ costs! {
 pub(crate) struct Arbitration {
     /// How long a CPU keeps a line that it fetched, so that its next accesses hit.
     pub(crate) hold: Ps,
-    /// What a read-modify-write adds to the transfer of its line, which it keeps meanwhile.
+    /// How long a read-modify-write keeps the line that it fetched.
     pub(crate) locked: Ps,
     /// What of a latency the request is on its way: who has waited so long has spent it.
     pub(crate) request: Ps,
@@ -117,6 +117,8 @@ pub(crate) struct SchedulerCosts {
     pub(crate) kernel_switch: Ps,
     /// What code of a kernel computes between two accesses to shared memory.
     pub(crate) kernel_compute: Ps,
+    /// From a virtual machine to its host, or back; 0 on bare metal.
+    pub(crate) interrupt_to_host: Ps,
 }
 
 /// An idle state of a CPU.
@@ -124,13 +126,22 @@ pub(crate) struct SchedulerCosts {
 pub(crate) struct IdleState {
     /// The CPU is in this state, and no shallower one, after so much idleness.
     pub(crate) after: Ps,
-    /// From an interrupt to the first instruction of the scheduler.
+    /// From an interrupt, or from what it polls, to the first instruction of the scheduler.
     pub(crate) exit: Ps,
+    /// The CPU looks for work by itself: nobody sends it an interrupt.
+    pub(crate) polls: bool,
 }
 
 impl Costs {
-    /// The cost of leaving the idle state reached after `idle` of idleness.
-    pub(crate) fn idle_exit(&self, idle: Ps) -> Ps {
-        self.idle.iter().rev().find(|state| state.after <= idle).map_or(0, |state| state.exit)
+    /// The idle state reached after `idle` of idleness.
+    pub(crate) fn idle_state(&self, idle: Ps) -> Option<&IdleState> {
+        self.idle.iter().rev().find(|state| state.after <= idle)
+    }
+
+    /// What an interrupt to an idle CPU takes: of its sender, and from then on until its receiver begins to leave its idle
+    /// state. In a virtual machine the sender leaves for the host, and the receiver, which had left, comes back.
+    pub(crate) fn interrupt(&self) -> (Ps, Ps) {
+        let to_host = self.scheduler.map_or(0, |scheduler| scheduler.interrupt_to_host);
+        (self.ipi_send + to_host, self.ipi_latency + to_host)
     }
 }

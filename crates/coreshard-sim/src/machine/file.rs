@@ -110,7 +110,14 @@ impl MachineReader<'_> {
                     value.ok_or_else(|| self.wrong(at, format!("an idle state has no {key}")))?;
                 self.ns(&format!("idle.{key}"), value)
             };
-            let state = IdleState { after: field("after_ns")?, exit: field("exit_ns")? };
+            let polls = match table.get("polls") {
+                None => false,
+                Some(value) => value.get_ref().as_bool().ok_or_else(|| {
+                    let problem = "idle.polls must be true or false";
+                    self.wrong(value.span().start, problem.to_owned())
+                })?,
+            };
+            let state = IdleState { after: field("after_ns")?, exit: field("exit_ns")?, polls };
             sources.push(self.text(table, "source", "an idle state", at)?.to_owned());
             let deeper =
                 idle.last().is_none_or(|last| last.after < state.after && last.exit <= state.exit);
@@ -163,8 +170,14 @@ impl MachineReader<'_> {
 
     /// How threads are woken and switched: a table of its own, with one source.
     fn scheduler(&self, value: &Value<'_>) -> Result<(SchedulerCosts, String), MachineError> {
-        const KEYS: [&str; 5] =
-            ["wake_lines", "scan_ns", "kernel_switch_ns", "kernel_compute_ns", "source"];
+        const KEYS: [&str; 6] = [
+            "wake_lines",
+            "scan_ns",
+            "kernel_switch_ns",
+            "kernel_compute_ns",
+            "interrupt_to_host_ns",
+            "source",
+        ];
         let at = value.span().start;
         let table = self.table("scheduler", value)?;
         self.known(table, "scheduler", &KEYS)?;
@@ -182,6 +195,9 @@ impl MachineReader<'_> {
             scan: self.ns("scheduler.scan_ns", need("scan_ns")?)?,
             kernel_switch: self.ns("scheduler.kernel_switch_ns", need("kernel_switch_ns")?)?,
             kernel_compute: self.ns("scheduler.kernel_compute_ns", need("kernel_compute_ns")?)?,
+            interrupt_to_host: table
+                .get("interrupt_to_host_ns")
+                .map_or(Ok(0), |value| self.ns("scheduler.interrupt_to_host_ns", value))?,
         };
         Ok((costs, self.text(table, "source", "scheduler", at)?.to_owned()))
     }

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use coreshard_topology::{CpuId, Preset, Topology, input};
 
-pub(crate) use costs::{Arbitration, Costs};
+pub(crate) use costs::{Arbitration, Costs, IdleState};
 pub use error::MachineError;
 use error::MachineErrorKind;
 pub use limits::MAX_CPUS;

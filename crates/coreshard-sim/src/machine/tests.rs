@@ -107,6 +107,8 @@ fn numbers_that_contradict_one_another_are_told() {
     }
     let deeper = format!("{RIGHT}\n[[costs.idle]]\nafter_ns = 5\nexit_ns = 1\nsource = \"s\"\n");
     assert!(error_of(&deeper).to_string().contains("shallow ones first"));
+    let polls = RIGHT.replacen("after_ns", "polls = 1\nafter_ns", 1);
+    assert!(error_of(&polls).to_string().contains("idle.polls must be true or false"));
 }
 
 #[test]

@@ -3,8 +3,10 @@
 //! Where a machine's file says `[costs.arbitration]`, requests for a line that is on its way, or kept, are not served in
 //! the order in which they were made:
 //!
-//! 1. Whoever got a line keeps it for up to twice `hold`, on average for `hold`, so that its next accesses hit: the second half of a compare-exchange loop, or
-//!    a retry. A ping-pong's published latency holds that time, so the transfer itself takes so much less.
+//! 1. Whoever got a line keeps it for up to twice `hold`, on average for `hold`, so that its next accesses hit: the second half
+//!    of a compare-exchange loop, or a retry. A ping-pong's published latency holds that time, so the transfer itself takes so
+//!    much less. Where `hold` is 0, a locked instruction that waits for its CPU's own stores to the line asks for it with the
+//!    others. A transfer takes up to `JITTER` longer by chance: else two loops of one length could miss each other for ever.
 //! 2. Then one of those who wait is drawn. The weight of each falls with the fourth power of its distance from the owner
 //!    (beyond `reach`): neighbours win more often, and a line seldom leaves its package. Whoever was passed over eight times
 //!    as often as there are CPUs waiting is served first. What `request` of the latency is, was spent in waiting.
@@ -18,8 +20,11 @@ use std::collections::HashMap;
 
 use super::access::Access;
 use super::lines::Place;
-use crate::machine::{Arbitration, Ps};
+use crate::machine::{Arbitration, NS, Ps};
 use crate::random::Random;
+
+/// No two requests take the same way in the same time.
+const JITTER: Ps = NS;
 
 /// A CPU that waits for a line.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +60,10 @@ impl Arbiter {
     pub(super) fn kept(&mut self, exclusive: bool) -> Ps {
         let hold = self.costs.hold;
         if exclusive && hold > 0 { self.random.below(2 * hold) } else { 0 }
+    }
+
+    pub(super) fn jitter(&mut self) -> Ps {
+        self.random.below(JITTER)
     }
 
     pub(super) fn has_waiters(&self, line: Place) -> bool {

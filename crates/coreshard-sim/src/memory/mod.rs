@@ -43,6 +43,9 @@ use sharers::Neighbours;
 /// Atomics that a line's home does for one CPU alone before that CPU takes the line.
 const FAR_IN_A_ROW: u8 = 8;
 
+/// Farther than any CPU.
+const FARTHEST: Ps = 1 << 48;
+
 /// Where a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -157,7 +160,12 @@ impl Memory {
         let here = entry.sharers[cpu / 64] & (1 << (cpu % 64)) != 0;
         let exclusive = entry.line.state == LineState::Exclusive;
         let access = if far { access } else { access.near() };
-        if here && (exclusive || access == Access::Load) || entry.line.state == LineState::Untouched
+        // A locked instruction waits until the CPU's stores are out; if one is to this line, others may ask for it meanwhile.
+        let drains = access == Access::ReadModifyWrite
+            && arbiter.costs.hold == 0
+            && entry.line.busy_until > now;
+        if here && (exclusive && !drains || access == Access::Load)
+            || entry.line.state == LineState::Untouched
         {
             return None;
         }
@@ -204,7 +212,11 @@ impl Memory {
         }
         let owner = usize::from(entry.line.owner);
         let latency = &self.latency;
-        let served = arbiter.draw(slot, |cpu| latency[cpu * cpus + owner]);
+        // Who asked while the owner kept the line is served before the owner asks anew.
+        let served = arbiter.draw(slot, |cpu| match cpu == owner {
+            true => FARTHEST,
+            false => latency[cpu * cpus + owner],
+        });
         let early = self.arbiter.as_ref().map_or(0, |arbiter| arbiter.costs.request);
         let served: Vec<_> = served
             .into_iter()
@@ -398,7 +410,8 @@ impl Memory {
             }
             _ => 0,
         };
-        let done = start + far + locked + if moves { self.transfer(cost) } else { cost };
+        let jitter = self.arbiter.as_mut().map_or(0, Arbiter::jitter);
+        let done = start + far + locked + jitter + if moves { self.transfer(cost) } else { cost };
         let entry = self.lines.entry(place);
         let alone = matches!(was, LineState::Untouched | LineState::AtHome);
         if access == Access::Load && !alone && !takes {
@@ -420,7 +433,8 @@ impl Memory {
                 self.ports[cpu].stores_done = done;
                 issued + self.l1_hit
             }
-            _ => done,
+            // The rest of a locked instruction's time its line is kept: a plain store that follows still hits.
+            _ => done - locked,
         };
         Outcome { end, done, source, wakes }
     }

@@ -1,12 +1,18 @@
 //! Small programs whose cost is known.
 #![allow(dead_code, reason = "not every test uses every program")]
 
+pub(crate) mod locks;
+pub(crate) mod queues;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, Platform, ThreadHandle, ThreadSpec};
+use std::time::Duration;
+
 use coreshard_sim::{Sim, SimThread};
 use coreshard_topology::CpuId;
+use locks::{LibcMutex, QueuedLock};
 
 pub(crate) type AtomicU32 = <Sim as Platform>::AtomicU32;
 pub(crate) type AtomicU64 = <Sim as Platform>::AtomicU64;
@@ -67,14 +73,89 @@ fn ping_pong_total_ns(one: CpuId, other: CpuId, rounds: u64) -> u64 {
 }
 
 /// What contending threads share. The programs are those of the published measurements
-/// (github.com/travisdowns/concurrency-hierarchy-bench), written anew.
+/// (github.com/travisdowns/concurrency-hierarchy-bench, and folly's benchmarks of small locks and of its shared mutex),
+/// written anew.
 pub(crate) struct Shared {
     pub(crate) line: Line,
     pub(crate) count: Line,
-    pub(crate) mutex: (AtomicU32, AtomicU64),
+    pub(crate) five: [Line; 5],
+    pub(crate) mutex: LibcMutex,
+    pub(crate) futex: AtomicU32,
+    pub(crate) queued: QueuedLock,
+}
+
+impl Shared {
+    fn new() -> Self {
+        Self {
+            line: Line::new(),
+            count: Line::new(),
+            five: std::array::from_fn(|_| Line::new()),
+            mutex: LibcMutex::new(),
+            futex: AtomicU32::new(0),
+            queued: QueuedLock::new(),
+        }
+    }
 }
 
 pub(crate) type Operation = fn(&Shared);
+
+/// Each operation by the name that tables call it.
+pub(crate) const OPERATIONS: &[(&str, Operation)] = &[
+    ("atomic add", add),
+    ("compare-exchange loop", compare_exchange_loop),
+    ("ticket lock", ticket_lock),
+    ("mutex", locks::mutex),
+    ("spin lock", locks::spin),
+    ("spin lock with pause", locks::spin_with_pause),
+    ("mutex of three states", locks::mutex3),
+    ("queued lock", locks::queued),
+    ("five adds", locks::five_adds),
+    ("mutex over five lines", locks::mutex_over_five_lines),
+    ("micro spin lock over five lines", locks::micro_spin_over_five_lines),
+    ("reader of a spin lock", locks::read_spin),
+    ("writer of a spin lock", locks::write_spin),
+    ("mutex with its data", locks::mutex_with_data),
+];
+
+/// What contends: an operation on shared lines, or a queue.
+#[derive(Clone, Copy)]
+pub(crate) enum Program {
+    Operation(Operation),
+    Queue(queues::Queue),
+}
+
+impl Program {
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let queue = queues::QUEUES.iter().find(|(known, _)| *known == name);
+        let operation = OPERATIONS.iter().find(|(known, _)| *known == name);
+        operation
+            .map(|(_, operation)| Self::Operation(*operation))
+            .or_else(|| queue.map(|(_, queue)| Self::Queue(*queue)))
+    }
+
+    /// Nanoseconds per operation and thread, or per message of so many pairs.
+    pub(crate) fn ns(self, load: Load) -> f64 {
+        match self {
+            Self::Operation(operation) => load.ns(operation),
+            Self::Queue(queue) => queues::message_ns(load.threads, queue),
+        }
+    }
+}
+
+/// The numbers of so many CPUs, in an order that the seed decides: where nobody says where threads go.
+pub(crate) fn scattered(cpus: u32, seed: u64) -> Vec<u32> {
+    let mut state = seed;
+    let mut places: Vec<_> = (0..cpus)
+        .map(|cpu| {
+            // SplitMix64, by S. Vigna.
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            ((mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB), cpu)
+        })
+        .collect();
+    places.sort_unstable();
+    places.into_iter().map(|(_, cpu)| cpu).collect()
+}
 
 pub(crate) fn add(shared: &Shared) {
     shared.line.word.fetch_add(1, Relaxed);
@@ -95,51 +176,90 @@ pub(crate) fn ticket_lock(shared: &Shared) {
     shared.line.other.store(shared.line.other.load(Relaxed) + 1, Release);
 }
 
-/// A mutex as in the GNU C library: it does not spin, but sleeps at once, and notes its owner
-/// beside its word. The data are on another line.
-pub(crate) fn mutex(shared: &Shared) {
-    let (word, owner) = &shared.mutex;
-    if word.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
-        if word.load(Relaxed) == 2 {
-            Sim::wait(word, 2, None);
-        }
-        while word.swap(2, Acquire) != 0 {
-            Sim::wait(word, 2, None);
-        }
+/// Who contends, and what each does meanwhile.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    /// How many share one object.
+    pub(crate) threads: u32,
+    /// What each computes between two operations.
+    pub(crate) outside: Duration,
+    /// All these CPUs are busy, in as many groups as there are: else the first ones alone.
+    pub(crate) everyone: Option<u32>,
+    /// Threads lie on these CPUs, in this order; else on the first ones.
+    pub(crate) places: Vec<u32>,
+}
+
+impl Load {
+    pub(crate) fn of(threads: u32) -> Self {
+        Self { threads, outside: Duration::ZERO, everyone: None, places: Vec::new() }
     }
-    owner.store(1, Relaxed);
-    shared.count.count.store(shared.count.count.load(Relaxed) + 1, Relaxed);
-    owner.store(0, Relaxed);
-    if word.swap(0, Release) == 2 {
-        Sim::wake_one(word);
+
+    /// Nanoseconds per operation and thread: while all threads contend, until the first has done its share; or, where
+    /// everyone is busy, until the slowest has.
+    pub(crate) fn ns(self, operation: Operation) -> f64 {
+        let all = self.everyone.unwrap_or(self.threads);
+        let groups = (all / self.threads).max(1);
+        let times: u64 = match all {
+            0..=4 => 2_000,
+            5..=16 => 400,
+            _ => 200,
+        };
+        let shared: Vec<_> = (0..groups).map(|_| Arc::new(Shared::new())).collect();
+        let begin = Arc::new(Line::new());
+        // Kept beside the simulated machine, at no cost.
+        let tally = Arc::new(Tally::default());
+        let all_do_their_share = self.everyone.is_some();
+        let workers: Vec<_> = (0..all)
+            .map(|number| {
+                let (begin, tally) = (Arc::clone(&begin), Arc::clone(&tally));
+                let shared = Arc::clone(&shared[(number % groups) as usize]);
+                let outside = self.outside;
+                let cpu = self.places.get(number as usize).copied().unwrap_or(number);
+                pinned(CpuId(cpu), move || {
+                    begin.word.fetch_add(1, AcqRel);
+                    while begin.word.load(Acquire) != u64::from(all) {
+                        Sim::spin_hint();
+                    }
+                    let start = Sim::now();
+                    for _ in 0..times {
+                        operation(&shared);
+                        if !outside.is_zero() {
+                            Sim::compute(outside);
+                        }
+                        if tally.is_over.load(Relaxed) {
+                            break;
+                        }
+                        tally.done.fetch_add(1, Relaxed);
+                    }
+                    let took = Sim::now().ns_since(start);
+                    tally.slowest_ns.fetch_max(took, Relaxed);
+                    if !all_do_their_share && !tally.is_over.swap(true, Relaxed) {
+                        tally.first_ns.store(took, Relaxed);
+                    }
+                })
+            })
+            .collect();
+        workers.into_iter().for_each(ThreadHandle::join);
+        match self.everyone {
+            Some(_) => tally.slowest_ns.load(Relaxed) as f64 / times as f64,
+            None => {
+                let threads_ns = tally.first_ns.load(Relaxed) as f64 * f64::from(all);
+                threads_ns / tally.done.load(Relaxed) as f64
+            }
+        }
     }
 }
 
-/// Nanoseconds per operation and thread, where `threads` threads on as many CPUs do it.
+/// What threads did so far.
+#[derive(Default)]
+struct Tally {
+    done: std::sync::atomic::AtomicU64,
+    first_ns: std::sync::atomic::AtomicU64,
+    slowest_ns: std::sync::atomic::AtomicU64,
+    is_over: std::sync::atomic::AtomicBool,
+}
+
+/// Nanoseconds per operation and thread, where `threads` threads on the first CPUs do it.
 pub(crate) fn contended_ns(threads: u32, operation: Operation) -> f64 {
-    let times: u64 = if threads > 4 { 400 } else { 2_000 };
-    let shared = Arc::new(Shared {
-        line: Line::new(),
-        count: Line::new(),
-        mutex: (AtomicU32::new(0), AtomicU64::new(0)),
-    });
-    let begin = Arc::new(Line::new());
-    let total = Arc::new(std::sync::atomic::AtomicU64::new(0));
-    let workers: Vec<_> = (0..threads)
-        .map(|cpu| {
-            let (shared, begin, total) =
-                (Arc::clone(&shared), Arc::clone(&begin), Arc::clone(&total));
-            pinned(CpuId(cpu), move || {
-                begin.word.fetch_add(1, AcqRel);
-                while begin.word.load(Acquire) != u64::from(threads) {
-                    Sim::spin_hint();
-                }
-                let start = Sim::now();
-                (0..times).for_each(|_| operation(&shared));
-                total.fetch_add(Sim::now().ns_since(start), Relaxed);
-            })
-        })
-        .collect();
-    workers.into_iter().for_each(ThreadHandle::join);
-    total.load(Relaxed) as f64 / f64::from(threads) / times as f64
+    Load::of(threads).ns(operation)
 }

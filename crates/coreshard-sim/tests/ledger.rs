@@ -1,0 +1,132 @@
+//! What the simulator says of published tables is no worse than it was (`lab/predictions/`, `lab/score.tsv`).
+//!
+//! Here are the tables of small machines; `lab/validate.py --score lab/score.tsv` does all of them, at night.
+
+mod programs;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use coreshard_sim::{Machine, SimAlloc, Simulation};
+use programs::{Load, Program};
+use toml::de::{DeTable, DeValue};
+
+testing::watch!();
+
+#[global_allocator]
+static ALLOCATOR: SimAlloc = SimAlloc;
+
+/// A ratio is close within a quarter; rows whose published figures are nearer than a tenth have no order.
+const CLOSE: f64 = 0.25;
+const TOGETHER: f64 = 0.10;
+
+/// Tables whose names begin so: machines of at most 16 CPUs.
+const SMALL: [&str; 4] = ["skylake-", "icelake-", "graviton2-", "ryzen-5825u-"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Score {
+    rank_order_is_right: bool,
+    close: usize,
+}
+
+/// Each table's name, how it was used, and its score: one a line, after a line of headings.
+fn held() -> BTreeMap<String, (String, Score)> {
+    let text = std::fs::read_to_string(root().join("lab/score.tsv")).unwrap();
+    let line = |line: &str| {
+        let cells: Vec<_> = line.split('\t').collect();
+        let [name, used, rank, close, _] = cells[..] else { panic!("a score of {cells:?}") };
+        let score = Score { rank_order_is_right: rank == "right", close: close.parse().unwrap() };
+        (name.to_owned(), (used.to_owned(), score))
+    };
+    text.lines().skip(1).map(line).collect()
+}
+
+fn text<'a>(table: &'a DeTable<'_>, key: &str) -> &'a str {
+    let value = table.get(key).unwrap_or_else(|| panic!("there is no {key}"));
+    value.get_ref().as_str().unwrap_or_else(|| panic!("{key} is no text"))
+}
+
+fn number(value: &DeValue<'_>) -> f64 {
+    let written = match value {
+        DeValue::Integer(whole) => whole.to_string(),
+        DeValue::Float(float) => float.to_string(),
+        other => panic!("{other:?} is no number"),
+    };
+    written.parse().unwrap()
+}
+
+/// What a table's file says.
+fn read(name: &str, then: impl FnOnce(&DeTable<'_>)) {
+    let path = root().join("lab/predictions").join(format!("{name}.toml"));
+    let file = std::fs::read_to_string(path).unwrap();
+    then(DeTable::parse(&file).unwrap().get_ref());
+}
+
+fn score(table: &DeTable<'_>) -> Score {
+    let machine = Machine::from_file(&root().join(text(table, "machine"))).unwrap();
+    let program = Program::named(text(table, "operation")).unwrap();
+    let rows = table.get("row").unwrap().get_ref().as_array().unwrap();
+    let rows: Vec<_> = rows.iter().map(|row| row.get_ref().as_table().unwrap()).collect();
+    let published: Vec<f64> =
+        rows.iter().map(|row| number(row.get("published").unwrap().get_ref())).collect();
+    let predict = |row: &&DeTable<'_>| {
+        let threads = text(row, "at").parse().unwrap();
+        let simulation = Simulation::new(&machine).seed(1);
+        simulation.run(|| program.ns(Load::of(threads))).unwrap().value
+    };
+    let predicted: Vec<f64> = rows.iter().map(predict).collect();
+    let stands_right = |one: usize, two: usize| {
+        let together = (published[one] / published[two] - 1.0).abs() <= TOGETHER;
+        together || (predicted[one] - predicted[two]) * (published[one] - published[two]) > 0.0
+    };
+    Score {
+        rank_order_is_right: (0..rows.len()).all(|one| (0..one).all(|two| stands_right(one, two))),
+        close: (0..rows.len())
+            .filter(|row| (predicted[*row] / published[*row] - 1.0).abs() <= CLOSE)
+            .count(),
+    }
+}
+
+#[test]
+fn published_tables_are_predicted_no_worse_than_before() {
+    let held = held();
+    let mut worse = Vec::new();
+    for (name, (_, before)) in
+        held.iter().filter(|(name, _)| SMALL.iter().any(|small| name.starts_with(small)))
+    {
+        read(name, |table| {
+            let now = score(table);
+            let loses_order = before.rank_order_is_right && !now.rank_order_is_right;
+            if loses_order || now.close < before.close {
+                worse.push(format!("{name}: {now:?}, before {before:?}"));
+            }
+        });
+    }
+    assert!(worse.is_empty(), "{worse:#?}; what is better for most is renewed by lab/validate.py");
+}
+
+/// What a table is worth as a test of the model is what it says itself.
+#[test]
+fn each_table_has_a_score_and_says_how_it_was_used() {
+    let held = held();
+    let folder = std::fs::read_dir(root().join("lab/predictions")).unwrap();
+    let mut names: Vec<String> = Vec::new();
+    for entry in folder {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        read(&name, |table| {
+            let (used, _) = held.get(&name).unwrap_or_else(|| panic!("{name} has no score"));
+            assert!(["fitted", "in view", "unseen"].contains(&used.as_str()), "{name}");
+            assert_eq!(used, text(table, "used"), "{name}");
+            assert!(!text(table, "source").is_empty(), "{name}");
+        });
+        names.push(name);
+    }
+    assert_eq!(names.len(), held.len(), "lab/score.tsv has tables that are not there");
+    let unseen = held.values().filter(|(used, _)| used == "unseen").count();
+    assert!(unseen >= 12, "{unseen} tables were never used for calibration");
+}
