@@ -39,13 +39,13 @@ if [ "$(id -u)" -eq 0 ] && command -v debootstrap >/dev/null; then
   # Names and certificates are this network's.
   cp -L /etc/resolv.conf /etc/hosts "$machine/etc/"
   cp -L /etc/ssl/certs/ca-certificates.crt "$machine/etc/ssl/certs/"
-  mkdir -p "$machine/opt/rust" "$machine/home/newcomer"
+  mkdir -p "$machine/opt/rust" "$machine/opt/newcomer"
 else
   echo 'ci/newcomer.sh: not root, or no debootstrap: the machine is this one, with an empty home' >&2
-  mkdir -p "$machine/home/newcomer"
+  mkdir -p "$machine/opt/newcomer"
 fi
-git clone --quiet --no-local . "$machine/home/newcomer/coreshard"
-git -C "$machine/home/newcomer/coreshard" log -1 --format='ci/newcomer.sh: %h %s'
+git clone --quiet --no-local . "$machine/opt/newcomer/coreshard"
+git -C "$machine/opt/newcomer/coreshard" log -1 --format='ci/newcomer.sh: %h %s'
 
 # on_machine COMMAND: as a newcomer types it, in the clone.
 on_machine() {
@@ -60,12 +60,12 @@ on_machine() {
       mount -t proc proc "$1/proc"
       mount --rbind /sys "$1/sys"
       mount --rbind /dev "$1/dev"
-      exec chroot "$1" env -i HOME=/home/newcomer USER=newcomer TERM=dumb LANG=C.UTF-8 \
-        PATH=/opt/rust/bin:/usr/local/bin:/usr/bin:/bin sh -ec "cd /home/newcomer/coreshard; $3"
+      exec chroot "$1" env -i HOME=/opt/newcomer USER=newcomer TERM=dumb LANG=C.UTF-8 \
+        PATH=/opt/rust/bin:/usr/local/bin:/usr/bin:/bin sh -ec "cd /opt/newcomer/coreshard; $3"
     ' sh "$machine" "$toolchain" "$1" || return
   else
-    env -i HOME="$machine/home/newcomer" USER="$USER" TERM=dumb LANG=C.UTF-8 PATH="$toolchain/bin:/usr/local/bin:/usr/bin:/bin" \
-      sh -ec "cd '$machine/home/newcomer/coreshard'; $1" || return
+    env -i HOME="$machine/opt/newcomer" USER="$USER" TERM=dumb LANG=C.UTF-8 PATH="$toolchain/bin:/usr/local/bin:/usr/bin:/bin" \
+      sh -ec "cd '$machine/opt/newcomer/coreshard'; $1" || return
   fi
   printf '(%d s)\n' "$((SECONDS - began))"
 }

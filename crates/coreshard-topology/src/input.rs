@@ -91,10 +91,26 @@ pub fn bytes(path: &Path, most_bytes: u64) -> Result<Vec<u8>, InputError> {
 /// # Errors
 /// Where it cannot be opened or read, or is a folder, a pipe or a device.
 pub fn head(path: &Path, most_bytes: u64) -> Result<String, InputError> {
+    Ok(String::from_utf8_lossy(&head_bytes(path, most_bytes)?).into_owned())
+}
+
+/// As [`head`], of a file that is no text.
+///
+/// # Errors
+/// As there.
+///
+/// ```
+/// use coreshard_topology::input;
+///
+/// let program = std::env::current_exe()?;
+/// assert_eq!(input::head_bytes(&program, 4)?, b"\x7fELF");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn head_bytes(path: &Path, most_bytes: u64) -> Result<Vec<u8>, InputError> {
     let mut bytes = Vec::new();
     let read = regular(path)?.take(most_bytes).read_to_end(&mut bytes);
     read.map_err(|error| InputError { path: path.to_owned(), problem: InputProblem::Io(error) })?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(bytes)
 }
 
 /// Opens a file that ends: no pipe, whose opening alone may wait for ever, and no device.

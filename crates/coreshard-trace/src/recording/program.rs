@@ -1,6 +1,5 @@
 //! What kind of program a file is, as far as whoever runs it must know.
 
-use std::io::Read as _;
 use std::path::Path;
 
 use coreshard_topology::input;
@@ -33,11 +32,7 @@ impl ProgramFile {
     /// # Errors
     /// Where it cannot be read, or is no ELF program of 64 bits for a known processor; the text names the file.
     pub fn open(path: &Path) -> Result<Self, String> {
-        let mut head = Vec::new();
-        let file = input::regular(path).map_err(|error| error.to_string())?;
-        file.take(HEAD_BYTES)
-            .read_to_end(&mut head)
-            .map_err(|error| format!("{}: {error}", input::path(path)))?;
+        let head = input::head_bytes(path, HEAD_BYTES).map_err(|error| error.to_string())?;
         Self::of(&head).map_err(|what| format!("{} is {what}", input::path(path)))
     }
 

@@ -18,6 +18,7 @@ use super::header::Header;
 use super::jobs::{JobList, ListedJob};
 use super::pool::{Neighbours, Pool};
 use super::slot::WorkerSlot;
+use super::watch::learn;
 use super::worker::Worker;
 
 /// Times that a job is shared without looking for a sleeper in other pools, at most, after nobody
@@ -219,7 +220,11 @@ impl<P: Platform> Worker<'_, P> {
             self.pool.ran.fetch_add(ran.into(), Relaxed);
             return ran;
         }
-        let Some(job) = worker.steal(false) else { return false };
+        let job = worker.steal(false);
+        if std::mem::take(&mut self.saw_forks) {
+            self.spins = learn(self.spins, job.is_some());
+        }
+        let Some(job) = job else { return false };
         // The job may take long, and somebody may wait for the items that this worker has run.
         self.settle_items();
         let mut state = pool.lock();

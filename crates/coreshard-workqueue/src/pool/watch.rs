@@ -74,14 +74,22 @@ impl<P: Platform> Worker<'_, P> {
     }
 
     /// Watches the stacks of those who fork, as well; everybody who has nothing to do does so, for
-    /// the next job may be shared at any moment.
+    /// the next job may be shared at any moment. That there was one says little where all of them saw it: who
+    /// gets it learns from that, see `run_fork`. (Where all learned, seventy idle workers never slept
+    /// again, and those who had work waited for them at the pool's lock.)
     fn watch_for_forks(&mut self, queue: &Injectors<P>, places: &Watches<P>) -> bool {
-        let seen = (0..self.spins).any(|_| {
+        let (mut forks, mut items) = (false, false);
+        let _ = (0..self.spins).any(|_| {
             P::spin_hint();
-            self.pool.has_forks() || queue.seen(places)
+            forks = self.pool.has_forks();
+            items = queue.seen(places);
+            forks || items
         });
-        self.spins = learn(self.spins, seen);
-        seen
+        if items || !forks {
+            self.spins = learn(self.spins, items);
+        }
+        self.saw_forks = forks;
+        forks || items
     }
 
     /// Watches for all that may come to a member. Between the looks others have the CPU: a team has as many members as there are

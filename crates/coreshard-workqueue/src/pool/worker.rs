@@ -65,6 +65,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     pub(super) next_slots: Option<Watches<P>>,
     /// How long to watch for work before sleeping; learned from what watching brought.
     pub(super) spins: u32,
+    /// It has seen that a job was shared, and has not looked for it since.
+    pub(super) saw_forks: bool,
     /// How long not to look at all; learned too.
     pub(super) gather_spins: u32,
     /// The last look for work succeeded by watching.
@@ -102,6 +104,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             next_slots: None,
             spins: FIRST_SPINS,
             gather_spins: 0,
+            saw_forks: false,
             watched: false,
             yielded: false,
             items_before_look: pool.attributes.hooks.reactor.as_ref().map(|_| ITEMS_BEFORE_LOOK),

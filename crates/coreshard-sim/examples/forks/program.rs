@@ -1,0 +1,71 @@
+//! Programs that fork down to the last call, as trees of numbers.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use coreshard_sim::Sim;
+
+/// A part of a program, from which all of it below follows.
+pub(crate) type Piece = u32;
+
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    /// Each call has a left side that is larger than its right one.
+    Fib,
+    /// Both sides are equal.
+    Tree,
+}
+
+/// What is computed, and how long a call takes by itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Program {
+    shape: Shape,
+    pub(crate) root: Piece,
+    call: Duration,
+}
+
+impl Program {
+    /// The two calls that this one makes; of none it is a leaf.
+    pub(crate) fn split(self, piece: Piece) -> Option<[Piece; 2]> {
+        Sim::compute(self.call);
+        match self.shape {
+            Shape::Fib => (piece > 1).then(|| [piece - 1, piece - 2]),
+            Shape::Tree => (piece > 0).then(|| [piece - 1, piece - 1]),
+        }
+    }
+
+    pub(crate) fn leaf(self, piece: Piece) -> u64 {
+        match self.shape {
+            Shape::Fib => piece.into(),
+            Shape::Tree => 1,
+        }
+    }
+
+    /// On one thread, with no fork.
+    pub(crate) fn serial(self, piece: Piece) -> u64 {
+        match self.split(piece) {
+            Some([one, other]) => self.serial(one) + self.serial(other),
+            None => self.leaf(piece),
+        }
+    }
+}
+
+/// Such as `fib:24:5`: calls of 5 ns, beside what their forks cost.
+impl FromStr for Program {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("{text:?} is no program; as in fib:24:5 or tree:16:5 (levels, ns a call)");
+        let parts: Vec<&str> = text.split(':').collect();
+        let [shape, root, call_ns] = parts[..] else { return Err(wrong()) };
+        let shape = match shape {
+            "fib" => Shape::Fib,
+            "tree" => Shape::Tree,
+            _ => return Err(wrong()),
+        };
+        let root = root.parse().ok().filter(|root| *root < 40).ok_or_else(wrong)?;
+        let call_ns = call_ns.parse().map_err(|_| wrong())?;
+        Ok(Self { shape, root, call: Duration::from_nanos(call_ns) })
+    }
+}
