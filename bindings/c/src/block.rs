@@ -86,7 +86,10 @@ pub unsafe extern "C" fn cs_block_open(
 pub extern "C" fn cs_block_memory(bytes: u64, threads: c_uint) -> *mut CsBlockDevice {
     guard_pointer(|| {
         let options = HostOptions { threads: threads.max(1) as usize, ..HostOptions::default() };
-        open(Arc::new(Memory::new(bytes)), options)
+        let memory = Memory::try_new(bytes).map_err(|_| {
+            Failure::new(libc::ENOMEM, format!("a device in memory of {bytes} bytes"))
+        })?;
+        open(Arc::new(memory), options)
     })
 }
 
@@ -125,7 +128,9 @@ pub extern "C" fn cs_block_buffer_alloc(bytes: usize) -> *mut CsBlockBuffer {
         if bytes == 0 {
             return Err(Failure::invalid("a buffer of 0 bytes was asked for; it has at least one"));
         }
-        Ok(Box::new(CsBlockBuffer { buffer: Buffer::aligned(bytes) }))
+        let buffer = Buffer::try_aligned(bytes)
+            .ok_or_else(|| Failure::new(libc::ENOMEM, format!("a buffer of {bytes} bytes")))?;
+        Ok(Box::new(CsBlockBuffer { buffer }))
     })
 }
 

@@ -55,6 +55,14 @@ static void write_and_read(struct cs_block_device *device)
 
 static void memory_is_a_device(void) { write_and_read(cs_block_memory(1 << 20, 1)); }
 
+static void more_memory_than_there_is_is_refused(void)
+{
+	errno = 0;
+	CHECK(!cs_block_memory(UINT64_MAX, 1) && errno == ENOMEM && strstr(cs_last_error(), "18446744073709551615 bytes"));
+	errno = 0;
+	CHECK(!cs_block_buffer_alloc(SIZE_MAX) && errno == ENOMEM);
+}
+
 static void a_file_is_a_device(void)
 {
 	char path[] = "/tmp/coreshard-c-XXXXXX";
@@ -127,6 +135,7 @@ int main(int argc, char **argv)
 {
 	static const struct row rows[] = {
 		ROW(memory_is_a_device),
+		ROW(more_memory_than_there_is_is_refused),
 		ROW(a_file_is_a_device),
 		ROW(tasks_of_fixed_priorities_run),
 		ROW(a_mutex_admits_one),

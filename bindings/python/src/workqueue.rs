@@ -52,6 +52,13 @@ fn shut_down(py: Python<'_>, queue: &Queue, deadline: Deadline) -> PyResult<bool
     if queue.made_in != generation() {
         return Ok(true);
     }
+    if deadline.is_never()
+        && let Err(error) = queue.handle.flush_timeout(Duration::ZERO)
+        && !error.is_timeout()
+    {
+        // Inside a call of the queue itself, which would wait for its own end.
+        return Err(runtime_error(error));
+    }
     loop {
         let step = deadline.step();
         if py.detach(|| queue.handle.shutdown(step.unwrap_or_default())).is_ok() {

@@ -27,6 +27,13 @@ class Queues(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "shut down"):
             queue.queue(int)
 
+    def test_a_call_that_waits_for_its_own_queue_is_told_so(self):
+        with coreshard.Workqueue("self") as queue:
+            for wait in queue.shutdown, queue.flush, queue.drain:
+                with self.assertRaises(RuntimeError):
+                    queue.submit(wait).result()
+            self.assertEqual(queue.submit(int).result(), 0)
+
     def test_an_ordered_queue_keeps_the_order(self):
         seen = []
         with coreshard.Workqueue("log", ordered=True) as queue:

@@ -43,10 +43,23 @@ impl Buffer {
     pub fn aligned(length: usize) -> Self {
         assert!(length > 0, "a buffer has at least one byte");
         let layout = Layout::from_size_align(length, PAGE_BYTES).expect("a possible length");
+        Self::try_aligned(length).unwrap_or_else(|| alloc::handle_alloc_error(layout))
+    }
+
+    /// As [`aligned`](Self::aligned), of a length that somebody else gave: `None` where so much memory cannot be had, or
+    /// none is asked for.
+    ///
+    /// ```
+    /// use coreshard_block::Buffer;
+    ///
+    /// assert_eq!(Buffer::try_aligned(4096).map(|buffer| buffer.len()), Some(4096));
+    /// assert!(Buffer::try_aligned(usize::MAX).is_none());
+    /// ```
+    pub fn try_aligned(length: usize) -> Option<Self> {
+        let layout = Layout::from_size_align(length, PAGE_BYTES).ok().filter(|_| length > 0)?;
         // SAFETY: the length is not 0.
-        let start = unsafe { alloc::alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { alloc::handle_alloc_error(layout) };
-        Self { start, length, owner: Owner::Heap(layout) }
+        let start = NonNull::new(unsafe { alloc::alloc_zeroed(layout) })?;
+        Some(Self { start, length, owner: Owner::Heap(layout) })
     }
 
     /// The bytes as a Vec: without copying where the buffer was made of one.

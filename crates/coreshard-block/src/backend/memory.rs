@@ -1,6 +1,7 @@
 //! A backend in memory.
 #![allow(unsafe_code)]
 
+use std::collections::TryReserveError;
 use std::sync::Arc;
 
 use coreshard_platform::{Lock, Platform};
@@ -82,12 +83,30 @@ pub struct Memory<P: Platform> {
 }
 
 impl<P: Platform> Memory<P> {
-    /// `bytes` zeroed bytes.
+    /// `bytes` zeroed bytes. Ends the process where there is not so much memory, as other collections do.
     pub fn new(bytes: u64) -> Self {
         let stripes = (0..bytes.div_ceil(STRIPE_BYTES as u64))
             .map(|_| Lock::new(vec![0; STRIPE_BYTES].into_boxed_slice()))
             .collect();
         Self { store: Arc::new(Store { bytes, stripes }) }
+    }
+
+    /// As [`new`](Self::new), of a size that somebody else gave.
+    ///
+    /// # Errors
+    /// Where so much memory cannot be had.
+    ///
+    /// ```
+    /// use coreshard_block::Memory;
+    /// use coreshard_platform::Host;
+    ///
+    /// assert!(Memory::<Host>::try_new(1 << 20).is_ok());
+    /// assert!(Memory::<Host>::try_new(u64::MAX).is_err());
+    /// ```
+    pub fn try_new(bytes: u64) -> Result<Self, TryReserveError> {
+        // Asked for in one piece, and given back.
+        Vec::<u8>::new().try_reserve_exact(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        Ok(Self::new(bytes))
     }
 }
 

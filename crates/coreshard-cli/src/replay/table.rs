@@ -20,7 +20,8 @@ pub(super) fn report(report: &ReplayReport, recording: &Recording, is_c2c: bool)
         report.threads.len(),
         report.accesses,
         time(report.virtual_ns),
-        lost * 100.0,
+        // Of a sum of nothing, too.
+        (lost * 100.0).abs(),
         report.shared_lines,
     );
     for (number, line) in report.lines.iter().enumerate() {
