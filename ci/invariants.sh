@@ -333,6 +333,10 @@ check_words() {
   if [ -n "$found" ]; then
     breach "a merge that was not finished" "$found" "resolve it and remove the markers"
   fi
+  found=$(project_files | tr '\0' '\n' | grep -E '(\.(orig|rej|bak|swp)|~)$' || true)
+  if [ -n "$found" ]; then
+    breach "a tool's left-over" "$found" "remove it"
+  fi
 }
 
 # A test that hangs is one that fails, and one that is not run is counted: ci/testing has both.

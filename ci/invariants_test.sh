@@ -95,6 +95,7 @@ breaks_when "an argument" "$LOUD" crates/coreshard-topology/src/a.rs 'fn f() { s
 breaks_when "an exit" "$LOUD" crates/coreshard-topology/src/a.rs 'fn f() { std::process::exit(1); }'
 breaks_when "a path of somebody's machine" "a path of somebody's own machine" docs/guide.md 'see /home/me/notes'
 breaks_when "a merge that was not finished" 'a merge that was not finished' docs/guide.md '<<<<<<< ours'
+breaks_when "a tool's left-over" "a tool's left-over" docs/guide.md.orig 'x'
 
 readonly WILD="users' code that goes another way than through the net"
 breaks_when "a panic caught by hand" "$WILD" $QUEUE/queue/scope.rs 'fn f() { let _ = std::panic::catch_unwind(|| ()); }'

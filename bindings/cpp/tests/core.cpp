@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -13,20 +12,10 @@
 
 #include <coreshard.hpp>
 
+#include "allocations.hpp"
 #include "harness.hpp"
 
 using namespace std::chrono_literals;
-
-// What this thread allocates with new.
-static thread_local unsigned long allocated = 0;
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  allocated++;
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 template <class F>
 static unsigned long allocations_of(F&& function) {

@@ -1,24 +1,13 @@
 // co_await queue.schedule(): a coroutine goes on, on a worker, without an allocation beyond its own frame.
 #include <atomic>
 #include <coroutine>
-#include <cstdlib>
 #include <exception>
-#include <new>
 #include <thread>
 
 #include <coreshard.hpp>
 
+#include "allocations.hpp"
 #include "harness.hpp"
-
-static std::atomic<unsigned long> allocated = 0;
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  allocated++;
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 // Begins at once, and frees itself at its end.
 struct detached {
@@ -50,11 +39,11 @@ static void coroutines_go_on_on_workers() {
 static void a_hop_allocates_nothing() {
   coreshard::workqueue queue("hops");
   std::atomic<int> over = 0;
-  const unsigned long before = allocated;
+  const unsigned long before = allocated_by_all;
   hop(queue, queue, 1000, std::this_thread::get_id(), over);
   WAIT_UNTIL(over == 1);
   // The coroutine's frame.
-  CHECK(allocated - before == 1);
+  CHECK(allocated_by_all - before == 1);
 }
 
 static detached refused(coreshard::workqueue_ref queue, int& caught) {

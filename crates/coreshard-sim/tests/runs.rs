@@ -166,25 +166,27 @@ fn a_panic_of_the_first_thread_comes_out_and_one_of_another_ends_that_alone() {
     assert_eq!(thrown.unwrap_err().downcast_ref(), Some(&"mine"));
 }
 
-/// From a call that wakes a thread of an idle CPU until that thread runs, in nanoseconds.
-fn wake_up_ns(text: &str) -> i64 {
-    let machine = Machine::from_toml("idle", text).unwrap();
-    let run = Simulation::new(&machine).run(|| {
-        let parker = Arc::new(Parker::<Sim>::new());
-        let asleep = Arc::clone(&parker);
-        let woken_ns = Arc::new(std::sync::atomic::AtomicU64::new(0));
-        let seen = Arc::clone(&woken_ns);
-        let thread = pinned(CpuId(2), move || {
-            asleep.park();
-            seen.store(Sim::now().as_ns(), Relaxed);
-        });
-        Sim::sleep(Duration::from_millis(1));
-        let before = Sim::now().as_ns();
-        parker.unpark();
-        thread.join();
-        woken_ns.load(Relaxed) - before
+/// Inside a simulation: from a call that wakes a thread of an idle CPU until that thread runs, in nanoseconds.
+fn wake_up_ns() -> u64 {
+    let parker = Arc::new(Parker::<Sim>::new());
+    let asleep = Arc::clone(&parker);
+    let woken_ns = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let seen = Arc::clone(&woken_ns);
+    let thread = pinned(CpuId(2), move || {
+        asleep.park();
+        seen.store(Sim::now().as_ns(), Relaxed);
     });
-    i64::try_from(run.unwrap().value).unwrap()
+    Sim::sleep(Duration::from_millis(1));
+    let before = Sim::now().as_ns();
+    parker.unpark();
+    thread.join();
+    woken_ns.load(Relaxed) - before
+}
+
+/// The same on a machine of this description.
+fn wake_up_ns_on(text: &str) -> i64 {
+    let machine = Machine::from_toml("idle", text).unwrap();
+    i64::try_from(Simulation::new(&machine).run(wake_up_ns).unwrap().value).unwrap()
 }
 
 /// Where the idle CPU polls nobody sends an interrupt; in a virtual machine both ends of one go by the host.
@@ -196,10 +198,10 @@ fn an_interrupt_is_saved_by_polling_and_dearer_in_a_virtual_machine() {
     let polling = bare.replace("[[costs.idle]]", "[[costs.idle]]\npolls = true");
     let hosted = format!("{bare}interrupt_to_host_ns = 900\n");
     let interrupt = 375 + 375;
-    let took = wake_up_ns(&bare);
+    let took = wake_up_ns_on(&bare);
     // A transfer of the parker's line takes some nanoseconds more or less.
-    assert!((took - wake_up_ns(&polling) - interrupt).abs() < 100, "{took}");
-    assert!((wake_up_ns(&hosted) - took - 2 * 900).abs() < 100, "{took}");
+    assert!((took - wake_up_ns_on(&polling) - interrupt).abs() < 100, "{took}");
+    assert!((wake_up_ns_on(&hosted) - took - 2 * 900).abs() < 100, "{took}");
 }
 
 #[test]
@@ -213,19 +215,7 @@ fn waiting_times_out_and_waking_comes_after_the_machines_costs() {
         assert_eq!(outcome, WaitOutcome::TimedOut);
         assert!(Sim::now().ns_since(start) >= 50_000);
 
-        let parker = Arc::new(Parker::<Sim>::new());
-        let asleep = Arc::clone(&parker);
-        let woken_ns = Arc::new(std::sync::atomic::AtomicU64::new(0));
-        let seen = Arc::clone(&woken_ns);
-        let thread = pinned(CpuId(2), move || {
-            asleep.park();
-            seen.store(Sim::now().as_ns(), Relaxed);
-        });
-        Sim::sleep(Duration::from_millis(1));
-        let before = Sim::now().as_ns();
-        parker.unpark();
-        thread.join();
-        woken_ns.load(Relaxed) - before
+        wake_up_ns()
     });
     // Syscall, futex and wake-up, the interrupt both ways, leaving the idle state, the switch.
     let expected = 100 + 150 + 500 + 375 + 375 + 2_000 + 1_500;

@@ -1,7 +1,6 @@
 // A queue as a scheduler, and as the backend of C++26's parallel_scheduler, by stdexec's algorithms.
 #include <atomic>
 #include <cstdlib>
-#include <new>
 #include <numeric>
 #include <stdexcept>
 #include <thread>
@@ -13,19 +12,10 @@
 #include <coreshard/execution.hpp>
 #include <coreshard/replace_parallel_scheduler.hpp>
 
+#include "../allocations.hpp"
 #include "../harness.hpp"
 
 namespace ex = stdexec;
-
-static thread_local unsigned long allocated = 0;
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  allocated++;
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 static void senders_run_on_workers_without_an_allocation() {
   coreshard::workqueue queue("senders");
