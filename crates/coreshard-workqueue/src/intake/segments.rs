@@ -142,6 +142,14 @@ pub(crate) struct Claim<P: Platform, T, const LEN: usize> {
     pub(crate) end: usize,
 }
 
+impl<P: Platform, T, const LEN: usize> Claim<P, T, LEN> {
+    /// Where its items came from.
+    pub(crate) fn injector(&self) -> usize {
+        // SAFETY: a segment is mapped until all its items are released, and these are not.
+        unsafe { (*self.segment).injector() }
+    }
+}
+
 struct Tail<P: Platform, T, const LEN: usize> {
     /// P: the next ticket.
     ticket: P::AtomicU64,

@@ -135,6 +135,7 @@ impl<P: Platform> Worker<'_, P> {
         if !ptr::eq(self.segment, claim.segment) {
             self.release_taken();
             self.segment = claim.segment;
+            self.context.producer.set(Some(claim.injector()));
         }
         self.patience.claimed(claim.end - claim.start);
         let first = keep_first.then_some(claim.start);

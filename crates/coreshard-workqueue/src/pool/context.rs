@@ -24,6 +24,8 @@ pub(super) struct Context<P: Platform> {
     pub(super) forks: Forks<P>,
     /// What this thread has spawned that nobody waits for, and that is to begin in its order.
     pub(super) in_order: Fifo<P>,
+    /// The injector that its items came from last.
+    pub(super) producer: Cell<Option<usize>>,
     /// What this thread is inside of, see `running`: never null.
     pub(super) frame: Cell<*const Frame<P>>,
     /// Where the thread's stack begins, about.

@@ -16,8 +16,10 @@ use super::deque::{Deque, Popped, Pushed};
 use super::frame::Frame;
 use super::header::Header;
 use super::jobs::{JobList, ListedJob};
+use super::placement::{BusyCpus, FreeCpus};
 use super::pool::{Neighbours, Pool};
 use super::slot::WorkerSlot;
+use super::state::Kick;
 use super::watch::learn;
 use super::worker::Worker;
 
@@ -29,6 +31,9 @@ const MAX_UNCALLED: u32 = 7;
 /// is inside of; a quarter of a stack that is not four times as large. What items themselves need is
 /// not known: they have the rest.
 const ROOM_FOR_ITEMS: usize = 256 << 10;
+
+/// Thieves that are kept off their callers' CPUs, which takes two system calls, after one was drawn there.
+const STEERED_AFTER_DRAWN: u32 = 64;
 
 /// A job that another worker offered.
 pub(super) enum Found<P: Platform> {
@@ -163,7 +168,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// slept there: whoever falls asleep looks at this worker's stack before.
     pub(super) fn call_one(self) {
         let Context { pool, forks, .. } = self.context;
-        if pool.call_thief() {
+        if pool.call_thief(Some(self.busy_cpus())) {
             return;
         }
         let (skip, after) = forks.uncalled.get();
@@ -171,9 +176,14 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
             forks.uncalled.set((skip - 1, after));
             return;
         }
-        let called = self.neighbours().iter().any(|pool| pool.call_thief());
+        let called = self.neighbours().iter().any(|pool| pool.call_thief(None));
         let after = if called { 0 } else { (after * 2 + 1).min(MAX_UNCALLED) };
         forks.uncalled.set((after, after));
+    }
+
+    fn busy_cpus(self) -> BusyCpus {
+        let Context { pool, producer, .. } = self.context;
+        BusyCpus { own: pool.place.injector_here::<P>(), producer: producer.get() }
     }
 
     /// Takes a job, from the nearest worker that has one. Where there are more, it calls the next
@@ -308,33 +318,69 @@ impl<P: Platform> Pool<P> {
 
     /// Wakes a worker that sleeps, of this pool or of another.
     pub(super) fn call_anybody(&self) {
-        if !self.call_thief()
+        if !self.call_thief(None)
             && let Some(neighbours) = self.neighbours.lock().clone()
         {
-            neighbours.iter().any(|pool| pool.call_thief());
+            neighbours.iter().any(|pool| pool.call_thief(None));
         }
     }
 
-    /// Wakes a worker of this pool that sleeps, if one more may run.
-    pub(super) fn call_thief(&self) -> bool {
+    /// Wakes a worker of this pool that sleeps, if one more may run, beside those `busy` CPUs.
+    pub(super) fn call_thief(&self, busy: Option<BusyCpus>) -> bool {
         match &self.queue {
             Some(queue) => {
                 let sleeper = queue.designated().and_then(|_| queue.recall());
                 if let Some(worker) = sleeper {
-                    self.wake(worker);
+                    let steer_to = self.keep_off(busy, worker);
+                    self.wake_kicked(Kick { worker, steer_to });
                     return true;
                 }
-                queue.has_unposted() && self.choose_thief()
+                queue.has_unposted() && self.choose_thief(busy)
             }
-            None => self.choose_thief(),
+            None => self.choose_thief(busy),
+        }
+    }
+
+    /// Where a thief, which is to be woken next, should wake up, if that is not left to the kernel.
+    ///
+    /// That leaves it where it slept, if nobody runs there. Else it may draw it to its caller's CPU, where it waits for the end
+    /// of a time slice: in a virtual machine even where it has slept on an idle CPU, see `placement`. So it is kept off
+    /// where that is to be expected: the CPU is taken, or others were drawn of late.
+    fn keep_off(&self, busy: Option<BusyCpus>, worker: usize) -> Option<FreeCpus> {
+        let busy = busy?;
+        let slot = self.slot(worker);
+        // Relaxed, all of it: it is about where the thief runs, not what.
+        let slept_at = slot.slept_at.load(Relaxed) as usize;
+        let drawn = self.drawn.load(Relaxed);
+        if drawn > 0 {
+            self.drawn.store(drawn - 1, Relaxed);
+        } else if slept_at != busy.own && Some(slept_at) != busy.producer {
+            slot.called_from.store(busy.own as u32 + 1, Relaxed);
+            return None;
+        }
+        FreeCpus::beside(busy, self.place.cpus.len())
+    }
+
+    /// A worker woke up: it may have been drawn to where it was called from.
+    pub(super) fn notice_drawn(&self, worker: usize) {
+        let called_from = &self.slot(worker).called_from;
+        let from = called_from.load(Relaxed) as usize;
+        if from > 0 {
+            called_from.store(0, Relaxed);
+            if from - 1 == self.place.injector_here::<P>() {
+                self.drawn.store(STEERED_AFTER_DRAWN, Relaxed);
+            }
         }
     }
 
     /// As [`Self::call_thief`], under the lock: somebody may sleep whose name is on no word.
     #[cold]
-    fn choose_thief(&self) -> bool {
+    fn choose_thief(&self, busy: Option<BusyCpus>) -> bool {
         let mut state = self.lock();
-        let kick = state.choose_kick(self);
+        let mut kick = state.choose_kick(self);
+        if let Some(kick) = &mut kick {
+            kick.steer_to = self.keep_off(busy, kick.worker);
+        }
         let called = kick.is_some();
         if !called || state.idle.is_empty() {
             // Nobody sleeps so, or nobody more may run: whoever is next to lie down posts itself.

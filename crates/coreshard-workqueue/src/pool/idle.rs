@@ -1,6 +1,8 @@
 //! How a worker goes to sleep.
 
-use coreshard_platform::Platform;
+use std::sync::atomic::Ordering::Relaxed;
+
+use coreshard_platform::{AtomicInt, Platform};
 
 use super::sizes::Injectors;
 use super::state::{Blocked, State, Worklist};
@@ -68,6 +70,7 @@ impl<P: Platform> Worker<'_, P> {
         let stays = self.park();
         if stays {
             self.learn_from_sleep(asleep_since);
+            pool.notice_drawn(self.index);
             self.just_woke = true;
             self.repatriate();
         }
@@ -85,6 +88,8 @@ impl<P: Platform> Worker<'_, P> {
             state.in_reactor = None;
         }
         state.placement.rests(self.index);
+        // Relaxed: a hint for who wakes it.
+        self.slot.slept_at.store(pool.place.injector_here::<P>() as u32, Relaxed);
         if state.active() > pool.place.limit && !state.stopping {
             // More run than should, since one came back from being blocked: the others do the
             // work. At the far end of the list, to be culled first.

@@ -87,11 +87,30 @@ impl Placement {
     }
 }
 
+/// CPUs that are known to be taken, by their injectors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BusyCpus {
+    /// Of the worker that asks, and goes on.
+    pub(super) own: usize,
+    /// Where what it does was brought from.
+    pub(super) producer: Option<usize>,
+}
+
 /// Injectors at whose CPUs no worker of the pool runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FreeCpus(u64);
 
 impl FreeCpus {
+    /// Where a thief should wake up: not where it is called from, nor where what it is called for was brought
+    /// from, if there is another CPU.
+    pub(super) fn beside(busy: BusyCpus, injectors: usize) -> Option<Self> {
+        let BusyCpus { own, producer } = busy;
+        let all = u64::MAX >> (u64::BITS as usize - injectors.min(MAX_INJECTORS));
+        let others = all & !(1 << own);
+        let free = others & !producer.map_or(0, |producer| 1 << producer);
+        [free, others].into_iter().find(|free| *free != 0).map(Self)
+    }
+
     /// The CPUs there.
     pub(super) fn cpus(self, place: &Place) -> impl Iterator<Item = CpuId> {
         place.home.iter().filter(move |cpu| self.0 & (1 << place.injector_of(*cpu)) != 0)
@@ -140,6 +159,17 @@ mod tests {
         assert_eq!(free(&placement, 0, &place), Some(cpus([4, 6])));
         placement.runs_at(1, 0);
         assert_eq!(free(&placement, 0, &place), None, "the other has moved away");
+    }
+
+    #[test]
+    fn a_thief_wakes_neither_at_its_caller_nor_at_who_waits_for_the_work() {
+        let beside = |own, producer, injectors| {
+            FreeCpus::beside(BusyCpus { own, producer }, injectors).map(|free| free.0)
+        };
+        assert_eq!(beside(0, Some(1), 4), Some(0b1100));
+        assert_eq!(beside(0, None, 4), Some(0b1110));
+        assert_eq!(beside(0, Some(1), 2), Some(0b10), "who waits will sleep, the caller goes on");
+        assert_eq!(beside(0, Some(0), 1), None, "there is one CPU");
     }
 
     #[test]

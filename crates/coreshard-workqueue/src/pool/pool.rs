@@ -70,6 +70,8 @@ pub(crate) struct Pool<P: Platform> {
     pub(super) mailed: Padded<P::AtomicU32>,
     /// A: workers that have shared forked jobs since they last rested. Thieves look at this first.
     pub(super) forking: Padded<P::AtomicU32>,
+    /// A: thieves to be steered away from who wakes them, since the kernel drew one there.
+    pub(super) drawn: Padded<P::AtomicU32>,
     /// Its own lock: the other pools of the set, which also have this one among theirs, until the
     /// set goes.
     pub(super) neighbours: Lock<P, Option<Neighbours<P>>>,
@@ -89,7 +91,7 @@ pub(crate) struct Pool<P: Platform> {
 }
 fields!(Pool<P: Platform> {
     id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers, trusts_at_once,
-    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, open_waits, mailed, forking, neighbours, watchers, links, ran, wakeups,
+    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, open_waits, mailed, forking, drawn, neighbours, watchers, links, ran, wakeups,
     look_is_due, accounts, state,
 });
 
@@ -169,6 +171,7 @@ impl<P: Platform> Pool<P> {
             open_waits: P::AtomicU32::new(0),
             mailed: Padded::new(P::AtomicU32::new(0)),
             forking: Padded::new(P::AtomicU32::new(0)),
+            drawn: Padded::new(P::AtomicU32::new(0)),
             neighbours: Lock::new(None),
             watchers: Padded::new(P::AtomicU32::new(0)),
             links: LinkTable::new(),

@@ -38,6 +38,7 @@ pub(super) fn start<P: Platform>(pool: &Arc<Pool<P>>, index: usize) {
         own_pool: OwnPool::new(pool),
         index,
         slot: NonNull::from(pool.slot(index)),
+        producer: Cell::new(None),
         frame: Cell::new(&raw const inside),
         base: (&raw const inside).addr(),
         forks: Forks::new(),

@@ -47,9 +47,13 @@ pub(super) struct WorkerSlot<P: Platform> {
     pub(super) function: P::AtomicPtr<Name>,
     /// A: the worker's thread, for its CPU time; 0 before it runs.
     pub(super) thread: P::AtomicU32,
+    /// A: where it lay down last, by the CPU's injector; written by the worker alone.
+    pub(super) slept_at: P::AtomicU32,
+    /// A: one more than the injector of who has woken it to steal, and goes on there; 0 where it woke for something else.
+    pub(super) called_from: P::AtomicU32,
 }
 fields!(WorkerSlot<P: Platform> {
-    parker, range, deque, listed, mail, waits_at, is_called_back, is_last_resort, waits_elsewhere, link, begun, function, thread,
+    parker, range, deque, listed, mail, waits_at, is_called_back, is_last_resort, waits_elsewhere, link, begun, function, thread, slept_at, called_from,
 });
 
 impl<P: Platform> WorkerSlot<P> {
@@ -68,6 +72,8 @@ impl<P: Platform> WorkerSlot<P> {
             begun: Padded::new(P::AtomicU64::new(0)),
             function: P::AtomicPtr::new(std::ptr::null_mut()),
             thread: P::AtomicU32::new(0),
+            slept_at: P::AtomicU32::new(0),
+            called_from: P::AtomicU32::new(0),
         }
     }
 

@@ -73,6 +73,7 @@ impl<P: Platform> Pool<P> {
             own_pool: OwnPool::new(self),
             index: 0,
             slot: NonNull::from(self.slot(0)),
+            producer: Cell::new(None),
             frame: Cell::new(ptr::from_ref(frame)),
             base: (&raw const here).addr(),
             forks: Forks::new(),
