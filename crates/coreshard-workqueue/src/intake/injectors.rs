@@ -51,6 +51,8 @@ pub(crate) struct Takers<P: Platform, T, const LEN: usize> {
     home_claims: u32,
     /// Injectors that were claimed from since they were last armed for a burst, a bit each.
     served: u32,
+    /// Slots were armed while nobody was posted.
+    armed_for_nobody: bool,
     /// For [`Injectors::claim_oldest`].
     looks: Box<Looks>,
 }
@@ -109,7 +111,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
             unposted: P::AtomicU32::new(0),
         };
         let injectors = Self { sleepers: Padded::new(sleepers), queues: queues.into() };
-        (injectors, Takers { takers, turn: 0, home_claims: 0, served, looks })
+        (injectors, Takers { takers, turn: 0, home_claims: 0, served, armed_for_nobody: false, looks })
     }
 
     /// Names the fields of what is here, where it has come to its final place.
@@ -283,23 +285,46 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
     ) -> Result<Option<usize>, ItemWaits> {
         let mut seen = self.sleepers.wake_word.load(Acquire);
         loop {
-            for injector in marked(seen) {
-                // Cleared first: once the slot is armed, the bit is for its producer to set.
-                self.sleepers.wake_word.fetch_and(!(1 << injector), AcqRel);
-                if !self.queues[injector].arm(&mut takers.takers[injector]) {
-                    self.sleepers.wake_word.fetch_or(1 << injector, AcqRel);
-                    return Err(ItemWaits);
-                }
-            }
+            self.arm_each(takers, seen)?;
             // Only from a word without marks: a producer that signalled since has set one.
             // Release pairs with the Acquire of `signal`; SeqCst: see `designated`.
             let closed = seen & !MARKS;
             let posted = (worker as u64 + 1) << MAX_INJECTORS;
             match self.sleepers.wake_word.compare_exchange(closed, posted, SeqCst, Acquire) {
-                Ok(before) => return Ok(designated_in(before)),
+                Ok(before) => {
+                    takers.armed_for_nobody = false;
+                    return Ok(designated_in(before));
+                }
                 Err(now) => seen = now,
             }
         }
+    }
+
+    /// Takes all marks off and arms the injectors' slots, though nobody is posted: the producer of the next item marks
+    /// its injector, for those who look at that.
+    ///
+    /// # Errors
+    /// Where an item is there, or comes meanwhile.
+    pub(crate) fn arm_marked(&self, takers: &mut Takers<P, T, LEN>) -> Result<(), ItemWaits> {
+        takers.armed_for_nobody = true;
+        self.arm_each(takers, self.sleepers.wake_word.load(Acquire))
+    }
+
+    fn arm_each(&self, takers: &mut Takers<P, T, LEN>, wake_word: u64) -> Result<(), ItemWaits> {
+        for injector in marked(wake_word) {
+            // Cleared first: once the slot is armed, the bit is for its producer to set.
+            self.sleepers.wake_word.fetch_and(!(1 << injector), AcqRel);
+            if !self.queues[injector].arm(&mut takers.takers[injector]) {
+                self.sleepers.wake_word.fetch_or(1 << injector, AcqRel);
+                return Err(ItemWaits);
+            }
+        }
+        Ok(())
+    }
+
+    /// True if an item may wait: one does, or came since the slots were armed.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.sleepers.wake_word.load(Acquire) & MARKS != 0
     }
 
     /// The designated waiter, if it is not being woken. SeqCst pairs with that of `post`: a worker that
@@ -323,7 +348,12 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
     /// The places where the next items will be seen, at the marked injectors but `home`: whoever would
     /// fill that one cannot run while somebody watches on its CPU.
     pub(crate) fn watch(&self, takers: &mut Takers<P, T, LEN>, home: usize) -> Watches<P, T, LEN> {
-        let marks = self.sleepers.wake_word.load(Acquire) & MARKS;
+        let mut marks = self.sleepers.wake_word.load(Acquire) & MARKS;
+        if std::mem::take(&mut takers.armed_for_nobody) {
+            // Those who brought items there would tell nobody: they are watched as well.
+            marks = all_of(self.queues.len());
+            self.sleepers.wake_word.fetch_or(marks, AcqRel);
+        }
         let mut injectors = marked(marks & !(1 << home));
         std::array::from_fn(|_| {
             let injector = injectors.next()?;

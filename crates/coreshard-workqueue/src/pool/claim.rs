@@ -23,7 +23,8 @@ impl<P: Platform> Worker<'_, P> {
             if self.items_before_look.is_some() {
                 self.look_now_and_then();
             }
-            if let Some(item) = self.claim().or_else(|| self.steal()) {
+            let claimed = if self.only_steals() { None } else { self.claim() };
+            if let Some(item) = claimed.or_else(|| self.steal()) {
                 return Some(item);
             }
             if !self.run_fork() && !self.watch() {
@@ -52,6 +53,10 @@ impl<P: Platform> Worker<'_, P> {
         let pool = self.pool;
         self.patience.look(P::rough_ns());
         let mut state = pool.lock();
+        if std::mem::take(&mut self.is_lookout) {
+            // Whoever sees that an item waits from here on takes the lock after this one.
+            pool.lookouts.store(0, Release);
+        }
         state.rejoin(self.index);
         if self.repatriated > 0 {
             state.cold_mut().counters.repatriated += std::mem::take(&mut self.repatriated);
@@ -74,6 +79,10 @@ impl<P: Platform> Worker<'_, P> {
                 match claim {
                     Some(claim) => (None, Some(claim)),
                     None => {
+                        if !pool.is_team() && pool.forking.load(Relaxed) > 0 {
+                            self.begin_to_steal(state);
+                            return None;
+                        }
                         self.next_slots = Some(queue.watch(takers, home));
                         if pool.is_team() {
                             self.tell_team(state);
@@ -118,7 +127,12 @@ impl<P: Platform> Worker<'_, P> {
             None
         } else {
             left |= state.can_kick(pool) && state.has_work(pool);
-            state.pass_on(pool, left).or_else(|| state.call_rescuer())
+            let kick = state.pass_on(pool, left).or_else(|| state.call_rescuer());
+            if pool.forking.load(Relaxed) > 0 {
+                // For those who steal, and look at the marks.
+                state.arm_for_thieves(pool);
+            }
+            kick
         };
         pool.unlock_and_kick(state, kick);
         // After the lock was held: see the monitor's `run`.

@@ -7,7 +7,7 @@
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use coreshard_platform::{AtomicInt, Platform};
 
@@ -17,9 +17,10 @@ use super::frame::Frame;
 use super::header::Header;
 use super::jobs::{JobList, ListedJob};
 use super::placement::{BusyCpus, FreeCpus};
-use super::pool::{Neighbours, Pool};
+use super::pool::{Neighbours, Pool, PoolGuard};
+use super::sizes::Injectors;
 use super::slot::WorkerSlot;
-use super::state::Kick;
+use super::state::{Kick, State, Worklist};
 use super::watch::learn;
 use super::worker::Worker;
 
@@ -34,6 +35,9 @@ const ROOM_FOR_ITEMS: usize = 256 << 10;
 
 /// Thieves that are kept off their callers' CPUs, which takes two system calls, after one was drawn there.
 const STEERED_AFTER_DRAWN: u32 = 64;
+
+/// For how long a worker goes from job to job without the pool's lock.
+const LOOK_EVERY_NS: u64 = 400_000;
 
 /// A job that another worker offered.
 pub(super) enum Found<P: Platform> {
@@ -237,23 +241,66 @@ impl<P: Platform> Worker<'_, P> {
         let Some(job) = job else { return false };
         // The job may take long, and somebody may wait for the items that this worker has run.
         self.settle_items();
-        let mut state = pool.lock();
-        let spare = state.reserve_spare(pool);
-        let left = state.can_kick(pool) && state.has_work(pool);
-        let kick = state.pass_on(pool, left);
-        pool.unlock_and_kick(state, kick);
-        pool.monitor.notice_work();
-        if let Some(spare) = spare {
-            pool.start_spare(spare);
+        if self.looked_ns == 0 {
+            let mut state = pool.lock();
+            let spare = state.reserve_spare(pool);
+            let left = state.can_kick(pool) && state.has_work(pool);
+            let kick = state.pass_on(pool, left);
+            self.looked_ns = P::rough_ns();
+            pool.unlock_and_kick(state, kick);
+            if let Some(spare) = spare {
+                pool.start_spare(spare);
+            }
         }
+        pool.monitor.notice_work();
         worker.run_found(job);
         true
+    }
+
+    /// True where it may go on from one job to the next without the pool's lock, which all who steal would take twice for each:
+    /// no item waits, or another of them looks after it; and whoever is to be told of the next one is, or was seen to just now.
+    pub(super) fn only_steals(&mut self) -> bool {
+        self.looked_ns != 0
+            && self.slot.is_called_back.load(Relaxed) == 0
+            && P::rough_ns().wrapping_sub(self.looked_ns) < LOOK_EVERY_NS
+            && !self.is_to_look()
+    }
+
+    /// True if an item may wait, and none of the others that steal is on its way to it.
+    pub(super) fn is_to_look(&mut self) -> bool {
+        let pool = self.pool;
+        let is_marked = || pool.queue.as_ref().is_none_or(Injectors::is_marked);
+        // Acquire pairs with the Release of whoever has looked: the marks that it took off are off.
+        self.is_lookout |= is_marked() && pool.lookouts.swap(1, Acquire) == 0;
+        self.is_lookout
+    }
+
+    /// Under the lock, where no item waits: somebody is told of the next one, and where nobody can be, it is seen on the wake word.
+    pub(super) fn begin_to_steal(&mut self, mut state: PoolGuard<'_, P>) {
+        let pool = self.pool;
+        let kick = state.pass_on(pool, false);
+        let is_armed = state.arm_for_thieves(pool);
+        // It may start another worker, for which it takes the lock again.
+        let may_start = state.idle_count() == 0 && state.active() < pool.place.limit;
+        self.looked_ns = if is_armed && !may_start { P::rough_ns() } else { 0 };
+        self.slot.is_called_back.store(0, Relaxed);
+        pool.unlock_and_kick(state, kick);
     }
 
     /// This worker rests: thieves need not look at its stack.
     pub(super) fn stop_forking(&self) {
         if self.context.forks.counted.replace(false) {
             self.pool.forking.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+impl<P: Platform> State<P> {
+    /// Sees to it that the next item is seen on the wake word. False if one waits.
+    pub(super) fn arm_for_thieves(&mut self, pool: &Pool<P>) -> bool {
+        match (&mut self.worklist, &pool.queue) {
+            (Worklist::LockFree(takers), Some(queue)) => queue.arm_marked(takers).is_ok(),
+            _ => false,
         }
     }
 }
@@ -275,7 +322,7 @@ impl<P: Platform> Pool<P> {
     }
 
     #[cold]
-    fn any_shares(&self) -> bool {
+    pub(super) fn any_shares(&self) -> bool {
         self.each_slot().any(|(_, slot)| slot.has_jobs_for_all())
     }
 

@@ -40,6 +40,7 @@ impl<P: Platform> Worker<'_, P> {
     /// Sleeps until there may be work. False if the worker is let go: it is off all lists then.
     pub(super) fn sleep(&mut self) -> bool {
         let pool = self.pool;
+        self.looked_ns = 0;
         let reactor = self.enter_reactor();
         let mut state = pool.lock();
         match self.lie_down(&mut state, reactor.is_some()) {

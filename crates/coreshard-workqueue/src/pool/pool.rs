@@ -70,6 +70,8 @@ pub(crate) struct Pool<P: Platform> {
     pub(super) mailed: Padded<P::AtomicU32>,
     /// A: workers that have shared forked jobs since they last rested. Thieves look at this first.
     pub(super) forking: Padded<P::AtomicU32>,
+    /// A: 1 while a worker that steals is on its way to the lock, since an item may wait.
+    pub(super) lookouts: Padded<P::AtomicU32>,
     /// A: thieves to be steered away from who wakes them, since the kernel drew one there.
     pub(super) drawn: Padded<P::AtomicU32>,
     /// Its own lock: the other pools of the set, which also have this one among theirs, until the
@@ -91,7 +93,7 @@ pub(crate) struct Pool<P: Platform> {
 }
 fields!(Pool<P: Platform> {
     id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers, trusts_at_once,
-    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, open_waits, mailed, forking, drawn, neighbours, watchers, links, ran, wakeups,
+    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, open_waits, mailed, forking, lookouts, drawn, neighbours, watchers, links, ran, wakeups,
     look_is_due, accounts, state,
 });
 
@@ -171,6 +173,7 @@ impl<P: Platform> Pool<P> {
             open_waits: P::AtomicU32::new(0),
             mailed: Padded::new(P::AtomicU32::new(0)),
             forking: Padded::new(P::AtomicU32::new(0)),
+            lookouts: Padded::new(P::AtomicU32::new(0)),
             drawn: Padded::new(P::AtomicU32::new(0)),
             neighbours: Lock::new(None),
             watchers: Padded::new(P::AtomicU32::new(0)),

@@ -33,9 +33,7 @@ impl<P: Platform> Worker<'_, P> {
     /// True if it is worth looking again.
     pub(super) fn watch(&mut self) -> bool {
         let pool = self.pool;
-        let (Some(queue), Some(places)) = (&pool.queue, self.next_slots.take()) else {
-            return false;
-        };
+        let Some(queue) = &pool.queue else { return false };
         if self.excess || !pool.may_spin {
             return false;
         }
@@ -43,11 +41,15 @@ impl<P: Platform> Worker<'_, P> {
         if pool.attributes.hooks.reactor.as_ref().is_some_and(|reactor| !reactor.is_taken()) {
             return false;
         }
+        if !self.is_member && pool.forking.load(Relaxed) > 0 {
+            return self.watch_for_forks();
+        }
+        let Some(places) = self.next_slots.take() else {
+            // It has only stolen of late: it looks at the intake before it sleeps.
+            return std::mem::take(&mut self.looked_ns) != 0;
+        };
         if self.is_member {
             return self.watch_as_member(queue, &places);
-        }
-        if pool.forking.load(Relaxed) > 0 {
-            return self.watch_for_forks(queue, &places);
         }
         if places[0].is_none() {
             // Work came from this worker's own CPU alone. Its producer may be waiting for that
@@ -77,12 +79,13 @@ impl<P: Platform> Worker<'_, P> {
     /// the next job may be shared at any moment. That there was one says little where all of them saw it: who
     /// gets it learns from that, see `run_fork`. (Where all learned, seventy idle workers never slept
     /// again, and those who had work waited for them at the pool's lock.)
-    fn watch_for_forks(&mut self, queue: &Injectors<P>, places: &Watches<P>) -> bool {
+    fn watch_for_forks(&mut self) -> bool {
         let (mut forks, mut items) = (false, false);
         let _ = (0..self.spins).any(|_| {
             P::spin_hint();
-            forks = self.pool.has_forks();
-            items = queue.seen(places);
+            // Not `has_forks`: who begins to fork and who stops would take that line from all who watch.
+            forks = self.pool.any_shares();
+            items = self.is_to_look();
             forks || items
         });
         if items || !forks {

@@ -67,6 +67,11 @@ pub(super) struct Worker<'pool, P: Platform> {
     pub(super) spins: u32,
     /// It has seen that a job was shared, and has not looked for it since.
     pub(super) saw_forks: bool,
+    /// When it last looked at the intake under the lock, and saw to it that somebody is told of what comes; 0 where it is
+    /// to do so next.
+    pub(super) looked_ns: u64,
+    /// Of those that steal, it is the one that looks after an item.
+    pub(super) is_lookout: bool,
     /// How long not to look at all; learned too.
     pub(super) gather_spins: u32,
     /// The last look for work succeeded by watching.
@@ -105,6 +110,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             spins: FIRST_SPINS,
             gather_spins: 0,
             saw_forks: false,
+            looked_ns: 0,
+            is_lookout: false,
             watched: false,
             yielded: false,
             items_before_look: pool.attributes.hooks.reactor.as_ref().map(|_| ITEMS_BEFORE_LOOK),
