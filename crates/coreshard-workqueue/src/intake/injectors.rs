@@ -111,7 +111,10 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
             unposted: P::AtomicU32::new(0),
         };
         let injectors = Self { sleepers: Padded::new(sleepers), queues: queues.into() };
-        (injectors, Takers { takers, turn: 0, home_claims: 0, served, armed_for_nobody: false, looks })
+        (
+            injectors,
+            Takers { takers, turn: 0, home_claims: 0, served, armed_for_nobody: false, looks },
+        )
     }
 
     /// Names the fields of what is here, where it has come to its final place.

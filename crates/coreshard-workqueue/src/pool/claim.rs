@@ -53,7 +53,8 @@ impl<P: Platform> Worker<'_, P> {
         let pool = self.pool;
         self.patience.look(P::rough_ns());
         let mut state = pool.lock();
-        if std::mem::take(&mut self.is_lookout) {
+        let steals = std::mem::take(&mut self.is_lookout);
+        if steals {
             // Whoever sees that an item waits from here on takes the lock after this one.
             pool.lookouts.store(0, Release);
         }
@@ -128,8 +129,8 @@ impl<P: Platform> Worker<'_, P> {
         } else {
             left |= state.can_kick(pool) && state.has_work(pool);
             let kick = state.pass_on(pool, left).or_else(|| state.call_rescuer());
-            if pool.forking.load(Relaxed) > 0 {
-                // For those who steal, and look at the marks.
+            if steals {
+                // For the others that steal, and look at the marks.
                 state.arm_for_thieves(pool);
             }
             kick

@@ -259,9 +259,15 @@ impl<P: Platform> Worker<'_, P> {
 
     /// True where it may go on from one job to the next without the pool's lock, which all who steal would take twice for each:
     /// no item waits, or another of them looks after it; and whoever is to be told of the next one is, or was seen to just now.
+    #[inline]
     pub(super) fn only_steals(&mut self) -> bool {
-        self.looked_ns != 0
-            && self.slot.is_called_back.load(Relaxed) == 0
+        self.looked_ns != 0 && self.goes_on_stealing()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn goes_on_stealing(&mut self) -> bool {
+        self.slot.is_called_back.load(Relaxed) == 0
             && P::rough_ns().wrapping_sub(self.looked_ns) < LOOK_EVERY_NS
             && !self.is_to_look()
     }
@@ -276,6 +282,8 @@ impl<P: Platform> Worker<'_, P> {
     }
 
     /// Under the lock, where no item waits: somebody is told of the next one, and where nobody can be, it is seen on the wake word.
+    #[cold]
+    #[inline(never)]
     pub(super) fn begin_to_steal(&mut self, mut state: PoolGuard<'_, P>) {
         let pool = self.pool;
         let kick = state.pass_on(pool, false);
@@ -297,6 +305,8 @@ impl<P: Platform> Worker<'_, P> {
 
 impl<P: Platform> State<P> {
     /// Sees to it that the next item is seen on the wake word. False if one waits.
+    #[cold]
+    #[inline(never)]
     pub(super) fn arm_for_thieves(&mut self, pool: &Pool<P>) -> bool {
         match (&mut self.worklist, &pool.queue) {
             (Worklist::LockFree(takers), Some(queue)) => queue.arm_marked(takers).is_ok(),
