@@ -43,6 +43,8 @@ struct Layouts {
     cores: usize,
     shard_cores: usize,
     pods: [usize; Scope::ALL.len()],
+    /// Whether all pods of the scope have as many cores.
+    are_equal: [bool; Scope::ALL.len()],
     /// Some shards would hold slower CPUs alone.
     is_mixed: bool,
 }
@@ -58,29 +60,43 @@ impl Layouts {
         let has = |kind| topology.cpus().iter().any(|cpu| cpu.kind == kind);
         let is_mixed = has(CpuKind::Performance) && has(CpuKind::Efficiency);
         let is_divided = shards != caches;
+        let are_equal = pods.each_ref().map(|pods| {
+            let mut cores = pods.iter().flat_map(Pods::iter).map(|pod| pod.cores);
+            let first = cores.next();
+            cores.all(|it| Some(it) == first)
+        });
         Self {
             cores,
+            are_equal,
             shard_cores: size.cores(),
             is_mixed: is_mixed && is_divided,
             pods: pods.map(|pods| pods.map_or(1, |pods| pods.len())),
         }
     }
 
+    fn index(scope: Scope) -> usize {
+        Scope::ALL.iter().position(|it| *it == scope).unwrap_or_default()
+    }
+
     fn pods(&self, scope: Scope) -> usize {
-        Scope::ALL.iter().position(|it| *it == scope).map_or(1, |at| self.pods[at])
+        self.pods[Self::index(scope)]
     }
 
     fn shards_help(&self) -> bool {
         self.pods(Scope::CacheShard) > self.pods(Scope::Cache)
     }
 
-    /// `9 pools of about 8 cores`.
+    /// `9 pools of 8 cores each`.
     fn told(&self, scope: Scope, all_cores: usize) -> String {
         let pods = self.pods(scope);
         let plural = if pods == 1 { "pool" } else { "pools" };
         let each = (all_cores as f64 / pods as f64).round();
-        let each =
-            if each <= 1.0 { "a core each".to_owned() } else { format!("about {each} cores each") };
+        let about = if self.are_equal[Self::index(scope)] { "" } else { "about " };
+        let each = if each <= 1.0 {
+            "a core each".to_owned()
+        } else {
+            format!("{about}{each} cores each")
+        };
         match pods {
             1 => format!("one pool for all {all_cores} cores"),
             _ => format!("{pods} {plural} of {each}"),
@@ -126,15 +142,15 @@ fn default_scope(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Ve
         Scope::CacheShard if layouts.shards_help() => {
             leave(format!("It is cache_shard, with {}: what this machine needs.", told(set)))
         }
-        Scope::Cache | Scope::CacheShard if !layouts.shards_help() => {
-            let its = if layouts.cores == 1 { "core is" } else { "cores are" };
-            leave(format!(
-                "The {} {its} behind one cache at most, and that is one shard: cache_shard and cache are the same pools \
-                 here ({}).",
-                layouts.cores,
-                told(Scope::Cache)
-            ))
-        }
+        Scope::Cache | Scope::CacheShard if !layouts.shards_help() => leave(format!(
+            "No last-level cache has more than {}, which is one shard: cache_shard and cache are the same pools here ({}).",
+            if layouts.cores == 1 {
+                "one core".to_owned()
+            } else {
+                format!("{} cores", layouts.cores)
+            },
+            told(Scope::Cache)
+        )),
         Scope::Cache if layouts.is_mixed => leave(format!(
             "Shards follow the CPUs' numbers, and would part fast CPUs from slow ones here ({}); with so few cores the \
              lock is not what takes the time.",
