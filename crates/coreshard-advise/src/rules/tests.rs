@@ -423,6 +423,13 @@ fn the_default_scope_is_judged_by_the_machine() {
             [change, leave, change, consider],
         ),
         ("laptop", hybrid(), [leave, leave, leave], [leave, leave, leave, consider]),
+        // Two nodes of four cores, behind two caches each: smaller than a shard, whatever the kernel.
+        (
+            "old",
+            Topology::from_synthetic("pack:2 numa:1 l3:2 core:2 pu:1").unwrap(),
+            [leave; 3],
+            [leave, leave, change, consider],
+        ),
         (
             "vm",
             Topology::from_synthetic("pack:1 l3:1 core:2 pu:1").unwrap(),
