@@ -37,5 +37,8 @@ for manifest in Cargo.toml adapters/rayon-core/Cargo.toml bindings/python/Cargo.
   fi
 done
 
+# Cargo takes a package of ours for the one of that version that it has unpacked and compiled before, whatever is in it now.
+export CARGO_TARGET_DIR=target/packaged
+rm -rf target/packaged/debug/.fingerprint/coreshard* "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-*/coreshard*
 cargo package --workspace --locked --allow-dirty --quiet
-echo "ci/release.sh: $(find target/package -maxdepth 1 -name '*.crate' | wc -l) crates can be packaged, and compile from their packages"
+echo "ci/release.sh: $(find target/packaged/package -maxdepth 1 -name '*.crate' | wc -l) crates can be packaged, and compile from their packages"
