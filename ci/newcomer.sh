@@ -91,10 +91,12 @@ for step in "${steps[@]}"; do
     package)
       grep -q 'release/build.sh' README.md
       on_machine 'release/build.sh'
-      on_machine 'cargo package --workspace --locked --quiet'
       if [ -n "$is_bare" ]; then
         # The package is installed where there is no Rust.
         on_machine 'dpkg --install target/handed-out/coreshard_*.deb && PATH=/usr/bin:/bin coreshard --version && PATH=/usr/bin:/bin coreshard advise'
+        on_machine 'gunzip -t /usr/share/man/man1/coreshard*.1.gz && ls /usr/share/bash-completion/completions/coreshard'
+        # The program alone: no library, no shell, no file of any system.
+        on_machine 'mkdir /opt/nothing && cp /usr/bin/coreshard /opt/nothing/ && chroot /opt/nothing /coreshard topo --machine grace'
       fi
       ;;
   esac

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a release needs: the crates can be packaged, and compile from their packages; what they are built of has licences that are
-# allowed and no known flaw; and the program that is handed out can be made and says its version.
+# What a release needs: what the crates are built of has licences that are allowed and no known flaw; and the crates can be packaged,
+# and compile from their packages. What is handed out is built, installed and tried by ci/newcomer.sh.
 #
 # Usage: ci/release.sh
 #
@@ -8,8 +8,8 @@
 # last is taken, and where there is none, that is said.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export CARGO_INCREMENTAL=0
 
-cargo package --workspace --locked --allow-dirty --quiet
 if ! cargo deny --version >/dev/null 2>&1; then
   echo 'ci/release.sh: there is no cargo-deny (cargo install cargo-deny --locked)' >&2
   exit 1
@@ -20,17 +20,25 @@ deny() {
 }
 deny Cargo.toml fetch db >/dev/null 2>&1 || true
 # One that was fetched before is better than none.
-lists=("${CARGO_HOME:-$HOME/.cargo}"/advisory-dbs/*/.git)
-if [ -d "${lists[0]}" ]; then
-  echo "ci/release.sh: the list of known flaws is of $(git --git-dir "${lists[0]}" log -1 --format=%cs)"
+listed=
+for list in "${CARGO_HOME:-$HOME/.cargo}"/advisory-dbs/*/.git; do
+  listed=$(git --git-dir "$list" log -1 --format=%cs 2>/dev/null || true)
+done
+if [ -n "$listed" ]; then
+  echo "ci/release.sh: the list of known flaws is of $listed"
 else
   echo 'ci/release.sh: the list of known flaws cannot be had here: nothing is held against it' >&2
 fi
-for manifest in Cargo.toml adapters/rayon-core/Cargo.toml site/machine/Cargo.toml; do
+for manifest in Cargo.toml adapters/rayon-core/Cargo.toml bindings/python/Cargo.toml site/machine/Cargo.toml; do
+  echo "ci/release.sh: $manifest"
   deny "$manifest" check bans licenses sources
-  if [ -d "${lists[0]}" ]; then
+  if [ -n "$listed" ]; then
     deny "$manifest" --offline check advisories
   fi
 done
-release/build.sh
-"$(find target/handed-out -path '*/bin/coreshard' -type f)" --version
+
+# Cargo takes a package of ours for the one of that version that it has unpacked and compiled before, whatever is in it now.
+export CARGO_TARGET_DIR=target/packaged
+rm -rf target/packaged/debug/.fingerprint/coreshard* "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-*/coreshard*
+cargo package --workspace --locked --allow-dirty --quiet
+echo "ci/release.sh: $(find target/packaged/package -maxdepth 1 -name '*.crate' | wc -l) crates can be packaged, and compile from their packages"

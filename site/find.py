@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 # What is looked for; the page that has it, and words by which it does; no word of it is the page's title alone.
 LOOKED_FOR = [
-    ("what a cache shard is", "learn/shards.html", "A cache shard is a part of one last-level cache’s cores"),
+    ("what a cache shard is", "learn/shards.html", "A cache shard is a part of one last-level cache's cores"),
     ("how to try it", "index.html", "cargo run --release -- bench queue"),
     ("how to try it in a program", "WORKQUEUE.html", "coreshard::workqueue()"),
     ("how to use it beside tokio", "ASYNC.html", "#[tokio::main] async fn main()"),

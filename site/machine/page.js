@@ -163,7 +163,7 @@ function sweep(shard) {
   }
   $("curves").replaceChildren(svg);
   const said = picked < 0 ? "This scope makes the same pools as a finer one here." : told(rows[picked]);
-  $("picked").replaceChildren(element("span", { style: "color: var(--accent)" }, "● even "), element("span", { style: "color: var(--second)" }, "● bursts "), said);
+  $("picked").replaceChildren(element("span", { style: "color: var(--accent)" }, "● even "), element("span", { style: "color: var(--second)" }, "● bursts"), element("br"), said);
 
   function told(row) {
     const rate = (items) => (items >= 1e6 ? `${(items / 1e6).toFixed(2)} million` : `${Math.round(items / 1e3)} thousand`);

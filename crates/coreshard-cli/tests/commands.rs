@@ -1,12 +1,13 @@
 //! Every command that the site and the README show is run: as it stands and with each `cargo test` where it is quick, at night
 //! (`ci/commands.sh`) where it is not. `site/commands.toml` lists what is not run as it stands, and why; nothing in that list is
 //! stale, and nothing else is left out.
+#![allow(clippy::print_stdout, reason = "how long a command took at night")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::thread;
+use std::time::Instant;
+use std::{env, fs, thread};
 
 use serde::Deserialize;
 
@@ -128,6 +129,8 @@ struct Entry {
     night: Option<String>,
     /// The script that runs it.
     step: Option<String>,
+    /// The command of which it is a part, which a script runs: `cargo test` of less.
+    part: Option<String>,
     /// Why nobody runs it.
     left: Option<String>,
 }
@@ -162,9 +165,9 @@ fn the_list_of_what_is_not_run_as_it_stands_is_fresh() {
     assert!(lost.is_empty(), "site/commands.toml has no word about {lost:#?}");
     for (shown, entry) in &list {
         let is_run = entry.run.is_some() || entry.night.is_some();
-        let ways = [is_run, entry.step.is_some(), entry.left.is_some()];
+        let ways = [is_run, entry.step.is_some(), entry.part.is_some(), entry.left.is_some()];
         let ways = ways.into_iter().filter(|it| *it).count();
-        assert_eq!(ways, 1, "{shown}: one of run (and night), step and left");
+        assert_eq!(ways, 1, "{shown}: one of run (and night), step, part and left");
         let reason = entry.night.as_ref().or(entry.left.as_ref());
         assert!(reason.is_none_or(|it| it.len() > 10), "{shown}: {reason:?} is no reason");
         if let Some(step) = &entry.step {
@@ -173,6 +176,26 @@ fn the_list_of_what_is_not_run_as_it_stands_is_fresh() {
                 text.contains(shown.split(" FILE").next().unwrap()),
                 "{step} does not run {shown}"
             );
+        }
+    }
+    for (shown, entry) in &list {
+        let Some(whole) = &entry.part else { continue };
+        let is_run = list.get(whole).is_some_and(|whole| whole.step.is_some());
+        assert!(is_run && whole == "cargo test --workspace", "{shown}: no script runs {whole}");
+        let words: Vec<_> = shown.split_whitespace().collect();
+        let ["cargo", "test", "-p", package, rest @ ..] = &words[..] else {
+            panic!("{shown} is no part of {whole}");
+        };
+        let folder = ["crates", ""].map(|above| root().join(above).join(package));
+        let folder = folder.iter().find(|it| it.join("Cargo.toml").is_file());
+        let folder = folder.unwrap_or_else(|| panic!("{shown}: there is no package {package}"));
+        match rest {
+            [] | ["--doc"] => {}
+            ["--test", test, filter @ ..] => {
+                let text = read(&folder.join(format!("tests/{test}.rs")));
+                assert!(filter.iter().all(|it| text.contains(it)), "{shown}: no test is called so");
+            }
+            _ => panic!("{shown}: {rest:?} is not read here"),
         }
     }
     let left = list.values().filter(|entry| entry.left.is_some()).count();
@@ -189,7 +212,7 @@ fn of_page(page: &Path, is_night: bool) -> Vec<String> {
     let commands = commands(&read(page)).into_iter().filter(|it| seen.insert(it.clone()));
     let commands = commands.filter_map(|shown| match list.get(&shown) {
         None => (!is_night && shown.starts_with("coreshard ")).then_some(shown),
-        Some(entry) if entry.step.is_some() || entry.left.is_some() => None,
+        Some(entry) if entry.run.is_none() && entry.night.is_none() => None,
         Some(entry) => (entry.night.is_some() == is_night)
             .then(|| entry.run.clone().unwrap_or_else(|| shown.clone())),
     });
@@ -198,8 +221,10 @@ fn of_page(page: &Path, is_night: bool) -> Vec<String> {
 
 /// In the repository where it is about it, else in a folder of the page's.
 fn run(command: &str, folder: &Path) -> Output {
-    let program = Path::new(env!("CARGO_BIN_EXE_coreshard"));
-    let path = std::env::var("PATH").unwrap_or_default();
+    // At night, what is handed out: this test's own has other features, for other tests.
+    let program = env::var_os("CORESHARD_COMMAND");
+    let program = program.map_or(PathBuf::from(env!("CARGO_BIN_EXE_coreshard")), PathBuf::from);
+    let path = env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", program.parent().unwrap().display());
     let is_own = command.contains("coreshard ") && !command.contains("target/");
     let place = if is_own && !command.starts_with("cargo") { folder.to_owned() } else { root() };
@@ -214,16 +239,19 @@ fn run_all(is_night: bool) -> usize {
     let pages = pages();
     let mut failed = Vec::new();
     let mut count = 0;
-    let check = |page: &Path| -> (usize, Vec<String>) {
+    let check = |page: &Path, commands: &[String]| -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         // The program that a page shows, by the name that its commands have for it.
         if let Some((_, rest)) = read(page).split_once("```c\n") {
             let program = rest.split_once("```").unwrap().0;
             fs::write(folder.path().join("device.c"), program).unwrap();
         }
-        let commands = of_page(page, is_night);
         let wrong = commands.iter().filter_map(|command| {
+            let began = Instant::now();
             let output = run(command, folder.path());
+            if is_night {
+                println!("{:>6.0} s  {command}", began.elapsed().as_secs_f64());
+            }
             // Who writes a file may be silent.
             let says = !output.stdout.is_empty() || !output.stderr.is_empty();
             let writes = command.contains(" > ") || command.contains(" -o ");
@@ -237,23 +265,29 @@ fn run_all(is_night: bool) -> usize {
                 )
             })
         });
-        let wrong = wrong.collect();
-        (commands.len(), wrong)
+        wrong.collect()
     };
-    // What is measured at night is measured by itself.
+    // What is measured at night is measured by itself; and once, on whichever pages it stands.
     if is_night {
+        let mut seen = BTreeSet::new();
         for page in &pages {
-            let (commands, wrong) = check(page);
-            count += commands;
-            failed.extend(wrong);
+            let mut commands = of_page(page, is_night);
+            commands.retain(|it| seen.insert(it.clone()));
+            count += commands.len();
+            failed.extend(check(page, &commands));
         }
     } else {
         thread::scope(|scope| {
-            let pages: Vec<_> = pages.iter().map(|page| scope.spawn(|| check(page))).collect();
-            for page in pages {
-                let (commands, wrong) = page.join().unwrap();
-                count += commands;
-                failed.extend(wrong);
+            let checks: Vec<_> = pages
+                .iter()
+                .map(|page| {
+                    let commands = of_page(page, is_night);
+                    count += commands.len();
+                    scope.spawn(move || check(page, &commands))
+                })
+                .collect();
+            for wrong in checks {
+                failed.extend(wrong.join().unwrap());
             }
         });
     }

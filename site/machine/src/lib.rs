@@ -6,14 +6,14 @@ mod describe;
 
 pub use describe::{description, presets};
 
-/// What a page may paste: hwloc's XML of 480 CPUs takes 0.6 MB.
-const MOST_BYTES: usize = 32 << 20;
-
 #[cfg(target_arch = "wasm32")]
 mod page {
     use std::cell::RefCell;
 
-    use super::{MOST_BYTES, description, presets};
+    use super::{description, presets};
+
+    /// What a page may paste: hwloc's XML of 480 CPUs takes 0.6 MB.
+    const MOST_BYTES: usize = 32 << 20;
 
     thread_local! {
         static INPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };

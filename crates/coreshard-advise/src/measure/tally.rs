@@ -38,6 +38,8 @@ pub struct Measured {
 pub struct MeasuredQueue {
     /// Its name.
     pub name: String,
+    /// Whether workers of a single CPU ran its items, as their names tell; `None` where no worker of a pool was seen.
+    pub per_cpu: Option<bool>,
     /// Items that were queued.
     pub queued: u64,
     /// Items that began.
@@ -207,6 +209,7 @@ impl<'machine> Tally<'machine> {
                 queue.figures.crossed_node += u64::from(crosses.1);
                 // The kernel's own name for them since Linux 6.8.
                 queue.figures.rescues += u64::from(event.comm.starts_with("kworker/R-"));
+                queue.figures.per_cpu = is_of_a_cpu(event.comm).or(queue.figures.per_cpu);
                 queue.delay.record(at_us.saturating_sub(pending.at_us));
                 queue.workers.insert(thread);
                 self.running.insert(thread, Running { at_us, work, queue: pending.queue });
@@ -282,9 +285,36 @@ impl<'machine> Tally<'machine> {
     }
 }
 
+/// Whether a worker is of one CPU (`kworker/3:1`, `kworker/3:1H`), or of an unbound pool (`kworker/u8:1`).
+fn is_of_a_cpu(worker: &str) -> Option<bool> {
+    let name = worker.strip_prefix("kworker/")?;
+    let (pool, _) = name.split_once(':')?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    match pool.strip_prefix('u') {
+        Some(unbound) => is_number(unbound).then_some(false),
+        None => is_number(pool).then_some(true),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_workers_name_tells_whose_pool_it_is_of() {
+        for (name, expected) in [
+            ("kworker/0:1", Some(true)),
+            ("kworker/17:2H", Some(true)),
+            ("kworker/u8:1", Some(false)),
+            ("kworker/u513:0H", Some(false)),
+            ("kworker/R-nfs:1", None),
+            ("kworker/u:1", None),
+            ("kworker/", None),
+            ("ksoftirqd/0", None),
+        ] {
+            assert_eq!(is_of_a_cpu(name), expected, "{name}");
+        }
+    }
 
     fn line(at_us: u64, cpu: u32, thread: &str, what: &str) -> String {
         format!(
@@ -329,6 +359,7 @@ mod tests {
         assert_eq!((queue.queued, queue.started, queue.ended, queue.matched), (5, 3, 3, 3));
         assert_eq!((queue.crossed_llc, queue.crossed_node, queue.in_flight), (2, 1, 1));
         assert_eq!((queue.hogs, queue.rescues, queue.workers, queue.producers), (1, 1, 2, 1));
+        assert_eq!(queue.per_cpu, Some(false));
         assert_eq!((queue.delay.max_us, queue.run.max_us, queue.run.sum_us), (10, 200, 240));
         assert_eq!(queue.slowest.as_deref(), Some("f1"));
     }

@@ -18,11 +18,9 @@ pub(super) const SCHEDULER: Rule = Rule {
 };
 
 fn scheduler(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
-    let known = facts.block.iter().filter(|it| it.scheduler.is_some());
-    let mut count = 0_usize;
+    let known: Vec<_> = facts.block.iter().filter(|it| it.scheduler.is_some()).collect();
     let mut findings = Vec::new();
-    for device in known {
-        count += 1;
+    for device in &known {
         let is_wide = device.hardware_queues.is_some_and(|queues| queues > 1);
         let name = device.scheduler.as_deref().unwrap_or_default();
         // kyber has queues of its own for each hardware queue, and is chosen for its limits.
@@ -46,10 +44,13 @@ fn scheduler(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Fi
                 .with(setting),
         );
     }
-    if findings.is_empty() && count > 0 {
-        let statement = match count {
-            1 => "The one block device has a scheduler that fits it.".to_owned(),
-            _ => format!("All {count} block devices have schedulers that fit them."),
+    if findings.is_empty() && !known.is_empty() {
+        let statement = match &known[..] {
+            [device] => format!("That of {} fits it.", device.name),
+            _ => format!(
+                "Those of {} devices fit them; files and memory as devices aside.",
+                known.len()
+            ),
         };
         findings.push(Finding::leave(rule, "I/O schedulers", statement));
     }

@@ -13,17 +13,25 @@ fn queues(measured: Option<&Measured>) -> &[MeasuredQueue] {
     measured.map_or(&[], |it| &it.queues)
 }
 
+fn is_unbound(queue: &MeasuredQueue) -> bool {
+    queue.per_cpu == Some(false)
+}
+
 /// Functions that run long.
 pub(super) const HOGS: Rule = Rule {
     id: "measured-hogs",
-    reason: "an item that runs long holds up those behind it, and a flush of its queue",
+    reason: "an item of a per-CPU queue that keeps its CPU holds up those behind it there, until the kernel takes it out of \
+             the count",
     source: WQ_MONITOR,
     judge: hogs,
 };
 
 fn hogs(rule: &'static Rule, _: &Facts, measured: Option<&Measured>) -> Vec<Finding> {
     let Some(run) = measured else { return Vec::new() };
-    let long = queues(measured).iter().filter(|queue| queue.hogs > 0);
+    // Behind an item of an unbound queue nobody waits but a flush: other workers take the next ones.
+    let (unbound, bound): (Vec<_>, Vec<_>) =
+        queues(measured).iter().filter(|queue| queue.hogs > 0).partition(|queue| is_unbound(queue));
+    let long = bound.into_iter();
     let findings: Vec<_> = long
         .map(|queue| {
             let function = queue.slowest.as_deref().unwrap_or("a function");
@@ -39,7 +47,13 @@ fn hogs(rule: &'static Rule, _: &Facts, measured: Option<&Measured>) -> Vec<Find
         })
         .collect();
     if findings.is_empty() {
-        let statement = format!("No item took longer than {} ms.", run.hog_us / 1_000);
+        let most = run.hog_us / 1_000;
+        let statement = match unbound.iter().map(|queue| queue.hogs).sum::<u64>() {
+            0 => format!("No item took longer than {most} ms."),
+            count => format!(
+                "Of unbound queues {count} took longer than {most} ms, which holds nobody up; of per-CPU queues, none."
+            ),
+        };
         return vec![Finding::leave(rule, "long items", statement)];
     }
     findings

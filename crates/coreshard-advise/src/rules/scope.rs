@@ -41,8 +41,12 @@ pub(super) const QUEUE_SCOPE: Rule = Rule {
 struct Layouts {
     /// Cores of the largest last-level cache.
     cores: usize,
+    /// Cores of the largest node.
+    node_cores: usize,
     shard_cores: usize,
     pods: [usize; Scope::ALL.len()],
+    /// Whether all pods of the scope have as many cores.
+    are_equal: [bool; Scope::ALL.len()],
     /// Some shards would hold slower CPUs alone.
     is_mixed: bool,
 }
@@ -53,34 +57,57 @@ impl Layouts {
         let size = facts.workqueues.cache_shard_size.unwrap_or(8);
         let size = ShardSize::new(usize::try_from(size).unwrap_or(usize::MAX));
         let pods = Scope::ALL.map(|scope| Pods::new(topology, topology.online(), scope, size).ok());
-        let [_, _, shards, caches, ..] = &pods;
-        let cores = caches.iter().flat_map(Pods::iter).map(|pod| pod.cores).max().unwrap_or(1);
+        let [_, _, shards, caches, nodes, _] = &pods;
+        let largest = |pods: &Option<Pods>| {
+            pods.iter().flat_map(Pods::iter).map(|pod| pod.cores).max().unwrap_or(1)
+        };
+        let (cores, node_cores) = (largest(caches), largest(nodes));
         let has = |kind| topology.cpus().iter().any(|cpu| cpu.kind == kind);
         let is_mixed = has(CpuKind::Performance) && has(CpuKind::Efficiency);
         let is_divided = shards != caches;
+        let are_equal = pods.each_ref().map(|pods| {
+            let mut cores = pods.iter().flat_map(Pods::iter).map(|pod| pod.cores);
+            let first = cores.next();
+            cores.all(|it| Some(it) == first)
+        });
         Self {
             cores,
+            node_cores,
+            are_equal,
             shard_cores: size.cores(),
             is_mixed: is_mixed && is_divided,
             pods: pods.map(|pods| pods.map_or(1, |pods| pods.len())),
         }
     }
 
+    fn index(scope: Scope) -> usize {
+        Scope::ALL.iter().position(|it| *it == scope).unwrap_or_default()
+    }
+
     fn pods(&self, scope: Scope) -> usize {
-        Scope::ALL.iter().position(|it| *it == scope).map_or(1, |at| self.pods[at])
+        self.pods[Self::index(scope)]
     }
 
     fn shards_help(&self) -> bool {
         self.pods(Scope::CacheShard) > self.pods(Scope::Cache)
     }
 
-    /// `9 pools of about 8 cores`.
+    /// A pool of so many cores would be divided, were they behind one cache.
+    fn nodes_are_large(&self) -> bool {
+        self.node_cores >= self.shard_cores.saturating_mul(3).div_ceil(2)
+    }
+
+    /// `9 pools of 8 cores each`.
     fn told(&self, scope: Scope, all_cores: usize) -> String {
         let pods = self.pods(scope);
         let plural = if pods == 1 { "pool" } else { "pools" };
         let each = (all_cores as f64 / pods as f64).round();
-        let each =
-            if each <= 1.0 { "a core each".to_owned() } else { format!("about {each} cores each") };
+        let about = if self.are_equal[Self::index(scope)] { "" } else { "about " };
+        let each = if each <= 1.0 {
+            "a core each".to_owned()
+        } else {
+            format!("{about}{each} cores each")
+        };
         match pods {
             1 => format!("one pool for all {all_cores} cores"),
             _ => format!("{pods} {plural} of {each}"),
@@ -101,7 +128,8 @@ fn default_scope(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Ve
     let by_version = version.and_then(|it| WorkqueueSettings::of_version(it).default_scope);
     let Some(set) = facts.workqueues.default_scope.or(by_version).map(|it| it.scope) else {
         let is_divided = layouts.pods(Scope::Cache) > layouts.pods(Scope::Numa);
-        let helps = is_divided || layouts.shards_help() && !layouts.is_mixed;
+        let helps =
+            layouts.nodes_are_large() && (is_divided || layouts.shards_help() && !layouts.is_mixed);
         return vec![match facts.workqueues.has_scopes(version) {
             Some(_) if helps => {
                 let statement = format!(
@@ -113,7 +141,7 @@ fn default_scope(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Ve
                 consider(statement, "another kernel is another kernel: nothing can be set in this one")
             }
             Some(_) => leave(
-                "This kernel has no affinity scopes, and on this machine they would make no difference.".to_owned(),
+                "This kernel has no affinity scopes, and on this machine they would make little difference.".to_owned(),
             ),
             None => leave(format!(
                 "The kernel is not known. With Linux 7.1 and its default this machine has {}; with Linux 6.6 to 7.0, {}.",
@@ -123,18 +151,23 @@ fn default_scope(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Ve
         }];
     };
     let finding = match set {
+        Scope::CacheShard if layouts.is_mixed => leave(format!(
+            "It is cache_shard, which parts fast CPUs from slow ones here ({}); with so few cores neither that nor the lock of one \
+             pool takes the time.",
+            told(set)
+        )),
         Scope::CacheShard if layouts.shards_help() => {
             leave(format!("It is cache_shard, with {}: what this machine needs.", told(set)))
         }
-        Scope::Cache | Scope::CacheShard if !layouts.shards_help() => {
-            let its = if layouts.cores == 1 { "core is" } else { "cores are" };
-            leave(format!(
-                "The {} {its} behind one cache at most, and that is one shard: cache_shard and cache are the same pools \
-                 here ({}).",
-                layouts.cores,
-                told(Scope::Cache)
-            ))
-        }
+        Scope::Cache | Scope::CacheShard if !layouts.shards_help() => leave(format!(
+            "No last-level cache has more than {}, which is one shard: cache_shard and cache are the same pools here ({}).",
+            if layouts.cores == 1 {
+                "one core".to_owned()
+            } else {
+                format!("{} cores", layouts.cores)
+            },
+            told(Scope::Cache)
+        )),
         Scope::Cache if layouts.is_mixed => leave(format!(
             "Shards follow the CPUs' numbers, and would part fast CPUs from slow ones here ({}); with so few cores the \
              lock is not what takes the time.",
@@ -229,9 +262,9 @@ fn to_scope(
         rule,
         "default affinity scope",
         format!(
-            "It is {now}: {}, each with one lock. {to}{wanted} makes that {}. Queues that follow the default \
-             change at once.",
+            "It is {now}: {}{}. {to}{wanted} makes that {}. Queues that follow the default change at once.",
             layouts.told(now, cores),
+            if layouts.pods(now) == 1 { ", with one lock" } else { ", each with one lock" },
             layouts.told(to, cores),
         ),
         format!(

@@ -268,7 +268,13 @@ const CASES: &[(&str, Case, Case)] = &[
     (
         "measured-hogs",
         |it| it.measured = measured(|it| it.hogs = 2),
-        |it| it.measured = measured(|_| ()),
+        |it| {
+            // Writeback takes long on every machine, and holds nobody up.
+            it.measured = measured(|it| {
+                it.hogs = 2;
+                it.per_cpu = Some(false);
+            });
+        },
     ),
     (
         "measured-rescues",
@@ -312,6 +318,45 @@ fn each_rule_fires_where_it_should_and_not_elsewhere() {
         let silent = judged(quiet);
         assert!(!silent.is_empty(), "{id} did not look");
         assert!(silent.iter().all(|it| it.verdict == Verdict::Leave), "{id} fired: {silent:#?}");
+    }
+}
+
+/// Whom a limit of 12 counts for: two nodes of 48 CPUs each.
+#[test]
+fn a_limit_is_judged_as_the_kernel_counts_it() {
+    let said = |version: &str, most: u64| {
+        let mut world = world(WIDE);
+        world.facts.kernel.version = Some(version.parse().unwrap());
+        world.facts.workqueues.queues = vec![queue(|it| it.max_active = Some(most))];
+        let all = judge(&world.facts, None);
+        let found = all.into_iter().find(|it| it.rule.id == "max-active").unwrap();
+        (found.verdict, found.statement)
+    };
+    for (version, most, active) in [
+        // Of each node.
+        ("6.1", 12, Some(24)),
+        ("6.1", 48, None),
+        // Of each CPU.
+        ("6.6", 2, None),
+        ("6.8", 12, None),
+        // Of the queue, split by CPUs, and at least eight for each node.
+        ("6.9", 12, Some(16)),
+        ("7.1", 8, Some(16)),
+        ("7.1", 4, Some(8)),
+        ("7.1", 60, Some(60)),
+        ("7.1", 94, Some(94)),
+        ("7.1", 95, None),
+        ("7.1", 96, None),
+    ] {
+        let (verdict, statement) = said(version, most);
+        match active {
+            Some(active) => {
+                assert_eq!(verdict, Verdict::Consider, "{version}, {most}");
+                let words = format!("At most {active} of its items are active at once");
+                assert!(statement.starts_with(&words), "{version}, {most}: {statement}");
+            }
+            None => assert_eq!(verdict, Verdict::Leave, "{version}, {most}: {statement}"),
+        }
     }
 }
 
@@ -378,6 +423,13 @@ fn the_default_scope_is_judged_by_the_machine() {
             [change, leave, change, consider],
         ),
         ("laptop", hybrid(), [leave, leave, leave], [leave, leave, leave, consider]),
+        // Two nodes of four cores, behind two caches each: smaller than a shard, whatever the kernel.
+        (
+            "old",
+            Topology::from_synthetic("pack:2 numa:1 l3:2 core:2 pu:1").unwrap(),
+            [leave; 3],
+            [leave, leave, change, consider],
+        ),
         (
             "vm",
             Topology::from_synthetic("pack:1 l3:1 core:2 pu:1").unwrap(),

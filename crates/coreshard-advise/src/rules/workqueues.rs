@@ -3,7 +3,7 @@
 use coreshard_topology::Scope;
 
 use super::finding::{Finding, Rule, Setting};
-use crate::facts::{Facts, WorkqueueFacts};
+use crate::facts::{Facts, KernelVersion, WorkqueueFacts};
 use crate::measure::Measured;
 
 const PARAMETERS: &str = "/sys/module/workqueue/parameters";
@@ -59,18 +59,46 @@ fn strict(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Findi
 /// Queues that may not use all CPUs of a node.
 pub(super) const MAX_ACTIVE: Rule = Rule {
     id: "max-active",
-    reason: "since Linux 6.9 an unbound queue's max_active is shared out among the nodes by their CPUs: a small one \
-             leaves CPUs idle while items wait",
-    source: WORKQUEUE_RST,
+    reason: "items beyond the limit wait while CPUs are idle. Before Linux 6.6 a limit is one for each node, from 6.6 to 6.8 for \
+             each CPU, since 6.9 one for the queue, split among the nodes by their CPUs, at least 8 for each",
+    source: "Documentation/core-api/workqueue.rst; the change \"workqueue: Implement system-wide nr_active enforcement for \
+             unbound workqueues\" of Linux 6.9",
     judge: max_active,
 };
+
+/// Since then an unbound queue counts its active items on each CPU.
+const COUNTED_BY_CPU: KernelVersion = KernelVersion::new(6, 6);
+/// Since then it counts them by node again, and splits its limit among the nodes.
+const LIMIT_IS_SPLIT: KernelVersion = KernelVersion::new(6, 9);
+/// A node's part is no smaller, where the limit itself is not.
+const LEAST_OF_NODE: u64 = 8;
+
+/// How many items of an unbound queue with this limit may be active on the whole machine.
+fn most_active(facts: &Facts, limit: u64) -> u64 {
+    let topology = &facts.topology;
+    let cpus = topology.cpus().len() as u64;
+    let nodes = topology.node_ids().iter().map(|node| topology.cpus_of_node(*node).len() as u64);
+    match facts.kernel.version {
+        Some(version) if version < COUNTED_BY_CPU => {
+            limit.saturating_mul(nodes.len().max(1) as u64)
+        }
+        Some(version) if version < LIMIT_IS_SPLIT => limit.saturating_mul(cpus),
+        _ if nodes.len() < 2 => limit,
+        _ => {
+            let part = |its: u64| limit.saturating_mul(its).div_ceil(cpus.max(1));
+            let parts = nodes.map(|its| part(its).clamp(limit.min(LEAST_OF_NODE), limit));
+            parts.fold(0, u64::saturating_add)
+        }
+    }
+}
 
 fn max_active(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
     let cpus = facts.topology.cpus().len() as u64;
     let unbound = facts.workqueues.queues.iter().filter(|queue| queue.per_cpu != Some(true));
     let known: Vec<_> = unbound.filter_map(|queue| Some((queue, queue.max_active?))).collect();
     // One item at a time is an order that somebody relies on.
-    let small: Vec<_> = known.iter().filter(|(_, most)| *most > 1 && *most < cpus).collect();
+    let is_small = |limit: u64| limit > 1 && most_active(facts, limit) < cpus;
+    let small: Vec<_> = known.iter().filter(|(_, limit)| is_small(*limit)).collect();
     if small.is_empty() {
         let statement = "Every unbound queue that shows its limit may have as many active items as there are CPUs, or \
                          one, for an order's sake.";
@@ -80,9 +108,11 @@ fn max_active(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<F
             vec![Finding::leave(rule, "limits of single queues", statement)]
         };
     }
-    let finding = |(queue, most): &&(&WorkqueueFacts, u64)| {
-        let statement =
-            format!("At most {most} of its items are active at once, on a machine of {cpus} CPUs.");
+    let finding = |(queue, limit): &&(&WorkqueueFacts, u64)| {
+        let statement = format!(
+            "At most {} of its items are active at once, on a machine of {cpus} CPUs: its limit is {limit}.",
+            most_active(facts, *limit)
+        );
         let risk = "the limit may be what keeps its users from swamping a device";
         Finding::consider(rule, format!("workqueue {}", queue.name), statement, risk)
     };

@@ -17,12 +17,11 @@ pub(super) fn seen_load<'a>(
     facts: &Facts,
     measured: Option<&'a Measured>,
 ) -> Option<(&'a MeasuredQueue, SeenLoad)> {
-    let is_unbound = |name: &str| {
-        let known = facts.workqueues.queues.iter().find(|queue| queue.name == name);
-        known.is_none_or(|queue| queue.per_cpu != Some(true))
+    let is_unbound = |queue: &MeasuredQueue| {
+        let known = facts.workqueues.queues.iter().find(|it| it.name == queue.name);
+        queue.per_cpu.or(known.and_then(|it| it.per_cpu)) != Some(true)
     };
-    let busiest =
-        measured?.queues.iter().find(|queue| queue.producers > 1 && is_unbound(&queue.name))?;
+    let busiest = measured?.queues.iter().find(|queue| queue.producers > 1 && is_unbound(queue))?;
     let load = SeenLoad {
         producers: NonZeroUsize::new(busiest.producers)?,
         item_work: Duration::from_micros(busiest.run.p50_us),

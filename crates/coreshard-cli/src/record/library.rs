@@ -13,8 +13,9 @@ use anyhow::{Context, anyhow, bail};
 
 use crate::failure::bad_input;
 
+// By a link, which a package of this crate has the files for.
 macro_rules! source {
-    ($($name:literal),*) => { concat!($(include_str!(concat!("../../../../recorders/", $name))),*) };
+    ($($name:literal),*) => { concat!($(include_str!(concat!("../../recorders/", $name))),*) };
 }
 
 /// A recorder's library.
