@@ -142,13 +142,14 @@ static bool recorder_take(struct recorder *of) {
     /* The same few again and again: they are in the cache, and no further memory is touched. All of them where others have
      * these. */
     uint32_t reach = round < NEAR_ROUNDS && NEAR_CHUNKS < spool->chunks ? NEAR_CHUNKS : spool->chunks;
+    bool will_be_free = false;
     for (uint32_t i = 0; i < reach; i++) {
       uint32_t number = (of->id * 7 + i) % spool->chunks;
       struct chunk_head *head = &spool_heads()[number];
       uint32_t is_free = FREE;
-      if (atomic_load_explicit(&head->state, memory_order_relaxed) != FREE ||
-          !atomic_compare_exchange_strong(&head->state, &is_free, FILLING))
-        continue;
+      uint32_t state = atomic_load_explicit(&head->state, memory_order_relaxed);
+      will_be_free |= state == FULL;
+      if (state != FREE || !atomic_compare_exchange_strong(&head->state, &is_free, FILLING)) continue;
       head->thread = of->id;
       head->order = of->order++;
       atomic_store_explicit(&head->used, 0, memory_order_release);
@@ -162,6 +163,10 @@ static bool recorder_take(struct recorder *of) {
         __builtin_memset(of->sites, 0, sizeof of->sites);
       }
       return true;
+    }
+    if (!will_be_free && reach < spool->chunks) {
+      round = NEAR_ROUNDS;
+      continue;
     }
     /* The command has gone, or all chunks are being filled by other threads. */
     if (kill((pid_t)spool->command, 0) != 0 && errno == ESRCH) return false;
