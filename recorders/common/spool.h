@@ -16,6 +16,9 @@
 #define SPOOL_HEAD_BYTES 4096u
 #define SITES 4096u
 #define STACK_DEPTH 256u
+/* Those that a thread looks at first, and how often. */
+#define NEAR_CHUNKS 16u
+#define NEAR_ROUNDS 400u
 /* The longest event; a chunk with less room is full. */
 #define EVENT_BYTES 1024u
 #define EVENT_WORDS (EVENT_BYTES / 8 - 2)
@@ -54,12 +57,16 @@ struct site {
   uint64_t last;
 };
 
+#define NOT_READY UINT32_MAX
+
 struct recorder {
   uint8_t *at;
   uint8_t *limit;
   uint8_t *start;
   struct chunk_head *head;
   uint64_t generation; /* of `sites`, in the bits above any address */
+  /* The window that it is in, while it is not busy; else NOT_READY: one look tells all that an access must know. */
+  uint32_t ready;
   uint32_t window;
   bool is_busy;
   /* What it calls itself is not missing. */
@@ -132,14 +139,17 @@ static void recorder_give(struct recorder *of) {
 /* Takes a free chunk; waits while the command has not kept up. False where nobody will ever free one. */
 static bool recorder_take(struct recorder *of) {
   for (uint32_t round = 0;; round++) {
-    for (uint32_t i = 0; i < spool->chunks; i++) {
-      /* The same ones again and again, as long as the command keeps up: they are in the cache. */
+    /* The same few again and again: they are in the cache, and no further memory is touched. All of them where others have
+     * these. */
+    uint32_t reach = round < NEAR_ROUNDS && NEAR_CHUNKS < spool->chunks ? NEAR_CHUNKS : spool->chunks;
+    bool will_be_free = false;
+    for (uint32_t i = 0; i < reach; i++) {
       uint32_t number = (of->id * 7 + i) % spool->chunks;
       struct chunk_head *head = &spool_heads()[number];
       uint32_t is_free = FREE;
-      if (atomic_load_explicit(&head->state, memory_order_relaxed) != FREE ||
-          !atomic_compare_exchange_strong(&head->state, &is_free, FILLING))
-        continue;
+      uint32_t state = atomic_load_explicit(&head->state, memory_order_relaxed);
+      will_be_free |= state == FULL;
+      if (state != FREE || !atomic_compare_exchange_strong(&head->state, &is_free, FILLING)) continue;
       head->thread = of->id;
       head->order = of->order++;
       atomic_store_explicit(&head->used, 0, memory_order_release);
@@ -154,10 +164,14 @@ static bool recorder_take(struct recorder *of) {
       }
       return true;
     }
+    if (!will_be_free && reach < spool->chunks) {
+      round = NEAR_ROUNDS;
+      continue;
+    }
     /* The command has gone, or all chunks are being filled by other threads. */
     if (kill((pid_t)spool->command, 0) != 0 && errno == ESRCH) return false;
-    if (round > 20000) return false;
-    struct timespec pause = {0, 100000};
+    if (round > 8000) return false;
+    struct timespec pause = {0, 250000};
     nanosleep(&pause, NULL);
   }
 }
@@ -214,12 +228,16 @@ static __attribute__((noinline)) void recorder_site(struct recorder *of, struct 
   *of->at++ = (uint8_t)size;
 }
 
+static inline uint64_t recorder_key(const struct recorder *of, uint64_t pc, uint32_t kind) {
+  return pc ^ of->generation ^ (uint64_t)(kind & 7) << 44;
+}
+
 /* An access; the caller has seen to it that the window is open. `size`, and how many instructions went `before`, are looked
  * at where the place is new to the chunk. */
 #define recorder_access(of, address, pc, kind, size, before)                                                        \
   do {                                                                                                         \
     if (__builtin_expect((of)->at >= (of)->limit, 0) && !recorder_room(of)) break;                             \
-    uint64_t key_ = (pc) ^ (of)->generation ^ (uint64_t)((kind) & 7) << 44;                                    \
+    uint64_t key_ = recorder_key(of, pc, kind);                                                                \
     struct site *site_ = recorder_site_of(of, pc, kind);                                                       \
     if (__builtin_expect(site_->key == key_, 1))                                                               \
       recorder_again(of, site_, address);                                                                      \
@@ -232,39 +250,38 @@ static inline __attribute__((always_inline)) struct site *recorder_site_of(struc
   return &of->sites[(pc ^ pc >> 12 ^ (kind & 3) << 11) & (SITES - 1)];
 }
 
-/* A further access by a place that the chunk knows. */
+/* How a difference is written: its code, and the bytes of the event with it, by how many bits it has, its sign among them. */
+static const struct difference {
+  uint8_t code, bytes;
+} differences[65] = {
+#define BITS_8(from, code, bytes)                                                                                       \
+  [from] = {code, bytes}, [from + 1] = {code, bytes}, [from + 2] = {code, bytes}, [from + 3] = {code, bytes},           \
+  [from + 4] = {code, bytes}, [from + 5] = {code, bytes}, [from + 6] = {code, bytes}, [from + 7] = {code, bytes}
+    [0] = {SAME, 2},
+    BITS_8(1, NEAR_8, 3),
+    BITS_8(9, NEAR_16, 4),
+    BITS_8(17, NEAR_32, 6),
+    BITS_8(25, NEAR_32, 6),
+    BITS_8(33, FAR, 10),
+    BITS_8(41, FAR, 10),
+    BITS_8(49, FAR, 10),
+    BITS_8(57, FAR, 10),
+#undef BITS_8
+};
+
+/* A further access by a place that the chunk knows. No branch: which code it gets is anyone's guess. All eight bytes are
+ * written, and those that are too many are written over by the next event. */
 static inline __attribute__((always_inline)) void recorder_again(struct recorder *of, struct site *site, uint64_t address) {
   uint8_t *at = of->at;
   int64_t delta = (int64_t)(address - site->last);
-  uint16_t word = (uint16_t)((site - of->sites) << 4);
   site->last = address;
-  if (delta == 0) {
-    __builtin_memcpy(at, &word, 2);
-    at += 2;
-  } else if (delta == (int8_t)delta) {
-    word |= NEAR_8;
-    __builtin_memcpy(at, &word, 2);
-    at[2] = (uint8_t)delta;
-    at += 3;
-  } else if (delta == (int16_t)delta) {
-    int16_t near = (int16_t)delta;
-    word |= NEAR_16;
-    __builtin_memcpy(at, &word, 2);
-    __builtin_memcpy(at + 2, &near, 2);
-    at += 4;
-  } else if (delta == (int32_t)delta) {
-    int32_t near = (int32_t)delta;
-    word |= NEAR_32;
-    __builtin_memcpy(at, &word, 2);
-    __builtin_memcpy(at + 2, &near, 4);
-    at += 6;
-  } else {
-    word |= FAR;
-    __builtin_memcpy(at, &word, 2);
-    __builtin_memcpy(at + 2, &delta, 8);
-    at += 10;
-  }
-  of->at = at;
+  /* No address has the topmost bits, which this loses. */
+  uint64_t folded = (uint64_t)delta << 1 ^ (uint64_t)(delta >> 63);
+  struct difference as = differences[63 - __builtin_clzll(folded << 1 | 1)];
+  uint16_t word = (uint16_t)((site - of->sites) << 4 | as.code);
+  __builtin_memcpy(at, &word, 2);
+  __builtin_memcpy(at + 2, &delta, 8);
+  of->at = at + as.bytes;
 }
 
 /* A new thread's recorder, with memory from the kernel. */
@@ -275,6 +292,7 @@ static struct recorder *recorder_new(uint32_t id) {
   of->id = id;
   /* Until it has said so, no window is open to it. */
   of->window = 0;
+  of->ready = NOT_READY;
   return of;
 }
 

@@ -4,58 +4,68 @@
  * says so to the thread's recorder. The instruction is told by the address that the call returns to.
  */
 
-/* Those of a thread that has none yet, and of one that has ended: no window is open to them, and their `id` is 0. */
-static struct recorder nobody = {.window = UINT32_MAX};
-static struct recorder ended = {.window = UINT32_MAX, .is_dead = true};
+/* Those of a thread that has none yet, and of one that has ended: they are never ready, and their `id` is 0. */
+static struct recorder nobody = {.ready = NOT_READY};
+static struct recorder ended = {.ready = NOT_READY, .is_dead = true};
 static __thread struct recorder *self = &nobody;
 
 static struct recorder *attach(void);
 static void access_slowly(uint64_t address, uint64_t pc, uint32_t kind, uint32_t size);
 
-static inline __attribute__((always_inline)) void access_of(uint64_t address, uint64_t pc, uint32_t kind, uint32_t size) {
-  uint32_t window = atomic_load_explicit(&spool->window, memory_order_relaxed);
-  if (__builtin_expect(window == 0, 0)) return;
-  struct recorder *of = self;
-  if (__builtin_expect(of->window != window || of->is_busy, 0)) {
-    access_slowly(address, pc, kind, size);
-    return;
+/* Of one thread, one event at a time; whoever comes in between, as a signal's handler can, is counted, and nothing else. */
+static inline bool take_turn(struct recorder *of) {
+  if (of->is_busy || (of->ready == NOT_READY && of->window != 0)) {
+    of->lost += !of->is_quiet;
+    return false;
   }
   of->is_busy = true;
+  of->ready = NOT_READY;
   atomic_signal_fence(memory_order_seq_cst);
-  recorder_access(of, address, pc, kind, size, 0u);
+  return true;
+}
+
+static inline void end_turn(struct recorder *of) {
   atomic_signal_fence(memory_order_seq_cst);
+  of->ready = of->window == 0 ? NOT_READY : of->window;
   of->is_busy = false;
 }
 
-/* A thread's first access, the first of a window, or one of a signal's handler. */
-static __attribute__((noinline)) void access_slowly(uint64_t address, uint64_t pc, uint32_t kind, uint32_t size) {
-  struct recorder *of = self == &nobody ? attach() : self;
-  if (of == NULL || of->is_dead) return;
-  if (of->is_busy) {
-    of->lost += !of->is_quiet;
+/* A signal's handler may come between any two of these, and finds that the thread is not ready. */
+static inline __attribute__((always_inline)) void access_of(uint64_t address, uint64_t pc, uint32_t kind, uint32_t size) {
+  struct recorder *of = self;
+  uint32_t window = atomic_load_explicit(&spool->window, memory_order_relaxed);
+  struct site *site = recorder_site_of(of, pc, kind);
+  if (__builtin_expect(of->ready != window, 0) || __builtin_expect(of->at >= of->limit, 0) ||
+      __builtin_expect(site->key != recorder_key(of, pc, kind), 0)) {
+    access_slowly(address, pc, kind, size);
     return;
   }
-  of->is_busy = true;
-  uint32_t window = atomic_load(&spool->window);
-  if (window != 0) {
-    if (of->window != window) recorder_gap(of, window);
-    recorder_access(of, address, pc, kind, size, 0u);
-  }
-  of->is_busy = false;
+  of->ready = NOT_READY;
+  atomic_signal_fence(memory_order_seq_cst);
+  recorder_again(of, site, address);
+  recorder_publish(of);
+  atomic_signal_fence(memory_order_seq_cst);
+  of->ready = window;
+}
+
+/* A thread's first access, the first of a window, of a chunk or by a place of the code, or one of a signal's handler. */
+static __attribute__((noinline)) void access_slowly(uint64_t address, uint64_t pc, uint32_t kind, uint32_t size) {
+  uint32_t window = atomic_load_explicit(&spool->window, memory_order_relaxed);
+  if (window == 0) return;
+  struct recorder *of = self == &nobody ? attach() : self;
+  if (of == NULL || of->is_dead || !take_turn(of)) return;
+  if (of->window != window) recorder_gap(of, window);
+  recorder_access(of, address, pc, kind, size, 0u);
+  end_turn(of);
 }
 
 /* An event that is recorded whether or not a window is open: without these, those in a window have no names. */
 static void event_of(enum event kind, const uint64_t *words, uint32_t count) {
   if (!spool_is_open()) return;
   struct recorder *of = self == &nobody ? attach() : self;
-  if (of == NULL || of->is_dead) return;
-  if (of->is_busy) {
-    of->lost += !of->is_quiet;
-    return;
-  }
-  of->is_busy = true;
+  if (of == NULL || of->is_dead || !take_turn(of)) return;
   recorder_event(of, kind, words, count);
-  of->is_busy = false;
+  end_turn(of);
 }
 
 static void range_of(uint64_t address, uint64_t bytes, uint32_t kind, uint64_t pc) {

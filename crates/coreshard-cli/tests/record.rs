@@ -129,10 +129,14 @@ fn kinds_are_told_apart(report: &Value) {
         (&of("hits")["sharing"], &of("hits")["advice"]),
         (&"false".into(), &"pad_elements".into())
     );
+    assert_eq!(
+        (&of("settings")["sharing"], &of("settings")["advice"]),
+        (&"true".into(), &"read_mostly".into())
+    );
 }
 
 #[test]
-fn one_counter_a_lock_and_an_array_are_told_apart() {
+fn one_counter_a_lock_an_array_and_settings_are_told_apart() {
     let place = Place::new();
     let program = place.compile("kinds", &[]);
     assert_eq!(place.record(&program, &[]), Some(0));
@@ -186,6 +190,147 @@ fn a_proposed_layout_is_worth_more_than_what_is_there() {
     assert!(lost(best, "lost_after_ns") * 10.0 < lost(&types[0], "lost_before_ns"), "{types:#}");
     assert_eq!(best["spent_bytes"], 128);
     assert!(best["suggestion"].as_str().unwrap().contains("_Alignas(64)"), "{best:#}");
+}
+
+impl Place {
+    /// What `coreshard layout --replay` says, with these options.
+    fn layouts(&self, machine: &str, options: &[&str]) -> Value {
+        let arguments =
+            ["layout", "--replay", "it.trace", "--machine", machine, "--format", "json"];
+        let done = self.coreshard().args(arguments).args(options).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        serde_json::from_slice(&done.stdout).unwrap()
+    }
+
+    /// Records a program built with LAYOUT as given, and replays it on two packages of 240 CPUs.
+    fn of_layout(&self, name: &str, layout: u32) -> Value {
+        let program = self.compile(name, &[&format!("-DLAYOUT={layout}")]);
+        assert_eq!(self.record(&program, &[]), Some(0));
+        self.replay("xeon-hcc-2s")
+    }
+}
+
+/// Where a proposal puts a field.
+fn place_of(proposal: &Value, field: &str) -> u64 {
+    let order = proposal["order"].as_array().unwrap();
+    order.iter().find(|its| its[0] == field).unwrap_or_else(|| panic!("no {field}: {proposal:#}"))
+        [1]
+    .as_u64()
+    .unwrap()
+}
+
+#[test]
+fn a_devices_counters_are_named_and_the_remedies_rank_as_published() {
+    let place = Place::new();
+    let virtual_ns = |report: &Value| report["virtual_ns"].as_f64().unwrap();
+    let per_cpu = virtual_ns(&place.of_layout("requests", 2));
+    let padded = virtual_ns(&place.of_layout("requests", 1));
+    let report = place.of_layout("requests", 0);
+    let packed = virtual_ns(&report);
+    assert!(packed > 1.1 * padded && padded > 2.0 * per_cpu, "{packed} {padded} {per_cpu}");
+    let lines = report["lines"].as_array().unwrap();
+    let of = |name: &str| {
+        let is_it = |line: &&Value| line["object"].as_str().unwrap().starts_with(name);
+        lines.iter().find(is_it).unwrap_or_else(|| panic!("no line of {name}: {report:#}"))
+    };
+    assert!(fields(of("struct device")).contains(&"issued"));
+    assert!(fields(of("struct device")).contains(&"done"));
+    assert_ne!(of("struct device")["sharing"], "true");
+    assert_eq!(fields(of("host")), ["active", "limit"]);
+
+    let types = place.layouts("xeon-hcc-2s", &[]);
+    let all = types.as_array().unwrap().iter();
+    let device = all.clone().find(|of| of["name"].as_str().unwrap().starts_with("struct device"));
+    let best = &device.unwrap()["proposals"][0];
+    assert_ne!(place_of(best, "issued") / 64, place_of(best, "done") / 64, "as was published");
+    let host = all.clone().find(|of| of["name"] == "host").unwrap();
+    let best = &host["proposals"][0];
+    assert_ne!(place_of(best, "active") / 64, place_of(best, "limit") / 64, "as was published");
+}
+
+#[test]
+fn a_priority_vectors_mask_goes_to_a_line_of_its_own() {
+    let place = Place::new();
+    let virtual_ns = |report: &Value| report["virtual_ns"].as_f64().unwrap();
+    let padded = virtual_ns(&place.of_layout("priorities", 1));
+    let report = place.of_layout("priorities", 0);
+    let packed = virtual_ns(&report);
+    assert!(packed > 1.05 * padded, "{packed} {padded}");
+    let line = &report["lines"][0];
+    assert_eq!(line["object"], "vecs", "{line:#}");
+    let named = fields(line);
+    assert!(named.contains(&"[1].count") && named.contains(&"[1].mask"), "{named:?}");
+    let types = place.layouts("xeon-hcc-2s", &[]);
+    assert_eq!(types[0]["name"], "vecs");
+    let best = &types[0]["proposals"][0];
+    assert_ne!(place_of(best, "count") / 64, place_of(best, "mask") / 64, "as was published");
+    assert!(best["after_ns"].as_f64().unwrap() < packed, "{best:#}");
+}
+
+#[test]
+fn a_layout_keeps_what_is_pinned_and_what_is_last() {
+    let place = Place::new();
+    let program = place.compile("journal", &[]);
+    assert_eq!(place.record(&program, &[]), Some(0));
+    let types = place.layouts("epyc-9654-2s", &["--pin", "taken"]);
+    assert!(types[0]["name"].as_str().unwrap().starts_with("struct journal"), "{types:#}");
+    let proposals = types[0]["proposals"].as_array().unwrap();
+    assert!(proposals.len() > 1);
+    for proposal in proposals {
+        assert_eq!(place_of(proposal, "taken"), 8, "it is pinned: {proposal:#}");
+        let tail = place_of(proposal, "text");
+        for field in ["magic", "taken", "given", "as"] {
+            assert!(place_of(proposal, field) < tail, "a flexible tail is last: {proposal:#}");
+        }
+        // A union is one piece, however many fields it has.
+        assert_eq!(proposal["order"].as_array().unwrap().len(), 5, "{proposal:#}");
+    }
+    let best = &proposals[0];
+    assert_ne!(place_of(best, "taken") / 64, place_of(best, "given") / 64);
+    assert!(best["after_ns"].as_f64() < types[0]["before_ns"].as_f64(), "{types:#}");
+
+    let arguments = ["layout", "--replay", "it.trace", "--machine", "epyc-9654-2s"];
+    let done = place.coreshard().args(arguments).args(["--pin", "nothing"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(
+        told.contains("a field \"nothing\"; there are: magic, taken, given, as, text"),
+        "{told}"
+    );
+
+    let done = place.coreshard().args(arguments).args(["--format", "svg"]).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let drawing = String::from_utf8(done.stdout).unwrap();
+    assert!(drawing.contains("taken at 8, 8 bytes: written by thread 2"), "{drawing}");
+    assert!(drawing.contains("given at 16, 8 bytes: written by thread 3"), "{drawing}");
+    assert!(drawing.contains("magic at 0, 8 bytes: nobody writes it"), "{drawing}");
+}
+
+#[test]
+fn what_would_be_fought_for_elsewhere_is_told() {
+    let place = Place::new();
+    let program = place.compile("slots", &[]);
+    assert_eq!(place.record(&program, &[]), Some(0));
+    let of = |name: &str, cases: &Value| -> Vec<(u64, u64)> {
+        let all = cases.as_array().unwrap().iter();
+        let found = all.filter(|of| of["object"].as_str().unwrap().starts_with(name));
+        let cases = found.flat_map(|of| of["elsewhere"].as_array().unwrap());
+        let number = |case: &Value, key: &str| case[key].as_u64().unwrap();
+        let mut cases: Vec<_> =
+            cases.map(|case| (number(case, "shift_bytes"), number(case, "line_bytes"))).collect();
+        cases.sort_unstable();
+        cases
+    };
+    let latent = place.layouts("epyc-9654-2s", &["--latent"]);
+    // Both ends of a slot are written by its thread: wherever a border falls between them, two threads have a line.
+    let shifts = [(0, 128), (8, 64), (16, 64), (32, 64), (48, 64)];
+    assert_eq!(of("struct slot, taken at slots.c", &latent), shifts, "{latent:#}");
+    // What the type's alignment forbids is not told.
+    assert_eq!(of("aligned", &latent), [(0, 128)], "{latent:#}");
+    let report = place.replay("epyc-9654-2s");
+    let lines = report["lines"].as_array().unwrap().iter();
+    let slots = lines.filter(|line| line["object"].as_str().unwrap().starts_with("struct slot"));
+    assert!(slots.clone().all(|line| line["sharing"] != "false"), "as it lies: {report:#}");
 }
 
 fn has(program: &str) -> bool {

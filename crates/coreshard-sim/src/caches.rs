@@ -214,3 +214,41 @@ fn next<K: Eq + std::hash::Hash>(counts: &mut std::collections::HashMap<K, u32>,
     *count += 1;
     *count - 1
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What two CPUs wait that add to words of one line in turns, as fast as they can, in nanoseconds for each add.
+    fn adds(machine: &Machine) -> f64 {
+        const ADDS: u32 = 10_000;
+        let mut caches = Caches::new(machine);
+        let mut now = [0, 1];
+        for _ in 0..2 * ADDS {
+            let cpu = usize::from(now[1] < now[0]);
+            let address = 0x40 + 8 * cpu as u64;
+            now[cpu] = caches.access(cpu, address, CacheAccess::Modify, now[cpu]).end_ps;
+        }
+        now[0].max(now[1]) as f64 / 1_000.0 / f64::from(ADDS)
+    }
+
+    #[test]
+    fn an_owner_keeps_its_line_for_as_long_as_the_machine_says() {
+        let text = include_str!("machine/pocket.toml");
+        let kept = format!("{text}\n[costs.arbitration]\nhold_ns = 50\nsource = \"assumed\"\n");
+        let (at_once, kept) = (
+            adds(&Machine::from_toml("at once", text).unwrap()),
+            adds(&Machine::from_toml("kept", &kept).unwrap()),
+        );
+        let costs = Caches::new(&Machine::pocket()).costs();
+        let atomic = costs.atomic_ps as f64 / 1_000.0;
+        let machine = Machine::pocket();
+        let cpus = machine.topology().cpus();
+        let way = machine.latency_ns(cpus[0].id, cpus[1].id).unwrap();
+        // One way for each add where nobody keeps anything; else two ways and twice the time for what fits into it.
+        assert!((at_once / (2.0 * way) - 1.0).abs() < 0.1, "{at_once} of {way}");
+        let expected = 2.0 * (way + 50.0) / (1.0 + 50.0 / atomic);
+        assert!((kept / expected - 1.0).abs() < 0.2, "{kept} of {expected}");
+        assert!(kept * 1.5 < at_once);
+    }
+}

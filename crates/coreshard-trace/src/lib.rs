@@ -23,8 +23,9 @@ pub use recording::{
     Recording, RecordingError, RecordingWriter, Spool, SpoolCounts, Taken,
 };
 pub use replay::{
-    Advice, LineView, ObjectView, Proposal, ReplayOptions, ReplayReport, Sharing, SourcePlace,
-    ThingKind, ThreadView, TypeProposals, WordView, propose_layouts, replay,
+    Advice, LatentCase, LatentSharing, LineView, ObjectView, Proposal, ReplayOptions, ReplayReport,
+    Sharing, SourcePlace, ThingKind, ThreadView, TypeProposals, WordView, latent_sharing,
+    propose_layouts, replay,
 };
 pub use types::{
     Binary, DebugSource, FieldPath, Global, Keyword, Language, Member, Record, Role, Shape, Type,

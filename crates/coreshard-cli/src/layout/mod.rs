@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use coreshard_topology::input;
 use coreshard_trace::{
-    Binary, DebugSource, Layout, TypeTable, most_mixed, most_wasteful, propose_layouts,
+    Binary, DebugSource, Layout, TypeTable, latent_sharing, most_mixed, most_wasteful,
+    propose_layouts,
 };
 use serde_json::json;
 
@@ -40,6 +41,14 @@ pub(crate) struct Args {
     /// Propose layouts for the types that threads of this recording fight for, each with what it is worth on --machine
     #[arg(long, value_name = "FILE", conflicts_with_all = ["binary", "btf", "all"], requires = "machine")]
     replay: Option<PathBuf>,
+
+    /// With --replay: leave this field where it is, as an interface demands; may be given again
+    #[arg(long = "pin", value_name = "FIELD", requires = "replay")]
+    pinned: Vec<String>,
+
+    /// With --replay: show what threads would fight for if memory lay 8, 16, 32 or 48 bytes further, or on lines of 128 bytes
+    #[arg(long, requires = "replay", conflicts_with = "pinned")]
+    latent: bool,
 
     #[command(flatten)]
     machine: MachineArgs,
@@ -120,13 +129,36 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 fn propose(args: &Args, file: &Path) -> anyhow::Result<()> {
     let machine = args.machine.simulated()?.context("no machine was given")?;
     let recording = crate::replay::open(file)?;
-    let options = args.placement.options(args.most.get());
-    let proposals = propose_layouts(&recording, &machine, &options)
-        .map_err(|error| bad_input(anyhow!("{}: {error}", input::path(file))))?;
+    let mut options = args.placement.options(args.most.get());
+    options.pinned.clone_from(&args.pinned);
+    let wrong = |error| bad_input(anyhow!("{}: {error}", input::path(file)));
+    if args.latent {
+        let latent = latent_sharing(&recording, &machine, &options).map_err(wrong)?;
+        return match args.format {
+            LayoutFormat::Table => output::print(&table::latent(&latent)),
+            LayoutFormat::Json => output::print(&(serde_json::to_string_pretty(&latent)? + "\n")),
+            LayoutFormat::Svg => {
+                Err(bad_input(anyhow!("latent sharing is shown as a table or as JSON")))
+            }
+        };
+    }
+    let proposals = propose_layouts(&recording, &machine, &options).map_err(wrong)?;
+    let has = |name: &String| {
+        proposals.iter().any(|of| of.fields.iter().any(|field| field.name == *name))
+    };
+    if let Some(unknown) = args.pinned.iter().find(|name| !has(name)) {
+        let all: Vec<_> =
+            proposals.iter().flat_map(|of| &of.fields).map(|field| &*field.name).collect();
+        return Err(bad_input(anyhow!(
+            "no type that threads fight for has a field {}; there are: {}",
+            input::quoted(unknown),
+            input::plain(&all.join(", "))
+        )));
+    }
     match args.format {
         LayoutFormat::Table => output::print(&table::proposals(&proposals)),
         LayoutFormat::Json => output::print(&(serde_json::to_string_pretty(&proposals)? + "\n")),
-        LayoutFormat::Svg => Err(bad_input(anyhow!("proposals are shown as a table or as JSON"))),
+        LayoutFormat::Svg => output::print(&svg::proposals(&proposals)),
     }
 }
 

@@ -1,9 +1,11 @@
 //! A type as a drawing: a row for each cache line, a box for each field, as wide as it has bytes.
 
 use coreshard_topology::input;
-use coreshard_trace::{Field, Layout, Role};
+use coreshard_trace::{Field, Layout, Role, TypeProposals};
 use svg::Document;
 use svg::node::element::{Group, Rectangle, Style, Text, Title};
+
+use crate::replay::time;
 
 const MARGIN: f64 = 24.0;
 const LINE_WIDTH: f64 = 768.0;
@@ -26,17 +28,125 @@ text { font-family: Inter, 'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sa
 .atomic { fill: #f6c9a8; stroke: #c97a3c; }
 .lock { fill: #f2b5b5; stroke: #b85454; }
 .remark { fill: #52616e; font-size: 12px; }
+.w0 { fill: #a8d0cd; stroke: #5f9794; }
+.w1 { fill: #f6c9a8; stroke: #c97a3c; }
+.w2 { fill: #c9d79f; stroke: #97a365; }
+.w3 { fill: #d5b6e0; stroke: #9a6fb0; }
+.w4 { fill: #ead79a; stroke: #b39b3d; }
+.w5 { fill: #f2b5b5; stroke: #b85454; }
+.several { fill: #8f979e; stroke: #52616e; }
 ";
+
+/// Colours of threads that write.
+const WRITER_COLOURS: usize = 6;
 
 /// The layouts, one below the other.
 pub(super) fn layouts(layouts: &[Layout]) -> String {
+    let by_role = |field: &Field| match field.role {
+        Role::Plain => ("plain".to_owned(), String::new()),
+        Role::Atomic => ("atomic".to_owned(), String::new()),
+        Role::Lock => ("lock".to_owned(), String::new()),
+    };
     let mut group = Group::new();
     let mut top = MARGIN;
     for layout in layouts {
-        let (drawn, height) = one(layout, top);
+        let (drawn, height) = one(layout, top, &sizes(layout), &by_role);
         group = group.add(drawn);
         top += height + MARGIN;
     }
+    document(group, top)
+}
+
+/// Types that threads fight for, as they lie and as the best proposal has them, each field coloured by who writes it.
+pub(super) fn proposals(types: &[TypeProposals]) -> String {
+    let mut group = Group::new();
+    let mut top = MARGIN;
+    for of in types {
+        // A colour for each set of writers, in the order of the fields.
+        let mut sets: Vec<&[u32]> = Vec::new();
+        for field in of.fields.iter().filter(|field| !field.writers.is_empty()) {
+            if !sets.contains(&&*field.writers) {
+                sets.push(&field.writers);
+            }
+        }
+        let by_writer = |field: &Field| {
+            let its = of.fields.iter().find(|its| its.name == field.name);
+            match its.map_or(&[][..], |its| &its.writers) {
+                [] => ("plain".to_owned(), "nobody writes it".to_owned()),
+                writers => {
+                    let set = sets.iter().position(|set| *set == writers).unwrap_or(0);
+                    let class = match writers {
+                        [_] => format!("w{}", set % WRITER_COLOURS),
+                        _ => "several".to_owned(),
+                    };
+                    let shown: Vec<_> = writers.iter().take(8).map(u32::to_string).collect();
+                    let more = if writers.len() > 8 { " …" } else { "" };
+                    (class, format!("written by thread {}{more}", shown.join(", ")))
+                }
+            }
+        };
+        let now: Vec<_> = of
+            .fields
+            .iter()
+            .map(|field| (field.name.clone(), field.offset_bytes, field.size_bytes))
+            .collect();
+        let remark = format!("now: {}", time(of.before_ns));
+        let (drawn, height) = one(&plain_layout(of, &now, of.size_bytes), top, &remark, &by_writer);
+        group = group.add(drawn);
+        top += height + MARGIN;
+        let Some(best) = of.proposals.first() else { continue };
+        let size = |name: &str| {
+            of.fields.iter().find(|field| field.name == name).map_or(0, |field| field.size_bytes)
+        };
+        let then: Vec<_> =
+            best.order.iter().map(|(name, at)| (name.clone(), *at, size(name))).collect();
+        let remark =
+            format!("{}: {}, {:+} bytes", best.what, time(best.after_ns), best.spent_bytes);
+        let (drawn, height) =
+            one(&plain_layout(of, &then, best.size_bytes), top, &remark, &by_writer);
+        group = group.add(drawn);
+        top += height + MARGIN;
+    }
+    document(group, top)
+}
+
+/// A layout of fields that are known by name, place and size alone.
+fn plain_layout(of: &TypeProposals, fields: &[(String, u64, u64)], size_bytes: u64) -> Layout {
+    let field = |(name, offset_bytes, size_bytes): &(String, u64, u64)| Field {
+        name: name.clone(),
+        type_name: String::new(),
+        offset_bytes: *offset_bytes,
+        size_bytes: *size_bytes,
+        bits: None,
+        role: Role::Plain,
+        is_variant: false,
+        is_flexible: false,
+    };
+    Layout {
+        keyword: "",
+        name: of.name.clone(),
+        size_bytes,
+        alignment_bytes: of.line_bytes,
+        line_bytes: of.line_bytes,
+        lines: size_bytes.div_ceil(of.line_bytes.max(1)),
+        fields: fields.iter().map(field).collect(),
+        holes: Vec::new(),
+        padding_bytes: 0,
+        spare_bits: 0,
+    }
+}
+
+fn sizes(layout: &Layout) -> String {
+    format!(
+        "{} bytes, {} lines of {} bytes, {} bytes unused",
+        layout.size_bytes,
+        layout.lines,
+        layout.line_bytes,
+        layout.wasted_bytes()
+    )
+}
+
+fn document(group: Group, top: f64) -> String {
     let width = MARGIN * 2.0 + LEFT + LINE_WIDTH;
     Document::new()
         .set("xmlns", "http://www.w3.org/2000/svg")
@@ -50,19 +160,16 @@ pub(super) fn layouts(layouts: &[Layout]) -> String {
         + "\n"
 }
 
-fn one(layout: &Layout, top: f64) -> (Group, f64) {
+/// A field's class, and what else is said of it where the mouse is.
+type Paint<'a> = &'a dyn Fn(&Field) -> (String, String);
+
+fn one(layout: &Layout, top: f64, remark: &str, paint: Paint<'_>) -> (Group, f64) {
     let left = MARGIN + LEFT;
     let name = format!("{} {}", layout.keyword, input::plain(&layout.name));
-    let sizes = format!(
-        "{} bytes, {} lines of {} bytes, {} bytes unused",
-        layout.size_bytes,
-        layout.lines,
-        layout.line_bytes,
-        layout.wasted_bytes()
-    );
+    let name = name.trim_start().to_owned();
     let mut group = Group::new()
         .add(Text::new(name).set("class", "title").set("x", left).set("y", top + 14.0))
-        .add(Text::new(sizes).set("class", "remark").set("x", left).set("y", top + 32.0));
+        .add(Text::new(remark).set("class", "remark").set("x", left).set("y", top + 32.0));
     let lines = layout.lines.clamp(1, MOST_LINES);
     for line in 0..lines {
         let y = row_top(top, line);
@@ -85,7 +192,7 @@ fn one(layout: &Layout, top: f64) -> (Group, f64) {
             );
     }
     for field in &layout.fields {
-        group = boxes(group, layout, field, top, lines);
+        group = boxes(group, layout, field, top, lines, paint);
     }
     (group, HEAD + lines as f64 * (ROW_HEIGHT + ROW_GAP))
 }
@@ -99,12 +206,16 @@ fn pixels(layout: &Layout, bytes: u64) -> f64 {
 }
 
 /// A field is a box on each line that it has bytes on.
-fn boxes(mut group: Group, layout: &Layout, field: &Field, top: f64, lines: u64) -> Group {
-    let class = match field.role {
-        Role::Plain => "plain",
-        Role::Atomic => "atomic",
-        Role::Lock => "lock",
-    };
+fn boxes(
+    mut group: Group,
+    layout: &Layout,
+    field: &Field,
+    top: f64,
+    lines: u64,
+    paint: Paint<'_>,
+) -> Group {
+    let (class, said) = paint(field);
+    let what = if said.is_empty() { &field.type_name } else { &said };
     let end = field.end_bytes().min(lines * layout.line_bytes);
     let mut start = field.offset_bytes;
     while start < end {
@@ -114,10 +225,10 @@ fn boxes(mut group: Group, layout: &Layout, field: &Field, top: f64, lines: u64)
         let (x, y) = (MARGIN + LEFT + x, row_top(top, line));
         let hover = format!(
             "{} at {}, {} bytes: {}",
-            field.name, field.offset_bytes, field.size_bytes, field.type_name
+            field.name, field.offset_bytes, field.size_bytes, what
         );
         let rectangle = Rectangle::new()
-            .set("class", class)
+            .set("class", class.clone())
             .set("x", x + 0.5)
             .set("y", y)
             .set("width", (width - 1.0).max(1.0))

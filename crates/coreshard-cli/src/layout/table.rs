@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use coreshard_topology::input;
-use coreshard_trace::{Field, Layout, Mixed, Role, TypeProposals, Wasted};
+use coreshard_trace::{Field, LatentSharing, Layout, Mixed, Role, TypeProposals, Wasted};
 
 use crate::replay::time;
 
@@ -152,6 +152,30 @@ pub(super) fn proposals(types: &[TypeProposals]) -> String {
                 few(&order),
                 proposal.suggestion,
             );
+        }
+    }
+    text
+}
+
+/// What threads would fight for elsewhere.
+pub(super) fn latent(found: &[LatentSharing]) -> String {
+    if found.is_empty() {
+        return "nothing would be fought for elsewhere that is not where it lies\n".to_owned();
+    }
+    let mut text = String::new();
+    for of in found {
+        let _ = writeln!(
+            text,
+            "{}: {} lost by false sharing as it lies",
+            input::plain(&of.object),
+            time(of.now_ns)
+        );
+        for case in &of.elsewhere {
+            let place = match case.shift_bytes {
+                0 => format!("on lines of {} bytes", case.line_bytes),
+                shift => format!("{shift} bytes further"),
+            };
+            let _ = writeln!(text, "  {:>10} {place}", time(case.false_ns));
         }
     }
     text

@@ -123,6 +123,13 @@ fn plugin_for(emulator: &str) -> anyhow::Result<&'static Library> {
             "{emulator} does not start: {error}; in Debian it is in the package qemu-user"
         ))
     })?;
+    let help = Command::new(emulator).arg("--help").output().map(|help| help.stdout);
+    if !String::from_utf8_lossy(&help.unwrap_or_default()).contains("-plugin") {
+        return Err(bad_input(anyhow!(
+            "{emulator} is built without plugins, as Debian's is from release 13 on; one built with --enable-plugins is needed \
+             in PATH, or the other engine"
+        )));
+    }
     let told = String::from_utf8_lossy(&told.stdout);
     let major = told.split("version ").nth(1).and_then(|rest| rest.split('.').next()?.parse().ok());
     match major {

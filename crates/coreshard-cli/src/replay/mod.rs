@@ -37,6 +37,7 @@ impl PlacementArgs {
             placement: self.placement.clone(),
             threads_per_cpu: self.threads_per_cpu.get(),
             most_lines,
+            ..ReplayOptions::default()
         }
     }
 }

@@ -1,4 +1,5 @@
-/* Three ways to share: one counter of all threads, a lock and what it guards, and an array with an element for each. */
+/* Ways to share: one counter of all threads, a lock and what it guards, an array with an element for each, and what all read
+ * and one writes now and then. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -9,6 +10,10 @@ static _Alignas(64) struct account {
   long balance;
 } account = {PTHREAD_MUTEX_INITIALIZER, 0};
 static _Alignas(64) volatile long hits[8];
+static _Alignas(64) struct settings {
+  volatile long limit;
+  volatile long burst;
+} settings;
 
 static void *work(void *at) {
   for (int i = 0; i < 10000; i++) {
@@ -17,6 +22,8 @@ static void *work(void *at) {
     account.balance += 1;
     pthread_mutex_unlock(&account.lock);
     hits[(size_t)at] += 1;
+    if (settings.limit < 0) return NULL;
+    if (at == NULL && i % 500 == 0) settings.limit = i;
   }
   return NULL;
 }

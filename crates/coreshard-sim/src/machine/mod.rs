@@ -111,6 +111,20 @@ impl Machine {
         self.line_bytes
     }
 
+    /// The same machine with lines of another length, a power of two from 32 to 256 bytes; others leave it as it is.
+    ///
+    /// ```
+    /// let longer = coreshard_sim::Machine::pocket().with_line_bytes(128);
+    /// assert_eq!(longer.line_bytes(), 128);
+    /// ```
+    #[must_use]
+    pub fn with_line_bytes(mut self, line_bytes: usize) -> Self {
+        if line_bytes.is_power_of_two() && (32..=256).contains(&line_bytes) {
+            self.line_bytes = line_bytes;
+        }
+        self
+    }
+
     /// Where the number under a key of `[costs]` is from.
     #[must_use]
     pub fn source(&self, key: &str) -> Option<&str> {

@@ -13,6 +13,11 @@ pub(crate) enum Access {
 }
 
 impl Access {
+    /// Whether it reads and writes at once.
+    pub(crate) const fn is_locked(self) -> bool {
+        matches!(self, Self::ReadModifyWrite | Self::Add | Self::AddAndForget)
+    }
+
     /// The kinds that every machine has.
     pub(crate) const fn near(self) -> Self {
         match self {

@@ -107,6 +107,12 @@ impl Lines {
         1 << self.line_shift
     }
 
+    /// The first byte of the line that a place is on.
+    #[inline]
+    pub(super) const fn first_of(&self, place: Place) -> Place {
+        Place(place.0 >> self.line_shift << self.line_shift)
+    }
+
     pub(super) fn touched(&self) -> u64 {
         let lines = self.chunks.iter().flat_map(|chunk| chunk.lines.iter());
         lines.filter(|line| line.state != LineState::Untouched).count() as u64

@@ -30,12 +30,14 @@
 
 mod access;
 mod arbiter;
+mod kept;
 mod lines;
 mod sharers;
 
 use crate::machine::{Machine, Ps};
 pub(crate) use access::Access;
 use arbiter::Arbiter;
+use kept::Kept;
 pub(crate) use lines::Place;
 use lines::{LineState, Lines};
 use sharers::Neighbours;
@@ -96,6 +98,7 @@ pub(crate) struct Memory {
     local: Ps,
     remote: Ps,
     arbiter: Option<Arbiter>,
+    kept: Option<Kept>,
     /// How long the request that is served was on its way before its turn.
     early: Ps,
 }
@@ -129,13 +132,16 @@ impl Memory {
             local: costs.memory_local,
             remote: costs.memory_remote.max(costs.memory_local),
             arbiter: costs.arbitration.map(|costs| Arbiter::new(costs, seed)),
+            kept: None,
             early: 0,
         }
     }
 
-    /// Requests are served in the order in which they are made, whatever the machine's file says.
+    /// Requests are served in the order in which they are made, whatever the machine's file says, but that an owner keeps
+    /// its line for `hold` first.
     pub(crate) fn serve_in_order(&mut self) {
-        self.arbiter = None;
+        let costs = self.arbiter.take().map(|arbiter| arbiter.costs);
+        self.kept = costs.filter(|costs| costs.hold > 0).map(|costs| Kept::new(&costs));
     }
 
     /// True if who wants a taken line waits for it.
@@ -310,8 +316,18 @@ impl Memory {
             {
                 self.far_atomic(cpu, place, access, now)
             }
+            _ if self.keeps(cpu, place, now) => {
+                let cost = if access.is_locked() { self.atomic } else { self.l1_hit };
+                Outcome::hit(now + cost)
+            }
             _ => self.miss(cpu, place, access.near(), now),
         }
+    }
+
+    /// Whether the CPU still has a line that another waits for.
+    #[inline]
+    fn keeps(&self, cpu: usize, place: Place, now: Ps) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.has(self.lines.first_of(place), cpu, now))
     }
 
     /// The line's home gets the line, if a cache has it, and does the operation.
@@ -360,10 +376,19 @@ impl Memory {
     fn miss(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
         let port = self.ports[cpu];
         let issued = if access == Access::Load { now } else { now.max(port.stores_done) };
+        let line = self.lines.first_of(place);
         let mut entry = self.lines.entry(place);
         let home = entry.home_or(port.node);
-        let start = issued.max(entry.line.busy_until);
+        let mut start = issued.max(entry.line.busy_until);
         let owner = usize::from(entry.line.owner);
+        if let Some(kept) = &mut self.kept
+            && entry.line.state == LineState::Exclusive
+            && owner != cpu
+        {
+            let until = kept.until(entry.line.busy_until);
+            start = start.max(until);
+            kept.give(line, owner, start);
+        }
         let (cost, source) = match (entry.line.state, access) {
             (LineState::Untouched, _) => {
                 let cost = if home == port.node { self.local } else { self.remote };
@@ -403,7 +428,8 @@ impl Memory {
         let takes = access == Access::Load
             && was == LineState::Exclusive
             && entry.line.dirty
-            && self.arbiter.as_ref().is_some_and(|arbiter| arbiter.costs.loads_take);
+            && (self.arbiter.as_ref().is_some_and(|arbiter| arbiter.costs.loads_take)
+                || self.kept.as_ref().is_some_and(|kept| kept.loads_take));
         let locked = match access {
             Access::ReadModifyWrite => {
                 self.arbiter.as_ref().map_or(0, |arbiter| arbiter.costs.locked)

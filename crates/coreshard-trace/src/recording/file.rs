@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::{About, Ending, HEAD_BYTES, RECORDING_MARK, VERSION, frame};
 
 /// zstd's level: what the program waits for is packed as fast as can be.
-const LEVEL: i32 = 1;
+const LEVEL: i32 = -8;
 
 /// Writes a recording, frame by frame.
 ///

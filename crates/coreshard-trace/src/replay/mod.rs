@@ -2,6 +2,7 @@
 
 mod advice;
 mod engine;
+mod latent;
 mod lines;
 mod moved;
 mod names;
@@ -11,6 +12,7 @@ mod proposals;
 mod report;
 
 pub use advice::{Advice, Sharing};
+pub use latent::{LatentCase, LatentSharing, latent_sharing};
 pub use names::{SourcePlace, ThingKind};
 pub use proposals::{Proposal, TypeProposals, propose_layouts};
 pub use report::{LineView, ObjectView, ReplayOptions, ReplayReport, ThreadView, WordView, replay};

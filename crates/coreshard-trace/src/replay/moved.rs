@@ -35,9 +35,20 @@ pub(crate) struct Moves {
     /// By page: places in `objects`.
     by_page: PageMap<Vec<u32>>,
     next: u64,
+    /// How much further everything lies that is not moved by itself.
+    shift: u64,
 }
 
 impl Moves {
+    /// Everything so many bytes further: what lies on one line with what changes, and nothing else.
+    pub(crate) fn shifted(bytes: u64) -> Self {
+        Self { shift: bytes, ..Self::default() }
+    }
+
+    pub(crate) const fn shift(&self) -> u64 {
+        self.shift
+    }
+
     /// Lays out anew what lies at `start`: elements of `element_bytes`, whose fields go where `fields` say, into elements of
     /// `new_element_bytes`, the first of which begins `skew` bytes after a border of 4 KiB.
     pub(crate) fn add(
@@ -75,7 +86,7 @@ impl Moves {
     #[inline]
     pub(crate) fn of(&self, address: u64) -> u64 {
         match self.by_page.get(&(address >> 12)) {
-            None => address,
+            None => address.wrapping_add(self.shift),
             Some(numbers) => self.among(address, numbers),
         }
     }
@@ -84,7 +95,7 @@ impl Moves {
         // Memory that was given back and taken again may be in several; the last one counts.
         let found = numbers.iter().rev().map(|number| &self.objects[*number as usize]);
         let mut found = found.filter(|its| (its.start..its.end).contains(&address));
-        let Some(its) = found.next() else { return address };
+        let Some(its) = found.next() else { return address.wrapping_add(self.shift) };
         let (element, within) =
             ((address - its.start) / its.element_bytes, (address - its.start) % its.element_bytes);
         let at = its.fields.partition_point(|field| field.from <= within);

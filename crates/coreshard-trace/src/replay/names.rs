@@ -215,8 +215,10 @@ impl<'p> Names<'p> {
         if let Some(heap) = self.heap_at(address, ticket, seen_from) {
             return heap;
         }
-        if let Some((number, module)) = self.module_at(address) {
-            let (within, base) = (address.wrapping_sub(module.base), module.base);
+        if let Some((number, module)) = self.module_at(address.wrapping_sub(self.plan.shift)) {
+            // Data of a module is shifted, its code is not.
+            let base = module.base.wrapping_add(self.plan.shift);
+            let within = address.wrapping_sub(base);
             let path = module.path.clone();
             let loaded = self.loaded(number);
             if let Some(types) = &loaded.types {

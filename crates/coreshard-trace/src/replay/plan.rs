@@ -60,6 +60,8 @@ pub(crate) struct Plan {
     pub(crate) accesses: u64,
     pub(crate) notes: Vec<String>,
     pub(crate) windows: bool,
+    /// How much further all data lies than it was recorded.
+    pub(crate) shift: u64,
 }
 
 struct Building {
@@ -106,6 +108,7 @@ impl Plan {
             accesses: 0,
             notes: Vec::new(),
             windows: false,
+            shift: moves.map_or(0, Moves::shift),
         };
         let mut building = Building { plan, call_numbers: HashMap::new(), wakes: 0 };
         let (mut events, mut bytes) = (Events::default(), Vec::new());
@@ -178,7 +181,7 @@ impl Building {
                     next
                 });
                 plan.allocations.push(Allocation {
-                    address,
+                    address: address.wrapping_add(plan.shift),
                     bytes,
                     element_bytes,
                     taken: ticket,
@@ -187,7 +190,7 @@ impl Building {
                 });
             }
             Event::Free { address, ticket } if frees.len() < 2 * MOST_ALLOCATIONS => {
-                frees.push((address, ticket));
+                frees.push((address.wrapping_add(plan.shift), ticket));
             }
             Event::Module { base, start, end, path } => {
                 let path = String::from_utf8_lossy(&path[..path.len().min(MOST_PATH_BYTES)]);
@@ -196,7 +199,10 @@ impl Building {
                     plan.modules.push(module);
                 }
             }
-            Event::Stack { start, end } => plan.stacks.push((start, end, thread)),
+            Event::Stack { start, end } => {
+                let shift = |address: u64| address.wrapping_add(plan.shift);
+                plan.stacks.push((shift(start), shift(end), thread));
+            }
             Event::Lock { lock, .. } => drop(plan.locks.insert(lock / 8 * 8)),
             Event::Wake { object, ticket } if self.wakes < MOST_WAKES => {
                 self.wakes += 1;

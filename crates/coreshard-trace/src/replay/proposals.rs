@@ -28,6 +28,10 @@ pub struct TypeProposals {
     pub objects: usize,
     /// Size of one object or element now, in bytes.
     pub size_bytes: u64,
+    /// The length of a line in bytes.
+    pub line_bytes: u64,
+    /// Its fields as they lie now, and who writes them.
+    pub fields: Vec<FieldUse>,
     /// The part of the time that its lines cost which is for false sharing, from 0 to 1.
     pub false_share: f64,
     /// How long the program runs as it is, in nanoseconds.
@@ -36,6 +40,21 @@ pub struct TypeProposals {
     pub lost_before_ns: f64,
     /// What could be done, the best first.
     pub proposals: Vec<Proposal>,
+}
+
+/// A field, and what threads do with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FieldUse {
+    /// Its name.
+    pub name: String,
+    /// Where it begins, in bytes.
+    pub offset_bytes: u64,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Threads that write it, more than its making takes.
+    pub writers: Vec<u32>,
+    /// Accesses of shared lines, by all threads.
+    pub uses: u64,
 }
 
 /// A layout.
@@ -65,6 +84,17 @@ struct Part {
     bytes: u64,
     writers: BTreeSet<u32>,
     uses: u64,
+    place: Place,
+}
+
+/// Where a field may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Anywhere,
+    /// It stays.
+    Pinned,
+    /// Behind all others: it is as long as its object's memory.
+    Last,
 }
 
 /// Objects of one name, and what their lines cost.
@@ -113,7 +143,8 @@ pub fn propose_layouts(
     let mut by_name: BTreeMap<String, Fought<'_>> = BTreeMap::new();
     for line in report::costliest(&outcome.lines, MOST_LINES) {
         let thing = report::thing_of(line, &mut names);
-        if thing.of.is_none() || !matches!(thing.kind, ThingKind::Global | ThingKind::Heap) {
+        let is_known = thing.of.is_some() || thing.element_bytes > 1;
+        if !is_known || !matches!(thing.kind, ThingKind::Global | ThingKind::Heap) {
             continue;
         }
         let entry = by_name.entry(thing.name.clone()).or_default();
@@ -128,10 +159,18 @@ pub fn propose_layouts(
     for (name, its) in fought.into_iter().take(MOST_TYPES) {
         let Fought { false_ps, true_ps, things, lines } = its;
         let Some(first) = things.values().next() else { continue };
-        let Some((parts, language)) = parts(first, &things, &lines, &mut names, line_bytes) else {
+        let Some((mut parts, language)) = parts(first, &things, &lines, &mut names, line_bytes)
+        else {
             continue;
         };
-        let size_bytes = first.element_bytes.max(1);
+        let has_tail = parts.iter().any(|part| part.place == Place::Last);
+        let size_bytes = match has_tail {
+            true => things.values().map(|thing| thing.bytes).max().unwrap_or(1),
+            false => first.element_bytes.max(1),
+        };
+        for pinned in parts.iter_mut().filter(|part| options.pinned.contains(&part.name)) {
+            pinned.place = Place::Pinned;
+        }
         let mut proposals = Vec::new();
         for (what, order, new_bytes) in plans(&parts, size_bytes, line_bytes) {
             let mut moved: Vec<_> = order
@@ -146,8 +185,9 @@ pub fn propose_layouts(
             let moved: Arc<[FieldMove]> = moved.into();
             let (mut moves, mut elements) = (Moves::default(), 0);
             for thing in things.values() {
-                moves.add(thing.start, thing.bytes, size_bytes, &moved, new_bytes, 0);
-                elements += thing.bytes.div_ceil(size_bytes);
+                let element_bytes = if has_tail { thing.bytes } else { size_bytes };
+                moves.add(thing.start, thing.bytes, element_bytes, &moved, new_bytes, 0);
+                elements += thing.bytes.div_ceil(element_bytes.max(1));
             }
             let after = report::run(recording, machine, options, Some(&moves))?.outcome;
             proposals.push(Proposal {
@@ -167,6 +207,8 @@ pub fn propose_layouts(
             name,
             objects: things.len(),
             size_bytes,
+            line_bytes,
+            fields: parts.iter().map(Part::shown).collect(),
             false_share: false_ps as f64 / (false_ps + true_ps).max(1) as f64,
             before_ns,
             lost_before_ns,
@@ -176,7 +218,23 @@ pub fn propose_layouts(
     Ok(all)
 }
 
-/// The type's fields with who writes them; one part where an element has no fields. None for unions and what overlaps.
+impl Part {
+    fn new(name: String, from: u64, bytes: u64, place: Place) -> Self {
+        Self { name, from, bytes, writers: BTreeSet::new(), uses: 0, place }
+    }
+
+    fn shown(&self) -> FieldUse {
+        FieldUse {
+            name: self.name.clone(),
+            offset_bytes: self.from,
+            size_bytes: self.bytes,
+            writers: self.writers.iter().copied().collect(),
+            uses: self.uses,
+        }
+    }
+}
+
+/// The type's fields with who writes them; one part where an element has no fields, and where they overlap, as a union's do.
 fn parts(
     first: &Thing,
     things: &BTreeMap<u64, Thing>,
@@ -184,7 +242,11 @@ fn parts(
     names: &mut Names<'_>,
     line_bytes: u64,
 ) -> Option<(Vec<Part>, Language)> {
-    let (module, of) = first.of?;
+    let Some((module, of)) = first.of else {
+        // An array whose taking told how long its elements are.
+        let element = Part::new("element".into(), 0, first.element_bytes, Place::Anywhere);
+        return Some((vec![element], Language::C));
+    };
     let types = names.types(module)?;
     let id = types.stripped(of);
     let language = types.language(id);
@@ -196,34 +258,31 @@ fn parts(
             // Bit fields stay together, and so does what overlaps otherwise.
             fields.sort_by_key(|field| field.offset_bytes);
             let mut parts: Vec<Part> = Vec::new();
-            for field in fields.into_iter().filter(|field| field.size_bytes > 0) {
+            for field in fields {
+                if field.is_flexible {
+                    let longest = things.values().map(|thing| thing.bytes).max().unwrap_or(0);
+                    let bytes = longest.saturating_sub(field.offset_bytes);
+                    parts.push(Part::new(field.name, field.offset_bytes, bytes, Place::Last));
+                    continue;
+                }
                 match parts.last_mut() {
+                    _ if field.size_bytes == 0 => {}
                     Some(last) if field.offset_bytes < last.from + last.bytes => {
                         last.bytes = last.bytes.max(field.end_bytes() - last.from);
                     }
-                    _ => parts.push(Part {
-                        name: field.name,
-                        from: field.offset_bytes,
-                        bytes: field.size_bytes,
-                        writers: BTreeSet::new(),
-                        uses: 0,
-                    }),
+                    _ => parts.push(Part::new(
+                        field.name,
+                        field.offset_bytes,
+                        field.size_bytes,
+                        Place::Anywhere,
+                    )),
                 }
             }
             parts
         }
-        (Shape::Record(_), _) => return None,
-        _ => {
-            let part = Part {
-                name: "element".into(),
-                from: 0,
-                bytes: first.element_bytes,
-                writers: BTreeSet::new(),
-                uses: 0,
-            };
-            vec![part]
-        }
+        _ => vec![Part::new("element".into(), 0, first.element_bytes, Place::Anywhere)],
     };
+    let has_tail = parts.iter().any(|part| part.place == Place::Last);
     for line in lines {
         for row in &line.rows {
             let address = line.address + u64::from(row.offset);
@@ -231,7 +290,10 @@ fn parts(
             if address >= start.saturating_add(thing.bytes) {
                 continue;
             }
-            let within = (address - start) % first.element_bytes.max(1);
+            let within = match has_tail {
+                true => address - start,
+                false => (address - start) % first.element_bytes.max(1),
+            };
             let part =
                 parts.iter_mut().find(|part| (part.from..part.from + part.bytes).contains(&within));
             let Some(part) = part else { continue };
@@ -245,26 +307,33 @@ fn parts(
     Some((parts, language))
 }
 
+/// The groups one after the other, each from the begin of a line on; and the size of it all. What is pinned stays, and others
+/// come after it; a tail comes last.
+fn placed(parts: &[Part], groups: &[Vec<usize>], line_bytes: u64) -> (Vec<(usize, u64)>, u64) {
+    let of = |wanted: Place| -> Vec<usize> {
+        (0..parts.len()).filter(|part| parts[*part].place == wanted).collect()
+    };
+    let mut order: Vec<_> =
+        of(Place::Pinned).into_iter().map(|part| (part, parts[part].from)).collect();
+    let mut at = order.iter().map(|(part, to)| to + parts[*part].bytes).max().unwrap_or(0);
+    let is_free = |part: &&usize| parts[**part].place == Place::Anywhere;
+    let free = groups.iter().map(|group| group.iter().filter(is_free).copied().collect());
+    for group in free.chain([of(Place::Last)]).filter(|group: &Vec<usize>| !group.is_empty()) {
+        at = at.next_multiple_of(line_bytes);
+        for part in group {
+            let Part { from, bytes, .. } = parts[part];
+            let alignment = from.trailing_zeros().min(bytes.max(1).trailing_zeros()).min(4);
+            at = at.next_multiple_of(1 << alignment);
+            order.push((part, at));
+            at += bytes;
+        }
+    }
+    (order, at.next_multiple_of(line_bytes))
+}
+
 /// What can be done with the parts of a type: each with their new places, and the new size.
 fn plans(parts: &[Part], size_bytes: u64, line_bytes: u64) -> Vec<Rearrangement> {
-    let place = |groups: &[Vec<usize>]| {
-        let (mut order, mut at) = (Vec::new(), 0u64);
-        for group in groups.iter().filter(|group| !group.is_empty()) {
-            at = at.next_multiple_of(line_bytes);
-            for part in group {
-                let align = 1u64
-                    << parts[*part]
-                        .from
-                        .trailing_zeros()
-                        .min(parts[*part].bytes.max(1).trailing_zeros())
-                        .min(4);
-                at = at.next_multiple_of(align);
-                order.push((*part, at));
-                at += parts[*part].bytes;
-            }
-        }
-        (order, at.next_multiple_of(line_bytes))
-    };
+    let place = |groups: &[Vec<usize>]| placed(parts, groups, line_bytes);
     let all: Vec<usize> = (0..parts.len()).collect();
     let as_it_is: Vec<_> = all.iter().map(|part| (*part, parts[*part].from)).collect();
     let mut plans: Vec<Rearrangement> = vec![(
@@ -329,13 +398,9 @@ mod tests {
     use super::*;
 
     fn part(name: &str, from: u64, writers: &[u32]) -> Part {
-        Part {
-            name: name.into(),
-            from,
-            bytes: 8,
-            writers: writers.iter().copied().collect(),
-            uses: 1,
-        }
+        let mut part = Part::new(name.into(), from, 8, Place::Anywhere);
+        part.writers.extend(writers);
+        part
     }
 
     #[test]
@@ -348,5 +413,26 @@ mod tests {
         assert_eq!(*bytes, 192);
         let text = suggestion(Language::C, &parts, order, 64);
         assert!(text.contains("_Alignas(64)") && text.ends_with("queue, issued, done"), "{text}");
+    }
+
+    #[test]
+    fn what_is_pinned_stays_and_a_tail_is_last() {
+        let mut parts = [
+            part("queue", 0, &[]),
+            part("issued", 8, &[2]),
+            part("done", 16, &[3]),
+            part("text", 24, &[]),
+        ];
+        (parts[3].place, parts[3].bytes) = (Place::Last, 100);
+        parts[1].place = Place::Pinned;
+        let plans = plans(&parts, 124, 64);
+        for (what, order, bytes) in &plans[1..] {
+            let at = |part| order.iter().find(|(its, _)| *its == part).unwrap().1;
+            assert_eq!(at(1), 8, "{what}");
+            assert!(at(3) > at(0).max(at(1)).max(at(2)), "{what}: {order:?}");
+            assert!(*bytes >= at(3) + 100, "{what}");
+            assert_ne!(at(2) / 64, at(1) / 64, "{what}: {order:?}");
+        }
+        assert!(plans.len() > 2);
     }
 }

@@ -26,11 +26,18 @@ pub struct ReplayOptions {
     pub threads_per_cpu: usize,
     /// How many lines get names, the costliest first.
     pub most_lines: usize,
+    /// Fields that proposed layouts leave where they are: an interface's.
+    pub pinned: Vec<String>,
 }
 
 impl Default for ReplayOptions {
     fn default() -> Self {
-        Self { placement: Placement::default(), threads_per_cpu: 1, most_lines: 20 }
+        Self {
+            placement: Placement::default(),
+            threads_per_cpu: 1,
+            most_lines: 20,
+            pinned: Vec::new(),
+        }
     }
 }
 

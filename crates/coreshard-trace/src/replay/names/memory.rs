@@ -11,7 +11,7 @@ use gimli::AttributeValue;
 
 use super::{Guess, Names, Thing, ThingKind};
 use crate::types::dwarf::{self, Dwarf};
-use crate::types::{Shape, TypeId};
+use crate::types::{Shape, TypeId, TypeTable};
 
 /// Calls of a stack that are looked through.
 const MOST_CALLS: usize = 8;
@@ -98,11 +98,7 @@ impl Names<'_> {
                 continue;
             };
             let of = types.stripped(to);
-            let size = types.size_bytes(of).unwrap_or(0);
-            if !matches!(types.get(of).shape, Shape::Record(_)) || !fits(size, bytes, element_bytes)
-            {
-                continue;
-            }
+            let Some(size) = taken_as(types, of, bytes, element_bytes) else { continue };
             match found {
                 Some((its, _)) if types.get(its).name != types.get(of).name => return None,
                 _ => found = Some((of, size)),
@@ -127,20 +123,27 @@ impl Names<'_> {
         let names = variables_at(dwarf, within)?;
         let types = loaded.types.as_ref()?;
         let by_name = names.iter().filter_map(|name| {
-            let found = loaded.by_name.get(name)?;
-            found.iter().copied().find(|id| {
-                let size = types.size_bytes(*id).unwrap_or(0);
-                matches!(types.get(*id).shape, Shape::Record(_)) && fits(size, bytes, element_bytes)
-            })
+            let mut found = loaded.by_name.get(name)?.iter();
+            found.find_map(|id| Some((*id, taken_as(types, *id, bytes, element_bytes)?)))
         });
-        let mut sizes: HashMap<TypeId, u64> = HashMap::new();
-        for id in by_name {
-            sizes.insert(id, types.size_bytes(id).unwrap_or(0));
-        }
+        let sizes: HashMap<TypeId, u64> = by_name.collect();
         let (of, size) =
             sizes.into_iter().max_by_key(|(id, size)| (*size, std::cmp::Reverse(*id)))?;
         Some(Guess { module: number, of, element_bytes: size })
     }
+}
+
+/// How long one element is where a record's type fits memory of so many bytes: one with a flexible tail takes all of it.
+fn taken_as(types: &TypeTable, of: TypeId, bytes: u64, element_bytes: u64) -> Option<u64> {
+    let Shape::Record(record) = &types.get(of).shape else { return None };
+    let size = types.size_bytes(of).unwrap_or(0);
+    let has_tail = record.members.last().is_some_and(|last| {
+        types.is_flexible(last) && last.of.and_then(|of| types.size_bytes(of)).unwrap_or(0) == 0
+    });
+    if has_tail && element_bytes <= 1 && bytes > size && size > 0 {
+        return Some(bytes);
+    }
+    fits(size, bytes, element_bytes).then_some(size)
 }
 
 /// Whether memory of so many bytes may be one or several of a type of `size` bytes.

@@ -1,0 +1,78 @@
+/* Two threads, each on a CPU of its own, that call `bump` at the same time, again and again. A line for each round in which
+ * neither was interrupted: nanoseconds for one of `times`, of the slower one. Started with one round, it is a program to record.
+ *
+ * Usage: PROGRAM ROUNDS TIMES */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+
+void prepare(void);
+void bump(int thread, long times);
+
+static struct {
+  _Alignas(128) _Atomic long arrived;
+} gates[2];
+static struct {
+  _Alignas(128) double start, end;
+  long switches;
+} seen[2];
+static long rounds, times;
+
+static double now(void) {
+  struct timespec at;
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  return (double)at.tv_sec * 1e9 + (double)at.tv_nsec;
+}
+
+static long switches(void) {
+  struct rusage usage;
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nivcsw + usage.ru_nvcsw;
+}
+
+static void meet(int thread, long round) {
+  atomic_store(&gates[thread].arrived, round);
+  while (atomic_load(&gates[1 - thread].arrived) < round) {
+  }
+}
+
+static void *runs(void *at) {
+  int thread = (int)(size_t)at;
+  cpu_set_t all, one;
+  sched_getaffinity(0, sizeof all, &all);
+  CPU_ZERO(&one);
+  for (int cpu = 0, left = thread; cpu < CPU_SETSIZE; cpu++)
+    if (CPU_ISSET(cpu, &all) && left-- == 0) CPU_SET(cpu, &one);
+  if (CPU_COUNT(&one) == 1) sched_setaffinity(0, sizeof one, &one);
+  for (long round = 1; round <= rounds; round++) {
+    if (rounds > 1) meet(thread, 2 * round - 1);
+    long before = switches();
+    seen[thread].start = now();
+    bump(thread, times);
+    seen[thread].end = now();
+    seen[thread].switches = switches() - before;
+    if (rounds > 1) meet(thread, 2 * round);
+    if (thread == 1 || rounds == 1) continue;
+    double length = seen[0].end - seen[0].start, other = seen[1].end - seen[1].start;
+    double apart = seen[0].start - seen[1].start;
+    double longer = length > other ? length : other;
+    if (seen[0].switches + seen[1].switches > 0 || apart * apart > longer * longer / 400) continue;
+    printf("%.3f\n", longer / (double)times);
+  }
+  return NULL;
+}
+
+int main(int count, char **arguments) {
+  rounds = count > 1 ? atol(arguments[1]) : 1;
+  times = count > 2 ? atol(arguments[2]) : 100000;
+  prepare();
+  pthread_t threads[2];
+  for (size_t i = 0; i < 2; i++) pthread_create(&threads[i], NULL, runs, (void *)i);
+  for (size_t i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  return 0;
+}

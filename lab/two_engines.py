@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""Do both engines of `coreshard record` name the same lines, in the same order?
+
+Builds programs of other people twice, as they are and with the recorder's flags, records each twice with both engines,
+replays all four recordings, and holds the five costliest objects against each other. What lies in libraries that the
+engine tsan does not see is left out. Two recordings by one engine are held against each other as well: nothing can agree
+better than a recording does with itself. Writes a table in Markdown to standard output.
+
+Usage: lab/two_engines.py COMMAND FOLDER [PROGRAM...]
+
+FOLDER gets sources (from Debian's archive by apt-get source, and from crates.io), programs and recordings; some 3 GB, and
+what is there is not built again. Needs gcc, apt-get, tclsh (SQLite), a nightly Rust, Go, and qemu-x86_64.
+"""
+
+import glob
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+
+MACHINE = "epyc-9654-2s"
+FIRST = 5
+RELEASES = ("bookworm", "trixie")
+SOURCES = ("pigz", "zlib", "libzstd", "xz-utils", "redis", "sqlite3", "x264", "coreutils")
+
+
+def run(command, **more):
+    return subprocess.run(command, check=True, text=True, **more)
+
+
+def quiet(command, **more):
+    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more)
+    if done.returncode:
+        raise SystemExit(f"{command}: {done.stdout[-3000:]}")
+
+
+class Lab:
+    def __init__(self, command, folder):
+        self.command = os.path.abspath(command)
+        self.folder = os.path.abspath(folder)
+        os.makedirs(self.folder, exist_ok=True)
+        self.flags = {language: run([self.command, "record", "--flags", language], capture_output=True).stdout.split()
+                      for language in ("c", "rust")}
+
+    def at(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def sources(self):
+        """Debian's sources, from an archive's list of our own: the system's settings stay as they are."""
+        if os.path.isdir(self.at("sources")):
+            return
+        for name in ("apt/lists/partial", "apt/cache/archives/partial", "downloads"):
+            os.makedirs(self.at(name), exist_ok=True)
+        with open(self.at("apt/sources.list"), "w") as out:
+            for release in RELEASES:
+                out.write(f"deb-src http://deb.debian.org/debian {release} main\n")
+        with open(self.at("apt/apt.conf"), "w") as out:
+            out.write(f'Dir::Etc::sourcelist "{self.at("apt/sources.list")}";\nDir::Etc::sourceparts "/dev/null";\n'
+                      f'Dir::State::lists "{self.at("apt/lists")}";\nDir::Cache "{self.at("apt/cache")}";\n')
+        environment = dict(os.environ, APT_CONFIG=self.at("apt/apt.conf"))
+        quiet(["apt-get", "update"], env=environment)
+        os.makedirs(self.at("sources.part"), exist_ok=True)
+        for package in SOURCES:
+            for release in RELEASES:
+                done = subprocess.run(["apt-get", "source", "--download-only", f"{package}/{release}"], env=environment,
+                                      cwd=self.at("downloads"), capture_output=True)
+                if done.returncode == 0:
+                    break
+        for archive in glob.glob(self.at("downloads/*.orig.tar.*")):
+            if not archive.endswith(".asc") and "-www" not in archive:
+                quiet(["tar", "xf", archive], cwd=self.at("sources.part"))
+        os.rename(self.at("sources.part"), self.at("sources"))
+
+    def source(self, pattern):
+        found = sorted(glob.glob(self.at("sources", pattern)))
+        if not found:
+            raise SystemExit(f"no sources {pattern} in {self.at('sources')}")
+        return found[0]
+
+    def inputs(self):
+        """Text and numbers, the same each time."""
+        draw = random.Random(1)
+        if not os.path.exists(self.at("text")):
+            words = ["".join(draw.choice("abcdefghijklmnop") for _ in range(draw.randint(2, 9))) for _ in range(2000)]
+            os.makedirs(self.at("tree"), exist_ok=True)
+            for file in range(200):
+                with open(self.at("tree", f"{file}.c"), "w") as out:
+                    out.writelines(" ".join(draw.choices(words, k=9)) + ";\n" for _ in range(60))
+            with open(self.at("text"), "w") as out:
+                out.writelines(" ".join(draw.choices(words, k=9)) + "\n" for _ in range(40000))
+        if not os.path.exists(self.at("film.yuv")):
+            with open(self.at("film.yuv"), "wb") as out:
+                for frame in range(12):
+                    out.write(bytes((x * y // 64 + frame * 3 + draw.randrange(8)) & 255
+                                    for y in range(144) for x in range(176)))
+                    out.write(bytes([128]) * (176 * 144 // 2))
+
+
+def compiled(lab, name, sources, options, libraries):
+    """Both programs, by the compiler alone."""
+    for kind, flags in (("plain", ["-g"]), ("tsan", lab.flags["c"])):
+        program = lab.at("programs", f"{name}.{kind}")
+        if not os.path.exists(program):
+            quiet(["gcc", "-O2", "-pthread", *options, *sources, *flags, *libraries, "-o", program])
+
+
+def made(lab, name, pattern, configure, make, result):
+    """Both programs, by a configure script and make."""
+    for kind, flags in (("plain", ["-g"]), ("tsan", lab.flags["c"])):
+        program = lab.at("programs", f"{name}.{kind}")
+        if os.path.exists(program):
+            continue
+        tree = lab.at("build", f"{name}.{kind}")
+        quiet(["rm", "-rf", tree])
+        quiet(["cp", "-a", lab.source(pattern), tree])
+        compile_flags = [flag for flag in flags if flag.startswith(("-g", "-f"))]
+        link_flags = [flag for flag in flags if flag.startswith(("-L", "-W", "-l", "-fs"))]
+        flags = {"CFLAGS": " ".join(["-O2", *compile_flags]), "LDFLAGS": " ".join(link_flags)}
+        environment = dict(os.environ, FORCE_UNSAFE_CONFIGURE="1", **flags)
+        if configure:
+            quiet(["./configure", *configure], cwd=tree, env=environment)
+        quiet(["make", "-j2", *make(flags)], cwd=tree, env=environment)
+        quiet(["cp", os.path.join(tree, result), program])
+
+
+def pigz(lab):
+    zlib = lab.source("zlib-*")
+    parts = "adler32 crc32 deflate inflate inffast inftrees trees zutil infback compress uncompr".split()
+    sources = [os.path.join(lab.source("pigz-*"), part) for part in ("pigz.c", "yarn.c", "try.c")]
+    sources += [os.path.join(zlib, f"{part}.c") for part in parts]
+    compiled(lab, "pigz", sources, ["-DNOZOPFLI", f"-I{zlib}"], ["-lm"])
+    return ["-p", "4", "-k", "-c", lab.at("text")]
+
+
+def zstd(lab):
+    tree = lab.source("zstd-*")
+    sources = glob.glob(os.path.join(tree, "lib/*/*.c")) + glob.glob(os.path.join(tree, "programs/*.c"))
+    sources = [source for source in sources if "/deprecated/" not in source and "/legacy/" not in source]
+    compiled(lab, "zstd", sources, ["-DZSTD_MULTITHREAD", "-DZSTD_DISABLE_ASM", "-DZSTD_LEGACY_SUPPORT=0",
+                                    "-DXXH_NAMESPACE=ZSTD_", f"-I{tree}/lib"], [])
+    return ["-T4", "-B256KiB", "-c", "-q", lab.at("text")]
+
+
+def xz(lab):
+    made(lab, "xz", "xz-*", ["--disable-shared", "--disable-nls", "--disable-doc", "--disable-assembler"],
+         lambda flags: [], "src/xz/xz")
+    return ["-T4", "-0", "--block-size=256KiB", "-k", "-c", lab.at("text")]
+
+
+def redis(lab):
+    made(lab, "redis", "redis-*", [],
+         lambda flags: ["MALLOC=libc", "OPTIMIZATION=-O2", f"REDIS_CFLAGS={flags['CFLAGS']}",
+                        f"REDIS_LDFLAGS={flags['LDFLAGS']}", "redis-server", "redis-benchmark"], "src/redis-server")
+    return ["--port", "0", "--unixsocket", "redis.sock", "--save", "", "--io-threads", "4",
+            "--io-threads-do-reads", "yes", "--dir", "."]
+
+
+def redis_load(lab, folder):
+    """Its own benchmark, and then its end."""
+    socket = os.path.join(folder, "redis.sock")
+    benchmark = lab.at("build/redis.plain/src/redis-benchmark")
+    for _ in range(600):
+        if os.path.exists(socket):
+            break
+        subprocess.run(["sleep", "0.1"])
+    subprocess.run([benchmark, "-s", socket, "-n", "4000", "-c", "20", "-t", "set,get,incr,lpush", "-q"],
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run([benchmark, "-s", socket, "-n", "1", "-c", "1", "-q", "shutdown", "nosave"],
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def sqlite(lab):
+    tree = lab.at("build/sqlite")
+    if not os.path.exists(os.path.join(tree, "sqlite3.c")):
+        quiet(["rm", "-rf", tree])
+        quiet(["cp", "-a", lab.source("sqlite3-*"), tree])
+        quiet(["./configure", "--disable-tcl"], cwd=tree)
+        quiet(["make", "sqlite3.c"], cwd=tree)
+    compiled(lab, "sqlite", [os.path.join(tree, "test/threadtest3.c"), os.path.join(tree, "sqlite3.c")],
+             [f"-I{tree}", f"-I{tree}/test", "-DSQLITE_THREADSAFE=1", "-DSQLITE_ENABLE_UNLOCK_NOTIFY"], ["-ldl", "-lm"])
+    return ["-fast", "walthread2"]
+
+
+def x264(lab):
+    made(lab, "x264", "x264-*", ["--disable-asm", "--disable-lavf", "--disable-swscale", "--disable-ffms",
+                                 "--disable-gpac", "--disable-lsmash", "--disable-avs", "--disable-opencl"],
+         lambda flags: ["x264"], "x264")
+    return ["--threads", "4", "--preset", "ultrafast", "--input-res", "176x144", "-o", "/dev/null", lab.at("film.yuv")]
+
+
+def sort(lab):
+    made(lab, "sort", "coreutils-*", ["--disable-nls"], lambda flags: ["src/sort"], "src/sort")
+    return ["--parallel=4", "-S", "64M", lab.at("text")]
+
+
+def go(lab):
+    """Go's own programs are as they are: the first engine alone."""
+    program = lab.at("programs/go.plain")
+    if not os.path.exists(program):
+        root = run(["go", "env", "GOROOT"], capture_output=True).stdout.strip()
+        quiet(["cp", os.path.join(root, "bin/gofmt"), program])
+        quiet(["cp", "-r", os.path.join(root, "src/sort"), lab.at("go-tree")])
+    return ["-l", lab.at("go-tree")]
+
+
+def crate(lab, name, features, arguments):
+    for kind in ("plain", "tsan"):
+        program = lab.at("programs", f"{name}.{kind}")
+        if os.path.exists(program):
+            continue
+        # With a target named, build scripts are not instrumented.
+        command = ["cargo", "+nightly", "install", name, "--locked", "--root", lab.at("build", f"{name}.{kind}"),
+                   "--target-dir", lab.at("build", f"{name}.{kind}.target"), "--target", "x86_64-unknown-linux-gnu", *features]
+        flags = lab.flags["rust"] if kind == "tsan" else ["-g"]
+        quiet(command, env=dict(os.environ, CARGO_ENCODED_RUSTFLAGS="\x1f".join(flags)))
+        quiet(["cp", lab.at("build", f"{name}.{kind}", "bin", name), program])
+        quiet(["rm", "-rf", lab.at("build", f"{name}.{kind}.target")])
+    return arguments
+
+
+def b3sum(lab):
+    return crate(lab, "b3sum", ["--features", "pure"], ["--num-threads", "4", lab.at("film.yuv"), lab.at("text")])
+
+
+def tokei(lab):
+    return crate(lab, "tokei", [], [lab.at("tree")])
+
+
+PROGRAMS = {of.__name__: of for of in (pigz, zstd, xz, redis, sqlite, x264, sort, go, b3sum, tokei)}
+LOADS = {"redis": redis_load}
+
+
+def recording(lab, name, engine, arguments, turn):
+    program = lab.at("programs", f"{name}.{'plain' if engine == 'qemu' else 'tsan'}")
+    file = lab.at("recordings", f"{name}.{engine}.{turn}.trace")
+    folder = lab.at("run")
+    quiet(["rm", "-rf", folder, file])
+    os.makedirs(folder)
+    command = [lab.command, "record", "--engine", engine, "-o", file, "--", program, *arguments]
+    with open(lab.at("recordings", f"{name}.{engine}.log"), "w") as log:
+        running = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=log)
+        if name in LOADS:
+            LOADS[name](lab, folder)
+        running.wait()
+    return file
+
+
+def objects(lab, file, seen=None):
+    """What costs most, the costliest first, by name and cost; libraries that were not compiled anew are not looked at."""
+    text = run([lab.command, "replay", file, "--machine", MACHINE, "--lines", "400", "--json", "-"], capture_output=True).stdout
+    report = json.loads(text)
+    found = [(its["object"], its["cost_ns"]) for its in report["objects"]]
+    libraries = ("data of lib", "data of ld-", "main_arena", "_IO_", "stack of")
+    return [its for its in found if not its[0].startswith(libraries) and ".so" not in its[0]], report
+
+
+def first(found):
+    return [name for name, _ in found[:FIRST]]
+
+
+def agree(one, other):
+    """How many of the first five are the first five of both, and whether those that are stand in one order."""
+    a, b = first(one), first(other)
+    both = [name for name in a if name in b]
+    return len(both), max(len(a), len(b)), both == [name for name in b if name in a]
+
+
+def told(result):
+    both, of, is_ordered = result
+    return f"{both} of {of}{', same order' if is_ordered else ''}"
+
+
+def main():
+    if len(sys.argv) < 3:
+        raise SystemExit(__doc__)
+    lab = Lab(sys.argv[1], sys.argv[2])
+    for name in ("programs", "build", "recordings"):
+        os.makedirs(lab.at(name), exist_ok=True)
+    lab.sources()
+    lab.inputs()
+    print("| program | accesses, qemu | accesses, tsan | one engine with the other | qemu with itself | tsan with itself | costliest, by both |")
+    print("|---|---|---|---|---|---|---|")
+    for name in sys.argv[3:] or PROGRAMS:
+        arguments = PROGRAMS[name](lab)
+        engines = ["qemu"] if name == "go" else ["qemu", "tsan"]
+        found, accesses = {}, {}
+        for engine in engines:
+            for turn in (1, 2):
+                file = recording(lab, name, engine, arguments, turn)
+                found[engine, turn], report = objects(lab, file)
+                accesses[engine] = report["accesses"]
+                os.remove(file)
+        itself = {engine: told(agree(found[engine, 1], found[engine, 2])) for engine in engines}
+        if len(engines) == 2:
+            results = [agree(found["qemu", a], found["tsan", b]) for a, b in itertools.product((1, 2), repeat=2)]
+            least, most = min(result[0] for result in results), max(result[0] for result in results)
+            ordered = sum(result[2] for result in results)
+            across = f"{least if least == most else f'{least} to {most}'} of {results[0][1]}, {ordered} of 4 pairs in one order"
+            names = [its for its in first(found["qemu", 1]) if its in first(found["tsan", 1])]
+        else:
+            across, names = "–", first(found["qemu", 1])
+        print(f"| {name} | {accesses['qemu']:,} | {accesses.get('tsan', 0):,} | {across} | {itself['qemu']} | "
+              f"{itself.get('tsan', '–')} | {'; '.join(names)} |", flush=True)
+        with open(lab.at("recordings", f"{name}.json"), "w") as out:
+            json.dump({f"{engine} {turn}": its for (engine, turn), its in found.items()}, out, indent=1)
+
+
+if __name__ == "__main__":
+    main()
