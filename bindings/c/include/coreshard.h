@@ -424,7 +424,7 @@ void cs_block_close(struct cs_block_device *device);
 
 /*
  The calling thread's queue to a device; `thread` is its number, below the threads that it was opened for, each with one
- queue. Null, and errno, where that thread has one.
+ queue. Null, and errno, where that thread has one, or the process was forked since.
  */
 struct cs_block_queue *cs_block_queue(struct cs_block_device *device,
                                       unsigned int thread);
@@ -681,7 +681,7 @@ struct cs_rt_task *cs_rt_spawn(struct cs_rt_executor *executor,
                                void *argument);
 
 /*
- Waits until a task is over, and frees its handle.
+ Waits until a task is over, and frees its handle. -ECHILD where it never is: this process was forked from its own.
  */
 int cs_rt_join(struct cs_rt_task *task);
 
@@ -802,7 +802,8 @@ void cs_work_init_named(struct cs_work *work,
  Queues a work at the pool of the CPU that the caller runs on. Allocates nothing.
 
  Returns 1; 0 if it was pending: then the run to come sees what the caller wrote before. Or -EPERM where it is disabled,
- -ESHUTDOWN, -EBUSY (the queue is drained), -ECHILD (the queue is of the process that this one was forked from), -EINVAL.
+ -ESHUTDOWN, -EBUSY (the queue is drained), -ECHILD (the queue is of the process that this one was forked from, or the work was pending there: it never runs here,
+ and can be queued when it was cancelled, or set up anew), -EINVAL.
  */
 int cs_queue_work(struct cs_workqueue *queue,
                   struct cs_work *work);

@@ -10,14 +10,14 @@ use coreshard::{Builder, CpuSet, Priority, Scope, Workqueue};
 
 use crate::check;
 use crate::error::{Failure, Outcome, guard, guard_pointer};
+use crate::per_process::ThisProcess;
 
 /// A queue of works. Made by `cs_alloc_workqueue`, ended by `cs_destroy_workqueue`.
 pub struct CsWorkqueue {
     pub(crate) queue: Workqueue,
     /// For `cs_workqueue_name`.
     name: std::ffi::CString,
-    /// In which process.
-    made_in: u32,
+    made_in: ThisProcess,
 }
 
 impl CsWorkqueue {
@@ -208,7 +208,7 @@ unsafe fn build(
     if has(CS_WQ_ORDERED) {
         builder = builder.ordered();
     }
-    Ok(Box::new(CsWorkqueue { queue: builder.build()?, name, made_in: std::process::id() }))
+    Ok(Box::new(CsWorkqueue { queue: builder.build()?, name, made_in: ThisProcess::now() }))
 }
 
 unsafe fn alloc(name: *const c_char, attributes: &CsWorkqueueAttrs) -> Outcome<Box<CsWorkqueue>> {
@@ -426,7 +426,7 @@ pub extern "C" fn cs_system_workqueue(which: c_int) -> *mut CsWorkqueue {
     };
     let known = place.load(Acquire);
     // SAFETY: null, or never freed.
-    if unsafe { known.as_ref() }.is_some_and(|queue| queue.made_in == std::process::id()) {
+    if unsafe { known.as_ref() }.is_some_and(|queue| !queue.made_in.is_over()) {
         return known;
     }
     let made = guard_pointer(|| {
