@@ -17,6 +17,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* C has a structure and a function of one name, as stat(2) does. */
+#if defined(__cplusplus) && defined(__GNUC__)
+#define CORESHARD_PUSHED
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#endif
+
 #define CORESHARD_VERSION_MAJOR 0
 #define CORESHARD_VERSION_MINOR 1
 
@@ -642,8 +649,8 @@ int cs_freeze_workqueue(struct cs_workqueue *queue);
 int cs_thaw_workqueue(struct cs_workqueue *queue);
 
 /*
- Runs all that was queued to its end, and frees the queue. Delayed works whose time has not come are void: cancel them
- before. -EDEADLK inside one of the queue's own works: then nothing is done. In a process that was forked since the
+ Runs all that was queued to its end, and frees the queue. A delayed work whose time has not come stays pending until then, and
+ is dropped: cancel it before, or move it to another queue by `cs_mod_delayed_work`. -EDEADLK inside one of the queue's own works: then nothing is done. In a process that was forked since the
  queue was made, nothing is run.
  */
 int cs_destroy_workqueue(struct cs_workqueue *queue);
@@ -892,3 +899,8 @@ int cs_work_running(struct cs_work *work);
 #endif  // __cplusplus
 
 #endif  /* CORESHARD_H */
+
+#ifdef CORESHARD_PUSHED
+#undef CORESHARD_PUSHED
+#pragma GCC diagnostic pop
+#endif

@@ -358,8 +358,8 @@ pub unsafe extern "C" fn cs_thaw_workqueue(queue: *mut CsWorkqueue) -> c_int {
     })
 }
 
-/// Runs all that was queued to its end, and frees the queue. Delayed works whose time has not come are void: cancel them
-/// before. -EDEADLK inside one of the queue's own works: then nothing is done. In a process that was forked since the
+/// Runs all that was queued to its end, and frees the queue. A delayed work whose time has not come stays pending until then, and
+/// is dropped: cancel it before, or move it to another queue by `cs_mod_delayed_work`. -EDEADLK inside one of the queue's own works: then nothing is done. In a process that was forked since the
 /// queue was made, nothing is run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_destroy_workqueue(queue: *mut CsWorkqueue) -> c_int {
