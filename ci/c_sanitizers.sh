@@ -43,7 +43,7 @@ under_valgrind() {
 
 under_address() {
   local test
-  for test in $TESTS; do
+  for test in $TESTS forks; do
     compile $test $test.address -fsanitize=address,undefined -fno-sanitize-recover=all -L"$out" -lcoreshard -Wl,-rpath,"$PWD/$out"
     "$out/sanitized/$test.address" | tail -n 1
   done

@@ -17,6 +17,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* C has a structure and a function of one name, as stat(2) does. */
+#if defined(__cplusplus) && defined(__GNUC__)
+#define CORESHARD_PUSHED
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#endif
+
 #define CORESHARD_VERSION_MAJOR 0
 #define CORESHARD_VERSION_MINOR 1
 
@@ -424,7 +431,7 @@ void cs_block_close(struct cs_block_device *device);
 
 /*
  The calling thread's queue to a device; `thread` is its number, below the threads that it was opened for, each with one
- queue. Null, and errno, where that thread has one.
+ queue. Null, and errno, where that thread has one, or the process was forked since.
  */
 struct cs_block_queue *cs_block_queue(struct cs_block_device *device,
                                       unsigned int thread);
@@ -642,8 +649,8 @@ int cs_freeze_workqueue(struct cs_workqueue *queue);
 int cs_thaw_workqueue(struct cs_workqueue *queue);
 
 /*
- Runs all that was queued to its end, and frees the queue. Delayed works whose time has not come are void: cancel them
- before. -EDEADLK inside one of the queue's own works: then nothing is done. In a process that was forked since the
+ Runs all that was queued to its end, and frees the queue. A delayed work whose time has not come stays pending until then, and
+ is dropped: cancel it before, or move it to another queue by `cs_mod_delayed_work`. -EDEADLK inside one of the queue's own works: then nothing is done. In a process that was forked since the
  queue was made, nothing is run.
  */
 int cs_destroy_workqueue(struct cs_workqueue *queue);
@@ -681,7 +688,7 @@ struct cs_rt_task *cs_rt_spawn(struct cs_rt_executor *executor,
                                void *argument);
 
 /*
- Waits until a task is over, and frees its handle.
+ Waits until a task is over, and frees its handle. -ECHILD where it never is: this process was forked from its own.
  */
 int cs_rt_join(struct cs_rt_task *task);
 
@@ -802,7 +809,8 @@ void cs_work_init_named(struct cs_work *work,
  Queues a work at the pool of the CPU that the caller runs on. Allocates nothing.
 
  Returns 1; 0 if it was pending: then the run to come sees what the caller wrote before. Or -EPERM where it is disabled,
- -ESHUTDOWN, -EBUSY (the queue is drained), -ECHILD (the queue is of the process that this one was forked from), -EINVAL.
+ -ESHUTDOWN, -EBUSY (the queue is drained), -ECHILD (the queue is of the process that this one was forked from, or the work was pending there: it never runs here,
+ and can be queued when it was cancelled, or set up anew), -EINVAL.
  */
 int cs_queue_work(struct cs_workqueue *queue,
                   struct cs_work *work);
@@ -891,3 +899,8 @@ int cs_work_running(struct cs_work *work);
 #endif  // __cplusplus
 
 #endif  /* CORESHARD_H */
+
+#ifdef CORESHARD_PUSHED
+#undef CORESHARD_PUSHED
+#pragma GCC diagnostic pop
+#endif

@@ -12,10 +12,12 @@ use coreshard::block::{
 };
 
 use crate::error::{Failure, Outcome, guard, guard_pointer};
+use crate::per_process::ThisProcess;
 
 /// A file, a block device, or memory that is as one. Made by `cs_block_open` or `cs_block_memory`.
 pub struct CsBlockDevice {
     device: Arc<Device>,
+    made_in: ThisProcess,
 }
 
 /// One thread's queue to a device: all calls with it are that thread's.
@@ -52,7 +54,8 @@ fn open(
     options: HostOptions,
 ) -> Outcome<Box<CsBlockDevice>> {
     let host = HostAdapter::new(options)?;
-    Ok(Box::new(CsBlockDevice { device: host.target("c").device(backend)? }))
+    let device = host.target("c").device(backend)?;
+    Ok(Box::new(CsBlockDevice { device, made_in: ThisProcess::now() }))
 }
 
 /// Opens a regular file or a block device (`CS_BLOCK_…` or-ed), for so many threads, each with a queue. Null, and errno, where
@@ -100,7 +103,7 @@ pub unsafe extern "C" fn cs_block_close(device: *mut CsBlockDevice) {
 }
 
 /// The calling thread's queue to a device; `thread` is its number, below the threads that it was opened for, each with one
-/// queue. Null, and errno, where that thread has one.
+/// queue. Null, and errno, where that thread has one, or the process was forked since.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_queue(
     device: *mut CsBlockDevice,
@@ -110,6 +113,12 @@ pub unsafe extern "C" fn cs_block_queue(
         // SAFETY: C says that it is one, or null.
         let device = unsafe { device.as_ref() }
             .ok_or_else(|| Failure::invalid("the device is a null pointer"))?;
+        if device.made_in.is_over() {
+            return Err(Failure::new(
+                libc::ECHILD,
+                "this process was forked from the one that opened the device: open it anew here",
+            ));
+        }
         let queue = device.device.queue(thread as usize, QueueOptions::default())?;
         Ok(Box::new(CsBlockQueue { queue }))
     })

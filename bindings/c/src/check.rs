@@ -14,6 +14,7 @@ use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::per_process::{PerProcess, ThisProcess};
 use crate::queue::CsWorkqueue;
 use crate::work::{CsWork, label_of, works};
 
@@ -68,7 +69,8 @@ fn found(sentence: &str) {
     }
 }
 
-/// What the mode knows.
+/// What the mode knows; a process that was forked from another one begins anew.
+#[derive(Default)]
 struct Known {
     /// Works that were queued, by their address, and the queue each was queued on last: its address, and its name.
     queued: BTreeMap<usize, (usize, CString)>,
@@ -104,12 +106,8 @@ impl DerefMut for Guard {
 }
 
 fn known() -> Guard {
-    static KNOWN: Mutex<Known> = Mutex::new(Known {
-        queued: BTreeMap::new(),
-        alive: BTreeSet::new(),
-        destroyed: BTreeMap::new(),
-    });
-    let guard = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    static KNOWN: PerProcess<Mutex<Known>> = PerProcess::new(Mutex::default);
+    let guard = KNOWN.get().lock().unwrap_or_else(PoisonError::into_inner);
     IS_INSIDE.set(true);
     Guard(guard)
 }
@@ -178,6 +176,10 @@ pub(crate) fn is_alive(queue: *mut CsWorkqueue) {
     }
     let name = known.destroyed.get(&queue.addr()).cloned();
     drop(known);
+    if name.is_none() && ThisProcess::now().is_forked() {
+        // It may be of the process before.
+        return;
+    }
     match name {
         Some(name) => {
             found(&format!("workqueue {} is used after it was destroyed", text(&name)));

@@ -112,6 +112,7 @@ impl From<WorkError> for Failure {
             WorkErrorReason::WouldDeadlock => libc::EDEADLK,
             WorkErrorReason::NotDisabled => libc::EINVAL,
             WorkErrorReason::TooManyDisables => libc::EOVERFLOW,
+            WorkErrorReason::PendingAtFork => libc::ECHILD,
             _ => libc::EAGAIN,
         };
         Self::new(errno, error.to_string())
@@ -136,7 +137,12 @@ impl From<BuildError> for Failure {
         use std::error::Error as _;
         // Beside what was asked for wrongly, a thread may not be had.
         let is_asked_wrongly = error.source().is_none_or(|source| source.is::<PodsError>());
-        Self::new(if is_asked_wrongly { libc::EINVAL } else { libc::EAGAIN }, error.to_string())
+        let errno = match is_asked_wrongly {
+            _ if error.is_forked() => libc::ECHILD,
+            true => libc::EINVAL,
+            false => libc::EAGAIN,
+        };
+        Self::new(errno, error.to_string())
     }
 }
 

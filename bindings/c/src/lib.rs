@@ -16,6 +16,7 @@ mod call;
 mod check;
 mod error;
 mod fork;
+mod per_process;
 mod process;
 mod queue;
 mod rt;

@@ -8,6 +8,7 @@ use coreshard::insight::InsightServer;
 use coreshard::{RuntimeBuilder, Trouble};
 
 use crate::error::{Failure, guard};
+use crate::per_process::PerProcess;
 
 /// What kind of trouble.
 #[repr(C)]
@@ -119,13 +120,13 @@ pub unsafe extern "C" fn cs_configure(config: *const CsConfig) -> c_int {
     })
 }
 
-static INSIGHT: Mutex<Option<InsightServer>> = Mutex::new(None);
+static INSIGHT: PerProcess<Mutex<Option<InsightServer>>> = PerProcess::new(|| Mutex::new(None));
 
 /// Serves the socket at which `coreshard top` sees this process's queues and pools; 1 if it is served already.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_serve_insight() -> c_int {
     guard(|| {
-        let mut server = INSIGHT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut server = INSIGHT.get().lock().unwrap_or_else(PoisonError::into_inner);
         if server.is_some() {
             return Ok(1);
         }
@@ -139,7 +140,7 @@ pub extern "C" fn cs_serve_insight() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_stop_insight() -> c_int {
     guard(|| {
-        let server = INSIGHT.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let server = INSIGHT.get().lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(server.is_none().into())
     })
 }

@@ -10,14 +10,14 @@ use coreshard::{Builder, CpuSet, Priority, Scope, Workqueue};
 
 use crate::check;
 use crate::error::{Failure, Outcome, guard, guard_pointer};
+use crate::per_process::ThisProcess;
 
 /// A queue of works. Made by `cs_alloc_workqueue`, ended by `cs_destroy_workqueue`.
 pub struct CsWorkqueue {
     pub(crate) queue: Workqueue,
     /// For `cs_workqueue_name`.
     name: std::ffi::CString,
-    /// In which process.
-    made_in: u32,
+    made_in: ThisProcess,
 }
 
 impl CsWorkqueue {
@@ -208,7 +208,7 @@ unsafe fn build(
     if has(CS_WQ_ORDERED) {
         builder = builder.ordered();
     }
-    Ok(Box::new(CsWorkqueue { queue: builder.build()?, name, made_in: std::process::id() }))
+    Ok(Box::new(CsWorkqueue { queue: builder.build()?, name, made_in: ThisProcess::now() }))
 }
 
 unsafe fn alloc(name: *const c_char, attributes: &CsWorkqueueAttrs) -> Outcome<Box<CsWorkqueue>> {
@@ -358,8 +358,8 @@ pub unsafe extern "C" fn cs_thaw_workqueue(queue: *mut CsWorkqueue) -> c_int {
     })
 }
 
-/// Runs all that was queued to its end, and frees the queue. Delayed works whose time has not come are void: cancel them
-/// before. -EDEADLK inside one of the queue's own works: then nothing is done. In a process that was forked since the
+/// Runs all that was queued to its end, and frees the queue. A delayed work whose time has not come stays pending until then, and
+/// is dropped: cancel it before, or move it to another queue by `cs_mod_delayed_work`. -EDEADLK inside one of the queue's own works: then nothing is done. In a process that was forked since the
 /// queue was made, nothing is run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_destroy_workqueue(queue: *mut CsWorkqueue) -> c_int {
@@ -426,7 +426,7 @@ pub extern "C" fn cs_system_workqueue(which: c_int) -> *mut CsWorkqueue {
     };
     let known = place.load(Acquire);
     // SAFETY: null, or never freed.
-    if unsafe { known.as_ref() }.is_some_and(|queue| queue.made_in == std::process::id()) {
+    if unsafe { known.as_ref() }.is_some_and(|queue| !queue.made_in.is_over()) {
         return known;
     }
     let made = guard_pointer(|| {

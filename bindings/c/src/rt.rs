@@ -12,6 +12,7 @@ use coreshard::rt::{
 
 use crate::error::{Failure, Outcome, guard, guard_pointer};
 use crate::fork::CsFunction;
+use crate::per_process::ThisProcess;
 use crate::queue::cpus;
 
 /// Runs tasks of fixed priorities. Made by `cs_rt_executor`, ended by `cs_rt_executor_free`.
@@ -23,6 +24,7 @@ pub struct CsRtExecutor {
 /// A task that was spawned; ended by `cs_rt_join`.
 pub struct CsRtTask {
     handle: TaskHandle<()>,
+    made_in: ThisProcess,
 }
 
 /// A periodic task; ended by `cs_rt_stop`.
@@ -52,7 +54,7 @@ pub struct CsRtPeriodicStats {
 
 impl From<RtError> for Failure {
     fn from(error: RtError) -> Self {
-        Self::new(libc::EPERM, error.to_string())
+        Self::new(if error.is_forked() { libc::ECHILD } else { libc::EPERM }, error.to_string())
     }
 }
 
@@ -138,11 +140,11 @@ pub unsafe extern "C" fn cs_rt_spawn(
         // SAFETY: by the header's contract.
         let task = move || unsafe { function(argument.get()) };
         let handle = executor_of(executor)?.executor.spawn(priority(priority_of)?, task)?;
-        Ok(Box::new(CsRtTask { handle }))
+        Ok(Box::new(CsRtTask { handle, made_in: ThisProcess::now() }))
     })
 }
 
-/// Waits until a task is over, and frees its handle.
+/// Waits until a task is over, and frees its handle. -ECHILD where it never is: this process was forked from its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_join(task: *mut CsRtTask) -> c_int {
     guard(|| {
@@ -150,8 +152,11 @@ pub unsafe extern "C" fn cs_rt_join(task: *mut CsRtTask) -> c_int {
             return Err(Failure::invalid("the task is a null pointer"));
         }
         // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
-        let joined = unsafe { Box::from_raw(task) }.handle.join();
-        joined.map_err(|thrown| Failure::new(libc::ENOTRECOVERABLE, thrown.to_string()))?;
+        let CsRtTask { handle, made_in } = *unsafe { Box::from_raw(task) };
+        handle.join().map_err(|thrown| {
+            let errno = if made_in.is_over() { libc::ECHILD } else { libc::ENOTRECOVERABLE };
+            Failure::new(errno, thrown.to_string())
+        })?;
         Ok(0)
     })
 }

@@ -4,8 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
-use std::sync::Once;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use coreshard::{CpuId, EmbeddedFunction, EmbeddedWork, EmbeddedWorks, NodeId, Ta
 
 use crate::check;
 use crate::error::{Failure, Outcome, guard, panicked};
+use crate::per_process::PerProcess;
 use crate::queue::CsWorkqueue;
 
 /// A work: a member of a structure of the program's, set up by `cs_work_init` or `CS_WORK_INITIALIZER`, and queued any
@@ -37,60 +37,37 @@ const _: () = assert!(
 /// How many locks the works of a process are spread over, for each CPU.
 const STRIPES_PER_CPU: usize = 64;
 
-static WORKS: AtomicPtr<EmbeddedWorks> = AtomicPtr::new(ptr::null_mut());
-static FORMER: AtomicPtr<EmbeddedWorks> = AtomicPtr::new(ptr::null_mut());
+static WORKS: PerProcess<&EmbeddedWorks> = PerProcess::new(make_works);
 /// [`WORKS`], where the checking mode is off; null before that is known, and in a process that was forked since.
 static UNCHECKED: AtomicPtr<EmbeddedWorks> = AtomicPtr::new(ptr::null_mut());
 
-/// Those of this process.
+/// Those of this process: in one that was forked, locks of the other's may be held by nobody.
 #[inline(always)]
 pub(crate) fn works() -> &'static EmbeddedWorks {
-    // SAFETY: null, or leaked by `make_works`.
-    match unsafe { WORKS.load(Acquire).as_ref() } {
-        Some(works) if works.is_of_this_process() => works,
-        _ => make_works(),
+    let works = *WORKS.get();
+    if UNCHECKED.load(Acquire).is_null() && !check::is_on() && forget_when_forked() {
+        UNCHECKED.store(ptr::from_ref(works).cast_mut(), Release);
     }
+    works
 }
 
-/// The first one, or that of a process that was forked since: there, locks may be held by nobody.
-#[cold]
 fn make_works() -> &'static EmbeddedWorks {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut known = WORKS.load(Acquire);
-    let made = EmbeddedWorks::leak(STRIPES_PER_CPU * cpus.max(4));
-    loop {
-        let made = ptr::from_ref(made).cast_mut();
-        match WORKS.compare_exchange(known, made, AcqRel, Acquire) {
-            Ok(_) => {
-                // Whoever looks for leaks finds those of the process before.
-                FORMER.store(known, Release);
-                if !check::is_on() && forget_when_forked() {
-                    UNCHECKED.store(made, Release);
-                }
-                // SAFETY: leaked.
-                return unsafe { &*made };
-            }
-            // SAFETY: as above.
-            Err(now) => match unsafe { now.as_ref() } {
-                Some(works) if works.is_of_this_process() => return works,
-                _ => known = now,
-            },
-        }
-    }
+    EmbeddedWorks::leak(STRIPES_PER_CPU * cpus.max(4))
 }
 
 /// Sees to it that a child begins without them: [`UNCHECKED`] is null there. False where that cannot be had.
 fn forget_when_forked() -> bool {
-    static HANDLED: Once = Once::new();
     static IS_HANDLED: AtomicBool = AtomicBool::new(false);
     extern "C" fn forget() {
         UNCHECKED.store(ptr::null_mut(), Release);
     }
-    HANDLED.call_once(|| {
+    if !IS_HANDLED.load(Acquire) {
+        // Twice does no harm, and a `Once` may be begun by a thread that a child does not have.
         // SAFETY: the handler writes one word, on the child's only thread.
         let rc = unsafe { libc::pthread_atfork(None, None, Some(forget)) };
         IS_HANDLED.store(rc == 0, Release);
-    });
+    }
     IS_HANDLED.load(Acquire)
 }
 
@@ -254,7 +231,8 @@ pub(crate) fn function_of(work: *mut CsWork) -> Option<EmbeddedFunction> {
 /// Queues a work at the pool of the CPU that the caller runs on. Allocates nothing.
 ///
 /// Returns 1; 0 if it was pending: then the run to come sees what the caller wrote before. Or -EPERM where it is disabled,
-/// -ESHUTDOWN, -EBUSY (the queue is drained), -ECHILD (the queue is of the process that this one was forked from), -EINVAL.
+/// -ESHUTDOWN, -EBUSY (the queue is drained), -ECHILD (the queue is of the process that this one was forked from, or the work was pending there: it never runs here,
+/// and can be queued when it was cancelled, or set up anew), -EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_queue_work(queue: *mut CsWorkqueue, work: *mut CsWork) -> c_int {
     // SAFETY: null, or leaked by `make_works`; null, or a queue, as C says.

@@ -4,6 +4,8 @@
 #include <exception>
 #include <thread>
 
+#include <sys/wait.h>
+
 #include <coreshard.hpp>
 
 #include "allocations.hpp"
@@ -75,8 +77,88 @@ static void what_is_refused_is_thrown_in_the_coroutine() {
   CHECK(caught == EBUSY);
 }
 
+// Owns its coroutine, and destroys it wherever it is.
+struct owned {
+  struct promise_type {
+    owned get_return_object() noexcept { return owned{std::coroutine_handle<promise_type>::from_promise(*this)}; }
+    std::suspend_never initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    void return_void() noexcept {}
+    void unhandled_exception() noexcept { std::terminate(); }
+  };
+  std::coroutine_handle<promise_type> handle;
+  explicit owned(std::coroutine_handle<promise_type> of) noexcept : handle(of) {}
+  owned(const owned&) = delete;
+  ~owned() { handle.destroy(); }
+};
+
+template <class Hop>
+static owned hop_once(Hop hop, std::atomic<int>& hops) {
+  co_await hop();
+  hops++;
+}
+
+static void a_coroutine_that_is_destroyed_while_it_is_queued_is_named() {
+  int pipe_of_child[2];
+  CHECK(pipe(pipe_of_child) == 0);
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    dup2(pipe_of_child[1], STDERR_FILENO);
+    std::set_terminate([] { _exit(7); });
+    coreshard::workqueue queue("frozen");
+    std::atomic<int> hops = 0;
+    queue.freeze();
+    { const owned destroyed = hop_once([&] { return queue.schedule(); }, hops); }
+    _exit(1);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+  char said[256] = {};
+  CHECK(read(pipe_of_child[0], said, sizeof(said) - 1) > 0 && std::strstr(said, "destroyed while it is queued"));
+  close(pipe_of_child[0]);
+  close(pipe_of_child[1]);
+}
+
+// As the README tells it: a work resumes it, and cancels that as it ends.
+class cancellable_hop {
+public:
+  explicit cancellable_hop(coreshard::workqueue_ref queue) : queue_(queue) {}
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> waiting) {
+    work_.function().waiting = waiting;
+    work_.queue(queue_);
+  }
+  void await_resume() const noexcept {}
+
+private:
+  struct go_on {
+    std::coroutine_handle<> waiting;
+    void operator()() const { waiting.resume(); }
+  };
+  coreshard::workqueue_ref queue_;
+  coreshard::work<go_on> work_{go_on{}};
+};
+
+static void a_coroutine_that_a_work_resumes_may_be_destroyed() {
+  coreshard::workqueue queue("frozen");
+  std::atomic<int> hops = 0;
+  auto hop = [&queue] { return cancellable_hop(queue); };
+  queue.freeze();
+  for (int at = 0; at < 100; ++at) const owned destroyed = hop_once(hop, hops);
+  queue.thaw();
+  const owned goes_on = hop_once(hop, hops);
+  WAIT_UNTIL(hops == 1);
+  queue.flush();
+  CHECK(hops == 1);
+}
+
 int main(int argc, char** argv) {
   return run_rows({ROW(coroutines_go_on_on_workers), ROW(a_hop_allocates_nothing),
-                   ROW(what_is_refused_is_thrown_in_the_coroutine)},
+                   ROW(what_is_refused_is_thrown_in_the_coroutine), ROW(a_coroutine_that_a_work_resumes_may_be_destroyed),
+#ifndef WITHOUT_FORKS
+                   ROW(a_coroutine_that_is_destroyed_while_it_is_queued_is_named),
+#endif
+                  },
                   argc, argv);
 }

@@ -66,6 +66,11 @@ impl RtError {
         Self { kind: Kind::Priority { given } }
     }
 
+    /// True if the reason is that this process was forked from the executor's.
+    pub fn is_forked(&self) -> bool {
+        matches!(self.kind, Kind::Forked)
+    }
+
     pub(crate) fn forked() -> Self {
         Self { kind: Kind::Forked }
     }

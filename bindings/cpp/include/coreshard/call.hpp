@@ -70,9 +70,9 @@ void run(F& function) noexcept {
   if constexpr (std::is_nothrow_invocable_v<F>) {
     std::invoke(std::move(function));
   } else {
-    try {
+    CORESHARD_TRY {
       std::invoke(std::move(function));
-    } catch (...) {
+    } CORESHARD_CATCH_ALL {
       tell_of_exception();
     }
   }
@@ -110,7 +110,7 @@ void queue_function(F&& function, Send send) {
     const int status = send(&in_place<Function>::call, copied[0], copied[1]);
     if (status < 0) [[unlikely]] {
       std::destroy_at(made);
-      throw error(status);
+      detail::raise(error(status));
     }
   } else {
     auto made = std::make_unique<Function>(std::forward<F>(function));

@@ -5,10 +5,20 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <exception>
 #include <system_error>
 
 #include <coreshard.h>
+
+// Without exceptions (-fno-exceptions, in the whole program), an error ends the process, with its sentence.
+#ifdef __cpp_exceptions
+#define CORESHARD_TRY try
+#define CORESHARD_CATCH_ALL catch (...)
+#else
+#define CORESHARD_TRY if constexpr (true)
+#define CORESHARD_CATCH_ALL else
+#endif
 
 namespace coreshard {
 
@@ -26,14 +36,23 @@ using exception_handler = void (*)(std::exception_ptr) noexcept;
 
 namespace detail {
 
+[[noreturn]] inline void raise(const error& failed) {
+#ifdef __cpp_exceptions
+  throw failed;
+#else
+  std::fprintf(stderr, "coreshard: %s\n", failed.what());
+  std::terminate();
+#endif
+}
+
 inline int checked(int status) {
-  if (status < 0) throw error(status);
+  if (status < 0) raise(error(status));
   return status;
 }
 
 template <class T>
 T* checked(T* made) {
-  if (made == nullptr) throw error(-errno);
+  if (made == nullptr) raise(error(-errno));
   return made;
 }
 

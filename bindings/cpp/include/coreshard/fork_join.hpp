@@ -31,14 +31,14 @@ struct awaited {
 
   static void act(void* argument) noexcept {
     auto& self = *static_cast<awaited*>(argument);
-    try {
+    CORESHARD_TRY {
       if constexpr (std::is_void_v<result>) {
         std::invoke(std::forward<F>(self.function));
         self.value.emplace();
       } else {
         self.value.emplace(std::invoke(std::forward<F>(self.function)));
       }
-    } catch (...) {
+    } CORESHARD_CATCH_ALL {
       self.thrown = std::current_exception();
     }
   }
@@ -65,9 +65,9 @@ struct range_call {
   static void act(std::size_t begin, std::size_t end, void* argument) noexcept {
     auto& self = *static_cast<range_call*>(argument);
     if (self.has_thrown.load(std::memory_order_relaxed)) return;
-    try {
+    CORESHARD_TRY {
       self.function(begin, end);
-    } catch (...) {
+    } CORESHARD_CATCH_ALL {
       // Seen by whoever waits for all parts.
       if (!self.has_thrown.exchange(true, std::memory_order_relaxed)) self.thrown = std::current_exception();
     }

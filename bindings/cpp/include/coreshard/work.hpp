@@ -32,7 +32,7 @@ static_assert(std::is_standard_layout_v<work_head>);
 template <class F>
 class work : private detail::work_head {
 public:
-  explicit work(F function) noexcept(std::is_nothrow_move_constructible_v<F>) : function_(std::move(function)) {
+  explicit work(F given) noexcept(std::is_nothrow_move_constructible_v<F>) : function_(std::move(given)) {
     static_assert(std::is_invocable_v<F&> || std::is_invocable_v<F&, work&>, "it takes nothing, or a work&");
     cs_work_init_named(&work_, &work::act, detail::name_of<F>.data());
   }
@@ -83,9 +83,9 @@ private:
     if constexpr (std::is_nothrow_invocable_v<F&> || std::is_nothrow_invocable_v<F&, work&>) {
       self.run();
     } else {
-      try {
+      CORESHARD_TRY {
         self.run();
-      } catch (...) {
+      } CORESHARD_CATCH_ALL {
         detail::tell_of_exception();
       }
     }
@@ -107,5 +107,8 @@ private:
 
   F function_;
 };
+
+template <class F>
+work(F) -> work<F>;
 
 }  // namespace coreshard

@@ -76,28 +76,48 @@ enum class system_queue : int {
 };
 
 /// What `co_await queue.schedule()` waits for: the coroutine goes on, on one of the queue's workers. Nothing is allocated.
+///
+/// The queue has the coroutine until then: one that is destroyed meanwhile ends the process, as a std::thread does that
+/// nobody has joined. To be able to, let a coreshard::work resume it.
 class [[nodiscard]] schedule_awaitable {
 public:
   explicit schedule_awaitable(cs_workqueue* queue) noexcept : queue_(queue) {}
+  schedule_awaitable(const schedule_awaitable&) = delete;
+  schedule_awaitable& operator=(const schedule_awaitable&) = delete;
+  ~schedule_awaitable() {
+    if (is_queued_) [[unlikely]] {
+      std::fprintf(stderr, "coreshard: a coroutine is destroyed while it is queued; let it go on, or let a coreshard::work resume it\n");
+      std::terminate();
+    }
+  }
 
   bool await_ready() const noexcept { return false; }
 
   /// Throws an error, inside the coroutine, where the queue takes nothing.
-  void await_suspend(std::coroutine_handle<> waiting) const {
-    const auto address = reinterpret_cast<std::uintptr_t>(waiting.address());
-    detail::checked(cs_queue_call(queue_, &resume_call, static_cast<std::uint64_t>(address), 0));
-    // The coroutine may be over, and this object gone.
+  void await_suspend(std::coroutine_handle<> waiting) {
+    is_queued_ = true;
+    const int status = cs_queue_call(queue_, &resume_call, word(waiting.address()), word(this));
+    // The coroutine may be over, and this object gone, unless it was refused.
+    if (status < 0) [[unlikely]] {
+      is_queued_ = false;
+      detail::raise(error(status));
+    }
   }
 
   void await_resume() const noexcept {}
 
 private:
+  static std::uint64_t word(const void* address) noexcept { return reinterpret_cast<std::uintptr_t>(address); }
+  static void* address(std::uint64_t word) noexcept { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(word)); }
+
   static void resume(std::uint64_t* words) noexcept {
-    std::coroutine_handle<>::from_address(reinterpret_cast<void*>(static_cast<std::uintptr_t>(words[0]))).resume();
+    static_cast<schedule_awaitable*>(address(words[1]))->is_queued_ = false;
+    std::coroutine_handle<>::from_address(address(words[0])).resume();
   }
   static inline constinit cs_call resume_call = {&resume, "a coroutine", nullptr};
 
   cs_workqueue* queue_;
+  bool is_queued_ = false;
 };
 
 /// A queue that somebody else owns, who keeps it for as long as this is used.
@@ -183,7 +203,8 @@ protected:
   cs_workqueue* queue_;
 };
 
-/// A queue. Its end waits until all that was queued is over.
+/// A queue. Its end waits until all that was queued is over; a delayed work stays pending until its time, and is dropped then,
+/// if nobody cancels or requeues it.
 class workqueue : public workqueue_ref {
 public:
   explicit workqueue(const char* name, const options& wanted = {}) : workqueue_ref(make(name, wanted)) {}

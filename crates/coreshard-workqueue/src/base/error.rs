@@ -186,6 +186,11 @@ pub(crate) enum BuildErrorKind {
 }
 
 impl BuildError {
+    /// True if the reason is that this process was forked from the one with the workers.
+    pub fn is_forked(&self) -> bool {
+        matches!(self.kind, BuildErrorKind::Forked)
+    }
+
     /// What was said where a thread could not be started; else the error as it is.
     pub(crate) fn into_thread_error(self) -> Result<SpawnError, Self> {
         match self.kind {

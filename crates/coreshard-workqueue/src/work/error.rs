@@ -37,6 +37,9 @@ pub enum WorkErrorReason {
     TooManyDisables,
     /// It was made of zeros, and not set up.
     NotSetUp,
+    /// It was pending when this process was forked from the one that queued it, so it never runs here. Cancel it, or make
+    /// it anew, and then queue it on a queue of this process.
+    PendingAtFork,
 }
 
 #[derive(Debug)]
@@ -51,6 +54,7 @@ pub(super) enum WorkErrorKind {
     NotDisabled,
     TooManyDisables,
     NotSetUp,
+    PendingAtFork,
 }
 
 impl WorkError {
@@ -73,6 +77,7 @@ impl WorkError {
             WorkErrorKind::NotDisabled => WorkErrorReason::NotDisabled,
             WorkErrorKind::TooManyDisables => WorkErrorReason::TooManyDisables,
             WorkErrorKind::NotSetUp => WorkErrorReason::NotSetUp,
+            WorkErrorKind::PendingAtFork => WorkErrorReason::PendingAtFork,
         }
     }
 }
@@ -119,6 +124,10 @@ impl fmt::Display for WorkError {
             WorkErrorKind::NotSetUp => {
                 f.write_str("it was not set up; make it with `EmbeddedWork::new`, or call `set_up`")
             }
+            WorkErrorKind::PendingAtFork => f.write_str(
+                "it was pending when this process was forked from the one that queued it, and never runs here; \
+                 cancel it, or make it anew, and then queue it on a queue of this process",
+            ),
         }
     }
 }

@@ -60,6 +60,14 @@ pub(super) const PENDING: u32 = 1 << 0;
 pub(super) const DELAYED: u32 = 1 << 1;
 /// It was set up, and not only made of zeros.
 pub(super) const READY: u32 = 1 << 2;
+/// The bits above say, with `PENDING` only, in which process it is queued: what was pending at a fork never runs in the
+/// child.
+const PROCESS: u32 = 3;
+
+/// The flags that say that an item is pending in a process.
+pub(super) fn pending_in(process_generation: u32) -> u32 {
+    PENDING | process_generation << PROCESS
+}
 
 impl EmbeddedWork {
     /// An item that calls `function`. Queued nowhere. The label, which may be null, is whoever's who asks for it by
@@ -153,6 +161,24 @@ impl Fields {
     #[inline(always)]
     pub(super) fn is(&self, flag: u32) -> bool {
         self.flags & flag != 0
+    }
+
+    /// True if it is pending in the process whose flags these are.
+    #[inline(always)]
+    pub(super) fn is_pending_in(&self, process: u32) -> bool {
+        self.flags & !(READY | DELAYED) == process
+    }
+
+    /// It is not pending any more.
+    #[inline(always)]
+    pub(super) fn end_queueing(&mut self) {
+        self.flags &= READY;
+    }
+
+    /// It was pending in the process that this one was forked from, whose timers and locks are left alone.
+    pub(super) fn forget_queueing(&mut self) {
+        self.end_queueing();
+        self.timers = ptr::null();
     }
 
     /// Takes what the timers have of it out of the item: it is not delayed any more.

@@ -58,10 +58,10 @@ impl<P: Platform> EmbeddedWorks<P> {
         // SAFETY: by this function's contract, as in `send`.
         let item = unsafe { EmbeddedWork::fields(work) };
         if !item.is_free() {
-            return if item.is(PENDING) { Some(false) } else { None };
+            return if item.is_pending_in(self.pending) { Some(false) } else { None };
         }
         let entry = queue.enter_beyond(Target::Here).ok()?;
-        bring(stripe, state, work, item, entry);
+        self.bring(stripe, state, work, item, entry);
         Some(true)
     }
 
@@ -98,7 +98,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         let item = unsafe { EmbeddedWork::fields(work) };
         if !item.is_free() {
             // A disabled one is never pending.
-            let kind = match item.is(PENDING) {
+            let kind = match self.is_pending_here(work, item)? {
                 true => return Ok(false),
                 false if item.disables == 0 => WorkErrorKind::NotSetUp,
                 false => WorkErrorKind::Disabled,
@@ -109,7 +109,7 @@ impl<P: Platform> EmbeddedWorks<P> {
             Ok(entry) => entry,
             Err(reason) => return Err(error(work, WorkErrorKind::Refused(reason))),
         };
-        bring(stripe, state, work, item, entry);
+        self.bring(stripe, state, work, item, entry);
         Ok(true)
     }
 
@@ -137,13 +137,13 @@ impl<P: Platform> EmbeddedWorks<P> {
         let state = stripe.lock();
         // SAFETY: by this function's contract, under the lock.
         let item = unsafe { EmbeddedWork::fields(work) };
-        if item.is(PENDING) {
+        if self.is_pending_here(work, item)? {
             return Ok(false);
         }
         if item.disables != 0 {
             return Err(error(work, WorkErrorKind::Disabled));
         }
-        arm(stripe, state, work, queue, target, deadline).map(|()| true)
+        self.arm(stripe, state, work, queue, target, deadline).map(|()| true)
     }
 
     /// As [`Work::modify_to`](crate::Work::modify_to): a queueing that has not begun is replaced; true if there
@@ -173,12 +173,12 @@ impl<P: Platform> EmbeddedWorks<P> {
         let was_pending = item.is(PENDING);
         let mut afterwards = Afterwards::nothing();
         if was_pending {
-            afterwards = state.make_void(item);
+            afterwards = self.make_void(&mut state, item);
         }
         let queued = match deadline {
             None => match queue.enter_beyond(target) {
                 Ok(entry) => {
-                    item.flags |= PENDING;
+                    item.flags |= self.pending;
                     item.ticket = state.draw(work);
                     dispatch(stripe, state, work, item, entry);
                     Ok(())
@@ -189,7 +189,7 @@ impl<P: Platform> EmbeddedWorks<P> {
                     Err(error)
                 }
             },
-            Some(deadline) => arm(stripe, state, work, queue, target, deadline),
+            Some(deadline) => self.arm(stripe, state, work, queue, target, deadline),
         };
         afterwards.see_to_it();
         queued.map(|()| was_pending)
@@ -213,7 +213,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         // SAFETY: as above.
         let name = unsafe { work.as_ref() }.name();
         let ticket = match state.run_of(work) {
-            _ if item.is(PENDING) => item.ticket,
+            _ if self.is_pending_here(work, item)? => item.ticket,
             Some(run) => run.ticket,
             None => return Ok(false),
         };
@@ -250,7 +250,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         if !item.is(PENDING) {
             return false;
         }
-        let afterwards = state.make_void(item);
+        let afterwards = self.make_void(&mut state, item);
         drop(state);
         afterwards.see_to_it();
         true
@@ -326,7 +326,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         let was_pending = item.is(PENDING);
         let mut afterwards = Afterwards::nothing();
         if was_pending {
-            afterwards = state.make_void(item);
+            afterwards = self.make_void(&mut state, item);
         }
         if let Some(waiter) = waiter {
             match state.run_of(work).map(|run| run.ticket) {
@@ -370,7 +370,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         let _state = self.stripe(work).lock();
         // SAFETY: by this function's contract.
         let item = unsafe { EmbeddedWork::fields(work) };
-        item.is(PENDING) && item.ticket.is_of(work)
+        item.is_pending_in(self.pending) && item.ticket.is_of(work)
     }
 
     /// As [`Work::is_running`](crate::Work::is_running). The item need not be there.
@@ -421,20 +421,69 @@ impl<P: Platform> EmbeddedWorks<P> {
     fn refuse_forked(&self, work: Place) -> Result<(), WorkError> {
         if self.is_of_this_process() { Ok(()) } else { Err(forked(work)) }
     }
-}
 
-/// A free item begins a queueing that was counted in.
-#[inline(always)]
-fn bring<P: Platform>(
-    stripe: &'static Stripe<P>,
-    mut state: LockGuard<'_, P, StripeState<P>>,
-    work: Place,
-    item: &mut Fields,
-    entry: Entry<'_, P>,
-) {
-    item.flags = READY | PENDING;
-    item.ticket = state.draw(work);
-    dispatch(stripe, state, work, item, entry);
+    /// True if the item is pending. An error where it was in the process that this one was forked from: it never runs here.
+    fn is_pending_here(&self, work: Place, item: &Fields) -> Result<bool, WorkError> {
+        match item.is(PENDING) {
+            pending if !pending || item.is_pending_in(self.pending) => Ok(pending),
+            _ => Err(error(work, WorkErrorKind::PendingAtFork)),
+        }
+    }
+
+    /// Makes the queueing that is pending void.
+    fn make_void(&self, state: &mut StripeState<P>, item: &mut Fields) -> Afterwards<P> {
+        if item.is_pending_in(self.pending) {
+            return state.make_void(item);
+        }
+        item.forget_queueing();
+        Afterwards::nothing()
+    }
+
+    /// A free item begins a queueing that was counted in.
+    #[inline(always)]
+    fn bring(
+        &self,
+        stripe: &'static Stripe<P>,
+        mut state: LockGuard<'_, P, StripeState<P>>,
+        work: Place,
+        item: &mut Fields,
+        entry: Entry<'_, P>,
+    ) {
+        item.flags = READY | self.pending;
+        item.ticket = state.draw(work);
+        dispatch(stripe, state, work, item, entry);
+    }
+
+    /// Leaves a queueing with the timers.
+    #[cold]
+    fn arm(
+        &self,
+        stripe: &'static Stripe<P>,
+        mut state: LockGuard<'_, P, StripeState<P>>,
+        work: Place,
+        queue: &Workqueue<P>,
+        target: Target,
+        deadline: Time,
+    ) -> Result<(), WorkError> {
+        let ticket = state.draw(work);
+        // SAFETY: the caller has the lock, and the item is there by its contract.
+        let item = unsafe { EmbeddedWork::fields(work) };
+        let due = Due::new(DelayedEmbedded::new(stripe, ticket, queue.clone(), target));
+        match queue.timers().add(deadline, due) {
+            Ok(key) => {
+                item.flags |= self.pending;
+                item.ticket = ticket;
+                item.arm(Arc::clone(queue.timers()), key);
+                Ok(())
+            }
+            Err((refused, due)) => {
+                let refused = error(work, WorkErrorKind::Timer(refused));
+                drop(state);
+                drop(due);
+                Err(refused)
+            }
+        }
+    }
 }
 
 #[cold]
@@ -466,34 +515,4 @@ fn take_due<P: Platform>(item: &mut Fields) -> Option<DelayedEmbedded<P>> {
     let due = timers.remove(key).and_then(Due::take);
     item.arm(timers, key);
     due
-}
-
-/// Leaves a queueing with the timers.
-#[cold]
-fn arm<P: Platform>(
-    stripe: &'static Stripe<P>,
-    mut state: LockGuard<'_, P, StripeState<P>>,
-    work: Place,
-    queue: &Workqueue<P>,
-    target: Target,
-    deadline: Time,
-) -> Result<(), WorkError> {
-    let ticket = state.draw(work);
-    // SAFETY: the caller has the lock, and the item is there by its contract.
-    let item = unsafe { EmbeddedWork::fields(work) };
-    let due = Due::new(DelayedEmbedded::new(stripe, ticket, queue.clone(), target));
-    match queue.timers().add(deadline, due) {
-        Ok(key) => {
-            item.flags |= PENDING;
-            item.ticket = ticket;
-            item.arm(Arc::clone(queue.timers()), key);
-            Ok(())
-        }
-        Err((refused, due)) => {
-            let refused = error(work, WorkErrorKind::Timer(refused));
-            drop(state);
-            drop(due);
-            Err(refused)
-        }
-    }
 }

@@ -233,7 +233,7 @@ impl<P: Platform> StripeState<P> {
         let ticket = work.ticket;
         let is_delayed = work.is(DELAYED);
         let armed = work.take_armed::<P>();
-        work.flags &= !PENDING;
+        work.end_queueing();
         let (timers, key) = armed.map_or((None, None), |(timers, key)| (Some(timers), Some(key)));
         let due = timers.as_ref().zip(key).and_then(|(timers, key)| timers.remove(key));
         if due.is_none() {
@@ -248,7 +248,7 @@ impl<P: Platform> StripeState<P> {
     /// As [`Self::make_void`], by whoever has the ticket.
     pub(super) fn give_up(&mut self, work: &mut Fields) -> Afterwards<P> {
         let timers = work.take_armed::<P>().map(|(timers, _)| timers);
-        work.flags &= !PENDING;
+        work.end_queueing();
         Afterwards { over: self.tell_void(work.ticket), due: None, timers }
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use coreshard_platform::{AtomicInt, LockGuard, Platform, user};
 
-use super::item::{EmbeddedFunction, EmbeddedWork, Fields, PENDING, QueueingTicket};
+use super::item::{EmbeddedFunction, EmbeddedWork, Fields, QueueingTicket};
 use super::stripe::{KeptPlace, Run, RunWaiter, Stripe, StripeState};
 use crate::base::item::{ItemBody, Name};
 use crate::base::returned::Returned;
@@ -87,7 +87,7 @@ pub(super) fn begin<P: Platform>(
         // SAFETY: neither void nor begun: the item is there, and under the lock.
         let (work, name) =
             unsafe { (EmbeddedWork::fields(ticket.work()), ticket.work().as_ref().name()) };
-        work.flags &= !PENDING;
+        work.end_queueing();
         let called = (work.function, name);
         state.begin(run);
         return Some(called);

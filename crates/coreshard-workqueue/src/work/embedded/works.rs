@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use coreshard_platform::{Padded, Platform};
 
-use super::item::EmbeddedWork;
+use super::item::{EmbeddedWork, pending_in};
 use super::stripe::Stripe;
 
 /// What is done with [`EmbeddedWork`]s: all of a process's go by one of these, since an item may be queued on any
@@ -43,6 +43,8 @@ pub struct EmbeddedWorks<P: Platform> {
     mask: usize,
     /// In a process that was forked since, locks may be held by nobody who is there.
     process_generation: u32,
+    /// The flags of an item that is pending in this process.
+    pub(super) pending: u32,
 }
 
 impl<P: Platform> EmbeddedWorks<P> {
@@ -52,10 +54,13 @@ impl<P: Platform> EmbeddedWorks<P> {
         let stripes = stripes.next_power_of_two();
         let mask = stripes - 1;
         let stripes = (0..stripes).map(|_| Padded::new(Stripe::new())).collect();
-        Box::leak(Box::new(Self { stripes, mask, process_generation: P::process_generation() }))
+        let process_generation = P::process_generation();
+        let pending = pending_in(process_generation);
+        Box::leak(Box::new(Self { stripes, mask, process_generation, pending }))
     }
 
-    /// True in the process that it was made in; in one that was forked since, make another one.
+    /// True in the process that it was made in; in one that was forked since, make another one. An item that was pending
+    /// then never runs here: it can be queued again when it was cancelled, or made anew.
     pub fn is_of_this_process(&self) -> bool {
         P::process_generation() == self.process_generation
     }
