@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use coreshard_platform::Host;
 use coreshard_topology::{CpuSet, Scope, Topology};
 use coreshard_workqueue::{
-    Builder, CancellationToken, Dropped, JoinHandle, JoinSet, RefusedReason, Runtime, Work,
-    Workqueue, WouldDeadlock, blocking, yield_item, yield_now,
+    Builder, CancellationToken, Dropped, JoinHandle, JoinSet, MissedTick, Periodic, RefusedReason,
+    Runtime, Work, Workqueue, WouldDeadlock, blocking, yield_item, yield_now,
 };
 use futures_lite::future::block_on;
 use testing::{NEVER, spin_until};
@@ -452,6 +452,84 @@ fn a_shutdown_at_once_drops_what_sleeps_and_cancels_what_is_reusable() {
     let ended: Result<(), _> = block_on(unbegun.result());
     assert!(ended.unwrap_err().is_queue_gone());
     drop(open);
+}
+
+/// Of a whole runtime: all queues stop together, and the time is for all of them.
+#[test]
+fn a_runtime_is_shut_down_at_once() {
+    let runtime = runtime();
+    let ordered = runtime.workqueue().ordered().build().unwrap();
+    let free = runtime.workqueue().build().unwrap();
+    let (open, opened) = mpsc::channel::<()>();
+    let (begun, begins) = mpsc::channel();
+    ordered
+        .queue(move || {
+            begun.send(()).unwrap();
+            _ = opened.recv();
+        })
+        .unwrap();
+    begins.recv().unwrap();
+    let count = Arc::new(AtomicUsize::new(0));
+    for _ in 0..3 {
+        let count = counting(&count);
+        ordered.queue(move || _ = count()).unwrap();
+    }
+    let handle = ordered.submit(counting(&count)).unwrap();
+    let held = Arc::new(());
+    let (sleep, mine) = (runtime.sleep(NEVER).unwrap(), Arc::clone(&held));
+    let sleeping = free.spawn(async move {
+        sleep.await;
+        drop(mine);
+    });
+    let mine = Arc::clone(&held);
+    let delayed = Work::<Host>::new(move |_| unreachable!("{mine:?} is cancelled"));
+    delayed.queue_after(&free, NEVER).unwrap();
+    let beat = Periodic::start(&ordered, NEVER, MissedTick::Skip, || ()).unwrap();
+    // The future sleeps once it was polled.
+    spin_until(|| runtime.delayed_items() == 3);
+
+    let backlog = runtime.shutdown_now(Duration::ZERO);
+    // What sleeps may be on its way out still.
+    assert!(backlog.len() == 4 && backlog.in_flight() >= 1, "{backlog:?}");
+    spin_until(|| runtime.delayed_items() == 0);
+    assert!(!delayed.is_pending() && !beat.work().is_pending());
+    assert_eq!(free.queue(|| ()).unwrap_err().reason(), RefusedReason::ShutDown);
+    assert!(runtime.workqueue().build().is_err());
+    drop(open);
+    backlog.for_each(|item| item.run());
+    assert_eq!(handle.join().unwrap(), 4);
+    assert!(block_on(sleeping.unwrap().result()).unwrap_err().is_queue_gone());
+    drop(delayed);
+    spin_until(|| Arc::strong_count(&held) == 1);
+    let backlog = runtime.shutdown_now(NEVER);
+    assert_eq!((backlog.len(), backlog.in_flight()), (0, 0));
+}
+
+/// What waits for its time in one queue, among what waits for others, and in more parts than one.
+#[test]
+fn what_waits_for_its_time_is_cancelled_with_its_queue_alone() {
+    let runtime = runtime();
+    let queues = [(); 2].map(|()| runtime.workqueue().build().unwrap());
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = |_| {
+        let runs = Arc::clone(&runs);
+        Work::<Host>::new(move |_| _ = runs.fetch_add(1, SeqCst))
+    };
+    let works: Vec<_> = (0..3_000).map(counted).collect();
+    for (at, work) in works.iter().enumerate() {
+        work.queue_after(&queues[at % 2], NEVER).unwrap();
+    }
+    assert_eq!(runtime.delayed_items(), works.len());
+    drop(queues[0].shutdown_now(NEVER));
+    for (at, work) in works.iter().enumerate() {
+        assert_eq!(work.is_pending(), at % 2 == 1);
+    }
+    assert_eq!(runtime.delayed_items(), works.len() / 2);
+    // One that was cancelled can be queued elsewhere, and runs.
+    works[0].queue(&queues[1]).unwrap();
+    queues[1].flush().unwrap();
+    assert_eq!(runs.load(SeqCst), 1);
+    drop(works);
 }
 
 /// Whoever has opened a scope has begun, and waits for its items: they are run.

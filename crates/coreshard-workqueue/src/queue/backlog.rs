@@ -23,6 +23,7 @@ use coreshard_platform::user;
 use coreshard_platform::{Platform, Time};
 
 use super::limiter::CountedIn;
+use super::machine::Collected;
 use super::pool_link::PoolLink;
 use super::shared::Shared;
 use super::workqueue::Workqueue;
@@ -36,7 +37,7 @@ impl<P: Platform> Workqueue<P> {
     /// | what has not begun | what becomes of it |
     /// |---|---|
     /// | of [`queue`](Self::queue), [`submit`](Self::submit) | it comes back, to be run here, or dropped. Whoever joins a submitted one hears of what comes of that: the result, or [`Dropped`](crate::Dropped) |
-    /// | a [`Work`](crate::Work) | its queueing is cancelled |
+    /// | a [`Work`](crate::Work), also one that waits for its time | its queueing is cancelled |
     /// | a future, also one that waits or sleeps | it is dropped. Its [`Task`](crate::Task) says that the queue is gone ([`TaskError::is_queue_gone`](crate::TaskError::is_queue_gone)) |
     /// | of a scope, `install` or a loop whose caller waits for it | it is run: a part of what has begun |
     ///
@@ -68,14 +69,17 @@ impl<P: Platform> Workqueue<P> {
     /// ```
     #[doc(alias("shutdownNow", "SIGTERM"))]
     pub fn shutdown_now(&self, timeout: Duration) -> Backlog {
-        self.shared().shutdown_now(P::now() + timeout)
+        let shared = self.shared();
+        shared.stop();
+        Backlog::of(shared.collect(P::now() + timeout))
     }
 }
 
 impl<P: Platform> Shared<P> {
-    fn shutdown_now(&self, deadline: Time) -> Backlog {
+    /// Takes no more, and begins nothing more. [`Self::collect`] is to follow.
+    pub(super) fn stop(&self) {
         if self.is_forked() {
-            return Backlog { items: Vec::new().into_iter(), in_flight: self.in_flight() };
+            return;
         }
         self.core.backlog.lock().collectors += 1;
         for (mut item, CountedIn(link)) in self.generations.stop() {
@@ -91,11 +95,18 @@ impl<P: Platform> Shared<P> {
             }
         }
         self.task_counts.drop_waiting();
+        self.timers().revoke(self.core.queue_id());
+    }
+
+    /// Waits for what has begun, until `deadline`, and has what was set aside.
+    pub(super) fn collect(&self, deadline: Time) -> Collected {
+        if self.is_forked() {
+            return (Vec::new(), self.in_flight());
+        }
         let deadline = if self.waits_for_caller() { P::now() } else { deadline };
         let in_flight =
             self.wait_empty(Some(deadline)).map_or_else(|left| left.in_flight(), |()| 0);
-        let items = self.core.backlog.lock().collect();
-        Backlog { items: items.into_iter(), in_flight }
+        (self.core.backlog.lock().collect(), in_flight)
     }
 
     /// What nobody has asked for, at the queue's end.
@@ -107,8 +118,9 @@ impl<P: Platform> Shared<P> {
     }
 }
 
-/// Items that a queue had not begun when it was shut down at once; see [`Workqueue::shutdown_now`]. An iterator over
-/// them, in no order but that of an ordered queue. Dropping it drops those that are left.
+/// Items that had not begun when a queue, or all queues of a runtime, were shut down at once; see
+/// [`Workqueue::shutdown_now`] and [`Runtime::shutdown_now`](crate::Runtime::shutdown_now). An iterator over them, in no
+/// order but that of an ordered queue. Dropping it drops those that are left.
 #[must_use = "dropping it drops the items, which never run then"]
 pub struct Backlog {
     items: std::vec::IntoIter<Returned>,
@@ -116,7 +128,11 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// Items of the queue that were not over when the time was: they have begun, or wait behind such ones.
+    pub(crate) fn of((items, in_flight): Collected) -> Self {
+        Self { items: items.into_iter(), in_flight }
+    }
+
+    /// Items that were not over when the time was: they have begun, or wait behind such ones.
     pub fn in_flight(&self) -> u64 {
         self.in_flight
     }

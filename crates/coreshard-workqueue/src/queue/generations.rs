@@ -357,7 +357,11 @@ impl<P: Platform> Generations<P> {
 
     /// Counts an item in, where the queue takes any.
     #[allow(unsafe_code)]
-    fn enter_locked(&self, target: Target, origin: Origin) -> Result<Entry<'_, P>, RefusedReason> {
+    pub(super) fn enter_locked(
+        &self,
+        target: Target,
+        origin: Origin,
+    ) -> Result<Entry<'_, P>, RefusedReason> {
         let reading = Reading::begin();
         let inner = self.inner.lock();
         self.takes(&inner, origin)?;

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use coreshard_platform::{AtomicInt, Platform};
 use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology};
 
+use super::capacity::Capacity;
 use super::claimable::Claimable;
-use super::generations::{Closed, Generations};
+use super::generations::{Closed, Generations, Origin};
 use super::queue_core::QueueCore;
 use super::{Entry, PoolLink};
 use crate::base::error::RefusedReason;
@@ -82,7 +83,10 @@ struct Model {
 
 impl Model {
     fn new() -> Arc<Self> {
-        let core = QueueCore::of_no_queue();
+        Self::of(QueueCore::of_no_queue())
+    }
+
+    fn of(core: Arc<QueueCore<Loom>>) -> Arc<Self> {
         let generations = Generations::new(unmanned(1), &core, MaxActive::Unlimited).unwrap();
         Arc::new(Self { generations, core, accepted: Word::new(0), over: Word::new(0) })
     }
@@ -248,6 +252,52 @@ fn loom_an_item_that_is_cancelled_comes_back_or_runs() {
 #[should_panic(expected = "it runs once")]
 fn loom_a_cancel_in_two_steps_is_found() {
     cancel_beside_a_worker(Claimable::cancel_in_two_steps);
+}
+
+/// How whoever has room brings its item.
+type Bring = fn(&Generations<Loom>) -> Result<Entry<'_, Loom>, RefusedReason>;
+
+/// Room that is kept for an item, against the queue's end and a producer that waits for room: the item is counted in or
+/// comes back, the producer hears of it, and the room is free once in the end.
+fn room_beside_the_end(bring: Bring) {
+    check(2, move || {
+        let capacity = Capacity::new(1);
+        let model = Model::of(QueueCore::of_no_queue_with(Some(Arc::clone(&capacity))));
+        assert!(capacity.try_take(), "the room that is kept");
+        let holder = {
+            let (model, capacity) = (Arc::clone(&model), Arc::clone(&capacity));
+            loom::thread::spawn(move || match bring(&model.generations) {
+                Ok(entry) => {
+                    // The item begins, and is over.
+                    capacity.give_back();
+                    entry.abandon();
+                    1
+                }
+                Err(RefusedReason::ShutDown) => 0,
+                Err(reason) => panic!("{reason}"),
+            })
+        };
+        let waiting = model.generations.wait_in_line(&capacity).expect("the queue is open");
+        model.generations.close(Closed::ShutDown);
+        let accepted = holder.join().unwrap();
+        assert!(waiting.is_over(), "whoever waits hears of the end, or has room");
+        drop(waiting);
+        assert_eq!(model.generations.counts(), (accepted, accepted));
+        let counts = capacity.counts();
+        assert_eq!((counts.taken, counts.waiting), (0, 0), "the room is given back once");
+    });
+}
+
+#[test]
+fn loom_room_that_is_kept_is_given_back_once() {
+    room_beside_the_end(|generations| generations.enter_permitted(Target::Here, Origin::Outside));
+}
+
+/// The model fails where what is refused keeps its room.
+#[test]
+#[should_panic(expected = "the room is given back once")]
+fn loom_room_that_goes_with_a_refused_item_is_found() {
+    room_beside_the_end(|generations| generations.enter_locked(Target::Here, Origin::Outside));
 }
 
 /// Where an item was counted in, on its way to another thread.

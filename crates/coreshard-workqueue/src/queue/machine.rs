@@ -10,6 +10,7 @@ use coreshard_topology::{CpuId, CpuSet, Pods, Scope, Topology};
 use crate::base::canary::{Canary, planted};
 use crate::base::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::base::event::Event;
+use crate::base::returned::Returned;
 use crate::insight::Wanted;
 use crate::insight::stats::QueueStats;
 use crate::pool::{
@@ -53,12 +54,19 @@ pub(crate) struct Machine<P: Platform> {
     pub(crate) process_generation: u32,
 }
 
+/// What was collected of a queue that was stopped, and how many of its items are not over.
+pub(crate) type Collected = (Vec<Returned>, u64);
+
 /// A queue of this machine's.
 pub(crate) trait Queue: Send + Sync {
     /// Other CPUs may be used than when it was made, or changed.
     fn follow_cpus(self: Arc<Self>) -> Result<(), BuildError>;
     /// It takes nothing more.
     fn shut_down(&self);
+    /// It takes nothing more, and begins nothing more; [`Self::collect`] is to follow.
+    fn stop(&self);
+    /// Waits for what has begun, or until `deadline`, and has what had not.
+    fn collect(&self, deadline: Time) -> Collected;
     /// Waits until nothing is in flight, or until `deadline`.
     fn wait_empty(&self, deadline: Option<Time>) -> Result<(), ShutdownTimeout>;
     fn stats(&self) -> QueueStats;

@@ -42,12 +42,18 @@ impl<P: Platform> QueueCore<P> {
     /// That of no queue, for models.
     #[cfg(all(test, loom))]
     pub(super) fn of_no_queue() -> Arc<Self> {
+        Self::of_no_queue_with(None)
+    }
+
+    /// The same, with so much room.
+    #[cfg(all(test, loom))]
+    pub(super) fn of_no_queue_with(capacity: Option<Arc<Capacity<P>>>) -> Arc<Self> {
         Arc::new(Self {
             name: "model".to_owned(),
             panic_handler: None,
             panic_policy: PanicPolicy::default(),
             is_ordered: false,
-            capacity: None,
+            capacity,
             timers: Arc::new(Timers::new(Err)),
             queue: OnceLock::new(),
             backlog: Lock::new(SetAside::default()),

@@ -26,7 +26,7 @@ use crate::insight::stats::QueueStats;
 use crate::insight::{Insight, Times};
 use crate::pool::{CurrentWorker, Inside, Retiring, SpawnPlace, is_waited_for_by};
 use crate::pool::{Lease, PoolSet};
-use crate::queue::machine::{Machine, Queue};
+use crate::queue::machine::{Collected, Machine, Queue};
 use crate::spec::request::{MaxActive, Request};
 use crate::timers::Timers;
 
@@ -396,6 +396,14 @@ impl<P: Platform> Queue for Shared<P> {
 
     fn shut_down(&self) {
         self.close(Closed::ShutDown);
+    }
+
+    fn stop(&self) {
+        Self::stop(self);
+    }
+
+    fn collect(&self, deadline: Time) -> Collected {
+        Self::collect(self, deadline)
     }
 
     fn wait_empty(&self, deadline: Option<Time>) -> Result<(), ShutdownTimeout> {

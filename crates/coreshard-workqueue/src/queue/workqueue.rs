@@ -61,6 +61,11 @@ impl<P: Platform> Workqueue<P> {
         &self.handle.shared
     }
 
+    /// A name for the queue while it lives.
+    pub(crate) fn id(&self) -> u64 {
+        self.shared().core.queue_id()
+    }
+
     /// The queue's name.
     ///
     /// # Examples

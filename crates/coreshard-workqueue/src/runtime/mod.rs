@@ -20,7 +20,7 @@ use crate::insight::trouble::{Trouble, Watchdog};
 use crate::insight::{Sampling, Wanted};
 use crate::pool::{Lease, MAX_WORKERS, Monitor, NameMember, PoolSettings, StartMember};
 use crate::queue::machine::{Machine, Probe, Queue, Registry};
-use crate::queue::{Shared, Workqueue};
+use crate::queue::{Backlog, Shared, Workqueue};
 use crate::spec::attributes::Hooks;
 use crate::spec::request::Request;
 use crate::spec::team::TeamSpec;
@@ -618,11 +618,7 @@ impl<P: Platform> Runtime<P> {
             return Ok(());
         }
         let deadline = P::now() + timeout;
-        let queues: Vec<_> = {
-            let mut registry = self.machine.registry.lock();
-            registry.closed = true;
-            registry.queues.iter().filter_map(Weak::upgrade).collect()
-        };
+        let queues = self.close();
         queues.iter().for_each(|queue| queue.shut_down());
         let left = queues
             .iter()
@@ -630,6 +626,59 @@ impl<P: Platform> Runtime<P> {
             .map(|error| error.in_flight())
             .sum();
         if left == 0 { Ok(()) } else { Err(ShutdownTimeout { in_flight: left }) }
+    }
+
+    /// Shuts all queues down at once, each as by [`Workqueue::shutdown_now`], and takes no new ones: what has not begun
+    /// comes back, what sleeps or waits is dropped, and what has begun is waited for, for `timeout` in all.
+    ///
+    /// The items come queue by queue, in the order in which the queues were made. A [`Sleep`] of another executor's future
+    /// is that one's, and goes on; so do teams, which end with their handles.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = coreshard::runtime_builder()?.build()?;
+    /// let mails = runtime.workqueue().name("mails").ordered().build()?;
+    /// let beats = runtime.workqueue().name("beats").build()?;
+    /// let (open, opened) = std::sync::mpsc::channel::<()>();
+    /// # let (begun, begins) = std::sync::mpsc::channel();
+    /// mails.queue(move || {
+    ///     # begun.send(()).unwrap();
+    ///     _ = opened.recv()
+    /// })?;
+    /// # begins.recv()?;
+    /// mails.queue(|| println!("sent after all"))?;
+    /// let later = coreshard::Work::new(|_| println!("an hour has passed"));
+    /// later.queue_after(&beats, Duration::from_secs(3600))?;
+    ///
+    /// let backlog = runtime.shutdown_now(Duration::from_millis(5));
+    /// assert_eq!((backlog.len(), backlog.in_flight()), (1, 1));
+    /// assert!(!later.is_pending() && runtime.delayed_items() == 0);
+    /// assert!(runtime.workqueue().build().is_err());
+    /// drop(open);
+    /// backlog.for_each(|mail| mail.run());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("shutdownNow", "shutdown_background"))]
+    pub fn shutdown_now(&self, timeout: Duration) -> Backlog {
+        let deadline = P::now() + timeout;
+        // In a forked process nobody is there who has begun anything.
+        let queues = if self.machine.is_forked() { Vec::new() } else { self.close() };
+        // All first, so that none begins what it has while another one is waited for.
+        queues.iter().for_each(|queue| queue.stop());
+        let collected = queues.iter().map(|queue| queue.collect(deadline));
+        Backlog::of(collected.fold((Vec::new(), 0), |(mut items, in_flight), (more, left)| {
+            items.extend(more);
+            (items, in_flight + left)
+        }))
+    }
+
+    /// Takes no new queues; has those that are there.
+    fn close(&self) -> Vec<Arc<dyn Queue>> {
+        let mut registry = self.machine.registry.lock();
+        registry.closed = true;
+        registry.queues.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// A future that ends after `duration`, under any executor.

@@ -7,7 +7,7 @@ use coreshard_platform::{Platform, Time};
 use crate::base::error::{BuildError, ShutdownTimeout};
 use crate::insight::stats::QueueStats;
 use crate::pool::PoolSet;
-use crate::queue::machine::Queue;
+use crate::queue::machine::{Collected, Queue};
 
 /// A team as it is told of.
 pub(super) struct Listing<P: Platform> {
@@ -23,6 +23,12 @@ impl<P: Platform> Queue for Listing<P> {
 
     /// It ends with its handles.
     fn shut_down(&self) {}
+
+    fn stop(&self) {}
+
+    fn collect(&self, _deadline: Time) -> Collected {
+        (Vec::new(), 0)
+    }
 
     fn wait_empty(&self, _deadline: Option<Time>) -> Result<(), ShutdownTimeout> {
         Ok(())

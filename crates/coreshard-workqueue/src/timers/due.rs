@@ -15,6 +15,14 @@ const WORDS: usize = 5;
 pub(crate) trait Timed<P: Platform>: Send + Sized + 'static {
     /// Its time has come. On the timekeeper: users' code is left to `owed`.
     fn fire(self, owed: &Owed<P>);
+
+    /// Whether it waits for a queue of this name, which takes nothing any more.
+    fn is_for(&self, _queue: u64) -> bool {
+        false
+    }
+
+    /// It is not to come. Neither calls nor drops anything of a user's.
+    fn revoke(self) {}
 }
 
 /// A [`Timed`] value, without an allocation of its own.
@@ -30,6 +38,8 @@ unsafe impl<P: Platform> Send for Due<P> {}
 struct DueKind<P: Platform> {
     type_id: fn() -> TypeId,
     fire: unsafe fn(*mut (), &Owed<P>),
+    is_for: unsafe fn(*const (), u64) -> bool,
+    revoke: unsafe fn(*mut ()),
     drop: unsafe fn(*mut ()),
 }
 
@@ -50,6 +60,10 @@ impl<P: Platform> Due<P> {
                 type_id: TypeId::of::<T>,
                 // SAFETY: called once, with the address of a `T` that is not used after that.
                 fire: |value, owed| unsafe { value.cast::<T>().read() }.fire(owed),
+                // SAFETY: called with the address of a `T`.
+                is_for: |value, queue| unsafe { &*value.cast::<T>() }.is_for(queue),
+                // SAFETY: as `fire`.
+                revoke: |value| unsafe { value.cast::<T>().read() }.revoke(),
                 // SAFETY: as above.
                 drop: |value| unsafe { value.cast::<T>().drop_in_place() },
             }
@@ -72,6 +86,21 @@ impl<P: Platform> Due<P> {
         let mut due = ManuallyDrop::new(self);
         // SAFETY: it is a `T`, and not dropped here.
         Some(unsafe { due.place().cast::<T>().read() })
+    }
+
+    /// See [`Timed::is_for`].
+    pub(super) fn is_for(&self, queue: u64) -> bool {
+        // SAFETY: the value is there.
+        unsafe { (self.kind.is_for)(self.value.as_ptr().cast(), queue) }
+    }
+
+    /// See [`Timed::revoke`].
+    pub(super) fn revoke(self) {
+        // It is not dropped here, whatever `revoke` does with it.
+        let mut due = ManuallyDrop::new(self);
+        let place = due.place();
+        // SAFETY: this is the value's one use.
+        unsafe { (due.kind.revoke)(place) };
     }
 
     pub(super) fn fire(self, owed: &Owed<P>) {

@@ -89,6 +89,25 @@ impl<T> Heap<T> {
         self.take_out(home.at as usize)
     }
 
+    /// Takes out those of the places in `part` that are to go; `None` beyond the last place.
+    pub(crate) fn take_where(
+        &mut self,
+        part: std::ops::Range<usize>,
+        is_to_go: impl Fn(&T) -> bool,
+    ) -> Option<Vec<T>> {
+        let part = part.start..part.end.min(self.places.len());
+        if part.is_empty() {
+            return None;
+        }
+        let go = |place: &usize| self.places[*place].entry.as_ref().is_some_and(&is_to_go);
+        let go: Vec<usize> = part.filter(go).collect();
+        Some(
+            go.into_iter()
+                .filter_map(|place| self.take_out(self.places[place].at as usize))
+                .collect(),
+        )
+    }
+
     /// The earliest deadline.
     pub(crate) fn first(&self) -> Option<Time> {
         self.nodes.first().map(|node| node.deadline)
@@ -165,6 +184,8 @@ mod tests {
         Insert(u64),
         Remove(usize),
         PopDue(u64),
+        /// Those whose name has this remainder by three.
+        TakeWhere(usize),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -172,6 +193,7 @@ mod tests {
             3 => (0..50_u64).prop_map(Step::Insert),
             1 => any::<usize>().prop_map(Step::Remove),
             2 => (0..60_u64).prop_map(Step::PopDue),
+            1 => (0..3_usize).prop_map(Step::TakeWhere),
         ]
     }
 
@@ -198,6 +220,18 @@ mod tests {
                         prop_assert_eq!(heap.remove(keys[name]), removed);
                     }
                     Step::Remove(_) => {}
+                    Step::TakeWhere(rest) => {
+                        let mut taken = Vec::new();
+                        let parts = (0..).map(|part| 7 * part..7 * (part + 1));
+                        parts.map_while(|part| heap.take_where(part, |name| name % 3 == rest))
+                            .for_each(|some| taken.extend(some));
+                        taken.sort_unstable();
+                        let (mut expected, left): (Vec<_>, Vec<_>) =
+                            oracle.into_iter().partition(|(_, name)| name % 3 == rest);
+                        oracle = left;
+                        expected.sort_unstable_by_key(|(_, name)| *name);
+                        prop_assert_eq!(taken, expected.into_iter().map(|(_, name)| name).collect::<Vec<_>>());
+                    }
                     Step::PopDue(now) => {
                         let expected = oracle.first().is_some_and(|(first, _)| *first <= now);
                         let popped = expected.then(|| oracle.remove(0).1);

@@ -14,6 +14,9 @@ use crate::pool::Retiring;
 /// What is due is fired in batches of so many, so that others can have the lock in between.
 const MAX_FIRED: usize = 64;
 
+/// What waits is gone through in parts of so many places.
+const PART: usize = 1024;
+
 /// The threads that call what the timekeeper owes.
 const THREADS: Threads = Threads { name: "cs-callbacks", most: 256 };
 
@@ -108,6 +111,17 @@ impl<P: Platform> Timers<P> {
     /// Takes an entry out, if it was not fired.
     pub(crate) fn remove(&self, key: Key) -> Option<Due<P>> {
         self.clock.waiting.lock().heap.remove(key)
+    }
+
+    /// Revokes what waits for a queue of this name.
+    pub(crate) fn revoke(&self, queue: u64) {
+        for part in 0.. {
+            // So that others can have the lock in between.
+            let part = PART * part..PART * (part + 1);
+            let taken = self.clock.waiting.lock().heap.take_where(part, |due| due.is_for(queue));
+            let Some(taken) = taken else { return };
+            taken.into_iter().for_each(Due::revoke);
+        }
     }
 
     /// True in a process that was forked from that of the timekeeper, who may hold the lock.

@@ -64,6 +64,15 @@ impl<P: Platform> Timed<P> for Delayed<P> {
     fn fire(self, _: &Owed<P>) {
         self.queue_now();
     }
+
+    fn is_for(&self, queue: u64) -> bool {
+        self.queue.id() == queue
+    }
+
+    fn revoke(self) {
+        self.work.give_up(self.number);
+        self.discard();
+    }
 }
 
 impl<P: Platform> Delayed<P> {

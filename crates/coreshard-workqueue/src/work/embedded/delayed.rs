@@ -27,6 +27,22 @@ impl<P: Platform> Timed<P> for DelayedEmbedded<P> {
     fn fire(self, _: &Owed<P>) {
         self.queue_now();
     }
+
+    fn is_for(&self, queue: u64) -> bool {
+        self.queue.as_ref().is_some_and(|waits_for| waits_for.id() == queue)
+    }
+
+    fn revoke(self) {
+        let mut state = self.stripe.lock();
+        if !state.take_void(self.ticket) {
+            // SAFETY: neither void nor begun: the item is there, and under the lock.
+            let work = unsafe { EmbeddedWork::fields(self.ticket.work()) };
+            let afterwards = state.give_up(work);
+            drop(state);
+            afterwards.see_to_it();
+        }
+        // The drop lets go of the queue.
+    }
 }
 
 impl<P: Platform> DelayedEmbedded<P> {
