@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests here on the published rayon-core: do they ask what it promises? Two files stay away, which speak of Coreshard.
+# The tests here on the published rayon-core: do they ask what it promises? Three files stay away, which speak of Coreshard.
 # The other way round, its tests on this package: check.sh.
 #
 # Usage: ./ours_on_published.sh [CARGO TEST ARGUMENT...]
@@ -25,7 +25,7 @@ testing = { path = "$PWD/../../ci/testing" }
 END
   for file in tests/*.rs; do
     case $file in
-    tests/beside_queues.rs | tests/coreshard_environment.rs) ;;
+    tests/beside_queues.rs | tests/coreshard_environment.rs | tests/two_versions.rs) ;;
     *) printf '[[test]]\nname = "%s"\npath = "%s"\n' "$(basename "$file" .rs)" "$PWD/$file" ;;
     esac
   done

@@ -76,7 +76,8 @@ pub fn lossy(path: &Path, most_bytes: u64) -> Result<String, InputError> {
 /// ```
 pub fn bytes(path: &Path, most_bytes: u64) -> Result<Vec<u8>, InputError> {
     let wrong = |problem| InputError { path: path.to_owned(), problem };
-    let mut bytes = Vec::new();
+    // Most files are the kernel's, and short: read at once, where a growing buffer would begin with a probe.
+    let mut bytes = Vec::with_capacity(NUMBER_BYTES as usize);
     let read = regular(path)?.take(most_bytes.saturating_add(1)).read_to_end(&mut bytes);
     match read {
         Ok(read) if read as u64 > most_bytes => Err(wrong(InputProblem::TooLong { most_bytes })),
