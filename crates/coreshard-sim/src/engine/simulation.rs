@@ -299,7 +299,11 @@ impl<'machine> Simulation<'machine> {
             Some(recorder) => {
                 let names = sim.threads.iter().map(|thread| thread.name.clone()).collect();
                 let cpus = sim.cpus.iter().map(|cpu| cpu.id).collect();
-                recorder.finish(sim.memory.line_bytes(), self.machine, names, cpus)
+                let nodes = self.machine.topology().node_ids();
+                let memory = &mut sim.memory;
+                let (line_bytes, machine) = (memory.line_bytes(), self.machine);
+                let node_of = |place| memory.home(place).and_then(|home| nodes.get(home)).map(|id| id.0);
+                recorder.finish(line_bytes, machine, names, cpus, node_of)
             }
         };
         // SAFETY: the simulation's reference goes with `running`.
