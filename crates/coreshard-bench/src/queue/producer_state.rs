@@ -73,7 +73,8 @@ pub(super) fn producer_states<P: Platform>(
         flood_samples,
         item_work_ns: u64::try_from(item_work.as_nanos()).unwrap_or(u64::MAX),
     };
-    let states: &[ProducerState<P>] = P::leak(|| (0..producers).map(|_| state()).collect::<Vec<_>>());
+    let states: &[ProducerState<P>] =
+        P::leak(|| (0..producers).map(|_| state()).collect::<Vec<_>>());
     for state in states {
         P::describe(&raw const *state);
         P::describe(&raw const *state.wake_up);

@@ -208,8 +208,7 @@ impl LineCounts {
             let line = place.0 / line_bytes * line_bytes;
             let field = was.unwrap_or_else(|| names.name_at(place));
             let chain = self.chains.get(chain);
-            let key =
-                (place.0 - line, field, chain.function.as_str(), self.sources[site].as_str());
+            let key = (place.0 - line, field, chain.function.as_str(), self.sources[site].as_str());
             let seen = lines.entry(line).or_default().entry(key).or_default();
             seen.counts.add(&counts);
             seen.cpus.add_all(&cpus);
@@ -241,12 +240,7 @@ struct Seen<'a> {
     callers: Vec<&'a str>,
 }
 
-fn summarise(
-    line: u64,
-    node: Option<u32>,
-    rows: &RowsOfLine<'_>,
-    cycle_ps: f64,
-) -> LineSummary {
+fn summarise(line: u64, node: Option<u32>, rows: &RowsOfLine<'_>, cycle_ps: f64) -> LineSummary {
     let mut total = Counts::default();
     let mut cpus = Cpus::default();
     for seen in rows.values() {

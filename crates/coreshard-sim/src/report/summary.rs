@@ -115,7 +115,16 @@ impl fmt::Display for LineReport {
             writeln!(
                 f,
                 "  {:>8} {:>8} {:>8} {:>8} {:>6} {:>8} {:>8} {:>8} {:>5} {:>8}  field  function  source  called by",
-                "rmt hitm", "lcl hitm", "st hit", "st miss", "offset", "cyc rmt", "cyc lcl", "cyc load", "CPUs", "records"
+                "rmt hitm",
+                "lcl hitm",
+                "st hit",
+                "st miss",
+                "offset",
+                "cyc rmt",
+                "cyc lcl",
+                "cyc load",
+                "CPUs",
+                "records"
             )?;
             for row in &line.rows {
                 writeln!(
