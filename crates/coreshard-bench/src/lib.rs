@@ -36,7 +36,7 @@ pub use machine::BenchMachine;
 pub use progress::{Progress, Unwatched};
 pub use queue::{Combination, QueueBench, over_seeds};
 pub use trial::{Bomb, Ledger, ParseScenarioError, QueueTrial, Record, Scenario, ScenarioTrial};
-pub use tune::{TuneEffort, tune};
+pub use tune::{TuneEffort, TuneLoad, over_rounds, tune, tune_rounds};
 
 #[cfg(test)]
 testing::watch!();

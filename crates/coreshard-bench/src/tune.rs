@@ -4,8 +4,12 @@
 //! queues one item and waits for it; pools that are small win, since nobody meets anybody. *Lopsided*: one
 //! CPU queues bursts of work that takes longer than queueing it; pools that are large win, since others
 //! help. A candidate is worth what it reaches of the best under the load that suits it less: whoever
-//! chooses by that regrets least, whatever the load turns out to be. Where a load was measured, those that are good
-//! under it are left, and of these the one is taken that is worth most.
+//! chooses by that regrets least, whatever the load turns out to be. Where the load is known, by name or because it was
+//! measured, those that are good under it are left, and of these the one is taken that is worth most. How long items of the
+//! lopsided load take decides how many CPUs can help: where items were measured, they take as long as those.
+//!
+//! Each round is judged by itself, too: in how many of them the recommended candidate is among the best says how sure the
+//! recommendation is.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::ops::ControlFlow;
@@ -26,6 +30,51 @@ use crate::spread::Spread;
 /// How long an item of the lopsided load computes.
 const ITEM_WORK: Duration = Duration::from_micros(5);
 
+/// What is known of the load that a scope is chosen for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TuneLoad {
+    /// Nothing: the one that is regretted least is chosen.
+    #[default]
+    Unknown,
+    /// Each CPU queues for itself.
+    Even,
+    /// One CPU queues for all.
+    Lopsided,
+    /// It was measured.
+    Seen(SeenLoad),
+}
+
+impl TuneLoad {
+    const fn seen(self) -> Option<SeenLoad> {
+        match self {
+            Self::Seen(load) => Some(load),
+            _ => None,
+        }
+    }
+
+    /// How long items of the lopsided load take: as those that were measured.
+    ///
+    /// ```
+    /// use coreshard_bench::TuneLoad;
+    ///
+    /// assert_eq!(TuneLoad::Unknown.item_work().as_micros(), 5);
+    /// ```
+    #[must_use]
+    pub fn item_work(self) -> Duration {
+        self.seen().map(|load| load.item_work).filter(|work| !work.is_zero()).unwrap_or(ITEM_WORK)
+    }
+
+    /// What a candidate did under the load that counts; 1 where none counts more.
+    fn rate(self, candidate: &Candidate) -> f64 {
+        match self {
+            Self::Unknown => 1.0,
+            Self::Even => candidate.even.items_per_sec,
+            Self::Lopsided => candidate.lopsided.items_per_sec,
+            Self::Seen(_) => candidate.seen.map_or(1.0, |load| load.items_per_sec),
+        }
+    }
+}
+
 /// Candidates whose worth is this close to the best's cannot be told from it.
 const AS_GOOD: f64 = 0.97;
 
@@ -39,25 +88,38 @@ pub struct TuneEffort {
     pub items: u64,
 }
 
-/// Tries scopes and sizes of shards on a machine, with the newest wake policy and intake, also under the load that was
-/// measured, where one was. `None` where `progress` ended it.
+/// Tries scopes and sizes of shards on a machine, with the newest wake policy and intake. `None` where `progress` ended
+/// it.
 ///
 /// # Errors
 /// As [`QueueBench::run`].
 pub fn tune<P: Platform>(
     machine: &BenchMachine,
     effort: TuneEffort,
-    seen: Option<SeenLoad>,
+    load: TuneLoad,
     progress: &mut dyn Progress,
 ) -> Result<Option<Tuning>, BenchError> {
+    let rounds = tune_rounds::<P>(machine, effort, load, progress)?;
+    Ok(rounds.map(|rounds| over_rounds(&rounds, load)))
+}
+
+/// As [`tune`](tune()), each round judged by itself: several runs' rounds can be put together by [`over_rounds`].
+///
+/// # Errors
+/// As [`QueueBench::run`].
+pub fn tune_rounds<P: Platform>(
+    machine: &BenchMachine,
+    effort: TuneEffort,
+    load: TuneLoad,
+    progress: &mut dyn Progress,
+) -> Result<Option<Vec<Tuning>>, BenchError> {
     let candidates = candidates(machine)?;
     let cpus = machine.usable.len();
     progress.begin(candidates.len() * effort.rounds);
-    let mut even = vec![Vec::new(); candidates.len()];
-    let mut lopsided = vec![Vec::new(); candidates.len()];
-    let mut as_seen = vec![Vec::new(); candidates.len()];
+    let mut rounds = Vec::with_capacity(effort.rounds);
     for round in 0..effort.rounds {
-        for (at, (scope, candidate)) in candidates.iter().enumerate() {
+        let mut measured = Vec::with_capacity(candidates.len());
+        for (scope, candidate) in &candidates {
             let what = format!("{candidate}, round {}", round + 1);
             if progress.step(&what) == ControlFlow::Break(()) {
                 return Ok(None);
@@ -75,27 +137,63 @@ pub fn tune<P: Platform>(
                 threads: NonZeroUsize::new(1),
                 items_per_thread: NonZeroU64::new(effort.items * cpus as u64),
                 outstanding: NonZeroU64::new(4 * cpus as u64),
-                item_work: ITEM_WORK,
+                item_work: load.item_work(),
                 ..bench.clone()
             };
-            let seen = seen.map(|load| load.bench(machine, &bench));
-            let two = [(bench, &mut even[at]), (bursts, &mut lopsided[at])];
-            for (bench, into) in two.into_iter().chain(seen.map(|it| (it, &mut as_seen[at]))) {
+            let seen = load.seen().map(|load| load.bench(machine, &bench));
+            let run = |bench: QueueBench| -> Result<Load, BenchError> {
                 let results = bench.run::<P>(machine, &mut crate::progress::Unwatched)?;
-                into.extend(results.results.into_iter().next());
-            }
+                Ok(results.results.first().map(one_run).unwrap_or_default())
+            };
+            measured.push(Candidate {
+                even: run(bench)?,
+                lopsided: run(bursts)?,
+                seen: seen.map(run).transpose()?,
+                ..candidate.clone()
+            });
         }
+        rounds.push(judge(measured, load));
     }
-    let measured = candidates.into_iter().enumerate().map(|(at, (_, candidate))| Candidate {
-        even: load(&even[at]),
-        lopsided: load(&lopsided[at]),
-        seen: seen.map(|_| load(&as_seen[at])),
-        ..candidate
-    });
-    Ok(Some(judge(measured.collect())))
+    Ok(Some(rounds))
 }
 
-fn judge(mut candidates: Vec<Candidate>) -> Tuning {
+/// Rounds of one machine and one load as one: medians, and in how many rounds the recommended candidate is among the best.
+///
+/// ```
+/// use coreshard_bench::{TuneLoad, over_rounds};
+/// use coreshard_results::{Candidate, Load, Tuning};
+///
+/// let round = |items_per_sec| Tuning {
+///     candidates: vec![Candidate { even: Load { items_per_sec, ..Load::default() }, ..Candidate::default() }],
+///     ..Tuning::default()
+/// };
+/// let all = over_rounds(&[round(1.0), round(5.0), round(2.0)], TuneLoad::Even);
+/// assert_eq!(all.candidates[0].even.items_per_sec, 2.0);
+/// assert_eq!((all.rounds, all.agreeing), (3, 3));
+/// ```
+#[must_use]
+pub fn over_rounds(rounds: &[Tuning], load: TuneLoad) -> Tuning {
+    let Some(first) = rounds.first() else { return Tuning::default() };
+    let merged = |at: usize, of: fn(&Candidate) -> Option<Load>| {
+        let loads: Option<Vec<Load>> = rounds.iter().map(|it| of(&it.candidates[at])).collect();
+        loads.map(|loads| Load {
+            end_to_end_p99_ns: loads.iter().map(|it| it.end_to_end_p99_ns).max().unwrap_or(0),
+            ..spread(loads.iter().map(|it| it.items_per_sec))
+        })
+    };
+    let candidates = first.candidates.iter().enumerate().map(|(at, candidate)| Candidate {
+        even: merged(at, |it| Some(it.even)).unwrap_or_default(),
+        lopsided: merged(at, |it| Some(it.lopsided)).unwrap_or_default(),
+        seen: merged(at, |it| it.seen),
+        ..candidate.clone()
+    });
+    let tuning = judge(candidates.collect(), load);
+    let agrees =
+        |round: &&Tuning| round.best == tuning.best || round.as_good.contains(&tuning.best);
+    Tuning { rounds: rounds.len(), agreeing: rounds.iter().filter(agrees).count(), ..tuning }
+}
+
+fn judge(mut candidates: Vec<Candidate>, load: TuneLoad) -> Tuning {
     let most =
         |load: fn(&Candidate) -> f64| candidates.iter().map(load).fold(f64::MIN_POSITIVE, f64::max);
     let even = most(|candidate| candidate.even.items_per_sec);
@@ -105,9 +203,8 @@ fn judge(mut candidates: Vec<Candidate>) -> Tuning {
             [candidate.even.items_per_sec / even, candidate.lopsided.items_per_sec / lopsided];
         candidate.worth = shares[0].min(shares[1]);
     }
-    let seen = |candidate: &Candidate| candidate.seen.map_or(1.0, |load| load.items_per_sec);
-    let fastest = candidates.iter().map(seen).fold(f64::MIN_POSITIVE, f64::max);
-    let fast = (0..candidates.len()).filter(|at| seen(&candidates[*at]) >= fastest * AS_GOOD);
+    let fastest = candidates.iter().map(|it| load.rate(it)).fold(f64::MIN_POSITIVE, f64::max);
+    let fast = (0..candidates.len()).filter(|at| load.rate(&candidates[*at]) >= fastest * AS_GOOD);
     let fast: Vec<usize> = fast.collect();
     let highest = fast.iter().map(|at| candidates[*at].worth).fold(0.0, f64::max);
     let good = fast.into_iter().filter(|at| candidates[*at].worth >= highest * AS_GOOD);
@@ -116,16 +213,23 @@ fn judge(mut candidates: Vec<Candidate>) -> Tuning {
     // that help each other.
     let best = good.iter().copied().min_by_key(|at| (candidates[*at].pods, *at)).unwrap_or(0);
     let as_good = good.into_iter().filter(|at| *at != best).collect();
-    Tuning { candidates, best, as_good }
+    Tuning { candidates, best, as_good, rounds: 1, agreeing: 1 }
 }
 
-fn load(cells: &[QueueCell]) -> Load {
-    let rates = Spread::of(cells.iter().map(|cell| cell.items_per_sec)).unwrap_or_default();
+fn spread(rates: impl Iterator<Item = f64>) -> Load {
+    let rates = Spread::of(rates).unwrap_or_default();
     Load {
         items_per_sec: rates.median,
         items_per_sec_min: rates.min,
         items_per_sec_max: rates.max,
-        end_to_end_p99_ns: cells.iter().map(|cell| cell.end_to_end_p99_ns).max().unwrap_or(0),
+        end_to_end_p99_ns: 0,
+    }
+}
+
+fn one_run(cell: &QueueCell) -> Load {
+    Load {
+        end_to_end_p99_ns: cell.end_to_end_p99_ns,
+        ..spread(std::iter::once(cell.items_per_sec))
     }
 }
 
@@ -206,16 +310,35 @@ mod tests {
 
     #[test]
     fn the_one_that_is_regretted_least_is_recommended() {
-        let tuning = judge(vec![
+        let all = vec![
             candidate(Scope::Cpu, 64, 100.0, 1.0),
             candidate(Scope::CacheShard, 8, 60.0, 80.0),
             candidate(Scope::Cache, 2, 59.0, 90.0),
             candidate(Scope::System, 1, 10.0, 100.0),
-        ]);
+        ];
+        let tuning = judge(all.clone(), TuneLoad::Unknown);
         // 0.60 and 0.59 cannot be told apart: fewer pools.
         assert_eq!(tuning.recommended().scope, "cache");
         assert_eq!(tuning.as_good, [1]);
         assert_eq!(tuning.candidates[0].worth, 0.01);
+        let named = [TuneLoad::Even, TuneLoad::Lopsided];
+        let named = named.map(|load| judge(all.clone(), load).recommended().scope.clone());
+        assert_eq!(named, ["cpu", "system"]);
+    }
+
+    #[test]
+    fn rounds_that_recommend_another_are_counted() {
+        let round = |of_cpu| {
+            let all = vec![
+                candidate(Scope::Cpu, 64, of_cpu, 50.0),
+                candidate(Scope::Cache, 2, 50.0, 50.0),
+            ];
+            judge(all, TuneLoad::Unknown)
+        };
+        let all = over_rounds(&[100.0, 90.0, 20.0].map(round), TuneLoad::Unknown);
+        assert_eq!(all.recommended().scope, "cpu");
+        assert_eq!((all.rounds, all.agreeing), (3, 2));
+        assert_eq!(all.candidates[0].even.items_per_sec_min, 20.0);
     }
 
     #[test]
@@ -224,12 +347,14 @@ mod tests {
             seen: Some(Load { items_per_sec, ..Load::default() }),
             ..candidate
         };
-        let tuning = judge(vec![
+        let all = vec![
             seen(candidate(Scope::Cpu, 64, 100.0, 1.0), 99.0),
             seen(candidate(Scope::CacheShard, 8, 60.0, 80.0), 98.0),
             seen(candidate(Scope::Cache, 2, 59.0, 90.0), 50.0),
             seen(candidate(Scope::System, 1, 10.0, 100.0), 100.0),
-        ]);
+        ];
+        let load = SeenLoad { producers: NonZeroUsize::MIN, item_work: Duration::ZERO };
+        let tuning = judge(all, TuneLoad::Seen(load));
         assert_eq!(tuning.recommended().scope, "cache_shard");
         assert!(tuning.as_good.is_empty());
     }

@@ -14,6 +14,7 @@ use clap::Subcommand;
 pub(crate) use destination::{Destination, Growing, force};
 pub(crate) use progress::{Bar, listen_for_interrupts};
 pub(crate) use queue::kernel;
+pub(crate) use seeds::{DEFAULT_SEEDS, side_by_side};
 
 /// The options of `coreshard bench`.
 #[derive(Debug, clap::Args)]

@@ -115,6 +115,8 @@ fn table(measured: &Calibration, compute: Compute) -> anyhow::Result<String> {
         let threads = contended.threads;
         row(&format!("fetch-and-add, {threads} threads, each"), contended.add)?;
         row(&format!("compare-exchange, {threads} threads, each"), contended.compare_exchange)?;
+        row(&format!("ticket lock, {threads} threads, each"), contended.ticket_lock)?;
+        row(&format!("lock, {threads} threads, each"), contended.mutex)?;
     }
     row("wake-up of nobody", measured.wake_nobody)?;
     row("wait that is refused", measured.wait_refused)?;

@@ -1,15 +1,18 @@
 //! `coreshard tune`: which affinity scope and size of shards suit a machine.
 
+mod load;
+
 use std::fmt::Write as _;
+use std::sync::Mutex;
 
 use coreshard::{Host, Scope};
-use coreshard_bench::{BenchMachine, TuneEffort, tune};
+use coreshard_bench::{BenchMachine, TuneEffort, TuneLoad, over_rounds, tune, tune_rounds};
 use coreshard_results::{Candidate, Load, Tuning};
 use coreshard_sim::Sim;
 use coreshard_topology::Usable;
 
-use crate::bench::Bar;
-use crate::bench::simulated::{self, Outside, SimArgs};
+use crate::bench::simulated::{self, Shared, SimArgs};
+use crate::bench::{Bar, DEFAULT_SEEDS, side_by_side};
 use crate::failure::interrupted;
 use crate::machine::{Machine, MachineArgs};
 use crate::number::whole;
@@ -23,6 +26,13 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     simulated: SimArgs,
+
+    #[command(flatten)]
+    load: load::LoadArgs,
+
+    /// Simulations, with one seed after the other: how many recommend the same says how sure it is [default: 5]
+    #[arg(long, value_name = "N", requires = "machine", value_parser = whole::<u64, 1, 1_000>)]
+    seeds: Option<u64>,
 
     /// Items that each CPU queues [default: 2000; simulated 100]
     #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 1_000_000_000>)]
@@ -43,15 +53,28 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         items: args.items.unwrap_or(items),
         rounds: args.rounds.unwrap_or(rounds) as usize,
     };
-    let (name, tuning) = match args.machine.simulated()? {
+    let (name, load, tuning) = match args.machine.simulated()? {
         Some(machine) => {
             let bench_machine = simulated::bench_machine(&args.machine, &machine);
-            let mut bar = Outside(Bar::new()?);
-            let simulation = args.simulated.simulation(&machine);
-            let run =
-                simulation.run(|| tune::<Sim>(&bench_machine, effort(100, 1), None, &mut bar))?;
-            let (costs, seed) = (args.simulated.costs(), args.simulated.seed());
-            (format!("{}, simulated: costs {costs}, seed {seed}", bench_machine.name), run.value?)
+            let (load, load_name) = args.load.load(bench_machine.usable.len())?;
+            let (first, seeds) = (args.simulated.seed(), args.seeds.unwrap_or(DEFAULT_SEEDS));
+            let bar = Mutex::new(Bar::new()?);
+            let runs = side_by_side(seeds as usize, |seed| {
+                let mut progress = Shared { bar: &bar, simulations: seeds as usize };
+                let simulation = args.simulated.simulation(&machine);
+                let run = simulation.seed(first.wrapping_add(seed as u64)).run(|| {
+                    tune_rounds::<Sim>(&bench_machine, effort(100, 1), load, &mut progress)
+                })?;
+                anyhow::Ok(run.value?)
+            });
+            let rounds: Option<Vec<_>> = runs.into_iter().collect::<anyhow::Result<_>>()?;
+            let tuning = rounds.map(|rounds: Vec<Vec<Tuning>>| over_rounds(&rounds.concat(), load));
+            let costs = args.simulated.costs();
+            let name = format!(
+                "{}, simulated: costs {costs}, {seeds} seeds from {first} on",
+                bench_machine.name
+            );
+            (name, (load, load_name), tuning)
         }
         None => {
             let Machine { topology, usable, .. } = Machine::here()?;
@@ -60,9 +83,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
                 cpu_quota: usable.as_ref().and_then(Usable::quota_cpus),
                 ..BenchMachine::whole(name, "host", topology)
             };
+            let (load, load_name) = args.load.load(bench_machine.usable.len())?;
             let mut bar = Bar::new()?;
-            let tuning = tune::<Host>(&bench_machine, effort(2_000, 5), None, &mut bar)?;
-            (format!("{}, measured", bench_machine.name), tuning)
+            let tuning = tune::<Host>(&bench_machine, effort(2_000, 5), load, &mut bar)?;
+            (format!("{}, measured", bench_machine.name), (load, load_name), tuning)
         }
     };
     let Some(tuning) = tuning else {
@@ -73,7 +97,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             &(serde_json::to_string_pretty(&Named { machine: &name, tuning: &tuning })? + "\n"),
         );
     }
-    output::print(&text(&name, &tuning)?)
+    output::print(&text(&name, load, &tuning)?)
 }
 
 /// What was tried, and on which machine.
@@ -84,14 +108,22 @@ struct Named<'a> {
     tuning: &'a Tuning,
 }
 
-fn text(name: &str, tuning: &Tuning) -> anyhow::Result<String> {
+fn text(
+    name: &str,
+    (load, load_name): (TuneLoad, String),
+    tuning: &Tuning,
+) -> anyhow::Result<String> {
     let mut text = String::new();
-    writeln!(text, "{name}\n")?;
+    writeln!(text, "{name}; load {load_name}\n")?;
     writeln!(
         text,
         "  {:<18} {:>5}  {:>12} {:>9}  {:>12} {:>9}  {:>6}",
         "candidate", "pools", "even items/s", "e2e p99", "lopsided", "e2e p99", "worth"
     )?;
+    if matches!(load, TuneLoad::Seen(_)) {
+        text.pop();
+        writeln!(text, "  {:>12} {:>9}", "this load", "e2e p99")?;
+    }
     for (at, candidate) in tuning.candidates.iter().enumerate() {
         let mark = match at {
             _ if at == tuning.best => "*",
@@ -109,6 +141,11 @@ fn text(name: &str, tuning: &Tuning) -> anyhow::Result<String> {
             lopsided.end_to_end_p99_ns as f64 / 1e3,
             worth * 100.0
         )?;
+        if let Some(seen) = candidate.seen {
+            text.pop();
+            let p99_us = seen.end_to_end_p99_ns as f64 / 1e3;
+            writeln!(text, "  {:>12.0} {p99_us:>6.1} µs", seen.items_per_sec)?;
+        }
     }
     let best = tuning.recommended();
     let shard = best.shard_cores.map_or_else(String::new, |cores| format!(".shard_size({cores})"));
@@ -117,6 +154,7 @@ fn text(name: &str, tuning: &Tuning) -> anyhow::Result<String> {
         "\nRecommended: {best}. Under the load that suits it less it still reaches {:.0} % of the best.",
         best.worth * 100.0
     )?;
+    writeln!(text, "So do {} of {} rounds, each for itself.", tuning.agreeing, tuning.rounds)?;
     if !tuning.as_good.is_empty() {
         let others = tuning.as_good.iter().map(|at| tuning.candidates[*at].to_string());
         let others: Vec<String> = others.collect();
@@ -134,7 +172,9 @@ fn text(name: &str, tuning: &Tuning) -> anyhow::Result<String> {
     writeln!(
         text,
         "even: every CPU queues one item and waits for it; lopsided: one CPU queues bursts of items of \
-         5 µs\nin a program: runtime.workqueue().scope(Scope::{:?}){shard}",
+         {:.1} µs, which so many\nCPUs can help with as it queues items while one runs: where items take \
+         another time, say which (--load, --item-us)\nin a program: runtime.workqueue().scope(Scope::{:?}){shard}",
+        load.item_work().as_nanos() as f64 / 1e3,
         best.scope.parse::<Scope>()?
     )?;
     Ok(text)

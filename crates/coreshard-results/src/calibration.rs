@@ -15,7 +15,7 @@ pub struct Figure {
     pub samples: usize,
 }
 
-/// Two or more CPUs on one word.
+/// CPUs on one word.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Contended {
     /// Threads, each on a CPU of its own.
@@ -24,6 +24,12 @@ pub struct Contended {
     pub add: Figure,
     /// An increment by a compare-exchange loop, per operation and thread.
     pub compare_exchange: Figure,
+    /// A ticket lock, and a count under it, per operation and thread.
+    #[serde(default)]
+    pub ticket_lock: Figure,
+    /// The platform's lock, and a count under it, per operation and thread.
+    #[serde(default)]
+    pub mutex: Figure,
 }
 
 /// What was measured.
@@ -43,7 +49,7 @@ pub struct Calibration {
     pub clock_read: Figure,
     /// A load of a line that is in no cache.
     pub memory: Figure,
-    /// Several CPUs on one word, from two CPUs on; empty where there is one.
+    /// CPUs on one word, from one to 64 as far as there are.
     pub contended: Vec<Contended>,
     /// A wake-up call where nobody sleeps: about the cheapest system call there is.
     pub wake_nobody: Figure,

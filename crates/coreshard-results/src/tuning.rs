@@ -55,6 +55,12 @@ pub struct Tuning {
     pub best: usize,
     /// Others that are about as good.
     pub as_good: Vec<usize>,
+    /// Rounds, with each seed where there are several.
+    #[serde(default)]
+    pub rounds: usize,
+    /// Rounds in which the recommended one is the best, or about as good: of so many how many say how sure it is.
+    #[serde(default)]
+    pub agreeing: usize,
 }
 
 impl Tuning {

@@ -1,7 +1,7 @@
 //! Each combination of rungs on each preset, whole, under either profile: none may be deadlocked.
 //!
 //! `cargo run --release -p coreshard-sim --example every_combination [ITEMS [SEEDS [CPUS [FIRST]]]]`; items and CPUs are
-//! lists, and seeds are counted from the first one. A process has room for 256 simulations.
+//! lists, and seeds are counted from the first one.
 #![allow(clippy::print_stdout, reason = "a sweep says how far it came")]
 
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -44,7 +44,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     let simulation = Simulation::new(&machine)
                         .seed(seed)
                         .profile(profile)
-                        .time_limit(Duration::from_secs(600));
+                        .time_limit(Duration::from_secs(600))
+                        .settle(Duration::from_secs(1));
                     let run = simulation.run(|| bench.run::<Sim>(&place, &mut Unwatched));
                     let run = run.map_err(|error| {
                         format!("{name}, {profile}, {items} items, seed {seed}: {error}")

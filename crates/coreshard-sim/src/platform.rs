@@ -345,6 +345,19 @@ impl Platform for Sim {
             in_host(|| recorder.describe::<T>(place));
         }
     }
+
+    fn measured(measured: bool) {
+        let Some(mut sim) = engine::current() else { return };
+        // SAFETY: as in `current_cpu`.
+        if let Some(recorder) = unsafe { sim.as_mut() }.recorder() {
+            in_host(|| recorder.measure(measured));
+        }
+    }
+
+    /// Outside of the simulation's arena, whose addresses would be kept by it.
+    fn leak<T: 'static>(make: impl FnOnce() -> T) -> &'static T {
+        in_host(|| Box::leak(Box::new(make())))
+    }
 }
 
 #[track_caller]

@@ -38,7 +38,7 @@ fn a_simulated_machine_has_the_costs_that_its_file_says() {
     near("atomic", found.atomic.median_ns, 6.92, 0.2);
     near("spin hint", found.spin_hint.median_ns, 53.8, 0.2);
     near("clock", found.clock_read.median_ns, 20.0, 0.2);
-    assert_eq!(found.contended.iter().map(|it| it.threads).collect::<Vec<_>>(), [2, 3, 4, 5]);
+    assert_eq!(found.contended.iter().map(|it| it.threads).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     let costs = found.costs();
     near("syscall", costs.syscall_ns, 100.0, 1.0);
     near("futex", costs.futex_ns, 150.0, 10.0);

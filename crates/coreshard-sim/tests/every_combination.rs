@@ -1,8 +1,11 @@
 //! No combination of rungs is deadlocked on any machine: each ends within its virtual time, under either profile.
 
+mod combinations;
+
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
+use combinations::Combination;
 use coreshard_bench::{BenchMachine, QueueBench, Unwatched};
 use coreshard_sim::{Machine, Profile, Sim, SimAlloc, Simulation};
 use coreshard_topology::Preset;
@@ -49,4 +52,24 @@ fn every_preset_ends_under_either_profile() {
 fn more_producers_than_a_shard_has_cpus_end_in_a_kernel() {
     let machine = Machine::named("grace").unwrap();
     ends(&machine, 24, 12, Profile::InKernel, 3);
+}
+
+/// Some of all machines, numbers of CPUs up to 1,024, rungs, profiles, items and seeds; `ci/simulated.sh` draws more of them
+/// each night.
+#[test]
+fn what_is_drawn_ends() {
+    for number in 0..40 {
+        Combination::draw(number, 1_500).run().unwrap_or_else(|what| panic!("{number}: {what}"));
+    }
+}
+
+/// A number of CPUs that no machine of the presets has.
+#[test]
+fn a_thousand_and_twenty_four_cpus_end() {
+    let largest = |number| {
+        let drawn = Combination::draw(number, 1_024);
+        drawn.to_string().contains(" 1024 CPUs").then_some(drawn)
+    };
+    let drawn = (0..).find_map(largest).expect("one of them has as many");
+    drawn.run().unwrap();
 }

@@ -22,6 +22,7 @@ use crate::progress::Progress;
 pub use chains::item_chains;
 pub use measure::Effort;
 use measure::{each_ns, on};
+use pairs::Operation;
 use samples::Samples;
 
 /// The short operations, on the calling thread.
@@ -100,9 +101,11 @@ pub fn calibrate<P: Platform>(
         for (pair, into) in pairs.iter().zip(&mut latency) {
             into.push(pairs::ping_pong_ns::<P>(list[pair.0], list[pair.1], repeats)?);
         }
-        for threads in 2..=list.len().min(MAX_CONTENDERS) {
-            let [add, exchange] = pairs::contended_ns::<P>(&list[..threads], repeats)?;
-            samples.contended.entry(threads).or_default().push([add, exchange]);
+        for threads in CONTENDERS.into_iter().filter(|threads| *threads <= list.len()) {
+            let found = samples.contended.entry(threads).or_default();
+            for (operation, into) in Operation::ALL.into_iter().zip(found) {
+                into.push(pairs::contended_ns::<P>(&list[..threads], operation, repeats)?);
+            }
         }
         waking::measure::<P>(&list, effort, &mut samples)?;
         samples.spawn.push(waking::spawn_ns::<P>()?);
@@ -110,8 +113,8 @@ pub fn calibrate<P: Platform>(
     Ok(Some(samples.calibration(list, &pairs, latency)))
 }
 
-/// Threads that contend for one word, at most.
-const MAX_CONTENDERS: usize = 8;
+/// How many threads contend for one word, as far as there are CPUs: the curves that are published of other machines.
+const CONTENDERS: [usize; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64];
 
 #[cfg(test)]
 mod tests {
@@ -133,7 +136,12 @@ mod tests {
         assert_eq!(found.latency.len(), found.cpus.len());
         let several = NonZeroUsize::new(found.cpus.len() - 1).is_some();
         assert_eq!(found.wake_there.is_some(), several);
-        assert_eq!(found.contended.is_empty(), !several);
+        assert_eq!(found.contended.len() > 1, several);
+        assert_eq!(found.contended[0].threads, 1);
+        for curve in &found.contended {
+            let figures = [curve.add, curve.compare_exchange, curve.ticket_lock, curve.mutex];
+            assert!(figures.iter().all(|it| it.samples == 2 && it.median_ns > 0.0), "{curve:?}");
+        }
         for figure in [found.load, found.atomic, found.wait_refused, found.wake_here, found.spawn] {
             assert!(figure.samples == 2 && figure.median_ns > 0.0, "{found:?}");
         }

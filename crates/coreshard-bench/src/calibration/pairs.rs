@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use coreshard_platform::{AtomicInt, Padded, Platform, SpawnError};
+use coreshard_platform::{AtomicInt, Lock, Padded, Platform, SpawnError};
 use coreshard_topology::CpuId;
 
 use super::measure::on;
@@ -52,54 +52,107 @@ pub(super) fn ping_pong_ns<P: Platform>(
 /// More are nobody's count: the count was given up.
 const MOST: u32 = 1 << 16;
 
-/// A fetch-and-add and a compare-exchange loop on one word, per operation and thread.
-pub(super) fn contended_ns<P: Platform>(
-    cpus: &[CpuId],
-    times: u64,
-) -> Result<[f64; 2], SpawnError> {
-    let mut found = [0.0; 2];
-    for (operation, found) in found.iter_mut().enumerate() {
-        let words = Arc::new((
-            Padded::new(P::AtomicU64::new(0)),
-            Padded::new(P::AtomicU32::new(cpus.len() as u32)),
-        ));
-        let mut threads = Vec::with_capacity(cpus.len());
-        for cpu in cpus {
-            let theirs = Arc::clone(&words);
-            let thread = on::<P, _>(*cpu, None, move || {
-                let (word, missing) = &*theirs;
-                missing.fetch_sub(1, AcqRel);
-                while (1..=MOST).contains(&missing.load(Acquire)) {
-                    P::spin_hint();
-                }
-                let start = P::now();
-                for _ in 0..times {
-                    if operation == 0 {
-                        word.fetch_add(1, Relaxed);
-                    } else {
-                        let mut seen = word.load(Relaxed);
-                        while let Err(now) = word.compare_exchange(seen, seen + 1, AcqRel, Relaxed)
-                        {
-                            seen = now;
-                        }
-                    }
-                }
-                P::now().ns_since(start)
-            });
-            match thread {
-                Ok(thread) => threads.push(thread),
-                Err(error) => {
-                    // Those that are there wait for the rest.
-                    words.1.store(0, Release);
-                    for thread in threads {
-                        let _unused: u64 = thread();
-                    }
-                    return Err(error);
+/// What contends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Add,
+    CompareExchange,
+    /// Tickets and turn on one line.
+    TicketLock,
+    /// The platform's lock.
+    Mutex,
+}
+
+impl Operation {
+    pub(super) const ALL: [Self; 4] =
+        [Self::Add, Self::CompareExchange, Self::TicketLock, Self::Mutex];
+}
+
+/// What threads contend for, on lines of their own.
+struct Words<P: Platform> {
+    word: Padded<P::AtomicU64>,
+    ticket: Padded<[P::AtomicU64; 2]>,
+    mutex: Padded<Lock<P, ()>>,
+    /// What a lock's holder counts.
+    count: Padded<P::AtomicU64>,
+    missing: Padded<P::AtomicU32>,
+}
+
+impl<P: Platform> Words<P> {
+    fn new(threads: usize) -> Self {
+        Self {
+            word: Padded::new(P::AtomicU64::new(0)),
+            ticket: Padded::new(std::array::from_fn(|_| P::AtomicU64::new(0))),
+            mutex: Padded::new(Lock::new(())),
+            count: Padded::new(P::AtomicU64::new(0)),
+            missing: Padded::new(P::AtomicU32::new(threads as u32)),
+        }
+    }
+
+    fn count_one(&self) {
+        self.count.store(self.count.load(Relaxed) + 1, Relaxed);
+    }
+
+    #[inline(always)]
+    fn operate(&self, operation: Operation) {
+        match operation {
+            Operation::Add => drop(self.word.fetch_add(1, Relaxed)),
+            Operation::CompareExchange => {
+                let mut seen = self.word.load(Relaxed);
+                while let Err(now) = self.word.compare_exchange(seen, seen + 1, AcqRel, Relaxed) {
+                    seen = now;
                 }
             }
+            Operation::TicketLock => {
+                let [next, turn] = &*self.ticket;
+                let mine = next.fetch_add(1, Relaxed);
+                while turn.load(Acquire) != mine {
+                    // The host may have taken the holder's CPU away.
+                    P::spin_hint();
+                }
+                self.count_one();
+                turn.store(mine + 1, Release);
+            }
+            Operation::Mutex => {
+                let _held = self.mutex.lock();
+                self.count_one();
+            }
         }
-        let total: u64 = threads.into_iter().map(|thread| thread()).sum();
-        *found = total as f64 / (cpus.len() as u64 * times) as f64;
     }
-    Ok(found)
+}
+
+/// One operation by threads on these CPUs, all at once: nanoseconds per operation and thread.
+pub(super) fn contended_ns<P: Platform>(
+    cpus: &[CpuId],
+    operation: Operation,
+    times: u64,
+) -> Result<f64, SpawnError> {
+    let words = Arc::new(Words::<P>::new(cpus.len()));
+    let mut threads = Vec::with_capacity(cpus.len());
+    for cpu in cpus {
+        let words_of_thread = Arc::clone(&words);
+        let thread = on::<P, _>(*cpu, None, move || {
+            let words = &*words_of_thread;
+            words.missing.fetch_sub(1, AcqRel);
+            while (1..=MOST).contains(&words.missing.load(Acquire)) {
+                P::spin_hint();
+            }
+            let start = P::now();
+            (0..times).for_each(|_| words.operate(operation));
+            P::now().ns_since(start)
+        });
+        match thread {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                // Those that are there wait for the rest.
+                words.missing.store(0, Release);
+                for thread in threads {
+                    let _unused: u64 = thread();
+                }
+                return Err(error);
+            }
+        }
+    }
+    let total: u64 = threads.into_iter().map(|thread| thread()).sum();
+    Ok(total as f64 / (cpus.len() as u64 * times) as f64)
 }

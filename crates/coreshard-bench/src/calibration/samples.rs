@@ -15,7 +15,8 @@ pub(super) struct Samples {
     pub(super) spin_hint: Vec<f64>,
     pub(super) clock_read: Vec<f64>,
     pub(super) memory: Vec<f64>,
-    pub(super) contended: BTreeMap<usize, Vec<[f64; 2]>>,
+    /// By threads, then in the order of [`Operation::ALL`](super::pairs::Operation::ALL).
+    pub(super) contended: BTreeMap<usize, [Vec<f64>; 4]>,
     pub(super) wake_nobody: Vec<f64>,
     pub(super) wait_refused: Vec<f64>,
     pub(super) wake_here: Vec<f64>,
@@ -40,10 +41,9 @@ impl Samples {
             matrix[*other][*one] = Some(figure);
         }
         let some = |samples: Vec<f64>| (!samples.is_empty()).then(|| figure(samples));
-        let contended = self.contended.into_iter().map(|(threads, samples)| Contended {
-            threads,
-            add: figure(samples.iter().map(|[add, _]| *add).collect()),
-            compare_exchange: figure(samples.iter().map(|[_, exchange]| *exchange).collect()),
+        let contended = self.contended.into_iter().map(|(threads, samples)| {
+            let [add, compare_exchange, ticket_lock, mutex] = samples.map(figure);
+            Contended { threads, add, compare_exchange, ticket_lock, mutex }
         });
         Calibration {
             cpus: cpus.iter().map(|cpu| cpu.0).collect(),

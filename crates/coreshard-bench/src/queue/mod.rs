@@ -256,11 +256,11 @@ fn runtime<P: Platform>(
 
 impl<P: Platform> Session<'_, P> {
     fn measure(&self, combination: Combination) -> Result<MeasuredRun, BenchError> {
-        self.turn(&self.runtime, combination, self.items)
+        self.turn(&self.runtime, combination, self.items, true)
     }
 
     fn measure_locks(&self, combination: Combination) -> Result<MeasuredRun, BenchError> {
-        self.turn(&self.lock_runtime, combination, self.items.div_ceil(4))
+        self.turn(&self.lock_runtime, combination, self.items.div_ceil(4), false)
     }
 
     /// One combination's turn: its queue is made, warmed up, measured and dropped.
@@ -269,6 +269,7 @@ impl<P: Platform> Session<'_, P> {
         runtime: &Runtime<P>,
         combination: Combination,
         items: u64,
+        is_timed: bool,
     ) -> Result<MeasuredRun, BenchError> {
         let Combination { scope, wake, intake } = combination;
         let queue = runtime
@@ -294,6 +295,9 @@ impl<P: Platform> Session<'_, P> {
         run.gate.wait_for_all();
         let before = run.queue.stats().total();
         let released_at = P::now();
+        if is_timed {
+            P::measured(true);
+        }
         run.gate.open();
         run.gate.wait_until_left();
         producers.into_iter().for_each(ThreadHandle::join);

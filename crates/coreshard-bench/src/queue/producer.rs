@@ -101,6 +101,8 @@ impl<P: Platform> Producer<P> {
             return;
         }
         let ended_at = self.produce(self.run.items);
+        // The first that has ended: from now on samples are gathered, and there are fewer producers.
+        P::measured(false);
         self.hand_over(Some(ended_at));
         self.run.gate.leave();
     }

@@ -22,6 +22,9 @@ const FIRST_GLANCES: u32 = 64;
 const MIN_GLANCES: u32 = 4;
 const MAX_GLANCES: u32 = 1024;
 
+/// Samples that share a line or two.
+const SAMPLES_TOGETHER: usize = 16;
+
 struct WakeUp<P: Platform> {
     /// I: items that ran, ever.
     ran: P::AtomicU64,
@@ -38,12 +41,14 @@ pub(super) struct ProducerState<P: Platform> {
     /// P: the count of items at which the producer wants to be woken. Items of a flood read it, and
     /// it is seldom written.
     target: Padded<P::AtomicU64>,
-    /// I: by sample, how long an item of a flood took from before it was queued until it ran.
-    flood_samples_ns: Box<[P::AtomicU64]>,
+    /// I: by sample, how long an item of a flood took from before it was queued until it ran. Where it begins in a line is
+    /// the same in each run.
+    flood_samples_ns: Box<[Padded<[P::AtomicU64; SAMPLES_TOGETHER]>]>,
+    flood_samples: usize,
     /// How long each item computes, in nanoseconds.
     item_work_ns: u64,
 }
-fields!(ProducerState<P: Platform> { wake_up, target, flood_samples_ns, item_work_ns });
+fields!(ProducerState<P: Platform> { wake_up, target, flood_samples_ns, flood_samples, item_work_ns });
 
 /// States for `producers` producers, for the rest of the process.
 ///
@@ -62,10 +67,14 @@ pub(super) fn producer_states<P: Platform>(
             parker: Parker::new(),
         }),
         target: Padded::new(P::AtomicU64::new(NEVER)),
-        flood_samples_ns: (0..flood_samples).map(|_| P::AtomicU64::new(0)).collect(),
+        flood_samples_ns: (0..flood_samples.div_ceil(SAMPLES_TOGETHER))
+            .map(|_| Padded::new(std::array::from_fn(|_| P::AtomicU64::new(0))))
+            .collect(),
+        flood_samples,
         item_work_ns: u64::try_from(item_work.as_nanos()).unwrap_or(u64::MAX),
     };
-    let states: &[ProducerState<P>] = Vec::leak((0..producers).map(|_| state()).collect());
+    let states: &[ProducerState<P>] =
+        P::leak(|| (0..producers).map(|_| state()).collect::<Vec<_>>());
     for state in states {
         P::describe(&raw const *state);
         P::describe(&raw const *state.wake_up);
@@ -115,18 +124,22 @@ impl<P: Platform> ProducerState<P> {
     /// As [`run_in_flood`](Self::run_in_flood), for an item that is a sample.
     pub(super) fn run_sampled(&self, sample: usize, queued_at: Time) {
         // Published by the count that follows.
-        self.flood_samples_ns[sample].store(P::now().ns_since(queued_at), Release);
+        self.sample_ns(sample).store(P::now().ns_since(queued_at), Release);
         self.run_in_flood();
     }
 
     /// What [`run_sampled`](Self::run_sampled) has left.
     pub(super) fn flood_sample_ns(&self, sample: usize) -> u64 {
-        self.flood_samples_ns[sample].load(Acquire)
+        self.sample_ns(sample).load(Acquire)
+    }
+
+    fn sample_ns(&self, sample: usize) -> &P::AtomicU64 {
+        &self.flood_samples_ns[sample / SAMPLES_TOGETHER][sample % SAMPLES_TOGETHER]
     }
 
     /// How many samples a flood may leave here.
     pub(super) fn flood_samples(&self) -> usize {
-        self.flood_samples_ns.len()
+        self.flood_samples
     }
 }
 

@@ -3,7 +3,7 @@
 
 use coreshard_advise::measure::Measured;
 use coreshard_advise::{Facts, emit};
-use coreshard_bench::{BenchMachine, TuneEffort, tune};
+use coreshard_bench::{BenchMachine, TuneEffort, TuneLoad, tune};
 use coreshard_sim::{Sim, Simulation};
 use coreshard_topology::Scope;
 
@@ -31,7 +31,7 @@ pub(super) fn tuned(
     let busiest = seen_load(facts, measured);
     let effort = TuneEffort { rounds: 1, items };
     let mut bar = Outside(Bar::new()?);
-    let load = busiest.map(|(_, load)| load);
+    let load = busiest.map_or(TuneLoad::Unknown, |(_, load)| TuneLoad::Seen(load));
     let run =
         Simulation::new(&machine).run(|| tune::<Sim>(&bench_machine, effort, load, &mut bar))?;
     let tuning = run.value?;

@@ -122,7 +122,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         if bar.lock().expect("nobody panics with it held").step(case).is_break() {
             return None;
         }
-        let simulation = Simulation::new(&machine).seed(seed).profile(Profile::InKernel);
+        let simulation = Simulation::new(&machine)
+            .seed(seed)
+            .profile(Profile::InKernel)
+            .settle(simulated::SETTLE);
         let run = simulation.run(|| bench.run::<Sim>(&place, case));
         Some(run.map(|run| run.value))
     });

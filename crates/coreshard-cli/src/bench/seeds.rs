@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 /// Seeds of a simulated benchmark, where nothing else is asked for.
-pub(super) const DEFAULT_SEEDS: u64 = 5;
+pub(crate) const DEFAULT_SEEDS: u64 = 5;
 
 /// Calls `run` with 0 to `jobs` − 1, as many at once as there are CPUs, and returns what it returned, by number.
-pub(super) fn side_by_side<R: Send>(jobs: usize, run: impl Fn(usize) -> R + Sync) -> Vec<R> {
+pub(crate) fn side_by_side<R: Send>(jobs: usize, run: impl Fn(usize) -> R + Sync) -> Vec<R> {
     let at_once = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(jobs);
     on_threads(at_once, jobs, run)
 }

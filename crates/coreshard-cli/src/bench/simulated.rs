@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use coreshard_bench::{BenchMachine, Progress};
 use coreshard_sim::{Machine, Profile, Run, Sim, Simulation};
@@ -10,6 +11,9 @@ use coreshard_sim::{Machine, Profile, Run, Sim, Simulation};
 use super::progress::Bar;
 use crate::machine::MachineArgs;
 use crate::number::seed;
+
+/// Threads that look now and then whether they are still needed see within this time that they are not.
+pub(crate) const SETTLE: Duration = Duration::from_secs(1);
 
 /// The options of a simulation.
 #[derive(Debug, clap::Args)]
@@ -45,7 +49,7 @@ impl SimArgs {
 
     /// A simulation of the machine with these options.
     pub(crate) fn simulation<'machine>(&self, machine: &'machine Machine) -> Simulation<'machine> {
-        Simulation::new(machine).seed(self.seed()).profile(self.costs())
+        Simulation::new(machine).seed(self.seed()).profile(self.costs()).settle(SETTLE)
     }
 
     /// What a reader must know of a simulated run.

@@ -218,6 +218,17 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// which field of which struct lies on a line. Empty on the host.
     #[inline(always)]
     fn describe<T: Fields>(_value: *const T) {}
+
+    /// What follows is measured, or not any more, for a platform that reports what memory was used for: what a
+    /// benchmark does before and after is no part of that. Empty on the host.
+    #[inline(always)]
+    fn measured(_measured: bool) {}
+
+    /// A value for the rest of the process. A platform whose programs end before the process does keeps it
+    /// apart from their memory, which is given back whole.
+    fn leak<T: 'static>(make: impl FnOnce() -> T) -> &'static T {
+        Box::leak(Box::new(make()))
+    }
 }
 
 /// Told when its process was forked.

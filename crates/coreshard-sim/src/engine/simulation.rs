@@ -38,6 +38,7 @@ pub struct Simulation<'machine> {
     record_timeline: bool,
     time_limit: Duration,
     turn_limit: u64,
+    settle: Duration,
     faults: Faults,
     mode: Mode,
     pulse: Option<Arc<Pulse>>,
@@ -112,6 +113,7 @@ impl<'machine> Simulation<'machine> {
             record_timeline: false,
             time_limit: Duration::from_secs(3_600),
             turn_limit: u64::MAX,
+            settle: Duration::ZERO,
             faults: Faults::default(),
             mode: Mode::default(),
             pulse: None,
@@ -164,6 +166,15 @@ impl<'machine> Simulation<'machine> {
     #[must_use]
     pub fn turn_limit(mut self, turns: u64) -> Self {
         self.turn_limit = turns;
+        self
+    }
+
+    /// For how long of virtual time threads that sleep are waited for when the program has returned, such as one that looks
+    /// now and then whether it is still needed. What they hold is given back then; of those that are forgotten it keeps the
+    /// simulation's addresses, of which a process has some hundreds. It is no part of the program's time. Default: not at all.
+    #[must_use]
+    pub fn settle(mut self, time: Duration) -> Self {
+        self.settle = time;
         self
     }
 
@@ -282,7 +293,8 @@ impl<'machine> Simulation<'machine> {
         let mut running = RunningSimulation { sim: Box::into_raw(sim), arena };
         let mut outcome = None;
         let program = || outcome = Some(panic::catch_unwind(AssertUnwindSafe(program)));
-        let limits = Limits { time: ps(self.time_limit), turns: self.turn_limit };
+        let limits =
+            Limits { time: ps(self.time_limit), turns: self.turn_limit, settle: ps(self.settle) };
         let end_ns = running.run(program, limits, self.seed, watch)?;
         let value = match outcome.expect("a program that is over has left its outcome") {
             Ok(value) => value,
@@ -299,7 +311,12 @@ impl<'machine> Simulation<'machine> {
             Some(recorder) => {
                 let names = sim.threads.iter().map(|thread| thread.name.clone()).collect();
                 let cpus = sim.cpus.iter().map(|cpu| cpu.id).collect();
-                recorder.finish(sim.memory.line_bytes(), self.machine, names, cpus)
+                let nodes = self.machine.topology().node_ids();
+                let memory = &mut sim.memory;
+                let (line_bytes, machine) = (memory.line_bytes(), self.machine);
+                let node_of =
+                    |place| memory.home(place).and_then(|home| nodes.get(home)).map(|id| id.0);
+                recorder.finish(line_bytes, machine, names, cpus, node_of)
             }
         };
         // SAFETY: the simulation's reference goes with `running`.
@@ -334,6 +351,7 @@ fn keep_panic_hook_outside() {
 struct Limits {
     time: Ps,
     turns: u64,
+    settle: Ps,
 }
 
 /// What looks at a run from outside, how often, and when next.
@@ -380,11 +398,18 @@ impl RunningSimulation {
             .new_thread(spec, 0, program)
             .map_err(|error| SimError::Setup(io::Error::other(error.to_string())))?;
         sim.make_runnable(root, 0);
+        let mut settled_at = None;
         loop {
             let sim = self.sim();
             let root_is_over = sim.threads[root].state == ThreadState::Over;
             if root_is_over && (sim.alive == 0 || sim.busy_cpus == 0) {
-                break;
+                let until = sim.last_time.saturating_add(limits.settle);
+                let until = *settled_at.get_or_insert(until);
+                let soon = sim.events.first_time().is_some_and(|time| time < until);
+                let sleeps = sim.events.len() > sim.background && soon;
+                if sim.alive == 0 || !sleeps {
+                    break;
+                }
             }
             sim.look_by_hand(seed)?;
             let Some((time, what)) = sim.events.begin() else {

@@ -26,7 +26,7 @@ use crate::machine::{Costs, Machine, Ps};
 use crate::memory::{Access, Memory, Outcome, Place, Source};
 use crate::profile::Profile;
 use crate::random::mix;
-use crate::report::Recorder;
+use crate::report::{Recorded, Recorder};
 use crate::site::Site;
 use crate::space::{Arena, in_host};
 
@@ -336,8 +336,10 @@ impl SimState {
     ) {
         self.spin_detector.note_access(place, access);
         if let Some(recorder) = &mut self.recorder {
-            let took = outcome.done.saturating_sub(since);
-            in_host(|| recorder.record(place, access.near(), outcome, took, site));
+            let latency = outcome.done.saturating_sub(since);
+            let (cpu, access) = (self.cpu, access.near());
+            let recorded = Recorded { cpu, place, access, outcome, latency, site };
+            in_host(|| recorder.record(&recorded));
         }
     }
 

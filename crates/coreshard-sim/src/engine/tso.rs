@@ -20,6 +20,7 @@ use super::store_buffers::BufferedStore;
 use super::turn::{in_turn, with};
 use crate::machine::Ps;
 use crate::memory::Access;
+use crate::report::Recorded;
 use crate::site::Site;
 use crate::space::{STACK_BYTES, in_host};
 
@@ -30,7 +31,14 @@ impl SimState {
         store.write();
         let outcome = self.access_for(cpu, store.place, Access::Store, self.now);
         if let Some(recorder) = &mut self.recorder {
-            recorder.record(store.place, Access::Store, &outcome, 0, store.site);
+            recorder.record(&Recorded {
+                cpu,
+                place: store.place,
+                access: Access::Store,
+                outcome: &outcome,
+                latency: 0,
+                site: store.site,
+            });
         }
     }
 

@@ -71,6 +71,11 @@ pub(super) struct LineEntry<'a> {
 }
 
 impl LineEntry<'_> {
+    /// The line's home node, where it has one.
+    pub(super) fn home(&self) -> Option<u16> {
+        (*self.home != NO_HOME).then_some(*self.home)
+    }
+
     /// The line's home node; `toucher`'s, where it has none yet (first touch, by page).
     pub(super) fn home_or(&mut self, toucher: u16) -> u16 {
         if *self.home == NO_HOME {

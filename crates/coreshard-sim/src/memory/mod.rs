@@ -275,6 +275,11 @@ impl Memory {
         self.lines.touched()
     }
 
+    /// Which node a line's memory is on, by its place in the machine's list, once it was touched.
+    pub(crate) fn home(&mut self, place: Place) -> Option<usize> {
+        self.lines.entry(place).home().map(usize::from)
+    }
+
     /// Lays fresh pages on a node, or where they are touched first.
     pub(crate) fn renew(&mut self, start: Place, bytes: usize, node: Option<u16>) {
         self.lines.renew(start, bytes, node);

@@ -1,48 +1,160 @@
-//! The function that an access is made in.
+//! The function that an access is made in, and those that called it.
+
+use std::collections::HashMap;
 
 use crate::site::Site;
 
-/// The name of the function around `site`, which is on the current stack. Where the program has
-/// no debug information, the place in its source.
-pub(super) fn function_of(site: Site) -> String {
-    let mut function = None;
-    backtrace::trace(|frame| {
-        backtrace::resolve_frame(frame, |symbol| {
-            let here = symbol.lineno() == Some(site.line())
-                && symbol.filename().is_some_and(|file| file.ends_with(site.file()));
-            if here && function.is_none() {
-                function = symbol.name().map(|name| shorten(&format!("{name:#}")));
-            }
-        });
-        function.is_none()
-    });
-    let file = site.file().rsplit('/').next().unwrap_or(site.file());
-    function.unwrap_or_else(|| format!("{file}:{}", site.line()))
+/// Callers that are kept of an access.
+const CALLERS: usize = 3;
+
+/// Frames that tell two ways to an access apart.
+const FRAMES: usize = 24;
+
+/// A function, and who called it, the nearest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Chain {
+    pub(super) function: String,
+    pub(super) callers: Vec<String>,
 }
 
-/// `<coreshard_platform::parker::Parker<P>>::unpark` becomes `Parker<P>::unpark`.
+/// The chains that were looked up so far: each is resolved once.
+#[derive(Default)]
+pub(super) struct Chains {
+    known: HashMap<(*const std::panic::Location<'static>, Vec<usize>), usize>,
+    chains: Vec<Chain>,
+}
+
+impl Chains {
+    /// The number of the chain that leads to `site`, which is on the current stack.
+    pub(super) fn number_of(&mut self, site: Site) -> usize {
+        let mut frames = Vec::with_capacity(FRAMES);
+        backtrace::trace(|frame| {
+            frames.push(frame.ip().addr());
+            frames.len() < FRAMES
+        });
+        let chains = &mut self.chains;
+        *self.known.entry((site, frames)).or_insert_with(|| {
+            chains.push(chain_of(site));
+            chains.len() - 1
+        })
+    }
+
+    pub(super) fn get(&self, number: usize) -> &Chain {
+        &self.chains[number]
+    }
+}
+
+/// Where the program has no debug information, the function is the place in its source.
+fn chain_of(site: Site) -> Chain {
+    let mut chain = Chain::default();
+    backtrace::trace(|frame| {
+        backtrace::resolve_frame(frame, |symbol| {
+            let name = symbol.name().map(|name| format!("{name:#}"));
+            if chain.function.is_empty() {
+                let here = symbol.lineno() == Some(site.line())
+                    && symbol.filename().is_some_and(|file| file.ends_with(site.file()));
+                if here && let Some(name) = name {
+                    chain.function = shorten(&name);
+                }
+            } else if chain.callers.len() < CALLERS
+                && let Some(name) = name.filter(|name| is_the_programs(name))
+            {
+                let name = shorten(&name);
+                if chain.callers.last() != Some(&name) {
+                    chain.callers.push(name);
+                }
+            }
+        });
+        chain.callers.len() < CALLERS
+    });
+    if chain.function.is_empty() {
+        chain.function = source_of(site);
+    }
+    chain
+}
+
+/// Not the language's own, nor the simulator's.
+fn is_the_programs(name: &str) -> bool {
+    let of = |other: &str| name.trim_start_matches('<').starts_with(other);
+    !["core::", "std::", "alloc::", "corosensei::", "coreshard_sim::", "backtrace::"]
+        .into_iter()
+        .any(of)
+}
+
+/// File and line.
+pub(super) fn source_of(site: Site) -> String {
+    let file = site.file().rsplit('/').next().unwrap_or(site.file());
+    format!("{file}:{}", site.line())
+}
+
+/// `<coreshard_platform::parker::Parker<P>>::unpark` becomes `Parker::unpark`: of functions with the same instructions
+/// the compiler keeps one, with the type arguments of any of them, so these say nothing.
 fn shorten(name: &str) -> String {
-    let mut short = String::new();
+    let mut path: Vec<String> = Vec::new();
     let mut word = String::new();
-    let mut rest = name.chars().peekable();
-    while let Some(next) = rest.next() {
-        if next.is_alphanumeric() || next == '_' {
-            word.push(next);
+    let mut rest = name;
+    while let Some(next) = rest.chars().next() {
+        if next == '<' {
+            let end = closing(rest);
+            let inner = &rest[1..end];
+            if word.is_empty() && path.is_empty() || inner.starts_with("impl ") {
+                word.push_str(&shorten(self_type(inner)));
+            }
+            rest = &rest[(end + 1).min(rest.len())..];
             continue;
         }
-        // A path's element in lower case is a module, but for the last, which is the function.
-        let is_path = next == ':' && rest.peek() == Some(&':');
-        let module = is_path && word.chars().next().is_some_and(char::is_lowercase);
-        if module {
-            rest.next();
-        } else {
-            short.push_str(&word);
-            short.push(next);
+        if let Some(after) = rest.strip_prefix("::") {
+            path.extend((!word.is_empty()).then(|| std::mem::take(&mut word)));
+            rest = after;
+            continue;
         }
-        word.clear();
+        word.push(next);
+        rest = &rest[next.len_utf8()..];
     }
-    short.push_str(&word);
-    short
+    path.extend((!word.is_empty()).then_some(word));
+    let last = path.len().saturating_sub(1);
+    let is_module = |(at, word): &(usize, String)| {
+        *at < last && word.chars().next().is_some_and(char::is_lowercase)
+    };
+    let kept = path.into_iter().enumerate().filter(|it| !is_module(it)).map(|(_, word)| word);
+    kept.collect::<Vec<_>>().join("::")
+}
+
+/// Where the bracket that `text` begins with is closed.
+fn closing(text: &str) -> usize {
+    let mut depth = 0_usize;
+    let mut before = ' ';
+    for (at, next) in text.char_indices() {
+        match next {
+            '<' => depth += 1,
+            // Not the arrow of a function's type.
+            '>' if before != '-' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return at;
+        }
+        before = next;
+    }
+    text.len()
+}
+
+/// Of `A as B`, and of `impl B for A`: A.
+fn self_type(inner: &str) -> &str {
+    if let Some((_, own)) = inner.strip_prefix("impl ").and_then(|rest| rest.split_once(" for ")) {
+        return own;
+    }
+    let mut at = 0;
+    while let Some(next) = inner[at..].chars().next() {
+        if next == '<' {
+            at += closing(&inner[at..]).min(inner.len() - at - 1) + 1;
+        } else if inner[at..].starts_with(" as ") {
+            return &inner[..at];
+        } else {
+            at += next.len_utf8();
+        }
+    }
+    inner.strip_prefix("impl ").unwrap_or(inner)
 }
 
 #[cfg(test)]
@@ -50,10 +162,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modules_are_left_out_of_names() {
-        let short = shorten("coreshard_platform::parker::Parker<P>::unpark");
-        assert_eq!(short, "Parker<P>::unpark");
-        assert_eq!(shorten("a::b::c"), "c");
-        assert_eq!(shorten("<a::B<c::D> as e::F>::g::{{closure}}"), "<B<D> as F>::{{closure}}");
+    fn modules_and_type_arguments_are_left_out_of_names() {
+        for (name, short) in [
+            ("coreshard_platform::parker::Parker<P>::unpark", "Parker::unpark"),
+            ("<coreshard_platform::parker::Parker<P>>::unpark", "Parker::unpark"),
+            ("a::b::c", "c"),
+            ("a::b::c::<d::E, [u8; 4]>", "c"),
+            ("<a::B<c::D> as e::F<G>>::g::{{closure}}", "B::{{closure}}"),
+            ("a::<impl b::C<D> for e::F<G>>::h", "F::h"),
+            ("<alloc::boxed::Box<dyn core::ops::FnOnce() -> a::B> as c::D>::e", "Box::e"),
+            ("a::Lock<P, T>::lock::<fn(B) -> C>", "Lock::lock"),
+        ] {
+            assert_eq!(shorten(name), short, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_chain_is_told_by_the_way_to_it() {
+        #[inline(never)]
+        #[track_caller]
+        fn access(chains: &mut Chains) -> usize {
+            chains.number_of(std::panic::Location::caller())
+        }
+        #[inline(never)]
+        fn inner(chains: &mut Chains) -> usize {
+            std::hint::black_box(access(chains))
+        }
+        #[inline(never)]
+        fn one(chains: &mut Chains) -> usize {
+            std::hint::black_box(inner(chains))
+        }
+        let mut chains = Chains::default();
+        let [first, again] = [(); 2].map(|()| one(&mut chains));
+        assert_eq!(first, again);
+        assert_ne!(first, inner(&mut chains));
+        assert!(chains.get(first).function.ends_with("inner"), "{:?}", chains.get(first));
     }
 }

@@ -2,15 +2,14 @@
 //!
 //! Loads are recorded where they missed, stores always, and a read-modify-write as both. *HITM*
 //! is perf's word for a load that found the line modified in another CPU's cache: local within a
-//! package, remote between packages.
+//! package, remote between packages. Where the program says which part of it is measured
+//! ([`Platform::measured`](coreshard_platform::Platform::measured)), nothing else counts.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-
-use serde::Serialize;
 
 use super::fields::FieldNames;
-use super::function::function_of;
+use super::function::{Chains, source_of};
+use super::summary::{LineReport, LineRow, LineSummary};
 use crate::machine::{Machine, NS, Ps};
 use crate::memory::{Access, Outcome, Place, Source};
 use crate::site::Site;
@@ -23,6 +22,8 @@ struct Counts {
     store_hits: u64,
     loads: u64,
     load_ps: Ps,
+    hitm_remote_ps: Ps,
+    hitm_local_ps: Ps,
     records: u64,
     cost_ps: Ps,
 }
@@ -35,8 +36,34 @@ impl Counts {
         self.store_hits += other.store_hits;
         self.loads += other.loads;
         self.load_ps += other.load_ps;
+        self.hitm_remote_ps += other.hitm_remote_ps;
+        self.hitm_local_ps += other.hitm_local_ps;
         self.records += other.records;
         self.cost_ps += other.cost_ps;
+    }
+}
+
+/// CPUs, by their places in the machine's list.
+#[derive(Clone, Debug, Default)]
+struct Cpus(Vec<u64>);
+
+impl Cpus {
+    fn add(&mut self, cpu: usize) {
+        if self.0.len() <= cpu / 64 {
+            self.0.resize(cpu / 64 + 1, 0);
+        }
+        self.0[cpu / 64] |= 1 << (cpu % 64);
+    }
+
+    fn add_all(&mut self, others: &Self) {
+        if self.0.len() < others.0.len() {
+            self.0.resize(others.0.len(), 0);
+        }
+        self.0.iter_mut().zip(&others.0).for_each(|(own, other)| *own |= other);
+    }
+
+    fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 }
 
@@ -45,9 +72,22 @@ struct Row {
     place: Place,
     /// By its number: addresses of sites are not the same in every run.
     site: usize,
+    /// How the first of these accesses was come to.
+    chain: usize,
     /// What lay here, where that is over: the memory has another use now.
     was: Option<String>,
     counts: Counts,
+    cpus: Cpus,
+}
+
+/// An access that is recorded.
+pub(crate) struct Recorded<'a> {
+    pub(crate) cpu: usize,
+    pub(crate) place: Place,
+    pub(crate) access: Access,
+    pub(crate) outcome: &'a Outcome,
+    pub(crate) latency: Ps,
+    pub(crate) site: Site,
 }
 
 /// So many bytes have their rows in one list: no line is shorter.
@@ -60,35 +100,45 @@ pub(super) struct LineCounts {
     rows: HashMap<u64, Vec<Row>>,
     /// By a site's address: its number.
     sites: HashMap<*const std::panic::Location<'static>, usize>,
-    functions: Vec<String>,
+    /// By its number: file and line.
+    sources: Vec<String>,
+    chains: Chains,
+    /// Whether what is seen counts; `None` where the program does not say.
+    measured: Option<bool>,
 }
 
 impl LineCounts {
-    pub(super) fn record(
-        &mut self,
-        place: Place,
-        access: Access,
-        outcome: &Outcome,
-        latency: Ps,
-        site: Site,
-    ) {
+    /// From now on accesses count, and those before the first time do not; or they do not.
+    pub(super) fn measure(&mut self, measured: bool) {
+        if measured && self.measured.is_none() {
+            self.rows.clear();
+        }
+        self.measured = Some(measured);
+    }
+
+    pub(super) fn record(&mut self, recorded: &Recorded<'_>) {
+        let Recorded { cpu, place, access, outcome, latency, site } = *recorded;
         let hit = outcome.source == Source::Hit;
-        if hit && access == Access::Load {
+        if hit && access == Access::Load || self.measured == Some(false) {
             return;
         }
-        let functions = &mut self.functions;
-        let site = *self.sites.entry(site).or_insert_with(|| {
-            functions.push(function_of(site));
-            functions.len() - 1
+        let sources = &mut self.sources;
+        let number = *self.sites.entry(site).or_insert_with(|| {
+            sources.push(source_of(site));
+            sources.len() - 1
         });
         let rows = self.rows.entry(place.0 / CHUNK_BYTES).or_default();
-        let known =
-            rows.iter().position(|row| row.place == place && row.site == site && row.was.is_none());
+        let known = rows
+            .iter()
+            .position(|row| row.place == place && row.site == number && row.was.is_none());
         let row = known.unwrap_or_else(|| {
-            rows.push(Row { place, site, was: None, counts: Counts::default() });
+            let chain = self.chains.number_of(site);
+            let (counts, cpus) = (Counts::default(), Cpus::default());
+            rows.push(Row { place, site: number, chain, was: None, counts, cpus });
             rows.len() - 1
         });
-        let counts = &mut rows[row].counts;
+        let Row { counts, cpus, .. } = &mut rows[row];
+        cpus.add(cpu);
         counts.records += 1;
         if !hit {
             counts.cost_ps += latency;
@@ -96,8 +146,17 @@ impl LineCounts {
         if access != Access::Store && !hit {
             counts.loads += 1;
             counts.load_ps += latency;
-            counts.hitm_remote += u64::from(outcome.source == Source::ModifiedRemote);
-            counts.hitm_local += u64::from(outcome.source == Source::ModifiedLocal);
+            match outcome.source {
+                Source::ModifiedRemote => {
+                    counts.hitm_remote += 1;
+                    counts.hitm_remote_ps += latency;
+                }
+                Source::ModifiedLocal => {
+                    counts.hitm_local += 1;
+                    counts.hitm_local_ps += latency;
+                }
+                _ => {}
+            }
         }
         if access != Access::Load {
             counts.stores += 1;
@@ -112,21 +171,20 @@ impl LineCounts {
             let Some(rows) = self.rows.get_mut(&chunk) else { continue };
             let mut at = 0;
             while at < rows.len() {
-                let Row { place, site, was: None, counts } = rows[at] else {
-                    at += 1;
-                    continue;
-                };
-                if !(start.0..end).contains(&place.0) {
+                let Row { place, site, ref was, .. } = rows[at];
+                if was.is_some() || !(start.0..end).contains(&place.0) {
                     at += 1;
                     continue;
                 }
                 let name = names.name_at(place);
                 // It may have been the same thing before: then that one has the counts of both.
-                let before = rows.iter_mut().find(|row| {
+                let before = rows.iter().position(|row| {
                     row.place == place && row.site == site && row.was.as_ref() == Some(&name)
                 });
                 if let Some(before) = before {
-                    before.counts.add(&counts);
+                    let (counts, cpus) = (rows[at].counts, std::mem::take(&mut rows[at].cpus));
+                    rows[before].counts.add(&counts);
+                    rows[before].cpus.add_all(&cpus);
                     rows.swap_remove(at);
                 } else {
                     rows[at].was = Some(name);
@@ -136,24 +194,34 @@ impl LineCounts {
         }
     }
 
+    /// `node_of` tells a line's home.
     pub(super) fn report(
         self,
         line_bytes: usize,
         machine: &Machine,
         names: &FieldNames,
+        mut node_of: impl FnMut(Place) -> Option<u32>,
     ) -> LineReport {
         let line_bytes = line_bytes as u64;
         let mut lines: BTreeMap<u64, RowsOfLine<'_>> = BTreeMap::new();
-        for Row { place, site, was, counts } in self.rows.into_values().flatten() {
+        for Row { place, site, chain, was, counts, cpus } in self.rows.into_values().flatten() {
             let line = place.0 / line_bytes * line_bytes;
             let field = was.unwrap_or_else(|| names.name_at(place));
-            let key = (place.0 - line, field, self.functions[site].as_str());
-            lines.entry(line).or_default().entry(key).or_default().add(&counts);
+            let chain = self.chains.get(chain);
+            let key = (place.0 - line, field, chain.function.as_str(), self.sources[site].as_str());
+            let seen = lines.entry(line).or_default().entry(key).or_default();
+            seen.counts.add(&counts);
+            seen.cpus.add_all(&cpus);
+            for caller in &chain.callers {
+                if !seen.callers.contains(&caller.as_str()) {
+                    seen.callers.push(caller);
+                }
+            }
         }
         let cycle_ps = machine.cycle_ns() * NS as f64;
         let mut report: Vec<_> = lines
             .into_iter()
-            .map(|(line, rows)| summarise(line, &rows, cycle_ps))
+            .map(|(line, rows)| summarise(line, node_of(Place(line)), &rows, cycle_ps))
             // A line that was fetched from memory and stayed is no contention.
             .filter(|line| line.hitm_local + line.hitm_remote > 0)
             .collect();
@@ -162,154 +230,65 @@ impl LineCounts {
     }
 }
 
-/// By offset, field and function.
-type RowsOfLine<'counts> = BTreeMap<(u64, String, &'counts str), Counts>;
+/// By offset, field, function and place in the source.
+type RowsOfLine<'a> = BTreeMap<(u64, String, &'a str, &'a str), Seen<'a>>;
 
-fn summarise(line: u64, rows: &RowsOfLine<'_>, cycle_ps: f64) -> LineSummary {
+#[derive(Default)]
+struct Seen<'a> {
+    counts: Counts,
+    cpus: Cpus,
+    callers: Vec<&'a str>,
+}
+
+fn summarise(line: u64, node: Option<u32>, rows: &RowsOfLine<'_>, cycle_ps: f64) -> LineSummary {
     let mut total = Counts::default();
-    rows.values().for_each(|counts| total.add(counts));
+    let mut cpus = Cpus::default();
+    for seen in rows.values() {
+        total.add(&seen.counts);
+        cpus.add_all(&seen.cpus);
+    }
     let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 * 100.0 / of as f64 };
+    let cycles = |ps: Ps, of: u64| if of == 0 { 0.0 } else { ps as f64 / cycle_ps / of as f64 };
     let mut fields = Vec::new();
     let rows = rows
         .iter()
-        .map(|((offset, field, function), counts)| {
+        .map(|((offset, field, function, source), Seen { counts, cpus, callers })| {
             if !fields.contains(field) {
                 fields.push(field.clone());
             }
+            let misses = counts.stores - counts.store_hits;
             LineRow {
                 line,
+                node,
                 offset: *offset,
                 field: field.clone(),
                 function: (*function).to_owned(),
+                source: (*source).to_owned(),
+                callers: callers.iter().map(|caller| (*caller).to_owned()).collect(),
                 hitm_remote: share(counts.hitm_remote, total.hitm_remote),
                 hitm_local: share(counts.hitm_local, total.hitm_local),
                 stores: share(counts.stores, total.stores),
-                load_cycles_mean: if counts.loads == 0 {
-                    0.0
-                } else {
-                    counts.load_ps as f64 / cycle_ps / counts.loads as f64
-                },
+                store_hits: share(counts.store_hits, total.store_hits),
+                store_misses: share(misses, total.stores - total.store_hits),
+                load_cycles_mean: cycles(counts.load_ps, counts.loads),
+                hitm_remote_cycles_mean: cycles(counts.hitm_remote_ps, counts.hitm_remote),
+                hitm_local_cycles_mean: cycles(counts.hitm_local_ps, counts.hitm_local),
+                cpus: cpus.len(),
                 records: counts.records,
             }
         })
         .collect();
     LineSummary {
         line,
+        node,
         fields,
         hitm_remote: total.hitm_remote,
         hitm_local: total.hitm_local,
         stores: total.stores,
         store_hits: total.store_hits,
+        cpus: cpus.len(),
         records: total.records,
         cost_ns: total.cost_ps as f64 / NS as f64,
         rows,
-    }
-}
-
-/// The lines that CPUs took from one another, the costliest first.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LineReport {
-    /// The machine's name.
-    pub machine: String,
-    /// The size of a line in bytes.
-    pub line_bytes: u64,
-    /// The lines, by what waiting for them cost, the costliest first.
-    pub lines: Vec<LineSummary>,
-}
-
-/// A line that CPUs took from one another.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LineSummary {
-    /// Its address, counted from the start of the simulation's memory.
-    pub line: u64,
-    /// The fields on it that were used, in the order of their addresses.
-    pub fields: Vec<String>,
-    /// Loads that found it modified by a CPU of another package.
-    pub hitm_remote: u64,
-    /// Loads that found it modified by another CPU of the package.
-    pub hitm_local: u64,
-    /// Stores.
-    pub stores: u64,
-    /// Stores that found the line where they needed it.
-    pub store_hits: u64,
-    /// Accesses that were recorded.
-    pub records: u64,
-    /// What all accesses waited for the line, in nanoseconds.
-    pub cost_ns: f64,
-    /// What was done at which offset, from where.
-    pub rows: Vec<LineRow>,
-}
-
-/// What one function did at one offset of a line.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LineRow {
-    /// The line's address, counted from the start of the simulation's memory.
-    pub line: u64,
-    /// The offset in the line, in bytes.
-    pub offset: u64,
-    /// The field there, as `Struct.field`; the address where nobody has described it.
-    pub field: String,
-    /// The function.
-    pub function: String,
-    /// Its share of the line's remote HITM, in percent.
-    pub hitm_remote: f64,
-    /// Its share of the line's local HITM, in percent.
-    pub hitm_local: f64,
-    /// Its share of the line's stores, in percent.
-    pub stores: f64,
-    /// What a load that missed took, in cycles, on average.
-    pub load_cycles_mean: f64,
-    /// Accesses that were recorded.
-    pub records: u64,
-}
-
-impl LineReport {
-    /// All rows of all lines, in order.
-    pub fn rows(&self) -> impl Iterator<Item = &LineRow> {
-        self.lines.iter().flat_map(|line| &line.rows)
-    }
-
-    /// The rows as a JSON array.
-    #[must_use]
-    pub fn rows_json(&self) -> String {
-        let rows: Vec<_> = self.rows().collect();
-        serde_json::to_string_pretty(&rows).expect("rows of numbers and texts are valid JSON")
-    }
-}
-
-impl fmt::Display for LineReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, line) in self.lines.iter().enumerate() {
-            writeln!(
-                f,
-                "line {number}  {:#x}  HITM remote {} local {}  stores {}  waited {:.0} ns  {}",
-                line.line,
-                line.hitm_remote,
-                line.hitm_local,
-                line.stores,
-                line.cost_ns,
-                line.fields.join(", "),
-            )?;
-            writeln!(
-                f,
-                "  {:>8} {:>8} {:>8} {:>6} {:>10} {:>9}  field  function",
-                "rmt hitm", "lcl hitm", "stores", "offset", "cycles/load", "records"
-            )?;
-            for row in &line.rows {
-                writeln!(
-                    f,
-                    "  {:>7.2}% {:>7.2}% {:>7.2}% {:>#6x} {:>11.0} {:>9}  {}  {}",
-                    row.hitm_remote,
-                    row.hitm_local,
-                    row.stores,
-                    row.offset,
-                    row.load_cycles_mean,
-                    row.records,
-                    row.field,
-                    row.function,
-                )?;
-            }
-        }
-        Ok(())
     }
 }

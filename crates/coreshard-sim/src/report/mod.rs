@@ -3,18 +3,19 @@
 mod fields;
 mod function;
 mod lines;
+mod summary;
 mod timeline;
 
 use coreshard_platform::Fields;
 use coreshard_topology::CpuId;
 
-use crate::machine::{Machine, Ps};
-use crate::memory::{Access, Outcome, Place};
-use crate::site::Site;
+use crate::machine::Machine;
+use crate::memory::Place;
 use fields::FieldNames;
 pub(crate) use fields::bare_name;
 use lines::LineCounts;
-pub use lines::{LineReport, LineRow, LineSummary};
+pub(crate) use lines::Recorded;
+pub use summary::{LineReport, LineRow, LineSummary};
 pub(crate) use timeline::Span;
 pub use timeline::Timeline;
 
@@ -34,16 +35,16 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn record(
-        &mut self,
-        place: Place,
-        access: Access,
-        outcome: &Outcome,
-        latency: Ps,
-        site: Site,
-    ) {
+    pub(crate) fn record(&mut self, recorded: &Recorded<'_>) {
         if let Some(lines) = &mut self.lines {
-            lines.record(place, access, outcome, latency, site);
+            lines.record(recorded);
+        }
+    }
+
+    /// What follows is measured, or not any more.
+    pub(crate) fn measure(&mut self, measured: bool) {
+        if let Some(lines) = &mut self.lines {
+            lines.measure(measured);
         }
     }
 
@@ -77,8 +78,9 @@ impl Recorder {
         machine: &Machine,
         threads: Vec<String>,
         cpus: Vec<CpuId>,
+        node_of: impl FnMut(Place) -> Option<u32>,
     ) -> (Option<LineReport>, Option<Timeline>) {
-        let lines = self.lines.map(|lines| lines.report(line_bytes, machine, &self.names));
+        let lines = self.lines.map(|lines| lines.report(line_bytes, machine, &self.names, node_of));
         let timeline = self.spans.map(|spans| Timeline::new(spans, threads, cpus));
         (lines, timeline)
     }

@@ -1,5 +1,6 @@
 //! Bounded queues for many producers and consumers, as they are published with the tables of `lab/predictions`, written
-//! anew: consecutive slots are on lines of their own, as long as there are enough.
+//! anew. What shares a line there does so here: sixteen elements, of which consecutive ones are on lines of their own; or four
+//! cells of a sequence and an element, one after the other.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -8,40 +9,81 @@ use coreshard_platform::{AtomicInt, Platform, ThreadHandle};
 use coreshard_sim::Sim;
 use coreshard_topology::CpuId;
 
-use super::{AtomicU64, Line, pinned};
+use super::{AtomicU32, AtomicU64, Line, pinned};
 
-/// More than are ever queued here, as published: 128 Ki.
+/// More than are ever queued here, as published: 64 Ki.
 const SLOTS: u64 = 4_096;
+
+/// Elements of four bytes.
+const ELEMENTS_OF_LINE: u64 = 16;
+#[repr(align(64))]
+struct Elements([AtomicU32; ELEMENTS_OF_LINE as usize]);
+
+#[repr(C)]
+struct Cell {
+    sequence: AtomicU64,
+    element: AtomicU32,
+}
+
+const CELLS_OF_LINE: u64 = 4;
+#[repr(align(64))]
+struct Cells([Cell; CELLS_OF_LINE as usize]);
 
 pub(crate) struct Ring {
     head: Line,
     tail: Line,
     lock: Line,
-    slots: Vec<Line>,
+    elements: Vec<Elements>,
+    cells: Vec<Cells>,
 }
 
 /// How a queue is pushed to and popped from. Each waits until it could.
 #[derive(Clone, Copy)]
 pub(crate) struct Queue {
-    push: fn(&Ring, u64),
-    pop: fn(&Ring) -> u64,
+    push: fn(&Ring, u32),
+    pop: fn(&Ring) -> u32,
 }
 
 impl Ring {
     fn new() -> Self {
-        let slots: Vec<Line> = (0..SLOTS).map(|_| Line::new()).collect();
-        for (number, slot) in slots.iter().enumerate() {
-            slot.count.store(number as u64, Relaxed);
+        let elements = || Elements(std::array::from_fn(|_| AtomicU32::new(0)));
+        let cell = |line: u64, at: usize| Cell {
+            sequence: AtomicU64::new(line * CELLS_OF_LINE + at as u64),
+            element: AtomicU32::new(0),
+        };
+        let ring = Self {
+            head: Line::new(),
+            tail: Line::new(),
+            lock: Line::new(),
+            elements: (0..SLOTS / ELEMENTS_OF_LINE).map(|_| elements()).collect(),
+            cells: (0..SLOTS / CELLS_OF_LINE)
+                .map(|line| Cells(std::array::from_fn(|at| cell(line, at))))
+                .collect(),
+        };
+        // Whoever makes a queue writes all of it.
+        ring.elements.iter().for_each(|line| line.0[0].store(0, Relaxed));
+        for line in &ring.cells {
+            let sequence = &line.0[0].sequence;
+            sequence.store(sequence.load(Relaxed), Relaxed);
         }
-        Self { head: Line::new(), tail: Line::new(), lock: Line::new(), slots }
+        ring
     }
 
-    fn slot(&self, number: u64) -> &Line {
-        &self.slots[(number % SLOTS) as usize]
+    /// The element of a number: the next one is on the next line, and after sixteen lines it is the first again.
+    fn element(&self, number: u64) -> &AtomicU32 {
+        let at = number % SLOTS;
+        let (group, within) = (at / (ELEMENTS_OF_LINE * ELEMENTS_OF_LINE), at / ELEMENTS_OF_LINE);
+        let line = group * ELEMENTS_OF_LINE + at % ELEMENTS_OF_LINE;
+        &self.elements[line as usize].0[(within % ELEMENTS_OF_LINE) as usize]
     }
 
-    fn put(&self, number: u64, value: u64) {
-        let word = &self.slot(number).word;
+    fn cell(&self, number: u64) -> &Cell {
+        let at = number % SLOTS;
+        &self.cells[(at / CELLS_OF_LINE) as usize].0[(at % CELLS_OF_LINE) as usize]
+    }
+
+    fn put(&self, number: u64, value: u32) {
+        let word = self.element(number);
         while word.compare_exchange(0, value, AcqRel, Relaxed).is_err() {
             loop {
                 Sim::spin_hint();
@@ -52,8 +94,8 @@ impl Ring {
         }
     }
 
-    fn take(&self, number: u64) -> u64 {
-        let word = &self.slot(number).word;
+    fn take(&self, number: u64) -> u32 {
+        let word = self.element(number);
         loop {
             let value = word.swap(0, AcqRel);
             if value != 0 {
@@ -104,53 +146,57 @@ pub(crate) const CAUTIOUS: Queue = Queue {
     },
 };
 
-/// D. Vyukov's: a slot's sequence says whose turn it is.
+/// D. Vyukov's, as M. Pöter wrote it: a cell's sequence says whose turn it is; where it is not this one's, the other index
+/// says whether the queue is full, or empty.
 pub(crate) const VYUKOV: Queue = Queue {
     push: |ring, value| {
-        let number = by_sequence(ring, &ring.head.word, 0);
-        let slot = ring.slot(number);
-        slot.word.store(value, Relaxed);
-        slot.count.store(number + 1, Release);
+        let full = |head: u64| ring.tail.word.load(Relaxed) + SLOTS == head;
+        let number = by_sequence(ring, &ring.head.word, 0, full);
+        let cell = ring.cell(number);
+        cell.element.store(value, Relaxed);
+        cell.sequence.store(number + 1, Release);
     },
     pop: |ring| {
-        let number = by_sequence(ring, &ring.tail.word, 1);
-        let slot = ring.slot(number);
-        let value = slot.word.load(Relaxed);
-        slot.count.store(number + SLOTS, Release);
+        let empty = |tail: u64| ring.head.word.load(Relaxed) == tail;
+        let number = by_sequence(ring, &ring.tail.word, 1, empty);
+        let cell = ring.cell(number);
+        let value = cell.element.load(Relaxed);
+        cell.sequence.store(number + SLOTS, Release);
         value
     },
 };
 
-fn by_sequence(ring: &Ring, index: &AtomicU64, ahead: u64) -> u64 {
+fn by_sequence(ring: &Ring, index: &AtomicU64, ahead: u64, no: impl Fn(u64) -> bool) -> u64 {
     let mut seen = index.load(Relaxed);
     loop {
-        let sequence = ring.slot(seen).count.load(Acquire);
-        if sequence == seen + ahead {
+        if ring.cell(seen).sequence.load(Acquire) == seen + ahead {
             match index.compare_exchange(seen, seen + 1, Relaxed, Relaxed) {
                 Ok(_) => return seen,
                 Err(now) => seen = now,
             }
         } else {
-            if sequence < seen + ahead {
+            let now = index.load(Relaxed);
+            if now == seen && no(seen) {
+                // The caller tries anew.
                 Sim::spin_hint();
+                seen = index.load(Relaxed);
+            } else {
+                seen = now;
             }
-            seen = index.load(Relaxed);
         }
     }
 }
 
 fn locked<R>(ring: &Ring, body: impl Fn() -> Option<R>) -> R {
     loop {
-        while ring.lock.word.swap(1, Acquire) != 0 {
-            let mut pauses = 1;
-            while ring.lock.word.load(Relaxed) != 0 {
-                // Twice as long each time, then the CPU is given up.
-                if pauses <= 16 {
-                    (0..pauses).for_each(|_| Sim::spin_hint());
-                    pauses *= 2;
-                } else {
-                    Sim::yield_now();
-                }
+        let mut pauses = 1;
+        while ring.lock.word.load(Relaxed) != 0 || ring.lock.word.swap(1, Acquire) != 0 {
+            // Twice as long each time, then the CPU is given up.
+            if pauses <= 16 {
+                (0..pauses).for_each(|_| Sim::spin_hint());
+                pauses *= 2;
+            } else {
+                Sim::yield_now();
             }
         }
         let result = body();
@@ -168,7 +214,7 @@ pub(crate) const SPIN_LOCKED: Queue = Queue {
         locked(ring, || {
             let head = ring.head.word.load(Relaxed);
             (head - ring.tail.word.load(Relaxed) < SLOTS).then(|| {
-                ring.slot(head).word.store(value, Relaxed);
+                ring.element(head).store(value, Relaxed);
                 ring.head.word.store(head + 1, Relaxed);
             })
         });
@@ -177,7 +223,7 @@ pub(crate) const SPIN_LOCKED: Queue = Queue {
         locked(ring, || {
             let tail = ring.tail.word.load(Relaxed);
             (ring.head.word.load(Relaxed) != tail).then(|| {
-                let value = ring.slot(tail).word.load(Relaxed);
+                let value = ring.element(tail).load(Relaxed);
                 ring.tail.word.store(tail + 1, Relaxed);
                 value
             })
@@ -195,8 +241,8 @@ pub(crate) const QUEUES: &[(&str, Queue)] = &[
 
 /// Nanoseconds a message, where `pairs` producers on the first CPUs send to as many consumers on the next ones.
 pub(crate) fn message_ns(pairs: u32, queue: Queue) -> f64 {
-    const STOP: u64 = 1;
-    let each = 6_000 / u64::from(pairs);
+    const STOP: u32 = 1;
+    let each = 6_000 / pairs;
     let (ring, ready) = (Arc::new(Ring::new()), Arc::new(Line::new()));
     let begin = Arc::new(std::sync::atomic::AtomicU64::new(u64::MAX));
     let end = Arc::new(std::sync::atomic::AtomicU64::new(0));
@@ -221,5 +267,5 @@ pub(crate) fn message_ns(pairs: u32, queue: Queue) -> f64 {
         })
         .collect();
     threads.into_iter().for_each(ThreadHandle::join);
-    (end.load(Relaxed) - begin.load(Relaxed)) as f64 / (each * u64::from(pairs)) as f64
+    (end.load(Relaxed) - begin.load(Relaxed)) as f64 / f64::from(each * pairs)
 }

@@ -1,0 +1,163 @@
+//! The load that a scope is chosen for: named, described, or measured by `coreshard top`.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use coreshard::insight::{QueueSnapshot, Snapshot};
+use coreshard_bench::{SeenLoad, TuneLoad};
+use coreshard_topology::input::{self, quoted};
+
+use crate::failure::bad_input;
+use crate::number::{few, microseconds};
+
+/// A snapshot of a process with thousands of queues is smaller.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// What is known of the load.
+#[derive(Debug, clap::Args)]
+pub(super) struct LoadArgs {
+    /// The load to choose for: unknown (the scope that is regretted least), even, lopsided, or a file that
+    /// `coreshard top --once --json` has written
+    #[arg(long, value_name = "NAME|FILE", default_value = "unknown")]
+    load: String,
+
+    /// Of a file: the queue [default: the one that ran the most items, of those that measure times]
+    #[arg(long, value_name = "NAME", requires = "load")]
+    queue: Option<String>,
+
+    /// A load of so many CPUs that queue, and wait for each item [default with a file: all CPUs]
+    #[arg(long, value_name = "N", value_parser = few)]
+    producers: Option<NonZeroUsize>,
+
+    /// How long an item takes, in microseconds [default with a file: half of the queue's items take no longer]
+    #[arg(long, value_name = "US", value_parser = microseconds::<u64, 0>)]
+    item_us: Option<u64>,
+}
+
+impl LoadArgs {
+    /// The load, and what to call it.
+    pub(super) fn load(&self, cpus: usize) -> anyhow::Result<(TuneLoad, String)> {
+        let item_work = self.item_us.map(Duration::from_micros);
+        let described = self.producers.is_some() || item_work.is_some();
+        let named = match self.load.as_str() {
+            "unknown" if described => None,
+            "unknown" => Some(TuneLoad::Unknown),
+            "even" => Some(TuneLoad::Even),
+            "lopsided" => Some(TuneLoad::Lopsided),
+            _ => None,
+        };
+        if let Some(load) = named {
+            if described {
+                let problem = format!(
+                    "--producers and --item-us describe a load; {} is one already",
+                    quoted(&self.load)
+                );
+                return Err(bad_input(anyhow::Error::msg(problem)));
+            }
+            return Ok((load, self.load.clone()));
+        }
+        let (measured, of) = match self.load.as_str() {
+            "unknown" => (Duration::ZERO, "described".to_owned()),
+            file => self.of_file(Path::new(file)).map_err(bad_input)?,
+        };
+        let all = NonZeroUsize::new(cpus).unwrap_or(NonZeroUsize::MIN);
+        let producers = self.producers.unwrap_or(all).min(all);
+        let item_work = item_work.unwrap_or(measured);
+        let name = format!(
+            "{of}: {producers} CPUs queue items of {:.1} µs",
+            item_work.as_nanos() as f64 / 1e3
+        );
+        Ok((TuneLoad::Seen(SeenLoad { producers, item_work }), name))
+    }
+
+    /// How long half of a queue's items take, and the queue's name.
+    fn of_file(&self, path: &Path) -> anyhow::Result<(Duration, String)> {
+        let shown = input::path(path);
+        let text = input::text(path, MOST_BYTES)
+            .with_context(|| "--load is neither unknown, even nor lopsided, so it is a file")?;
+        let snapshot: Snapshot = serde_json::from_str(&text)
+            .with_context(|| format!("{shown} is not what `coreshard top --once --json` writes"))?;
+        let queue = self.queue_of(&snapshot.queues).with_context(|| format!("{shown}"))?;
+        let times = queue.times.as_ref().filter(|times| times.run.samples > 0);
+        let times = times.with_context(|| {
+            format!("{shown}: the queue {} measures no times", quoted(&queue.name))
+        })?;
+        let name = format!("as the queue {} in {shown}", quoted(&queue.name));
+        Ok((Duration::from_nanos(times.run.p50_ns), name))
+    }
+
+    fn queue_of<'a>(&self, queues: &'a [QueueSnapshot]) -> anyhow::Result<&'a QueueSnapshot> {
+        let measures = |queue: &&QueueSnapshot| {
+            queue.times.as_ref().is_some_and(|times| times.run.samples > 0)
+        };
+        let found = match &self.queue {
+            Some(name) => queues.iter().find(|queue| queue.name == *name),
+            None => queues.iter().filter(measures).max_by_key(|queue| queue.run),
+        };
+        found.with_context(|| match &self.queue {
+            Some(name) => format!("there is no queue {}", quoted(name)),
+            None => {
+                "no queue measures how long its items run: `.measure_times(…)` when it is built"
+                    .to_owned()
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coreshard::insight::{Quantiles, TimesSnapshot};
+
+    use super::*;
+
+    fn args(load: &str) -> LoadArgs {
+        LoadArgs { load: load.to_owned(), queue: None, producers: None, item_us: None }
+    }
+
+    #[test]
+    fn a_load_is_named_or_described_and_not_both() {
+        assert_eq!(args("even").load(8).unwrap().0, TuneLoad::Even);
+        let described = LoadArgs { item_us: Some(7), ..args("unknown") };
+        let item_work = Duration::from_micros(7);
+        let seen = SeenLoad { producers: NonZeroUsize::new(8).unwrap(), item_work };
+        assert_eq!(described.load(8).unwrap().0, TuneLoad::Seen(seen));
+        let both = LoadArgs { item_us: Some(7), ..args("lopsided") };
+        assert!(both.load(8).unwrap_err().to_string().contains("--item-us"));
+        let neither = args("even-ish").load(8).unwrap_err();
+        assert!(format!("{neither:#}").contains("neither unknown, even nor lopsided"));
+    }
+
+    #[test]
+    fn the_busiest_queue_that_measures_times_is_taken() {
+        let queue = |name: &str, run, p50_ns| {
+            let mut queue = QueueSnapshot::default();
+            (queue.name, queue.run) = (name.to_owned(), run);
+            let mut quantiles = Quantiles::default();
+            (quantiles.samples, quantiles.p50_ns) = (u64::from(p50_ns > 0), p50_ns);
+            let mut times = TimesSnapshot::default();
+            times.run = quantiles;
+            queue.times = Some(times);
+            queue
+        };
+        let mut snapshot = Snapshot::default();
+        snapshot.queues =
+            vec![queue("idle", 3, 900), queue("mail", 70, 4_000), queue("log", 99, 0)];
+        let file = std::env::temp_dir().join(format!("coreshard-load-{}", std::process::id()));
+        std::fs::write(&file, serde_json::to_string(&snapshot).unwrap()).unwrap();
+        let of = |queue: Option<&str>| {
+            let queue = queue.map(str::to_owned);
+            LoadArgs { queue, ..args(&file.display().to_string()) }.load(4)
+        };
+        let work = |load: TuneLoad| match load {
+            TuneLoad::Seen(load) => load.item_work.as_nanos(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(work(of(None).unwrap().0), 4_000);
+        assert_eq!(work(of(Some("idle")).unwrap().0), 900);
+        assert!(format!("{:#}", of(Some("log")).unwrap_err()).contains("measures no times"));
+        assert!(format!("{:#}", of(Some("x")).unwrap_err()).contains("there is no queue \"x\""));
+        std::fs::remove_file(file).unwrap();
+    }
+}

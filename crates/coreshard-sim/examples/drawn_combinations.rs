@@ -1,0 +1,34 @@
+//! Benchmarks of the queue on machines of up to 1,024 CPUs, drawn one after the other: each must end.
+//!
+//! `cargo run --release -p coreshard-sim --example drawn_combinations [SECONDS [FIRST [MOST_ITEMS]]]`: for so long, from this
+//! number on, with at most so many items for all CPUs of one. A failure says its number.
+#![allow(clippy::print_stdout, reason = "a sweep says how far it came")]
+
+#[path = "../tests/combinations/mod.rs"]
+mod combinations;
+
+use std::time::{Duration, Instant};
+
+use combinations::Combination;
+use coreshard_sim::SimAlloc;
+
+#[global_allocator]
+static ALLOCATOR: SimAlloc = SimAlloc;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let mut argument = |or: u64| arguments.next().map_or(Ok(or), |text| text.parse());
+    let (seconds, first, most_items) = (argument(60)?, argument(0)?, argument(480_000)?);
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut number = first;
+    while number == first || Instant::now() < end {
+        Combination::draw(number, most_items).run().map_err(|what| format!("{number}: {what}"))?;
+        number += 1;
+    }
+    println!(
+        "{} combinations from {first} on end, the last of them {}",
+        number - first,
+        Combination::draw(number - 1, most_items)
+    );
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! The report of lines, as plain data and as text.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// The lines that CPUs took from one another, the costliest first.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LineReport {
+    /// The machine's name.
+    pub machine: String,
+    /// The size of a line in bytes.
+    pub line_bytes: u64,
+    /// The lines, by what waiting for them cost, the costliest first.
+    pub lines: Vec<LineSummary>,
+}
+
+/// A line that CPUs took from one another.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LineSummary {
+    /// Its address, counted from the start of the simulation's memory.
+    pub line: u64,
+    /// The node of its memory, where that is known.
+    pub node: Option<u32>,
+    /// The fields on it that were used, in the order of their addresses.
+    pub fields: Vec<String>,
+    /// Loads that found it modified by a CPU of another package.
+    pub hitm_remote: u64,
+    /// Loads that found it modified by another CPU of the package.
+    pub hitm_local: u64,
+    /// Stores.
+    pub stores: u64,
+    /// Stores that found the line where they needed it.
+    pub store_hits: u64,
+    /// How many CPUs used it.
+    pub cpus: usize,
+    /// Accesses that were recorded.
+    pub records: u64,
+    /// What all accesses waited for the line, in nanoseconds.
+    pub cost_ns: f64,
+    /// What was done at which offset, from where.
+    pub rows: Vec<LineRow>,
+}
+
+/// What one function did at one offset of a line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LineRow {
+    /// The line's address, counted from the start of the simulation's memory.
+    pub line: u64,
+    /// The node of its memory, where that is known.
+    pub node: Option<u32>,
+    /// The offset in the line, in bytes.
+    pub offset: u64,
+    /// The field there, as `Struct.field`; the address where nobody has described it.
+    pub field: String,
+    /// The function, without type arguments: of functions with equal instructions the compiler keeps one.
+    pub function: String,
+    /// File and line.
+    pub source: String,
+    /// The functions that called it where it was first seen to, the nearest first.
+    pub callers: Vec<String>,
+    /// Its share of the line's remote HITM, in percent.
+    pub hitm_remote: f64,
+    /// Its share of the line's local HITM, in percent.
+    pub hitm_local: f64,
+    /// Its share of the line's stores, in percent.
+    pub stores: f64,
+    /// Its share of those that found the line where they needed it, in percent.
+    pub store_hits: f64,
+    /// Its share of those that did not, in percent.
+    pub store_misses: f64,
+    /// What a load that missed took, in cycles, on average.
+    pub load_cycles_mean: f64,
+    /// What a remote HITM took, in cycles, on average.
+    pub hitm_remote_cycles_mean: f64,
+    /// What a local HITM took, in cycles, on average.
+    pub hitm_local_cycles_mean: f64,
+    /// How many CPUs did it.
+    pub cpus: usize,
+    /// Accesses that were recorded.
+    pub records: u64,
+}
+
+impl LineReport {
+    /// All rows of all lines, in order.
+    pub fn rows(&self) -> impl Iterator<Item = &LineRow> {
+        self.lines.iter().flat_map(|line| &line.rows)
+    }
+
+    /// The rows as a JSON array.
+    #[must_use]
+    pub fn rows_json(&self) -> String {
+        let rows: Vec<_> = self.rows().collect();
+        serde_json::to_string_pretty(&rows).expect("rows of numbers and texts are valid JSON")
+    }
+}
+
+impl fmt::Display for LineReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, line) in self.lines.iter().enumerate() {
+            let node = line.node.map_or_else(|| "unknown".to_owned(), |node| node.to_string());
+            writeln!(
+                f,
+                "line {number}  {:#x}  node {node}  {} CPUs  HITM remote {} local {}  stores hit {} \
+                 missed {}  waited {:.0} ns  {}",
+                line.line,
+                line.cpus,
+                line.hitm_remote,
+                line.hitm_local,
+                line.store_hits,
+                line.stores - line.store_hits,
+                line.cost_ns,
+                line.fields.join(", "),
+            )?;
+            writeln!(
+                f,
+                "  {:>8} {:>8} {:>8} {:>8} {:>6} {:>8} {:>8} {:>8} {:>5} {:>8}  field  function  source  called by",
+                "rmt hitm",
+                "lcl hitm",
+                "st hit",
+                "st miss",
+                "offset",
+                "cyc rmt",
+                "cyc lcl",
+                "cyc load",
+                "CPUs",
+                "records"
+            )?;
+            for row in &line.rows {
+                writeln!(
+                    f,
+                    "  {:>7.2}% {:>7.2}% {:>7.2}% {:>7.2}% {:>#6x} {:>8.0} {:>8.0} {:>8.0} {:>5} {:>8}  {}  {}  {}  {}",
+                    row.hitm_remote,
+                    row.hitm_local,
+                    row.store_hits,
+                    row.store_misses,
+                    row.offset,
+                    row.hitm_remote_cycles_mean,
+                    row.hitm_local_cycles_mean,
+                    row.load_cycles_mean,
+                    row.cpus,
+                    row.records,
+                    row.field,
+                    row.function,
+                    row.source,
+                    row.callers.join(" < "),
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
