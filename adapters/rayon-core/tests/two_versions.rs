@@ -40,8 +40,9 @@ fn resolved(scratch: &Scratch, lines: &str) -> Output {
     );
     scratch.write("Cargo.toml", &program);
     scratch.write("src/main.rs", "fn main() {}\n");
-    let other =
-        format!("[package]\nname = \"rayon-core\"\nversion = \"2.0.0\"\nedition = \"2021\"\n{lines}");
+    let other = format!(
+        "[package]\nname = \"rayon-core\"\nversion = \"2.0.0\"\nedition = \"2021\"\n{lines}"
+    );
     scratch.write("other/Cargo.toml", &other);
     scratch.write("other/src/lib.rs", "");
     scratch.write("other/build.rs", "fn main() {}\n");
@@ -60,7 +61,9 @@ fn another_major_version_beside_this_one_is_named_by_cargo() {
     let told = resolved(&scratch, "links = \"rayon-core\"\n");
     let text = String::from_utf8_lossy(&told.stderr);
     assert!(!told.status.success(), "{text}");
-    for part in ["rayon-core v2.0.0", "rayon-core v1.13.0", "links to the native library `rayon-core`"] {
+    // Who wants which, and why not.
+    let parts = ["1.13.0", "rayon-core v2.0.0", "links to `rayon-core` as well"];
+    for part in parts {
         assert!(text.contains(part), "{part} is not in {text}");
     }
 }

@@ -108,7 +108,7 @@ pub fn head(path: &Path, most_bytes: u64) -> Result<String, InputError> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn head_bytes(path: &Path, most_bytes: u64) -> Result<Vec<u8>, InputError> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(most_bytes.min(NUMBER_BYTES) as usize);
     let read = regular(path)?.take(most_bytes).read_to_end(&mut bytes);
     read.map_err(|error| InputError { path: path.to_owned(), problem: InputProblem::Io(error) })?;
     Ok(bytes)

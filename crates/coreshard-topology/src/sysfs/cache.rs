@@ -21,7 +21,6 @@ const MAX_LEVELS: u32 = 255;
 /// A cache, as one of its CPUs tells of it.
 struct Cache {
     level: u32,
-    is_unified: bool,
     sharers: Sharers,
     folder: Folder,
 }
@@ -91,9 +90,10 @@ pub(super) fn read(
     Ok(())
 }
 
-/// The highest unified cache, or the highest data cache if none is unified.
+/// The highest unified cache, or the highest data cache if none is unified. From the highest level down, and no further
+/// than needed: the files of all caches of all CPUs take longer than all else that is read of a machine.
 fn last_level(folder: &Folder) -> Result<Option<Cache>, TopologyError> {
-    let mut best: Option<Cache> = None;
+    let mut levels = Vec::new();
     for index in folder.numbered("index")? {
         let folder = folder.folder(format!("index{index}"));
         let Some(level) = folder.number("level")? else { continue };
@@ -101,9 +101,16 @@ fn last_level(folder: &Folder) -> Result<Option<Cache>, TopologyError> {
             let problem = format!("expected a level of at most {MAX_LEVELS}, found {level}");
             return Err(TopologyError::file(&folder.path().join("level"), problem));
         }
+        levels.push((level, folder));
+    }
+    // Those of one level stay in order.
+    levels.sort_by_key(|(level, _)| std::cmp::Reverse(*level));
+    let mut data = None;
+    for (level, folder) in levels {
         let Some(kind) = folder.word("type")? else { continue };
         let is_unified = match kind.as_str() {
             "Unified" => true,
+            "Data" if data.is_some() => continue,
             "Data" => false,
             "Instruction" => continue,
             other => {
@@ -119,12 +126,13 @@ fn last_level(folder: &Folder) -> Result<Option<Cache>, TopologyError> {
                 None => continue,
             },
         };
-        let rank = (is_unified, level);
-        if best.as_ref().is_none_or(|best| (best.is_unified, best.level) < rank) {
-            best = Some(Cache { level, is_unified, sharers, folder });
+        let cache = Cache { level, sharers, folder };
+        if is_unified {
+            return Ok(Some(cache));
         }
+        data = Some(cache);
     }
-    Ok(best)
+    Ok(data)
 }
 
 /// `32768K` in bytes.
