@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use coreshard::{Intake, Scope, Wake};
 use coreshard_bench::{QueueBench, Unwatched};
-use coreshard_sim::{LineReport, Sim};
+use coreshard_sim::{LineReport, LineSummary, Sim};
 
 use crate::bench::Destination;
 use crate::bench::simulated::{self, SimArgs};
@@ -88,11 +88,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     output::print(&text(args, &bench_machine.name, &report)?)
 }
 
+/// What the benchmark itself has: where a producer learns that its item ran, and what it was asked to do.
+const OF_THE_BENCHMARK: [&str; 4] = ["WakeUp.", "ProducerState.", "Gate.", "QueueRun."];
+
+fn is_of_the_benchmark(line: &LineSummary) -> bool {
+    let of_it = |field: &String| OF_THE_BENCHMARK.iter().any(|name| field.starts_with(name));
+    line.fields.iter().all(of_it)
+}
+
 /// The costliest lines, and how much of the whole they are.
 fn text(args: &Args, machine: &str, report: &LineReport) -> anyhow::Result<String> {
-    let total: f64 = report.lines.iter().map(|line| line.cost_ns).sum();
-    let shown = report.lines.len().min(args.lines.get());
-    let part: f64 = report.lines[..shown].iter().map(|line| line.cost_ns).sum();
+    let (of_bench, lines): (Vec<_>, Vec<_>) =
+        report.lines.iter().cloned().partition(is_of_the_benchmark);
+    let cost = |lines: &[LineSummary]| lines.iter().map(|line| line.cost_ns).sum::<f64>();
+    let total = cost(&report.lines);
+    let percent = |part: f64| if total > 0.0 { part * 100.0 / total } else { 0.0 };
+    let shown = lines.len().min(args.lines.get());
     let mut text = String::new();
     writeln!(
         text,
@@ -105,9 +116,17 @@ fn text(args: &Args, machine: &str, report: &LineReport) -> anyhow::Result<Strin
         args.simulated.costs(),
         args.simulated.seed(),
         report.lines.len(),
-        if total > 0.0 { part * 100.0 / total } else { 0.0 },
+        percent(cost(&lines[..shown])),
     )?;
-    let first = LineReport { lines: report.lines[..shown].to_vec(), ..report.clone() };
+    let first = LineReport { lines: lines[..shown].to_vec(), ..report.clone() };
     write!(text, "{first}")?;
+    if !of_bench.is_empty() {
+        writeln!(
+            text,
+            "not shown: {} lines of the benchmark's own, where producers learn that their items ran, {:.0} % of the cost",
+            of_bench.len(),
+            percent(cost(&of_bench))
+        )?;
+    }
     Ok(text)
 }

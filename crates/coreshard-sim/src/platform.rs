@@ -349,8 +349,10 @@ impl Platform for Sim {
     fn measured(measured: bool) {
         let Some(mut sim) = engine::current() else { return };
         // SAFETY: as in `current_cpu`.
-        if let Some(recorder) = unsafe { sim.as_mut() }.recorder() {
-            in_host(|| recorder.measure(measured));
+        let sim = unsafe { sim.as_mut() };
+        let thread = sim.thread();
+        if let Some(recorder) = sim.recorder() {
+            in_host(|| recorder.measure(thread, measured));
         }
     }
 

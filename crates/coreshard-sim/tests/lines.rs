@@ -195,3 +195,44 @@ impl Device for Pair {
         &self.0.done
     }
 }
+
+/// What is done before the measured part, after it, and by threads that are no part of it any more, does not count.
+#[test]
+fn only_the_measured_part_is_reported() {
+    let machine = Machine::from_toml("two sockets", TWO_SOCKETS).unwrap();
+    let run = Simulation::new(&machine).record_lines(true).run(|| {
+        let packed = || Packed { depth: 64, issued: AtomicU64::new(0), done: AtomicU64::new(0) };
+        let device = Arc::new(packed());
+        Sim::describe(&raw const *device);
+        let both = |times: usize, ends: bool| {
+            let (one, other) = (Arc::clone(&device), Arc::clone(&device));
+            let one = pinned(CpuId(8), move || {
+                (0..times).for_each(|_| issue(&*one));
+                if ends {
+                    Sim::measured(false);
+                    (0..50).for_each(|_| issue(&*one));
+                }
+            });
+            let other = pinned(CpuId(0), move || (0..times).for_each(|_| complete(&*other)));
+            one.join();
+            other.join();
+        };
+        both(500, false);
+        Sim::measured(true);
+        both(100, true);
+        Sim::measured(false);
+        both(500, false);
+    });
+    let report = run.unwrap().lines.unwrap();
+    let row = |field: &str| report.rows().find(|row| row.field == field).unwrap();
+    let [issued, done] = ["Packed.issued", "Packed.done"].map(row);
+    assert_eq!((issued.records, done.records), (100, 100), "{report}");
+    assert_eq!((issued.cpus, done.cpus), (1, 1));
+    let line = &report.lines[0];
+    // CPU 8, which touches it first, is on the second node.
+    assert_eq!((line.cpus, line.node), (2, Some(1)));
+    // There are no type arguments in names, and each access has its place.
+    assert!(!issued.function.contains('<') && issued.source.starts_with("lines.rs:"), "{report}");
+    assert!(issued.hitm_remote_cycles_mean > 0.0 && issued.hitm_local_cycles_mean == 0.0);
+    assert!(report.rows().map(|row| row.store_misses).sum::<f64>() > 99.0, "{report}");
+}

@@ -300,6 +300,7 @@ impl<P: Platform> Session<'_, P> {
         }
         run.gate.open();
         run.gate.wait_until_left();
+        P::measured(false);
         producers.into_iter().for_each(ThreadHandle::join);
         let after = run.queue.stats().total();
         let findings = std::mem::replace(&mut *run.findings.lock(), Findings::new());

@@ -101,7 +101,7 @@ impl<P: Platform> Producer<P> {
             return;
         }
         let ended_at = self.produce(self.run.items);
-        // The first that has ended: from now on samples are gathered, and there are fewer producers.
+        // From now on it gathers samples.
         P::measured(false);
         self.hand_over(Some(ended_at));
         self.run.gate.leave();

@@ -219,8 +219,9 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     #[inline(always)]
     fn describe<T: Fields>(_value: *const T) {}
 
-    /// What follows is measured, or not any more, for a platform that reports what memory was used for: what a
-    /// benchmark does before and after is no part of that. Empty on the host.
+    /// From here on the program is measured, for a platform that reports what memory was used for: what a benchmark
+    /// does before and after is no part of that. With false the calling thread is not any more; where it is the one that
+    /// said true, nobody is. Empty on the host.
     #[inline(always)]
     fn measured(_measured: bool) {}
 

@@ -257,6 +257,11 @@ impl SimState {
         self.arena.as_ptr()
     }
 
+    /// The number of the thread that runs.
+    pub(crate) fn thread(&self) -> usize {
+        self.thread
+    }
+
     pub(crate) fn recorder(&mut self) -> Option<&mut Recorder> {
         self.recorder.as_deref_mut()
     }
@@ -337,8 +342,8 @@ impl SimState {
         self.spin_detector.note_access(place, access);
         if let Some(recorder) = &mut self.recorder {
             let latency = outcome.done.saturating_sub(since);
-            let (cpu, access) = (self.cpu, access.near());
-            let recorded = Recorded { cpu, place, access, outcome, latency, site };
+            let (cpu, thread, access) = (self.cpu, self.thread, access.near());
+            let recorded = Recorded { cpu, thread, place, access, outcome, latency, site };
             in_host(|| recorder.record(&recorded));
         }
     }

@@ -33,6 +33,7 @@ impl SimState {
         if let Some(recorder) = &mut self.recorder {
             recorder.record(&Recorded {
                 cpu,
+                thread: self.thread,
                 place: store.place,
                 access: Access::Store,
                 outcome: &outcome,

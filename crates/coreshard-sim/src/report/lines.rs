@@ -5,7 +5,7 @@
 //! package, remote between packages. Where the program says which part of it is measured
 //! ([`Platform::measured`](coreshard_platform::Platform::measured)), nothing else counts.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::fields::FieldNames;
 use super::function::{Chains, source_of};
@@ -83,6 +83,7 @@ struct Row {
 /// An access that is recorded.
 pub(crate) struct Recorded<'a> {
     pub(crate) cpu: usize,
+    pub(crate) thread: usize,
     pub(crate) place: Place,
     pub(crate) access: Access,
     pub(crate) outcome: &'a Outcome,
@@ -103,23 +104,53 @@ pub(super) struct LineCounts {
     /// By its number: file and line.
     sources: Vec<String>,
     chains: Chains,
-    /// Whether what is seen counts; `None` where the program does not say.
-    measured: Option<bool>,
+    window: Window,
+}
+
+/// What of a run counts.
+#[derive(Default)]
+enum Window {
+    /// All: the program does not say.
+    #[default]
+    Whole,
+    /// What all threads do but these, from when this one said so.
+    Open {
+        by: usize,
+        done: HashSet<usize>,
+    },
+    Shut,
+}
+
+impl Window {
+    fn counts(&self, thread: usize) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::Open { done, .. } => done.is_empty() || !done.contains(&thread),
+            Self::Shut => false,
+        }
+    }
 }
 
 impl LineCounts {
-    /// From now on accesses count, and those before the first time do not; or they do not.
-    pub(super) fn measure(&mut self, measured: bool) {
-        if measured && self.measured.is_none() {
-            self.rows.clear();
+    /// From now on accesses count, and those before the first time do not; or those of this thread do not any more; or,
+    /// where this thread said that they do, none.
+    pub(super) fn measure(&mut self, thread: usize, measured: bool) {
+        match &mut self.window {
+            window if measured => {
+                if matches!(window, Window::Whole) {
+                    self.rows.clear();
+                }
+                *window = Window::Open { by: thread, done: HashSet::new() };
+            }
+            Window::Open { by, done } if *by != thread => drop(done.insert(thread)),
+            window => *window = Window::Shut,
         }
-        self.measured = Some(measured);
     }
 
     pub(super) fn record(&mut self, recorded: &Recorded<'_>) {
-        let Recorded { cpu, place, access, outcome, latency, site } = *recorded;
+        let Recorded { cpu, thread, place, access, outcome, latency, site } = *recorded;
         let hit = outcome.source == Source::Hit;
-        if hit && access == Access::Load || self.measured == Some(false) {
+        if hit && access == Access::Load || !self.window.counts(thread) {
             return;
         }
         let sources = &mut self.sources;

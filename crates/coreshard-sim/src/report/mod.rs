@@ -41,10 +41,10 @@ impl Recorder {
         }
     }
 
-    /// What follows is measured, or not any more.
-    pub(crate) fn measure(&mut self, measured: bool) {
+    /// What follows is measured, or not any more, says a thread.
+    pub(crate) fn measure(&mut self, thread: usize, measured: bool) {
         if let Some(lines) = &mut self.lines {
-            lines.measure(measured);
+            lines.measure(thread, measured);
         }
     }
 
