@@ -123,6 +123,35 @@ fn long_parts_of_a_loop_are_no_hogs() {
     assert!(heard.lock().unwrap().is_empty(), "{heard:?}");
 }
 
+/// One long item that forks all the time, beside a half of it that does not: jobs wait all the time, and nobody begins one but
+/// who forked them.
+#[test]
+fn a_long_item_that_forks_is_no_hog_and_stalls_nobody() {
+    fn forks(levels: u32) {
+        if levels > 0 {
+            coreshard_workqueue::join::<Host, _, _>(|| forks(levels - 1), || forks(levels - 1));
+        }
+    }
+    let builder = builder().workers(2).cpu_intensive_threshold(Duration::from_millis(1));
+    let (runtime, heard) = listen(builder.stall_after(Duration::from_millis(300)));
+    let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+    let began = Instant::now();
+    let time_is_left = || began.elapsed() < Duration::from_millis(700);
+    let forking = || {
+        while time_is_left() {
+            forks(12)
+        }
+    };
+    let computing = || {
+        while time_is_left() {
+            std::hint::spin_loop()
+        }
+    };
+    queue.install(|| coreshard_workqueue::join::<Host, _, _>(forking, computing)).unwrap();
+    assert_eq!(queue.stats().total().cpu_hogs, 0);
+    assert!(heard.lock().unwrap().is_empty(), "{heard:?}");
+}
+
 /// Items that hog, again and again, with one function: told with exponential backoff.
 #[test]
 fn a_function_that_hogs_again_and_again_is_told_less_and_less_often() {

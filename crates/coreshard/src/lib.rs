@@ -59,6 +59,7 @@ pub mod guide;
 #[cfg(feature = "insight")]
 pub mod insight;
 mod join;
+mod join_all;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod process;
@@ -115,6 +116,7 @@ pub use coreshard_workqueue::{
 #[cfg(feature = "insight")]
 pub use insight::serve_insight;
 pub use join::join;
+pub use join_all::{join_all, join_each};
 pub use process::{RuntimeError, configure, runtime, runtime_builder, team, timeout, workqueue};
 
 #[cfg(test)]

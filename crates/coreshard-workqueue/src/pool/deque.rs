@@ -128,6 +128,11 @@ impl<P: Platform, T> Deque<P, T> {
         top_of(word) < split_of(word) && !self.is_reserved()
     }
 
+    /// Changes with every job that is shared, stolen or taken back.
+    pub(crate) fn activity(&self) -> u64 {
+        self.shared.word.load(Relaxed)
+    }
+
     fn is_reserved(&self) -> bool {
         self.shared.is_reserved.load(SeqCst) != 0
     }

@@ -17,6 +17,8 @@ pub(super) const SCAN_EVERY: Duration = Duration::from_millis(4);
 const IDLE_SHARE: u32 = 8;
 /// Times the threshold that a pool has begun nothing, before one more hog is replaced than CPUs ask for.
 const PATIENT_THRESHOLDS: u32 = 50;
+/// The same where forked jobs alone wait: nothing that the hogs' own halves do not come to, unless they spin for one another.
+const PATIENT_THRESHOLDS_OF_FORKS: u32 = 10 * PATIENT_THRESHOLDS;
 /// How often such a time is doubled, and the one before the next worker is presumed blocked, where forked jobs alone
 /// wait: that one to 8 s.
 const MAX_DOUBLINGS: u32 = 10;
@@ -53,7 +55,9 @@ impl MayHog {
             self.left -= 1;
             true
         } else {
-            self.taken == 0 && stands_still_for >= threshold * (PATIENT_THRESHOLDS << self.beyond)
+            let patience =
+                if items_wait { PATIENT_THRESHOLDS } else { PATIENT_THRESHOLDS_OF_FORKS };
+            self.taken == 0 && stands_still_for >= threshold * (patience << self.beyond)
         };
         self.taken += usize::from(may);
         may

@@ -221,9 +221,14 @@ impl<P: Platform> State<P> {
         now: Time,
         stall_after: Option<Duration>,
     ) -> Option<Duration> {
-        let begun =
-            (0..self.cold().threads.len()).map(|worker| pool.slot(worker).begun.load(Relaxed));
-        let fingerprint = begun.fold(0, u64::wrapping_add);
+        let threads = self.cold().threads.len();
+        let forks_alone = has_work && !self.items_wait(pool) && !pool.has_mail();
+        let fingerprint = (0..threads).fold(0_u64, |sum, worker| {
+            let slot = pool.slot(worker);
+            // Who shares its jobs and takes them back goes on, and what waits then is a part of what it does.
+            let forked = if forks_alone { slot.deque.activity() } else { 0 };
+            sum.wrapping_add(slot.begun.load(Relaxed)).wrapping_add(forked)
+        });
         let before = self.cold().progress;
         if !has_work || before.since.is_none() || before.fingerprint != fingerprint {
             let since = has_work.then_some(now);

@@ -18,7 +18,7 @@ pub(super) struct Seen {
 /// Whether a pool gets on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
-    /// Changes with every item that a worker begins.
+    /// Changes with every item that a worker begins; where forked jobs alone wait, with their stacks, too.
     pub(super) fingerprint: u64,
     /// Since when it has not, while items wait.
     pub(super) since: Option<Time>,

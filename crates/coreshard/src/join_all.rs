@@ -1,0 +1,89 @@
+//! Fork into any number, and join.
+
+use crate::join;
+
+/// Runs all `tasks`, at once where other workers have time, and returns their results in their order.
+///
+/// It is [`join`] of two halves, of each of which it is `join` again: nothing is allocated, and whoever steals takes half of
+/// what is left. [`join_each`] is for a number that is known only as the program runs.
+///
+/// # Panics
+/// With what one of them threw, when none of them runs any more; of those that nobody has begun then, some are dropped.
+///
+/// ```
+/// /// The sum of all leaves below `first`, of which there are `leaves`: a power of four.
+/// fn sum(first: u64, leaves: u64) -> u64 {
+///     if leaves == 1 {
+///         return first;
+///     }
+///     let part = leaves / 4;
+///     let parts = std::array::from_fn::<_, 4, _>(|nth| move || sum(first + nth as u64 * part, part));
+///     coreshard::join_all(parts).iter().sum()
+/// }
+///
+/// assert_eq!(sum(0, 256), 255 * 256 / 2);
+/// ```
+#[inline]
+#[track_caller]
+pub fn join_all<T: Send, F: FnOnce() -> T + Send, const N: usize>(tasks: [F; N]) -> [T; N] {
+    let mut slots = tasks.map(Slot::Waits);
+    join_each(&mut slots, Slot::run);
+    slots.map(Slot::into_result)
+}
+
+/// Calls `run` with each of `items`, at once where other workers have time.
+///
+/// Each is a fork of its own, as it should be where they are few, or each of them forks again; a loop over many short ones
+/// is [`for_each_mut`](crate::Workqueue::for_each_mut), which gives several to each worker.
+///
+/// # Panics
+/// With what one of the calls threw, when none of them runs any more; with some items it may not have been called then.
+///
+/// ```
+/// let mut words = ["one".to_owned(), "two".to_owned(), "three".to_owned()];
+/// coreshard::join_each(&mut words, |word| word.make_ascii_uppercase());
+/// assert_eq!(words, ["ONE", "TWO", "THREE"]);
+/// ```
+#[track_caller]
+pub fn join_each<T: Send>(items: &mut [T], run: impl Fn(&mut T) + Sync) {
+    each(items, &run);
+}
+
+#[track_caller]
+fn each<T: Send>(items: &mut [T], run: &(impl Fn(&mut T) + Sync)) {
+    match items {
+        [] => {}
+        [item] => run(item),
+        [first, second] => {
+            join(|| run(first), || run(second));
+        }
+        _ => {
+            let (first, second) = items.split_at_mut(items.len() / 2);
+            join(|| each(first, run), || each(second, run));
+        }
+    }
+}
+
+/// A task, and then what it gave.
+enum Slot<F, T> {
+    Waits(F),
+    Runs,
+    Gave(T),
+}
+
+impl<F: FnOnce() -> T, T> Slot<F, T> {
+    fn run(&mut self) {
+        if let Self::Waits(task) = std::mem::replace(self, Self::Runs) {
+            *self = Self::Gave(task());
+        }
+    }
+
+    fn into_result(self) -> T {
+        match self {
+            Self::Gave(result) => result,
+            Self::Waits(_) | Self::Runs => {
+                unreachable!("each task has run, or the join has thrown")
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+use crate::executor::Executor;
+
+/// A square part of a matrix whose rows are `stride` apart.
+#[derive(Clone, Copy)]
+struct Part {
+    first: *mut i32,
+    stride: usize,
+}
+
+// SAFETY: only `multiply` reads and writes through it, and what runs at once there writes to different quarters.
+unsafe impl Send for Part {}
+// SAFETY: as above.
+unsafe impl Sync for Part {}
+
+impl Part {
+    fn at(self, row: usize, column: usize) -> Self {
+        // SAFETY: callers ask for a place inside of the part.
+        let first = unsafe { self.first.add(row * self.stride + column) };
+        Self { first, ..self }
+    }
+}
+
+/// The product of two matrices of ones.
+pub(crate) fn run<E: Executor>(n: usize) -> Vec<i32> {
+    let (mut a, mut b, mut c) = (vec![1; n * n], vec![1; n * n], vec![0; n * n]);
+    let part = |matrix: &mut Vec<i32>| Part { first: matrix.as_mut_ptr(), stride: n };
+    multiply::<E>(part(&mut a), part(&mut b), part(&mut c), n);
+    c
+}
+
+/// Adds the product of `a` and `b` to `c`.
+fn multiply<E: Executor>(a: Part, b: Part, c: Part, n: usize) {
+    if n <= 32 {
+        // SAFETY: the parts are of n x n, and nobody else writes to this one of `c` now.
+        unsafe { multiply_small(a, b, c, n) };
+        return;
+    }
+    let k = n / 2;
+    for (left, upper) in [(0, 0), (k, k)] {
+        let mut quarters = [(0, 0), (0, k), (k, 0), (k, k)];
+        E::join_each(&mut quarters, |&mut (row, column)| {
+            multiply::<E>(a.at(row, left), b.at(upper, column), c.at(row, column), k);
+        });
+    }
+}
+
+/// # Safety
+/// All three are of `n` x `n`, and nobody else writes to `c` meanwhile.
+unsafe fn multiply_small(a: Part, b: Part, c: Part, n: usize) {
+    for i in 0..n {
+        // SAFETY: a row of `c`, which nobody else reads or writes now.
+        let sums = unsafe { std::slice::from_raw_parts_mut(c.first.add(i * c.stride), n) };
+        for k in 0..n {
+            // SAFETY: inside of `a`, and a row of `b`, to which nobody writes.
+            let (factor, row) = unsafe {
+                (*a.first.add(i * a.stride + k), std::slice::from_raw_parts(b.first.add(k * b.stride), n))
+            };
+            for (sum, other) in sums.iter_mut().zip(row) {
+                *sum += factor * other;
+            }
+        }
+    }
+}
+
+pub(crate) fn check(n: usize, product: &[i32]) -> Result<(), String> {
+    match product.iter().find(|&&sum| sum as usize != n) {
+        Some(&wrong) => super::equal("matmul", wrong as usize, n),
+        None => Ok(()),
+    }
+}
