@@ -58,7 +58,8 @@ impl ForkJoin for Coreshard {
                 return place;
             }
             let half = 1 << (levels - 2);
-            let (a, b) = coreshard::join(|| sum(levels - 1, place), || sum(levels - 1, place + half));
+            let (a, b) =
+                coreshard::join(|| sum(levels - 1, place), || sum(levels - 1, place + half));
             a + b
         }
         self.queue.install(|| sum(levels, 0)).expect("the queue is open")

@@ -7,7 +7,8 @@ pub(crate) trait Executor: Sized + Sync {
     /// Calls it on a worker.
     fn run<T: Send>(&self, main: impl FnOnce() -> T + Send) -> T;
 
-    fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B);
+    fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send)
+    -> (A, B);
 
     fn join_each<T: Send>(items: &mut [T], run: impl Fn(&mut T) + Sync);
 }
@@ -29,7 +30,10 @@ impl Executor for Coreshard {
         self.0.install(main).unwrap_or_else(|_| panic!("the queue is open"))
     }
 
-    fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
+    fn join<A: Send, B: Send>(
+        a: impl FnOnce() -> A + Send,
+        b: impl FnOnce() -> B + Send,
+    ) -> (A, B) {
         coreshard::join(a, b)
     }
 
@@ -50,7 +54,10 @@ impl Executor for Rayon {
         self.0.install(main)
     }
 
-    fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
+    fn join<A: Send, B: Send>(
+        a: impl FnOnce() -> A + Send,
+        b: impl FnOnce() -> B + Send,
+    ) -> (A, B) {
         rayon::join(a, b)
     }
 
@@ -84,7 +91,10 @@ impl Executor for Plain {
         main()
     }
 
-    fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
+    fn join<A: Send, B: Send>(
+        a: impl FnOnce() -> A + Send,
+        b: impl FnOnce() -> B + Send,
+    ) -> (A, B) {
         (a(), b())
     }
 

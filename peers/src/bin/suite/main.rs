@@ -82,9 +82,10 @@ fn measure<E: Executor>(arguments: &Arguments, threads: usize) -> Result<(), Str
                 |_, sum| programs::skynet::check(depth, sum),
             )
         }
-        Program::Nqueens => {
-            timed(|_| executor.run(programs::nqueens::run::<E>), |_, places| programs::nqueens::check(places))
-        }
+        Program::Nqueens => timed(
+            |_| executor.run(programs::nqueens::run::<E>),
+            |_, places| programs::nqueens::check(places),
+        ),
         Program::Matmul => {
             let n = size.unwrap_or(2048) as usize;
             timed(
@@ -96,7 +97,10 @@ fn measure<E: Executor>(arguments: &Arguments, threads: usize) -> Result<(), Str
 }
 
 /// Once to warm up (`true`), and once with a clock.
-fn timed<T>(run: impl Fn(bool) -> T, check: impl Fn(bool, T) -> Result<(), String>) -> Result<(), String> {
+fn timed<T>(
+    run: impl Fn(bool) -> T,
+    check: impl Fn(bool, T) -> Result<(), String>,
+) -> Result<(), String> {
     check(true, run(true))?;
     println!("runs:");
     let started = Instant::now();

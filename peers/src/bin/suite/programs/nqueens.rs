@@ -15,7 +15,7 @@ fn from_column<E: Executor>(column: usize, rows: Rows) -> u32 {
         return 1;
     }
     // Each with its number of places afterwards.
-    let mut next = [(Rows::default(), 0); QUEENS];
+    let mut next = [(0, 0); QUEENS];
     let mut count = 0;
     for row in 0..QUEENS as i8 {
         let is_free = rows[..column].iter().zip(0_i8..).all(|(&other, at)| {
@@ -23,13 +23,16 @@ fn from_column<E: Executor>(column: usize, rows: Rows) -> u32 {
             row != other && row != other - apart && row != other + apart
         });
         if is_free {
-            next[count].0 = rows;
-            next[count].0[column] = row;
+            next[count].0 = row;
             count += 1;
         }
     }
     let next = &mut next[..count];
-    E::join_each(next, |(rows, places)| *places = from_column::<E>(column + 1, *rows));
+    E::join_each(next, |(row, places)| {
+        let mut rows = rows;
+        rows[column] = *row;
+        *places = from_column::<E>(column + 1, rows);
+    });
     next.iter().map(|&(_, places)| places).sum()
 }
 
