@@ -6,18 +6,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use coreshard::ProcessGeneration;
 use coreshard::block::{
     Backend, Buffer, Completed, Device, File, FileOptions, HostAdapter, HostOptions, Memory,
     OpenError, Payload, Queue, QueueOptions, Request, node_of_file,
 };
 
 use crate::error::{Failure, Outcome, guard, guard_pointer};
-use crate::per_process::ThisProcess;
 
 /// A file, a block device, or memory that is as one. Made by `cs_block_open` or `cs_block_memory`.
 pub struct CsBlockDevice {
     device: Arc<Device>,
-    made_in: ThisProcess,
+    made_in: ProcessGeneration,
 }
 
 /// One thread's queue to a device: all calls with it are that thread's.
@@ -55,7 +55,7 @@ fn open(
 ) -> Outcome<Box<CsBlockDevice>> {
     let host = HostAdapter::new(options)?;
     let device = host.target("c").device(backend)?;
-    Ok(Box::new(CsBlockDevice { device, made_in: ThisProcess::now() }))
+    Ok(Box::new(CsBlockDevice { device, made_in: ProcessGeneration::current() }))
 }
 
 /// Opens a regular file or a block device (`CS_BLOCK_…` or-ed), for so many threads, each with a queue. Null, and errno, where
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn cs_block_queue(
         // SAFETY: C says that it is one, or null.
         let device = unsafe { device.as_ref() }
             .ok_or_else(|| Failure::invalid("the device is a null pointer"))?;
-        if device.made_in.is_over() {
+        if !device.made_in.is_current() {
             return Err(Failure::new(
                 libc::ECHILD,
                 "this process was forked from the one that opened the device: open it anew here",

@@ -14,7 +14,9 @@ use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::per_process::{PerProcess, ThisProcess};
+use coreshard::ProcessGeneration;
+
+use crate::per_process::PerProcess;
 use crate::queue::CsWorkqueue;
 use crate::work::{CsWork, label_of, works};
 
@@ -176,7 +178,7 @@ pub(crate) fn is_alive(queue: *mut CsWorkqueue) {
     }
     let name = known.destroyed.get(&queue.addr()).cloned();
     drop(known);
-    if name.is_none() && ThisProcess::now().is_forked() {
+    if name.is_none() && ProcessGeneration::current().is_forked() {
         // It may be of the process before.
         return;
     }

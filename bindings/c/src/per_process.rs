@@ -1,34 +1,11 @@
-//! What a process has of its own: a process that was forked from another one begins with its memory, but without its threads,
-//! so that locks may be held by nobody.
+//! What each process has of its own: one that was forked begins with the memory of another one, but without its threads, so
+//! that locks may be held by nobody.
 
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
-use coreshard::Host;
-use coreshard_platform::Platform as _;
-
-/// The process in which something was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ThisProcess(u32);
-
-impl ThisProcess {
-    #[inline(always)]
-    pub(crate) fn now() -> Self {
-        Self(Host::process_generation())
-    }
-
-    /// True in a process that was forked since.
-    #[inline(always)]
-    pub(crate) fn is_over(self) -> bool {
-        self != Self::now()
-    }
-
-    /// True if it was forked from one that used the library.
-    pub(crate) fn is_forked(self) -> bool {
-        self.0 != 0
-    }
-}
+use coreshard::ProcessGeneration;
 
 /// A value for each process, made when it is asked for first, and never freed.
 pub(crate) struct PerProcess<T: 'static> {
@@ -37,7 +14,7 @@ pub(crate) struct PerProcess<T: 'static> {
 }
 
 struct Made<T> {
-    made_in: ThisProcess,
+    made_in: ProcessGeneration,
     value: T,
     /// That of the process before, so that whoever looks for leaks finds it.
     _former: AtomicPtr<Self>,
@@ -52,7 +29,7 @@ impl<T: Sync> PerProcess<T> {
     pub(crate) fn get(&'static self) -> &'static T {
         // SAFETY: null, or leaked by `make`.
         match unsafe { self.made.load(Acquire).as_ref() } {
-            Some(made) if !made.made_in.is_over() => &made.value,
+            Some(made) if made.made_in.is_current() => &made.value,
             _ => self.make(),
         }
     }
@@ -61,8 +38,11 @@ impl<T: Sync> PerProcess<T> {
     fn make(&'static self) -> &'static T {
         let value = (self.make)();
         let mut known = self.made.load(Acquire);
-        let mut made =
-            Box::new(Made { made_in: ThisProcess::now(), value, _former: AtomicPtr::new(known) });
+        let mut made = Box::new(Made {
+            made_in: ProcessGeneration::current(),
+            value,
+            _former: AtomicPtr::new(known),
+        });
         loop {
             let place = Box::into_raw(made);
             match self.made.compare_exchange(known, place, AcqRel, Acquire) {
@@ -73,7 +53,7 @@ impl<T: Sync> PerProcess<T> {
                     made = unsafe { Box::from_raw(place) };
                     // SAFETY: as in `get`.
                     match unsafe { now.as_ref() } {
-                        Some(first) if !first.made_in.is_over() => return &first.value,
+                        Some(first) if first.made_in.is_current() => return &first.value,
                         _ => known = now,
                     }
                 }

@@ -6,18 +6,17 @@ use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::time::Duration;
 
-use coreshard::{Builder, CpuSet, Priority, Scope, Workqueue};
+use coreshard::{Builder, CpuSet, Priority, ProcessGeneration, Scope, Workqueue};
 
 use crate::check;
 use crate::error::{Failure, Outcome, guard, guard_pointer};
-use crate::per_process::ThisProcess;
 
 /// A queue of works. Made by `cs_alloc_workqueue`, ended by `cs_destroy_workqueue`.
 pub struct CsWorkqueue {
     pub(crate) queue: Workqueue,
     /// For `cs_workqueue_name`.
     name: std::ffi::CString,
-    made_in: ThisProcess,
+    made_in: ProcessGeneration,
 }
 
 impl CsWorkqueue {
@@ -208,7 +207,11 @@ unsafe fn build(
     if has(CS_WQ_ORDERED) {
         builder = builder.ordered();
     }
-    Ok(Box::new(CsWorkqueue { queue: builder.build()?, name, made_in: ThisProcess::now() }))
+    Ok(Box::new(CsWorkqueue {
+        queue: builder.build()?,
+        name,
+        made_in: ProcessGeneration::current(),
+    }))
 }
 
 unsafe fn alloc(name: *const c_char, attributes: &CsWorkqueueAttrs) -> Outcome<Box<CsWorkqueue>> {
@@ -426,7 +429,7 @@ pub extern "C" fn cs_system_workqueue(which: c_int) -> *mut CsWorkqueue {
     };
     let known = place.load(Acquire);
     // SAFETY: null, or never freed.
-    if unsafe { known.as_ref() }.is_some_and(|queue| !queue.made_in.is_over()) {
+    if unsafe { known.as_ref() }.is_some_and(|queue| queue.made_in.is_current()) {
         return known;
     }
     let made = guard_pointer(|| {

@@ -5,14 +5,13 @@ use std::ffi::{c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::time::Duration;
 
-use coreshard::Topology;
 use coreshard::rt::{
     Executor, InheritMutex, LockError, Periodic, PeriodicHandle, Priority, RtError, TaskHandle,
 };
+use coreshard::{ProcessGeneration, Topology};
 
 use crate::error::{Failure, Outcome, guard, guard_pointer};
 use crate::fork::CsFunction;
-use crate::per_process::ThisProcess;
 use crate::queue::cpus;
 
 /// Runs tasks of fixed priorities. Made by `cs_rt_executor`, ended by `cs_rt_executor_free`.
@@ -24,7 +23,7 @@ pub struct CsRtExecutor {
 /// A task that was spawned; ended by `cs_rt_join`.
 pub struct CsRtTask {
     handle: TaskHandle<()>,
-    made_in: ThisProcess,
+    made_in: ProcessGeneration,
 }
 
 /// A periodic task; ended by `cs_rt_stop`.
@@ -140,7 +139,7 @@ pub unsafe extern "C" fn cs_rt_spawn(
         // SAFETY: by the header's contract.
         let task = move || unsafe { function(argument.get()) };
         let handle = executor_of(executor)?.executor.spawn(priority(priority_of)?, task)?;
-        Ok(Box::new(CsRtTask { handle, made_in: ThisProcess::now() }))
+        Ok(Box::new(CsRtTask { handle, made_in: ProcessGeneration::current() }))
     })
 }
 
@@ -154,7 +153,7 @@ pub unsafe extern "C" fn cs_rt_join(task: *mut CsRtTask) -> c_int {
         // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
         let CsRtTask { handle, made_in } = *unsafe { Box::from_raw(task) };
         handle.join().map_err(|thrown| {
-            let errno = if made_in.is_over() { libc::ECHILD } else { libc::ENOTRECOVERABLE };
+            let errno = if made_in.is_current() { libc::ENOTRECOVERABLE } else { libc::ECHILD };
             Failure::new(errno, thrown.to_string())
         })?;
         Ok(0)

@@ -63,6 +63,7 @@ mod join_all;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod process;
+mod process_generation;
 #[cfg(feature = "rt")]
 pub mod rt;
 #[cfg(feature = "testing")]
@@ -118,6 +119,7 @@ pub use insight::serve_insight;
 pub use join::join;
 pub use join_all::{join_all, join_each};
 pub use process::{RuntimeError, configure, runtime, runtime_builder, team, timeout, workqueue};
+pub use process_generation::ProcessGeneration;
 
 #[cfg(test)]
 testing::watch!();

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use coreshard_platform::Platform;
 use coreshard_topology::{Topology, TopologyError, Usable};
 use coreshard_workqueue::BuildError;
 
 use crate::Here as Host;
+use crate::ProcessGeneration;
 use crate::aliases::{Builder, Runtime, RuntimeBuilder, TeamBuilder, Timeout, Workqueue};
 
 /// Why the process has no runtime of its own, or cannot [`configure`] it.
@@ -59,8 +59,7 @@ static FORKED: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 
 /// A process's runtime.
 struct Process {
-    /// In which process, as [`Platform::process_generation`] counts them.
-    made_in: u32,
+    made_in: ProcessGeneration,
     runtime: Runtime,
     /// Where it was asked for first.
     made_at: &'static Location<'static>,
@@ -82,7 +81,7 @@ impl Process {
         let runtime = builder
             .build()
             .map_err(|error| RuntimeError { kind: RuntimeErrorKind::Build(error) })?;
-        let made_in = Host::process_generation();
+        let made_in = ProcessGeneration::current();
         Ok(Self { made_in, runtime, made_at, settings, join_queue: OnceLock::new() })
     }
 }
@@ -96,11 +95,7 @@ fn process() -> Result<&'static Process, RuntimeError> {
         return simulated::get_or_make(|| Process::new(None, made_at));
     }
     if let Some(process) = PROCESS.get() {
-        return if Host::process_generation() == process.made_in {
-            Ok(process)
-        } else {
-            forked(process)
-        };
+        return if process.made_in.is_current() { Ok(process) } else { forked(process) };
     }
     let process = Process::new(None, Location::caller())?;
     // Where two threads come here at once, the first one's is kept.
@@ -212,12 +207,11 @@ pub(crate) fn join_queue() -> Result<JoinQueue, RuntimeError> {
 #[track_caller]
 #[allow(unsafe_code)]
 fn forked(parent: &Process) -> Result<&'static Process, RuntimeError> {
-    let process_generation = Host::process_generation();
     let mut known = FORKED.load(Acquire);
     loop {
         // SAFETY: made by `Box::into_raw` below, and never freed.
         if let Some(process) = unsafe { known.as_ref() }
-            && process.made_in == process_generation
+            && process.made_in.is_current()
         {
             return Ok(process);
         }

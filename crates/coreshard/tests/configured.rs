@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use coreshard::Scope;
+use coreshard::{ProcessGeneration, Scope};
 use testing::forked;
 
 testing::watch!();
@@ -50,7 +50,10 @@ fn a_process_is_configured_once_and_joins_in_parallel_anywhere() {
     assert_eq!(*thrown.unwrap_err().downcast::<&str>().unwrap(), "wanted");
 
     // A forked process has a runtime with the same settings.
-    forked(|| {
+    let parent = ProcessGeneration::current();
+    assert!(parent.is_current() && !parent.is_forked());
+    forked(move || {
+        assert!(!parent.is_current() && ProcessGeneration::current().is_forked());
         let queue = coreshard::workqueue().unwrap().scope(Scope::System).build().unwrap();
         assert_eq!(queue.stats().total().worker_limit, 4);
         assert_eq!(coreshard::join(|| 1, || 2), (1, 2));

@@ -6,10 +6,9 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use ::tokio::runtime::{Runtime, RuntimeFlavor};
 use ::tokio::sync::Notify;
-use coreshard_platform::{Host, Platform};
 
 use super::enter;
-use crate::{Hooks, Reactor, SharedReactor};
+use crate::{Hooks, ProcessGeneration, Reactor, SharedReactor};
 
 /// Hooks by which idle workers drive a runtime of one thread, `new_current_thread`: its sockets, its timers, and what
 /// is spawned on it. It has no thread, and needs none. Each worker is inside its context, as with [`enter`].
@@ -59,7 +58,7 @@ pub fn drive(runtime: Runtime) -> Result<Hooks, HasThreads> {
     Ok(hooks.reactor(SharedReactor::new(Driven {
         runtime: ManuallyDrop::new(runtime),
         woken: Notify::new(),
-        made_in: Host::process_generation(),
+        made_in: ProcessGeneration::current(),
         forked: (Mutex::new(false), Condvar::new()),
     })))
 }
@@ -91,15 +90,14 @@ impl std::error::Error for HasThreads {}
 struct Driven {
     runtime: ManuallyDrop<Runtime>,
     woken: Notify,
-    /// In which process.
-    made_in: u32,
+    made_in: ProcessGeneration,
     /// For workers of a process that was forked from that one.
     forked: (Mutex<bool>, Condvar),
 }
 
 impl Driven {
     fn is_forked(&self) -> bool {
-        Host::process_generation() != self.made_in
+        !self.made_in.is_current()
     }
 }
 

@@ -70,9 +70,8 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use ::tokio::runtime::{EnterGuard, Handle};
-use coreshard_platform::{Host, Platform};
 
-use crate::Hooks;
+use crate::{Hooks, ProcessGeneration};
 pub use drive::{HasThreads, drive};
 
 /// A thread's stay in a runtime's context. The guard goes before what it borrows.
@@ -104,10 +103,10 @@ thread_local! {
 /// ```
 pub fn enter(handle: &Handle) -> Hooks {
     let handle = Arc::new(handle.clone());
-    let made_in = Host::process_generation();
+    let made_in = ProcessGeneration::current();
     Hooks::new()
         .on_start(move |_pod| {
-            let entered = (Host::process_generation() == made_in).then(|| Entered::new(&handle));
+            let entered = made_in.is_current().then(|| Entered::new(&handle));
             ENTERED.with(|all| all.borrow_mut().push(entered));
         })
         .on_stop(|_pod| {
