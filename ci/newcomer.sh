@@ -61,7 +61,7 @@ on_machine() {
       mount --rbind /sys "$1/sys"
       mount --rbind /dev "$1/dev"
       exec chroot "$1" env -i HOME=/opt/newcomer USER=newcomer TERM=dumb LANG=C.UTF-8 \
-        PATH=/opt/rust/bin:/usr/local/bin:/usr/bin:/bin sh -ec "cd /opt/newcomer/coreshard; $3"
+        PATH=/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin sh -ec "cd /opt/newcomer/coreshard; $3"
     ' sh "$machine" "$toolchain" "$1" || return
   else
     env -i HOME="$machine/opt/newcomer" USER="$USER" TERM=dumb LANG=C.UTF-8 PATH="$toolchain/bin:/usr/local/bin:/usr/bin:/bin" \

@@ -37,8 +37,26 @@ for manifest in Cargo.toml adapters/rayon-core/Cargo.toml bindings/python/Cargo.
   fi
 done
 
+# A package has its dependencies from the registry. A member that is not published, named with a version, would come from there,
+# by its name, from whoever has that name.
+cargo metadata --locked --no-deps --format-version 1 | python3 -c '
+import json, sys
+members = {member["name"]: member for member in json.load(sys.stdin)["packages"]}
+wrong = 0
+for member in members.values():
+    for needed in member["dependencies"]:
+        theirs = members.get(needed["name"])
+        if needed.get("path") and theirs and theirs["publish"] == [] and needed["req"] != "*":
+            print("ci/release.sh:", member["name"], "names a version of", needed["name"] + ", which is not published", file=sys.stderr)
+            wrong = 1
+sys.exit(wrong)'
+
 # Cargo takes a package of ours for the one of that version that it has unpacked and compiled before, whatever is in it now.
-export CARGO_TARGET_DIR=target/packaged
-rm -rf target/packaged/debug/.fingerprint/coreshard* "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-*/coreshard*
-cargo package --workspace --locked --allow-dirty --quiet
+forget() {
+  rm -rf target/packaged "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-*/coreshard*
+  rmdir --ignore-fail-on-non-empty "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-* 2>/dev/null || true
+}
+trap forget EXIT
+forget
+CARGO_TARGET_DIR=target/packaged cargo package --workspace --locked --allow-dirty --quiet
 echo "ci/release.sh: $(find target/packaged/package -maxdepth 1 -name '*.crate' | wc -l) crates can be packaged, and compile from their packages"

@@ -11,6 +11,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::pin::{Pin, pin};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -18,7 +19,6 @@ use std::time::{Duration, Instant};
 
 pub use channel::{Receiver, Sender, channel, unbounded};
 use coreshard::{Builder, Runtime, RuntimeBuilder, Scope, Topology, Workqueue};
-use testing::{NEVER, within};
 
 /// Runs a test's body on a thread of its own.
 ///
@@ -26,7 +26,20 @@ use testing::{NEVER, within};
 /// With what the body threw; or if it is not over in a minute: then its thread is left behind.
 #[track_caller]
 pub fn judge<F: FnOnce() + Send + 'static>(body: F) {
-    within(NEVER, body);
+    const LIMIT: Duration = Duration::from_secs(60);
+    let (alive, over) = mpsc::channel::<()>();
+    let name = thread::current().name().unwrap_or("judge").to_owned();
+    let thread = thread::Builder::new().name(name).spawn(move || {
+        let _alive = alive;
+        body();
+    });
+    let thread = thread.expect("a thread can be started");
+    if over.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+        panic!("it hangs: not over after {LIMIT:?}");
+    }
+    if let Err(thrown) = thread.join() {
+        panic::resume_unwind(thrown);
+    }
 }
 
 /// As [`judge`], in a process of its own: for what ends the process where it goes wrong.

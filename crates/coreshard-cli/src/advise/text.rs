@@ -12,6 +12,8 @@ use crate::top::figures;
 const WIDTH: usize = 100;
 /// Workqueues that are shown by themselves.
 const MOST_QUEUES: usize = 20;
+/// Letters of a workqueue's name that are shown.
+const MOST_LETTERS: usize = 32;
 
 pub(super) fn render(advice: &Advice) -> String {
     let mut text = head(advice);
@@ -28,7 +30,8 @@ pub(super) fn render(advice: &Advice) -> String {
     }
     text.push_str("\nLeave as it is:\n");
     for finding in of(Verdict::Leave) {
-        paragraph(&mut text, "  ", &format!("{}: {}", finding.subject, finding.statement));
+        let Finding { subject, rule, statement, .. } = finding;
+        paragraph(&mut text, "  ", &format!("{subject} ({}): {statement}", rule.id));
     }
     let silent: Vec<_> = advice.silent_rules().collect();
     if !silent.is_empty() {
@@ -75,7 +78,12 @@ fn summary(changes: usize, thoughts: usize) -> String {
     match (changes, thoughts) {
         (0, 0) => "Leave it: nothing is set here in a way that a change would be sure to improve."
             .to_owned(),
-        (0, _) => format!("Leave it, unless you know better: {}.", things(thoughts, "think about")),
+        (0, _) => {
+            format!(
+                "No change is sure to improve this machine; {}.",
+                things(thoughts, "think about")
+            )
+        }
         (_, 0) => format!("There is {}.", things(changes, "change")),
         _ => format!(
             "There is {}, and {}.",
@@ -116,9 +124,12 @@ fn tell(text: &mut String, finding: &Finding) {
 }
 
 fn measurement(text: &mut String, measured: &Measured) {
+    let shown = || measured.queues.iter().take(MOST_QUEUES);
+    let names = shown().map(|queue| queue.name.chars().count().min(MOST_LETTERS));
+    let letters = names.max().unwrap_or(0).max("workqueue".len());
     let _ = writeln!(
         text,
-        "\nMeasured for {:.1} s: {:<24} {:>8} {:>6} | {:>8} {:>8} {:>8} {:>8} | {:>8} {:>8} {:>8} | {:>5} {:>5} {:>7} {:>5} {:>4} {:>7}",
+        "\nMeasured for {:.1} s:\n  {:<letters$} {:>8} {:>5} | {:>8} {:>7} {:>7} {:>7} | {:>7} {:>7} {:>7} | {:>5} {:>6} {:>7} {:>4} {:>4} {:>7}",
         measured.seconds,
         "workqueue",
         "items/s",
@@ -137,15 +148,19 @@ fn measurement(text: &mut String, measured: &Measured) {
         "hogs",
         "rescued"
     );
-    for queue in measured.queues.iter().take(MOST_QUEUES) {
-        let us = |us: u64| figures::time(us.saturating_mul(1_000));
+    for queue in shown() {
+        // A trace's lines tell whole microseconds.
+        let us = |us: u64| match us {
+            0 => "<1µs".to_owned(),
+            _ => figures::time(us.saturating_mul(1_000)),
+        };
         let MeasuredQueue { delay, run, .. } = queue;
         let percent =
             |part: u64| format!("{:.0}%", part as f64 * 100.0 / queue.matched.max(1) as f64);
-        let name: String = queue.name.chars().take(32).collect();
+        let name: String = queue.name.chars().take(MOST_LETTERS).collect();
         let _ = writeln!(
             text,
-            "  {name:<42} {:>8.1} {:>6} | {:>8} {:>8} {:>8} {:>8} | {:>8} {:>8} {:>8} | {:>5} {:>5} {:>7} {:>5} {:>4} {:>7}",
+            "  {name:<letters$} {:>8.1} {:>5} | {:>8} {:>7} {:>7} {:>7} | {:>7} {:>7} {:>7} | {:>5} {:>6} {:>7} {:>4} {:>4} {:>7}",
             queue.queued as f64 / measured.seconds,
             queue.in_flight,
             us(delay.p50_us),

@@ -30,7 +30,8 @@ impl Server {
 
     pub(crate) fn terminate(&self) {
         let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        let sent = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &id]).status();
+        assert!(sent.unwrap().success());
     }
 
     /// How it has ended, and what it said.
