@@ -14,7 +14,7 @@
 #define THREADS 64
 #endif
 #ifndef ROUNDS
-#define ROUNDS 50
+#define ROUNDS 200
 #endif
 #define LEVELS 102
 #define WORDS ((THREADS + 63) / 64)

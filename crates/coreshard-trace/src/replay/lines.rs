@@ -2,7 +2,8 @@
 //!
 //! Whether a miss was for true or false sharing is told by versions: each change of owner by a write gives the line a new
 //! version, and each byte has that of its last write. A thread that had the line at some version and misses it now was
-//! pushed out by writes since then: if one of them changed a byte that it wants, sharing is true, else false.
+//! pushed out by writes since then: if one of them changed a byte that it wants, sharing is true, else false. Who writes may
+//! also lack only the right to, because others have read the line: if one of them read a byte that it writes, sharing is true.
 
 use crate::recording::{Access, AccessKind};
 use coreshard_sim::{CacheOutcome, LineSource};
@@ -44,6 +45,32 @@ pub(crate) struct Accessor {
     pub(crate) ticket: u64,
 }
 
+/// Who read a byte lately.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Readers {
+    /// One more than the last one's thread.
+    last: u32,
+    /// The line's version then.
+    version: u32,
+    /// When the last one before it of another thread read it.
+    others: u32,
+}
+
+impl Readers {
+    fn add(&mut self, reader: u32, version: u32) {
+        if self.last != reader {
+            self.others = self.version;
+            self.last = reader;
+        }
+        self.version = version;
+    }
+
+    /// The line's version when somebody else read the byte last; 0 where nobody did.
+    const fn version_of_others(&self, reader: u32) -> u32 {
+        if self.last == reader { self.others } else { self.version }
+    }
+}
+
 /// A line that several threads touch.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
@@ -57,6 +84,9 @@ pub(crate) struct Line {
     pub(crate) false_ps: u64,
     /// By byte: the version of its last write.
     versions: Box<[u32]>,
+    /// By byte.
+    readers: Box<[Readers]>,
+    /// At least 1, so that 0 is before all.
     version: u32,
     last_writer: u32,
     /// By thread, in order: the version that it had last.
@@ -74,7 +104,8 @@ impl Line {
             true_ps: 0,
             false_ps: 0,
             versions: vec![0; line_bytes].into(),
-            version: 0,
+            readers: vec![Readers::default(); line_bytes].into(),
+            version: 1,
             last_writer: u32::MAX,
             held: Vec::new(),
         }
@@ -95,11 +126,13 @@ impl Line {
         let (offset, size) = (bytes.start, bytes.len());
         let end = bytes.end.min(self.versions.len());
         let is_miss = outcome.source != LineSource::Hit;
-        let sharing = if is_miss { self.sharing(thread, offset, end) } else { None };
         let writes = access.kind != AccessKind::Load;
+        let sharing = if is_miss { self.sharing(thread, offset, end, writes) } else { None };
+        // A thread that keeps a line for a while may write it after others have asked for it, and hit.
+        let is_turn = is_miss || (writes && self.last_writer != thread);
         if writes {
             self.stores += 1;
-            if is_miss || self.last_writer != thread {
+            if is_turn {
                 self.version += 1;
                 self.last_writer = thread;
             }
@@ -107,7 +140,14 @@ impl Line {
                 self.versions[offset..end].fill(self.version);
             }
         }
-        if is_miss {
+        if access.kind != AccessKind::Store {
+            let now = Readers { last: thread + 1, version: self.version, others: 0 };
+            let is_noted = |its: &Readers| (its.last, its.version) == (now.last, now.version);
+            if !is_noted(&self.readers[offset]) || !is_noted(&self.readers[end - 1]) {
+                self.readers[offset..end].iter_mut().for_each(|its| its.add(now.last, now.version));
+            }
+        }
+        if is_turn {
             match self.held.binary_search_by_key(&thread, |(its, _)| *its) {
                 Ok(at) => self.held[at].1 = self.version,
                 Err(at) => self.held.insert(at, (thread, self.version)),
@@ -151,14 +191,19 @@ impl Line {
         }
     }
 
-    /// Whether a miss is for bytes that were written since the thread had the line; none where it never had it, and nobody
-    /// wrote these bytes.
-    fn sharing(&self, thread: u32, offset: usize, end: usize) -> Option<bool> {
+    /// Whether a miss is for bytes that were written since the thread had the line; or for the right to write what others
+    /// have read since; or, where nobody has written at all, for what they took the line to read; none where it never had it, and nobody wrote these bytes.
+    fn sharing(&self, thread: u32, offset: usize, end: usize, writes: bool) -> Option<bool> {
         let bytes = &self.versions[offset..end];
         match self.held.binary_search_by_key(&thread, |(its, _)| *its) {
             Ok(at) => {
                 let had = self.held[at].1;
-                Some(bytes.iter().any(|version| *version > had))
+                let is_read = |its: &Readers| its.version_of_others(thread + 1) >= had;
+                Some(
+                    bytes.iter().any(|version| *version > had)
+                        || ((writes || self.version == had)
+                            && self.readers[offset..end].iter().any(is_read)),
+                )
             }
             Err(_) => bytes.iter().any(|version| *version > 0).then_some(true),
         }

@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use coreshard_platform::{AtomicInt, AtomicPointer, Lock, Platform, Reading, Time};
+use coreshard_platform::{AtomicInt, AtomicPointer, Lock, Platform, Reading, Time, fields};
 use coreshard_topology::CpuId;
 
 use super::capacity::{Capacity, WaitingProducer, WhenFull};
@@ -75,6 +75,7 @@ pub(super) struct Generations<P: Platform> {
     capacity: Option<Arc<Capacity<P>>>,
     inner: Lock<P, Inner<P>>,
 }
+fields!(Generations<P: Platform> { current, forked, capacity, inner });
 
 /// All of it `L:`.
 struct Inner<P: Platform> {
@@ -95,6 +96,7 @@ struct Inner<P: Platform> {
     /// The queue is closed and empty, and has no workers any more.
     gone: bool,
 }
+fields!(Inner<P: Platform> { all, removed, leaving, past, made, limits, closed, drainers, gone });
 
 /// Items of a generation, or of several.
 #[derive(Clone, Copy, Debug, Default)]
@@ -160,6 +162,12 @@ impl<P: Platform> Generations<P> {
     fn current_of<'a>(&self, _inner: &'a Inner<P>) -> &'a Generation<P> {
         // SAFETY: only under the lock another one becomes current, and this one is not let go of before.
         unsafe { &*self.current.load(Acquire) }
+    }
+
+    /// Names the fields, where they have come to their final place.
+    pub(super) fn describe(&self) {
+        P::describe(&raw const *self);
+        self.inner.describe();
     }
 
     /// The pools of the current generation.

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::{Arc, OnceLock, Weak};
 
 use coreshard_platform::user::Thrown;
-use coreshard_platform::{ForkHook, Lock, Platform, Reading, Time};
+use coreshard_platform::{ForkHook, Lock, Platform, Reading, Time, fields};
 use coreshard_topology::CpuId;
 
 use super::capacity::{Capacity, CapacityCounts, WaitingProducer, WhenFull};
@@ -40,6 +40,7 @@ pub(crate) struct Shared<P: Platform> {
     request: Lock<P, Request>,
     pub(crate) task_counts: TaskCounts<P>,
 }
+fields!(Shared<P: Platform> { core, generations, event, machine, request, task_counts });
 
 impl<P: Platform> Shared<P> {
     /// `None` where a pool serves as many queues as it can.
@@ -66,6 +67,8 @@ impl<P: Platform> Shared<P> {
         let request = Lock::new(request);
         let task_counts = TaskCounts::new(generations.set().pools().count());
         let shared = Arc::new(Self { core, generations, event, machine, request, task_counts });
+        P::describe(Arc::as_ptr(&shared));
+        shared.generations.describe();
         let hook: Weak<Self> = Arc::downgrade(&shared);
         let _ = shared.core.queue.set(Weak::<Self>::clone(&hook));
         P::on_fork(hook);
