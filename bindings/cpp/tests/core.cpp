@@ -2,6 +2,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -96,11 +97,20 @@ static void exceptions_that_nobody_waits_for_go_to_the_handler() {
   work.queue(queue);
   work.flush();
   CHECK(told == 2 && told_of == "of a work");
+  // It can be called in two ways, of which one throws nothing; the other is called.
+  struct either_way {
+    void operator()() const noexcept {}
+    void operator()(coreshard::work<either_way>&) const { throw std::runtime_error("of the form that is called"); }
+  };
+  coreshard::work<either_way> either{either_way{}};
+  either.queue(queue);
+  either.flush();
+  CHECK(told == 3 && told_of == "of the form that is called");
   // The worker goes on.
   std::atomic<bool> run = false;
   queue.queue([&run] { run = true; });
   queue.flush();
-  CHECK(run && told == 2);
+  CHECK(run && told == 3);
   coreshard::set_exception_handler(before);
 }
 
@@ -158,6 +168,12 @@ static void works_are_queued_again_and_cancelled() {
   CHECK(later.requeue_after(queue, 1ms));
   WAIT_UNTIL(late == 1);
   CHECK(later.queue_after(queue, 1h) && later.cancel() && !later.cancel());
+  // Longer than nanoseconds can tell, and none at all.
+  for (auto delay : {std::chrono::hours::max(), std::chrono::hours::min()}) later.requeue_after(queue, delay);
+  WAIT_UNTIL(late == 2);
+  CHECK(later.queue_after(queue, std::chrono::duration<double>(INFINITY)) && later.cancel());
+  CHECK(later.queue_after(queue, std::chrono::duration<double>(NAN)));
+  WAIT_UNTIL(late == 3);
   CHECK(!later.disable());
   try {
     later.queue(queue);
@@ -167,7 +183,7 @@ static void works_are_queued_again_and_cancelled() {
   }
   CHECK(later.enable() && later.queue(queue));
   later.flush();
-  CHECK(late == 2);
+  CHECK(late == 4);
   {
     coreshard::work never([] { CHECK(!"it was cancelled"); });
     never.queue_after(queue, 1h);

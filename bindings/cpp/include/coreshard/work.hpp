@@ -78,9 +78,12 @@ public:
   F& function() noexcept { return function_; }
 
 private:
+  /// Preferred where a function can be called either way.
+  static constexpr bool takes_itself = std::is_invocable_v<F&, work&>;
+
   static void act(cs_work* inner) noexcept {
     work& self = static_cast<work&>(*reinterpret_cast<detail::work_head*>(inner));
-    if constexpr (std::is_nothrow_invocable_v<F&> || std::is_nothrow_invocable_v<F&, work&>) {
+    if constexpr (takes_itself ? std::is_nothrow_invocable_v<F&, work&> : std::is_nothrow_invocable_v<F&>) {
       self.run();
     } else {
       CORESHARD_TRY {
@@ -92,17 +95,22 @@ private:
   }
 
   void run() {
-    if constexpr (std::is_invocable_v<F&, work&>) {
+    if constexpr (takes_itself) {
       std::invoke(function_, *this);
     } else {
       std::invoke(function_);
     }
   }
 
+  /// Rounded up; of a time that has passed, or is none, 0; of one that nanoseconds cannot tell, the longest that they can.
   template <class Rep, class Period>
   static std::uint64_t nanoseconds(std::chrono::duration<Rep, Period> delay) {
-    const auto count = std::chrono::ceil<std::chrono::nanoseconds>(delay).count();
-    return count > 0 ? static_cast<std::uint64_t>(count) : 0;
+    using std::chrono::nanoseconds;
+    const std::chrono::duration<long double, std::nano> about = delay;
+    if (!(about.count() > 0)) return 0;
+    const auto longest = static_cast<std::uint64_t>(nanoseconds::max().count());
+    if (about.count() >= static_cast<long double>(longest)) return longest;
+    return static_cast<std::uint64_t>(std::chrono::ceil<nanoseconds>(delay).count());
   }
 
   F function_;
