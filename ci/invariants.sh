@@ -134,14 +134,14 @@ check_arrows() {
 
 # The libraries for other languages have no logic of their own.
 check_bindings() {
-  local folder crate wrong
+  local folder down wrong
   for folder in bindings/*/; do
     [ -e "${folder}Cargo.toml" ] || continue
-    crate=$(sed -n 's/^name = "\(.*\)"$/\1/p' "${folder}Cargo.toml" | head -n 1)
-    cargo tree --quiet -p "$crate" >/dev/null 2>&1 || continue
-    wrong=$(dependencies "$crate" '--depth 1' | grep -E '^coreshard' | grep -vxF -e coreshard -e "$crate" || true)
+    # By its manifest: some are workspaces of their own.
+    down=$(cargo tree --quiet --manifest-path "${folder}Cargo.toml" -e normal,build --depth 1 --prefix none --format '{p}')
+    wrong=$(tail -n +2 <<<"$down" | awk '{ print $1 }' | grep -E '^coreshard-' || true)
     if [ -n "$wrong" ]; then
-      breach "$crate depends on another crate of ours than coreshard" "$wrong" \
+      breach "${folder%/} depends on another crate of ours than coreshard" "$wrong" \
         "lean on the public face, as a user's program does; what is missing there is to be added there"
     fi
   done
@@ -337,6 +337,12 @@ check_words() {
   if [ -n "$found" ]; then
     breach "a tool's left-over" "$found" "remove it"
   fi
+  # What fuzzing begins with may be anything.
+  found=$(project_files | grep -zv '/corpus/' | xargs -0 sh -c 'for file; do [ ! -f "$file" ] || [ ! -s "$file" ] || echo "$file"; done' sh |
+    xargs -d '\n' grep -LI '' -- || true)
+  if [ -n "$found" ]; then
+    breach "a file that is no text" "$found" "remove it: programs, packages and recordings are made, not kept"
+  fi
 }
 
 # A test that hangs is one that fails, and one that is not run is counted: ci/testing has both.
@@ -380,6 +386,11 @@ check_words
 # Circles of files and folders, modules of too many neighbours, and type names that a crate has twice: read as the
 # compiler reads them.
 if [ -d ci/structure ] && ! cargo run -q -p structure; then
+  breaches=$((breaches + 1))
+fi
+
+# The README's figures are those of the last full run.
+if [ -e peers/speed.py ] && ! python3 peers/speed.py --check; then
   breaches=$((breaches + 1))
 fi
 

@@ -97,6 +97,11 @@ breaks_when "a path of somebody's machine" "a path of somebody's own machine" do
 breaks_when "a merge that was not finished" 'a merge that was not finished' docs/guide.md '<<<<<<< ours'
 breaks_when "a tool's left-over" "a tool's left-over" docs/guide.md.orig 'x'
 
+build_house
+mkdir -p "$house/examples"
+printf '\177ELF\0\0\n' >"$house/examples/device"
+expect 'a file that is no text' "a program"
+
 readonly WILD="users' code that goes another way than through the net"
 breaks_when "a panic caught by hand" "$WILD" $QUEUE/queue/scope.rs 'fn f() { let _ = std::panic::catch_unwind(|| ()); }'
 breaks_when "a panic thrown on by hand" "$WILD" $QUEUE/queue/scope.rs 'fn f(p: P) { panic::resume_unwind(p) }'
@@ -157,6 +162,15 @@ crate coreshard coreshard-topology
 printf '[features]\ntesting = []\n' >>"$house/crates/coreshard/Cargo.toml"
 printf 'coreshard = { path = "../coreshard", features = ["testing"] }\n' >>"$house/crates/coreshard-cli/Cargo.toml"
 expect 'turns on the feature testing of coreshard' "a feature for tests in the command"
+
+build_house
+crate coreshard coreshard-topology
+mkdir -p "$house/bindings/python" && cp -r "$house/crates/coreshard/src" "$house/bindings/python"
+printf '%s\n' '[workspace]' '[package]' 'name = "coreshard-python"' 'version = "0.1.0"' \
+  '[dependencies]' 'coreshard = { path = "../../crates/coreshard" }' >"$house/bindings/python/Cargo.toml"
+expect peace "a library for another language, a workspace of its own"
+echo 'coreshard-topology = { path = "../../crates/coreshard-topology" }' >>"$house/bindings/python/Cargo.toml"
+expect 'bindings/python depends on another crate of ours than coreshard' "one that goes past the public face"
 
 build_house
 echo 'pub fn read() { std::fs::read_to_string("x").ok(); }' >>"$house/crates/coreshard-cli/src/lib.rs"

@@ -179,7 +179,7 @@ def sqlite(lab):
         quiet(["./configure", "--disable-tcl"], cwd=tree)
         quiet(["make", "sqlite3.c"], cwd=tree)
     compiled(lab, "sqlite", [os.path.join(tree, "test/threadtest3.c"), os.path.join(tree, "sqlite3.c")],
-             [f"-I{tree}", f"-I{tree}/test", "-DSQLITE_THREADSAFE=1", "-DSQLITE_ENABLE_UNLOCK_NOTIFY"], ["-ldl", "-lm"])
+             [f"-I{tree}", f"-I{tree}/test", f"-I{tree}/src", "-DSQLITE_THREADSAFE=1", "-DSQLITE_ENABLE_UNLOCK_NOTIFY"], ["-ldl", "-lm"])
     return ["-fast", "walthread2"]
 
 
@@ -252,7 +252,8 @@ def objects(lab, file, seen=None):
     text = run([lab.command, "replay", file, "--machine", MACHINE, "--lines", "400", "--json", "-"], capture_output=True).stdout
     report = json.loads(text)
     found = [(its["object"], its["cost_ns"]) for its in report["objects"]]
-    libraries = ("data of lib", "data of ld-", "main_arena", "_IO_", "stack of")
+    # And what the loader writes: a program's tables of addresses, which have no name.
+    libraries = ("data of ", "main_arena", "mp_", "_IO_", "stack of")
     return [its for its in found if not its[0].startswith(libraries) and ".so" not in its[0]], report
 
 
@@ -265,6 +266,11 @@ def agree(one, other):
     a, b = first(one), first(other)
     both = [name for name in a if name in b]
     return len(both), max(len(a), len(b)), both == [name for name in b if name in a]
+
+
+def share(found, names):
+    """The part of the time that these objects cost."""
+    return sum(cost for name, cost in found if name in names) / max(sum(cost for _, cost in found), 1e-9)
 
 
 def told(result):
@@ -299,6 +305,7 @@ def main():
             ordered = sum(result[2] for result in results)
             across = f"{least if least == most else f'{least} to {most}'} of {results[0][1]}, {ordered} of 4 pairs in one order"
             names = [its for its in first(found["qemu", 1]) if its in first(found["tsan", 1])]
+            across += "; of the time {:.0%} and {:.0%}".format(*(share(found[engine, 1], names) for engine in engines))
         else:
             across, names = "–", first(found["qemu", 1])
         print(f"| {name} | {accesses['qemu']:,} | {accesses.get('tsan', 0):,} | {across} | {itself['qemu']} | "

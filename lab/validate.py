@@ -16,6 +16,7 @@ A score file has a line for each table: its name, how it was used, whether its r
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -28,12 +29,20 @@ CLOSE = 0.25
 TOGETHER = 0.10
 # Where threads lie is a matter of chance.
 SCATTERED_SEEDS = 3
-# A prediction that takes longer is none: all its ratios are wrong.
-LIMIT_S = 300
+# A prediction that takes more of a CPU is none: all its ratios are wrong. What else the machine does is no matter.
+LIMIT_CPU_S = 600
+
+
+class TakesTooLong(Exception):
+    pass
 
 
 def run(command):
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=LIMIT_S).stdout
+    done = subprocess.run(["prlimit", f"--cpu={LIMIT_CPU_S}", *command], capture_output=True, text=True)
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        raise TakesTooLong
+    done.check_returncode()
+    return done.stdout
 
 
 def contention(table, program):
@@ -61,7 +70,7 @@ def predictions(table, arguments):
             return contention(table, arguments.contention)
         cells = kernel(arguments.command, table["program"], table["machine"], table["threads"])
         return [cells[row["at"]] for row in table["row"]]
-    except subprocess.TimeoutExpired:
+    except TakesTooLong:
         return [float("nan") for _ in table["row"]]
 
 

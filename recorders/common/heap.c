@@ -100,24 +100,27 @@ EXPORT void *reallocarray(void *at, size_t count, size_t bytes) {
   return realloc(at, all);
 }
 
+/* What is as long as it is aligned is one thing, rounded up to that. */
+static size_t element_of(size_t alignment, size_t bytes) { return bytes == alignment ? bytes : 0; }
+
 EXPORT void *memalign(size_t alignment, size_t bytes) {
   find_memory();
   void *at = next_memory.memalign ? next_memory.memalign(alignment, bytes) : NULL;
-  taken(at, bytes, 0, RETURN_ADDRESS);
+  taken(at, bytes, element_of(alignment, bytes), RETURN_ADDRESS);
   return at;
 }
 
 EXPORT void *aligned_alloc(size_t alignment, size_t bytes) {
   find_memory();
   void *at = next_memory.aligned_alloc ? next_memory.aligned_alloc(alignment, bytes) : NULL;
-  if (!is_taking) taken(at, bytes, 0, RETURN_ADDRESS);
+  if (!is_taking) taken(at, bytes, element_of(alignment, bytes), RETURN_ADDRESS);
   return at;
 }
 
 EXPORT int posix_memalign(void **at, size_t alignment, size_t bytes) {
   find_memory();
   int error = next_memory.posix_memalign ? next_memory.posix_memalign(at, alignment, bytes) : ENOMEM;
-  if (error == 0 && !is_taking) taken(*at, bytes, 0, RETURN_ADDRESS);
+  if (error == 0 && !is_taking) taken(*at, bytes, element_of(alignment, bytes), RETURN_ADDRESS);
   return error;
 }
 

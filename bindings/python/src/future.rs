@@ -16,6 +16,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use coreshard::ProcessGeneration;
 use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
@@ -24,7 +25,7 @@ use pyo3::types::{PyList, PyString};
 
 use crate::call::Call;
 use crate::intake::{self, Intake};
-use crate::process::{classes, generation, lock, raised};
+use crate::process::{classes, lock, raised};
 use crate::waiting::{self, Deadline};
 
 const PENDING: u32 = 0;
@@ -42,7 +43,7 @@ const WAITED: u32 = 8;
 pub(crate) struct FutureCore {
     word: AtomicU32,
     /// In which process it was made.
-    made_in: u32,
+    made_in: ProcessGeneration,
     inner: Mutex<Inner>,
 }
 
@@ -155,7 +156,7 @@ impl FutureCore {
         };
         // What the arguments hold is free before anybody hears of the result.
         drop(call);
-        if generation() != future.made_in {
+        if !future.made_in.is_current() {
             intake::leave_fork(py);
         }
         match Self::finish(slf, outcome) {
@@ -305,7 +306,7 @@ impl FutureCore {
             if word & STATE >= CANCELLED {
                 return Ok(word & STATE);
             }
-            if generation() != future.made_in {
+            if !future.made_in.is_current() {
                 let message =
                     "the process was forked: whoever was to run this call is in its parent";
                 return Err(raised(py, &classes(py)?.broken_executor, Some(message)));
@@ -346,7 +347,7 @@ impl FutureCore {
     #[new]
     fn new() -> Self {
         let inner = Mutex::new(Inner::default());
-        Self { word: AtomicU32::new(PENDING), made_in: generation(), inner }
+        Self { word: AtomicU32::new(PENDING), made_in: ProcessGeneration::current(), inner }
     }
 
     fn cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {

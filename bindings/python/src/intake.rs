@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, Weak};
 
-use coreshard::Workqueue;
+use coreshard::{ProcessGeneration, Workqueue};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -24,7 +24,7 @@ use pyo3::types::PyDict;
 
 use crate::call::Call;
 use crate::future::{FutureCore, Sleepers};
-use crate::process::{self, Calls, Ends, classes, generation, lock, raised};
+use crate::process::{self, Calls, Ends, classes, lock, raised};
 use crate::threads;
 use crate::waiting::{self, Deadline};
 
@@ -41,7 +41,7 @@ pub(crate) struct Settings {
 pub(crate) struct Intake {
     settings: Settings,
     queue: Workqueue,
-    made_in: u32,
+    made_in: ProcessGeneration,
     state: Mutex<State>,
     /// Changes when the last runner leaves, and when a place is free for somebody who wants his back.
     changes: AtomicU32,
@@ -82,7 +82,7 @@ impl Intake {
         let intake = Arc::new(Self {
             settings,
             queue: process::executors_queue(calls)?,
-            made_in: generation(),
+            made_in: ProcessGeneration::current(),
             state: Mutex::new(State::default()),
             changes: AtomicU32::new(0),
         });
@@ -113,7 +113,7 @@ impl Intake {
         py: Python<'_>,
         future: &Bound<'_, FutureCore>,
     ) -> PyResult<()> {
-        if self.made_in != generation() {
+        if !self.made_in.is_current() {
             let message = "cannot schedule new futures: the executor's workers are in the process that this one was \
                            forked from; make an executor here";
             return Err(raised(py, &classes(py)?.broken_executor, Some(message)));
@@ -282,7 +282,7 @@ impl Intake {
 
     /// Takes no more; if it `cancels`, also not what waits, but for a call that a worker is on its way to.
     pub(crate) fn shut_down(&self, py: Python<'_>, cancels: bool) {
-        if self.made_in != generation() {
+        if !self.made_in.is_current() {
             return;
         }
         let pending = {
@@ -296,7 +296,7 @@ impl Intake {
 
     /// Waits until no call waits or runs.
     pub(crate) fn wait_until_idle(&self, py: Python<'_>) -> PyResult<()> {
-        if self.made_in != generation() {
+        if !self.made_in.is_current() {
             return Ok(());
         }
         if self.is_here() {

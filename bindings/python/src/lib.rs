@@ -10,12 +10,14 @@
 //! | `process` | the queue that executors share, the interpreter's end, forks |
 //! | `threads` | workers' thread states, which live as long as the workers |
 //! | `waiting` | waits that release the lock and hear of signals |
+//! | `futex` | what they sleep on |
 //!
 //! Rules: no lock of ours is held while Python's is waited for, and whoever waits has released Python's. So the order is
 //! always Python's lock first, then one of ours, shortly.
 
 mod call;
 mod executor;
+mod futex;
 mod future;
 mod intake;
 mod process;

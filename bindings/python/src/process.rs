@@ -5,19 +5,12 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use coreshard::{Host, Scope, Workqueue};
-use coreshard_platform::Platform;
+use coreshard::{ProcessGeneration, Scope, Workqueue};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::threads;
-
-/// How many forks lie between the first process and this one: what was made under another number has its workers in another
-/// process.
-pub(crate) fn generation() -> u32 {
-    Host::process_generation()
-}
 
 /// A lock of ours. A panic while one is held leaves nothing half done that the next would trip over.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -49,7 +42,7 @@ pub(crate) fn executors_queue(calls: Calls) -> PyResult<Workqueue> {
         }
     };
     let mut queues = lock(&QUEUES);
-    let made = queues.iter().find(|made| made.workers == workers && made.made_in == generation());
+    let made = queues.iter().find(|made| made.workers == workers && made.made_in.is_current());
     if let Some(made) = made {
         return Ok(made.queue.clone());
     }
@@ -66,7 +59,7 @@ pub(crate) fn executors_queue(calls: Calls) -> PyResult<Workqueue> {
     let builder = runtime.workqueue().name("python").hooks(threads::hooks());
     let builder = if workers.is_some() { builder.scope(Scope::System) } else { builder };
     let queue = builder.build().map_err(runtime_error)?;
-    queues.push(Made { workers, made_in: generation(), queue: queue.clone() });
+    queues.push(Made { workers, made_in: ProcessGeneration::current(), queue: queue.clone() });
     Ok(queue)
 }
 
@@ -79,7 +72,7 @@ static QUEUES: Mutex<Vec<Made>> = Mutex::new(Vec::new());
 
 struct Made {
     workers: Option<usize>,
-    made_in: u32,
+    made_in: ProcessGeneration,
     queue: Workqueue,
 }
 
@@ -90,7 +83,7 @@ pub(crate) trait Ends: Send + Sync {
 }
 
 /// With the process in which each was made: those of a parent's end there.
-static ENDING: Mutex<Vec<(u32, Weak<dyn Ends>)>> = Mutex::new(Vec::new());
+static ENDING: Mutex<Vec<(ProcessGeneration, Weak<dyn Ends>)>> = Mutex::new(Vec::new());
 
 /// Has `one` end before the interpreter does.
 pub(crate) fn ends_before_interpreter(one: &Arc<impl Ends + 'static>) {
@@ -101,7 +94,7 @@ pub(crate) fn ends_before_interpreter(one: &Arc<impl Ends + 'static>) {
         // As often as the memory doubles.
         ending.retain(|(_, other)| other.strong_count() > 0);
     }
-    ending.push((generation(), weak));
+    ending.push((ProcessGeneration::current(), weak));
 }
 
 const RUNS: u8 = 0;
@@ -126,7 +119,7 @@ pub(crate) fn end(py: Python<'_>) -> PyResult<()> {
     INTERPRETER.store(ENDS, Release);
     loop {
         let Some((made_in, next)) = lock(&ENDING).pop() else { break };
-        if let Some(next) = next.upgrade().filter(|_| made_in == generation()) {
+        if let Some(next) = next.upgrade().filter(|_| made_in.is_current()) {
             next.end(py)?;
         }
     }

@@ -5,11 +5,10 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use coreshard::Host;
-use coreshard_platform::Platform;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::futex;
 use crate::process::lock;
 
 /// The end of a wait; `None` where it is for ever.
@@ -65,14 +64,14 @@ pub(crate) fn wait(
     deadline: Deadline,
 ) -> PyResult<bool> {
     let Some(left) = deadline.left() else { return Ok(false) };
-    py.detach(|| Host::wait(word, expected, left));
+    py.detach(|| futex::wait(word, expected, left));
     py.check_signals()?;
     Ok(true)
 }
 
 /// Wakes all who wait on the word at this address, which may be gone by now.
 pub(crate) fn wake_all(word: *const AtomicU32) {
-    Host::wake_all(word);
+    futex::wake_all(word);
 }
 
 /// Calls `work`, which waits for something of the library's, without Python's lock; a signal's handler may end the wait by

@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coreshard::{CpuId, MissedTick, Priority, RefusedReason, Scope};
+use coreshard::{CpuId, MissedTick, Priority, ProcessGeneration, RefusedReason, Scope};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::call::Call;
 use crate::future::FutureCore;
-use crate::process::{self, Ends, classes, generation, runtime_error};
+use crate::process::{self, Ends, classes, runtime_error};
 use crate::threads;
 use crate::waiting::{Deadline, interruptible};
 
@@ -21,13 +21,13 @@ use crate::waiting::{Deadline, interruptible};
 /// items, which need it.
 struct Queue {
     handle: ManuallyDrop<coreshard::Workqueue>,
-    made_in: u32,
+    made_in: ProcessGeneration,
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
         // Another process's has nobody here to wait for, and locks that nobody will free.
-        if process::has_ended() || self.made_in != generation() {
+        if process::has_ended() || !self.made_in.is_current() {
             return;
         }
         // SAFETY: this is the only place that takes it, and is reached once.
@@ -49,7 +49,7 @@ impl Ends for Queue {
 
 /// False where the time was over.
 fn shut_down(py: Python<'_>, queue: &Queue, deadline: Deadline) -> PyResult<bool> {
-    if queue.made_in != generation() {
+    if !queue.made_in.is_current() {
         return Ok(true);
     }
     if deadline.is_never()
@@ -149,7 +149,10 @@ impl Workqueue {
             builder = builder.cpu_mask(cpus.into_iter().map(CpuId).collect());
         }
         let handle = py.detach(|| builder.build()).map_err(value_error)?;
-        let queue = Arc::new(Queue { handle: ManuallyDrop::new(handle), made_in: generation() });
+        let queue = Arc::new(Queue {
+            handle: ManuallyDrop::new(handle),
+            made_in: ProcessGeneration::current(),
+        });
         process::ends_before_interpreter(&queue);
         Ok(Self { queue })
     }

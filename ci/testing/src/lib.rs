@@ -8,7 +8,8 @@
 //!   message of its own, while the others of its file go on.
 //! - [`forked`]: runs something in a forked process, and says how that ended.
 //! - [`skip`]: says that a test has not tested what it is for, since the machine lacks something ([`Lack`]), and
-//!   fails where the machine is said to have it.
+//!   fails where the machine is said to have it. What the machine has is asked of it ([`has_membarrier`]), not concluded
+//!   from something that may fail for another reason too.
 //!
 //! Why a watchdog for the process, and not a deadline at each wait: most waits of these tests are the API's own
 //! (`join`, `scope`, `drain`, a drop), which have no deadline, and a test that fails may hang while it unwinds. A
@@ -21,12 +22,14 @@
 )]
 
 mod forks;
+mod kernel;
 mod lack;
 mod skips;
 mod wait;
 mod watchdog;
 
 pub use forks::{Child, Side, end, fork, forked};
+pub use kernel::has_membarrier;
 pub use lack::Lack;
 pub use skips::skip;
 pub use wait::{NEVER, spin_until, wait_until, within};

@@ -233,11 +233,11 @@ fn a_devices_counters_are_named_and_the_remedies_rank_as_published() {
         let is_it = |line: &&Value| line["object"].as_str().unwrap().starts_with(name);
         lines.iter().find(is_it).unwrap_or_else(|| panic!("no line of {name}: {report:#}"))
     };
-    let has = |of: &Value, field: &str| fields(of).iter().any(|its| its.ends_with(field));
-    // One of the four devices.
-    assert!(has(of("struct device"), "].issued") && has(of("struct device"), "].done"));
+    assert!(fields(of("struct device")).contains(&"issued"));
+    assert!(fields(of("struct device")).contains(&"done"));
     assert_ne!(of("struct device")["sharing"], "true");
-    assert!(has(of("host"), "active") && has(of("host"), "limit"));
+    // What the linker puts behind it may be on its line, too.
+    assert!(fields(of("host")).starts_with(&["active", "limit"]));
 
     let types = place.layouts("xeon-hcc-2s", &[]);
     let all = types.as_array().unwrap().iter();

@@ -9,7 +9,7 @@ use coreshard_topology::{CpuId, CpuSet, NodeId};
 
 use crate::{
     AffinityError, ForkHook, Host, LocalKey, NodeMemory, NodeMemoryError, Platform, SpawnError,
-    ThreadId, ThreadSpec, Time, WaitOutcome,
+    ThreadId, ThreadSpec, ThreadUsage, Time, WaitOutcome,
 };
 
 /// [`Host`], where a test decides of each thread whether it is started; see [`Faulty::decide`].
@@ -185,6 +185,10 @@ impl Platform for Faulty {
 
     fn cpu_time_of(thread: ThreadId) -> Option<Duration> {
         Host::cpu_time_of(thread)
+    }
+
+    fn own_usage() -> Option<ThreadUsage> {
+        Host::own_usage()
     }
 
     fn is_waiting(thread: ThreadId) -> bool {

@@ -67,6 +67,7 @@ impl<P: Platform, T> Lock<P, T> {
     #[track_caller]
     pub fn try_lock(&self) -> Option<LockGuard<'_, P, T>> {
         self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).ok()?;
+        P::touch_write(self.data.get());
         P::lock_is_taken::<T>(&raw const self.word);
         Some(LockGuard { lock: self, _lends: PhantomData })
     }
@@ -79,27 +80,29 @@ impl<P: Platform, T> Lock<P, T> {
     #[cold]
     fn lock_slowly(&self) {
         if !P::queue_for_lock(&self.word, FREE, CONTENDED) {
-            self.lock_asleep();
+            lock_asleep::<P>(&self.word);
         }
     }
+}
 
-    #[cold]
-    fn lock_asleep(&self) {
-        for _ in 0..SPINS {
-            let seen = self.word.load(Relaxed);
-            if seen == FREE && self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok() {
-                return;
-            }
-            if seen == CONTENDED {
-                break;
-            }
-            P::spin_hint();
+/// Of the word alone, so that it is compiled once, whatever the lock is over.
+#[cold]
+#[inline(never)]
+fn lock_asleep<P: Platform>(word: &P::AtomicU32) {
+    for _ in 0..SPINS {
+        let seen = word.load(Relaxed);
+        if seen == FREE && word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok() {
+            return;
         }
-        // From here on this thread counts as a sleeper, so it takes the lock as CONTENDED: it
-        // cannot know whether others sleep too.
-        while self.word.swap(CONTENDED, Acquire) != FREE {
-            P::wait(&self.word, CONTENDED, None);
+        if seen == CONTENDED {
+            break;
         }
+        P::spin_hint();
+    }
+    // From here on this thread counts as a sleeper, so it takes the lock as CONTENDED: it
+    // cannot know whether others sleep too.
+    while word.swap(CONTENDED, Acquire) != FREE {
+        P::wait(word, CONTENDED, None);
     }
 }
 
@@ -120,7 +123,7 @@ impl<P: Platform, T> SleepingLock<P, T> {
     /// Takes the lock; sleeps until it is free.
     pub fn lock(&self) -> LockGuard<'_, P, T> {
         if self.lock.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
-            self.lock.lock_asleep();
+            lock_asleep::<P>(&self.lock.word);
         }
         P::touch_write(self.lock.data.get());
         LockGuard { lock: &self.lock, _lends: PhantomData }

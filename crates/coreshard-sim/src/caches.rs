@@ -82,6 +82,8 @@ pub struct StepCosts {
     pub create_ps: u64,
     /// How long a thread runs while others wait for its CPU.
     pub slice_ps: u64,
+    /// Plain stores to lines that are elsewhere past which a CPU goes on; 0 where the machine's file does not say.
+    pub stores_ahead: u64,
 }
 
 impl std::fmt::Debug for Caches {
@@ -109,6 +111,7 @@ impl Caches {
             switch_ps: of(costs.context_switch),
             create_ps: of(costs.thread_create),
             slice_ps: of(costs.slice),
+            stores_ahead: costs.arbitration.map_or(0, |its| its.stores_ahead),
         };
         let mut memory = Memory::new(machine, 0, 0);
         // Who waits for a line is the caller's to say: here they come in their order.

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
 
-use coreshard_platform::{Host, Platform};
+use coreshard_platform::Host;
 use coreshard_topology::{CpuId, CpuSet, NodeId, Scope, Topology, Usable};
 use coreshard_workqueue::{
     Intake, PanicPolicy, Priority, RefusedReason, Runtime, Work, Workqueue, blocking,
 };
-use testing::{Lack, NEVER, skip, wait_until};
+use testing::{Lack, NEVER, has_membarrier, skip, wait_until};
 
 testing::watch!();
 
@@ -406,7 +406,7 @@ fn a_queue_keeps_few_of_the_shapes_that_it_has_had() {
     let queued: u64 = producers.into_iter().map(|producer| producer.join().unwrap()).sum();
     queue.drain().unwrap();
     assert_eq!(ran.load(SeqCst), queued);
-    if !Host::try_grace_period() {
+    if !has_membarrier() {
         return skip(Lack::Membarrier, "what a queue was stays");
     }
     // What the producers may have been looking at is freed with a later change.

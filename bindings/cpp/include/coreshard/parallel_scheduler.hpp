@@ -25,12 +25,15 @@ class parallel_scheduler_backend final : public STDEXEC::parallel_scheduler_repl
   using bulk_receiver = STDEXEC::parallel_scheduler_replacement::bulk_item_receiver_proxy;
 
 public:
+  /// On the process's own queue of the default scope: after a fork the child's.
+  parallel_scheduler_backend() noexcept = default;
+
   /// On a queue that outlives it.
-  explicit parallel_scheduler_backend(workqueue_ref queue) noexcept : queue_(queue) {}
+  explicit parallel_scheduler_backend(workqueue_ref queue) noexcept : queue_(queue.get()) {}
 
   void schedule(receiver& waiting, std::span<std::byte>) noexcept override {
     if (is_stopped(waiting)) return waiting.set_stopped();
-    if (const int status = call::queue(queue_.get(), waiting); status < 0) fail(waiting, status);
+    if (const int status = call::queue(queue(), waiting); status < 0) fail(waiting, status);
   }
 
   void schedule_bulk_chunked(std::size_t count, bulk_receiver& waiting, std::span<std::byte> room) noexcept override {
@@ -42,6 +45,11 @@ public:
   }
 
 private:
+  /// Null, which the library refuses with the reason, where it cannot be had.
+  cs_workqueue* queue() const noexcept {
+    return queue_ != nullptr ? queue_ : cs_system_workqueue(CS_SYSTEM_WORKQUEUE_KIND_DEFAULT);
+  }
+
   static bool is_stopped(const receiver& waiting) noexcept {
     const auto token = waiting.try_query<STDEXEC::inplace_stop_token>(STDEXEC::get_stop_token);
     return token && token->stop_requested();
@@ -58,7 +66,7 @@ private:
   /// A bulk operation, in the room that its caller gives, or else on the heap.
   template <bool IsChunked>
   struct bulk {
-    workqueue_ref queue;
+    cs_workqueue* queue;
     std::size_t count;
     bulk_receiver& waiting;
     bool is_on_heap;
@@ -69,7 +77,7 @@ private:
       if (taken.is_on_heap) delete &self;
       const int status = is_stopped(taken.waiting) || taken.count == 0
                              ? 0
-                             : cs_for_range(taken.queue.get(), 0, taken.count, &execute, &taken.waiting);
+                             : cs_for_range(taken.queue, 0, taken.count, &execute, &taken.waiting);
       if (status < 0) return fail(taken.waiting, status);
       complete(taken.waiting);
     }
@@ -91,22 +99,22 @@ private:
     void* place = room.data();
     std::size_t bytes = room.size();
     const bool fits = std::align(alignof(operation), sizeof(operation), place, bytes) != nullptr;
-    operation* made = fits ? ::new (place) operation{queue_, count, waiting, false}
-                           : new (std::nothrow) operation{queue_, count, waiting, true};
+    operation* made = fits ? ::new (place) operation{queue(), count, waiting, false}
+                           : new (std::nothrow) operation{queue(), count, waiting, true};
     if (made == nullptr) return waiting.set_error(std::make_exception_ptr(std::bad_alloc()));
-    if (const int status = operation::call::queue(queue_.get(), *made); status < 0) {
+    if (const int status = operation::call::queue(made->queue, *made); status < 0) {
       if (!fits) delete made;
       fail(waiting, status);
     }
   }
 
-  workqueue_ref queue_;
+  cs_workqueue* queue_ = nullptr;
 };
 
 /// The backend on the process's own queue of the default scope.
 inline std::shared_ptr<STDEXEC::parallel_scheduler_replacement::parallel_scheduler_backend>
 make_parallel_scheduler_backend() {
-  static const auto made = std::make_shared<parallel_scheduler_backend>(workqueue_ref::system());
+  static const auto made = std::make_shared<parallel_scheduler_backend>();
   return made;
 }
 

@@ -19,6 +19,8 @@ private:
   static std::uint32_t configured(int threads) {
     cs_config wanted = CS_CONFIG_INIT;
     wanted.workers = static_cast<unsigned>(threads);
+    // As many threads as the other pool has, also where an item takes long.
+    wanted.cpu_intensive_ns = UINT64_MAX;
     coreshard::detail::checked(cs_configure(&wanted));
     return static_cast<std::uint32_t>(threads);
   }

@@ -7,6 +7,9 @@
 #include <tuple>
 #include <vector>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <stdexec/execution.hpp>
 
 #include <coreshard/execution.hpp>
@@ -71,9 +74,29 @@ static void the_parallel_scheduler_is_ours() {
   CHECK(system.stats().queued >= before + 4);
 }
 
+static void a_forked_child_has_a_parallel_scheduler_of_its_own() {
+  std::atomic<int> seen = 0;
+  auto scheduler = ex::get_parallel_scheduler();
+  auto count = [&] {
+    ex::sync_wait(ex::schedule(scheduler) | ex::bulk(ex::par, 10, [&](int) { seen++; }));
+  };
+  count();
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    alarm(60);
+    count();
+    _exit(seen == 20 ? 0 : 1);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(status == 0 && seen == 10);
+}
+
 int main(int argc, char** argv) {
   return run_rows({ROW(senders_run_on_workers_without_an_allocation), ROW(what_is_thrown_comes_back),
                    ROW(many_at_once_and_on_several_queues), ROW(what_is_stopped_before_does_not_run),
-                   ROW(the_parallel_scheduler_is_ours)},
+                   ROW(the_parallel_scheduler_is_ours),
+                   ROW(a_forked_child_has_a_parallel_scheduler_of_its_own)},
                   argc, argv);
 }

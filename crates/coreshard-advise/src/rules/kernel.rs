@@ -20,14 +20,19 @@ fn rt_limit(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Fin
     let Some(runtime) = facts.realtime.runtime_us else { return Vec::new() };
     let subject = "limit of real-time tasks";
     let period = facts.realtime.period_us.unwrap_or(1_000_000);
-    if runtime >= 0 && runtime < period {
-        let statement = format!(
+    let is_limited = runtime >= 0 && runtime < period;
+    let has_fair_server = facts.kernel.version.is_some_and(|version| version >= FAIR_SERVER);
+    let fair = "this kernel's fair server gives other tasks their share";
+    let statement = match (is_limited, has_fair_server) {
+        // The older limit may bind no more, and a CPU that nobody else wants is not taken away.
+        (true, true) => Some(format!("It is {runtime} of every {period} µs, and {fair}.")),
+        (true, false) => Some(format!(
             "Real-time tasks may run {runtime} of every {period} µs; others have the rest."
-        );
-        return vec![Finding::leave(rule, subject, statement)];
-    }
-    if facts.kernel.version.is_some_and(|version| version >= FAIR_SERVER) {
-        let statement = "There is no limit of old, and this kernel's fair server gives other tasks their share all the same.";
+        )),
+        (false, true) => Some(format!("There is no limit of old, and {fair} all the same.")),
+        (false, false) => None,
+    };
+    if let Some(statement) = statement {
         return vec![Finding::leave(rule, subject, statement)];
     }
     let statement = "Real-time tasks have no limit: one that never sleeps keeps its CPU's kernel workers from running.";

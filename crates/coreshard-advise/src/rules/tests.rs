@@ -321,6 +321,31 @@ fn each_rule_fires_where_it_should_and_not_elsewhere() {
     }
 }
 
+/// Since Linux 6.12 a fair server stands beside the limit, and in for one that is not there.
+#[test]
+fn the_limit_of_real_time_tasks_is_told_as_the_kernel_keeps_it() {
+    for (version, runtime, verdict, part) in [
+        (KernelVersion::new(6, 6), 950_000, Verdict::Leave, "may run 950000 of every 1000000 µs"),
+        (KernelVersion::new(6, 12), 950_000, Verdict::Leave, "and this kernel's fair server"),
+        (
+            KernelVersion::new(6, 12),
+            -1,
+            Verdict::Leave,
+            "fair server gives other tasks their share",
+        ),
+        (KernelVersion::new(6, 6), -1, Verdict::Consider, "have no limit"),
+    ] {
+        let mut world = world(WIDE);
+        world.facts.kernel.version = Some(version);
+        world.facts.realtime.runtime_us = Some(runtime);
+        world.facts.realtime.period_us = Some(1_000_000);
+        let findings = judge(&world.facts, None);
+        let found = findings.iter().find(|finding| finding.rule.id == "rt-limit").unwrap();
+        assert_eq!(found.verdict, verdict, "{found:#?}");
+        assert!(found.statement.contains(part), "{part}: {}", found.statement);
+    }
+}
+
 /// Whom a limit of 12 counts for: two nodes of 48 CPUs each.
 #[test]
 fn a_limit_is_judged_as_the_kernel_counts_it() {

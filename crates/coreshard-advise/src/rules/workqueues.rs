@@ -100,8 +100,8 @@ fn max_active(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<F
     let is_small = |limit: u64| limit > 1 && most_active(facts, limit) < cpus;
     let small: Vec<_> = known.iter().filter(|(_, limit)| is_small(*limit)).collect();
     if small.is_empty() {
-        let statement = "Every unbound queue that shows its limit may have as many active items as there are CPUs, or \
-                         one, for an order's sake.";
+        let statement = "Every unbound queue that shows its limit may have at least as many active items as there are \
+                         CPUs, or one, for an order's sake.";
         return if known.is_empty() {
             Vec::new()
         } else {

@@ -3,11 +3,12 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use coreshard_topology::CpuId;
 
-use crate::{ThreadId, Time};
+use crate::{ThreadId, ThreadUsage, Time};
 
 /// glibc (since 2.35) and musl answer without a system call: from the thread's rseq area or the
 /// vDSO.
@@ -89,6 +90,20 @@ pub(super) fn cpu_time_of(ThreadId(thread): ThreadId) -> Option<Duration> {
     try_clock(!thread << 3 | CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED)
 }
 
+/// Two system calls: the kernel brings a thread's CPU time up to date where its clock is asked, and nowhere else.
+pub(super) fn own_usage() -> Option<ThreadUsage> {
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: it is a rusage for the kernel to fill.
+    let rc = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    if rc != 0 {
+        return None;
+    }
+    // SAFETY: the kernel has filled it.
+    let waits = unsafe { usage.assume_init() }.ru_nvcsw;
+    let cpu_time = try_clock(libc::CLOCK_THREAD_CPUTIME_ID)?;
+    Some(ThreadUsage { cpu_time, waits: u64::try_from(waits).ok()? })
+}
+
 pub(super) fn monotonic_now() -> Time {
     let since_boot = read_clock(libc::CLOCK_MONOTONIC);
     Time::from_ns(since_boot.as_secs() * 1_000_000_000 + u64::from(since_boot.subsec_nanos()))
@@ -163,6 +178,16 @@ mod tests {
         thread.join().unwrap();
         assert_eq!(cpu_time_of(ThreadId(u32::MAX)), None);
         assert!(!is_waiting(ThreadId(u32::MAX)));
+    }
+
+    #[test]
+    fn a_thread_is_told_what_it_has_computed_and_how_often_it_waited() {
+        let before = own_usage().unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+        let slept = own_usage().unwrap();
+        assert!(slept.waits > before.waits, "{before:?}, {slept:?}");
+        while thread_cpu_time() < slept.cpu_time + Duration::from_millis(2) {}
+        assert!(own_usage().unwrap().cpu_time >= slept.cpu_time + Duration::from_millis(2));
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! fork(2) without exec: the child has one thread, and none of a runtime's workers.
-#![allow(unsafe_code)]
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
-use super::{generation, locals, readers};
+use super::{atfork, generation, locals, readers};
 use crate::{ForkHook, LocalKey};
 
 /// Dead ones are thrown out whenever the list has doubled.
@@ -29,10 +28,10 @@ thread_local! {
 
 pub(super) fn hook(hook: Weak<dyn ForkHook>) {
     REGISTERED.call_once(|| {
-        // SAFETY: the handlers are functions of this program, which live as long as it does.
-        let rc = unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
-        // ENOMEM is its only error; a program that is that short ends soon, as it does elsewhere.
-        assert_eq!(rc, 0, "pthread_atfork has no memory");
+        // Hooks find the child's generation and its readers as they are to be.
+        generation::hear_of_forks();
+        readers::hear_of_forks();
+        atfork::around(prepare, in_parent, in_child);
     });
     let mut list = lock();
     list.hooks.push(hook);
@@ -62,10 +61,8 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    generation::forked();
     // Whatever pool this thread worked for is not here.
     locals::set(LocalKey::Worker, std::ptr::null_mut());
-    readers::forked();
     if let Some(Forking { list, living }) = FORKING.take() {
         drop(list);
         living.iter().for_each(|hook| hook.forked());

@@ -2,14 +2,35 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Written before the child has a second thread.
-static FORKS: AtomicU32 = AtomicU32::new(0);
+use super::atfork;
 
+/// One more than that; 0 until somebody asks, from when on forks are heard of. Written before the child has a second thread.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+#[inline(always)]
 pub(super) fn current() -> u32 {
-    FORKS.load(Relaxed)
+    match GENERATION.load(Relaxed) {
+        0 => first(),
+        generation => generation,
+    }
+}
+
+#[cold]
+fn first() -> u32 {
+    hear_of_forks();
+    GENERATION.load(Relaxed)
+}
+
+/// No `Once`: a child that is forked while another thread is in one would wait for it for ever. Two threads that are here at a time have the
+/// child count twice, and a fork in between finds nobody who knows a generation yet.
+pub(super) fn hear_of_forks() {
+    if GENERATION.load(Relaxed) == 0 {
+        atfork::in_child(forked);
+        GENERATION.store(1, Relaxed);
+    }
 }
 
 /// In the child of a fork, on its only thread.
-pub(super) fn forked() {
-    FORKS.fetch_add(1, Relaxed);
+extern "C" fn forked() {
+    GENERATION.fetch_add(1, Relaxed);
 }

@@ -1,6 +1,7 @@
 //! This machine, on Linux: standard atomics, futexes, pinned threads, node-local memory.
 
 mod affinity;
+mod atfork;
 mod cell;
 mod cpu;
 mod fork;
@@ -27,8 +28,11 @@ pub use thread::HostThread;
 
 use crate::{
     AffinityError, ByteAtomics, ForkHook, LocalKey, NodeMemory, NodeMemoryError, Platform,
-    SpawnError, ThreadId, ThreadSpec, Time, WaitOutcome,
+    SpawnError, ThreadId, ThreadSpec, ThreadUsage, Time, WaitOutcome,
 };
+
+/// Memory of so many bytes, which may lie on any node, is the program's allocator's.
+const HEAP_BYTES: usize = 16 << 10;
 
 /// This machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +97,10 @@ impl Platform for Host {
     }
 
     fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {
+        // The little that may lie anywhere: to map it, and to take the mapping away from all CPUs, takes longer than most of its users do.
+        if node.is_none() && bytes <= HEAP_BYTES {
+            return NodeMemory::on_heap(bytes);
+        }
         NodeMemory::allocate(bytes, node)
     }
 
@@ -107,6 +115,10 @@ impl Platform for Host {
 
     fn cpu_time_of(thread: ThreadId) -> Option<Duration> {
         cpu::cpu_time_of(thread)
+    }
+
+    fn own_usage() -> Option<ThreadUsage> {
+        cpu::own_usage()
     }
 
     fn is_waiting(thread: ThreadId) -> bool {

@@ -5,9 +5,9 @@ use std::cell::Cell;
 use std::hint;
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicPtr, AtomicU32, compiler_fence, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, compiler_fence, fence};
 
-use super::generation;
+use super::{atfork, generation};
 use crate::Padded;
 use crate::reading::Sections;
 
@@ -32,6 +32,9 @@ static FIRST: AtomicPtr<Padded<Reader>> = AtomicPtr::new(ptr::null_mut());
 
 /// Sections of threads that have no reader: their thread-local values are gone already.
 static STRAGGLERS: AtomicU32 = AtomicU32::new(0);
+
+/// Forks are heard of.
+static HEARS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static READER: Cell<*const Padded<Reader>> = const { Cell::new(ptr::null()) };
@@ -91,6 +94,7 @@ fn end_straggling() {
 
 /// A reader that no thread has; a new one, if there is none.
 fn take() -> *const Padded<Reader> {
+    hear_of_forks();
     let process = generation::current() + 1;
     // Acquire: who had it before is outside of all sections.
     let free = |reader: &&Padded<Reader>| {
@@ -160,8 +164,16 @@ fn barrier_on_all_cpus() -> bool {
         || (membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
 }
 
+/// No `Once`, as in `generation.rs`: to hear of a fork twice is nothing.
+pub(super) fn hear_of_forks() {
+    if !HEARS.load(Relaxed) {
+        atfork::in_child(forked);
+        HEARS.store(true, Relaxed);
+    }
+}
+
 /// In the child of a fork, on its only thread: the others' readers are nobody's any more.
-pub(super) fn forked() {
+extern "C" fn forked() {
     READER.set(ptr::null());
     STRAGGLERS.store(0, Relaxed);
 }
@@ -171,7 +183,7 @@ mod tests {
     use std::sync::mpsc;
     use std::thread;
 
-    use testing::{Lack, skip};
+    use testing::{Lack, has_membarrier, skip};
 
     use crate::{Host, Platform, Reading};
 
@@ -181,9 +193,10 @@ mod tests {
     #[test]
     fn a_grace_period_is_not_over_before_each_section_that_is_there() {
         let _turn = TURN.lock();
-        if !Host::try_grace_period() {
+        if !has_membarrier() {
             return skip(Lack::Membarrier, "there is no grace period");
         }
+        assert!(Host::try_grace_period(), "nobody reads");
         let (say, hear) = mpsc::channel();
         let (stop, stopped) = mpsc::channel::<()>();
         let reader = thread::spawn(move || {
@@ -224,7 +237,7 @@ mod tests {
         });
         assert!(!hear.recv().unwrap(), "the thread itself was reading");
         thread.join().unwrap();
-        if Host::try_grace_period() {
+        if has_membarrier() {
             // Threads that come and go leave nothing that is taken for a section.
             (0..100).for_each(|_| thread::spawn(|| drop(Reading::<Host>::begin())).join().unwrap());
             assert!(Host::try_grace_period());

@@ -80,7 +80,13 @@ const BESIDE_STACK_BYTES: usize = 256 << 10;
 
 /// An error where a thread could not be given its memory. The C library may have a used stack at hand, and start the
 /// thread all the same; what that needs then, and does not get, would end the process.
+///
+/// It is tried where the address space has a limit. Where it has none, a try would find room, and hold up all other threads
+/// that touch new memory.
 fn has_room_for(stack_bytes: usize) -> io::Result<()> {
+    if !is_address_space_limited() {
+        return Ok(());
+    }
     let bytes = stack_bytes.saturating_add(BESIDE_STACK_BYTES);
     // SAFETY: asks for new memory, at no address of anybody's; it is not touched.
     let memory = unsafe {
@@ -93,6 +99,13 @@ fn has_room_for(stack_bytes: usize) -> io::Result<()> {
     // SAFETY: mapped just now, and used by nobody.
     unsafe { libc::munmap(memory, bytes) };
     Ok(())
+}
+
+fn is_address_space_limited() -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the value is there to be filled.
+    let rc = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    rc != 0 || limit.rlim_cur != libc::RLIM_INFINITY
 }
 
 fn prepare(

@@ -24,5 +24,5 @@ pub use realtime::{
     InheritError, LockedMemory, MemoryLockError, Policy, PolicyError, RealTime, RealTimeLimits,
     Throttle,
 };
-pub use thread::{LocalKey, ThreadHandle, ThreadId, ThreadSpec};
+pub use thread::{LocalKey, ThreadHandle, ThreadId, ThreadSpec, ThreadUsage};
 pub use time::Time;

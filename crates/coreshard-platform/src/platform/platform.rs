@@ -8,7 +8,7 @@ use coreshard_topology::{CpuId, CpuSet, NodeId};
 
 use crate::{
     AffinityError, AtomicInt, AtomicPointer, DataCell, Fields, LocalKey, NodeMemory,
-    NodeMemoryError, SpawnError, ThreadHandle, ThreadId, ThreadSpec, Time,
+    NodeMemoryError, SpawnError, ThreadHandle, ThreadId, ThreadSpec, ThreadUsage, Time,
 };
 
 /// A machine to run on.
@@ -136,6 +136,11 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// gone, or the platform cannot tell: then nobody can tell a thread that runs from one that
     /// waits.
     fn cpu_time_of(_thread: ThreadId) -> Option<Duration> {
+        None
+    }
+
+    /// How the calling thread has used its time; `None` where the platform cannot tell.
+    fn own_usage() -> Option<ThreadUsage> {
         None
     }
 

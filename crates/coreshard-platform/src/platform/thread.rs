@@ -1,12 +1,22 @@
 //! Threads, as a platform has them.
 
 use std::fmt;
+use std::time::Duration;
 
 use coreshard_topology::CpuSet;
 
 /// A thread of this process, as the platform names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadId(pub u32);
+
+/// How a thread has used its time so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadUsage {
+    /// For how long it ran.
+    pub cpu_time: Duration,
+    /// How often it waited for something: sleep, lock, I/O. What it was kept from running for others to run does not count.
+    pub waits: u64,
+}
 
 /// Whose per-thread pointer is meant: each runtime has one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,8 +32,22 @@ use stealing::{Idling, Stealing};
 static ALLOCATOR: SimAlloc = SimAlloc;
 
 /// Of each pool; the first, in which its threads are started, do not count.
-const RUNS: usize = 31;
-const UNCOUNTED: usize = 6;
+#[derive(Clone, Copy)]
+struct Runs {
+    all: usize,
+    uncounted: usize,
+}
+
+impl Runs {
+    /// Of a long program, fewer: they differ by less, and take longer to simulate.
+    fn of(serial: Duration) -> Self {
+        if serial > Duration::from_millis(5) {
+            Self { all: 7, uncounted: 2 }
+        } else {
+            Self { all: 31, uncounted: 6 }
+        }
+    }
+}
 
 fn forked(program: Program, piece: Piece) -> u64 {
     let Some([left, right]) = program.split(piece) else { return program.leaf(piece) };
@@ -42,20 +56,21 @@ fn forked(program: Program, piece: Piece) -> u64 {
 }
 
 /// The median of the times that `run` takes, which yields how often.
-fn time(right: u64, mut run: impl FnMut() -> u64) -> Duration {
-    let mut times: Vec<Duration> = (0..RUNS)
+fn time(runs: Runs, right: u64, mut run: impl FnMut() -> u64) -> Duration {
+    let mut times: Vec<Duration> = (0..runs.all)
         .map(|_| {
             let began = Sim::now();
             assert_eq!(run(), right, "each leaf is counted once");
             Sim::now() - began
         })
-        .skip(UNCOUNTED)
+        .skip(runs.uncounted)
         .collect();
     times.sort_unstable();
     times[times.len() / 2]
 }
 
 fn on_queue(
+    runs: Runs,
     machine: &Machine,
     program: Program,
     right: u64,
@@ -65,12 +80,14 @@ fn on_queue(
     let runtime = Runtime::<Sim>::builder(machine.topology().clone()).build().expect("all CPUs");
     let queue = runtime.workqueue().name("forks").scope(scope).cpu_mask(cpus.clone());
     let queue = queue.build().expect("these CPUs");
-    time(right, || queue.install(|| forked(program, program.root)).expect("the queue is open"))
+    time(runs, right, || {
+        queue.install(|| forked(program, program.root)).expect("the queue is open")
+    })
 }
 
-fn on_model<I: Idling>(program: Program, right: u64, cpus: &CpuSet) -> Duration {
+fn on_model<I: Idling>(runs: Runs, program: Program, right: u64, cpus: &CpuSet) -> Duration {
     let pool = Stealing::<I>::start(program, cpus).expect("so many threads");
-    let took = time(right, || pool.run());
+    let took = time(runs, right, || pool.run());
     pool.end();
     took
 }
@@ -96,7 +113,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         program.serial(program.root);
         Sim::now() - began
     })?;
-    let right = right.into_inner()?;
+    let (right, runs) = (right.into_inner()?, Runs::of(serial));
     println!("serial: {:.3} ms\n", serial.as_secs_f64() * 1e3);
     println!("| CPUs | Coreshard, ms | × | rayon's registry, ms | × | spinning, ms | × |");
     println!("|--:|--:|--:|--:|--:|--:|--:|");
@@ -104,9 +121,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let count: usize = count.parse()?;
         let cpus: CpuSet = machine.topology().online().iter().take(count).collect();
         let pools: [&(dyn Fn() -> Duration + Sync); 3] = [
-            &|| on_queue(&machine, program, right, scope, &cpus),
-            &|| on_model::<Registry>(program, right, &cpus),
-            &|| on_model::<Spinning>(program, right, &cpus),
+            &|| on_queue(runs, &machine, program, right, scope, &cpus),
+            &|| on_model::<Registry>(runs, program, right, &cpus),
+            &|| on_model::<Spinning>(runs, program, right, &cpus),
         ];
         print!("| {} |", cpus.len());
         for pool in pools {

@@ -14,7 +14,7 @@ use super::failing::Call;
 use super::fault_injector::FaultInjector;
 use super::state::{Pause, SimState, current};
 use super::thread::{ThreadState, Wait};
-use super::turn::{expect_sim, in_turn, suspend, with};
+use super::turn::{expect_sim, in_turn, in_turn_for, suspend, with};
 use super::waited_at::WaitedAt;
 use crate::machine::{Costs, NS, Ps, ps};
 use crate::memory::Access;
@@ -39,7 +39,7 @@ fn might_sleep(sim: NonNull<SimState>, does: &str, site: Site) {
 #[inline]
 pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
     let Some(sim) = current() else { return };
-    in_turn(sim);
+    in_turn_for(sim, address);
     if with(sim, |sim| sim.memory.arbitrates() && sim.awaits_line(address, access)) {
         suspend(sim, Pause::AwaitsLine);
     }

@@ -8,6 +8,15 @@ use super::spin_detector::SpinDetector;
 use crate::machine::{Machine, Ps};
 use crate::memory::Place;
 
+/// What the host needs for a CPU's next turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Needs {
+    /// Near the end of its thread's stack.
+    pub(super) stack: usize,
+    /// A word that is accessed.
+    pub(super) word: usize,
+}
+
 pub(super) struct Cpu {
     pub(super) id: CpuId,
     /// Its time, while it does not run.
@@ -21,6 +30,7 @@ pub(super) struct Cpu {
     pub(super) step_at: Option<Ps>,
     pub(super) spins_on: Option<Place>,
     pub(super) spin_detector: SpinDetector,
+    pub(super) needs: Needs,
     /// Since when it waits for a contended line.
     pub(super) awaits_since: Ps,
     pub(super) idle_since: Ps,
@@ -59,6 +69,7 @@ impl Cpu {
                 step_at: None,
                 spins_on: None,
                 spin_detector: SpinDetector::default(),
+                needs: Needs::default(),
                 awaits_since: 0,
                 idle_since: 0,
                 idle_from: 0,

@@ -1,4 +1,5 @@
-//! What is to happen next: a binary heap of packed keys.
+//! What is to happen next: a heap of packed keys, in which each has four below it, so that there are few steps from one that must
+//! wait for the one before it.
 //!
 //! A key is 128 bits: the time in picoseconds, a random number that settles ties, and what is to
 //! happen. The event that is being handled stays at the top, as the least key of all, until it is
@@ -32,6 +33,20 @@ pub(super) struct Events {
     random: Random,
 }
 
+/// Keys below each.
+const WAYS: usize = 4;
+
+fn event_of(key: u128) -> Event {
+    let what = key as u32;
+    match what {
+        OFFLINE => Event::Offline,
+        _ if what & TIMER != 0 => Event::Timer((what & !TIMER) as usize),
+        _ if what & ONLINE != 0 => Event::Online((what & !ONLINE) as usize),
+        _ if what & LINE != 0 => Event::Line((what & !LINE) as usize),
+        _ => Event::Cpu(what as usize),
+    }
+}
+
 fn time_of(key: u128) -> Ps {
     (key >> 64) as Ps
 }
@@ -62,16 +77,23 @@ impl Events {
     #[inline]
     pub(super) fn begin(&mut self) -> Option<(Ps, Event)> {
         let top = self.heap.first_mut()?;
-        let (time, what) = (time_of(*top), *top as u32);
-        *top = 0;
-        let what = match what {
-            OFFLINE => Event::Offline,
-            _ if what & TIMER != 0 => Event::Timer((what & !TIMER) as usize),
-            _ if what & ONLINE != 0 => Event::Online((what & !ONLINE) as usize),
-            _ if what & LINE != 0 => Event::Line((what & !LINE) as usize),
-            _ => Event::Cpu(what as usize),
-        };
-        Some((time, what))
+        let first = std::mem::take(top);
+        Some((time_of(first), event_of(first)))
+    }
+
+    /// The event after the one that is handled, unless an earlier one comes in between.
+    #[inline]
+    pub(super) fn after_this(&self) -> Option<Event> {
+        self.below_first().map(event_of)
+    }
+
+    /// The least key but the first.
+    #[inline]
+    fn below_first(&self) -> Option<u128> {
+        match self.heap.as_slice() {
+            [_, a, b, c, d, ..] => Some(*a.min(b).min(c.min(d))),
+            few => few.get(1..)?.iter().min().copied(),
+        }
     }
 
     /// When the next event is due, while none is handled.
@@ -87,11 +109,7 @@ impl Events {
     /// When the event after the one that is handled is due.
     #[inline]
     pub(super) fn next_time(&self) -> Ps {
-        match self.heap.as_slice() {
-            [] | [_] => Ps::MAX,
-            [_, next] => time_of(*next),
-            [_, left, right, ..] => time_of(*left.min(right)),
-        }
+        self.below_first().map_or(Ps::MAX, time_of)
     }
 
     /// The event that is handled is over.
@@ -113,7 +131,7 @@ impl Events {
         self.heap.push(key);
         let mut at = self.heap.len() - 1;
         while at > 0 {
-            let parent = (at - 1) / 2;
+            let parent = (at - 1) / WAYS;
             if self.heap[parent] <= key {
                 break;
             }
@@ -132,18 +150,19 @@ impl Events {
         let heap = self.heap.as_mut_slice();
         let mut at = 0;
         let mut child = 1;
-        while child + 1 < heap.len() {
-            child += usize::from(heap[child + 1] < heap[child]);
-            heap[at] = heap[child];
-            at = child;
-            child = 2 * at + 1;
+        while let Some([a, b, c, d]) = heap.get(child..child + WAYS) {
+            let (low, high) = (usize::from(b < a), 2 + usize::from(d < c));
+            let least = child + if heap[child + high] < heap[child + low] { high } else { low };
+            heap[at] = heap[least];
+            at = least;
+            child = WAYS * at + 1;
         }
-        if child < heap.len() {
-            heap[at] = heap[child];
-            at = child;
+        if let Some(least) = (child..heap.len()).min_by_key(|child| heap[*child]) {
+            heap[at] = heap[least];
+            at = least;
         }
         while at > 0 {
-            let parent = (at - 1) / 2;
+            let parent = (at - 1) / WAYS;
             if heap[parent] <= key {
                 break;
             }

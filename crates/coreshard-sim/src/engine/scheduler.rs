@@ -33,6 +33,13 @@ fn first_of(from: usize, one: &[u64], two: &[u64], three: Option<&[u64]>) -> Opt
         .or_else(|| found(start, word(start) & low))
 }
 
+/// The places of a word's bits, from the lowest on.
+fn bits_of(word: u64) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(word), |word| Some(word & word.wrapping_sub(1)))
+        .take_while(|word| *word != 0)
+        .map(|word| word.trailing_zeros() as usize)
+}
+
 impl SimState {
     fn is_idle(&self, cpu: usize) -> bool {
         self.idle[cpu / 64] & (1 << (cpu % 64)) != 0
@@ -122,11 +129,22 @@ impl SimState {
         self.is_idle(cpu).then(|| self.cpus[cpu].idle_since)
     }
 
+    /// A CPU's queue of fair threads has changed.
+    fn note_queue(&mut self, cpu: usize) {
+        let bit = 1 << (cpu % 64);
+        if self.cpus[cpu].queue.is_empty() {
+            self.crowded[cpu / 64] &= !bit;
+        } else {
+            self.crowded[cpu / 64] |= bit;
+        }
+    }
+
     /// Takes all threads off a CPU's run queue.
-    pub(super) fn take_queue(&mut self, cpu: usize) -> Vec<usize> {
-        let cpu = &mut self.cpus[cpu];
+    pub(super) fn take_queue(&mut self, number: usize) -> Vec<usize> {
+        let cpu = &mut self.cpus[number];
         let threads: Vec<usize> = cpu.fifo.drain(..).chain(cpu.queue.drain(..)).collect();
         self.queued -= threads.len();
+        self.note_queue(number);
         threads
     }
 
@@ -191,6 +209,7 @@ impl SimState {
             let at = cpu.fifo.iter().position(|other| threads[*other].fifo_priority < priority);
             cpu.fifo.insert(at.unwrap_or(cpu.fifo.len()), thread);
         }
+        self.note_queue(target);
     }
 
     /// A thread was queued behind the one that runs on `target`.
@@ -272,6 +291,7 @@ impl SimState {
         } else {
             Some(target.fifo.remove(0))
         };
+        self.note_queue(cpu);
         let next = match next {
             Some(next) => next,
             None => {
@@ -307,7 +327,9 @@ impl SimState {
             self.cpus[from].queue.iter().position(|thread| threads[*thread].may_run_on(cpu))
         };
         let near = &self.cpus[cpu].llc;
-        let (_, _, from, at) = (0..self.cpus.len())
+        let words = self.crowded.iter().enumerate();
+        let (_, _, from, at) = words
+            .flat_map(|(word, bits)| bits_of(*bits).map(move |bit| 64 * word + bit))
             // One whose CPU is only being woken runs there soon enough.
             .filter(|from| *from != cpu && self.cpus[*from].current.is_some())
             .filter_map(|from| {
@@ -318,7 +340,9 @@ impl SimState {
             .max_by_key(|(is_near, waiting, from, _)| {
                 (*is_near, *waiting, std::cmp::Reverse(*from))
             })?;
-        self.cpus[from].queue.remove(at)
+        let pulled = self.cpus[from].queue.remove(at);
+        self.note_queue(from);
+        pulled
     }
 
     /// The time of a thread has run out, or its timer is stale.

@@ -11,7 +11,7 @@ use coreshard_topology::{CpuId, CpuSet, NodeId};
 
 use super::allowance::Allowance;
 use super::call_failures::CallFailures;
-use super::cpu::Cpu;
+use super::cpu::{Cpu, Needs};
 use super::events::{Event, Events};
 use super::fault_injector::FaultInjector;
 use super::inheritance::Inheritance;
@@ -23,7 +23,7 @@ use super::store_buffers::StoreBuffers;
 use super::thread::{Suspender, Thread};
 use super::wait_queues::WaitQueues;
 use crate::machine::{Costs, Machine, Ps};
-use crate::memory::{Access, Memory, Outcome, Place, Source};
+use crate::memory::{Access, ByPlace, Memory, Outcome, Place, Source};
 use crate::profile::Profile;
 use crate::random::mix;
 use crate::report::{Recorded, Recorder};
@@ -92,6 +92,8 @@ pub(crate) struct SimState {
     /// The thread that runs.
     pub(super) thread: usize,
     pub(super) spin_detector: SpinDetector,
+    /// What the thread that was suspended last needs when it goes on.
+    pub(super) needs: Needs,
     pub(super) pause: Pause,
     pub(super) suspender: Suspender,
     pub(super) memory: Memory,
@@ -101,6 +103,8 @@ pub(crate) struct SimState {
     pub(super) cpus: Vec<Cpu>,
     /// Idle CPUs, a bit for each.
     pub(super) idle: Box<[u64]>,
+    /// CPUs for which fair threads wait, a bit for each.
+    pub(super) crowded: Box<[u64]>,
     /// Offline CPUs, a bit for each.
     pub(super) offline: Box<[u64]>,
     pub(super) all_cpus: Box<[u64]>,
@@ -121,7 +125,7 @@ pub(crate) struct SimState {
     pub(super) lock_queues: WaitQueues,
     pub(super) in_lock_queues: usize,
     /// CPUs that spin, by the line that they look at.
-    pub(super) spinners: HashMap<Place, Vec<usize>>,
+    pub(super) spinners: ByPlace<Vec<usize>>,
     pub(super) arena: NonNull<Arena>,
     pub(super) online: CpuSet,
     /// By CPU number: its index in `cpus`.
@@ -187,6 +191,7 @@ impl SimState {
             cpu: 0,
             thread: 0,
             spin_detector: SpinDetector::default(),
+            needs: Needs::default(),
             pause: Pause::NotNext,
             suspender: ptr::null(),
             memory: Memory::new(machine, arena_start, seed),
@@ -195,6 +200,7 @@ impl SimState {
             costs: profile.apply(machine.costs()),
             profile,
             cpus,
+            crowded: vec![0; idle.len()].into(),
             offline: vec![0; idle.len()].into(),
             all_cpus: idle.clone().into(),
             idle: idle.into(),
@@ -208,7 +214,7 @@ impl SimState {
             inheritance: Inheritance::default(),
             lock_queues: WaitQueues::default(),
             in_lock_queues: 0,
-            spinners: HashMap::new(),
+            spinners: ByPlace::default(),
             arena,
             online: topology.online().clone(),
             index_of_cpu,

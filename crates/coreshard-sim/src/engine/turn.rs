@@ -10,6 +10,8 @@ pub(super) fn suspend(sim: NonNull<SimState>, pause: Pause) {
     // SAFETY: the simulation lives while simulated code runs, and no reference into it is held here: the
     // engine changes it meanwhile. The suspender belongs to the running coroutine.
     unsafe {
+        let on_stack = 0_u8;
+        (*sim.as_ptr()).needs.stack = (&raw const on_stack).addr();
         (*sim.as_ptr()).pause = pause;
         let suspender = (*sim.as_ptr()).suspender;
         (*suspender).suspend(());
@@ -24,6 +26,14 @@ pub(super) fn in_turn(sim: NonNull<SimState>) {
     if now >= horizon {
         suspend(sim, Pause::NotNext);
     }
+}
+
+/// Returns when it is the running CPU's turn to access a word.
+#[inline]
+pub(super) fn in_turn_for(mut sim: NonNull<SimState>, address: usize) {
+    // SAFETY: as in `in_turn`.
+    unsafe { sim.as_mut() }.needs.word = address;
+    in_turn(sim);
 }
 
 /// Calls `act` with the simulation's state. `act` does not suspend, and runs no simulated code.

@@ -1,13 +1,13 @@
 //! Which threads wait on which word.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
-use crate::memory::Place;
+use crate::memory::{ByPlace, Place};
 
 /// Threads that wait, by the word, first come first.
 #[derive(Default)]
 pub(super) struct WaitQueues {
-    waiters: HashMap<Place, VecDeque<usize>>,
+    waiters: ByPlace<VecDeque<usize>>,
 }
 
 impl WaitQueues {

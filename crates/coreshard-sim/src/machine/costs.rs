@@ -104,6 +104,8 @@ pub(crate) struct Arbitration {
     pub(crate) far_atomic: Ps,
     /// A load that finds a written line takes it.
     pub(crate) loads_take: bool,
+    /// Stores past which a CPU of a replay goes on while their line is elsewhere; 0: loads of the line wait for it at once.
+    pub(crate) stores_ahead: u64,
 }
 
 /// What waking and switching cost in detail.

@@ -133,7 +133,7 @@ impl MachineReader<'_> {
 
     /// How contended lines change hands: a table of its own, with one source.
     fn arbitration(&self, value: &Value<'_>) -> Result<(Arbitration, String), MachineError> {
-        const KEYS: [&str; 8] = [
+        const KEYS: [&str; 9] = [
             "hold_ns",
             "locked_ns",
             "request_ns",
@@ -141,6 +141,7 @@ impl MachineReader<'_> {
             "reach_ns",
             "far_atomic_ns",
             "loads_take_dirty_lines",
+            "stores_ahead",
             "source",
         ];
         let at = value.span().start;
@@ -156,6 +157,9 @@ impl MachineReader<'_> {
                 self.wrong(value.span().start, problem.to_owned())
             })?,
         };
+        let stores_ahead = table
+            .get("stores_ahead")
+            .map_or(Ok(0), |value| self.count("arbitration.stores_ahead", value, 4_096))?;
         let arbitration = Arbitration {
             hold: ns("hold_ns")?,
             locked: ns("locked_ns")?,
@@ -164,6 +168,7 @@ impl MachineReader<'_> {
             reach: ns("reach_ns")?,
             far_atomic: ns("far_atomic_ns")?,
             loads_take,
+            stores_ahead,
         };
         Ok((arbitration, self.text(table, "source", "arbitration", at)?.to_owned()))
     }
@@ -184,14 +189,8 @@ impl MachineReader<'_> {
         let need = |key: &str| {
             table.get(key).ok_or_else(|| self.wrong(at, format!("scheduler has no {key}")))
         };
-        let lines = need("wake_lines")?;
-        let count = lines.get_ref().as_integer().and_then(|count| count.as_str().parse().ok());
-        let wake_lines = count.filter(|count| *count <= 64).ok_or_else(|| {
-            let problem = "scheduler.wake_lines must be a whole number from 0 to 64";
-            self.wrong(lines.span().start, problem.to_owned())
-        })?;
         let costs = SchedulerCosts {
-            wake_lines,
+            wake_lines: self.count("scheduler.wake_lines", need("wake_lines")?, 64)?,
             scan: self.ns("scheduler.scan_ns", need("scan_ns")?)?,
             kernel_switch: self.ns("scheduler.kernel_switch_ns", need("kernel_switch_ns")?)?,
             kernel_compute: self.ns("scheduler.kernel_compute_ns", need("kernel_compute_ns")?)?,
@@ -200,6 +199,15 @@ impl MachineReader<'_> {
                 .map_or(Ok(0), |value| self.ns("scheduler.interrupt_to_host_ns", value))?,
         };
         Ok((costs, self.text(table, "source", "scheduler", at)?.to_owned()))
+    }
+
+    /// A whole number.
+    fn count(&self, key: &str, value: &Value<'_>, most: u64) -> Result<u64, MachineError> {
+        let count = value.get_ref().as_integer().and_then(|count| count.as_str().parse().ok());
+        count.filter(|count| *count <= most).ok_or_else(|| {
+            let problem = format!("{key} must be a whole number from 0 to {most}");
+            self.wrong(value.span().start, problem)
+        })
     }
 
     /// Fails where a table has another key than these.

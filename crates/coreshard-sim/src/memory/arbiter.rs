@@ -16,10 +16,8 @@
 //!
 //! A line's waiters are kept here and not in the table of lines: few lines have any.
 
-use std::collections::HashMap;
-
 use super::access::Access;
-use super::lines::Place;
+use super::lines::{ByPlace, Place};
 use crate::machine::{Arbitration, NS, Ps};
 use crate::random::Random;
 
@@ -46,14 +44,14 @@ pub(crate) struct Arbiter {
     pub(super) costs: Arbitration,
     slots: Vec<Waiting>,
     free: Vec<usize>,
-    by_line: HashMap<Place, usize>,
+    by_line: ByPlace<usize>,
     random: Random,
 }
 
 impl Arbiter {
     pub(super) fn new(costs: Arbitration, seed: u64) -> Self {
         let random = Random::new(seed ^ 0xA5A5_5A5A);
-        Self { costs, slots: Vec::new(), free: Vec::new(), by_line: HashMap::new(), random }
+        Self { costs, slots: Vec::new(), free: Vec::new(), by_line: ByPlace::default(), random }
     }
 
     /// How long an owner keeps a line this time: the request for it comes at any moment.

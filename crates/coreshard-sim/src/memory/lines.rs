@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use super::prefetch::prefetch;
 use super::sharers;
 use crate::random::mix;
-use crate::space::{ARENA_BYTES, PAGE_BYTES, in_host};
+use crate::space::{ARENA_BYTES, PAGE_BYTES, in_host, without_colour};
 
 /// An address in the simulation's own terms: its distance from the arena's start, or, beyond the
 /// arena's end, a line outside of it in the order of first touch.
@@ -26,6 +27,7 @@ impl Place {
 
 /// Lines outside the arena that can be told apart: what a program keeps in statics is far less.
 const OUTSIDE_BYTES: usize = 1 << 30;
+const OUTSIDE_LATELY: usize = 64;
 const CHUNK_BYTES: usize = 1 << 16;
 const PAGES: usize = CHUNK_BYTES / PAGE_BYTES;
 const NO_HOME: u16 = u16::MAX;
@@ -58,7 +60,7 @@ pub(super) struct Line {
 /// The lines of 64 KiB.
 struct Chunk {
     lines: Box<[Line]>,
-    /// `words` a line.
+    /// `words` a line; they count where the line is shared.
     sharers: Box<[u64]>,
     homes: [u16; PAGES],
 }
@@ -66,11 +68,37 @@ struct Chunk {
 /// A line, and what is known of it.
 pub(super) struct LineEntry<'a> {
     pub(super) line: &'a mut Line,
-    pub(super) sharers: &'a mut [u64],
+    sharers: &'a mut [u64],
     home: &'a mut u16,
 }
 
 impl LineEntry<'_> {
+    /// True if the CPU has it.
+    #[inline]
+    pub(super) fn is_at(&self, cpu: usize) -> bool {
+        match self.line.state {
+            LineState::Untouched | LineState::AtHome => false,
+            LineState::Exclusive => usize::from(self.line.owner) == cpu,
+            LineState::Shared => self.sharers[cpu / 64] & (1 << (cpu % 64)) != 0,
+        }
+    }
+
+    /// The CPUs that share it.
+    pub(super) fn sharers(&self) -> &[u64] {
+        self.sharers
+    }
+
+    /// The CPU shares it from now on with those that had it.
+    pub(super) fn share_with(&mut self, cpu: usize) {
+        if self.line.state == LineState::Exclusive {
+            let owner = usize::from(self.line.owner);
+            self.sharers.fill(0);
+            self.sharers[owner / 64] |= 1 << (owner % 64);
+            self.line.state = LineState::Shared;
+        }
+        self.sharers[cpu / 64] |= 1 << (cpu % 64);
+    }
+
     /// The line's home node, where it has one.
     pub(super) fn home(&self) -> Option<u16> {
         (*self.home != NO_HOME).then_some(*self.home)
@@ -94,6 +122,8 @@ pub(super) struct Lines {
     chunks: Vec<Chunk>,
     /// By number of the line at large: its number among those outside.
     outside: HashMap<usize, u64, BuildHasherDefault<LineHasher>>,
+    /// Some of those, by the number's last bits.
+    outside_lately: [(usize, u64); OUTSIDE_LATELY],
 }
 
 impl Lines {
@@ -105,6 +135,7 @@ impl Lines {
             index: vec![0; (ARENA_BYTES + OUTSIDE_BYTES) / CHUNK_BYTES],
             chunks: Vec::new(),
             outside: HashMap::default(),
+            outside_lately: [(usize::MAX, 0); OUTSIDE_LATELY],
         }
     }
 
@@ -126,7 +157,11 @@ impl Lines {
     #[inline]
     pub(super) fn place(&mut self, address: usize) -> Place {
         let distance = address.wrapping_sub(self.arena_start);
-        if distance < ARENA_BYTES { Place(distance as u64) } else { self.place_outside(address) }
+        if distance < ARENA_BYTES {
+            Place(without_colour(distance) as u64)
+        } else {
+            self.place_outside(address)
+        }
     }
 
     #[cold]
@@ -136,7 +171,11 @@ impl Lines {
         // outside of the arena is not one whose lines are looked at.
         let most = (OUTSIDE_BYTES >> self.line_shift) as u64;
         let line = address >> self.line_shift;
-        let number = in_host(|| *self.outside.entry(line).or_insert(next)) % most;
+        let lately = &mut self.outside_lately[line % OUTSIDE_LATELY];
+        if lately.0 != line {
+            *lately = (line, in_host(|| *self.outside.entry(line).or_insert(next)));
+        }
+        let number = lately.1 % most;
         let within = (address & (self.line_bytes() - 1)) as u64;
         Place(ARENA_BYTES as u64 + (number << self.line_shift) + within)
     }
@@ -152,6 +191,21 @@ impl Lines {
             line: &mut chunk.lines[line],
             sharers: &mut chunk.sharers[line * self.words..][..self.words],
             home: &mut chunk.homes[within / PAGE_BYTES],
+        }
+    }
+
+    /// The host fetches what it knows of a line, which is about to be accessed.
+    #[inline]
+    pub(super) fn prefetch(&self, address: usize) {
+        let distance = address.wrapping_sub(self.arena_start);
+        if distance >= ARENA_BYTES {
+            return;
+        }
+        let distance = without_colour(distance);
+        let within = (distance % CHUNK_BYTES) >> self.line_shift;
+        let chunk = (self.index[distance / CHUNK_BYTES] as usize).checked_sub(1);
+        if let Some(chunk) = chunk.and_then(|chunk| self.chunks.get(chunk)) {
+            prefetch(&raw const chunk.lines[within]);
         }
     }
 
@@ -176,15 +230,17 @@ impl Lines {
         for line in (0..bytes).step_by(self.line_bytes()) {
             let entry = self.entry(Place(start.0 + line as u64));
             *entry.line = Line::default();
-            entry.sharers.fill(0);
             *entry.home = node.unwrap_or(NO_HOME);
         }
     }
 }
 
+/// A table by place.
+pub(crate) type ByPlace<T> = HashMap<Place, T, BuildHasherDefault<LineHasher>>;
+
 /// For numbers of lines, which are well spread and not an attacker's choice.
 #[derive(Default)]
-struct LineHasher(u64);
+pub(crate) struct LineHasher(u64);
 
 impl Hasher for LineHasher {
     fn finish(&self) -> u64 {
@@ -197,5 +253,8 @@ impl Hasher for LineHasher {
     }
     fn write_usize(&mut self, number: usize) {
         self.0 = mix(number as u64);
+    }
+    fn write_u64(&mut self, number: u64) {
+        self.0 = mix(number);
     }
 }

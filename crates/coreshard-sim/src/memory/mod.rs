@@ -32,14 +32,16 @@ mod access;
 mod arbiter;
 mod kept;
 mod lines;
+mod prefetch;
 mod sharers;
 
 use crate::machine::{Machine, Ps};
 pub(crate) use access::Access;
 use arbiter::Arbiter;
 use kept::Kept;
-pub(crate) use lines::Place;
+pub(crate) use lines::{ByPlace, Place};
 use lines::{LineState, Lines};
+pub(crate) use prefetch::prefetch;
 use sharers::Neighbours;
 
 /// Atomics that a line's home does for one CPU alone before that CPU takes the line.
@@ -163,7 +165,7 @@ impl Memory {
         let far = arbiter.costs.far_atomic > 0;
         let line = Place(place.0 & !(self.lines.line_bytes() as u64 - 1));
         let entry = self.lines.entry(place);
-        let here = entry.sharers[cpu / 64] & (1 << (cpu % 64)) != 0;
+        let here = entry.is_at(cpu);
         let exclusive = entry.line.state == LineState::Exclusive;
         let access = if far { access } else { access.near() };
         // A locked instruction waits until the CPU's stores are out; if one is to this line, others may ask for it meanwhile.
@@ -261,6 +263,13 @@ impl Memory {
         self.lines.place(address)
     }
 
+    /// The host fetches a word that is about to be accessed, and what is known of its line.
+    #[inline]
+    pub(crate) fn prefetch(&self, address: usize) {
+        prefetch(std::ptr::without_provenance::<u8>(address));
+        self.lines.prefetch(address);
+    }
+
     /// From one CPU's cache to another's.
     pub(crate) fn latency(&self, requester: usize, owner: usize) -> Ps {
         self.latency[requester * self.ports.len() + owner]
@@ -293,8 +302,7 @@ impl Memory {
     /// True if `cpu` would find the line in its cache.
     #[inline]
     pub(crate) fn has(&mut self, cpu: usize, place: Place) -> bool {
-        let entry = self.lines.entry(place);
-        entry.sharers[cpu / 64] & (1 << (cpu % 64)) != 0
+        self.lines.entry(place).is_at(cpu)
     }
 
     /// Accesses one line at `now`.
@@ -302,7 +310,7 @@ impl Memory {
     pub(crate) fn access(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
         let far_atomics = self.does_far_atomics();
         let entry = self.lines.entry(place);
-        let here = entry.sharers[cpu / 64] & (1 << (cpu % 64)) != 0;
+        let here = entry.is_at(cpu);
         let exclusive = entry.line.state == LineState::Exclusive;
         match access {
             Access::Load if here => Outcome::hit(now + self.l1_hit),
@@ -368,7 +376,6 @@ impl Memory {
         entry.line.state = LineState::AtHome;
         entry.line.dirty = true;
         entry.line.owner = cpu as u16;
-        entry.sharers.fill(0);
         let end = match access {
             // Several are on their way at once, as far as the way is long.
             Access::AddAndForget => (issued + self.atomic).max(served.saturating_sub(way + recall)),
@@ -415,11 +422,11 @@ impl Memory {
                 (self.latency[cpu * self.ports.len() + owner], source)
             }
             (LineState::Shared, Access::Load) => {
-                let nearest = self.neighbours.nearest(cpu, entry.sharers);
+                let nearest = self.neighbours.nearest(cpu, entry.sharers());
                 (self.latency[cpu * self.ports.len() + nearest], Source::Clean)
             }
             (LineState::Shared, _) => {
-                let farthest = self.neighbours.farthest(cpu, entry.sharers, &self.latency);
+                let farthest = self.neighbours.farthest(cpu, entry.sharers(), &self.latency);
                 // Alone, it still must ask whether it is.
                 (farthest.max(self.atomic), Source::Clean)
             }
@@ -443,22 +450,20 @@ impl Memory {
         };
         let jitter = self.arbiter.as_mut().map_or(0, Arbiter::jitter);
         let done = start + far + locked + jitter + if moves { self.transfer(cost) } else { cost };
-        let entry = self.lines.entry(place);
+        let mut entry = self.lines.entry(place);
         let alone = matches!(was, LineState::Untouched | LineState::AtHome);
         if access == Access::Load && !alone && !takes {
             let answered = if was == LineState::Shared { start + self.shared_read } else { done };
             entry.line.busy_until = entry.line.busy_until.max(answered);
-            entry.line.state = LineState::Shared;
             entry.line.dirty = false;
+            entry.share_with(cpu);
         } else {
             entry.line.busy_until = done;
             entry.line.state = LineState::Exclusive;
             entry.line.dirty = access != Access::Load;
             entry.line.owner = cpu as u16;
             entry.line.far_in_a_row = 0;
-            entry.sharers.fill(0);
         }
-        entry.sharers[cpu / 64] |= 1 << (cpu % 64);
         let end = match access {
             Access::Store => {
                 self.ports[cpu].stores_done = done;

@@ -24,6 +24,23 @@ const HEAP_BYTES: usize = ARENA_BYTES / 2;
 pub(crate) const STACK_BYTES: usize = 1 << 20;
 pub(crate) const PAGE_BYTES: usize = 4096;
 
+/// How far below its end a stack begins. Stacks that all began at a multiple of a power of two would share few
+/// sets of the host's caches and TLBs, and each switch would miss.
+fn colour(stack: usize) -> usize {
+    stack % 32 * PAGE_BYTES + stack * 7 % 16 * 256
+}
+
+/// Where an address of an arena, by its distance from the start, would be if its stack began at its end: a program's places
+/// do not depend on what suits the host.
+pub(crate) fn without_colour(distance: usize) -> usize {
+    let stacks = distance.wrapping_sub(HEAP_BYTES);
+    if stacks < ARENA_BYTES - HEAP_BYTES {
+        distance + colour(stacks / STACK_BYTES)
+    } else {
+        distance
+    }
+}
+
 /// Where arenas lie: from 32 TiB on, where neither programs nor libraries, nor the kernel's
 /// choice of addresses, usually are, on 47-bit (x86-64) and 48-bit (aarch64) address spaces.
 const WINDOW_START: usize = 1 << 45;
@@ -271,7 +288,8 @@ pub(crate) struct Stack {
 // SAFETY: the stack's lowest page is protected; the rest is far more than the least size.
 unsafe impl corosensei::stack::Stack for Stack {
     fn base(&self) -> StackPointer {
-        StackPointer::new(self.start + STACK_BYTES).expect("an arena is not at address 0")
+        StackPointer::new(self.start + STACK_BYTES - colour(self.number))
+            .expect("an arena is not at address 0")
     }
     fn limit(&self) -> StackPointer {
         StackPointer::new(self.start).expect("an arena is not at address 0")

@@ -17,4 +17,4 @@ mod free_lists;
 
 pub use allocator::SimAlloc;
 pub(crate) use allocator::{in_arena, in_host, release_memory};
-pub(crate) use arena::{ARENA_BYTES, Arena, PAGE_BYTES, STACK_BYTES, Stack};
+pub(crate) use arena::{ARENA_BYTES, Arena, PAGE_BYTES, STACK_BYTES, Stack, without_colour};

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ffi::OsString;
 
 use super::file::Folder;
 use super::note::{SharersHash, cpus, note_disagreement};
@@ -25,6 +26,14 @@ struct Cache {
     folder: Folder,
 }
 
+/// A CPU's last-level cache, as others that share it are to tell of it.
+struct KnownCache {
+    /// The name of its folder beside that CPU's other caches.
+    name: OsString,
+    cpus: CpuSet,
+    key: u64,
+}
+
 /// Who shares a cache: the CPUs themselves, or a number that is the same for all of them and for no other
 /// cache of this level.
 enum Sharers {
@@ -43,7 +52,13 @@ pub(super) fn read(
     let mut unsized_caches = CpuSet::new();
     let mut stand_ins: HashMap<(u64, Option<NodeId>), u64> = HashMap::new();
     let mut divided = false;
+    let mut known: Vec<KnownCache> = Vec::new();
     for cpu in &mut parts.cpus {
+        if let Some(same) = same_as_known(folder, cpu.id, &known)? {
+            cpu.llc = same.key;
+            said.insert(cpu.id, SharersHash::new(&(&same.cpus & online)));
+            continue;
+        }
         let Some(cache) = last_level(&folder.folder(format!("cpu{}/cache", cpu.id)))? else {
             without.insert(cpu.id);
             // No cache spans nodes, so a package that does has several.
@@ -60,7 +75,11 @@ pub(super) fn read(
                 let sharers = &cpus & online;
                 let lowest = sharers.first().map_or(cpu.id, |lowest| lowest.min(cpu.id));
                 said.insert(cpu.id, SharersHash::new(&sharers));
-                level | u64::from(lowest.0)
+                let key = level | u64::from(lowest.0);
+                if let Some(name) = cache.folder.path().file_name().filter(|_| cpus.len() > 1) {
+                    known.push(KnownCache { name: name.to_owned(), cpus, key });
+                }
+                key
             }
         };
         if let Entry::Vacant(entry) = parts.caches.entry(cpu.llc) {
@@ -88,6 +107,22 @@ pub(super) fn read(
     let keys = parts.cpus.iter().map(|cpu| (cpu.id, cpu.llc));
     note_disagreement("last-level cache", keys, &said, &mut parts.notes);
     Ok(())
+}
+
+/// The cache that is known, if this CPU says of the one of the same name what the other CPU said of it: it is one file, where to look
+/// for the last of its caches takes one for each and more. A cache that both share is the last of both.
+fn same_as_known<'known>(
+    folder: &Folder,
+    cpu: CpuId,
+    known: &'known [KnownCache],
+) -> Result<Option<&'known KnownCache>, TopologyError> {
+    // The latest first: neighbours share caches.
+    let Some(shared) = known.iter().rev().find(|known| known.cpus.contains(cpu)) else {
+        return Ok(None);
+    };
+    let folder = folder.folder(format!("cpu{cpu}/cache")).folder(&shared.name);
+    let says = folder.first_set(&["shared_cpu_list", "shared_cpu_map"])?;
+    Ok(says.is_some_and(|cpus| cpus == shared.cpus).then_some(shared))
 }
 
 /// The highest unified cache, or the highest data cache if none is unified. From the highest level down, and no further

@@ -395,9 +395,9 @@ fn malformed_files_are_named_with_what_was_found() {
             "0,,1",
             "core_cpus_list: CPU list \"0,,1\", column 3",
         ),
-        ("system/cpu/cpu1/cache/index3/level", "?", "index3/level: expected a whole number"),
+        ("system/cpu/cpu0/cache/index3/level", "?", "index3/level: expected a whole number"),
         (
-            "system/cpu/cpu1/cache/index3/type",
+            "system/cpu/cpu0/cache/index3/type",
             "Trace",
             "index3/type: expected Unified, Data or Instruction",
         ),

@@ -17,6 +17,7 @@ use super::lines::{Accessor, Line};
 use super::moved::Moves;
 use super::pages::{Lately, LineKind, PageMap};
 use super::plan::Plan;
+use super::stores::{Store, Stores};
 use crate::recording::{Access, AccessKind, Chunk, Event, Events, Recording, RecordingError};
 
 /// Shared lines of one replay: each takes about half a kilobyte, and what its accesses do.
@@ -87,6 +88,14 @@ struct Cpu {
     ready: VecDeque<usize>,
     since: u64,
     is_queued: bool,
+    stores: Stores,
+}
+
+impl Cpu {
+    /// When it does something that others see.
+    fn next(&self) -> u64 {
+        self.stores.due().map_or(self.now, |due| due.min(self.now))
+    }
 }
 
 #[derive(Default)]
@@ -255,7 +264,7 @@ impl<'r> Replay<'r> {
         let its = &mut self.cpus[cpu];
         if !its.is_queued && !its.ready.is_empty() {
             its.is_queued = true;
-            self.queue.push(Reverse((its.now, cpu)));
+            self.queue.push(Reverse((its.next(), cpu)));
         }
     }
 
@@ -329,13 +338,24 @@ impl<'r> Replay<'r> {
                 Some(pending) => Some(pending),
                 None => self.advance(cpu, place)?,
             };
-            let Some(pending) = pending else {
-                // What is recorded of it is over.
-                self.exit(cpu, place);
-                limit = self.queue.peek().map_or(u64::MAX, |Reverse((now, _))| *now);
-                continue;
-            };
-            if self.cpus[cpu].now > limit {
+            // Else what is recorded of it is over.
+            let pending = pending.unwrap_or(Pending::Exit);
+            let its = &mut self.cpus[cpu];
+            if let Some(due) = its.stores.due() {
+                if due <= its.now.min(limit) {
+                    self.threads[place].pending = Some(pending);
+                    self.stores_leave(cpu, due);
+                    continue;
+                }
+                if due <= its.now || its.now > limit {
+                    self.threads[place].pending = Some(pending);
+                    break;
+                }
+                if self.waits_for_stores(cpu, place, &pending) {
+                    self.threads[place].pending = Some(pending);
+                    continue;
+                }
+            } else if its.now > limit {
                 self.threads[place].pending = Some(pending);
                 break;
             }
@@ -346,6 +366,44 @@ impl<'r> Replay<'r> {
         }
         self.enqueue(cpu);
         Ok(())
+    }
+
+    /// The line that a CPU's stores waited for is there: they leave, and the next asks for its own.
+    #[cold]
+    fn stores_leave(&mut self, cpu: usize, now: u64) {
+        let Some(first) = self.cpus[cpu].stores.leave() else { return };
+        let here = CacheOutcome { end_ps: now, done_ps: now, source: LineSource::Hit };
+        while let Some(next) = self.cpus[cpu].stores.next_to(first.line) {
+            self.note(&next, &here, now);
+        }
+        if let Some(next) = self.cpus[cpu].stores.first() {
+            let dense = self.meet(next.line as usize, next.address);
+            let outcome = self.caches.access(cpu, dense, CacheAccess::Store, now);
+            self.note(&next, &outcome, now);
+            self.cpus[cpu].stores.expect(outcome.done_ps);
+        }
+    }
+
+    /// Whether what a thread does next has to wait until its CPU's stores have left; if so, its time is then.
+    fn waits_for_stores(&mut self, cpu: usize, place: usize, pending: &Pending) -> bool {
+        let its = &mut self.cpus[cpu];
+        let (Some(due), Pending::Access { access, line }) = (its.stores.due(), pending) else {
+            its.now = its.stores.due().map_or(its.now, |due| due.max(its.now));
+            return its.stores.due().is_some();
+        };
+        let waits = match access.kind {
+            AccessKind::Modify => true,
+            AccessKind::Store => its.stores.len() as u64 >= self.costs.stores_ahead,
+            AccessKind::Load => {
+                its.stores.first().is_some_and(|first| first.line == *line)
+                    && !its.stores.answers(access.address, u64::from(access.size_bytes), its.now)
+            }
+        };
+        if waits {
+            self.threads[place].lost_ps += due.saturating_sub(its.now);
+            its.now = its.now.max(due);
+        }
+        waits
     }
 
     /// Reads events up to the next that others see; none at the end.
@@ -578,7 +636,33 @@ impl<'r> Replay<'r> {
         size: u64,
         line: u32,
     ) {
-        let now = self.cpus[cpu].now;
+        let its = &mut self.cpus[cpu];
+        let now = its.now;
+        let thread = &self.threads[place];
+        let start = address & !(self.line_bytes - 1);
+        let is_locked = thread.locks.iter().any(|lock| lock & !(self.line_bytes - 1) == start);
+        let by = Accessor { thread: thread.number, is_locked, ticket: thread.ticket };
+        let it = Store { access: *access, address, size, line, by };
+        if self.costs.stores_ahead > 0 {
+            match access.kind {
+                AccessKind::Store => {
+                    its.stores.begin(address, size, now);
+                    if its.stores.due().is_some() {
+                        its.stores.push(it);
+                        its.now += self.costs.hit_ps;
+                        return;
+                    }
+                }
+                AccessKind::Load if its.stores.answers(address, size, now) => {
+                    its.now += self.costs.hit_ps;
+                    let here = CacheOutcome { end_ps: now, done_ps: now, source: LineSource::Hit };
+                    self.meet(line as usize, address);
+                    self.note(&it, &here, now);
+                    return;
+                }
+                _ => {}
+            }
+        }
         let dense = self.meet(line as usize, address);
         let kind = match access.kind {
             AccessKind::Load => CacheAccess::Load,
@@ -587,45 +671,40 @@ impl<'r> Replay<'r> {
         };
         let outcome = self.caches.access(cpu, dense, kind, now);
         self.cpus[cpu].now = outcome.end_ps;
-        let hit = if access.kind == AccessKind::Modify {
-            self.costs.atomic_ps
-        } else {
-            self.costs.hit_ps
-        };
-        let thread = &mut self.threads[place];
-        let lost = (outcome.end_ps - now).saturating_sub(hit);
-        if outcome.source != LineSource::Memory {
-            thread.lost_ps += lost;
+        if self.costs.stores_ahead > 0
+            && access.kind == AccessKind::Store
+            && outcome.done_ps > outcome.end_ps
+        {
+            self.cpus[cpu].stores.push(it);
+            self.cpus[cpu].stores.expect(outcome.done_ps);
         }
-        self.note(place, access, address, size, line, &outcome, now, hit);
+        if outcome.source != LineSource::Memory {
+            let lost = (outcome.end_ps - now).saturating_sub(self.hit_ps(access.kind));
+            self.threads[place].lost_ps += lost;
+        }
+        self.note(&it, &outcome, now);
+    }
+
+    /// What an access costs whose line is here.
+    const fn hit_ps(&self, kind: AccessKind) -> u64 {
+        match kind {
+            AccessKind::Modify => self.costs.atomic_ps,
+            AccessKind::Load | AccessKind::Store => self.costs.hit_ps,
+        }
     }
 
     #[inline]
-    #[allow(clippy::too_many_arguments, reason = "all of one access")]
-    fn note(
-        &mut self,
-        place: usize,
-        access: &Access,
-        address: u64,
-        size: u64,
-        line: u32,
-        outcome: &CacheOutcome,
-        now: u64,
-        hit: u64,
-    ) {
-        let Some(its) = self.lines.get_mut(line as usize) else {
+    fn note(&mut self, it: &Store, outcome: &CacheOutcome, now: u64) {
+        let hit = self.hit_ps(it.access.kind);
+        let Some(its) = self.lines.get_mut(it.line as usize) else {
             self.lines_left_out += 1;
             return;
         };
-        let thread = &self.threads[place];
         // A store is on its way while the CPU goes on; what the line took is its cost.
         let cost = (outcome.done_ps - now.min(outcome.done_ps)).saturating_sub(hit);
-        let offset = (address & (self.line_bytes - 1)) as usize;
-        let start = its.address;
-        let is_locked = thread.locks.iter().any(|lock| lock & !(self.line_bytes - 1) == start);
-        let by = Accessor { thread: thread.number, is_locked, ticket: thread.ticket };
-        let bytes = offset..offset + size as usize;
-        its.note(by, bytes, access, outcome, cost, &mut self.rows_left);
+        let offset = (it.address & (self.line_bytes - 1)) as usize;
+        let bytes = offset..offset + it.size as usize;
+        its.note(it.by, bytes, &it.access, outcome, cost, &mut self.rows_left);
     }
 
     fn lock(&mut self, cpu: usize, place: usize, lock: u64, is_shared: bool) {

@@ -10,7 +10,7 @@ use coreshard_sim::Machine;
 use serde::Serialize;
 
 use super::moved::Moves;
-use super::names::{Names, ThingKind};
+use super::names::{Files, Names, ThingKind};
 use super::report::{self, ReplayOptions};
 use crate::recording::{Recording, RecordingError};
 
@@ -72,12 +72,13 @@ pub fn latent_sharing(
     machine: &Machine,
     options: &ReplayOptions,
 ) -> Result<Vec<LatentSharing>, RecordingError> {
-    let (now, all_ns) = costs(recording, machine, options, 0)?;
+    let mut files = Files::default();
+    let (now, all_ns) = costs(recording, machine, options, 0, &mut files)?;
     let mut found: BTreeMap<String, LatentSharing> = BTreeMap::new();
     let longer = machine.clone().with_line_bytes(LONG_LINE_BYTES);
     let cases = SHIFTS.iter().map(|shift| (machine, *shift));
     for (machine, shift_bytes) in cases.chain([(&longer, 0)]) {
-        for (object, cost) in costs(recording, machine, options, shift_bytes)?.0 {
+        for (object, cost) in costs(recording, machine, options, shift_bytes, &mut files)?.0 {
             let now_ns = now.get(&object).map_or(0.0, |cost| cost.false_ns);
             let is_possible = shift_bytes % cost.alignment_bytes.max(1) == 0;
             if !is_possible || cost.false_ns < WORTH * all_ns || cost.false_ns < 2.0 * now_ns {
@@ -109,11 +110,12 @@ fn costs(
     machine: &Machine,
     options: &ReplayOptions,
     shift: u64,
+    files: &mut Files,
 ) -> Result<(BTreeMap<String, Cost>, f64), RecordingError> {
     let moves = Moves::shifted(shift);
     let moves = (shift > 0).then_some(&moves);
     let replayed = report::run(recording, machine, options, moves)?;
-    let mut names = Names::new(&replayed.plan);
+    let mut names = Names::with_files(&replayed.plan, std::mem::take(files));
     let mut by_object: BTreeMap<String, Cost> = BTreeMap::new();
     for line in report::costliest(&replayed.outcome.lines, MOST_LINES) {
         let thing = report::thing_of(line, &mut names);
@@ -129,6 +131,7 @@ fn costs(
         let cost = by_object.entry(thing.name).or_insert(Cost { false_ns: 0.0, alignment_bytes });
         cost.false_ns += report::ns(line.false_ps);
     }
+    *files = names.into_files();
     let all_ns = replayed.outcome.threads.iter().map(|thread| report::ns(thread.ended_ps)).sum();
     Ok((by_object, all_ns))
 }

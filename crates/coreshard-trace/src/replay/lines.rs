@@ -32,6 +32,7 @@ pub(crate) struct Row {
     pub(crate) locked: u64,
     /// In order.
     pub(crate) threads: Vec<u32>,
+    readers: Readers,
     /// A ticket of about when it was first seen.
     pub(crate) ticket: u64,
 }
@@ -45,8 +46,8 @@ pub(crate) struct Accessor {
     pub(crate) ticket: u64,
 }
 
-/// Who read a byte lately.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Who read a row's bytes lately.
+#[derive(Clone, Copy, Debug, Default)]
 struct Readers {
     /// One more than the last one's thread.
     last: u32,
@@ -65,7 +66,7 @@ impl Readers {
         self.version = version;
     }
 
-    /// The line's version when somebody else read the byte last; 0 where nobody did.
+    /// The line's version when somebody else read the bytes last; 0 where nobody did.
     const fn version_of_others(&self, reader: u32) -> u32 {
         if self.last == reader { self.others } else { self.version }
     }
@@ -84,8 +85,6 @@ pub(crate) struct Line {
     pub(crate) false_ps: u64,
     /// By byte: the version of its last write.
     versions: Box<[u32]>,
-    /// By byte.
-    readers: Box<[Readers]>,
     /// At least 1, so that 0 is before all.
     version: u32,
     last_writer: u32,
@@ -104,7 +103,6 @@ impl Line {
             true_ps: 0,
             false_ps: 0,
             versions: vec![0; line_bytes].into(),
-            readers: vec![Readers::default(); line_bytes].into(),
             version: 1,
             last_writer: u32::MAX,
             held: Vec::new(),
@@ -140,13 +138,6 @@ impl Line {
                 self.versions[offset..end].fill(self.version);
             }
         }
-        if access.kind != AccessKind::Store {
-            let now = Readers { last: thread + 1, version: self.version, others: 0 };
-            let is_noted = |its: &Readers| (its.last, its.version) == (now.last, now.version);
-            if !is_noted(&self.readers[offset]) || !is_noted(&self.readers[end - 1]) {
-                self.readers[offset..end].iter_mut().for_each(|its| its.add(now.last, now.version));
-            }
-        }
         if is_turn {
             match self.held.binary_search_by_key(&thread, |(its, _)| *its) {
                 Ok(at) => self.held[at].1 = self.version,
@@ -154,7 +145,11 @@ impl Line {
             }
         }
         let row = self.row(offset, size, access, ticket, rows_left);
+        let version = self.version;
         let row = &mut self.rows[row];
+        if access.kind != AccessKind::Store {
+            row.readers.add(thread + 1, version);
+        }
         row.count += 1;
         row.locked += u64::from(is_locked);
         if row.threads.last() != Some(&thread)
@@ -192,21 +187,20 @@ impl Line {
     }
 
     /// Whether a miss is for bytes that were written since the thread had the line; or for the right to write what others
-    /// have read since; or, where nobody has written at all, for what they took the line to read; none where it never had it, and nobody wrote these bytes.
+    /// have read since; or, where nobody has written at all, for what they took the line to read. None where it never had
+    /// the line, and nobody wrote these bytes.
     fn sharing(&self, thread: u32, offset: usize, end: usize, writes: bool) -> Option<bool> {
         let bytes = &self.versions[offset..end];
-        match self.held.binary_search_by_key(&thread, |(its, _)| *its) {
-            Ok(at) => {
-                let had = self.held[at].1;
-                let is_read = |its: &Readers| its.version_of_others(thread + 1) >= had;
-                Some(
-                    bytes.iter().any(|version| *version > had)
-                        || ((writes || self.version == had)
-                            && self.readers[offset..end].iter().any(is_read)),
-                )
-            }
-            Err(_) => bytes.iter().any(|version| *version > 0).then_some(true),
-        }
+        let Ok(at) = self.held.binary_search_by_key(&thread, |(its, _)| *its) else {
+            return bytes.iter().any(|version| *version > 0).then_some(true);
+        };
+        let had = self.held[at].1;
+        let is_read = |row: &Row| {
+            let its = usize::from(row.offset)..usize::from(row.offset + row.size_bytes);
+            its.start < end && offset < its.end && row.readers.version_of_others(thread + 1) >= had
+        };
+        let is_written = bytes.iter().any(|version| *version > had);
+        Some(is_written || ((writes || self.version == had) && self.rows.iter().any(is_read)))
     }
 
     fn row(
@@ -246,6 +240,7 @@ impl Line {
             false_ps: 0,
             locked: 0,
             threads: Vec::new(),
+            readers: Readers::default(),
             ticket,
         });
         self.rows.len() - 1

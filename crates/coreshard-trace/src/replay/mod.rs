@@ -10,6 +10,7 @@ mod pages;
 mod plan;
 mod proposals;
 mod report;
+mod stores;
 
 pub use advice::{Advice, Sharing};
 pub use latent::{LatentCase, LatentSharing, latent_sharing};

@@ -81,10 +81,14 @@ struct Loaded {
     by_name: HashMap<String, Vec<TypeId>>,
 }
 
+/// What was read of the files of a recording's modules, by their numbers.
+#[derive(Default)]
+pub(crate) struct Files(Vec<Option<Loaded>>);
+
 /// Names of one recording's addresses; files are read when they are first needed.
 pub(crate) struct Names<'p> {
     plan: &'p Plan,
-    loaded: Vec<Option<Loaded>>,
+    files: Files,
     places: HashMap<u64, SourcePlace>,
     guesses: HashMap<(u32, u64, u64), Option<Guess>>,
     pub(crate) notes: Vec<String>,
@@ -92,9 +96,17 @@ pub(crate) struct Names<'p> {
 
 impl<'p> Names<'p> {
     pub(crate) fn new(plan: &'p Plan) -> Self {
-        let mut loaded = Vec::new();
-        loaded.resize_with(plan.modules.len(), || None);
-        Self { plan, loaded, places: HashMap::new(), guesses: HashMap::new(), notes: Vec::new() }
+        Self::with_files(plan, Files::default())
+    }
+
+    /// With what was read for another replay of the same recording: its modules and their numbers are the same.
+    pub(crate) fn with_files(plan: &'p Plan, mut files: Files) -> Self {
+        files.0.resize_with(plan.modules.len(), || None);
+        Self { plan, files, places: HashMap::new(), guesses: HashMap::new(), notes: Vec::new() }
+    }
+
+    pub(crate) fn into_files(self) -> Files {
+        self.files
     }
 
     fn module_at(&self, address: u64) -> Option<(usize, &'p Module)> {
@@ -106,7 +118,7 @@ impl<'p> Names<'p> {
 
     /// Reads the module's file, once.
     fn load(&mut self, number: usize) {
-        if self.loaded[number].is_some() {
+        if self.files.0[number].is_some() {
             return;
         }
         let path = Path::new(&self.plan.modules[number].path);
@@ -132,7 +144,7 @@ impl<'p> Names<'p> {
                 Loaded { binary: None, types: None, context: None, by_name: HashMap::new() }
             }
         };
-        self.loaded[number] = Some(loaded);
+        self.files.0[number] = Some(loaded);
     }
 
     /// 0 for the program itself, which engines tell of first.
@@ -143,7 +155,7 @@ impl<'p> Names<'p> {
 
     fn loaded(&mut self, number: usize) -> &Loaded {
         self.load(number);
-        self.loaded[number].as_ref().expect("it was loaded just now")
+        self.files.0[number].as_ref().expect("it was loaded just now")
     }
 
     pub(crate) fn types(&mut self, number: usize) -> Option<&TypeTable> {

@@ -51,8 +51,12 @@ impl<P: Platform> Worker<'_, P> {
     #[inline]
     fn claim(&mut self) -> Option<TaggedItem> {
         let pool = self.pool;
-        self.patience.look(P::rough_ns());
-        let mut state = pool.lock();
+        self.patience.look(P::rough_ns(), P::own_usage);
+        let mut state = pool.try_lock().unwrap_or_else(|| {
+            let state = pool.lock();
+            self.patience.begin(P::rough_ns());
+            state
+        });
         let steals = std::mem::take(&mut self.is_lookout);
         if steals {
             // Whoever sees that an item waits from here on takes the lock after this one.

@@ -10,6 +10,7 @@ use coreshard_platform::{LocalKey, Platform};
 use super::deque::Owner;
 use super::frame::Frame;
 use super::jobs::Fifo;
+use super::parts::Tickets;
 use super::pool::{Neighbours, Pool};
 use super::slot::WorkerSlot;
 use crate::base::latch::Latch;
@@ -85,6 +86,7 @@ pub(super) struct Forks<P: Platform> {
     pub(super) stolen: Cell<u32>,
     /// How often not to look for a sleeper, and how often that is after the next failure.
     pub(super) uncalled: Cell<(u32, u32)>,
+    pub(super) tickets: Tickets<P>,
     pub(super) neighbours: OnceCell<Neighbours<P>>,
 }
 
@@ -97,6 +99,7 @@ impl<P: Platform> Forks<P> {
             spawner: Cell::new(Spawner { whole: ptr::null(), depth: 0, place: SpawnPlace::NONE }),
             stolen: Cell::new(0),
             uncalled: Cell::new((0, 0)),
+            tickets: Tickets::none(),
             neighbours: OnceCell::new(),
         }
     }

@@ -47,13 +47,14 @@ fn reused(before: u64, top: u32, split: u32) -> u64 {
 /// What thieves see of a worker's stack.
 pub(crate) struct Deque<P: Platform, T> {
     shared: Padded<ThievesWords<P>>,
+    /// See [`PartOf`]. On a line of its own: whoever waits for a part looks here at all workers, again and again, and at the words
+    /// above, which their owners write with every few forks, only where it may find one.
+    part_of: Padded<P::AtomicU64>,
     places: [P::AtomicPtr<T>; CAPACITY],
 }
 
 struct ThievesWords<P: Platform> {
     word: P::AtomicU64,
-    /// See [`PartOf`].
-    part_of: P::AtomicU64,
     /// 1 where the jobs are left to who waits for what they are parts of: it has nothing else to do.
     is_reserved: P::AtomicU32,
 }
@@ -109,13 +110,10 @@ pub(crate) enum Popped {
 
 impl<P: Platform, T> Deque<P, T> {
     pub(crate) fn new() -> Self {
-        let shared = ThievesWords {
-            word: P::AtomicU64::new(0),
-            part_of: P::AtomicU64::new(0),
-            is_reserved: P::AtomicU32::new(0),
-        };
+        let shared = ThievesWords { word: P::AtomicU64::new(0), is_reserved: P::AtomicU32::new(0) };
         Self {
             shared: Padded::new(shared),
+            part_of: Padded::new(P::AtomicU64::new(0)),
             places: std::array::from_fn(|_| P::AtomicPtr::new(std::ptr::null_mut())),
         }
     }
@@ -145,7 +143,7 @@ impl<P: Platform, T> Deque<P, T> {
     /// True if it is said what the jobs are parts of. For the owner.
     #[inline]
     pub(crate) fn is_named(&self) -> bool {
-        self.shared.part_of.load(Relaxed) != 0
+        self.part_of.load(Relaxed) != 0
     }
 
     /// Nothing is shared any more. For the owner.
@@ -167,7 +165,7 @@ impl<P: Platform, T> Deque<P, T> {
     /// Relaxed, after the word, which was read by acquire: what was said before that job was shared is seen. What
     /// was said later was said when the job was off the stack, and then the word is another, for good.
     fn begins_with_part_of(&self, whole: u64, word: u64) -> bool {
-        let part_of = self.shared.part_of.load(Relaxed);
+        let part_of = self.part_of.load(Relaxed);
         part_of >> SPLIT == whole && top_of(word) >= top_of(part_of)
     }
 
@@ -177,7 +175,12 @@ impl<P: Platform, T> Deque<P, T> {
     }
 
     /// Thief: takes the oldest shared job, if that is a part of `whole`.
+    ///
+    /// It may overlook what was shared just now: who goes to sleep asks [`has_part_of`](Self::has_part_of) before.
     pub(crate) fn steal_part_of(&self, whole: u64) -> Option<NonNull<T>> {
+        if self.part_of.load(Relaxed) >> SPLIT != whole {
+            return None;
+        }
         self.steal_if(|word| self.begins_with_part_of(whole, word))
     }
 
@@ -335,7 +338,7 @@ impl Owner {
     /// there until that is [taken back](Self::end_whole).
     pub(crate) fn begin_whole<P: Platform, T>(&self, deque: &Deque<P, T>, whole: u64) -> PartOf {
         let bottom = u64::from(self.bottom.get());
-        let part_of = &deque.shared.part_of;
+        let part_of = &*deque.part_of;
         let before = part_of.load(Relaxed);
         // Relaxed: a thief sees it with the jobs that are shared after it, see `begins_with_part_of`.
         part_of.store(whole << SPLIT | bottom, Relaxed);
@@ -344,11 +347,11 @@ impl Owner {
 
     /// Says what all jobs are parts of that are on the stack, some of which may be shared.
     pub(crate) fn name_whole<P: Platform, T>(&self, deque: &Deque<P, T>, whole: u64) {
-        deque.shared.part_of.store(whole << SPLIT, Relaxed);
+        deque.part_of.store(whole << SPLIT, Relaxed);
     }
 
     /// The jobs that were pushed since [`begin_whole`](Self::begin_whole) are off the stack.
     pub(crate) fn end_whole<P: Platform, T>(&self, deque: &Deque<P, T>, before: PartOf) {
-        deque.shared.part_of.store(before.0, Relaxed);
+        deque.part_of.store(before.0, Relaxed);
     }
 }

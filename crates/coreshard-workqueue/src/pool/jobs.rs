@@ -6,13 +6,14 @@
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use coreshard_platform::{AtomicInt, Lock, Platform};
+use coreshard_platform::{AtomicInt, Lock, Padded, Platform};
 
 use super::header::Header;
+use super::parts::Parts;
 use super::whole_name::WholeName;
 use crate::base::latch::Latch;
 
@@ -21,6 +22,9 @@ pub(crate) type Closure = Box<dyn FnOnce() + Send>;
 
 /// Closures that run in their order, each when a job says that it is the next one's turn.
 pub(crate) type Fifo<P> = Arc<Lock<P, VecDeque<Closure>>>;
+
+/// The same of parts of something, on lines of its own: one thread adds to it, and all take from it.
+pub(crate) type PartFifo<P> = Padded<Lock<P, VecDeque<Closure>>>;
 
 /// A list of closures, without any.
 pub(crate) fn fifo<P: Platform>() -> Fifo<P> {
@@ -34,6 +38,8 @@ pub(crate) enum JobBody<P: Platform> {
     Awaited(NonNull<Header<P>>),
     /// The oldest of these.
     Next(Fifo<P>),
+    /// As `Next`, of a list that is there as long as what the job is a part of.
+    NextPart(*const PartFifo<P>),
 }
 
 /// A job in a list.
@@ -42,6 +48,8 @@ pub(crate) struct ListedJob<P: Platform> {
     /// What it is a part of, if that is something that somebody waits for; else null. It is there until `body` has
     /// done that part.
     pub(crate) whole: *const Latch<P>,
+    /// By what such parts are counted, if they are: who runs it says there that it is over.
+    pub(crate) parts: *const Parts<P>,
     /// What whoever made it did a part of then; by its address alone.
     pub(crate) within: *const Latch<P>,
 }
@@ -128,6 +136,12 @@ impl<P: Platform> JobList<P> {
 
     pub(super) fn take_latest(&self) -> Option<ListedJob<P>> {
         self.take(|list| list.len().checked_sub(1))
+    }
+
+    /// The latest, if it is one of these parts.
+    pub(super) fn take_latest_of(&self, parts: *const Parts<P>) -> Option<ListedJob<P>> {
+        let is_next = |(_, job): &Entry<P>| ptr::eq(job.parts, parts);
+        self.take(|list| list.back().is_some_and(is_next).then(|| list.len() - 1))
     }
 
     pub(super) fn take_oldest(&self) -> Option<ListedJob<P>> {

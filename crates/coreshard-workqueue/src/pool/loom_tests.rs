@@ -320,7 +320,7 @@ fn team(members: usize) -> Arc<Pool<Loom>> {
 fn telling(told: &Arc<Parker<Loom>>) -> ListedJob<Loom> {
     let told = Arc::clone(told);
     let body = JobBody::Call(Box::new(move || drop(told.unpark())));
-    ListedJob { body, whole: std::ptr::null(), within: std::ptr::null() }
+    ListedJob { body, whole: std::ptr::null(), parts: std::ptr::null(), within: std::ptr::null() }
 }
 
 /// Two jobs from outside, one after the other was seen to run: the member sleeps in between, or is about to. Then the team

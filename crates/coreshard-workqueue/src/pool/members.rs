@@ -153,6 +153,10 @@ impl<P: Platform> Pool<P> {
 
     /// Starts the worker whose index was reserved, and those that were wanted meanwhile: a worker
     /// that blocks while another is being started cannot see to its own replacement.
+    ///
+    /// Not inlined: a program that reaches it in another crate's code has no copy of all that a worker does.
+    #[cold]
+    #[inline(never)]
     pub(super) fn start_spare(self: &Arc<Self>, index: usize) {
         let mut next = Some(index);
         while let Some(index) = next {

@@ -12,6 +12,7 @@ mod charge;
 mod check;
 mod claim;
 mod context;
+mod crowd;
 mod cull;
 mod deque;
 #[cfg(all(test, loom))]
@@ -33,6 +34,9 @@ mod loom_tests;
 mod members;
 mod monitor;
 mod monitor_handle;
+mod parts;
+#[cfg(all(test, loom))]
+mod parts_loom_tests;
 mod patience;
 mod placement;
 #[expect(
@@ -71,10 +75,11 @@ pub(crate) use header::Header;
 pub(crate) use help::OpenScope;
 pub(crate) use here::{WorkerPlace, is_worker, worker_here};
 pub(crate) use job::{Job, execute};
-pub(crate) use jobs::{Closure, Fifo, JobBody, JobNumber, ListedJob, fifo};
+pub(crate) use jobs::{Closure, JobBody, JobNumber, ListedJob, PartFifo};
 pub(crate) use link::{LinkHead, QueueSide};
 pub(crate) use links::LinkTag;
 pub(crate) use monitor::{Follower, Monitor, Retiring};
+pub(crate) use parts::Parts;
 pub(crate) use pool::{Pool, PoolSettings};
 pub(crate) use running::{
     innermost, inside, inside_forker, inside_item, inside_work, is_waited_for_by, report_here,

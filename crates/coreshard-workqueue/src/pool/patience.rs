@@ -7,14 +7,28 @@
 //! What waits behind it adds up, though, and when it comes to what a wake-up takes, one is woken: so what is lost by
 //! not waking is never more than about what waking costs (as who rents skis until the rent comes to their price).
 //!
+//! A claim may have taken long for no fault of its items: the worker was not given a CPU. One that took long after short ones is
+//! not believed, therefore; but for some claims from then on, how much of the time the worker ran is looked at, which takes
+//! two system calls. (Where it was believed, a worker that shared its CPU with a producer of short items distrusted them after
+//! each time slice of that, and woke others for them, who wanted the same CPUs: half as many items a second.) A platform that
+//! cannot tell has the time of every claim believed.
+//!
 //! Where it is wrong about the next item, which turns out long or blocks, what comes after that item waits until the
-//! monitor looks, once in 4 ms. A single long item takes the trust away, and some twenty short ones in a row give it back.
+//! monitor looks, once in 4 ms. Two long items among some thirty take the trust away, and some twenty short ones in a row give it back.
+
+use coreshard_platform::ThreadUsage;
 
 /// About what it takes from a wake-up to the woken worker's claim.
 const WAKE_UP_NS: u64 = 20_000;
 
 /// What is believed of items that nobody has seen the like of.
 const UNKNOWN_NS: u64 = 16 * WAKE_UP_NS;
+
+/// For so long others run on a worker's CPU between two of its items: what took that long may be short itself.
+const DOUBTFUL_NS: u64 = WAKE_UP_NS / 4;
+
+/// Claims that are looked at more closely after one that took long.
+const DOUBTED_CLAIMS: u32 = 32;
 
 /// The most items a worker claims at once: enough to make the lock's cost small per item, and few
 /// enough to be copied to a thief's cache in good time.
@@ -32,24 +46,68 @@ pub(super) struct Patience {
     most: usize,
     /// For how long items have waited behind others of their claim, all together, since nobody was woken.
     waited_ns: u64,
+    /// Claims until a long one is not believed again.
+    doubted: u32,
+    /// How the worker had used its time when this claim was made, where it is looked at.
+    usage: Option<ThreadUsage>,
 }
 
 impl Patience {
     pub(super) const fn new(trusts_at_once: bool) -> Self {
         let item_ns = if trusts_at_once { 0 } else { UNKNOWN_NS };
-        Self { claimed_at_ns: 0, claimed: 0, item_ns, most: 1, waited_ns: 0 }
+        Self {
+            claimed_at_ns: 0,
+            claimed: 0,
+            item_ns,
+            most: 1,
+            waited_ns: 0,
+            doubted: 0,
+            usage: None,
+        }
     }
 
-    /// What was claimed is done; called before each look for more.
+    /// What was claimed is done; called before each look for more. `usage` tells how the worker has used its time.
     #[inline]
-    pub(super) fn look(&mut self, now_ns: u64) {
+    pub(super) fn look(&mut self, now_ns: u64, usage: impl Fn() -> Option<ThreadUsage>) {
         if self.claimed > 0 {
             let mean_ns = now_ns.saturating_sub(self.claimed_at_ns) / self.claimed as u64;
-            // A single long one is remembered for a while.
-            self.item_ns = mean_ns.max(self.item_ns - self.item_ns.div_ceil(8));
+            if mean_ns < DOUBTFUL_NS || self.item_ns >= DOUBTFUL_NS {
+                self.learn(mean_ns);
+            } else {
+                self.learn_of_long(mean_ns, usage());
+            }
             self.claimed = 0;
+            self.doubted = self.doubted.saturating_sub(1);
         }
         self.claimed_at_ns = now_ns;
+        if self.doubted > 0 {
+            self.usage = if self.item_ns < DOUBTFUL_NS { usage() } else { None };
+        }
+    }
+
+    /// The claim is made only now: others had the lock.
+    #[inline]
+    pub(super) fn begin(&mut self, now_ns: u64) {
+        self.claimed_at_ns = now_ns;
+    }
+
+    #[inline]
+    fn learn(&mut self, mean_ns: u64) {
+        // A single long one is remembered for a while.
+        self.item_ns = mean_ns.max(self.item_ns - self.item_ns.div_ceil(8));
+    }
+
+    /// Of a claim that took long after short ones: its items, or a worker that did not run?
+    #[cold]
+    #[inline(never)]
+    fn learn_of_long(&mut self, mean_ns: u64, usage: Option<ThreadUsage>) {
+        let Some(after) = usage else { return self.learn(mean_ns) };
+        if let Some(before) = self.usage.take() {
+            let ran = after.cpu_time.saturating_sub(before.cpu_time).as_nanos() as u64;
+            let has_waited = after.waits != before.waits;
+            self.learn(if has_waited { mean_ns } else { mean_ns.min(ran / self.claimed as u64) });
+        }
+        self.doubted = DOUBTED_CLAIMS;
     }
 
     /// How many items to claim, at most: no more than a wake-up's time worth of them.
@@ -94,26 +152,28 @@ impl Patience {
         true
     }
 
-    /// Items that take a wake-up's time.
+    /// Items that take a wake-up's time, the last of which may go beyond it.
     #[inline]
     fn most_in_time(&self) -> usize {
-        let items = WAKE_UP_NS.checked_div(self.item_ns).unwrap_or(u64::MAX);
+        let items = WAKE_UP_NS.div_ceil(self.item_ns.max(1));
         items.clamp(1, MAX_CLAIMED as u64) as usize
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Claims of `items`, each of which takes `item_ns`.
     fn claims(patience: &mut Patience, now_ns: &mut u64, times: usize, items: usize, item_ns: u64) {
         for _ in 0..times {
-            patience.look(*now_ns);
+            patience.look(*now_ns, || None);
             patience.claimed(items);
             *now_ns += items as u64 * item_ns;
         }
-        patience.look(*now_ns);
+        patience.look(*now_ns, || None);
     }
 
     #[test]
@@ -135,6 +195,89 @@ mod tests {
         assert!(!patience.vouches(1), "not yet");
         claims(&mut patience, &mut now_ns, 30, 1, 100);
         assert!(patience.vouches(1));
+    }
+
+    #[test]
+    fn the_time_for_which_others_had_the_lock_is_not_the_items() {
+        let (mut patience, mut now_ns) = (Patience::new(true), 1_000);
+        for _ in 0..10 {
+            patience.look(now_ns, || None);
+            now_ns += 2 * WAKE_UP_NS;
+            patience.begin(now_ns);
+            patience.claimed(1);
+            now_ns += 100;
+        }
+        patience.look(now_ns, || None);
+        assert_eq!(patience.item_ns, 100);
+    }
+
+    /// A worker's clocks.
+    #[derive(Clone, Copy, Default)]
+    struct Clocks {
+        now_ns: u64,
+        cpu_ns: u64,
+        waits: u64,
+    }
+
+    impl Clocks {
+        fn look(self, patience: &mut Patience) {
+            let Self { now_ns, cpu_ns, waits } = self;
+            let cpu_time = Duration::from_nanos(cpu_ns);
+            patience.look(now_ns, || Some(ThreadUsage { cpu_time, waits }));
+        }
+
+        /// One item each time, that takes so long, of which the worker runs `cpu_ns`, and waits so often.
+        fn items(&mut self, patience: &mut Patience, times: u32, took: Self) {
+            for _ in 0..times {
+                patience.claimed(1);
+                self.now_ns += took.now_ns;
+                self.cpu_ns += took.cpu_ns;
+                self.waits += took.waits;
+                self.look(patience);
+            }
+        }
+    }
+
+    const SHORT: Clocks = Clocks { now_ns: 300, cpu_ns: 300, waits: 0 };
+    const COMPUTES: Clocks = Clocks { now_ns: 500_000, cpu_ns: 500_000, waits: 0 };
+    const SLEEPS: Clocks = Clocks { now_ns: 500_000, cpu_ns: 300, waits: 1 };
+    const NOT_RUN: Clocks = Clocks { now_ns: 3_000_000, cpu_ns: 300, waits: 0 };
+
+    fn trusting() -> (Patience, Clocks) {
+        let (mut patience, clocks) = (Patience::new(true), Clocks::default());
+        clocks.look(&mut patience);
+        (patience, clocks)
+    }
+
+    #[test]
+    fn a_worker_that_was_kept_from_its_cpu_trusts_short_items_as_before() {
+        let (mut patience, mut clocks) = trusting();
+        for _ in 0..100 {
+            clocks.items(&mut patience, 1, NOT_RUN);
+            clocks.items(&mut patience, 5, SHORT);
+            assert!(patience.vouches(1) && !patience.are_long());
+        }
+    }
+
+    #[test]
+    fn the_second_long_item_of_some_ends_the_trust_whether_it_computes_or_waits() {
+        for long in [COMPUTES, SLEEPS] {
+            let (mut patience, mut clocks) = trusting();
+            clocks.items(&mut patience, 1, long);
+            assert!(patience.vouches(1), "it may not have run");
+            clocks.items(&mut patience, DOUBTED_CLAIMS / 2, SHORT);
+            clocks.items(&mut patience, 1, long);
+            assert!(!patience.vouches(1) && patience.are_long());
+        }
+    }
+
+    #[test]
+    fn doubt_ends_after_some_short_ones() {
+        let (mut patience, mut clocks) = trusting();
+        clocks.items(&mut patience, 1, COMPUTES);
+        clocks.items(&mut patience, DOUBTED_CLAIMS, SHORT);
+        patience.claimed(1);
+        patience.look(clocks.now_ns + 300, || panic!("nothing is asked for any more"));
     }
 
     #[test]

@@ -66,6 +66,8 @@ pub(crate) struct Pool<P: Platform> {
     pub(super) uses_lists: P::AtomicU32,
     /// A: of a team: workers that wait for another team, and do what comes from outside meanwhile.
     pub(super) open_waits: P::AtomicU32,
+    /// A: for how long those outside watch for the end of what they wait for; Relaxed.
+    pub(super) outside_spins: P::AtomicU32,
     /// A: of a team: jobs in the mail of all workers.
     pub(super) mailed: Padded<P::AtomicU32>,
     /// A: workers that have shared forked jobs since they last rested. Thieves look at this first.
@@ -93,7 +95,7 @@ pub(crate) struct Pool<P: Platform> {
 }
 fields!(Pool<P: Platform> {
     id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers, trusts_at_once,
-    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, open_waits, mailed, forking, lookouts, drawn, neighbours, watchers, links, ran, wakeups,
+    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, open_waits, outside_spins, mailed, forking, lookouts, drawn, neighbours, watchers, links, ran, wakeups,
     look_is_due, accounts, state,
 });
 
@@ -143,14 +145,17 @@ impl<P: Platform> Pool<P> {
         event: Arc<Event<P>>,
         monitor: &Arc<MonitorHandle<P>>,
     ) -> Arc<Self> {
+        let is_team = attributes.team.is_some();
         let (queue, entry) = match attributes.intake {
             Intake::Locked => (None, Worklist::Locked(Default::default())),
             Intake::LockFree => {
-                let (queue, takers) = Injectors::new(place.node, place.cpus.len());
+                // A team is given jobs, and no items: of all this it needs the wake word.
+                let (node, injectors) =
+                    if is_team { (None, 1) } else { (place.node, place.cpus.len()) };
+                let (queue, takers) = Injectors::new(node, injectors);
                 (Some(queue), Worklist::LockFree(takers))
             }
         };
-        let is_team = attributes.team.is_some();
         let injected = if is_team { place.cpus.len().div_ceil(CPUS_TO_A_LIST) } else { 0 };
         let pool = Arc::new(Self {
             id: PoolId::next(),
@@ -171,6 +176,7 @@ impl<P: Platform> Pool<P> {
             injected: (0..injected).map(|_| Padded::new(JobList::new())).collect(),
             uses_lists: P::AtomicU32::new(0),
             open_waits: P::AtomicU32::new(0),
+            outside_spins: P::AtomicU32::new(0),
             mailed: Padded::new(P::AtomicU32::new(0)),
             forking: Padded::new(P::AtomicU32::new(0)),
             lookouts: Padded::new(P::AtomicU32::new(0)),
@@ -279,7 +285,17 @@ impl<P: Platform> Pool<P> {
 
     #[inline]
     pub(super) fn lock(&self) -> PoolGuard<'_, P> {
-        let mut state = self.state.lock();
+        self.locked(self.state.lock())
+    }
+
+    /// As [`lock`](Self::lock), if it is free.
+    #[inline]
+    pub(super) fn try_lock(&self) -> Option<PoolGuard<'_, P>> {
+        self.state.try_lock().map(|state| self.locked(state))
+    }
+
+    #[inline]
+    fn locked<'pool>(&'pool self, mut state: LockGuard<'pool, P, State<P>>) -> PoolGuard<'pool, P> {
         let since = self.measure_lock.then(P::now);
         if state.designated.is_some() || state.runner_up().is_some() {
             state.notice_woken(self);

@@ -31,6 +31,7 @@ fn run_hook(hook: Option<&Hook>, pod: PodId) {
 }
 
 /// The thread of the worker with this index, which was reserved.
+#[inline(never)]
 pub(super) fn start<P: Platform>(pool: &Arc<Pool<P>>, index: usize) {
     let inside = Frame::of_worker();
     let context = Context {

@@ -5,17 +5,19 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, AtomicPointer, LocalKey, Platform};
+use coreshard_platform::{AtomicInt, AtomicPointer, LocalKey, Lock, Platform};
 
 use super::context::{Context, Forks, OwnPool, SpawnPlace, context_here};
 use super::forks::CurrentWorker;
 use super::frame::Frame;
 use super::jobs::{Closure, Fifo, JobBody, JobList, JobNumber, ListedJob, fifo};
+use super::parts::{MAX_IN_A_ROW, Parts, Tickets};
 use super::pool::{Pool, PoolGuard};
 use super::slot::WorkerSlot;
 use super::state::{Blocked, State, ThreadSlot};
@@ -268,7 +270,7 @@ impl<P: Platform> Worker<'_, P> {
     }
 }
 
-impl<P: Platform> CurrentWorker<'_, P> {
+impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// This member's index in its team.
     pub(crate) fn index(self) -> usize {
         self.context.pool.place.members.start + self.context.index
@@ -297,6 +299,11 @@ impl<P: Platform> CurrentWorker<'_, P> {
         self.slot().listed.next()
     }
 
+    /// What this worker has counted of the parts that it spawns.
+    pub(crate) fn tickets(self) -> &'thread Tickets<P> {
+        &self.context.forks.tickets
+    }
+
     /// What this worker does a part of; null for nothing.
     pub(crate) fn whole(self) -> *const Latch<P> {
         self.context.forks.whole.get()
@@ -313,7 +320,9 @@ impl<P: Platform> CurrentWorker<'_, P> {
         let is_fifo = self.context.pool.team().is_some_and(|team| team.breadth_first);
         let own = if is_fifo { slot.listed.take_oldest() } else { slot.listed.take_latest() };
         let Some(job) = own.or_else(|| self.take_mail()) else { return false };
-        self.run_listed(job);
+        self.run_in_a_row(job, |parts| {
+            (!is_fifo).then(|| slot.listed.take_latest_of(parts)).flatten()
+        });
         true
     }
 
@@ -344,6 +353,7 @@ impl<P: Platform> CurrentWorker<'_, P> {
     }
 
     /// Runs a job that nobody waits for, or that came from outside.
+    #[inline(never)]
     pub(super) fn run_unawaited(self) -> bool {
         let take =
             |pool: &Pool<P>| pool.each_slot().find_map(|(_, slot)| slot.listed.take_unawaited());
@@ -359,6 +369,7 @@ impl<P: Platform> CurrentWorker<'_, P> {
     }
 
     /// Runs anything, also what this worker has forked itself, below what it waits for.
+    #[cold]
     fn run_last_resort(self) -> bool {
         let own = self.pool().steal_job(None, None);
         match own {
@@ -384,14 +395,46 @@ impl<P: Platform> CurrentWorker<'_, P> {
     }
 
     pub(super) fn run_listed(self, job: ListedJob<P>) {
-        let ListedJob { body, whole, .. } = job;
+        self.run_in_a_row(job, |_| None);
+    }
+
+    /// Runs a job, and where that is one of counted parts, those that `next` finds of them.
+    #[inline(never)]
+    fn run_in_a_row(
+        self,
+        job: ListedJob<P>,
+        next: impl Fn(*const Parts<P>) -> Option<ListedJob<P>>,
+    ) {
+        let ListedJob { body, whole, parts, .. } = job;
+        if parts.is_null() {
+            return self.run_body(body, whole);
+        }
+        let slot = self.slot();
+        let outer = self.tickets().replace(parts);
+        self.run_body(body, whole);
+        let mut over = 1;
+        while over < MAX_IN_A_ROW
+            && slot.is_called_back.load(Relaxed) == 0
+            && let Some(job) = next(parts)
+        {
+            self.run_body(job.body, whole);
+            over += 1;
+        }
+        if over > 1 {
+            self.context.pool.ran.fetch_add(over - 1, Relaxed);
+        }
+        let left = self.tickets().put_back(outer);
+        // SAFETY: these were run here, and those tickets were counted; who waits keeps it until the last is over.
+        unsafe { Parts::end(parts, over + left) };
+    }
+
+    fn run_body(self, body: JobBody<P>, whole: *const Latch<P>) {
         let run = match body {
             JobBody::Awaited(job) => return self.run_stolen(job),
             JobBody::Call(run) => run,
-            JobBody::Next(fifo) => {
-                let next = fifo.lock().pop_front();
-                next.unwrap_or_else(|| unreachable!("there is one for each turn"))
-            }
+            JobBody::Next(fifo) => first_of(&fifo),
+            // SAFETY: this is one of those parts, and it is not over.
+            JobBody::NextPart(fifo) => first_of(unsafe { &*fifo }),
         };
         self.begin_inside();
         if self.pool().is_team() {
@@ -414,14 +457,11 @@ impl<P: Platform> CurrentWorker<'_, P> {
             slot.is_last_resort.store(0, Relaxed);
             return self.run_last_resort();
         }
-        let part = if pool.team().is_some_and(|team| team.breadth_first) {
-            slot.listed.take_oldest_part_of(name, kind.since)
-        } else {
-            slot.listed.take_part_of(name, kind.since)
-        };
-        let own = part.or_else(|| self.take_mail());
-        if let Some(job) = own {
-            self.run_listed(job);
+        if let Some((job, is_in_a_row)) = self.take_own(name, kind) {
+            // In a row as well, but only parts of what it waits for: of others it runs one, and then looks whether that is over.
+            self.run_in_a_row(job, |parts| {
+                is_in_a_row.then(|| slot.listed.take_latest_of(parts)).flatten()
+            });
             return true;
         }
         let Some((job, has_more)) = self.take_part_of_others(name) else {
@@ -434,6 +474,24 @@ impl<P: Platform> CurrentWorker<'_, P> {
         true
     }
 
+    /// Of its own list or its mail, what [`run_awaited`](Self::run_awaited) may run; and whether it is one of many that may be
+    /// run in a row. (Not inlined, as is what lies between two user's functions: its frame would be on the stack once for each
+    /// scope inside another.)
+    #[inline(never)]
+    fn take_own(self, name: WholeName, kind: WaitKind) -> Option<(ListedJob<P>, bool)> {
+        let slot = self.slot();
+        let is_fifo = self.context.pool.team().is_some_and(|team| team.breadth_first);
+        let part = if is_fifo {
+            slot.listed.take_oldest_part_of(name, kind.since)
+        } else {
+            slot.listed.take_part_of(name, kind.since)
+        };
+        let job = part.or_else(|| self.take_mail())?;
+        let is_in_a_row = WholeName::at(job.whole) == name && !is_fifo;
+        Some((job, is_in_a_row))
+    }
+
+    #[inline(never)]
     fn take_part_of_others(self, name: WholeName) -> Option<(ListedJob<P>, bool)> {
         let take = |pool: &Pool<P>| {
             let injected =
@@ -481,6 +539,11 @@ impl<P: Platform> CurrentWorker<'_, P> {
         in_order.lock().push_back(closure);
         JobBody::Next(Fifo::clone(in_order))
     }
+}
+
+/// Takes the oldest off.
+fn first_of<P: Platform>(fifo: &Lock<P, VecDeque<Closure>>) -> Closure {
+    fifo.lock().pop_front().unwrap_or_else(|| unreachable!("there is one for each turn"))
 }
 
 /// While it lives, a member does what comes from outside, in its wait.

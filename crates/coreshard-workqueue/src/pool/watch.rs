@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, Time};
 
+use super::pool::Pool;
 use super::sizes::{Injectors, Watches};
 use super::worker::Worker;
+use crate::base::latch::Latch;
 
 /// How often a worker looks at the next item's slot before it sleeps, at least and at most. A look
 /// that succeeds saves two system calls and a context switch, and doubles the next budget; one
@@ -26,6 +28,36 @@ const MAX_GATHER_SPINS: u32 = 32;
 
 pub(super) fn learn(spins: u32, seen: bool) -> u32 {
     if seen { (spins * 2).min(MAX_SPINS) } else { (spins / 2).max(MIN_SPINS) }
+}
+
+/// The next watch's length after a sleep that should have been one.
+fn learn_from_short_sleep(spins: u32) -> u32 {
+    (spins * 4).min(MAX_SPINS)
+}
+
+impl<P: Platform> Pool<P> {
+    /// Waits, on a thread that is none of its workers, until `done` is open: watches first, for as long as has been worth it
+    /// of late, and sleeps then. False in a process that was forked since: there it stays closed.
+    pub(crate) fn wait_outside(&self, done: &Latch<P>) -> bool {
+        let spins = self.outside_spins.load(Relaxed).max(MIN_SPINS);
+        let seen = (0..spins).any(|_| {
+            P::spin_hint();
+            done.is_open()
+        });
+        let mut learned = learn(spins, seen);
+        let is_open = seen || {
+            let since = P::now();
+            let is_open = done.wait();
+            if P::now() - since < SHORT_SLEEP {
+                learned = learn_from_short_sleep(learned);
+            }
+            is_open
+        };
+        if learned != spins {
+            self.outside_spins.store(learned, Relaxed);
+        }
+        is_open
+    }
 }
 
 impl<P: Platform> Worker<'_, P> {
@@ -51,24 +83,30 @@ impl<P: Platform> Worker<'_, P> {
         if self.is_member {
             return self.watch_as_member(queue, &places);
         }
+        if self.crowd.is_here() {
+            return false;
+        }
         if places[0].is_none() {
             // Work came from this worker's own CPU alone. Its producer may be waiting for that
             // very CPU: let it run, once.
-            return if std::mem::replace(&mut self.yielded, true) {
-                false
-            } else {
-                P::yield_now();
-                true
-            };
+            if std::mem::replace(&mut self.yielded, true) {
+                return false;
+            }
+            let since_ns = P::rough_ns();
+            P::yield_now();
+            self.crowd.learn(P::rough_ns().wrapping_sub(since_ns));
+            return true;
         }
         if pool.watchers.swap(1, Acquire) != 0 {
             return false;
         }
+        let since_ns = P::rough_ns();
         (0..self.gather_spins).for_each(|_| P::spin_hint());
         let seen = (0..self.spins).any(|_| {
             P::spin_hint();
             queue.seen(&places)
         });
+        self.crowd.learn(P::rough_ns().wrapping_sub(since_ns));
         pool.watchers.store(0, Release);
         self.spins = learn(self.spins, seen);
         self.watched = seen;
@@ -129,7 +167,7 @@ impl<P: Platform> Worker<'_, P> {
     /// between any two of them for ever.
     pub(super) fn learn_from_sleep(&mut self, since: Option<Time>) {
         if since.is_some_and(|since| P::now() - since < SHORT_SLEEP) {
-            self.spins = (self.spins * 4).min(MAX_SPINS);
+            self.spins = learn_from_short_sleep(self.spins);
         }
     }
 

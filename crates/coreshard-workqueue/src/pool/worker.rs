@@ -7,6 +7,7 @@ use coreshard_platform::{Platform, Time};
 
 use super::accounts::WeighedVisits;
 use super::context::Context;
+use super::crowd::Crowd;
 use super::frame::Frame;
 use super::link::LinkHead;
 use super::links::LinkTag;
@@ -78,6 +79,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     pub(super) watched: bool,
     /// It has let others run on its CPU since it last had work.
     pub(super) yielded: bool,
+    /// Whether others compute on its CPU.
+    pub(super) crowd: Crowd,
     /// Items until it looks into the reactor; `None` where there is none.
     pub(super) items_before_look: Option<usize>,
     /// It has not claimed since it slept.
@@ -114,6 +117,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             is_lookout: false,
             watched: false,
             yielded: false,
+            crowd: Crowd::default(),
             items_before_look: pool.attributes.hooks.reactor.as_ref().map(|_| ITEMS_BEFORE_LOOK),
             just_woke: false,
             repatriated: 0,

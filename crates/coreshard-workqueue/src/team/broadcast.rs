@@ -1,6 +1,7 @@
 //! Something that each member does once.
 #![allow(unsafe_code)]
 
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::AcqRel;
 
@@ -37,7 +38,8 @@ pub(super) fn broadcast<P: Platform, R: Send>(
     let outcome = user::call(|| {
         for index in 0..members {
             let body = JobBody::Call(part_of(&all, index));
-            let job = ListedJob { body, whole: &raw const all.done, within: within::<P>() };
+            let whole = &raw const all.done;
+            let job = ListedJob { body, whole, parts: ptr::null(), within: within::<P>() };
             pool.with_pool_of(index, |pool| pool.mail(index, job));
             sent += 1;
         }

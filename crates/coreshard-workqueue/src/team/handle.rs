@@ -195,7 +195,8 @@ impl<P: Platform> Team<P> {
         let within = within::<P>();
         let body = JobBody::Awaited(job.header());
         // Whatever is thrown there, this frame stays until the job is done.
-        let sent = user::call(|| self.pool.inject(ListedJob { body, whole: job.done(), within }));
+        let listed = ListedJob { body, whole: job.done(), parts: std::ptr::null(), within };
+        let sent = user::call(|| self.pool.inject(listed));
         wait_for(&self.pool, job.done(), JobNumber::NONE);
         if let Err(thrown) = sent {
             thrown.resume();

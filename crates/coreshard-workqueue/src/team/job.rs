@@ -23,7 +23,7 @@ pub(super) fn members<P: Platform>(pool: &Pool<P>) -> usize {
 
 /// A job that nobody waits for.
 pub(super) fn detached<P: Platform>(body: JobBody<P>) -> ListedJob<P> {
-    ListedJob { body, whole: ptr::null(), within: ptr::null() }
+    ListedJob { body, whole: ptr::null(), parts: ptr::null(), within: ptr::null() }
 }
 
 /// Calls what nobody waits for, on a member.

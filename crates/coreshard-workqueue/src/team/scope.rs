@@ -1,50 +1,57 @@
 //! Work that may borrow what outlives the scope that it is spawned in.
 #![allow(unsafe_code)]
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use coreshard_platform::user::{self, Thrown};
-use coreshard_platform::{AtomicInt, Lock, Platform};
+use coreshard_platform::{Lock, Platform};
 
 use super::job::{Reach, members, within};
 use super::wait::wait_for;
 use crate::base::latch::Latch;
-use crate::pool::{Closure, CurrentWorker, Fifo, JobBody, JobNumber, ListedJob, OwnPool, fifo};
+use crate::pool::{
+    Closure, CurrentWorker, JobBody, JobNumber, ListedJob, OwnPool, PartFifo, Parts,
+};
 
 /// In which work is spawned that may borrow what is outside of it; see [`Team::scope`](crate::Team::scope).
 pub struct TeamScope<'scope, P: Platform> {
     pool: Arc<OwnPool<P>>,
-    /// What was spawned and is not over, and one for the call that opened it.
-    pending: P::AtomicU64,
-    /// Opens when that falls to nothing, unless that call is the last.
-    done: Latch<P>,
+    /// What was spawned.
+    parts: Parts<P>,
     /// What was thrown first.
     thrown: Lock<P, Option<Thrown>>,
     /// What members have spawned that is to begin in its order, by their index.
-    in_order: OnceLock<Box<[Fifo<P>]>>,
+    in_order: OnceLock<Box<[PartFifo<P>]>>,
     /// Invariant: what is spawned lives as long as the scope, neither shorter nor longer.
     marker: PhantomData<fn(&'scope ()) -> &'scope ()>,
 }
 
 impl<'scope, P: Platform> TeamScope<'scope, P> {
-    /// Calls `op` with a scope, and waits for what is spawned in it.
-    pub(super) fn run<R>(pool: Arc<OwnPool<P>>, op: impl FnOnce(&Self) -> R) -> R {
-        let scope = Self {
+    /// (Not inlined, so that it is made where it stays: what lies in a frame twice makes each scope inside another longer.)
+    #[inline(never)]
+    fn new(pool: Arc<OwnPool<P>>) -> Self {
+        Self {
             pool,
-            pending: P::AtomicU64::new(1),
-            done: Latch::new(),
+            parts: Parts::new(),
             thrown: Lock::new(None),
             in_order: OnceLock::new(),
             marker: PhantomData,
-        };
-        let since = CurrentWorker::<P>::here().map_or(JobNumber::NONE, CurrentWorker::next_job);
-        let value = user::call(|| op(&scope)).map_err(|thrown| scope.note(thrown));
-        // Acquire: what was spawned is seen to be done. Nobody opens the latch if this is the last.
-        if scope.pending.fetch_sub(1, AcqRel) != 1 {
-            wait_for(&scope.pool, &scope.done, since);
+        }
+    }
+
+    /// Calls `op` with a scope, and waits for what is spawned in it.
+    pub(super) fn run<R>(pool: Arc<OwnPool<P>>, op: impl FnOnce(&Self) -> R) -> R {
+        let scope = Self::new(pool);
+        let here = CurrentWorker::<P>::here();
+        let since = here.map_or(JobNumber::NONE, CurrentWorker::next_job);
+        let (value, is_pending) =
+            scope.parts.open(here.map(CurrentWorker::tickets), || user::call(|| op(&scope)));
+        let value = value.map_err(|thrown| scope.note(thrown));
+        if is_pending {
+            wait_for(&scope.pool, scope.parts.done(), since);
         }
         let thrown = scope.thrown.lock().take();
         match (value, thrown) {
@@ -147,8 +154,7 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
 
     /// A part of this scope, which is counted from here on.
     fn part(&self, op: impl FnOnce(&Self) + Send + 'scope) -> Closure {
-        // Relaxed: whoever spawns is counted itself, or is the call that opened the scope.
-        self.pending.fetch_add(1, Relaxed);
+        self.parts.begin(CurrentWorker::here().map(CurrentWorker::tickets));
         let reach = Reach(self);
         let part = move || {
             // All of it, not its one field.
@@ -158,11 +164,6 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
             if let Err(thrown) = user::call(|| op(this)) {
                 this.note(thrown);
             }
-            // Release: whoever waits sees what was done.
-            if this.pending.fetch_sub(1, AcqRel) == 1 {
-                // SAFETY: who opened the scope waits for this: it had not been the last. Not touched after.
-                unsafe { Latch::open(&raw const (*scope).done) };
-            }
         };
         let part: Box<dyn FnOnce() + Send + 'scope> = Box::new(part);
         // SAFETY: it is called, or dropped with the team's process, before the scope has ended; and what it borrows
@@ -171,7 +172,7 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
     }
 
     fn job(&self, body: JobBody<P>, within: *const Latch<P>) -> ListedJob<P> {
-        ListedJob { body, whole: &raw const self.done, within }
+        ListedJob { body, whole: self.parts.done(), parts: &raw const self.parts, within }
     }
 
     /// Gives a part to the team: to this thread's list, if it is a member.
@@ -188,9 +189,10 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
 
     /// One of those that a member has spawned in their order.
     fn in_turn(&self, index: usize, closure: Closure) -> JobBody<P> {
+        let fifo = || PartFifo::new(Lock::new(VecDeque::new()));
         let lists = self.in_order.get_or_init(|| (0..self.members()).map(|_| fifo()).collect());
         lists[index].lock().push_back(closure);
-        JobBody::Next(Fifo::clone(&lists[index]))
+        JobBody::NextPart(&raw const lists[index])
     }
 
     /// The first that is thrown is told of.
@@ -201,8 +203,6 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
 
 impl<P: Platform> fmt::Debug for TeamScope<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TeamScope")
-            .field("pending", &self.pending.load(Relaxed))
-            .finish_non_exhaustive()
+        f.debug_struct("TeamScope").field("pending", &self.parts.pending()).finish_non_exhaustive()
     }
 }

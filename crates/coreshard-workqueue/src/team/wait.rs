@@ -6,9 +6,6 @@ use crate::base::error::Forked;
 use crate::base::latch::Latch;
 use crate::pool::{CurrentWorker, JobNumber, Pool, WaitKind};
 
-/// Looks at a latch before a thread that is no worker sleeps.
-const LOOKS: u32 = 200;
-
 /// Waits until `done`, which is this pool's to open, is open: a worker runs parts of what it waits for meanwhile, and what it has spawned since.
 pub(super) fn wait_for<P: Platform>(pool: &Pool<P>, done: &Latch<P>, since: JobNumber) {
     let is_open = match CurrentWorker::<P>::here() {
@@ -16,13 +13,7 @@ pub(super) fn wait_for<P: Platform>(pool: &Pool<P>, done: &Latch<P>, since: JobN
             let kind = WaitKind { since, is_elsewhere: worker.set() != pool.set() };
             done.is_open() || worker.wait_in_team(done, kind)
         }
-        None => {
-            let seen = (0..LOOKS).any(|_| {
-                P::spin_hint();
-                done.is_open()
-            });
-            seen || done.wait()
-        }
+        None => pool.wait_outside(done),
     };
     if !is_open {
         // Whoever would open it is in another process.

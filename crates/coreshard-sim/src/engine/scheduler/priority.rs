@@ -18,8 +18,10 @@ impl SimState {
             let before = cpu.waiting();
             cpu.fifo.retain(|other| *other != thread);
             cpu.queue.retain(|other| *other != thread);
+            let left = cpu.waiting();
+            self.note_queue(target);
             // One that is between two CPUs is in no queue, and will be put into one.
-            if cpu.waiting() == before {
+            if left == before {
                 self.threads[thread].fifo_priority = priority;
                 return;
             }

@@ -15,6 +15,8 @@ use crate::types::{Shape, TypeId, TypeTable};
 
 /// Calls of a stack that are looked through.
 const MOST_CALLS: usize = 8;
+/// What memory is rounded up to that is to begin a line.
+const LINE_BYTES: u64 = 64;
 /// Variables of one function.
 const MOST_VARIABLES: usize = 2_000;
 
@@ -127,8 +129,9 @@ impl Names<'_> {
             found.find_map(|id| Some((*id, taken_as(types, *id, bytes, element_bytes)?)))
         });
         let sizes: HashMap<TypeId, u64> = by_name.collect();
-        let (of, size) =
-            sizes.into_iter().max_by_key(|(id, size)| (*size, std::cmp::Reverse(*id)))?;
+        let (of, size) = sizes
+            .into_iter()
+            .max_by_key(|(id, size)| (*size, types.size_bytes(*id), std::cmp::Reverse(*id)))?;
         Some(Guess { module: number, of, element_bytes: size })
     }
 }
@@ -141,6 +144,11 @@ fn taken_as(types: &TypeTable, of: TypeId, bytes: u64, element_bytes: u64) -> Op
         types.is_flexible(last) && last.of.and_then(|of| types.size_bytes(of)).unwrap_or(0) == 0
     });
     if has_tail && element_bytes <= 1 && bytes > size && size > 0 {
+        return Some(bytes);
+    }
+    // Memory that is to begin a line is taken in whole lines, and what lies there is one, and no array.
+    let is_rounded = element_bytes == bytes && size.next_multiple_of(LINE_BYTES) == bytes;
+    if is_rounded && size >= 8 {
         return Some(bytes);
     }
     fits(size, bytes, element_bytes).then_some(size)
