@@ -8,6 +8,7 @@ testing::watch!();
 #[test]
 fn a_forked_process_is_another_generation_though_nobody_has_a_hook() {
     let parent = Host::process_generation();
+    assert_eq!(parent, 0, "no fork lies before it");
     forked(|| {
         let child = Host::process_generation();
         if child == parent { Err(format!("still {parent}")) } else { Ok(()) }

@@ -8,9 +8,9 @@ use crate::Here as Host;
 /// there, too. For a library that keeps something for the whole process and whose users may fork; a runtime and its
 /// queues know by themselves.
 ///
-/// Forks are counted from where this process, or the one that it was forked from, had a runtime first: before, there was
-/// nothing of Coreshard's to leave behind. The calls load one word, and may be made in a signal handler and between fork and
-/// exec.
+/// Forks are counted from where this process, or the one that it was forked from, had a runtime or asked first: before, there
+/// was nothing to leave behind. The first call has the C library tell of forks (`pthread_atfork`); those after it load one word, and
+/// may be made in a signal handler and between fork and exec.
 ///
 /// # Examples
 /// ```
@@ -54,7 +54,7 @@ impl ProcessGeneration {
         self == Self::current()
     }
 
-    /// Whether it was forked from a process that had a runtime.
+    /// Whether it was forked from a process that had a runtime, or had asked.
     ///
     /// ```
     /// assert!(!coreshard::ProcessGeneration::current().is_forked());

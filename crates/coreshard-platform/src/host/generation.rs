@@ -9,10 +9,11 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 #[inline(always)]
 pub(super) fn current() -> u32 {
-    match GENERATION.load(Relaxed) {
+    let generation = match GENERATION.load(Relaxed) {
         0 => first(),
         generation => generation,
-    }
+    };
+    generation - 1
 }
 
 #[cold]
