@@ -84,8 +84,12 @@ impl Workqueue {
 }
 
 fn seconds(name: &str, seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|error| PyValueError::new_err(format!("{name}={seconds}: {error}")))
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        let message = format!(
+            "{name}={seconds}: it is a number of seconds, at least 0, that a clock can count"
+        );
+        PyValueError::new_err(message)
+    })
 }
 
 fn item(call: Call) -> impl FnOnce() + Send + 'static {
