@@ -14,7 +14,7 @@ readonly WARN='-Wall -Wextra -Wpedantic -Werror'
 mkdir -p "$out/tests"
 
 # shellcheck disable=SC2086 # the options are words
-for test in kernel_operations check more devices allocations forks; do
+for test in kernel_operations check more devices allocations forks nulls; do
   cc -std=gnu11 -O1 -g $WARN -I$C/include -o "$out/tests/$test" $C/tests/$test.c -L"$out" -lcoreshard -lpthread \
     -Wl,-rpath,"$PWD/$out"
   "$out/tests/$test"
@@ -23,7 +23,12 @@ done
 for function in $(grep -o 'cs_[a-z_]*;' $C/coreshard.map | tr -d ';'); do
   grep -qw "$function" $C/tests/forks.c || { echo "ci/c_binding.sh: $function is not called in $C/tests/forks.c" >&2; exit 1; }
 done
+# So is what takes a pointer and is not given null.
+for function in $(tr '\n' ' ' <$C/include/coreshard.h | grep -o '\bcs_[a-z_]*([^()]*\*[^()]*);' | grep -o '^cs_[a-z_]*'); do
+  grep -qw "$function" $C/tests/nulls.c || { echo "ci/c_binding.sh: $function is not called in $C/tests/nulls.c" >&2; exit 1; }
+done
 CORESHARD_CHECK=1 "$out/tests/forks" | tail -n 1
+CORESHARD_CHECK=1 "$out/tests/nulls" | tail -n 1
 # Freed memory is looked at, too; and the rows hold where everything is.
 LD_PRELOAD="$PWD/$out/libcoreshard_check.so" "$out/tests/check" a_queued_work_that_is_freed_is_found
 CORESHARD_CHECK=1 LD_PRELOAD="$PWD/$out/libcoreshard_check.so" "$out/tests/kernel_operations" | tail -n 1

@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly C=bindings/c CPP=bindings/cpp TESTS='kernel_operations check more devices'
+readonly C=bindings/c CPP=bindings/cpp TESTS='kernel_operations check more devices nulls'
 export CORESHARD_TEST_LIMIT=${CORESHARD_TEST_LIMIT:-1800}
 out=$($C/build.sh --debug)
 readonly out
@@ -32,7 +32,7 @@ compile_cpp() {
 
 under_valgrind() {
   local test
-  for test in kernel_operations more devices; do
+  for test in kernel_operations more devices nulls; do
     # What the parent's threads held is lost in a child that was forked, which ends with an error for it.
     compile $test $test.plain -DWITHOUT_FORKS -L"$out" -lcoreshard -Wl,-rpath,"$PWD/$out"
     # As in ci/memcheck.sh.
@@ -74,7 +74,7 @@ NAMES
   gcc -c -O1 -fsanitize=thread -fno-builtin -o "$out/sanitized/names.o" "$out/sanitized/names.c"
   # The thread sanitizer ends a process that starts a thread after it was forked with threads: so the rows of forks are
   # left to the others.
-  for test in kernel_operations more devices; do
+  for test in kernel_operations more devices nulls; do
     compile $test $test.thread -fsanitize=thread -DWITHOUT_FORKS "$out/sanitized/names.o" \
       "$target/$host/debug/libcoreshard_c.a" -lm -ldl
     TSAN_OPTIONS=halt_on_error=1 "$out/sanitized/$test.thread" | tail -n 1

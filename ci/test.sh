@@ -40,6 +40,10 @@ has() {
   fi
   if qemu-x86_64 -h 2>/dev/null | grep -q plugin; then echo qemu; fi
   if [ -e /sys/kernel/btf/vmlinux ]; then echo btf; fi
+  if [ "$(id -u)" -eq 0 ]; then
+    if [ -x /usr/sbin/tuned ]; then echo tuned; fi
+    if udevadm --version >/dev/null 2>&1 && compgen -G '/sys/block/*/device' >/dev/null; then echo udev; fi
+  fi
   echo forked_threads
 }
 

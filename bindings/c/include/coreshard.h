@@ -41,7 +41,7 @@ struct cs_work;
 /* The structure of type `type` whose member `member` is at `pointer`. */
 #define cs_container_of(pointer, type, member) ((type *)((char *)(pointer) - offsetof(type, member)))
 
-#define CS_WORKQUEUE_ATTRS_INIT { sizeof(struct cs_workqueue_attrs), 0, 0, 0, 0, 0, 0, 0, 0, NULL }
+#define CS_WORKQUEUE_ATTRS_INIT { sizeof(struct cs_workqueue_attrs), 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0 }
 #define CS_CONFIG_INIT { sizeof(struct cs_config), 0, 0, 0, 0, 0, NULL, NULL }
 
 
@@ -326,6 +326,10 @@ struct cs_workqueue_attrs {
    The CPUs that it may use, as "0-3,8"; null for all.
    */
   const char *cpus;
+  /*
+   How large its workers' stacks are, at least 64 KiB; 0 for what the C library gives to threads, and 2 MiB at least.
+   */
+  size_t stack_bytes;
 };
 
 /*
@@ -610,7 +614,7 @@ struct cs_workqueue *cs_alloc_workqueue_attrs(const char *name, const struct cs_
 
 /*
  Changes a queue while it is used: what runs goes on as it was, what comes is as the attributes say, all of them. Whether
- it is ordered stays; so do `CS_WQ_MEM_RECLAIM` and the name.
+ it is ordered stays; so do `CS_WQ_MEM_RECLAIM`, the stacks and the name.
  */
 int cs_change_workqueue(struct cs_workqueue *queue,
                         const struct cs_workqueue_attrs *attrs);
@@ -651,12 +655,12 @@ int cs_thaw_workqueue(struct cs_workqueue *queue);
 /*
  Runs all that was queued to its end, and frees the queue. A delayed work whose time has not come stays pending until then, and
  is dropped: cancel it before, or move it to another queue by `cs_mod_delayed_work`. -EDEADLK inside one of the queue's own works: then nothing is done. In a process that was forked since the
- queue was made, nothing is run.
+ queue was made, nothing is run. -EINVAL of a queue of `cs_system_workqueue`.
  */
 int cs_destroy_workqueue(struct cs_workqueue *queue);
 
 /*
- A queue of the process's own (`enum cs_system_workqueue_kind`), made with the first call. It is not to be destroyed. Null, and
+ A queue of the process's own (`enum cs_system_workqueue_kind`), made with the first call, and never destroyed. Null, and
  errno, where it cannot be had.
  */
 struct cs_workqueue *cs_system_workqueue(int which);

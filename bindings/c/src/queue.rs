@@ -1,6 +1,7 @@
 //! Queues: made, changed, waited for, ended.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -110,6 +111,8 @@ pub struct CsWorkqueueAttrs {
     pub nice: c_int,
     /// The CPUs that it may use, as "0-3,8"; null for all.
     pub cpus: *const c_char,
+    /// How large its workers' stacks are, at least 64 KiB; 0 for what the C library gives to threads, and 2 MiB at least.
+    pub stack_bytes: usize,
 }
 
 /// The attributes, with what an older program does not know of.
@@ -170,6 +173,20 @@ pub(crate) unsafe fn cpus(given: *const c_char) -> Outcome<Option<CpuSet>> {
     cpus.map(Some).map_err(|error| Failure::invalid(error.to_string()))
 }
 
+/// What the C library gives to a thread (by `ulimit -s`, mostly): code that comes here from threads of its own may need it.
+fn stack_of_threads() -> usize {
+    const LEAST: usize = 2 << 20;
+    let (mut attributes, mut bytes) = (MaybeUninit::uninit(), 0);
+    // SAFETY: they are set up by the first call, if it says so, and read and given back by the others.
+    unsafe {
+        if libc::pthread_attr_init(attributes.as_mut_ptr()) == 0 {
+            libc::pthread_attr_getstacksize(attributes.as_ptr(), &raw mut bytes);
+            libc::pthread_attr_destroy(attributes.as_mut_ptr());
+        }
+    }
+    bytes.max(LEAST)
+}
+
 unsafe fn build(
     name: *const c_char,
     attributes: &CsWorkqueueAttrs,
@@ -191,6 +208,10 @@ unsafe fn build(
     if let Some(nice) = nice(attributes)? {
         builder = builder.nice(nice);
     }
+    builder = builder.stack_bytes(match attributes.stack_bytes {
+        0 => stack_of_threads(),
+        bytes => bytes,
+    });
     if is_high {
         builder = builder.priority(Priority::High);
     }
@@ -262,7 +283,7 @@ pub unsafe extern "C" fn cs_alloc_workqueue_attrs(
 }
 
 /// Changes a queue while it is used: what runs goes on as it was, what comes is as the attributes say, all of them. Whether
-/// it is ordered stays; so do `CS_WQ_MEM_RECLAIM` and the name.
+/// it is ordered stays; so do `CS_WQ_MEM_RECLAIM`, the stacks and the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_change_workqueue(
     queue: *mut CsWorkqueue,
@@ -363,11 +384,17 @@ pub unsafe extern "C" fn cs_thaw_workqueue(queue: *mut CsWorkqueue) -> c_int {
 
 /// Runs all that was queued to its end, and frees the queue. A delayed work whose time has not come stays pending until then, and
 /// is dropped: cancel it before, or move it to another queue by `cs_mod_delayed_work`. -EDEADLK inside one of the queue's own works: then nothing is done. In a process that was forked since the
-/// queue was made, nothing is run.
+/// queue was made, nothing is run. -EINVAL of a queue of `cs_system_workqueue`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_destroy_workqueue(queue: *mut CsWorkqueue) -> c_int {
     guard(|| {
         let inner = &CsWorkqueue::of(queue)?.queue;
+        if SYSTEM.iter().any(|place| place.load(Acquire) == queue) {
+            return Err(Failure::invalid(format!(
+                "workqueue {:?} is the whole process's, so it cannot be destroyed; drain it, or make one by cs_alloc_workqueue",
+                inner.name()
+            )));
+        }
         match inner.flush_timeout(Duration::ZERO) {
             Err(error) if !error.is_timeout() => {
                 if inner.flush().is_err_and(|error| error.is_forked()) {
@@ -408,7 +435,10 @@ pub enum CsSystemWorkqueue {
     PowerEfficient = 3,
 }
 
-/// A queue of the process's own (`enum cs_system_workqueue_kind`), made with the first call. It is not to be destroyed. Null, and
+/// Those that were made, by [`CsSystemWorkqueue`].
+static SYSTEM: [AtomicPtr<CsWorkqueue>; 4] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 4];
+
+/// A queue of the process's own (`enum cs_system_workqueue_kind`), made with the first call, and never destroyed. Null, and
 /// errno, where it cannot be had.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_system_workqueue(which: c_int) -> *mut CsWorkqueue {
@@ -418,8 +448,7 @@ pub extern "C" fn cs_system_workqueue(which: c_int) -> *mut CsWorkqueue {
         (c"system-percpu", CS_WQ_PERCPU, 0),
         (c"system-power-efficient", 0, 5),
     ];
-    static MADE: [AtomicPtr<CsWorkqueue>; 4] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 4];
-    let kind = usize::try_from(which).ok().and_then(|kind| Some((KINDS.get(kind)?, &MADE[kind])));
+    let kind = usize::try_from(which).ok().and_then(|kind| Some((KINDS.get(kind)?, &SYSTEM[kind])));
     let Some((&(name, flags, scope), place)) = kind else {
         Failure::invalid(format!(
             "{which} is no queue of the process's; see enum cs_system_workqueue_kind"

@@ -123,16 +123,19 @@ pub unsafe extern "C" fn cs_pods_free(pods: *mut CsPods) {
 /// How many pods there are.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_pods_count(pods: *const CsPods) -> c_int {
+    guard(|| Ok(number(pods_of(pods)?.pods.len())))
+}
+
+fn pods_of<'call>(pods: *const CsPods) -> Outcome<&'call CsPods> {
     // SAFETY: C says that they are there, or null.
-    guard(|| Ok(unsafe { pods.as_ref() }.map_or(0, |pods| number(pods.pods.len()))))
+    unsafe { pods.as_ref() }.ok_or_else(|| Failure::invalid("the pods are a null pointer"))
 }
 
 /// The pod of a CPU, from 0 on; -ENOENT outside of the mask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_pod_of(pods: *const CsPods, cpu: c_uint) -> c_int {
     guard(|| {
-        // SAFETY: as above.
-        let pod = unsafe { pods.as_ref() }.and_then(|pods| pods.pods.pod_of(CpuId(cpu)));
+        let pod = pods_of(pods)?.pods.pod_of(CpuId(cpu));
         let none = || Failure::new(libc::ENOENT, format!("CPU {cpu} is in none of the pods"));
         Ok(number(pod.ok_or_else(none)?.index()))
     })
@@ -141,7 +144,7 @@ pub unsafe extern "C" fn cs_pod_of(pods: *const CsPods, cpu: c_uint) -> c_int {
 /// A pod's CPUs, as "0-3,8"; null where there is no such pod. There as long as the pods.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_pod_cpus(pods: *const CsPods, pod: c_uint) -> *const c_char {
-    // SAFETY: as above.
+    // SAFETY: C says that they are there, or null.
     let cpus = unsafe { pods.as_ref() }.and_then(|pods| pods.cpus.get(pod as usize));
     cpus.map_or(std::ptr::null(), |cpus| cpus.as_ptr())
 }

@@ -236,10 +236,10 @@ pub(crate) fn function_of(work: *mut CsWork) -> Option<EmbeddedFunction> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_queue_work(queue: *mut CsWorkqueue, work: *mut CsWork) -> c_int {
     // SAFETY: null, or leaked by `make_works`; null, or a queue, as C says.
-    if let Some((works, queue)) = unsafe { UNCHECKED.load(Acquire).as_ref().zip(queue.as_ref()) } {
-        // SAFETY: C says that the work is there, and stays while it is pending.
-        let place = unsafe { NonNull::new_unchecked(work.cast::<EmbeddedWork>()) };
-        // SAFETY: as above; where they are known, they are this process's.
+    let known = unsafe { UNCHECKED.load(Acquire).as_ref().zip(queue.as_ref()) };
+    if let (Some((works, queue)), Some(place)) = (known, NonNull::new(work.cast::<EmbeddedWork>()))
+    {
+        // SAFETY: C says that the work is there, and stays while it is pending; where `works` are known, they are this process's.
         let queued =
             catch_unwind(AssertUnwindSafe(|| unsafe { works.try_queue(place, &queue.queue) }));
         match queued {

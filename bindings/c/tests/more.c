@@ -141,6 +141,62 @@ static void the_socket_is_served_and_not(void)
 	CHECK(cs_stop_insight() == 0 && cs_stop_insight() == 1);
 }
 
+static void the_processs_queues_cannot_be_destroyed(void)
+{
+	static struct cs_work work = CS_WORK_INITIALIZER(nothing);
+	int which;
+
+	for (which = CS_SYSTEM_WORKQUEUE_KIND_DEFAULT; which <= CS_SYSTEM_WORKQUEUE_KIND_POWER_EFFICIENT; which++) {
+		struct cs_workqueue *queue = cs_system_workqueue(which);
+
+		CHECK(queue && cs_destroy_workqueue(queue) == -EINVAL && strstr(cs_last_error(), "cannot be destroyed"));
+		CHECK(cs_system_workqueue(which) == queue);
+		CHECK(cs_queue_work(queue, &work) == 1 && cs_flush_workqueue(queue) == 0);
+	}
+}
+
+static _Atomic size_t filled_bytes;
+
+/* A function that needs the most of a thread's stack. */
+static void *fill(void *bytes)
+{
+	size_t at, size = *(size_t *)bytes;
+	volatile char *filled = __builtin_alloca(size);
+
+	for (at = 0; at < size; at += 4096)
+		filled[at] = 1;
+	atomic_fetch_add(&filled_bytes, size);
+	return NULL;
+}
+
+static size_t to_fill;
+static void fill_a_stack(struct cs_work *work)
+{
+	(void)work;
+	fill(&to_fill);
+}
+
+static void stacks_are_as_large_as_a_threads_or_as_was_asked_for(void)
+{
+	static struct cs_work work = CS_WORK_INITIALIZER(fill_a_stack);
+	struct cs_workqueue_attrs attrs = CS_WORKQUEUE_ATTRS_INIT;
+	struct cs_workqueue *queue = cs_alloc_workqueue("as a thread", 0, 0);
+	pthread_attr_t of_thread;
+	pthread_t thread;
+
+	CHECK(pthread_attr_init(&of_thread) == 0 && pthread_attr_getstacksize(&of_thread, &to_fill) == 0);
+	to_fill -= 256 << 10;
+	CHECK(pthread_create(&thread, NULL, fill, &to_fill) == 0 && pthread_join(thread, NULL) == 0);
+	CHECK(queue && cs_queue_work(queue, &work) == 1);
+	CHECK(cs_destroy_workqueue(queue) == 0 && filled_bytes == 2 * to_fill);
+
+	attrs.stack_bytes = 4 * to_fill;
+	to_fill *= 3;
+	queue = cs_alloc_workqueue_attrs("deep", &attrs);
+	CHECK(queue && cs_queue_work(queue, &work) == 1);
+	CHECK(cs_destroy_workqueue(queue) == 0 && filled_bytes == 5 * to_fill / 3);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct row rows[] = {
@@ -148,6 +204,8 @@ int main(int argc, char **argv)
 		ROW(joins_and_loops_do_all_of_it),
 		ROW(topologies_have_pods),
 		ROW(the_socket_is_served_and_not),
+		ROW(the_processs_queues_cannot_be_destroyed),
+		ROW(stacks_are_as_large_as_a_threads_or_as_was_asked_for),
 	};
 	return run_rows(rows, sizeof(rows) / sizeof(*rows), argc, argv);
 }

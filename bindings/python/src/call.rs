@@ -4,6 +4,8 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::waiting::or_never;
+
 /// A function with its arguments.
 pub(crate) struct Call {
     pub(crate) function: Py<PyAny>,
@@ -26,7 +28,7 @@ impl Call {
 
     pub(crate) fn run<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let kwargs = self.kwargs.as_ref().map(|kwargs| kwargs.bind(py));
-        self.function.bind(py).call(self.args.bind(py), kwargs)
+        or_never(|| self.function.bind(py).call(self.args.bind(py), kwargs))
     }
 
     /// For calls whose result nobody has: what they raise goes to `sys.unraisablehook`.

@@ -11,6 +11,7 @@ use crate::call::Call;
 use crate::future::FutureCore;
 use crate::intake::{Intake, Settings};
 use crate::process::classes;
+use crate::{threads, waiting};
 
 /// The compiled half of `coreshard.Executor`.
 #[pyclass(subclass, frozen, module = "coreshard._native")]
@@ -40,7 +41,8 @@ impl ExecutorCore {
         let initializer = initializer.map(|initializer| Call::new(initializer, initargs, None));
         let settings = Settings { max_workers, thread_name_prefix, initializer, computes };
         // Reads the machine, the first time.
-        let intake = py.detach(|| Intake::new(settings))?;
+        let stack_bytes = threads::stack_bytes(py)?;
+        let intake = waiting::without_lock(py, || Intake::new(settings, stack_bytes))?;
         Ok(Self { intake })
     }
 

@@ -129,7 +129,7 @@ impl FutureCore {
                 Some(condition) if held.0.is_none() => {
                     let condition = condition.bind(py).clone();
                     drop(inner);
-                    condition.call_method0(intern!(py, "acquire"))?;
+                    waiting::or_never(|| condition.call_method0(intern!(py, "acquire")))?;
                     held.0 = Some(condition);
                 }
                 _ => return Ok((held, inner)),
@@ -233,7 +233,7 @@ impl FutureCore {
 
     fn call_one_back(slf: &Bound<'_, Self>, callback: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
-        match callback.call1((slf,)) {
+        match waiting::or_never(|| callback.call1((slf,))) {
             Err(error) if error.is_instance_of::<PyException>(py) => {
                 // `Logger.exception` reads the exception that is being handled, of which a compiled function has none.
                 let kwargs = pyo3::types::PyDict::new(py);

@@ -73,7 +73,7 @@ thread_local! {
 const BROKEN: &str = "A thread initializer failed, the executor is not usable anymore";
 
 impl Intake {
-    pub(crate) fn new(settings: Settings) -> PyResult<Arc<Self>> {
+    pub(crate) fn new(settings: Settings, stack_bytes: usize) -> PyResult<Arc<Self>> {
         let calls = if settings.computes {
             Calls::Compute
         } else {
@@ -81,7 +81,7 @@ impl Intake {
         };
         let intake = Arc::new(Self {
             settings,
-            queue: process::executors_queue(calls)?,
+            queue: process::executors_queue(calls, stack_bytes)?,
             made_in: ProcessGeneration::current(),
             state: Mutex::new(State::default()),
             changes: AtomicU32::new(0),

@@ -31,8 +31,8 @@ pub(crate) enum Calls {
     Compute,
 }
 
-/// The queue on which executors' runners are, made at the first call in this process.
-pub(crate) fn executors_queue(calls: Calls) -> PyResult<Workqueue> {
+/// The queue on which executors' runners are, made at the first call in this process that asks for such.
+pub(crate) fn executors_queue(calls: Calls, stack_bytes: usize) -> PyResult<Workqueue> {
     let workers = match calls {
         Calls::Compute => None,
         // Few kinds of pools, which executors share. Where one has waiting calls on all workers, and another one would
@@ -42,7 +42,8 @@ pub(crate) fn executors_queue(calls: Calls) -> PyResult<Workqueue> {
         }
     };
     let mut queues = lock(&QUEUES);
-    let made = queues.iter().find(|made| made.workers == workers && made.made_in.is_current());
+    let kind = (workers, stack_bytes, ProcessGeneration::current());
+    let made = queues.iter().find(|made| made.kind == kind);
     if let Some(made) = made {
         return Ok(made.queue.clone());
     }
@@ -56,10 +57,10 @@ pub(crate) fn executors_queue(calls: Calls) -> PyResult<Workqueue> {
             Box::leak(Box::new(builder.build().map_err(runtime_error)?))
         }
     };
-    let builder = runtime.workqueue().name("python").hooks(threads::hooks());
+    let builder = threads::for_python(runtime.workqueue().name("python"), stack_bytes);
     let builder = if workers.is_some() { builder.scope(Scope::System) } else { builder };
     let queue = builder.build().map_err(runtime_error)?;
-    queues.push(Made { workers, made_in: ProcessGeneration::current(), queue: queue.clone() });
+    queues.push(Made { kind, queue: queue.clone() });
     Ok(queue)
 }
 
@@ -71,8 +72,8 @@ const MOST_WORKERS: usize = 512;
 static QUEUES: Mutex<Vec<Made>> = Mutex::new(Vec::new());
 
 struct Made {
-    workers: Option<usize>,
-    made_in: ProcessGeneration,
+    /// Workers, the size of their stacks, and the process.
+    kind: (Option<usize>, usize, ProcessGeneration),
     queue: Workqueue,
 }
 

@@ -3,10 +3,11 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
+use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use coreshard::Hooks;
+use coreshard::{Builder, Hooks};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -19,10 +20,33 @@ thread_local! {
     static NUMBERED: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// The hooks of all queues that call Python: one value, so that they share their pools.
-pub(crate) fn hooks() -> Hooks {
+/// A queue that calls Python: its workers' stacks, and their last hook, which is one value, so that such queues share their pools.
+pub(crate) fn for_python(builder: Builder<'_>, stack_bytes: usize) -> Builder<'_> {
     static HOOKS: OnceLock<Hooks> = OnceLock::new();
-    HOOKS.get_or_init(|| Hooks::new().on_stop(|_pod| forget_thread())).clone()
+    let hooks = HOOKS.get_or_init(|| Hooks::new().on_stop(|_pod| forget_thread())).clone();
+    builder.hooks(hooks).stack_bytes(stack_bytes)
+}
+
+/// How large Python makes the stacks of its threads: as `threading.stack_size` was told, else as the C library does. The interpreter
+/// counts on that: its own bound on recursion in C is beyond the end of a smaller one.
+pub(crate) fn stack_bytes(py: Python<'_>) -> PyResult<usize> {
+    const LEAST: usize = 2 << 20;
+    let threading = py.import("threading")?;
+    let asked: usize = threading.call_method0("stack_size")?.extract()?;
+    if asked > 0 {
+        // Who asks without an argument has set it to the default.
+        threading.call_method1("stack_size", (asked,))?;
+        return Ok(asked);
+    }
+    let (mut attributes, mut bytes) = (MaybeUninit::uninit(), 0);
+    // SAFETY: they are set up by the first call, if it says so, and read and given back by the others.
+    unsafe {
+        if libc::pthread_attr_init(attributes.as_mut_ptr()) == 0 {
+            libc::pthread_attr_getstacksize(attributes.as_ptr(), &raw mut bytes);
+            libc::pthread_attr_destroy(attributes.as_mut_ptr());
+        }
+    }
+    Ok(bytes.max(LEAST))
 }
 
 /// Calls `inside` on this worker with Python's lock held. Nothing is called where the interpreter has ended.
@@ -46,13 +70,22 @@ fn keep_thread() {
     unsafe { ffi::PyEval_SaveThread() };
 }
 
-/// Names this worker's thread, as `threading` tells it, after those whose calls it is about to run.
+/// Names this worker's thread, as `threading` tells it, after those whose calls it is about to run; and traces and profiles it where
+/// `threading.settrace` and `setprofile` ask for that of each new thread.
 pub(crate) fn name_thread(py: Python<'_>, prefix: &str) -> PyResult<()> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBERED.get().unwrap_or_else(|| NUMBER.fetch_add(1, Relaxed));
     NUMBERED.set(Some(number));
-    let thread = py.import("threading")?.call_method0("current_thread")?;
-    thread.setattr("name", format!("{prefix}_{number}"))
+    let threading = py.import("threading")?;
+    threading.call_method0("current_thread")?.setattr("name", format!("{prefix}_{number}"))?;
+    let sys = py.import("sys")?;
+    for (asked, set) in [("gettrace", "settrace"), ("getprofile", "setprofile")] {
+        let function = threading.call_method0(asked)?;
+        if !function.is(sys.call_method0(asked)?) {
+            sys.call_method1(set, (function,))?;
+        }
+    }
+    Ok(())
 }
 
 /// The worker's last hook.

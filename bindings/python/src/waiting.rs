@@ -55,6 +55,35 @@ impl Deadline {
     }
 }
 
+/// Calls `work` without Python's lock. Where the interpreter ends meanwhile, this does not come back: up to CPython 3.13 a thread that
+/// then asks for the lock is ended by `pthread_exit`, which unwinds its stack, and Rust, and so the process, aborts where that is
+/// caught. Such a thread sleeps instead, as 3.14 has it. So does one in whose call of Python's that happens.
+pub(crate) fn without_lock<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
+    or_never(|| py.detach(work))
+}
+
+/// Calls `inside`; where its thread is ended in there by `pthread_exit`, it sleeps instead, until the process has ended.
+pub(crate) fn or_never<R>(inside: impl FnOnce() -> R) -> R {
+    struct Never;
+    impl Drop for Never {
+        fn drop(&mut self) {
+            // A panic is another matter, and goes on.
+            while !std::thread::panicking() {
+                std::thread::park();
+            }
+        }
+    }
+    fn call<R>(inside: &mut Option<impl FnOnce() -> R>, result: &mut Option<R>) {
+        *result = inside.take().map(|inside| inside());
+    }
+    let (mut inside, mut result) = (Some(inside), None);
+    let never = Never;
+    // Calls of the interpreter are said not to unwind. What is called here is not known to be such, so that the unwinding finds `never`.
+    std::hint::black_box(call as fn(&mut _, &mut _))(&mut inside, &mut result);
+    std::mem::forget(never);
+    result.expect("`call` has called it")
+}
+
 /// Sleeps until `word` may hold something else than `expected`. False where the time is over. Fails with what a signal's
 /// handler raised.
 pub(crate) fn wait(
@@ -64,7 +93,7 @@ pub(crate) fn wait(
     deadline: Deadline,
 ) -> PyResult<bool> {
     let Some(left) = deadline.left() else { return Ok(false) };
-    py.detach(|| futex::wait(word, expected, left));
+    without_lock(py, || futex::wait(word, expected, left));
     py.check_signals()?;
     Ok(true)
 }
@@ -82,11 +111,11 @@ pub(crate) fn interruptible<R: Send + 'static>(
 ) -> PyResult<R> {
     if coreshard::current().is_some() {
         // Signals are handled on the main thread alone; and the library has to know who waits, to refuse what would never end.
-        return Ok(py.detach(work));
+        return Ok(without_lock(py, work));
     }
     let done = Arc::new((AtomicU32::new(0), Mutex::new(None)));
     let doing = Arc::clone(&done);
-    py.detach(|| {
+    without_lock(py, || {
         std::thread::spawn(move || {
             let result = work();
             *lock(&doing.1) = Some(result);

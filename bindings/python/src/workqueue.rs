@@ -15,7 +15,7 @@ use crate::call::Call;
 use crate::future::FutureCore;
 use crate::process::{self, Ends, classes, runtime_error};
 use crate::threads;
-use crate::waiting::{Deadline, interruptible};
+use crate::waiting::{self, Deadline, interruptible};
 
 /// A queue's last handle but for those inside of the library. It is not dropped where Python's lock is held: that waits for
 /// items, which need it.
@@ -37,7 +37,7 @@ impl Drop for Queue {
             // Where no thread can be had, it waits here.
             let _ = thread.spawn(move || drop(last));
         };
-        Python::try_attach(|py| py.detach(elsewhere));
+        Python::try_attach(|py| waiting::without_lock(py, elsewhere));
     }
 }
 
@@ -61,7 +61,7 @@ fn shut_down(py: Python<'_>, queue: &Queue, deadline: Deadline) -> PyResult<bool
     }
     loop {
         let step = deadline.step();
-        if py.detach(|| queue.handle.shutdown(step.unwrap_or_default())).is_ok() {
+        if waiting::without_lock(py, || queue.handle.shutdown(step.unwrap_or_default())).is_ok() {
             return Ok(true);
         }
         if step.is_none() {
@@ -84,8 +84,12 @@ impl Workqueue {
 }
 
 fn seconds(name: &str, seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|error| PyValueError::new_err(format!("{name}={seconds}: {error}")))
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        let message = format!(
+            "{name}={seconds}: it is a number of seconds, at least 0, that a clock can count"
+        );
+        PyValueError::new_err(message)
+    })
 }
 
 fn item(call: Call) -> impl FnOnce() + Send + 'static {
@@ -119,7 +123,7 @@ impl Workqueue {
         cpus: Option<Vec<u32>>,
     ) -> PyResult<Self> {
         let mut builder = coreshard::workqueue().map_err(runtime_error)?;
-        builder = builder.name(name).strict(strict).hooks(threads::hooks());
+        builder = threads::for_python(builder, threads::stack_bytes(py)?).name(name).strict(strict);
         if let Some(scope) = scope {
             let scope: Scope = scope.parse().map_err(value_error)?;
             builder = builder.scope(scope);
@@ -148,7 +152,7 @@ impl Workqueue {
         if let Some(cpus) = cpus {
             builder = builder.cpu_mask(cpus.into_iter().map(CpuId).collect());
         }
-        let handle = py.detach(|| builder.build()).map_err(value_error)?;
+        let handle = waiting::without_lock(py, || builder.build()).map_err(value_error)?;
         let queue = Arc::new(Queue {
             handle: ManuallyDrop::new(handle),
             made_in: ProcessGeneration::current(),
@@ -181,7 +185,7 @@ impl Workqueue {
         // Without a capacity it does not wait.
         let queued = match self.capacity() {
             None => self.handle().queue(item),
-            Some(_) => py.detach(|| self.handle().queue(item)),
+            Some(_) => waiting::without_lock(py, || self.handle().queue(item)),
         };
         queued.map_err(runtime_error)
     }
@@ -212,7 +216,8 @@ impl Workqueue {
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         let item = item(Call::new(r#fn, args, kwargs));
-        py.detach(|| self.handle().queue_on(CpuId(cpu), item)).map_err(runtime_error)
+        waiting::without_lock(py, || self.handle().queue_on(CpuId(cpu), item))
+            .map_err(runtime_error)
     }
 
     /// As `queue`, with a future of the result.
@@ -239,7 +244,7 @@ impl Workqueue {
         };
         match self.capacity() {
             None => self.handle().queue(item),
-            Some(_) => py.detach(|| self.handle().queue(item)),
+            Some(_) => waiting::without_lock(py, || self.handle().queue(item)),
         }
         .map_err(runtime_error)?;
         Ok(made.unbind())
@@ -323,12 +328,12 @@ impl Workqueue {
 
     /// Lets nothing begin until `thaw`.
     fn freeze(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.handle().freeze()).map_err(runtime_error)
+        waiting::without_lock(py, || self.handle().freeze()).map_err(runtime_error)
     }
 
     /// Ends `freeze`.
     fn thaw(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.handle().thaw()).map_err(runtime_error)
+        waiting::without_lock(py, || self.handle().thaw()).map_err(runtime_error)
     }
 
     /// Takes no more, and waits until all that was taken is over, at most `timeout` seconds: False where it is not.
@@ -339,7 +344,7 @@ impl Workqueue {
 
     /// Counts, by name.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = py.detach(|| self.handle().stats());
+        let stats = waiting::without_lock(py, || self.handle().stats());
         let known = PyDict::new(py);
         known.set_item("name", stats.name)?;
         known.set_item("scope", stats.scope.to_string())?;

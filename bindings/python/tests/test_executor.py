@@ -2,8 +2,10 @@
 
 import asyncio
 import concurrent.futures
+import ctypes
 import gc
 import re
+import sys
 import threading
 import time
 import unittest
@@ -88,6 +90,68 @@ class Calls(unittest.TestCase):
 
         with coreshard.Executor(4, initializer=make_ready, initargs=(17,)) as executor:
             self.assertEqual(set(executor.map(lambda _: ready.value, range(100))), {17})
+
+    def test_stacks_are_as_large_as_those_of_pythons_threads(self):
+        def size():
+            libc, attributes, found = ctypes.CDLL(None), ctypes.create_string_buffer(256), ctypes.c_size_t()
+            libc.pthread_self.restype = ctypes.c_void_p
+            libc.pthread_getattr_np(ctypes.c_void_p(libc.pthread_self()), attributes)
+            libc.pthread_attr_getstacksize(attributes, ctypes.byref(found))
+            libc.pthread_attr_destroy(attributes)
+            return found.value
+
+        def of_each():
+            found = []
+            thread = threading.Thread(target=lambda: found.append(size()))
+            thread.start()
+            thread.join()
+            with coreshard.Executor(2) as executor, coreshard.Workqueue("stacks") as queue:
+                return found[0], executor.submit(size).result(), queue.submit(size).result()
+
+        for asked in (0, 32 << 20):
+            before = threading.stack_size(asked)
+            try:
+                threads, executors, queues = of_each()
+            finally:
+                threading.stack_size(before)
+            # Up to guard pages, which some count and some do not.
+            self.assertGreaterEqual(executors, threads - (64 << 10))
+            self.assertGreaterEqual(queues, threads - (64 << 10))
+
+    def test_a_recursion_without_end_is_an_error(self):
+        # The interpreter's own bound of recursion in C counts on the stack that it gives to threads.
+        code, out, err = support.run_program("""
+import coreshard, sys
+sys.setrecursionlimit(1000000 if sys.version_info >= (3, 12) else 6000)
+class Deep:
+    def __call__(self):
+        return self()
+with coreshard.Executor(2) as executor:
+    print(type(executor.submit(Deep()).exception()).__name__)
+""")
+        self.assertEqual((code, out, err), (0, "RecursionError\n", ""))
+
+    def test_calls_are_traced_and_profiled_where_new_threads_are(self):
+        seen = []
+
+        def traced():
+            return sys.gettrace(), sys.getprofile()
+
+        def note(frame, event, _argument):
+            if frame.f_code is traced.__code__ and event == "call":
+                seen.append(event)
+
+        threading.settrace(note)
+        threading.setprofile(note)
+        try:
+            with coreshard.Executor(2) as executor:
+                self.assertEqual(executor.submit(traced).result(), (note, note))
+        finally:
+            threading.settrace(None)
+            threading.setprofile(None)
+        self.assertEqual(seen, ["call", "call"])
+        with coreshard.Executor(2) as executor:
+            self.assertEqual(set(executor.map(lambda _: traced(), range(50))), {(None, None)})
 
     def test_asyncio_waits_for_it(self):
         async def main(executor):

@@ -73,6 +73,33 @@ atexit.register(fourth.shutdown)
 """)
         self.assertEqual((out, err), ("second\nthread\nfinalized\n", ""))
 
+    def test_daemon_threads_inside_of_calls_do_not_break_the_end(self):
+        # CPython up to 3.13 ends them where they ask for its lock again.
+        program = """
+import coreshard, threading, time
+executor, queue = coreshard.Executor(2), coreshard.Workqueue("mail")
+# After the end of the executor, too.
+def again(call):
+    while True:
+        try:
+            call()
+        except RuntimeError:
+            time.sleep(0)
+def calls_back():
+    future = executor.submit(time.sleep, 0.001)
+    future.add_done_callback(lambda future: sum(range(2000)))
+    future.result()
+def flushes():
+    queue.queue(time.sleep, 0.001)
+    queue.flush()
+for call in (lambda: executor.submit(int).result(), calls_back, flushes, lambda: executor.submit(time.sleep, 0.002).result()):
+    threading.Thread(target=again, args=(call,), daemon=True).start()
+time.sleep(0.1)
+print("left")
+"""
+        for _ in range(8):
+            self.assertEqual(self.of(program), ("left\n", ""))
+
     def test_a_result_that_nobody_waits_for_ends_in_silence(self):
         out, err = self.of("""
 import coreshard

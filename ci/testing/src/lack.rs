@@ -68,6 +68,10 @@ lacks! {
     DebugInfo = "debug_info",
     /// QEMU's user emulation, with plugins.
     Qemu = "qemu",
+    /// tuned, which applies profiles of settings.
+    Tuned = "tuned",
+    /// udevadm(8), and a device for its rules.
+    Udev = "udev",
     /// A C compiler for aarch64, with its C library.
     ArmCompiler = "arm_compiler",
 }

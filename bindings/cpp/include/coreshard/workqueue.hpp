@@ -49,6 +49,8 @@ struct options {
   std::optional<int> nice = std::nullopt;
   /// The CPUs that it may use, as "0-3,8"; null for all.
   const char* cpus = nullptr;
+  /// How large its workers' stacks are, at least 64 KiB; 0 for what the C library gives to threads, and 2 MiB at least.
+  std::size_t stack_bytes = 0;
 
   /// As C has it.
   cs_workqueue_attrs attributes() const noexcept {
@@ -63,6 +65,7 @@ struct options {
     made.has_nice = nice.has_value();
     made.nice = nice.value_or(0);
     made.cpus = cpus;
+    made.stack_bytes = stack_bytes;
     return made;
   }
 };
