@@ -21,7 +21,6 @@ use super::pool::{Neighbours, Pool, PoolGuard};
 use super::sizes::Injectors;
 use super::slot::WorkerSlot;
 use super::state::{Kick, State, Worklist};
-use super::watch::learn;
 use super::worker::Worker;
 
 /// Times that a job is shared without looking for a sleeper in other pools, at most, after nobody
@@ -236,7 +235,7 @@ impl<P: Platform> Worker<'_, P> {
         }
         let job = worker.steal(false);
         if std::mem::take(&mut self.saw_forks) {
-            self.spins = learn(self.spins, job.is_some());
+            self.watch_length.watched(job.is_some());
         }
         let Some(job) = job else { return false };
         // The job may take long, and somebody may wait for the items that this worker has run.
@@ -373,9 +372,20 @@ impl<P: Platform> Pool<P> {
         self.each_slot().map(|(_, slot)| &slot.deque).find_map(find)
     }
 
+    /// As [`call_anybody`](Self::call_anybody), for what a thread outside has just brought: that one goes on, or watches
+    /// for the end of it.
+    pub(super) fn call_beside_here(&self) {
+        let own = self.place.injector_here::<P>();
+        self.call_beside(Some(BusyCpus { own, producer: None }));
+    }
+
     /// Wakes a worker that sleeps, of this pool or of another.
     pub(super) fn call_anybody(&self) {
-        if !self.call_thief(None)
+        self.call_beside(None);
+    }
+
+    fn call_beside(&self, busy: Option<BusyCpus>) {
+        if !self.call_thief(busy)
             && let Some(neighbours) = self.neighbours.lock().clone()
         {
             neighbours.iter().any(|pool| pool.call_thief(None));

@@ -6,7 +6,6 @@ use coreshard_platform::{AtomicInt, Platform};
 
 use super::sizes::Injectors;
 use super::state::{Blocked, State, Worklist};
-use super::watch::learn;
 use super::worker::Worker;
 use crate::base::canary::{Canary, planted};
 use crate::insight::trouble::say;
@@ -138,11 +137,11 @@ impl<P: Platform> Worker<'_, P> {
         let pool = self.pool;
         let parker = &self.slot.parker;
         if pool.queue.is_none() && pool.may_spin {
-            let seen = (0..self.spins).any(|_| {
+            let seen = (0..self.watch_length.looks()).any(|_| {
                 P::spin_hint();
                 parker.has_permit()
             });
-            self.spins = learn(self.spins, seen);
+            self.watch_length.watched(seen);
         }
         if parker.park_timeout(pool.idle_timeout) {
             return true;

@@ -60,6 +60,7 @@ mod stats;
 mod team;
 mod team_set;
 mod watch;
+mod watch_length;
 mod whole_name;
 mod worker;
 mod worker_count;

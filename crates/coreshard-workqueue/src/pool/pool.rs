@@ -19,6 +19,7 @@ use super::placement::FreeCpus;
 use super::sizes::{Injectors, MAX_WORKERS, Range};
 use super::slot::WorkerSlot;
 use super::state::{Kick, State, Worklist};
+use super::watch_length::WatchLength;
 use crate::base::event::Event;
 use crate::base::rungs::{Intake, Wake};
 use crate::insight::stats::PoolId;
@@ -66,8 +67,8 @@ pub(crate) struct Pool<P: Platform> {
     pub(super) uses_lists: P::AtomicU32,
     /// A: of a team: workers that wait for another team, and do what comes from outside meanwhile.
     pub(super) open_waits: P::AtomicU32,
-    /// A: for how long those outside watch for the end of what they wait for; Relaxed.
-    pub(super) outside_spins: P::AtomicU32,
+    /// A: [`WatchLength`] of those outside; Relaxed.
+    pub(super) outside_watch: P::AtomicU32,
     /// A: of a team: jobs in the mail of all workers.
     pub(super) mailed: Padded<P::AtomicU32>,
     /// A: workers that have shared forked jobs since they last rested. Thieves look at this first.
@@ -95,7 +96,7 @@ pub(crate) struct Pool<P: Platform> {
 }
 fields!(Pool<P: Platform> {
     id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers, trusts_at_once,
-    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, open_waits, outside_spins, mailed, forking, lookouts, drawn, neighbours, watchers, links, ran, wakeups,
+    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, open_waits, outside_watch, mailed, forking, lookouts, drawn, neighbours, watchers, links, ran, wakeups,
     look_is_due, accounts, state,
 });
 
@@ -176,7 +177,7 @@ impl<P: Platform> Pool<P> {
             injected: (0..injected).map(|_| Padded::new(JobList::new())).collect(),
             uses_lists: P::AtomicU32::new(0),
             open_waits: P::AtomicU32::new(0),
-            outside_spins: P::AtomicU32::new(0),
+            outside_watch: P::AtomicU32::new(WatchLength::NEW.to_bits()),
             mailed: Padded::new(P::AtomicU32::new(0)),
             forking: Padded::new(P::AtomicU32::new(0)),
             lookouts: Padded::new(P::AtomicU32::new(0)),

@@ -113,13 +113,13 @@ impl<P: Platform> Pool<P> {
                 // It stays: somebody may look in vain.
                 self.forking.fetch_add(1, SeqCst);
             }
-            self.call_anybody();
+            self.call_beside_here();
             return;
         }
         let at = self.place.injector_here::<P>() % self.injected.len();
         self.injected[at].push(job);
         self.monitor.notice_work();
-        self.call_anybody();
+        self.call_beside_here();
         // SeqCst: whoever says that it waits so, and then finds no job here, is seen by who brings one later.
         if self.open_waits.load(SeqCst) > 0 {
             self.call_open_waiter();

@@ -1,24 +1,14 @@
 //! A worker that found nothing watches for work for a while, before it sleeps.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, Time};
 
 use super::pool::Pool;
 use super::sizes::{Injectors, Watches};
+use super::watch_length::WatchLength;
 use super::worker::Worker;
 use crate::base::latch::Latch;
-
-/// How often a worker looks at the next item's slot before it sleeps, at least and at most. A look
-/// that succeeds saves two system calls and a context switch, and doubles the next budget; one
-/// that fails halves it, so that a quiet pool spends next to nothing.
-const MIN_SPINS: u32 = 16;
-const MAX_SPINS: u32 = 2048;
-
-/// A sleep that is over sooner than this should have been a watch: about as long as the longest watch takes,
-/// and as what going to sleep and being woken cost in a virtual machine.
-const SHORT_SLEEP: Duration = Duration::from_micros(50);
 
 /// Looks of a team's member before it lets others run.
 const SPINS_TO_A_ROUND: u32 = 32;
@@ -26,35 +16,29 @@ const SPINS_TO_A_ROUND: u32 = 32;
 /// How long a worker keeps its eyes off a burst, at most, so that it claims many items at once.
 const MAX_GATHER_SPINS: u32 = 32;
 
-pub(super) fn learn(spins: u32, seen: bool) -> u32 {
-    if seen { (spins * 2).min(MAX_SPINS) } else { (spins / 2).max(MIN_SPINS) }
-}
-
-/// The next watch's length after a sleep that should have been one.
-fn learn_from_short_sleep(spins: u32) -> u32 {
-    (spins * 4).min(MAX_SPINS)
-}
-
 impl<P: Platform> Pool<P> {
     /// Waits, on a thread that is none of its workers, until `done` is open: watches first, for as long as has been worth it
     /// of late, and sleeps then. False in a process that was forked since: there it stays closed.
     pub(crate) fn wait_outside(&self, done: &Latch<P>) -> bool {
-        let spins = self.outside_spins.load(Relaxed).max(MIN_SPINS);
-        let seen = (0..spins).any(|_| {
+        if !self.may_spin {
+            return done.wait();
+        }
+        let before = self.outside_watch.load(Relaxed);
+        let mut length = WatchLength::of_bits(before);
+        let seen = (0..length.looks()).any(|_| {
             P::spin_hint();
             done.is_open()
         });
-        let mut learned = learn(spins, seen);
+        length.watched(seen);
         let is_open = seen || {
             let since = P::now();
             let is_open = done.wait();
-            if P::now() - since < SHORT_SLEEP {
-                learned = learn_from_short_sleep(learned);
-            }
+            length.slept(P::now() - since);
             is_open
         };
-        if learned != spins {
-            self.outside_spins.store(learned, Relaxed);
+        // Others may have learned meanwhile: what one of them has is as good.
+        if length.to_bits() != before {
+            self.outside_watch.store(length.to_bits(), Relaxed);
         }
         is_open
     }
@@ -102,13 +86,13 @@ impl<P: Platform> Worker<'_, P> {
         }
         let since_ns = P::rough_ns();
         (0..self.gather_spins).for_each(|_| P::spin_hint());
-        let seen = (0..self.spins).any(|_| {
+        let seen = (0..self.watch_length.looks()).any(|_| {
             P::spin_hint();
             queue.seen(&places)
         });
         self.crowd.learn(P::rough_ns().wrapping_sub(since_ns));
         pool.watchers.store(0, Release);
-        self.spins = learn(self.spins, seen);
+        self.watch_length.watched(seen);
         self.watched = seen;
         seen
     }
@@ -119,7 +103,7 @@ impl<P: Platform> Worker<'_, P> {
     /// again, and those who had work waited for them at the pool's lock.)
     fn watch_for_forks(&mut self) -> bool {
         let (mut forks, mut items) = (false, false);
-        let _ = (0..self.spins).any(|_| {
+        let _ = (0..self.watch_length.looks()).any(|_| {
             P::spin_hint();
             // Not `has_forks`: who begins to fork and who stops would take that line from all who watch.
             forks = self.pool.any_shares();
@@ -127,7 +111,7 @@ impl<P: Platform> Worker<'_, P> {
             forks || items
         });
         if items || !forks {
-            self.spins = learn(self.spins, items);
+            self.watch_length.watched(items);
         }
         self.saw_forks = forks;
         forks || items
@@ -137,7 +121,7 @@ impl<P: Platform> Worker<'_, P> {
     /// CPUs, and what comes from outside comes by one thread more.
     fn watch_as_member(&mut self, queue: &Injectors<P>, places: &Watches<P>) -> bool {
         let has_more = || self.slot.mail.has_jobs() || self.pool.has_forks() || queue.seen(places);
-        let rounds = self.spins / SPINS_TO_A_ROUND;
+        let rounds = self.watch_length.looks() / SPINS_TO_A_ROUND;
         let seen = (0..=rounds).any(|_| {
             let seen = (0..SPINS_TO_A_ROUND).any(|_| {
                 P::spin_hint();
@@ -148,7 +132,7 @@ impl<P: Platform> Worker<'_, P> {
             }
             seen || has_more()
         });
-        self.spins = learn(self.spins, seen);
+        self.watch_length.watched(seen);
         seen
     }
 
@@ -160,14 +144,10 @@ impl<P: Platform> Worker<'_, P> {
         pool.may_spin && pool.queue.is_some() && pool.place.home.len() > 1
     }
 
-    /// After a short sleep: watches for longer the next time, by more than the watch before it took away.
-    ///
-    /// Watches that fail make the next one shorter, and where every item wakes somebody, each comes later
-    /// than a short watch takes: without this, two who wait for one another's items could fall asleep
-    /// between any two of them for ever.
+    /// After a sleep that began then: learns whether it should have been a watch.
     pub(super) fn learn_from_sleep(&mut self, since: Option<Time>) {
-        if since.is_some_and(|since| P::now() - since < SHORT_SLEEP) {
-            self.spins = learn_from_short_sleep(self.spins);
+        if let Some(since) = since {
+            self.watch_length.slept(P::now() - since);
         }
     }
 

@@ -15,10 +15,8 @@ use super::patience::Patience;
 use super::pool::Pool;
 use super::sizes::{Segment, Watches};
 use super::slot::WorkerSlot;
+use super::watch_length::WatchLength;
 use crate::base::item::Item;
-
-/// How often a worker looks at the next item's slot before its first sleep; see `idle`.
-const FIRST_SPINS: u32 = 64;
 
 /// After how many items a busy worker looks into the reactor; see `react`.
 pub(super) const ITEMS_BEFORE_LOOK: usize = 64;
@@ -65,7 +63,7 @@ pub(super) struct Worker<'pool, P: Platform> {
     /// Where the next items will be seen first.
     pub(super) next_slots: Option<Watches<P>>,
     /// How long to watch for work before sleeping; learned from what watching brought.
-    pub(super) spins: u32,
+    pub(super) watch_length: WatchLength,
     /// It has seen that a job was shared, and has not looked for it since.
     pub(super) saw_forks: bool,
     /// When it last looked at the intake under the lock, and saw to it that somebody is told of what comes; 0 where it is
@@ -110,7 +108,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             tally: Batch::none(),
             visits: None,
             next_slots: None,
-            spins: FIRST_SPINS,
+            watch_length: WatchLength::NEW,
             gather_spins: 0,
             saw_forks: false,
             looked_ns: 0,
