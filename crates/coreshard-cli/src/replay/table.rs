@@ -30,7 +30,7 @@ pub(super) fn report(report: &ReplayReport, recording: &Recording, is_c2c: bool)
     }
     if report.lines.len() > 1 {
         text.push_str("\nby object\n       cost   false  lines  object\n");
-        for object in &report.objects {
+        for object in report.objects.iter().take(report.lines.len()) {
             let share = object.false_ns / object.cost_ns.max(1.0) * 100.0;
             let _ = writeln!(
                 text,

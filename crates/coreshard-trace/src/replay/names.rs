@@ -32,6 +32,13 @@ impl SourcePlace {
             && !self.file.starts_with("./")
             && !LIBRARIES.iter().any(|library| self.file.contains(library))
     }
+
+    /// Whether it takes memory for whoever calls it: what it takes is anything.
+    fn is_allocator(&self) -> bool {
+        let arguments = self.function.find(['<', '(']).unwrap_or(self.function.len());
+        let name = self.function[..arguments].rsplit("::").next().unwrap_or_default();
+        name.to_ascii_lowercase().contains("alloc")
+    }
 }
 
 /// What lies at an address.
@@ -40,6 +47,8 @@ pub(crate) struct Thing {
     /// What stands for all objects of this kind: a global's name, or a type and where its objects are taken.
     pub(crate) name: String,
     pub(crate) kind: ThingKind,
+    /// Of a global, the file of code that has it.
+    pub(crate) file: String,
     /// Its first byte.
     pub(crate) start: u64,
     pub(crate) bytes: u64,
@@ -47,6 +56,12 @@ pub(crate) struct Thing {
     pub(crate) of: Option<(usize, TypeId)>,
     /// Of one element.
     pub(crate) element_bytes: u64,
+}
+
+impl Thing {
+    pub(crate) const fn holds(&self, address: u64) -> bool {
+        self.start <= address && address - self.start < if self.bytes > 0 { self.bytes } else { 1 }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -91,6 +106,8 @@ pub(crate) struct Names<'p> {
     files: Files,
     places: HashMap<u64, SourcePlace>,
     guesses: HashMap<(u32, u64, u64), Option<Guess>>,
+    /// By calls that led there: which of them took memory.
+    taken: HashMap<u32, (usize, SourcePlace)>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -102,7 +119,14 @@ impl<'p> Names<'p> {
     /// With what was read for another replay of the same recording: its modules and their numbers are the same.
     pub(crate) fn with_files(plan: &'p Plan, mut files: Files) -> Self {
         files.0.resize_with(plan.modules.len(), || None);
-        Self { plan, files, places: HashMap::new(), guesses: HashMap::new(), notes: Vec::new() }
+        Self {
+            plan,
+            files,
+            places: HashMap::new(),
+            guesses: HashMap::new(),
+            taken: HashMap::new(),
+            notes: Vec::new(),
+        }
     }
 
     pub(crate) fn into_files(self) -> Files {
@@ -177,33 +201,12 @@ impl<'p> Names<'p> {
             return SourcePlace { function: format!("{address:#x}"), ..SourcePlace::default() };
         };
         let (within, path) = (address.wrapping_sub(module.base), &module.path);
-        let loaded = self.loaded(number);
-        let mut place = SourcePlace::default();
-        if let Some(context) = &loaded.context
-            && let Ok(mut frames) = context.find_frames(within).skip_all_loads()
-        {
-            // Where calls were inlined: the innermost of the program's own, rather than of a standard library.
-            while let Ok(Some(frame)) = frames.next() {
-                let mut its = SourcePlace::default();
-                if let Some(function) =
-                    frame.function.as_ref().and_then(|function| function.demangle().ok())
-                {
-                    its.function = input::plain(&function);
-                }
-                if let Some(location) = frame.location {
-                    its.file = input::plain(location.file.unwrap_or_default());
-                    its.line = location.line.unwrap_or(0);
-                }
-                let is_own = its.is_own();
-                if is_own || place == SourcePlace::default() {
-                    place = its;
-                }
-                if is_own {
-                    break;
-                }
-            }
-        }
+        let frames = self.frames(number, within);
+        // Where calls were inlined: the innermost of the program's own, rather than of a standard library.
+        let own = frames.iter().find(|frame| frame.is_own()).or(frames.first());
+        let mut place = own.cloned().unwrap_or_default();
         if place.function.is_empty() {
+            let loaded = self.loaded(number);
             let symbol = loaded.binary.as_ref().and_then(|binary| symbol_at(binary, within, false));
             place.function = symbol.unwrap_or_else(|| {
                 let name =
@@ -214,11 +217,33 @@ impl<'p> Names<'p> {
         place
     }
 
+    /// The functions at an address of a module, the innermost of those that were inlined first.
+    fn frames(&mut self, number: usize, within: u64) -> Vec<SourcePlace> {
+        let mut all = Vec::new();
+        let Some(context) = &self.loaded(number).context else { return all };
+        let Ok(mut frames) = context.find_frames(within).skip_all_loads() else { return all };
+        while let Ok(Some(frame)) = frames.next() {
+            let mut its = SourcePlace::default();
+            if let Some(function) =
+                frame.function.as_ref().and_then(|function| function.demangle().ok())
+            {
+                its.function = input::plain(&function);
+            }
+            if let Some(location) = frame.location {
+                its.file = input::plain(location.file.unwrap_or_default());
+                its.line = location.line.unwrap_or(0);
+            }
+            all.push(its);
+        }
+        all
+    }
+
     /// What lies at an address at about the time of `ticket`; `seen_from` are instructions that access it.
     pub(crate) fn thing(&mut self, address: u64, ticket: u64, seen_from: &[u64]) -> Thing {
         let nothing = |kind, name: String| Thing {
             name,
             kind,
+            file: String::new(),
             start: address & !63,
             bytes: 64,
             of: None,
@@ -242,6 +267,7 @@ impl<'p> Names<'p> {
                         return Thing {
                             name: input::plain(&global.name),
                             kind: ThingKind::Global,
+                            file: input::plain(&path),
                             start: base.wrapping_add(global.address),
                             bytes,
                             of: of.map(|of| (number, of)),
@@ -254,7 +280,7 @@ impl<'p> Names<'p> {
             let file = Path::new(&path).file_name().map(|name| name.to_string_lossy().into_owned());
             let name = symbol
                 .unwrap_or_else(|| format!("data of {}", input::plain(&file.unwrap_or_default())));
-            return nothing(ThingKind::Global, name);
+            return Thing { file: input::plain(&path), ..nothing(ThingKind::Global, name) };
         }
         let stack =
             self.plan.stacks.iter().find(|(start, end, _)| (*start..*end).contains(&address));

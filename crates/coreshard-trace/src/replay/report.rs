@@ -16,6 +16,8 @@ use crate::recording::{AccessKind, Recording, RecordingError};
 const PS_PER_NS: f64 = 1_000.0;
 /// Writes that an object's making may be.
 const FEW: u64 = 4;
+/// Lines that count for their objects, the costliest first.
+const MOST_OBJECT_LINES: usize = 1 << 17;
 
 /// How a recording is replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +60,7 @@ pub struct ReplayReport {
     pub shared_lines: usize,
     /// The costliest of them.
     pub lines: Vec<LineView>,
-    /// The same time by object.
+    /// The same time by object, of all lines.
     pub objects: Vec<ObjectView>,
     /// By thread.
     pub threads: Vec<ThreadView>,
@@ -127,9 +129,13 @@ pub struct WordView {
 pub struct ObjectView {
     /// What it is.
     pub object: String,
-    /// Its lines among those with names.
+    /// Whether that is a global, a piece of memory, or a stack.
+    pub kind: ThingKind,
+    /// Of a global, the file of code that has it; of others, nothing.
+    pub file: String,
+    /// Lines on which threads waited for it.
     pub lines: usize,
-    /// What accesses waited for them, in nanoseconds.
+    /// What accesses to it waited, in nanoseconds.
     pub cost_ns: f64,
     /// The part of it for false sharing.
     pub false_ns: f64,
@@ -229,6 +235,7 @@ pub fn replay(
     let shared_lines = outcome.lines.iter().filter(|line| !line.rows.is_empty()).count();
     let costliest = costliest(&outcome.lines, options.most_lines);
     let lines: Vec<_> = costliest.iter().map(|line| view(line, &plan, &mut names)).collect();
+    let objects = objects(&outcome.lines, &mut names);
     notes.append(&mut names.notes);
     Ok(ReplayReport {
         machine: machine.topology().name().to_owned(),
@@ -237,7 +244,7 @@ pub fn replay(
         virtual_ns: ns(outcome.virtual_ps),
         lost_ns: threads.iter().map(|thread| thread.lost_ns).sum(),
         shared_lines,
-        objects: objects(&lines),
+        objects,
         lines,
         threads,
         notes,
@@ -292,8 +299,7 @@ fn view(line: &Line, plan: &Plan, names: &mut Names<'_>) -> LineView {
 
 fn word(line: &Line, row: &Row, thing: &Thing, names: &mut Names<'_>) -> WordView {
     let address = line.address + u64::from(row.offset);
-    let inside = (thing.start..thing.start.saturating_add(thing.bytes.max(1))).contains(&address);
-    let field = if inside {
+    let field = if thing.holds(address) {
         names.field(thing, address).0
     } else {
         // Its neighbour is another object.
@@ -365,18 +371,36 @@ fn uses(line: &Line, plan: &Plan, thing: &Thing) -> Vec<Use> {
     words.into_values().map(counted).collect()
 }
 
-fn objects(lines: &[LineView]) -> Vec<ObjectView> {
-    let mut by_name: BTreeMap<&str, ObjectView> = BTreeMap::new();
-    for line in lines {
-        let its = by_name.entry(&line.object).or_insert_with(|| ObjectView {
-            object: line.object.clone(),
-            lines: 0,
-            cost_ns: 0.0,
-            false_ns: 0.0,
-        });
-        its.lines += 1;
-        its.cost_ns += line.cost_ns;
-        its.false_ns += line.false_ns;
+/// What all accesses to an object cost, on however many lines: what lies beside it on one of them is another object.
+fn objects(lines: &[Line], names: &mut Names<'_>) -> Vec<ObjectView> {
+    let mut by_name: BTreeMap<(String, String), ObjectView> = BTreeMap::new();
+    for line in costliest(lines, MOST_OBJECT_LINES) {
+        let mut things: Vec<(Thing, u64, u64)> = Vec::new();
+        let seen_from: Vec<_> = line.rows.iter().map(|row| row.instruction).collect();
+        for row in line.rows.iter().filter(|row| row.cost_ps > 0) {
+            let address = line.address + u64::from(row.offset);
+            let at = things.iter().position(|(thing, ..)| thing.holds(address));
+            let at = at.unwrap_or_else(|| {
+                things.push((names.thing(address, row.ticket, &seen_from), 0, 0));
+                things.len() - 1
+            });
+            things[at].1 += row.cost_ps;
+            things[at].2 += row.false_ps;
+        }
+        for (thing, cost_ps, false_ps) in things {
+            let key = (thing.name.clone(), thing.file.clone());
+            let its = by_name.entry(key).or_insert(ObjectView {
+                object: thing.name,
+                kind: thing.kind,
+                file: thing.file,
+                lines: 0,
+                cost_ns: 0.0,
+                false_ns: 0.0,
+            });
+            its.lines += 1;
+            its.cost_ns += ns(cost_ps);
+            its.false_ns += ns(false_ps);
+        }
     }
     let mut objects: Vec<_> = by_name.into_values().collect();
     objects.sort_by(|a, b| b.cost_ns.total_cmp(&a.cost_ns));

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use gimli::AttributeValue;
 
-use super::{Guess, Names, Thing, ThingKind};
+use super::{Guess, Names, SourcePlace, Thing, ThingKind};
 use crate::types::dwarf::{self, Dwarf};
 use crate::types::{Shape, TypeId, TypeTable};
 
@@ -46,11 +46,7 @@ impl Names<'_> {
                 guess
             }
         };
-        let calls = self.plan.calls[its.calls as usize].clone();
-        let places: Vec<_> = calls.iter().take(MOST_CALLS).map(|call| self.place(*call)).collect();
-        let place = places.iter().find(|place| place.is_own());
-        let place = place.or_else(|| places.iter().find(|place| place.line > 0)).or(places.first());
-        let place = place.cloned().unwrap_or_default();
+        let (_, place) = self.taken_at(its.calls);
         let at = match place.line {
             0 => place.function.clone(),
             line => format!("{}:{line}", place.file.rsplit('/').next().unwrap_or_default()),
@@ -65,11 +61,37 @@ impl Names<'_> {
         Some(Thing {
             name: coreshard_topology::input::plain(&format!("{name}, taken at {at}")),
             kind: ThingKind::Heap,
+            file: String::new(),
             start: its.address,
             bytes: its.bytes,
             element_bytes: guess.as_ref().map_or(its.element_bytes, |guess| guess.element_bytes),
             of: guess.map(|guess| (guess.module, guess.of)),
         })
+    }
+
+    /// Where memory was taken: which of the calls that led there is the first of the program's own that does not take memory
+    /// for others. Whether a compiler made one function of such a one and its caller changes nothing.
+    fn taken_at(&mut self, number: u32) -> (usize, SourcePlace) {
+        if let Some(known) = self.taken.get(&number) {
+            return known.clone();
+        }
+        let calls = self.plan.calls[number as usize].clone();
+        let site = calls.iter().take(MOST_CALLS).enumerate().find_map(|(depth, call)| {
+            let address = call.wrapping_sub(1);
+            let (module, its) = self.module_at(address)?;
+            let frames = self.frames(module, address.wrapping_sub(its.base));
+            let place = frames.into_iter().find(|place| place.is_own() && !place.is_allocator())?;
+            Some((depth, place))
+        });
+        let site = site.unwrap_or_else(|| {
+            let calls = calls.iter().take(MOST_CALLS);
+            let places: Vec<_> = calls.map(|call| self.place(*call)).collect();
+            let is_own = places.iter().position(SourcePlace::is_own);
+            let at = is_own.or_else(|| places.iter().position(|place| place.line > 0)).unwrap_or(0);
+            (at, places.get(at).cloned().unwrap_or_default())
+        });
+        self.taken.insert(number, site.clone());
+        site
     }
 
     fn guess(
@@ -79,11 +101,15 @@ impl Names<'_> {
         element_bytes: u64,
         seen_from: &[u64],
     ) -> Option<Guess> {
+        let (site, _) = self.taken_at(calls);
         let calls = self.plan.calls[calls as usize].clone();
         let callers = calls.into_iter().take(MOST_CALLS);
-        for caller in callers.chain(seen_from.iter().copied().take(MOST_CALLS)) {
+        let others = seen_from.iter().copied().take(MOST_CALLS);
+        for (depth, caller) in callers.chain(others).enumerate() {
             let found = self.pointed_to_at(caller, bytes, element_bytes);
-            if found.is_some() {
+            // Of which type an array is, only who takes it can know: to others, a buffer's length is a multiple of many.
+            let wanted = if element_bytes > 1 { element_bytes } else { bytes };
+            if found.as_ref().is_some_and(|its| depth <= site || its.element_bytes == wanted) {
                 return found;
             }
         }
