@@ -64,10 +64,21 @@ def kernel(program, name, machine, threads):
     return {f"{cell['setting']} {cell['variant']}": cell["ops_per_sec"] for cell in cells}
 
 
+@cache
+def transcode(program, machine, stage_us):
+    """Frames per second by the priority index's rung."""
+    command = [program, "bench", "rt", "transcode", "--sim", "--machine", machine, "--costs", "in-kernel", "--frames", "20"]
+    command += ["--stage-us", str(stage_us), "--rungs", "packed,padded,split,per-llc", "--priority", "99", "--json", "-"]
+    return {each["rung"]: each["frames_per_sec"] for each in json.loads(run(command))}
+
+
 def predictions(table, arguments):
     try:
         if table["program"] == "contention":
             return contention(table, arguments.contention)
+        if table["program"] == "transcode":
+            frames = transcode(arguments.command, table["machine"], table["stage_us"])
+            return [frames[row["at"]] for row in table["row"]]
         cells = kernel(arguments.command, table["program"], table["machine"], table["threads"])
         return [cells[row["at"]] for row in table["row"]]
     except TakesTooLong:

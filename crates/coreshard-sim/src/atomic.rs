@@ -4,7 +4,7 @@ use std::sync::atomic::{self, Ordering, Ordering::Relaxed};
 
 use coreshard_platform::{AtomicInt, AtomicPointer, DataCell};
 
-use crate::engine::{access, buffer_store, drain_own_stores, forwarded_value, hands_over};
+use crate::engine::{access, buffer_store, drain_own_stores, forwarded_value, hands_over, modify};
 use crate::memory::Access::{self, Add, AddAndForget, Load, ReadModifyWrite, Store};
 
 /// An atomic of the simulated machine. It has the size and alignment of the native one.
@@ -23,6 +23,15 @@ fn simulate<A>(atomic: &SimAtomic<A>, kind: Access) {
     access(address, size_of::<A>(), kind, std::panic::Location::caller());
 }
 
+/// A read-modify-write of any value, or of one that `is_wanted`. False where it is another, and nothing is to be written.
+#[inline(always)]
+#[track_caller]
+fn update<A>(atomic: &SimAtomic<A>, kind: Access, is_wanted: impl Fn(&A) -> bool) -> bool {
+    let address = (&raw const *atomic).addr();
+    let site = std::panic::Location::caller();
+    modify(address, size_of::<A>(), kind, site, || is_wanted(&atomic.0))
+}
+
 /// True if a store goes to the CPU's store buffer, and is not to be done now.
 #[inline(always)]
 #[track_caller]
@@ -32,7 +41,7 @@ fn is_buffered<A>(atomic: &SimAtomic<A>, value: u64, order: Ordering) -> bool {
 }
 
 /// A read-modify-write that needs no value of the caller's. Relaxed, it is taken for one whose result nobody waits for.
-const fn update(order: Ordering) -> Access {
+const fn add(order: Ordering) -> Access {
     match order {
         Relaxed => AddAndForget,
         _ => Add,
@@ -58,7 +67,7 @@ macro_rules! sim_int {
                 }
             }
             fn swap(&self, value: $int, order: Ordering) -> $int {
-                simulate(self, ReadModifyWrite);
+                update(self, ReadModifyWrite, |_| true);
                 if hands_over((&raw const *self).addr(), u64::from(value)) {
                     return self.0.load(Relaxed);
                 }
@@ -71,23 +80,23 @@ macro_rules! sim_int {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$int, $int> {
-                simulate(self, ReadModifyWrite);
+                update(self, ReadModifyWrite, |word| word.load(Relaxed) == current);
                 self.0.compare_exchange(current, new, success, failure)
             }
             fn fetch_add(&self, value: $int, order: Ordering) -> $int {
-                simulate(self, update(order));
+                update(self, add(order), |_| true);
                 self.0.fetch_add(value, order)
             }
             fn fetch_sub(&self, value: $int, order: Ordering) -> $int {
-                simulate(self, update(order));
+                update(self, add(order), |_| true);
                 self.0.fetch_sub(value, order)
             }
             fn fetch_or(&self, value: $int, order: Ordering) -> $int {
-                simulate(self, update(order));
+                update(self, add(order), |_| true);
                 self.0.fetch_or(value, order)
             }
             fn fetch_and(&self, value: $int, order: Ordering) -> $int {
-                simulate(self, update(order));
+                update(self, add(order), |_| true);
                 self.0.fetch_and(value, order)
             }
         }
@@ -119,7 +128,7 @@ impl<T> AtomicPointer<T> for SimAtomic<atomic::AtomicPtr<T>> {
         self.0.store(pointer, order);
     }
     fn swap(&self, pointer: *mut T, order: Ordering) -> *mut T {
-        simulate(self, ReadModifyWrite);
+        update(self, ReadModifyWrite, |_| true);
         self.0.swap(pointer, order)
     }
     fn compare_exchange(
@@ -129,7 +138,7 @@ impl<T> AtomicPointer<T> for SimAtomic<atomic::AtomicPtr<T>> {
         success: Ordering,
         failure: Ordering,
     ) -> Result<*mut T, *mut T> {
-        simulate(self, ReadModifyWrite);
+        update(self, ReadModifyWrite, |word| word.load(Relaxed) == current);
         self.0.compare_exchange(current, new, success, failure)
     }
 }

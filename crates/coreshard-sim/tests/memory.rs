@@ -3,11 +3,14 @@
 mod machines;
 mod programs;
 
-use coreshard_platform::{Platform, ThreadHandle};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+use coreshard_platform::{AtomicInt, Platform, ThreadHandle};
 use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
 use coreshard_topology::CpuId;
-use machines::{SKYLAKE, TWO_SOCKETS};
-use programs::{ping_pong_ns, pinned};
+use machines::{GRAVITON_1, SKYLAKE, TWO_SOCKETS};
+use programs::{Line, ping_pong_ns, pinned};
 
 testing::watch!();
 
@@ -45,4 +48,39 @@ fn pinned_threads_stay_where_they_are(machine: &Machine) {
         pinned(CpuId(2), || assert_eq!(Sim::current_cpu(), CpuId(2))).join();
     });
     assert_eq!(run.unwrap().summary.threads, 2);
+}
+
+/// Each read-modify-write is a load and a store there, and one whose line was taken between the two does both again.
+#[test]
+fn nothing_is_lost_where_atomics_are_loads_and_stores_that_fail() {
+    const CPUS: u32 = 8;
+    const TIMES: u64 = 200;
+    let machine = Machine::from_toml("graviton 1", GRAVITON_1).unwrap();
+    for seed in 0..4 {
+        let run = Simulation::new(&machine).seed(seed).run(|| {
+            let line = Arc::new(Line::new());
+            let body = |line: Arc<Line>| {
+                move || {
+                    for _ in 0..TIMES {
+                        line.word.fetch_add(1, AcqRel);
+                        let mut seen = line.other.load(Relaxed);
+                        while let Err(now) =
+                            line.other.compare_exchange(seen, seen + 1, AcqRel, Relaxed)
+                        {
+                            assert_ne!(
+                                now, seen,
+                                "it was refused although it held what was expected"
+                            );
+                            seen = now;
+                        }
+                    }
+                }
+            };
+            let threads: Vec<_> =
+                (0..CPUS).map(|cpu| pinned(CpuId(cpu), body(Arc::clone(&line)))).collect();
+            threads.into_iter().for_each(ThreadHandle::join);
+            [line.word.load(Relaxed), line.other.load(Relaxed)]
+        });
+        assert_eq!(run.unwrap().value, [u64::from(CPUS) * TIMES; 2]);
+    }
 }

@@ -80,6 +80,33 @@ pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
     }
 }
 
+/// The running thread changes a word of `bytes` bytes, if `is_wanted` says so of its value. Where the machine has no instruction
+/// for that, it loads the word, and stores to it unless the line was taken meanwhile; else it tries again.
+#[inline]
+pub(crate) fn modify(
+    address: usize,
+    bytes: usize,
+    kind: Access,
+    site: Site,
+    is_wanted: impl Fn() -> bool,
+) -> bool {
+    let sim = current().filter(|sim| with(*sim, |sim| sim.memory.has_exclusives()));
+    let Some(sim) = sim else {
+        access(address, bytes, kind, site);
+        return true;
+    };
+    loop {
+        access(address, bytes, Access::Load, site);
+        if !is_wanted() {
+            return false;
+        }
+        access(address, bytes, Access::StoreExclusive, site);
+        if !with(sim, |sim| sim.store_failed) {
+            return true;
+        }
+    }
+}
+
 /// The running thread enters the kernel, by when its CPU's stores are in memory, and takes a time there.
 #[inline]
 fn enter_kernel(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> Ps) {

@@ -39,7 +39,7 @@ impl SimState {
                 Some(free) => self.events.end_with(free, Event::Line(slot)),
                 None => self.events.end(),
             }
-            for (cpu, access, outcome) in served {
+            if let Some((cpu, access, outcome)) = served {
                 self.busy_cpus -= 1;
                 let line = line.expect("whoever waited did so for a line");
                 self.note_access(cpu, line, access, time, &outcome);

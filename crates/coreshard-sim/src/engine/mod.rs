@@ -61,8 +61,8 @@ mod watch;
 pub use call_failures::CallCounts;
 pub(crate) use calls::{
     access, call_fails, charge, cpu_time_of, hands_over, idlers_may_spin, is_waiting, join,
-    lock_inheriting, preemption_point, priority, profile, set_affinity, set_priority, sleep, spawn,
-    spin_hint, spin_in_queue, this_thread, unlock_inheriting, wait, wake, yield_now,
+    lock_inheriting, modify, preemption_point, priority, profile, set_affinity, set_priority,
+    sleep, spawn, spin_hint, spin_in_queue, this_thread, unlock_inheriting, wait, wake, yield_now,
 };
 pub use failing::{Call, Failing, Lasts, ParseCallError, ParseFailingError};
 pub use faults::{FailedStarts, Faults, Schedule};

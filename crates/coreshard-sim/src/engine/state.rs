@@ -92,6 +92,8 @@ pub(crate) struct SimState {
     /// The thread that runs.
     pub(super) thread: usize,
     pub(super) spin_detector: SpinDetector,
+    /// The last access was a store that failed.
+    pub(super) store_failed: bool,
     /// What the thread that was suspended last needs when it goes on.
     pub(super) needs: Needs,
     pub(super) pause: Pause,
@@ -191,6 +193,7 @@ impl SimState {
             cpu: 0,
             thread: 0,
             spin_detector: SpinDetector::default(),
+            store_failed: false,
             needs: Needs::default(),
             pause: Pause::NotNext,
             suspender: ptr::null(),
@@ -345,6 +348,7 @@ impl SimState {
         since: Ps,
         site: Site,
     ) {
+        self.store_failed = outcome.fails;
         self.spin_detector.note_access(place, access);
         if let Some(recorder) = &mut self.recorder {
             let latency = outcome.done.saturating_sub(since);

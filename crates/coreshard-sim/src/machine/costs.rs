@@ -104,6 +104,8 @@ pub(crate) struct Arbitration {
     pub(crate) far_atomic: Ps,
     /// A load that finds a written line takes it.
     pub(crate) loads_take: bool,
+    /// A read-modify-write is a load and a store that fails where the line was taken meanwhile.
+    pub(crate) exclusives: bool,
     /// Stores past which a CPU of a replay goes on while their line is elsewhere; 0: loads of the line wait for it at once.
     pub(crate) stores_ahead: u64,
 }

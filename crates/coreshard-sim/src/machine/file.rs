@@ -133,7 +133,7 @@ impl MachineReader<'_> {
 
     /// How contended lines change hands: a table of its own, with one source.
     fn arbitration(&self, value: &Value<'_>) -> Result<(Arbitration, String), MachineError> {
-        const KEYS: [&str; 9] = [
+        const KEYS: [&str; 10] = [
             "hold_ns",
             "locked_ns",
             "request_ns",
@@ -141,6 +141,7 @@ impl MachineReader<'_> {
             "reach_ns",
             "far_atomic_ns",
             "loads_take_dirty_lines",
+            "load_and_store_exclusive",
             "stores_ahead",
             "source",
         ];
@@ -150,12 +151,13 @@ impl MachineReader<'_> {
         let ns = |key: &str| {
             table.get(key).map_or(Ok(0), |value| self.ns(&format!("arbitration.{key}"), value))
         };
-        let loads_take = match table.get("loads_take_dirty_lines") {
-            None => false,
-            Some(value) => value.get_ref().as_bool().ok_or_else(|| {
-                let problem = "arbitration.loads_take_dirty_lines must be true or false";
-                self.wrong(value.span().start, problem.to_owned())
-            })?,
+        let flag = |key: &str| {
+            table.get(key).map_or(Ok(false), |value| {
+                value.get_ref().as_bool().ok_or_else(|| {
+                    let problem = format!("arbitration.{key} must be true or false");
+                    self.wrong(value.span().start, problem)
+                })
+            })
         };
         let stores_ahead = table
             .get("stores_ahead")
@@ -167,7 +169,8 @@ impl MachineReader<'_> {
             spin_exit: ns("spin_exit_ns")?,
             reach: ns("reach_ns")?,
             far_atomic: ns("far_atomic_ns")?,
-            loads_take,
+            loads_take: flag("loads_take_dirty_lines")?,
+            exclusives: flag("load_and_store_exclusive")?,
             stores_ahead,
         };
         Ok((arbitration, self.text(table, "source", "arbitration", at)?.to_owned()))

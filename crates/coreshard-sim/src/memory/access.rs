@@ -6,6 +6,8 @@ pub(crate) enum Access {
     Load,
     Store,
     ReadModifyWrite,
+    /// A store that fails where the CPU has lost the line since it loaded from it.
+    StoreExclusive,
     /// A read-modify-write that the line's home can do, for one who waits for the result.
     Add,
     /// The same, for one who does not.
@@ -15,7 +17,10 @@ pub(crate) enum Access {
 impl Access {
     /// Whether it reads and writes at once.
     pub(crate) const fn is_locked(self) -> bool {
-        matches!(self, Self::ReadModifyWrite | Self::Add | Self::AddAndForget)
+        matches!(
+            self,
+            Self::ReadModifyWrite | Self::StoreExclusive | Self::Add | Self::AddAndForget
+        )
     }
 
     /// The kinds that every machine has.

@@ -10,7 +10,8 @@
 //! 2. Then one of those who wait is drawn. The weight of each falls with the fourth power of its distance from the owner
 //!    (beyond `reach`): neighbours win more often, and a line seldom leaves its package. Whoever was passed over eight times
 //!    as often as there are CPUs waiting is served first. What `request` of the latency is, was spent in waiting.
-//! 3. Loads that wait are served together: the home answers them one after the other.
+//! 3. Loads are drawn among the others, and the home answers one after the other: a write that is drawn first is not held up
+//!    by them, and those that it overtakes see what it wrote.
 //! 4. Where a load finds a line that its owner has written, it takes the line for itself (`loads_take`), as protocols do
 //!    that expect a write to follow; a second load shares it.
 //!
@@ -95,9 +96,9 @@ impl Arbiter {
         self.slots[slot].line
     }
 
-    /// Takes those who are served next: one who writes, or all who read. `distance` is how far a CPU is from the line's
-    /// owner. The slot is free again where nobody is left.
-    pub(super) fn draw(&mut self, slot: usize, distance: impl Fn(usize) -> Ps) -> Vec<Request> {
+    /// Takes whoever is served next. `distance` is how far a CPU is from the line's owner. The slot is free again where nobody
+    /// is left.
+    pub(super) fn draw(&mut self, slot: usize, distance: impl Fn(usize) -> Ps) -> Request {
         let waiting = &mut self.slots[slot].requests;
         let most = 8 * waiting.len() as u32;
         let overdue = waiting.iter().position(|request| request.passed_over >= most);
@@ -121,13 +122,7 @@ impl Arbiter {
             });
             drawn.unwrap_or(0)
         });
-        let served: Vec<Request> = if waiting[drawn].access == Access::Load {
-            let first = waiting.remove(drawn);
-            let others = waiting.extract_if(.., |request| request.access == Access::Load);
-            std::iter::once(first).chain(others).collect()
-        } else {
-            vec![waiting.remove(drawn)]
-        };
+        let served = waiting.remove(drawn);
         for request in waiting.iter_mut().take(drawn) {
             request.passed_over += 1;
         }

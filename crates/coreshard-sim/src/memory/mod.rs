@@ -13,6 +13,7 @@
 //! | store, read-modify-write | here, exclusive | a hit, or the price of an atomic |
 //! | store, read-modify-write | exclusive elsewhere | the latency from its owner |
 //! | store, read-modify-write | shared | the latency to the farthest sharer, whose copy must go |
+//! | the second half of a read-modify-write, on a machine without such instructions | gone since the first half | a hit, and it fails |
 //! | add, swap, and, or | not here, on a machine with far atomics | `far_atomic` at the line's home, which gets it back first |
 //!
 //! Requests for a line are served in the order in which they are made: each begins when the one
@@ -75,6 +76,8 @@ pub(crate) struct Outcome {
     pub(crate) source: Source,
     /// Spinning CPUs have lost their copies.
     pub(crate) wakes: bool,
+    /// A store whose line was taken meanwhile.
+    pub(crate) fails: bool,
 }
 
 /// A CPU's part in the memory system.
@@ -168,6 +171,9 @@ impl Memory {
         let here = entry.is_at(cpu);
         let exclusive = entry.line.state == LineState::Exclusive;
         let access = if far { access } else { access.near() };
+        if access == Access::StoreExclusive && !here {
+            return None;
+        }
         // A locked instruction waits until the CPU's stores are out; if one is to this line, others may ask for it meanwhile.
         let drains = access == Access::ReadModifyWrite
             && arbiter.costs.hold == 0
@@ -204,41 +210,36 @@ impl Memory {
         self.arbiter.as_ref()?.line(slot)
     }
 
-    /// A contended line is free: gives it to whoever is next. Each who is served, with what his access did; and when the
-    /// line is free again for those who still wait.
+    /// A contended line is free: gives it to whoever is next. Who is served, with what his access did; and when the line is
+    /// free again for those who still wait.
     pub(crate) fn hand_out(
         &mut self,
         slot: usize,
         now: Ps,
-    ) -> (Vec<(usize, Access, Outcome)>, Option<Ps>) {
+    ) -> (Option<(usize, Access, Outcome)>, Option<Ps>) {
         let cpus = self.ports.len();
-        let Some(arbiter) = self.arbiter.as_mut() else { return (Vec::new(), None) };
-        let Some(line) = arbiter.line(slot) else { return (Vec::new(), None) };
+        let Some(arbiter) = self.arbiter.as_mut() else { return (None, None) };
+        let Some(line) = arbiter.line(slot) else { return (None, None) };
         let entry = self.lines.entry(line);
         if entry.line.busy_until > now {
-            return (Vec::new(), Some(entry.line.busy_until));
+            return (None, Some(entry.line.busy_until));
         }
         let owner = usize::from(entry.line.owner);
         let latency = &self.latency;
         // Who asked while the owner kept the line is served before the owner asks anew.
-        let served = arbiter.draw(slot, |cpu| match cpu == owner {
+        let request = arbiter.draw(slot, |cpu| match cpu == owner {
             true => FARTHEST,
             false => latency[cpu * cpus + owner],
         });
-        let early = self.arbiter.as_ref().map_or(0, |arbiter| arbiter.costs.request);
-        let served: Vec<_> = served
-            .into_iter()
-            .map(|request| {
-                self.early = early.min(now.saturating_sub(request.since));
-                (request.cpu, request.access, self.access(request.cpu, line, request.access, now))
-            })
-            .collect();
+        self.early = arbiter.costs.request.min(now.saturating_sub(request.since));
+        let outcome = self.access(request.cpu, line, request.access, now);
         self.early = 0;
         let entry = self.lines.entry(line);
         let exclusive = entry.line.state == LineState::Exclusive;
         let free = entry.line.busy_until;
         let arbiter = self.arbiter.as_mut().filter(|arbiter| arbiter.has_waiters(line));
-        (served, arbiter.map(|arbiter| free + arbiter.kept(exclusive)))
+        let next = arbiter.map(|arbiter| free + arbiter.kept(exclusive));
+        (Some((request.cpu, request.access, outcome)), next)
     }
 
     /// What a transfer takes: a published latency holds the time for which its owner keeps a line.
@@ -251,6 +252,12 @@ impl Memory {
     /// What it costs to leave a loop of loads.
     pub(crate) fn spin_exit(&self) -> Ps {
         self.arbiter.as_ref().map_or(0, |arbiter| arbiter.costs.spin_exit)
+    }
+
+    /// Whether a read-modify-write is a load and a store that may fail.
+    #[inline]
+    pub(crate) fn has_exclusives(&self) -> bool {
+        self.arbiter.as_ref().is_some_and(|arbiter| arbiter.costs.exclusives)
     }
 
     fn does_far_atomics(&self) -> bool {
@@ -320,6 +327,14 @@ impl Memory {
                 entry.line.busy_until = entry.line.busy_until.max(self.ports[cpu].stores_done);
                 Outcome::hit(now + self.l1_hit)
             }
+            // Whoever took the line ended the reservation; nobody is asked.
+            Access::StoreExclusive if !here => {
+                Outcome { fails: true, ..Outcome::hit(now + self.l1_hit) }
+            }
+            Access::StoreExclusive if exclusive => {
+                entry.line.dirty = true;
+                Outcome::hit(now + self.atomic.saturating_sub(self.l1_hit))
+            }
             Access::ReadModifyWrite | Access::Add | Access::AddAndForget if here && exclusive => {
                 entry.line.dirty = true;
                 Outcome::hit(now.max(self.ports[cpu].stores_done) + self.atomic)
@@ -381,7 +396,7 @@ impl Memory {
             Access::AddAndForget => (issued + self.atomic).max(served.saturating_sub(way + recall)),
             _ => served + if recall == 0 { way } else { way / 2 },
         };
-        Outcome { end, done: served, source, wakes }
+        Outcome { end, done: served, source, wakes, fails: false }
     }
 
     #[inline(never)]
@@ -472,13 +487,13 @@ impl Memory {
             // The rest of a locked instruction's time its line is kept: a plain store that follows still hits.
             _ => done - locked,
         };
-        Outcome { end, done, source, wakes }
+        Outcome { end, done, source, wakes, fails: false }
     }
 }
 
 impl Outcome {
     #[inline]
     fn hit(end: Ps) -> Self {
-        Self { end, done: end, source: Source::Hit, wakes: false }
+        Self { end, done: end, source: Source::Hit, wakes: false, fails: false }
     }
 }

@@ -10,6 +10,9 @@ pub(crate) const TWO_SOCKETS: &str = include_str!("two-sockets.toml");
 /// Four cores of an Ice Lake.
 pub(crate) const ICE_LAKE: &str = include_str!("icelake.toml");
 
+/// Sixteen cores of a Graviton 1, which have no atomic instructions.
+pub(crate) const GRAVITON_1: &str = include_str!("graviton1.toml");
+
 /// Sixteen cores of a Graviton 2.
 pub(crate) const GRAVITON_2: &str = include_str!("graviton2.toml");
 
