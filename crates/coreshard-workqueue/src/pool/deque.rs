@@ -23,6 +23,13 @@ pub(crate) const CAPACITY: usize = 3;
 /// Private jobs that an owner may keep, at most.
 const MAX_PRIVATE: u32 = 16;
 
+/// For how long who waits for a whole leaves a lone part of it to whoever forked that, who takes it back sooner where it has nothing
+/// else to do: a chain of jobs, each of which forks the next, would otherwise go from CPU to CPU with each.
+#[cfg(not(loom))]
+const LONE_SPINS: u32 = 16;
+#[cfg(loom)]
+const LONE_SPINS: u32 = 0;
+
 /// The shared word: `top` in the lowest bits, `split` above it, and above that how often places that were
 /// shared became the owner's again. So no two jobs in one place are ever told of by the same word.
 const SPLIT: u32 = 16;
@@ -36,6 +43,11 @@ fn top_of(shares: u64) -> u32 {
 
 fn split_of(shares: u64) -> u32 {
     (shares >> SPLIT & MAX_SPLIT) as u32
+}
+
+/// One job is there to be stolen.
+fn is_lone(shares: u64) -> bool {
+    split_of(shares).wrapping_sub(top_of(shares)) == 1
 }
 
 /// The word after `shares` once places were taken back.
@@ -178,10 +190,20 @@ impl<P: Platform, T> Deque<P, T> {
     ///
     /// It may overlook what was shared just now: who goes to sleep asks [`has_part_of`](Self::has_part_of) before.
     pub(crate) fn steal_part_of(&self, whole: u64) -> Option<NonNull<T>> {
-        if self.part_of.load(Relaxed) >> SPLIT != whole {
+        if self.part_of.load(Relaxed) >> SPLIT != whole || self.is_fresh() {
             return None;
         }
         self.steal_if(|word| self.begins_with_part_of(whole, word))
+    }
+
+    /// True if there is one job alone, which was not there for as long as its owner takes to come back to it.
+    fn is_fresh(&self) -> bool {
+        let before = self.shared.word.load(Relaxed);
+        is_lone(before) && {
+            (0..LONE_SPINS).for_each(|_| P::spin_hint());
+            let word = self.shared.word.load(Relaxed);
+            is_lone(word) && word != before
+        }
     }
 
     fn steal_if(&self, may: impl Fn(u64) -> bool) -> Option<NonNull<T>> {
