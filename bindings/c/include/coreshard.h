@@ -145,7 +145,8 @@ enum cs_trouble {
 };
 
 /*
- Bytes that a request reads or writes: with whoever made it, but from a request's submission to its callback.
+ Bytes that a request reads or writes: with whoever made it, but from a request's submission to its callback. It has no bytes while a
+ request has them.
  */
 struct cs_block_buffer;
 
@@ -155,7 +156,7 @@ struct cs_block_buffer;
 struct cs_block_device;
 
 /*
- One thread's queue to a device: all calls with it are that thread's.
+ One thread's queue to a device: all calls with it are that thread's. A callback may make any of them, closing included.
  */
 struct cs_block_queue;
 
@@ -451,23 +452,23 @@ void cs_block_queue_close(struct cs_block_queue *queue);
 struct cs_block_buffer *cs_block_buffer_alloc(size_t bytes);
 
 /*
- Frees a buffer that no request has. Null is fine.
+ Frees a buffer that no request has. Null is fine. One that a request has is never freed: its callback is given it.
  */
 void cs_block_buffer_free(struct cs_block_buffer *buffer);
 
 /*
- Where a buffer's bytes are. Not to be looked at while a request has it.
+ Where a buffer's bytes are. Null while a request has them.
  */
 void *cs_block_buffer_data(struct cs_block_buffer *buffer);
 
 /*
- How many bytes it has.
+ How many bytes it has; 0 while a request has them.
  */
 size_t cs_block_buffer_length(const struct cs_block_buffer *buffer);
 
 /*
  Reads into a whole buffer. Where the request is refused (a negative errno), the buffer stays the caller's, and the
- callback is not called.
+ callback is not called. -EBUSY where another request has the buffer.
  */
 int cs_block_read(struct cs_block_queue *queue,
                   uint64_t offset,
@@ -692,7 +693,8 @@ struct cs_rt_task *cs_rt_spawn(struct cs_rt_executor *executor,
                                void *argument);
 
 /*
- Waits until a task is over, and frees its handle. -ECHILD where it never is: this process was forked from its own.
+ Waits until a task is over, and frees its handle. -ECHILD where it never is: this process was forked from its own; -EDEADLK inside of
+ itself, where nothing is done.
  */
 int cs_rt_join(struct cs_rt_task *task);
 

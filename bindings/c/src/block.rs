@@ -1,8 +1,11 @@
 //! Block I/O: devices, a queue to one for each thread, requests with a callback.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +15,7 @@ use coreshard::block::{
     OpenError, Payload, Queue, QueueOptions, Request, node_of_file,
 };
 
+use crate::check;
 use crate::error::{Failure, Outcome, guard, guard_pointer};
 
 /// A file, a block device, or memory that is as one. Made by `cs_block_open` or `cs_block_memory`.
@@ -20,12 +24,54 @@ pub struct CsBlockDevice {
     made_in: ProcessGeneration,
 }
 
-/// One thread's queue to a device: all calls with it are that thread's.
+/// One thread's queue to a device: all calls with it are that thread's. A callback may make any of them, closing included.
 pub struct CsBlockQueue {
-    queue: Queue,
+    inner: Rc<Inner>,
 }
 
-/// Bytes that a request reads or writes: with whoever made it, but from a request's submission to its callback.
+/// A call of C's borrows the queue, and lets go of it before callbacks are called, which may call with it, too. Whoever calls
+/// them has this, so that it is there when one of them has closed the queue.
+struct Inner {
+    /// None once it is closed.
+    queue: RefCell<Option<Queue>>,
+    over: Over,
+}
+
+/// Requests that are over and not told of.
+type Over = Rc<RefCell<VecDeque<Told>>>;
+
+/// What a callback is told.
+struct Told {
+    done: unsafe extern "C" fn(*mut CsBlockBuffer, i64, *mut c_void),
+    buffer: *mut CsBlockBuffer,
+    result: i64,
+    argument: *mut c_void,
+}
+
+impl Inner {
+    /// Calls with the queue; then the callbacks of what is over. How many were called, and what `call` says.
+    fn with<R>(self: Rc<Self>, call: impl FnOnce(&mut Queue) -> R) -> Outcome<(c_int, R)> {
+        let result = match self.queue.borrow_mut().as_mut() {
+            Some(queue) => call(queue),
+            None => return Err(Failure::invalid("the block queue is closed")),
+        };
+        Ok((self.tell(), result))
+    }
+
+    fn tell(&self) -> c_int {
+        let mut told = 0;
+        // Not for long: what a callback does may put more there, or tell of some.
+        while let Some(next) = { self.over.borrow_mut().pop_front() } {
+            // SAFETY: by the header's contract.
+            unsafe { (next.done)(next.buffer, next.result, next.argument) };
+            told += 1;
+        }
+        told
+    }
+}
+
+/// Bytes that a request reads or writes: with whoever made it, but from a request's submission to its callback. It has no bytes while a
+/// request has them.
 pub struct CsBlockBuffer {
     buffer: Buffer,
 }
@@ -120,14 +166,24 @@ pub unsafe extern "C" fn cs_block_queue(
             ));
         }
         let queue = device.device.queue(thread as usize, QueueOptions::default())?;
-        Ok(Box::new(CsBlockQueue { queue }))
+        let inner = Inner { queue: RefCell::new(Some(queue)), over: Over::default() };
+        Ok(Box::new(CsBlockQueue { inner: Rc::new(inner) }))
     })
 }
 
 /// Ends a queue, on its thread: what is outstanding is cancelled or finished, and its callbacks called. Null is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_queue_close(queue: *mut CsBlockQueue) {
-    free(queue);
+    if queue.is_null() {
+        return;
+    }
+    guard(|| {
+        // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
+        let CsBlockQueue { inner } = *unsafe { Box::from_raw(queue) };
+        let ended = inner.queue.borrow_mut().take();
+        drop(ended);
+        Ok(inner.tell())
+    });
 }
 
 /// Zeroed bytes, aligned to a page. Null, and errno, for none.
@@ -143,21 +199,32 @@ pub extern "C" fn cs_block_buffer_alloc(bytes: usize) -> *mut CsBlockBuffer {
     })
 }
 
-/// Frees a buffer that no request has. Null is fine.
+/// Frees a buffer that no request has. Null is fine. One that a request has is never freed: its callback is given it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_buffer_free(buffer: *mut CsBlockBuffer) {
-    free(buffer);
+    // SAFETY: C says that it is one, or null.
+    match unsafe { buffer.as_ref() } {
+        Some(buffer) if buffer.buffer.is_empty() => {
+            if check::is_on() {
+                check::found(
+                    "a block buffer is freed while a request has it; free it in the request's callback, or after",
+                );
+            }
+        }
+        _ => free(buffer),
+    }
 }
 
-/// Where a buffer's bytes are. Not to be looked at while a request has it.
+/// Where a buffer's bytes are. Null while a request has them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_buffer_data(buffer: *mut CsBlockBuffer) -> *mut c_void {
     // SAFETY: C says that it is one, or null.
     unsafe { buffer.as_mut() }
+        .filter(|buffer| !buffer.buffer.is_empty())
         .map_or(std::ptr::null_mut(), |buffer| buffer.buffer.as_mut_ptr().cast())
 }
 
-/// How many bytes it has.
+/// How many bytes it has; 0 while a request has them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_buffer_length(buffer: *const CsBlockBuffer) -> usize {
     // SAFETY: as above.
@@ -175,7 +242,7 @@ fn free<T>(given: *mut T) {
 }
 
 /// Reads into a whole buffer. Where the request is refused (a negative errno), the buffer stays the caller's, and the
-/// callback is not called.
+/// callback is not called. -EBUSY where another request has the buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_read(
     queue: *mut CsBlockQueue,
@@ -221,8 +288,12 @@ fn submit(
     // The handle stays where it is; the bytes go to the device and come back.
     let handle = buffer.unwrap_or(std::ptr::null_mut());
     let bytes = match buffer {
-        // SAFETY: C says that it is one, or null, and that nobody else has it.
+        // SAFETY: C says that it is one, or null.
         Some(handle) => match unsafe { handle.as_mut() } {
+            Some(handle) if handle.buffer.is_empty() => {
+                let message = "another request has the buffer; wait for its callback";
+                return Err(Failure::new(libc::EBUSY, message));
+            }
             Some(handle) => std::mem::replace(&mut handle.buffer, Buffer::from(Vec::new())),
             None => return Err(Failure::invalid("the buffer is a null pointer")),
         },
@@ -230,20 +301,24 @@ fn submit(
     };
     let give_back = move |payload: Payload| {
         if let (false, Some(bytes)) = (handle.is_null(), payload.into_one()) {
-            // SAFETY: as above: it stays until its callback.
+            // SAFETY: it is freed by nobody while a request has it.
             unsafe { (*handle).buffer = bytes };
         }
     };
+    let over = Rc::clone(&queue.over);
     let then = move |completed: Completed| {
         give_back(completed.payload);
         let result = match completed.result {
             Ok(bytes) => i64::try_from(bytes).unwrap_or(i64::MAX),
             Err(error) => -i64::from(error.errno()),
         };
-        // SAFETY: by the header's contract.
-        unsafe { done(handle, result, argument) };
+        over.borrow_mut().push_back(Told { done, buffer: handle, result, argument });
     };
-    match queue.call(request(bytes), then) {
+    let called = match queue.queue.borrow_mut().as_mut() {
+        Some(queue) => queue.call(request(bytes), then),
+        None => return Err(Failure::invalid("the block queue is closed")),
+    };
+    match called {
         Ok(_) => Ok(0),
         Err(refused) => {
             let error = refused.error();
@@ -254,18 +329,18 @@ fn submit(
     }
 }
 
-fn queue_of<'call>(queue: *mut CsBlockQueue) -> Outcome<&'call mut Queue> {
+fn queue_of(queue: *mut CsBlockQueue) -> Outcome<Rc<Inner>> {
     // SAFETY: C says that it is one, or null, and this thread's.
-    let queue = unsafe { queue.as_mut() };
+    let queue = unsafe { queue.as_ref() };
     queue
-        .map(|queue| &mut queue.queue)
+        .map(|queue| Rc::clone(&queue.inner))
         .ok_or_else(|| Failure::invalid("the block queue is a null pointer"))
 }
 
 /// Looks what is over, and calls its callbacks: how many there were.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_poll(queue: *mut CsBlockQueue) -> c_int {
-    guard(|| Ok(c_int::try_from(queue_of(queue)?.poll()).unwrap_or(c_int::MAX)))
+    guard(|| Ok(queue_of(queue)?.with(Queue::poll)?.0))
 }
 
 /// As `cs_block_poll`, but sleeps until a request is over, or for so many nanoseconds (`UINT64_MAX` for no limit). Returns at
@@ -274,12 +349,22 @@ pub unsafe extern "C" fn cs_block_poll(queue: *mut CsBlockQueue) -> c_int {
 pub unsafe extern "C" fn cs_block_wait(queue: *mut CsBlockQueue, timeout_ns: u64) -> c_int {
     guard(|| {
         let timeout = (timeout_ns != u64::MAX).then(|| Duration::from_nanos(timeout_ns));
-        Ok(c_int::try_from(queue_of(queue)?.wait(timeout)).unwrap_or(c_int::MAX))
+        let queue = queue_of(queue)?;
+        // Nobody sleeps while something is to be told.
+        let is_over = !queue.over.borrow().is_empty();
+        let wait = |queue: &mut Queue| if is_over { queue.poll() } else { queue.wait(timeout) };
+        Ok(queue.with(wait)?.0)
     })
 }
 
 /// How many requests are outstanding.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_outstanding(queue: *mut CsBlockQueue) -> c_int {
-    guard(|| Ok(c_int::try_from(queue_of(queue)?.outstanding()).unwrap_or(c_int::MAX)))
+    guard(|| {
+        let queue = queue_of(queue)?;
+        // Those that are over, and whose callbacks are still to be called, are with them.
+        let untold = queue.over.borrow().len();
+        let outstanding = queue.queue.borrow().as_ref().map_or(0, Queue::outstanding);
+        Ok(c_int::try_from(outstanding + untold).unwrap_or(c_int::MAX))
+    })
 }

@@ -55,7 +55,7 @@ pub extern "C" fn cs_set_check_handler(handler: CsCheckHandler) -> CsCheckHandle
     unsafe { std::mem::transmute::<*mut c_void, CsCheckHandler>(before) }
 }
 
-fn found(sentence: &str) {
+pub(crate) fn found(sentence: &str) {
     let handler = HANDLER.load(Acquire);
     // SAFETY: null, or from `cs_set_check_handler`.
     match unsafe { std::mem::transmute::<*mut c_void, CsCheckHandler>(handler) } {

@@ -1,8 +1,9 @@
 //! Real time: tasks of fixed priorities, periodic ones, and a mutex that lends its holder the priority of who waits.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use coreshard::rt::{
@@ -23,7 +24,13 @@ pub struct CsRtExecutor {
 /// A task that was spawned; ended by `cs_rt_join`.
 pub struct CsRtTask {
     handle: TaskHandle<()>,
+    number: u64,
     made_in: ProcessGeneration,
+}
+
+thread_local! {
+    /// The number of the task that this thread is inside of; 0 for none.
+    static INSIDE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// A periodic task; ended by `cs_rt_stop`.
@@ -136,22 +143,36 @@ pub unsafe extern "C" fn cs_rt_spawn(
         let function =
             function.ok_or_else(|| Failure::invalid("the function is a null pointer"))?;
         let argument = Argument(argument);
-        // SAFETY: by the header's contract.
-        let task = move || unsafe { function(argument.get()) };
+        static TASKS: AtomicU64 = AtomicU64::new(1);
+        let number = TASKS.fetch_add(1, Relaxed);
+        let task = move || {
+            // A task runs on one thread to its end, and no other within it.
+            INSIDE.set(number);
+            // SAFETY: by the header's contract.
+            unsafe { function(argument.get()) };
+            INSIDE.set(0);
+        };
         let handle = executor_of(executor)?.executor.spawn(priority(priority_of)?, task)?;
-        Ok(Box::new(CsRtTask { handle, made_in: ProcessGeneration::current() }))
+        Ok(Box::new(CsRtTask { handle, number, made_in: ProcessGeneration::current() }))
     })
 }
 
-/// Waits until a task is over, and frees its handle. -ECHILD where it never is: this process was forked from its own.
+/// Waits until a task is over, and frees its handle. -ECHILD where it never is: this process was forked from its own; -EDEADLK inside of
+/// itself, where nothing is done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_join(task: *mut CsRtTask) -> c_int {
     guard(|| {
         if task.is_null() {
             return Err(Failure::invalid("the task is a null pointer"));
         }
+        // SAFETY: C says that it is one, or null.
+        if unsafe { (*task).number } == INSIDE.get() {
+            let message =
+                "a task waits for its own end, which would never come; let another thread join it";
+            return Err(Failure::new(libc::EDEADLK, message));
+        }
         // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
-        let CsRtTask { handle, made_in } = *unsafe { Box::from_raw(task) };
+        let CsRtTask { handle, made_in, .. } = *unsafe { Box::from_raw(task) };
         handle.join().map_err(|thrown| {
             let errno = if made_in.is_current() { libc::ENOTRECOVERABLE } else { libc::ECHILD };
             Failure::new(errno, thrown.to_string())

@@ -53,6 +53,63 @@ static void write_and_read(struct cs_block_device *device)
 	cs_block_close(device);
 }
 
+struct chain {
+	struct cs_block_queue *queue;
+	int calls, is_closed;
+};
+
+/* Each read makes the next one; the last one waits for one more inside of itself, and closes the queue. */
+static void read_again(struct cs_block_buffer *buffer, int64_t result, void *argument)
+{
+	struct chain *chain = argument;
+
+	CHECK(result == 4096 && cs_block_buffer_length(buffer) == 4096);
+	if (++chain->calls < 100) {
+		CHECK(cs_block_read(chain->queue, 0, buffer, read_again, chain) == 0);
+	} else if (!chain->is_closed) {
+		struct seen seen = { NULL, 0, 0 };
+
+		chain->is_closed = 1;
+		CHECK(cs_block_write(chain->queue, 4096, buffer, note, &seen) == 0);
+		while (!seen.calls)
+			CHECK(cs_block_wait(chain->queue, UINT64_MAX) >= 0);
+		CHECK(seen.result == 4096);
+		cs_block_queue_close(chain->queue);
+	}
+}
+
+static void a_callback_may_queue_wait_and_close(void)
+{
+	struct cs_block_device *device = cs_block_memory(1 << 20, 1);
+	struct chain chain = { cs_block_queue(device, 0), 0, 0 };
+	struct cs_block_buffer *buffer = cs_block_buffer_alloc(4096);
+
+	CHECK(cs_block_read(chain.queue, 0, buffer, read_again, &chain) == 0);
+	while (!chain.is_closed)
+		CHECK(cs_block_wait(chain.queue, UINT64_MAX) >= 0);
+	CHECK(chain.calls == 100);
+	cs_block_buffer_free(buffer);
+	cs_block_close(device);
+}
+
+static void a_buffer_is_with_one_request(void)
+{
+	struct cs_block_device *device = cs_block_memory(1 << 20, 1);
+	struct cs_block_queue *queue = cs_block_queue(device, 0);
+	struct cs_block_buffer *buffer = cs_block_buffer_alloc(4096);
+	struct seen seen = { NULL, 0, 0 };
+
+	CHECK(cs_block_read(queue, 0, buffer, note, &seen) == 0);
+	CHECK(cs_block_read(queue, 0, buffer, note, &seen) == -EBUSY && strstr(cs_last_error(), "another request"));
+	CHECK(cs_block_write(queue, 0, buffer, note, &seen) == -EBUSY);
+	CHECK(!cs_block_buffer_data(buffer) && cs_block_buffer_length(buffer) == 0);
+	cs_block_buffer_free(buffer); /* refused */
+	cs_block_queue_close(queue);
+	CHECK(seen.calls == 1 && seen.buffer == buffer && cs_block_buffer_length(buffer) == 4096);
+	cs_block_buffer_free(buffer);
+	cs_block_close(device);
+}
+
 static void memory_is_a_device(void) { write_and_read(cs_block_memory(1 << 20, 1)); }
 
 static void more_memory_than_there_is_is_refused(void)
@@ -101,6 +158,27 @@ static void tasks_of_fixed_priorities_run(void)
 	cs_rt_executor_free(executor);
 }
 
+static struct cs_rt_task *itself;
+static void join_itself(void *outcome)
+{
+	WAIT_UNTIL(atomic_load(&calls) < 0);
+	atomic_store((_Atomic int *)outcome, cs_rt_join(itself));
+}
+
+static void a_task_does_not_wait_for_itself(void)
+{
+	struct cs_rt_executor *executor = cs_rt_executor(NULL, 1);
+	_Atomic int outcome = 0;
+
+	atomic_store(&calls, 0);
+	itself = cs_rt_spawn(executor, 20, join_itself, &outcome);
+	CHECK(itself);
+	atomic_store(&calls, -1);
+	WAIT_UNTIL(outcome);
+	CHECK(outcome == -EDEADLK && cs_rt_join(itself) == 0);
+	cs_rt_executor_free(executor);
+}
+
 static long guarded;
 static void *count(void *mutex)
 {
@@ -135,9 +213,12 @@ int main(int argc, char **argv)
 {
 	static const struct row rows[] = {
 		ROW(memory_is_a_device),
+		ROW(a_callback_may_queue_wait_and_close),
+		ROW(a_buffer_is_with_one_request),
 		ROW(more_memory_than_there_is_is_refused),
 		ROW(a_file_is_a_device),
 		ROW(tasks_of_fixed_priorities_run),
+		ROW(a_task_does_not_wait_for_itself),
 		ROW(a_mutex_admits_one),
 	};
 	return run_rows(rows, sizeof(rows) / sizeof(*rows), argc, argv);
