@@ -12,8 +12,9 @@
 //! 1. The list and the counts are under the lock; nothing is called or dropped under it.
 //! 2. A thread that finds nothing sleeps on the event, counted as idle, and ends after [`IDLE_TIME`]; it
 //!    looks at the list once more under the lock before it ends. Who adds something notifies the event after.
-//! 3. Where a thread cannot be started, the list is left as it is, and the next look tries again.
-//!    What is left at the end of it all, since no thread could be had, is called by whoever ends it.
+//! 3. Where a thread cannot be started, the list is left as it is, and the next look tries again. Where there is none at all,
+//!    whoever looks calls the wakers itself: they seldom block, and whom they wake would wait for ever.
+//!    What else is left at the end of it all, since no thread could be had, is called by whoever ends it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -159,10 +160,25 @@ impl<P: Platform> Callbacks<P> {
         state.stuck = Some((now, begun));
         state.threads += usize::from(starts);
         drop(state);
-        if starts {
-            self.start_thread();
+        if starts && !self.start_thread() {
+            self.call_wakers();
         }
         true
+    }
+
+    /// No thread is there, and none can be had: calls the wakers that wait.
+    #[cold]
+    fn call_wakers(&self) {
+        let next = || {
+            let mut state = self.state.lock();
+            let is_waker = |callback: &Callback| matches!(callback, Callback::Wake(_));
+            let place = state.waiting.iter().position(is_waker).filter(|_| state.threads == 0)?;
+            state.begun += 1;
+            state.waiting.remove(place)
+        };
+        while let Some(waker) = next() {
+            waker.call_and_report();
+        }
     }
 
     /// The threads end when nothing is left to call.
@@ -189,14 +205,16 @@ impl<P: Platform> Callbacks<P> {
         self.stop();
     }
 
-    /// Starts a thread that was counted.
-    fn start_thread(self: &Arc<Self>) {
+    /// Starts a thread that was counted. False if it cannot be had.
+    fn start_thread(self: &Arc<Self>) -> bool {
         let callbacks = Arc::clone(self);
         let spec = ThreadSpec { name: self.threads.name.to_owned(), ..ThreadSpec::default() };
-        if let Err(error) = P::spawn(spec, Box::new(move || callbacks.run())) {
+        let started = P::spawn(spec, Box::new(move || callbacks.run()));
+        if let Err(error) = &started {
             self.state.lock().threads -= 1;
             say(|| tracing::warn!(%error, "handlers, wakers and destructors wait for a thread"));
         }
+        started.is_ok()
     }
 
     fn run(&self) {

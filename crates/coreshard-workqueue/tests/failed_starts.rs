@@ -226,3 +226,19 @@ fn each_start_fails_in_turn() {
 fn whichever_start_fails_every_item_runs() {
     within(2 * NEVER, each_start_fails_in_turn);
 }
+
+#[test]
+fn a_sleep_wakes_another_executor_where_no_thread_can_be_had_for_that() {
+    let faults = Faulty::decide(|start| match start.spec.name.as_str() {
+        "cs-callbacks" => Err(Faulty::refusal()),
+        _ => Ok(()),
+    });
+    let runtime = one_cpu::<Faulty>().build().unwrap();
+    let sleep = runtime.sleep(Duration::from_millis(1)).unwrap();
+    let (tell, told) = mpsc::channel();
+    // Nobody joins it: it would not end.
+    std::thread::spawn(move || tell.send(futures_lite::future::block_on(sleep)));
+    assert!(told.recv_timeout(NEVER).is_ok(), "whoever slept was woken");
+    drop(runtime);
+    drop(faults);
+}

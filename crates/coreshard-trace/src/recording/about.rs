@@ -84,6 +84,7 @@ impl std::fmt::Display for Lack {
             }
             Self::Events { count } => write!(f, "{count} events that came while another was being written"),
             Self::Threads { count } => write!(f, "{count} threads, for which there was no room"),
+            Self::Processes { count: 1 } => f.write_str("a further process"),
             Self::Processes { count } => write!(f, "{count} further processes"),
             Self::Everything => f.write_str(
                 "everything: the program was not built for it (coreshard record --flags tells how)",

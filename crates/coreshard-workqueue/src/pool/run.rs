@@ -167,7 +167,7 @@ impl<P: Platform> Worker<'_, P> {
     #[cold]
     fn end_in_fork(&self) -> ! {
         panic!(
-            "a work item ({}) has returned in a process that it forked, where its queue's workers              are not: end that process inside the item, by exec or _exit",
+            "a work item ({}) has returned in a process that it forked, where its queue's workers are not: end that process inside the item, by exec or _exit",
             self.slot.function()
         );
     }
