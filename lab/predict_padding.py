@@ -27,7 +27,7 @@ import tempfile
 GOAL = 0.25
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "padding")
 ROUNDS, TIMES = 100, 20000
-RECORDED = 100000
+RECORDED = 1000000
 CASES = {"struct of C": "struct.c", "array from the heap": "array.c", "std::atomic": "atomic.cc", "Rust's atomics": "atomic.rs"}
 CALIBRATIONS = {"add to one word": 0, "to and fro": 1, "add to its own": 2, "plain, to its own": 3, "plain, to one word": 4}
 # What a machine's file may say of it.
@@ -63,45 +63,70 @@ class Machine:
         run([command, "calibrate", "--rounds", "1", "-o", self.file])
         self.text = open(self.file).read()
         # What a replay takes for the loop around: two instructions, a quarter of a cycle each.
-        self.loop = 2 * float(re.search(r"\[costs.cycle\]\nns = ([\d.]+)", self.text)[1]) / 4
+        self.cycle = float(re.search(r"\[costs.cycle\]\nns = ([\d.]+)", self.text)[1])
+        self.loop = 2 * self.cycle / 4
         self.way, atomic, contended = median["to and fro"], median["add to its own"], median["add to one word"]
         # A turn of a CPU is the line's way and the time for which it is kept; in it are as many adds as that time has room
         # for, and the one that waited.
         room = contended / atomic - 2
         self.hold = max(0.0, (2 * self.way - contended) / room) if room > 0 else 0.0
-        self.ahead = MOST_AHEAD
+        self.ahead, self.pace, self.factor = MOST_AHEAD, 0.0, 1.0
 
-    def of_pace(self, pace):
-        """Its file for a program that takes `pace` ns for a turn of its loop where no line is elsewhere."""
-        inner = max(pace - self.loop, 0.02)
+    def write(self):
+        """Its file, with what hits and instructions take `factor` times what is assumed of the loop."""
+        inner = self.factor * max(self.pace - self.loop, 0.02)
         text = re.sub(r"(\[costs.latency_matrix\]\nns = )\[.*?\n\]",
                       rf"\g<1>[[0.0, {self.way:.2f}], [{self.way:.2f}, 0.0]]", self.text, flags=re.S)
-        text = re.sub(r"(\[costs.atomic\]\nns = )[\d.]+", rf"\g<1>{inner:.3f}", text)
+        text = re.sub(r"(\[costs.cycle\]\nns = )[\d.]+", rf"\g<1>{self.factor * self.cycle:.4f}", text)
+        text = re.sub(r"(\[costs.atomic\]\nns = )[\d.]+", rf"\g<1>{inner:.4f}", text)
         # A counter's load and its store.
-        text = re.sub(r"(\[costs.l1_hit\]\nns = )[\d.]+", rf"\g<1>{inner / 2:.3f}", text)
+        text = re.sub(r"(\[costs.l1_hit\]\nns = )[\d.]+", rf"\g<1>{inner / 2:.4f}", text)
         text += (f"\n[costs.arbitration]\nhold_ns = {self.hold:.2f}\nloads_take_dirty_lines = true\n"
                  f"stores_ahead = {self.ahead}\nsource = \"measured: two CPUs that add to one word\"\n")
         with open(self.file, "w") as out:
             out.write(text)
         return self.file
 
-    def fit_stores(self, command, program, pace, contended):
-        """The least number of stores ahead with which a replay takes no longer than the program took."""
+    def replayed(self, command, traces):
+        """What a turn of the loop takes."""
+        times = [json.loads(run([command, "replay", trace, "--machine", self.write(), "--json", "-"]))["virtual_ns"]
+                 for trace in traces]
+        return (times[1] - times[0]) / RECORDED
+
+    def fit_pace(self, command, program, more, pace):
+        """How much a CPU does at once is the program's: what hits and instructions take, for a replay of `program`, whose
+        lines are nobody else's, to take as long as it took."""
+        traces = recordings(command, self.folder, program, "own", more)
+        self.pace = pace
+        low, high = 0.02, 4.0
+        for _ in range(12):
+            self.factor = (low * high) ** 0.5
+            low, high = (self.factor, high) if self.replayed(command, traces) < pace else (low, self.factor)
+
+    def fit_stores(self, command, program, contended):
+        """The number of stores ahead with which a replay takes as long as the program took, or nearest to it: more of them
+        never make it longer."""
         traces = recordings(command, self.folder, program, "plain")
+        times = {}
+
+        def off(ahead):
+            if ahead not in times:
+                self.ahead = ahead
+                times[ahead] = self.replayed(command, traces) - contended
+            return times[ahead]
+
         low, high = 1, MOST_AHEAD
         while low < high:
-            self.ahead = (low + high) // 2
-            times = [json.loads(run([command, "replay", trace, "--machine", self.of_pace(pace), "--json", "-"]))["virtual_ns"]
-                     for trace in traces]
-            low, high = (low, self.ahead) if (times[1] - times[0]) / RECORDED <= contended else (self.ahead + 1, high)
-        self.ahead = low
+            middle = (low + high) // 2
+            low, high = (low, middle) if off(middle) <= 0 else (middle + 1, high)
+        self.ahead = min((max(low - 1, 1), low), key=lambda ahead: abs(off(ahead)))
 
 
-def recordings(command, folder, program, name):
+def recordings(command, folder, program, name, more=()):
     """Of as many rounds, and of twice as many: the difference is without what goes before."""
     traces = [os.path.join(folder, f"{name}{times}.trace") for times in (1, 2)]
     for times, trace in zip((1, 2), traces):
-        run([command, "record", "--engine", "qemu", "-o", trace, "--", program, "1", str(times * RECORDED)])
+        run([command, "record", "--engine", "qemu", "-o", trace, "--", program, "1", str(times * RECORDED), *more])
     return traces
 
 
@@ -137,7 +162,8 @@ def main():
             raise SystemExit("no round without an interruption; the machine is too busy, or has one CPU")
         median = {key: statistics.median(rounds) for key, rounds in measured.items()}
         here = Machine(command, folder, median)
-        here.fit_stores(command, programs["plain, to one word"], median["plain, to its own"], median["plain, to one word"])
+        here.fit_pace(command, programs["plain, to its own"], (), median["plain, to its own"])
+        here.fit_stores(command, programs["plain, to one word"], median["plain, to one word"])
         print(f"{turns} turns of {ROUNDS} rounds of {TIMES}; " + "; ".join(
             f"{name} {median[name]:.2f} ns ({len(measured[name])} rounds)" for name in CALIBRATIONS) + f"; kept for {here.hold:.1f} ns; {here.ahead} stores ahead\n")
         print("| case | named | alone, ns | before, ns | mended, ns | gain measured | predicted: before | mended | gain | off by |")
@@ -145,7 +171,8 @@ def main():
         far = []
         for case in CASES:
             alone, before, mended = (median[case, what] for what in ("alone", "before", "mended"))
-            name, now, then = predicted(command, folder, programs[case, "before"], here.of_pace(alone))
+            here.fit_pace(command, programs[case, "before"], ("alone",), alone)
+            name, now, then = predicted(command, folder, programs[case, "before"], here.write())
             gain, foretold = before / mended, now / max(then, 1e-9)
             off = foretold / gain - 1
             if abs(off) > GOAL:

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""Do both engines of `coreshard record` name the same lines, in the same order?
+"""Do both engines of `coreshard record` name the same objects, in the same order?
 
-Builds programs of other people twice, as they are and with the recorder's flags, records each twice with both engines,
-replays all four recordings, and holds the five costliest objects against each other. What lies in libraries that the
-engine tsan does not see is left out. Two recordings by one engine are held against each other as well: nothing can agree
-better than a recording does with itself. Writes a table in Markdown to standard output.
+Builds programs of other people twice, as they are and with the recorder's flags, records each some times with both engines,
+replays all recordings, and holds the five costliest objects against each other. An object's share is its part of the time
+that all objects cost, the median of an engine's recordings. Left out is what has no name to be compared by, such as stacks,
+and the data of libraries, which the engine tsan does not see.
+
+Recordings of one engine are held against each other, too: nothing can agree better than an engine does with itself. Two
+objects are *apart* in an engine where every recording's share of the one is above every recording's of the other. Writes a
+table in Markdown to standard output, and each object's shares to FOLDER/recordings.
 
 Usage: lab/two_engines.py COMMAND FOLDER [PROGRAM...]
 
@@ -17,11 +21,13 @@ import itertools
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 
 MACHINE = "epyc-9654-2s"
 FIRST = 5
+TURNS = 3
 RELEASES = ("bookworm", "trixie")
 SOURCES = ("pigz", "zlib", "libzstd", "xz-utils", "redis", "sqlite3", "x264", "coreutils")
 
@@ -39,7 +45,7 @@ def quiet(command, **more):
 class Lab:
     def __init__(self, command, folder):
         self.command = os.path.abspath(command)
-        self.folder = os.path.abspath(folder)
+        self.folder = os.path.realpath(folder)
         os.makedirs(self.folder, exist_ok=True)
         self.flags = {language: run([self.command, "record", "--flags", language], capture_output=True).stdout.split()
                       for language in ("c", "rust")}
@@ -249,35 +255,65 @@ def recording(lab, name, engine, arguments, turn):
     return file
 
 
-def objects(lab, file, seen=None):
-    """What costs most, the costliest first, by name and cost; libraries that were not compiled anew are not looked at."""
-    text = run([lab.command, "replay", file, "--machine", MACHINE, "--lines", "400", "--json", "-"], capture_output=True).stdout
+def shares(lab, program, file):
+    """By object its part of the time that all cost, and how many accesses there are."""
+    text = run([lab.command, "replay", file, "--machine", MACHINE, "--json", "-"], capture_output=True).stdout
     report = json.loads(text)
-    found = [(its["object"], its["cost_ns"]) for its in report["objects"]]
-    # And what the loader writes: a program's tables of addresses, which have no name.
-    libraries = ("data of ", "main_arena", "mp_", "_IO_", "stack of")
-    return [its for its in found if not its[0].startswith(libraries) and ".so" not in its[0]], report
+    costs = {}
+    for its in report["objects"]:
+        # What the loader writes in a program has no name either.
+        is_named = its["kind"] in ("global", "heap") and not its["object"].startswith("data of ")
+        if is_named and its["file"] in ("", program):
+            costs[its["object"]] = costs.get(its["object"], 0) + its["cost_ns"]
+    whole = max(sum(costs.values()), 1e-9)
+    return {name: cost / whole for name, cost in costs.items()}, report["accesses"]
 
 
 def first(found):
-    return [name for name, _ in found[:FIRST]]
+    return sorted(found, key=lambda name: (-found[name], name))[:FIRST]
 
 
 def agree(one, other):
-    """How many of the first five are the first five of both, and whether those that are stand in one order."""
+    """How many of the first five are the first five of both, of how many, and whether these stand in one order."""
     a, b = first(one), first(other)
     both = [name for name in a if name in b]
     return len(both), max(len(a), len(b)), both == [name for name in b if name in a]
 
 
-def share(found, names):
-    """The part of the time that these objects cost."""
-    return sum(cost for name, cost in found if name in names) / max(sum(cost for _, cost in found), 1e-9)
+class Engine:
+    """What some recordings of a program by one engine say."""
+
+    def __init__(self, recordings):
+        self.recordings = recordings
+        names = {name for its in recordings for name in its}
+        self.median = {name: statistics.median(its.get(name, 0) for its in recordings) for name in names}
+
+    def range(self, name):
+        found = [its.get(name, 0) for its in self.recordings]
+        return min(found), max(found)
+
+    def above(self, one, other):
+        """Whether one costs more than the other in all recordings: 1, -1, or 0 where they are not apart."""
+        a, b = self.range(one), self.range(other)
+        return 1 if a[0] > b[1] else -1 if b[0] > a[1] else 0
+
+    def with_itself(self):
+        pairs = [agree(one, other) for one, other in itertools.combinations(self.recordings, 2)]
+        least, most = min(pair[0] for pair in pairs), max(pair[0] for pair in pairs)
+        ordered = sum(pair[2] for pair in pairs)
+        return f"{least if least == most else f'{least} to {most}'} of {pairs[0][1]}, {ordered} of {len(pairs)} in one order"
+
+    def told(self, name):
+        least, most = self.range(name)
+        return f"{100 * self.median[name]:.1f} ({100 * least:.1f} to {100 * most:.1f}) %" if name in self.median else "–"
 
 
-def told(result):
-    both, of, is_ordered = result
-    return f"{both} of {of}{', same order' if is_ordered else ''}"
+def apart(one, other):
+    """Pairs of either's first five that are apart in both engines, and how many of them stand in one order."""
+    names = sorted(set(first(one.median)) | set(first(other.median)))
+    both = [(one.above(*pair), other.above(*pair)) for pair in itertools.combinations(names, 2)]
+    both = [pair for pair in both if all(pair)]
+    return len(both), sum(a == b for a, b in both)
 
 
 def main():
@@ -288,32 +324,33 @@ def main():
         os.makedirs(lab.at(name), exist_ok=True)
     lab.sources()
     lab.inputs()
-    print("| program | accesses, qemu | accesses, tsan | one engine with the other | qemu with itself | tsan with itself | costliest, by both |")
-    print("|---|---|---|---|---|---|---|")
+    print(f"| program | million accesses, qemu | tsan | first {FIRST} of both | in one order | apart in both: in one order "
+          "| qemu with itself | tsan with itself |")
+    print("|---|---|---|---|---|---|---|---|")
     for name in sys.argv[3:] or PROGRAMS:
         arguments = PROGRAMS[name](lab)
-        engines = ["qemu"] if name == "go" else ["qemu", "tsan"]
-        found, accesses = {}, {}
-        for engine in engines:
-            for turn in (1, 2):
+        engines, accesses = {}, {}
+        for engine in ["qemu"] if name == "go" else ["qemu", "tsan"]:
+            recordings = []
+            for turn in range(TURNS):
                 file = recording(lab, name, engine, arguments, turn)
-                found[engine, turn], report = objects(lab, file)
-                accesses[engine] = report["accesses"]
+                program = lab.at("programs", f"{name}.{'plain' if engine == 'qemu' else 'tsan'}")
+                found, accesses[engine] = shares(lab, program, file)
+                recordings.append(found)
                 os.remove(file)
-        itself = {engine: told(agree(found[engine, 1], found[engine, 2])) for engine in engines}
-        if len(engines) == 2:
-            results = [agree(found["qemu", a], found["tsan", b]) for a, b in itertools.product((1, 2), repeat=2)]
-            least, most = min(result[0] for result in results), max(result[0] for result in results)
-            ordered = sum(result[2] for result in results)
-            across = f"{least if least == most else f'{least} to {most}'} of {results[0][1]}, {ordered} of 4 pairs in one order"
-            names = [its for its in first(found["qemu", 1]) if its in first(found["tsan", 1])]
-            across += "; of the time {:.0%} and {:.0%}".format(*(share(found[engine, 1], names) for engine in engines))
+            engines[engine] = Engine(recordings)
+        qemu, tsan = engines["qemu"], engines.get("tsan")
+        if tsan:
+            both, of, is_ordered = agree(qemu.median, tsan.median)
+            pairs, ordered = apart(qemu, tsan)
+            across = f"{both} of {of} | {'yes' if is_ordered else 'no'} | {ordered} of {pairs}"
         else:
-            across, names = "–", first(found["qemu", 1])
-        print(f"| {name} | {accesses['qemu']:,} | {accesses.get('tsan', 0):,} | {across} | {itself['qemu']} | "
-              f"{itself.get('tsan', '–')} | {'; '.join(names)} |", flush=True)
+            across = "– | – | –"
+        print(f"| {name} | {accesses['qemu'] / 1e6:.1f} | {accesses.get('tsan', 0) / 1e6:.1f} | {across} | {qemu.with_itself()} | "
+              f"{tsan.with_itself() if tsan else '–'} |", flush=True)
+        names = first(qemu.median) + [its for its in first(tsan.median if tsan else {}) if its not in first(qemu.median)]
         with open(lab.at("recordings", f"{name}.json"), "w") as out:
-            json.dump({f"{engine} {turn}": its for (engine, turn), its in found.items()}, out, indent=1)
+            json.dump({its: {engine: engines[engine].told(its) for engine in engines} for its in names}, out, indent=1)
 
 
 if __name__ == "__main__":

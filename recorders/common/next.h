@@ -7,7 +7,9 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <linux/futex.h>
 
 #define EXPORT __attribute__((visibility("default")))

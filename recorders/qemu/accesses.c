@@ -64,6 +64,8 @@ static _Atomic uint64_t helper_start, helper_end;
 static struct numbers {
   bool is_x86;
   int64_t clone, futex, map;
+  /* Calls that copy into the program's memory, and out of it: what their second word says. */
+  int64_t into[3], out_of[3];
 } numbers;
 
 /* By QEMU's number of a thread: which thread it is, and the ticket of its creation. */
@@ -81,6 +83,10 @@ static __thread struct {
   /* Of a wait: its object, and since when. */
   uint64_t object, since;
   bool is_wait, is_map, is_in_library;
+  /* Of a copy: what it does to the program's memory, and where. */
+  bool is_copy;
+  enum access_kind kind;
+  uint64_t buffer;
 } call;
 
 /* Where an instruction stands among those that are translated together: so that it is known how many went before an access

@@ -210,6 +210,26 @@ static void waits_for(unsigned vcpu, uint64_t object, uint64_t operation, uint64
   }
 }
 
+/* The kernel's copies are made on the program's CPU, and no plugin sees them. The place is that of the last call. */
+static void has_copied(unsigned vcpu, uint64_t bytes) {
+  uint32_t window = atomic_load(&spool->window);
+  struct recorder *of = window == 0 ? NULL : mine(vcpu);
+  if (of == NULL) return;
+  if (of->window != window) recorder_gap(of, window);
+  uint64_t pc = of->depth > 0 ? of->stack[(of->depth - 1) % STACK_DEPTH] : last_pc;
+  uint64_t words[] = {call.buffer, bytes, call.kind, pc};
+  recorder_event(of, RANGE, words, 4);
+}
+
+static void note_copy(int64_t number, uint64_t buffer) {
+  for (int i = 0; i < 3; i++) {
+    if (number != numbers.into[i] && number != numbers.out_of[i]) continue;
+    call.is_copy = true;
+    call.kind = number == numbers.into[i] ? STORE : LOAD;
+    call.buffer = buffer;
+  }
+}
+
 static void calls_system(plugin_id id, unsigned vcpu, int64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d,
                          uint64_t e, uint64_t f, uint64_t g, uint64_t h) {
   (void)id, (void)d, (void)f, (void)g, (void)h;
@@ -227,6 +247,8 @@ static void calls_system(plugin_id id, unsigned vcpu, int64_t number, uint64_t a
     event_by(vcpu, THREAD_CREATE, words, 2);
   } else if (number == numbers.map) {
     call.is_map = (c & PROT_EXEC) && (int)e >= 0;
+  } else {
+    note_copy(number, b);
   }
 }
 
@@ -237,7 +259,8 @@ static void system_called(plugin_id id, unsigned vcpu, int64_t number, int64_t r
     event_by(vcpu, WAIT_END, words, 3);
   }
   if (call.is_map && spool_is_open()) tell_modules(vcpu);
-  call.is_wait = call.is_map = false;
+  if (call.is_copy && result > 0 && spool_is_open()) has_copied(vcpu, (uint64_t)result);
+  call.is_wait = call.is_map = call.is_copy = false;
 }
 
 /* QEMU makes a thread on the thread that asks for it. */

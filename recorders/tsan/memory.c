@@ -71,6 +71,26 @@ COPIES(__tsan_memmove, next_memmove)
 FILLS(memset)
 FILLS(__tsan_memset)
 
+/* What the kernel and the C library copy for the program: neither is instrumented, and both run on its CPU. */
+#define COPIED(type, name, kind, unit, parameters, arguments)                                        \
+  EXPORT type name parameters {                                                                      \
+    type done = NEXT(name) arguments;                                                                \
+    if (done > 0) range_of((uint64_t)buffer, (uint64_t)done * (unit), kind, RETURN_ADDRESS);         \
+    return done;                                                                                     \
+  }
+#define INTO void *buffer, size_t bytes
+#define OUT_OF const void *buffer, size_t bytes
+COPIED(ssize_t, read, STORE, 1, (int file, INTO), (file, buffer, bytes))
+COPIED(ssize_t, write, LOAD, 1, (int file, OUT_OF), (file, buffer, bytes))
+COPIED(ssize_t, pread, STORE, 1, (int file, INTO, off_t at), (file, buffer, bytes, at))
+COPIED(ssize_t, pread64, STORE, 1, (int file, INTO, off64_t at), (file, buffer, bytes, at))
+COPIED(ssize_t, pwrite, LOAD, 1, (int file, OUT_OF, off_t at), (file, buffer, bytes, at))
+COPIED(ssize_t, pwrite64, LOAD, 1, (int file, OUT_OF, off64_t at), (file, buffer, bytes, at))
+COPIED(ssize_t, recv, STORE, 1, (int file, INTO, int flags), (file, buffer, bytes, flags))
+COPIED(ssize_t, send, LOAD, 1, (int file, OUT_OF, int flags), (file, buffer, bytes, flags))
+COPIED(size_t, fread, STORE, bytes, (INTO, size_t count, FILE *file), (buffer, bytes, count, file))
+COPIED(size_t, fwrite, LOAD, bytes, (OUT_OF, size_t count, FILE *file), (buffer, bytes, count, file))
+
 /* What is loaded where: for the names of addresses. */
 static int tell_module(struct dl_phdr_info *info, size_t size, void *first) {
   (void)size;

@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 use coreshard_report::html;
 use coreshard_trace::{LineView, ReplayReport, Sharing};
 
-use super::table::time;
+use super::table::{most_lost, time};
+
+/// Objects and threads that are shown, those first that cost or lose most.
+const MOST_ROWS: usize = 64;
 
 const STYLE: &str = "
 :root { color-scheme: light dark; }
@@ -14,8 +17,8 @@ h2 { font-size: 1.05rem; margin: 2rem 0 .3rem; }
 p { margin: .3rem 0; }
 table { border-collapse: collapse; font-size: .86rem; width: 100%; }
 td, th { padding: .2rem .5rem; text-align: left; border-bottom: 1px solid #8884; vertical-align: top; }
-td.n { text-align: right; font-variant-numeric: tabular-nums; }
-svg { display: block; margin: .5rem 0; max-width: 100%; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
+svg { display: block; height: auto; margin: .5rem 0; width: 100%; }
 .false { color: #b4551d; } .true { color: #3a5fb0; } .both { color: #7a4a9e; }
 ";
 
@@ -37,6 +40,8 @@ pub(super) fn page(report: &ReplayReport) -> String {
     for (number, line) in report.lines.iter().enumerate() {
         one(&mut body, number, line, report.line_bytes);
     }
+    by_object(&mut body, report);
+    by_thread(&mut body, report);
     for note in &report.notes {
         let _ = write!(body, "<p>{}</p>", escaped(note));
     }
@@ -57,7 +62,7 @@ fn one(body: &mut String, number: usize, line: &LineView, line_bytes: u64) {
     };
     let _ = write!(
         body,
-        "<h2>{number}. {}</h2><p><strong class=\"{sharing}\">{}</strong>: {} of which {} false. {}</p>{}",
+        "<h2>{number}. {}</h2><p><strong class=\"{sharing}\">{}</strong>: {}, of which {} for false sharing. {}.</p>{}",
         escaped(&line.object),
         if sharing == "both" {
             "true and false sharing".to_owned()
@@ -66,10 +71,10 @@ fn one(body: &mut String, number: usize, line: &LineView, line_bytes: u64) {
         },
         time(line.cost_ns),
         time(line.false_ns),
-        escaped(line.sentence),
+        escaped(&advice(line.sentence)),
         strip(line, line_bytes),
     );
-    body.push_str("<table><tr><th>offset</th><th>field</th><th>access</th><th>times</th><th>missed</th><th>cost</th><th>threads</th><th>from</th></tr>");
+    body.push_str("<table><tr><th class=\"n\">offset</th><th>field</th><th>access</th><th class=\"n\">times</th><th class=\"n\">missed</th><th class=\"n\">cost</th><th>threads</th><th>from</th></tr>");
     for word in &line.words {
         let threads: Vec<_> = word.threads.iter().take(8).map(ToString::to_string).collect();
         let more = if word.threads.len() > 8 { " …" } else { "" };
@@ -86,6 +91,45 @@ fn one(body: &mut String, number: usize, line: &LineView, line_bytes: u64) {
             escaped(&word.place.function),
             escaped(word.place.file.rsplit('/').next().unwrap_or_default()),
             word.place.line,
+        );
+    }
+    body.push_str("</table>");
+}
+
+/// What helps, as a sentence of its own: what kind of sharing it is was said.
+fn advice(sentence: &str) -> String {
+    let advice = sentence.strip_prefix("false sharing: ").unwrap_or(sentence);
+    let mut letters = advice.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn by_object(body: &mut String, report: &ReplayReport) {
+    body.push_str("<h2>By object</h2><table><tr><th>object</th><th class=\"n\">lines</th><th class=\"n\">cost</th><th class=\"n\">of it for false sharing</th></tr>");
+    for object in report.objects.iter().take(MOST_ROWS) {
+        let _ = write!(
+            body,
+            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
+            escaped(&object.object),
+            object.lines,
+            time(object.cost_ns),
+            time(object.false_ns),
+        );
+    }
+    body.push_str("</table>");
+}
+
+fn by_thread(body: &mut String, report: &ReplayReport) {
+    body.push_str("<h2>By thread</h2><table><tr><th class=\"n\">thread</th><th class=\"n\">CPU</th><th class=\"n\">accesses</th><th class=\"n\">lost to lines</th><th class=\"n\">waited for threads</th><th class=\"n\">ended at</th></tr>");
+    for thread in most_lost(report).into_iter().take(MOST_ROWS) {
+        let _ = write!(
+            body,
+            "<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
+            thread.thread,
+            thread.cpu,
+            thread.accesses,
+            time(thread.lost_ns),
+            time(thread.waited_ns),
+            time(thread.ended_ns),
         );
     }
     body.push_str("</table>");

@@ -3,10 +3,14 @@
 use std::fmt::Write as _;
 
 use coreshard_topology::input;
-use coreshard_trace::{AccessKind, LineView, Recording, ReplayReport, Sharing, WordView};
+use coreshard_trace::{
+    AccessKind, LineView, Recording, ReplayReport, Sharing, ThreadView, WordView,
+};
 
 /// Words of a line that are shown.
 const MOST_WORDS: usize = 16;
+/// Threads that are shown.
+const MOST_THREADS: usize = 8;
 
 pub(super) fn report(report: &ReplayReport, recording: &Recording, is_c2c: bool) -> String {
     let command = recording.about().command.join(" ");
@@ -14,7 +18,7 @@ pub(super) fn report(report: &ReplayReport, recording: &Recording, is_c2c: bool)
         report.lost_ns / report.threads.iter().map(|thread| thread.ended_ns).sum::<f64>().max(1.0);
     let mut text = format!(
         "{} on {}\n{} threads, {} accesses, {} of virtual time; {:.1} % of the threads' time is lost to lines that others \
-         have\n{} lines are shared\n",
+         have\n{}\n",
         input::quoted(&command),
         report.machine,
         report.threads.len(),
@@ -22,7 +26,10 @@ pub(super) fn report(report: &ReplayReport, recording: &Recording, is_c2c: bool)
         time(report.virtual_ns),
         // Of a sum of nothing, too.
         (lost * 100.0).abs(),
-        report.shared_lines,
+        match report.shared_lines {
+            1 => "1 line is shared".to_owned(),
+            lines => format!("{lines} lines are shared"),
+        },
     );
     for (number, line) in report.lines.iter().enumerate() {
         text.push('\n');
@@ -41,6 +48,21 @@ pub(super) fn report(report: &ReplayReport, recording: &Recording, is_c2c: bool)
             );
         }
     }
+    if !report.threads.is_empty() {
+        text.push_str("\nby thread\n       lost     waited      ended   accesses  thread  CPU\n");
+        for thread in most_lost(report).into_iter().take(MOST_THREADS) {
+            let _ = writeln!(
+                text,
+                "  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>3}",
+                time(thread.lost_ns),
+                time(thread.waited_ns),
+                time(thread.ended_ns),
+                thread.accesses,
+                thread.thread,
+                thread.cpu,
+            );
+        }
+    }
     if !report.notes.is_empty() {
         text.push('\n');
     }
@@ -48,6 +70,13 @@ pub(super) fn report(report: &ReplayReport, recording: &Recording, is_c2c: bool)
         let _ = writeln!(text, "note: {note}");
     }
     text
+}
+
+/// Threads, those first that lose most to lines.
+pub(super) fn most_lost(report: &ReplayReport) -> Vec<&ThreadView> {
+    let mut threads: Vec<_> = report.threads.iter().collect();
+    threads.sort_by(|a, b| b.lost_ns.total_cmp(&a.lost_ns).then(a.thread.cmp(&b.thread)));
+    threads
 }
 
 fn one(text: &mut String, number: usize, line: &LineView, is_c2c: bool) {
@@ -78,8 +107,8 @@ fn one(text: &mut String, number: usize, line: &LineView, is_c2c: bool) {
     if is_c2c {
         let _ = writeln!(
             text,
-            "  {:>6} {:>9} {:>9} {:>10}  access  threads  field  function",
-            "offset", "records", "misses", "cost"
+            "  {:>6} {:>9} {:>9} {:>10}  {:<17}  {:<12}  {:<24}  function",
+            "offset", "records", "misses", "cost", "access", "threads", "field"
         );
     }
     for word in words {
@@ -103,7 +132,7 @@ fn one(text: &mut String, number: usize, line: &LineView, is_c2c: bool) {
         let _ = if is_c2c {
             writeln!(
                 text,
-                "  {:>#6x} {:>9} {:>9} {:>10}  {access}  {threads}  {field}  {place}",
+                "  {:>#6x} {:>9} {:>9} {:>10}  {access:<17}  {threads:<12}  {field:<24}  {place}",
                 word.offset,
                 word.count,
                 word.misses,

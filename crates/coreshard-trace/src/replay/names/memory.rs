@@ -150,9 +150,14 @@ impl Names<'_> {
         let dwarf = loaded.binary.as_ref()?.dwarf()?;
         let names = variables_at(dwarf, within)?;
         let types = loaded.types.as_ref()?;
-        let by_name = names.iter().filter_map(|name| {
-            let mut found = loaded.by_name.get(name)?.iter();
-            found.find_map(|id| Some((*id, taken_as(types, *id, bytes, element_bytes)?)))
+        let wanted = if element_bytes > 1 { element_bytes } else { bytes };
+        let by_name = names.iter().filter_map(|named| {
+            let mut found = loaded.by_name.get(&named.name)?.iter();
+            // A variable that is none, and points to none, says nothing of an array.
+            let fits = |size: &u64| named.is_pointed || *size == wanted;
+            found.find_map(|id| {
+                Some((*id, taken_as(types, *id, bytes, element_bytes).filter(fits)?))
+            })
         });
         let sizes: HashMap<TypeId, u64> = by_name.collect();
         let (of, size) = sizes
@@ -187,8 +192,16 @@ fn fits(size: u64, bytes: u64, element_bytes: u64) -> bool {
     size > 0 && (size == wanted || (size >= 8 && wanted.is_multiple_of(size)))
 }
 
+/// A record's name that a variable's type told.
+#[derive(PartialEq, Eq)]
+struct Named {
+    name: String,
+    /// The variable points to it, or holds what does.
+    is_pointed: bool,
+}
+
 /// Names of types that variables, parameters and generic parameters of the functions at an address have, or point to.
-fn variables_at(dwarf: &Dwarf, address: u64) -> Option<Vec<String>> {
+fn variables_at(dwarf: &Dwarf, address: u64) -> Option<Vec<Named>> {
     let mut units = dwarf.units();
     while let Ok(Some(header)) = units.next() {
         let Ok(unit) = dwarf.unit(header) else { continue };
@@ -209,10 +222,10 @@ fn variables_of(
     dwarf: &Dwarf,
     unit: &gimli::Unit<dwarf::Slice>,
     address: u64,
-) -> Option<Vec<String>> {
+) -> Option<Vec<Named>> {
     let mut entries = unit.entries_raw(None).ok()?;
     let mut entry = gimli::DebuggingInformationEntry::null();
-    let mut names: Vec<String> = Vec::new();
+    let mut names: Vec<Named> = Vec::new();
     // The depth of the function around, while in one that holds the address.
     let mut inside: Option<isize> = None;
     while !entries.is_empty() && names.len() < MOST_VARIABLES {
@@ -251,7 +264,11 @@ fn variables_of(
                     };
                     unit.entry(origin).ok()?.attr_value(gimli::DW_AT_type)
                 });
-                names.extend(value.and_then(|value| name_of_pointed(dwarf, unit, value, 6)));
+                let mut named = value.and_then(|value| name_of_pointed(dwarf, unit, value, 6));
+                if let Some(named) = &mut named {
+                    named.is_pointed |= entry.tag() == gimli::DW_TAG_template_type_parameter;
+                }
+                names.extend(named);
             }
             _ => {}
         }
@@ -266,7 +283,7 @@ fn name_of_pointed(
     unit: &gimli::Unit<dwarf::Slice>,
     value: AttributeValue<dwarf::Slice>,
     steps: usize,
-) -> Option<String> {
+) -> Option<Named> {
     if steps == 0 {
         return None;
     }
@@ -293,16 +310,28 @@ fn name_of_pointed(
             match inner {
                 Some((_, inner)) => {
                     let inner = inner.split([',', '>']).next().unwrap_or(inner).trim();
-                    Some(inner.to_owned())
+                    Some(Named { name: inner.to_owned(), is_pointed: true })
                 }
-                None => Some(name),
+                None => Some(Named { name, is_pointed: false }),
             }
         }
         gimli::DW_TAG_typedef => {
             let to = entry.attr_value(gimli::DW_AT_type)?;
-            name_of_pointed(dwarf, unit, to, steps - 1)
-                .or_else(|| dwarf::text(dwarf, unit, entry.attr_value(gimli::DW_AT_name)?))
+            name_of_pointed(dwarf, unit, to, steps - 1).or_else(|| {
+                let name = dwarf::text(dwarf, unit, entry.attr_value(gimli::DW_AT_name)?)?;
+                Some(Named { name, is_pointed: false })
+            })
         }
-        _ => name_of_pointed(dwarf, unit, entry.attr_value(gimli::DW_AT_type)?, steps - 1),
+        tag => {
+            let to = entry.attr_value(gimli::DW_AT_type)?;
+            let mut named = name_of_pointed(dwarf, unit, to, steps - 1)?;
+            named.is_pointed |= matches!(
+                tag,
+                gimli::DW_TAG_pointer_type
+                    | gimli::DW_TAG_reference_type
+                    | gimli::DW_TAG_rvalue_reference_type
+            );
+            Some(named)
+        }
     }
 }
