@@ -237,7 +237,10 @@ fn a_sleep_wakes_another_executor_where_no_thread_can_be_had_for_that() {
     let sleep = runtime.sleep(Duration::from_millis(1)).unwrap();
     let (tell, told) = mpsc::channel();
     // Nobody joins it: it would not end.
-    std::thread::spawn(move || tell.send(futures_lite::future::block_on(sleep)));
+    std::thread::spawn(move || {
+        futures_lite::future::block_on(sleep);
+        tell.send(())
+    });
     assert!(told.recv_timeout(NEVER).is_ok(), "whoever slept was woken");
     drop(runtime);
     drop(faults);
