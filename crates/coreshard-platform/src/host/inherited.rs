@@ -39,12 +39,36 @@ pub(super) struct Inherited {
     policy: Option<(i32, i32)>,
     blocked: Option<libc::sigset_t>,
     timer_slack: Option<u64>,
+    /// The main thread's own threads inherit all of it.
+    is_passed_on: bool,
+}
+
+/// What a thread that is to be made gets from the process.
+pub(super) struct Legacy {
+    of_process: Arc<Inherited>,
+    /// It has that from its creator.
+    is_there: bool,
+}
+
+impl Legacy {
+    /// True if these are the CPUs that the process may run on.
+    pub(super) fn has_cpus(&self, cpus: &CpuSet) -> bool {
+        self.of_process.cpus.as_ref() == Some(cpus)
+    }
+
+    /// Gives it to the calling thread, which is new. `sets_cpus` and `sets_nice` say that it will get
+    /// these from elsewhere.
+    pub(super) fn give(&self, sets_cpus: bool, sets_nice: bool) {
+        if !self.is_there {
+            self.of_process.give(sets_cpus, sets_nice);
+        }
+    }
 }
 
 impl Inherited {
     /// Asked by the creator, before it makes a thread. What is not told stays as it is inherited. The main thread,
     /// who changes it, sees what is; others may see what was 10 ms ago.
-    pub(super) fn of_process() -> Arc<Self> {
+    pub(super) fn of_process() -> Legacy {
         // SAFETY: a plain system call without arguments.
         let here = unsafe { libc::syscall(libc::SYS_gettid) };
         let process = std::process::id();
@@ -56,13 +80,13 @@ impl Inherited {
             && *of == process
             && at.elapsed() < FRESH
         {
-            return Arc::clone(known);
+            return Legacy { of_process: Arc::clone(known), is_there: false };
         }
         let found = Arc::new(Self::look(process as libc::pid_t, is_main));
         if let Some(last) = &mut last {
             **last = Some((process, Instant::now(), Arc::clone(&found)));
         }
-        found
+        Legacy { is_there: is_main && found.is_passed_on, of_process: found }
     }
 
     fn look(process: libc::pid_t, is_main: bool) -> Self {
@@ -86,17 +110,12 @@ impl Inherited {
             }),
             blocked: if is_main { blocked_here() } else { blocked_by_main() },
             timer_slack: if is_main { timer_slack() } else { timer_slack_of_main() },
+            is_passed_on: policy
+                .is_some_and(|(policy, _)| !is_reset(policy) && policy != SCHED_DEADLINE),
         }
     }
 
-    /// True if these are the CPUs that the process may run on.
-    pub(super) fn has_cpus(&self, cpus: &CpuSet) -> bool {
-        self.cpus.as_ref() == Some(cpus)
-    }
-
-    /// Gives it to the calling thread, which is new. `sets_cpus` and `sets_nice` say that it will get
-    /// these from elsewhere.
-    pub(super) fn give(&self, sets_cpus: bool, sets_nice: bool) {
+    fn give(&self, sets_cpus: bool, sets_nice: bool) {
         if let Some(blocked) = &self.blocked {
             // SAFETY: the set is live; the old one is not asked for.
             unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, blocked, ptr::null_mut()) };
@@ -223,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_the_process_has_is_told() {
-        let process = Inherited::of_process();
+        let process = Inherited::of_process().of_process;
         assert!(process.cpus.is_some() && process.nice.is_some() && process.policy.is_some());
         assert!(process.blocked.is_some());
     }

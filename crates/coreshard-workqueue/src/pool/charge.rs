@@ -31,7 +31,7 @@ impl<P: Platform> Pool<P> {
 
     /// A worker begins, on its own thread. False on a platform that cannot tell CPU time.
     pub(super) fn open_account(&self, worker: usize) -> bool {
-        let thread = P::this_thread();
+        let thread = self.slot(worker).thread_id();
         let Some(counted) = P::cpu_time_of(thread) else { return false };
         let items_begun = self.slot(worker).begun.load(Relaxed);
         let mut book = self.accounts.book.lock();
@@ -43,7 +43,7 @@ impl<P: Platform> Pool<P> {
 
     /// A worker ends, on its own thread.
     pub(super) fn close_account(&self, worker: usize) {
-        let thread = P::this_thread();
+        let thread = self.slot(worker).thread_id();
         let (latest, items_begun) = self.latest(worker);
         let mut book = self.accounts.book.lock();
         if let Some(at) = book.workers.iter().position(|account| account.thread == thread) {

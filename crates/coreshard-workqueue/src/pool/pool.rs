@@ -65,6 +65,8 @@ pub(crate) struct Pool<P: Platform> {
     pub(super) injected: Box<[Padded<JobList<P>>]>,
     /// A: 1 once jobs were in a list of one of its workers.
     pub(super) uses_lists: P::AtomicU32,
+    /// A: of a team: 1 once it is to end, and nobody watches for what comes; Relaxed.
+    pub(super) is_ending: P::AtomicU32,
     /// A: of a team: workers that wait for another team, and do what comes from outside meanwhile.
     pub(super) open_waits: P::AtomicU32,
     /// A: [`WatchLength`] of those outside; Relaxed.
@@ -96,7 +98,7 @@ pub(crate) struct Pool<P: Platform> {
 }
 fields!(Pool<P: Platform> {
     id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers, trusts_at_once,
-    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, open_waits, outside_watch, mailed, forking, lookouts, drawn, neighbours, watchers, links, ran, wakeups,
+    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, is_ending, open_waits, outside_watch, mailed, forking, lookouts, drawn, neighbours, watchers, links, ran, wakeups,
     look_is_due, accounts, state,
 });
 
@@ -176,6 +178,7 @@ impl<P: Platform> Pool<P> {
             is_team,
             injected: (0..injected).map(|_| Padded::new(JobList::new())).collect(),
             uses_lists: P::AtomicU32::new(0),
+            is_ending: P::AtomicU32::new(0),
             open_waits: P::AtomicU32::new(0),
             outside_watch: P::AtomicU32::new(WatchLength::NEW.to_bits()),
             mailed: Padded::new(P::AtomicU32::new(0)),

@@ -253,6 +253,9 @@ impl<P: Platform> Worker<'_, P> {
         if ran > 0 {
             self.pool.ran.fetch_add(ran, Relaxed);
         }
+        if std::mem::take(&mut self.saw_forks) {
+            self.watch_length.watched(ran > 0);
+        }
     }
 
     pub(super) fn current(&self) -> CurrentWorker<'_, P> {

@@ -171,6 +171,7 @@ impl<P: Platform> Pool<P> {
     /// The team is to end: as soon as nothing is left to do in any of its pools.
     pub(super) fn end_team(&self) {
         self.lock().ending = true;
+        self.is_ending.store(1, Relaxed);
         self.end_team_if_over();
     }
 
