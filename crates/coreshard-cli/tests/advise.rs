@@ -154,13 +154,13 @@ fn wide(release: &str, scope: &str) -> Recording {
 fn a_scope_that_is_too_wide_is_changed_and_the_change_simulated() {
     let recording = wide("7.1.3", "cache");
     let folder = recording.path().to_str().unwrap();
-    let advice = json(&["--machine", folder, "--items", "100"]);
+    let advice = json(&["--machine", folder, "--items", "400"]);
     let found = finding(&advice, "default-scope");
     assert_eq!((&found["verdict"], &advice["verdict"]), (&"change".into(), &"change".into()));
     assert_eq!(found["simulated"]["what"], "cache_shard over cache");
     let even = found["simulated"]["even"].as_f64().unwrap();
     assert!(even > 1.05, "16 CPUs on one lock, or on two: {found:#}");
-    let again = json(&["--machine", folder, "--items", "100"]);
+    let again = json(&["--machine", folder, "--items", "400"]);
     assert_eq!(again["findings"], advice["findings"], "equal simulations are equal");
 
     let text = stdout(&["--sysfs", folder, "--no-check"]);
