@@ -16,7 +16,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   exit 1
 fi
 cargo build --quiet --release -p coreshard-cli
-python3 lab/many_threads.py target/release/coreshard 64 20000
+python3 lab/many_threads.py target/release/coreshard 64 225000
 # What else the machine does may fall into a measurement; what is wrong with a prediction is wrong in each.
 for turn in 1 2 3; do
   if python3 lab/predict_padding.py target/release/coreshard 4; then exit 0; fi

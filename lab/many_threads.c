@@ -18,11 +18,14 @@ static _Alignas(64) struct guarded {
   pthread_mutex_t lock;
   long value;
 } fifth = {PTHREAD_MUTEX_INITIALIZER, 0};
-static long rounds;
+static _Alignas(64) long rounds;
+/* All begin and end together: memory that one has had is nobody else's. */
+static _Alignas(64) pthread_barrier_t together;
 
 static void *work(void *at) {
   size_t thread = (size_t)at, mine = thread % 8;
   volatile long *own = calloc(OWN, sizeof *own);
+  pthread_barrier_wait(&together);
   for (long round = 0; round < rounds; round++) {
     for (int i = 0; i < 32; i++) own[(round * 32 + i) % OWN] += i;
     first.by_thread[mine] += 1;
@@ -35,6 +38,7 @@ static void *work(void *at) {
       pthread_mutex_unlock(&fifth.lock);
     }
   }
+  pthread_barrier_wait(&together);
   long sum = own[0];
   free((void *)own);
   return (void *)sum;
@@ -44,6 +48,7 @@ int main(int count, char **arguments) {
   size_t threads = count > 1 ? (size_t)atol(arguments[1]) : 64;
   rounds = count > 2 ? atol(arguments[2]) : 1000;
   pthread_t *all = calloc(threads, sizeof *all);
+  pthread_barrier_init(&together, NULL, (unsigned)threads);
   for (size_t i = 0; i < threads; i++) pthread_create(&all[i], NULL, work, (void *)i);
   for (size_t i = 0; i < threads; i++) pthread_join(all[i], NULL);
   free(all);

@@ -152,7 +152,12 @@ impl Names<'_> {
         let types = loaded.types.as_ref()?;
         let wanted = if element_bytes > 1 { element_bytes } else { bytes };
         let by_name = names.iter().filter_map(|named| {
-            let mut found = loaded.by_name.get(&named.name)?.iter();
+            let all = loaded.by_name.get(&named.name)?;
+            // A name that an empty type has, too, such as the standard library's `Global` of allocators, tells nothing.
+            if all.iter().any(|id| types.size_bytes(*id) == Some(0)) {
+                return None;
+            }
+            let mut found = all.iter();
             // A variable that is none, and points to none, says nothing of an array.
             let fits = |size: &u64| named.is_pointed || *size == wanted;
             found.find_map(|id| {
