@@ -154,6 +154,8 @@ fn wide(release: &str, scope: &str) -> Recording {
 fn a_scope_that_is_too_wide_is_changed_and_the_change_simulated() {
     let recording = wide("7.1.3", "cache");
     let folder = recording.path().to_str().unwrap();
+    // With fewer than 200, most of what is simulated is the beginning, which differs from build to build: cache_shard over cache is 0.8 to
+    // 2.0 with 100, and 1.3 to 1.9 from 200 on.
     let advice = json(&["--machine", folder, "--items", "400"]);
     let found = finding(&advice, "default-scope");
     assert_eq!((&found["verdict"], &advice["verdict"]), (&"change".into(), &"change".into()));

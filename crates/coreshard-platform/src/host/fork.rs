@@ -1,7 +1,8 @@
 //! fork(2) without exec: the child has one thread, and none of a runtime's workers.
 
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::{atfork, generation, locals, readers};
 use crate::{ForkHook, LocalKey};
@@ -9,7 +10,8 @@ use crate::{ForkHook, LocalKey};
 /// Dead ones are thrown out whenever the list has doubled.
 static HOOKS: Mutex<Hooks> = Mutex::new(Hooks { hooks: Vec::new(), prune_at: 64 });
 
-static REGISTERED: Once = Once::new();
+/// Forks are heard of.
+static HEARS: AtomicBool = AtomicBool::new(false);
 
 struct Hooks {
     hooks: Vec<Weak<dyn ForkHook>>,
@@ -27,17 +29,23 @@ thread_local! {
 }
 
 pub(super) fn hook(hook: Weak<dyn ForkHook>) {
-    REGISTERED.call_once(|| {
-        // Hooks find the child's generation and its readers as they are to be.
-        generation::hear_of_forks();
-        readers::hear_of_forks();
-        atfork::around(prepare, in_parent, in_child);
-    });
+    hear_of_forks();
     let mut list = lock();
     list.hooks.push(hook);
     if list.hooks.len() >= list.prune_at {
         list.hooks.retain(|hook| hook.strong_count() > 0);
         list.prune_at = list.hooks.len().max(32) * 2;
+    }
+}
+
+/// No `Once`, as in `generation.rs`: what hears of a fork twice does nothing the second time.
+fn hear_of_forks() {
+    if !HEARS.load(Relaxed) {
+        // Hooks find the child's generation and its readers as they are to be.
+        generation::hear_of_forks();
+        readers::hear_of_forks();
+        atfork::around(prepare, in_parent, in_child);
+        HEARS.store(true, Relaxed);
     }
 }
 
@@ -47,6 +55,9 @@ fn lock() -> MutexGuard<'static, Hooks> {
 
 /// Before the fork: nobody changes the list until it is over.
 extern "C" fn prepare() {
+    if FORKING.with_borrow(Option::is_some) {
+        return;
+    }
     let list = lock();
     let living = list.hooks.iter().filter_map(Weak::upgrade).collect();
     FORKING.with_borrow_mut(|forking| *forking = Some(Forking { list, living }));
