@@ -145,6 +145,19 @@ fn one_counter_a_lock_an_array_and_settings_are_told_apart() {
 }
 
 #[test]
+fn memory_that_threads_have_one_after_the_other_is_not_fought_for() {
+    let place = Place::new();
+    let program = place.compile("reused", &[]);
+    assert_eq!(place.record(&program, &[]), Some(7), "the second gets the first one's memory");
+    let report = place.replay("epyc-9654-2s");
+    let fought = |line: &&Value| line["sharing"] == "false" && line["cost_ns"].as_f64() > Some(1e3);
+    let fought: Vec<_> = report["lines"].as_array().unwrap().iter().filter(fought).collect();
+    assert!(fought.is_empty(), "{fought:#?}");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("have a place of their own"), "{notes}");
+}
+
+#[test]
 fn a_program_that_is_killed_leaves_a_recording() {
     let place = Place::new();
     let program = place.compile("counters", &["-DKILLED"]);
