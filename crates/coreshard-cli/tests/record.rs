@@ -154,7 +154,7 @@ fn memory_that_threads_have_one_after_the_other_is_not_fought_for() {
     let fought: Vec<_> = report["lines"].as_array().unwrap().iter().filter(fought).collect();
     assert!(fought.is_empty(), "{fought:#?}");
     let notes = report["notes"].to_string();
-    assert!(notes.contains("have a place of their own"), "{notes}");
+    assert!(notes.contains("both have it at once here: 1 of 2 such pieces"), "{notes}");
 }
 
 #[test]

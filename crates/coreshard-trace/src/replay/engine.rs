@@ -61,6 +61,8 @@ struct Thread<'r> {
     locks: Vec<u64>,
     /// Of the last event that had one.
     ticket: u64,
+    /// The piece of memory among those that several had that it accessed last.
+    piece: PieceNumber,
     accesses: u64,
     lost_ps: u64,
     blocked_since: u64,
@@ -116,7 +118,9 @@ pub(crate) struct Outcome {
     pub(crate) threads: Vec<ThreadOutcome>,
     pub(crate) edges_broken: u64,
     pub(crate) lines_left_out: u64,
-    /// Pieces of memory that have places of their own.
+    /// Pieces of memory that several threads had.
+    pub(crate) pieces_reused: usize,
+    /// Those of them that have another place than in the recording.
     pub(crate) pieces_moved: u64,
 }
 
@@ -197,6 +201,7 @@ impl<'r> Replay<'r> {
                 pending: None,
                 locks: Vec::new(),
                 ticket: 0,
+                piece: PieceNumber::MAX,
                 accesses: 0,
                 lost_ps: 0,
                 blocked_since: 0,
@@ -268,6 +273,7 @@ impl<'r> Replay<'r> {
             lines: self.lines,
             edges_broken: self.edges_broken,
             lines_left_out: self.lines_left_out,
+            pieces_reused: self.reuse.pieces(),
             pieces_moved: self.slots.moved,
         })
     }
@@ -466,8 +472,7 @@ impl<'r> Replay<'r> {
                         > self.line_bytes;
                     match kind {
                         LineKind::Shared(line) => {
-                            let ticket = thread.ticket;
-                            let line = self.in_slot(line, recorded, access.address, ticket);
+                            let line = self.in_slot(place, line, recorded, access.address);
                             break Pending::Access { access, line };
                         }
                         _ if crosses => {
@@ -571,8 +576,7 @@ impl<'r> Replay<'r> {
                 let thread = &mut self.threads[place];
                 match self.plan.pages.kind(moved, &mut self.shared, &mut thread.lately) {
                     LineKind::Shared(line) => {
-                        let ticket = thread.ticket;
-                        let line = self.in_slot(line, address, moved, ticket);
+                        let line = self.in_slot(place, line, address, moved);
                         self.access(cpu, place, &access, moved, size, line);
                     }
                     LineKind::Private => self.cpus[cpu].now = now + self.costs.hit_ps,
@@ -641,11 +645,12 @@ impl<'r> Replay<'r> {
 
     /// The number that a line has for a thread: another one where the memory had several threads, and it is not the first's.
     #[inline]
-    fn in_slot(&mut self, line: u32, recorded: u64, address: u64, ticket: u64) -> u32 {
+    fn in_slot(&mut self, place: usize, line: u32, recorded: u64, address: u64) -> u32 {
         if self.reuse.is_empty() {
             return line;
         }
-        match self.slots.slot(&self.reuse, recorded, ticket) {
+        let Thread { ticket, piece, .. } = &mut self.threads[place];
+        match self.slots.slot(&self.reuse, recorded, *ticket, piece) {
             0 => line,
             slot => self.slots.line(line, slot).unwrap_or_else(|| {
                 let number = self.shared;

@@ -226,9 +226,9 @@ pub fn replay(
     }
     if outcome.pieces_moved > 0 {
         notes.push(format!(
-            "{} pieces of memory that one thread gave back and another took have a place of their own, since here both have \
-             them at once",
-            outcome.pieces_moved
+            "memory that one thread gave back and another took has another place where both have it at once here: {} of {} such \
+             pieces",
+            outcome.pieces_moved, outcome.pieces_reused
         ));
     }
     let cpus = machine.topology().cpus();

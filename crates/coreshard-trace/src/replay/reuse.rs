@@ -83,10 +83,15 @@ impl Reuse {
             }
             all.push(piece);
         }
-        by_line.retain(|_, numbers| {
+        // All lines of a piece are treated alike.
+        let mut is_reused = vec![false; all.len()];
+        for numbers in by_line.values() {
             let thread_of = |number: &PieceNumber| all[*number as usize].thread;
-            numbers.iter().any(|number| thread_of(number) != thread_of(&numbers[0]))
-        });
+            if numbers.iter().any(|number| thread_of(number) != thread_of(&numbers[0])) {
+                numbers.iter().for_each(|number| is_reused[*number as usize] = true);
+            }
+        }
+        by_line.retain(|_, numbers| numbers.iter().any(|number| is_reused[*number as usize]));
         for numbers in by_line.values_mut() {
             numbers.sort_by_key(|number| (all[*number as usize].taken, *number));
         }
@@ -102,6 +107,11 @@ impl Reuse {
 
     pub(super) fn is_empty(&self) -> bool {
         self.by_line.is_empty()
+    }
+
+    /// How many pieces these are.
+    pub(super) fn pieces(&self) -> usize {
+        self.by_taken.len()
     }
 
     /// The piece that is taken at a ticket, if it is one of these.
@@ -177,9 +187,34 @@ impl Slots {
         }
     }
 
-    /// The slot that a thread means which accesses `address` after `ticket`; 0 where the memory had one thread alone.
-    pub(super) fn slot(&mut self, reuse: &Reuse, address: u64, ticket: u64) -> u32 {
-        let Some(numbers) = reuse.by_line.get(&(address & !reuse.line_mask)) else { return 0 };
+    /// The slot that a thread means which accesses `address` after `ticket`; 0 where the memory had one thread alone. `lately` is the
+    /// piece that the thread accessed last.
+    #[inline]
+    pub(super) fn slot(
+        &mut self,
+        reuse: &Reuse,
+        address: u64,
+        ticket: u64,
+        lately: &mut PieceNumber,
+    ) -> u32 {
+        // Of the pieces that have an address, one alone is there at a time.
+        if let Some(Place::In(slot)) = self.places.get(*lately as usize) {
+            let piece = &reuse.pieces[*lately as usize];
+            if piece.holds(address) && (piece.taken..=piece.given_back).contains(&ticket) {
+                return *slot;
+            }
+        }
+        match self.look_up(reuse, address, ticket) {
+            Some(number) => {
+                *lately = number;
+                self.take(reuse, number)
+            }
+            None => 0,
+        }
+    }
+
+    fn look_up(&self, reuse: &Reuse, address: u64, ticket: u64) -> Option<PieceNumber> {
+        let numbers = reuse.by_line.get(&(address & !reuse.line_mask))?;
         let piece = |number: PieceNumber| &reuse.pieces[number as usize];
         let now = numbers.partition_point(|number| piece(*number).taken <= ticket);
         let mut before = numbers[..now].iter().rev().take(MOST_LOOKED_AT).copied();
@@ -187,7 +222,7 @@ impl Slots {
             .find(|number| piece(*number).holds(address))
             .filter(|number| piece(*number).given_back >= ticket);
         let place = |number: PieceNumber| self.places[number as usize];
-        let number = match there {
+        match there {
             Some(number) if !matches!(place(number), Place::GivenBack(_)) => Some(number),
             _ => {
                 let mut after = numbers[now..].iter().take(MOST_LOOKED_AT).copied();
@@ -201,8 +236,7 @@ impl Slots {
                     (there, _) => there,
                 }
             }
-        };
-        number.map_or(0, |number| self.take(reuse, number))
+        }
     }
 
     /// The number of a line in a slot, where it has one.
@@ -223,6 +257,7 @@ mod tests {
         Piece { start, end: start + bytes, taken, given_back, thread }
     }
 
+    const NONE: PieceNumber = PieceNumber::MAX;
     const LINES: [u64; 3] = [0x1000, 0x1040, 0x1080];
 
     fn reuse(pieces: &[Piece]) -> Reuse {
@@ -235,8 +270,8 @@ mod tests {
         let mut slots = Slots::of(&its);
         assert_eq!(slots.take(&its, 0), 0);
         assert_eq!(slots.take(&its, 1), 1, "the first is not given back yet");
-        assert_eq!(slots.slot(&its, 0x1040, 10), 0);
-        assert_eq!(slots.slot(&its, 0x1040, 35), 1);
+        assert_eq!(slots.slot(&its, 0x1040, 10, &mut NONE.clone()), 0);
+        assert_eq!(slots.slot(&its, 0x1040, 35, &mut NONE.clone()), 1);
         assert_eq!(slots.moved, 1);
     }
 
@@ -247,19 +282,19 @@ mod tests {
         slots.take(&its, 0);
         slots.give_back(&its, 0);
         assert_eq!(slots.take(&its, 1), 0);
-        assert_eq!(slots.slot(&its, 0x1000, 35), 0);
+        assert_eq!(slots.slot(&its, 0x1000, 35, &mut NONE.clone()), 0);
     }
 
     #[test]
     fn whoever_is_late_means_the_old_piece_until_there_is_a_new_one() {
         let its = reuse(&[piece(0x1000, 128, (10, 20), 1), piece(0x1000, 128, (30, 40), 2)]);
         let mut slots = Slots::of(&its);
-        assert_eq!(slots.slot(&its, 0x1000, 5), 0, "it will be the first's");
+        assert_eq!(slots.slot(&its, 0x1000, 5, &mut NONE.clone()), 0, "it will be the first's");
         slots.give_back(&its, 0);
-        assert_eq!(slots.slot(&its, 0x1000, 15), 0);
+        assert_eq!(slots.slot(&its, 0x1000, 15, &mut NONE.clone()), 0);
         assert_eq!(slots.places[1], Place::Unknown);
         slots.take(&its, 1);
-        assert_eq!(slots.slot(&its, 0x1000, 15), 0);
+        assert_eq!(slots.slot(&its, 0x1000, 15, &mut NONE.clone()), 0);
         assert_eq!(slots.places[1], Place::In(0));
     }
 
@@ -272,7 +307,7 @@ mod tests {
             piece(0x1040, 32, (30, 40), 2),
         ]);
         assert!(its.is_empty());
-        assert_eq!(Slots::of(&its).slot(&its, 0x1000, 35), 0);
+        assert_eq!(Slots::of(&its).slot(&its, 0x1000, 35, &mut NONE.clone()), 0);
     }
 
     #[test]
@@ -280,7 +315,11 @@ mod tests {
         let its = reuse(&[piece(0x1000, 128, (10, 20), 1), piece(0x1040, 128, (30, 40), 2)]);
         let mut slots = Slots::of(&its);
         slots.take(&its, 0);
-        assert_eq!(slots.slot(&its, 0x1080, 35), 0, "the first never had this line");
-        assert_eq!(slots.slot(&its, 0x1040, 35), 1);
+        assert_eq!(
+            slots.slot(&its, 0x1080, 35, &mut NONE.clone()),
+            0,
+            "the first never had this line"
+        );
+        assert_eq!(slots.slot(&its, 0x1040, 35, &mut NONE.clone()), 1);
     }
 }
