@@ -35,6 +35,18 @@ pub(crate) struct Allocation {
     pub(crate) calls: u32,
 }
 
+impl Allocation {
+    fn piece(&self) -> Piece {
+        Piece {
+            start: self.address,
+            end: self.address.saturating_add(self.bytes),
+            taken: self.taken,
+            given_back: self.given_back,
+            thread: self.thread,
+        }
+    }
+}
+
 /// A file of code, where it was loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Module {
@@ -266,7 +278,7 @@ impl Building {
                 *self.lives.get(thread).filter(|its| its.0 > 0 && end > start)?;
             Some(Piece { start: *start, end: *end, taken, given_back, thread: *thread })
         });
-        let pieces = plan.allocations.iter().map(Piece::of).chain(stacks);
+        let pieces = plan.allocations.iter().map(Allocation::piece).chain(stacks);
         plan.reuse = Arc::new(Reuse::of(pieces, &shared, line_bytes, MOST_PLACES));
         if left == 0 {
             plan.notes.push(format!(

@@ -11,7 +11,6 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::pages::PageMap;
-use super::plan::Allocation;
 
 /// Pieces of a line that are looked at for one access.
 const MOST_LOOKED_AT: usize = 64;
@@ -32,16 +31,6 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    pub(super) fn of(allocation: &Allocation) -> Self {
-        Self {
-            start: allocation.address,
-            end: allocation.address.saturating_add(allocation.bytes),
-            taken: allocation.taken,
-            given_back: allocation.given_back,
-            thread: allocation.thread,
-        }
-    }
-
     fn holds(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
     }
@@ -126,7 +115,7 @@ impl Reuse {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum Whereabouts {
     /// Nobody has touched it.
     #[default]
     Unknown,
@@ -137,7 +126,7 @@ enum Place {
 /// Where pieces lie in a replay.
 #[derive(Debug)]
 pub(super) struct Slots {
-    places: Vec<Place>,
+    places: Vec<Whereabouts>,
     /// By slot: what lies there now, by its start.
     slots: Vec<BTreeMap<u64, PieceNumber>>,
     /// Of lines in slots other than the first: their numbers.
@@ -149,7 +138,10 @@ pub(super) struct Slots {
 impl Slots {
     pub(super) fn of(reuse: &Reuse) -> Self {
         Self {
-            places: vec![Place::Unknown; if reuse.is_empty() { 0 } else { reuse.pieces.len() }],
+            places: vec![
+                Whereabouts::Unknown;
+                if reuse.is_empty() { 0 } else { reuse.pieces.len() }
+            ],
             slots: Vec::new(),
             lines: HashMap::new(),
             moved: 0,
@@ -159,8 +151,8 @@ impl Slots {
     /// A piece is taken, or touched for the first time: the first slot in which nothing of it lies is its own.
     pub(super) fn take(&mut self, reuse: &Reuse, number: PieceNumber) -> u32 {
         match self.places[number as usize] {
-            Place::In(slot) | Place::GivenBack(slot) => return slot,
-            Place::Unknown => {}
+            Whereabouts::In(slot) | Whereabouts::GivenBack(slot) => return slot,
+            Whereabouts::Unknown => {}
         }
         let piece = &reuse.pieces[number as usize];
         let is_free = |slot: &BTreeMap<u64, PieceNumber>| {
@@ -174,13 +166,13 @@ impl Slots {
         }
         self.slots[slot].insert(piece.start, number);
         self.moved += u64::from(slot > 0);
-        self.places[number as usize] = Place::In(slot as u32);
+        self.places[number as usize] = Whereabouts::In(slot as u32);
         slot as u32
     }
 
     pub(super) fn give_back(&mut self, reuse: &Reuse, number: PieceNumber) {
         let slot = self.take(reuse, number);
-        self.places[number as usize] = Place::GivenBack(slot);
+        self.places[number as usize] = Whereabouts::GivenBack(slot);
         let (its, start) = (&mut self.slots[slot as usize], reuse.pieces[number as usize].start);
         if its.get(&start) == Some(&number) {
             its.remove(&start);
@@ -198,7 +190,7 @@ impl Slots {
         lately: &mut PieceNumber,
     ) -> u32 {
         // Of the pieces that have an address, one alone is there at a time.
-        if let Some(Place::In(slot)) = self.places.get(*lately as usize) {
+        if let Some(Whereabouts::In(slot)) = self.places.get(*lately as usize) {
             let piece = &reuse.pieces[*lately as usize];
             if piece.holds(address) && (piece.taken..=piece.given_back).contains(&ticket) {
                 return *slot;
@@ -223,15 +215,18 @@ impl Slots {
             .filter(|number| piece(*number).given_back >= ticket);
         let place = |number: PieceNumber| self.places[number as usize];
         match there {
-            Some(number) if !matches!(place(number), Place::GivenBack(_)) => Some(number),
+            Some(number) if !matches!(place(number), Whereabouts::GivenBack(_)) => Some(number),
             _ => {
                 let mut after = numbers[now..].iter().take(MOST_LOOKED_AT).copied();
                 let next = after.find(|number| {
-                    piece(*number).holds(address) && !matches!(place(*number), Place::GivenBack(_))
+                    piece(*number).holds(address)
+                        && !matches!(place(*number), Whereabouts::GivenBack(_))
                 });
                 // Whoever is late means the old one, unless the new one is there.
                 match (there, next) {
-                    (Some(_), Some(next)) if matches!(place(next), Place::In(_)) => Some(next),
+                    (Some(_), Some(next)) if matches!(place(next), Whereabouts::In(_)) => {
+                        Some(next)
+                    }
                     (None, next) => next,
                     (there, _) => there,
                 }
@@ -292,10 +287,10 @@ mod tests {
         assert_eq!(slots.slot(&its, 0x1000, 5, &mut NONE.clone()), 0, "it will be the first's");
         slots.give_back(&its, 0);
         assert_eq!(slots.slot(&its, 0x1000, 15, &mut NONE.clone()), 0);
-        assert_eq!(slots.places[1], Place::Unknown);
+        assert_eq!(slots.places[1], Whereabouts::Unknown);
         slots.take(&its, 1);
         assert_eq!(slots.slot(&its, 0x1000, 15, &mut NONE.clone()), 0);
-        assert_eq!(slots.places[1], Place::In(0));
+        assert_eq!(slots.places[1], Whereabouts::In(0));
     }
 
     #[test]
@@ -317,8 +312,8 @@ mod tests {
         slots.take(&its, 0);
         assert_eq!(
             slots.slot(&its, 0x1080, 35, &mut NONE.clone()),
-            0,
-            "the first never had this line"
+            1,
+            "all of a piece has one place"
         );
         assert_eq!(slots.slot(&its, 0x1040, 35, &mut NONE.clone()), 1);
     }
