@@ -20,6 +20,7 @@ use crate::failure::bad_input;
 use crate::machine::MachineArgs;
 use crate::number::whole;
 use crate::output;
+use crate::tune::simulated_items;
 
 /// Shown after the options.
 const NOTES: &str = "\
@@ -54,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long)]
     no_check: bool,
 
-    /// Items that each simulated CPU queues for that [default: 20 to 100, by the CPUs]
+    /// Items that each simulated CPU queues for that, with each of five seeds [default: 100 to 400, by the CPUs]
     #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 1_000_000>, conflicts_with = "no_check")]
     items: Option<u64>,
 
@@ -68,10 +69,8 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Fewer on machines with many CPUs, where each makes many misses.
     fn simulated_items(&self, facts: &Facts) -> u64 {
-        let cpus = facts.topology.cpus().len().max(1) as u64;
-        self.items.unwrap_or((6_400 / cpus).clamp(20, 100))
+        self.items.unwrap_or_else(|| simulated_items(facts.topology.cpus().len()))
     }
 }
 

@@ -75,7 +75,7 @@ fn one_item_is_no_plural() {
     let runtime = Runtime::<Host>::builder(Topology::host().unwrap()).build().unwrap();
     let queue = runtime.workqueue().build().unwrap();
     let (end, ended) = std::sync::mpsc::channel::<()>();
-    queue.queue(move || drop(ended.recv())).unwrap();
+    queue.queue(move || _ = ended.recv()).unwrap();
     let soon = std::time::Duration::from_millis(1);
     let texts = [
         queue.flush_timeout(soon).unwrap_err().to_string(),
