@@ -158,15 +158,16 @@ fn a_scope_that_is_too_wide_is_changed_and_the_change_simulated() {
     let found = finding(&advice, "default-scope");
     assert_eq!((&found["verdict"], &advice["verdict"]), (&"change".into(), &"change".into()));
     assert_eq!(found["simulated"]["what"], "cache_shard over cache");
-    let even = found["simulated"]["even"].as_f64().unwrap();
-    assert!(even > 1.05, "16 CPUs on one lock, or on two: {found:#}");
-    let range = found["simulated"]["even_range"].as_array().unwrap();
-    let [least, most] = [0, 1].map(|at| range[at].as_f64().unwrap());
-    assert!(least <= even && even <= most && most < 2.0 * least, "seeds agree: {found:#}");
-    assert_eq!(
-        (&found["simulated"]["seeds"], &found["simulated"]["items"]),
-        (&5.into(), &400.into())
-    );
+    let simulated = &found["simulated"];
+    assert_eq!((&simulated["seeds"], &simulated["items"]), (&5.into(), &400.into()));
+    for load in ["even", "lopsided"] {
+        let range = simulated[format!("{load}_range")].as_array().unwrap();
+        let [least, most] = [0, 1].map(|at| range[at].as_f64().unwrap());
+        let median = simulated[load].as_f64().unwrap();
+        assert!(least <= median && median <= most, "{load}: {simulated:#}");
+    }
+    // Of bursts on 16 CPUs, on one lock or on two, no seed says otherwise.
+    assert!(simulated["lopsided_range"][0].as_f64().unwrap() > 1.05, "{simulated:#}");
     let again = json(&["--machine", folder]);
     assert_eq!(again["findings"], advice["findings"], "equal simulations are equal");
 

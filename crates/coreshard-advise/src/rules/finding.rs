@@ -156,8 +156,17 @@ impl Simulated {
         }
     }
 
-    fn ratios(&self) -> impl Iterator<Item = f64> {
-        [self.even, self.lopsided].into_iter().chain(self.measured)
+    /// Whether one of the loads gains by the change: at the median, and with no seed less than nothing. Where a pool's workers stay
+    /// awake with some seeds and sleep with others, seeds disagree by factors.
+    fn gains(&self) -> bool {
+        let loads = [
+            (Some(self.even), Some(self.even_range)),
+            (Some(self.lopsided), Some(self.lopsided_range)),
+            (self.measured, self.measured_range),
+        ];
+        let gains =
+            |(median, [least, _]): (f64, [f64; 2])| median >= Self::WORTH_IT && least >= 1.0;
+        loads.into_iter().filter_map(|(median, range)| median.zip(range)).any(gains)
     }
 }
 
@@ -165,13 +174,12 @@ impl Finding {
     /// Puts what a simulated machine said into the finding. Where no load gains by the change, the verdict becomes
     /// [`Verdict::Leave`], and nothing is to be set.
     pub fn check_against(&mut self, simulated: Simulated) {
-        let gains = simulated.ratios().any(|ratio| ratio >= Simulated::WORTH_IT);
-        if !gains && self.verdict == Verdict::Change {
+        if !simulated.gains() && self.verdict == Verdict::Change {
             self.verdict = Verdict::Leave;
             self.settings.clear();
             self.risk.clear();
             self.statement
-                .push_str(" A simulated machine of this topology gains nothing by the change under any load: leave it.");
+                .push_str(" A simulated machine of this topology gains nothing by the change, or not with every seed, under any load: leave it.");
         }
         self.simulated = Some(simulated);
     }
