@@ -16,16 +16,15 @@ out=$($C/build.sh --debug)
 readonly out
 mkdir -p "$out/sanitized"
 
-# compile TEST NAME OPTION...: of bindings/c's tests, or else of bindings/cpp's. What gcc 12 warns of besides is std::optional, as
-# its sanitizers change it.
+# compile TEST NAME OPTION...: of bindings/c's tests, or else of bindings/cpp's
 compile() {
-  local test=$1 name=$2
+  local test=$1 name=$2 cxx=(g++ -Wno-maybe-uninitialized) # which is std::optional as gcc 12's sanitizers change it
   shift 2
   if [ -e "$C/tests/$test.c" ]; then
     "${CC:-gcc}" -std=gnu11 -O1 -g -Wall -Wextra -I$C/include -o "$out/sanitized/$name" "$C/tests/$test.c" "$@" -lpthread
   else
-    "${CXX:-g++}" -std=c++20 -O1 -g -Wall -Wextra -Wno-maybe-uninitialized -I$CPP/include -I$C/include -o "$out/sanitized/$name" "$CPP/tests/$test.cpp" "$@" \
-      -pthread
+    [ -z "${CXX:-}" ] || cxx=("$CXX")
+    "${cxx[@]}" -std=c++20 -O1 -g -Wall -Wextra -I$CPP/include -I$C/include -o "$out/sanitized/$name" "$CPP/tests/$test.cpp" "$@" -pthread
   fi
 }
 
@@ -80,7 +79,7 @@ under_address() {
 }
 
 under_thread() {
-  local host target=target/c-thread compiler=${SANITIZER_RUSTC:-/usr/bin/rustc} cargo=${SANITIZER_CARGO:-/usr/bin/cargo}
+  local test host target=target/c-thread compiler=${SANITIZER_RUSTC:-/usr/bin/rustc} cargo=${SANITIZER_CARGO:-/usr/bin/cargo}
   if ! [ -d "$("$compiler" --print sysroot)/lib/rustlib/src/rust/library" ]; then
     echo "ci/c_sanitizers.sh: $compiler has no standard library's source; on Debian: apt-get install rustc-web cargo-web rust-web-src" >&2
     exit 1
@@ -99,13 +98,9 @@ NAMES
   gcc -c -O1 -fsanitize=thread -fno-builtin -o "$out/sanitized/names.o" "$out/sanitized/names.c"
   # The thread sanitizer ends a process that starts a thread after it was forked with threads: so the rows of forks are
   # left to the others.
-  for test in kernel_operations more devices nulls; do
-    compile $test $test.thread -fsanitize=thread -DWITHOUT_FORKS "$out/sanitized/names.o" \
+  for test in kernel_operations more devices nulls core coroutines; do
+    compile "$test" "$test.thread" -fsanitize=thread -DWITHOUT_FORKS "$out/sanitized/names.o" \
       "$target/$host/debug/libcoreshard_c.a" -lm -ldl
-    TSAN_OPTIONS=halt_on_error=1 "$out/sanitized/$test.thread" | tail -n 1
-  done
-  for test in core coroutines; do
-    compile $test $test.thread -fsanitize=thread "$out/sanitized/names.o" "$target/$host/debug/libcoreshard_c.a" -lm -ldl
     TSAN_OPTIONS=halt_on_error=1 "$out/sanitized/$test.thread" | tail -n 1
   done
 }
