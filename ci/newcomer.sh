@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What a newcomer does, from a fresh clone of what is committed here, on a machine that has nothing: the README's two commands, its
-# test command, its packages, and the two commands of each other language's README, with that one's first program. The machine is a bare Debian in a folder (debootstrap) with a C linker and this machine's Rust
-# toolchain, an empty home and nothing downloaded; who is not root gets an empty home alone, and that is said.
+# test command, its packages, and the two commands of each other language's README, with that one's first program. The machine is a
+# bare Debian in a folder (debootstrap) with a C linker and this machine's Rust toolchain, an empty home and nothing downloaded; who
+# is not root gets an empty home alone, and that is said.
 #
 # Usage: ci/newcomer.sh [STEP...]    steps: try, test, package, languages; all by default
 #        KEEP=1 ci/newcomer.sh       leaves the folder, and says where
