@@ -141,6 +141,7 @@ fn all_at_once() {
 
 /// Two pools and a queue that all have enough to do: each runs as many as it has by itself, and none more.
 #[test]
+#[expect(clippy::print_stdout, reason = "the figure is what it is run for by hand")]
 fn two_pools_and_a_queue_run_what_each_has() {
     let (queue, pools) = (queue("beside pools"), [pool(2), pool(2)]);
     let cpus = rayon_core::current_num_threads();
