@@ -17,12 +17,24 @@ const SPINS_TO_A_ROUND: u32 = 32;
 /// thread that brings jobs from outside sleeps or watches sooner.)
 const LONG_YIELD_NS: u64 = 20_000;
 
+/// A yield that is over sooner has let nobody run.
+const IDLE_YIELD_NS: u64 = 1_000;
+
+/// Yields of a thread outside before it sleeps: some members may have to run on its CPU, one after the other.
+const MAX_YIELDS: u32 = 4;
+
+/// A yield that takes longer, of a thread outside, has lost a time slice to who computes (see `crowd`); and so many times it then
+/// goes to sleep without one.
+const LOST_SLICE_NS: u64 = 500_000;
+const SLEEPS_IN_CROWD: u32 = 1024;
+
 /// How long a worker keeps its eyes off a burst, at most, so that it claims many items at once.
 const MAX_GATHER_SPINS: u32 = 32;
 
 impl<P: Platform> Pool<P> {
     /// Waits, on a thread that is none of its workers, until `done` is open: watches first, for as long as has been worth it
-    /// of late, and sleeps then. False in a process that was forked since: there it stays closed.
+    /// of late, then lets those run that need its CPU, and sleeps then. False in a process that was forked since: there it
+    /// stays closed.
     pub(crate) fn wait_outside(&self, done: &Latch<P>) -> bool {
         if !self.may_spin {
             return done.wait();
@@ -34,7 +46,7 @@ impl<P: Platform> Pool<P> {
             done.is_open()
         });
         length.watched(seen);
-        let is_open = seen || {
+        let is_open = seen || self.yield_outside(done) || {
             let since = P::now();
             let is_open = done.wait();
             length.slept(P::now() - since);
@@ -45,6 +57,32 @@ impl<P: Platform> Pool<P> {
             self.outside_watch.store(length.to_bits(), Relaxed);
         }
         is_open
+    }
+
+    /// Yields its CPU, as long as that lets somebody run for a short while, and tells whether `done` is open then: where the member
+    /// that is to open it needs this very CPU, that takes the place of going to sleep and being woken.
+    fn yield_outside(&self, done: &Latch<P>) -> bool {
+        let left = self.outside_crowd.load(Relaxed);
+        if left > 0 {
+            self.outside_crowd.store(left - 1, Relaxed);
+            return false;
+        }
+        for _ in 0..MAX_YIELDS {
+            let since_ns = P::rough_ns();
+            P::yield_now();
+            let took_ns = P::rough_ns().wrapping_sub(since_ns);
+            if took_ns > LOST_SLICE_NS {
+                // Whoever computes here has a time slice each time; who sleeps and is woken goes before it.
+                self.outside_crowd.store(SLEEPS_IN_CROWD, Relaxed);
+            }
+            if done.is_open() {
+                return true;
+            }
+            if !(IDLE_YIELD_NS..=LONG_YIELD_NS).contains(&took_ns) {
+                break;
+            }
+        }
+        false
     }
 }
 
