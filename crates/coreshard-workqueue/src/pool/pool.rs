@@ -71,7 +71,7 @@ pub(crate) struct Pool<P: Platform> {
     pub(super) open_waits: P::AtomicU32,
     /// A: [`WatchLength`] of those outside; Relaxed.
     pub(super) outside_watch: P::AtomicU32,
-    /// A: waits of those outside until one of them yields again; Relaxed.
+    /// A: [`Crowd`](super::crowd::Crowd) of those outside; Relaxed.
     pub(super) outside_crowd: P::AtomicU32,
     /// A: of a team: jobs in the mail of all workers.
     pub(super) mailed: Padded<P::AtomicU32>,

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, Platform, Time};
 
+use super::crowd::Crowd;
 use super::pool::Pool;
 use super::sizes::{Injectors, Watches};
 use super::watch_length::WatchLength;
@@ -22,11 +23,6 @@ const IDLE_YIELD_NS: u64 = 1_000;
 
 /// Yields of a thread outside before it sleeps: some members may have to run on its CPU, one after the other.
 const MAX_YIELDS: u32 = 4;
-
-/// A yield that takes longer, of a thread outside, has lost a time slice to who computes (see `crowd`); and so many times it then
-/// goes to sleep without one.
-const LOST_SLICE_NS: u64 = 500_000;
-const SLEEPS_IN_CROWD: u32 = 1024;
 
 /// How long a worker keeps its eyes off a burst, at most, so that it claims many items at once.
 const MAX_GATHER_SPINS: u32 = 32;
@@ -62,19 +58,21 @@ impl<P: Platform> Pool<P> {
     /// Yields its CPU, as long as that lets somebody run for a short while, and tells whether `done` is open then: where the member
     /// that is to open it needs this very CPU, that takes the place of going to sleep and being woken.
     fn yield_outside(&self, done: &Latch<P>) -> bool {
-        let left = self.outside_crowd.load(Relaxed);
-        if left > 0 {
-            self.outside_crowd.store(left - 1, Relaxed);
-            return false;
+        let before = self.outside_crowd.load(Relaxed);
+        let mut crowd = Crowd::of_bits(before);
+        let is_open = !crowd.is_here() && Self::yield_until_open(done, &mut crowd);
+        if crowd.to_bits() != before {
+            self.outside_crowd.store(crowd.to_bits(), Relaxed);
         }
+        is_open
+    }
+
+    fn yield_until_open(done: &Latch<P>, crowd: &mut Crowd) -> bool {
         for _ in 0..MAX_YIELDS {
             let since_ns = P::rough_ns();
             P::yield_now();
             let took_ns = P::rough_ns().wrapping_sub(since_ns);
-            if took_ns > LOST_SLICE_NS {
-                // Whoever computes here has a time slice each time; who sleeps and is woken goes before it.
-                self.outside_crowd.store(SLEEPS_IN_CROWD, Relaxed);
-            }
+            crowd.learn(took_ns);
             if done.is_open() {
                 return true;
             }
