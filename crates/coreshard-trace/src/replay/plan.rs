@@ -17,6 +17,8 @@ const MOST_WAKES: usize = 16 << 20;
 const MOST_PLACES: usize = 64 << 20;
 /// Of a lock of the C library; a pthread_rwlock_t has 56.
 const LOCK_BYTES: u64 = 56;
+/// Allocations that lie on one line at a time: a damaged recording may have any number.
+const MOST_BESIDE: usize = 16;
 /// Files of code.
 const MOST_MODULES: usize = 4_096;
 /// Of a path that is looked into.
@@ -90,6 +92,24 @@ struct Building {
 }
 
 impl Plan {
+    /// Shared lines on which allocations lay beside one another at a time.
+    fn divided(&self) -> HashSet<u64> {
+        let is_divided = |numbers: &[u32]| {
+            let mut pieces: Vec<_> =
+                numbers.iter().map(|number| self.allocations[*number as usize].piece()).collect();
+            pieces.sort_by_key(|its| its.taken);
+            let mut there: Vec<Piece> = Vec::new();
+            pieces.into_iter().any(|piece| {
+                there.retain(|its| its.given_back >= piece.taken);
+                there.truncate(MOST_BESIDE);
+                there.push(piece);
+                there.iter().any(|its| its.end <= piece.start || piece.end <= its.start)
+            })
+        };
+        let lines = self.on_line.iter().filter(|(_, numbers)| is_divided(numbers));
+        lines.map(|(line, _)| *line).collect()
+    }
+
     /// Whether the instruction is the C library's own.
     pub(crate) fn is_c_library(&self, instruction: u64) -> bool {
         let after = self.modules.partition_point(|module| module.start < instruction);
@@ -279,7 +299,8 @@ impl Building {
             Some(Piece { start: *start, end: *end, taken, given_back, thread: *thread })
         });
         let pieces = plan.allocations.iter().map(Allocation::piece).chain(stacks);
-        plan.reuse = Arc::new(Reuse::of(pieces, &shared, line_bytes, MOST_PLACES));
+        let divided = plan.divided();
+        plan.reuse = Arc::new(Reuse::of(pieces, &shared, &divided, line_bytes, MOST_PLACES));
         if left == 0 {
             plan.notes.push(format!(
                 "beyond {MOST_PLACES} shared lines of allocations, they have no name"

@@ -3,12 +3,13 @@
 //! In the recorded run one had it after the other. A replay runs both side by side, and there the allocator would have given them
 //! different memory. So a piece that is taken while another one still lies there gets a place of its own, a *slot*: copies of
 //! the same lines, which know nothing of one another. Where the first one has been given back by then, the next lies where it lay,
-//! and fetches the lines from whoever had them, as it would.
+//! and fetches the lines from whoever had them, as it would. A line at a piece's end that has something else on it, too, stays one for
+//! all: who has that fights with each of the piece's threads in turn.
 //!
 //! An access is for the piece that was there at the thread's last ticket. A thread that learns of a newer piece without a
 //! ticket (by an atomic alone) may be taken to mean the older one as long as nobody has given it back.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::pages::PageMap;
 
@@ -31,6 +32,18 @@ pub(super) struct Piece {
 }
 
 impl Piece {
+    /// Without its first and its last line, where these are among `divided`.
+    fn without_ends(mut self, divided: &HashSet<u64>, line_bytes: u64) -> Self {
+        let last = self.end / line_bytes * line_bytes;
+        if divided.contains(&(self.start / line_bytes * line_bytes)) {
+            self.start = (self.start / line_bytes + 1).saturating_mul(line_bytes);
+        }
+        if divided.contains(&last) {
+            self.end = last;
+        }
+        self
+    }
+
     fn holds(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
     }
@@ -49,18 +62,18 @@ pub(crate) struct Reuse {
 
 impl Reuse {
     /// Of pieces, those of a line's length at least that lie on a line which several threads touch, and on which another thread had
-    /// one. `shared` are these lines, in order.
+    /// one. `shared` are these lines, in order; `divided` those on which pieces lay beside one another at a time.
     pub(super) fn of(
         pieces: impl IntoIterator<Item = Piece>,
         shared: &[u64],
+        divided: &HashSet<u64>,
         line_bytes: u64,
         mut lines_left: usize,
     ) -> Self {
         let mut by_line: PageMap<Vec<PieceNumber>> = PageMap::default();
         let mut all = Vec::new();
-        for piece in
-            pieces.into_iter().filter(|its| its.end.saturating_sub(its.start) >= line_bytes)
-        {
+        let pieces = pieces.into_iter().map(|its| its.without_ends(divided, line_bytes));
+        for piece in pieces.filter(|its| its.end.saturating_sub(its.start) >= line_bytes) {
             let from = shared.partition_point(|line| *line + line_bytes <= piece.start);
             let to = shared.partition_point(|line| *line < piece.end).max(from);
             if to == from || lines_left < to - from {
@@ -256,7 +269,7 @@ mod tests {
     const LINES: [u64; 3] = [0x1000, 0x1040, 0x1080];
 
     fn reuse(pieces: &[Piece]) -> Reuse {
-        Reuse::of(pieces.iter().copied(), &LINES, 64, 1_000)
+        Reuse::of(pieces.iter().copied(), &LINES, &HashSet::new(), 64, 1_000)
     }
 
     #[test]
@@ -316,5 +329,16 @@ mod tests {
             "all of a piece has one place"
         );
         assert_eq!(slots.slot(&its, 0x1040, 35, &mut NONE.clone()), 1);
+    }
+
+    #[test]
+    fn a_line_that_has_something_else_on_it_too_stays_one() {
+        let pieces = [piece(0x1000, 140, (10, 20), 1), piece(0x1000, 140, (30, 40), 2)];
+        let its = Reuse::of(pieces, &LINES, &HashSet::from([0x1080]), 64, 1_000);
+        let mut slots = Slots::of(&its);
+        slots.take(&its, 0);
+        let mut lately = NONE;
+        assert_eq!(slots.slot(&its, 0x1040, 35, &mut lately), 1);
+        assert_eq!(slots.slot(&its, 0x1080, 35, &mut lately), 0, "another piece's end is there");
     }
 }
