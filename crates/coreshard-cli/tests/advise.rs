@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use coreshard_topology::Topology;
 use serde_json::Value;
@@ -83,8 +84,15 @@ fn settings() -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
+/// Who measures has an instance of tracefs meanwhile, which others see where it is mounted: one test at a time has the tracer.
+fn tracer() -> MutexGuard<'static, ()> {
+    static TRACER: Mutex<()> = Mutex::new(());
+    TRACER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn this_machine_is_read_and_nothing_in_it_changes() {
+    let _alone = tracer();
     let before = settings();
     let text = stdout(&[]);
     let advice = json(&[]);
@@ -286,6 +294,7 @@ fn what_cannot_be_used_is_one_sentence() {
 /// Measures in a mount namespace of its own, so that nothing is mounted for others.
 #[test]
 fn workqueues_are_measured_by_the_kernels_tracepoints_and_nothing_stays() {
+    let _alone = tracer();
     let script = format!(
         "[ -d /sys/kernel/tracing/instances ] || mount -t tracefs tracefs /sys/kernel/tracing || exit; \
          '{}' advise --seconds 1 --json && ls /sys/kernel/tracing/instances",
@@ -322,6 +331,7 @@ fn workqueues_are_measured_by_the_kernels_tracepoints_and_nothing_stays() {
 /// Where tracefs is mounted, something else is mounted over it, for this test alone.
 #[test]
 fn who_may_not_measure_is_told_what_lacks_and_gets_the_rest() {
+    let _alone = tracer();
     let script = format!(
         "for place in /sys/kernel/tracing /sys/kernel/debug; do mount -t tmpfs none $place || exit; done; \
          '{}' advise --seconds 1",
