@@ -130,7 +130,7 @@ impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
         self.slots.iter().for_each(|slot| P::describe(&raw const *slot));
     }
 
-    pub(super) fn injector(&self) -> usize {
+    pub(crate) fn injector(&self) -> usize {
         self.links.injector.load(Relaxed) as usize
     }
 }
@@ -143,10 +143,8 @@ pub(crate) struct Claim<P: Platform, T, const LEN: usize> {
 }
 
 impl<P: Platform, T, const LEN: usize> Claim<P, T, LEN> {
-    /// Where its items came from.
-    pub(crate) fn injector(&self) -> usize {
-        // SAFETY: a segment is mapped until all its items are released, and these are not.
-        unsafe { (*self.segment).injector() }
+    pub(crate) fn items(&self) -> usize {
+        self.end - self.start
     }
 }
 

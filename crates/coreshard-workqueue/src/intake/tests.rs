@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use coreshard_platform::Host;
 
 use super::segments::Tells;
-use super::{Claim, Injectors, ItemWaits, Range, SegmentQueue};
+use super::{Claim, Injectors, ItemWaits, Range, SegmentQueue, Takers};
 
 const LEN: usize = 4;
 type Queue = SegmentQueue<Host, Box<u64>, LEN>;
@@ -128,6 +128,37 @@ fn a_worker_is_served_at_home_but_not_for_ever() {
         served[item as usize % 2] += 1;
     }
     assert!(served[1] > served[0] && served[0] >= 4, "{served:?}");
+}
+
+#[test]
+fn who_claims_more_takes_what_it_asks_for_at_other_injectors_in_turn() {
+    let (injectors, mut takers) = Injectors::<Host, Box<u64>, LEN>::new(None, 6);
+    for (injector, items) in [(0, 3), (2, 2), (3, 2), (5, 1)] {
+        for item in 0..items {
+            assert_eq!(injectors.push(injector, Box::new(10 * injector as u64 + item), 7), None);
+        }
+    }
+    let claim = |takers: &mut Takers<_, _, LEN>, most, claims: usize| {
+        let mut more = [const { None }; 3];
+        injectors.claim_more(takers, most, &mut more[..claims]);
+        let claims: Vec<_> = more.into_iter().flatten().collect();
+        let mut seen = Vec::new();
+        for claim in claims {
+            for at in claim.start..claim.end {
+                // SAFETY: claimed just now, taken once, released below.
+                seen.push(*unsafe { Queue::take(claim.segment, at) }.0);
+            }
+            // SAFETY: taken just now.
+            unsafe { injectors.release(claim.segment, claim.items() as u32) };
+        }
+        seen
+    };
+    assert_eq!(claim(&mut takers, 5, 0), [0; 0], "no claim is asked for");
+    assert_eq!(claim(&mut takers, 0, 3), [0; 0], "no item is asked for");
+    assert_eq!(claim(&mut takers, 4, 2), [0, 1, 2, 20], "as many items as it asks for");
+    assert_eq!(claim(&mut takers, 9, 1), [30, 31], "as many claims as it asks for, in turn");
+    assert_eq!(claim(&mut takers, 9, 3), [50, 21], "all that is left, in turn");
+    assert_eq!(claim(&mut takers, 9, 3), [0; 0]);
 }
 
 #[test]

@@ -6,9 +6,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use coreshard_platform::{AtomicInt, Platform};
 
 use super::links::LinkTag;
-use super::sizes::{Claim, SegmentQueue};
+use super::sizes::{Claim, Injectors, MAX_CLAIMS, Segment, SegmentQueue, Takers};
 use super::state::Worklist;
 use super::worker::{TaggedItem, Worker};
+
+/// Who has waited so long for the lock, since many want it, takes what stands at one more injector, and so comes for it less often.
+const WAIT_PER_CLAIM_NS: u64 = 2_000;
 
 impl<P: Platform> Worker<'_, P> {
     #[inline]
@@ -35,15 +38,16 @@ impl<P: Platform> Worker<'_, P> {
 
     #[inline]
     fn next_claimed(&mut self) -> Option<TaggedItem> {
-        if !self.has_open_claim {
-            return None;
+        while let Some((place, segment)) = self.claims.current() {
+            if let Some(at) = self.slot.ranges[place].next() {
+                self.enter(segment);
+                return Some(self.take_at(at));
+            }
+            if self.claims.next_is_none() {
+                // Relaxed: too high a count costs those who look a look at the ranges, no more.
+                self.pool.open_claims.fetch_sub(1, Relaxed);
+            }
         }
-        if let Some(at) = self.slot.range.next() {
-            return Some(self.take_at(at));
-        }
-        self.has_open_claim = false;
-        // Relaxed: too high a count costs those who look a look at the ranges, no more.
-        self.pool.open_claims.fetch_sub(1, Relaxed);
         None
     }
 
@@ -52,9 +56,10 @@ impl<P: Platform> Worker<'_, P> {
     fn claim(&mut self) -> Option<TaggedItem> {
         let pool = self.pool;
         self.patience.look(P::rough_ns(), P::own_usage);
+        let mut waited_ns = 0;
         let mut state = pool.try_lock().unwrap_or_else(|| {
             let state = pool.lock();
-            self.patience.begin(P::rough_ns());
+            waited_ns = self.patience.begin(P::rough_ns());
             state
         });
         let steals = std::mem::take(&mut self.is_lookout);
@@ -72,6 +77,7 @@ impl<P: Platform> Worker<'_, P> {
         }
         let home = pool.place.injector_here::<P>();
         state.placement.runs_at(self.index, home);
+        let mut more = 0;
         let (item, claim) = match (&mut state.worklist, &pool.queue) {
             (Worklist::Locked(list), _) => (Some(list.pop_front()?), None),
             (Worklist::LockFree(takers), Some(queue)) => {
@@ -82,7 +88,13 @@ impl<P: Platform> Worker<'_, P> {
                     queue.claim(takers, most, home)
                 };
                 match claim {
-                    Some(claim) => (None, Some(claim)),
+                    Some(claim) => {
+                        if waited_ns >= WAIT_PER_CLAIM_NS {
+                            let claims = (waited_ns / WAIT_PER_CLAIM_NS) as usize;
+                            more = self.claim_more(queue, takers, most - claim.items(), claims);
+                        }
+                        (None, Some(claim))
+                    }
                     None => {
                         if !pool.is_team() && pool.forking.load(Relaxed) > 0 {
                             self.begin_to_steal(state);
@@ -98,16 +110,15 @@ impl<P: Platform> Worker<'_, P> {
             }
             (Worklist::LockFree(_), None) => unreachable!("the lock-free rung has a queue"),
         };
-        let vouches = claim.as_ref().is_some_and(|claim| {
-            let items = claim.end - claim.start;
+        let items = more + claim.as_ref().map_or(0, Claim::items);
+        let vouches = items > 0 && {
             self.patience.learn_most(items);
             self.may_vouch && self.patience.vouches(items)
-        });
+        };
         let spare = if vouches { None } else { state.reserve_spare(pool) };
         let (item, mut left) = match claim {
             None => (item, false),
             Some(claim) => {
-                let items = claim.end - claim.start;
                 // While this worker starts another, its items are open to all.
                 (self.open(claim, spare.is_none()), items > 1)
             }
@@ -148,25 +159,62 @@ impl<P: Platform> Worker<'_, P> {
         item.or_else(|| self.next_claimed())
     }
 
+    /// Claims up to so many more items at so many more injectors, and opens them; returns how many items.
+    #[cold]
+    #[inline(never)]
+    fn claim_more(
+        &mut self,
+        queue: &Injectors<P>,
+        takers: &mut Takers<P>,
+        most: usize,
+        claims: usize,
+    ) -> usize {
+        let mut more = [const { None }; MAX_CLAIMS - 1];
+        let claims = claims.min(more.len());
+        queue.claim_more(takers, most, &mut more[..claims]);
+        let mut items = 0;
+        for claim in more.into_iter().flatten() {
+            items += claim.items();
+            self.open_one_more(&claim);
+        }
+        items
+    }
+
     /// Opens a claim to thieves, but for its first item where `keep_first` says so.
     #[inline]
     fn open(&mut self, mut claim: Claim<P>, keep_first: bool) -> Option<TaggedItem> {
-        if !ptr::eq(self.segment, claim.segment) {
-            self.release_taken();
-            self.segment = claim.segment;
-            self.context.producer.set(Some(claim.injector()));
-        }
-        self.patience.claimed(claim.end - claim.start);
+        self.enter(claim.segment);
         let first = keep_first.then_some(claim.start);
+        self.patience.claimed(usize::from(keep_first));
         claim.start += usize::from(keep_first);
-        if claim.start < claim.end {
+        if claim.items() > 0 {
+            self.open_one_more(&claim);
+        }
+        first.map(|at| self.take_at(at))
+    }
+
+    #[inline]
+    fn open_one_more(&mut self, claim: &Claim<P>) {
+        self.patience.claimed(claim.items());
+        if self.claims.current().is_none() {
             // Counted before it is published, and both before this worker next frees the lock (a
             // thief takes it next): whoever holds the lock later sees the count.
             self.pool.open_claims.fetch_add(1, Release);
-            self.has_open_claim = true;
-            self.slot.range.publish(&claim);
         }
-        first.map(|at| self.take_at(at))
+        let place = self.claims.push(claim.segment);
+        self.slot.ranges[place].publish(claim);
+    }
+
+    /// What is taken from here on is from this segment.
+    #[inline]
+    #[allow(unsafe_code)]
+    fn enter(&mut self, segment: *mut Segment<P>) {
+        if !ptr::eq(self.segment, segment) {
+            self.release_taken();
+            self.segment = segment;
+            // SAFETY: a segment is mapped until all its items are released, and one that this worker has claimed is not.
+            self.context.producer.set(Some(unsafe { (*segment).injector() }));
+        }
     }
 
     /// Takes what another worker of the pool has claimed and not yet run.

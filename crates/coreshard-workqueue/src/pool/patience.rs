@@ -85,10 +85,10 @@ impl Patience {
         }
     }
 
-    /// The claim is made only now: others had the lock.
+    /// The claim is made only now: others had the lock, for as long as is returned.
     #[inline]
-    pub(super) fn begin(&mut self, now_ns: u64) {
-        self.claimed_at_ns = now_ns;
+    pub(super) fn begin(&mut self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(std::mem::replace(&mut self.claimed_at_ns, now_ns))
     }
 
     #[inline]

@@ -282,7 +282,7 @@ impl<P: Platform> Pool<P> {
 
     /// The ranges of all workers, for thieves and for those who look whether work is left.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (usize, &Range<P>)> {
-        self.each_slot().map(|(at, slot)| (at, &*slot.range))
+        self.each_slot().flat_map(|(at, slot)| slot.ranges.iter().map(move |range| (at, range)))
     }
 
     /// True if a claim has items that a thief could take.

@@ -16,6 +16,9 @@ pub(crate) const MAX_WORKERS: usize = 512;
 #[cfg(loom)]
 pub(crate) const MAX_WORKERS: usize = 3;
 
+/// Claims that a worker may have open at once, each at another injector: as many as are described in 64 bytes.
+pub(super) const MAX_CLAIMS: usize = 4;
+
 pub(super) type Injectors<P> = intake::Injectors<P, Item, SEGMENT_ITEMS>;
 pub(super) type SegmentQueue<P> = intake::SegmentQueue<P, Item, SEGMENT_ITEMS>;
 pub(super) type Takers<P> = intake::Takers<P, Item, SEGMENT_ITEMS>;

@@ -7,7 +7,7 @@ use coreshard_platform::{AtomicInt, AtomicPointer, Padded, Parker, Platform, Thr
 use super::deque::Deque;
 use super::header::Header;
 use super::jobs::JobList;
-use super::sizes::Range;
+use super::sizes::{MAX_CLAIMS, Range};
 use crate::base::item::{ItemKind, Name};
 use crate::base::latch::Latch;
 
@@ -22,7 +22,7 @@ pub(super) struct WorkerSlot<P: Platform> {
     /// A: where the worker sleeps; whoever chose it wakes it.
     pub(super) parker: Padded<Parker<P>>,
     /// A: what it has claimed, see `intake::Range`.
-    pub(super) range: Padded<Range<P>>,
+    pub(super) ranges: Padded<[Range<P>; MAX_CLAIMS]>,
     /// A: jobs that it has forked, see `deque`.
     pub(super) deque: Deque<P, Header<P>>,
     /// A: jobs that it has spawned, and that any worker of the pool may run.
@@ -53,14 +53,14 @@ pub(super) struct WorkerSlot<P: Platform> {
     pub(super) called_from: P::AtomicU32,
 }
 fields!(WorkerSlot<P: Platform> {
-    parker, range, deque, listed, mail, waits_at, is_called_back, is_last_resort, waits_elsewhere, link, begun, function, thread, slept_at, called_from,
+    parker, ranges, deque, listed, mail, waits_at, is_called_back, is_last_resort, waits_elsewhere, link, begun, function, thread, slept_at, called_from,
 });
 
 impl<P: Platform> WorkerSlot<P> {
     pub(super) fn new() -> Self {
         Self {
             parker: Padded::new(Parker::new()),
-            range: Padded::new(Range::new()),
+            ranges: Padded::new(std::array::from_fn(|_| Range::new())),
             deque: Deque::new(),
             listed: Padded::new(JobList::new()),
             mail: JobList::new(),

@@ -13,7 +13,7 @@ use super::link::LinkHead;
 use super::links::LinkTag;
 use super::patience::Patience;
 use super::pool::Pool;
-use super::sizes::{Segment, Watches};
+use super::sizes::{MAX_CLAIMS, Segment, Watches};
 use super::slot::WorkerSlot;
 use super::watch_length::WatchLength;
 use crate::base::item::Item;
@@ -39,6 +39,46 @@ impl<P: Platform> Batch<P> {
     }
 }
 
+/// A worker's open claims: `ranges` of its slot say what is left of each.
+pub(super) struct OpenClaims<P: Platform> {
+    /// The segment of each.
+    segments: [*mut Segment<P>; MAX_CLAIMS],
+    /// The one that it takes from.
+    at: usize,
+    count: usize,
+}
+
+impl<P: Platform> OpenClaims<P> {
+    const fn none() -> Self {
+        Self { segments: [ptr::null_mut(); MAX_CLAIMS], at: 0, count: 0 }
+    }
+
+    /// The place and the segment of the claim that it takes from.
+    #[inline]
+    pub(super) fn current(&self) -> Option<(usize, *mut Segment<P>)> {
+        (self.at < self.count).then(|| (self.at, self.segments[self.at]))
+    }
+
+    /// The current claim is used up. True if it was the last.
+    #[inline]
+    pub(super) fn next_is_none(&mut self) -> bool {
+        self.at += 1;
+        let was_last = self.at == self.count;
+        if was_last {
+            (self.at, self.count) = (0, 0);
+        }
+        was_last
+    }
+
+    /// A place for one more claim.
+    #[inline]
+    pub(super) fn push(&mut self, segment: *mut Segment<P>) -> usize {
+        self.segments[self.count] = segment;
+        self.count += 1;
+        self.count - 1
+    }
+}
+
 pub(super) struct Worker<'pool, P: Platform> {
     pub(super) pool: &'pool Arc<Pool<P>>,
     pub(super) index: usize,
@@ -52,8 +92,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     pub(super) may_vouch: bool,
     /// More run than should: this one is to lie down, and leave the work to the others.
     pub(super) excess: bool,
-    /// What it has claimed is open to thieves, and it has not seen the end of it.
-    pub(super) has_open_claim: bool,
+    /// What it has claimed, has opened to thieves, and has not seen the end of.
+    pub(super) claims: OpenClaims<P>,
     /// Items copied out of the claimed segment and not yet told.
     pub(super) taken: u32,
     pub(super) segment: *mut Segment<P>,
@@ -102,7 +142,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             patience: Patience::new(pool.trusts_at_once),
             may_vouch: pool.may_vouch(),
             excess: false,
-            has_open_claim: false,
+            claims: OpenClaims::none(),
             taken: 0,
             segment: ptr::null_mut(),
             tally: Batch::none(),
