@@ -17,7 +17,6 @@ use super::thread::{ThreadState, Wait};
 use crate::machine::{IdleState, Ps};
 use crate::profile::Profile;
 use crate::report::Span;
-pub(super) use fair::Share;
 
 /// The first member of all three sets, counted from `from` on, around.
 fn first_of(from: usize, one: &[u64], two: &[u64], three: Option<&[u64]>) -> Option<usize> {

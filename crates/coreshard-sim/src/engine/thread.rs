@@ -5,7 +5,7 @@ use coreshard_platform::LocalKey;
 use coreshard_topology::CpuSet;
 use corosensei::{Coroutine, Yielder};
 
-use super::scheduler::Share;
+use super::share::Share;
 use super::waited_at::WaitedAt;
 use crate::machine::Ps;
 use crate::memory::{Outcome, Place};
@@ -95,6 +95,10 @@ pub(super) struct Thread {
 }
 
 impl Thread {
+    pub(super) const fn is_fair(&self) -> bool {
+        self.fifo_priority == 0
+    }
+
     pub(super) fn may_run_on(&self, cpu: usize) -> bool {
         self.affinity[cpu / 64] & (1 << (cpu % 64)) != 0
     }

@@ -7,7 +7,7 @@ use coreshard_platform::{AffinityError, LocalKey, SpawnError, ThreadSpec, user};
 use coreshard_topology::CpuSet;
 use corosensei::Coroutine;
 
-use super::scheduler::Share;
+use super::share::Share;
 use super::state::{SimState, current};
 use super::thread::{Thread, ThreadState};
 use super::turn::{in_turn, with};

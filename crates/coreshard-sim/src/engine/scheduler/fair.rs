@@ -12,35 +12,8 @@
 //! the figures of a real machine.
 
 use super::SimState;
-use crate::engine::thread::Thread;
+use crate::engine::share::Share;
 use crate::machine::{NS, Ps};
-
-/// The weight of a thread with nice value 0.
-const WEIGHT: i64 = 1024;
-
-/// A thread's part in the contest for a CPU, in virtual time.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct Share {
-    had: i64,
-    deadline: i64,
-    /// What it was owed when it left.
-    lag: i64,
-    weight: i64,
-    /// It sleeps, and is in the contest.
-    pub(in crate::engine) is_delayed: bool,
-}
-
-impl Share {
-    /// Each nice value is a quarter more or less.
-    pub(in crate::engine) fn of_nice(nice: i8) -> Self {
-        let weight = (WEIGHT as f64 / 1.25_f64.powi(i32::from(nice))).round() as i64;
-        Self { had: 0, deadline: 0, lag: 0, weight, is_delayed: false }
-    }
-
-    fn virtual_of(&self, time: Ps) -> i64 {
-        (i128::from(time) * i128::from(WEIGHT) / i128::from(self.weight)) as i64
-    }
-}
 
 impl SimState {
     fn share(&self, thread: usize) -> &Share {
@@ -202,11 +175,5 @@ impl SimState {
             share.had = share.deadline;
         }
         share.deadline += share.virtual_of(slice);
-    }
-}
-
-impl Thread {
-    pub(in crate::engine) const fn is_fair(&self) -> bool {
-        self.fifo_priority == 0
     }
 }
